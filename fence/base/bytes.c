@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Views and growing buffers of bytes. */
+#include "fence/base/bytes.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+
+struct bytes bytes_of(const char *text)
+{
+    return (struct bytes){text, strlen(text)};
+}
+
+bool bytes_equal(struct bytes a, struct bytes b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
+
+bool bytes_equal_nocase(struct bytes a, const char *text)
+{
+    return a.len == strlen(text) && (a.len == 0 || strncasecmp(a.data, text, a.len) == 0);
+}
+
+int bytes_compare(struct bytes a, struct bytes b)
+{
+    size_t common = a.len < b.len ? a.len : b.len;
+    int order = common == 0 ? 0 : memcmp(a.data, b.data, common);
+    if (order != 0)
+        return order;
+    return (a.len > b.len) - (a.len < b.len);
+}
+
+bool bytes_to_int64(struct bytes text, int64_t *value)
+{
+    size_t at = 0;
+    bool negative = text.len > 0 && text.data[0] == '-';
+    uint64_t limit = negative ? (uint64_t)INT64_MAX + 1 : (uint64_t)INT64_MAX, number = 0;
+
+    at += negative;
+    if (at == text.len || text.len - at > 19)
+        return false;
+    if (text.data[at] == '0' && (negative || text.len > 1))
+        return false;
+    for (; at < text.len; at++) {
+        unsigned digit = (unsigned)(unsigned char)text.data[at] - '0';
+        if (digit > 9 || number > (limit - digit) / 10)
+            return false;
+        number = number * 10 + digit;
+    }
+    *value = negative ? (int64_t)(0 - number) : (int64_t)number;
+    return true;
+}
+
+char *buf_reserve(struct buf *buf, size_t more)
+{
+    check(more < SIZE_MAX / 4 - buf->len);
+    if (buf->cap - buf->len < more) {
+        size_t cap = buf->cap < 64 ? 64 : buf->cap * 2;
+        if (cap < buf->len + more)
+            cap = buf->len + more;
+        buf->data = mem_realloc(buf->data, cap);
+        buf->cap = cap;
+    }
+    return buf->data + buf->len;
+}
+
+void buf_append(struct buf *buf, const void *data, size_t len)
+{
+    if (len == 0)
+        return;
+    memcpy(buf_reserve(buf, len), data, len);
+    buf->len += len;
+}
+
+void buf_append_bytes(struct buf *buf, struct bytes text)
+{
+    buf_append(buf, text.data, text.len);
+}
+
+void buf_append_text(struct buf *buf, const char *text)
+{
+    buf_append(buf, text, strlen(text));
+}
+
+void buf_printf(struct buf *buf, const char *format, ...)
+{
+    va_list args, again;
+
+    va_start(args, format);
+    va_copy(again, args);
+    int len = vsnprintf(NULL, 0, format, args);
+    check(len >= 0);
+    vsnprintf(buf_reserve(buf, (size_t)len + 1), (size_t)len + 1, format, again);
+    buf->len += (size_t)len;
+    va_end(again);
+    va_end(args);
+}
+
+void buf_consume(struct buf *buf, size_t len)
+{
+    check(len <= buf->len);
+    buf->len -= len;
+    if (buf->len > 0 && len > 0)
+        memmove(buf->data, buf->data + len, buf->len);
+}
+
+void buf_clear(struct buf *buf)
+{
+    buf->len = 0;
+}
+
+void buf_free(struct buf *buf)
+{
+    free(buf->data);
+    *buf = (struct buf){0};
+}
+
+struct bytes buf_bytes(const struct buf *buf)
+{
+    return (struct bytes){buf->data, buf->len};
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a process whose invariant broke. */
+#include "fence/base/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void check_failed(const char *file, int line, const char *func, const char *what)
+{
+    fprintf(stderr, "stockade: broken invariant at %s:%d in %s: %s (this is a bug)\n", file, line,
+            func, what);
+    abort();
+}

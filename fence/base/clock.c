@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machine's own clock and random source. */
+#include "fence/base/clock.h"
+
+#include <errno.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "fence/base/check.h"
+
+static int64_t monotonic_now_ms(const struct clock *clock)
+{
+    struct timespec now;
+
+    (void)clock;
+    check(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int64_t system_wall_us(const struct clock *clock)
+{
+    struct timespec now;
+
+    (void)clock;
+    check(clock_gettime(CLOCK_REALTIME, &now) == 0);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void system_fill(const struct chance *chance, void *bytes, size_t len)
+{
+    (void)chance;
+    while (len > 0) {
+        ssize_t got = getrandom(bytes, len, 0);
+        if (got < 0) {
+            check(errno == EINTR);
+            continue;
+        }
+        bytes = (char *)bytes + got;
+        len -= (size_t)got;
+    }
+}
+
+const struct clock clock_monotonic = {monotonic_now_ms, NULL, system_wall_us};
+const struct chance chance_system = {system_fill, NULL};

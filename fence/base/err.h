@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every error a client can be told, in one table: the enum, the code that is the first word of the
+ * reply, and the sentence used where the caller has nothing more precise to say all come from it.
+ *
+ * The codes are wire contract: clients compare the first word. Texts may change. */
+#ifndef STOCKADE_BASE_ERR_H
+#define STOCKADE_BASE_ERR_H
+
+#define STK_ERROR_MAP(X)                                                                           \
+    X(STALE, "STALE", "the token is older than the newest one granted, or was released or revoked") \
+    X(UNKNOWN, "UNKNOWN", "this token was never granted for this resource")                        \
+    X(NOTOKEN, "NOTOKEN", "a write needs a token: FENCED token command key ...")                   \
+    X(RANGE, "RANGE", "the result would leave MIN..MAX; nothing was changed")                      \
+    X(EXPIRED, "EXPIRED", "this receipt may have been removed")                                    \
+    X(DEADLOCK, "DEADLOCK", "this connection holds the lease that it would wait for")              \
+    X(LEASEDOWN, "LEASEDOWN", "the lease service cannot be reached")                               \
+    X(BUSY, "BUSY", "a queue is full; try again")                                                  \
+    X(STORE, "STORE", "the store failed; nothing of this command was applied")                     \
+    X(GUARDED, "GUARDED", "a guarded row was touched whose token was not presented")               \
+    X(WRONGTYPE, "WRONGTYPE", "Operation against a key holding the wrong kind of value")           \
+    X(NOAUTH, "NOAUTH", "Authentication required.")                                                \
+    X(WRONGPASS, "WRONGPASS", "invalid username-password pair or user is disabled.")               \
+    X(NOPERM, "NOPERM", "this command is for administrators")                                      \
+    X(NOPROTO, "NOPROTO", "unsupported protocol version")                                          \
+    X(EXECABORT, "EXECABORT", "Transaction discarded because of previous errors.")                 \
+    X(ERR, "ERR", "the command failed")
+
+enum stk_error {
+    STK_OK = 0,
+#define X(name, code, text) STK_##name,
+    STK_ERROR_MAP(X)
+#undef X
+        STK_ERRORS
+};
+
+/* The first word of the error reply, such as "STALE". `error` is not STK_OK. Static storage. */
+const char *stk_error_code(enum stk_error error);
+/* A sentence for people. Static storage. */
+const char *stk_error_text(enum stk_error error);
+
+#endif

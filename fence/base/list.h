@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An intrusive doubly linked list: the links live in the element, so linking never allocates and an
+ * element can leave from the middle. A head and an unlinked element point at themselves. */
+#ifndef STOCKADE_BASE_LIST_H
+#define STOCKADE_BASE_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct list {
+    struct list *next, *prev;
+};
+
+/* The struct of type `type` whose member `member` is at `link`. */
+#define list_entry(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
+
+static inline void list_init(struct list *list)
+{
+    list->next = list->prev = list;
+}
+
+static inline bool list_empty(const struct list *list)
+{
+    return list->next == list;
+}
+
+/* The element goes in front of `at`: at the tail, where `at` is the head. */
+static inline void list_insert(struct list *at, struct list *element)
+{
+    element->prev = at->prev;
+    element->next = at;
+    at->prev->next = element;
+    at->prev = element;
+}
+
+static inline void list_append(struct list *head, struct list *element)
+{
+    list_insert(head, element);
+}
+
+/* Leaves the element pointing at itself, so removing twice is harmless. */
+static inline void list_remove(struct list *element)
+{
+    element->prev->next = element->next;
+    element->next->prev = element->prev;
+    list_init(element);
+}
+
+/* The first element, unlinked, or NULL. */
+static inline struct list *list_pop(struct list *head)
+{
+    struct list *first = head->next;
+    if (first == head)
+        return NULL;
+    list_remove(first);
+    return first;
+}
+
+/* All elements of `from` go to the tail of `to`, in order; `from` is empty after. */
+static inline void list_splice(struct list *to, struct list *from)
+{
+    if (list_empty(from))
+        return;
+    from->next->prev = to->prev;
+    to->prev->next = from->next;
+    from->prev->next = to;
+    to->prev = from->prev;
+    list_init(from);
+}
+
+#endif

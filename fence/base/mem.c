@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* malloc and its kin, checked once here. */
+#include "fence/base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *granted(void *memory, size_t size)
+{
+    if (memory == NULL && size != 0) {
+        fprintf(stderr, "stockade: out of memory (%zu bytes)\n", size);
+        abort();
+    }
+    return memory;
+}
+
+void *mem_alloc(size_t size)
+{
+    return granted(malloc(size), size);
+}
+
+void *mem_zalloc(size_t size)
+{
+    return granted(calloc(1, size), size);
+}
+
+void *mem_realloc(void *old, size_t size)
+{
+    return granted(realloc(old, size), size);
+}
+
+char *mem_strdup(const char *text)
+{
+    return granted(strdup(text), strlen(text) + 1);
+}

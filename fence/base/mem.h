@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that is never NULL. Queues and requests are bounded, so running out means that the machine
+ * is out: the process aborts with a message rather than limp on; acknowledged data is on disk. */
+#ifndef STOCKADE_BASE_MEM_H
+#define STOCKADE_BASE_MEM_H
+
+#include <stddef.h>
+
+/* Uninitialised, zeroed, resized, copied. The caller owns the result and frees it with free(). */
+void *mem_alloc(size_t size);
+void *mem_zalloc(size_t size);
+void *mem_realloc(void *old, size_t size);
+char *mem_strdup(const char *text);
+
+#endif

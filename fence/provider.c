@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The provider interface: calls go through the implementer's table. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "fence/base/check.h"
+#include "fence/provider_impl.h"
+
+bool lease_ask(struct lease_provider *provider, struct lease_call *call)
+{
+    check(call->resource.len > 0 && call->done != NULL);
+    check(call->verb != LEASE_GRANT || (call->ttl_ms > 0 && call->floor >= 0));
+    call->answer = LEASE_UNANSWERED;
+    call->answer_token = call->answer_ttl_ms = 0;
+    call->reason[0] = '\0';
+    list_init(&call->link);
+    bool answered = provider->impl->ask(provider, call);
+    check(!answered || call->answer != LEASE_UNANSWERED);
+    return answered;
+}
+
+struct lease_health lease_provider_health(const struct lease_provider *provider)
+{
+    return provider->impl->health(provider);
+}
+
+const char *lease_provider_name(const struct lease_provider *provider)
+{
+    return provider->impl->name;
+}
+
+void lease_provider_close(struct lease_provider *provider, void (*closed)(void *context),
+                          void *context)
+{
+    provider->impl->close(provider, closed, context);
+}
+
+bool lease_answer(struct lease_call *call, enum lease_answer answer, int64_t token, int64_t ttl_ms)
+{
+    check(call->answer == LEASE_UNANSWERED);
+    call->answer = answer;
+    call->answer_token = token;
+    call->answer_ttl_ms = ttl_ms;
+    return true;
+}
+
+bool lease_answer_down(struct lease_call *call, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(call->reason, sizeof call->reason, format, args);
+    va_end(args);
+    return lease_answer(call, LEASE_DOWN, 0, 0);
+}

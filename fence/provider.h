@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A lease provider, as its callers see it: somebody who knows whether a resource is free right now
+ * and mints tokens (Redis, a quorum of them, ZooKeeper, or the store's own `local:`).
+ *
+ * A provider decides about *time*; it never decides about safety. What it grants counts only once
+ * the store has admitted the token, and what it loses or gets wrong costs waiting, never data.
+ *
+ * One call carries one question and its answer; the caller owns it, and keeps it still, until it is
+ * answered. Every call is answered exactly once, within the provider's timeout. All of this happens
+ * on one thread, the loop's. */
+#ifndef STOCKADE_FENCE_PROVIDER_H
+#define STOCKADE_FENCE_PROVIDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+#include "fence/base/list.h"
+
+enum lease_verb {
+    LEASE_GRANT,   /* take it if it is free; enter again if `nonce` holds it already */
+    LEASE_RENEW,   /* `token` of `nonce` lives `ttl_ms` from now; taken back if nobody has it */
+    LEASE_RELEASE, /* let go if it is still `token` of `nonce` */
+    LEASE_QUERY,   /* who holds it? */
+};
+
+enum lease_answer {
+    LEASE_UNANSWERED = 0,
+    LEASE_GRANTED, /* GRANT: a fresh `token` above `floor`; RENEW: it lives `ttl_ms` */
+    LEASE_OWN,     /* GRANT: `nonce` holds it already, under `token`; the TTL was restarted */
+    LEASE_HELD,    /* another holds it (`token`), for `ttl_ms` still */
+    LEASE_FREE,    /* nobody holds it: QUERY, RELEASE done (also where it was gone already),
+                      GRANT that was only to enter again */
+    LEASE_DOWN,    /* the service cannot be reached or refuses: `reason` */
+};
+
+#define LEASE_NONCE_LEN 32 /* hexadecimal digits: 128 bits that stand for the owner */
+
+/* What the store remembers of the newest grant. Only `local:` needs it: it has no other memory. */
+struct lease_memory {
+    int64_t token;                  /* 0: nothing was ever granted */
+    bool live;                      /* not retired */
+    bool this_run;                  /* granted by this very daemon since it started */
+    bool earlier_run;               /* granted before this daemon opened the store */
+    int64_t ttl_ms;                 /* as granted or last renewed */
+    char nonce[LEASE_NONCE_LEN + 1];
+};
+
+struct lease_call {
+    /* The question. */
+    enum lease_verb verb;
+    struct bytes resource;           /* borrowed until answered */
+    char nonce[LEASE_NONCE_LEN + 1]; /* the owner, as the service stores it */
+    int64_t token;                   /* RENEW, RELEASE: whose; RELEASE with 0: any token of nonce */
+    int64_t ttl_ms;                  /* GRANT, RENEW; RELEASE: what may be left of the lease: so
+                                        long a release that was not delivered is remembered */
+    int64_t floor;                   /* GRANT: the store's; mint above it */
+    int64_t void_token;              /* GRANT: a lock of `nonce` with this token counts as free,
+                                        the store does not stand behind it; 0 = none */
+    bool reentry_only;               /* GRANT: others wait; enter again or leave it alone */
+    struct lease_memory memory;      /* GRANT, RENEW, QUERY */
+    void (*done)(struct lease_call *call); /* called when answered later, on the loop's thread */
+
+    /* The answer. */
+    enum lease_answer answer;
+    int64_t answer_token;
+    int64_t answer_ttl_ms; /* HELD: left; at least 1 */
+    char reason[128];      /* DOWN: why, for people */
+
+    /* The provider's own while the call is under way. */
+    struct list link;
+    int64_t deadline_ms;
+};
+
+struct lease_health {
+    bool up;
+    char detail[160];      /* "redis 127.0.0.1:6379: ready", or why it is down */
+    uint64_t calls, failures, reconnects;
+};
+
+struct lease_provider;
+
+/* Asks. True: answered already, `done` is not called. False: `done` will be. */
+bool lease_ask(struct lease_provider *provider, struct lease_call *call);
+struct lease_health lease_provider_health(const struct lease_provider *provider);
+/* "redis", "local", ...: the kind, for INFO. Static storage. */
+const char *lease_provider_name(const struct lease_provider *provider);
+/* Answers what is under way with LEASE_DOWN, frees everything; `closed` is called on the loop's
+ * thread when nothing of it is left (it may be called before this returns). */
+void lease_provider_close(struct lease_provider *provider, void (*closed)(void *context),
+                          void *context);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The token rule. No I/O, no clock, no state. */
+#include "fence/token.h"
+
+#include "fence/base/check.h"
+
+enum stk_error fence_judge(const struct fence *fence, int64_t presented)
+{
+    if (fence->state == FENCE_NONE || presented > fence->token)
+        return STK_UNKNOWN;
+    if (presented < fence->token || fence->state != FENCE_LIVE)
+        return STK_STALE;
+    return STK_OK;
+}
+
+bool fence_admits(const struct fence *fence, int64_t minted)
+{
+    check(fence->floor >= fence->token);
+    return minted > fence->floor && minted <= TOKEN_MAX;
+}
+
+bool fence_unclaimed(const struct fence *fence)
+{
+    return fence->state != FENCE_LIVE;
+}
+
+int64_t token_next(int64_t counter, int64_t floor)
+{
+    check(floor >= 0 && floor <= TOKEN_MAX);
+    bool believable = counter > floor && counter - floor <= TOKEN_LEAP_MAX;
+    int64_t last = believable ? counter : floor;
+    return last >= TOKEN_MAX ? 0 : last + 1;
+}
+
+bool token_parse(struct bytes text, int64_t *token)
+{
+    return bytes_to_int64(text, token) && *token >= 1 && *token <= TOKEN_MAX;
+}

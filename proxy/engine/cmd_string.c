@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Strings: Redis's commands, arguments and replies, without expiry. They run inside the store's
+ * transaction; each decides first and changes last, so a refused one has changed nothing. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "proxy/engine/exec.h"
+#include "proxy/engine/internal.h"
+
+/* Replaces whatever the key holds. */
+static enum stk_error put(struct exec *exec, struct bytes value)
+{
+    enum stk_error error;
+
+    if (exec->resource.type == VALUE_HASH &&
+        failed(txn_value_clear(exec->txn, &exec->resource)))
+        return error;
+    if (exec->resource.id == 0 &&
+        failed(txn_resource_make(exec->txn, exec->argv[1], &exec->resource)))
+        return error;
+    return txn_string_put(exec->txn, &exec->resource, value);
+}
+
+/* Replies with the present value or null. */
+static enum stk_error reply_value(struct exec *exec, bool *found)
+{
+    enum stk_error error;
+    struct bytes value;
+
+    if (failed(txn_string(exec->txn, &exec->resource, found, &value)))
+        return error;
+    if (*found)
+        resp_bulk(exec->out, value);
+    else
+        resp_null(exec->out, exec->resp3);
+    return STK_OK;
+}
+
+enum stk_error string_get(struct exec *exec)
+{
+    bool found;
+    return exec_wrong_type(exec, VALUE_STRING) ? STK_OK : reply_value(exec, &found);
+}
+
+enum stk_error string_strlen(struct exec *exec)
+{
+    enum stk_error error;
+    struct bytes value;
+    bool found;
+
+    if (exec_wrong_type(exec, VALUE_STRING))
+        return STK_OK;
+    if (failed(txn_string(exec->txn, &exec->resource, &found, &value)))
+        return error;
+    resp_int(exec->out, found ? (int64_t)value.len : 0);
+    return STK_OK;
+}
+
+enum stk_error string_mget(struct exec *exec)
+{
+    resp_array(exec->out, exec->argc - 1);
+    for (size_t i = 1; i < exec->argc; i++) {
+        enum stk_error error;
+        bool found;
+        if (i > 1 && failed(txn_resource(exec->txn, exec->argv[i], &exec->resource)))
+            return error;
+        if (exec->resource.type != VALUE_STRING)
+            resp_null(exec->out, exec->resp3);
+        else if (failed(reply_value(exec, &found)))
+            return error;
+        if (exec->out->len > REPLY_BYTES_MAX) {
+            buf_clear(exec->out);
+            return exec_error(exec, "the reply is too large; ask for fewer keys");
+        }
+    }
+    return STK_OK;
+}
+
+enum stk_error string_set(struct exec *exec)
+{
+    bool nx = false, xx = false, get = false, found;
+    enum stk_error error;
+
+    for (size_t i = 3; i < exec->argc; i++) {
+        nx |= exec_is_word(exec, i, "NX");
+        xx |= exec_is_word(exec, i, "XX");
+        get |= exec_is_word(exec, i, "GET");
+        if (exec_is_word(exec, i, "EX") || exec_is_word(exec, i, "PX") ||
+            exec_is_word(exec, i, "EXAT") || exec_is_word(exec, i, "PXAT"))
+            return exec_error(exec, "values do not expire here; SET takes NX, XX and GET");
+        if (!exec_is_word(exec, i, "NX") && !exec_is_word(exec, i, "XX") &&
+            !exec_is_word(exec, i, "GET"))
+            return exec_syntax(exec);
+    }
+    if (nx && xx)
+        return exec_syntax(exec);
+    if (get && exec_wrong_type(exec, VALUE_STRING))
+        return STK_OK;
+    if (get && failed(reply_value(exec, &found)))
+        return error;
+    bool exists = exec->resource.type != VALUE_NONE;
+    if ((nx && exists) || (xx && !exists)) {
+        if (!get)
+            resp_null(exec->out, exec->resp3);
+        return STK_OK;
+    }
+    if (failed(put(exec, exec->argv[2])))
+        return error;
+    if (!get)
+        resp_simple(exec->out, "OK");
+    return STK_OK;
+}
+
+enum stk_error string_setnx(struct exec *exec)
+{
+    enum stk_error error;
+    bool exists = exec->resource.type != VALUE_NONE;
+
+    if (!exists && failed(put(exec, exec->argv[2])))
+        return error;
+    resp_int(exec->out, !exists);
+    return STK_OK;
+}
+
+enum stk_error string_getset(struct exec *exec)
+{
+    enum stk_error error;
+    bool found;
+
+    if (exec_wrong_type(exec, VALUE_STRING))
+        return STK_OK;
+    if (failed(reply_value(exec, &found)))
+        return error;
+    return put(exec, exec->argv[2]);
+}
+
+enum stk_error string_getdel(struct exec *exec)
+{
+    enum stk_error error;
+    bool found;
+
+    if (exec_wrong_type(exec, VALUE_STRING))
+        return STK_OK;
+    if (failed(reply_value(exec, &found)))
+        return error;
+    return found ? txn_value_clear(exec->txn, &exec->resource) : STK_OK;
+}
+
+enum stk_error string_mset(struct exec *exec)
+{
+    enum stk_error error;
+
+    if (exec->argc % 2 == 0)
+        return exec_error(exec, "wrong number of arguments for 'mset' command");
+    if (failed(put(exec, exec->argv[2])))
+        return error;
+    resp_simple(exec->out, "OK");
+    return STK_OK;
+}
+
+enum stk_error string_append(struct exec *exec)
+{
+    enum stk_error error;
+    struct bytes old;
+    bool found;
+
+    if (exec_wrong_type(exec, VALUE_STRING))
+        return STK_OK;
+    if (failed(txn_string(exec->txn, &exec->resource, &found, &old)))
+        return error;
+    if (!found)
+        old.len = 0;
+    if (old.len + exec->argv[2].len > VALUE_BYTES_MAX)
+        return exec_error(exec, "string exceeds maximum allowed size (proto-max-bulk-len)");
+    struct buf joined = {0};
+    buf_append_bytes(&joined, old);
+    buf_append_bytes(&joined, exec->argv[2]);
+    error = put(exec, buf_bytes(&joined));
+    resp_int(exec->out, (int64_t)joined.len);
+    buf_free(&joined);
+    return error;
+}
+
+static enum stk_error add(struct exec *exec, const struct exec_add *add)
+{
+    enum stk_error error;
+    struct bytes old;
+    bool found;
+    int64_t sum;
+    char text[24];
+
+    if (exec_wrong_type(exec, VALUE_STRING))
+        return STK_OK;
+    if (failed(txn_string(exec->txn, &exec->resource, &found, &old)))
+        return error;
+    if (!exec_add_apply(exec, add, found, old, "value is not an integer or out of range", &sum))
+        return STK_OK;
+    int len = snprintf(text, sizeof text, "%" PRId64, sum);
+    if (failed(put(exec, (struct bytes){text, (size_t)len})))
+        return error;
+    resp_int(exec->out, sum);
+    return STK_OK;
+}
+
+enum stk_error string_incr(struct exec *exec)
+{
+    return add(exec, &(struct exec_add){1, INT64_MIN, INT64_MAX});
+}
+
+enum stk_error string_decr(struct exec *exec)
+{
+    return add(exec, &(struct exec_add){-1, INT64_MIN, INT64_MAX});
+}
+
+enum stk_error string_incrby(struct exec *exec)
+{
+    struct exec_add by;
+    return exec_add_parse(exec, 2, &by) ? add(exec, &by) : STK_OK;
+}
+
+enum stk_error string_decrby(struct exec *exec)
+{
+    struct exec_add by;
+
+    if (!exec_add_parse(exec, 2, &by))
+        return STK_OK;
+    if (by.delta == INT64_MIN)
+        return exec_error(exec, "decrement would overflow");
+    by.delta = -by.delta;
+    return add(exec, &by);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of commands: one row gives a command its name, its arity, where its keys are, who may use
+ * it, its place in a connection's order, what it does, and its line in COMMAND DOCS. */
+#ifndef STOCKADE_ENGINE_COMMAND_H
+#define STOCKADE_ENGINE_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "fence/base/bytes.h"
+#include "store/txn.h"
+
+struct request;
+
+/* Commands of one connection take effect in the order sent. Those of one order class may be under
+ * way together, since the store keeps their order; a change of class waits for what is under way. */
+enum command_order {
+    ORDER_NOW,   /* done at once on the loop, touches no data: may overtake, replies stay in order */
+    ORDER_READ,  /* the store's reader */
+    ORDER_WRITE, /* the store's writer */
+    ORDER_ALONE, /* asks the lease service, or takes several steps */
+};
+
+enum command_flag {
+    COMMAND_WRITES = 1,   /* changes a value: needs a token */
+    COMMAND_ADMIN = 2,    /* administrators only */
+    COMMAND_NO_AUTH = 4,  /* also before AUTH */
+    COMMAND_LEASE = 8,    /* about leases */
+    COMMAND_DRAINING = 16, /* also while the daemon stops */
+};
+
+/* A data command while it runs on the store's thread. */
+struct exec {
+    struct store_txn *txn;
+    size_t argc;
+    const struct bytes *argv;  /* argv[0] is the command, argv[1] the key where it has one */
+    struct resource resource;  /* of argv[1], for commands with a key */
+    struct buf *out;           /* the reply; complete, or empty where the store failed */
+    bool resp3;
+};
+
+typedef void command_start(struct request *request);
+typedef enum stk_error command_exec(struct exec *exec);
+
+struct command {
+    const char *name; /* upper case */
+    int arity;        /* with the name; negative: at least that many, as in Redis */
+    unsigned flags;
+    enum command_order order;
+    int key_first, key_last, key_step; /* as COMMAND reports them; 0: no keys */
+    /* One of the two. `start` runs on the loop and finishes the request, now or later. `exec` runs
+     * inside the store's transaction: STK_OK with a reply, or the store's error. */
+    command_start *start;
+    command_exec *exec;
+    const char *group, *summary;
+};
+
+extern const struct command commands[];
+extern const size_t commands_count;
+
+#define COMMAND_SLOTS 256 /* more than twice the commands there are; a power of two */
+
+/* Finds commands by name. Filled in once; then read-only. */
+struct command_index {
+    const struct command *slots[COMMAND_SLOTS];
+};
+
+void command_index_fill(struct command_index *index);
+const struct command *command_find(const struct command_index *index, struct bytes name);
+bool command_arity_fits(const struct command *command, size_t argc);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's life: timers, the end of a turn, draining, health. */
+#include "proxy/engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "proxy/engine/internal.h"
+
+struct engine *engine_new(const struct engine_options *options)
+{
+    struct engine *engine = mem_zalloc(sizeof *engine);
+
+    check(options->store != NULL && options->provider != NULL && options->clock != NULL);
+    engine->options = *options;
+    if (options->password != NULL)
+        engine->options.password = mem_strdup(options->password);
+    engine->options.address = mem_strdup(options->address != NULL ? options->address : "");
+    command_index_fill(&engine->index);
+    list_init(&engine->sessions);
+    list_init(&engine->dirty);
+    engine->started_ms = engine_now_ms(engine);
+    return engine;
+}
+
+void engine_free(struct engine *engine)
+{
+    check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
+    heap_free(&engine->timers);
+    free((char *)engine->options.password);
+    free((char *)engine->options.address);
+    free(engine);
+}
+
+int64_t engine_now_ms(const struct engine *engine)
+{
+    return clock_now_ms(engine->options.clock);
+}
+
+void timer_set(struct engine *engine, struct timer *timer, int64_t at_ms)
+{
+    heap_set(&engine->timers, &timer->node, at_ms);
+}
+
+void timer_stop(struct engine *engine, struct timer *timer)
+{
+    heap_remove(&engine->timers, &timer->node);
+}
+
+int64_t engine_next_ms(const struct engine *engine)
+{
+    struct heap_node *first = heap_first(&engine->timers);
+    return first == NULL ? -1 : first->at_ms;
+}
+
+void engine_turn(struct engine *engine)
+{
+    int64_t now_ms = engine_now_ms(engine);
+    struct heap_node *due;
+
+    while ((due = heap_first(&engine->timers)) != NULL && due->at_ms <= now_ms) {
+        struct timer *timer = list_entry(due, struct timer, node);
+        heap_remove(&engine->timers, due);
+        timer->fire(timer);
+    }
+    /* `changed` may close the session, or give it room to start more, which marks it again: the
+     * list is emptied from its head, and what is marked meanwhile goes to its tail. */
+    struct list *link;
+    while ((link = list_pop(&engine->dirty)) != NULL) {
+        struct session *session = list_entry(link, struct session, dirty);
+        engine->options.host.changed(session->connection);
+    }
+    if (engine->shutdown_asked) {
+        engine->shutdown_asked = false;
+        engine->options.host.shutdown(engine->options.host.context);
+    }
+}
+
+void engine_drain(struct engine *engine)
+{
+    engine->draining = true;
+    acquire_drain(engine);
+}
+
+bool engine_idle(const struct engine *engine)
+{
+    return engine->requests_open == 0;
+}
+
+bool engine_health(struct engine *engine, struct buf *json)
+{
+    struct lease_health lease = lease_provider_health(engine->options.provider);
+    bool healthy = !store_lost(engine->options.store) && !engine->draining;
+
+    buf_printf(json, "{\"status\":\"%s\",\"lease\":{\"provider\":\"%s\",\"up\":%s},",
+               healthy ? "ok" : engine->draining ? "draining" : "store lost",
+               lease_provider_name(engine->options.provider), lease.up ? "true" : "false");
+    buf_printf(json, "\"connections\":%zu,\"uptime_ms\":%lld}\n", engine->sessions_count,
+               (long long)(engine_now_ms(engine) - engine->started_ms));
+    return healthy;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the data commands share while they run in the store: option parsing, the wrong type, counters
+ * with bounds, and the collecting of replies whose length is not known in advance. */
+#ifndef STOCKADE_ENGINE_EXEC_H
+#define STOCKADE_ENGINE_EXEC_H
+
+#include "proxy/engine/command.h"
+#include "proxy/resp/resp.h"
+
+#define VALUE_BYTES_MAX (16 << 20) /* one value; as much as one argument may have */
+#define REPLY_BYTES_MAX (64 << 20) /* one reply; iterate with SCAN or HSCAN beyond */
+
+/* Passes a failure of the store on to the caller. An expression of enum stk_error is tested where it
+ * stands; the `return` is visible at each use. */
+#define failed(call) ((error = (call)) != STK_OK)
+
+static inline bool exec_is_word(const struct exec *exec, size_t i, const char *word)
+{
+    return i < exec->argc && bytes_equal_nocase(exec->argv[i], word);
+}
+
+/* True where the key holds something else than `type`: the reply is WRONGTYPE then. */
+bool exec_wrong_type(struct exec *exec, enum value_type type);
+/* Replies "ERR syntax error"; for `return exec_syntax(exec)`. */
+enum stk_error exec_syntax(struct exec *exec);
+/* An ERR reply; the same way. */
+enum stk_error exec_error(struct exec *exec, const char *text);
+
+/* What INCRBY, DECRBY and HINCRBY do: the sum, its bounds, Redis's overflow rule. */
+struct exec_add {
+    int64_t delta, min, max;
+};
+/* argv[at] is the delta, then come [MIN m] [MAX m]. False: an error was replied. */
+bool exec_add_parse(struct exec *exec, size_t at, struct exec_add *add);
+/* `old` (an integer as text, or not found: 0) plus the delta. False: an error was replied. */
+bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, struct bytes old,
+                    const char *not_integer, int64_t *sum);
+
+/* Collects elements behind a header that is written last. */
+struct exec_collect {
+    struct buf body;
+    size_t count;
+    bool too_large;
+};
+/* False: the reply has become too large, stop. */
+bool exec_collect(struct exec_collect *collect, struct bytes element);
+/* Writes the header and the body, or the error; frees the body. `pairs`: a map of count/2. */
+void exec_collect_end(struct exec *exec, struct exec_collect *collect, bool pairs);
+
+/* The options of SCAN and HSCAN: [MATCH glob] [COUNT n] [TYPE type]. */
+struct exec_scan {
+    bool matches;
+    struct bytes match;
+    int64_t count;
+    bool typed;
+    enum value_type type;
+};
+/* False: an error was replied. */
+bool exec_scan_parse(struct exec *exec, size_t at, bool takes_type, struct exec_scan *scan);
+
+#endif

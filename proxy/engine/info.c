@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* INFO for people and clients, and the same counters for Prometheus. Counters come from the table in
+ * metrics.h; what the store and the lease provider count is theirs and asked for here. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "proxy/engine/internal.h"
+
+/* The Redis whose commands and replies the data commands follow: clients decide by it what to send. */
+#define REDIS_LEVEL "7.0.0"
+
+/* What the store and the lease provider say, in the same form as the engine's own counters. */
+struct gauge {
+    const char *name, *help;
+    uint64_t value;
+    bool counts; /* a counter, not a gauge */
+};
+#define GAUGES_MAX 24
+
+static size_t lease_gauges(const struct engine *engine, struct gauge *gauges)
+{
+    struct lease_health lease = lease_provider_health(engine->options.provider);
+    size_t n = 0;
+
+    gauges[n++] = (struct gauge){"lease_service_up", "1 while the lease service answers", lease.up,
+                                 false};
+    gauges[n++] = (struct gauge){"lease_service_calls", "Calls to the lease service", lease.calls,
+                                 true};
+    gauges[n++] = (struct gauge){"lease_service_failures", "Calls that it failed to answer",
+                                 lease.failures, true};
+    gauges[n++] = (struct gauge){"lease_service_reconnects", "Connections made to it again",
+                                 lease.reconnects, true};
+    gauges[n++] = (struct gauge){"acquires_waiting", "ACQUIREs under way or waiting in line",
+                                 engine->acquires_count, false};
+    return n;
+}
+
+static size_t store_gauges(const struct engine *engine, struct gauge *gauges)
+{
+    struct store_stats store = store_stats(engine->options.store);
+    size_t n = 0;
+
+    gauges[n++] = (struct gauge){"store_commits", "Transactions committed", store.commits, true};
+    gauges[n++] = (struct gauge){"store_writes", "Operations committed in them", store.writes, true};
+    gauges[n++] = (struct gauge){"store_reads", "Reads served", store.reads, true};
+    gauges[n++] = (struct gauge){"store_read_batches", "Read transactions", store.read_batches,
+                                 true};
+    gauges[n++] = (struct gauge){"store_failed_commits", "Transactions that failed",
+                                 store.failed_commits, true};
+    gauges[n++] = (struct gauge){"store_foreign_commits",
+                                 "Commits of other programs seen in the file",
+                                 store.foreign_commits, true};
+    gauges[n++] = (struct gauge){"store_writes_queued", "Writes waiting", store.writes_queued,
+                                 false};
+    gauges[n++] = (struct gauge){"store_reads_queued", "Reads waiting", store.reads_queued, false};
+    gauges[n++] = (struct gauge){"store_batch_writes_max", "Most writes in one transaction so far",
+                                 store.batch_writes_max, false};
+    return n;
+}
+
+static void section_counters(struct engine *engine, struct buf *out)
+{
+#define X(name, help) buf_printf(out, #name ":%" PRIu64 "\r\n", engine->counters.name);
+    ENGINE_COUNTERS(X)
+#undef X
+}
+
+static void section_server(struct engine *engine, struct buf *out)
+{
+    int64_t up_ms = engine_now_ms(engine) - engine->started_ms;
+
+    buf_printf(out, "redis_version:" REDIS_LEVEL "\r\nredis_mode:standalone\r\n");
+    buf_printf(out, "stockade_version:" ENGINE_VERSION "\r\nprocess_id:%ld\r\n", (long)getpid());
+    buf_printf(out, "address:%s\r\nuptime_in_seconds:%" PRId64 "\r\n", engine->options.address,
+               up_ms / 1000);
+}
+
+static void section_clients(struct engine *engine, struct buf *out)
+{
+    buf_printf(out, "connected_clients:%zu\r\nmaxclients:%zu\r\nblocked_clients:%zu\r\n",
+               engine->sessions_count, engine->options.sessions_max, engine->acquires_count);
+}
+
+static void section_persistence(struct engine *engine, struct buf *out)
+{
+    (void)engine;
+    buf_append_text(out, "loading:0\r\naof_enabled:1\r\n");
+}
+
+static void section_replication(struct engine *engine, struct buf *out)
+{
+    (void)engine;
+    buf_append_text(out, "role:master\r\nconnected_slaves:0\r\n");
+}
+
+static void print_gauges(const struct gauge *gauges, size_t count, struct buf *out)
+{
+    for (size_t i = 0; i < count; i++)
+        buf_printf(out, "%s:%" PRIu64 "\r\n", gauges[i].name, gauges[i].value);
+}
+
+static void section_lease(struct engine *engine, struct buf *out)
+{
+    struct gauge gauges[GAUGES_MAX];
+    struct lease_health lease = lease_provider_health(engine->options.provider);
+
+    buf_printf(out, "lease_service:%s\r\nlease_service_detail:%s\r\n",
+               lease_provider_name(engine->options.provider), lease.detail);
+    print_gauges(gauges, lease_gauges(engine, gauges), out);
+}
+
+static void section_store(struct engine *engine, struct buf *out)
+{
+    struct gauge gauges[GAUGES_MAX];
+    print_gauges(gauges, store_gauges(engine, gauges), out);
+}
+
+static const struct {
+    const char *name, *title;
+    void (*write)(struct engine *engine, struct buf *out);
+} sections[] = {
+    {"server", "Server", section_server},
+    {"clients", "Clients", section_clients},
+    {"persistence", "Persistence", section_persistence},
+    {"stats", "Stats", section_counters},
+    {"replication", "Replication", section_replication},
+    {"lease", "Lease", section_lease},
+    {"store", "Store", section_store},
+};
+
+void engine_info(struct engine *engine, const char *section, struct buf *out)
+{
+    bool all = section == NULL || strcasecmp(section, "all") == 0 ||
+               strcasecmp(section, "default") == 0 || strcasecmp(section, "everything") == 0;
+
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
+        if (!all && strcasecmp(section, sections[i].name) != 0)
+            continue;
+        if (out->len > 0)
+            buf_append_text(out, "\r\n");
+        buf_printf(out, "# %s\r\n", sections[i].title);
+        sections[i].write(engine, out);
+    }
+}
+
+void server_info(struct request *request)
+{
+    struct buf text = {0}, section = {0};
+
+    if (request->argc > 1) {
+        buf_append_bytes(&section, request->argv[1]);
+        buf_append(&section, "", 1);
+    }
+    engine_info(request->engine, request->argc > 1 ? section.data : NULL, &text);
+    resp_verbatim(&request->reply, buf_bytes(&text), request->resp3);
+    buf_free(&text);
+    buf_free(&section);
+    request_finish(request);
+}
+
+static void metric(struct buf *out, const char *name, const char *help, uint64_t value, bool counts)
+{
+    const char *suffix = counts ? "_total" : "";
+    buf_printf(out, "# HELP stockade_%s%s %s\n# TYPE stockade_%s%s %s\nstockade_%s%s %" PRIu64 "\n",
+               name, suffix, help, name, suffix, counts ? "counter" : "gauge", name, suffix, value);
+}
+
+void engine_metrics(struct engine *engine, struct buf *out)
+{
+    struct gauge gauges[GAUGES_MAX];
+
+#define X(name, help) metric(out, #name, help, engine->counters.name, true);
+    ENGINE_COUNTERS(X)
+#undef X
+    size_t count = lease_gauges(engine, gauges);
+    count += store_gauges(engine, gauges + count);
+    for (size_t i = 0; i < count; i++)
+        metric(out, gauges[i].name, gauges[i].help, gauges[i].value, gauges[i].counts);
+    metric(out, "connections", "Connections open", engine->sessions_count, false);
+    metric(out, "uptime_seconds", "Since the start",
+           (uint64_t)(engine_now_ms(engine) - engine->started_ms) / 1000, false);
+}

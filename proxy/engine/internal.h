@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's inside, shared by its own files only. Everything runs on the loop's thread but the
+ * `run` and `exec` functions, which see nothing of this. */
+#ifndef STOCKADE_ENGINE_INTERNAL_H
+#define STOCKADE_ENGINE_INTERNAL_H
+
+#include "fence/base/heap.h"
+#include "proxy/engine/engine.h"
+#include "proxy/engine/metrics.h"
+#include "proxy/engine/request.h"
+
+#define ENGINE_VERSION "0.1.0"
+
+#define SESSION_REQUESTS_MAX 256          /* under way on one connection */
+#define SESSION_REQUEST_BYTES_MAX (32 << 20) /* their arguments */
+#define SESSION_INPUT_MAX (64 << 10)      /* bytes kept unparsed while it may not start more */
+#define SESSION_OUTPUT_MAX (256 << 10)    /* unsent bytes beyond which no command is started */
+#define SESSION_NAME_MAX 64
+
+struct timer {
+    struct heap_node node;
+    void (*fire)(struct timer *timer);
+};
+
+struct line; /* lease_line.c: the ACQUIREs under way for one resource */
+
+struct engine {
+    struct engine_options options;
+    struct command_index index;
+    struct engine_counters counters;
+    struct heap timers;
+    struct list sessions, dirty;
+    size_t sessions_count, acquires_count;
+    uint64_t session_last; /* client ids handed out so far */
+    size_t requests_open;  /* started and not finished */
+    struct line *lines;    /* a uthash by resource */
+    bool draining, shutdown_asked;
+    int64_t started_ms;
+};
+
+struct session {
+    struct list link, dirty; /* engine->sessions, engine->dirty (when there is news) */
+    struct engine *engine;
+    void *connection;        /* the host's */
+    uint64_t id;
+    char peer[64], name[SESSION_NAME_MAX + 1], lib_name[SESSION_NAME_MAX + 1],
+        lib_version[SESSION_NAME_MAX + 1];
+    int64_t opened_ms, active_ms;
+    bool trusted, authenticated, resp3;
+    bool ending;             /* no more commands; close once all is replied and sent */
+    bool killed;             /* close now */
+
+    struct resp_parser *parser;
+    struct buf in;           /* arrived, not parsed yet */
+    struct request *next;    /* parsed, not started yet */
+    struct list pending;     /* started, in order of arrival, not replied yet */
+    size_t pending_count, pending_bytes;
+    size_t running_count;    /* of the pending ones: not finished */
+    enum command_order running_order; /* the class of those under way, ORDER_NOW aside */
+    size_t reply_peak;       /* a decaying maximum: how much one more read may weigh */
+    struct buf out;
+    size_t unsent;
+};
+
+/* engine.c */
+void timer_set(struct engine *engine, struct timer *timer, int64_t at_ms);
+void timer_stop(struct engine *engine, struct timer *timer);
+int64_t engine_now_ms(const struct engine *engine);
+
+/* session.c */
+void session_mark(struct session *session); /* it has news: `changed` at the end of the turn */
+void session_end(struct session *session);
+bool session_is_admin(const struct session *session);
+bool session_is_authenticated(const struct session *session);
+void session_replied(struct session *session, struct request *request); /* it has finished */
+
+/* data.c */
+/* Finds the data command in the request (FENCED carries one) and its place in the order. */
+void data_prepare(struct request *request);
+/* Runs request->inner in the store, judged by request->token where that is not 0. */
+void data_start(struct request *request);
+/* The store failed, or the token rule refused: replies so, counts it, frees the request. */
+bool request_refused(struct request *request);
+
+/* cmd_client.c: a name without spaces or special characters. False: it is not one. */
+bool session_set_text(char text[SESSION_NAME_MAX + 1], struct bytes value);
+#define CLIENT_NAME_ERROR "Client names cannot contain spaces, newlines or special characters."
+
+/* lease_acquire.c, lease_line.c */
+void acquire_abandon(struct request *request); /* the client is gone */
+void acquire_drain(struct engine *engine);     /* waiters get an error */
+
+/* Functions named in the command table. */
+command_start server_ping, server_echo, server_hello, server_auth, server_quit, server_reset,
+    server_select, server_time, server_info, server_command, server_client, server_config,
+    server_shutdown, server_flushall;
+command_start lease_acquire, lease_renew, lease_release, lease_revoke, lease_show, lease_list,
+    data_fenced;
+command_exec string_get, string_set, string_setnx, string_getset, string_getdel, string_mget,
+    string_mset, string_append, string_strlen, string_incr, string_decr, string_incrby,
+    string_decrby;
+command_exec key_del, key_exists, key_type, key_scan, key_dbsize;
+command_exec hash_get, hash_set, hash_setnx, hash_mget, hash_mset, hash_getall, hash_del,
+    hash_exists, hash_len, hash_keys, hash_vals, hash_incrby, hash_strlen, hash_scan;
+
+#endif

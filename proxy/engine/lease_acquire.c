@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ACQUIRE, the grant protocol:
+ *
+ *        ┌────────────── wake, look ───────────────┐
+ *        ▼                                         │
+ *   READING ──▶ ASKING ──held, free for another──▶ WAITING ──deadline──▶ null
+ *   (floor)     (lease       │
+ *                service)    └─granted, own──▶ RECORDING ──▶ reply [token, ttl left]
+ *                ▲                             (store)
+ *                └── the store knows better ───┘  │
+ *                                                 └─ nobody can receive it ─▶ RETURNING
+ *
+ * - A grant is the client's only when the store has recorded its token, and so has fenced every
+ *   older one (P1). What the lease service says is never enough: a daemon that died between the two
+ *   steps leaves a lock whose token the store never saw.
+ * - A token the store does not admit is never handed out; the next one is minted above the store's
+ *   floor (P2), at most ACQUIRE_ROUNDS_MAX times.
+ * - A client that goes away: what waits leaves the line, what is on its way is given back. */
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "proxy/engine/lease.h"
+
+#define ACQUIRE_ROUNDS_MAX 16
+
+static struct acquire *acquire_of_op(struct store_op *op)
+{
+    return request_of_op(op)->state;
+}
+
+/* Out of the line and of the timers; `granted_ms` as for line_leave. */
+static struct request *leave(struct acquire *acquire, int64_t granted_ms)
+{
+    timer_stop(acquire->request->engine, &acquire->deadline);
+    line_leave(acquire, granted_ms);
+    return acquire->request;
+}
+
+/* Nobody gets it and nobody reads the reply, or it is null. */
+static void end_with_null(struct acquire *acquire)
+{
+    struct request *request = leave(acquire, 0);
+
+    request->engine->counters.leases_denied++;
+    resp_null_array(&request->reply, request->resp3);
+    request_finish(request);
+}
+
+void acquire_stop(struct acquire *acquire)
+{
+    request_fail(leave(acquire, 0), STK_BUSY, "the daemon is stopping; try again");
+}
+
+/* The client is gone or the daemon stops: nothing should be taken any more. */
+static bool is_over(const struct acquire *acquire)
+{
+    return acquire->request->session == NULL || acquire->request->engine->draining;
+}
+
+static void end_over(struct acquire *acquire)
+{
+    if (acquire->request->session != NULL)
+        acquire_stop(acquire);
+    else
+        request_finish(leave(acquire, 0));
+}
+
+static void deadline_fired(struct timer *timer)
+{
+    struct acquire *acquire = list_entry(timer, struct acquire, deadline);
+
+    /* One that is on its way learns at its next denial that the time is up. */
+    if (acquire->phase == ACQUIRE_WAITING)
+        end_with_null(acquire);
+}
+
+void acquire_abandon(struct request *request)
+{
+    struct acquire *acquire = request->state;
+    if (acquire != NULL && acquire->phase == ACQUIRE_WAITING)
+        end_over(acquire);
+}
+
+/* Step 4, where the lease cannot be used: the store retires the token, the service lets go. */
+static void returned(struct lease_return *back)
+{
+    struct acquire *acquire = list_entry(back, struct acquire, back);
+
+    back->engine->counters.leases_given_back++;
+    if (is_over(acquire))
+        end_over(acquire);
+    else if (acquire->wait_until_ms > engine_now_ms(back->engine))
+        acquire_try(acquire);
+    else
+        request_fail(leave(acquire, 0), STK_BUSY,
+                     "the lease ran out while it was being granted; try a longer ttl_ms");
+}
+
+static void give_back(struct acquire *acquire)
+{
+    struct lease_return *back = &acquire->back;
+
+    acquire->phase = ACQUIRE_RETURNING;
+    *back = (struct lease_return){.engine = acquire->request->engine,
+                                  .kind = RETURN_RELEASE,
+                                  .resource = acquire->request->argv[1],
+                                  .token = acquire->call.answer_token,
+                                  .done = returned};
+    lease_return_start(back);
+}
+
+static void reply_granted(struct acquire *acquire)
+{
+    int64_t token = acquire->call.answer_token, left_ms = acquire->left_ms;
+    struct request *request = leave(acquire, left_ms);
+
+    if (acquire->call.answer == LEASE_OWN)
+        request->engine->counters.leases_reentered++;
+    else
+        request->engine->counters.leases_granted++;
+    resp_array(&request->reply, 2);
+    resp_int(&request->reply, token);
+    resp_int(&request->reply, left_ms);
+    request_finish(request);
+}
+
+/* Only the service's lock has to go: the store never took this token. */
+static void unlocked(struct lease_call *call)
+{
+    struct acquire *acquire = list_entry(call, struct acquire, call);
+
+    if (acquire->request->op.error != STK_OK && !is_over(acquire)) {
+        acquire->request->engine->counters.store_errors++;
+        request_fail(leave(acquire, 0), acquire->request->op.error, NULL);
+    } else if (is_over(acquire)) {
+        end_over(acquire);
+    } else {
+        request_fail(leave(acquire, 0), STK_LEASEDOWN,
+                     "the lease service keeps minting tokens that were used already");
+    }
+}
+
+static void unlock(struct acquire *acquire)
+{
+    struct lease_call *call = &acquire->call;
+
+    acquire->phase = ACQUIRE_RETURNING;
+    call->verb = LEASE_RELEASE;
+    call->token = call->answer_token;
+    call->done = unlocked;
+    if (lease_ask(acquire->request->engine->options.provider, call))
+        unlocked(call);
+}
+
+/* Step 3: the store has the word. */
+static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
+{
+    struct request *request = request_of_op(op);
+    struct acquire *acquire = request->state;
+    int64_t token = acquire->call.answer_token, holds = 1;
+    struct resource *row = &acquire->view.row;
+    struct lease lease;
+    enum stk_error error = txn_resource(txn, request->argv[1], row);
+
+    acquire->recorded = false;
+    if (error != STK_OK)
+        return error;
+    if (acquire->call.answer == LEASE_OWN) {
+        if (fence_judge(&row->fence, token) != STK_OK)
+            return STK_OK;
+        error = txn_lease(txn, row, &lease);
+        if (error != STK_OK)
+            return error;
+        if (lease.anonymous || acquire->anonymous || !bytes_equal(lease.owner, acquire->owner))
+            return STK_OK;
+        holds = lease.holds + 1;
+    } else {
+        if (!fence_admits(&row->fence, token))
+            return STK_OK;
+        if (row->id == 0 && (error = txn_resource_make(txn, request->argv[1], row)) != STK_OK)
+            return error;
+        row->fence = (struct fence){.token = token, .floor = token, .state = FENCE_LIVE};
+    }
+    lease = (struct lease){.owner = acquire->owner,
+                           .anonymous = acquire->anonymous,
+                           .holds = holds,
+                           .ttl_ms = acquire->ttl_ms,
+                           .session = acquire->session,
+                           .connection = acquire->connection};
+    error = txn_fence_put(txn, row, &lease);
+    acquire->recorded = error == STK_OK;
+    return error;
+}
+
+static void ask(struct acquire *acquire);
+
+static void record_done(struct store_op *op)
+{
+    struct acquire *acquire = acquire_of_op(op);
+    struct engine *engine = acquire->request->engine;
+
+    if (op->error != STK_OK) {
+        unlock(acquire);
+        return;
+    }
+    if (!acquire->recorded) {
+        /* The service had lost state, or a daemon died here before: mint above the store's floor. */
+        engine->counters.grants_repeated++;
+        if (++acquire->rounds > ACQUIRE_ROUNDS_MAX || is_over(acquire)) {
+            unlock(acquire);
+            return;
+        }
+        acquire->call.void_token = acquire->call.answer_token;
+        ask(acquire);
+        return;
+    }
+    acquire->left_ms = acquire->ttl_ms - (engine_now_ms(engine) - acquire->asked_ms);
+    if (is_over(acquire) || acquire->left_ms <= 0)
+        give_back(acquire);
+    else
+        reply_granted(acquire);
+}
+
+static void record(struct acquire *acquire)
+{
+    struct request *request = acquire->request;
+
+    acquire->phase = ACQUIRE_RECORDING;
+    request->op.error = request_submit(request, true, record_run, record_done);
+    if (request->op.error != STK_OK)
+        unlock(acquire);
+}
+
+/* Step 2, denied: wait, or say so. */
+static void denied(struct acquire *acquire)
+{
+    struct request *request = acquire->request;
+    const struct lease_call *call = &acquire->call;
+    const struct lease_memory *memory = &acquire->view.memory;
+
+    if (acquire->wait_until_ms <= engine_now_ms(request->engine)) {
+        end_with_null(acquire);
+        return;
+    }
+    if (call->answer == LEASE_HELD && memory->live && memory->this_run &&
+        memory->token == call->answer_token &&
+        acquire->view.connection == acquire->connection) {
+        request_fail(leave(acquire, 0), STK_DEADLOCK, NULL);
+        return;
+    }
+    if (acquire->deadline.node.place == 0) {
+        request->engine->counters.leases_waited++;
+        timer_set(request->engine, &acquire->deadline, acquire->wait_until_ms);
+    }
+    acquire->phase = ACQUIRE_WAITING;
+    if (!line_is_head(acquire))
+        return;
+    if (line_take_again(acquire) || call->answer == LEASE_FREE)
+        acquire_try(acquire); /* it became the head, or was woken, while it asked */
+    else
+        line_look_in(acquire, call->answer_ttl_ms);
+}
+
+static void asked(struct lease_call *call)
+{
+    struct acquire *acquire = list_entry(call, struct acquire, call);
+    bool taken = call->answer == LEASE_GRANTED || call->answer == LEASE_OWN;
+
+    if (is_over(acquire) && call->answer == LEASE_GRANTED)
+        unlock(acquire);
+    else if (is_over(acquire))
+        end_over(acquire); /* entering again was not counted yet: nothing to give back */
+    else if (call->answer == LEASE_DOWN)
+        request_fail(leave(acquire, 0), STK_LEASEDOWN, "%s", call->reason);
+    else if (taken)
+        record(acquire);
+    else
+        denied(acquire);
+}
+
+/* Step 2: the lease service. */
+static void ask(struct acquire *acquire)
+{
+    struct lease_call *call = &acquire->call;
+    struct engine *engine = acquire->request->engine;
+
+    acquire->phase = ACQUIRE_ASKING;
+    acquire->asked_ms = engine_now_ms(engine);
+    call->verb = LEASE_GRANT;
+    call->token = 0;
+    call->floor = acquire->view.row.fence.floor;
+    call->reentry_only = !line_is_head(acquire);
+    call->memory = acquire->view.memory;
+    call->done = asked;
+    if (lease_ask(engine->options.provider, call))
+        asked(call);
+}
+
+/* Step 1: the store's floor. */
+static enum stk_error read_run(struct store_op *op, struct store_txn *txn)
+{
+    struct acquire *acquire = acquire_of_op(op);
+    return lease_view_read(txn, request_of_op(op)->argv[1], acquire->session, &acquire->view,
+                           NULL);
+}
+
+static void read_done(struct store_op *op)
+{
+    struct acquire *acquire = acquire_of_op(op);
+
+    if (is_over(acquire)) {
+        end_over(acquire);
+    } else if (op->error != STK_OK) {
+        acquire->request->engine->counters.store_errors++;
+        request_fail(leave(acquire, 0), op->error, NULL);
+    } else {
+        acquire->call.void_token = 0;
+        acquire->rounds = 0;
+        ask(acquire);
+    }
+}
+
+void acquire_try(struct acquire *acquire)
+{
+    acquire->phase = ACQUIRE_READING;
+    if (request_submit(acquire->request, false, read_run, read_done) != STK_OK)
+        request_fail(leave(acquire, 0), STK_BUSY, NULL);
+}
+
+/* [WAIT ms] [OWNER owner]. False: the request has failed. */
+static bool parse_options(struct request *request, struct acquire *acquire)
+{
+    for (size_t i = 3; i < request->argc; i += 2) {
+        int64_t wait_ms;
+        if (i + 1 < request->argc && request_is_word(request, i, "WAIT")) {
+            if (!request_int(request, i + 1, 0, LEASE_WAIT_MAX_MS, "WAIT", &wait_ms))
+                return false;
+            acquire->wait_until_ms =
+                wait_ms > 0 ? engine_now_ms(request->engine) + wait_ms : 0;
+        } else if (i + 1 < request->argc && request_is_word(request, i, "OWNER")) {
+            if (!request_name(request, i + 1, "an owner"))
+                return false;
+            acquire->owner = request->argv[i + 1];
+        } else {
+            request_fail(request, STK_ERR, "syntax error: ACQUIRE resource ttl_ms [WAIT ms] "
+                                           "[OWNER owner]");
+            return false;
+        }
+    }
+    return true;
+}
+
+static void make_owner(struct acquire *acquire)
+{
+    const struct chance *chance = acquire->request->engine->options.chance;
+    unsigned char random[LEASE_NONCE_LEN / 2];
+
+    acquire->anonymous = acquire->owner.len == 0;
+    if (!acquire->anonymous) {
+        lease_nonce(acquire->owner, false, acquire->nonce);
+        return;
+    }
+    chance->fill(chance, random, sizeof random);
+    for (size_t i = 0; i < sizeof random; i++) {
+        acquire->nonce[2 * i] = "0123456789abcdef"[random[i] >> 4];
+        acquire->nonce[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
+    }
+    acquire->owner = (struct bytes){acquire->nonce, LEASE_NONCE_LEN};
+}
+
+void lease_acquire(struct request *request)
+{
+    struct engine *engine = request->engine;
+    struct acquire *acquire = mem_zalloc(sizeof *acquire);
+
+    request->state = acquire;
+    acquire->request = request;
+    acquire->session = store_session(engine->options.store);
+    acquire->connection = (int64_t)request->session->id;
+    list_init(&acquire->in_line);
+    acquire->deadline.fire = deadline_fired;
+    if (!request_name(request, 1, "a resource") ||
+        !request_int(request, 2, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &acquire->ttl_ms) ||
+        !parse_options(request, acquire))
+        return;
+    if (engine->acquires_count >= engine->options.waiters_max) {
+        request_fail(request, STK_BUSY, "too many are waiting (max-waiters); try again");
+        return;
+    }
+    make_owner(acquire);
+    acquire->call.resource = request->argv[1];
+    acquire->call.ttl_ms = acquire->ttl_ms;
+    for (size_t i = 0; i < sizeof acquire->nonce; i++)
+        acquire->call.nonce[i] = acquire->nonce[i];
+    line_join(engine, acquire);
+    acquire_try(acquire);
+}

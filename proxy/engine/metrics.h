@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the engine counts: one table gives INFO's fields, the Prometheus names and their help. */
+#ifndef STOCKADE_ENGINE_METRICS_H
+#define STOCKADE_ENGINE_METRICS_H
+
+#include <stdint.h>
+
+#define ENGINE_COUNTERS(X)                                                                         \
+    X(connections_received, "Connections accepted since the start")                          \
+    X(connections_rejected, "Connections refused because max-connections was reached")             \
+    X(commands_processed, "Commands answered")                                               \
+    X(protocol_errors, "Connections closed for breaking the protocol")                             \
+    X(leases_granted, "Leases granted under a new token")                                          \
+    X(leases_reentered, "Leases entered again by their owner")                                     \
+    X(leases_denied, "ACQUIRE answered null: another holds it")                                    \
+    X(leases_waited, "ACQUIRE that had to wait in line")                                           \
+    X(leases_released, "Leases given back by their holder")                                        \
+    X(leases_revoked, "Leases taken away by REVOKE")                                               \
+    X(leases_renewed, "Renewals")                                                                  \
+    X(leases_given_back, "Grants given back because nobody could receive them in time")            \
+    X(lease_service_errors, "Commands answered LEASEDOWN")                                         \
+    X(grants_repeated, "Grants minted again above the store's floor: the service had lost state")  \
+    X(fenced_accepted, "Commands accepted with a current token")                                   \
+    X(refused_stale, "Commands refused with STALE")                                                \
+    X(refused_unknown, "Commands refused with UNKNOWN")                                            \
+    X(refused_notoken, "Writes refused with NOTOKEN")                                              \
+    X(refused_busy, "Commands refused with BUSY: a queue was full")                                \
+    X(store_errors, "Commands that failed with STORE")
+
+struct engine_counters {
+#define X(name, help) uint64_t name;
+    ENGINE_COUNTERS(X)
+#undef X
+};
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a request, and the arguments that many commands share. */
+#include "proxy/engine/request.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "proxy/engine/internal.h"
+
+struct request *request_new(struct session *session, const struct command *command,
+                            const struct bytes *argv, size_t argc)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < argc; i++)
+        bytes += argv[i].len;
+
+    /* Not zeroed as a whole: the arguments are written next. */
+    struct request *request = mem_alloc(sizeof *request + argc * sizeof *argv + bytes);
+    memset(request, 0, sizeof *request);
+    request->argv = (struct bytes *)(void *)(request + 1);
+    char *at = (char *)(request->argv + argc);
+    for (size_t i = 0; i < argc; i++) {
+        if (argv[i].len > 0)
+            memcpy(at, argv[i].data, argv[i].len);
+        request->argv[i] = (struct bytes){at, argv[i].len};
+        at += argv[i].len;
+    }
+    list_init(&request->link);
+    request->session = session;
+    request->engine = session->engine;
+    request->command = command;
+    request->argc = argc;
+    request->size = bytes + argc * sizeof *argv;
+    request->resp3 = session->resp3;
+    request->order = command->order;
+    return request;
+}
+
+void request_free(struct request *request)
+{
+    buf_free(&request->reply);
+    free(request->state);
+    free(request);
+}
+
+void request_finish(struct request *request)
+{
+    struct session *session = request->session;
+
+    check(request->started && !request->finished);
+    request->finished = true;
+    request->engine->requests_open--;
+    request->engine->counters.commands_processed++;
+    if (session == NULL)
+        request_free(request);
+    else
+        session_replied(session, request);
+}
+
+void request_fail(struct request *request, enum stk_error error, const char *format, ...)
+{
+    buf_clear(&request->reply);
+    if (format == NULL) {
+        resp_error(&request->reply, error, NULL);
+    } else {
+        char text[256];
+        va_list args;
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        resp_error(&request->reply, error, "%s", text);
+    }
+    if (error == STK_BUSY)
+        request->engine->counters.refused_busy++;
+    if (error == STK_LEASEDOWN)
+        request->engine->counters.lease_service_errors++;
+    request_finish(request);
+}
+
+enum stk_error request_submit(struct request *request, bool writes,
+                              enum stk_error (*run)(struct store_op *, struct store_txn *),
+                              void (*done)(struct store_op *))
+{
+    request->op = (struct store_op){.writes = writes, .run = run, .done = done};
+    list_init(&request->op.link);
+    return store_submit(request->engine->options.store, &request->op);
+}
+
+bool request_is_word(const struct request *request, size_t i, const char *word)
+{
+    return i < request->argc && bytes_equal_nocase(request->argv[i], word);
+}
+
+bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
+                 int64_t *value)
+{
+    if (bytes_to_int64(request->argv[i], value) && *value >= min && *value <= max)
+        return true;
+    request_fail(request, STK_ERR, "%s must be a number from %lld to %lld", what, (long long)min,
+                 (long long)max);
+    return false;
+}
+
+bool request_name(struct request *request, size_t i, const char *what)
+{
+    if (request->argv[i].len >= 1 && request->argv[i].len <= RESOURCE_NAME_MAX)
+        return true;
+    request_fail(request, STK_ERR, "%s must be 1 to %d bytes long", what, RESOURCE_NAME_MAX);
+    return false;
+}
+
+bool request_token(struct request *request, size_t i, int64_t *token)
+{
+    if (token_parse(request->argv[i], token))
+        return true;
+    request_fail(request, STK_ERR, "a token is a number from 1 to %lld", (long long)TOKEN_MAX);
+    return false;
+}

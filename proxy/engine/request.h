@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request: one command of one connection, from its last byte in to its reply out. One allocation
+ * holds it and its arguments.
+ *
+ *   parsed ─▶ (held back by order or back-pressure) ─▶ started ─▶ finished ─▶ replied, freed
+ *
+ * The session owns it until it is started. From then on its command owns it and calls
+ * request_finish exactly once; the session only keeps its place in the order of replies. Where the
+ * connection goes first, `session` turns NULL and the reply is dropped. */
+#ifndef STOCKADE_ENGINE_REQUEST_H
+#define STOCKADE_ENGINE_REQUEST_H
+
+#include "fence/base/err.h"
+#include "fence/base/list.h"
+#include "proxy/engine/command.h"
+#include "proxy/resp/resp.h"
+#include "store/store.h"
+
+struct engine;
+struct session;
+
+struct request {
+    /* The loop's. */
+    struct list link;        /* in session->pending, in order of arrival */
+    struct session *session; /* NULL: the connection is gone */
+    struct engine *engine;
+    const struct command *command;
+    void *state;             /* the command's own (a lease command's steps); freed with it */
+    size_t size;             /* bytes of arguments, for the session's bound */
+    enum command_order order;
+    bool started, finished;
+
+    /* Set before the store's thread sees it, read-only there. */
+    bool resp3;
+    size_t argc;
+    struct bytes *argv;
+    const struct command *inner; /* the data command to run: `command`, or what FENCED carries */
+    size_t inner_at;             /* its place in argv */
+    int64_t token;               /* presented; 0: none */
+
+    /* The store's between submit and done, then the loop's. */
+    struct buf reply;
+    enum stk_error verdict; /* what the token rule said; STK_OK: accepted */
+    struct store_op op;
+};
+
+/* Copies the arguments. */
+struct request *request_new(struct session *session, const struct command *command,
+                            const struct bytes *argv, size_t argc);
+/* The reply is complete. Frees the request, now or when its turn in the order comes. */
+void request_finish(struct request *request);
+/* The same with an error as the whole reply; NULL: the code's usual text. */
+void request_fail(struct request *request, enum stk_error error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void request_free(struct request *request);
+
+/* Hands request->op to the store. STK_BUSY: its queue is full, `done` will not be called. */
+enum stk_error request_submit(struct request *request, bool writes,
+                              enum stk_error (*run)(struct store_op *, struct store_txn *),
+                              void (*done)(struct store_op *));
+
+static inline struct request *request_of_op(struct store_op *op)
+{
+    return list_entry(op, struct request, op);
+}
+
+/* Parsing arguments, with the error replies of Redis. */
+bool request_is_word(const struct request *request, size_t i, const char *word);
+/* An option's integer at argv[i], within min..max. False: the request has failed with `what`. */
+bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
+                 int64_t *value);
+/* argv[i] as a resource, key or owner name: 1 to RESOURCE_NAME_MAX bytes. */
+bool request_name(struct request *request, size_t i, const char *what);
+/* argv[i] as a token. */
+bool request_token(struct request *request, size_t i, int64_t *token);
+
+#endif

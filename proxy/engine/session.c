@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A session: one connection's protocol state. Requests are parsed, started when order and
+ * back-pressure allow, and replied in the order in which they arrived.
+ *
+ * Invariants:
+ * - `pending` holds the started requests whose reply is not in `out` yet, in order of arrival.
+ * - Those not finished (running_count, without ORDER_NOW ones) all have the order `running_order`;
+ *   an ORDER_ALONE one is alone. So one connection's commands take effect in order.
+ * - Nothing is parsed while `next` is held back, so memory is bounded by SESSION_INPUT_MAX, the
+ *   parser's limits, SESSION_REQUESTS_MAX and SESSION_REQUEST_BYTES_MAX, and for replies by
+ *   SESSION_OUTPUT_MAX plus what is running.
+ * A broken protocol is answered with its error after the replies before it, then closed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "proxy/engine/internal.h"
+
+/* What the replies of the reads under way may weigh together, guessed from the latest ones. */
+#define SESSION_READS_WEIGHT (4 << 20)
+#define SESSION_FIRST_PEAK (256 << 10)
+/* An idle connection keeps at most this much memory for its next reply. */
+#define SESSION_SPARE_MAX (16 << 10)
+
+struct session *session_open(struct engine *engine, const char *peer, bool trusted,
+                             void *connection, struct buf *refusal)
+{
+    engine->counters.connections_received++;
+    if (engine->sessions_count >= engine->options.sessions_max) {
+        engine->counters.connections_rejected++;
+        resp_error(refusal, STK_ERR, "max number of clients reached");
+        return NULL;
+    }
+    struct session *session = mem_zalloc(sizeof *session);
+    session->engine = engine;
+    session->connection = connection;
+    session->id = ++engine->session_last;
+    snprintf(session->peer, sizeof session->peer, "%s", peer);
+    session->opened_ms = session->active_ms = engine_now_ms(engine);
+    session->trusted = trusted;
+    session->parser = resp_parser_new();
+    session->reply_peak = SESSION_FIRST_PEAK;
+    list_init(&session->pending);
+    list_init(&session->dirty);
+    list_append(&engine->sessions, &session->link);
+    engine->sessions_count++;
+    return session;
+}
+
+void session_close(struct session *session)
+{
+    struct engine *engine = session->engine;
+    struct list *link;
+
+    while ((link = list_pop(&session->pending)) != NULL) {
+        struct request *request = list_entry(link, struct request, link);
+        request->session = NULL;
+        if (request->finished)
+            request_free(request);
+        else if (request->command->start == lease_acquire)
+            acquire_abandon(request);
+    }
+    if (session->next != NULL)
+        request_free(session->next);
+    list_remove(&session->link);
+    list_remove(&session->dirty);
+    engine->sessions_count--;
+    resp_parser_free(session->parser);
+    buf_free(&session->in);
+    buf_free(&session->out);
+    free(session);
+}
+
+void session_mark(struct session *session)
+{
+    if (list_empty(&session->dirty))
+        list_append(&session->engine->dirty, &session->dirty);
+}
+
+void session_end(struct session *session)
+{
+    session->ending = true;
+    session_mark(session);
+}
+
+bool session_is_authenticated(const struct session *session)
+{
+    return session->authenticated || session->engine->options.password == NULL;
+}
+
+bool session_is_admin(const struct session *session)
+{
+    return session->engine->options.password != NULL ? session->authenticated : session->trusted;
+}
+
+/* May the parsed request start now, or must what is under way finish first? */
+static bool may_start(const struct session *session, const struct request *request)
+{
+    if (session->pending_count >= SESSION_REQUESTS_MAX ||
+        session->pending_bytes >= SESSION_REQUEST_BYTES_MAX ||
+        session->out.len + session->unsent >= SESSION_OUTPUT_MAX)
+        return false;
+    if (request->order == ORDER_NOW || session->running_count == 0)
+        return true;
+    if (request->order == ORDER_ALONE || request->order != session->running_order)
+        return false;
+    return request->order != ORDER_READ ||
+           session->running_count * session->reply_peak < SESSION_READS_WEIGHT;
+}
+
+/* The checks that come before any command; false: the request has failed. */
+static bool admit(struct session *session, struct request *request)
+{
+    const struct command *command = request->command;
+
+    if (session->engine->draining && !(command->flags & COMMAND_DRAINING))
+        request_fail(request, STK_BUSY, "the daemon is stopping; try again elsewhere or later");
+    else if (!session_is_authenticated(session) && !(command->flags & COMMAND_NO_AUTH))
+        request_fail(request, STK_NOAUTH, NULL);
+    else if ((command->flags & COMMAND_ADMIN) && !session_is_admin(session))
+        request_fail(request, STK_NOPERM, NULL);
+    else
+        return true;
+    return false;
+}
+
+static void start(struct session *session, struct request *request)
+{
+    request->started = true;
+    session->engine->requests_open++;
+    list_append(&session->pending, &request->link);
+    session->pending_count++;
+    session->pending_bytes += request->size;
+    if (request->order != ORDER_NOW) {
+        session->running_order = request->order;
+        session->running_count++;
+    }
+    if (!admit(session, request))
+        return;
+    if (request->command->start != NULL)
+        request->command->start(request);
+    else
+        data_start(request);
+}
+
+/* An error for something that never became a request keeps its place in the order of replies. */
+static void reply_error(struct session *session, const struct bytes *argv, size_t argc,
+                        const char *text)
+{
+    static const struct command nothing = {.name = "", .order = ORDER_NOW, .flags = COMMAND_NO_AUTH};
+    struct request *request = request_new(session, &nothing, argv, argc);
+
+    request->started = true;
+    session->engine->requests_open++;
+    list_append(&session->pending, &request->link);
+    session->pending_count++;
+    session->pending_bytes += request->size;
+    request_fail(request, STK_ERR, "%s", text);
+}
+
+/* "ERR unknown command 'FOO', with args beginning with: 'a' 'b' " as Redis words it. */
+static void reply_unknown(struct session *session, const struct bytes *argv, size_t argc)
+{
+    char text[200];
+    int len = snprintf(text, sizeof text, "unknown command '%.*s', with args beginning with: ",
+                       (int)(argv[0].len < 128 ? argv[0].len : 128), argv[0].data);
+    for (size_t i = 1; i < argc && len < 128; i++) {
+        int room = 128 - len;
+        len += snprintf(text + len, sizeof text - (size_t)len, "'%.*s' ",
+                        argv[i].len < (size_t)room ? (int)argv[i].len : room, argv[i].data);
+    }
+    reply_error(session, argv, 0, text);
+}
+
+static void reply_arity(struct session *session, const char *name)
+{
+    char text[96], lower[40];
+    size_t i = 0;
+    for (; name[i] != '\0' && i + 1 < sizeof lower; i++)
+        lower[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] + 32) : name[i];
+    lower[i] = '\0';
+    snprintf(text, sizeof text, "wrong number of arguments for '%s' command", lower);
+    reply_error(session, NULL, 0, text);
+}
+
+/* One complete request is in the parser: make it `next`, or reply its error. */
+static void take_parsed(struct session *session)
+{
+    size_t argc = resp_argc(session->parser);
+    const struct bytes *argv = resp_argv(session->parser);
+    const struct command *command = command_find(&session->engine->index, argv[0]);
+
+    if (command == NULL) {
+        reply_unknown(session, argv, argc);
+    } else if (!command_arity_fits(command, argc)) {
+        reply_arity(session, command->name);
+    } else {
+        session->next = request_new(session, command, argv, argc);
+        data_prepare(session->next);
+    }
+}
+
+/* Parses and starts as much as order and bounds allow. Returns how many of `len` bytes it used. */
+static size_t advance(struct session *session, const char *data, size_t len)
+{
+    size_t at = 0;
+
+    while (!session->ending) {
+        if (session->next != NULL) {
+            if (!may_start(session, session->next))
+                return at;
+            struct request *request = session->next;
+            session->next = NULL;
+            start(session, request);
+            continue;
+        }
+        if (at == len || session->pending_count >= SESSION_REQUESTS_MAX)
+            return at;
+        size_t used;
+        const struct resp_limits *limits = session_is_authenticated(session)
+                                               ? &resp_limits_default
+                                               : &resp_limits_unauthenticated;
+        enum resp_status status =
+            resp_parse(session->parser, limits, data + at, len - at, &used);
+        at += used;
+        if (status == RESP_REQUEST) {
+            take_parsed(session);
+        } else if (status == RESP_BROKEN) {
+            session->engine->counters.protocol_errors++;
+            reply_error(session, NULL, 0, resp_broken_text(session->parser));
+            session_end(session);
+        }
+    }
+    return len; /* ending: the rest is not read */
+}
+
+/* Starts what was held back, from the bytes that were kept. */
+static void resume(struct session *session)
+{
+    size_t used = advance(session, session->in.data, session->in.len);
+    buf_consume(&session->in, used);
+    if (session->in.len == 0 && session->in.cap > 0)
+        buf_free(&session->in);
+}
+
+void session_input(struct session *session, const char *data, size_t len)
+{
+    session->active_ms = engine_now_ms(session->engine);
+    size_t used = session->in.len == 0 ? advance(session, data, len) : 0;
+    buf_append(&session->in, data + used, len - used);
+    session_mark(session);
+}
+
+bool session_wants_input(const struct session *session)
+{
+    /* An ending session reads on, and drops it, to learn that its client has gone. */
+    return session->in.len < SESSION_INPUT_MAX;
+}
+
+void session_replied(struct session *session, struct request *request)
+{
+    if (request->order != ORDER_NOW)
+        session->running_count--;
+    if (request->order == ORDER_READ) {
+        size_t decayed = session->reply_peak - session->reply_peak / 8;
+        session->reply_peak = request->reply.len > decayed ? request->reply.len : decayed;
+    }
+    while (!list_empty(&session->pending)) {
+        struct request *first = list_entry(session->pending.next, struct request, link);
+        if (!first->finished)
+            break;
+        list_remove(&first->link);
+        session->pending_count--;
+        session->pending_bytes -= first->size;
+        buf_append_bytes(&session->out, buf_bytes(&first->reply));
+        request_free(first);
+    }
+    session_mark(session);
+}
+
+void session_take_output(struct session *session, struct buf *out)
+{
+    struct buf old = *out;
+
+    /* The old memory is reused unless one big reply made it large. */
+    if (old.cap > SESSION_SPARE_MAX)
+        buf_free(&old);
+    buf_clear(&old);
+    *out = session->out;
+    session->out = old;
+    session->unsent += out->len;
+    if (session->next != NULL || session->in.len > 0)
+        resume(session);
+}
+
+void session_set_unsent(struct session *session, size_t bytes)
+{
+    bool held = session->unsent >= SESSION_OUTPUT_MAX;
+    session->unsent = bytes;
+    if (held && bytes < SESSION_OUTPUT_MAX)
+        session_mark(session);
+}
+
+bool session_ended(const struct session *session)
+{
+    return session->killed ||
+           (session->ending && list_empty(&session->pending) && session->out.len == 0);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store, as its callers see it: operations go in, run inside a transaction on the store's own
+ * thread, and come back once what they did is durable.
+ *
+ *   store_submit ──▶ queue ──▶ [ writer: BEGIN, run, run, run, COMMIT ] ──▶ wake ──▶ store_collect
+ *                              [ reader: BEGIN, run, run, run, COMMIT ]              └─▶ op->done
+ *
+ * - An operation's `run` sees the state as of all earlier operations, and is alone with it. It is
+ *   a plain function over the primitives of txn.h; what it means (fencing, commands) is the
+ *   caller's business. It may run more than once: a transaction that fails for one of its
+ *   operations is rolled back, and each is tried again alone. So `run` starts from scratch each time
+ *   and touches nothing but its operation.
+ * - `done` is called from store_collect, on the caller's thread, in the order of submission (writes
+ *   among writes, reads among reads), after the commit.
+ * - A read sees every write that was collected before the read was submitted.
+ * - Queues are bounded: a full one refuses with STK_BUSY.
+ * - A commit that failed cleanly fails its operations with STK_STORE. One with an unknown outcome
+ *   (an fsync failed) answers nothing: store_lost() turns true, and the process has to end. */
+#ifndef STOCKADE_STORE_STORE_H
+#define STOCKADE_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fence/base/err.h"
+#include "fence/base/list.h"
+
+struct store;
+struct store_txn; /* txn.h */
+
+/* Owned by the caller, untouched by it from submit to done. */
+struct store_op {
+    bool writes; /* else it may only read */
+    /* On the store's thread. STK_OK: keep what was done (also where the command was refused without
+     * touching anything). Anything else undoes it; the error reaches `done` in `error`. */
+    enum stk_error (*run)(struct store_op *op, struct store_txn *txn);
+    void (*done)(struct store_op *op); /* on the caller's thread */
+    enum stk_error error;
+    struct list link; /* the store's own */
+};
+
+/* How far the writer and the reader have come; counters since the start. */
+struct store_stats {
+    uint64_t commits, writes, reads, read_batches, failed_commits, foreign_commits;
+    size_t writes_queued, reads_queued;
+    size_t batch_writes_max; /* the largest batch so far */
+};
+
+/* STK_OK, or STK_BUSY: the queue is full, `done` will not be called. */
+enum stk_error store_submit(struct store *store, struct store_op *op);
+/* Calls `done` of what is finished. Call it after `wake`, on the thread that submits. */
+void store_collect(struct store *store);
+/* For a store without threads (a simulator, a unit test): runs at most one batch of writes and one
+ * of reads. Returns whether there was anything to do. store_collect then delivers. */
+bool store_step(struct store *store);
+/* The outcome of a commit is unknown: end the process without answering what is open. */
+bool store_lost(const struct store *store);
+/* Counts openings of this store for writing; rows remember under which one they were granted. */
+int64_t store_session(const struct store *store);
+struct store_stats store_stats(const struct store *store);
+/* Runs what is queued, delivers it, closes. Call it on the thread that submits. */
+void store_close(struct store *store);
+
+#endif

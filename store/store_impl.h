@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store, as its implementers see it: embed `struct store` and `struct store_txn` first in your
+ * own structs and point them at your tables; the functions of store.h and txn.h go through them. */
+#ifndef STOCKADE_STORE_STORE_IMPL_H
+#define STOCKADE_STORE_STORE_IMPL_H
+
+#include "store/store.h"
+#include "store/txn.h"
+
+struct store_impl {
+    enum stk_error (*submit)(struct store *store, struct store_op *op);
+    void (*collect)(struct store *store);
+    bool (*step)(struct store *store);
+    bool (*lost)(const struct store *store);
+    int64_t (*session)(const struct store *store);
+    struct store_stats (*stats)(const struct store *store);
+    void (*close)(struct store *store);
+};
+
+struct store {
+    const struct store_impl *impl;
+};
+
+/* As in txn.h, with the same contracts. */
+struct store_txn_impl {
+    enum stk_error (*resource)(struct store_txn *, struct bytes, struct resource *);
+    enum stk_error (*resource_make)(struct store_txn *, struct bytes, struct resource *);
+    enum stk_error (*fence_put)(struct store_txn *, const struct resource *, const struct lease *);
+    enum stk_error (*lease)(struct store_txn *, const struct resource *, struct lease *);
+    enum stk_error (*each_live)(struct store_txn *, int64_t, txn_each_name, void *);
+    enum stk_error (*each_key)(struct store_txn *, int64_t, txn_each_name, void *);
+    enum stk_error (*count_keys)(struct store_txn *, int64_t *);
+    enum stk_error (*count_live)(struct store_txn *, int64_t *);
+    enum stk_error (*string)(struct store_txn *, const struct resource *, bool *, struct bytes *);
+    enum stk_error (*string_put)(struct store_txn *, struct resource *, struct bytes);
+    enum stk_error (*field)(struct store_txn *, const struct resource *, struct bytes, bool *,
+                            struct bytes *);
+    enum stk_error (*field_put)(struct store_txn *, struct resource *, struct bytes, struct bytes);
+    enum stk_error (*field_remove)(struct store_txn *, struct resource *, struct bytes, bool *);
+    enum stk_error (*each_field_from)(struct store_txn *, const struct resource *, struct bytes,
+                                      txn_each_field, void *);
+    enum stk_error (*count_fields)(struct store_txn *, const struct resource *, int64_t *);
+    enum stk_error (*value_clear)(struct store_txn *, struct resource *);
+    enum stk_error (*flush)(struct store_txn *);
+};
+
+struct store_txn {
+    const struct store_txn_impl *impl;
+};
+
+#endif

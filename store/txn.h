@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an operation can do inside the store's transaction: a handful of primitives over resources
+ * (their fences and leases) and values. Two implementations, SQLite and memory, one set of commands
+ * above them.
+ *
+ * Every function returns STK_OK, or STK_STORE when the disk or the database failed: pass that on, the
+ * operation is undone. Bytes handed out stay valid until the next call on the same transaction. */
+#ifndef STOCKADE_STORE_TXN_H
+#define STOCKADE_STORE_TXN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+#include "fence/token.h"
+
+#define RESOURCE_NAME_MAX 512 /* bytes; also of field names and owners */
+
+struct store_txn;
+
+/* On disk as a number: never renumber. */
+enum value_type { VALUE_NONE = 0, VALUE_STRING = 1, VALUE_HASH = 2 };
+
+/* The row that every command needs: small, cached. id 0: there is no such row. */
+struct resource {
+    int64_t id;
+    struct fence fence; /* floor: at least the store-wide one, also where there is no row */
+    enum value_type type;
+};
+
+/* The lease side of the row, read and written by grants only. */
+struct lease {
+    struct bytes owner; /* as the client named it, or generated */
+    bool anonymous;     /* generated: nobody can enter again */
+    int64_t holds;      /* entries by the owner, 0 when retired */
+    int64_t ttl_ms;     /* as granted or last renewed */
+    int64_t session;    /* store_session() of the daemon that granted it */
+    int64_t connection; /* client id there, 0 = none */
+};
+
+/* Finds a resource by name; one that does not exist has id 0, FENCE_NONE, VALUE_NONE. */
+enum stk_error txn_resource(struct store_txn *txn, struct bytes name, struct resource *resource);
+/* Makes the row where id is 0, and fills in the id. */
+enum stk_error txn_resource_make(struct store_txn *txn, struct bytes name,
+                                 struct resource *resource);
+/* Writes resource->fence (token and state; the row exists) and the lease beside it. */
+enum stk_error txn_fence_put(struct store_txn *txn, const struct resource *resource,
+                             const struct lease *lease);
+enum stk_error txn_lease(struct store_txn *txn, const struct resource *resource,
+                         struct lease *lease);
+/* The names of resources with id above `after` and a live fence, or with a value, in order of id,
+ * until `each` returns false. */
+typedef bool (*txn_each_name)(void *context, int64_t id, struct bytes name, enum value_type type);
+enum stk_error txn_each_live(struct store_txn *txn, int64_t after, txn_each_name each,
+                             void *context);
+enum stk_error txn_each_key(struct store_txn *txn, int64_t after, txn_each_name each, void *context);
+enum stk_error txn_count_keys(struct store_txn *txn, int64_t *count);
+enum stk_error txn_count_live(struct store_txn *txn, int64_t *count);
+
+/* Values. The type in the row follows by itself: a put makes it VALUE_STRING or VALUE_HASH (and
+ * writes resource->type), a removal of the last part makes it VALUE_NONE. Puts need the row; the
+ * caller has ruled out the wrong type before it puts, or cleared the value. */
+enum stk_error txn_string(struct store_txn *txn, const struct resource *resource, bool *found,
+                          struct bytes *value);
+enum stk_error txn_string_put(struct store_txn *txn, struct resource *resource, struct bytes value);
+enum stk_error txn_field(struct store_txn *txn, const struct resource *resource,
+                         struct bytes field, bool *found, struct bytes *value);
+enum stk_error txn_field_put(struct store_txn *txn, struct resource *resource, struct bytes field,
+                             struct bytes value);
+enum stk_error txn_field_remove(struct store_txn *txn, struct resource *resource,
+                                struct bytes field, bool *found);
+/* Fields from `from` (inclusive) in the order of bytes_compare, until `each` returns false. */
+typedef bool (*txn_each_field)(void *context, struct bytes field, struct bytes value);
+enum stk_error txn_each_field_from(struct store_txn *txn, const struct resource *resource,
+                                   struct bytes from, txn_each_field each, void *context);
+enum stk_error txn_count_fields(struct store_txn *txn, const struct resource *resource,
+                                int64_t *count);
+/* Removes the value, whatever its type. */
+enum stk_error txn_value_clear(struct store_txn *txn, struct resource *resource);
+/* Removes every value and revokes every live fence. */
+enum stk_error txn_flush(struct store_txn *txn);
+
+#endif
