@@ -77,7 +77,7 @@ static void hello_reply(struct request *request)
     resp_bulk_text(out, "server");
     resp_bulk_text(out, "stockade");
     resp_bulk_text(out, "version");
-    resp_bulk_text(out, ENGINE_VERSION);
+    resp_bulk_text(out, STOCKADE_VERSION);
     resp_bulk_text(out, "proto");
     resp_int(out, session->resp3 ? 3 : 2);
     resp_bulk_text(out, "id");

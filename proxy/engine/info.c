@@ -72,7 +72,7 @@ static void section_server(struct engine *engine, struct buf *out)
     int64_t up_ms = engine_now_ms(engine) - engine->started_ms;
 
     buf_printf(out, "redis_version:" REDIS_LEVEL "\r\nredis_mode:standalone\r\n");
-    buf_printf(out, "stockade_version:" ENGINE_VERSION "\r\nprocess_id:%ld\r\n", (long)getpid());
+    buf_printf(out, "stockade_version:" STOCKADE_VERSION "\r\nprocess_id:%ld\r\n", (long)getpid());
     buf_printf(out, "address:%s\r\nuptime_in_seconds:%" PRId64 "\r\n", engine->options.address,
                up_ms / 1000);
 }

@@ -9,8 +9,6 @@
 #include "proxy/engine/metrics.h"
 #include "proxy/engine/request.h"
 
-#define ENGINE_VERSION "0.1.0"
-
 #define SESSION_REQUESTS_MAX 256          /* under way on one connection */
 #define SESSION_REQUEST_BYTES_MAX (32 << 20) /* their arguments */
 #define SESSION_INPUT_MAX (64 << 10)      /* bytes kept unparsed while it may not start more */

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A connection's order, its bounds, and who may do what. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fence/base/mem.h"
+#include "tests/unit/engine/world.h"
+
+static int setup(void **state)
+{
+    *state = world_new(&(struct engine_options){.unfenced_writes = true});
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    world_free(*state);
+    return 0;
+}
+
+static void commands_of_one_connection_take_effect_in_order(void **state)
+{
+    struct world *world = *state;
+    world_send_only(world, 1, "GET k\r\nSET k 1\r\nGET k\r\nPING\r\nSET k 2\r\nSET k 3\r\nGET k");
+    world_settle(world);
+    assert_string_equal(world_received(world, 1),
+                        "$-1\r\n+OK\r\n$1\r\n1\r\n+PONG\r\n+OK\r\n+OK\r\n$1\r\n3\r\n");
+}
+
+static void a_command_that_waits_holds_back_its_own_connection_only(void **state)
+{
+    struct world *world = *state;
+    assert_string_equal(world_call(world, 1, "ACQUIRE k 1000"), "*2\r\n:1\r\n:1000\r\n");
+    assert_string_equal(world_call(world, 2, "ACQUIRE k 1000 WAIT 500\r\nGET a\r\nPING"), "");
+    assert_string_equal(world_call(world, 3, "GET a"), "$-1\r\n");
+    assert_string_equal(world_call(world, 1, "RELEASE k 1"), ":0\r\n");
+    assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:1000\r\n$-1\r\n+PONG\r\n");
+}
+
+static void an_unknown_command_or_a_wrong_count_is_answered_in_its_place(void **state)
+{
+    struct world *world = *state;
+    assert_string_equal(world_call(world, 1, "SET k 1\r\nnope a b\r\nGET\r\nGET k"),
+                        "+OK\r\n-ERR unknown command 'nope', with args beginning with: 'a' 'b' \r\n"
+                        "-ERR wrong number of arguments for 'get' command\r\n$1\r\n1\r\n");
+}
+
+static void a_broken_protocol_is_answered_then_closed(void **state)
+{
+    struct world *world = *state;
+    assert_string_equal(world_call(world, 1, "PING\r\n*1\r\n!x"),
+                        "+PONG\r\n-ERR Protocol error: expected '$', got '!'\r\n");
+    assert_true(world->clients[1].closed);
+}
+
+static void quit_answers_and_closes_and_takes_nothing_more(void **state)
+{
+    struct world *world = *state;
+    assert_string_equal(world_call(world, 1, "SET k 1\r\nQUIT\r\nSET k 2"), "+OK\r\n+OK\r\n");
+    assert_true(world->clients[1].closed);
+    assert_string_equal(world_call(world, 2, "GET k"), "$1\r\n1\r\n");
+}
+
+static void a_slow_reader_holds_its_own_commands_back(void **state)
+{
+    struct world *world = *state;
+    char *value = mem_zalloc(100001);
+    memset(value, 'v', 100000);
+    struct buf line = {0};
+    buf_printf(&line, "SET k %s", value);
+    buf_append(&line, "", 1);
+    assert_int_equal(strlen(line.data), 100006);
+    /* An inline command may have 64 KiB: the large value goes as a bulk. */
+    buf_clear(&line);
+    buf_printf(&line, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n%s", value);
+    buf_append(&line, "", 1);
+    assert_string_equal(world_call(world, 1, line.data), "+OK\r\n");
+    free(value);
+    buf_free(&line);
+
+    struct session *session = world->clients[1].session;
+    session_set_unsent(session, 1 << 20); /* the client does not read */
+    for (int i = 0; i < 1000; i++)
+        world_send_only(world, 1, "GET k");
+    for (int i = 0; i < 100; i++) {
+        store_step(world->store);
+        store_collect(world->store);
+    }
+    assert_int_equal(world_counter(world, "store_reads"), 0);
+    /* It reads again: everything is answered. */
+    session_set_unsent(session, 0);
+    world_settle(world);
+    assert_int_equal(world->clients[1].received.len, 1000 * (size_t)(100000 + 11));
+}
+
+static void without_a_password_only_auth_is_understood(void **state)
+{
+    struct world *world = *state;
+    world_free(world);
+    *state = world = world_new(&(struct engine_options){.password = "secret"});
+    assert_string_equal(world_call(world, 1, "GET k"), "-NOAUTH Authentication required.\r\n");
+    assert_string_equal(world_call(world, 1, "AUTH wrong"),
+                        "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    assert_string_equal(world_call(world, 1, "AUTH secretsecret"),
+                        "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    assert_string_equal(world_call(world, 1, "AUTH default secret"), "+OK\r\n");
+    assert_string_equal(world_call(world, 1, "GET k"), "$-1\r\n");
+    assert_string_equal(world_call(world, 1, "RESET\r\nGET k"),
+                        "+RESET\r\n-NOAUTH Authentication required.\r\n");
+}
+
+static void a_bare_write_needs_a_token_unless_nobody_has_one(void **state)
+{
+    struct world *world = *state;
+    assert_string_equal(world_call(world, 1, "SET k 1"), "+OK\r\n");
+    assert_string_equal(world_call(world, 1, "ACQUIRE k 100"), "*2\r\n:1\r\n:100\r\n");
+    assert_true(strncmp(world_call(world, 1, "SET k 2"), "-NOTOKEN ", 9) == 0);
+    assert_string_equal(world_call(world, 1, "RELEASE k 1\r\nSET k 3"), ":0\r\n+OK\r\n");
+    world_free(world);
+    *state = world = world_new(NULL);
+    assert_true(strncmp(world_call(world, 1, "SET k 1"), "-NOTOKEN ", 9) == 0);
+    assert_true(strncmp(world_call(world, 1, "FLUSHALL"), "-NOPERM ", 8) == 0);
+}
+
+static void a_failed_commit_fails_its_commands_and_leaves_no_trace(void **state)
+{
+    struct world *world = *state;
+    assert_string_equal(world_call(world, 1, "SET k 1"), "+OK\r\n");
+    store_memory_fail(world->store, MEMORY_COMMIT_FAILS);
+    assert_true(strncmp(world_call(world, 1, "SET k 2"), "-STORE ", 7) == 0);
+    assert_string_equal(world_call(world, 1, "GET k\r\nINCR k\r\nTYPE k"),
+                        "$1\r\n1\r\n:2\r\n+string\r\n");
+}
+
+static void a_killed_client_is_closed_and_the_killer_is_answered(void **state)
+{
+    struct world *world = *state;
+    world_connect(world, 2);
+    assert_string_equal(world_call(world, 1, "CLIENT KILL test:2"), "+OK\r\n");
+    assert_true(world->clients[2].closed);
+    assert_string_equal(world_call(world, 1, "CLIENT KILL ID 99"), ":0\r\n");
+    assert_string_equal(world_call(world, 1, "CLIENT KILL nobody"), "-ERR No such client\r\n");
+}
+
+static void shutdown_is_passed_on_to_the_host(void **state)
+{
+    struct world *world = *state;
+    assert_string_equal(world_call(world, 1, "SHUTDOWN"), "");
+    assert_true(world->shutdown);
+    assert_true(world->clients[1].closed);
+}
+
+static void hscan_returns_each_field_once_whatever_the_count(void **state)
+{
+    struct world *world = *state;
+    char line[64], cursor[32] = "0";
+    int fields = 0;
+    for (int i = 0; i < 300; i++) {
+        snprintf(line, sizeof line, "HSET h f%c%d:%d v", 'a' + i % 7, i % 10, i);
+        assert_string_equal(world_call(world, 1, line), ":1\r\n");
+    }
+    do {
+        snprintf(line, sizeof line, "HSCAN h %s COUNT 7", cursor);
+        const char *reply = world_call(world, 1, line);
+        assert_int_equal(sscanf(reply, "*2\r\n$%*d\r\n%31[0-9]", cursor), 1);
+        for (const char *at = reply; (at = strstr(at, "\r\nv\r\n")) != NULL; at++)
+            fields++;
+    } while (strcmp(cursor, "0") != 0);
+    assert_int_equal(fields, 300);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(commands_of_one_connection_take_effect_in_order),
+        T(a_command_that_waits_holds_back_its_own_connection_only),
+        T(an_unknown_command_or_a_wrong_count_is_answered_in_its_place),
+        T(a_broken_protocol_is_answered_then_closed),
+        T(quit_answers_and_closes_and_takes_nothing_more),
+        T(a_slow_reader_holds_its_own_commands_back),
+        T(without_a_password_only_auth_is_understood),
+        T(a_bare_write_needs_a_token_unless_nobody_has_one),
+        T(a_failed_commit_fails_its_commands_and_leaves_no_trace),
+        T(a_killed_client_is_closed_and_the_killer_is_answered),
+        T(shutdown_is_passed_on_to_the_host),
+        T(hscan_returns_each_field_once_whatever_the_count),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The host of an engine under test: what proxy/server does with sockets, done with arrays. */
+#include "tests/unit/engine/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+
+static int64_t world_now_ms(const struct clock *clock)
+{
+    return ((const struct world *)clock->context)->now_ms;
+}
+
+/* Not random at all, and never twice the same. */
+static void world_fill(const struct chance *chance, void *bytes, size_t len)
+{
+    struct world *world = chance->context;
+    for (size_t i = 0; i < len; i++) {
+        world->chance_state = world->chance_state * 6364136223846793005u + 1442695040888963407u;
+        ((unsigned char *)bytes)[i] = (unsigned char)(world->chance_state >> 56);
+    }
+}
+
+static void changed(void *connection)
+{
+    struct client *client = connection;
+    struct buf out = {0};
+
+    session_take_output(client->session, &out);
+    buf_append_bytes(&client->received, buf_bytes(&out));
+    session_set_unsent(client->session, 0);
+    buf_free(&out);
+    if (session_ended(client->session)) {
+        session_close(client->session);
+        client->session = NULL;
+        client->closed = true;
+    }
+}
+
+static void shutdown_asked(void *context)
+{
+    ((struct world *)context)->shutdown = true;
+}
+
+static void start_engine(struct world *world, const struct engine_options *given)
+{
+    struct engine_options options = given != NULL ? *given : (struct engine_options){0};
+
+    options.host = (struct engine_host){
+        .changed = changed, .shutdown = shutdown_asked, .context = world};
+    options.store = world->store;
+    options.provider = world->provider;
+    options.clock = &world->clock;
+    options.chance = &world->chance;
+    if (options.sessions_max == 0)
+        options.sessions_max = WORLD_CLIENTS_MAX;
+    if (options.waiters_max == 0)
+        options.waiters_max = 1000;
+    world->engine = engine_new(&options);
+}
+
+struct world *world_new(const struct engine_options *options)
+{
+    struct world *world = mem_zalloc(sizeof *world);
+
+    world->clock = (struct clock){.now_ms = world_now_ms, .context = world};
+    world->chance = (struct chance){world_fill, world};
+    world->now_ms = 1000000;
+    world->store = store_memory_new(
+        &(struct store_options){.queue_ops_max = 1000, .batch_ops_max = 100});
+    world->service = lease_service_new(&world->clock);
+    world->provider = lease_memory_new(world->service);
+    start_engine(world, options);
+    return world;
+}
+
+static void stop_engine(struct world *world)
+{
+    for (int i = 0; i < WORLD_CLIENTS_MAX; i++)
+        if (world->clients[i].session != NULL)
+            world_disconnect(world, i);
+    lease_service_set_late(world->service, 0);
+    world_settle(world);
+    engine_free(world->engine);
+}
+
+static void ignore(void *context)
+{
+    (void)context;
+}
+
+void world_free(struct world *world)
+{
+    stop_engine(world);
+    lease_provider_close(world->provider, ignore, NULL);
+    lease_service_free(world->service);
+    store_close(world->store);
+    for (int i = 0; i < WORLD_CLIENTS_MAX; i++)
+        buf_free(&world->clients[i].received);
+    free(world);
+}
+
+void world_restart_engine(struct world *world)
+{
+    stop_engine(world);
+    start_engine(world, NULL);
+}
+
+void world_settle(struct world *world)
+{
+    /* The end of a turn may start commands: quiet means that nothing moved after it either. */
+    for (int turns = 0, quiet = 0; quiet < 2; turns++) {
+        check(turns < 100000);
+        bool moved = store_step(world->store);
+        store_collect(world->store);
+        moved |= lease_service_step(world->service) > 0;
+        int64_t next_ms = engine_next_ms(world->engine);
+        moved |= next_ms >= 0 && next_ms <= world->now_ms;
+        engine_turn(world->engine);
+        quiet = moved ? 0 : quiet + 1;
+    }
+}
+
+void world_pass(struct world *world, int64_t ms)
+{
+    world_settle(world);
+    for (; ms > 0; ms--) {
+        world->now_ms++;
+        world_settle(world);
+    }
+}
+
+struct client *world_connect(struct world *world, int number)
+{
+    struct client *client = &world->clients[number];
+    char peer[32];
+
+    check(client->session == NULL);
+    snprintf(peer, sizeof peer, "test:%d", number);
+    client->closed = false;
+    buf_clear(&client->received);
+    client->session = session_open(world->engine, peer, true, client, &client->received);
+    return client;
+}
+
+void world_disconnect(struct world *world, int number)
+{
+    session_close(world->clients[number].session);
+    world->clients[number].session = NULL;
+}
+
+void world_send_only(struct world *world, int number, const char *line)
+{
+    struct client *client = &world->clients[number];
+
+    if (client->session == NULL)
+        world_connect(world, number);
+    session_input(client->session, line, strlen(line));
+    session_input(client->session, "\r\n", 2);
+}
+
+void world_send(struct world *world, int number, const char *line)
+{
+    world_send_only(world, number, line);
+    world_settle(world);
+}
+
+const char *world_received(struct world *world, int number)
+{
+    struct buf *received = &world->clients[number].received;
+
+    buf_append(received, "", 1);
+    received->len = 0; /* the text stays where it is until more arrives */
+    return received->data;
+}
+
+const char *world_call(struct world *world, int number, const char *line)
+{
+    world_send(world, number, line);
+    return world_received(world, number);
+}
+
+long world_counter(struct world *world, const char *name)
+{
+    struct buf info = {0};
+    char key[80];
+
+    engine_info(world->engine, NULL, &info);
+    buf_append(&info, "", 1);
+    snprintf(key, sizeof key, "\n%s:", name);
+    const char *at = strstr(info.data, key);
+    check(at != NULL);
+    long value = strtol(at + strlen(key), NULL, 10);
+    buf_free(&info);
+    return value;
+}

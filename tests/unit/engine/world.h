@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole Stockade in one thread, for the engine's unit tests: engine, memory store, a lease service
+ * that can be made to fail, a clock that only the test turns, and clients that write and read the
+ * bytes of the protocol. */
+#ifndef STOCKADE_TESTS_ENGINE_WORLD_H
+#define STOCKADE_TESTS_ENGINE_WORLD_H
+
+#include "fence/base/clock.h"
+#include "fence/memory.h"
+#include "proxy/engine/engine.h"
+#include "store/memory.h"
+#include "store/open.h"
+
+#define WORLD_CLIENTS_MAX 64
+
+struct client {
+    struct session *session; /* NULL: not connected */
+    struct buf received;
+    bool closed; /* by the engine */
+};
+
+struct world {
+    struct clock clock;
+    int64_t now_ms;
+    struct chance chance;
+    uint64_t chance_state;
+    struct store *store;
+    struct lease_service *service;
+    struct lease_provider *provider;
+    struct engine *engine;
+    struct client clients[WORLD_CLIENTS_MAX];
+    bool shutdown;
+};
+
+/* The options may be NULL; store, provider, clock and chance are filled in. */
+struct world *world_new(const struct engine_options *options);
+void world_free(struct world *world);
+/* Turns everything until nothing moves any more. */
+void world_settle(struct world *world);
+/* Time passes in small steps; everything settles after each. */
+void world_pass(struct world *world, int64_t ms);
+/* Another engine on the same store and lease service: what a killed daemon leaves behind, started
+ * again. Clients are gone. */
+void world_restart_engine(struct world *world);
+
+struct client *world_connect(struct world *world, int number);
+void world_disconnect(struct world *world, int number);
+/* Sends one line (an inline command) and settles. */
+void world_send(struct world *world, int number, const char *line);
+/* The same without settling: the command is on its way. */
+void world_send_only(struct world *world, int number, const char *line);
+/* What the client received since the last call, as a C string of the test's. */
+const char *world_received(struct world *world, int number);
+/* Sends and returns what came back. */
+const char *world_call(struct world *world, int number, const char *line);
+/* INFO's counter. */
+long world_counter(struct world *world, const char *name);
+
+#endif
