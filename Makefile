@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+# Builds Stockade with GNU make. `make help` lists the targets.
+#
+#   CC=gcc|clang    OPTIMISE=-O0    BUILD=folder for what is built, one for each set of flags
+#
+# Sources are found by folder: a new file needs no line here.
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+BUILD ?= build$(addprefix /,$(filter-out gcc,$(notdir $(CC))))
+PREFIX ?= /usr/local
+VERSION := 0.1.0
+
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
+# What is built from what.
+DAEMON_FOLDERS := fence/base fence fence/redis store store/sqlite proxy/resp proxy/engine \
+                  proxy/server
+DAEMON_MAIN := proxy/server/main.c
+TOOLS_MAIN := tools/main.c
+DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))
+TOOLS_SOURCES := $(filter-out $(TOOLS_MAIN),$(wildcard tools/*.c tools/*/*.c))
+UNIT_SOURCES := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
+TEST_SOURCES := $(filter %_test.c,$(UNIT_SOURCES))
+HELPER_SOURCES := $(filter-out %_test.c,$(UNIT_SOURCES))
+SHIM_SOURCES := $(wildcard tests/support/*_shim.c)
+
+PROGRAMS := $(BUILD)/stockaded $(BUILD)/stockade
+SHIMS := $(SHIM_SOURCES:tests/support/%.c=$(BUILD)/%.so)
+TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
+
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+
+# Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
+DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash
+once = $(eval $(1) := $(shell $(2)))$($(1))
+PACKAGE_CFLAGS = $(call once,PACKAGE_CFLAGS,pkg-config --cflags $(DAEMON_PACKAGES) zlib)
+DAEMON_LIBS = $(call once,DAEMON_LIBS,pkg-config --libs $(DAEMON_PACKAGES))
+TOOLS_LIBS = $(call once,TOOLS_LIBS,pkg-config --libs $(DAEMON_PACKAGES) zlib)
+TEST_LIBS = $(call once,TEST_LIBS,pkg-config --libs $(DAEMON_PACKAGES) zlib cmocka)
+
+OPTIMISE ?= -O2
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
+HARDENING := -fstack-protector-strong -fstack-clash-protection -fPIE
+LINK_HARDENING := -pie -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
+# Sanitizers run under clang: gcc's combined runtimes do not write every report to the log.
+ifneq ($(SANITIZE),)
+INSTRUMENT := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+else ifneq ($(COVERAGE),)
+INSTRUMENT := --coverage
+else ifneq ($(OPTIMISE),-O0)
+HARDENING += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+endif
+# The language and the include root, which static analysis needs too.
+LANGUAGE = -std=c11 -D_GNU_SOURCE -DSTOCKADE_VERSION='"$(VERSION)"' -I. $(PACKAGE_CFLAGS)
+COMPILE = $(CC) $(LANGUAGE) $(OPTIMISE) -g $(WARNINGS) $(HARDENING) $(INSTRUMENT) $(CFLAGS)
+LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-needed
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: all help setup demo check replay format tidy asan ubsan tsan coverage install clean \
+        tests FORCE
+
+all: $(PROGRAMS) ## build stockaded and stockade (the default)
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+setup: ## install what the build, the demo and the tests need (Debian)
+	@tools/setup --tests
+
+demo: ## the flash sale: who oversells when a client is paused?
+	@tools/setup
+	@$(MAKE) all
+	@$(BUILD)/stockade demo oversell
+
+# SUITES: unit, system (the fast ones), slow (those that pytest marks slow).
+SUITES ?= unit system
+check: ## build, then run every fast test (SUITES="unit system slow" for all)
+	@tools/setup --tests
+	@$(MAKE) all tests
+	@STOCKADE_BUILD=$(BUILD) tools/check $(SUITES)
+
+replay: ## replay real order history: make replay ORDERS=FILE.csv.gz
+	@test -n '$(ORDERS)' || { echo 'usage: make replay ORDERS=FILE.csv[.gz]' >&2; exit 2; }
+	@tools/setup
+	@$(MAKE) all
+	@$(BUILD)/stockade replay --orders '$(ORDERS)'
+
+format: ## lay the C files out
+	@git ls-files -co --exclude-standard '*.[ch]' | xargs -r clang-format -i
+
+tidy: ## layout, sizes, include directions, globals and static analysis
+	@tools/setup --all
+	@$(MAKE) all
+	@STOCKADE_BUILD=$(BUILD) tools/tidy $(LANGUAGE)
+
+asan: ## check under AddressSanitizer and UndefinedBehaviorSanitizer
+	@tools/setup --all
+	@$(MAKE) check CC=clang SANITIZE=address,undefined BUILD=build/asan
+
+ubsan: ## check under UndefinedBehaviorSanitizer
+	@tools/setup --all
+	@$(MAKE) check CC=clang SANITIZE=undefined BUILD=build/ubsan
+
+tsan: ## check under ThreadSanitizer
+	@tools/setup --all
+	@$(MAKE) check CC=clang SANITIZE=thread BUILD=build/tsan
+
+coverage: ## check, and build/coverage/html/index.html with what it reached
+	@tools/setup --all
+	@rm -rf build/coverage
+	@$(MAKE) check CC=gcc COVERAGE=1 OPTIMISE=-O0 BUILD=build/coverage
+	@lcov --quiet --capture --no-external -b . -d build/coverage/obj \
+	    -o build/coverage/all.info 2>build/coverage/lcov.log
+	@lcov --quiet -r build/coverage/all.info '*/tests/*' -o build/coverage/lcov.info
+	@genhtml --quiet -o build/coverage/html build/coverage/lcov.info
+	@lcov --summary build/coverage/lcov.info
+
+install: all ## install the two programs: PREFIX=/usr/local, DESTDIR=
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 $(PROGRAMS) '$(DESTDIR)$(PREFIX)/bin'
+
+clean: ## remove what was built
+	rm -rf build
+
+tests: $(TESTS) $(SHIMS)
+
+# What changed flags have to build anew.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(COMPILE))' | cmp -s - $@ || echo '$(subst ','\'',$(COMPILE))' >$@
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo 'cc  $<'
+	@$(COMPILE) -MMD -MP -c -o $@ $<
+
+$(BUILD)/daemon.a: $(call objects,$(DAEMON_SOURCES))
+$(BUILD)/tools.a: $(call objects,$(TOOLS_SOURCES))
+$(BUILD)/%.a:
+	@rm -f $@
+	@ar rcs $@ $^
+
+$(BUILD)/stockaded: $(call objects,$(DAEMON_MAIN)) $(BUILD)/daemon.a
+	@echo 'ld  $@'
+	@$(LINK) -o $@ $^ $(DAEMON_LIBS) -pthread -lm
+
+$(BUILD)/stockade: $(call objects,$(TOOLS_MAIN)) $(BUILD)/tools.a $(BUILD)/daemon.a
+	@echo 'ld  $@'
+	@$(LINK) -o $@ $^ $(TOOLS_LIBS) -pthread -lm
+
+# A unit test is its own program; the helpers of its folder and the parts under test go with it.
+define unit_test
+$(BUILD)/$(1:%.c=%): $(call objects,$(1) $(foreach h,$(HELPER_SOURCES),$(if \
+    $(filter $(dir $(1)),$(dir $(h))),$(h)))) \
+    $(if $(filter tests/unit/tools/%,$(1)),$(BUILD)/tools.a) $(BUILD)/daemon.a
+	@mkdir -p $$(@D)
+	@$$(LINK) -o $$@ $$^ $$(TEST_LIBS) -pthread -lm
+endef
+$(foreach t,$(TEST_SOURCES),$(eval $(call unit_test,$(t))))
+
+# Shims are preloaded into the daemon by system tests, so they are never instrumented.
+$(BUILD)/%_shim.so: tests/support/%_shim.c $(BUILD)/flags
+	@echo 'cc  $<'
+	@$(CC) $(LANGUAGE) -O2 -g $(WARNINGS) -fPIC -shared -o $@ $< -ldl
+
+-include $(patsubst %.o,%.d,$(call objects,$(DAEMON_SOURCES) $(TOOLS_SOURCES) $(UNIT_SOURCES) \
+    $(DAEMON_MAIN) $(TOOLS_MAIN)))

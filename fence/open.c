@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One line for each kind of lease service. */
+#include "fence/open.h"
+
+#include "fence/base/check.h"
+#include "fence/provider_impl.h"
+#include "fence/redis/redis.h"
+
+struct lease_provider *lease_open(const struct lease_uri *uri,
+                                  const struct lease_surroundings *surroundings)
+{
+    check(uri->kind == LEASE_URI_REDIS || uri->kind == LEASE_URI_REDIS_UNIX);
+    return lease_redis_new(uri, surroundings);
+}
+
+void lease_on_first_attempt(struct lease_provider *provider, void (*ended)(void *context),
+                            void *context)
+{
+    if (provider->impl->on_first_attempt != NULL)
+        provider->impl->on_first_attempt(provider, ended, context);
+    else
+        ended(context);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first commands on a new connection, sent in one go; the answers come in the same order. Any
+ * refusal ends the attempt with Redis's own words as the reason, but for CLIENT SETNAME: that is a
+ * courtesy, and comes last, so as not to swallow a refusal of the whole connection. */
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fence/redis/link_impl.h"
+
+/* What an answer is to: requests of the greeting are these texts, and the loads' are the scripts.
+ */
+static const char step_auth[] = "AUTH";
+static const char step_select[] = "SELECT";
+static const char step_name[] = "CLIENT SETNAME";
+
+static void send_step(struct redis_link *link, const char *step, int argc, const char **argv)
+{
+    size_t lens[4];
+
+    for (int i = 0; i < argc; i++)
+        lens[i] = strlen(argv[i]);
+    link->greetings++;
+    wire_send(link->wire, (void *)(uintptr_t)step, argc, argv, lens);
+}
+
+void link_greet(struct redis_link *link)
+{
+    char db[16];
+
+    link->greetings = 0;
+    if (link->uri.user[0] != '\0')
+        send_step(link, step_auth, 3, (const char *[]){"AUTH", link->uri.user, link->uri.password});
+    else if (link->uri.password[0] != '\0')
+        send_step(link, step_auth, 2, (const char *[]){"AUTH", link->uri.password});
+    snprintf(db, sizeof db, "%d", link->uri.db);
+    if (link->uri.db != 0)
+        send_step(link, step_select, 2, (const char *[]){"SELECT", db});
+    for (int i = 0; i < SCRIPTS; i++) {
+        const char *text = script_text((enum lease_verb)i);
+        send_step(link, text, 3, (const char *[]){"SCRIPT", "LOAD", text});
+    }
+    send_step(link, step_name, 3, (const char *[]){"CLIENT", "SETNAME", "stockade"});
+}
+
+void link_greeted(struct redis_link *link, const char *step, const struct redisReply *reply)
+{
+    char why[SCRIPT_ERROR_MAX];
+
+    if (link->state != LINK_GREETING || step == step_name) {
+        /* The attempt has failed already, or nobody minds. */
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        script_error(reply, why);
+        link_fail(link, why);
+    } else if (step != step_auth && step != step_select) {
+        if (reply->type != REDIS_REPLY_STRING || reply->len != SHA_LEN) {
+            link_fail(link, "SCRIPT LOAD did not answer with a SHA (is it Redis?)");
+            return;
+        }
+        for (int i = 0; i < SCRIPTS; i++)
+            if (step == script_text((enum lease_verb)i))
+                memcpy(link->shas[i], reply->str, SHA_LEN);
+    }
+    if (--link->greetings == 0 && link->state == LINK_GREETING)
+        link_enter(link, LINK_READY);
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The link's states and its one timer.
+ *
+ * - Whatever goes wrong ends in link_fail, which only changes the state. The wire is freed from the
+ *   timer, never inside of hiredis's callbacks.
+ * - Requests are under way only in LINK_READY, or while the wire of a failed link is being freed.
+ * - All requests have the same time limit, so the oldest one's deadline is the only one watched.
+ * When it is over, the socket is read once more before the verdict: maybe it is we who were paused.
+ */
+#include "fence/redis/link.h"
+
+#include <hiredis/hiredis.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "fence/redis/link_impl.h"
+
+#define BACKOFF_MIN_MS   50
+#define BACKOFF_MAX_MS   2000
+#define FIRST_ATTEMPT_MS 1000
+
+static void on_timer(uv_timer_t *timer);
+
+static void wake_in(struct redis_link *link, int64_t delay_ms)
+{
+    uv_timer_start(&link->timer, on_timer, delay_ms < 0 ? 0 : (uint64_t)delay_ms, 0);
+}
+
+/* When the timer has something to do; -1: never. */
+static int64_t next_due_ms(const struct redis_link *link)
+{
+    int64_t due_ms = link->due_ms;
+
+    if (link->state == LINK_READY)
+        due_ms = list_empty(&link->under_way)
+                     ? -1
+                     : list_entry(link->under_way.next, struct redis_request, link)->deadline_ms;
+    if (link->first != NULL && (due_ms < 0 || due_ms > link->first_by_ms))
+        due_ms = link->first_by_ms;
+    return due_ms;
+}
+
+/* Sets the timer anew. Not from within on_timer before its end: libuv would run it again at once.
+ */
+static void schedule(struct redis_link *link)
+{
+    int64_t due_ms = next_due_ms(link);
+
+    if (link->state == LINK_CLOSING || (link->state == LINK_WAITING && link->wire != NULL))
+        wake_in(link, 0);
+    else if (due_ms >= 0)
+        wake_in(link, due_ms - link_now_ms(link));
+    else
+        uv_timer_stop(&link->timer);
+}
+
+static void end_first(struct redis_link *link)
+{
+    void (*first)(void *context) = link->first;
+
+    link->first = NULL;
+    link->first_ended = true;
+    if (first != NULL)
+        first(link->first_context);
+}
+
+/* Between half and all of the doubling delay: daemons that lost the same Redis spread out. */
+static int64_t backoff_ms(const struct redis_link *link)
+{
+    uint32_t dice;
+    int64_t delay_ms = BACKOFF_MIN_MS * 2;
+
+    for (unsigned i = 1; i < link->failures && delay_ms < BACKOFF_MAX_MS; i++)
+        delay_ms *= 2;
+    if (delay_ms > BACKOFF_MAX_MS)
+        delay_ms = BACKOFF_MAX_MS;
+    link->env.chance->fill(link->env.chance, &dice, sizeof dice);
+    return delay_ms / 2 + (int64_t)(dice % (uint32_t)(delay_ms / 2 + 1));
+}
+
+static void become_ready(struct redis_link *link)
+{
+    link->failures = 0;
+    link->connections++;
+    link->reason[0] = link->refusal[0] = '\0';
+    if (link->told != TOLD_UP)
+        log_info(link->env.log, "lease service %s is ready", link->name);
+    link->told = TOLD_UP;
+    link->ready(link->context);
+    end_first(link);
+}
+
+void link_enter(struct redis_link *link, enum link_state state)
+{
+    link->state = state;
+    link->overdue = false;
+    link->due_ms = link_now_ms(link) + link->uri.timeout_ms;
+    if (state == LINK_READY)
+        become_ready(link);
+    schedule(link);
+}
+
+void link_fail(struct redis_link *link, const char *reason)
+{
+    if (link->state == LINK_WAITING || link->state == LINK_CLOSING)
+        return;
+    bool more = link->state == LINK_CONNECTING && link->addresses_tried < link->addresses_count;
+    link->state = LINK_WAITING;
+    link->overdue = false;
+    link->due_ms = link_now_ms(link);
+    snprintf(link->reason, sizeof link->reason, "%s", reason);
+    if (!more) {
+        link->addresses_tried = link->addresses_count = 0;
+        link->failures++;
+        link->due_ms += backoff_ms(link);
+        if (link->told != TOLD_DOWN)
+            log_warn(link->env.log, "lease service %s is down: %s; trying again until it is back",
+                     link->name, reason);
+        link->told = TOLD_DOWN;
+        end_first(link);
+    }
+    schedule(link);
+}
+
+/* Error replies are the service's refusal, whatever the reason: told once, until it accepts again.
+ */
+static void note_refusal(struct redis_link *link, const struct redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_ERROR) {
+        bool news = link->refusal[0] == '\0';
+        script_error(reply, link->refusal);
+        if (strncmp(link->refusal, "NOSCRIPT", 8) == 0)
+            link->refusal[0] = '\0';
+        else if (news)
+            log_warn(link->env.log, "lease service %s refuses: %s", link->name, link->refusal);
+    } else if (link->refusal[0] != '\0') {
+        link->refusal[0] = '\0';
+        log_info(link->env.log, "lease service %s accepts again", link->name);
+        link->ready(link->context);
+    }
+}
+
+/* The wire's events. */
+
+static void on_connected(void *context)
+{
+    struct redis_link *link = context;
+
+    if (link->state != LINK_CONNECTING)
+        return;
+    link_enter(link, LINK_GREETING);
+    link_greet(link);
+}
+
+static void on_reply(void *context, void *asked, const struct redisReply *reply)
+{
+    struct redis_link *link = context;
+
+    if (reply == NULL)
+        link_fail(link, wire_error(link->wire));
+    if (link->greetings > 0) {
+        if (reply != NULL)
+            link_greeted(link, asked, reply);
+        return;
+    }
+    struct redis_request *request = asked;
+    list_remove(&request->link);
+    link->overdue = false;
+    if (reply != NULL)
+        note_refusal(link, reply);
+    request->done(request, reply, reply == NULL ? link->reason : NULL);
+}
+
+static void on_gone(void *context)
+{
+    struct redis_link *link = context;
+
+    link_fail(link, wire_error(link->wire));
+    check(list_empty(&link->under_way));
+    link->wire = NULL;
+}
+
+static void on_broken(void *context)
+{
+    struct redis_link *link = context;
+    link_fail(link, wire_error(link->wire));
+}
+
+void link_handle_closed(void *context)
+{
+    struct redis_link *link = context;
+
+    link->handles--;
+    if (link->handles > 0)
+        return;
+    void (*closed)(void *context) = link->closed;
+    void *closed_context = link->closed_context;
+    free(link);
+    closed(closed_context);
+}
+
+const struct wire_events link_wire_events = {
+    .connected = on_connected,
+    .reply = on_reply,
+    .gone = on_gone,
+    .broken = on_broken,
+    .closed = link_handle_closed,
+};
+
+/* Time. */
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    link_handle_closed(handle->data);
+}
+
+static void give_up(struct redis_link *link)
+{
+    char why[64];
+
+    snprintf(why, sizeof why, "%s within %d ms",
+             link->state == LINK_RESOLVING    ? "the name was not resolved"
+             : link->state == LINK_CONNECTING ? "no connection"
+                                              : "no answer",
+             link->uri.timeout_ms);
+    link_fail(link, why);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct redis_link *link = timer->data;
+    int64_t now_ms = link_now_ms(link), due_ms;
+
+    if (link->first != NULL && now_ms >= link->first_by_ms)
+        end_first(link);
+    due_ms = next_due_ms(link);
+    bool due = due_ms >= 0 && now_ms >= due_ms;
+    if (link->state == LINK_WAITING) {
+        if (due && link->wire == NULL)
+            link_reach(link);
+    } else if (link->state != LINK_CLOSING && due) {
+        if (!link->overdue) {
+            link->overdue = true;
+            wake_in(link, 1); /* behind the next look at the socket */
+            return;
+        }
+        give_up(link);
+    }
+    if (link->wire != NULL && (link->state == LINK_WAITING || link->state == LINK_CLOSING))
+        wire_free(link->wire);
+    if (link->state != LINK_CLOSING)
+        schedule(link);
+    else if (!uv_is_closing((uv_handle_t *)timer))
+        uv_close((uv_handle_t *)timer, on_timer_closed);
+}
+
+/* The interface. */
+
+struct redis_link *redis_link_new(const struct lease_uri *uri,
+                                  const struct lease_surroundings *surroundings,
+                                  void (*ready)(void *context), void *context)
+{
+    struct redis_link *link = mem_zalloc(sizeof *link);
+
+    link->uri = *uri;
+    link->env = *surroundings;
+    lease_uri_text(uri, link->name, sizeof link->name);
+    link->ready = ready;
+    link->context = context;
+    link->state = LINK_WAITING;
+    link->due_ms = link_now_ms(link);
+    list_init(&link->under_way);
+    check(uv_timer_init(link->env.loop, &link->timer) == 0);
+    link->timer.data = link;
+    link->handles = 1;
+    schedule(link);
+    return link;
+}
+
+bool redis_link_ready(const struct redis_link *link)
+{
+    return link->state == LINK_READY;
+}
+
+const char *redis_link_reason(const struct redis_link *link)
+{
+    return link->reason[0] != '\0' ? link->reason : "not connected yet";
+}
+
+void redis_link_send(struct redis_link *link, struct redis_request *request, enum lease_verb verb,
+                     bool by_text, const struct script_args *args)
+{
+    const char *argv[SCRIPT_ARGS_MAX + 2] = {by_text ? "EVAL" : "EVALSHA"};
+    size_t lens[SCRIPT_ARGS_MAX + 2] = {strlen(argv[0])};
+
+    check(link->state == LINK_READY);
+    argv[1] = by_text ? script_text(verb) : link->shas[verb];
+    lens[1] = strlen(argv[1]);
+    memcpy(argv + 2, args->at, (size_t)args->count * sizeof *argv);
+    memcpy(lens + 2, args->lens, (size_t)args->count * sizeof *lens);
+
+    bool idle = list_empty(&link->under_way);
+    request->owner = link;
+    request->deadline_ms = link_now_ms(link) + link->uri.timeout_ms;
+    list_append(&link->under_way, &request->link);
+    wire_send(link->wire, request, args->count + 2, argv, lens);
+    if (idle)
+        schedule(link);
+}
+
+static void say(char *out, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* As snprintf; a text that does not fit is cut. */
+static void say(char *out, size_t size, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(out, size, format, args);
+    va_end(args);
+}
+
+struct redis_link_health redis_link_health(const struct redis_link *link)
+{
+    struct redis_link_health health = {0};
+    double wait_s = (double)(link->due_ms - link_now_ms(link)) / 1000;
+    size_t size = sizeof health.detail;
+
+    health.reconnects = link->connections > 0 ? link->connections - 1 : 0;
+    health.up = link->state == LINK_READY && link->refusal[0] == '\0';
+    if (health.up)
+        say(health.detail, size, "%s: ready", link->name);
+    else if (link->state == LINK_READY)
+        say(health.detail, size, "%s: refuses: %s", link->name, link->refusal);
+    else if (link->reason[0] == '\0')
+        say(health.detail, size, "%s: connecting", link->name);
+    else if (link->state == LINK_WAITING && wait_s > 0)
+        say(health.detail, size, "%s: %s, trying again in %.1f s", link->name, link->reason,
+            wait_s);
+    else
+        say(health.detail, size, "%s: %s, trying again", link->name, link->reason);
+    return health;
+}
+
+void redis_link_on_first(struct redis_link *link, void (*ended)(void *context), void *context)
+{
+    check(link->first == NULL);
+    if (link->first_ended) {
+        ended(context);
+        return;
+    }
+    link->first = ended;
+    link->first_context = context;
+    link->first_by_ms = link_now_ms(link) + FIRST_ATTEMPT_MS;
+    schedule(link);
+}
+
+void redis_link_close(struct redis_link *link, void (*closed)(void *context), void *context)
+{
+    check(link->state != LINK_CLOSING);
+    link->state = LINK_CLOSING;
+    snprintf(link->reason, sizeof link->reason, "the connection is being closed");
+    link->first = NULL;
+    link->closed = closed;
+    link->closed_context = context;
+    link_stop_resolving(link);
+    schedule(link);
+}

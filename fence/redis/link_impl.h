@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The link's inside, shared by link.c (states and time), reach.c (names, addresses, connecting) and
+ * greet.c (the first commands). */
+#ifndef STOCKADE_FENCE_REDIS_LINK_IMPL_H
+#define STOCKADE_FENCE_REDIS_LINK_IMPL_H
+
+#include <uv.h>
+
+#include "fence/redis/link.h"
+#include "fence/redis/wire.h"
+
+#define SHA_LEN            40
+#define LINK_ADDRESSES_MAX 8
+
+enum link_state {
+    LINK_WAITING,   /* until due_ms, then tries (again) */
+    LINK_RESOLVING, /* these three until due_ms at the latest */
+    LINK_CONNECTING,
+    LINK_GREETING,
+    LINK_READY,
+    LINK_CLOSING,
+};
+
+struct link_resolving;
+
+struct redis_link {
+    struct lease_uri uri;
+    struct lease_surroundings env;
+    char name[128]; /* "redis 127.0.0.1:6379" */
+    void (*ready)(void *context);
+    void *context;
+
+    enum link_state state;
+    int64_t due_ms;
+    uv_timer_t timer;
+    int handles;           /* libuv's, open */
+    struct wire *wire;     /* outlives its state until the timer frees it */
+    struct list under_way; /* redis_request, the oldest first */
+    bool overdue;          /* the time is up, but the socket may be read once more */
+
+    struct link_resolving *resolving; /* under way, or NULL */
+    char addresses[LINK_ADDRESSES_MAX][INET6_ADDRSTRLEN];
+    unsigned addresses_count, addresses_tried;
+
+    unsigned greetings; /* answers to the greeting still to come */
+    char shas[SCRIPTS][SHA_LEN + 1];
+
+    unsigned failures;              /* in a row */
+    char reason[128];               /* of the last one */
+    char refusal[SCRIPT_ERROR_MAX]; /* the last reply was this error; "" */
+    enum { TOLD_NOTHING, TOLD_UP, TOLD_DOWN } told;
+    uint64_t connections;
+
+    void (*first)(void *context); /* to be called at first_by_ms at the latest; NULL */
+    void *first_context;
+    int64_t first_by_ms;
+    bool first_ended;
+    void (*closed)(void *context);
+    void *closed_context;
+};
+
+static inline int64_t link_now_ms(const struct redis_link *link)
+{
+    return clock_now_ms(link->env.clock);
+}
+
+/* link.c: to another state, with its time limit; the attempt or the connection failed (harmless
+ * where it has failed already); one libuv handle less. */
+void link_enter(struct redis_link *link, enum link_state state);
+void link_fail(struct redis_link *link, const char *reason);
+void link_handle_closed(void *context);
+
+/* reach.c: the next step towards a connection; no answer is wanted any more. */
+void link_reach(struct redis_link *link);
+void link_stop_resolving(struct redis_link *link);
+extern const struct wire_events link_wire_events; /* link.c */
+
+/* greet.c: sends the greeting; takes the answers to it. */
+void link_greet(struct redis_link *link);
+void link_greeted(struct redis_link *link, const char *step, const struct redisReply *reply);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lease provider on one Redis: lease calls to scripts, replies to answers.
+ *
+ *   lease_ask ──▶ ask ──▶ EVALSHA ──▶ reply ──▶ done
+ *                          └─ NOSCRIPT ─▶ EVAL ─┘
+ *
+ * While Redis is away a call is answered DOWN at once. A release that was not delivered, and a
+ * grant whose outcome is unknown, leave a debt (debts.h): releases that are sent first thing when
+ * Redis is back, before any new call, so that a debt can never undo a later grant. */
+#include "fence/redis/redis.h"
+
+#include <hiredis/hiredis.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "fence/provider_impl.h"
+#include "fence/redis/debts.h"
+#include "fence/redis/link.h"
+#include "fence/token.h"
+
+#define CALLS_MAX 100000 /* under way */
+
+struct redis_provider {
+    struct lease_provider base;
+    const struct clock *clock;
+    char prefix[sizeof((struct lease_uri *)NULL)->prefix];
+    struct redis_link *link;
+    struct script_args args; /* scratch */
+    struct debts debts;
+    size_t under_way;
+    uint64_t calls, failures;
+    void (*closed)(void *context);
+    void *closed_context;
+};
+
+/* A lease call on its way. */
+struct ask {
+    struct redis_request request;
+    struct redis_provider *provider;
+    struct lease_call *call;
+    bool by_text;
+};
+
+static void send_ask(struct ask *ask)
+{
+    struct redis_provider *provider = ask->provider;
+
+    script_args(ask->call, provider->prefix, &provider->args);
+    redis_link_send(provider->link, &ask->request, ask->call->verb, ask->by_text, &provider->args);
+}
+
+/* What a call without a known outcome leaves to be done. A grant may have taken the lock for an
+ * owner who will never hear of it; where he holds it anyway, letting go would be the harm. */
+static void note_debt(struct redis_provider *provider, const struct lease_call *call)
+{
+    int64_t now_ms = clock_now_ms(provider->clock);
+    bool holds = call->memory.live && strcmp(call->memory.nonce, call->nonce) == 0;
+
+    if (call->verb == LEASE_RELEASE)
+        debts_add(&provider->debts, call, call->token, call->deadline_ms, now_ms);
+    else if (call->verb == LEASE_GRANT && !call->reentry_only && !holds)
+        debts_add(&provider->debts, call, 0, now_ms + call->ttl_ms, now_ms);
+}
+
+static bool is_noscript(const struct redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
+}
+
+static void on_done(struct redis_request *request, const struct redisReply *reply, const char *why)
+{
+    struct ask *ask = (struct ask *)(void *)request;
+    struct redis_provider *provider = ask->provider;
+    struct lease_call *call = ask->call;
+    char error[SCRIPT_ERROR_MAX];
+
+    if (reply == NULL) {
+        note_debt(provider, call);
+        lease_answer_down(call, "%s", why);
+    } else if (is_noscript(reply) && !ask->by_text && redis_link_ready(provider->link)) {
+        ask->by_text = true;
+        send_ask(ask);
+        return;
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        script_error(reply, error);
+        if (call->verb == LEASE_RELEASE && call->token != 0)
+            note_debt(provider, call); /* paid late, "any token" could hit a later grant */
+        lease_answer_down(call, "%s", error);
+    } else if (!script_answer(call, reply)) {
+        lease_answer_down(call, "an answer that makes no sense (is it Redis?)");
+    }
+    provider->failures += call->answer == LEASE_DOWN;
+    provider->under_way--;
+    free(ask);
+    call->done(call);
+}
+
+static void send_call(struct redis_provider *provider, struct lease_call *call)
+{
+    struct ask *ask = mem_zalloc(sizeof *ask);
+
+    ask->request.done = on_done;
+    ask->provider = provider;
+    ask->call = call;
+    provider->under_way++;
+    send_ask(ask);
+}
+
+static bool redis_ask(struct lease_provider *base, struct lease_call *call)
+{
+    struct redis_provider *provider = (struct redis_provider *)(void *)base;
+    bool ready = redis_link_ready(provider->link);
+
+    provider->calls++;
+    call->deadline_ms = clock_now_ms(provider->clock) + call->ttl_ms; /* RELEASE: the lock's end */
+    if (ready && provider->under_way < CALLS_MAX) {
+        send_call(provider, call);
+        return false;
+    }
+    provider->failures++;
+    if (call->verb == LEASE_RELEASE)
+        note_debt(provider, call);
+    return lease_answer_down(
+        call, "%s", ready ? "too many calls under way" : redis_link_reason(provider->link));
+}
+
+/* Debts. One that cannot be paid is noted again, as any other release. */
+
+static void on_paid(struct lease_call *call)
+{
+    free(list_entry(call, struct debt, call));
+}
+
+static void pay_debts(void *context)
+{
+    struct redis_provider *provider = context;
+    int64_t now_ms = clock_now_ms(provider->clock);
+    struct debt *debt;
+
+    while ((debt = debts_take(&provider->debts, now_ms)) != NULL) {
+        debt->call.done = on_paid;
+        debt->call.deadline_ms = now_ms + debt->call.ttl_ms;
+        send_call(provider, &debt->call);
+    }
+}
+
+static struct lease_health redis_health(const struct lease_provider *base)
+{
+    const struct redis_provider *provider = (const struct redis_provider *)(const void *)base;
+    struct redis_link_health link = redis_link_health(provider->link);
+    struct lease_health health = {
+        .up = link.up,
+        .calls = provider->calls,
+        .failures = provider->failures,
+        .reconnects = link.reconnects,
+    };
+
+    memcpy(health.detail, link.detail, sizeof health.detail);
+    return health;
+}
+
+static void redis_on_first(struct lease_provider *base, void (*ended)(void *context), void *context)
+{
+    redis_link_on_first(((struct redis_provider *)(void *)base)->link, ended, context);
+}
+
+static void on_closed(void *context)
+{
+    struct redis_provider *provider = context;
+    void (*closed)(void *context) = provider->closed;
+    void *closed_context = provider->closed_context;
+
+    check(provider->under_way == 0);
+    buf_free(&provider->args.text);
+    debts_free(&provider->debts);
+    free(provider);
+    closed(closed_context);
+}
+
+static void redis_close(struct lease_provider *base, void (*closed)(void *context), void *context)
+{
+    struct redis_provider *provider = (struct redis_provider *)(void *)base;
+
+    provider->closed = closed;
+    provider->closed_context = context;
+    redis_link_close(provider->link, on_closed, provider);
+}
+
+static const struct lease_provider_impl redis_impl = {
+    .name = "redis",
+    .ask = redis_ask,
+    .health = redis_health,
+    .close = redis_close,
+    .on_first_attempt = redis_on_first,
+};
+
+struct lease_provider *lease_redis_new(const struct lease_uri *uri,
+                                       const struct lease_surroundings *surroundings)
+{
+    struct redis_provider *provider = mem_zalloc(sizeof *provider);
+
+    provider->base.impl = &redis_impl;
+    provider->clock = surroundings->clock;
+    memcpy(provider->prefix, uri->prefix, sizeof provider->prefix);
+    provider->link = redis_link_new(uri, surroundings, pay_debts, provider);
+    return &provider->base;
+}

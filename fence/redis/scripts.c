@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The Lua scripts. Each is one atomic step; none of them trusts what it finds in the two keys.
+ *
+ * A lock that is not ours to read (another type, another form) is another's: held. One without a
+ * time limit (someone wrote it by hand) is held for a second at a time, so that waiters look again.
+ * Lua's numbers are doubles: tokens stay below 2^53 and go through '%.0f', as 1e14 would print as
+ * such. Every script answers {word, token, ttl_ms}. */
+#include "fence/redis/scripts.h"
+
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/provider_impl.h"
+#include "fence/token.h"
+
+#define KEYS_PER_SCRIPT "2"
+
+/* Sets value (as stored, false: nobody's), token and holder (nil: unreadable), left. */
+#define LOOK                                                                                       \
+    "local lock, counter = KEYS[1], KEYS[2]\n"                                                     \
+    "local value, token, holder, left = redis.pcall('GET', lock), '0', nil, 0\n"                   \
+    "if value then\n"                                                                              \
+    "  if type(value) == 'string' then\n"                                                          \
+    "    token, holder = string.match(value, '^([1-9]%d*) (.*)$')\n"                               \
+    "  end\n"                                                                                      \
+    "  if not holder or tonumber(token) > 9007199254740991 then token, holder = '0', nil end\n"    \
+    "  left = redis.call('PTTL', lock)\n"                                                          \
+    "  if left < 0 then left = 1000 elseif left == 0 then left = 1 end\n"                          \
+    "end\n"
+
+/* nonce, ttl_ms, floor, void token, only to enter again? The rule of minting is token_next's. */
+static const char grant_text[] =
+    LOOK "local nonce, ttl, floor = ARGV[1], ARGV[2], tonumber(ARGV[3])\n"
+         "local void = holder == nonce and token == ARGV[4]\n"
+         "if value and not void then\n"
+         "  if holder ~= nonce then return {'held', token, left} end\n"
+         "  redis.call('PEXPIRE', lock, ttl)\n"
+         "  return {'own', token, tonumber(ttl)}\n"
+         "end\n"
+         "if ARGV[5] == '1' then return {'free', '0', 0} end\n"
+         "local last, believed = redis.pcall('GET', counter), false\n"
+         "if type(last) == 'string' and string.match(last, '^[1-9]%d*$') then\n"
+         "  local above = tonumber(last) - floor\n"
+         "  believed = above > 0 and above <= 4294967296\n"
+         "end\n"
+         "if (believed and tonumber(last) or floor) >= 9007199254740991 then\n"
+         "  return {'spent', '0', 0}\n"
+         "end\n"
+         "if not believed then redis.call('SET', counter, string.format('%.0f', floor)) end\n"
+         "local minted = string.format('%.0f', redis.call('INCR', counter))\n"
+         "redis.call('PEXPIRE', counter, 604800000)\n"
+         "if void then redis.call('DEL', lock) end\n"
+         "redis.call('SET', lock, minted .. ' ' .. nonce, 'NX', 'PX', ttl)\n"
+         "return {'granted', minted, tonumber(ttl)}\n";
+
+/* nonce, ttl_ms, token */
+static const char renew_text[] = LOOK "local mine, ttl = ARGV[3] .. ' ' .. ARGV[1], ARGV[2]\n"
+                                      "if value == mine then\n"
+                                      "  redis.call('PEXPIRE', lock, ttl)\n"
+                                      "elseif value then\n"
+                                      "  return {'held', token, left}\n"
+                                      "else\n"
+                                      "  redis.call('SET', lock, mine, 'NX', 'PX', ttl)\n"
+                                      "end\n"
+                                      "return {'granted', ARGV[3], tonumber(ttl)}\n";
+
+/* nonce, token or 0 */
+static const char release_text[] =
+    LOOK "if value then\n"
+         "  if holder ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= token) then\n"
+         "    return {'held', token, left}\n"
+         "  end\n"
+         "  redis.call('DEL', lock)\n"
+         "end\n"
+         "return {'free', '0', 0}\n";
+
+static const char query_text[] = LOOK "if value then return {'held', token, left} end\n"
+                                      "return {'free', '0', 0}\n";
+
+static const char *const texts[SCRIPTS] = {
+    [LEASE_GRANT] = grant_text,
+    [LEASE_RENEW] = renew_text,
+    [LEASE_RELEASE] = release_text,
+    [LEASE_QUERY] = query_text,
+};
+
+const char *script_text(enum lease_verb verb)
+{
+    return texts[verb];
+}
+
+/* The arguments go into one buffer, each behind the other; it may move while it grows, so `at` is
+ * filled in when all are there. */
+static void add(struct script_args *args, size_t start)
+{
+    check(args->count < SCRIPT_ARGS_MAX);
+    args->lens[args->count++] = args->text.len - start;
+}
+
+static void add_text(struct script_args *args, const char *text)
+{
+    size_t start = args->text.len;
+    buf_append_text(&args->text, text);
+    add(args, start);
+}
+
+static void add_number(struct script_args *args, int64_t number)
+{
+    size_t start = args->text.len;
+    buf_printf(&args->text, "%lld", (long long)number);
+    add(args, start);
+}
+
+static void add_key(struct script_args *args, const char *prefix, struct bytes resource,
+                    const char *last)
+{
+    size_t start = args->text.len;
+    buf_append_text(&args->text, prefix);
+    buf_append_text(&args->text, ":{");
+    buf_append_bytes(&args->text, resource);
+    buf_append_text(&args->text, last);
+    add(args, start);
+}
+
+void script_args(const struct lease_call *call, const char *prefix, struct script_args *args)
+{
+    args->count = 0;
+    buf_clear(&args->text);
+    add_text(args, KEYS_PER_SCRIPT);
+    add_key(args, prefix, call->resource, "}:lock");
+    add_key(args, prefix, call->resource, "}:token");
+    switch (call->verb) {
+    case LEASE_GRANT:
+        add_text(args, call->nonce);
+        add_number(args, call->ttl_ms);
+        add_number(args, call->floor);
+        add_number(args, call->void_token);
+        add_number(args, call->reentry_only);
+        break;
+    case LEASE_RENEW:
+        add_text(args, call->nonce);
+        add_number(args, call->ttl_ms);
+        add_number(args, call->token);
+        break;
+    case LEASE_RELEASE:
+        add_text(args, call->nonce);
+        add_number(args, call->token);
+        break;
+    case LEASE_QUERY: break;
+    }
+    const char *at = args->text.data;
+    for (int i = 0; i < args->count; at += args->lens[i++])
+        args->at[i] = at;
+}
+
+static bool is_word(const redisReply *word, const char *text)
+{
+    return word->len == strlen(text) && memcmp(word->str, text, word->len) == 0;
+}
+
+/* A grant is believed where it could be true. */
+static bool granted(struct lease_call *call, int64_t token, int64_t ttl_ms)
+{
+    bool due = call->verb == LEASE_GRANT   ? token > call->floor
+               : call->verb == LEASE_RENEW ? token == call->token
+                                           : false;
+    return due && lease_answer(call, LEASE_GRANTED, token, ttl_ms);
+}
+
+bool script_answer(struct lease_call *call, const struct redisReply *reply)
+{
+    int64_t token = 0;
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+        reply->element[0]->type != REDIS_REPLY_STRING ||
+        reply->element[1]->type != REDIS_REPLY_STRING ||
+        reply->element[2]->type != REDIS_REPLY_INTEGER)
+        return false;
+    const redisReply *word = reply->element[0], *number = reply->element[1];
+    int64_t ttl_ms = reply->element[2]->integer;
+    bool known = token_parse((struct bytes){number->str, number->len}, &token);
+
+    if (is_word(word, "held"))
+        return ttl_ms >= 1 && lease_answer(call, LEASE_HELD, token, ttl_ms);
+    if (is_word(word, "free"))
+        return lease_answer(call, LEASE_FREE, 0, 0);
+    if (is_word(word, "granted"))
+        return known && granted(call, token, ttl_ms);
+    if (is_word(word, "own"))
+        return known && call->verb == LEASE_GRANT && lease_answer(call, LEASE_OWN, token, ttl_ms);
+    if (is_word(word, "spent"))
+        return lease_answer_down(call, "the tokens of this resource are used up");
+    return false;
+}
+
+void script_error(const struct redisReply *reply, char out[SCRIPT_ERROR_MAX])
+{
+    snprintf(out, SCRIPT_ERROR_MAX, "%.*s", (int)(reply->len < 4096 ? reply->len : 4096),
+             reply->str);
+    char *added = strstr(out, " script: ");
+    if (added != NULL)
+        *added = '\0';
+    size_t len = strlen(out);
+    if (len > 0 && out[len - 1] == '.')
+        out[len - 1] = '\0';
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the Redis provider asks of a Redis: one Lua script for each verb, how a lease call becomes
+ * its keys and arguments, and how its reply becomes the call's answer. No I/O.
+ *
+ *   {prefix}:{resource}:lock    "<token> <nonce>", expires with the lease
+ *   {prefix}:{resource}:token   the last token; expires a week after the last grant, as the store's
+ *                               floor restores it */
+#ifndef STOCKADE_FENCE_REDIS_SCRIPTS_H
+#define STOCKADE_FENCE_REDIS_SCRIPTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "fence/base/bytes.h"
+#include "fence/provider.h"
+
+struct redisReply;
+
+#define SCRIPTS          (LEASE_QUERY + 1) /* indexed by enum lease_verb */
+#define SCRIPT_ARGS_MAX  10                /* behind the script itself */
+#define SCRIPT_ERROR_MAX 100
+
+/* The script's text. Static storage. */
+const char *script_text(enum lease_verb verb);
+
+/* What follows the script (or its SHA) in EVAL: number of keys, keys, arguments. */
+struct script_args {
+    int count;
+    const char *at[SCRIPT_ARGS_MAX];
+    size_t lens[SCRIPT_ARGS_MAX];
+    struct buf text; /* what they point into; kept from call to call, buf_free at the end */
+};
+
+void script_args(const struct lease_call *call, const char *prefix, struct script_args *args);
+
+/* Answers the call. False: the reply is nothing that a script of ours says, and the call is still
+ * unanswered. */
+bool script_answer(struct lease_call *call, const struct redisReply *reply);
+
+/* An error reply's text for people, without what Redis adds about the script. */
+void script_error(const struct redisReply *reply, char out[SCRIPT_ERROR_MAX]);
+
+#endif

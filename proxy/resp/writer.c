@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reply writer: appends to a buffer and cannot fail. Each function reserves once. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "proxy/resp/resp.h"
+
+enum { NUMBER_MAX = 20, HEADER_MAX = 1 + NUMBER_MAX + 2, ERROR_TEXT_MAX = 512 };
+
+static char *put_text(char *at, const char *text, size_t len)
+{
+    if (len > 0)
+        memcpy(at, text, len);
+    return at + len;
+}
+
+static char *put_end(char *at)
+{
+    *at++ = '\r';
+    *at++ = '\n';
+    return at;
+}
+
+static char *put_int(char *at, int64_t value)
+{
+    char digits[NUMBER_MAX];
+    size_t n = sizeof digits;
+    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+
+    do {
+        digits[--n] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left != 0);
+    if (value < 0)
+        *at++ = '-';
+    return put_text(at, digits + n, sizeof digits - n);
+}
+
+static char *put_header(char *at, char type, int64_t number)
+{
+    *at++ = type;
+    return put_end(put_int(at, number));
+}
+
+static void end_at(struct buf *out, const char *at)
+{
+    out->len = (size_t)(at - out->data);
+    check(out->len <= out->cap);
+}
+
+static void header(struct buf *out, char type, int64_t number)
+{
+    end_at(out, put_header(buf_reserve(out, HEADER_MAX), type, number));
+}
+
+static void line(struct buf *out, char type, const char *text, size_t len)
+{
+    char *at = buf_reserve(out, len + 3);
+    *at++ = type;
+    end_at(out, put_end(put_text(at, text, len)));
+}
+
+void resp_simple(struct buf *out, const char *text)
+{
+    line(out, '+', text, strlen(text));
+}
+
+void resp_error(struct buf *out, enum stk_error error, const char *format, ...)
+{
+    char text[ERROR_TEXT_MAX];
+    int len = snprintf(text, sizeof text, "%s ", stk_error_code(error));
+
+    check(len > 0 && (size_t)len < sizeof text);
+    if (format == NULL) {
+        snprintf(text + len, sizeof text - (size_t)len, "%s", stk_error_text(error));
+    } else {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(text + len, sizeof text - (size_t)len, format, args);
+        va_end(args);
+    }
+    /* One line, whatever a client put into it. */
+    for (char *c = text; *c != '\0'; c++)
+        if (*c == '\r' || *c == '\n')
+            *c = ' ';
+    line(out, '-', text, strlen(text));
+}
+
+void resp_int(struct buf *out, int64_t value)
+{
+    header(out, ':', value);
+}
+
+void resp_bulk(struct buf *out, struct bytes value)
+{
+    char *at = buf_reserve(out, HEADER_MAX + value.len + 2);
+    at = put_header(at, '$', (int64_t)value.len);
+    end_at(out, put_end(put_text(at, value.data, value.len)));
+}
+
+void resp_bulk_text(struct buf *out, const char *text)
+{
+    resp_bulk(out, bytes_of(text));
+}
+
+void resp_bulk_int(struct buf *out, int64_t value)
+{
+    char digits[NUMBER_MAX];
+    resp_bulk(out, (struct bytes){digits, (size_t)(put_int(digits, value) - digits)});
+}
+
+void resp_null(struct buf *out, bool resp3)
+{
+    buf_append_text(out, resp3 ? "_\r\n" : "$-1\r\n");
+}
+
+void resp_null_array(struct buf *out, bool resp3)
+{
+    buf_append_text(out, resp3 ? "_\r\n" : "*-1\r\n");
+}
+
+void resp_array(struct buf *out, size_t count)
+{
+    header(out, '*', (int64_t)count);
+}
+
+void resp_map(struct buf *out, size_t pairs, bool resp3)
+{
+    header(out, resp3 ? '%' : '*', (int64_t)(resp3 ? pairs : pairs * 2));
+}
+
+void resp_set(struct buf *out, size_t count, bool resp3)
+{
+    header(out, resp3 ? '~' : '*', (int64_t)count);
+}
+
+void resp_double(struct buf *out, double value, bool resp3)
+{
+    char text[32];
+
+    if (isnan(value))
+        snprintf(text, sizeof text, "nan");
+    else if (isinf(value))
+        snprintf(text, sizeof text, "%s", value < 0 ? "-inf" : "inf");
+    else /* the shortest that reads back as the same number */
+        for (int digits = 15; digits <= 17; digits++) {
+            snprintf(text, sizeof text, "%.*g", digits, value);
+            if (strtod(text, NULL) == value)
+                break;
+        }
+    if (resp3)
+        line(out, ',', text, strlen(text));
+    else
+        resp_bulk_text(out, text);
+}
+
+void resp_bool(struct buf *out, bool value, bool resp3)
+{
+    if (resp3)
+        buf_append_text(out, value ? "#t\r\n" : "#f\r\n");
+    else
+        resp_int(out, value);
+}
+
+void resp_verbatim(struct buf *out, struct bytes text, bool resp3)
+{
+    if (!resp3) {
+        resp_bulk(out, text);
+        return;
+    }
+    char *at = buf_reserve(out, HEADER_MAX + 4 + text.len + 2);
+    at = put_text(put_header(at, '=', (int64_t)text.len + 4), "txt:", 4);
+    end_at(out, put_end(put_text(at, text.data, text.len)));
+}

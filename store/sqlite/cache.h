@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writer's memory of resource rows: name to id, fence and type, so that a fenced write needs no
+ * look-up by name. Bounded: a set-associative table, touched (and so resident) only as it fills.
+ *
+ * - It holds only what the database holds, or what the transaction under way has put there. Where
+ *   one is rolled back, or another program has committed, cache_clear forgets everything, at once.
+ * - Every entry can also be found by id: writes come with the id only, and an entry that a write
+ *   could miss would be wrong from then on. Ids that collide push each other out. */
+#ifndef STOCKADE_STORE_SQLITE_CACHE_H
+#define STOCKADE_STORE_SQLITE_CACHE_H
+
+#include <stdbool.h>
+
+#include "store/txn.h"
+
+struct cache;
+
+struct cache *cache_new(void);
+void cache_free(struct cache *cache);
+/* Fills in `resource` but for fence.floor, which is as it was put. */
+bool cache_find(struct cache *cache, struct bytes name, struct resource *resource);
+/* Remembers a row that exists. Long names are not worth their memory: they are not taken. */
+void cache_put(struct cache *cache, struct bytes name, const struct resource *resource);
+/* The row of resource->id has changed: brings its entry, if there is one, up to date. */
+void cache_update(struct cache *cache, const struct resource *resource);
+void cache_clear(struct cache *cache);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening the file without changing it: whether it is ours is schema.c's to find out first. */
+#include "store/sqlite/db.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Nothing here outlives the connection or touches the file. A frugal cache: the operating system
+ * has the file in memory too, and the fence cache stands in front of the hottest rows. */
+static const char writer_setup[] = "PRAGMA synchronous = FULL;"
+                                   "PRAGMA cache_size = -16384;"
+                                   "PRAGMA temp_store = MEMORY;"
+                                   "PRAGMA cell_size_check = ON;"
+                                   "PRAGMA trusted_schema = OFF;"
+                                   "PRAGMA secure_delete = OFF;";
+static const char reader_setup[] = "PRAGMA cache_size = -6144;"
+                                   "PRAGMA temp_store = MEMORY;"
+                                   "PRAGMA cell_size_check = ON;"
+                                   "PRAGMA trusted_schema = OFF;";
+
+bool db_explain(sqlite3 *db, const char *path, char *why, size_t why_size)
+{
+    int code = sqlite3_errcode(db);
+    int system = sqlite3_system_errno(db);
+
+    switch (code) {
+    case SQLITE_CANTOPEN:
+        snprintf(why, why_size, "cannot open %s, or make its -wal and -shm beside it: %s", path,
+                 system != 0 ? strerror(system) : sqlite3_errmsg(db));
+        break;
+    case SQLITE_NOTADB:
+        snprintf(why, why_size, "%s is not a database; it was left alone", path);
+        break;
+    case SQLITE_CORRUPT:
+        snprintf(why, why_size, "%s is damaged: %s", path, sqlite3_errmsg(db));
+        break;
+    case SQLITE_READONLY:
+        snprintf(why, why_size, "%s is read-only, the file or its folder", path);
+        break;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        snprintf(why, why_size, "%s is locked by another program", path);
+        break;
+    case SQLITE_FULL:
+        snprintf(why, why_size, "there is no room on the disk for %s", path);
+        break;
+    default:
+        snprintf(why, why_size, "%s: %s%s%s", path, sqlite3_errmsg(db), system != 0 ? ": " : "",
+                 system != 0 ? strerror(system) : "");
+    }
+    return false;
+}
+
+int db_exec(sqlite3 *db, const char *sql)
+{
+    return sqlite3_exec(db, sql, NULL, NULL, NULL);
+}
+
+int db_int64(sqlite3 *db, const char *sql, int64_t *value)
+{
+    sqlite3_stmt *stmt;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK)
+        return sqlite3_errcode(db);
+    if (sqlite3_step(stmt) == SQLITE_ROW)
+        *value = sqlite3_column_int64(stmt, 0);
+    return sqlite3_finalize(stmt);
+}
+
+sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size)
+{
+    int flags = mode == DB_WRITER ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+                                  : SQLITE_OPEN_READONLY;
+    sqlite3 *db = NULL;
+
+    if (path[0] == '\0') {
+        snprintf(why, why_size, "the path of the store is empty");
+        return NULL;
+    }
+    int opened = sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, NULL);
+    if (db == NULL) {
+        snprintf(why, why_size, "cannot open %s: %s", path, sqlite3_errstr(opened));
+        return NULL;
+    }
+    sqlite3_extended_result_codes(db, 0);
+    if (opened != SQLITE_OK || sqlite3_busy_timeout(db, DB_BUSY_TIMEOUT_MS) != SQLITE_OK ||
+        db_exec(db, mode == DB_WRITER ? writer_setup : reader_setup) != SQLITE_OK) {
+        (void)db_explain(db, path, why, why_size);
+    } else if (mode == DB_WRITER && sqlite3_db_readonly(db, "main") != 0) {
+        snprintf(why, why_size, "%s is read-only", path);
+    } else {
+        return db;
+    }
+    sqlite3_close(db);
+    return NULL;
+}

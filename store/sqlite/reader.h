@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reader: answers a batch of operations from one snapshot. The batch was taken before the
+ * snapshot begins, so each operation sees all that was committed before it was submitted. */
+#ifndef STOCKADE_STORE_SQLITE_READER_H
+#define STOCKADE_STORE_SQLITE_READER_H
+
+#include "fence/base/log.h"
+#include "store/sqlite/transaction.h"
+
+struct reader {
+    struct transaction txn;
+    const struct log *log;
+    const char *path; /* borrowed, for the log */
+    int outage;       /* as the writer's */
+};
+
+void reader_init(struct reader *reader, sqlite3 *db, const char *path, const struct log *log);
+void reader_free(struct reader *reader);
+/* Runs the batch, which stays as it is; `error` of each operation says how it ended. */
+void reader_run(struct reader *reader, struct list *batch);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The resource table: names, fences, leases. Every write goes through the cache as well, so that it
+ * never differs from what the transaction sees. */
+#include "fence/base/check.h"
+#include "store/sqlite/transaction.h"
+
+static struct transaction *of(struct store_txn *txn)
+{
+    return (struct transaction *)txn;
+}
+
+/* The row is damaged, or was written by something that is not Stockade. */
+static enum stk_error implausible(struct transaction *txn)
+{
+    static const char reason[] = "a row of Stockade's tables holds impossible values";
+
+    txn->failed = true;
+    txn->code = SQLITE_CORRUPT;
+    _Static_assert(sizeof reason <= sizeof txn->reason, "fits");
+    for (size_t i = 0; i < sizeof reason; i++)
+        txn->reason[i] = reason[i];
+    return STK_STORE;
+}
+
+/* A fence stands at its own token or at the store-wide floor, whichever is higher. */
+static enum stk_error set_floor(struct transaction *txn, struct resource *resource)
+{
+    if (!txn->floor_known) {
+        sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FLOOR);
+        txn->floor = 0;
+        if (stmt == NULL || transaction_number(txn, stmt, &txn->floor) != STK_OK)
+            return STK_STORE;
+        if (txn->floor < 0 || txn->floor > TOKEN_MAX)
+            return implausible(txn);
+        txn->floor_known = true;
+    }
+    struct fence *fence = &resource->fence;
+    fence->floor = txn->floor > fence->token ? txn->floor : fence->token;
+    return STK_OK;
+}
+
+/* Looks the row up by name, past the cache; id 0: there is none. */
+static enum stk_error fetch(struct transaction *txn, struct bytes name, struct resource *resource)
+{
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FIND);
+    enum stk_error error;
+
+    *resource = (struct resource){.id = 0};
+    if (stmt == NULL)
+        return STK_STORE;
+    transaction_bind(stmt, 1, name);
+    if (!transaction_row(txn, stmt, &error))
+        return error;
+    int64_t token = sqlite3_column_int64(stmt, 1), state = sqlite3_column_int64(stmt, 2),
+            type = sqlite3_column_int64(stmt, 3);
+    resource->id = sqlite3_column_int64(stmt, 0);
+    sqlite3_reset(stmt);
+    if (resource->id <= 0 || token < 0 || token > TOKEN_MAX || state < FENCE_NONE ||
+        state > FENCE_REVOKED || type < VALUE_NONE || type > VALUE_HASH)
+        return implausible(txn);
+    resource->fence.token = token;
+    resource->fence.state = (enum fence_state)state;
+    resource->type = (enum value_type)type;
+    if (txn->cache != NULL)
+        cache_put(txn->cache, name, resource);
+    return STK_OK;
+}
+
+enum stk_error resources_find(struct store_txn *base, struct bytes name, struct resource *resource)
+{
+    struct transaction *txn = of(base);
+
+    transaction_settle(txn);
+    if (txn->cache == NULL || !cache_find(txn->cache, name, resource)) {
+        enum stk_error error = fetch(txn, name, resource);
+        if (error != STK_OK)
+            return error;
+    }
+    return set_floor(txn, resource);
+}
+
+enum stk_error resources_make(struct store_txn *base, struct bytes name, struct resource *resource)
+{
+    struct transaction *txn = of(base);
+
+    check(txn->cache != NULL);
+    if (resource->id != 0)
+        return STK_OK;
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_MAKE);
+    if (stmt == NULL)
+        return STK_STORE;
+    transaction_bind(stmt, 1, name);
+    if (transaction_change(txn, stmt) != STK_OK)
+        return STK_STORE;
+    if (sqlite3_changes64(txn->db) == 0) /* the operation itself has made it meanwhile */
+        return resources_find(base, name, resource);
+    *resource = (struct resource){.id = sqlite3_last_insert_rowid(txn->db)};
+    cache_put(txn->cache, name, resource);
+    return set_floor(txn, resource);
+}
+
+enum stk_error resources_fence_put(struct store_txn *base, const struct resource *resource,
+                                   const struct lease *lease)
+{
+    struct transaction *txn = of(base);
+    const struct fence *fence = &resource->fence;
+
+    check(txn->cache != NULL && resource->id != 0);
+    check(fence->token >= 1 && fence->token <= TOKEN_MAX && fence->state != FENCE_NONE);
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FENCE);
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 1, resource->id);
+    sqlite3_bind_int64(stmt, 2, fence->token);
+    sqlite3_bind_int64(stmt, 3, fence->state);
+    sqlite3_bind_int64(stmt, 4, lease->holds);
+    sqlite3_bind_int64(stmt, 5, lease->ttl_ms);
+    sqlite3_bind_int64(stmt, 6, lease->session);
+    sqlite3_bind_int64(stmt, 7, lease->connection);
+    sqlite3_bind_int64(stmt, 8, lease->anonymous);
+    transaction_bind(stmt, 9, lease->owner);
+    if (transaction_change(txn, stmt) != STK_OK)
+        return STK_STORE;
+    check(sqlite3_changes64(txn->db) == 1); /* the row is there, and its token did not sink */
+    cache_update(txn->cache, resource);
+    return STK_OK;
+}
+
+enum stk_error resources_lease(struct store_txn *base, const struct resource *resource,
+                               struct lease *lease)
+{
+    struct transaction *txn = of(base);
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_LEASE);
+    enum stk_error error;
+
+    *lease = (struct lease){.owner = {"", 0}};
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 1, resource->id);
+    if (!transaction_row(txn, stmt, &error))
+        return error;
+    lease->holds = sqlite3_column_int64(stmt, 0);
+    lease->ttl_ms = sqlite3_column_int64(stmt, 1);
+    lease->session = sqlite3_column_int64(stmt, 2);
+    lease->connection = sqlite3_column_int64(stmt, 3);
+    lease->anonymous = sqlite3_column_int64(stmt, 4) != 0;
+    lease->owner = transaction_column(stmt, 5);
+    txn->open = stmt;
+    return STK_OK;
+}
+
+static enum stk_error each_name(struct transaction *txn, enum statement which, int64_t after,
+                                txn_each_name each, void *context)
+{
+    sqlite3_stmt *stmt = transaction_statement(txn, which);
+    enum stk_error error = STK_OK;
+
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 1, after);
+    txn->iterating = true;
+    while (transaction_row(txn, stmt, &error) &&
+           each(context, sqlite3_column_int64(stmt, 0), transaction_column(stmt, 1),
+                (enum value_type)sqlite3_column_int64(stmt, 2)))
+        ;
+    txn->iterating = false;
+    sqlite3_reset(stmt);
+    return error;
+}
+
+enum stk_error resources_each_live(struct store_txn *txn, int64_t after, txn_each_name each,
+                                   void *context)
+{
+    return each_name(of(txn), STATEMENT_EACH_LIVE, after, each, context);
+}
+
+enum stk_error resources_each_key(struct store_txn *txn, int64_t after, txn_each_name each,
+                                  void *context)
+{
+    return each_name(of(txn), STATEMENT_EACH_KEY, after, each, context);
+}
+
+static enum stk_error count(struct transaction *txn, enum statement which, int64_t *number)
+{
+    sqlite3_stmt *stmt = transaction_statement(txn, which);
+    return stmt == NULL ? STK_STORE : transaction_number(txn, stmt, number);
+}
+
+enum stk_error resources_count_keys(struct store_txn *txn, int64_t *number)
+{
+    return count(of(txn), STATEMENT_COUNT_KEYS, number);
+}
+
+enum stk_error resources_count_live(struct store_txn *txn, int64_t *number)
+{
+    return count(of(txn), STATEMENT_COUNT_LIVE, number);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables and views, as a list of steps: step i brings version i to version i+1, so a fresh file
+ * takes them all. A step, once released, is never edited: a change is a new step.
+ *
+ * Stockade's names start with stockade_; all other names in the file are the users'. Names, owners
+ * and values are blobs (compared as bytes). The views are the public face, for people and reports:
+ * tables may change with a new version, views only grow. */
+#include "store/sqlite/schema.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "store/sqlite/db.h"
+
+static const char *const steps[] = {
+    /* A resource's id keys its data. It is given to no other resource while the row is there; the
+     * row with the largest id must not be deleted, or SQLite would give that id again.
+     * state, type: as enum fence_state and enum value_type. */
+    "CREATE TABLE stockade_meta("
+    "  key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+    "INSERT INTO stockade_meta VALUES('schema', 0), ('session', 0), ('floor', 0);"
+    "CREATE TABLE stockade_resource("
+    "  id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE,"
+    "  token INTEGER NOT NULL DEFAULT 0, state INTEGER NOT NULL DEFAULT 0,"
+    "  type INTEGER NOT NULL DEFAULT 0, holds INTEGER NOT NULL DEFAULT 0,"
+    "  ttl_ms INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0,"
+    "  connection INTEGER NOT NULL DEFAULT 0, anonymous INTEGER NOT NULL DEFAULT 0,"
+    "  owner BLOB NOT NULL DEFAULT x'');"
+    "CREATE TABLE stockade_string("
+    "  id INTEGER PRIMARY KEY, value BLOB NOT NULL);"
+    "CREATE TABLE stockade_hash("
+    "  id INTEGER NOT NULL, field BLOB NOT NULL, value BLOB NOT NULL,"
+    "  PRIMARY KEY(id, field)) WITHOUT ROWID;"
+    "CREATE VIEW stockade_fences(resource, token, state, owner, holds, ttl_ms) AS"
+    "  SELECT CAST(name AS TEXT), token,"
+    "    CASE state WHEN 1 THEN 'live' WHEN 2 THEN 'released' WHEN 3 THEN 'revoked' END,"
+    "    CAST(owner AS TEXT), holds, ttl_ms"
+    "  FROM stockade_resource WHERE state <> 0;"
+    "CREATE VIEW stockade_values(key, value) AS"
+    "  SELECT CAST(name AS TEXT), CAST(value AS TEXT)"
+    "  FROM stockade_string JOIN stockade_resource USING(id);"
+    "CREATE VIEW stockade_fields(key, field, value) AS"
+    "  SELECT CAST(name AS TEXT), CAST(field AS TEXT), CAST(value AS TEXT)"
+    "  FROM stockade_hash JOIN stockade_resource USING(id);",
+};
+
+#define SCHEMA_VERSION ((int64_t)(sizeof steps / sizeof *steps))
+
+#ifndef SCHEMA_PAGE_SIZE
+#define SCHEMA_PAGE_SIZE "4096"
+#define SCHEMA_CHECKPOINT_PAGES "8192"
+#endif
+/* Set while the file is still empty. Small pages: a write of one row costs one page in the WAL. */
+static const char fresh_setup[] = "PRAGMA page_size = " SCHEMA_PAGE_SIZE ";";
+/* A checkpoint when the WAL has 32 MB, by the writer after its commit: an unbounded WAL gets slow,
+ * a small one is copied back too often. */
+static const char wal_setup[] = "PRAGMA wal_autocheckpoint = " SCHEMA_CHECKPOINT_PAGES ";"
+                                "PRAGMA journal_size_limit = 67108864;";
+
+enum kind { KIND_FAILED, KIND_FRESH, KIND_OURS, KIND_REFUSED };
+
+/* What the file is; KIND_REFUSED has filled in `why`, KIND_FAILED left the reason in `db`. */
+static enum kind recognise(sqlite3 *db, const char *path, int64_t *version, char *why,
+                           size_t why_size)
+{
+    int64_t application = 0, objects = 0;
+
+    if (db_int64(db, "PRAGMA application_id", &application) != SQLITE_OK ||
+        db_int64(db, "SELECT count(*) FROM sqlite_schema", &objects) != SQLITE_OK)
+        return KIND_FAILED;
+    if (application == 0 && objects == 0)
+        return KIND_FRESH;
+    if (application != SCHEMA_APPLICATION_ID) {
+        snprintf(why, why_size, "%s is another program's database; it was left alone", path);
+        return KIND_REFUSED;
+    }
+    *version = -1;
+    if (db_int64(db, "SELECT value FROM stockade_meta WHERE key = 'schema'", version) != SQLITE_OK)
+        return KIND_FAILED;
+    if (*version >= 1 && *version <= SCHEMA_VERSION)
+        return KIND_OURS;
+    if (*version > SCHEMA_VERSION)
+        snprintf(why, why_size,
+                 "%s has schema version %lld, newer than this program's %lld: "
+                 "run the newer stockaded",
+                 path, (long long)*version, (long long)SCHEMA_VERSION);
+    else
+        snprintf(why, why_size, "%s is damaged: it has no schema version", path);
+    return KIND_REFUSED;
+}
+
+static bool journal_is_wal(sqlite3 *db, char *why, size_t why_size, const char *path)
+{
+    sqlite3_stmt *stmt;
+    bool wal = false;
+
+    if (sqlite3_prepare_v2(db, "PRAGMA journal_mode = WAL", -1, &stmt, NULL) != SQLITE_OK)
+        return db_explain(db, path, why, why_size);
+    if (sqlite3_step(stmt) == SQLITE_ROW)
+        wal = strcmp((const char *)sqlite3_column_text(stmt, 0), "wal") == 0;
+    if (sqlite3_finalize(stmt) != SQLITE_OK)
+        return db_explain(db, path, why, why_size);
+    if (!wal)
+        snprintf(why, why_size, "%s cannot have a write-ahead log there", path);
+    return wal;
+}
+
+/* Inside a transaction: from `version` to ours, and one more session. */
+static bool migrate(sqlite3 *db, int64_t version, int64_t *session)
+{
+    char sql[96];
+
+    if (version == 0) {
+        snprintf(sql, sizeof sql, "PRAGMA application_id = %lld", (long long)SCHEMA_APPLICATION_ID);
+        if (db_exec(db, sql) != SQLITE_OK)
+            return false;
+    }
+    for (int64_t at = version; at < SCHEMA_VERSION; at++)
+        if (db_exec(db, steps[at]) != SQLITE_OK)
+            return false;
+    snprintf(sql, sizeof sql, "UPDATE stockade_meta SET value = %lld WHERE key = 'schema'",
+             (long long)SCHEMA_VERSION);
+    return db_exec(db, sql) == SQLITE_OK &&
+           db_int64(db,
+                    "UPDATE stockade_meta SET value = value + 1 WHERE key = 'session'"
+                    " RETURNING value",
+                    session) == SQLITE_OK;
+}
+
+bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, size_t why_size)
+{
+    int64_t version = 0;
+    enum kind kind = recognise(db, path, &version, why, why_size);
+
+    if (kind == KIND_REFUSED)
+        return false;
+    if (kind == KIND_FAILED || (kind == KIND_FRESH && db_exec(db, fresh_setup) != SQLITE_OK))
+        return db_explain(db, path, why, why_size);
+    if (!journal_is_wal(db, why, why_size, path))
+        return false;
+    if (db_exec(db, wal_setup) != SQLITE_OK || db_exec(db, "BEGIN IMMEDIATE") != SQLITE_OK)
+        return db_explain(db, path, why, why_size);
+    /* Again, under the lock: another daemon may have been quicker. */
+    version = 0;
+    kind = recognise(db, path, &version, why, why_size);
+    if (kind == KIND_REFUSED)
+        return false;
+    if (kind == KIND_FAILED || !migrate(db, version, session) || db_exec(db, "COMMIT") != SQLITE_OK)
+        return db_explain(db, path, why, why_size);
+    return true;
+}

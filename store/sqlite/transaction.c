@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Statements: prepared once, bound, stepped, reset; and failures, written down where they happen. */
+#include "store/sqlite/transaction.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+
+static const char *const sql_of[STATEMENTS] = {
+#define X(name, sql) [STATEMENT_##name] = sql,
+    STATEMENT_MAP(X)
+#undef X
+};
+
+static const struct store_txn_impl transaction_impl = {
+    .resource = resources_find,
+    .resource_make = resources_make,
+    .fence_put = resources_fence_put,
+    .lease = resources_lease,
+    .each_live = resources_each_live,
+    .each_key = resources_each_key,
+    .count_keys = resources_count_keys,
+    .count_live = resources_count_live,
+    .string = values_string,
+    .string_put = values_string_put,
+    .field = values_field,
+    .field_put = values_field_put,
+    .field_remove = values_field_remove,
+    .each_field_from = values_each_field,
+    .count_fields = values_count_fields,
+    .value_clear = values_clear,
+    .flush = values_flush,
+};
+
+void transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache)
+{
+    *txn = (struct transaction){.base.impl = &transaction_impl, .db = db, .cache = cache};
+}
+
+void transaction_free(struct transaction *txn)
+{
+    for (size_t i = 0; i < STATEMENTS; i++)
+        sqlite3_finalize(txn->statements[i]);
+}
+
+enum stk_error transaction_fail(struct transaction *txn)
+{
+    int system = sqlite3_system_errno(txn->db);
+
+    txn->failed = true;
+    txn->code = sqlite3_errcode(txn->db);
+    snprintf(txn->reason, sizeof txn->reason, "%s%s%s", sqlite3_errmsg(txn->db),
+             system != 0 ? ": " : "", system != 0 ? strerrordesc_np(system) : "");
+    return STK_STORE;
+}
+
+void transaction_settle(struct transaction *txn)
+{
+    if (txn->open != NULL)
+        sqlite3_reset(txn->open);
+    txn->open = NULL;
+}
+
+sqlite3_stmt *transaction_statement(struct transaction *txn, enum statement which)
+{
+    sqlite3_stmt **stmt = &txn->statements[which];
+
+    check(!txn->iterating);
+    transaction_settle(txn);
+    if (*stmt == NULL && sqlite3_prepare_v3(txn->db, sql_of[which], -1, SQLITE_PREPARE_PERSISTENT,
+                                            stmt, NULL) != SQLITE_OK)
+        transaction_fail(txn);
+    return *stmt;
+}
+
+enum stk_error transaction_change(struct transaction *txn, sqlite3_stmt *stmt)
+{
+    int stepped = sqlite3_step(stmt);
+    enum stk_error error = stepped == SQLITE_DONE ? STK_OK : transaction_fail(txn);
+
+    sqlite3_reset(stmt);
+    return error;
+}
+
+enum stk_error transaction_run(struct transaction *txn, enum statement which)
+{
+    sqlite3_stmt *stmt = transaction_statement(txn, which);
+    return stmt == NULL ? STK_STORE : transaction_change(txn, stmt);
+}
+
+bool transaction_row(struct transaction *txn, sqlite3_stmt *stmt, enum stk_error *error)
+{
+    int stepped = sqlite3_step(stmt);
+
+    if (stepped == SQLITE_ROW)
+        return true;
+    *error = stepped == SQLITE_DONE ? STK_OK : transaction_fail(txn);
+    sqlite3_reset(stmt);
+    return false;
+}
+
+enum stk_error transaction_number(struct transaction *txn, sqlite3_stmt *stmt, int64_t *number)
+{
+    enum stk_error error;
+
+    if (!transaction_row(txn, stmt, &error))
+        return error;
+    *number = sqlite3_column_int64(stmt, 0);
+    sqlite3_reset(stmt);
+    return STK_OK;
+}
+
+/* Not copied: the caller's bytes outlive the step, and nothing looks at them after it. An empty
+ * string must not become NULL. */
+void transaction_bind(sqlite3_stmt *stmt, int at, struct bytes bytes)
+{
+    sqlite3_bind_blob64(stmt, at, bytes.len != 0 ? bytes.data : "", bytes.len, SQLITE_STATIC);
+}
+
+struct bytes transaction_column(sqlite3_stmt *stmt, int at)
+{
+    const void *data = sqlite3_column_blob(stmt, at);
+    return (struct bytes){data, data != NULL ? (size_t)sqlite3_column_bytes(stmt, at) : 0};
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Strings and hashes, keyed by the resource's id. The row's type is written only where it changes,
+ * so a write to an existing key touches one table. */
+#include "fence/base/check.h"
+#include "store/sqlite/transaction.h"
+
+static struct transaction *of(struct store_txn *txn)
+{
+    return (struct transaction *)txn;
+}
+
+/* The statement, with the id bound as its first parameter. */
+static sqlite3_stmt *statement_for(struct transaction *txn, enum statement which,
+                                   const struct resource *resource)
+{
+    sqlite3_stmt *stmt = transaction_statement(txn, which);
+    if (stmt != NULL)
+        sqlite3_bind_int64(stmt, 1, resource->id);
+    return stmt;
+}
+
+/* One value out of a bound statement; it stays open for the bytes. */
+static enum stk_error get(struct transaction *txn, sqlite3_stmt *stmt, bool *found,
+                          struct bytes *value)
+{
+    enum stk_error error = STK_OK;
+
+    *found = transaction_row(txn, stmt, &error);
+    if (*found) {
+        *value = transaction_column(stmt, 0);
+        txn->open = stmt;
+    }
+    return error;
+}
+
+static enum stk_error set_type(struct transaction *txn, struct resource *resource,
+                               enum value_type type)
+{
+    if (resource->type == type)
+        return STK_OK;
+    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_TYPE, resource);
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 2, type);
+    if (transaction_change(txn, stmt) != STK_OK)
+        return STK_STORE;
+    resource->type = type;
+    cache_update(txn->cache, resource);
+    return STK_OK;
+}
+
+enum stk_error values_string(struct store_txn *base, const struct resource *resource, bool *found,
+                             struct bytes *value)
+{
+    struct transaction *txn = of(base);
+    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_STRING, resource);
+    return stmt == NULL ? STK_STORE : get(txn, stmt, found, value);
+}
+
+enum stk_error values_string_put(struct store_txn *base, struct resource *resource,
+                                 struct bytes value)
+{
+    struct transaction *txn = of(base);
+
+    check(txn->cache != NULL && resource->id != 0 && resource->type != VALUE_HASH);
+    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_STRING_PUT, resource);
+    if (stmt == NULL)
+        return STK_STORE;
+    transaction_bind(stmt, 2, value);
+    if (transaction_change(txn, stmt) != STK_OK)
+        return STK_STORE;
+    return set_type(txn, resource, VALUE_STRING);
+}
+
+enum stk_error values_field(struct store_txn *base, const struct resource *resource,
+                            struct bytes field, bool *found, struct bytes *value)
+{
+    struct transaction *txn = of(base);
+    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_FIELD, resource);
+
+    if (stmt == NULL)
+        return STK_STORE;
+    transaction_bind(stmt, 2, field);
+    return get(txn, stmt, found, value);
+}
+
+enum stk_error values_field_put(struct store_txn *base, struct resource *resource,
+                                struct bytes field, struct bytes value)
+{
+    struct transaction *txn = of(base);
+
+    check(txn->cache != NULL && resource->id != 0 && resource->type != VALUE_STRING);
+    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_FIELD_PUT, resource);
+    if (stmt == NULL)
+        return STK_STORE;
+    transaction_bind(stmt, 2, field);
+    transaction_bind(stmt, 3, value);
+    if (transaction_change(txn, stmt) != STK_OK)
+        return STK_STORE;
+    return set_type(txn, resource, VALUE_HASH);
+}
+
+enum stk_error values_field_remove(struct store_txn *base, struct resource *resource,
+                                   struct bytes field, bool *found)
+{
+    struct transaction *txn = of(base);
+    sqlite3_stmt *stmt;
+    int64_t left = 0;
+
+    check(txn->cache != NULL);
+    if ((stmt = statement_for(txn, STATEMENT_FIELD_REMOVE, resource)) == NULL)
+        return STK_STORE;
+    transaction_bind(stmt, 2, field);
+    if (transaction_change(txn, stmt) != STK_OK)
+        return STK_STORE;
+    *found = sqlite3_changes64(txn->db) != 0;
+    if (!*found)
+        return STK_OK;
+    if ((stmt = statement_for(txn, STATEMENT_FIELD_ANY, resource)) == NULL ||
+        transaction_number(txn, stmt, &left) != STK_OK)
+        return STK_STORE;
+    return left != 0 ? STK_OK : set_type(txn, resource, VALUE_NONE);
+}
+
+enum stk_error values_each_field(struct store_txn *base, const struct resource *resource,
+                                 struct bytes from, txn_each_field each, void *context)
+{
+    struct transaction *txn = of(base);
+    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_EACH_FIELD, resource);
+    enum stk_error error = STK_OK;
+
+    if (stmt == NULL)
+        return STK_STORE;
+    transaction_bind(stmt, 2, from);
+    txn->iterating = true;
+    while (transaction_row(txn, stmt, &error) &&
+           each(context, transaction_column(stmt, 0), transaction_column(stmt, 1)))
+        ;
+    txn->iterating = false;
+    sqlite3_reset(stmt);
+    return error;
+}
+
+enum stk_error values_count_fields(struct store_txn *base, const struct resource *resource,
+                                   int64_t *count)
+{
+    struct transaction *txn = of(base);
+    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_COUNT_FIELDS, resource);
+    return stmt == NULL ? STK_STORE : transaction_number(txn, stmt, count);
+}
+
+enum stk_error values_clear(struct store_txn *base, struct resource *resource)
+{
+    struct transaction *txn = of(base);
+
+    check(txn->cache != NULL);
+    if (resource->type == VALUE_NONE)
+        return STK_OK;
+    sqlite3_stmt *stmt = statement_for(
+        txn, resource->type == VALUE_STRING ? STATEMENT_STRING_CLEAR : STATEMENT_HASH_CLEAR,
+        resource);
+    if (stmt == NULL || transaction_change(txn, stmt) != STK_OK)
+        return STK_STORE;
+    return set_type(txn, resource, VALUE_NONE);
+}
+
+enum stk_error values_flush(struct store_txn *base)
+{
+    struct transaction *txn = of(base);
+
+    check(txn->cache != NULL);
+    cache_clear(txn->cache);
+    if (transaction_run(txn, STATEMENT_FLUSH_STRINGS) != STK_OK ||
+        transaction_run(txn, STATEMENT_FLUSH_HASHES) != STK_OK)
+        return STK_STORE;
+    return transaction_run(txn, STATEMENT_FLUSH_RESOURCES);
+}

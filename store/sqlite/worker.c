@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Submitting costs one uncontended lock; the thread is woken only where it sleeps. While a batch is
+ * under way the next one gathers, which is what makes commits few under load. */
+#include "store/sqlite/worker.h"
+
+#include <signal.h>
+
+#include "fence/base/check.h"
+
+/* Moves up to batch_max operations to `batch`; the lock is held. */
+static size_t take(struct worker *worker, struct list *batch)
+{
+    size_t count = 0;
+
+    list_init(batch);
+    if (worker->queued <= worker->batch_max) {
+        count = worker->queued;
+        list_splice(batch, &worker->queue);
+    } else {
+        for (; count < worker->batch_max; count++)
+            list_append(batch, list_pop(&worker->queue));
+    }
+    worker->queued -= count;
+    return count;
+}
+
+static void *worker_main(void *context)
+{
+    struct worker *worker = context;
+    struct list batch;
+
+    pthread_mutex_lock(&worker->lock);
+    for (;;) {
+        while (worker->queued == 0 && !worker->stopping) {
+            worker->asleep = true;
+            pthread_cond_wait(&worker->news, &worker->lock);
+        }
+        worker->asleep = false;
+        size_t count = take(worker, &batch);
+        if (count == 0)
+            break;
+        pthread_mutex_unlock(&worker->lock);
+        bool go_on = worker->work(worker->context, &batch, count);
+        pthread_mutex_lock(&worker->lock);
+        if (!go_on) {
+            worker->dead = true;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&worker->lock);
+    return NULL;
+}
+
+bool worker_start(struct worker *worker)
+{
+    sigset_t all, before;
+
+    check(worker->queue_max > 0 && worker->batch_max > 0);
+    list_init(&worker->queue);
+    pthread_mutex_init(&worker->lock, NULL);
+    pthread_cond_init(&worker->news, NULL);
+    if (!worker->threaded)
+        return true;
+    /* Signals are the main thread's. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed == 0)
+        pthread_setname_np(worker->thread, worker->name);
+    else
+        worker->threaded = false;
+    return failed == 0;
+}
+
+enum stk_error worker_submit(struct worker *worker, struct store_op *op)
+{
+    pthread_mutex_lock(&worker->lock);
+    bool taken = worker->queued < worker->queue_max && !worker->stopping && !worker->dead;
+    bool wake = taken && worker->asleep;
+    if (taken) {
+        list_append(&worker->queue, &op->link);
+        worker->queued++;
+        worker->asleep = false;
+    }
+    pthread_mutex_unlock(&worker->lock);
+    if (wake)
+        pthread_cond_signal(&worker->news);
+    return taken ? STK_OK : STK_BUSY;
+}
+
+bool worker_step(struct worker *worker)
+{
+    struct list batch;
+
+    check(!worker->threaded);
+    if (worker->dead)
+        return false;
+    size_t count = take(worker, &batch);
+    if (count == 0)
+        return false;
+    worker->dead = !worker->work(worker->context, &batch, count);
+    return true;
+}
+
+size_t worker_queued(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    size_t queued = worker->queued;
+    pthread_mutex_unlock(&worker->lock);
+    return queued;
+}
+
+void worker_stop(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->stopping = true;
+    pthread_mutex_unlock(&worker->lock);
+    pthread_cond_signal(&worker->news);
+    if (worker->threaded)
+        pthread_join(worker->thread, NULL);
+    else
+        while (worker_step(worker))
+            ;
+    pthread_mutex_destroy(&worker->lock);
+    pthread_cond_destroy(&worker->news);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writer: the one who changes the file. It takes a batch of operations through one transaction
+ * (group commit) and says of each how it ended.
+ *
+ *   BEGIN IMMEDIATE ─▶ run, run, run ─▶ COMMIT ─▶ all done
+ *        │                  │              ├─ failed cleanly: every operation STK_STORE
+ *        │                  │              └─ anything else: unknown, WRITER_LOST
+ *        │                  └─ one fails: ROLLBACK, then each again in a transaction of its own
+ *        └─ failed (locked, moved away): every operation STK_STORE
+ *
+ * What is cached never outlives a transaction that did not commit. A failure is logged once, and
+ * once more when commits succeed again. It is a step function: whoever calls it is its thread. */
+#ifndef STOCKADE_STORE_SQLITE_WRITER_H
+#define STOCKADE_STORE_SQLITE_WRITER_H
+
+#include "fence/base/log.h"
+#include "store/sqlite/transaction.h"
+
+struct writer {
+    struct transaction txn;
+    const struct log *log;
+    const char *path;     /* borrowed, for the log */
+    int64_t data_version; /* SQLite's: differs once another connection has committed */
+    int outage;           /* SQLite's code of the failure that was logged; 0: all is well */
+    uint64_t commits, failed_commits, foreign_commits;
+};
+
+enum writer_outcome { WRITER_DONE, WRITER_LOST };
+
+void writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log);
+void writer_free(struct writer *writer);
+/* Runs the batch, which stays as it is; `error` of each operation says how it ended. WRITER_LOST:
+ * whether the last transaction is on disk is unknown: answer nothing, run nothing more. */
+enum writer_outcome writer_run(struct writer *writer, struct list *batch);
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every call goes to the VFS below; writes and syncs ask first whether they are to fail. */
+#include "tests/unit/store/fault_vfs.h"
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/mem.h"
+
+struct fault {
+    const char *suffix;
+    int spared, code;
+};
+
+struct fault_vfs {
+    sqlite3_vfs base;
+    sqlite3_vfs *below;
+    pthread_mutex_t lock;
+    struct fault faults[FAULT_PLACES];
+    int hits;
+};
+
+struct fault_file {
+    sqlite3_file base;
+    struct fault_vfs *vfs;
+    char *path;          /* owned */
+    sqlite3_file *below; /* right behind this struct */
+};
+
+static sqlite3_file *below(sqlite3_file *file)
+{
+    return ((struct fault_file *)file)->below;
+}
+
+/* SQLITE_OK, or what the call has to fail with. */
+static int meet(sqlite3_file *base, enum fault_place place)
+{
+    struct fault_file *file = (struct fault_file *)base;
+    struct fault_vfs *vfs = file->vfs;
+    struct fault *fault = &vfs->faults[place];
+    int code = SQLITE_OK;
+
+    pthread_mutex_lock(&vfs->lock);
+    if (fault->code != SQLITE_OK && file->path != NULL) {
+        size_t len = strlen(file->path), suffix = strlen(fault->suffix);
+        if (len >= suffix && strcmp(file->path + len - suffix, fault->suffix) == 0 &&
+            fault->spared-- <= 0) {
+            code = fault->code;
+            vfs->hits++;
+        }
+    }
+    pthread_mutex_unlock(&vfs->lock);
+    return code;
+}
+
+static int file_close(sqlite3_file *base)
+{
+    free(((struct fault_file *)base)->path);
+    return below(base)->pMethods->xClose(below(base));
+}
+
+static int file_read(sqlite3_file *base, void *data, int size, sqlite3_int64 at)
+{
+    return below(base)->pMethods->xRead(below(base), data, size, at);
+}
+
+static int file_write(sqlite3_file *base, const void *data, int size, sqlite3_int64 at)
+{
+    int code = meet(base, FAULT_WRITE);
+    return code != SQLITE_OK ? code : below(base)->pMethods->xWrite(below(base), data, size, at);
+}
+
+static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
+{
+    return below(base)->pMethods->xTruncate(below(base), size);
+}
+
+static int file_sync(sqlite3_file *base, int flags)
+{
+    int code = meet(base, FAULT_SYNC);
+    return code != SQLITE_OK ? code : below(base)->pMethods->xSync(below(base), flags);
+}
+
+static int file_size(sqlite3_file *base, sqlite3_int64 *size)
+{
+    return below(base)->pMethods->xFileSize(below(base), size);
+}
+
+static int file_lock(sqlite3_file *base, int level)
+{
+    return below(base)->pMethods->xLock(below(base), level);
+}
+
+static int file_unlock(sqlite3_file *base, int level)
+{
+    return below(base)->pMethods->xUnlock(below(base), level);
+}
+
+static int file_check_lock(sqlite3_file *base, int *locked)
+{
+    return below(base)->pMethods->xCheckReservedLock(below(base), locked);
+}
+
+static int file_control(sqlite3_file *base, int what, void *arg)
+{
+    return below(base)->pMethods->xFileControl(below(base), what, arg);
+}
+
+static int file_sector(sqlite3_file *base)
+{
+    return below(base)->pMethods->xSectorSize(below(base));
+}
+
+static int file_traits(sqlite3_file *base)
+{
+    return below(base)->pMethods->xDeviceCharacteristics(below(base));
+}
+
+static int file_shm_map(sqlite3_file *base, int page, int size, int extend, void volatile **out)
+{
+    return below(base)->pMethods->xShmMap(below(base), page, size, extend, out);
+}
+
+static int file_shm_lock(sqlite3_file *base, int offset, int n, int flags)
+{
+    return below(base)->pMethods->xShmLock(below(base), offset, n, flags);
+}
+
+static void file_shm_barrier(sqlite3_file *base)
+{
+    below(base)->pMethods->xShmBarrier(below(base));
+}
+
+static int file_shm_unmap(sqlite3_file *base, int delete)
+{
+    return below(base)->pMethods->xShmUnmap(below(base), delete);
+}
+
+static const sqlite3_io_methods methods = {
+    .iVersion = 2,
+    .xClose = file_close,
+    .xRead = file_read,
+    .xWrite = file_write,
+    .xTruncate = file_truncate,
+    .xSync = file_sync,
+    .xFileSize = file_size,
+    .xLock = file_lock,
+    .xUnlock = file_unlock,
+    .xCheckReservedLock = file_check_lock,
+    .xFileControl = file_control,
+    .xSectorSize = file_sector,
+    .xDeviceCharacteristics = file_traits,
+    .xShmMap = file_shm_map,
+    .xShmLock = file_shm_lock,
+    .xShmBarrier = file_shm_barrier,
+    .xShmUnmap = file_shm_unmap,
+};
+
+static int vfs_open(sqlite3_vfs *base, const char *path, sqlite3_file *out, int flags, int *given)
+{
+    struct fault_vfs *vfs = (struct fault_vfs *)base;
+    struct fault_file *file = (struct fault_file *)out;
+
+    *file = (struct fault_file){.vfs = vfs, .below = (sqlite3_file *)(file + 1)};
+    int code = vfs->below->xOpen(vfs->below, path, file->below, flags, given);
+    if (file->below->pMethods == NULL)
+        return code;
+    file->base.pMethods = &methods;
+    file->path = path != NULL ? mem_strdup(path) : NULL;
+    return code;
+}
+
+static int vfs_sleep(sqlite3_vfs *base, int microseconds)
+{
+    (void)base;
+    return microseconds;
+}
+
+struct fault_vfs *fault_vfs_add(void)
+{
+    struct fault_vfs *vfs = mem_zalloc(sizeof *vfs);
+
+    vfs->below = sqlite3_vfs_find(NULL);
+    vfs->base = *vfs->below; /* what only names files is the same, and needs no file of ours */
+    vfs->base.szOsFile += (int)sizeof(struct fault_file);
+    vfs->base.pNext = NULL;
+    vfs->base.zName = "fault";
+    vfs->base.xOpen = vfs_open;
+    vfs->base.xSleep = vfs_sleep;
+    pthread_mutex_init(&vfs->lock, NULL);
+    sqlite3_vfs_register(&vfs->base, 1);
+    return vfs;
+}
+
+void fault_vfs_remove(struct fault_vfs *vfs)
+{
+    if (vfs == NULL)
+        return;
+    sqlite3_vfs_unregister(&vfs->base);
+    pthread_mutex_destroy(&vfs->lock);
+    free(vfs);
+}
+
+void fault_vfs_set(struct fault_vfs *vfs, enum fault_place place, const char *suffix, int spared,
+                   int code)
+{
+    pthread_mutex_lock(&vfs->lock);
+    vfs->faults[place] = (struct fault){.suffix = suffix, .spared = spared, .code = code};
+    pthread_mutex_unlock(&vfs->lock);
+}
+
+int fault_vfs_hits(struct fault_vfs *vfs)
+{
+    pthread_mutex_lock(&vfs->lock);
+    int hits = vfs->hits;
+    pthread_mutex_unlock(&vfs->lock);
+    return hits;
+}

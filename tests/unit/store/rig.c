@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See rig.h. */
+#include "tests/unit/store/rig.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fence/base/mem.h"
+
+static void on_wake(void *context)
+{
+    const struct rig *rig = context;
+    assert_int_equal(write(rig->woken[1], "w", 1), 1);
+}
+
+static struct store_options options_of(struct rig *rig, bool threads)
+{
+    return (struct store_options){
+        .path = rig->path,
+        .threads = threads,
+        .queue_ops_max = RIG_QUEUE_MAX,
+        .batch_ops_max = RIG_BATCH_MAX,
+        .wake = on_wake,
+        .context = rig,
+        .log = &rig->log,
+    };
+}
+
+void rig_open(struct rig *rig, bool threads)
+{
+    char why[256] = "";
+    struct store_options options = options_of(rig, threads);
+
+    rig->store = rig->sqlite ? store_sqlite_open(&options, why, sizeof why)
+                             : store_memory_new(&options);
+    if (rig->store == NULL)
+        fail_msg("%s", why);
+}
+
+void rig_close(struct rig *rig)
+{
+    if (rig->store != NULL)
+        store_close(rig->store);
+    rig->store = NULL;
+}
+
+const char *rig_refusal(struct rig *rig)
+{
+    static char why[256];
+    struct store_options options = options_of(rig, false);
+
+    assert_null(rig->store);
+    why[0] = '\0';
+    struct store *store = store_sqlite_open(&options, why, sizeof why);
+    if (store != NULL) {
+        store_close(store);
+        fail_msg("the store opened");
+    }
+    assert_true(why[0] != '\0' && strchr(why, '\n') == NULL);
+    return why;
+}
+
+static struct rig *rig_new(bool sqlite)
+{
+    struct rig *rig = mem_zalloc(sizeof *rig);
+    char log_path[96];
+
+    rig->sqlite = sqlite;
+    strcpy(rig->folder, "/tmp/stockade-test-XXXXXX");
+    assert_non_null(mkdtemp(rig->folder));
+    snprintf(rig->path, sizeof rig->path, "%s/store.db", rig->folder);
+    snprintf(log_path, sizeof log_path, "%s/log", rig->folder);
+    rig->log.fd = open(log_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    assert_true(rig->log.fd >= 0);
+    assert_int_equal(pipe2(rig->woken, O_CLOEXEC), 0);
+    if (sqlite)
+        rig->vfs = fault_vfs_add();
+    rig_open(rig, false);
+    return rig;
+}
+
+int rig_memory(void **state)
+{
+    *state = rig_new(false);
+    return 0;
+}
+
+int rig_sqlite(void **state)
+{
+    *state = rig_new(true);
+    return 0;
+}
+
+static int remove_one(const char *path, const struct stat *stat, int type, struct FTW *place)
+{
+    (void)stat, (void)type, (void)place;
+    return remove(path);
+}
+
+int rig_end(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_close(rig);
+    fault_vfs_remove(rig->vfs);
+    close(rig->woken[0]);
+    close(rig->woken[1]);
+    close(rig->log.fd);
+    nftw(rig->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    free(rig);
+    return 0;
+}
+
+static enum stk_error op_run(struct store_op *base, struct store_txn *txn)
+{
+    struct rig_op *op = (struct rig_op *)base;
+    op->runs++;
+    return op->body(txn, op->arg);
+}
+
+static void op_done(struct store_op *base)
+{
+    struct rig_op *op = (struct rig_op *)base;
+    op->done++;
+    if (op->order != NULL)
+        op->place = (*op->order)++;
+}
+
+struct rig_op rig_op(bool writes, rig_body body, void *arg)
+{
+    return (struct rig_op){
+        .base = {.writes = writes, .run = op_run, .done = op_done},
+        .body = body,
+        .arg = arg,
+    };
+}
+
+void rig_submit(struct rig *rig, struct rig_op *op)
+{
+    assert_int_equal(store_submit(rig->store, &op->base), STK_OK);
+}
+
+void rig_settle(struct rig *rig)
+{
+    while (store_step(rig->store))
+        store_collect(rig->store);
+}
+
+static enum stk_error whole(struct rig *rig, bool writes, rig_body body, void *arg)
+{
+    struct rig_op op = rig_op(writes, body, arg);
+
+    rig_submit(rig, &op);
+    rig_settle(rig);
+    assert_int_equal(op.done, 1);
+    return op.base.error;
+}
+
+enum stk_error rig_write(struct rig *rig, rig_body body, void *arg)
+{
+    return whole(rig, true, body, arg);
+}
+
+enum stk_error rig_read(struct rig *rig, rig_body body, void *arg)
+{
+    return whole(rig, false, body, arg);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A store to test: either kind, in a folder of its own, and operations that are one function. */
+#ifndef STOCKADE_TESTS_STORE_RIG_H
+#define STOCKADE_TESTS_STORE_RIG_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The parts of cmocka.h need the headers above it. */
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "store/open.h"
+#include "store/txn.h"
+#include "tests/unit/store/fault_vfs.h"
+
+enum { RIG_QUEUE_MAX = 64, RIG_BATCH_MAX = 16 };
+
+struct rig {
+    struct store *store;
+    bool sqlite;
+    struct fault_vfs *vfs; /* SQLite only */
+    char folder[64], path[96];
+    int woken[2]; /* a pipe: one byte for each wake */
+    struct log log; /* into a file, for rig_log */
+};
+
+typedef enum stk_error (*rig_body)(struct store_txn *txn, void *arg);
+
+/* An operation whose `run` is body(txn, arg). It counts, and keeps the order of, what is done. */
+struct rig_op {
+    struct store_op base; /* first */
+    rig_body body;
+    void *arg;
+    int runs, done;
+    int *order; /* the next place in the order of `done`; may be NULL */
+    int place;
+};
+
+/* cmocka's set-up and tear-down; *state is the rig. The store is open. */
+int rig_memory(void **state);
+int rig_sqlite(void **state);
+int rig_end(void **state);
+
+/* Opens the rig's file (again). */
+void rig_open(struct rig *rig, bool threads);
+/* Closes the store, if it is open. */
+void rig_close(struct rig *rig);
+/* The reason why the rig's file cannot be opened; fails the test where it can. Static storage. */
+const char *rig_refusal(struct rig *rig);
+
+struct rig_op rig_op(bool writes, rig_body body, void *arg);
+void rig_submit(struct rig *rig, struct rig_op *op);
+/* Steps and collects until there is nothing left to do. */
+void rig_settle(struct rig *rig);
+/* One operation from submit to done; its error. */
+enum stk_error rig_write(struct rig *rig, rig_body body, void *arg);
+enum stk_error rig_read(struct rig *rig, rig_body body, void *arg);
+
+/* The next commit of the store fails cleanly, or with an unknown outcome; rig_heal ends either. */
+void rig_fail_commit(struct rig *rig);
+void rig_lose_commit(struct rig *rig);
+void rig_heal(struct rig *rig);
+/* Another program's connection to the rig's file. Close with sqlite3_close. */
+sqlite3 *rig_foreign(const struct rig *rig);
+/* Runs statements there; fails the test where that fails. */
+void rig_sql(const struct rig *rig, const char *sql);
+/* What was logged so far. Static storage. */
+const char *rig_log(const struct rig *rig);
+
+/* Shorthands for bodies. */
+struct resource rig_find(struct store_txn *txn, const char *name);
+/* Finds or makes, and grants the next token to `owner`. */
+struct resource rig_grant(struct store_txn *txn, const char *name, const char *owner);
+void rig_set(struct store_txn *txn, const char *name, const char *value);
+/* "(none)" where there is no string. Static storage. */
+const char *rig_get(struct store_txn *txn, const char *name);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a test does around and inside the store: faults, another program, a grant. See rig.h. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/memory.h"
+#include "tests/unit/store/rig.h"
+
+void rig_fail_commit(struct rig *rig)
+{
+    if (rig->sqlite)
+        fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 0, SQLITE_FULL);
+    else
+        store_memory_fail(rig->store, MEMORY_COMMIT_FAILS);
+}
+
+void rig_lose_commit(struct rig *rig)
+{
+    if (rig->sqlite)
+        fault_vfs_set(rig->vfs, FAULT_SYNC, "-wal", 0, SQLITE_IOERR_FSYNC);
+    else
+        store_memory_fail(rig->store, MEMORY_COMMIT_LOST);
+}
+
+void rig_heal(struct rig *rig)
+{
+    if (!rig->sqlite)
+        return;
+    fault_vfs_set(rig->vfs, FAULT_WRITE, "", 0, SQLITE_OK);
+    fault_vfs_set(rig->vfs, FAULT_SYNC, "", 0, SQLITE_OK);
+}
+
+sqlite3 *rig_foreign(const struct rig *rig)
+{
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
+    return db;
+}
+
+void rig_sql(const struct rig *rig, const char *sql)
+{
+    sqlite3 *db = rig_foreign(rig);
+    int code = sqlite3_exec(db, sql, NULL, NULL, NULL);
+    if (code != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+const char *rig_log(const struct rig *rig)
+{
+    static char text[8192];
+    ssize_t got = pread(rig->log.fd, text, sizeof text - 1, 0);
+    assert_true(got >= 0);
+    text[got] = '\0';
+    return text;
+}
+
+struct resource rig_find(struct store_txn *txn, const char *name)
+{
+    struct resource resource;
+    assert_int_equal(txn_resource(txn, bytes_of(name), &resource), STK_OK);
+    return resource;
+}
+
+struct resource rig_grant(struct store_txn *txn, const char *name, const char *owner)
+{
+    struct resource resource = rig_find(txn, name);
+    struct lease lease = {.owner = bytes_of(owner), .holds = 1, .ttl_ms = 1000, .session = 1};
+
+    assert_int_equal(txn_resource_make(txn, bytes_of(name), &resource), STK_OK);
+    resource.fence.token = resource.fence.floor + 1;
+    resource.fence.state = FENCE_LIVE;
+    assert_int_equal(txn_fence_put(txn, &resource, &lease), STK_OK);
+    return resource;
+}
+
+void rig_set(struct store_txn *txn, const char *name, const char *value)
+{
+    struct resource resource = rig_find(txn, name);
+    assert_int_equal(txn_resource_make(txn, bytes_of(name), &resource), STK_OK);
+    assert_int_equal(txn_string_put(txn, &resource, bytes_of(value)), STK_OK);
+}
+
+const char *rig_get(struct store_txn *txn, const char *name)
+{
+    static char text[256];
+    struct resource resource = rig_find(txn, name);
+    struct bytes value;
+    bool found;
+
+    assert_int_equal(txn_string(txn, &resource, &found, &value), STK_OK);
+    if (!found)
+        return "(none)";
+    assert_true(value.len < sizeof text);
+    memcpy(text, value.data, value.len);
+    text[value.len] = '\0';
+    return text;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What store.h promises about operations, batches, queues and failed commits, of both stores. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/store/rig.h"
+
+#define assert_ok(call) assert_int_equal((call), STK_OK)
+
+static enum stk_error set_a(struct store_txn *txn, void *arg)
+{
+    rig_set(txn, "a", arg);
+    return STK_OK;
+}
+
+static enum stk_error get_a(struct store_txn *txn, void *arg)
+{
+    snprintf(arg, 16, "%s", rig_get(txn, "a"));
+    return STK_OK;
+}
+
+static enum stk_error grant_a(struct store_txn *txn, void *arg)
+{
+    *(int64_t *)arg = rig_grant(txn, "a", "owner").fence.token;
+    return STK_OK;
+}
+
+static enum stk_error token_of_a(struct store_txn *txn, void *arg)
+{
+    *(int64_t *)arg = rig_find(txn, "a").fence.token;
+    return STK_OK;
+}
+
+/* Changes everything it can, then says that it failed. */
+static enum stk_error set_a_and_fail(struct store_txn *txn, void *arg)
+{
+    struct resource resource = rig_grant(txn, "hash", "o");
+
+    (void)arg;
+    rig_set(txn, "a", "failed");
+    rig_set(txn, "made", "failed");
+    rig_grant(txn, "a", "failed");
+    assert_ok(txn_field_put(txn, &resource, bytes_of("f"), BYTES_LITERAL("failed")));
+    return STK_RANGE;
+}
+
+static enum stk_error flush_and_fail(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    assert_ok(txn_flush(txn));
+    return STK_ERR;
+}
+
+static enum stk_error only_fail(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    rig_find(txn, "a");
+    return STK_STALE;
+}
+
+static enum stk_error nothing_failed_is_left(struct store_txn *txn, void *arg)
+{
+    int64_t count;
+
+    (void)arg;
+    assert_int_equal(rig_find(txn, "made").id, 0);
+    assert_int_equal(rig_find(txn, "hash").id, 0);
+    assert_int_equal(rig_find(txn, "a").fence.token, 0);
+    assert_ok(txn_count_keys(txn, &count));
+    assert_int_equal(count, 1);
+    assert_ok(txn_count_live(txn, &count));
+    assert_int_equal(count, 0);
+    return STK_OK;
+}
+
+static void an_operation_that_fails_is_undone_alone(void **state)
+{
+    char seen[3][16];
+    struct rig_op ops[] = {
+        rig_op(true, set_a, "1"),    rig_op(true, set_a_and_fail, NULL),
+        rig_op(true, get_a, seen[0]), rig_op(true, flush_and_fail, NULL),
+        rig_op(true, get_a, seen[1]), rig_op(true, only_fail, NULL),
+        rig_op(true, set_a, "2"),
+    };
+    static const enum stk_error errors[] = {STK_OK, STK_RANGE, STK_OK, STK_ERR,
+                                            STK_OK, STK_STALE, STK_OK};
+
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        rig_submit(*state, &ops[i]);
+    rig_settle(*state);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        assert_int_equal(ops[i].done, 1);
+        assert_int_equal(ops[i].base.error, errors[i]);
+    }
+    assert_string_equal(seen[0], "1");
+    assert_string_equal(seen[1], "1");
+    assert_ok(rig_write(*state, get_a, seen[2]));
+    assert_string_equal(seen[2], "2");
+    assert_ok(rig_write(*state, nothing_failed_is_left, NULL));
+    assert_ok(rig_read(*state, nothing_failed_is_left, NULL));
+}
+
+static void an_operation_that_fails_alone_is_not_run_twice(void **state)
+{
+    struct rig_op op = rig_op(true, set_a_and_fail, NULL);
+
+    rig_submit(*state, &op);
+    rig_settle(*state);
+    assert_int_equal(op.base.error, STK_RANGE);
+    assert_int_equal(op.runs, 1);
+}
+
+static void a_refusal_that_touched_nothing_costs_the_others_no_second_run(void **state)
+{
+    struct rig_op ops[] = {rig_op(true, set_a, "1"), rig_op(true, only_fail, NULL),
+                           rig_op(true, set_a, "2")};
+
+    for (size_t i = 0; i < 3; i++)
+        rig_submit(*state, &ops[i]);
+    rig_settle(*state);
+    assert_int_equal(ops[1].base.error, STK_STALE);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(ops[i].runs, 1);
+    assert_int_equal(store_stats(((struct rig *)*state)->store).commits, 1);
+}
+
+static void operations_are_done_in_order_in_bounded_batches(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_op ops[RIG_QUEUE_MAX];
+    int order = 0;
+
+    for (int i = 0; i < RIG_QUEUE_MAX; i++) {
+        ops[i] = rig_op(true, set_a, "x");
+        ops[i].order = &order;
+        rig_submit(rig, &ops[i]);
+    }
+    assert_int_equal(store_stats(rig->store).writes_queued, RIG_QUEUE_MAX);
+    assert_true(store_step(rig->store));
+    assert_int_equal(ops[0].done, 0);
+    store_collect(rig->store);
+    assert_int_equal(order, RIG_BATCH_MAX);
+    rig_settle(rig);
+    for (int i = 0; i < RIG_QUEUE_MAX; i++)
+        assert_true(ops[i].done == 1 && ops[i].place == i);
+    struct store_stats stats = store_stats(rig->store);
+    assert_int_equal(stats.writes, RIG_QUEUE_MAX);
+    assert_int_equal(stats.commits, RIG_QUEUE_MAX / RIG_BATCH_MAX);
+    assert_int_equal(stats.batch_writes_max, RIG_BATCH_MAX);
+    assert_int_equal(stats.writes_queued, 0);
+    assert_false(store_step(rig->store));
+}
+
+static void a_full_queue_refuses_and_takes_again_later(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_op writes[RIG_QUEUE_MAX + 1], read = rig_op(false, get_a, (char[16]){0});
+
+    for (int i = 0; i <= RIG_QUEUE_MAX; i++)
+        writes[i] = rig_op(true, set_a, "x");
+    for (int i = 0; i < RIG_QUEUE_MAX; i++)
+        rig_submit(rig, &writes[i]);
+    assert_int_equal(store_submit(rig->store, &writes[RIG_QUEUE_MAX].base), STK_BUSY);
+    rig_submit(rig, &read); /* reads have a queue of their own */
+    rig_settle(rig);
+    assert_int_equal(writes[RIG_QUEUE_MAX].runs + writes[RIG_QUEUE_MAX].done, 0);
+    rig_submit(rig, &writes[RIG_QUEUE_MAX]);
+    rig_settle(rig);
+    assert_int_equal(writes[RIG_QUEUE_MAX].done, 1);
+    assert_int_equal(read.done, 1);
+}
+
+static void a_read_sees_what_was_collected_before_it_was_submitted(void **state)
+{
+    char seen[16], value[16];
+
+    for (int i = 0; i < 20; i++) {
+        snprintf(value, sizeof value, "%d", i);
+        assert_ok(rig_write(*state, set_a, value));
+        assert_ok(rig_read(*state, get_a, seen));
+        assert_string_equal(seen, value);
+    }
+    assert_int_equal(store_stats(((struct rig *)*state)->store).reads, 20);
+}
+
+static void a_read_that_fails_fails_alone(void **state)
+{
+    char seen[16];
+    struct rig_op bad = rig_op(false, only_fail, NULL), good = rig_op(false, get_a, seen);
+
+    rig_submit(*state, &bad);
+    rig_submit(*state, &good);
+    rig_settle(*state);
+    assert_int_equal(bad.base.error, STK_STALE);
+    assert_ok(good.base.error);
+    assert_string_equal(seen, "(none)");
+}
+
+static void a_commit_that_fails_cleanly_fails_its_batch_and_nothing_of_it_is_left(void **state)
+{
+    struct rig *rig = *state;
+    char seen[16];
+    int64_t token = 0;
+
+    assert_ok(rig_write(rig, set_a, "before"));
+    assert_ok(rig_write(rig, grant_a, &token));
+    assert_int_equal(token, 1);
+    rig_fail_commit(rig);
+    struct rig_op ops[] = {rig_op(true, set_a, "lost"), rig_op(true, grant_a, &token),
+                           rig_op(true, only_fail, NULL)};
+    for (size_t i = 0; i < 3; i++)
+        rig_submit(rig, &ops[i]);
+    rig_settle(rig);
+    for (size_t i = 0; i < 3; i++)
+        assert_true(ops[i].done == 1 && ops[i].base.error == STK_STORE);
+    assert_int_equal(token, 2);
+    assert_ok(rig_read(rig, token_of_a, &token));
+    assert_int_equal(token, 1);
+    assert_true(store_stats(rig->store).failed_commits > 0);
+    assert_false(store_lost(rig->store));
+    rig_heal(rig);
+    /* What was cached of the lost grant would show here. */
+    assert_ok(rig_write(rig, token_of_a, &token));
+    assert_int_equal(token, 1);
+    assert_ok(rig_write(rig, get_a, seen));
+    assert_string_equal(seen, "before");
+    assert_ok(rig_write(rig, grant_a, &token));
+    assert_int_equal(token, 2);
+}
+
+static void after_a_commit_of_unknown_outcome_nothing_is_answered(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_op write = rig_op(true, set_a, "?"), behind = rig_op(true, set_a, "!");
+
+    assert_ok(rig_write(rig, set_a, "before"));
+    assert_false(store_lost(rig->store));
+    rig_lose_commit(rig);
+    rig_submit(rig, &write);
+    while (store_step(rig->store))
+        store_collect(rig->store);
+    assert_true(store_lost(rig->store));
+    rig_heal(rig);
+    assert_int_equal(store_submit(rig->store, &behind.base), STK_BUSY);
+    rig_settle(rig);
+    rig_close(rig);
+    assert_int_equal(write.done + behind.done + behind.runs, 0);
+}
+
+static void closing_runs_and_delivers_what_is_queued(void **state)
+{
+    struct rig *rig = *state;
+    char seen[16] = "";
+    struct rig_op write = rig_op(true, set_a, "last"), read = rig_op(false, get_a, seen);
+
+    rig_submit(rig, &write);
+    rig_submit(rig, &read);
+    rig_close(rig);
+    assert_true(write.done == 1 && write.base.error == STK_OK);
+    assert_true(read.done == 1 && read.base.error == STK_OK);
+    assert_string_equal(seen, "last");
+}
+
+#define TESTS(X)                                                                                   \
+    X(an_operation_that_fails_is_undone_alone)                                                     \
+    X(an_operation_that_fails_alone_is_not_run_twice)                                              \
+    X(a_refusal_that_touched_nothing_costs_the_others_no_second_run)                               \
+    X(operations_are_done_in_order_in_bounded_batches)                                             \
+    X(a_full_queue_refuses_and_takes_again_later)                                                  \
+    X(a_read_sees_what_was_collected_before_it_was_submitted)                                      \
+    X(a_read_that_fails_fails_alone)                                                               \
+    X(a_commit_that_fails_cleanly_fails_its_batch_and_nothing_of_it_is_left)                       \
+    X(after_a_commit_of_unknown_outcome_nothing_is_answered)                                       \
+    X(closing_runs_and_delivers_what_is_queued)
+
+int main(void)
+{
+#define X(test) cmocka_unit_test_setup_teardown(test, rig_memory, rig_end),
+    const struct CMUnitTest in_memory[] = {TESTS(X)};
+#undef X
+#define X(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end),
+    const struct CMUnitTest on_sqlite[] = {TESTS(X)};
+#undef X
+    int failed = cmocka_run_group_tests_name("memory", in_memory, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("sqlite", on_sqlite, NULL, NULL);
+}

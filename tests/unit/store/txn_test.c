@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the primitives of txn.h promise, of both stores. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/store/rig.h"
+
+#define assert_ok(call) assert_int_equal((call), STK_OK)
+#define assert_bytes(bytes, text)                                                                  \
+    assert_true(bytes_equal((bytes), (struct bytes){(text), sizeof(text) - 1}))
+
+/* Runs a body of assertions in a write of its own. */
+static void write_ok(void **state, rig_body body, void *arg)
+{
+    assert_ok(rig_write(*state, body, arg));
+}
+
+static enum stk_error unmade(struct store_txn *txn, void *arg)
+{
+    struct resource resource;
+    struct lease lease;
+    struct bytes value;
+    bool found = true;
+    int64_t count = -1;
+
+    (void)arg;
+    memset(&resource, 0x55, sizeof resource);
+    assert_ok(txn_resource(txn, bytes_of("nowhere"), &resource));
+    assert_int_equal(resource.id, 0);
+    assert_int_equal(resource.fence.state, FENCE_NONE);
+    assert_int_equal(resource.fence.token, 0);
+    assert_int_equal(resource.fence.floor, 0);
+    assert_int_equal(resource.type, VALUE_NONE);
+    assert_ok(txn_string(txn, &resource, &found, &value));
+    assert_false(found);
+    found = true;
+    assert_ok(txn_field(txn, &resource, bytes_of("f"), &found, &value));
+    assert_false(found);
+    assert_ok(txn_count_fields(txn, &resource, &count));
+    assert_int_equal(count, 0);
+    assert_ok(txn_lease(txn, &resource, &lease));
+    assert_int_equal(lease.holds, 0);
+    return STK_OK;
+}
+
+static void a_resource_that_was_never_made_is_nothing(void **state)
+{
+    write_ok(state, unmade, NULL);
+    assert_ok(rig_read(*state, unmade, NULL));
+}
+
+static enum stk_error make(struct store_txn *txn, void *arg)
+{
+    struct resource a = rig_find(txn, "a"), b = rig_find(txn, "b"), again = a;
+
+    (void)arg;
+    assert_ok(txn_resource_make(txn, bytes_of("a"), &a));
+    assert_ok(txn_resource_make(txn, bytes_of("b"), &b));
+    assert_true(a.id > 0 && b.id > a.id);
+    assert_int_equal(a.fence.state, FENCE_NONE);
+    assert_int_equal(rig_find(txn, "a").id, a.id);
+    assert_ok(txn_resource_make(txn, bytes_of("a"), &again));
+    assert_int_equal(again.id, a.id);
+    assert_ok(txn_resource_make(txn, bytes_of("a"), &a));
+    assert_int_equal(rig_find(txn, "b").id, b.id);
+    return STK_OK;
+}
+
+static void making_gives_rising_ids_and_is_harmless_twice(void **state)
+{
+    write_ok(state, make, NULL);
+}
+
+static enum stk_error binary(struct store_txn *txn, void *arg)
+{
+    char longest[RESOURCE_NAME_MAX];
+    struct bytes names[] = {{"a", 1}, {"a\0", 2}, {"\0", 1}, {"\xff", 1}, {longest, sizeof longest}};
+    enum { NAMES = sizeof names / sizeof *names };
+    struct resource resource;
+    struct bytes value;
+    bool found;
+
+    (void)arg;
+    memset(longest, 'n', sizeof longest);
+    for (size_t i = 0; i < NAMES; i++) {
+        assert_ok(txn_resource(txn, names[i], &resource));
+        assert_int_equal(resource.id, 0);
+        assert_ok(txn_resource_make(txn, names[i], &resource));
+        assert_ok(txn_field_put(txn, &resource, names[i], names[NAMES - 1 - i]));
+    }
+    for (size_t i = 0; i < NAMES; i++) {
+        assert_ok(txn_resource(txn, names[i], &resource));
+        for (size_t field = 0; field < NAMES; field++) {
+            assert_ok(txn_field(txn, &resource, names[field], &found, &value));
+            assert_int_equal(found, field == i);
+        }
+        assert_ok(txn_field(txn, &resource, names[i], &found, &value));
+        assert_true(bytes_equal(value, names[NAMES - 1 - i]));
+    }
+    return STK_OK;
+}
+
+static void names_fields_and_values_are_any_bytes(void **state)
+{
+    write_ok(state, binary, NULL);
+}
+
+static enum stk_error lease(struct store_txn *txn, void *arg)
+{
+    struct resource resource = rig_grant(txn, "r", "first owner"), found;
+    struct lease want = {.owner = {"o\0w", 3}, .anonymous = true, .holds = 3, .ttl_ms = 86400000,
+                         .session = 7, .connection = 42};
+    struct lease got;
+
+    (void)arg;
+    resource.fence.token = TOKEN_MAX;
+    assert_ok(txn_fence_put(txn, &resource, &want));
+    assert_ok(txn_lease(txn, &resource, &got));
+    assert_bytes(got.owner, "o\0w");
+    assert_true(got.anonymous);
+    assert_int_equal(got.holds, 3);
+    assert_int_equal(got.ttl_ms, 86400000);
+    assert_int_equal(got.session, 7);
+    assert_int_equal(got.connection, 42);
+    /* Retired, with the owner as it was read: its bytes are the store's own. */
+    got.holds = 0;
+    resource.fence.state = FENCE_RELEASED;
+    assert_ok(txn_fence_put(txn, &resource, &got));
+    found = rig_find(txn, "r");
+    assert_int_equal(found.fence.token, TOKEN_MAX);
+    assert_int_equal(found.fence.floor, TOKEN_MAX);
+    assert_int_equal(found.fence.state, FENCE_RELEASED);
+    assert_ok(txn_lease(txn, &found, &got));
+    assert_bytes(got.owner, "o\0w");
+    assert_int_equal(got.holds, 0);
+    return STK_OK;
+}
+
+static void a_fence_and_its_lease_are_read_as_they_were_put(void **state)
+{
+    write_ok(state, lease, NULL);
+}
+
+static enum stk_error strings(struct store_txn *txn, void *arg)
+{
+    static char large[1 << 20];
+    struct resource resource = rig_grant(txn, "r", "o");
+    struct bytes value;
+    bool found;
+
+    (void)arg;
+    memset(large, 'x', sizeof large);
+    assert_ok(txn_string_put(txn, &resource, BYTES_LITERAL("")));
+    assert_int_equal(resource.type, VALUE_STRING);
+    assert_int_equal(rig_find(txn, "r").type, VALUE_STRING);
+    assert_ok(txn_string(txn, &resource, &found, &value));
+    assert_true(found && value.len == 0);
+    assert_ok(txn_string_put(txn, &resource, (struct bytes){large, sizeof large}));
+    assert_ok(txn_string(txn, &resource, &found, &value));
+    assert_true(found && value.len == sizeof large);
+    assert_memory_equal(value.data, large, sizeof large);
+    assert_ok(txn_string_put(txn, &resource, BYTES_LITERAL("z\0z")));
+    assert_ok(txn_string(txn, &resource, &found, &value));
+    assert_bytes(value, "z\0z");
+    assert_ok(txn_value_clear(txn, &resource));
+    assert_int_equal(resource.type, VALUE_NONE);
+    assert_int_equal(rig_find(txn, "r").type, VALUE_NONE);
+    assert_int_equal(rig_find(txn, "r").fence.state, FENCE_LIVE);
+    assert_string_equal(rig_get(txn, "r"), "(none)");
+    return STK_OK;
+}
+
+static void a_string_is_put_replaced_and_cleared(void **state)
+{
+    write_ok(state, strings, NULL);
+}
+
+static enum stk_error fields(struct store_txn *txn, void *arg)
+{
+    struct resource resource = rig_grant(txn, "r", "o");
+    struct bytes value;
+    int64_t count;
+    bool found;
+
+    (void)arg;
+    assert_ok(txn_field_put(txn, &resource, bytes_of("f"), BYTES_LITERAL("1")));
+    assert_ok(txn_field_put(txn, &resource, bytes_of("g"), BYTES_LITERAL("")));
+    assert_ok(txn_field_put(txn, &resource, bytes_of("f"), BYTES_LITERAL("2")));
+    assert_int_equal(resource.type, VALUE_HASH);
+    assert_int_equal(rig_find(txn, "r").type, VALUE_HASH);
+    assert_ok(txn_count_fields(txn, &resource, &count));
+    assert_int_equal(count, 2);
+    assert_ok(txn_field(txn, &resource, bytes_of("f"), &found, &value));
+    assert_bytes(value, "2");
+    assert_ok(txn_field(txn, &resource, bytes_of("g"), &found, &value));
+    assert_true(found && value.len == 0);
+    assert_ok(txn_field_remove(txn, &resource, bytes_of("h"), &found));
+    assert_false(found);
+    assert_ok(txn_field_remove(txn, &resource, bytes_of("f"), &found));
+    assert_true(found);
+    assert_int_equal(resource.type, VALUE_HASH);
+    assert_ok(txn_field_remove(txn, &resource, bytes_of("g"), &found));
+    assert_true(found);
+    assert_int_equal(resource.type, VALUE_NONE);
+    assert_int_equal(rig_find(txn, "r").type, VALUE_NONE);
+    /* Now it may become a string, and a hash again. */
+    assert_ok(txn_string_put(txn, &resource, BYTES_LITERAL("s")));
+    assert_ok(txn_value_clear(txn, &resource));
+    assert_ok(txn_field_put(txn, &resource, bytes_of("f"), BYTES_LITERAL("3")));
+    assert_ok(txn_value_clear(txn, &resource));
+    assert_ok(txn_count_fields(txn, &resource, &count));
+    assert_int_equal(count, 0);
+    return STK_OK;
+}
+
+static void fields_are_put_replaced_and_removed_and_the_type_follows(void **state)
+{
+    write_ok(state, fields, NULL);
+}
+
+/* What an iteration gave: names joined by blanks; it stops when `left` is used up. */
+struct visit {
+    char text[256];
+    int left;
+    int64_t last;
+};
+
+static bool visit(struct visit *visit, struct bytes name)
+{
+    size_t used = strlen(visit->text);
+    snprintf(visit->text + used, sizeof visit->text - used, "%.*s ", (int)name.len, name.data);
+    return --visit->left > 0;
+}
+
+static bool visit_name(void *context, int64_t id, struct bytes name, enum value_type type)
+{
+    struct visit *at = context;
+    (void)type;
+    assert_true(id > at->last);
+    at->last = id;
+    return visit(at, name);
+}
+
+static bool visit_field(void *context, struct bytes field, struct bytes value)
+{
+    assert_int_equal(value.len, 1);
+    return visit(context, field);
+}
+
+static enum stk_error ordered(struct store_txn *txn, void *arg)
+{
+    static const char *const names[] = {"b", "\xff", "a", "aa", "B", "c"};
+    struct resource resource = rig_grant(txn, "r", "o"), other = rig_grant(txn, "s", "o");
+    struct visit all = {.left = 100}, some = {.left = 2}, none = {.left = 1};
+
+    (void)arg;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_ok(txn_field_put(txn, &resource, bytes_of(names[i]), BYTES_LITERAL("v")));
+    assert_ok(txn_field_put(txn, &other, bytes_of("other"), BYTES_LITERAL("v")));
+    assert_ok(txn_each_field_from(txn, &resource, BYTES_LITERAL(""), visit_field, &all));
+    assert_string_equal(all.text, "B a aa b c \xff ");
+    assert_ok(txn_each_field_from(txn, &resource, BYTES_LITERAL("aa"), visit_field, &some));
+    assert_string_equal(some.text, "aa b ");
+    assert_ok(txn_each_field_from(txn, &resource, BYTES_LITERAL("\xff\xff"), visit_field, &none));
+    assert_string_equal(none.text, "");
+    return STK_OK;
+}
+
+static void fields_come_in_the_order_of_their_bytes(void **state)
+{
+    write_ok(state, ordered, NULL);
+}
+
+static enum stk_error populate(struct store_txn *txn, void *arg)
+{
+    struct lease lease = {.owner = {"o", 1}};
+    struct resource gone;
+
+    (void)arg;
+    for (int i = 0; i < 6; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "r%d", i);
+        struct resource resource = rig_grant(txn, name, "o");
+        if (i % 2 == 0)
+            assert_ok(txn_string_put(txn, &resource, BYTES_LITERAL("v")));
+    }
+    gone = rig_find(txn, "r2");
+    gone.fence.state = FENCE_RELEASED;
+    assert_ok(txn_fence_put(txn, &gone, &lease));
+    return STK_OK;
+}
+
+static enum stk_error each(struct store_txn *txn, void *arg)
+{
+    struct visit live = {.left = 100}, keys = {.left = 100}, some = {.left = 2};
+    int64_t count;
+
+    (void)arg;
+    assert_ok(txn_each_live(txn, 0, visit_name, &live));
+    assert_string_equal(live.text, "r0 r1 r3 r4 r5 ");
+    assert_ok(txn_each_key(txn, 0, visit_name, &keys));
+    assert_string_equal(keys.text, "r0 r2 r4 ");
+    assert_ok(txn_each_live(txn, rig_find(txn, "r1").id, visit_name, &some));
+    assert_string_equal(some.text, "r3 r4 ");
+    assert_ok(txn_each_live(txn, INT64_MAX, visit_name, &live));
+    assert_string_equal(live.text, "r0 r1 r3 r4 r5 ");
+    assert_ok(txn_count_live(txn, &count));
+    assert_int_equal(count, 5);
+    assert_ok(txn_count_keys(txn, &count));
+    assert_int_equal(count, 3);
+    return STK_OK;
+}
+
+static void live_fences_and_keys_are_listed_by_id_and_counted(void **state)
+{
+    write_ok(state, populate, NULL);
+    write_ok(state, each, NULL);
+    assert_ok(rig_read(*state, each, NULL));
+}
+
+static enum stk_error flush(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    struct resource before = rig_find(txn, "r0");
+    assert_ok(txn_flush(txn));
+    struct resource after = rig_find(txn, "r0");
+    assert_int_equal(after.id, before.id);
+    assert_int_equal(after.fence.token, before.fence.token);
+    assert_int_equal(after.fence.state, FENCE_REVOKED);
+    assert_int_equal(after.type, VALUE_NONE);
+    return STK_OK;
+}
+
+static enum stk_error flushed(struct store_txn *txn, void *arg)
+{
+    struct resource resource = rig_find(txn, "r1");
+    struct lease lease;
+    int64_t count;
+
+    (void)arg;
+    assert_int_equal(rig_find(txn, "r2").fence.state, FENCE_RELEASED);
+    assert_int_equal(resource.fence.state, FENCE_REVOKED);
+    assert_ok(txn_lease(txn, &resource, &lease));
+    assert_int_equal(lease.holds, 0);
+    assert_ok(txn_count_live(txn, &count));
+    assert_int_equal(count, 0);
+    assert_ok(txn_count_keys(txn, &count));
+    assert_int_equal(count, 0);
+    assert_string_equal(rig_get(txn, "r0"), "(none)");
+    return STK_OK;
+}
+
+static void a_flush_drops_values_and_revokes_what_is_live_but_keeps_tokens(void **state)
+{
+    write_ok(state, populate, NULL);
+    write_ok(state, flush, NULL);
+    write_ok(state, flushed, NULL);
+    assert_ok(rig_read(*state, flushed, NULL));
+}
+
+#define TESTS(X)                                                                                   \
+    X(a_resource_that_was_never_made_is_nothing)                                                   \
+    X(making_gives_rising_ids_and_is_harmless_twice)                                               \
+    X(names_fields_and_values_are_any_bytes)                                                       \
+    X(a_fence_and_its_lease_are_read_as_they_were_put)                                             \
+    X(a_string_is_put_replaced_and_cleared)                                                        \
+    X(fields_are_put_replaced_and_removed_and_the_type_follows)                                    \
+    X(fields_come_in_the_order_of_their_bytes)                                                     \
+    X(live_fences_and_keys_are_listed_by_id_and_counted)                                           \
+    X(a_flush_drops_values_and_revokes_what_is_live_but_keeps_tokens)
+
+int main(void)
+{
+#define X(test) cmocka_unit_test_setup_teardown(test, rig_memory, rig_end),
+    const struct CMUnitTest in_memory[] = {TESTS(X)};
+#undef X
+#define X(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end),
+    const struct CMUnitTest on_sqlite[] = {TESTS(X)};
+#undef X
+    int failed = cmocka_run_group_tests_name("memory", in_memory, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("sqlite", on_sqlite, NULL, NULL);
+}
