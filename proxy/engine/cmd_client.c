@@ -169,13 +169,17 @@ static void client_kill(struct request *request)
 }
 
 static const struct {
-    const char *name;
+    const char *name, *full_name;
     int arity; /* with CLIENT; negative: at least */
     command_start *start;
 } subcommands[] = {
-    {"id", 2, client_id},           {"setname", 3, client_setname}, {"getname", 2, client_getname},
-    {"setinfo", 4, client_setinfo}, {"list", -2, client_list},      {"info", 2, client_info},
-    {"kill", -3, client_kill},
+    {"id", "client|id", 2, client_id},
+    {"setname", "client|setname", 3, client_setname},
+    {"getname", "client|getname", 2, client_getname},
+    {"setinfo", "client|setinfo", 4, client_setinfo},
+    {"list", "client|list", -2, client_list},
+    {"info", "client|info", 2, client_info},
+    {"kill", "client|kill", -3, client_kill},
 };
 
 void server_client(struct request *request)
@@ -187,11 +191,8 @@ void server_client(struct request *request)
         if (arity >= 0 ? request->argc == (size_t)arity : request->argc >= (size_t)-arity)
             subcommands[i].start(request);
         else
-            request_fail(request, STK_ERR, "wrong number of arguments for 'client|%s' command",
-                         subcommands[i].name);
+            request_fail_arity(request, subcommands[i].full_name);
         return;
     }
-    request_fail(request, STK_ERR, "unknown subcommand '%.*s'. Try CLIENT LIST.",
-                 (int)(request->argv[1].len < 64 ? request->argv[1].len : 64),
-                 request->argv[1].data);
+    request_fail_subcommand(request);
 }

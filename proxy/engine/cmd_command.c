@@ -104,9 +104,7 @@ void server_command(struct request *request)
                 resp_null_array(out, request->resp3);
         }
     } else {
-        request_fail(request, STK_ERR, "unknown subcommand '%.*s'. COMMAND takes COUNT, DOCS, INFO",
-                     (int)(request->argv[1].len < 64 ? request->argv[1].len : 64),
-                     request->argv[1].data);
+        request_fail_subcommand(request);
         return;
     }
     request_finish(request);

@@ -9,7 +9,7 @@
 void server_ping(struct request *request)
 {
     if (request->argc > 2) {
-        request_fail(request, STK_ERR, "wrong number of arguments for 'ping' command");
+        request_fail_arity(request, "ping");
         return;
     }
     if (request->argc == 2)
@@ -214,9 +214,16 @@ void server_config(struct request *request)
     struct buf body = {0};
     size_t count = 0;
 
-    if (!request_is_word(request, 1, "GET") || request->argc < 3) {
-        request_fail(request, STK_ERR,
-                     "CONFIG takes GET and a pattern; options are set where the daemon starts");
+    if (request_is_word(request, 1, "SET")) {
+        request_fail(request, STK_ERR, "options are set where the daemon starts: stockaded --help");
+        return;
+    }
+    if (!request_is_word(request, 1, "GET")) {
+        request_fail_subcommand(request);
+        return;
+    }
+    if (request->argc < 3) {
+        request_fail_arity(request, "config|get");
         return;
     }
     for (size_t i = 2; i < request->argc; i++)

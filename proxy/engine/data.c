@@ -130,8 +130,7 @@ void data_fenced(struct request *request)
         return;
     }
     if (!command_arity_fits(request->inner, request->argc - request->inner_at)) {
-        request_fail(request, STK_ERR, "wrong number of arguments for '%s' command inside FENCED",
-                     request->inner->name);
+        request_fail_arity(request, request->inner->name);
         return;
     }
     data_start(request);

@@ -128,9 +128,11 @@ static void unlocked(struct lease_call *call)
 {
     struct acquire *acquire = list_entry(call, struct acquire, call);
 
-    if (acquire->request->op.error != STK_OK && !is_over(acquire)) {
-        acquire->request->engine->counters.store_errors++;
-        request_fail(leave(acquire, 0), acquire->request->op.error, NULL);
+    enum stk_error error = acquire->request->op.error;
+
+    if (error != STK_OK && !is_over(acquire)) {
+        acquire->request->engine->counters.store_errors += error == STK_STORE;
+        request_fail(leave(acquire, 0), error, NULL);
     } else if (is_over(acquire)) {
         end_over(acquire);
     } else {
@@ -225,9 +227,11 @@ static void record(struct acquire *acquire)
     struct request *request = acquire->request;
 
     acquire->phase = ACQUIRE_RECORDING;
-    request->op.error = request_submit(request, true, record_run, record_done);
-    if (request->op.error != STK_OK)
+    enum stk_error error = request_submit(request, true, record_run, record_done);
+    if (error != STK_OK) { /* else the operation is the store's already */
+        request->op.error = error;
         unlock(acquire);
+    }
 }
 
 /* Step 2, denied: wait, or say so. */

@@ -2,6 +2,7 @@
 /* The life of a request, and the arguments that many commands share. */
 #include "proxy/engine/request.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +80,24 @@ void request_fail(struct request *request, enum stk_error error, const char *for
     if (error == STK_LEASEDOWN)
         request->engine->counters.lease_service_errors++;
     request_finish(request);
+}
+
+void request_fail_arity(struct request *request, const char *name)
+{
+    char lower[40];
+    size_t len = 0;
+
+    for (; name[len] != '\0' && len + 1 < sizeof lower; len++)
+        lower[len] = (char)tolower((unsigned char)name[len]);
+    lower[len] = '\0';
+    request_fail(request, STK_ERR, "wrong number of arguments for '%s' command", lower);
+}
+
+void request_fail_subcommand(struct request *request)
+{
+    struct bytes given = request->argv[1];
+    request_fail(request, STK_ERR, "unknown subcommand '%.*s'. Try %s HELP.",
+                 (int)(given.len < 128 ? given.len : 128), given.data, request->command->name);
 }
 
 enum stk_error request_submit(struct request *request, bool writes,

@@ -64,6 +64,11 @@ static inline struct request *request_of_op(struct store_op *op)
     return list_entry(op, struct request, op);
 }
 
+/* "wrong number of arguments for 'get' command", in Redis's words; "client|id" for subcommands. */
+void request_fail_arity(struct request *request, const char *name);
+/* "unknown subcommand 'x'. Try CLIENT HELP.", the same way; argv[1] is the subcommand. */
+void request_fail_subcommand(struct request *request);
+
 /* Parsing arguments, with the error replies of Redis. */
 bool request_is_word(const struct request *request, size_t i, const char *word);
 /* An option's integer at argv[i], within min..max. False: the request has failed with `what`. */

@@ -126,13 +126,19 @@ static bool admit(struct session *session, struct request *request)
     return false;
 }
 
-static void start(struct session *session, struct request *request)
+/* From now on its reply has a place in the order. */
+static void take_place(struct session *session, struct request *request)
 {
     request->started = true;
     session->engine->requests_open++;
     list_append(&session->pending, &request->link);
     session->pending_count++;
     session->pending_bytes += request->size;
+}
+
+static void start(struct session *session, struct request *request)
+{
+    take_place(session, request);
     if (request->order != ORDER_NOW) {
         session->running_order = request->order;
         session->running_count++;
@@ -145,19 +151,14 @@ static void start(struct session *session, struct request *request)
         data_start(request);
 }
 
-/* An error for something that never became a request keeps its place in the order of replies. */
-static void reply_error(struct session *session, const struct bytes *argv, size_t argc,
-                        const char *text)
-{
-    static const struct command nothing = {.name = "", .order = ORDER_NOW, .flags = COMMAND_NO_AUTH};
-    struct request *request = request_new(session, &nothing, argv, argc);
+/* Something that is no command gets its error in its place in the order of replies. */
+static const struct command no_command = {.name = "", .order = ORDER_NOW};
 
-    request->started = true;
-    session->engine->requests_open++;
-    list_append(&session->pending, &request->link);
-    session->pending_count++;
-    session->pending_bytes += request->size;
-    request_fail(request, STK_ERR, "%s", text);
+static struct request *place_for_error(struct session *session)
+{
+    struct request *request = request_new(session, &no_command, NULL, 0);
+    take_place(session, request);
+    return request;
 }
 
 /* "ERR unknown command 'FOO', with args beginning with: 'a' 'b' " as Redis words it. */
@@ -171,18 +172,7 @@ static void reply_unknown(struct session *session, const struct bytes *argv, siz
         len += snprintf(text + len, sizeof text - (size_t)len, "'%.*s' ",
                         argv[i].len < (size_t)room ? (int)argv[i].len : room, argv[i].data);
     }
-    reply_error(session, argv, 0, text);
-}
-
-static void reply_arity(struct session *session, const char *name)
-{
-    char text[96], lower[40];
-    size_t i = 0;
-    for (; name[i] != '\0' && i + 1 < sizeof lower; i++)
-        lower[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] + 32) : name[i];
-    lower[i] = '\0';
-    snprintf(text, sizeof text, "wrong number of arguments for '%s' command", lower);
-    reply_error(session, NULL, 0, text);
+    request_fail(place_for_error(session), STK_ERR, "%s", text);
 }
 
 /* One complete request is in the parser: make it `next`, or reply its error. */
@@ -195,7 +185,7 @@ static void take_parsed(struct session *session)
     if (command == NULL) {
         reply_unknown(session, argv, argc);
     } else if (!command_arity_fits(command, argc)) {
-        reply_arity(session, command->name);
+        request_fail_arity(place_for_error(session), command->name);
     } else {
         session->next = request_new(session, command, argv, argc);
         data_prepare(session->next);
@@ -229,7 +219,8 @@ static size_t advance(struct session *session, const char *data, size_t len)
             take_parsed(session);
         } else if (status == RESP_BROKEN) {
             session->engine->counters.protocol_errors++;
-            reply_error(session, NULL, 0, resp_broken_text(session->parser));
+            request_fail(place_for_error(session), STK_ERR, "%s",
+                         resp_broken_text(session->parser));
             session_end(session);
         }
     }

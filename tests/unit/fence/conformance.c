@@ -415,5 +415,14 @@ int conformance_run(const char *name, int (*setup)(void **state), int (*teardown
         TEST(ten_thousand_resources_at_once),
     };
 #undef TEST
-    return _cmocka_run_group_tests(name, tests, sizeof tests / sizeof *tests, NULL, NULL);
+    enum { COUNT = sizeof tests / sizeof *tests };
+    struct CMUnitTest named[COUNT];
+    char names[COUNT][128];
+
+    memcpy(named, tests, sizeof named);
+    for (size_t i = 0; i < COUNT; i++) {
+        snprintf(names[i], sizeof names[i], "%s: %s", name, tests[i].name);
+        named[i].name = names[i];
+    }
+    return _cmocka_run_group_tests(name, named, COUNT, NULL, NULL);
 }

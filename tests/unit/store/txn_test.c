@@ -6,8 +6,7 @@
 #include "tests/unit/store/rig.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
-#define assert_bytes(bytes, text)                                                                  \
-    assert_true(bytes_equal((bytes), (struct bytes){(text), sizeof(text) - 1}))
+#define assert_bytes(got, text) assert_true(bytes_equal((got), BYTES_LITERAL(text)))
 
 /* Runs a body of assertions in a write of its own. */
 static void write_ok(void **state, rig_body body, void *arg)

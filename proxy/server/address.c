@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parsing and printing of addresses. */
+#include "proxy/server/address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fence/base/bytes.h"
+
+static bool parse_unix(const char *path, struct address *address, char *why, size_t why_size)
+{
+    size_t len = strlen(path);
+
+    if (len == 0 || len >= sizeof address->path) {
+        snprintf(why, why_size, "a socket's path has 1 to %zu bytes", sizeof address->path - 1);
+        return false;
+    }
+    address->is_unix = true;
+    memcpy(address->path, path, len + 1);
+    return true;
+}
+
+bool address_parse(const char *text, struct address *address, char *why, size_t why_size)
+{
+    *address = (struct address){0};
+    if (strncmp(text, "unix:", 5) == 0)
+        return parse_unix(text + 5, address, why, why_size);
+
+    const char *colon = strrchr(text, ':'), *host = text;
+    size_t len = colon == NULL ? 0 : (size_t)(colon - text);
+    int64_t port;
+    bool bracketed = len >= 2 && host[0] == '[' && host[len - 1] == ']';
+    if (bracketed) {
+        host++;
+        len -= 2;
+    }
+    if (len == 0 || len >= sizeof address->host || (!bracketed && memchr(host, ':', len) != NULL)) {
+        snprintf(why, why_size, "expected HOST:PORT, [IPV6]:PORT or unix:PATH");
+        return false;
+    }
+    if (!bytes_to_int64(bytes_of(colon + 1), &port) || port < 0 || port > 65535) {
+        snprintf(why, why_size, "a port is a number from 0 (any free one) to 65535");
+        return false;
+    }
+    memcpy(address->host, host, len);
+    snprintf(address->port, sizeof address->port, "%d", (int)port);
+    return true;
+}
+
+bool address_resolve(const struct address *address, struct sockaddr_storage *resolved, char *why,
+                     size_t why_size)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found;
+    int failed = getaddrinfo(address->host, address->port, &hints, &found);
+
+    if (failed != 0) {
+        snprintf(why, why_size, "%s", gai_strerror(failed));
+        return false;
+    }
+    const struct addrinfo *best = found;
+    for (const struct addrinfo *at = found; at != NULL && best->ai_family != AF_INET;
+         at = at->ai_next)
+        if (at->ai_family == AF_INET)
+            best = at;
+    memset(resolved, 0, sizeof *resolved);
+    memcpy(resolved, best->ai_addr, best->ai_addrlen);
+    freeaddrinfo(found);
+    return true;
+}
+
+const char *address_text(const struct sockaddr_storage *resolved, char out[ADDRESS_TEXT_MAX])
+{
+    char host[INET6_ADDRSTRLEN] = "";
+
+    if (resolved->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)resolved;
+        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);
+        snprintf(out, ADDRESS_TEXT_MAX, "%s:%d", host, ntohs(v4->sin_port));
+    } else if (resolved->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const void *)resolved;
+        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host);
+        snprintf(out, ADDRESS_TEXT_MAX, "[%s]:%d", host, ntohs(v6->sin6_port));
+    } else {
+        snprintf(out, ADDRESS_TEXT_MAX, "unix");
+    }
+    return out;
+}
+
+bool address_is_loopback(const struct sockaddr_storage *resolved)
+{
+    if (resolved->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)resolved;
+        return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    if (resolved->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const void *)resolved;
+        return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) ||
+               (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) &&
+                v6->sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
+    }
+    return false;
+}

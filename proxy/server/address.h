@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Addresses as people write them: 127.0.0.1:7379, [::1]:7379, localhost:7379, unix:PATH. */
+#ifndef STOCKADE_SERVER_ADDRESS_H
+#define STOCKADE_SERVER_ADDRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+/* Long enough for every text below: a unix path, or an IPv6 address, brackets and port. */
+#define ADDRESS_TEXT_MAX 128
+
+struct address {
+    bool is_unix;
+    char path[108];          /* is_unix: a sun_path with its zero */
+    char host[256], port[6]; /* else */
+};
+
+/* False: `why` says what is right. A pure parser: nothing is resolved. */
+bool address_parse(const char *text, struct address *address, char *why, size_t why_size);
+/* Resolves the host (blocking): its first IPv4 address, or else the first of all. */
+bool address_resolve(const struct address *address, struct sockaddr_storage *resolved, char *why,
+                     size_t why_size);
+/* "127.0.0.1:7379", "[::1]:7379", or "unix" for what is neither IPv4 nor IPv6. Returns `out`. */
+const char *address_text(const struct sockaddr_storage *resolved, char out[ADDRESS_TEXT_MAX]);
+/* Does it never leave this machine? 127/8, ::1, ::ffff:127/104. */
+bool address_is_loopback(const struct sockaddr_storage *resolved);
+
+#endif

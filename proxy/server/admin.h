@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HTTP for operators, on the daemon's own loop: GET /health (JSON; 200, or 503 where the store does
+ * not take writes) and GET /metrics (Prometheus text). No secrets, no changes, hence no password.
+ */
+#ifndef STOCKADE_SERVER_ADMIN_H
+#define STOCKADE_SERVER_ADMIN_H
+
+#include <stddef.h>
+#include <uv.h>
+
+#include "proxy/engine/engine.h"
+
+struct admin;
+
+/* Listens on `address` (address.h, no unix sockets). Loop and engine are borrowed. NULL: `why` is
+ * one line. */
+struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *address, char *why,
+                         size_t why_size);
+/* With the port it got. */
+const char *admin_address(const struct admin *admin);
+/* The engine is not asked any more; the memory goes when the loop has closed the handles. */
+void admin_close(struct admin *admin);
+
+#endif

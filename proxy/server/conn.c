@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections: sockets on one side, the engine's sessions on the other.
+ *
+ *   open ──────────────▶ lingering ─────────────────▶ closed, freed in libuv's callback
+ *     │  session ended    its replies leave, FIN is sent,     ▲
+ *     │                   what still comes in is dropped      │
+ *     └───────────── client hung up, error, server_hang_up ───┘
+ *
+ * Lingering is what lets a client read why it was turned away: a socket that is closed with unread
+ * bytes in it is reset, and the reset overtakes the reply. It ends when the client hangs up, or
+ * after LINGER_MS.
+ *
+ * Invariants: a session is closed exactly once, when its connection leaves `conns`. One write is
+ * under way per connection; output gathers in the session meanwhile, which starts no more commands
+ * above a limit, and is not read from while it has enough to do. So a slow reader, or a fast
+ * writer, costs bounded memory. An idle connection owns no buffer here. */
+#include <stdlib.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "proxy/server/server_internal.h"
+
+enum {
+    LINGER_MS = 2000,
+    LINGER_WRITING_MS = 30000,
+    LINGER_TICK_MS = 250,
+    LINGERING_MAX = 128, /* more are closed at once; process.c reserves the descriptors */
+    KEEPALIVE_SECONDS = 60,
+    OUT_KEPT_MAX = 64 * 1024,
+};
+
+struct conn {
+    struct list link; /* in server->conns or server->lingering */
+    struct server *server;
+    struct session *session; /* NULL: lingering or closed */
+    union socket_handle socket;
+    struct buf out; /* what the write under way sends */
+    union {
+        uv_write_t write;
+        uv_shutdown_t shutdown;
+    } request;
+    uint64_t linger_until_ms;
+    bool reading, writing;
+};
+
+static void free_conn(uv_handle_t *handle)
+{
+    struct conn *conn = handle->data;
+    check(conn->session == NULL && !conn->writing);
+    free(conn);
+}
+
+static void drop(struct conn *conn)
+{
+    struct server *server = conn->server;
+
+    if (uv_is_closing(&conn->socket.handle))
+        return;
+    if (conn->session != NULL)
+        session_close(conn->session);
+    else if (--server->lingering_count == 0)
+        uv_timer_stop(&server->linger_timer);
+    conn->session = NULL;
+    list_remove(&conn->link);
+    uv_close(&conn->socket.handle, free_conn);
+}
+
+void conn_close(struct list *link)
+{
+    drop(list_entry(link, struct conn, link));
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+{
+    struct conn *conn = handle->data;
+    (void)suggested;
+    *buffer = uv_buf_init(conn->server->read_buffer, READ_BUFFER_SIZE);
+}
+
+static void set_reading(struct conn *conn, bool reading);
+
+static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
+{
+    struct conn *conn = stream->data;
+
+    if (len < 0) {
+        drop(conn);
+    } else if (len > 0 && conn->session != NULL) {
+        session_input(conn->session, buffer->base, (size_t)len);
+        set_reading(conn, session_wants_input(conn->session));
+    }
+}
+
+static void set_reading(struct conn *conn, bool reading)
+{
+    if (reading == conn->reading)
+        return;
+    conn->reading = reading;
+    if (!reading)
+        uv_read_stop(&conn->socket.stream);
+    else if (uv_read_start(&conn->socket.stream, on_alloc, on_read) != 0)
+        drop(conn);
+}
+
+static void on_linger_tick(uv_timer_t *timer)
+{
+    struct server *server = timer->data;
+
+    for (struct list *link = server->lingering.next, *next; link != &server->lingering;
+         link = next) {
+        struct conn *conn = list_entry(link, struct conn, link);
+        next = link->next;
+        if (conn->linger_until_ms <= uv_now(server->loop))
+            drop(conn);
+    }
+}
+
+static void on_shutdown(uv_shutdown_t *request, int status)
+{
+    if (status < 0)
+        drop(request->data);
+}
+
+static void say_goodbye(struct conn *conn)
+{
+    conn->request.shutdown.data = conn;
+    conn->linger_until_ms = uv_now(conn->server->loop) + LINGER_MS;
+    if (uv_shutdown(&conn->request.shutdown, &conn->socket.stream, on_shutdown) != 0)
+        drop(conn);
+}
+
+static void on_written(uv_write_t *request, int status)
+{
+    struct conn *conn = request->data;
+
+    conn->writing = false;
+    conn->server->writing_count--;
+    buf_free(&conn->out);
+    if (status < 0) {
+        drop(conn);
+    } else if (conn->session != NULL) {
+        session_set_unsent(conn->session, 0);
+        server_changed(conn);
+    } else {
+        say_goodbye(conn);
+    }
+}
+
+/* Sends server->out: what the socket takes now, and the rest as a write of its own. Returns how
+ * many bytes wait. */
+static size_t send_out(struct conn *conn)
+{
+    struct buf *out = &conn->server->out;
+    uv_buf_t piece = uv_buf_init(out->data, (unsigned)out->len);
+    int sent = out->len == 0 ? 0 : uv_try_write(&conn->socket.stream, &piece, 1);
+
+    if (sent < 0 && sent != UV_EAGAIN) {
+        buf_clear(out);
+        drop(conn);
+        return 0;
+    }
+    size_t done = sent < 0 ? 0 : (size_t)sent, left = out->len - done;
+    if (left == 0) {
+        buf_clear(out);
+        if (out->cap > OUT_KEPT_MAX)
+            buf_free(out);
+        return 0;
+    }
+    conn->out = *out;
+    *out = (struct buf){0};
+    piece = uv_buf_init(conn->out.data + done, (unsigned)left);
+    conn->request.write.data = conn;
+    conn->writing = true;
+    conn->server->writing_count++;
+    check(uv_write(&conn->request.write, &conn->socket.stream, &piece, 1, on_written) == 0);
+    return left;
+}
+
+/* The session has ended; or there never was one, and server->out says why. */
+static void linger(struct conn *conn)
+{
+    struct server *server = conn->server;
+
+    if (conn->session != NULL)
+        session_close(conn->session);
+    conn->session = NULL;
+    list_remove(&conn->link);
+    list_append(&server->lingering, &conn->link);
+    if (server->lingering_count++ == 0)
+        uv_timer_start(&server->linger_timer, on_linger_tick, LINGER_TICK_MS, LINGER_TICK_MS);
+    conn->linger_until_ms = uv_now(server->loop) + LINGER_WRITING_MS;
+    if (!conn->writing)
+        send_out(conn);
+    if (server->lingering_count > LINGERING_MAX)
+        drop(conn);
+    if (uv_is_closing(&conn->socket.handle))
+        return;
+    if (!conn->writing)
+        say_goodbye(conn);
+    set_reading(conn, true);
+}
+
+void server_changed(void *connection)
+{
+    struct conn *conn = connection;
+
+    if (!conn->writing) {
+        session_take_output(conn->session, &conn->server->out);
+        size_t unsent = send_out(conn);
+        if (uv_is_closing(&conn->socket.handle))
+            return;
+        session_set_unsent(conn->session, unsent);
+    }
+    if (session_ended(conn->session))
+        linger(conn);
+    else
+        set_reading(conn, session_wants_input(conn->session));
+}
+
+/* "127.0.0.1:5123" or "unix"; whether the peer is on this machine for certain. */
+static bool describe_peer(struct conn *conn, const struct listener *listener,
+                          char text[ADDRESS_TEXT_MAX])
+{
+    struct sockaddr_storage peer = {0};
+    int len = sizeof peer;
+
+    if (!listener->is_unix &&
+        uv_tcp_getpeername(&conn->socket.tcp, (struct sockaddr *)&peer, &len) != 0)
+        peer.ss_family = AF_UNSPEC;
+    address_text(&peer, text);
+    return listener->is_unix || address_is_loopback(&peer);
+}
+
+void conn_accept(struct listener *listener)
+{
+    struct server *server = listener->server;
+    struct conn *conn = mem_zalloc(sizeof *conn);
+    char peer[ADDRESS_TEXT_MAX];
+
+    conn->server = server;
+    if (listener->is_unix)
+        check(uv_pipe_init(server->loop, &conn->socket.pipe, 0) == 0);
+    else
+        check(uv_tcp_init(server->loop, &conn->socket.tcp) == 0);
+    conn->socket.handle.data = conn;
+    list_append(&server->conns, &conn->link);
+    if (uv_accept(&listener->socket.stream, &conn->socket.stream) != 0) {
+        list_remove(&conn->link);
+        uv_close(&conn->socket.handle, free_conn);
+        return;
+    }
+    if (!listener->is_unix) { /* where these fail, the connection is gone already */
+        (void)uv_tcp_nodelay(&conn->socket.tcp, 1);
+        (void)uv_tcp_keepalive(&conn->socket.tcp, 1, KEEPALIVE_SECONDS);
+    }
+    bool trusted = describe_peer(conn, listener, peer);
+    conn->session = session_open(server->engine, peer, trusted, conn, &server->out);
+    if (conn->session != NULL)
+        set_reading(conn, true);
+    else
+        linger(conn);
+}

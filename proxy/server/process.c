@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Signals, limits, the password file. */
+#include "proxy/server/process.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "fence/base/mem.h"
+
+/* For the store, the lease service, admin HTTP, and connections that are being closed. */
+enum { FILES_RESERVED = 256, PASSWORD_MAX = 512 };
+
+void process_prepare(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+    umask(S_IRWXG | S_IRWXO);
+}
+
+size_t process_fit_connections(size_t connections, const struct log *log)
+{
+    struct rlimit limit, raised;
+    rlim_t wanted = connections + FILES_RESERVED;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
+        return connections;
+    raised = (struct rlimit){wanted, limit.rlim_max < wanted ? wanted : limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+        return connections;
+    raised = (struct rlimit){limit.rlim_max < wanted ? limit.rlim_max : wanted, limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+        limit = raised;
+    if (limit.rlim_cur >= wanted)
+        return connections;
+    size_t fit =
+        limit.rlim_cur > 2 * FILES_RESERVED ? limit.rlim_cur - FILES_RESERVED : limit.rlim_cur / 2;
+    log_warn(log, "max-connections is %zu: this process may open no more than %llu files", fit,
+             (unsigned long long)limit.rlim_cur);
+    return fit;
+}
+
+char *process_read_password(const char *path, const struct log *log, char *why, size_t why_size)
+{
+    char line[PASSWORD_MAX + 3]; /* with CR LF, or one byte too many */
+    struct stat status;
+    FILE *file = fopen(path, "re");
+
+    if (file == NULL) {
+        snprintf(why, why_size, "%s", strerror(errno));
+        return NULL;
+    }
+    size_t len = fread(line, 1, sizeof line - 1, file);
+    bool failed = ferror(file) != 0;
+    bool open_to_others =
+        fstat(fileno(file), &status) == 0 && (status.st_mode & (S_IRGRP | S_IROTH)) != 0;
+    fclose(file);
+    if (len > 0 && line[len - 1] == '\n')
+        len--;
+    if (len > 0 && line[len - 1] == '\r')
+        len--;
+    line[len] = '\0';
+    if (failed || len == 0 || len > PASSWORD_MAX || strcspn(line, "\n") != len) {
+        snprintf(why, why_size, "expected one line of 1 to %d bytes", PASSWORD_MAX);
+        return NULL;
+    }
+    if (open_to_others)
+        log_warn(log, "password file %s can be read by others than its owner: chmod 600", path);
+    return mem_strdup(line);
+}

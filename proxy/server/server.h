@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sockets of the RESP side: listeners and connections on a libuv loop. It moves bytes between
+ * sockets and the engine's sessions and knows nothing of what they mean.
+ *
+ *   server_new ─▶ server_bind ... ─▶ server_open ─▶ server_stop_listening ─▶ server_hang_up
+ *              ─▶ server_close ─▶ (the loop runs dry) ─▶ server_free
+ *
+ * Calls may skip steps forward, as a start that failed half-way does. One thread, the loop's. */
+#ifndef STOCKADE_SERVER_SERVER_H
+#define STOCKADE_SERVER_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <uv.h>
+
+#include "fence/base/log.h"
+#include "proxy/engine/engine.h"
+
+struct server;
+
+/* Loop and log are borrowed. */
+struct server *server_new(uv_loop_t *loop, const struct log *log);
+/* Takes one address (address.h); nobody can connect yet. False: `why` is one line. */
+bool server_bind(struct server *server, const char *address, char *why, size_t why_size);
+/* Accepts from here on; sessions are opened in `engine`. False: `why` is one line. */
+bool server_open(struct server *server, struct engine *engine, char *why, size_t why_size);
+/* The i-th address it is bound to, with the port it got: "127.0.0.1:41233", "unix:PATH"; NULL
+ * behind the last. */
+const char *server_address(const struct server *server, size_t i);
+/* Can it be reached from other machines? */
+bool server_is_exposed(const struct server *server);
+/* For engine_host.changed. */
+void server_changed(void *connection);
+
+/* Closes the listeners; socket files are removed. */
+void server_stop_listening(struct server *server);
+/* Have all replies left? */
+bool server_is_flushed(const struct server *server);
+/* Closes every connection, and its session. */
+void server_hang_up(struct server *server);
+/* Closes what is left. */
+void server_close(struct server *server);
+void server_free(struct server *server);
+
+#endif

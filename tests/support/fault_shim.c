@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * LD_PRELOAD library that makes the disk fail on demand.
+ *
+ * The environment variable STOCKADE_FAULT names a control file, read at every call that might be
+ * hit. Each of its lines is one order, "<operation> <fault> [<part of the file's name>]":
+ *
+ *   sync EIO            fsync and fdatasync fail with EIO
+ *   sync stall          they wait until the order is gone, then run
+ *   write ENOSPC -wal   writes to files whose path contains "-wal" fail with ENOSPC
+ *
+ * Only files whose path contains STOCKADE_FAULT_MATCH (default ".db") are touched. Each fault
+ * that was dealt out adds a line to "<control file>.hits", so that a test can wait for it. An
+ * unreadable control file means no faults; a malformed line is ignored.
+ */
+#undef _FILE_OFFSET_BITS
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CONTROL_BYTES_MAX = 512, WORD_BYTES_MAX = 64, STALL_LOOK_NS = 1000000 };
+
+typedef int (*sync_fn)(int);
+typedef ssize_t (*write_fn)(int, const void *, size_t);
+typedef ssize_t (*pwrite_fn)(int, const void *, size_t, off_t);
+
+int fsync(int fd);
+int fdatasync(int fd);
+ssize_t write(int fd, const void *data, size_t size);
+ssize_t pwrite(int fd, const void *data, size_t size, off_t offset);
+ssize_t pwrite64(int fd, const void *data, size_t size, off_t offset);
+
+/* The next definition of a function: libc's, or a sanitizer's wrapper of it. */
+static void *next_of(const char *name)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+    if (found == NULL) {
+        abort();
+    }
+    return found;
+}
+
+static ssize_t plain_write(int fd, const void *data, size_t size)
+{
+    write_fn real;
+    *(void **)&real = next_of("write");
+    return real(fd, data, size);
+}
+
+/* Puts fd's path into path; 0 where it is no file that faults are meant for. */
+static int path_of(int fd, char *path, size_t size)
+{
+    char link[64];
+    const char *match = getenv("STOCKADE_FAULT_MATCH");
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t got = readlink(link, path, size - 1);
+    if (got <= 0) {
+        return 0;
+    }
+    path[got] = '\0';
+    return path[0] == '/' && strstr(path, match != NULL ? match : ".db") != NULL;
+}
+
+/* The fault ordered for this operation on this path, in fault; 0 where there is none. */
+static int order_for(const char *operation, const char *path, char fault[WORD_BYTES_MAX])
+{
+    const char *control = getenv("STOCKADE_FAULT");
+    char text[CONTROL_BYTES_MAX];
+    int fd = control != NULL ? open(control, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0) {
+        return 0;
+    }
+    ssize_t got = read(fd, text, sizeof text - 1);
+    (void)close(fd);
+    if (got <= 0) {
+        return 0;
+    }
+    text[got] = '\0';
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char what[WORD_BYTES_MAX];
+        char part[WORD_BYTES_MAX] = "";
+        if (sscanf(line, "%63s %63s %63s", what, fault, part) >= 2 &&
+            strcmp(what, operation) == 0 && strstr(path, part) != NULL) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void record_hit(const char *operation, const char *fault)
+{
+    char name[PATH_MAX];
+    char line[2 * WORD_BYTES_MAX + 2];
+    (void)snprintf(name, sizeof name, "%s.hits", getenv("STOCKADE_FAULT"));
+    int size = snprintf(line, sizeof line, "%s %s\n", operation, fault);
+    int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        (void)!plain_write(fd, line, (size_t)size);
+        (void)close(fd);
+    }
+}
+
+/* Deals out the fault that is ordered, if any: the errno to fail with, or 0 to go on. */
+static int fault_for(const char *operation, int fd)
+{
+    char path[PATH_MAX];
+    char fault[WORD_BYTES_MAX];
+    int saved = errno;
+    int failure = 0;
+    if (path_of(fd, path, sizeof path) && order_for(operation, path, fault)) {
+        record_hit(operation, fault);
+        if (strcmp(fault, "EIO") == 0) {
+            failure = EIO;
+        } else if (strcmp(fault, "ENOSPC") == 0) {
+            failure = ENOSPC;
+        }
+        while (failure == 0 && strcmp(fault, "stall") == 0) {
+            struct timespec look = {.tv_sec = 0, .tv_nsec = STALL_LOOK_NS};
+            (void)nanosleep(&look, NULL);
+            if (!order_for(operation, path, fault)) {
+                break;
+            }
+        }
+    }
+    errno = saved;
+    return failure;
+}
+
+static int sync_or_fail(const char *name, int fd)
+{
+    int failure = fault_for("sync", fd);
+    if (failure != 0) {
+        errno = failure;
+        return -1;
+    }
+    sync_fn real;
+    *(void **)&real = next_of(name);
+    return real(fd);
+}
+
+int fsync(int fd)
+{
+    return sync_or_fail("fsync", fd);
+}
+
+int fdatasync(int fd)
+{
+    return sync_or_fail("fdatasync", fd);
+}
+
+ssize_t write(int fd, const void *data, size_t size)
+{
+    int failure = fault_for("write", fd);
+    if (failure != 0) {
+        errno = failure;
+        return -1;
+    }
+    return plain_write(fd, data, size);
+}
+
+static ssize_t pwrite_or_fail(const char *name, int fd, const void *data, size_t size, off_t offset)
+{
+    int failure = fault_for("write", fd);
+    if (failure != 0) {
+        errno = failure;
+        return -1;
+    }
+    pwrite_fn real;
+    *(void **)&real = next_of(name);
+    return real(fd, data, size, offset);
+}
+
+ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
+{
+    return pwrite_or_fail("pwrite", fd, data, size, offset);
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t size, off_t offset)
+{
+    return pwrite_or_fail("pwrite64", fd, data, size, offset);
+}

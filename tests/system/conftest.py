@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the system tests.
+
+`rig` gives a test daemons of its own. `daemon` is a shared one, once with leases in its store
+and once with leases on a real Redis, for tests that need no state but a fresh `key`; `local` and
+`unfenced` are shared ones of one kind each. Each test has a deadline, and a failed one shows the
+stderr of every process that it could have used.
+"""
+
+import itertools
+import re
+import signal
+
+import pytest
+
+from harness.limits import BUILD, patience
+from harness.rig import Rig
+
+TEST_SECONDS_MAX = 60
+SLOW_TEST_SECONDS_MAX = 900
+
+numbers = itertools.count(1)
+
+
+def pytest_sessionstart(session):
+    if not (BUILD / "stockaded").exists() and not session.config.option.collectonly:
+        pytest.exit(f"{BUILD / 'stockaded'} is missing: run make first", returncode=2)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    slow = item.get_closest_marker("slow")
+    seconds = patience(SLOW_TEST_SECONDS_MAX if slow else TEST_SECONDS_MAX)
+
+    def expire(*_):
+        raise AssertionError(f"the test's deadline of {seconds} s has passed")
+
+    previous = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.failed:
+        rigs = [value for value in getattr(item, "funcargs", {}).values()
+                if isinstance(value, Rig)]
+        for process in [p for rig in rigs for p in rig.processes]:
+            report.sections.append((f"{process.name} {process.pid}", process.describe()))
+
+
+@pytest.fixture
+def rig(tmp_path):
+    rig = Rig(tmp_path)
+    yield rig
+    rig.close()
+
+
+class Shared:
+    """A daemon that tests share. One that died is replaced, and the test that ended it fails."""
+
+    def __init__(self, folder, leases, *args):
+        self.rig = Rig(folder)
+        self.args = args
+        self.lease = "local:"
+        if leases == "redis":
+            self.lease = self.rig.redis().uri
+        self.process = None
+
+    def daemon(self):
+        if self.process is None or not self.process.alive():
+            self.process = self.rig.daemon(*self.args, lease=self.lease)
+        return self.process
+
+    def lend(self):
+        """For `yield from` in a fixture."""
+        daemon = self.daemon()
+        yield daemon
+        daemon.close_clients()
+        if not daemon.alive():
+            self.rig.processes.remove(daemon)
+            raise AssertionError(f"the shared daemon died:\n{daemon.describe()}")
+
+
+def _shared(tmp_path_factory, leases, *args):
+    shared = Shared(tmp_path_factory.mktemp(leases), leases, *args)
+    yield shared
+    shared.rig.close()
+
+
+@pytest.fixture(scope="session")
+def shared_local(tmp_path_factory):
+    yield from _shared(tmp_path_factory, "local")
+
+
+@pytest.fixture(scope="session")
+def shared_redis(tmp_path_factory):
+    yield from _shared(tmp_path_factory, "redis")
+
+
+@pytest.fixture(scope="session")
+def shared_unfenced(tmp_path_factory):
+    yield from _shared(tmp_path_factory, "local", "--unfenced-writes", "allow")
+
+
+@pytest.fixture(params=["local", "redis"])
+def daemon(request):
+    yield from request.getfixturevalue("shared_" + request.param).lend()
+
+
+@pytest.fixture
+def local(shared_local):
+    yield from shared_local.lend()
+
+
+@pytest.fixture
+def unfenced(shared_unfenced):
+    yield from shared_unfenced.lend()
+
+
+@pytest.fixture(params=["local", "redis"])
+def lease(request, rig):
+    """A lease URI for daemons of the test's own rig."""
+    return "local:" if request.param == "local" else rig.redis().uri
+
+
+@pytest.fixture
+def key(request):
+    """A resource that no other test uses."""
+    return re.sub(r"\W+", "-", request.node.name)[:80] + f":{next(numbers)}"

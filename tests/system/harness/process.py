@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A started process: its output is kept, it is ended by its pid, its exit status is checked."""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+
+from harness.limits import patience
+
+SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error: ")
+
+
+class Process:
+    """One running program. stderr goes to a file, stdout to a pipe that first_line() reads."""
+
+    def __init__(self, name, args, stderr_path, env=None, cwd=None):
+        self.name = name
+        self.args = [str(arg) for arg in args]
+        self.stderr_path = stderr_path
+        self.killed = False
+        self.expected_status = 0
+        self.unread = b""
+        with open(stderr_path, "ab") as stderr:
+            self.popen = subprocess.Popen(
+                self.args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
+                env={**os.environ, **(env or {})}, cwd=cwd)
+        self.pid = self.popen.pid
+
+    def alive(self):
+        return self.popen.poll() is None
+
+    def stderr(self):
+        return self.stderr_path.read_text(errors="replace")
+
+    def describe(self):
+        return f"{' '.join(self.args)}\nexit status: {self.popen.poll()}\n{self.stderr()[-6000:]}"
+
+    def first_line(self, timeout=10.0):
+        """The first line on stdout; b"" where the process closed it without one."""
+        deadline = time.monotonic() + patience(timeout)
+        descriptor = self.popen.stdout.fileno()
+        while b"\n" not in self.unread:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+                raise AssertionError(f"no line on stdout in time:\n{self.describe()}")
+            data = os.read(descriptor, 4096)
+            if not data:
+                break
+            self.unread += data
+        line, _, self.unread = self.unread.partition(b"\n")
+        return line.decode()
+
+    def wait(self, timeout=15.0):
+        """The exit status, in time."""
+        try:
+            status = self.popen.wait(patience(timeout))
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"did not exit in time:\n{self.describe()}") from None
+        self.popen.stdout.close()
+        return status
+
+    def signal(self, number):
+        self.popen.send_signal(number)
+
+    def kill(self):
+        """kill -9: what was not on disk is gone."""
+        self.killed = True
+        self.popen.kill()
+        self.wait()
+
+    def freeze(self):
+        """SIGSTOP, and returns only when the process has stopped."""
+        self.signal(signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
+
+    def thaw(self):
+        self.signal(signal.SIGCONT)
+
+    def stop(self):
+        """SIGTERM, unless it has ended; then the status must be the expected one."""
+        try:
+            if self.alive():
+                self.signal(signal.SIGCONT)
+                self.signal(signal.SIGTERM)
+            status = self.wait()
+        finally:
+            if self.alive():
+                self.popen.kill()
+                self.popen.wait()
+            self.popen.stdout.close()
+        found = SANITIZER.search(self.stderr())
+        assert not found, f"a sanitizer found something:\n{self.describe()}"
+        assert self.killed or status == self.expected_status, f"bad exit:\n{self.describe()}"
+
+    def rss_bytes(self):
+        return self._status_kb("VmRSS") * 1024
+
+    def peak_rss_bytes(self):
+        return self._status_kb("VmHWM") * 1024
+
+    def _status_kb(self, field):
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
+            return int(re.search(rf"^{field}:\s+(\d+) kB", status.read(), re.M)[1])

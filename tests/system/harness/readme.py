@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the code blocks of a Markdown page as they are written.
+
+A comment on the line before a block says what becomes of it:
+
+    <!-- test: NAME [OPTION ...] -->     it is run, in a new folder with build/ in it and in PATH
+    <!-- not run: REASON -->             it is not
+
+    background     (sh) it stays up, from its "stockaded ready" line on, while others run
+    file=NAME      it is not run but written to that file, for those that name it in with=
+    with=A,B       the blocks A and B come first, in the same folder
+    redis          a redis-server is on its default port meanwhile
+    cwd=repo       (sh) it runs in the top folder of the source
+    flags=A,B      (c) goes on the compiler's command line, after the file
+
+sh blocks run under bash -e, python ones with Debian's python3, c ones are compiled and run. In a
+console block each line after '$ ' is a shell command and each one after '127.0.0.1:7379> ' goes
+through redis-cli; the lines below it are its output, in which '...' stands for anything.
+"""
+
+import collections
+import contextlib
+import os
+import re
+import signal
+import subprocess
+
+from harness import netns
+from harness.limits import BUILD, REPO, patience, wait_until
+
+OPENING = re.compile(r"^( *)```([\w+-]*)\s*$")
+COMMENT = re.compile(r"^<!-- (test|not run): (.*?) -->$")
+PROMPTS = ("$ ", "127.0.0.1:7379> ")
+
+Block = collections.namedtuple("Block", "line language text action name options")
+
+
+def parse(page):
+    """All fenced code blocks. `action` is 'test', 'not run', or None where no comment says."""
+    blocks, before, opened = [], "", None
+    for number, line in enumerate(page.splitlines(), 1):
+        if opened is None:
+            opened = OPENING.match(line)
+            if opened:
+                begun, lines = number, []
+            elif line.strip():
+                before = line.strip()
+        elif line.strip() == "```":
+            blocks.append(make_block(begun, opened[2], "\n".join(lines) + "\n", before))
+            opened, before = None, ""
+        else:
+            lines.append(line[len(opened[1]):])
+    assert opened is None, f"the block of line {begun} does not end"
+    return blocks
+
+
+def make_block(line, language, text, before):
+    comment = COMMENT.match(before)
+    if not comment:
+        return Block(line, language, text, None, None, {})
+    if comment[1] == "not run":
+        return Block(line, language, text, "not run", None, {})
+    name, *words = comment[2].split()
+    options = dict(word.partition("=")[::2] for word in words)
+    unknown = set(options) - {"background", "file", "with", "redis", "cwd", "flags"}
+    assert not unknown, f"line {line}: unknown options {unknown}"
+    return Block(line, language, text, "test", name, options)
+
+
+class Place:
+    """A folder and a network in which blocks run."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.running = []
+        self.prefix = ()
+        (folder / "build").symlink_to(BUILD)
+        self.env = {**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}"}
+        if netns.available():
+            holder = self.start([*netns.inside(), "sh", "-c", "echo up; exec sleep 1000"], "net")
+            wait_until(lambda: "up" in self.output("net"), "the network is up")
+            self.prefix = netns.beside(holder.pid)
+
+    def output(self, name):
+        return (self.folder / f".{name}.out").read_text()
+
+    def start(self, args, name, cwd=None):
+        with open(self.folder / f".{name}.out", "wb") as output:
+            process = subprocess.Popen(
+                [*self.prefix, *args], stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, env=self.env, cwd=cwd or self.folder,
+                start_new_session=True)
+        self.running.append(process)
+        return process
+
+    def run(self, args, cwd=None, text_in=None):
+        """What the command printed, both streams; and its exit status."""
+        done = subprocess.run(
+            [*self.prefix, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            input=text_in if text_in is not None else "", env=self.env, cwd=cwd or self.folder,
+            timeout=patience(60), check=False)
+        return done.stdout, done.returncode
+
+    def close(self):
+        for process in reversed(self.running):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(patience(10))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def run_block(block, blocks, folder):
+    """Runs one block, and those it builds upon; raises AssertionError where it does not hold."""
+    place = Place(folder)
+    try:
+        if "redis" in block.options:
+            place.start(["redis-server", "--save", "", "--dir", folder], "redis")
+            wait_until(lambda: "Ready to accept" in place.output("redis"), "redis-server is up")
+        for name in filter(None, block.options.get("with", "").split(",")):
+            prepare(place, next(b for b in blocks if b.name == name))
+        if "background" in block.options or "file" in block.options:
+            prepare(place, block)
+        else:
+            RUNNERS[block.language](place, block)
+    finally:
+        place.close()
+
+
+def prepare(place, block):
+    if "file" in block.options:
+        (place.folder / block.options["file"]).write_text(block.text)
+    elif "background" in block.options:
+        process = place.start(["bash", "-e", "-c", block.text], block.name)
+        wait_until(lambda: "stockaded ready:" in place.output(block.name) or
+                   process.poll() is not None, f"block {block.name} is up", 10)
+        assert process.poll() is None, place.output(block.name)
+    else:
+        RUNNERS[block.language](place, block)
+
+
+def expect_success(place, args, cwd=None):
+    output, status = place.run(args, cwd)
+    assert status == 0, f"exit status {status}:\n{output}"
+
+
+def run_sh(place, block):
+    cwd = REPO if block.options.get("cwd") == "repo" else None
+    expect_success(place, ["bash", "-e", "-c", block.text], cwd)
+
+
+def run_python(place, block):
+    expect_success(place, ["/usr/bin/python3", "-c", block.text])
+
+
+def run_c(place, block):
+    (place.folder / "block.c").write_text(block.text)
+    flags = filter(None, block.options.get("flags", "").split(","))
+    expect_success(place, ["cc", "block.c", *flags, "-o", "block"])
+    expect_success(place, ["./block"])
+
+
+def dialogue(text):
+    """A console block as (prompt, command, expected output) triples."""
+    turns = []
+    for line in text.splitlines():
+        prompt = next((p for p in PROMPTS if line.startswith(p)), None)
+        if prompt:
+            turns.append([prompt, line[len(prompt):], []])
+        else:
+            assert turns, "output before the first prompt"
+            turns[-1][2].append(line.rstrip())
+    return [(prompt, command, "\n".join(lines)) for prompt, command, lines in turns]
+
+
+def matches(expected, output):
+    pattern = re.escape(expected.strip("\n")).replace(re.escape("..."), ".*")
+    output = "\n".join(line.rstrip() for line in output.strip("\n").split("\n"))
+    return re.fullmatch(pattern, output, re.DOTALL) is not None
+
+
+def run_console(place, block):
+    for prompt, command, expected in dialogue(block.text):
+        if prompt == "$ ":
+            output, _ = place.run(["bash", "-c", command])
+        else:
+            output, _ = place.run(["redis-cli", "-p", "7379", "--no-raw"], text_in=command + "\n")
+        assert matches(expected, output), f"{prompt}{command}\n{output}\ninstead of\n{expected}"
+
+
+RUNNERS = {"sh": run_sh, "python": run_python, "c": run_c, "console": run_console}

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A TCP relay that can hold back, stall and cut what passes through it.
+
+Two threads per connection, one per direction: 'up' runs from the client to the server, 'down'
+back. A held direction is read and kept (the sender believes it was sent); a stalled one is not
+read. cut() resets every connection; while refusing, new ones are reset at once.
+"""
+
+import contextlib
+import socket
+import struct
+import threading
+
+
+class Gate:
+    """The state of one direction, shared by all connections."""
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.held = False
+        self.stalled = False
+        self.kept_bytes = 0
+
+
+class Relay:
+    def __init__(self, target):
+        self.target = target
+        self.gates = {"up": Gate(), "down": Gate()}
+        self.refusing = False
+        self.ended = False
+        self.sockets = set()
+        self.threads = []
+        self.lock = threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self.listener.getsockname()
+        self._start(self._accept)
+
+    def _start(self, function, *args):
+        thread = threading.Thread(target=function, args=args, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def _accept(self):
+        while not self.ended:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            try:
+                if self.refusing:
+                    raise ConnectionRefusedError
+                server = socket.create_connection(self.target, timeout=5)
+                server.settimeout(None)
+            except OSError:
+                _reset(client)
+                continue
+            with self.lock:
+                self.sockets |= {client, server}
+            self._start(self._pump, client, server, self.gates["up"])
+            self._start(self._pump, server, client, self.gates["down"])
+
+    def _pump(self, source, sink, gate):
+        try:
+            while True:
+                with gate.changed:
+                    gate.changed.wait_for(lambda: not gate.stalled or self.ended)
+                data = source.recv(1 << 16)
+                if not data:
+                    break
+                with gate.changed:
+                    gate.kept_bytes += len(data)
+                    gate.changed.wait_for(lambda: not gate.held or self.ended)
+                    gate.kept_bytes -= len(data)
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def _set(self, direction, **state):
+        gate = self.gates[direction]
+        with gate.changed:
+            vars(gate).update(state)
+            gate.changed.notify_all()
+
+    def hold(self, direction):
+        self._set(direction, held=True)
+
+    def stall(self, direction):
+        self._set(direction, stalled=True)
+
+    def let(self, direction):
+        self._set(direction, held=False, stalled=False)
+
+    def kept(self, direction):
+        """Bytes read and held back."""
+        return self.gates[direction].kept_bytes
+
+    def refuse(self):
+        self.refusing = True
+
+    def accept(self):
+        self.refusing = False
+
+    def cut(self):
+        with self.lock:
+            gone, self.sockets = self.sockets, set()
+        for sock in gone:
+            _reset(sock)
+
+    def close(self):
+        self.ended = True
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.cut()
+        for gate in self.gates.values():
+            with gate.changed:
+                gate.changed.notify_all()
+        for thread in self.threads:
+            thread.join(5)
+
+
+def _reset(sock):
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.shutdown(socket.SHUT_RDWR)
+    sock.close()

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A raw RESP2 and RESP3 client over one socket.
+
+It shows replies as they are: errors stay apart from values, simple strings from bulk strings,
+and the bytes of the last reply can be compared with another server's. It reads with a deadline
+and never reconnects.
+"""
+
+import collections
+import contextlib
+import re
+import socket
+import struct
+import time
+
+import pytest
+
+from harness.limits import patience
+
+Grant = collections.namedtuple("Grant", "token ttl_ms")
+
+
+class Closed(ConnectionError):
+    """The server closed the connection."""
+
+
+class ReplyError(Exception):
+    """An error reply. `code` is its first word, `text` all of it."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.text = text
+        self.code = text.split(" ", 1)[0]
+
+    def __eq__(self, other):
+        return isinstance(other, ReplyError) and other.text == self.text
+
+    __hash__ = Exception.__hash__
+
+
+class Simple(str):
+    """A simple string, as in +OK."""
+
+
+class Push(list):
+    """A RESP3 push."""
+
+
+def to_bytes(arg):
+    return arg if isinstance(arg, bytes) else str(arg).encode()
+
+
+def encode(*args):
+    parts = [b"*%d\r\n" % len(args)]
+    for arg in map(to_bytes, args):
+        parts.append(b"$%d\r\n%s\r\n" % (len(arg), arg))
+    return b"".join(parts)
+
+
+def tcp(address, timeout=10.0):
+    """Connects to (host, port) or to the path of a unix socket."""
+    if isinstance(address, tuple):
+        sock = socket.create_connection(address, timeout=patience(timeout))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(patience(timeout))
+    sock.connect(str(address))
+    return sock
+
+
+class Reader:
+    """Parses replies from a socket; `raw` holds the bytes of the last one."""
+
+    def __init__(self, sock):
+        self.sock = sock
+        self.buffer = bytearray()
+        self.at = 0
+        self.raw = b""
+        self.deadline = None
+
+    def _fill(self):
+        self.sock.settimeout(max(self.deadline - time.monotonic(), 0.001))
+        try:
+            data = self.sock.recv(1 << 18)
+        except ConnectionResetError as lost:
+            raise Closed("reset by the server") from lost
+        if not data:
+            raise Closed(f"closed by the server after {bytes(self.buffer)!r}")
+        self.buffer += data
+
+    def _line(self):
+        while True:
+            end = self.buffer.find(b"\r\n", self.at)
+            if end >= 0:
+                line = bytes(self.buffer[self.at:end])
+                self.at = end + 2
+                return line
+            self._fill()
+
+    def _bulk(self, size):
+        while len(self.buffer) < self.at + size + 2:
+            self._fill()
+        data = bytes(self.buffer[self.at:self.at + size])
+        assert self.buffer[self.at + size:self.at + size + 2] == b"\r\n", "bulk not terminated"
+        self.at += size + 2
+        return data
+
+    def _value(self):
+        line = self._line()
+        kind, rest = line[:1], line[1:]
+        if kind == b"+":
+            return Simple(rest.decode("utf-8", "surrogateescape"))
+        if kind == b"-":
+            return ReplyError(rest.decode("utf-8", "surrogateescape"))
+        if kind in b":(":
+            return int(rest)
+        if kind == b"_":
+            return None
+        if kind == b"#":
+            return {b"t": True, b"f": False}[rest]
+        if kind == b",":
+            return float(rest)
+        return self._sized(kind, int(rest))
+
+    def _sized(self, kind, size):
+        if size < 0:
+            return None
+        if kind == b"$":
+            return self._bulk(size)
+        if kind == b"=":
+            return self._bulk(size)[4:]
+        if kind == b"%":
+            return {_hashable(self._value()): self._value() for _ in range(size)}
+        items = [self._value() for _ in range(size)]
+        if kind == b"~" and not any(isinstance(item, dict) for item in items):
+            return set(map(_hashable, items))
+        if kind == b"~":
+            return items
+        if kind == b">":
+            return Push(items)
+        assert kind == b"*", f"unknown type {kind!r}"
+        return items
+
+    def read(self, timeout=10.0):
+        """One reply, errors as values. Raises TimeoutError and Closed."""
+        self.deadline = time.monotonic() + patience(timeout)
+        self.at = 0
+        value = self._value()
+        self.raw = bytes(self.buffer[:self.at])
+        del self.buffer[:self.at]
+        return value
+
+
+def _hashable(value):
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Client:
+    """One connection. Calling it sends one command and returns its reply, or raises it."""
+
+    def __init__(self, address, proto=2, name=None, timeout=10.0):
+        self.timeout = timeout
+        self.sock = tcp(address, timeout)
+        self.reader = Reader(self.sock)
+        if proto != 2:
+            self("HELLO", proto)
+        if name:
+            self("CLIENT", "SETNAME", name)
+
+    def send(self, *args):
+        self.send_bytes(encode(*args))
+
+    def send_bytes(self, data):
+        self.sock.settimeout(patience(self.timeout))
+        self.sock.sendall(data)
+
+    def dribble(self, data, pause=0.0005):
+        """Sends the bytes one by one."""
+        for i in range(len(data)):
+            self.send_bytes(data[i:i + 1])
+            time.sleep(pause)
+
+    def read(self, timeout=None):
+        """The next reply, errors as values."""
+        return self.reader.read(timeout or self.timeout)
+
+    def ask(self, *args, timeout=None):
+        """The command's reply, errors as values."""
+        self.send(*args)
+        return self.read(timeout)
+
+    def __call__(self, *args, timeout=None):
+        reply = self.ask(*args, timeout=timeout)
+        if isinstance(reply, ReplyError):
+            raise reply
+        return reply
+
+    def pipeline(self, commands, timeout=None):
+        """Sends the commands at once and returns their replies, errors as values."""
+        self.send_bytes(b"".join(encode(*command) for command in commands))
+        return [self.read(timeout) for _ in commands]
+
+    def acquire(self, resource, ttl_ms=60000, *options, timeout=None):
+        """A Grant, or None where another holds it."""
+        reply = self("ACQUIRE", resource, ttl_ms, *options, timeout=timeout)
+        if reply is None:
+            return None
+        assert isinstance(reply, list) and len(reply) == 2, reply
+        grant = Grant(*reply)
+        assert isinstance(grant.token, int) and 0 < grant.token < 1 << 53, grant
+        assert 0 < grant.ttl_ms <= int(ttl_ms), grant
+        return grant
+
+    def token(self, resource, ttl_ms=60000, *options, timeout=None):
+        """The token of a grant that must succeed."""
+        grant = self.acquire(resource, ttl_ms, *options, timeout=timeout)
+        assert grant is not None, f"{resource!r} is held by another"
+        return grant.token
+
+    def fenced(self, token, *command):
+        return self("FENCED", token, *command)
+
+    def lease(self, resource):
+        """LEASE as a dict with text keys, or None."""
+        reply = self("LEASE", resource)
+        if reply is None:
+            return None
+        if isinstance(reply, list):
+            reply = dict(zip(reply[::2], reply[1::2]))
+        lease = {key.decode(): value for key, value in reply.items()}
+        if isinstance(lease.get("state"), bytes):
+            lease["state"] = lease["state"].decode()
+        return lease
+
+    def is_closed(self, timeout=5.0):
+        """Waits for the server to close; False where it sends something or keeps the line."""
+        try:
+            self.read(timeout)
+        except Closed:
+            return True
+        except TimeoutError:
+            pass
+        return False
+
+    def half_close(self):
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def reset(self):
+        """Closes with a TCP reset, as a machine that crashed and came back."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    def close(self):
+        self.sock.close()
+
+
+@contextlib.contextmanager
+def refused(code, text=None):
+    """The block must end with an error reply of this code (and, where given, this pattern)."""
+    with pytest.raises(ReplyError) as caught:
+        yield caught
+    assert caught.value.code == code, f"expected {code}, got: {caught.value.text}"
+    if text:
+        assert re.search(text, caught.value.text), caught.value.text

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds what a test needs in one temporary folder, and takes it down again, checking each exit.
+
+    rig.daemon(lease="local:")   a stockaded on ports of its own, ready
+    rig.redis(appendonly=True)   a redis-server on a free port, ready
+    rig.relay(redis.address)     a relay in front of it
+
+A process that the test ended by force is not expected to exit with 0; every other one is.
+"""
+
+import itertools
+import os
+import pathlib
+import re
+import signal
+import socket
+import urllib.error
+import urllib.request
+
+from harness.limits import BUILD, patience, wait_until
+from harness.process import Process
+from harness.relay import Relay
+from harness.resp import Client
+
+READY = re.compile(r"stockaded ready:((?: (?:listen|admin)=\S+)+)$")
+
+
+def parse_address(text):
+    """'127.0.0.1:7379' or '[::1]:7379' as (host, port), 'unix:PATH' as the path."""
+    if text.startswith("unix:"):
+        return text[len("unix:"):]
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+class Stockaded(Process):
+    """A running daemon: `address` is its first listener, `admin` the admin address or None."""
+
+    def __init__(self, args, stderr_path, env=None, cwd=None, wrapper=()):
+        super().__init__("stockaded", [*wrapper, BUILD / "stockaded", *args], stderr_path, env,
+                         cwd)
+        self.clients = []
+        self.listeners = []
+        self.admin = None
+
+    def await_ready(self, timeout=10.0):
+        line = self.first_line(timeout)
+        match = READY.match(line)
+        assert match, f"no ready line but {line!r}:\n{self.describe()}"
+        for word in match[1].split():
+            kind, _, text = word.partition("=")
+            if kind == "listen":
+                self.listeners.append(parse_address(text))
+            else:
+                self.admin = parse_address(text)
+        return self
+
+    @property
+    def address(self):
+        return self.listeners[0]
+
+    def client(self, **options):
+        client = Client(self.address, **options)
+        self.clients.append(client)
+        return client
+
+    def close_clients(self):
+        for client in self.clients:
+            client.close()
+        self.clients.clear()
+
+    def get(self, path):
+        """An admin HTTP request: (status, content type, body)."""
+        url = "http://{}:{}{}".format(*self.admin, path)
+        try:
+            with urllib.request.urlopen(url, timeout=patience(5)) as answer:
+                return answer.status, answer.headers["Content-Type"], answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code, refusal.headers["Content-Type"], refusal.read().decode()
+
+
+class RedisServer(Process):
+    def __init__(self, port, folder, args, stderr_path):
+        self.address = ("127.0.0.1", port)
+        self.folder = folder
+        self.user_info = ""
+        super().__init__("redis-server", [
+            "redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", folder,
+            "--save", "", "--appendfsync", "always", "--daemonize", "no", *args], stderr_path)
+
+    @property
+    def uri(self):
+        return f"redis://{self.user_info}{self.address[0]}:{self.address[1]}"
+
+    def client(self, **options):
+        return Client(self.address, **options)
+
+    def answers(self):
+        try:
+            client = self.client(timeout=1)
+            try:
+                reply = client.ask("PING")
+            finally:
+                client.close()
+        except OSError:
+            return False
+        return reply == "PONG" or getattr(reply, "code", "") == "NOAUTH"
+
+    def flushall(self):
+        self.client()("FLUSHALL")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+class Rig:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.number = itertools.count()
+        self.processes = []
+        self.relays = []
+        self.faults = Faults(self.folder / "faults")
+
+    def _stderr_path(self, name):
+        return self.folder / f"{name}-{next(self.number)}.err"
+
+    @property
+    def store(self):
+        return self.folder / "stockade.db"
+
+    def start(self, *args, listen=("127.0.0.1:0",), admin="127.0.0.1:0", store=None,
+              lease="local:", env=None, cwd=None, wrapper=()):
+        """A daemon that was started and nothing more. None leaves an option out."""
+        words = [word for address in listen or () for word in ("--listen", address)]
+        words += ["--admin", admin] if admin else []
+        words += ["--lease", lease] if lease else []
+        words += ["--store", store or f"sqlite:{self.store}"] if store != "" else []
+        daemon = Stockaded([*words, *args], self._stderr_path("stockaded"), env, cwd, wrapper)
+        self.processes.append(daemon)
+        return daemon
+
+    def daemon(self, *args, timeout=10.0, **options):
+        """A daemon that is ready."""
+        return self.start(*args, **options).await_ready(timeout)
+
+    def fault_env(self):
+        """The environment that puts a daemon under the fault shim; `faults` takes the orders."""
+        shim = BUILD / "fault_shim.so"
+        assert shim.exists(), f"{shim} is missing"
+        asan = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+        return {"LD_PRELOAD": str(shim), "STOCKADE_FAULT": str(self.faults.path),
+                "ASAN_OPTIONS": asan}
+
+    def faulty_daemon(self, *args, **options):
+        """A daemon whose disk fails when `faults` says so."""
+        return self.daemon(*args, env=self.fault_env(), **options)
+
+    def redis(self, port=None, appendonly=False, args=(), folder=None):
+        """A redis-server that answers. A given port serves to start it again where it was."""
+        folder = folder or self.folder / f"redis-{next(self.number)}"
+        folder.mkdir(exist_ok=True)
+        for attempt in range(5):
+            server = RedisServer(port or free_port(), folder,
+                                 ["--appendonly", "yes" if appendonly else "no", *args],
+                                 self._stderr_path("redis"))
+            wait_until(lambda: not server.alive() or server.answers(), "redis-server answers", 10)
+            if server.alive():
+                self.processes.append(server)
+                return server
+            assert port is None or attempt < 4, server.describe()
+            server.wait()
+        raise AssertionError("redis-server does not start")
+
+    def relay(self, target):
+        relay = Relay(target)
+        self.relays.append(relay)
+        return relay
+
+    def close(self):
+        """Ends everything, daemons first; raises the first failure."""
+        failures = []
+        for relay in self.relays:
+            relay.let("up")
+            relay.let("down")
+        for process in sorted(self.processes, key=lambda p: p.name != "stockaded"):
+            try:
+                if isinstance(process, Stockaded):
+                    process.close_clients()
+                process.stop()
+            except AssertionError as failure:
+                failures.append(failure)
+        for relay in self.relays:
+            relay.close()
+        if failures:
+            raise failures[0]
+
+
+class Faults:
+    """The orders of tests/support/fault_shim.c."""
+
+    def __init__(self, path):
+        self.path = path
+        self.hits_path = path.with_name(path.name + ".hits")
+
+    def order(self, text):
+        """Replaces all orders at once."""
+        fresh = self.path.with_name(self.path.name + ".new")
+        fresh.write_text(text + "\n")
+        fresh.rename(self.path)
+
+    def clear(self):
+        self.path.unlink(missing_ok=True)
+        self.hits_path.unlink(missing_ok=True)
+
+    def await_hit(self, timeout=5.0):
+        wait_until(self.hits_path.exists, "a fault was dealt out", timeout)
+
+
+def restart(rig, daemon, how=signal.SIGTERM, **options):
+    """Ends the daemon and starts another on the same store."""
+    daemon.close_clients()
+    if how == signal.SIGKILL:
+        daemon.kill()
+    else:
+        daemon.stop()
+    return rig.daemon(**options)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `stockade` command line: it is run with a temporary folder of its own, so that whatever it
+leaves behind, a process or a file, can be found."""
+
+import os
+import pathlib
+import subprocess
+
+from harness.limits import BUILD, patience, wait_until
+
+
+class Tool:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder) / "tool-tmp"
+        self.folder.mkdir()
+        self.env = {**os.environ, "TMPDIR": str(self.folder)}
+
+    def run(self, *args, timeout=50, **options):
+        """Until its end: .returncode, .stdout and .stderr as text."""
+        return subprocess.run(self._words(args), env=self.env, timeout=patience(timeout),
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
+
+    def start(self, *args, **options):
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return subprocess.Popen(self._words(args), env=self.env, stdin=subprocess.DEVNULL,
+                                text=True, **options)
+
+    def _words(self, args):
+        return [str(word) for word in (BUILD / "stockade", *args)]
+
+    def processes(self):
+        """What runs with our temporary folder: {pid: (parent, state)}. Servers that rewrite their
+        command line and environment are found by the folder that they work in."""
+        mark = f"TMPDIR={self.folder}".encode()
+        found = {}
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                ours = (mark in (entry / "environ").read_bytes().split(b"\0")
+                        or os.readlink(entry / "cwd").startswith(str(self.folder)))
+                if ours:
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                    found[int(entry.name)] = int(fields[1]), fields[0]
+            except OSError:
+                continue
+        return found
+
+    def await_stopped_child(self, parent):
+        """Until a child of the process is stopped, between its read and its write."""
+        wait_until(lambda: any(state == "T" for ppid, state in self.processes().values()
+                               if ppid == parent), "a child is stopped", 20)
+
+    def await_no_process(self):
+        wait_until(lambda: not self.processes(), f"all are gone: {self.processes()}", 10)
+
+    def left_behind(self):
+        return sorted(path.name for path in self.folder.iterdir())

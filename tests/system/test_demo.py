@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stockade demo oversell`: who oversells when buyers are stopped, and that nothing is left over."""
+
+import collections
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness.lax import LaxServer
+from harness.limits import BUILD, patience
+from harness.tool import Tool
+
+Row = collections.namedtuple("Row", "sold left oversold tried refused rate")
+
+
+@pytest.fixture
+def tool(tmp_path):
+    tool = Tool(tmp_path)
+    yield tool
+    for pid in tool.processes():
+        os.kill(pid, signal.SIGKILL)
+
+
+def table(text):
+    """The rows by their first column."""
+    lines = text.splitlines()
+    head = next(i for i, line in enumerate(lines) if "oversold" in line and "sales/s" in line)
+    rows = {}
+    for line in lines[head + 1:]:
+        match = re.fullmatch(r"(\S.*?)((?:  +-?[\d,]+){6})", line)
+        if not match:
+            break
+        rows[match[1]] = Row(*(int(cell.replace(",", "")) for cell in match[2].split()))
+    return rows
+
+
+def stops(text, title):
+    return int(re.search(rf"^  {re.escape(title)} .* (\d+) stops", text, re.M)[1])
+
+
+def expect_all(rows):
+    assert rows["no lock"].oversold > 0
+    assert rows["Redis lock"].oversold > 0
+    for row in rows.values():
+        assert row.oversold == row.sold - (100 - row.left)
+    stockade = rows["Stockade"]
+    assert (stockade.sold, stockade.left, stockade.oversold) == (100, 0, 0)
+    assert stockade.tried == stockade.refused
+
+
+def test_with_default_options_the_locks_oversell_and_stockade_does_not(tool):
+    began = time.monotonic()
+    done = tool.run("demo", "oversell")
+    assert time.monotonic() - began < patience(30)
+    assert done.returncode == 0, done.stderr
+    rows = table(done.stdout)
+    assert list(rows) == ["no lock", "Redis lock", "Redis lock, watchdog", "atomic decrement",
+                          "version column", "Stockade"]
+    expect_all(rows)
+    assert rows["Redis lock, watchdog"].oversold > 0
+    for lock in "Redis lock", "Redis lock, watchdog":
+        assert rows[lock].tried > 0 and rows[lock].refused == 0
+    assert rows["atomic decrement"][:5] == (100, 0, 0, 0, 0)
+    assert rows["version column"][:3] == (100, 0, 0)
+    assert rows["version column"].tried == rows["version column"].refused > 0
+    assert rows["Stockade"].refused > 0
+    assert stops(done.stdout, "Stockade") == stops(done.stdout, "Redis lock") == 6
+    assert "\r" not in done.stdout and "\033" not in done.stdout
+    assert done.stderr == ""
+    assert tool.left_behind() == []
+    assert tool.processes() == {}
+
+
+@pytest.mark.slow
+def test_in_20_runs_of_20_the_locks_oversell_and_stockade_does_not(tool):
+    for _ in range(20):
+        done = tool.run("demo", "oversell", "--contender", "none", "--contender", "redis-lock",
+                        "--contender", "stockade")
+        assert done.returncode == 0, done.stderr
+        expect_all(table(done.stdout))
+
+
+def test_a_server_that_checks_no_tokens_breaks_the_promise_and_exits_with_1(tool):
+    with LaxServer() as server:
+        done = tool.run("-u", server.uri, "demo", "oversell", "--contender", "stockade")
+    assert done.returncode == 1
+    assert "did not keep its promise" in done.stderr
+    assert table(done.stdout)["Stockade"].oversold > 0
+    assert table(done.stdout)["Stockade"].tried > 0
+
+
+def test_running_servers_are_used_where_they_are_named_and_left_clean(tool, rig):
+    redis = rig.redis()
+    daemon = rig.daemon(lease=redis.uri)
+    redis.client()("SET", "theirs", "kept")
+    done = tool.run("-u", "stockade://{}:{}".format(*daemon.address), "demo", "oversell",
+                    "--redis", redis.uri + "/1", "--stock", 20, "--stops", 1,
+                    "--contender", "redis-lock", "--contender", "version",
+                    "--contender", "stockade")
+    assert done.returncode == 0, done.stderr
+    assert "private" not in done.stdout
+    assert table(done.stdout)["Stockade"][:3] == (20, 0, 0)
+    assert daemon.client()("DBSIZE") == 0
+    client = redis.client()
+    assert client("GET", "theirs") == b"kept"
+    client("SELECT", 1)
+    assert client("DBSIZE") == 0
+    assert tool.left_behind() == []
+
+
+def test_a_unix_socket_and_a_private_redis_go_together(tool, rig):
+    path = rig.folder / "stockade.sock"
+    rig.daemon(listen=[f"unix:{path}"])
+    done = tool.run("-u", f"stockade+unix:{path}", "demo", "oversell", "--stock", 10, "--stops", 1,
+                    "--contender", "decrement", "--contender", "stockade")
+    assert done.returncode == 0, done.stderr
+    assert table(done.stdout)["Stockade"][:3] == (10, 0, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+                         ids=lambda number: number.name)
+@pytest.mark.parametrize("contender", ["watchdog", "stockade"])
+def test_a_signal_ends_it_with_nothing_left_behind_though_a_buyer_is_stopped(tool, contender,
+                                                                             number):
+    running = tool.start("demo", "oversell", "--contender", contender, "--stock", 10,
+                         "--pause", "10m")
+    tool.await_stopped_child(running.pid)
+    running.send_signal(number)
+    _, stderr = running.communicate(timeout=patience(20))
+    assert running.returncode == 128 + number
+    assert "interrupted" in stderr
+    assert tool.left_behind() == []
+    tool.await_no_process()
+
+
+def test_no_process_outlives_a_demo_that_is_killed(tool):
+    running = tool.start("demo", "oversell", "--contender", "stockade", "--stock", 10,
+                         "--pause", "10m")
+    tool.await_stopped_child(running.pid)
+    assert len(tool.processes()) > 16
+    running.kill()
+    running.communicate(timeout=patience(20))
+    tool.await_no_process()
+
+
+def test_a_reader_that_leaves_does_not_keep_it_from_cleaning_up(tool):
+    running = tool.start("demo", "oversell", "--contender", "redis-lock", "--stock", 20)
+    running.stdout.readline()
+    running.stdout.close()
+    assert running.wait(timeout=patience(30)) == 0
+    running.stderr.close()
+    assert tool.left_behind() == []
+    assert tool.processes() == {}
+
+
+def read_terminal(descriptor, deadline):
+    data = b""
+    while select.select([descriptor], [], [], max(0, deadline - time.monotonic()))[0]:
+        try:
+            piece = os.read(descriptor, 65536)
+        except OSError:  # the other end is closed
+            return data.decode()
+        data += piece
+    raise AssertionError(f"no end in time: {data!r}")
+
+
+def test_on_a_terminal_one_line_shows_the_progress(tool):
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen([BUILD / "stockade", "demo", "oversell", "--contender", "redis-lock"],
+                               env=tool.env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    text = read_terminal(ours, time.monotonic() + patience(30))
+    os.close(ours)
+    assert running.wait(timeout=patience(5)) == 0
+    shown = re.findall(r"\r\033\[KRedis lock +sold (\d+)  left \d+  stopped (\d) of 6", text)
+    assert len(shown) > 5
+    assert [int(sold) for sold, _ in shown] == sorted(int(sold) for sold, _ in shown)
+    assert shown[-1][1] == "6"
+    assert table(text.replace("\r\n", "\n"))["Redis lock"].oversold > 0
+
+
+def test_without_a_redis_server_it_says_so(tool, tmp_path):
+    tool.env["PATH"] = str(tmp_path)
+    done = tool.run("demo", "oversell")
+    assert done.returncode == 1
+    assert "private redis-server did not start" in done.stderr
+    assert "cannot run redis-server: No such file" in done.stderr
+    assert tool.left_behind() == []
+
+
+def test_settings_of_the_users_own_daemon_do_not_reach_the_private_one(tool, tmp_path):
+    tool.env.update(STOCKADE_LISTEN="unix:/nonexistent/socket", STOCKADE_PASSWORD_FILE="/nonexistent",
+                    STOCKADE_STORE=f"sqlite:{tmp_path}/theirs.db")
+    done = tool.run("demo", "oversell", "--contender", "stockade", "--stock", 5, "--stops", 0)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "theirs.db").exists()
+
+
+def test_an_unreachable_server_is_named(tool):
+    done = tool.run("demo", "oversell", "--redis", "redis://127.0.0.1:1", "--contender", "none")
+    assert done.returncode == 1
+    assert "cannot connect to 127.0.0.1:1: Connection refused" in done.stderr
+
+
+@pytest.mark.parametrize("words, said", [
+    (["demo"], "`demo oversell` is"),
+    (["demo", "oversell", "--stock", "0"], "--stock takes a whole number from 1 to 1000000"),
+    (["demo", "oversell", "--ttl", "9"], "--ttl takes milliseconds"),
+    (["demo", "oversell", "--contender", "zookeeper"], "takes one of none, redis-lock"),
+    (["demo", "oversell", "--redis", "http://x"], "--redis takes redis://"),
+    (["demo", "oversell", "--nonsense"], "--nonsense is not an option here"),
+    (["demo", "oversell", "extra"], "extra is one word too many"),
+    (["-u", "redis://x:1", "demo", "oversell"], "-u takes stockade://"),
+    (["--nonsense"], "--nonsense is not an option"),
+    (["nonsense"], "nonsense is not a command"),
+    ([], "a command is missing"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_wrong_usage_is_explained_and_exits_with_2(tool, words, said):
+    done = tool.run(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr and "--help" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [["--help"], ["demo", "oversell", "--help"],
+                                   ["replay", "--help"]], ids=" ".join)
+def test_help_goes_to_stdout_and_exits_with_0(tool, words):
+    done = tool.run(*words)
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: stockade ")
+    assert done.stderr == ""
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_the_version_is_told(tool):
+    done = tool.run("--version")
+    assert done.returncode == 0
+    assert re.fullmatch(r"stockade \d+\.\d+\.\d+\S*\n", done.stdout)

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P8 Live: a dead lease service gives a clear error at once and never stops current holders."""
+
+import pytest
+
+from harness.limits import Stopwatch, patience, wait_until
+from harness.resp import ReplyError, refused
+from harness.rig import free_port, restart
+from test_p2_rising import token_when_up
+
+AT_ONCE_SECONDS = 1.0
+SILENT_SECONDS = 3.0
+
+
+def assert_leasedown(client, key, bound):
+    with Stopwatch() as watch, refused("LEASEDOWN"):
+        client("ACQUIRE", key, 60000)
+    assert watch.seconds < patience(bound)
+
+
+def assert_holder_writes(client, token, key="held"):
+    with Stopwatch() as watch:
+        assert client.fenced(token, "SET", key, "written") == "OK"
+        assert client("GET", key) == b"written"
+    assert watch.seconds < patience(0.5)
+
+
+@pytest.fixture
+def held(rig):
+    """Redis, a daemon, and the token of a lease on `held`."""
+    redis = rig.redis()
+    daemon = rig.daemon(lease=redis.uri)
+    return redis, daemon, daemon.client().token("held")
+
+
+def test_with_redis_missing_at_start_the_daemon_starts_and_recovers_by_itself(rig, held):
+    redis, daemon, token = held
+    redis.kill()
+    daemon = restart(rig, daemon, lease=redis.uri)
+    client = daemon.client()
+    assert_leasedown(client, "r", AT_ONCE_SECONDS)
+    assert_holder_writes(client, token)
+    assert client("RELEASE", "held", token) == 0
+    with refused("STALE"):
+        client.fenced(token, "SET", "held", "late")
+    rig.redis(port=redis.address[1])
+    assert client.fenced(token_when_up(client, "r"), "SET", "r", "x") == "OK"
+
+
+def test_a_redis_that_was_never_there_says_leasedown_within_a_second(rig):
+    client = rig.daemon(lease=f"redis://127.0.0.1:{free_port()}").client()
+    for _ in range(3):
+        assert_leasedown(client, "r", AT_ONCE_SECONDS)
+    with Stopwatch() as watch, refused("LEASEDOWN"):
+        client("ACQUIRE", "r", 60000, "WAIT", 20000)
+    assert watch.seconds < patience(SILENT_SECONDS)
+    assert client("PING") == "PONG"
+
+
+def test_a_redis_that_dies_under_way_says_leasedown_and_comes_back(rig, held):
+    redis, daemon, token = held
+    client = daemon.client()
+    redis.kill()
+    assert_leasedown(client, "r", AT_ONCE_SECONDS)
+    assert_holder_writes(client, token)
+    rig.redis(port=redis.address[1])
+    assert token_when_up(client, "r") > 0
+    assert_holder_writes(client, token)
+
+
+def test_a_redis_that_accepts_and_is_silent_says_leasedown_in_bounded_time(rig, held):
+    redis, daemon, token = held
+    client = daemon.client()
+    redis.freeze()
+    assert_leasedown(client, "r", SILENT_SECONDS)
+    assert_holder_writes(client, token)
+    assert_leasedown(client, "r", SILENT_SECONDS)
+    redis.thaw()
+    assert token_when_up(client, "r") > 0
+
+
+def test_current_holders_write_while_an_acquire_hangs_on_a_silent_redis(rig, held):
+    redis, daemon, token = held
+    waiter, holder = daemon.client(), daemon.client()
+    redis.freeze()
+    waiter.send("ACQUIRE", "r", 60000)
+    for _ in range(20):
+        assert_holder_writes(holder, token)
+    reply = waiter.read()
+    assert isinstance(reply, ReplyError) and reply.code == "LEASEDOWN"
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_a_network_that_swallows_bytes_says_leasedown_in_bounded_time(rig, direction):
+    redis = rig.redis()
+    relay = rig.relay(redis.address)
+    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+    token = client.token("held")
+    relay.hold(direction)
+    assert_leasedown(client, "r", SILENT_SECONDS)
+    assert_holder_writes(client, token)
+    relay.cut()
+    relay.let(direction)
+    fresh = token_when_up(client, "r", 60000, "WAIT", 100)
+    assert client.fenced(fresh, "SET", "r", "x") == "OK"
+
+
+def test_connections_to_redis_that_are_cut_are_made_again(rig):
+    redis = rig.redis()
+    relay = rig.relay(redis.address)
+    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+    for _ in range(5):
+        token = token_when_up(client, "r")
+        assert client.fenced(token, "SET", "r", "x") == "OK"
+        relay.cut()
+        client("RELEASE", "r", token)
+        wait_until(lambda: redis.client()("EXISTS", "stockade:{r}:lock") == 0,
+                   "the unlock follows when Redis is back", 10)
+
+
+def test_a_relay_that_refuses_and_then_accepts_is_found_again(rig):
+    redis = rig.redis()
+    relay = rig.relay(redis.address)
+    relay.refuse()
+    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+    assert_leasedown(client, "r", AT_ONCE_SECONDS)
+    relay.accept()
+    assert token_when_up(client, "r") > 0
+
+
+def test_release_succeeds_while_redis_is_down_and_the_unlock_follows(rig):
+    redis = rig.redis()
+    relay = rig.relay(redis.address)
+    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+    token = client.token("r")
+    relay.refuse()
+    relay.cut()
+    with Stopwatch() as watch:
+        assert client("RELEASE", "r", token) == 0
+    assert watch.seconds < patience(SILENT_SECONDS)
+    with refused("STALE"):
+        client.fenced(token, "SET", "r", "late")
+    assert redis.client()("EXISTS", "stockade:{r}:lock") == 1
+    relay.accept()
+    wait_until(lambda: redis.client()("EXISTS", "stockade:{r}:lock") == 0, "the unlock", 10)
+    assert client.token("r") > token
+
+
+def test_revoke_fences_at_once_while_redis_is_down(rig, held):
+    redis, daemon, token = held
+    client = daemon.client()
+    redis.kill()
+    reply = client.ask("REVOKE", "held")
+    assert reply == token
+    with refused("STALE"):
+        client.fenced(token, "SET", "held", "late")
+
+
+def test_renew_while_redis_is_down_is_leasedown_and_the_token_still_writes(rig, held):
+    redis, daemon, token = held
+    client = daemon.client()
+    redis.kill()
+    with refused("LEASEDOWN"):
+        client("RENEW", "held", token, 60000)
+    assert_holder_writes(client, token)
+
+
+def test_a_wrong_redis_password_is_leasedown_and_the_right_one_works(rig):
+    redis = rig.redis(args=["--requirepass", "secret"])
+    port = redis.address[1]
+    for user_info in ("", ":wrong@", "nobody:secret@"):
+        daemon = rig.daemon(lease=f"redis://{user_info}127.0.0.1:{port}")
+        client = daemon.client()
+        assert_leasedown(client, "r", AT_ONCE_SECONDS)
+        assert client("PING") == "PONG"
+        daemon.stop()
+    for user_info in (":secret@", "default:secret@"):
+        daemon = rig.daemon(lease=f"redis://{user_info}127.0.0.1:{port}")
+        client = daemon.client()
+        client("RELEASE", "r", client.token("r"))
+        daemon.stop()
+
+
+def test_no_log_line_shows_the_redis_password(rig):
+    redis = rig.redis(args=["--requirepass", "other"])
+    daemon = rig.daemon("--log-level", "debug",
+                        lease=f"redis://:hunter2secret@127.0.0.1:{redis.address[1]}")
+    assert_leasedown(daemon.client(), "r", AT_ONCE_SECONDS)
+    daemon.stop()
+    assert "hunter2secret" not in daemon.stderr()
+
+
+def test_a_redis_that_turns_read_only_is_leasedown(rig, held):
+    """A replica of nobody refuses scripts that write: 'refuses' is down as well."""
+    redis, daemon, token = held
+    client = daemon.client()
+    redis.client()("REPLICAOF", "127.0.0.1", free_port())
+    assert_leasedown(client, "r", AT_ONCE_SECONDS)
+    assert_holder_writes(client, token)
+    redis.client()("REPLICAOF", "NO", "ONE")
+    assert token_when_up(client, "r") > 0
+
+
+def test_a_redis_without_room_is_leasedown(rig, held):
+    redis, daemon, token = held
+    client = daemon.client()
+    redis.client()("CONFIG", "SET", "maxmemory", "1")
+    assert_leasedown(client, "r", AT_ONCE_SECONDS)
+    assert_holder_writes(client, token)
+    redis.client()("CONFIG", "SET", "maxmemory", "0")
+    assert client.token("r") > 0
+
+
+def test_scripts_that_redis_forgot_are_loaded_again(rig, held):
+    redis, daemon, token = held
+    client = daemon.client()
+    redis.client()("SCRIPT", "FLUSH")
+    assert client("RENEW", "held", token, 60000) == 60000
+    redis.client()("SCRIPT", "FLUSH")
+    fresh = client.token("r")
+    redis.client()("SCRIPT", "FLUSH")
+    assert client("RELEASE", "r", fresh) == 0
+    assert redis.client()("EXISTS", "stockade:{r}:lock") == 0
+
+
+def test_waiters_are_told_or_served_when_redis_dies_and_comes_back(rig, held):
+    redis, daemon, _ = held
+    waiter = daemon.client()
+    waiter.send("ACQUIRE", "held", 60000, "WAIT", 20000)
+    wait_until(lambda: daemon.client().lease("held")["waiters"] == 1, "one waits")
+    redis.kill()
+    reply = waiter.read(10)
+    assert isinstance(reply, ReplyError) and reply.code == "LEASEDOWN"
+
+
+def test_a_reply_that_was_late_carries_the_ttl_that_is_left(rig):
+    redis = rig.redis()
+    relay = rig.relay(redis.address)
+    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+    client, peek = daemon.client(), redis.client()
+    client("RELEASE", "r", client.token("r"))
+    relay.hold("down")
+    client.send("ACQUIRE", "r", 10000)
+    wait_until(lambda: 0 < peek("PTTL", "stockade:{r}:lock") < 9800, "a fifth of a second passed")
+    left = peek("PTTL", "stockade:{r}:lock")
+    relay.let("down")
+    token, ttl_ms = client.read()
+    assert token > 0 and 0 < ttl_ms <= left
+
+
+def test_a_lease_that_ran_out_before_the_reply_is_never_handed_out_as_held(rig):
+    redis = rig.redis()
+    relay = rig.relay(redis.address)
+    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+    client, other, peek = daemon.client(), daemon.client(), redis.client()
+    client("RELEASE", "r", client.token("r"))
+    newest = int(peek("GET", "stockade:{r}:token"))
+    relay.hold("down")
+    client.send("ACQUIRE", "r", 100)
+    wait_until(lambda: int(peek("GET", "stockade:{r}:token")) > newest, "Redis has granted")
+    wait_until(lambda: peek("EXISTS", "stockade:{r}:lock") == 0, "and the lease ran out")
+    relay.let("down")
+    reply = client.read()
+    if isinstance(reply, list):
+        assert reply[0] > newest + 1 and 0 < reply[1] <= 100
+    else:
+        assert reply is None or reply.code == "BUSY", reply
+    assert other.token("r", 60000, "WAIT", 5000) > newest + 1
+    with refused("STALE"):
+        other.fenced(newest + 1, "SET", "r", "x")
+
+
+@pytest.mark.parametrize("option", ["prefix", "db", "unix"])
+def test_the_lease_uri_chooses(rig, option):
+    path = rig.folder / "redis.sock"
+    redis = rig.redis(args=["--unixsocket", path])
+    uri, prefix, db = {"prefix": (redis.uri + "?prefix=shop", "shop", 0),
+                       "db": (redis.uri + "/3", "stockade", 3),
+                       "unix": (f"redis+unix:{path}", "stockade", 0)}[option]
+    client = rig.daemon(lease=uri).client()
+    token = client.token("r")
+    peek = redis.client()
+    peek("SELECT", db)
+    assert sorted(peek("KEYS", "*")) == [f"{prefix}:{{r}}:lock".encode(),
+                                         f"{prefix}:{{r}}:token".encode()]
+    assert peek("GET", f"{prefix}:{{r}}:lock").split(b" ")[0] == b"%d" % token
+    assert client("RELEASE", "r", token) == 0
+    assert peek("EXISTS", f"{prefix}:{{r}}:lock") == 0

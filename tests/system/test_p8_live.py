@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P8 Live: waiters are served in order, the dead delay nobody for long, vanished ones leave no trace."""
+
+import select
+
+import pytest
+
+from harness.limits import Stopwatch, patience, wait_until
+from harness.resp import refused
+
+PROMPT_SECONDS = 0.5  # bound on a wake-up; far below the TTLs in use, far above the usual
+
+
+def await_waiters(client, key, count):
+    wait_until(lambda: client.lease(key)["waiters"] == count, f"{count} waiters in line")
+
+
+def line_up(daemon, key, count, ttl_ms=60000, wait_ms=30000):
+    """`count` clients waiting in a known order."""
+    watch = daemon.client()
+    line = []
+    for number in range(count):
+        line.append(daemon.client())
+        line[-1].send("ACQUIRE", key, ttl_ms, "WAIT", wait_ms)
+        await_waiters(watch, key, number + 1)
+    return line
+
+
+def test_50_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, key):
+    holder = daemon.client()
+    token = holder.token(key)
+    line = line_up(daemon, key, 50)
+    order = [token]
+    for number, waiter in enumerate(line):
+        assert holder("RELEASE", key, order[-1]) == 0
+        order.append(waiter.read()[0])
+        assert holder.lease(key)["waiters"] == 49 - number
+    assert order == sorted(set(order))
+
+
+def test_a_newcomer_does_not_overtake_the_line(daemon, key):
+    holder, newcomer = daemon.client(), daemon.client()
+    token = holder.token(key)
+    first, second = line_up(daemon, key, 2)
+    assert newcomer.acquire(key) is None
+    holder("RELEASE", key, token)
+    assert newcomer.acquire(key) is None
+    token = first.read()[0]
+    first("RELEASE", key, token)
+    assert newcomer.acquire(key) is None
+    assert second.read()[0] > token
+
+
+@pytest.mark.parametrize("how", ["release", "revoke"])
+def test_a_waiter_is_woken_promptly_by(daemon, key, how):
+    holder = daemon.client()
+    token = holder.token(key)
+    waiter, = line_up(daemon, key, 1)
+    with Stopwatch() as watch:
+        holder("RELEASE", key, token) if how == "release" else holder("REVOKE", key)
+        assert waiter.read()[0] > token
+    assert watch.seconds < patience(PROMPT_SECONDS)
+
+
+def test_a_waiter_is_woken_promptly_by_expiry_for_a_dead_holder_delays_at_most_its_ttl(daemon, key):
+    holder = daemon.client()
+    with Stopwatch() as watch:
+        token = holder.token(key, 600)
+        waiter, = line_up(daemon, key, 1)
+        holder.close()
+        assert waiter.read()[0] > token
+    assert 0.55 < watch.seconds < 0.6 + patience(PROMPT_SECONDS)
+
+
+def test_a_dead_holder_delays_others_by_at_most_its_ttl_though_its_daemon_died_too(rig):
+    redis = rig.redis()
+    daemon = rig.daemon(lease=redis.uri)
+    with Stopwatch() as watch:
+        token = daemon.client().token("r", 1000)
+        daemon.kill()
+        client = rig.daemon(lease=redis.uri).client()
+        assert client.token("r", 60000, "WAIT", 10000) > token
+    assert watch.seconds < 1.0 + patience(PROMPT_SECONDS)
+
+
+def test_wait_ends_with_null_when_its_time_ran_out(daemon, key):
+    holder, waiter = daemon.client(), daemon.client()
+    holder.token(key)
+    with Stopwatch() as watch:
+        assert waiter.acquire(key, 60000, "WAIT", 300) is None
+    assert 0.29 < watch.seconds < 0.3 + patience(PROMPT_SECONDS)
+    assert holder.lease(key)["waiters"] == 0
+    with Stopwatch() as watch:
+        assert waiter.acquire(key, 60000, "WAIT", 0) is None
+    assert watch.seconds < patience(PROMPT_SECONDS)
+
+
+def test_a_waiting_command_holds_back_only_its_own_connection(daemon, key):
+    holder, waiter, other = daemon.client(), daemon.client(), daemon.client()
+    token = holder.token(key)
+    waiter.send_bytes(b"*5\r\n$7\r\nACQUIRE\r\n$%d\r\n%s\r\n$5\r\n60000\r\n$4\r\nWAIT\r\n$5\r\n30000"
+                      b"\r\n*1\r\n$4\r\nPING\r\n" % (len(key), key.encode()))
+    await_waiters(other, key, 1)
+    assert other("PING") == "PONG"
+    holder("RELEASE", key, token)
+    assert waiter.read()[0] > token
+    assert waiter.read() == "PONG"
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_a_waiter_whose_client_vanished_leaves_the_line(daemon, key, how):
+    holder = daemon.client()
+    token = holder.token(key)
+    first, gone, last = line_up(daemon, key, 3)
+    gone.close() if how == "close" else gone.reset()
+    await_waiters(holder, key, 2)
+    holder("RELEASE", key, token)
+    token = first.read()[0]
+    with Stopwatch() as watch:
+        first("RELEASE", key, token)
+        assert last.read()[0] > token
+    assert watch.seconds < patience(PROMPT_SECONDS)
+
+
+def test_a_waiter_that_was_killed_by_an_administrator_leaves_the_line(daemon, key):
+    holder = daemon.client()
+    token = holder.token(key)
+    doomed, last = daemon.client(), daemon.client()
+    number = doomed("CLIENT", "ID")
+    doomed.send("ACQUIRE", key, 60000, "WAIT", 30000)
+    await_waiters(holder, key, 1)
+    last.send("ACQUIRE", key, 60000, "WAIT", 30000)
+    await_waiters(holder, key, 2)
+    assert holder("CLIENT", "KILL", "ID", number) == 1
+    assert doomed.is_closed()
+    await_waiters(holder, key, 1)
+    holder("RELEASE", key, token)
+    assert last.read()[0] > token
+
+
+def ask_for(daemon, key):
+    """A client whose ACQUIRE cannot be answered yet."""
+    client = daemon.client(name="vanishing")
+    client.send("ACQUIRE", key, 60000)
+    return client
+
+
+def vanish(client, watch):
+    """The client is gone, and the daemon knows."""
+    client.reset()
+    wait_until(lambda: b"vanishing" not in watch("CLIENT", "LIST"), "the daemon noticed")
+
+
+def test_a_grant_nobody_can_receive_is_given_back_and_retired_with_redis(rig):
+    redis = rig.redis()
+    relay = rig.relay(redis.address)
+    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+    watch, peek = daemon.client(), redis.client()
+    watch("RELEASE", "r", watch.token("r"))
+    before = int(peek("GET", "stockade:{r}:token"))
+    relay.hold("down")
+    client = ask_for(daemon, "r")
+    wait_until(lambda: int(peek("GET", "stockade:{r}:token")) > before, "Redis has granted")
+    lost = int(peek("GET", "stockade:{r}:token"))
+    vanish(client, watch)
+    relay.let("down")
+    with Stopwatch() as watched:
+        fresh = watch.token("r", 60000, "WAIT", 10000)
+    assert fresh > lost and watched.seconds < patience(3)
+    with refused("STALE"):
+        watch.fenced(lost, "SET", "r", "x")
+
+
+def test_a_grant_nobody_can_receive_is_given_back_and_retired_while_its_commit_runs(rig, lease):
+    daemon = rig.faulty_daemon(lease=lease)
+    watch = daemon.client()
+    first = watch.token("r")
+    watch("RELEASE", "r", first)
+    rig.faults.order("sync stall")
+    client = ask_for(daemon, "r")
+    rig.faults.await_hit()
+    vanish(client, watch)
+    rig.faults.clear()
+    with Stopwatch() as watched:
+        fresh = watch.token("r", 60000, "WAIT", 10000)
+    assert fresh > first + 1 and watched.seconds < patience(3)
+    with refused("STALE"):
+        watch.fenced(fresh - 1, "SET", "r", "x")
+
+
+def test_to_wait_for_a_lease_that_this_connection_holds_is_a_deadlock(daemon, key):
+    client, other = daemon.client(), daemon.client()
+    token = client.token(key)
+    with Stopwatch() as watch, refused("DEADLOCK"):
+        client.acquire(key, 60000, "WAIT", 20000)
+    assert watch.seconds < patience(PROMPT_SECONDS)
+    assert client.acquire(key) is None, "without WAIT it is simply held"
+    client("RELEASE", key, token)
+    assert other.token(key) > token
+    assert client.acquire(key, 60000, "WAIT", 50) is None, "held by another: a plain wait"
+
+
+def test_waiting_for_ones_own_lease_under_another_owner_name_is_a_deadlock_too(daemon, key):
+    client = daemon.client()
+    client.token(key, 60000, "OWNER", "a")
+    with refused("DEADLOCK"):
+        client.acquire(key, 60000, "OWNER", "b", "WAIT", 20000)
+
+
+def test_a_waiter_that_missed_its_wake_up_looks_again_within_a_second(rig):
+    """The lock goes away behind the daemon's back."""
+    redis = rig.redis()
+    daemon = rig.daemon(lease=redis.uri)
+    token = daemon.client().token("r")
+    waiter, = line_up(daemon, "r", 1)
+    with Stopwatch() as watch:
+        redis.client()("DEL", "stockade:{r}:lock")
+        assert waiter.read()[0] > token
+    assert watch.seconds < 1.0 + patience(PROMPT_SECONDS)
+
+
+def test_one_waiter_too_many_is_busy_and_the_line_goes_on(rig, lease):
+    daemon = rig.daemon("--max-waiters", "3", lease=lease)
+    holder, surplus = daemon.client(), daemon.client()
+    token = holder.token("r")
+    line = line_up(daemon, "r", 3)
+    with refused("BUSY"):
+        surplus.acquire("r", 60000, "WAIT", 1000)
+    holder("RELEASE", "r", token)
+    for waiter in line:
+        token = waiter.read()[0]
+        assert waiter("RELEASE", "r", token) == 0
+    assert surplus.token("r") > token
+
+
+def test_waiters_that_arrive_together_are_served_one_at_a_time_and_none_is_forgotten(daemon, key):
+    waiting = [daemon.client() for _ in range(40)]
+    for client in waiting:
+        client.send("ACQUIRE", key, 60000, "WAIT", 30000)
+    tokens = []
+    while waiting:
+        ready, _, _ = select.select([client.sock for client in waiting], [], [], patience(5))
+        assert len(ready) == 1
+        owner = next(client for client in waiting if client.sock is ready[0])
+        waiting.remove(owner)
+        tokens.append(owner.read()[0])
+        owner("RELEASE", key, tokens[-1])
+    assert tokens == sorted(set(tokens)) and len(tokens) == 40

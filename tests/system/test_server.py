@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Server commands, passwords, administrators, and the admin HTTP interface."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from harness import netns
+from harness.limits import patience, wait_until
+from harness.resp import Client, Closed, ReplyError, encode, refused
+from harness.rig import Rig
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture(scope="module")
+def guarded_rig(tmp_path_factory):
+    rig = Rig(tmp_path_factory.mktemp("guarded"))
+    yield rig
+    rig.close()
+
+
+@pytest.fixture(scope="module")
+def guarded(guarded_rig):
+    """A daemon with a password."""
+    path = guarded_rig.folder / "password"
+    path.write_text(PASSWORD + "\n")
+    return guarded_rig.daemon("--password-file", path)
+
+
+def test_without_auth_only_greetings_are_answered(guarded):
+    client = guarded.client()
+    for command in (("PING",), ("GET", "k"), ("ACQUIRE", "r", 1000), ("FENCED", 1, "SET", "k", "v"),
+                    ("INFO",), ("COMMAND",), ("CLIENT", "LIST"), ("SHUTDOWN",), ("LEASES",)):
+        with refused("NOAUTH"):
+            client(*command)
+    with refused("NOAUTH"):
+        client("HELLO", 3)
+    assert client("RESET") == "RESET"
+    assert client("QUIT") == "OK"
+    assert client.is_closed()
+
+
+def test_auth_opens_the_door_in_each_of_its_forms(guarded):
+    for command in (("AUTH", PASSWORD), ("AUTH", "default", PASSWORD),
+                    ("HELLO", 3, "AUTH", "default", PASSWORD),
+                    ("HELLO", 2, "AUTH", "default", PASSWORD, "SETNAME", "me")):
+        client = guarded.client()
+        reply = client(*command)
+        assert reply == "OK" or command[0] == "HELLO"
+        assert client("PING") == "PONG"
+    assert client("CLIENT", "GETNAME") == b"me"
+
+
+def test_a_wrong_password_is_wrongpass_and_opens_nothing(guarded):
+    client = guarded.client()
+    for command in (("AUTH", "wrong"), ("AUTH", "nobody", PASSWORD), ("AUTH", ""),
+                    ("AUTH", PASSWORD + "\n"), ("HELLO", 3, "AUTH", "default", "wrong")):
+        with refused("WRONGPASS"):
+            client(*command)
+        with refused("NOAUTH"):
+            client("PING")
+
+
+def test_reset_forgets_the_authentication(guarded):
+    client = guarded.client()
+    client("AUTH", PASSWORD)
+    assert client("RESET") == "RESET"
+    with refused("NOAUTH"):
+        client("PING")
+
+
+@pytest.mark.parametrize("data", [encode("AUTH", *["x"] * 10), encode("AUTH", "x" * 16385),
+                                  b"*11\r\n", b"*2\r\n$4\r\nAUTH\r\n$16385\r\n"],
+                         ids=["11 arguments", "16 KB", "11 announced", "16 KB announced"])
+def test_before_auth_requests_are_small(guarded, data):
+    client = guarded.client()
+    client.send_bytes(data)
+    reply = client.read()
+    assert isinstance(reply, ReplyError) and reply.code == "ERR"
+    assert client.is_closed()
+
+
+def test_after_auth_requests_may_be_large(guarded):
+    client = guarded.client()
+    client("AUTH", PASSWORD)
+    assert client("ECHO", "x" * 100000) == b"x" * 100000
+    assert len(client("MGET", *range(1, 100))) == 99
+
+
+def test_who_is_authenticated_is_an_administrator(guarded):
+    client, victim = guarded.client(), guarded.client()
+    victim("AUTH", PASSWORD)
+    client("AUTH", PASSWORD)
+    assert client("CONFIG", "GET", "save") is not None
+    assert client("CLIENT", "KILL", "ID", victim("CLIENT", "ID")) == 1
+    assert victim.is_closed()
+
+
+ADMIN_COMMANDS = ["SHUTDOWN", "CLIENT KILL ID 1", "CONFIG GET save", "FLUSHALL"]
+
+
+def test_who_comes_from_elsewhere_is_no_administrator_without_a_password(rig):
+    """In a network of its own, where 10.9.8.7 is this machine and not loopback."""
+    if not netns.available():
+        pytest.skip("no network namespaces here")
+    daemon = rig.daemon("--unfenced-writes", "allow", listen=("0.0.0.0:0",), admin="off",
+                        wrapper=netns.inside("ip addr add 10.9.8.7/32 dev lo"))
+    port = daemon.address[1]
+
+    def remote(host, *command):
+        run = subprocess.run(
+            [*netns.beside(daemon.pid), "redis-cli", "-h", host, "-p", str(port), *command],
+            capture_output=True, text=True, timeout=patience(10), check=False)
+        return run.stdout.strip()
+
+    assert remote("10.9.8.7", "PING") == "PONG"
+    for command in ADMIN_COMMANDS:
+        assert remote("10.9.8.7", *command.split()).startswith("NOPERM "), command
+    token = remote("10.9.8.7", "ACQUIRE", "r", "60000").split()[0]
+    assert remote("10.9.8.7", "REVOKE", "r") == token, "for anyone who may write"
+    assert remote("127.0.0.1", "FLUSHALL") == "OK"
+    remote("127.0.0.1", "SHUTDOWN")
+    assert daemon.wait() == 0
+
+
+def test_flushall_needs_unfenced_writes(local, key):
+    client = local.client()
+    token = client.token(key)
+    client.fenced(token, "SET", key, "v")
+    assert isinstance(client.ask("FLUSHALL"), ReplyError)
+    assert client("GET", key) == b"v"
+
+
+def test_shutdown_ends_the_daemon_with_status_0(rig, lease):
+    daemon = rig.daemon(lease=lease)
+    client, waiter = daemon.client(), daemon.client()
+    token = client.token("r")
+    waiter.send("ACQUIRE", "r", 60000, "WAIT", 30000)
+    wait_until(lambda: client.lease("r")["waiters"] == 1, "one waits")
+    client.fenced(token, "SET", "r", "v")
+    client.send("SHUTDOWN")
+    assert client.is_closed()
+    assert isinstance(waiter.read(), ReplyError)
+    assert daemon.wait() == 0
+    assert rig.daemon(lease=lease).client()("GET", "r") == b"v"
+
+
+def test_clients_have_rising_ids_names_and_a_list(local):
+    a, b = local.client(), local.client()
+    first, second = a("CLIENT", "ID"), b("CLIENT", "ID")
+    assert 0 < first < second
+    assert a("CLIENT", "GETNAME") is None
+    assert a("CLIENT", "SETNAME", "alpha") == "OK" and a("CLIENT", "GETNAME") == b"alpha"
+    assert b("CLIENT", "SETINFO", "LIB-NAME", "tests") == "OK"
+    assert b("CLIENT", "SETINFO", "lib-ver", "1.0") == "OK"
+    lines = a("CLIENT", "LIST").decode().splitlines()
+    mine = next(line for line in lines if f"id={first} " in line)
+    assert "name=alpha" in mine and "addr=127.0.0.1:" in mine
+    assert any(f"id={second} " in line and "lib-name=tests" in line for line in lines)
+
+
+def test_client_kill_closes_that_connection_and_no_other(local):
+    a, b, c = local.client(), local.client(), local.client()
+    assert a("CLIENT", "KILL", "ID", b("CLIENT", "ID")) == 1
+    assert b.is_closed()
+    assert c("PING") == "PONG"
+    host, port = c.sock.getsockname()
+    assert a("CLIENT", "KILL", f"{host}:{port}") == "OK"
+    assert c.is_closed()
+    assert a("CLIENT", "KILL", "ID", 1 << 40) == 0
+    with refused("ERR"):
+        a("CLIENT", "KILL", "127.0.0.1:1")
+
+
+def test_quit_answers_what_was_sent_before_and_closes(local):
+    client = local.client()
+    client.send_bytes(encode("PING") + encode("QUIT") + encode("PING"))
+    assert [client.read(), client.read()] == ["PONG", "OK"]
+    assert client.is_closed()
+
+
+def test_reset_goes_back_to_resp2_and_forgets_the_name(local):
+    client = local.client(proto=3, name="me")
+    assert client("RESET") == "RESET"
+    assert client("CLIENT", "GETNAME") is None and client.reader.raw == b"$-1\r\n"
+
+
+def test_config_get_answers_what_benchmarks_and_clients_ask(local):
+    client = local.client()
+    for name in ("save", "appendonly"):
+        reply = client("CONFIG", "GET", name)
+        assert reply[0] == name.encode() and len(reply) == 2
+    assert client("CONFIG", "GET", "nosuch*") == []
+    everything = client("CONFIG", "GET", "*")
+    names = {word.decode() for word in everything[::2]}
+    assert names >= {"listen", "store", "lease", "unfenced-writes", "log-level"}
+    resp3 = local.client(proto=3)("CONFIG", "GET", "store")
+    assert list(resp3) == [b"store"] and resp3[b"store"].startswith(b"sqlite:")
+
+
+def test_config_get_never_shows_a_password(guarded, rig):
+    client = guarded.client()
+    client("AUTH", PASSWORD)
+    assert PASSWORD.encode() not in b" ".join(client("CONFIG", "GET", "*"))
+    client = rig.daemon(lease="redis://:hunter2secret@127.0.0.1:1").client()
+    text = b" ".join(client("CONFIG", "GET", "*")) + client("INFO")
+    assert b"hunter2secret" not in text
+
+
+def info(client, *section):
+    text = client("INFO", *section)
+    text = text if isinstance(text, str) else text.decode()
+    lines = text.split("\r\n")
+    return dict(line.split(":", 1) for line in lines if ":" in line and line[0] != "#"), lines
+
+
+@pytest.mark.parametrize("proto", [2, 3])
+def test_info_has_sections_of_fields(local, proto):
+    client = local.client(proto=proto)
+    fields, lines = info(client)
+    assert fields["loading"] == "0", "ioredis waits for this"
+    assert int(fields["process_id"]) == local.pid
+    assert int(fields["connected_clients"]) >= 1
+    sections = [line[2:].lower() for line in lines if line.startswith("# ")]
+    assert len(sections) >= 3
+    for section in sections:
+        _, part = info(client, section)
+        assert [line[2:].lower() for line in part if line.startswith("# ")] == [section]
+    assert info(client, "nosuch")[0] == {}
+    assert info(client, "REPLICATION")[0].get("role") == "master", "valkey-glide needs it"
+
+
+def test_info_counts_what_happened(rig):
+    client = rig.daemon().client()
+    token = client.token("r")
+    client.fenced(token, "SET", "r", "v")
+    client("REVOKE", "r")
+    client.ask("FENCED", token, "SET", "r", "v")
+    client.ask("FENCED", token + 9, "SET", "r", "v")
+    client.ask("SET", "r", "v")
+    fields, _ = info(client)
+    assert fields["refused_stale"] == fields["refused_unknown"] == fields["refused_notoken"] == "1"
+    assert fields["leases_granted"] == fields["leases_revoked"] == "1"
+
+
+def test_health_is_ok_while_the_store_takes_writes(rig, lease):
+    daemon = rig.daemon(lease=lease)
+    status, kind, body = daemon.get("/health")
+    assert status == 200 and kind.startswith("application/json")
+    assert json.loads(body)["status"] == "ok"
+
+
+def test_health_stays_ok_and_says_so_when_the_lease_service_is_down(rig):
+    daemon = rig.daemon(lease="redis://127.0.0.1:1")
+    daemon.client().ask("ACQUIRE", "r", 1000)
+    status, _, body = daemon.get("/health")
+    assert status == 200 and json.loads(body)["status"] == "ok"
+
+
+SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^}]*\})? (-?[0-9.e+-]+|NaN|\+Inf)$")
+
+
+def samples(text):
+    """Prometheus text, each line checked."""
+    found, typed = {}, set()
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            name, kind = line.split()[2:]
+            assert name not in typed and kind in ("counter", "gauge", "histogram", "summary")
+            typed.add(name)
+        elif line and not line.startswith("# HELP "):
+            match = SAMPLE.match(line)
+            assert match, f"not a sample: {line!r}"
+            assert (match[1], match[2]) not in found, f"twice: {line!r}"
+            assert match[1] in typed or match[1].rsplit("_", 1)[0] in typed, line
+            found[match[1], match[2]] = float(match[3])
+    return {name: value for (name, _), value in found.items()}
+
+
+def test_metrics_are_prometheus_text_and_count(rig):
+    daemon = rig.daemon()
+    status, kind, text = daemon.get("/metrics")
+    assert status == 200 and kind.startswith("text/plain")
+    before = samples(text)
+    assert before and all(name.startswith("stockade_") for name in before)
+    client = daemon.client()
+    token = client.token("r")
+    client("RELEASE", "r", token)
+    client.ask("FENCED", token, "SET", "r", "v")
+    after = samples(daemon.get("/metrics")[2])
+    grown = {name for name in after if after[name] > before.get(name, 0)}
+    assert any("stale" in name for name in grown)
+    assert any("granted" in name for name in grown)
+
+
+def test_other_pages_of_the_admin_port_are_not_found(local):
+    for path in ("/", "/nosuch", "/metrics/x", "/health/../etc/passwd"):
+        assert local.get(path)[0] == 404
+
+
+def test_the_admin_port_serves_while_clients_are_served(local, key):
+    client = local.client()
+    token = client.token(key)
+    for i in range(50):
+        client.send("FENCED", token, "SET", key, i)
+        assert local.get("/health")[0] == 200
+        assert client.read() == "OK"
+
+
+def test_the_admin_port_survives_bad_requests(local):
+    for data in (b"\r\n\r\n", b"GET\r\n\r\n", b"\x00\xff\r\n\r\n", b"GET /health HTTP/1.1\r\n",
+                 b"POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\nx",
+                 b"GET /" + b"x" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"):
+        client = Client(local.admin)
+        try:
+            client.send_bytes(data)
+            client.half_close()
+            client.is_closed(0.2)
+        except (AssertionError, OSError, ValueError):
+            pass
+        client.close()
+    assert local.get("/health")[0] == 200
+
+
+def test_admin_off_opens_no_port(rig):
+    daemon = rig.daemon(admin="off")
+    assert daemon.admin is None
+    assert daemon.client()("PING") == "PONG"
+
+
+def test_several_listeners_serve_the_same_store(rig):
+    path = rig.folder / "s.sock"
+    daemon = rig.daemon(listen=("127.0.0.1:0", f"unix:{path}", "[::1]:0"))
+    assert len(daemon.listeners) == 3 and str(path) in daemon.listeners
+    token = Client(daemon.listeners[0]).token("r")
+    Client(str(path)).fenced(token, "SET", "r", "v")
+    for address in daemon.listeners:
+        client = Client(address)
+        assert client("GET", "r") == b"v"
+        client.close()
+    daemon.stop()
+    assert not path.exists(), "it takes its socket away"
+
+
+def test_more_connections_than_allowed_are_told_so(rig):
+    daemon = rig.daemon("--max-connections", "4")
+    clients = [daemon.client() for _ in range(4)]
+    assert {client("PING") for client in clients} == {"PONG"}
+    surplus = daemon.client()
+    reply = None
+    try:
+        reply = surplus.ask("PING")
+    except (Closed, OSError):
+        pass
+    assert isinstance(reply, ReplyError) and reply.code == "ERR", reply
+    clients[0].close()
+    wait_until(lambda: clients[1]("CLIENT", "LIST").count(b"\n") < 4, "there is room again")
+    assert daemon.client()("PING") == "PONG"

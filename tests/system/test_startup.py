@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start and end: options, config, databases and ports that cannot be used; the drain."""
+
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+
+import pytest
+
+from harness.limits import BUILD, Stopwatch, patience, wait_until
+from harness.resp import Client, Closed, ReplyError, encode
+from harness.rig import restart
+
+DRAIN_SECONDS = 10
+# Root reads and writes whatever it likes, unless it gives that power up.
+UNPRIVILEGED = ("setpriv", "--inh-caps=-all", "--bounding-set=-all") if os.getuid() == 0 else ()
+
+
+def refusal(rig, *args, **options):
+    """Starts a daemon that must not start: its one line on stderr."""
+    daemon = rig.start(*args, **options)
+    with Stopwatch() as watch:
+        status = daemon.wait()
+    daemon.expected_status = status
+    assert status > 0, daemon.describe()
+    assert watch.seconds < patience(5)
+    lines = daemon.stderr().splitlines()
+    assert len(lines) == 1 and len(lines[0]) > 10, f"one clear line:\n{daemon.describe()}"
+    return lines[0]
+
+
+@pytest.mark.parametrize("args, named", [
+    (["--nosuch"], "nosuch"), (["--nosuch=1"], "nosuch"), (["stray"], "stray"),
+    (["--listen"], "listen"), (["--listen", "nonsense"], "nonsense"),
+    (["--listen", "127.0.0.1:99999"], "99999"), (["--listen", "127.0.0.1:"], "listen"),
+    (["--listen", ""], "listen"), (["--admin", "nonsense"], "nonsense"),
+    (["--store", "mysql:x"], "mysql"), (["--store", "sqlite:"], "store"),
+    (["--lease", "nosuch:"], "nosuch"), (["--lease", "redis://"], "lease"),
+    (["--lease", "redis://127.0.0.1:99999"], "99999"), (["--lease", "redis://h:1/x"], "lease"),
+    (["--lease", "redis://h:1?nosuch=1"], "nosuch"), (["--lease", "rediss://h:1"], "rediss"),
+    (["--unfenced-writes", "maybe"], "maybe"), (["--log-level", "loud"], "loud"),
+    (["--password-file", "/nonexistent/file"], "/nonexistent/file"),
+    (["--config", "/nonexistent/file"], "/nonexistent/file"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else None)
+def test_an_unusable_option_is_one_clear_line_that_names_it(rig, args, named):
+    replaced = {"--listen": "listen", "--admin": "admin", "--store": "store", "--lease": "lease"}
+    options = {replaced[args[0]]: None if args[0] != "--store" else ""} \
+        if args[0] in replaced else {}
+    assert named in refusal(rig, *args, **options)
+    assert not rig.store.exists(), "nothing was begun"
+
+
+@pytest.mark.parametrize("text, named", [
+    ("nosuch = 1\n", "nosuch"), ("\n\nlog-level = loud\n", "loud"), ("listen\n", "3?|1"),
+    ("unfenced-writes = perhaps\n", "perhaps"), ("lease = nosuch:\n", "nosuch"),
+    ("\x00\x01\x02\n", "."),
+], ids=lambda t: repr(t)[:24])
+def test_an_unusable_line_in_the_config_is_one_clear_line_that_names_it(rig, text, named):
+    config = rig.folder / "stockaded.conf"
+    config.write_text(text)
+    line = refusal(rig, "--config", config, lease=None)
+    assert re.search(named, line) and "stockaded.conf" in line
+
+
+def test_an_unreadable_config_is_one_clear_line(rig):
+    config = rig.folder / "stockaded.conf"
+    config.write_text("log-level = info\n")
+    config.chmod(0)
+    line = refusal(rig, "--config", config, wrapper=UNPRIVILEGED)
+    assert "stockaded.conf" in line and "ermission" in line
+    assert str(rig.folder) in refusal(rig, "--config", rig.folder), "nor a folder"
+
+
+def test_an_empty_password_file_is_refused(rig):
+    path = rig.folder / "password"
+    path.write_text("\n")
+    assert str(path) in refusal(rig, "--password-file", path)
+
+
+def test_an_unreadable_password_file_is_refused(rig):
+    path = rig.folder / "password"
+    path.write_text("secret\n")
+    path.chmod(0)
+    assert str(path) in refusal(rig, "--password-file", path, wrapper=UNPRIVILEGED)
+
+
+def test_a_foreign_database_is_refused_by_name_and_left_as_it_was(rig):
+    with sqlite3.connect(rig.store) as file:
+        file.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
+        file.execute("INSERT INTO customers VALUES (1, 'Alice')")
+    file.close()
+    before = rig.store.read_bytes()
+    assert str(rig.store) in refusal(rig)
+    assert rig.store.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"This is not a database.\n" * 100, os.urandom(8192),
+                                     b"SQLite format 3\x00" + b"\xff" * 5000],
+                         ids=["text", "noise", "a header and noise"])
+def test_a_file_that_is_no_database_is_refused_by_name_and_left_as_it_was(rig, content):
+    rig.store.write_bytes(content)
+    assert str(rig.store) in refusal(rig)
+    assert rig.store.read_bytes() == content
+
+
+def test_a_newer_database_is_refused_by_name_and_left_as_it_was(rig):
+    rig.daemon().stop()
+    with sqlite3.connect(rig.store) as file:
+        version, = file.execute("PRAGMA user_version").fetchone()
+        assert version > 0, "the schema carries a version"
+        file.execute(f"PRAGMA user_version = {version + 1}")
+    file.close()
+    line = refusal(rig)
+    assert str(rig.store) in line and "newer" in line
+    with sqlite3.connect(rig.store) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (version + 1,)
+
+
+def test_a_read_only_database_is_refused_by_name(rig):
+    rig.daemon().stop()
+    for path in rig.folder.glob("stockade.db*"):
+        path.chmod(0o444)
+    assert str(rig.store) in refusal(rig, wrapper=UNPRIVILEGED)
+
+
+def test_a_read_only_folder_is_refused_by_name(rig):
+    folder = rig.folder / "closed"
+    folder.mkdir(mode=0o555)
+    assert str(folder) in refusal(rig, store=f"sqlite:{folder}/stockade.db", wrapper=UNPRIVILEGED)
+
+
+@pytest.mark.parametrize("path", ["nosuch/folder/stockade.db", "."])
+def test_a_path_that_cannot_be_a_database_is_refused_by_name(rig, path):
+    assert path in refusal(rig, store=f"sqlite:{path}", cwd=rig.folder)
+
+
+def test_no_room_on_the_disk_at_start_is_one_clear_line(rig):
+    rig.faults.order("write ENOSPC")
+    assert str(rig.store) in refusal(rig, env=rig.fault_env())
+    rig.faults.clear()
+    client = rig.daemon().client()
+    assert client.fenced(client.token("r"), "SET", "r", "v") == "OK"
+
+
+@pytest.mark.parametrize("option", ["listen", "admin"])
+def test_a_port_in_use_is_one_clear_line_that_names_it(rig, option):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "127.0.0.1:%d" % taken.getsockname()[1]
+        options = {"listen": (address,)} if option == "listen" else {"admin": address}
+        assert address in refusal(rig, **options)
+
+
+def test_an_address_that_is_not_ours_is_one_clear_line_that_names_it(rig):
+    assert "203.0.113.77" in refusal(rig, listen=("203.0.113.77:7379",))
+
+
+def test_a_unix_socket_that_is_in_use_is_refused_and_a_left_over_one_is_replaced(rig):
+    path = rig.folder / "s.sock"
+    daemon = rig.daemon(listen=(f"unix:{path}",))
+    other = f"sqlite:{rig.folder}/other.db"
+    assert str(path) in refusal(rig, listen=(f"unix:{path}",), store=other)
+    assert daemon.client()("PING") == "PONG", "the first one goes on"
+    daemon.kill()
+    assert path.exists()
+    assert rig.daemon(listen=(f"unix:{path}",)).client()("PING") == "PONG"
+
+
+def test_flag_beats_environment_beats_file_beats_default(rig):
+    config = rig.folder / "stockaded.conf"
+    config.write_text(f"# a comment\n\nstore = sqlite:{rig.folder}/file.db\n"
+                      f"unfenced-writes = allow\nlog-level=warn\nadmin = off\n")
+    env = {"STOCKADE_STORE": f"sqlite:{rig.folder}/env.db"}
+    base = {"admin": None, "lease": None}
+
+    def made(daemon):
+        daemon.stop()
+        names = {path.name for path in rig.folder.glob("*.db")}
+        for path in rig.folder.glob("*.db*"):
+            path.unlink()
+        return names
+
+    assert made(rig.daemon(store="", admin=None, lease=None, cwd=rig.folder, env={
+        "STOCKADE_ADMIN": "off"})) == {"stockade.db"}
+    assert made(rig.daemon("--config", config, store="", **base)) == {"file.db"}
+    assert made(rig.daemon("--config", config, store="", env=env, **base)) == {"env.db"}
+    flag = f"sqlite:{rig.folder}/flag.db"
+    daemon = rig.daemon("--config", config, store=flag, env=env, **base)
+    assert daemon.admin is None and daemon.client()("SET", "k", "v") == "OK", "the file's others"
+    assert made(daemon) == {"flag.db"}
+
+
+def test_the_config_file_may_come_from_the_environment_and_hold_every_option(rig):
+    password = rig.folder / "password"
+    password.write_text("secret\n")
+    config = rig.folder / "stockaded.conf"
+    config.write_text(f"listen = 127.0.0.1:0\nlisten = unix:{rig.folder}/s.sock\n"
+                      f"store = sqlite:{rig.folder}/x.db\nlease = local:\nadmin = 127.0.0.1:0\n"
+                      f"password-file = {password}\nunfenced-writes = allow\nlog-level = info\n")
+    daemon = rig.daemon(listen=None, admin=None, store="", lease=None,
+                        env={"STOCKADE_CONFIG": str(config)})
+    assert len(daemon.listeners) == 2 and daemon.admin
+    client = Client(str(rig.folder / "s.sock"))
+    assert client("AUTH", "secret") == "OK" and client("SET", "k", "v") == "OK"
+
+
+def test_help_names_every_option(rig):
+    run = subprocess.run([BUILD / "stockaded", "--help"], capture_output=True, text=True,
+                         timeout=patience(10), check=False)
+    assert run.returncode == 0 and run.stderr == ""
+    for option in ("config", "listen", "store", "lease", "admin", "password-file",
+                   "unfenced-writes", "log-level"):
+        assert f"--{option}" in run.stdout
+
+
+def test_sigterm_answers_waiters_with_an_error_and_exits_with_0(rig, lease):
+    daemon = rig.daemon(lease=lease)
+    holder, idle = daemon.client(), daemon.client()
+    holder.token("r")
+    waiters = [daemon.client() for _ in range(10)]
+    for number, waiter in enumerate(waiters):
+        waiter.send("ACQUIRE", "r", 60000, "WAIT", 60000)
+        wait_until(lambda: holder.lease("r")["waiters"] == number + 1, "it waits")
+    with Stopwatch() as watch:
+        daemon.signal(signal.SIGTERM)
+        for waiter in waiters:
+            assert isinstance(waiter.read(), ReplyError)
+            assert waiter.is_closed()
+        assert idle.is_closed()
+        assert daemon.wait() == 0
+    assert watch.seconds < patience(3)
+
+
+def test_what_was_begun_is_finished_before_the_daemon_exits(rig, lease):
+    daemon = rig.daemon(lease=lease, env=rig.fault_env())
+    client = daemon.client()
+    token = client.token("r")
+    rig.faults.order("sync stall")
+    client.send("FENCED", token, "SET", "r", "begun")
+    rig.faults.await_hit()
+    daemon.signal(signal.SIGTERM)
+    wait_until(lambda: not accepts(daemon.address), "it takes no new connections")
+    rig.faults.clear()
+    assert client.read() == "OK"
+    assert client.is_closed()
+    assert daemon.wait() == 0
+    assert rig.daemon(lease=lease).client()("GET", "r") == b"begun"
+
+
+def accepts(address):
+    try:
+        client = Client(address, timeout=1)
+    except OSError:
+        return False
+    try:
+        return not client.is_closed(0.05)
+    finally:
+        client.close()
+
+
+def test_every_write_that_was_acknowledged_during_the_drain_is_there(rig):
+    daemon = rig.daemon()
+    client = daemon.client()
+    token = client.token("r")
+    client.send_bytes(b"".join(encode("FENCED", token, "INCR", "r") for _ in range(5000)))
+    acked = client.read()
+    daemon.signal(signal.SIGTERM)
+    try:
+        while True:
+            reply = client.read()
+            if not isinstance(reply, ReplyError):
+                acked = reply
+    except Closed:
+        pass
+    assert daemon.wait() == 0
+    stored = int(rig.daemon().client()("GET", "r"))
+    assert acked <= stored <= 5000
+
+
+def test_a_client_that_never_reads_does_not_keep_the_daemon_from_exiting(rig):
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    client = daemon.client()
+    client("SET", "k", b"v" * (1 << 20))
+    for _ in range(100):
+        client.send("GET", "k")
+    with Stopwatch() as watch:
+        daemon.signal(signal.SIGTERM)
+        assert daemon.wait(DRAIN_SECONDS + 5) == 0
+    assert watch.seconds < patience(DRAIN_SECONDS + 2)
+
+
+def test_a_silent_redis_does_not_keep_the_daemon_from_exiting(rig):
+    redis = rig.redis()
+    daemon = rig.daemon(lease=redis.uri)
+    client = daemon.client()
+    client.token("r")
+    redis.freeze()
+    client.send("ACQUIRE", "s", 60000)
+    with Stopwatch() as watch:
+        daemon.signal(signal.SIGTERM)
+        assert daemon.wait(DRAIN_SECONDS + 5) == 0
+    assert watch.seconds < patience(DRAIN_SECONDS + 2)
+
+
+def test_a_restart_keeps_data_leases_and_their_owners(rig, lease):
+    daemon = rig.daemon(lease=lease)
+    client = daemon.client()
+    token = client.token("r", 60000, "OWNER", "me")
+    client.fenced(token, "HSET", "r", "f", "v")
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        daemon = restart(rig, daemon, how, lease=lease)
+        client = daemon.client()
+        assert client("HGETALL", "r") == [b"f", b"v"]
+        lease_now = client.lease("r")
+        assert (lease_now["state"], lease_now["owner"]) == ("held", b"me")
+        assert client.acquire("r", 60000, "OWNER", "me").token == token
+        assert client.fenced(token, "HSET", "r", "f", "v") == 0
+
+
+def test_the_stores_files_are_for_their_owner_only(rig):
+    rig.daemon()
+    for path in rig.folder.glob("stockade.db*"):
+        assert path.stat().st_mode & 0o007 == 0, path

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The in-memory twin's faults: what it loses, and when it answers. (What every provider must do:
+ * conformance_test.c.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fence/memory.h"
+
+static int64_t held_still(const struct clock *clock)
+{
+    return *(const int64_t *)clock->context;
+}
+
+struct world {
+    int64_t now_ms;
+    struct clock clock;
+    struct lease_service *service;
+    struct lease_provider *daemons[2]; /* that share the service */
+};
+
+static int setup(void **state)
+{
+    static struct world world;
+
+    world.now_ms = 5000;
+    world.clock = (struct clock){.now_ms = held_still, .context = &world.now_ms};
+    world.service = lease_service_new(&world.clock);
+    world.daemons[0] = lease_memory_new(world.service);
+    world.daemons[1] = lease_memory_new(world.service);
+    *state = &world;
+    return 0;
+}
+
+static void ignore(void *context)
+{
+    (void)context;
+}
+
+static int teardown(void **state)
+{
+    struct world *world = *state;
+
+    for (int i = 0; i < 2; i++)
+        if (world->daemons[i] != NULL)
+            lease_provider_close(world->daemons[i], ignore, NULL);
+    lease_service_free(world->service);
+    return 0;
+}
+
+static int told; /* how many answers came late */
+
+static void on_answer(struct lease_call *call)
+{
+    (void)call;
+    told++;
+}
+
+static struct lease_call grant(const char *nonce, int64_t floor)
+{
+    struct lease_call call = {.verb = LEASE_GRANT,
+                              .resource = BYTES_LITERAL("sku:1"),
+                              .ttl_ms = 1000,
+                              .floor = floor,
+                              .done = on_answer};
+
+    snprintf(call.nonce, sizeof call.nonce, "%s", nonce);
+    return call;
+}
+
+static struct lease_call granted(struct lease_provider *daemon, const char *nonce, int64_t floor)
+{
+    struct lease_call call = grant(nonce, floor);
+
+    assert_true(lease_ask(daemon, &call));
+    return call;
+}
+
+static void test_daemons_share_one_service(void **state)
+{
+    struct world *world = *state;
+
+    assert_int_equal(granted(world->daemons[0], "ann", 0).answer_token, 1);
+    struct lease_call call = granted(world->daemons[1], "bob", 0);
+    assert_int_equal(call.answer, LEASE_HELD);
+    assert_int_equal(call.answer_ttl_ms, 1000);
+    world->now_ms += 999;
+    assert_int_equal(granted(world->daemons[1], "bob", 0).answer_ttl_ms, 1);
+    world->now_ms += 1;
+    assert_int_equal(granted(world->daemons[1], "bob", 0).answer_token, 2);
+}
+
+static void test_it_loses_everything_when_told(void **state)
+{
+    struct world *world = *state;
+
+    granted(world->daemons[0], "ann", 40);
+    lease_service_lose_all(world->service);
+    struct lease_call call = granted(world->daemons[1], "bob", 0);
+    assert_int_equal(call.answer, LEASE_GRANTED);
+    assert_int_equal(call.answer_token, 1); /* the counter went too */
+}
+
+static void test_it_loses_what_came_after_the_mark(void **state)
+{
+    struct world *world = *state;
+
+    granted(world->daemons[0], "ann", 40);
+    lease_service_mark(world->service);
+    world->now_ms += 1000;
+    assert_int_equal(granted(world->daemons[1], "bob", 0).answer_token, 42);
+    world->now_ms += 1000;
+    lease_service_lose_tail(world->service);
+    assert_int_equal(granted(world->daemons[1], "bob", 0).answer_token, 42); /* again! */
+}
+
+static void test_it_is_down_when_told(void **state)
+{
+    struct world *world = *state;
+
+    lease_service_set_down(world->service, "the cable is out");
+    struct lease_call call = granted(world->daemons[0], "ann", 0);
+    assert_int_equal(call.answer, LEASE_DOWN);
+    assert_string_equal(call.reason, "the cable is out");
+    struct lease_health health = lease_provider_health(world->daemons[0]);
+    assert_false(health.up);
+    assert_string_equal(health.detail, "memory: the cable is out");
+    assert_int_equal(health.failures, 1);
+    lease_service_set_down(world->service, NULL);
+    assert_int_equal(granted(world->daemons[0], "ann", 0).answer, LEASE_GRANTED);
+    assert_true(lease_provider_health(world->daemons[0]).up);
+}
+
+static void test_it_answers_late_when_told(void **state)
+{
+    struct world *world = *state;
+    struct lease_call ann = grant("ann", 0), bob = grant("bob", 0);
+
+    told = 0;
+    assert_int_equal(lease_service_next_ms(world->service), -1);
+    lease_service_set_late(world->service, 20);
+    assert_false(lease_ask(world->daemons[0], &ann));
+    world->now_ms += 5;
+    assert_false(lease_ask(world->daemons[1], &bob));
+    assert_int_equal(lease_service_next_ms(world->service), 5020);
+    world->now_ms = 5019;
+    assert_int_equal(lease_service_step(world->service), 0);
+    world->now_ms = 5020;
+    assert_int_equal(lease_service_step(world->service), 1);
+    assert_int_equal(told, 1);
+    assert_int_equal(ann.answer, LEASE_GRANTED);
+    world->now_ms = 5025;
+    assert_int_equal(lease_service_step(world->service), 1);
+    assert_int_equal(bob.answer, LEASE_HELD);
+    assert_int_equal(lease_service_step(world->service), 0);
+}
+
+static void test_an_answer_on_its_way_is_lost_when_it_goes_down(void **state)
+{
+    struct world *world = *state;
+    struct lease_call ann = grant("ann", 0);
+
+    told = 0;
+    lease_service_set_late(world->service, -1);
+    assert_false(lease_ask(world->daemons[0], &ann));
+    world->now_ms += 100;
+    assert_int_equal(lease_service_step(world->service), 0);
+    lease_service_set_down(world->service, "gone");
+    assert_int_equal(told, 1);
+    assert_int_equal(ann.answer, LEASE_DOWN);
+    lease_service_set_down(world->service, NULL);
+    lease_service_set_late(world->service, 0);
+    assert_int_equal(granted(world->daemons[1], "bob", 0).answer, LEASE_HELD); /* it happened */
+}
+
+static void test_closing_answers_what_is_under_way(void **state)
+{
+    struct world *world = *state;
+    struct lease_call ann = grant("ann", 0);
+
+    told = 0;
+    lease_service_set_late(world->service, -1);
+    assert_false(lease_ask(world->daemons[0], &ann));
+    lease_provider_close(world->daemons[0], ignore, NULL);
+    world->daemons[0] = NULL;
+    assert_int_equal(told, 1);
+    assert_int_equal(ann.answer, LEASE_DOWN);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(daemons_share_one_service),
+        TEST(it_loses_everything_when_told),
+        TEST(it_loses_what_came_after_the_mark),
+        TEST(it_is_down_when_told),
+        TEST(it_answers_late_when_told),
+        TEST(an_answer_on_its_way_is_lost_when_it_goes_down),
+        TEST(closing_answers_what_is_under_way),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

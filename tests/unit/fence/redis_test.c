@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The Redis provider with a real Redis that works: what it leaves there, what it makes of what others
+ * left there, and the ways to get in. (What every provider must do: conformance_test.c. Redis in
+ * trouble: redis_faults_test.c.) */
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fence/token.h"
+#include "tests/unit/fence/redis_server.h"
+#include "tests/unit/fence/rig.h"
+
+#define LOCK  "stockade:{sku:1}:lock"
+#define TOKEN "stockade:{sku:1}:token"
+
+static const char ann[] = "a0000000000000000000000000000001";
+static const char bob[] = "b0000000000000000000000000000002";
+
+static struct redis_server *server;
+
+static int setup(void **state)
+{
+    static struct rig rig;
+
+    redis_server_do(server, "FLUSHALL");
+    rig_init(&rig);
+    *state = &rig;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    rig_free(*state);
+    return 0;
+}
+
+static struct rig *opened(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_open(rig, "redis://127.0.0.1:%d", server->port);
+    rig_until(rig, rig_up(rig));
+    return rig;
+}
+
+static struct lease_call ask(struct rig *rig, struct lease_call question)
+{
+    struct asked asked = {.call = question};
+
+    if (asked.call.resource.len == 0)
+        asked.call.resource = BYTES_LITERAL("sku:1");
+    if (asked.call.ttl_ms == 0)
+        asked.call.ttl_ms = 60000;
+    rig_ask(rig, &asked);
+    rig_until(rig, asked.answered);
+    return asked.call;
+}
+
+static struct lease_call grant(struct rig *rig, const char *nonce, int64_t floor)
+{
+    struct lease_call call = {.verb = LEASE_GRANT, .floor = floor};
+
+    snprintf(call.nonce, sizeof call.nonce, "%s", nonce);
+    return ask(rig, call);
+}
+
+static struct lease_call release(struct rig *rig, const char *nonce, int64_t token)
+{
+    struct lease_call call = {.verb = LEASE_RELEASE, .token = token};
+
+    snprintf(call.nonce, sizeof call.nonce, "%s", nonce);
+    return ask(rig, call);
+}
+
+#define assert_answer(call, answer_, token_)                                                       \
+    do {                                                                                           \
+        struct lease_call got_ = (call);                                                           \
+        assert_int_equal(got_.answer, answer_);                                                    \
+        assert_int_equal(got_.answer_token, token_);                                               \
+    } while (0)
+
+static void assert_redis_has(const char *key, const char *value)
+{
+    redisReply *reply = redis_server_ask(server, "GET %s", key);
+
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    assert_string_equal(reply->str, value);
+    freeReplyObject(reply);
+}
+
+static long long redis_number(const char *command, const char *key)
+{
+    redisReply *reply = redis_server_ask(server, "%s %s", command, key);
+    long long number = reply->integer;
+
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    freeReplyObject(reply);
+    return number;
+}
+
+static void test_a_grant_leaves_token_and_nonce_and_a_counter_that_expires(void **state)
+{
+    struct rig *rig = opened(state);
+
+    assert_answer(grant(rig, ann, 33), LEASE_GRANTED, 34);
+    assert_redis_has(LOCK, "34 a0000000000000000000000000000001");
+    assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
+    assert_redis_has(TOKEN, "34");
+    assert_in_range(redis_number("PTTL", TOKEN), 604700000, 604800000);
+    assert_answer(release(rig, ann, 34), LEASE_FREE, 0);
+    assert_int_equal(redis_number("EXISTS", LOCK), 0);
+    assert_int_equal(redis_number("EXISTS", TOKEN), 1);
+}
+
+static void test_prefix_and_database_are_options(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_open(rig, "redis://127.0.0.1:%d/3?prefix=shop", server->port);
+    rig_until(rig, rig_up(rig));
+    assert_answer(grant(rig, ann, 0), LEASE_GRANTED, 1);
+    assert_int_equal(redis_number("EXISTS", "shop:{sku:1}:lock"), 0);
+    redis_server_do(server, "SWAPDB 0 3");
+    assert_redis_has("shop:{sku:1}:lock", "1 a0000000000000000000000000000001");
+}
+
+/* What token_next makes of it is what the script must make of it. */
+static void expect_minted(struct rig *rig, int64_t counter, int64_t floor)
+{
+    int64_t expected = token_next(counter, floor);
+    struct lease_call call = grant(rig, ann, floor);
+
+    if (expected == 0) {
+        assert_int_equal(call.answer, LEASE_DOWN);
+        assert_string_equal(call.reason, "the tokens of this resource are used up");
+        assert_int_equal(redis_number("EXISTS", LOCK), 0);
+        return;
+    }
+    assert_answer(call, LEASE_GRANTED, expected);
+    assert_answer(release(rig, ann, expected), LEASE_FREE, 0);
+}
+
+static void test_a_counter_is_believed_as_the_token_rule_says(void **state)
+{
+    struct rig *rig = opened(state);
+    static const int64_t floors[] = {0, 1, 1000, INT64_C(100000000000000),
+                                     TOKEN_MAX - TOKEN_LEAP_MAX, TOKEN_MAX - 1, TOKEN_MAX};
+    static const int64_t above[] = {-1000, -1, 0, 1, 2, TOKEN_LEAP_MAX - 1, TOKEN_LEAP_MAX,
+                                    TOKEN_LEAP_MAX + 1, INT64_C(1) << 50};
+
+    for (size_t f = 0; f < sizeof floors / sizeof *floors; f++)
+        for (size_t a = 0; a < sizeof above / sizeof *above; a++) {
+            int64_t counter = floors[f] + above[a];
+            redis_server_do(server, "SET %s %lld", TOKEN, (long long)counter);
+            expect_minted(rig, counter, floors[f]);
+        }
+}
+
+static void test_a_corrupt_counter_is_not_believed(void **state)
+{
+    struct rig *rig = opened(state);
+    static const char *const corrupt[] = {
+        "abc", "-5",  "+12", "007",  " 12", "12 ", "1e5", "0x10", "12.5", "9223372036854775808",
+        "1e400", "nan", "inf", "",   "99999999999999999999999999999999999999999999",
+    };
+
+    for (size_t i = 0; i < sizeof corrupt / sizeof *corrupt; i++) {
+        redis_server_do(server, "SET %s %s", TOKEN, corrupt[i]);
+        expect_minted(rig, 0, 7);
+        assert_redis_has(TOKEN, "8");
+    }
+    redis_server_do(server, "DEL %s", TOKEN);
+    redis_server_do(server, "RPUSH %s 1 2 3", TOKEN);
+    expect_minted(rig, 0, 7);
+    assert_redis_has(TOKEN, "8");
+    redis_server_do(server, "DEL %s", TOKEN);
+    redis_server_do(server, "HSET %s field 12", TOKEN);
+    expect_minted(rig, 0, 8);
+    assert_redis_has(TOKEN, "9");
+}
+
+static void test_a_lost_counter_is_restored_by_the_floor(void **state)
+{
+    struct rig *rig = opened(state);
+
+    assert_answer(grant(rig, ann, 41), LEASE_GRANTED, 42);
+    redis_server_do(server, "FLUSHALL");
+    assert_answer(grant(rig, bob, 42), LEASE_GRANTED, 43);
+}
+
+static void expect_held_by_a_stranger(struct rig *rig, int64_t ttl_max_ms)
+{
+    struct lease_call call = grant(rig, ann, 0);
+    assert_answer(call, LEASE_HELD, 0);
+    assert_in_range(call.answer_ttl_ms, 1, ttl_max_ms);
+
+    struct lease_call renewal = {.verb = LEASE_RENEW, .token = 12};
+    snprintf(renewal.nonce, sizeof renewal.nonce, "%s", ann);
+    assert_answer(ask(rig, renewal), LEASE_HELD, 0);
+    assert_answer(release(rig, ann, 12), LEASE_HELD, 0);
+    assert_answer(release(rig, ann, 0), LEASE_HELD, 0);
+    assert_answer(ask(rig, (struct lease_call){.verb = LEASE_QUERY}), LEASE_HELD, 0);
+    assert_int_equal(redis_number("EXISTS", LOCK), 1);
+}
+
+static void test_a_lock_that_cannot_be_read_is_anothers(void **state)
+{
+    struct rig *rig = opened(state);
+    static const char *const values[] = {
+        "hello", "", "12", "12a0000000000000000000000000000001",
+        "0 a0000000000000000000000000000001", "-12 a0000000000000000000000000000001",
+        "012 a0000000000000000000000000000001", "1e1 a0000000000000000000000000000001",
+        "9007199254740992 a0000000000000000000000000000001",
+        "99999999999999999999999 a0000000000000000000000000000001",
+    };
+
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        redis_server_do(server, "SET %s %s PX 30000", LOCK, values[i]);
+        expect_held_by_a_stranger(rig, 30000);
+    }
+    redis_server_do(server, "DEL %s", LOCK);
+    redis_server_do(server, "RPUSH %s a b", LOCK);
+    expect_held_by_a_stranger(rig, 1000);
+}
+
+static void test_a_lock_without_a_time_limit_is_looked_at_again_within_a_second(void **state)
+{
+    struct rig *rig = opened(state);
+
+    redis_server_do(server, "SET %s %b", LOCK, "5 someone", (size_t)9);
+    struct lease_call call = grant(rig, ann, 0);
+    assert_answer(call, LEASE_HELD, 5);
+    assert_in_range(call.answer_ttl_ms, 1, 1000);
+    assert_int_equal(redis_number("PTTL", LOCK), -1);
+
+    redis_server_do(server, "DEL %s", LOCK);
+    grant(rig, ann, 0);
+    redis_server_do(server, "PERSIST %s", LOCK);
+    assert_answer(grant(rig, ann, 1), LEASE_OWN, 1);
+    assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
+}
+
+static void test_scripts_are_sent_again_when_redis_forgot_them(void **state)
+{
+    struct rig *rig = opened(state);
+
+    for (int64_t i = 0; i < 3; i++) {
+        redis_server_do(server, "SCRIPT FLUSH");
+        assert_answer(grant(rig, ann, i), LEASE_GRANTED, i + 1);
+        assert_answer(ask(rig, (struct lease_call){.verb = LEASE_QUERY}), LEASE_HELD, i + 1);
+        assert_answer(release(rig, ann, i + 1), LEASE_FREE, 0);
+    }
+    assert_true(rig_up(rig));
+    assert_int_equal(lease_provider_health(rig->provider).failures, 0);
+    assert_int_equal(lease_provider_health(rig->provider).reconnects, 0);
+}
+
+static void expect_a_lease_cycle(struct rig *rig)
+{
+    rig_until(rig, rig_up(rig));
+    assert_answer(grant(rig, ann, 0), LEASE_GRANTED, 1);
+    assert_answer(release(rig, ann, 1), LEASE_FREE, 0);
+    redis_server_do(server, "FLUSHALL");
+    rig_close(rig);
+}
+
+/* A machine without IPv6 has no ::1. */
+static bool has_ipv6(void)
+{
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    bool has = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return has;
+}
+
+static void test_ways_in_unix_socket_name_and_ipv6(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_open(rig, "redis+unix:%s", server->socket);
+    expect_a_lease_cycle(rig);
+    rig_open(rig, "redis://localhost:%d", server->port);
+    expect_a_lease_cycle(rig);
+    if (has_ipv6()) {
+        rig_open(rig, "redis://[::1]:%d", server->port);
+        expect_a_lease_cycle(rig);
+    }
+}
+
+static void test_it_says_who_it_is(void **state)
+{
+    struct rig *rig = opened(state);
+    redisReply *reply = redis_server_ask(server, "CLIENT LIST");
+
+    assert_non_null(strstr(reply->str, "name=stockade "));
+    freeReplyObject(reply);
+    assert_string_equal(lease_provider_name(rig->provider), "redis");
+    char ready[64];
+    snprintf(ready, sizeof ready, "redis 127.0.0.1:%d: ready", server->port);
+    assert_string_equal(lease_provider_health(rig->provider).detail, ready);
+}
+
+static void test_a_password_and_a_user_with_a_password(void **state)
+{
+    struct rig *rig = *state;
+
+    redis_server_do(server, "ACL SETUSER shop on >p:%%40ss ~* +@all");
+    rig_open(rig, "redis://shop:p%%3a%%2540ss@127.0.0.1:%d", server->port);
+    expect_a_lease_cycle(rig);
+    redis_server_do(server, "ACL DELUSER shop");
+
+    struct redis_server *guarded =
+        redis_server_new((const char *[]){"--requirepass", "open sesame", NULL});
+    rig_open(rig, "redis://:open%%20sesame@127.0.0.1:%d", guarded->port);
+    rig_until(rig, rig_up(rig));
+    assert_answer(grant(rig, ann, 0), LEASE_GRANTED, 1);
+    rig_close(rig);
+    rig_open(rig, "redis+unix:%s?password=open%%20sesame", guarded->socket);
+    rig_until(rig, rig_up(rig));
+    assert_answer(grant(rig, ann, 0), LEASE_OWN, 1);
+    redis_server_free(guarded);
+}
+
+static void test_a_wrong_password_is_told_and_never_shown(void **state)
+{
+    struct rig *rig = *state;
+    char text[4096];
+
+    struct redis_server *guarded =
+        redis_server_new((const char *[]){"--requirepass", "sesame", NULL});
+    rig_open(rig, "redis://:wrong-sesame@127.0.0.1:%d", guarded->port);
+    rig_until(rig, rig_detail_has(rig, "WRONGPASS"));
+    struct lease_call call = grant(rig, ann, 0);
+    assert_int_equal(call.answer, LEASE_DOWN);
+    assert_non_null(strstr(call.reason, "WRONGPASS"));
+    assert_null(strstr(call.reason, "sesame"));
+    assert_false(rig_detail_has(rig, "sesame"));
+    assert_null(strstr(rig_logged(rig, text, sizeof text), "sesame"));
+    rig_close(rig);
+
+    rig_open(rig, "redis://127.0.0.1:%d", guarded->port);
+    rig_until(rig, rig_detail_has(rig, "NOAUTH"));
+    rig_close(rig);
+    redis_server_free(guarded);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_grant_leaves_token_and_nonce_and_a_counter_that_expires),
+        TEST(prefix_and_database_are_options),
+        TEST(a_counter_is_believed_as_the_token_rule_says),
+        TEST(a_corrupt_counter_is_not_believed),
+        TEST(a_lost_counter_is_restored_by_the_floor),
+        TEST(a_lock_that_cannot_be_read_is_anothers),
+        TEST(a_lock_without_a_time_limit_is_looked_at_again_within_a_second),
+        TEST(scripts_are_sent_again_when_redis_forgot_them),
+        TEST(ways_in_unix_socket_name_and_ipv6),
+        TEST(it_says_who_it_is),
+        TEST(a_password_and_a_user_with_a_password),
+        TEST(a_wrong_password_is_told_and_never_shown),
+    };
+#undef TEST
+    server = redis_server_new(NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    redis_server_free(server);
+    return failed;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lease URIs: what is understood, and what is refused at which column. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fence/uri.h"
+
+static struct lease_uri parsed(const char *text)
+{
+    struct lease_uri uri;
+    char why[128] = "";
+
+    if (!lease_uri_parse(text, &uri, why, sizeof why))
+        fail_msg("%s: %s", text, why);
+    return uri;
+}
+
+static void expect_text(const struct lease_uri *uri, const char *expected)
+{
+    char text[128];
+    assert_string_equal(lease_uri_text(uri, text, sizeof text), expected);
+}
+
+static void test_local(void **state)
+{
+    struct lease_uri uri = parsed("local:");
+
+    (void)state;
+    assert_int_equal(uri.kind, LEASE_URI_LOCAL);
+    expect_text(&uri, "local");
+}
+
+static void test_redis_with_its_defaults(void **state)
+{
+    struct lease_uri uri = parsed("redis://cache.example.com");
+
+    (void)state;
+    assert_int_equal(uri.kind, LEASE_URI_REDIS);
+    assert_string_equal(uri.host, "cache.example.com");
+    assert_int_equal(uri.port, 6379);
+    assert_int_equal(uri.db, 0);
+    assert_string_equal(uri.user, "");
+    assert_string_equal(uri.password, "");
+    assert_string_equal(uri.prefix, "stockade");
+    assert_int_equal(uri.timeout_ms, 1000);
+    expect_text(&uri, "redis cache.example.com:6379");
+    assert_int_equal(parsed("redis://h/").db, 0);
+}
+
+static void test_redis_with_everything(void **state)
+{
+    struct lease_uri uri =
+        parsed("redis://sh%6fp:p%3A%40%2f%25ss:@10.0.0.1:7000/12?prefix=my%20shop&timeout_ms=250");
+
+    (void)state;
+    assert_string_equal(uri.host, "10.0.0.1");
+    assert_int_equal(uri.port, 7000);
+    assert_int_equal(uri.db, 12);
+    assert_string_equal(uri.user, "shop");
+    assert_string_equal(uri.password, "p:@/%ss:");
+    assert_string_equal(uri.prefix, "my shop");
+    assert_int_equal(uri.timeout_ms, 250);
+    expect_text(&uri, "redis 10.0.0.1:7000");
+    uri = parsed("redis://:secret@h:1?timeout_ms=10");
+    assert_string_equal(uri.user, "");
+    assert_string_equal(uri.password, "secret");
+}
+
+static void test_redis_by_ipv6(void **state)
+{
+    struct lease_uri uri = parsed("redis://u:p@[fe80::1]:6380/1");
+
+    (void)state;
+    assert_string_equal(uri.host, "fe80::1");
+    assert_int_equal(uri.port, 6380);
+    assert_int_equal(uri.db, 1);
+    expect_text(&uri, "redis [fe80::1]:6380");
+    assert_string_equal(parsed("redis://[::1]").host, "::1");
+}
+
+static void test_redis_by_unix_socket(void **state)
+{
+    struct lease_uri uri =
+        parsed("redis+unix:/run/my%20redis.sock?db=3&user=u&password=p%26&prefix=x&timeout_ms=99");
+
+    (void)state;
+    assert_int_equal(uri.kind, LEASE_URI_REDIS_UNIX);
+    assert_string_equal(uri.path, "/run/my redis.sock");
+    assert_int_equal(uri.db, 3);
+    assert_string_equal(uri.user, "u");
+    assert_string_equal(uri.password, "p&");
+    assert_string_equal(uri.prefix, "x");
+    assert_int_equal(uri.timeout_ms, 99);
+    expect_text(&uri, "redis /run/my redis.sock");
+    assert_string_equal(parsed("redis+unix:redis.sock").path, "redis.sock");
+}
+
+static void test_what_is_refused_and_where(void **state)
+{
+    static const struct {
+        const char *text;
+        int column;
+        const char *why;
+    } cases[] = {
+        {"", 1, "begins with"},
+        {"redis", 1, "begins with"},
+        {"http://h", 1, "begins with"},
+        {"Redis://h", 1, "begins with"},
+        {"redis:/h", 1, "begins with"},
+        {"local", 1, "begins with"},
+        {"local:x", 7, "nothing follows"},
+        {"redis+sentinel://h:1/name", 1, "redis+sentinel: is not supported yet"},
+        {"redlock://h:1,h:2,h:3", 1, "redlock: is not supported yet"},
+        {"zookeeper://h:1", 1, "zookeeper: is not supported yet"},
+        {"rediss://h", 1, "rediss: (Redis with TLS) is not supported"},
+        {"redis+cluster://h", 1, "Redis Cluster is not supported"},
+        {"redis://", 9, "a host is missing"},
+        {"redis:///0", 9, "a host is missing"},
+        {"redis://?prefix=x", 9, "a host is missing"},
+        {"redis://::1:6379", 9, "a host is missing"},
+        {"redis://:pw@", 13, "a host is missing"},
+        {"redis://pw@h", 9, "a user without a password"},
+        {"redis://u:@h", 11, "the password is missing"},
+        {"redis://u:p@ss@h", 15, "not expected here"},
+        {"redis://u:%zz@h", 11, "two hex digits"},
+        {"redis://u:%1@h", 11, "two hex digits"},
+        {"redis://u:p%@h", 12, "two hex digits"},
+        {"redis://u:%00@h", 11, "two hex digits"},
+        {"redis://[::1", 9, "'[' without ']'"},
+        {"redis://[::g]", 10, "not an IPv6 address"},
+        {"redis://[]", 10, "not an IPv6 address"},
+        {"redis://[127.0.0.1]", 10, "not an IPv6 address"},
+        {"redis://[::1]x", 14, "not expected here"},
+        {"redis://ho$t", 11, "not expected here"},
+        {"redis://h:", 11, "the port is a number from 1 to 65535"},
+        {"redis://h:0", 11, "the port"},
+        {"redis://h:65536", 11, "the port"},
+        {"redis://h:06379", 11, "the port"},
+        {"redis://h:6379x", 11, "the port"},
+        {"redis://h:99999999999999999999", 11, "the port"},
+        {"redis://h/x", 11, "the database"},
+        {"redis://h/-1", 11, "the database"},
+        {"redis://h/65536", 11, "the database"},
+        {"redis://h/1/2", 11, "the database"},
+        {"redis://h?", 11, "the options are prefix and timeout_ms"},
+        {"redis://h?db=1", 11, "the options are prefix and timeout_ms"},
+        {"redis://h?Prefix=x", 11, "the options"},
+        {"redis://h?prefix", 11, "the options"},
+        {"redis://h?prefix=", 18, "the prefix is missing"},
+        {"redis://h?prefix=a%7Bb", 18, "no braces"},
+        {"redis://h?prefix=a&prefix=b", 20, "there twice"},
+        {"redis://h?prefix=a&", 20, "the options"},
+        {"redis://h?timeout_ms=9", 22, "from 10 to 60000"},
+        {"redis://h?timeout_ms=60001", 22, "from 10 to 60000"},
+        {"redis://h?timeout_ms=1s", 22, "from 10 to 60000"},
+        {"redis+unix:", 12, "path of a unix socket is missing"},
+        {"redis+unix:?db=1", 12, "path of a unix socket is missing"},
+        {"redis+unix:/s?user=u", 21, "a user without a password"},
+        {"redis+unix:/s?dbs=1", 15, "the options are prefix, timeout_ms, db, user and password"},
+        {"redis://a b", 10, "a blank"},
+        {"redis://h\n", 10, "a blank"},
+        {"redis://h\xc3\xa9", 10, "no printable ASCII"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lease_uri uri;
+        char why[128] = "", column[48];
+        if (lease_uri_parse(cases[i].text, &uri, why, sizeof why))
+            fail_msg("%s was understood", cases[i].text);
+        snprintf(column, sizeof column, "column %d: ", cases[i].column);
+        if (strstr(why, column) == NULL || strstr(why, cases[i].why) == NULL)
+            fail_msg("%s: %s", cases[i].text, why);
+    }
+}
+
+static void expect_length(const char *format, size_t fits)
+{
+    char part[600], text[1200], why[128];
+    struct lease_uri uri;
+
+    for (size_t len = fits; len <= fits + 1; len++) {
+        memset(part, 'x', len);
+        part[len] = '\0';
+        snprintf(text, sizeof text, format, part);
+        assert_int_equal(lease_uri_parse(text, &uri, why, sizeof why), len == fits);
+    }
+    assert_non_null(strstr(why, "is longer than"));
+}
+
+static void test_every_part_has_a_longest_form(void **state)
+{
+    (void)state;
+    expect_length("redis://%s", 255);
+    expect_length("redis://%s:p@h", 127);
+    expect_length("redis://:%s@h", 255);
+    expect_length("redis://h?prefix=%s", 64);
+    expect_length("redis+unix:%s", 106);
+}
+
+static void test_no_complaint_repeats_a_password(void **state)
+{
+    static const char *const texts[] = {
+        "redis://:secret@",       "redis://u:secret%zz@h",     "redis://secret@h",
+        "redis:/:secret@h",       "redis://u:secret@ss@h",     "redis://:secret@h:port",
+        "redis+unix:/s?password=secret&db=x", "rediss://:secret@h", "redis://:secret@h?x=secret",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct lease_uri uri;
+        char why[128];
+        assert_false(lease_uri_parse(texts[i], &uri, why, sizeof why));
+        assert_null(strstr(why, "secret"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_local),
+        cmocka_unit_test(test_redis_with_its_defaults),
+        cmocka_unit_test(test_redis_with_everything),
+        cmocka_unit_test(test_redis_by_ipv6),
+        cmocka_unit_test(test_redis_by_unix_socket),
+        cmocka_unit_test(test_what_is_refused_and_where),
+        cmocka_unit_test(test_every_part_has_a_longest_form),
+        cmocka_unit_test(test_no_complaint_repeats_a_password),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

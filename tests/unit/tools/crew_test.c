@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Real processes that are stopped, continued and ended. */
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fence/base/clock.h"
+#include "tools/crew.h"
+#include "tools/signals.h"
+
+enum { DEADLINE_MS = 20000 };
+
+struct shared {
+    _Atomic int64_t counted;
+    _Atomic bool enough;
+};
+
+static struct failure failure;
+
+static struct shared *share(void)
+{
+    struct shared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(shared != MAP_FAILED);
+    return shared;
+}
+
+static int count_until_enough(void *context, unsigned index)
+{
+    struct shared *shared = context;
+
+    (void)index;
+    while (!atomic_load(&shared->enough)) {
+        atomic_fetch_add(&shared->counted, 1);
+        (void)sched_yield();
+    }
+    return 0;
+}
+
+static int stop_oneself_and_end(void *context, unsigned index)
+{
+    (void)context;
+    (void)raise(SIGSTOP);
+    return index == 1 ? 3 : 0;
+}
+
+static int wait_for_ever(void *context, unsigned index)
+{
+    (void)context;
+    (void)index;
+    while (pause() != 0) {
+    }
+    return 0;
+}
+
+/* Looks and wakes until all have ended. */
+static unsigned see_to_the_end(struct crew *crew, struct signals *signals, int64_t pause_ms)
+{
+    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + DEADLINE_MS;
+    unsigned stopped = 0;
+
+    while (crew->running > 0) {
+        int64_t now_ms = clock_now_ms(&clock_monotonic);
+        assert_true(now_ms < deadline_ms);
+        stopped += crew_look(crew, now_ms, pause_ms);
+        crew_wake(crew, now_ms);
+        if (crew->running > 0) {
+            (void)signals_wait(signals, -1, crew_next_wake(crew, now_ms + 100) - now_ms);
+        }
+    }
+    return stopped;
+}
+
+static void wait_for_a_change(struct shared *shared)
+{
+    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + DEADLINE_MS;
+    int64_t counted = atomic_load(&shared->counted);
+
+    while (atomic_load(&shared->counted) == counted) {
+        assert_true(clock_now_ms(&clock_monotonic) < deadline_ms);
+        (void)sched_yield();
+    }
+}
+
+static void a_stopped_member_does_nothing_until_it_is_continued(void **state)
+{
+    struct shared *shared = share();
+    struct signals signals;
+    struct crew crew;
+    struct timespec delay = {.tv_nsec = 50000000};
+
+    (void)state;
+    signals_open(&signals);
+    assert_true(crew_start(&crew, 1, count_until_enough, shared, &failure));
+    wait_for_a_change(shared);
+    assert_true(crew_stop(&crew, 0));
+    int64_t counted = atomic_load(&shared->counted);
+    (void)nanosleep(&delay, NULL); /* what must not happen gets time to happen */
+    assert_int_equal(atomic_load(&shared->counted), counted);
+    crew_continue(&crew, 0);
+    wait_for_a_change(shared);
+    atomic_store(&shared->enough, true);
+    assert_int_equal(see_to_the_end(&crew, &signals, 0), 0);
+    assert_int_equal(crew.failed, 0);
+    signals_close(&signals);
+    assert_int_equal(munmap(shared, sizeof *shared), 0);
+}
+
+static void who_stops_by_itself_is_continued_after_its_pause(void **state)
+{
+    struct signals signals;
+    struct crew crew;
+    int64_t begun_ms = clock_now_ms(&clock_monotonic);
+
+    (void)state;
+    signals_open(&signals);
+    assert_true(crew_start(&crew, 3, stop_oneself_and_end, NULL, &failure));
+    assert_int_equal(see_to_the_end(&crew, &signals, 120), 3);
+    assert_true(clock_now_ms(&clock_monotonic) - begun_ms >= 120);
+    assert_int_equal(crew.failed, 1);
+    signals_close(&signals);
+}
+
+static void the_end_takes_stopped_members_along(void **state)
+{
+    struct signals signals;
+    struct crew crew;
+
+    (void)state;
+    signals_open(&signals);
+    assert_true(crew_start(&crew, 2, wait_for_ever, NULL, &failure));
+    assert_true(crew_stop(&crew, 0));
+    crew_end(&crew);
+    assert_int_equal(crew.running, 0);
+    for (unsigned i = 0; i < crew.count; i++) {
+        assert_int_equal(kill(crew.members[i].pid, 0), -1);
+    }
+    signals_close(&signals);
+}
+
+static void a_signal_asks_for_the_end_and_ends_nothing_itself(void **state)
+{
+    struct signals signals;
+
+    (void)state;
+    signals_open(&signals);
+    assert_int_equal(kill(getpid(), SIGTERM), 0);
+    (void)signals_wait(&signals, -1, DEADLINE_MS);
+    assert_int_equal(signals.ending, SIGTERM);
+    signals_close(&signals);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stopped_member_does_nothing_until_it_is_continued),
+        cmocka_unit_test(who_stops_by_itself_is_continued_after_its_pause),
+        cmocka_unit_test(the_end_takes_stopped_members_along),
+        cmocka_unit_test(a_signal_asks_for_the_end_and_ends_nothing_itself),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

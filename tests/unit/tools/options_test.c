@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Command options from a table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tools/options.h"
+
+struct settings {
+    bool flag;
+    int64_t count, ttl_ms;
+    const char *name;
+    int calls;
+};
+
+static bool set_call(void *settings, const char *text, struct failure *failure)
+{
+    ((struct settings *)settings)->calls++;
+    return strcmp(text, "good") == 0 || failure_set(failure, "takes good");
+}
+
+static const struct option_row rows[] = {
+    {"flag", OPTION_FLAG, offsetof(struct settings, flag), 0, 0, NULL, "a flag", NULL},
+    {"count", OPTION_NUMBER, offsetof(struct settings, count), 1, 10, "N", "a number", NULL},
+    {"ttl", OPTION_MS, offsetof(struct settings, ttl_ms), 10, 60000, "MS", "a time", NULL},
+    {"name", OPTION_TEXT, offsetof(struct settings, name), 0, 0, "TEXT", "a text", NULL},
+    {"call", OPTION_CALL, 0, 0, 0, "X", "a call", set_call},
+};
+static const struct option_table table = {"test", "test", "about", rows,
+                                          sizeof rows / sizeof *rows};
+
+/* `words` ends with NULL. */
+static enum options_result parse(struct settings *settings, const char *const *words)
+{
+    char copies[8][32], *argv[9] = {copies[0]};
+    int argc = 1;
+
+    strcpy(copies[0], "test");
+    for (; words[argc - 1] != NULL; argc++) {
+        strcpy(copies[argc], words[argc - 1]);
+        argv[argc] = copies[argc];
+    }
+    enum options_result result = options_parse(&table, settings, argc, argv);
+    if (settings->name != NULL) {
+        settings->name = strcmp(settings->name, "some name") == 0 ? "some name" : "another";
+    }
+    return result;
+}
+
+#define PARSE(settings, ...) parse(settings, (const char *const[]){__VA_ARGS__, NULL})
+
+static void each_kind_reaches_its_field(void **state)
+{
+    struct settings settings = {.count = 3};
+
+    (void)state;
+    assert_int_equal(PARSE(&settings, "--flag", "--count", "7", "--ttl=2s", "--name=some name",
+                           "--call", "good"),
+                     OPTIONS_RUN);
+    assert_true(settings.flag);
+    assert_int_equal(settings.count, 7);
+    assert_int_equal(settings.ttl_ms, 2000);
+    assert_string_equal(settings.name, "some name");
+    assert_int_equal(settings.calls, 1);
+}
+
+static void what_was_not_given_keeps_its_default(void **state)
+{
+    struct settings settings = {.count = 3};
+
+    (void)state;
+    assert_int_equal(parse(&settings, (const char *const[]){NULL}), OPTIONS_RUN);
+    assert_int_equal(settings.count, 3);
+    assert_false(settings.flag);
+}
+
+static void what_makes_no_sense_is_refused_and_changes_nothing(void **state)
+{
+    struct settings settings = {.count = 3};
+
+    (void)state;
+    assert_int_equal(PARSE(&settings, "--count", "0"), OPTIONS_WRONG);
+    assert_int_equal(PARSE(&settings, "--count", "11"), OPTIONS_WRONG);
+    assert_int_equal(PARSE(&settings, "--count", "7x"), OPTIONS_WRONG);
+    assert_int_equal(PARSE(&settings, "--count", ""), OPTIONS_WRONG);
+    assert_int_equal(PARSE(&settings, "--count"), OPTIONS_WRONG);
+    assert_int_equal(PARSE(&settings, "--ttl", "9"), OPTIONS_WRONG);
+    assert_int_equal(PARSE(&settings, "--ttl", "61s"), OPTIONS_WRONG);
+    assert_int_equal(PARSE(&settings, "--nope"), OPTIONS_WRONG);
+    assert_int_equal(PARSE(&settings, "--flag=1"), OPTIONS_WRONG);
+    assert_int_equal(PARSE(&settings, "word"), OPTIONS_WRONG);
+    assert_int_equal(PARSE(&settings, "--call", "bad"), OPTIONS_WRONG);
+    assert_int_equal(settings.count, 3);
+    assert_int_equal(settings.ttl_ms, 0);
+}
+
+static void help_is_an_answer_of_its_own(void **state)
+{
+    struct settings settings = {.count = 3};
+
+    (void)state;
+    assert_int_equal(PARSE(&settings, "--help"), OPTIONS_HELPED);
+    assert_int_equal(PARSE(&settings, "-h"), OPTIONS_HELPED);
+}
+
+static void times_have_units(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } good[] = {{"0", 0},       {"200", 200},   {"200ms", 200},
+                {"30s", 30000}, {"5m", 300000}, {"24h", 86400000}};
+    static const char *const bad[] = {"",
+                                      "s",
+                                      "-1",
+                                      "1.5s",
+                                      "1 s",
+                                      "1d",
+                                      "1S",
+                                      "0x10",
+                                      "9223372036854775807h",
+                                      "99999999999999999999"};
+    int64_t ms;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_true(options_ms(good[i].text, &ms));
+        assert_int_equal(ms, good[i].ms);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_false(options_ms(bad[i], &ms));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_kind_reaches_its_field),
+        cmocka_unit_test(what_was_not_given_keeps_its_default),
+        cmocka_unit_test(what_makes_no_sense_is_refused_and_changes_nothing),
+        cmocka_unit_test(help_is_an_answer_of_its_own),
+        cmocka_unit_test(times_have_units),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
