@@ -25,7 +25,7 @@
 const struct command commands[] = {
     LEASE("ACQUIRE", -3, ORDER_ALONE, lease_acquire,
           "Take a lease: resource ttl_ms [WAIT ms] [OWNER owner] -> [token, ttl_ms] or null"),
-    LEASE("RENEW", 4, ORDER_ALONE, lease_renew, "Extend a lease: resource token ttl_ms -> ttl_ms"),
+    LEASE("RENEW", 4, ORDER_LEASE, lease_renew, "Extend a lease: resource token ttl_ms -> ttl_ms"),
     LEASE("RELEASE", 3, ORDER_WRITE, lease_release,
           "Give a lease back and retire its token: resource token -> holds left"),
     LEASE("REVOKE", 2, ORDER_WRITE, lease_revoke,

@@ -18,7 +18,8 @@ enum command_order {
     ORDER_NOW,   /* done at once on the loop, touches no data: may overtake, replies stay in order */
     ORDER_READ,  /* the store's reader */
     ORDER_WRITE, /* the store's writer */
-    ORDER_ALONE, /* asks the lease service, or takes several steps */
+    ORDER_LEASE, /* asks the lease service; a resource's line keeps the order */
+    ORDER_ALONE, /* may wait for others, or shows what others do */
 };
 
 enum command_flag {

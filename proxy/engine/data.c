@@ -15,9 +15,6 @@ static bool is_data(const struct command *command)
 
 void data_prepare(struct request *request)
 {
-    request->inner = request->command;
-    if (request->command->start != data_fenced)
-        return;
     request->inner_at = 2;
     request->inner = command_find(&request->engine->index, request->argv[2]);
     /* What cannot be run is refused by data_fenced, in its place in the order. */

@@ -73,7 +73,7 @@ bool session_is_authenticated(const struct session *session);
 void session_replied(struct session *session, struct request *request); /* it has finished */
 
 /* data.c */
-/* Finds the data command in the request (FENCED carries one) and its place in the order. */
+/* Finds the data command that FENCED carries, and with it the order. */
 void data_prepare(struct request *request);
 /* Runs request->inner in the store, judged by request->token where that is not 0. */
 void data_start(struct request *request);
@@ -85,6 +85,7 @@ bool session_set_text(char text[SESSION_NAME_MAX + 1], struct bytes value);
 #define CLIENT_NAME_ERROR "Client names cannot contain spaces, newlines or special characters."
 
 /* lease_acquire.c, lease_line.c */
+void acquire_prepare(struct request *request); /* the order: does it wait? */
 void acquire_abandon(struct request *request); /* the client is gone */
 void acquire_drain(struct engine *engine);     /* waiters get an error */
 

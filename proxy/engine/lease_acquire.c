@@ -330,6 +330,14 @@ void acquire_try(struct acquire *acquire)
         request_fail(leave(acquire, 0), STK_BUSY, NULL);
 }
 
+void acquire_prepare(struct request *request)
+{
+    request->order = ORDER_LEASE;
+    for (size_t i = 3; i < request->argc; i += 2)
+        if (request_is_word(request, i, "WAIT"))
+            request->order = ORDER_ALONE;
+}
+
 /* [WAIT ms] [OWNER owner]. False: the request has failed. */
 static bool parse_options(struct request *request, struct acquire *acquire)
 {

@@ -38,6 +38,7 @@ struct request *request_new(struct session *session, const struct command *comma
     request->size = bytes + argc * sizeof *argv;
     request->resp3 = session->resp3;
     request->order = command->order;
+    request->inner = command;
     return request;
 }
 

@@ -188,7 +188,10 @@ static void take_parsed(struct session *session)
         request_fail_arity(place_for_error(session), command->name);
     } else {
         session->next = request_new(session, command, argv, argc);
-        data_prepare(session->next);
+        if (command->start == data_fenced)
+            data_prepare(session->next);
+        else if (command->start == lease_acquire)
+            acquire_prepare(session->next);
     }
 }
 

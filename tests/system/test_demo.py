@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stockade demo oversell`: who oversells when buyers are stopped, and that nothing is left over."""
+"""`stockade demo oversell`: who oversells when buyers are stopped; nothing is left behind."""
 
 import collections
 import os
@@ -172,8 +172,8 @@ def read_terminal(descriptor, deadline):
 
 def test_on_a_terminal_one_line_shows_the_progress(tool):
     ours, theirs = pty.openpty()
-    running = subprocess.Popen([BUILD / "stockade", "demo", "oversell", "--contender", "redis-lock"],
-                               env=tool.env, stdin=theirs, stdout=theirs, stderr=theirs)
+    words = [BUILD / "stockade", "demo", "oversell", "--contender", "redis-lock"]
+    running = subprocess.Popen(words, env=tool.env, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     text = read_terminal(ours, time.monotonic() + patience(30))
     os.close(ours)
@@ -195,7 +195,8 @@ def test_without_a_redis_server_it_says_so(tool, tmp_path):
 
 
 def test_settings_of_the_users_own_daemon_do_not_reach_the_private_one(tool, tmp_path):
-    tool.env.update(STOCKADE_LISTEN="unix:/nonexistent/socket", STOCKADE_PASSWORD_FILE="/nonexistent",
+    tool.env.update(STOCKADE_LISTEN="unix:/nonexistent/socket",
+                    STOCKADE_PASSWORD_FILE="/nonexistent",
                     STOCKADE_STORE=f"sqlite:{tmp_path}/theirs.db")
     done = tool.run("demo", "oversell", "--contender", "stockade", "--stock", 5, "--stops", 0)
     assert done.returncode == 0, done.stderr

@@ -27,7 +27,7 @@ def tool(tmp_path):
 
 
 def generate(invoices=300, skus=20, seed=7):
-    """Invoices of few SKUs, in order of time: (invoice, time, sku, quantity), one in 20 returned."""
+    """Invoices of few SKUs, in order of time: (invoice, time, sku, quantity); some are returns."""
     choose = random.Random(seed)
     orders = []
     for number in range(invoices):

@@ -43,6 +43,16 @@ static void a_command_that_waits_holds_back_its_own_connection_only(void **state
     assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:1000\r\n$-1\r\n+PONG\r\n");
 }
 
+static void leases_taken_in_one_pipeline_keep_their_order(void **state)
+{
+    struct world *world = *state;
+    assert_string_equal(world_call(world, 1, "ACQUIRE k 1000 OWNER me\r\nACQUIRE k 1000\r\n"
+                                             "ACQUIRE k 1000 OWNER me\r\nACQUIRE j 1000\r\n"
+                                             "RELEASE k 1\r\nRELEASE k 1\r\nACQUIRE k 1000"),
+                        "*2\r\n:1\r\n:1000\r\n*-1\r\n*2\r\n:1\r\n:1000\r\n"
+                        "*2\r\n:1\r\n:1000\r\n:1\r\n:0\r\n*2\r\n:2\r\n:1000\r\n");
+}
+
 static void an_unknown_command_or_a_wrong_count_is_answered_in_its_place(void **state)
 {
     struct world *world = *state;
@@ -182,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(commands_of_one_connection_take_effect_in_order),
         T(a_command_that_waits_holds_back_its_own_connection_only),
+        T(leases_taken_in_one_pipeline_keep_their_order),
         T(an_unknown_command_or_a_wrong_count_is_answered_in_its_place),
         T(a_broken_protocol_is_answered_then_closed),
         T(quit_answers_and_closes_and_takes_nothing_more),
