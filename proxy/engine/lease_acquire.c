@@ -123,24 +123,28 @@ static void reply_granted(struct acquire *acquire)
     request_finish(request);
 }
 
-/* Only the service's lock has to go: the store never took this token. */
-static void unlocked(struct lease_call *call)
+/* The store did not record the grant: why, once the lock is let go. */
+static void end_unrecorded(struct acquire *acquire)
 {
-    struct acquire *acquire = list_entry(call, struct acquire, call);
-
     enum stk_error error = acquire->request->op.error;
 
-    if (error != STK_OK && !is_over(acquire)) {
+    if (is_over(acquire)) {
+        end_over(acquire);
+    } else if (error != STK_OK) {
         acquire->request->engine->counters.store_errors += error == STK_STORE;
         request_fail(leave(acquire, 0), error, NULL);
-    } else if (is_over(acquire)) {
-        end_over(acquire);
     } else {
         request_fail(leave(acquire, 0), STK_LEASEDOWN,
                      "the lease service keeps minting tokens that were used already");
     }
 }
 
+static void unlocked(struct lease_call *call)
+{
+    end_unrecorded(list_entry(call, struct acquire, call));
+}
+
+/* Only the service's lock has to go: the store never took this token. */
 static void unlock(struct acquire *acquire)
 {
     struct lease_call *call = &acquire->call;
@@ -151,6 +155,16 @@ static void unlock(struct acquire *acquire)
     call->done = unlocked;
     if (lease_ask(acquire->request->engine->options.provider, call))
         unlocked(call);
+}
+
+/* The store failed. A lock entered again is still its owner's, by the earlier entry. */
+static void record_failed(struct acquire *acquire, enum stk_error error)
+{
+    acquire->request->op.error = error;
+    if (acquire->call.answer == LEASE_OWN)
+        end_unrecorded(acquire);
+    else
+        unlock(acquire);
 }
 
 /* Step 3: the store has the word. */
@@ -201,7 +215,7 @@ static void record_done(struct store_op *op)
     struct engine *engine = acquire->request->engine;
 
     if (op->error != STK_OK) {
-        unlock(acquire);
+        record_failed(acquire, op->error);
         return;
     }
     if (!acquire->recorded) {
@@ -228,10 +242,8 @@ static void record(struct acquire *acquire)
 
     acquire->phase = ACQUIRE_RECORDING;
     enum stk_error error = request_submit(request, true, record_run, record_done);
-    if (error != STK_OK) { /* else the operation is the store's already */
-        request->op.error = error;
-        unlock(acquire);
-    }
+    if (error != STK_OK) /* else the operation is the store's already */
+        record_failed(acquire, error);
 }
 
 /* Step 2, denied: wait, or say so. */

@@ -233,6 +233,16 @@ static void a_commit_that_fails_gives_the_lock_back(void **state)
     expect(world, 1, "ACQUIRE k 60000", "*2\r\n:2\r\n:60000\r\n");
 }
 
+static void a_second_entry_that_fails_leaves_the_first_its_lock(void **state)
+{
+    struct world *world = *state;
+    expect(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:1\r\n:60000\r\n");
+    store_memory_fail(world->store, MEMORY_COMMIT_FAILS);
+    expect_start(world, 1, "ACQUIRE k 60000 OWNER me", "-STORE ");
+    expect(world, 2, "ACQUIRE k 60000", "*-1\r\n");
+    expect(world, 1, "RELEASE k 1", ":0\r\n");
+}
+
 static void a_dead_lease_service_stops_grants_at_once_and_no_writes(void **state)
 {
     struct world *world = *state;
@@ -364,6 +374,7 @@ int main(void)
         T(a_grant_that_nobody_can_receive_is_given_back_and_retired),
         T(a_lease_that_ran_out_on_the_way_is_not_handed_out),
         T(a_commit_that_fails_gives_the_lock_back),
+        T(a_second_entry_that_fails_leaves_the_first_its_lock),
         T(a_dead_lease_service_stops_grants_at_once_and_no_writes),
         T(waiting_for_oneself_is_a_deadlock),
         T(a_revoked_holder_is_fenced_and_the_next_is_served),
