@@ -70,7 +70,8 @@ def test_with_default_options_the_locks_oversell_and_stockade_does_not(tool):
     assert rows["version column"][:3] == (100, 0, 0)
     assert rows["version column"].tried == rows["version column"].refused > 0
     assert rows["Stockade"].refused > 0
-    assert stops(done.stdout, "Stockade") == stops(done.stdout, "Redis lock") == 6
+    for title in rows.keys() - {"atomic decrement"}:  # over too soon to count on
+        assert stops(done.stdout, title) >= 3
     assert "\r" not in done.stdout and "\033" not in done.stdout
     assert done.stderr == ""
     assert tool.left_behind() == []
@@ -181,7 +182,7 @@ def test_on_a_terminal_one_line_shows_the_progress(tool):
     shown = re.findall(r"\r\033\[KRedis lock +sold (\d+)  left \d+  stopped (\d) of 6", text)
     assert len(shown) > 5
     assert [int(sold) for sold, _ in shown] == sorted(int(sold) for sold, _ in shown)
-    assert shown[-1][1] == "6"
+    assert int(shown[-1][1]) >= 3
     assert table(text.replace("\r\n", "\n"))["Redis lock"].oversold > 0
 
 
@@ -201,6 +202,14 @@ def test_settings_of_the_users_own_daemon_do_not_reach_the_private_one(tool, tmp
     done = tool.run("demo", "oversell", "--contender", "stockade", "--stock", 5, "--stops", 0)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "theirs.db").exists()
+
+
+def test_a_sale_that_takes_too_long_has_failed(tool):
+    done = tool.run("demo", "oversell", "--contender", "redis-lock", "--limit", "1s", "--stock",
+                    10000)
+    assert done.returncode == 1
+    assert "not over within 1 s" in done.stderr
+    assert tool.left_behind() == []
 
 
 def test_an_unreachable_server_is_named(tool):

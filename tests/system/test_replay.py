@@ -103,9 +103,9 @@ def model(orders, percent):
 def test_one_worker_leaves_what_a_model_leaves_piece_by_piece(tool, rig, orders_file):
     daemon = rig.daemon()
     done = tool.run("-u", uri(daemon), "replay", "--orders", orders_file, "--workers", 1,
-                    "--opening", 35, "--pause-every", 0)
+                    "--limit", 400, "--opening", 35, "--pause-every", 0)
     assert done.returncode == 0, done.stderr
-    left, refused = model(generate(), 35)
+    left, refused = model(generate()[:400], 35)
     assert numbers(done.stdout).no_stock == refused
     client = daemon.client()
     assert {sku: int(client("GET", f"stock:{sku}")) for sku in left} == left
@@ -204,7 +204,7 @@ def test_keys_that_are_there_already_are_not_touched(tool, rig, orders_file):
 def test_a_server_that_checks_no_tokens_fails_the_audit(tool, orders_file):
     with LaxServer() as server:
         done = tool.run("-u", server.uri, "replay", "--orders", orders_file, "--opening", 1000,
-                        "--pause-every", 30)
+                        "--limit", 400, "--pause-every", 20)
     assert done.returncode == 1
     assert "audit FAILED" in done.stdout
     assert re.search(r"^audit: SKU \d+: opening \d+ - sold", done.stderr, re.M)

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A connection of the command line to a Stockade or Redis server: hiredis, blocking, with a limit
+ * on every wait.
+ *
+ * A reply belongs to the caller (freeReplyObject). No reply (NULL) means that the connection is of
+ * no further use and `failure` says why; an error reply is a reply. */
+#ifndef STOCKADE_TOOLS_CLIENT_H
+#define STOCKADE_TOOLS_CLIENT_H
+
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tools/failure.h"
+
+enum { CLIENT_LIMIT_MS = 5000 }; /* for a command that waits for nothing */
+
+struct client_uri {
+    bool is_unix;
+    int port;
+    int db; /* SELECTed where not 0 */
+    char host[256];
+    char path[108];
+    char user[64], password[128]; /* AUTH where the password is not empty */
+};
+
+/* SCHEME://[[user]:password@]host:port[/db] or SCHEME+unix:PATH, `scheme` being stockade or redis.
+ * (No percent-escapes: a password with @ in it cannot be written.) */
+bool client_uri_parse(struct client_uri *uri, const char *scheme, const char *text,
+                      struct failure *failure);
+
+struct client {
+    redisContext *context; /* NULL: not connected */
+    struct failure failure;
+};
+
+bool client_open(struct client *client, const struct client_uri *uri);
+void client_close(struct client *client);
+/* How long one reply may take from now on. */
+bool client_limit(struct client *client, int64_t limit_ms);
+
+/* Format as redisCommand's: %s, %b, %lld. */
+redisReply *client_call(struct client *client, const char *format, ...);
+/* A pipeline: append several, then take their replies in order with client_next. */
+void client_append(struct client *client, const char *format, ...);
+redisReply *client_next(struct client *client);
+
+/* Whether the reply is an error whose first word is `code`. */
+bool client_is_error(const redisReply *reply, const char *code);
+/* The whole of a string or integer reply as a number. */
+bool client_to_int64(const redisReply *reply, int64_t *value);
+/* What a reply that was not expected says, for a message. */
+const char *client_text(const redisReply *reply);
+
+/* Calls, expects no error, drops the reply. */
+bool client_do(struct client *client, const char *format, ...);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fork, SIGSTOP, SIGCONT, waitpid: always by process id, so that servers started elsewhere are
+ * never reaped by mistake. */
+#include "tools/crew.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fence/base/check.h"
+
+static void member_ended(struct crew *crew, struct crew_member *member, int status)
+{
+    member->ended = true;
+    member->wake_ms = 0;
+    crew->running--;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        crew->failed++;
+    }
+}
+
+bool crew_start(struct crew *crew, unsigned count, crew_function *function, void *context,
+                struct failure *failure)
+{
+    pid_t parent = getpid();
+
+    check(count <= CREW_MAX);
+    *crew = (struct crew){.count = 0};
+    for (unsigned i = 0; i < count; i++) {
+        pid_t pid = fork();
+        if (pid < 0) {
+            crew_end(crew);
+            return failure_set(failure, "cannot start process %u of %u: %s", i + 1, count,
+                               strerror(errno));
+        }
+        if (pid == 0) {
+            (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+            /* _exit: what the parent has not printed yet is not ours to print. */
+            _exit(getppid() == parent ? function(context, i) : 1);
+        }
+        crew->members[i].pid = pid;
+        crew->count++;
+        crew->running++;
+    }
+    return true;
+}
+
+bool crew_stop(struct crew *crew, unsigned index)
+{
+    struct crew_member *member = &crew->members[index];
+    int status;
+
+    check(!member->ended && member->wake_ms == 0);
+    check(kill(member->pid, SIGSTOP) == 0);
+    check(waitpid(member->pid, &status, WUNTRACED) == member->pid);
+    if (!WIFSTOPPED(status)) {
+        member_ended(crew, member, status);
+        return false;
+    }
+    return true;
+}
+
+void crew_continue(struct crew *crew, unsigned index)
+{
+    struct crew_member *member = &crew->members[index];
+
+    member->wake_ms = 0;
+    check(kill(member->pid, SIGCONT) == 0); /* unreaped: the id is still its own */
+}
+
+unsigned crew_look(struct crew *crew, int64_t now_ms, int64_t pause_ms)
+{
+    unsigned stopped = 0;
+
+    for (unsigned i = 0; i < crew->count; i++) {
+        struct crew_member *member = &crew->members[i];
+        int status;
+
+        if (member->ended || waitpid(member->pid, &status, WNOHANG | WUNTRACED) != member->pid) {
+            continue;
+        }
+        if (WIFSTOPPED(status)) {
+            member->wake_ms = now_ms + pause_ms;
+            stopped++;
+        } else {
+            member_ended(crew, member, status);
+        }
+    }
+    return stopped;
+}
+
+void crew_wake(struct crew *crew, int64_t now_ms)
+{
+    for (unsigned i = 0; i < crew->count; i++) {
+        if (crew->members[i].wake_ms != 0 && crew->members[i].wake_ms <= now_ms) {
+            crew_continue(crew, i);
+        }
+    }
+}
+
+int64_t crew_next_wake(const struct crew *crew, int64_t otherwise)
+{
+    int64_t next = otherwise;
+
+    for (unsigned i = 0; i < crew->count; i++) {
+        if (crew->members[i].wake_ms != 0 && crew->members[i].wake_ms < next) {
+            next = crew->members[i].wake_ms;
+        }
+    }
+    return next;
+}
+
+void crew_end(struct crew *crew)
+{
+    for (unsigned i = 0; i < crew->count; i++) {
+        struct crew_member *member = &crew->members[i];
+        int status;
+
+        if (!member->ended) {
+            (void)kill(member->pid, SIGKILL); /* ends stopped ones too */
+            check(waitpid(member->pid, &status, 0) == member->pid);
+            member_ended(crew, member, status);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ACQUIRE's three answers, and one fenced write under a lease of its own. */
+#ifndef STOCKADE_TOOLS_LEASE_H
+#define STOCKADE_TOOLS_LEASE_H
+
+#include <stdint.h>
+
+#include "tools/client.h"
+
+struct lease {
+    int64_t token;
+    int64_t ttl_ms; /* left when the reply was sent */
+};
+
+enum lease_answer {
+    LEASE_GRANTED,
+    LEASE_HELD,    /* null: another holds it, the wait ran out */
+    LEASE_REFUSED, /* an error reply */
+};
+
+enum lease_answer lease_of(const redisReply *reply, struct lease *lease);
+
+/* ACQUIRE, FENCED `token` COMMAND KEY [VALUE], RELEASE. `value` NULL: the command has none. */
+bool lease_write(struct client *client, const char *command, const char *key, const char *value);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of a command as one table: getopt_long, the checks of the values and the text of
+ * `--help` all come from it. */
+#ifndef STOCKADE_TOOLS_OPTIONS_H
+#define STOCKADE_TOOLS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tools/failure.h"
+
+enum option_kind {
+    OPTION_FLAG,   /* bool; takes no value */
+    OPTION_NUMBER, /* int64_t within min..max */
+    OPTION_MS,     /* int64_t of milliseconds within min..max: 200, 200ms, 30s, 5m, 24h */
+    OPTION_TEXT,   /* const char *, borrowed from argv */
+    OPTION_CALL,   /* what `set` makes of it */
+};
+
+struct option_row {
+    const char *name; /* without the two dashes */
+    enum option_kind kind;
+    size_t offset;     /* of the field in the command's settings */
+    int64_t min, max;  /* NUMBER and MS */
+    const char *value; /* what the value is called in the help, such as "MS" */
+    const char *help;  /* one line */
+    bool (*set)(void *settings, const char *text, struct failure *failure); /* CALL */
+};
+
+struct option_table {
+    const char *command; /* "stockade replay": in front of messages */
+    const char *usage;   /* the line after "usage: " */
+    const char *about;   /* a paragraph above the options */
+    const struct option_row *rows;
+    size_t count;
+};
+
+enum options_result { OPTIONS_RUN, OPTIONS_HELPED, OPTIONS_WRONG };
+
+/* Fills the settings (which hold the defaults already) from argv[1..]. OPTIONS_HELPED: --help was
+ * asked for and printed. OPTIONS_WRONG: the reason was printed on stderr. */
+enum options_result options_parse(const struct option_table *table, void *settings, int argc,
+                                  char **argv);
+
+/* "200", "200ms", "30s", "5m", "24h" to milliseconds; false for anything else. */
+bool options_ms(const char *text, int64_t *ms);
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From lines to orders, invoices and SKUs. Arrays double as they grow. The orders of an invoice are
+ * chained, for they need not stand together in the file. */
+#include "tools/replay/orders.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/bytes.h"
+#include "fence/base/mem.h"
+#include "tools/replay/line_reader.h"
+#include "tools/replay/order_line.h"
+
+enum { NAMED_MAX = 50, ORDERS_MAX = INT32_MAX, SUCCESSOR_ORDERS = 400 };
+
+struct loading {
+    struct orders *orders;
+    struct line_reader reader;
+    struct csv_record record;
+    struct names invoice_names;
+    size_t order_room, invoice_room, sku_room;
+    bool strict;
+    struct failure *failure;
+};
+
+/* Room for one more element. */
+static void *array_grow(void *array, size_t count, size_t *room, size_t size)
+{
+    if (count < *room) {
+        return array;
+    }
+    *room = *room == 0 ? 1024 : *room * 2;
+    return mem_realloc(array, *room * size);
+}
+
+static uint32_t sku_of(struct loading *loading, const struct order_line *line)
+{
+    struct orders *orders = loading->orders;
+    uint32_t sku = names_number(&orders->sku_names, line->sku);
+
+    if (sku == orders->sku_count) {
+        orders->skus =
+            array_grow(orders->skus, orders->sku_count, &loading->sku_room, sizeof *orders->skus);
+        orders->skus[orders->sku_count++] = (struct sku){.name = orders->sku_names.texts[sku]};
+    }
+    if (line->quantity > 0) {
+        orders->skus[sku].demand += line->quantity;
+    }
+    return sku;
+}
+
+/* Appends the order to its invoice's chain. */
+static void invoice_add(struct loading *loading, const struct order_line *line, int32_t order)
+{
+    struct orders *orders = loading->orders;
+    uint32_t number = names_number(&loading->invoice_names, line->invoice);
+
+    if (number == orders->invoice_count) {
+        orders->invoices = array_grow(orders->invoices, orders->invoice_count,
+                                      &loading->invoice_room, sizeof *orders->invoices);
+        orders->invoices[orders->invoice_count++] =
+            (struct invoice){.invoiced_at = line->invoiced_at, .first = order};
+    } else {
+        orders->orders[orders->invoices[number].last].next = order;
+    }
+    orders->invoices[number].last = order;
+}
+
+static bool order_add(struct loading *loading, const struct order_line *line)
+{
+    struct orders *orders = loading->orders;
+
+    if (orders->order_count == ORDERS_MAX) {
+        return failure_set(loading->failure, "%s has more than %d lines; use --limit",
+                           loading->reader.path, ORDERS_MAX);
+    }
+    orders->orders = array_grow(orders->orders, orders->order_count, &loading->order_room,
+                                sizeof *orders->orders);
+    orders->orders[orders->order_count] = (struct order){.line = loading->reader.number,
+                                                         .sku = sku_of(loading, line),
+                                                         .quantity = (int32_t)line->quantity,
+                                                         .next = ORDER_NONE};
+    invoice_add(loading, line, (int32_t)orders->order_count);
+    orders->order_count++;
+    return true;
+}
+
+/* False: strict, and this is the failure. */
+static bool malformed(struct loading *loading, const char *why)
+{
+    struct orders *orders = loading->orders;
+    uint32_t number = loading->reader.number;
+
+    orders->malformed++;
+    if (loading->strict) {
+        return failure_set(loading->failure, "line %u of %s: %s (--strict)", number,
+                           loading->reader.path, why);
+    }
+    if (orders->malformed <= NAMED_MAX) {
+        fprintf(stderr, "line %u skipped: %s\n", number, why);
+    } else if (orders->malformed == NAMED_MAX + 1) {
+        fprintf(stderr, "line %u skipped; further ones are only counted\n", number);
+    }
+    return true;
+}
+
+static bool load_line(struct loading *loading, struct bytes text)
+{
+    struct order_line line;
+    const char *why = csv_parse(text, &loading->record);
+
+    if (why == NULL) {
+        why = order_line_parse(&loading->record, &line);
+    }
+    if (why != NULL) {
+        return malformed(loading, why);
+    }
+    return order_add(loading, &line);
+}
+
+static bool load_header(struct loading *loading)
+{
+    struct bytes text;
+    enum line_result result = line_reader_next(&loading->reader, &text, loading->failure);
+
+    if (result == LINE_FAILED) {
+        return false;
+    }
+    if (result != LINE_READ || csv_parse(text, &loading->record) != NULL ||
+        !order_line_is_header(&loading->record)) {
+        return failure_set(loading->failure,
+                           "%s is no orders file: its first line must be "
+                           "invoice,invoiced_at,sku,quantity,customer",
+                           loading->reader.path);
+    }
+    return true;
+}
+
+static bool load_lines(struct loading *loading, int64_t limit)
+{
+    struct bytes text;
+
+    for (int64_t count = 0; limit == 0 || count < limit; count++) {
+        switch (line_reader_next(&loading->reader, &text, loading->failure)) {
+        case LINE_READ:
+            if (!load_line(loading, text)) {
+                return false;
+            }
+            break;
+        case LINE_TOO_LONG:
+            if (!malformed(loading, "the line is too long")) {
+                return false;
+            }
+            break;
+        case LINE_END: return true;
+        case LINE_FAILED: return false;
+        }
+    }
+    return true;
+}
+
+static int invoice_compare(const void *a, const void *b)
+{
+    const struct invoice *left = a, *right = b;
+
+    if (left->invoiced_at != right->invoiced_at) {
+        return left->invoiced_at < right->invoiced_at ? -1 : 1;
+    }
+    return left->first < right->first ? -1 : 1;
+}
+
+bool orders_load(struct orders *orders, const char *path, int64_t limit, bool strict,
+                 struct failure *failure)
+{
+    struct loading loading = {.orders = orders, .strict = strict, .failure = failure};
+
+    *orders = (struct orders){.orders = NULL};
+    bool loaded = line_reader_open(&loading.reader, path, failure) && load_header(&loading) &&
+                  load_lines(&loading, limit);
+    line_reader_close(&loading.reader);
+    names_free(&loading.invoice_names);
+    if (loaded && orders->order_count == 0) {
+        loaded = failure_set(failure, "%s has no order line to replay", path);
+    }
+    if (loaded) {
+        qsort(orders->invoices, orders->invoice_count, sizeof *orders->invoices, invoice_compare);
+    }
+    return loaded;
+}
+
+void orders_free(struct orders *orders)
+{
+    names_free(&orders->sku_names);
+    free(orders->skus);
+    free(orders->invoices);
+    free(orders->orders);
+    *orders = (struct orders){.orders = NULL};
+}
+
+/* Whether another invoice asks for the order's SKU soon after, in the order of the replay. */
+static bool *find_successors(const struct orders *orders)
+{
+    size_t *next_of_sku = mem_alloc(orders->sku_count * sizeof *next_of_sku);
+    bool *has_successor = mem_zalloc(orders->order_count);
+    size_t place = 0; /* counted from the end */
+
+    memset(next_of_sku, 0xff, orders->sku_count * sizeof *next_of_sku); /* SIZE_MAX: never again */
+    for (size_t i = orders->invoice_count; i-- > 0;) {
+        int32_t first = orders->invoices[i].first;
+        for (int32_t at = first; at != ORDER_NONE; at = orders->orders[at].next) {
+            size_t next = next_of_sku[orders->orders[at].sku];
+            has_successor[at] = next != SIZE_MAX && place - next <= SUCCESSOR_ORDERS;
+        }
+        for (int32_t at = first; at != ORDER_NONE; at = orders->orders[at].next) {
+            place++;
+        }
+        for (int32_t at = first; at != ORDER_NONE; at = orders->orders[at].next) {
+            next_of_sku[orders->orders[at].sku] = place;
+        }
+    }
+    free(next_of_sku);
+    return has_successor;
+}
+
+size_t orders_plan_stops(struct orders *orders, size_t every)
+{
+    bool *has_successor = find_successors(orders);
+    size_t place = 0, due = every, planned = 0;
+
+    for (size_t i = 0; i < orders->invoice_count; i++) {
+        for (int32_t at = orders->invoices[i].first; at != ORDER_NONE;
+             at = orders->orders[at].next) {
+            if (++place >= due && has_successor[at]) {
+                orders->orders[at].stop = true;
+                planned++;
+                due = place + every;
+            }
+        }
+    }
+    free(has_successor);
+    return planned;
+}

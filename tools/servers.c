@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting, awaiting and ending private servers. Readiness is an answer, not a pause: of Redis that
+ * it says our child's process id (another program may have taken the port), of stockaded its line.
+ * What a server that does not come up wrote last goes into the message. */
+#include "tools/servers.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fence/base/check.h"
+#include "fence/base/clock.h"
+
+enum { START_LIMIT_MS = 10000, LOOK_AGAIN_MS = 10, PORT_TRIES = 5 };
+
+void servers_open(struct servers *servers, struct signals *signals)
+{
+    *servers = (struct servers){.signals = signals, .stockaded_out = -1};
+}
+
+static bool folder_make(struct servers *servers, struct failure *failure)
+{
+    const char *parent = getenv("TMPDIR");
+
+    if (servers->folder[0] != '\0') {
+        return true;
+    }
+    if (parent == NULL || parent[0] == '\0') {
+        parent = "/tmp";
+    }
+    int length = snprintf(servers->folder, sizeof servers->folder, "%s/stockade-XXXXXX", parent);
+    if (length >= (int)sizeof servers->folder || mkdtemp(servers->folder) == NULL) {
+        servers->folder[0] = '\0';
+        return failure_set(failure, "cannot make a temporary folder in %s: %s (set TMPDIR)", parent,
+                           strerror(errno));
+    }
+    return true;
+}
+
+/* A port that is free now. It may be taken before the server binds it: the caller tries again. */
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int port = 0;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &size) == 0) {
+        port = ntohs(address.sin_port);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return port;
+}
+
+/* Whether the Redis on the port answers and is the child that we started. */
+static bool redis_is_ours(const struct client_uri *uri, pid_t pid)
+{
+    struct client client;
+    char mark[48];
+    bool ours = false;
+
+    if (!client_open(&client, uri)) {
+        return false;
+    }
+    redisReply *reply = client_call(&client, "INFO server");
+    (void)snprintf(mark, sizeof mark, "\r\nprocess_id:%d\r\n", (int)pid);
+    if (reply != NULL && reply->type == REDIS_REPLY_STRING) {
+        ours = strstr(reply->str, mark) != NULL;
+    }
+    freeReplyObject(reply);
+    client_close(&client);
+    return ours;
+}
+
+/* One try on one port. */
+static bool redis_try(struct servers *servers, struct failure *failure)
+{
+    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + START_LIMIT_MS;
+    char port[16], said[300];
+
+    servers->redis = (struct client_uri){.host = "127.0.0.1", .port = free_port()};
+    (void)snprintf(port, sizeof port, "%d", servers->redis.port);
+    char *argv[] = {
+        "redis-server", "--port", port,    "--bind",        "127.0.0.1",   "--save", "",
+        "--appendonly", "no",     "--dir", servers->folder, "--daemonize", "no",     NULL};
+    if (!program_start(&servers->redis_program, argv, "redis-server", servers->folder, -1,
+                       servers->signals, failure)) {
+        return false;
+    }
+    while (!program_has_ended(&servers->redis_program)) {
+        if (redis_is_ours(&servers->redis, servers->redis_program.pid)) {
+            return true;
+        }
+        if (servers->signals->ending != 0 || clock_now_ms(&clock_monotonic) > deadline_ms) {
+            program_end(&servers->redis_program, servers->signals);
+            return failure_set(failure, "the private redis-server did not answer within %d s",
+                               START_LIMIT_MS / 1000);
+        }
+        (void)signals_wait(servers->signals, -1, LOOK_AGAIN_MS);
+    }
+    return failure_set(failure, "a private redis-server did not start (is it installed?)%s",
+                       program_last_words(&servers->redis_program, said, sizeof said));
+}
+
+bool servers_start_redis(struct servers *servers, struct failure *failure)
+{
+    if (!folder_make(servers, failure)) {
+        return false;
+    }
+    for (int i = 0; i < PORT_TRIES && servers->signals->ending == 0; i++) {
+        if (redis_try(servers, failure)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Beside this program, or the bare name, which execvp looks for in PATH. */
+static void find_stockaded(char *path, size_t size)
+{
+    ssize_t length = readlink("/proc/self/exe", path, size - sizeof "/stockaded");
+    char *slash;
+
+    if (length > 0) {
+        path[length] = '\0';
+        slash = strrchr(path, '/');
+        (void)strcpy(slash != NULL ? slash : path, "/stockaded");
+        if (access(path, X_OK) == 0) {
+            return;
+        }
+    }
+    (void)snprintf(path, size, "stockaded");
+}
+
+/* "stockaded ready: listen=127.0.0.1:41233 admin=127.0.0.1:40121" to the address of the first. */
+static bool ready_line_parse(const char *line, struct client_uri *uri)
+{
+    char text[128];
+    struct failure failure;
+    const char *listen = strstr(line, " listen=");
+
+    if (strncmp(line, "stockaded ready:", 16) != 0 || listen == NULL) {
+        return false;
+    }
+    listen += strlen(" listen=");
+    (void)snprintf(text, sizeof text, "stockade://%.*s", (int)strcspn(listen, " \n"), listen);
+    return client_uri_parse(uri, "stockade", text, &failure);
+}
+
+static bool stockaded_await(struct servers *servers, struct failure *failure)
+{
+    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + START_LIMIT_MS;
+    char line[512], said[300];
+    size_t length = 0;
+
+    for (;;) {
+        int64_t left_ms = deadline_ms - clock_now_ms(&clock_monotonic);
+        if (left_ms <= 0 || servers->signals->ending != 0) {
+            return failure_set(failure, "the private stockaded was not ready within %d s",
+                               START_LIMIT_MS / 1000);
+        }
+        if (!signals_wait(servers->signals, servers->stockaded_out, left_ms)) {
+            continue;
+        }
+        ssize_t got = read(servers->stockaded_out, line + length, sizeof line - 1 - length);
+        if (got <= 0 || length + (size_t)got >= sizeof line - 1) {
+            break;
+        }
+        length += (size_t)got;
+        line[length] = '\0';
+        if (strchr(line, '\n') != NULL) {
+            if (ready_line_parse(line, &servers->stockade)) {
+                return true;
+            }
+            break;
+        }
+    }
+    return failure_set(failure, "a private stockaded did not start%s",
+                       program_last_words(&servers->stockaded_program, said, sizeof said));
+}
+
+bool servers_start_stockaded(struct servers *servers, const char *lease, struct failure *failure)
+{
+    char program[PATH_MAX], store[PATH_MAX], lease_copy[512];
+    int ends[2];
+
+    if (!folder_make(servers, failure)) {
+        return false;
+    }
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return failure_set(failure, "cannot make a pipe: %s", strerror(errno));
+    }
+    find_stockaded(program, sizeof program);
+    (void)snprintf(store, sizeof store, "sqlite:%s/stockade.db", servers->folder);
+    (void)snprintf(lease_copy, sizeof lease_copy, "%s", lease);
+    char *argv[] = {program,   "--listen", "127.0.0.1:0", "--admin",  "127.0.0.1:0",
+                    "--store", store,      "--lease",     lease_copy, NULL};
+    bool started = program_start(&servers->stockaded_program, argv, "stockaded", servers->folder,
+                                 ends[1], servers->signals, failure);
+    (void)close(ends[1]);
+    servers->stockaded_out = ends[0];
+    return started && stockaded_await(servers, failure);
+}
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *at)
+{
+    (void)status;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+void servers_close(struct servers *servers)
+{
+    program_end(&servers->stockaded_program, servers->signals);
+    program_end(&servers->redis_program, servers->signals);
+    if (servers->stockaded_out >= 0) {
+        (void)close(servers->stockaded_out);
+        servers->stockaded_out = -1;
+    }
+    if (servers->folder[0] != '\0' &&
+        nftw(servers->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
+        fprintf(stderr, "stockade: cannot remove %s: %s\n", servers->folder, strerror(errno));
+    }
+    servers->folder[0] = '\0';
+}
+
+void servers_lease_uri(const struct client_uri *redis, char *out, size_t size)
+{
+    char db[16] = "", login[256] = "";
+
+    if (redis->is_unix) {
+        (void)snprintf(out, size, "redis+unix:%s", redis->path);
+        return;
+    }
+    if (redis->db != 0) {
+        (void)snprintf(db, sizeof db, "/%d", redis->db);
+    }
+    if (redis->password[0] != '\0') {
+        (void)snprintf(login, sizeof login, "%s:%s@", redis->user, redis->password);
+    }
+    bool is_v6 = strchr(redis->host, ':') != NULL;
+    (void)snprintf(out, size, "redis://%s%s%s%s:%d%s", login, is_v6 ? "[" : "", redis->host,
+                   is_v6 ? "]" : "", redis->port, db);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private servers: a redis-server and a stockaded of one's own, on free ports of the loopback, in a
+ * temporary folder; gone when the command ends, whatever ends it.
+ *
+ * The Redis keeps nothing on disk (save "", appendonly no): the way most lock services run it. The
+ * stockaded commits to a file in the folder. Both end when this process dies; the folder alone
+ * stays where this process is killed with SIGKILL. */
+#ifndef STOCKADE_TOOLS_SERVERS_H
+#define STOCKADE_TOOLS_SERVERS_H
+
+#include <stdbool.h>
+
+#include "tools/client.h"
+#include "tools/failure.h"
+#include "tools/program.h"
+#include "tools/signals.h"
+
+struct servers {
+    struct signals *signals;
+    char folder[256]; /* empty: none yet */
+    struct program redis_program, stockaded_program;
+    int stockaded_out;                 /* its stdout, kept open as long as it lives; -1 */
+    struct client_uri redis, stockade; /* where they listen, once started */
+};
+
+/* All zero but for the signals; the folder is made with the first server. */
+void servers_open(struct servers *servers, struct signals *signals);
+bool servers_start_redis(struct servers *servers, struct failure *failure);
+/* `lease`: as stockaded's --lease. It is looked for beside this program, then in PATH. */
+bool servers_start_stockaded(struct servers *servers, const char *lease, struct failure *failure);
+/* Ends what was started and removes the folder. */
+void servers_close(struct servers *servers);
+
+/* The lease URI of a Redis: redis://[user:password@]host:port[/db] or redis+unix:PATH. */
+void servers_lease_uri(const struct client_uri *redis, char *out, size_t size);
+
+#endif

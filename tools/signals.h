@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Signals as events: SIGINT, SIGTERM and SIGHUP ask for the end, SIGCHLD wakes. They stay blocked
+ * while this is open and are read from a descriptor, so that nothing is ever interrupted half-way
+ * and a command always cleans up before it leaves. */
+#ifndef STOCKADE_TOOLS_SIGNALS_H
+#define STOCKADE_TOOLS_SIGNALS_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct signals {
+    int fd;
+    int ending;      /* the signal that asked for the end; 0: none yet */
+    sigset_t before; /* the mask to give to programs that are started */
+};
+
+void signals_open(struct signals *signals);
+void signals_close(struct signals *signals);
+
+/* Waits until `fd` is readable (-1: no descriptor), a child has changed state, the end was asked
+ * for, or the time is over. Returns whether `fd` is readable. */
+bool signals_wait(struct signals *signals, int fd, int64_t limit_ms);
+
+/* In a child that goes on to run another program: its own process group, so that Ctrl-C reaches
+ * only us and we end it in order; the usual signals; and an end with its parent, whose process id
+ * is `parent`. */
+void signals_before_exec(const struct signals *signals, int parent);
+
+#endif
