@@ -175,6 +175,13 @@ static void reply_unknown(struct session *session, const struct bytes *argv, siz
     request_fail(place_for_error(session), STK_ERR, "%s", text);
 }
 
+/* A browser that a web page made talk to this port: its first lines look like inline commands, and
+ * the commands of the page's choosing would follow in the body. */
+static bool is_browser(struct bytes name)
+{
+    return bytes_equal_nocase(name, "POST") || bytes_equal_nocase(name, "Host:");
+}
+
 /* One complete request is in the parser: make it `next`, or reply its error. */
 static void take_parsed(struct session *session)
 {
@@ -182,7 +189,12 @@ static void take_parsed(struct session *session)
     const struct bytes *argv = resp_argv(session->parser);
     const struct command *command = command_find(&session->engine->index, argv[0]);
 
-    if (command == NULL) {
+    if (command == NULL && is_browser(argv[0])) {
+        session->engine->counters.protocol_errors++;
+        log_warn(session->engine->options.log, "closed %s: it speaks HTTP, not RESP", session->peer);
+        session->killed = true;
+        session_end(session);
+    } else if (command == NULL) {
         reply_unknown(session, argv, argc);
     } else if (!command_arity_fits(command, argc)) {
         request_fail_arity(place_for_error(session), command->name);
@@ -220,6 +232,9 @@ static size_t advance(struct session *session, const char *data, size_t len)
         at += used;
         if (status == RESP_REQUEST) {
             take_parsed(session);
+            /* What a large request needed must not stay with an idle connection. */
+            if (session->next != NULL && session->next->size > SESSION_SPARE_MAX)
+                resp_parse(session->parser, limits, "", 0, &used);
         } else if (status == RESP_BROKEN) {
             session->engine->counters.protocol_errors++;
             request_fail(place_for_error(session), STK_ERR, "%s",

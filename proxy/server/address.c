@@ -61,10 +61,10 @@ bool address_resolve(const struct address *address, struct sockaddr_storage *res
         return false;
     }
     const struct addrinfo *best = found;
-    for (const struct addrinfo *at = found; at != NULL && best->ai_family != AF_INET;
-         at = at->ai_next)
-        if (at->ai_family == AF_INET)
-            best = at;
+    while (best->ai_family != AF_INET && best->ai_next != NULL)
+        best = best->ai_next;
+    if (best->ai_family != AF_INET)
+        best = found;
     memset(resolved, 0, sizeof *resolved);
     memcpy(resolved, best->ai_addr, best->ai_addrlen);
     freeaddrinfo(found);

@@ -44,7 +44,7 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status,
     return queued;
 }
 
-/* One request. NOLINTNEXTLINE(readability-non-const-parameter): libmicrohttpd's signature. */
+/* Answers one request, whole, as soon as its head is there. */
 static enum MHD_Result serve(void *context, struct MHD_Connection *connection, const char *url,
                              const char *method, const char *version, const char *upload,
                              size_t *upload_size, void **state)

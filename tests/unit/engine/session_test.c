@@ -69,6 +69,15 @@ static void a_broken_protocol_is_answered_then_closed(void **state)
     assert_true(world->clients[1].closed);
 }
 
+static void a_browser_is_hung_up_on_before_its_body_is_read(void **state)
+{
+    struct world *world = *state;
+    assert_string_equal(world_call(world, 1, "POST / HTTP/1.1\r\nSET k 1\r\nSHUTDOWN"), "");
+    assert_true(world->clients[1].closed);
+    assert_false(world->shutdown);
+    assert_string_equal(world_call(world, 2, "GET k"), "$-1\r\n");
+}
+
 static void quit_answers_and_closes_and_takes_nothing_more(void **state)
 {
     struct world *world = *state;
@@ -195,6 +204,7 @@ int main(void)
         T(leases_taken_in_one_pipeline_keep_their_order),
         T(an_unknown_command_or_a_wrong_count_is_answered_in_its_place),
         T(a_broken_protocol_is_answered_then_closed),
+        T(a_browser_is_hung_up_on_before_its_body_is_read),
         T(quit_answers_and_closes_and_takes_nothing_more),
         T(a_slow_reader_holds_its_own_commands_back),
         T(without_a_password_only_auth_is_understood),

@@ -216,7 +216,7 @@ static void malformed_headers_break_the_stream_in_redis_words(void **state)
     expect_text("*2\r\n$4\r\nECHO\r\nhello\r\n", "Protocol error: expected '$', got 'h'");
     expect_text("*1\r\n\r\n", "Protocol error: expected '$', got '\\x0d'");
     expect_text("*1\r\n*1\r\n", "Protocol error: expected '$', got '*'");
-    expect_text("*1\r\n$4\r\nPINGxy", "Protocol error: expected CRLF behind a bulk string");
+    expect_text("*1\r\n$4\r\nPINGx", "Protocol error: expected CRLF behind a bulk string");
     expect_text("*1\r\n$4\r\nPING\rx", "Protocol error: expected CRLF behind a bulk string");
     expect_text("*1\r\n$4\r\nPING\n*", "Protocol error: expected CRLF behind a bulk string");
     expect_text("ping\r\n*x\r\nping\r\n", "4:ping \nProtocol error: invalid multibulk length");
@@ -331,6 +331,7 @@ static void the_memory_of_a_huge_request_is_given_back(void **state)
         free(data);
         resp_parser_free(parser);
         skip();
+        return;
     }
     for (int round = 0; round < 2; round++) {
         resp_parse(parser, &resp_limits_default, "*1\r\n$1048576\r\n", 14, &used);

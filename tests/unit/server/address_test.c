@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Addresses: what is understood, and what it says of itself. */
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proxy/server/address.h"
+
+static void expect_wrong(const char *text)
+{
+    struct address address;
+    char why[128] = "";
+    if (address_parse(text, &address, why, sizeof why))
+        fail_msg("%s was taken for an address", text);
+    assert_true(strlen(why) > 10);
+}
+
+static void expect_tcp(const char *text, const char *host, const char *port)
+{
+    struct address address;
+    char why[128];
+    assert_true(address_parse(text, &address, why, sizeof why));
+    assert_false(address.is_unix);
+    assert_string_equal(address.host, host);
+    assert_string_equal(address.port, port);
+}
+
+static void hosts_ports_and_paths_are_told_apart(void **state)
+{
+    (void)state;
+    struct address address;
+    char why[128];
+
+    expect_tcp("127.0.0.1:7379", "127.0.0.1", "7379");
+    expect_tcp("localhost:0", "localhost", "0");
+    expect_tcp("[::1]:65535", "::1", "65535");
+    expect_tcp("[fe80::1%lo]:1", "fe80::1%lo", "1");
+    assert_true(address_parse("unix:/run/a:1", &address, why, sizeof why));
+    assert_true(address.is_unix);
+    assert_string_equal(address.path, "/run/a:1");
+}
+
+static void what_is_not_an_address_is_refused(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"",        "7379",  ":7379",  "h:",       "h:-1",
+                                        "h:65536", "h:1x",  "h: 1",   "::1:7379", "[::1]",
+                                        "[]:1",    "unix:", "h:0080", "h:+1",     "[::1:7379"};
+    char long_path[128] = "unix:/";
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        expect_wrong(wrong[i]);
+    memset(long_path + 6, 'x', 107);
+    expect_wrong(long_path);
+    long_path[5 + 107] = '\0';
+    struct address address;
+    char why[128];
+    assert_true(address_parse(long_path, &address, why, sizeof why));
+}
+
+/* Resolves and prints it, and says whether it is loopback. */
+static bool resolves_to(const char *text, const char *expected)
+{
+    struct address address;
+    struct sockaddr_storage resolved;
+    char why[128], printed[ADDRESS_TEXT_MAX];
+
+    assert_true(address_parse(text, &address, why, sizeof why));
+    assert_true(address_resolve(&address, &resolved, why, sizeof why));
+    assert_string_equal(address_text(&resolved, printed), expected);
+    return address_is_loopback(&resolved);
+}
+
+static void loopback_is_what_never_leaves_the_machine(void **state)
+{
+    (void)state;
+    assert_true(resolves_to("127.0.0.1:1", "127.0.0.1:1"));
+    assert_true(resolves_to("127.9.8.7:65535", "127.9.8.7:65535"));
+    assert_true(resolves_to("[::1]:2", "[::1]:2"));
+    assert_true(resolves_to("[::ffff:127.0.0.1]:2", "[::ffff:127.0.0.1]:2"));
+    assert_true(resolves_to("localhost:3", "127.0.0.1:3"));
+    assert_false(resolves_to("0.0.0.0:1", "0.0.0.0:1"));
+    assert_false(resolves_to("[::]:1", "[::]:1"));
+    assert_false(resolves_to("10.0.0.1:1", "10.0.0.1:1"));
+    assert_false(resolves_to("128.0.0.1:1", "128.0.0.1:1"));
+    assert_false(resolves_to("[::ffff:10.0.0.1]:1", "[::ffff:10.0.0.1]:1"));
+}
+
+static void what_is_no_internet_address_is_a_unix_socket(void **state)
+{
+    (void)state;
+    struct sockaddr_storage resolved = {.ss_family = AF_UNIX};
+    char printed[ADDRESS_TEXT_MAX];
+    assert_string_equal(address_text(&resolved, printed), "unix");
+    assert_false(address_is_loopback(&resolved));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hosts_ports_and_paths_are_told_apart),
+        cmocka_unit_test(what_is_not_an_address_is_refused),
+        cmocka_unit_test(loopback_is_what_never_leaves_the_machine),
+        cmocka_unit_test(what_is_no_internet_address_is_a_unix_socket),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

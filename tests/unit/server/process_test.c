@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The password file, and the limit on open files. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "proxy/server/process.h"
+
+/* What comes of a password file with this content; NULL: it is refused. */
+static char *password_of(const char *content, size_t len)
+{
+    char path[] = "/tmp/stockade-password-XXXXXX", why[128] = "";
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, content, len), len);
+    close(fd);
+    char *password = process_read_password(path, NULL, why, sizeof why);
+    assert_true(password != NULL || strstr(why, "expected one line") != NULL);
+    unlink(path);
+    return password;
+}
+
+static void the_password_is_the_only_line(void **state)
+{
+    (void)state;
+    static const char *const right[] = {"correct horse", "correct horse\n", "correct horse\r\n"};
+    static const char *const wrong[] = {"", "\n", "\r\n", "one\ntwo\n", "one\n\n"};
+    char longest[514];
+
+    for (size_t i = 0; i < 3; i++) {
+        char *password = password_of(right[i], strlen(right[i]));
+        assert_string_equal(password, "correct horse");
+        free(password);
+    }
+    for (size_t i = 0; i < 5; i++)
+        assert_null(password_of(wrong[i], strlen(wrong[i])));
+    assert_null(password_of("a\0b\n", 4));
+    memset(longest, 'x', sizeof longest);
+    assert_null(password_of(longest, 513));
+    char *password = password_of(longest, 512);
+    assert_int_equal(strlen(password), 512);
+    free(password);
+}
+
+static void a_missing_password_file_is_refused(void **state)
+{
+    (void)state;
+    char why[128];
+    assert_null(process_read_password("/nonexistent/file", NULL, why, sizeof why));
+    assert_string_equal(why, "No such file or directory");
+}
+
+/* Captures what is logged; the file's text is in `logged`. */
+static void a_password_that_others_can_read_is_warned_of(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/stockade-password-XXXXXX", why[128], logged[512];
+    int fd = mkstemp(path), pipe_fds[2];
+
+    assert_int_equal(write(fd, "secret\n", 7), 7);
+    assert_int_equal(pipe(pipe_fds), 0);
+    struct log log = {.level = LOG_INFO_LEVEL, .fd = pipe_fds[1]};
+    for (int shared = 0; shared <= 1; shared++) {
+        assert_int_equal(fchmod(fd, shared ? 0640 : 0600), 0);
+        free(process_read_password(path, &log, why, sizeof why));
+        log_info(&log, "end");
+        ssize_t len = read(pipe_fds[0], logged, sizeof logged - 1);
+        assert_true(len > 0);
+        logged[len] = '\0';
+        assert_int_equal(strstr(logged, path) != NULL, shared);
+        assert_null(strstr(logged, "secret"));
+    }
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    close(fd);
+    unlink(path);
+}
+
+static void connections_are_cut_to_the_files_there_may_be(void **state)
+{
+    (void)state;
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(process_fit_connections(10, NULL), 10);
+    size_t fit = process_fit_connections((size_t)1 << 40, NULL); /* more than any kernel allows */
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(limit.rlim_cur, limit.rlim_max);
+    assert_true(fit > 0 && fit < limit.rlim_cur);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_password_is_the_only_line),
+        cmocka_unit_test(a_missing_password_file_is_refused),
+        cmocka_unit_test(a_password_that_others_can_read_is_warned_of),
+        cmocka_unit_test(connections_are_cut_to_the_files_there_may_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

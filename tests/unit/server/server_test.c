@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listeners and connections: real sockets, a real engine over the memory store, one thread. The
+ * test is the client; the loop turns whenever the client waits. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fence/base/mem.h"
+#include "proxy/server/server.h"
+#include "store/open.h"
+
+enum { DEADLINE_MS = 10000 };
+
+struct rig {
+    uv_loop_t loop;
+    uv_prepare_t turn;
+    struct store *store;
+    struct lease_provider *provider;
+    struct engine *engine;
+    struct server *server;
+    char folder[40], path[64]; /* of a unix socket */
+    int port;                  /* of the TCP listener */
+};
+
+static void on_turn(uv_prepare_t *turn)
+{
+    struct rig *rig = turn->data;
+    while (store_step(rig->store))
+        store_collect(rig->store);
+    engine_turn(rig->engine);
+}
+
+static void bind_both(struct rig *rig)
+{
+    char why[256], address[80];
+
+    assert_true(server_bind(rig->server, "127.0.0.1:0", why, sizeof why));
+    snprintf(address, sizeof address, "unix:%s", rig->path);
+    assert_true(server_bind(rig->server, address, why, sizeof why));
+    assert_int_equal(sscanf(server_address(rig->server, 0), "127.0.0.1:%d", &rig->port), 1);
+    assert_string_equal(server_address(rig->server, 1), address);
+    assert_null(server_address(rig->server, 2));
+}
+
+/* A server that accepts at most `sessions_max` sessions. */
+static struct rig *rig_new(size_t sessions_max)
+{
+    struct rig *rig = mem_zalloc(sizeof *rig);
+    char why[256];
+
+    snprintf(rig->folder, sizeof rig->folder, "/tmp/stockade-server-XXXXXX");
+    assert_non_null(mkdtemp(rig->folder));
+    snprintf(rig->path, sizeof rig->path, "%s/s.sock", rig->folder);
+    assert_int_equal(uv_loop_init(&rig->loop), 0);
+    rig->store = store_memory_new(
+        &(struct store_options){.path = "", .queue_ops_max = 1000, .batch_ops_max = 100});
+    rig->provider = lease_local_new(&clock_monotonic);
+    rig->engine = engine_new(&(struct engine_options){.host = {.changed = server_changed},
+                                                      .store = rig->store,
+                                                      .provider = rig->provider,
+                                                      .clock = &clock_monotonic,
+                                                      .chance = &chance_system,
+                                                      .sessions_max = sessions_max,
+                                                      .waiters_max = 10,
+                                                      .address = ""});
+    rig->server = server_new(&rig->loop, NULL);
+    bind_both(rig);
+    assert_true(server_open(rig->server, rig->engine, why, sizeof why));
+    uv_prepare_init(&rig->loop, &rig->turn);
+    rig->turn.data = rig;
+    uv_prepare_start(&rig->turn, on_turn);
+    return rig;
+}
+
+static void provider_closed(void *context)
+{
+    (void)context;
+}
+
+static void rig_free(struct rig *rig)
+{
+    server_close(rig->server);
+    uv_close((uv_handle_t *)&rig->turn, NULL);
+    assert_int_equal(uv_run(&rig->loop, UV_RUN_DEFAULT), 0);
+    server_free(rig->server);
+    engine_free(rig->engine);
+    lease_provider_close(rig->provider, provider_closed, NULL);
+    store_close(rig->store);
+    assert_int_equal(uv_loop_close(&rig->loop), 0);
+    assert_int_equal(rmdir(rig->folder), 0); /* the socket file is gone */
+    free(rig);
+}
+
+/* The loop turns once; then the client waits a moment for `events`. */
+static void turn(struct rig *rig, int fd, short events)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = events};
+    uv_run(&rig->loop, UV_RUN_NOWAIT);
+    poll(&poll_fd, 1, 1);
+}
+
+static int client_to(struct rig *rig, const struct sockaddr *address, socklen_t len)
+{
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_true(fd >= 0);
+    while (connect(fd, address, len) != 0) {
+        assert_true(errno == EINPROGRESS || errno == EALREADY || errno == EAGAIN);
+        turn(rig, fd, POLLOUT);
+    }
+    return fd;
+}
+
+static int client(struct rig *rig)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)rig->port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return client_to(rig, (struct sockaddr *)&address, sizeof address);
+}
+
+static void send_all(struct rig *rig, int fd, const char *data, size_t len)
+{
+    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + DEADLINE_MS;
+
+    while (len > 0) {
+        ssize_t sent = send(fd, data, len, MSG_NOSIGNAL);
+        assert_true(sent > 0 || errno == EAGAIN);
+        assert_true(clock_now_ms(&clock_monotonic) < deadline_ms);
+        if (sent > 0) {
+            data += sent;
+            len -= (size_t)sent;
+        }
+        turn(rig, fd, POLLOUT);
+    }
+}
+
+static void send_text(struct rig *rig, int fd, const char *text)
+{
+    send_all(rig, fd, text, strlen(text));
+}
+
+/* Receives up to `len` bytes, less only at the end of the stream. -1: the connection was reset. */
+static ssize_t receive(struct rig *rig, int fd, char *data, size_t len)
+{
+    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + DEADLINE_MS;
+    size_t at = 0;
+
+    while (at < len) {
+        ssize_t got = recv(fd, data + at, len - at, 0);
+        if (got == 0)
+            break;
+        if (got < 0 && errno != EAGAIN)
+            return -1;
+        assert_true(clock_now_ms(&clock_monotonic) < deadline_ms);
+        if (got > 0)
+            at += (size_t)got;
+        else
+            turn(rig, fd, POLLIN);
+    }
+    return (ssize_t)at;
+}
+
+static void expect(struct rig *rig, int fd, const char *reply)
+{
+    char got[256] = "";
+    assert_int_equal(receive(rig, fd, got, strlen(reply)), strlen(reply));
+    assert_string_equal(got, reply);
+}
+
+/* The stream ends, in order and not by a reset. */
+static void expect_end(struct rig *rig, int fd)
+{
+    char byte;
+    assert_int_equal(receive(rig, fd, &byte, 1), 0);
+    close(fd);
+}
+
+static void tcp_and_unix_sockets_serve_the_same(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(10);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int tcp = client(rig);
+
+    memcpy(address.sun_path, rig->path, strlen(rig->path));
+    int local = client_to(rig, (struct sockaddr *)&address, sizeof address);
+    send_text(rig, tcp, "ACQUIRE r 60000\r\nFENCED 1 SET r v\r\n");
+    expect(rig, tcp, "*2\r\n:1\r\n:60000\r\n+OK\r\n");
+    send_text(rig, local, "GET r\r\n");
+    expect(rig, local, "$1\r\nv\r\n");
+    assert_false(server_is_exposed(rig->server));
+    close(tcp);
+    close(local);
+    rig_free(rig);
+}
+
+static void a_request_that_dribbles_in_is_answered(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(10);
+    const char *request = "*2\r\n$4\r\nECHO\r\n$5\r\nhello\r\n";
+    int fd = client(rig);
+
+    for (const char *c = request; *c != '\0'; c++)
+        send_all(rig, fd, c, 1);
+    expect(rig, fd, "$5\r\nhello\r\n");
+    close(fd);
+    rig_free(rig);
+}
+
+static void a_reader_that_stops_is_not_read_from_and_loses_nothing(void **state)
+{
+    (void)state;
+    enum { BODY = 50000 };
+    struct rig *rig = rig_new(10);
+    char *request = mem_alloc(BODY + 64), *reply = mem_alloc(BODY + 64);
+    size_t head = (size_t)sprintf(request, "*2\r\n$4\r\nECHO\r\n$%d\r\n", BODY);
+    size_t reply_head = (size_t)sprintf(reply, "$%d\r\n", BODY);
+    int fd = client(rig), small = 64 * 1024, idle_turns = 0, requests = 0;
+
+    memset(request + head, 'x', BODY);
+    memcpy(request + head + BODY, "\r\n", 2);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    size_t len = head + BODY + 2, at = 0;
+    while (idle_turns < 50) {
+        ssize_t sent = send(fd, request + at, len - at, MSG_NOSIGNAL);
+        idle_turns = sent > 0 ? 0 : idle_turns + 1;
+        at += sent > 0 ? (size_t)sent : 0;
+        if (at == len) {
+            at = 0;
+            requests++;
+        }
+        assert_true(requests < 2000); /* 100 MB: it reads without end */
+        turn(rig, fd, POLLOUT);
+    }
+    assert_false(server_is_flushed(rig->server));
+
+    int other = client(rig); /* nobody else is held up */
+    send_text(rig, other, "PING\r\n");
+    expect(rig, other, "+PONG\r\n");
+    close(other);
+    for (int i = 0; i < requests; i++) {
+        char *got = mem_alloc(len);
+        assert_int_equal(receive(rig, fd, got, reply_head + BODY + 2), reply_head + BODY + 2);
+        assert_memory_equal(got, reply, reply_head);
+        free(got);
+    }
+    send_all(rig, fd, request + at, len - at);
+    send_text(rig, fd, "PING\r\n");
+    assert_int_equal(receive(rig, fd, request, reply_head + BODY + 2), reply_head + BODY + 2);
+    expect(rig, fd, "+PONG\r\n");
+    close(fd);
+    free(request);
+    free(reply);
+    rig_free(rig);
+}
+
+static void who_is_one_too_many_can_read_why(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(1);
+    int first = client(rig);
+
+    send_text(rig, first, "PING\r\n");
+    expect(rig, first, "+PONG\r\n");
+    int second = client(rig);
+    send_text(rig, second, "PING\r\nPING\r\n");
+    expect(rig, second, "-ERR max number of clients reached\r\n");
+    expect_end(rig, second);
+    close(first);
+    int third;
+    char byte = 0;
+    do { /* the first one's end may still be on its way */
+        third = client(rig);
+        send_text(rig, third, "PING\r\n");
+        assert_int_equal(receive(rig, third, &byte, 1), 1);
+        if (byte != '+')
+            close(third);
+    } while (byte != '+');
+    close(third);
+    rig_free(rig);
+}
+
+static void a_broken_protocol_is_told_before_the_end_even_behind_a_flood(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(10);
+    size_t flood = 4 << 20;
+    char *data = mem_alloc(flood);
+    int fd = client(rig);
+
+    memset(data, 'x', flood);
+    memcpy(data, "PING\r\n*1\r\n$99999999\r\n", 21);
+    send_all(rig, fd, data, flood);
+    expect(rig, fd, "+PONG\r\n-ERR Protocol error: invalid bulk length\r\n");
+    expect_end(rig, fd);
+    free(data);
+    rig_free(rig);
+}
+
+static void quit_answers_what_came_before_and_drops_what_comes_after(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(10);
+    int fd = client(rig);
+
+    send_text(rig, fd, "PING\r\nQUIT\r\nPING\r\n");
+    expect(rig, fd, "+PONG\r\n+OK\r\n");
+    expect_end(rig, fd);
+    rig_free(rig);
+}
+
+static void who_does_not_hang_up_after_the_end_is_hung_up(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(10);
+    int fd = client(rig);
+    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + DEADLINE_MS;
+
+    send_text(rig, fd, "QUIT\r\n");
+    expect(rig, fd, "+OK\r\n");
+    while (send(fd, "x", 1, MSG_NOSIGNAL) == 1) { /* until a reset says that nobody is there */
+        assert_true(clock_now_ms(&clock_monotonic) < deadline_ms);
+        turn(rig, fd, POLLERR);
+    }
+    close(fd);
+    rig_free(rig);
+}
+
+static void a_reset_in_the_middle_of_a_reply_ends_only_that_connection(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(10);
+    struct linger hard = {.l_onoff = 1, .l_linger = 0};
+    char *value = mem_alloc(200000);
+    int fd = client(rig), other = client(rig);
+
+    memset(value, 'x', 200000);
+    send_text(rig, fd, "*2\r\n$4\r\nECHO\r\n$200000\r\n");
+    send_all(rig, fd, value, 200000);
+    for (int i = 0; i < 20; i++)
+        send_text(rig, fd, "\r\n*2\r\n$4\r\nECHO\r\n$6\r\n123456");
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    close(fd);
+    send_text(rig, other, "PING\r\n");
+    expect(rig, other, "+PONG\r\n");
+    while (!server_is_flushed(rig->server))
+        turn(rig, other, POLLIN);
+    close(other);
+    free(value);
+    rig_free(rig);
+}
+
+static void hanging_up_ends_every_connection(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(10);
+    int fds[5];
+
+    for (size_t i = 0; i < 5; i++) {
+        fds[i] = client(rig);
+        send_text(rig, fds[i], "PING\r\n");
+        expect(rig, fds[i], "+PONG\r\n");
+    }
+    server_stop_listening(rig->server);
+    server_hang_up(rig->server);
+    for (size_t i = 0; i < 5; i++)
+        expect_end(rig, fds[i]);
+    rig_free(rig);
+}
+
+static bool binds(struct rig *rig, const char *address, char why[256])
+{
+    struct server *server = server_new(&rig->loop, NULL);
+    bool bound = server_bind(server, address, why, 256);
+    server_close(server);
+    uv_run(&rig->loop, UV_RUN_NOWAIT);
+    server_free(server);
+    return bound;
+}
+
+static void an_address_in_use_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(10);
+    char why[256], address[80];
+
+    snprintf(address, sizeof address, "127.0.0.1:%d", rig->port);
+    assert_false(binds(rig, address, why));
+    assert_non_null(strstr(why, address));
+    assert_non_null(strstr(why, "in use"));
+    snprintf(address, sizeof address, "unix:%s", rig->path);
+    assert_false(binds(rig, address, why));
+    assert_non_null(strstr(why, "somebody answers there"));
+    assert_int_equal(access(rig->path, F_OK), 0);
+    rig_free(rig);
+}
+
+static void a_left_over_socket_is_replaced_and_any_other_file_is_not(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(10);
+    struct sockaddr_un left = {.sun_family = AF_UNIX};
+    char why[256], address[120];
+    struct stat status;
+
+    snprintf(left.sun_path, sizeof left.sun_path, "%s/left", rig->folder);
+    snprintf(address, sizeof address, "unix:%s", left.sun_path);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&left, sizeof left), 0);
+    close(fd); /* the file stays, as after kill -9 */
+    assert_true(binds(rig, address, why));
+    assert_int_equal(access(left.sun_path, F_OK), -1); /* taken away at the end */
+
+    fd = open(left.sun_path, O_CREAT | O_WRONLY, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_false(binds(rig, address, why));
+    assert_non_null(strstr(why, "not a socket"));
+    assert_int_equal(unlink(left.sun_path), 0);
+
+    assert_int_equal(stat(rig->path, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0700);
+    rig_free(rig);
+}
+
+static void a_listener_for_other_machines_is_exposed(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(10);
+    char why[256];
+
+    assert_false(server_is_exposed(rig->server));
+    assert_true(server_bind(rig->server, "0.0.0.0:0", why, sizeof why));
+    assert_true(server_is_exposed(rig->server));
+    rig_free(rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tcp_and_unix_sockets_serve_the_same),
+        cmocka_unit_test(a_request_that_dribbles_in_is_answered),
+        cmocka_unit_test(a_reader_that_stops_is_not_read_from_and_loses_nothing),
+        cmocka_unit_test(who_is_one_too_many_can_read_why),
+        cmocka_unit_test(a_broken_protocol_is_told_before_the_end_even_behind_a_flood),
+        cmocka_unit_test(quit_answers_what_came_before_and_drops_what_comes_after),
+        cmocka_unit_test(who_does_not_hang_up_after_the_end_is_hung_up),
+        cmocka_unit_test(a_reset_in_the_middle_of_a_reply_ends_only_that_connection),
+        cmocka_unit_test(hanging_up_ends_every_connection),
+        cmocka_unit_test(an_address_in_use_is_refused_by_name),
+        cmocka_unit_test(a_left_over_socket_is_replaced_and_any_other_file_is_not),
+        cmocka_unit_test(a_listener_for_other_machines_is_exposed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
