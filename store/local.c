@@ -205,13 +205,8 @@ static bool grant(struct local *local, struct lease_call *call, const struct hol
     return lease_answer(call, LEASE_GRANTED, token, call->ttl_ms);
 }
 
-static bool local_ask(struct lease_provider *base, struct lease_call *call)
+static bool answer(struct local *local, struct lease_call *call, int64_t now_ms)
 {
-    struct local *local = (struct local *)(void *)base;
-    int64_t now_ms = clock_now_ms(local->clock);
-
-    local->calls++;
-    sweep(local, now_ms);
     struct holder holder = holder_of(local, call, now_ms);
     bool mine = holder.token != 0 && strncmp(holder.nonce, call->nonce, LEASE_NONCE_LEN) == 0;
     bool named = mine && holder.token == call->token;
@@ -230,6 +225,17 @@ static bool local_ask(struct lease_provider *base, struct lease_call *call)
     if (holder.token == 0)
         return lease_answer(call, LEASE_FREE, 0, 0);
     return lease_answer(call, LEASE_HELD, holder.token, holder.left_ms);
+}
+
+static bool local_ask(struct lease_provider *base, struct lease_call *call)
+{
+    struct local *local = (struct local *)(void *)base;
+    int64_t now_ms = clock_now_ms(local->clock);
+
+    local->calls++;
+    answer(local, call, now_ms);
+    sweep(local, now_ms); /* behind it: the entry just asked for may be over and still of use */
+    return true;
 }
 
 static struct lease_health local_health(const struct lease_provider *base)

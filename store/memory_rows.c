@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Undo: before an operation first changes a row, a copy of the whole row goes on the undo log; a row
- * that the operation makes leaves an entry without one. Undoing puts the copies back, newest first.
- * That costs a copy of a hash per operation, which a twin can afford for being obviously right. */
+/* Undo: before an operation first changes a row, a copy of the whole row goes on the undo log; a
+ * row that the operation makes leaves an entry without one. Undoing puts the copies back, newest
+ * first. That costs a copy of a hash per operation, which a twin can afford for being obviously
+ * right. */
 #include "store/memory_rows.h"
 
 #include <stdlib.h>
@@ -106,7 +107,7 @@ void memory_rows_undo(struct memory_rows *rows, size_t mark)
         struct undo *undo = &rows->log[--rows->log_count];
         struct row *row = undo->row;
         if (undo->made) {
-            check(rows->by_id[--rows->count] == row);
+            check(rows->by_id[--rows->count] == row && rows->by_name != NULL);
             HASH_DEL(rows->by_name, row);
             row_free(row);
         } else {
@@ -135,14 +136,10 @@ struct memory_rows *memory_rows_new(void)
 
 void memory_rows_free(struct memory_rows *rows)
 {
-    struct row *row, *next;
-
     memory_rows_commit(rows);
-    HASH_ITER(hh, rows->by_name, row, next)
-    {
-        HASH_DEL(rows->by_name, row);
-        row_free(row);
-    }
+    HASH_CLEAR(hh, rows->by_name);
+    for (size_t i = 0; i < rows->count; i++)
+        row_free(rows->by_id[i]);
     free(rows->by_id);
     free(rows->log);
     free(rows);

@@ -152,8 +152,8 @@ static size_t field_place(const struct content *content, struct bytes name, bool
         else
             high = middle;
     }
-    *found = low < content->fields_count &&
-             bytes_equal(buf_bytes(&content->fields[low].name), name);
+    *found =
+        low < content->fields_count && bytes_equal(buf_bytes(&content->fields[low].name), name);
     return low;
 }
 
@@ -184,8 +184,8 @@ static enum stk_error rows_field_put(struct store_txn *txn, struct resource *res
         buf_free(&content->fields[place].value);
     } else {
         size_t behind = content->fields_count - place;
-        content->fields = mem_realloc(content->fields,
-                                      (content->fields_count + 1) * sizeof *content->fields);
+        content->fields =
+            mem_realloc(content->fields, (content->fields_count + 1) * sizeof *content->fields);
         memmove(&content->fields[place + 1], &content->fields[place],
                 behind * sizeof *content->fields);
         content->fields[place].name = memory_copy(field);

@@ -59,8 +59,8 @@ enum stk_error txn_string_put(struct store_txn *txn, struct resource *resource, 
     return txn->impl->string_put(txn, resource, value);
 }
 
-enum stk_error txn_field(struct store_txn *txn, const struct resource *resource,
-                         struct bytes field, bool *found, struct bytes *value)
+enum stk_error txn_field(struct store_txn *txn, const struct resource *resource, struct bytes field,
+                         bool *found, struct bytes *value)
 {
     return txn->impl->field(txn, resource, field, found, value);
 }

@@ -57,7 +57,7 @@ const char *log_quoted(struct bytes text, char *out, size_t size)
     out[at++] = '"';
     for (size_t i = 0; i < text.len; i++) {
         unsigned char c = (unsigned char)text.data[i];
-        if (at + 8 > size) { /* the longest escape, "..." and the end */
+        if (at + 9 > size) { /* the longest escape, "...", the quote and the end */
             memcpy(out + at, "...", 3);
             at += 3;
             break;

@@ -30,26 +30,24 @@ static void wake_in(struct redis_link *link, int64_t delay_ms)
     uv_timer_start(&link->timer, on_timer, delay_ms < 0 ? 0 : (uint64_t)delay_ms, 0);
 }
 
-/* When the timer has something to do; -1: never. */
-static int64_t next_due_ms(const struct redis_link *link)
+/* When the time of the link's state is over; -1: it has no end. */
+static int64_t state_due_ms(const struct redis_link *link)
 {
-    int64_t due_ms = link->due_ms;
-
-    if (link->state == LINK_READY)
-        due_ms = list_empty(&link->under_way)
-                     ? -1
-                     : list_entry(link->under_way.next, struct redis_request, link)->deadline_ms;
-    if (link->first != NULL && (due_ms < 0 || due_ms > link->first_by_ms))
-        due_ms = link->first_by_ms;
-    return due_ms;
+    if (link->grace_until_ms != 0)
+        return link->grace_until_ms;
+    if (link->state != LINK_READY)
+        return link->due_ms;
+    if (list_empty(&link->under_way))
+        return -1;
+    return list_entry(link->under_way.next, struct redis_request, link)->deadline_ms;
 }
 
-/* Sets the timer anew. Not from within on_timer before its end: libuv would run it again at once.
- */
 static void schedule(struct redis_link *link)
 {
-    int64_t due_ms = next_due_ms(link);
+    int64_t due_ms = state_due_ms(link);
 
+    if (link->first != NULL && (due_ms < 0 || due_ms > link->first_by_ms))
+        due_ms = link->first_by_ms;
     if (link->state == LINK_CLOSING || (link->state == LINK_WAITING && link->wire != NULL))
         wake_in(link, 0);
     else if (due_ms >= 0)
@@ -97,7 +95,7 @@ static void become_ready(struct redis_link *link)
 void link_enter(struct redis_link *link, enum link_state state)
 {
     link->state = state;
-    link->overdue = false;
+    link->grace_until_ms = 0;
     link->due_ms = link_now_ms(link) + link->uri.timeout_ms;
     if (state == LINK_READY)
         become_ready(link);
@@ -110,7 +108,7 @@ void link_fail(struct redis_link *link, const char *reason)
         return;
     bool more = link->state == LINK_CONNECTING && link->addresses_tried < link->addresses_count;
     link->state = LINK_WAITING;
-    link->overdue = false;
+    link->grace_until_ms = 0;
     link->due_ms = link_now_ms(link);
     snprintf(link->reason, sizeof link->reason, "%s", reason);
     if (!more) {
@@ -124,24 +122,6 @@ void link_fail(struct redis_link *link, const char *reason)
         end_first(link);
     }
     schedule(link);
-}
-
-/* Error replies are the service's refusal, whatever the reason: told once, until it accepts again.
- */
-static void note_refusal(struct redis_link *link, const struct redisReply *reply)
-{
-    if (reply->type == REDIS_REPLY_ERROR) {
-        bool news = link->refusal[0] == '\0';
-        script_error(reply, link->refusal);
-        if (strncmp(link->refusal, "NOSCRIPT", 8) == 0)
-            link->refusal[0] = '\0';
-        else if (news)
-            log_warn(link->env.log, "lease service %s refuses: %s", link->name, link->refusal);
-    } else if (link->refusal[0] != '\0') {
-        link->refusal[0] = '\0';
-        log_info(link->env.log, "lease service %s accepts again", link->name);
-        link->ready(link->context);
-    }
 }
 
 /* The wire's events. */
@@ -169,9 +149,7 @@ static void on_reply(void *context, void *asked, const struct redisReply *reply)
     }
     struct redis_request *request = asked;
     list_remove(&request->link);
-    link->overdue = false;
-    if (reply != NULL)
-        note_refusal(link, reply);
+    link->grace_until_ms = 0;
     request->done(request, reply, reply == NULL ? link->reason : NULL);
 }
 
@@ -230,6 +208,18 @@ static void give_up(struct redis_link *link)
     link_fail(link, why);
 }
 
+/* The time of a step or of a request is over. */
+static void on_overdue(struct redis_link *link, int64_t late_ms)
+{
+    if (link->grace_until_ms != 0) {
+        give_up(link);
+        return;
+    }
+    if (late_ms > link->uri.timeout_ms)
+        late_ms = link->uri.timeout_ms;
+    link->grace_until_ms = link_now_ms(link) + (late_ms > 0 ? late_ms : 1);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     struct redis_link *link = timer->data;
@@ -237,18 +227,12 @@ static void on_timer(uv_timer_t *timer)
 
     if (link->first != NULL && now_ms >= link->first_by_ms)
         end_first(link);
-    due_ms = next_due_ms(link);
-    bool due = due_ms >= 0 && now_ms >= due_ms;
-    if (link->state == LINK_WAITING) {
-        if (due && link->wire == NULL)
+    due_ms = state_due_ms(link);
+    if (due_ms >= 0 && now_ms >= due_ms) {
+        if (link->state == LINK_WAITING && link->wire == NULL)
             link_reach(link);
-    } else if (link->state != LINK_CLOSING && due) {
-        if (!link->overdue) {
-            link->overdue = true;
-            wake_in(link, 1); /* behind the next look at the socket */
-            return;
-        }
-        give_up(link);
+        else if (link->state != LINK_WAITING && link->state != LINK_CLOSING)
+            on_overdue(link, now_ms - due_ms);
     }
     if (link->wire != NULL && (link->state == LINK_WAITING || link->state == LINK_CLOSING))
         wire_free(link->wire);
@@ -310,6 +294,22 @@ void redis_link_send(struct redis_link *link, struct redis_request *request, enu
     wire_send(link->wire, request, args->count + 2, argv, lens);
     if (idle)
         schedule(link);
+}
+
+void redis_link_refused(struct redis_link *link, const char *why)
+{
+    if (link->refusal[0] == '\0')
+        log_warn(link->env.log, "lease service %s refuses: %s", link->name, why);
+    snprintf(link->refusal, sizeof link->refusal, "%s", why);
+}
+
+void redis_link_accepted(struct redis_link *link)
+{
+    if (link->refusal[0] == '\0')
+        return;
+    link->refusal[0] = '\0';
+    log_info(link->env.log, "lease service %s accepts again", link->name);
+    link->ready(link->context);
 }
 
 static void say(char *out, size_t size, const char *format, ...)

@@ -33,7 +33,7 @@ struct redis_request {
 };
 
 struct redis_link_health {
-    bool up; /* ready, and the last answer was no refusal */
+    bool up; /* ready, and not known to refuse */
     uint64_t reconnects;
     char detail[160];
 };
@@ -49,6 +49,10 @@ const char *redis_link_reason(const struct redis_link *link);
 /* Sends a script, by its SHA or (NOSCRIPT was the answer) by its text. Only while ready. */
 void redis_link_send(struct redis_link *link, struct redis_request *request, enum lease_verb verb,
                      bool by_text, const struct script_args *args);
+/* The service answered a request with an error (READONLY, OOM, ...); it has done what was asked.
+ * The link tells the changes, once each. */
+void redis_link_refused(struct redis_link *link, const char *why);
+void redis_link_accepted(struct redis_link *link);
 struct redis_link_health redis_link_health(const struct redis_link *link);
 /* See lease_on_first_attempt. */
 void redis_link_on_first(struct redis_link *link, void (*ended)(void *context), void *context);

@@ -33,10 +33,10 @@ struct redis_link {
     enum link_state state;
     int64_t due_ms;
     uv_timer_t timer;
-    int handles;           /* libuv's, open */
-    struct wire *wire;     /* outlives its state until the timer frees it */
-    struct list under_way; /* redis_request, the oldest first */
-    bool overdue;          /* the time is up, but the socket may be read once more */
+    int handles;            /* libuv's, open */
+    struct wire *wire;      /* outlives its state until the timer frees it */
+    struct list under_way;  /* redis_request, the oldest first */
+    int64_t grace_until_ms; /* the time is up, but the verdict waits until then; 0 */
 
     struct link_resolving *resolving; /* under way, or NULL */
     char addresses[LINK_ADDRESSES_MAX][INET6_ADDRSTRLEN];
@@ -47,7 +47,7 @@ struct redis_link {
 
     unsigned failures;              /* in a row */
     char reason[128];               /* of the last one */
-    char refusal[SCRIPT_ERROR_MAX]; /* the last reply was this error; "" */
+    char refusal[SCRIPT_ERROR_MAX]; /* the last write's error; "" */
     enum { TOLD_NOTHING, TOLD_UP, TOLD_DOWN } told;
     uint64_t connections;
 

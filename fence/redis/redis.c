@@ -88,8 +88,11 @@ static void on_done(struct redis_request *request, const struct redisReply *repl
         if (call->verb == LEASE_RELEASE && call->token != 0)
             note_debt(provider, call); /* paid late, "any token" could hit a later grant */
         lease_answer_down(call, "%s", error);
+        redis_link_refused(provider->link, error);
     } else if (!script_answer(call, reply)) {
         lease_answer_down(call, "an answer that makes no sense (is it Redis?)");
+    } else if (script_wrote(reply)) {
+        redis_link_accepted(provider->link);
     }
     provider->failures += call->answer == LEASE_DOWN;
     provider->under_way--;

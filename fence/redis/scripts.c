@@ -4,7 +4,8 @@
  * A lock that is not ours to read (another type, another form) is another's: held. One without a
  * time limit (someone wrote it by hand) is held for a second at a time, so that waiters look again.
  * Lua's numbers are doubles: tokens stay below 2^53 and go through '%.0f', as 1e14 would print as
- * such. Every script answers {word, token, ttl_ms}. */
+ * such. Every script answers {word, token, ttl_ms}; a lock that was let go is free with its token.
+ */
 #include "fence/redis/scripts.h"
 
 #include <hiredis/hiredis.h>
@@ -169,14 +170,30 @@ static bool granted(struct lease_call *call, int64_t token, int64_t ttl_ms)
     return due && lease_answer(call, LEASE_GRANTED, token, ttl_ms);
 }
 
+static bool is_answer(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+           reply->element[0]->type == REDIS_REPLY_STRING &&
+           reply->element[1]->type == REDIS_REPLY_STRING &&
+           reply->element[2]->type == REDIS_REPLY_INTEGER;
+}
+
+bool script_wrote(const struct redisReply *reply)
+{
+    const redisReply *word;
+
+    if (!is_answer(reply))
+        return false;
+    word = reply->element[0];
+    return is_word(word, "granted") || is_word(word, "own") ||
+           (is_word(word, "free") && !is_word(reply->element[1], "0"));
+}
+
 bool script_answer(struct lease_call *call, const struct redisReply *reply)
 {
     int64_t token = 0;
 
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-        reply->element[0]->type != REDIS_REPLY_STRING ||
-        reply->element[1]->type != REDIS_REPLY_STRING ||
-        reply->element[2]->type != REDIS_REPLY_INTEGER)
+    if (!is_answer(reply))
         return false;
     const redisReply *word = reply->element[0], *number = reply->element[1];
     int64_t ttl_ms = reply->element[2]->integer;

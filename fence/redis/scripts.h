@@ -37,6 +37,9 @@ void script_args(const struct lease_call *call, const char *prefix, struct scrip
  * unanswered. */
 bool script_answer(struct lease_call *call, const struct redisReply *reply);
 
+/* Did the script change something? (A replica that takes no writes still answers questions.) */
+bool script_wrote(const struct redisReply *reply);
+
 /* An error reply's text for people, without what Redis adds about the script. */
 void script_error(const struct redisReply *reply, char out[SCRIPT_ERROR_MAX]);
 

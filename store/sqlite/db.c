@@ -13,7 +13,7 @@ static const char writer_setup[] = "PRAGMA synchronous = FULL;"
                                    "PRAGMA cell_size_check = ON;"
                                    "PRAGMA trusted_schema = OFF;"
                                    "PRAGMA secure_delete = OFF;";
-static const char reader_setup[] = "PRAGMA cache_size = -6144;"
+static const char reader_setup[] = "PRAGMA cache_size = -16384;"
                                    "PRAGMA temp_store = MEMORY;"
                                    "PRAGMA cell_size_check = ON;"
                                    "PRAGMA trusted_schema = OFF;";
@@ -38,12 +38,8 @@ bool db_explain(sqlite3 *db, const char *path, char *why, size_t why_size)
         snprintf(why, why_size, "%s is read-only, the file or its folder", path);
         break;
     case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        snprintf(why, why_size, "%s is locked by another program", path);
-        break;
-    case SQLITE_FULL:
-        snprintf(why, why_size, "there is no room on the disk for %s", path);
-        break;
+    case SQLITE_LOCKED: snprintf(why, why_size, "%s is locked by another program", path); break;
+    case SQLITE_FULL: snprintf(why, why_size, "there is no room on the disk for %s", path); break;
     default:
         snprintf(why, why_size, "%s: %s%s%s", path, sqlite3_errmsg(db), system != 0 ? ": " : "",
                  system != 0 ? strerror(system) : "");
@@ -69,8 +65,8 @@ int db_int64(sqlite3 *db, const char *sql, int64_t *value)
 
 sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size)
 {
-    int flags = mode == DB_WRITER ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-                                  : SQLITE_OPEN_READONLY;
+    int flags =
+        mode == DB_WRITER ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
     sqlite3 *db = NULL;
 
     if (path[0] == '\0') {

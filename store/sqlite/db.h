@@ -13,8 +13,9 @@
 
 enum db_mode { DB_WRITER, DB_READER };
 
-/* NULL: `why` has one line for people. DB_WRITER makes the file where it is missing, and has changed
- * nothing in it yet; DB_READER wants it to be there. The caller closes with sqlite3_close. */
+/* NULL: `why` has one line for people. DB_WRITER makes the file where it is missing, and has
+ * changed nothing in it yet; DB_READER wants it to be there. The caller closes with sqlite3_close.
+ */
 sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size);
 /* Runs statements that give no rows, or whose rows do not matter. SQLITE_OK or SQLite's code. */
 int db_exec(sqlite3 *db, const char *sql);

@@ -144,8 +144,10 @@ enum stk_error resources_lease(struct store_txn *base, const struct resource *re
     lease->session = sqlite3_column_int64(stmt, 2);
     lease->connection = sqlite3_column_int64(stmt, 3);
     lease->anonymous = sqlite3_column_int64(stmt, 4) != 0;
-    lease->owner = transaction_column(stmt, 5);
-    txn->open = stmt;
+    buf_clear(&txn->owner);
+    buf_append_bytes(&txn->owner, transaction_column(stmt, 5));
+    lease->owner = buf_bytes(&txn->owner);
+    sqlite3_reset(stmt);
     return STK_OK;
 }
 

@@ -91,10 +91,18 @@ static bool work_reads(void *context, struct list *batch, size_t count)
     return true;
 }
 
+static bool sqlite_lost(const struct store *base)
+{
+    return atomic_load(&((const struct sqlite_store *)base)->lost);
+}
+
 static enum stk_error sqlite_submit(struct store *base, struct store_op *op)
 {
     struct sqlite_store *store = of(base);
-    return worker_submit(op->writes ? &store->writes : &store->reads, op);
+
+    if (!op->writes)
+        return worker_submit(&store->reads, op);
+    return sqlite_lost(base) ? STK_BUSY : worker_submit(&store->writes, op);
 }
 
 static void sqlite_collect(struct store *base)
@@ -117,11 +125,6 @@ static bool sqlite_step(struct store *base)
     struct sqlite_store *store = of(base);
     bool wrote = worker_step(&store->writes);
     return worker_step(&store->reads) || wrote;
-}
-
-static bool sqlite_lost(const struct store *base)
-{
-    return atomic_load(&((const struct sqlite_store *)base)->lost);
 }
 
 static int64_t sqlite_session(const struct store *base)

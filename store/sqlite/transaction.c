@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements: prepared once, bound, stepped, reset; and failures, written down where they happen. */
+/* Statements: prepared once, bound, stepped, reset; and failures, written down where they happen.
+ */
 #include "store/sqlite/transaction.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "fence/base/check.h"
 
 static const char *const sql_of[STATEMENTS] = {
-#define X(name, sql) [STATEMENT_##name] = sql,
+#define X(name, sql) [STATEMENT_##name] = (sql),
     STATEMENT_MAP(X)
 #undef X
 };
@@ -42,6 +43,7 @@ void transaction_free(struct transaction *txn)
 {
     for (size_t i = 0; i < STATEMENTS; i++)
         sqlite3_finalize(txn->statements[i]);
+    buf_free(&txn->owner);
 }
 
 enum stk_error transaction_fail(struct transaction *txn)

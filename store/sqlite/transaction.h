@@ -2,9 +2,9 @@
 /* The primitives of txn.h on a SQLite connection: one struct for a connection's statements and for
  * what is known of the transaction under way. Writer and reader have one each.
  *
- * Statements are prepared at first use. A statement whose bytes were handed out stays open until the
- * next call, and only then is reset. A failure is remembered in `failed`, so that the transaction
- * is undone even where an operation overlooks it. */
+ * Statements are prepared at first use. A statement whose bytes were handed out stays open until
+ * the next call, and only then is reset. A failure is remembered in `failed`, so that the
+ * transaction is undone even where an operation overlooks it. */
 #ifndef STOCKADE_STORE_SQLITE_TRANSACTION_H
 #define STOCKADE_STORE_SQLITE_TRANSACTION_H
 
@@ -70,6 +70,7 @@ struct transaction {
     bool failed;         /* SQLite failed a statement: `code`, `reason` */
     int code;            /* SQLite's primary code of the last failure */
     char reason[160];
+    struct buf owner; /* of the lease read last: may go straight into the next put */
     bool floor_known;
     int64_t floor; /* the store-wide one */
 };

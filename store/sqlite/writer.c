@@ -132,8 +132,7 @@ static enum ended run(struct writer *writer, struct list *at, const struct list 
         op->error = op->run(op, &txn->base);
         if (txn->failed)
             op->error = STK_STORE;
-        if (op->error == STK_OK ||
-            (!txn->failed && sqlite3_total_changes64(txn->db) == before))
+        if (op->error == STK_OK || (!txn->failed && sqlite3_total_changes64(txn->db) == before))
             continue;
         if (txn->failed)
             note_failure(writer, "a statement");

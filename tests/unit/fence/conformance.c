@@ -126,7 +126,10 @@ static void pass_over(struct subject *subject, struct known *known)
         assert_int_equal(got_.answer_token, token_);                                               \
     } while (0)
 
-#define KNOWN(name_) {.name = BYTES_LITERAL(name_)}
+#define KNOWN(name_)                                                                               \
+    {                                                                                              \
+        .name = BYTES_LITERAL(name_)                                                               \
+    }
 
 static void test_a_free_resource_is_granted_above_the_floor(void **state)
 {
@@ -340,9 +343,15 @@ static void test_names_are_binary_and_apart(void **state)
     struct subject *subject = *state;
     char long_name[512];
     memset(long_name, 'x', sizeof long_name);
-    struct known names[] = {KNOWN("a"),         KNOWN("a\0b"),  KNOWN("a\r\nb"), KNOWN("}"),
-                            KNOWN("{a}:lock"), KNOWN("\xff "), KNOWN("a}"),
-                            {.name = {long_name, 512}}, {.name = {long_name, 511}}};
+    struct known names[] = {KNOWN("a"),
+                            KNOWN("a\0b"),
+                            KNOWN("a\r\nb"),
+                            KNOWN("}"),
+                            KNOWN("{a}:lock"),
+                            KNOWN("\xff "),
+                            KNOWN("a}"),
+                            {.name = {long_name, 512}},
+                            {.name = {long_name, 511}}};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         names[i].floor = (int64_t)i * 100;
@@ -393,7 +402,10 @@ static void test_ten_thousand_resources_at_once(void **state)
 
 int conformance_run(const char *name, int (*setup)(void **state), int (*teardown)(void **state))
 {
-#define TEST(name_) {#name_, test_##name_, setup, teardown, NULL}
+#define TEST(name_)                                                                                \
+    {                                                                                              \
+#name_, test_##name_, setup, teardown, NULL                                                \
+    }
     const struct CMUnitTest tests[] = {
         TEST(a_free_resource_is_granted_above_the_floor),
         TEST(a_held_resource_is_denied_with_its_token_and_what_is_left),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every lease provider must do, as one body of tests. A subject brings a provider, and says how
- * time passes for it. */
+/* What every lease provider must do, as one body of tests. A subject brings a provider, and says
+ * how time passes for it. */
 #ifndef STOCKADE_TESTS_CONFORMANCE_H
 #define STOCKADE_TESTS_CONFORMANCE_H
 

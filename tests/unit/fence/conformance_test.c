@@ -31,7 +31,7 @@ static int redis_setup(void **state)
 {
     struct redis_subject *subject = mem_zalloc(sizeof *subject);
 
-    redis_server_do(server, "FLUSHALL");
+    redis_server_reset(server);
     rig_init(&subject->rig);
     rig_open(&subject->rig, "redis://127.0.0.1:%d", server->port);
     rig_until(&subject->rig, rig_up(&subject->rig));

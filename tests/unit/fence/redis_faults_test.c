@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redis in trouble: not there, silent, paused, restarted, refusing, or not a Redis at all. What must
- * hold each time: every call is answered once and in time, with the reason; the provider comes back by
- * itself; what could not be given back is given back then. */
+/* Redis in trouble: not there, silent, paused, restarted, refusing, or not a Redis at all. What
+ * must hold each time: every call is answered once and in time, with the reason; the provider comes
+ * back by itself; what could not be given back is given back then. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static int setup(void **state)
 {
     static struct rig rig;
 
-    redis_server_do(server, "FLUSHALL");
+    redis_server_reset(server);
     rig_init(&rig);
     *state = &rig;
     return 0;
@@ -49,10 +49,9 @@ static struct rig *opened(void **state, int timeout_ms)
 
 static struct asked question(enum lease_verb verb, const char *nonce, int64_t token)
 {
-    struct asked asked = {.call = {.verb = verb,
-                                   .resource = BYTES_LITERAL("sku:1"),
-                                   .token = token,
-                                   .ttl_ms = 60000}};
+    struct asked asked = {
+        .call = {
+            .verb = verb, .resource = BYTES_LITERAL("sku:1"), .token = token, .ttl_ms = 60000}};
 
     snprintf(asked.call.nonce, sizeof asked.call.nonce, "%s", nonce);
     return asked;
@@ -342,7 +341,7 @@ static void test_a_pause_of_our_own_is_not_taken_for_silence(void **state)
     struct asked asked = question(LEASE_GRANT, ann, 0);
 
     rig_ask(rig, &asked);
-    rig_turn(rig); /* it is sent */
+    rig_turn(rig);  /* it is sent */
     usleep(200000); /* the pause itself */
     rig_until(rig, asked.answered);
     assert_answer(asked.call, LEASE_GRANTED, 1);

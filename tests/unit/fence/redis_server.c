@@ -22,12 +22,12 @@
 #include "fence/base/mem.h"
 
 #define START_MS_MAX 10000
+#define ASK_S_MAX    10
 #define OPTIONS_MAX  32
 
 int silent_server(int *port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -42,10 +42,23 @@ static void run(const struct redis_server *server, const char *const *options, i
 {
     char port[16];
     const char *argv[OPTIONS_MAX] = {
-        "redis-server",    "--port",      port, "--bind",       "127.0.0.1 -::1",
-        "--unixsocket",    server->socket, "--dir", server->folder, "--save",
-        "",                "--appendonly", "no",  "--logfile",    "",
-        "--enable-debug-command", "local",
+        "redis-server",
+        "--port",
+        port,
+        "--bind",
+        "127.0.0.1 -::1",
+        "--unixsocket",
+        server->socket,
+        "--dir",
+        server->folder,
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--logfile",
+        "",
+        "--enable-debug-command",
+        "local",
     };
     size_t count = 17;
 
@@ -152,9 +165,10 @@ void redis_server_free(struct redis_server *server)
 static redisReply *ask(const struct redis_server *server, const char *format, va_list args)
 {
     redisContext *redis =
-        redisConnectUnixWithTimeout(server->socket, (struct timeval){.tv_sec = 5});
+        redisConnectUnixWithTimeout(server->socket, (struct timeval){.tv_sec = ASK_S_MAX});
 
     check(redis != NULL && redis->err == 0);
+    check(redisSetTimeout(redis, (struct timeval){.tv_sec = ASK_S_MAX}) == REDIS_OK);
     redisReply *reply = redisvCommand(redis, format, args);
     check(reply != NULL);
     redisFree(redis);
@@ -180,4 +194,14 @@ void redis_server_do(const struct redis_server *server, const char *format, ...)
     va_end(args);
     check(reply->type != REDIS_REPLY_ERROR);
     freeReplyObject(reply);
+}
+
+void redis_server_reset(struct redis_server *server)
+{
+    if (server->pid == 0)
+        redis_server_start(server, NULL);
+    redis_server_resume(server);
+    redis_server_do(server, "REPLICAOF NO ONE");
+    redis_server_do(server, "CONFIG SET maxmemory 0 maxclients 1000");
+    redis_server_do(server, "FLUSHALL");
 }

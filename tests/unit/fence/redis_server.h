@@ -15,8 +15,8 @@ struct redis_server {
     int log;         /* the read end of its stdout */
 };
 
-/* Starts one and waits until it takes connections. `options` are further arguments, NULL at the end;
- * may be NULL. Ends with redis_server_free. */
+/* Starts one and waits until it takes connections. `options` are further arguments, NULL at the
+ * end; may be NULL. Ends with redis_server_free. */
 struct redis_server *redis_server_new(const char *const *options);
 /* Kills it (as kill -9); starts it again on the same port, empty. */
 void redis_server_kill(struct redis_server *server);
@@ -24,6 +24,8 @@ void redis_server_start(struct redis_server *server, const char *const *options)
 /* Stops and continues the process, as a paused machine. */
 void redis_server_pause(const struct redis_server *server);
 void redis_server_resume(const struct redis_server *server);
+/* For the next test, whatever the last one left: running, a master without limits, empty. */
+void redis_server_reset(struct redis_server *server);
 void redis_server_free(struct redis_server *server);
 
 /* Asks it, past the provider under test. The caller frees the reply. */

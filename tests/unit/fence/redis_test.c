@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Redis provider with a real Redis that works: what it leaves there, what it makes of what others
- * left there, and the ways to get in. (What every provider must do: conformance_test.c. Redis in
- * trouble: redis_faults_test.c.) */
+/* The Redis provider with a real Redis that works: what it leaves there, what it makes of what
+ * others left there, and the ways to get in. (What every provider must do: conformance_test.c.
+ * Redis in trouble: redis_faults_test.c.) */
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static int setup(void **state)
 {
     static struct rig rig;
 
-    redis_server_do(server, "FLUSHALL");
+    redis_server_reset(server);
     rig_init(&rig);
     *state = &rig;
     return 0;
@@ -150,10 +150,11 @@ static void expect_minted(struct rig *rig, int64_t counter, int64_t floor)
 static void test_a_counter_is_believed_as_the_token_rule_says(void **state)
 {
     struct rig *rig = opened(state);
-    static const int64_t floors[] = {0, 1, 1000, INT64_C(100000000000000),
-                                     TOKEN_MAX - TOKEN_LEAP_MAX, TOKEN_MAX - 1, TOKEN_MAX};
-    static const int64_t above[] = {-1000, -1, 0, 1, 2, TOKEN_LEAP_MAX - 1, TOKEN_LEAP_MAX,
-                                    TOKEN_LEAP_MAX + 1, INT64_C(1) << 50};
+    static const int64_t floors[] = {
+        0, 1, 1000, INT64_C(100000000000000), TOKEN_MAX - TOKEN_LEAP_MAX, TOKEN_MAX - 1, TOKEN_MAX};
+    static const int64_t above[] = {
+        -1000,           -1, 0, 1, 2, TOKEN_LEAP_MAX - 1, TOKEN_LEAP_MAX, TOKEN_LEAP_MAX + 1,
+        INT64_C(1) << 50};
 
     for (size_t f = 0; f < sizeof floors / sizeof *floors; f++)
         for (size_t a = 0; a < sizeof above / sizeof *above; a++) {
@@ -167,8 +168,9 @@ static void test_a_corrupt_counter_is_not_believed(void **state)
 {
     struct rig *rig = opened(state);
     static const char *const corrupt[] = {
-        "abc", "-5",  "+12", "007",  " 12", "12 ", "1e5", "0x10", "12.5", "9223372036854775808",
-        "1e400", "nan", "inf", "",   "99999999999999999999999999999999999999999999",
+        "abc",   "-5",  "+12",  "007",  " 12",
+        "12 ",   "1e5", "0x10", "12.5", "9223372036854775808",
+        "1e400", "nan", "inf",  "",     "99999999999999999999999999999999999999999999",
     };
 
     for (size_t i = 0; i < sizeof corrupt / sizeof *corrupt; i++) {
@@ -214,9 +216,14 @@ static void test_a_lock_that_cannot_be_read_is_anothers(void **state)
 {
     struct rig *rig = opened(state);
     static const char *const values[] = {
-        "hello", "", "12", "12a0000000000000000000000000000001",
-        "0 a0000000000000000000000000000001", "-12 a0000000000000000000000000000001",
-        "012 a0000000000000000000000000000001", "1e1 a0000000000000000000000000000001",
+        "hello",
+        "",
+        "12",
+        "12a0000000000000000000000000000001",
+        "0 a0000000000000000000000000000001",
+        "-12 a0000000000000000000000000000001",
+        "012 a0000000000000000000000000000001",
+        "1e1 a0000000000000000000000000000001",
         "9007199254740992 a0000000000000000000000000000001",
         "99999999999999999999999 a0000000000000000000000000000001",
     };
@@ -297,6 +304,18 @@ static void test_ways_in_unix_socket_name_and_ipv6(void **state)
     }
 }
 
+/* "localhost" is ::1 first on many machines, where this server is not. */
+static void test_every_address_of_a_name_is_tried(void **state)
+{
+    struct rig *rig = *state;
+    struct redis_server *ipv4 = redis_server_new((const char *[]){"--bind", "127.0.0.1", NULL});
+
+    rig_open(rig, "redis://localhost:%d", ipv4->port);
+    rig_until(rig, rig_up(rig));
+    assert_answer(grant(rig, ann, 0), LEASE_GRANTED, 1);
+    redis_server_free(ipv4);
+}
+
 static void test_it_says_who_it_is(void **state)
 {
     struct rig *rig = opened(state);
@@ -367,6 +386,7 @@ int main(void)
         TEST(a_lock_without_a_time_limit_is_looked_at_again_within_a_second),
         TEST(scripts_are_sent_again_when_redis_forgot_them),
         TEST(ways_in_unix_socket_name_and_ipv6),
+        TEST(every_address_of_a_name_is_tried),
         TEST(it_says_who_it_is),
         TEST(a_password_and_a_user_with_a_password),
         TEST(a_wrong_password_is_told_and_never_shown),

@@ -11,6 +11,8 @@
 
 #include "fence/base/check.h"
 
+#define LEFTOVERS_MS_MAX 20000
+
 static void on_heartbeat(uv_timer_t *timer)
 {
     (void)timer;
@@ -70,6 +72,13 @@ void rig_close(struct rig *rig)
 void rig_free(struct rig *rig)
 {
     rig_close(rig);
+    /* The heartbeat goes on while anything else is open: a name's lookup may take its time. */
+    uv_unref((uv_handle_t *)&rig->heartbeat);
+    int64_t end_ms = clock_now_ms(&clock_monotonic) + LEFTOVERS_MS_MAX;
+    while (uv_loop_alive(&rig->loop)) {
+        check(clock_now_ms(&clock_monotonic) < end_ms && "something is left on the loop");
+        rig_turn(rig);
+    }
     uv_close((uv_handle_t *)&rig->heartbeat, NULL);
     uv_run(&rig->loop, UV_RUN_DEFAULT);
     check(uv_loop_close(&rig->loop) == 0);

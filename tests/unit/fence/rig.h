@@ -12,7 +12,7 @@ struct rig {
     uv_loop_t loop;
     uv_timer_t heartbeat; /* so that a wait can look at its deadline */
     int log_pipe[2];
-    struct log log;       /* writes into the pipe */
+    struct log log; /* writes into the pipe */
     struct lease_surroundings surroundings;
     struct lease_provider *provider; /* NULL: none yet, or closed */
 };

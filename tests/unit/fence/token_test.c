@@ -81,11 +81,11 @@ static void test_minting_goes_on_from_the_believable_counter_or_the_floor(void *
         {7, 41, 42}, /* the service lost its state */
         {-5, 3, 4},
         {INT64_MIN, 3, 4},
-        {INT64_MAX, 3, 4},                                  /* someone wrote to it */
-        {3 + TOKEN_LEAP_MAX, 3, 4 + TOKEN_LEAP_MAX},        /* the last believable one */
+        {INT64_MAX, 3, 4},                           /* someone wrote to it */
+        {3 + TOKEN_LEAP_MAX, 3, 4 + TOKEN_LEAP_MAX}, /* the last believable one */
         {4 + TOKEN_LEAP_MAX, 3, 4},
         {0, TOKEN_MAX - 1, TOKEN_MAX},
-        {0, TOKEN_MAX, 0},                                  /* used up */
+        {0, TOKEN_MAX, 0}, /* used up */
         {TOKEN_MAX, TOKEN_MAX - 1, 0},
         {TOKEN_MAX + 1, TOKEN_MAX, 0},
     };
@@ -120,8 +120,19 @@ static void test_every_minted_token_is_admitted_and_outdates_all_before(void **s
 
 static void test_a_token_is_written_as_a_plain_number(void **state)
 {
-    static const char *const wrong[] = {"",     "0",   "-1",  "+1",  " 1",  "1 ", "01", "1.0", "1e3",
-                                        "12abc", "0x1", "9007199254740992", "18446744073709551616",
+    static const char *const wrong[] = {"",
+                                        "0",
+                                        "-1",
+                                        "+1",
+                                        " 1",
+                                        "1 ",
+                                        "01",
+                                        "1.0",
+                                        "1e3",
+                                        "12abc",
+                                        "0x1",
+                                        "9007199254740992",
+                                        "18446744073709551616",
                                         "99999999999999999999999999"};
     int64_t token = -7;
 

@@ -207,9 +207,15 @@ static void test_every_part_has_a_longest_form(void **state)
 static void test_no_complaint_repeats_a_password(void **state)
 {
     static const char *const texts[] = {
-        "redis://:secret@",       "redis://u:secret%zz@h",     "redis://secret@h",
-        "redis:/:secret@h",       "redis://u:secret@ss@h",     "redis://:secret@h:port",
-        "redis+unix:/s?password=secret&db=x", "rediss://:secret@h", "redis://:secret@h?x=secret",
+        "redis://:secret@",
+        "redis://u:secret%zz@h",
+        "redis://secret@h",
+        "redis:/:secret@h",
+        "redis://u:secret@ss@h",
+        "redis://:secret@h:port",
+        "redis+unix:/s?password=secret&db=x",
+        "rediss://:secret@h",
+        "redis://:secret@h?x=secret",
     };
 
     (void)state;

@@ -11,7 +11,7 @@
 
 struct fault {
     const char *suffix;
-    int spared, code;
+    int times, code;
 };
 
 struct fault_vfs {
@@ -43,11 +43,11 @@ static int meet(sqlite3_file *base, enum fault_place place)
     int code = SQLITE_OK;
 
     pthread_mutex_lock(&vfs->lock);
-    if (fault->code != SQLITE_OK && file->path != NULL) {
+    if (fault->times > 0 && file->path != NULL) {
         size_t len = strlen(file->path), suffix = strlen(fault->suffix);
-        if (len >= suffix && strcmp(file->path + len - suffix, fault->suffix) == 0 &&
-            fault->spared-- <= 0) {
+        if (len >= suffix && strcmp(file->path + len - suffix, fault->suffix) == 0) {
             code = fault->code;
+            fault->times--;
             vfs->hits++;
         }
     }
@@ -172,10 +172,15 @@ static int vfs_open(sqlite3_vfs *base, const char *path, sqlite3_file *out, int 
     return code;
 }
 
-static int vfs_sleep(sqlite3_vfs *base, int microseconds)
+static int vfs_sleep_not(sqlite3_vfs *base, int microseconds)
 {
     (void)base;
     return microseconds;
+}
+
+void fault_vfs_hurry(struct fault_vfs *vfs)
+{
+    vfs->base.xSleep = vfs_sleep_not;
 }
 
 struct fault_vfs *fault_vfs_add(void)
@@ -188,7 +193,6 @@ struct fault_vfs *fault_vfs_add(void)
     vfs->base.pNext = NULL;
     vfs->base.zName = "fault";
     vfs->base.xOpen = vfs_open;
-    vfs->base.xSleep = vfs_sleep;
     pthread_mutex_init(&vfs->lock, NULL);
     sqlite3_vfs_register(&vfs->base, 1);
     return vfs;
@@ -203,11 +207,18 @@ void fault_vfs_remove(struct fault_vfs *vfs)
     free(vfs);
 }
 
-void fault_vfs_set(struct fault_vfs *vfs, enum fault_place place, const char *suffix, int spared,
+void fault_vfs_set(struct fault_vfs *vfs, enum fault_place place, const char *suffix, int times,
                    int code)
 {
     pthread_mutex_lock(&vfs->lock);
-    vfs->faults[place] = (struct fault){.suffix = suffix, .spared = spared, .code = code};
+    vfs->faults[place] = (struct fault){.suffix = suffix, .times = times, .code = code};
+    pthread_mutex_unlock(&vfs->lock);
+}
+
+void fault_vfs_clear(struct fault_vfs *vfs)
+{
+    pthread_mutex_lock(&vfs->lock);
+    memset(vfs->faults, 0, sizeof vfs->faults);
     pthread_mutex_unlock(&vfs->lock);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A SQLite VFS in front of the usual one, through which the disk fails on demand. While it is there
- * it is the default, and waiting for locks takes no time. */
+ * it is the default. */
 #ifndef STOCKADE_TESTS_FAULT_VFS_H
 #define STOCKADE_TESTS_FAULT_VFS_H
 
@@ -14,9 +14,13 @@ enum fault_place { FAULT_WRITE, FAULT_SYNC, FAULT_PLACES };
 struct fault_vfs *fault_vfs_add(void);
 void fault_vfs_remove(struct fault_vfs *vfs);
 /* From now on writes to, or syncs of, files whose path ends in `suffix` (static storage) give
- * `code`, after the first `spared` calls; SQLITE_OK ends it. */
-void fault_vfs_set(struct fault_vfs *vfs, enum fault_place place, const char *suffix, int spared,
+ * `code`, `times` times. */
+void fault_vfs_set(struct fault_vfs *vfs, enum fault_place place, const char *suffix, int times,
                    int code);
+/* From now on waiting for a lock takes no time: for tests of a single thread. */
+void fault_vfs_hurry(struct fault_vfs *vfs);
+/* Nothing fails any more. */
+void fault_vfs_clear(struct fault_vfs *vfs);
 /* Calls that were failed so far. */
 int fault_vfs_hits(struct fault_vfs *vfs);
 

@@ -37,6 +37,12 @@ static void ignore(void *context)
     (void)context;
 }
 
+static void never(struct lease_call *call)
+{
+    (void)call;
+    fail_msg("local: answers at once");
+}
+
 static int teardown(void **state)
 {
     lease_provider_close(*state, ignore, NULL);
@@ -65,7 +71,7 @@ static struct lease_call ask(struct lease_provider *local, enum lease_verb verb,
                               .resource = BYTES_LITERAL("sku:1"),
                               .token = token,
                               .ttl_ms = 1000,
-                              .done = (void (*)(struct lease_call *))(uintptr_t)ignore};
+                              .done = never};
 
     snprintf(call.nonce, sizeof call.nonce, "%s", nonce);
     if (memory != NULL) {
@@ -175,11 +181,10 @@ static void test_a_grant_on_its_way_to_the_store_holds_against_an_older_memory(v
     old.live = false;
     assert_int_equal(ask(*state, LEASE_GRANT, ann, 0, &old).answer_token, 34);
     assert_held(ask(*state, LEASE_GRANT, bob, 0, &old), 34, 1000);
-    /* Not admitted and not given back, its time runs out: the token is not minted twice in a row. */
-    now_ms += 1000;
+    now_ms += 1000; /* its time is over before the store has it */
     struct lease_call call = ask(*state, LEASE_GRANT, bob, 0, &old);
     assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_true(call.answer_token >= 34);
+    assert_int_equal(call.answer_token, 35);
 }
 
 /* A million leases held at once, and what is left of them afterwards. */
@@ -190,16 +195,17 @@ static void test_memory_follows_the_number_of_held_leases(void **state)
     size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
 
     for (int i = 0; i < LEASES; i++) {
-        struct lease_call call = {.verb = LEASE_GRANT, .ttl_ms = 1000, .done = NULL};
+        struct lease_call call = {.verb = LEASE_GRANT, .ttl_ms = 1000, .done = never};
         snprintf(name, sizeof name, "inventory:%08d", i);
         memcpy(call.nonce, ann, sizeof ann);
         call.resource = bytes_of(name);
-        call.done = (void (*)(struct lease_call *))(uintptr_t)ignore;
         assert_true(lease_ask(*state, &call));
         assert_int_equal(call.answer, LEASE_GRANTED);
     }
     size_t each = (mallinfo2().uordblks + mallinfo2().hblkhd - before) / LEASES;
     print_message("%zu bytes for each held lease\n", each);
+    if (each == 0)
+        skip(); /* an allocator that does not count (a sanitizer's) */
     assert_true(each < 160);
 
     now_ms += 1000;

@@ -35,8 +35,8 @@ void rig_open(struct rig *rig, bool threads)
     char why[256] = "";
     struct store_options options = options_of(rig, threads);
 
-    rig->store = rig->sqlite ? store_sqlite_open(&options, why, sizeof why)
-                             : store_memory_new(&options);
+    rig->store =
+        rig->sqlite ? store_sqlite_open(&options, why, sizeof why) : store_memory_new(&options);
     if (rig->store == NULL)
         fail_msg("%s", why);
 }

@@ -24,7 +24,7 @@ struct rig {
     bool sqlite;
     struct fault_vfs *vfs; /* SQLite only */
     char folder[64], path[96];
-    int woken[2]; /* a pipe: one byte for each wake */
+    int woken[2];   /* a pipe: one byte for each wake */
     struct log log; /* into a file, for rig_log */
 };
 

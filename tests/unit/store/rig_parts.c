@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a test does around and inside the store: faults, another program, a grant. See rig.h. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 void rig_fail_commit(struct rig *rig)
 {
     if (rig->sqlite)
-        fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 0, SQLITE_FULL);
+        fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", INT_MAX, SQLITE_FULL);
     else
         store_memory_fail(rig->store, MEMORY_COMMIT_FAILS);
 }
@@ -18,17 +19,15 @@ void rig_fail_commit(struct rig *rig)
 void rig_lose_commit(struct rig *rig)
 {
     if (rig->sqlite)
-        fault_vfs_set(rig->vfs, FAULT_SYNC, "-wal", 0, SQLITE_IOERR_FSYNC);
+        fault_vfs_set(rig->vfs, FAULT_SYNC, "-wal", INT_MAX, SQLITE_IOERR_FSYNC);
     else
         store_memory_fail(rig->store, MEMORY_COMMIT_LOST);
 }
 
 void rig_heal(struct rig *rig)
 {
-    if (!rig->sqlite)
-        return;
-    fault_vfs_set(rig->vfs, FAULT_WRITE, "", 0, SQLITE_OK);
-    fault_vfs_set(rig->vfs, FAULT_SYNC, "", 0, SQLITE_OK);
+    if (rig->sqlite)
+        fault_vfs_clear(rig->vfs);
 }
 
 sqlite3 *rig_foreign(const struct rig *rig)

@@ -77,7 +77,7 @@ static void an_operation_that_fails_is_undone_alone(void **state)
 {
     char seen[3][16];
     struct rig_op ops[] = {
-        rig_op(true, set_a, "1"),    rig_op(true, set_a_and_fail, NULL),
+        rig_op(true, set_a, "1"),     rig_op(true, set_a_and_fail, NULL),
         rig_op(true, get_a, seen[0]), rig_op(true, flush_and_fail, NULL),
         rig_op(true, get_a, seen[1]), rig_op(true, only_fail, NULL),
         rig_op(true, set_a, "2"),

@@ -5,7 +5,7 @@
 
 #include "tests/unit/store/rig.h"
 
-#define assert_ok(call) assert_int_equal((call), STK_OK)
+#define assert_ok(call)         assert_int_equal((call), STK_OK)
 #define assert_bytes(got, text) assert_true(bytes_equal((got), BYTES_LITERAL(text)))
 
 /* Runs a body of assertions in a write of its own. */
@@ -73,7 +73,8 @@ static void making_gives_rising_ids_and_is_harmless_twice(void **state)
 static enum stk_error binary(struct store_txn *txn, void *arg)
 {
     char longest[RESOURCE_NAME_MAX];
-    struct bytes names[] = {{"a", 1}, {"a\0", 2}, {"\0", 1}, {"\xff", 1}, {longest, sizeof longest}};
+    struct bytes names[] = {
+        {"a", 1}, {"a\0", 2}, {"\0", 1}, {"\xff", 1}, {longest, sizeof longest}};
     enum { NAMES = sizeof names / sizeof *names };
     struct resource resource;
     struct bytes value;
@@ -107,8 +108,12 @@ static void names_fields_and_values_are_any_bytes(void **state)
 static enum stk_error lease(struct store_txn *txn, void *arg)
 {
     struct resource resource = rig_grant(txn, "r", "first owner"), found;
-    struct lease want = {.owner = {"o\0w", 3}, .anonymous = true, .holds = 3, .ttl_ms = 86400000,
-                         .session = 7, .connection = 42};
+    struct lease want = {.owner = {"o\0w", 3},
+                         .anonymous = true,
+                         .holds = 3,
+                         .ttl_ms = 86400000,
+                         .session = 7,
+                         .connection = 42};
     struct lease got;
 
     (void)arg;

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The SQLite store while the disk, or another program, gets in its way. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/mem.h"
+#include "tests/unit/store/rig.h"
+
+#define assert_ok(call) assert_int_equal((call), STK_OK)
+
+enum { LARGE_BYTES = 24 << 20 }; /* more than the writer's page cache holds */
+
+static enum stk_error set_r(struct store_txn *txn, void *arg)
+{
+    rig_set(txn, "r", arg);
+    return STK_OK;
+}
+
+static enum stk_error get_r(struct store_txn *txn, void *arg)
+{
+    snprintf(arg, 16, "%s", rig_get(txn, "r"));
+    return STK_OK;
+}
+
+/* A value of the given size, so large that a statement writes to the WAL before the commit. */
+static enum stk_error set_large(struct store_txn *txn, void *arg)
+{
+    size_t size = *(const size_t *)arg;
+    struct resource resource;
+    char *value = mem_alloc(size);
+
+    memset(value, 'x', size);
+    enum stk_error error = txn_resource(txn, BYTES_LITERAL("large"), &resource);
+    if (error == STK_OK)
+        error = txn_resource_make(txn, BYTES_LITERAL("large"), &resource);
+    if (error == STK_OK)
+        error = txn_string_put(txn, &resource, (struct bytes){value, size});
+    free(value);
+    return error;
+}
+
+static enum stk_error size_of_large(struct store_txn *txn, void *arg)
+{
+    struct resource resource;
+    struct bytes value = {"", 0};
+    bool found;
+
+    enum stk_error error = txn_resource(txn, BYTES_LITERAL("large"), &resource);
+    if (error == STK_OK)
+        error = txn_string(txn, &resource, &found, &value);
+    *(size_t *)arg = value.len;
+    return error;
+}
+
+/* As a careless operation would: it goes on after a failure and says that all went well. */
+static enum stk_error set_large_carelessly(struct store_txn *txn, void *arg)
+{
+    (void)set_large(txn, arg);
+    return STK_OK;
+}
+
+static int occurrences(const char *text, const char *what)
+{
+    int count = 0;
+    while ((text = strstr(text, what)) != NULL) {
+        count++;
+        text += strlen(what);
+    }
+    return count;
+}
+
+/* Writes `value` to r in one batch of several operations, all of which end with `error`. */
+static void write_several(struct rig *rig, char *value, enum stk_error error, int runs)
+{
+    struct rig_op ops[4];
+
+    for (int i = 0; i < 4; i++) {
+        ops[i] = rig_op(true, set_r, value);
+        rig_submit(rig, &ops[i]);
+    }
+    rig_settle(rig);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(ops[i].base.error, error);
+        assert_int_equal(ops[i].runs, runs);
+    }
+}
+
+static void expect(struct rig *rig, const char *value)
+{
+    char seen[16];
+
+    assert_ok(rig_read(rig, get_r, seen));
+    assert_string_equal(seen, value);
+    assert_ok(rig_write(rig, get_r, seen));
+    assert_string_equal(seen, value);
+}
+
+static void a_full_disk_is_logged_once_and_once_when_it_is_over(void **state)
+{
+    struct rig *rig = *state;
+
+    write_several(rig, "1", STK_OK, 1);
+    rig_fail_commit(rig);
+    for (int i = 0; i < 3; i++) {
+        write_several(rig, "2", STK_STORE, 1);
+        expect(rig, "1");
+    }
+    assert_int_equal(occurrences(rig_log(rig), "error"), 1);
+    assert_non_null(strstr(rig_log(rig), "full"));
+    rig_heal(rig);
+    expect(rig, "1"); /* a commit that wrote nothing proves nothing */
+    assert_null(strstr(rig_log(rig), "again"));
+    write_several(rig, "3", STK_OK, 1);
+    write_several(rig, "4", STK_OK, 1);
+    expect(rig, "4");
+    assert_int_equal(occurrences(rig_log(rig), "again"), 1);
+    assert_false(store_lost(rig->store));
+}
+
+static void a_failure_before_the_commit_fails_alone(void **state)
+{
+    struct rig *rig = *state;
+    size_t large = LARGE_BYTES, size = 1;
+    struct rig_op ops[] = {rig_op(true, set_r, "1"), rig_op(true, set_large, &large),
+                           rig_op(true, set_r, "2")};
+
+    /* Twice: in the batch, and alone. */
+    fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 2, SQLITE_IOERR_WRITE);
+    rig_submit(rig, &ops[1]);
+    rig_settle(rig);
+    assert_int_equal(ops[1].base.error, STK_STORE);
+    assert_int_equal(fault_vfs_hits(rig->vfs), 1);
+    for (int i = 0; i < 3; i++)
+        rig_submit(rig, &ops[i]);
+    rig_settle(rig);
+    assert_int_equal(fault_vfs_hits(rig->vfs), 2);
+    for (int i = 0; i < 3; i++)
+        assert_ok(ops[i].base.error);
+    assert_ok(rig_read(rig, size_of_large, &size));
+    assert_int_equal(size, LARGE_BYTES);
+    expect(rig, "2");
+}
+
+static void an_operation_that_overlooks_a_failure_is_undone_all_the_same(void **state)
+{
+    struct rig *rig = *state;
+    size_t large = LARGE_BYTES, size = 1;
+
+    fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 1, SQLITE_FULL);
+    assert_int_equal(rig_write(rig, set_large_carelessly, &large), STK_STORE);
+    assert_ok(rig_read(rig, size_of_large, &size));
+    assert_int_equal(size, 0);
+    assert_ok(rig_write(rig, set_large_carelessly, &large));
+}
+
+static void a_commit_whose_write_or_sync_failed_is_of_unknown_outcome(void **state)
+{
+    struct rig *rig = *state;
+    static const enum fault_place places[] = {FAULT_WRITE, FAULT_SYNC};
+    static const int codes[] = {SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC};
+    char seen[16];
+
+    for (int i = 0; i < 2; i++) {
+        assert_ok(rig_write(rig, set_r, "1"));
+        fault_vfs_set(rig->vfs, places[i], "-wal", INT_MAX, codes[i]);
+        struct rig_op op = rig_op(true, set_r, "2");
+        rig_submit(rig, &op);
+        rig_settle(rig);
+        assert_int_equal(op.done, 0);
+        assert_true(store_lost(rig->store));
+        fault_vfs_clear(rig->vfs);
+        rig_close(rig);
+        assert_int_equal(op.done, 0);
+        rig_open(rig, false);
+        assert_ok(rig_read(rig, get_r, seen));
+        assert_true(strcmp(seen, "1") == 0 || strcmp(seen, "2") == 0);
+    }
+    assert_non_null(strstr(rig_log(rig), "unknown"));
+}
+
+static void a_write_lock_held_elsewhere_is_store_and_is_named_in_the_log(void **state)
+{
+    struct rig *rig = *state;
+
+    fault_vfs_hurry(rig->vfs);
+    write_several(rig, "1", STK_OK, 1);
+    sqlite3 *db = rig_foreign(rig);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    write_several(rig, "2", STK_STORE, 0);
+    write_several(rig, "2", STK_STORE, 0);
+    assert_int_equal(occurrences(rig_log(rig), "another program holds the write lock"), 1);
+    assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    write_several(rig, "3", STK_OK, 1);
+    expect(rig, "3");
+}
+
+static void a_file_that_was_moved_away_takes_no_writes(void **state)
+{
+    struct rig *rig = *state;
+    char away[128];
+
+    write_several(rig, "1", STK_OK, 1);
+    snprintf(away, sizeof away, "%s.away", rig->path);
+    assert_int_equal(rename(rig->path, away), 0);
+    write_several(rig, "2", STK_STORE, 0);
+    assert_int_equal(occurrences(rig_log(rig), "moved or deleted"), 1);
+    assert_int_equal(rename(away, rig->path), 0);
+    write_several(rig, "3", STK_OK, 1);
+    expect(rig, "3");
+}
+
+static void a_checkpoint_that_fails_costs_no_write(void **state)
+{
+    struct rig *rig = *state;
+    size_t megabyte = 1 << 20, size = 0;
+
+    fault_vfs_set(rig->vfs, FAULT_WRITE, ".db", INT_MAX, SQLITE_FULL);
+    for (int i = 0; i < 40; i++, megabyte++)
+        assert_ok(rig_write(rig, set_large, &megabyte));
+    assert_true(fault_vfs_hits(rig->vfs) > 0);
+    rig_close(rig);
+    fault_vfs_clear(rig->vfs);
+    rig_open(rig, false);
+    assert_ok(rig_read(rig, size_of_large, &size));
+    assert_int_equal(size, megabyte - 1);
+}
+
+static void a_damaged_file_is_store_not_a_crash(void **state)
+{
+    struct rig *rig = *state;
+    size_t large = 1 << 20, size;
+    char rubbish[4096];
+
+    assert_ok(rig_write(rig, set_large, &large));
+    assert_ok(rig_write(rig, set_r, "1"));
+    rig_close(rig);
+    FILE *file = fopen(rig->path, "r+");
+    assert_non_null(file);
+    memset(rubbish, 0xa5, sizeof rubbish);
+    /* Past the tables' first pages, which a store looks at when it opens. */
+    for (long at = 20 << 10; at < 900 << 10; at += (long)sizeof rubbish) {
+        assert_int_equal(fseek(file, at, SEEK_SET), 0);
+        assert_int_equal(fwrite(rubbish, sizeof rubbish, 1, file), 1);
+    }
+    assert_int_equal(fclose(file), 0);
+    rig_open(rig, false);
+    assert_int_equal(rig_read(rig, size_of_large, &size), STK_STORE);
+    assert_non_null(strstr(rig_log(rig), "malformed"));
+    assert_ok(rig_write(rig, set_r, "2"));
+    expect(rig, "2");
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
+    const struct CMUnitTest tests[] = {
+        TEST(a_full_disk_is_logged_once_and_once_when_it_is_over),
+        TEST(a_failure_before_the_commit_fails_alone),
+        TEST(an_operation_that_overlooks_a_failure_is_undone_all_the_same),
+        TEST(a_commit_whose_write_or_sync_failed_is_of_unknown_outcome),
+        TEST(a_write_lock_held_elsewhere_is_store_and_is_named_in_the_log),
+        TEST(a_file_that_was_moved_away_takes_no_writes),
+        TEST(a_checkpoint_that_fails_costs_no_write),
+        TEST(a_damaged_file_is_store_not_a_crash),
+    };
+    return cmocka_run_group_tests_name("sqlite faults", tests, NULL, NULL);
+}

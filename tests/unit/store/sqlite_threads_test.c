@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The SQLite store with its own threads: order, reads after writes, closing, and a lost commit. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fence/base/mem.h"
+#include "tests/unit/store/rig.h"
+
+#define assert_ok(call) assert_int_equal((call), STK_OK)
+
+enum { WRITES = 4000, WINDOW = 48, DEADLINE_MS = 20000 };
+
+static int rig_threaded(void **state)
+{
+    struct rig *rig;
+
+    rig_sqlite(state);
+    rig = *state;
+    rig_close(rig);
+    rig_open(rig, true);
+    return 0;
+}
+
+/* Waits until the store has woken us, and collects. */
+static void collect(struct rig *rig)
+{
+    struct pollfd woken = {.fd = rig->woken[0], .events = POLLIN};
+    char bytes[256];
+
+    if (poll(&woken, 1, DEADLINE_MS) != 1)
+        fail_msg("the store did not wake its owner");
+    assert_true(read(rig->woken[0], bytes, sizeof bytes) > 0);
+    store_collect(rig->store);
+}
+
+/* No assertions in here: this is another thread's. */
+static enum stk_error add_one(struct store_txn *txn, void *arg)
+{
+    struct resource resource;
+    struct bytes value;
+    char text[24];
+    int64_t count = 0;
+    bool found;
+
+    if (txn_resource(txn, BYTES_LITERAL("n"), &resource) != STK_OK ||
+        txn_resource_make(txn, BYTES_LITERAL("n"), &resource) != STK_OK ||
+        txn_field(txn, &resource, BYTES_LITERAL("f"), &found, &value) != STK_OK ||
+        (found && !bytes_to_int64(value, &count)))
+        return STK_STORE;
+    int len = snprintf(text, sizeof text, "%lld", (long long)count + 1);
+    *(int64_t *)arg = count + 1;
+    return txn_field_put(txn, &resource, BYTES_LITERAL("f"), (struct bytes){text, (size_t)len});
+}
+
+static enum stk_error get(struct store_txn *txn, void *arg)
+{
+    struct resource resource;
+    struct bytes value;
+    bool found;
+
+    *(int64_t *)arg = 0;
+    if (txn_resource(txn, BYTES_LITERAL("n"), &resource) != STK_OK ||
+        txn_field(txn, &resource, BYTES_LITERAL("f"), &found, &value) != STK_OK)
+        return STK_STORE;
+    return !found || bytes_to_int64(value, arg) ? STK_OK : STK_ERR;
+}
+
+static void writes_are_done_in_order_and_reads_see_them(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_op *writes = mem_zalloc(WRITES * sizeof *writes);
+    int64_t *results = mem_zalloc(WRITES * sizeof *results), seen = 0, seen_at_least = 0;
+    struct rig_op read = rig_op(false, get, &seen);
+    int submitted = 0, order = 0, reads = 0;
+    bool reading = false;
+
+    while (order < WRITES || reading) {
+        while (submitted < WRITES && submitted - order < WINDOW) {
+            writes[submitted] = rig_op(true, add_one, &results[submitted]);
+            writes[submitted].order = &order;
+            rig_submit(rig, &writes[submitted++]);
+        }
+        if (!reading && order < WRITES) {
+            seen_at_least = order;
+            read = rig_op(false, get, &seen);
+            rig_submit(rig, &read);
+            reading = true;
+        }
+        collect(rig);
+        if (reading && read.done != 0) {
+            if (read.base.error != STK_OK)
+                fail_msg("a read failed: %s", rig_log(rig));
+            assert_true(seen >= seen_at_least);
+            reading = false;
+            reads++;
+        }
+    }
+    for (int i = 0; i < WRITES; i++) {
+        assert_ok(writes[i].base.error);
+        assert_true(writes[i].place == i && results[i] == i + 1);
+    }
+    struct store_stats stats = store_stats(rig->store);
+    assert_int_equal(stats.writes, WRITES);
+    assert_int_equal(stats.reads, reads);
+    assert_true(reads > 0 && stats.commits < WRITES);
+    free(writes);
+    free(results);
+}
+
+static void closing_runs_and_delivers_what_is_queued(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_op ops[RIG_QUEUE_MAX];
+    int64_t results[RIG_QUEUE_MAX];
+    int order = 0;
+
+    for (int i = 0; i < RIG_QUEUE_MAX; i++) {
+        ops[i] = rig_op(true, add_one, &results[i]);
+        ops[i].order = &order;
+        rig_submit(rig, &ops[i]);
+    }
+    rig_close(rig);
+    assert_int_equal(order, RIG_QUEUE_MAX);
+    for (int i = 0; i < RIG_QUEUE_MAX; i++)
+        assert_true(ops[i].base.error == STK_OK && results[i] == i + 1);
+}
+
+static void a_full_disk_fails_writes_and_not_the_thread(void **state)
+{
+    struct rig *rig = *state;
+    int64_t result;
+
+    for (int round = 0; round < 20; round++) {
+        struct rig_op op = rig_op(true, add_one, &result);
+        if (round % 2 == 0)
+            rig_fail_commit(rig);
+        else
+            rig_heal(rig);
+        rig_submit(rig, &op);
+        while (op.done == 0)
+            collect(rig);
+        assert_int_equal(op.base.error, round % 2 == 0 ? STK_STORE : STK_OK);
+        assert_int_equal(result, round / 2 + 1);
+    }
+}
+
+static void a_lost_commit_wakes_the_owner_and_answers_nothing(void **state)
+{
+    struct rig *rig = *state;
+    int64_t result, seen;
+    struct rig_op first = rig_op(true, add_one, &result), second = first;
+    struct rig_op read = rig_op(false, get, &seen);
+
+    rig_lose_commit(rig);
+    rig_submit(rig, &first);
+    while (!store_lost(rig->store))
+        collect(rig);
+    assert_int_equal(store_submit(rig->store, &second.base), STK_BUSY);
+    rig_submit(rig, &read);
+    while (read.done == 0)
+        collect(rig);
+    assert_int_equal(seen, 0);
+    rig_close(rig);
+    assert_int_equal(first.done + second.done, 0);
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_threaded, rig_end)
+    const struct CMUnitTest tests[] = {
+        TEST(writes_are_done_in_order_and_reads_see_them),
+        TEST(closing_runs_and_delivers_what_is_queued),
+        TEST(a_full_disk_fails_writes_and_not_the_thread),
+        TEST(a_lost_commit_wakes_the_owner_and_answers_nothing),
+    };
+    return cmocka_run_group_tests_name("sqlite threads", tests, NULL, NULL);
+}

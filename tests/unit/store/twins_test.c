@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two stores are twins: the same operations, drawn from a seed, leave the same state in both,
+ * through operations that fail, commits that fail, and commits by another program. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/store/rig.h"
+
+enum { SEEDS = 12, ROUNDS = 60, BATCH = 8, NAMES = 24, FIELDS = 5 };
+
+/* xorshift64 */
+static unsigned draw(uint64_t *state, unsigned below)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return (unsigned)(*state % below);
+}
+
+static struct bytes drawn(uint64_t *state, char *text, size_t size, const char *what, unsigned of)
+{
+    int len = snprintf(text, size, "%s%u", what, draw(state, of));
+    return (struct bytes){text, (size_t)len};
+}
+
+static enum stk_error change_value(struct store_txn *txn, struct resource *resource,
+                                   uint64_t *state)
+{
+    char name[16], text[16];
+    struct bytes field = drawn(state, name, sizeof name, "f", FIELDS);
+    struct bytes value = drawn(state, text, sizeof text, "v", 1000);
+    bool found;
+
+    switch (draw(state, 4)) {
+    case 0: return txn_value_clear(txn, resource);
+    case 1:
+        if (resource->type == VALUE_STRING && txn_value_clear(txn, resource) != STK_OK)
+            return STK_STORE;
+        return txn_field_put(txn, resource, field, value);
+    case 2: return txn_field_remove(txn, resource, field, &found);
+    default:
+        if (resource->type == VALUE_HASH && txn_value_clear(txn, resource) != STK_OK)
+            return STK_STORE;
+        return txn_string_put(txn, resource, value);
+    }
+}
+
+static enum stk_error change_fence(struct store_txn *txn, struct resource *resource,
+                                   uint64_t *state)
+{
+    char text[16];
+    struct lease lease;
+
+    if (txn_lease(txn, resource, &lease) != STK_OK)
+        return STK_STORE;
+    if (resource->fence.state == FENCE_LIVE && draw(state, 2) == 0) {
+        resource->fence.state = draw(state, 2) == 0 ? FENCE_RELEASED : FENCE_REVOKED;
+        lease.holds = 0;
+    } else {
+        resource->fence.token = resource->fence.floor + 1 + draw(state, 3);
+        resource->fence.state = FENCE_LIVE;
+        lease = (struct lease){.owner = drawn(state, text, sizeof text, "o", 100),
+                               .anonymous = draw(state, 2) == 0,
+                               .holds = 1 + draw(state, 3),
+                               .ttl_ms = draw(state, 1000),
+                               .session = draw(state, 5),
+                               .connection = draw(state, 50)};
+    }
+    return txn_fence_put(txn, resource, &lease);
+}
+
+/* A few changes drawn from *arg, a seed; then, now and then, a failure. */
+static enum stk_error change(struct store_txn *txn, void *arg)
+{
+    uint64_t state = *(const uint64_t *)arg;
+    char text[16];
+    struct resource resource;
+
+    for (unsigned left = 1 + draw(&state, 4); left > 0; left--) {
+        struct bytes name = drawn(&state, text, sizeof text, "r", NAMES);
+        enum stk_error error = txn_resource(txn, name, &resource);
+        if (error == STK_OK)
+            error = txn_resource_make(txn, name, &resource);
+        if (error == STK_OK)
+            error = draw(&state, 3) == 0 ? change_fence(txn, &resource, &state)
+                                         : change_value(txn, &resource, &state);
+        if (error != STK_OK)
+            return error;
+    }
+    if (draw(&state, 150) == 0)
+        return txn_flush(txn);
+    return draw(&state, 8) == 0 ? STK_ERR : STK_OK;
+}
+
+static bool dump_field(void *context, struct bytes field, struct bytes value)
+{
+    buf_printf(context, " %.*s=%.*s", (int)field.len, field.data, (int)value.len, value.data);
+    return true;
+}
+
+static enum stk_error dump(struct store_txn *txn, void *arg)
+{
+    struct buf *out = arg;
+    char text[16];
+
+    buf_clear(out);
+    for (unsigned i = 0; i < NAMES; i++) {
+        struct resource resource;
+        struct lease lease;
+        struct bytes value = {"", 0};
+        bool found;
+        int len = snprintf(text, sizeof text, "r%u", i);
+        if (txn_resource(txn, (struct bytes){text, (size_t)len}, &resource) != STK_OK)
+            return STK_STORE;
+        buf_printf(out, "%s id %lld type %d token %lld state %d", text, (long long)resource.id,
+                   (int)resource.type, (long long)resource.fence.token, (int)resource.fence.state);
+        if (txn_lease(txn, &resource, &lease) != STK_OK)
+            return STK_STORE;
+        buf_printf(out, " owner %.*s %d %lld %lld %lld %lld", (int)lease.owner.len,
+                   lease.owner.data, lease.anonymous, (long long)lease.holds,
+                   (long long)lease.ttl_ms, (long long)lease.session, (long long)lease.connection);
+        if (txn_string(txn, &resource, &found, &value) != STK_OK)
+            return STK_STORE;
+        buf_printf(out, " string %.*s fields", found ? (int)value.len : 0, value.data);
+        if (txn_each_field_from(txn, &resource, BYTES_LITERAL(""), dump_field, out) != STK_OK)
+            return STK_STORE;
+        buf_append_text(out, "\n");
+    }
+    return STK_OK;
+}
+
+/* The same batch through one store; what it came to, as text. */
+static void run_batch(struct rig *rig, uint64_t *seeds, struct buf *out)
+{
+    struct rig_op ops[BATCH];
+
+    for (int i = 0; i < BATCH; i++) {
+        ops[i] = rig_op(true, change, &seeds[i]);
+        rig_submit(rig, &ops[i]);
+    }
+    rig_settle(rig);
+    for (int i = 0; i < BATCH; i++) {
+        assert_int_equal(ops[i].done, 1);
+        buf_printf(out, "%d ", (int)ops[i].base.error);
+    }
+}
+
+static void compare(struct rig *memory, struct rig *sqlite, uint64_t seed, int round)
+{
+    struct buf a = {0}, b = {0}, c = {0};
+
+    assert_int_equal(rig_write(memory, dump, &a), STK_OK);
+    assert_int_equal(rig_write(sqlite, dump, &b), STK_OK);
+    assert_int_equal(rig_read(sqlite, dump, &c), STK_OK);
+    if (!bytes_equal(buf_bytes(&a), buf_bytes(&b)) || !bytes_equal(buf_bytes(&b), buf_bytes(&c)))
+        fail_msg("seed %llu, round %d:\nmemory:\n%.*s\nsqlite, writer:\n%.*s\nreader:\n%.*s",
+                 (unsigned long long)seed, round, (int)a.len, a.data, (int)b.len, b.data,
+                 (int)c.len, c.data);
+    buf_free(&a);
+    buf_free(&b);
+    buf_free(&c);
+}
+
+static void run_seed(struct rig *memory, struct rig *sqlite, uint64_t seed)
+{
+    uint64_t state = seed;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t seeds[BATCH];
+        struct buf a = {0}, b = {0};
+        unsigned event = draw(&state, 12);
+        for (int i = 0; i < BATCH; i++) {
+            (void)draw(&state, 2);
+            seeds[i] = state;
+        }
+        if (event == 0)
+            rig_sql(sqlite, "UPDATE stockade_meta SET value = value WHERE key = 'floor'");
+        if (event == 1) { /* its operations are not drawn by either: nothing may be left of them */
+            rig_fail_commit(sqlite);
+            run_batch(sqlite, seeds, &b);
+            rig_heal(sqlite);
+        } else if (event == 2) {
+            rig_fail_commit(memory);
+            run_batch(memory, seeds, &a);
+        } else {
+            run_batch(memory, seeds, &a);
+            run_batch(sqlite, seeds, &b);
+            assert_true(bytes_equal(buf_bytes(&a), buf_bytes(&b)));
+        }
+        buf_free(&a);
+        buf_free(&b);
+        compare(memory, sqlite, seed, round);
+    }
+}
+
+static void the_same_operations_leave_the_same_state(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        void *memory = NULL, *sqlite = NULL;
+        rig_memory(&memory);
+        rig_sqlite(&sqlite);
+        run_seed(memory, sqlite, seed * UINT64_C(0x9e3779b97f4a7c15));
+        rig_end(&sqlite);
+        rig_end(&memory);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_operations_leave_the_same_state),
+    };
+    return cmocka_run_group_tests_name("twins", tests, NULL, NULL);
+}
