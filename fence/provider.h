@@ -38,11 +38,11 @@ enum lease_answer {
 
 /* What the store remembers of the newest grant. Only `local:` needs it: it has no other memory. */
 struct lease_memory {
-    int64_t token;                  /* 0: nothing was ever granted */
-    bool live;                      /* not retired */
-    bool this_run;                  /* granted by this very daemon since it started */
-    bool earlier_run;               /* granted before this daemon opened the store */
-    int64_t ttl_ms;                 /* as granted or last renewed */
+    int64_t token;    /* 0: nothing was ever granted */
+    bool live;        /* not retired */
+    bool this_run;    /* granted by this very daemon since it started */
+    bool earlier_run; /* granted before this daemon opened the store */
+    int64_t ttl_ms;   /* as granted or last renewed */
     char nonce[LEASE_NONCE_LEN + 1];
 };
 
@@ -74,7 +74,7 @@ struct lease_call {
 
 struct lease_health {
     bool up;
-    char detail[160];      /* "redis 127.0.0.1:6379: ready", or why it is down */
+    char detail[160]; /* "redis 127.0.0.1:6379: ready", or why it is down */
     uint64_t calls, failures, reconnects;
 };
 

@@ -12,13 +12,13 @@
 #include "store/store.h"
 
 struct store_options {
-    const char *path;        /* the SQLite file; made where it is missing. Copied. */
-    bool threads;            /* own writer and reader threads; else the owner calls store_step */
-    size_t queue_ops_max;    /* operations waiting, writes and reads counted apart */
-    size_t batch_ops_max;    /* operations in one transaction */
+    const char *path;     /* the SQLite file; made where it is missing. Copied. */
+    bool threads;         /* own writer and reader threads; else the owner calls store_step */
+    size_t queue_ops_max; /* operations waiting, writes and reads counted apart */
+    size_t batch_ops_max; /* operations in one transaction */
     void (*wake)(void *context); /* something is finished; called on the store's threads */
     void *context;
-    const struct log *log;   /* may be NULL */
+    const struct log *log; /* may be NULL */
 };
 
 /* Opens or makes the file, migrates it forward, starts the threads. NULL: `why` says in one line
@@ -30,10 +30,10 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
  * unit tests. `path` is not used. */
 struct store *store_memory_new(const struct store_options *options);
 
-/* `local:`: leases without a lease service. It remembers what it granted in this run; of earlier runs
- * and of other daemons on the file it knows what the store remembers (lease_call.memory): a live
- * lease of an earlier run is held until its TTL has passed since this provider was made, one of
- * another daemon until its TTL has passed since it was first seen here. `clock` outlives it. */
+/* `local:`: leases without a lease service. It remembers what it granted in this run; of earlier
+ * runs and of other daemons on the file it knows what the store remembers (lease_call.memory): a
+ * live lease of an earlier run is held until its TTL has passed since this provider was made, one
+ * of another daemon until its TTL has passed since it was first seen here. `clock` outlives it. */
 struct lease_provider *lease_local_new(const struct clock *clock);
 
 #endif

@@ -8,8 +8,8 @@
  * - An operation's `run` sees the state as of all earlier operations, and is alone with it. It is
  *   a plain function over the primitives of txn.h; what it means (fencing, commands) is the
  *   caller's business. It may run more than once: a transaction that fails for one of its
- *   operations is rolled back, and each is tried again alone. So `run` starts from scratch each time
- *   and touches nothing but its operation.
+ *   operations is rolled back, and each is tried again alone. So `run` starts from scratch each
+ * time and touches nothing but its operation.
  * - `done` is called from store_collect, on the caller's thread, in the order of submission (writes
  *   among writes, reads among reads), after the commit.
  * - A read sees every write that was collected before the read was submitted.

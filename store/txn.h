@@ -3,8 +3,9 @@
  * (their fences and leases) and values. Two implementations, SQLite and memory, one set of commands
  * above them.
  *
- * Every function returns STK_OK, or STK_STORE when the disk or the database failed: pass that on, the
- * operation is undone. Bytes handed out stay valid until the next call on the same transaction. */
+ * Every function returns STK_OK, or STK_STORE when the disk or the database failed: pass that on,
+ * the operation is undone. Bytes handed out stay valid until the next call on the same transaction.
+ */
 #ifndef STOCKADE_STORE_TXN_H
 #define STOCKADE_STORE_TXN_H
 
@@ -53,7 +54,8 @@ enum stk_error txn_lease(struct store_txn *txn, const struct resource *resource,
 typedef bool (*txn_each_name)(void *context, int64_t id, struct bytes name, enum value_type type);
 enum stk_error txn_each_live(struct store_txn *txn, int64_t after, txn_each_name each,
                              void *context);
-enum stk_error txn_each_key(struct store_txn *txn, int64_t after, txn_each_name each, void *context);
+enum stk_error txn_each_key(struct store_txn *txn, int64_t after, txn_each_name each,
+                            void *context);
 enum stk_error txn_count_keys(struct store_txn *txn, int64_t *count);
 enum stk_error txn_count_live(struct store_txn *txn, int64_t *count);
 
@@ -63,8 +65,8 @@ enum stk_error txn_count_live(struct store_txn *txn, int64_t *count);
 enum stk_error txn_string(struct store_txn *txn, const struct resource *resource, bool *found,
                           struct bytes *value);
 enum stk_error txn_string_put(struct store_txn *txn, struct resource *resource, struct bytes value);
-enum stk_error txn_field(struct store_txn *txn, const struct resource *resource,
-                         struct bytes field, bool *found, struct bytes *value);
+enum stk_error txn_field(struct store_txn *txn, const struct resource *resource, struct bytes field,
+                         bool *found, struct bytes *value);
 enum stk_error txn_field_put(struct store_txn *txn, struct resource *resource, struct bytes field,
                              struct bytes value);
 enum stk_error txn_field_remove(struct store_txn *txn, struct resource *resource,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check(): an invariant of ours, tested in release builds too. A failure is a bug in Stockade, never
- * a condition of the outside world; the process says where and aborts, and what was acknowledged is
- * on disk. Conditions (input, disk, network) are returned as errors instead. */
+/* check(): an invariant of ours, tested in release builds too. A failure is a bug in Stockade,
+ * never a condition of the outside world; the process says where and aborts, and what was
+ * acknowledged is on disk. Conditions (input, disk, network) are returned as errors instead. */
 #ifndef STOCKADE_BASE_CHECK_H
 #define STOCKADE_BASE_CHECK_H
 

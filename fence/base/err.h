@@ -7,7 +7,8 @@
 #define STOCKADE_BASE_ERR_H
 
 #define STK_ERROR_MAP(X)                                                                           \
-    X(STALE, "STALE", "the token is older than the newest one granted, or was released or revoked") \
+    X(STALE, "STALE",                                                                              \
+      "the token is older than the newest one granted, or was released or revoked")                \
     X(UNKNOWN, "UNKNOWN", "this token was never granted for this resource")                        \
     X(NOTOKEN, "NOTOKEN", "a write needs a token: FENCED token command key ...")                   \
     X(RANGE, "RANGE", "the result would leave MIN..MAX; nothing was changed")                      \

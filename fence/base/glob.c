@@ -37,18 +37,13 @@ static bool in_set(struct bytes pattern, size_t *at, unsigned char c)
 static bool match_one(struct bytes pattern, size_t *p, unsigned char c)
 {
     switch (pattern.data[*p]) {
-    case '?':
-        (*p)++;
-        return true;
-    case '[':
-        (*p)++;
-        return in_set(pattern, p, c);
+    case '?': (*p)++; return true;
+    case '[': (*p)++; return in_set(pattern, p, c);
     case '\\':
         if (*p + 1 < pattern.len)
             (*p)++;
         /* fall through */
-    default:
-        return (unsigned char)pattern.data[(*p)++] == c;
+    default: return (unsigned char)pattern.data[(*p)++] == c;
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Timers in order: a binary heap of intrusive nodes, the earliest time first; nodes of the same time
- * leave in no particular order. Adding grows an array (amortised); removing never allocates. */
+/* Timers in order: a binary heap of intrusive nodes, the earliest time first; nodes of the same
+ * time leave in no particular order. Adding grows an array (amortised); removing never allocates.
+ */
 #ifndef STOCKADE_BASE_HEAP_H
 #define STOCKADE_BASE_HEAP_H
 

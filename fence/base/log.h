@@ -25,8 +25,8 @@ void log_line(const struct log *log, enum log_level level, const char *format, .
 const char *log_quoted(struct bytes text, char *out, size_t size);
 
 #define log_debug(log, ...) log_line((log), LOG_DEBUG_LEVEL, __VA_ARGS__)
-#define log_info(log, ...) log_line((log), LOG_INFO_LEVEL, __VA_ARGS__)
-#define log_warn(log, ...) log_line((log), LOG_WARN_LEVEL, __VA_ARGS__)
+#define log_info(log, ...)  log_line((log), LOG_INFO_LEVEL, __VA_ARGS__)
+#define log_warn(log, ...)  log_line((log), LOG_WARN_LEVEL, __VA_ARGS__)
 #define log_error(log, ...) log_line((log), LOG_ERROR_LEVEL, __VA_ARGS__)
 
 #endif

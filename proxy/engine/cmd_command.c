@@ -96,8 +96,7 @@ void server_command(struct request *request)
     } else if (request_is_word(request, 1, "INFO")) {
         resp_array(out, request->argc - 2);
         for (size_t i = 2; i < request->argc; i++) {
-            const struct command *command =
-                command_find(&request->engine->index, request->argv[i]);
+            const struct command *command = command_find(&request->engine->index, request->argv[i]);
             if (command != NULL)
                 describe(out, command, request->resp3);
             else

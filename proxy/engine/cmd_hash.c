@@ -71,7 +71,8 @@ enum stk_error hash_mget(struct exec *exec)
     return STK_OK;
 }
 
-enum stk_error hash_exists(struct exec *exec)
+/* Is it there, or how long is its value? */
+static enum stk_error reply_measure(struct exec *exec, bool length)
 {
     enum stk_error error;
     struct bytes value;
@@ -81,22 +82,18 @@ enum stk_error hash_exists(struct exec *exec)
         return STK_OK;
     if (failed(look_up(exec, exec->argv[2], &found, &value)))
         return error;
-    resp_int(exec->out, found);
+    resp_int(exec->out, !found ? 0 : length ? (int64_t)value.len : 1);
     return STK_OK;
+}
+
+enum stk_error hash_exists(struct exec *exec)
+{
+    return reply_measure(exec, false);
 }
 
 enum stk_error hash_strlen(struct exec *exec)
 {
-    enum stk_error error;
-    struct bytes value;
-    bool found;
-
-    if (exec_wrong_type(exec, VALUE_HASH))
-        return STK_OK;
-    if (failed(look_up(exec, exec->argv[2], &found, &value)))
-        return error;
-    resp_int(exec->out, found ? (int64_t)value.len : 0);
-    return STK_OK;
+    return reply_measure(exec, true);
 }
 
 enum stk_error hash_len(struct exec *exec)
@@ -132,8 +129,8 @@ static enum stk_error reply_all(struct exec *exec, bool fields, bool values)
     if (exec_wrong_type(exec, VALUE_HASH))
         return STK_OK;
     if (exec->resource.type == VALUE_HASH) {
-        enum stk_error error = txn_each_field_from(exec->txn, &exec->resource, (struct bytes){0},
-                                                   collect_all, &all);
+        enum stk_error error =
+            txn_each_field_from(exec->txn, &exec->resource, (struct bytes){0}, collect_all, &all);
         if (error != STK_OK) {
             buf_free(&all.parts.body);
             return error;
@@ -257,7 +254,7 @@ enum stk_error hash_incrby(struct exec *exec)
  * first seven bytes of the last field returned, and fields that share those seven bytes go out
  * together. A field that is there during the whole iteration is returned once. */
 #define CURSOR_BYTES 7
-#define CURSOR_MAX ((INT64_C(1) << (8 * CURSOR_BYTES)) + 1)
+#define CURSOR_MAX   ((INT64_C(1) << (8 * CURSOR_BYTES)) + 1)
 
 static int64_t cursor_behind(struct bytes field)
 {
@@ -311,8 +308,8 @@ enum stk_error hash_scan(struct exec *exec)
     if (!exec_scan_parse(exec, 3, false, &scan.options) || exec_wrong_type(exec, VALUE_HASH))
         return STK_OK;
     if (exec->resource.type == VALUE_HASH) {
-        enum stk_error error = txn_each_field_from(
-            exec->txn, &exec->resource, field_at(cursor, bytes), scan_field, &scan);
+        enum stk_error error = txn_each_field_from(exec->txn, &exec->resource,
+                                                   field_at(cursor, bytes), scan_field, &scan);
         if (error != STK_OK) {
             buf_free(&scan.parts.body);
             return error;

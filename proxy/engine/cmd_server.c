@@ -186,8 +186,7 @@ void server_time(struct request *request)
 /* What redis-benchmark asks for, answered for a store that is durable at each reply. */
 static const char *const config_constants[][2] = {{"appendonly", "yes"}, {"save", ""}};
 
-static void config_collect(struct request *request, size_t pattern, struct buf *body,
-                           size_t *count)
+static void config_collect(struct request *request, size_t pattern, struct buf *body, size_t *count)
 {
     const struct engine_host *host = &request->engine->options.host;
     const char *name, *value;

@@ -12,8 +12,7 @@ static enum stk_error put(struct exec *exec, struct bytes value)
 {
     enum stk_error error;
 
-    if (exec->resource.type == VALUE_HASH &&
-        failed(txn_value_clear(exec->txn, &exec->resource)))
+    if (exec->resource.type == VALUE_HASH && failed(txn_value_clear(exec->txn, &exec->resource)))
         return error;
     if (exec->resource.id == 0 &&
         failed(txn_resource_make(exec->txn, exec->argv[1], &exec->resource)))

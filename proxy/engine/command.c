@@ -9,18 +9,26 @@
 #include "fence/base/check.h"
 #include "proxy/engine/internal.h"
 
-#define W COMMAND_WRITES
-#define A COMMAND_ADMIN
-#define L COMMAND_LEASE
+#define W    COMMAND_WRITES
+#define A    COMMAND_ADMIN
+#define L    COMMAND_LEASE
 #define OPEN (COMMAND_NO_AUTH | COMMAND_DRAINING)
 #define NOW(name, arity, flags, fn, group, summary)                                                \
-    {name, arity, flags, ORDER_NOW, 0, 0, 0, fn, NULL, group, summary}
+    {                                                                                              \
+        name, arity, flags, ORDER_NOW, 0, 0, 0, fn, NULL, group, summary                           \
+    }
 #define LEASE(name, arity, order, fn, summary)                                                     \
-    {name, arity, L, order, 1, 1, 1, fn, NULL, "leases", summary}
+    {                                                                                              \
+        name, arity, L, order, 1, 1, 1, fn, NULL, "leases", summary                                \
+    }
 #define READ(name, arity, last, fn, group, summary)                                                \
-    {name, arity, 0, ORDER_READ, 1, last, 1, NULL, fn, group, summary}
+    {                                                                                              \
+        name, arity, 0, ORDER_READ, 1, last, 1, NULL, fn, group, summary                           \
+    }
 #define WRITE(name, arity, fn, group, summary)                                                     \
-    {name, arity, W, ORDER_WRITE, 1, 1, 1, NULL, fn, group, summary}
+    {                                                                                              \
+        name, arity, W, ORDER_WRITE, 1, 1, 1, NULL, fn, group, summary                             \
+    }
 
 const struct command commands[] = {
     LEASE("ACQUIRE", -3, ORDER_ALONE, lease_acquire,
@@ -68,7 +76,8 @@ const struct command commands[] = {
     READ("HKEYS", 2, 1, hash_keys, "hash", "All fields"),
     READ("HVALS", 2, 1, hash_vals, "hash", "All values"),
     READ("HSTRLEN", 3, 1, hash_strlen, "hash", "The length of a field's value"),
-    READ("HSCAN", -3, 1, hash_scan, "hash", "Go through the fields: key cursor [MATCH g] [COUNT n]"),
+    READ("HSCAN", -3, 1, hash_scan, "hash",
+         "Go through the fields: key cursor [MATCH g] [COUNT n]"),
     WRITE("HSET", -4, hash_set, "hash", "Set fields"),
     WRITE("HMSET", -4, hash_mset, "hash", "Set fields"),
     WRITE("HSETNX", 4, hash_setnx, "hash", "Set a field where there is none"),

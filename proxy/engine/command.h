@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of commands: one row gives a command its name, its arity, where its keys are, who may use
- * it, its place in a connection's order, what it does, and its line in COMMAND DOCS. */
+/* The table of commands: one row gives a command its name, its arity, where its keys are, who may
+ * use it, its place in a connection's order, what it does, and its line in COMMAND DOCS. */
 #ifndef STOCKADE_ENGINE_COMMAND_H
 #define STOCKADE_ENGINE_COMMAND_H
 
@@ -13,20 +13,21 @@
 struct request;
 
 /* Commands of one connection take effect in the order sent. Those of one order class may be under
- * way together, since the store keeps their order; a change of class waits for what is under way. */
+ * way together, since the store keeps their order; a change of class waits for what is under way.
+ */
 enum command_order {
-    ORDER_NOW,   /* done at once on the loop, touches no data: may overtake, replies stay in order */
-    ORDER_READ,  /* the store's reader */
+    ORDER_NOW,  /* done at once on the loop, touches no data: may overtake, replies stay in order */
+    ORDER_READ, /* the store's reader */
     ORDER_WRITE, /* the store's writer */
     ORDER_LEASE, /* asks the lease service; a resource's line keeps the order */
     ORDER_ALONE, /* may wait for others, or shows what others do */
 };
 
 enum command_flag {
-    COMMAND_WRITES = 1,   /* changes a value: needs a token */
-    COMMAND_ADMIN = 2,    /* administrators only */
-    COMMAND_NO_AUTH = 4,  /* also before AUTH */
-    COMMAND_LEASE = 8,    /* about leases */
+    COMMAND_WRITES = 1,    /* changes a value: needs a token */
+    COMMAND_ADMIN = 2,     /* administrators only */
+    COMMAND_NO_AUTH = 4,   /* also before AUTH */
+    COMMAND_LEASE = 8,     /* about leases */
     COMMAND_DRAINING = 16, /* also while the daemon stops */
 };
 
@@ -34,9 +35,9 @@ enum command_flag {
 struct exec {
     struct store_txn *txn;
     size_t argc;
-    const struct bytes *argv;  /* argv[0] is the command, argv[1] the key where it has one */
-    struct resource resource;  /* of argv[1], for commands with a key */
-    struct buf *out;           /* the reply; complete, or empty where the store failed */
+    const struct bytes *argv; /* argv[0] is the command, argv[1] the key where it has one */
+    struct resource resource; /* of argv[1], for commands with a key */
+    struct buf *out;          /* the reply; complete, or empty where the store failed */
     bool resp3;
 };
 

@@ -95,7 +95,9 @@ bool engine_health(struct engine *engine, struct buf *json)
     bool healthy = !store_lost(engine->options.store) && !engine->draining;
 
     buf_printf(json, "{\"status\":\"%s\",\"lease\":{\"provider\":\"%s\",\"up\":%s},",
-               healthy ? "ok" : engine->draining ? "draining" : "store lost",
+               healthy            ? "ok"
+               : engine->draining ? "draining"
+                                  : "store lost",
                lease_provider_name(engine->options.provider), lease.up ? "true" : "false");
     buf_printf(json, "\"connections\":%zu,\"uptime_ms\":%lld}\n", engine->sessions_count,
                (long long)(engine_now_ms(engine) - engine->started_ms));

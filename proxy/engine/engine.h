@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine, as a server sees it: bytes of a connection go in, bytes to send come out; what happens
- * in between (protocol, commands, leases, waiting, fenced writes) is the engine's business. It opens
- * no socket, reads no clock and starts no thread: the store, the lease provider, time and chance are
- * given to it. A simulator uses this same header.
+/* The engine, as a server sees it: bytes of a connection go in, bytes to send come out; what
+ * happens in between (protocol, commands, leases, waiting, fenced writes) is the engine's business.
+ * It opens no socket, reads no clock and starts no thread: the store, the lease provider, time and
+ * chance are given to it. A simulator uses this same header.
  *
  * Everything here is called on one thread. The host's turn looks like this:
  *
@@ -30,8 +30,8 @@ struct session;
 
 /* What the host does for the engine. Called from engine_turn only. */
 struct engine_host {
-    void (*changed)(void *connection);            /* news of this session, see above */
-    void (*shutdown)(void *context);              /* SHUTDOWN was asked for: drain and exit */
+    void (*changed)(void *connection); /* news of this session, see above */
+    void (*shutdown)(void *context);   /* SHUTDOWN was asked for: drain and exit */
     /* The i-th option as CONFIG GET shows it, or false behind the last. Borrowed until the next
      * call. May be NULL. */
     bool (*option)(void *context, size_t i, const char **name, const char **value);
@@ -44,12 +44,12 @@ struct engine_options {
     struct lease_provider *provider; /* borrowed; outlives the engine */
     const struct clock *clock;
     const struct chance *chance;
-    const struct log *log;           /* may be NULL */
-    const char *password;            /* NULL: none; copied */
-    bool unfenced_writes;            /* --unfenced-writes allow */
-    size_t sessions_max;             /* connections; one more is told so and closed */
-    size_t waiters_max;              /* ACQUIREs under way or waiting, in all; more get BUSY */
-    const char *address;             /* "127.0.0.1:7379", for INFO; copied */
+    const struct log *log; /* may be NULL */
+    const char *password;  /* NULL: none; copied */
+    bool unfenced_writes;  /* --unfenced-writes allow */
+    size_t sessions_max;   /* connections; one more is told so and closed */
+    size_t waiters_max;    /* ACQUIREs under way or waiting, in all; more get BUSY */
+    const char *address;   /* "127.0.0.1:7379", for INFO; copied */
 };
 
 /* The caller owns the engine; close every session before engine_free. */
@@ -73,10 +73,10 @@ void engine_metrics(struct engine *engine, struct buf *out);
  * text and does not make the daemon unhealthy: holders still write. */
 bool engine_health(struct engine *engine, struct buf *json);
 
-/* A new connection. `peer` is copied ("127.0.0.1:5123", "unix"); `trusted`: it came over loopback or
- * a unix socket, which makes an administrator where there is no password. `connection` is handed to
- * the host's `changed`. Returns NULL where sessions_max is reached; `refusal` then holds the bytes
- * to send before closing. Lives until session_close. */
+/* A new connection. `peer` is copied ("127.0.0.1:5123", "unix"); `trusted`: it came over loopback
+ * or a unix socket, which makes an administrator where there is no password. `connection` is handed
+ * to the host's `changed`. Returns NULL where sessions_max is reached; `refusal` then holds the
+ * bytes to send before closing. Lives until session_close. */
 struct session *session_open(struct engine *engine, const char *peer, bool trusted,
                              void *connection, struct buf *refusal);
 /* The connection is gone: what waits for it leaves the line, a grant on its way is given back. */

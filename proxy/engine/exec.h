@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the data commands share while they run in the store: option parsing, the wrong type, counters
- * with bounds, and the collecting of replies whose length is not known in advance. */
+/* What the data commands share while they run in the store: option parsing, the wrong type,
+ * counters with bounds, and the collecting of replies whose length is not known in advance. */
 #ifndef STOCKADE_ENGINE_EXEC_H
 #define STOCKADE_ENGINE_EXEC_H
 
@@ -10,8 +10,8 @@
 #define VALUE_BYTES_MAX (16 << 20) /* one value; as much as one argument may have */
 #define REPLY_BYTES_MAX (64 << 20) /* one reply; iterate with SCAN or HSCAN beyond */
 
-/* Passes a failure of the store on to the caller. An expression of enum stk_error is tested where it
- * stands; the `return` is visible at each use. */
+/* Tests a call to the store; a local `error` keeps what it said, and the `return error` stands at
+ * each use. */
 #define failed(call) ((error = (call)) != STK_OK)
 
 static inline bool exec_is_word(const struct exec *exec, size_t i, const char *word)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* INFO for people and clients, and the same counters for Prometheus. Counters come from the table in
- * metrics.h; what the store and the lease provider count is theirs and asked for here. */
+/* INFO for people and clients, and the same counters for Prometheus. Counters come from the table
+ * in metrics.h; what the store and the lease provider count is theirs and asked for here. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <strings.h>
@@ -8,7 +8,8 @@
 
 #include "proxy/engine/internal.h"
 
-/* The Redis whose commands and replies the data commands follow: clients decide by it what to send. */
+/* The Redis whose commands and replies the data commands follow: clients decide by it what to send.
+ */
 #define REDIS_LEVEL "7.0.0"
 
 /* What the store and the lease provider say, in the same form as the engine's own counters. */
@@ -24,10 +25,10 @@ static size_t lease_gauges(const struct engine *engine, struct gauge *gauges)
     struct lease_health lease = lease_provider_health(engine->options.provider);
     size_t n = 0;
 
-    gauges[n++] = (struct gauge){"lease_service_up", "1 while the lease service answers", lease.up,
-                                 false};
-    gauges[n++] = (struct gauge){"lease_service_calls", "Calls to the lease service", lease.calls,
-                                 true};
+    gauges[n++] =
+        (struct gauge){"lease_service_up", "1 while the lease service answers", lease.up, false};
+    gauges[n++] =
+        (struct gauge){"lease_service_calls", "Calls to the lease service", lease.calls, true};
     gauges[n++] = (struct gauge){"lease_service_failures", "Calls that it failed to answer",
                                  lease.failures, true};
     gauges[n++] = (struct gauge){"lease_service_reconnects", "Connections made to it again",
@@ -43,17 +44,18 @@ static size_t store_gauges(const struct engine *engine, struct gauge *gauges)
     size_t n = 0;
 
     gauges[n++] = (struct gauge){"store_commits", "Transactions committed", store.commits, true};
-    gauges[n++] = (struct gauge){"store_writes", "Operations committed in them", store.writes, true};
+    gauges[n++] =
+        (struct gauge){"store_writes", "Operations committed in them", store.writes, true};
     gauges[n++] = (struct gauge){"store_reads", "Reads served", store.reads, true};
-    gauges[n++] = (struct gauge){"store_read_batches", "Read transactions", store.read_batches,
-                                 true};
+    gauges[n++] =
+        (struct gauge){"store_read_batches", "Read transactions", store.read_batches, true};
     gauges[n++] = (struct gauge){"store_failed_commits", "Transactions that failed",
                                  store.failed_commits, true};
-    gauges[n++] = (struct gauge){"store_foreign_commits",
-                                 "Commits of other programs seen in the file",
-                                 store.foreign_commits, true};
-    gauges[n++] = (struct gauge){"store_writes_queued", "Writes waiting", store.writes_queued,
-                                 false};
+    gauges[n++] =
+        (struct gauge){"store_foreign_commits", "Commits of other programs seen in the file",
+                       store.foreign_commits, true};
+    gauges[n++] =
+        (struct gauge){"store_writes_queued", "Writes waiting", store.writes_queued, false};
     gauges[n++] = (struct gauge){"store_reads_queued", "Reads waiting", store.reads_queued, false};
     gauges[n++] = (struct gauge){"store_batch_writes_max", "Most writes in one transaction so far",
                                  store.batch_writes_max, false};

@@ -9,11 +9,11 @@
 #include "proxy/engine/metrics.h"
 #include "proxy/engine/request.h"
 
-#define SESSION_REQUESTS_MAX 256          /* under way on one connection */
-#define SESSION_REQUEST_BYTES_MAX (32 << 20) /* their arguments */
-#define SESSION_INPUT_MAX (64 << 10)      /* bytes kept unparsed while it may not start more */
-#define SESSION_OUTPUT_MAX (256 << 10)    /* unsent bytes beyond which no command is started */
-#define SESSION_NAME_MAX 64
+#define SESSION_REQUESTS_MAX      256         /* under way on one connection */
+#define SESSION_REQUEST_BYTES_MAX (32 << 20)  /* their arguments */
+#define SESSION_INPUT_MAX         (64 << 10)  /* bytes kept unparsed while it may not start more */
+#define SESSION_OUTPUT_MAX        (256 << 10) /* unsent bytes beyond which no command is started */
+#define SESSION_NAME_MAX          64
 
 struct timer {
     struct heap_node node;
@@ -39,23 +39,23 @@ struct engine {
 struct session {
     struct list link, dirty; /* engine->sessions, engine->dirty (when there is news) */
     struct engine *engine;
-    void *connection;        /* the host's */
+    void *connection; /* the host's */
     uint64_t id;
     char peer[64], name[SESSION_NAME_MAX + 1], lib_name[SESSION_NAME_MAX + 1],
         lib_version[SESSION_NAME_MAX + 1];
     int64_t opened_ms, active_ms;
     bool trusted, authenticated, resp3;
-    bool ending;             /* no more commands; close once all is replied and sent */
-    bool killed;             /* close now */
+    bool ending; /* no more commands; close once all is replied and sent */
+    bool killed; /* close now */
 
     struct resp_parser *parser;
-    struct buf in;           /* arrived, not parsed yet */
-    struct request *next;    /* parsed, not started yet */
-    struct list pending;     /* started, in order of arrival, not replied yet */
+    struct buf in;        /* arrived, not parsed yet */
+    struct request *next; /* parsed, not started yet */
+    struct list pending;  /* started, in order of arrival, not replied yet */
     size_t pending_count, pending_bytes;
-    size_t running_count;    /* of the pending ones: not finished */
+    size_t running_count;             /* of the pending ones: not finished */
     enum command_order running_order; /* the class of those under way, ORDER_NOW aside */
-    size_t reply_peak;       /* a decaying maximum: how much one more read may weigh */
+    size_t reply_peak;                /* a decaying maximum: how much one more read may weigh */
     struct buf out;
     size_t unsent;
 };

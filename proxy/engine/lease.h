@@ -6,10 +6,10 @@
 
 #include "proxy/engine/internal.h"
 
-#define LEASE_TTL_MIN_MS 10
-#define LEASE_TTL_MAX_MS (24 * 3600 * 1000)
+#define LEASE_TTL_MIN_MS  10
+#define LEASE_TTL_MAX_MS  (24 * 3600 * 1000)
 #define LEASE_WAIT_MAX_MS LEASE_TTL_MAX_MS
-#define LEASE_LOOK_MS 1000 /* a waiter that missed its wake-up looks again within this */
+#define LEASE_LOOK_MS     1000 /* a waiter that missed its wake-up looks again within this */
 
 /* The name under which a lease service knows an owner: for one that the client named, 128 bits of
  * XXH3 of it; a generated owner is already such a nonce. Two named owners with one nonce would take
@@ -22,8 +22,8 @@ struct lease_view {
     struct lease_memory memory;
     int64_t holds, connection;
 };
-/* On the store's thread. `session` is store_session(). Where `owner` is not NULL the owner's name is
- * copied there. */
+/* On the store's thread. `session` is store_session(). Where `owner` is not NULL the owner's name
+ * is copied there. */
 enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int64_t session,
                                struct lease_view *view, struct buf *owner);
 
@@ -46,17 +46,22 @@ struct lease_return {
     int64_t retired_token;  /* RETURN_REVOKE: 0 where none was ever granted */
 
     /* Its own. */
-    bool let_go;            /* the lease ended by this: the service has to know */
+    bool let_go; /* the lease ended by this: the service has to know */
     struct lease_memory memory;
     struct store_op op;
     struct lease_call call;
 };
 void lease_return_start(struct lease_return *back);
 
-/* The line: all ACQUIREs under way for one resource, in order of arrival. Only the head may take the
- * lease; the others ask once, whether they hold it already, and wait. */
-enum acquire_phase { ACQUIRE_READING, ACQUIRE_ASKING, ACQUIRE_RECORDING, ACQUIRE_WAITING,
-                     ACQUIRE_RETURNING };
+/* The line: all ACQUIREs under way for one resource, in order of arrival. Only the head may take
+ * the lease; the others ask once, whether they hold it already, and wait. */
+enum acquire_phase {
+    ACQUIRE_READING,
+    ACQUIRE_ASKING,
+    ACQUIRE_RECORDING,
+    ACQUIRE_WAITING,
+    ACQUIRE_RETURNING
+};
 
 struct acquire {
     struct request *request;
@@ -66,10 +71,10 @@ struct acquire {
     struct timer deadline;
     int64_t wait_until_ms; /* 0: does not wait */
     int64_t ttl_ms, asked_ms, left_ms;
-    struct bytes owner;    /* in the request, or `nonce` */
+    struct bytes owner; /* in the request, or `nonce` */
     bool anonymous, recorded;
     int64_t session, connection; /* for the row: the store's session, this client's id */
-    unsigned rounds;       /* grants minted again */
+    unsigned rounds;             /* grants minted again */
     char nonce[LEASE_NONCE_LEN + 1];
     struct lease_view view;
     struct lease_call call;

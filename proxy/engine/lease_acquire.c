@@ -219,7 +219,8 @@ static void record_done(struct store_op *op)
         return;
     }
     if (!acquire->recorded) {
-        /* The service had lost state, or a daemon died here before: mint above the store's floor. */
+        /* The service had lost state, or a daemon died here before: mint above the store's floor.
+         */
         engine->counters.grants_repeated++;
         if (++acquire->rounds > ACQUIRE_ROUNDS_MAX || is_over(acquire)) {
             unlock(acquire);
@@ -258,8 +259,7 @@ static void denied(struct acquire *acquire)
         return;
     }
     if (call->answer == LEASE_HELD && memory->live && memory->this_run &&
-        memory->token == call->answer_token &&
-        acquire->view.connection == acquire->connection) {
+        memory->token == call->answer_token && acquire->view.connection == acquire->connection) {
         request_fail(leave(acquire, 0), STK_DEADLOCK, NULL);
         return;
     }
@@ -315,8 +315,7 @@ static void ask(struct acquire *acquire)
 static enum stk_error read_run(struct store_op *op, struct store_txn *txn)
 {
     struct acquire *acquire = acquire_of_op(op);
-    return lease_view_read(txn, request_of_op(op)->argv[1], acquire->session, &acquire->view,
-                           NULL);
+    return lease_view_read(txn, request_of_op(op)->argv[1], acquire->session, &acquire->view, NULL);
 }
 
 static void read_done(struct store_op *op)
@@ -358,15 +357,15 @@ static bool parse_options(struct request *request, struct acquire *acquire)
         if (i + 1 < request->argc && request_is_word(request, i, "WAIT")) {
             if (!request_int(request, i + 1, 0, LEASE_WAIT_MAX_MS, "WAIT", &wait_ms))
                 return false;
-            acquire->wait_until_ms =
-                wait_ms > 0 ? engine_now_ms(request->engine) + wait_ms : 0;
+            acquire->wait_until_ms = wait_ms > 0 ? engine_now_ms(request->engine) + wait_ms : 0;
         } else if (i + 1 < request->argc && request_is_word(request, i, "OWNER")) {
             if (!request_name(request, i + 1, "an owner"))
                 return false;
             acquire->owner = request->argv[i + 1];
         } else {
-            request_fail(request, STK_ERR, "syntax error: ACQUIRE resource ttl_ms [WAIT ms] "
-                                           "[OWNER owner]");
+            request_fail(request, STK_ERR,
+                         "syntax error: ACQUIRE resource ttl_ms [WAIT ms] "
+                         "[OWNER owner]");
             return false;
         }
     }

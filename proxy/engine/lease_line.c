@@ -154,5 +154,5 @@ void acquire_drain(struct engine *engine)
 {
     struct line *line, *next;
     HASH_ITER(hh, engine->lines, line, next)
-        drain_line(line);
+    drain_line(line);
 }

@@ -104,8 +104,8 @@ static void read_done(struct store_op *op)
     struct renew *renew = request->state;
     struct lease_call *call = &renew->call;
 
-    request->verdict = op->error != STK_OK ? STK_OK
-                                           : fence_judge(&renew->view.row.fence, renew->token);
+    request->verdict =
+        op->error != STK_OK ? STK_OK : fence_judge(&renew->view.row.fence, renew->token);
     if (request_refused(request))
         return;
     *call = (struct lease_call){.verb = LEASE_RENEW,

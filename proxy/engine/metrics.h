@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 #define ENGINE_COUNTERS(X)                                                                         \
-    X(connections_received, "Connections accepted since the start")                          \
+    X(connections_received, "Connections accepted since the start")                                \
     X(connections_rejected, "Connections refused because max-connections was reached")             \
-    X(commands_processed, "Commands answered")                                               \
+    X(commands_processed, "Commands answered")                                                     \
     X(protocol_errors, "Connections closed for breaking the protocol")                             \
     X(leases_granted, "Leases granted under a new token")                                          \
     X(leases_reentered, "Leases entered again by their owner")                                     \

@@ -25,8 +25,8 @@ struct request {
     struct session *session; /* NULL: the connection is gone */
     struct engine *engine;
     const struct command *command;
-    void *state;             /* the command's own (a lease command's steps); freed with it */
-    size_t size;             /* bytes of arguments, for the session's bound */
+    void *state; /* the command's own (a lease command's steps); freed with it */
+    size_t size; /* bytes of arguments, for the session's bound */
     enum command_order order;
     bool started, finished;
 

@@ -20,7 +20,7 @@
 
 /* What the replies of the reads under way may weigh together, guessed from the latest ones. */
 #define SESSION_READS_WEIGHT (4 << 20)
-#define SESSION_FIRST_PEAK (256 << 10)
+#define SESSION_FIRST_PEAK   (256 << 10)
 /* An idle connection keeps at most this much memory for its next reply. */
 #define SESSION_SPARE_MAX (16 << 10)
 
@@ -191,7 +191,8 @@ static void take_parsed(struct session *session)
 
     if (command == NULL && is_browser(argv[0])) {
         session->engine->counters.protocol_errors++;
-        log_warn(session->engine->options.log, "closed %s: it speaks HTTP, not RESP", session->peer);
+        log_warn(session->engine->options.log, "closed %s: it speaks HTTP, not RESP",
+                 session->peer);
         session->killed = true;
         session_end(session);
     } else if (command == NULL) {
@@ -224,11 +225,9 @@ static size_t advance(struct session *session, const char *data, size_t len)
         if (at == len || session->pending_count >= SESSION_REQUESTS_MAX)
             return at;
         size_t used;
-        const struct resp_limits *limits = session_is_authenticated(session)
-                                               ? &resp_limits_default
-                                               : &resp_limits_unauthenticated;
-        enum resp_status status =
-            resp_parse(session->parser, limits, data + at, len - at, &used);
+        const struct resp_limits *limits =
+            session_is_authenticated(session) ? &resp_limits_default : &resp_limits_unauthenticated;
+        enum resp_status status = resp_parse(session->parser, limits, data + at, len - at, &used);
         at += used;
         if (status == RESP_REQUEST) {
             take_parsed(session);

@@ -72,7 +72,8 @@ static void state_lost_after_the_floor_was_read_costs_a_round_and_no_token(void 
     struct world *world = *state;
     lease_service_mark(world->service);
     expect(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
-    /* The second grant of another daemon: as far as this engine's floor read goes, it came later. */
+    /* The second grant of another daemon: as far as this engine's floor read goes, it came later.
+     */
     world_send_only(world, 2, "ACQUIRE k 100");
     lease_service_lose_all(world->service);
     world_settle(world);

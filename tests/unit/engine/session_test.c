@@ -47,9 +47,10 @@ static void a_command_that_waits_holds_back_its_own_connection_only(void **state
 static void leases_taken_in_one_pipeline_keep_their_order(void **state)
 {
     struct world *world = *state;
-    assert_string_equal(world_call(world, 1, "ACQUIRE k 1000 OWNER me\r\nACQUIRE k 1000\r\n"
-                                             "ACQUIRE k 1000 OWNER me\r\nACQUIRE j 1000\r\n"
-                                             "RELEASE k 1\r\nRELEASE k 1\r\nACQUIRE k 1000"),
+    assert_string_equal(world_call(world, 1,
+                                   "ACQUIRE k 1000 OWNER me\r\nACQUIRE k 1000\r\n"
+                                   "ACQUIRE k 1000 OWNER me\r\nACQUIRE j 1000\r\n"
+                                   "RELEASE k 1\r\nRELEASE k 1\r\nACQUIRE k 1000"),
                         "*2\r\n:1\r\n:1000\r\n*-1\r\n*2\r\n:1\r\n:1000\r\n"
                         "*2\r\n:1\r\n:1000\r\n:1\r\n:0\r\n*2\r\n:2\r\n:1000\r\n");
 }

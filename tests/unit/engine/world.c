@@ -49,8 +49,8 @@ static void start_engine(struct world *world, const struct engine_options *given
 {
     struct engine_options options = given != NULL ? *given : (struct engine_options){0};
 
-    options.host = (struct engine_host){
-        .changed = changed, .shutdown = shutdown_asked, .context = world};
+    options.host =
+        (struct engine_host){.changed = changed, .shutdown = shutdown_asked, .context = world};
     options.store = world->store;
     options.provider = world->provider;
     options.clock = &world->clock;
@@ -69,8 +69,8 @@ struct world *world_new(const struct engine_options *options)
     world->clock = (struct clock){.now_ms = world_now_ms, .context = world};
     world->chance = (struct chance){world_fill, world};
     world->now_ms = 1000000;
-    world->store = store_memory_new(
-        &(struct store_options){.queue_ops_max = 1000, .batch_ops_max = 100});
+    world->store =
+        store_memory_new(&(struct store_options){.queue_ops_max = 1000, .batch_ops_max = 100});
     world->service = lease_service_new(&world->clock);
     world->provider = lease_memory_new(world->service);
     start_engine(world, options);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole Stockade in one thread, for the engine's unit tests: engine, memory store, a lease service
- * that can be made to fail, a clock that only the test turns, and clients that write and read the
- * bytes of the protocol. */
+/* A whole Stockade in one thread, for the engine's unit tests: engine, memory store, a lease
+ * service that can be made to fail, a clock that only the test turns, and clients that write and
+ * read the bytes of the protocol. */
 #ifndef STOCKADE_TESTS_ENGINE_WORLD_H
 #define STOCKADE_TESTS_ENGINE_WORLD_H
 
