@@ -22,6 +22,7 @@
 #define BACKOFF_MIN_MS   50
 #define BACKOFF_MAX_MS   2000
 #define FIRST_ATTEMPT_MS 1000
+#define PATIENCE         5
 
 static void on_timer(uv_timer_t *timer);
 
@@ -33,18 +34,19 @@ static void wake_in(struct redis_link *link, int64_t delay_ms)
 /* When the time of the link's state is over; -1: it has no end. */
 static int64_t state_due_ms(const struct redis_link *link)
 {
-    if (link->grace_until_ms != 0)
-        return link->grace_until_ms;
     if (link->state != LINK_READY)
         return link->due_ms;
     if (list_empty(&link->under_way))
         return -1;
-    return list_entry(link->under_way.next, struct redis_request, link)->deadline_ms;
+    int64_t timeout_ms = link->uri.timeout_ms, silent_ms = link->heard_ms + timeout_ms,
+            deadline_ms = list_entry(link->under_way.next, struct redis_request, link)->deadline_ms,
+            end_ms = deadline_ms + (PATIENCE - 1) * timeout_ms;
+    return silent_ms < deadline_ms ? deadline_ms : silent_ms < end_ms ? silent_ms : end_ms;
 }
 
 static void schedule(struct redis_link *link)
 {
-    int64_t due_ms = state_due_ms(link);
+    int64_t due_ms = link->grace_until_ms != 0 ? link->grace_until_ms : state_due_ms(link);
 
     if (link->first != NULL && (due_ms < 0 || due_ms > link->first_by_ms))
         due_ms = link->first_by_ms;
@@ -149,7 +151,7 @@ static void on_reply(void *context, void *asked, const struct redisReply *reply)
     }
     struct redis_request *request = asked;
     list_remove(&request->link);
-    link->grace_until_ms = 0;
+    link->heard_ms = link_now_ms(link);
     request->done(request, reply, reply == NULL ? link->reason : NULL);
 }
 
@@ -208,16 +210,18 @@ static void give_up(struct redis_link *link)
     link_fail(link, why);
 }
 
-/* The time of a step or of a request is over. */
-static void on_overdue(struct redis_link *link, int64_t late_ms)
+/* The time of a step or of a request was over at `due_ms`. If we come late to it, so may the
+ * answer. */
+static void on_overdue(struct redis_link *link, int64_t due_ms, int64_t now_ms)
 {
-    if (link->grace_until_ms != 0) {
+    int64_t late_ms = now_ms - due_ms;
+
+    if (link->grace_until_ms == 0)
+        link->grace_until_ms = now_ms + (late_ms < 1                      ? 1
+                                         : late_ms < link->uri.timeout_ms ? late_ms
+                                                                          : link->uri.timeout_ms);
+    else if (now_ms >= link->grace_until_ms)
         give_up(link);
-        return;
-    }
-    if (late_ms > link->uri.timeout_ms)
-        late_ms = link->uri.timeout_ms;
-    link->grace_until_ms = link_now_ms(link) + (late_ms > 0 ? late_ms : 1);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -228,12 +232,12 @@ static void on_timer(uv_timer_t *timer)
     if (link->first != NULL && now_ms >= link->first_by_ms)
         end_first(link);
     due_ms = state_due_ms(link);
-    if (due_ms >= 0 && now_ms >= due_ms) {
-        if (link->state == LINK_WAITING && link->wire == NULL)
-            link_reach(link);
-        else if (link->state != LINK_WAITING && link->state != LINK_CLOSING)
-            on_overdue(link, now_ms - due_ms);
-    }
+    if (due_ms < 0 || now_ms < due_ms)
+        link->grace_until_ms = 0;
+    else if (link->state == LINK_WAITING && link->wire == NULL)
+        link_reach(link);
+    else if (link->state != LINK_WAITING && link->state != LINK_CLOSING)
+        on_overdue(link, due_ms, now_ms);
     if (link->wire != NULL && (link->state == LINK_WAITING || link->state == LINK_CLOSING))
         wire_free(link->wire);
     if (link->state != LINK_CLOSING)

@@ -36,6 +36,7 @@ struct redis_link {
     int handles;            /* libuv's, open */
     struct wire *wire;      /* outlives its state until the timer frees it */
     struct list under_way;  /* redis_request, the oldest first */
+    int64_t heard_ms;       /* when the last of them was answered */
     int64_t grace_until_ms; /* the time is up, but the verdict waits until then; 0 */
 
     struct link_resolving *resolving; /* under way, or NULL */

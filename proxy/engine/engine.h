@@ -83,6 +83,10 @@ struct session *session_open(struct engine *engine, const char *peer, bool trust
 void session_close(struct session *session);
 /* All bytes are taken. */
 void session_input(struct session *session, const char *data, size_t len);
+/* The client sends no more: it has half-closed the connection, or it is gone. True: what it asked
+ * before is answered, then the session ends by itself. False: close now, because a lease is on its
+ * way, and must not be granted to a client that may be gone. */
+bool session_input_ended(struct session *session);
 /* False: do not read for now, the session has enough to do (back-pressure). */
 bool session_wants_input(const struct session *session);
 /* Moves the bytes that are ready to `out` (whose old content is dropped and memory reused). */

@@ -45,8 +45,9 @@ struct session {
         lib_version[SESSION_NAME_MAX + 1];
     int64_t opened_ms, active_ms;
     bool trusted, authenticated, resp3;
-    bool ending; /* no more commands; close once all is replied and sent */
-    bool killed; /* close now */
+    bool ending;      /* no more commands; close once all is replied and sent */
+    bool input_ended; /* the client sends no more */
+    bool killed;      /* close now */
 
     struct resp_parser *parser;
     struct buf in;        /* arrived, not parsed yet */

@@ -217,6 +217,11 @@ static size_t advance(struct session *session, const char *data, size_t len)
         if (session->next != NULL) {
             if (!may_start(session, session->next))
                 return at;
+            if (session->input_ended && session->next->command->start == lease_acquire) {
+                session->killed = true; /* as session_input_ended says */
+                session_end(session);
+                return at;
+            }
             struct request *request = session->next;
             session->next = NULL;
             start(session, request);
@@ -261,10 +266,22 @@ void session_input(struct session *session, const char *data, size_t len)
     session_mark(session);
 }
 
+bool session_input_ended(struct session *session)
+{
+    for (struct list *at = session->pending.next; at != &session->pending; at = at->next) {
+        struct request *request = list_entry(at, struct request, link);
+        if (!request->finished && request->command->start == lease_acquire)
+            return false;
+    }
+    session->input_ended = true;
+    session_mark(session);
+    return true;
+}
+
 bool session_wants_input(const struct session *session)
 {
     /* An ending session reads on, and drops it, to learn that its client has gone. */
-    return session->in.len < SESSION_INPUT_MAX;
+    return session->in.len < SESSION_INPUT_MAX && !session->input_ended;
 }
 
 void session_replied(struct session *session, struct request *request)
@@ -313,6 +330,7 @@ void session_set_unsent(struct session *session, size_t bytes)
 
 bool session_ended(const struct session *session)
 {
-    return session->killed ||
-           (session->ending && list_empty(&session->pending) && session->out.len == 0);
+    bool no_more =
+        session->ending || (session->input_ended && session->next == NULL && session->in.len == 0);
+    return session->killed || (no_more && list_empty(&session->pending) && session->out.len == 0);
 }

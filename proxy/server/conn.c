@@ -83,7 +83,9 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 {
     struct conn *conn = stream->data;
 
-    if (len < 0) {
+    if (len == UV_EOF && conn->session != NULL && session_input_ended(conn->session)) {
+        conn->reading = false; /* libuv has stopped by itself */
+    } else if (len < 0) {
         drop(conn);
     } else if (len > 0 && conn->session != NULL) {
         session_input(conn->session, buffer->base, (size_t)len);

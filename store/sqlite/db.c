@@ -82,8 +82,6 @@ sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size
     if (opened != SQLITE_OK || sqlite3_busy_timeout(db, DB_BUSY_TIMEOUT_MS) != SQLITE_OK ||
         db_exec(db, mode == DB_WRITER ? writer_setup : reader_setup) != SQLITE_OK) {
         (void)db_explain(db, path, why, why_size);
-    } else if (mode == DB_WRITER && sqlite3_db_readonly(db, "main") != 0) {
-        snprintf(why, why_size, "%s is read-only", path);
     } else {
         return db;
     }

@@ -71,6 +71,26 @@ static void a_broken_protocol_is_answered_then_closed(void **state)
     assert_true(world->clients[1].closed);
 }
 
+static void a_half_closed_client_gets_its_replies_but_no_lease(void **state)
+{
+    struct world *world = *state;
+    world_send_only(world, 1, "SET k 1\r\nGET k\r\nSET k 2\r\nGET k");
+    assert_true(session_input_ended(world->clients[1].session));
+    assert_false(session_wants_input(world->clients[1].session));
+    world_settle(world);
+    assert_string_equal(world_received(world, 1), "+OK\r\n$1\r\n1\r\n+OK\r\n$1\r\n2\r\n");
+    assert_true(world->clients[1].closed);
+
+    world_send_only(world, 2, "ACQUIRE k 60000");
+    assert_false(session_input_ended(world->clients[2].session));
+    world_disconnect(world, 2);
+    world_send_only(world, 3, "GET k\r\nACQUIRE k 60000"); /* held back behind the read */
+    assert_true(session_input_ended(world->clients[3].session));
+    world_settle(world);
+    assert_true(world->clients[3].closed);
+    assert_true(strncmp(world_call(world, 4, "ACQUIRE k 60000"), "*2\r\n", 4) == 0);
+}
+
 static void a_browser_is_hung_up_on_before_its_body_is_read(void **state)
 {
     struct world *world = *state;
@@ -206,6 +226,7 @@ int main(void)
         T(leases_taken_in_one_pipeline_keep_their_order),
         T(an_unknown_command_or_a_wrong_count_is_answered_in_its_place),
         T(a_broken_protocol_is_answered_then_closed),
+        T(a_half_closed_client_gets_its_replies_but_no_lease),
         T(a_browser_is_hung_up_on_before_its_body_is_read),
         T(quit_answers_and_closes_and_takes_nothing_more),
         T(a_slow_reader_holds_its_own_commands_back),

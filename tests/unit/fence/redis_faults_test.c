@@ -203,7 +203,7 @@ static void test_a_paused_redis_answers_down_in_time_and_gets_back_what_it_grant
     redis_server_resume(server);
     rig_until(rig, rig_up(rig));
     rig_until(rig, is_free(rig));
-    assert_int_equal(lease_provider_health(rig->provider).reconnects, 1);
+    assert_true(lease_provider_health(rig->provider).reconnects >= 1);
 }
 
 static void test_a_reentry_without_answer_leaves_the_lease_alone(void **state)
@@ -222,19 +222,43 @@ static void test_a_reentry_without_answer_leaves_the_lease_alone(void **state)
     assert_answer(ask(rig, LEASE_QUERY, "", 0), LEASE_HELD, 1);
 }
 
-static void test_a_release_while_redis_is_away_is_delivered_when_it_is_back(void **state)
+static void test_a_release_asked_while_redis_is_away_is_delivered_when_it_is_back(void **state)
 {
     struct rig *rig = opened(state, 100);
-    struct asked late = question(LEASE_RELEASE, ann, 1);
 
     assert_answer(ask(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
     redis_server_pause(server);
-    put(rig, &late); /* goes out, and is not answered */
-    assert_down(late.call, "no answer");
-    assert_down(ask(rig, LEASE_RELEASE, ann, 1), "no answer"); /* while down */
+    assert_down(ask(rig, LEASE_QUERY, "", 0), "no answer");
+    assert_false(rig_up(rig));
+    assert_down(ask(rig, LEASE_RELEASE, ann, 1), "no answer"); /* at once, and not sent */
     redis_server_resume(server);
     rig_until(rig, rig_up(rig));
-    assert_answer(ask(rig, LEASE_QUERY, "", 0), LEASE_FREE, 0); /* the debts went first */
+    assert_answer(ask(rig, LEASE_QUERY, "", 0), LEASE_FREE, 0); /* the debt went first */
+}
+
+static void test_a_release_lost_on_its_way_is_delivered_when_redis_is_back(void **state)
+{
+    static const char *const durable[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
+    struct redis_server *keeper = redis_server_new(durable);
+    struct rig *rig = *state;
+    struct asked lost = question(LEASE_RELEASE, ann, 1);
+
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", keeper->port);
+    rig_until(rig, rig_up(rig));
+    assert_answer(ask(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
+    redis_server_pause(keeper);
+    rig_ask(rig, &lost);
+    rig_turn(rig); /* it is sent, and dies unread with the server */
+    redis_server_kill(keeper);
+    rig_until(rig, lost.answered);
+    assert_int_equal(lost.call.answer, LEASE_DOWN);
+    redis_server_start(keeper, durable);
+    redisReply *reply = redis_server_ask(keeper, "GET stockade:{sku:1}:lock");
+    assert_int_equal(reply->type, REDIS_REPLY_STRING); /* restored from its log */
+    freeReplyObject(reply);
+    rig_until(rig, rig_up(rig));
+    assert_answer(ask(rig, LEASE_QUERY, "", 0), LEASE_FREE, 0);
+    redis_server_free(keeper);
 }
 
 static void test_a_debt_that_is_paid_late_cannot_undo_a_newer_grant(void **state)
@@ -607,7 +631,8 @@ int main(void)
         TEST(the_first_attempt_counts_as_ended_after_a_second),
         TEST(a_paused_redis_answers_down_in_time_and_gets_back_what_it_granted),
         TEST(a_reentry_without_answer_leaves_the_lease_alone),
-        TEST(a_release_while_redis_is_away_is_delivered_when_it_is_back),
+        TEST(a_release_asked_while_redis_is_away_is_delivered_when_it_is_back),
+        TEST(a_release_lost_on_its_way_is_delivered_when_redis_is_back),
         TEST(a_debt_that_is_paid_late_cannot_undo_a_newer_grant),
         TEST(a_debt_is_forgotten_when_the_lease_is_over),
         TEST(a_restarted_and_empty_redis_mints_above_the_floor),

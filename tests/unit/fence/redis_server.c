@@ -3,8 +3,8 @@
 #include "tests/unit/fence/redis_server.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -144,21 +144,19 @@ void redis_server_resume(const struct redis_server *server)
     check(kill(server->pid, SIGCONT) == 0);
 }
 
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)info;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
 void redis_server_free(struct redis_server *server)
 {
-    char path[512];
-    struct dirent *file;
-
     if (server->pid != 0)
         redis_server_kill(server);
-    DIR *folder = opendir(server->folder);
-    while (folder != NULL && (file = readdir(folder)) != NULL) {
-        snprintf(path, sizeof path, "%s/%s", server->folder, file->d_name);
-        unlink(path);
-    }
-    if (folder != NULL)
-        closedir(folder);
-    rmdir(server->folder);
+    nftw(server->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     free(server);
 }
 

@@ -193,7 +193,11 @@ static void the_store_wide_floor_lifts_every_resource(void **state)
     int64_t token;
 
     assert_ok(rig_write(rig, grant_r, &token));
+    assert_ok(rig_read(rig, find_r, &resource));
+    assert_int_equal(resource.fence.floor, 1);
     rig_sql(rig, "UPDATE stockade_meta SET value = 5000 WHERE key = 'floor'");
+    assert_ok(rig_read(rig, find_r, &resource));
+    assert_int_equal(resource.fence.floor, 5000);
     assert_ok(rig_write(rig, find_r, &resource));
     assert_int_equal(resource.fence.token, 1);
     assert_int_equal(resource.fence.floor, 5000);
