@@ -231,7 +231,7 @@ enum stk_error hash_incrby(struct exec *exec)
 {
     enum stk_error error;
     struct exec_add by;
-    struct bytes old;
+    struct bytes old = {0};
     bool found;
     int64_t sum;
     char text[24];

@@ -160,15 +160,13 @@ enum stk_error string_mset(struct exec *exec)
 enum stk_error string_append(struct exec *exec)
 {
     enum stk_error error;
-    struct bytes old;
+    struct bytes old = {0};
     bool found;
 
     if (exec_wrong_type(exec, VALUE_STRING))
         return STK_OK;
     if (failed(txn_string(exec->txn, &exec->resource, &found, &old)))
         return error;
-    if (!found)
-        old.len = 0;
     if (old.len + exec->argv[2].len > VALUE_BYTES_MAX)
         return exec_error(exec, "string exceeds maximum allowed size (proto-max-bulk-len)");
     struct buf joined = {0};
@@ -183,7 +181,7 @@ enum stk_error string_append(struct exec *exec)
 static enum stk_error add(struct exec *exec, const struct exec_add *add)
 {
     enum stk_error error;
-    struct bytes old;
+    struct bytes old = {0};
     bool found;
     int64_t sum;
     char text[24];

@@ -54,9 +54,10 @@ def test_redis_cli_at_a_terminal_asks_for_docs_and_goes_on(daemon, key, proto):
     os.close(slave)
     seen = ""
     try:
-        for words, answer in ((f"ACQUIRE {key} 60000", r"1\) \(integer\) \d+\s+2\) \(integer\) \d+"),
-                              (f"LEASE {key}", r"held"), ("HELP ACQUIRE", r"(?i)lease"),
-                              (f"SET {key} v", r"\(error\) NOTOKEN "), ("PING", r"PONG")):
+        for words, answer in (
+                (f"ACQUIRE {key} 60000", r"1\) \(integer\) \d+\s+2\) \(integer\) \d+"),
+                (f"LEASE {key}", r"held"), ("HELP ACQUIRE", r"(?i)lease"),
+                (f"SET {key} v", r"\(error\) NOTOKEN "), ("PING", r"PONG")):
             os.write(master, words.encode() + b"\n")
             seen = read_until(master, answer)
         os.write(master, b"quit\n")

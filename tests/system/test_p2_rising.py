@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P2 Rising: the tokens of one resource rise strictly for its whole life, whatever Redis forgets."""
+"""P2 Rising: a resource's tokens rise strictly for its whole life, whatever Redis forgets."""
 
 import shutil
 import signal

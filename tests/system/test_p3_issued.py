@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P3 Issued: only tokens that were granted for a resource are accepted; no fence can be poisoned."""
+"""P3 Issued: only tokens granted for a resource are accepted; no fence can be poisoned."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P8 Live: waiters are served in order, the dead delay nobody for long, vanished ones leave no trace."""
+"""P8 Live: waiters are served in order, the dead delay nobody for long, the gone leave no trace."""
 
 import select
 
@@ -98,8 +98,9 @@ def test_wait_ends_with_null_when_its_time_ran_out(daemon, key):
 def test_a_waiting_command_holds_back_only_its_own_connection(daemon, key):
     holder, waiter, other = daemon.client(), daemon.client(), daemon.client()
     token = holder.token(key)
-    waiter.send_bytes(b"*5\r\n$7\r\nACQUIRE\r\n$%d\r\n%s\r\n$5\r\n60000\r\n$4\r\nWAIT\r\n$5\r\n30000"
-                      b"\r\n*1\r\n$4\r\nPING\r\n" % (len(key), key.encode()))
+    waiter.send_bytes(b"*5\r\n$7\r\nACQUIRE\r\n$%d\r\n%s\r\n" % (len(key), key.encode()) +
+                      b"$5\r\n60000\r\n$4\r\nWAIT\r\n$5\r\n30000\r\n" +
+                      b"*1\r\n$4\r\nPING\r\n")
     await_waiters(other, key, 1)
     assert other("PING") == "PONG"
     holder("RELEASE", key, token)

@@ -10,7 +10,7 @@ from harness.resp import Client, ReplyError, refused
 
 @pytest.fixture
 def stock(daemon, key):
-    """Tries a command on a key that holds 3, under its token: (reply or error code, value after)."""
+    """Tries a command on a key that holds 3, under its token: (reply or error code, value then)."""
     client = daemon.client()
     token = client.token(key)
 
@@ -50,8 +50,9 @@ def test_decrby_takes_min_and_max_too(stock):
     assert stock("DECRBY", -3, "MAX", 5) == ("RANGE", 3)
 
 
-@pytest.mark.parametrize("options", [("MIN",), ("MIN", "x"), ("MAX", ""), ("MIN", "1.5"), ("MID", 1),
-                                     ("MIN", 0, "MAX"), ("MIN", 1 << 63), (5,)], ids=str)
+@pytest.mark.parametrize("options", [
+    ("MIN",), ("MIN", "x"), ("MAX", ""), ("MIN", "1.5"), ("MID", 1), ("MIN", 0, "MAX"),
+    ("MIN", 1 << 63), (5,)], ids=str)
 def test_bad_bounds_are_errors_and_change_nothing(stock, options):
     for name in ("INCRBY", "DECRBY", "HINCRBY"):
         assert stock(name, 1, *options) == ("ERR", 3)

@@ -18,48 +18,57 @@ STRINGS = """
 GET k | SET k v | GET k | SET k | GET | GET k k | STRLEN k | APPEND k w | APPEND n w | STRLEN n
 SET k v NX | SET x v NX | SET k v XX | SET y v XX | SET k 2 GET | SET z 2 GET | SET z 3 NX GET
 SET new 3 NX GET | SET k 4 XX GET | SET none 4 XX GET | SET k v NX XX | SET k v NX XX GET
-SET k v BAD | SET k v GET GET | SET k v nx | SETNX k v | SETNX s v | SETNX s | GETSET k 5
-GETSET g 5 | GETSET g | GETDEL k | GETDEL k | GETDEL | GET k | MGET k s x none | MGET | SET e "" | GET e
-STRLEN e | APPEND e "" | APPEND fresh "" | EXISTS fresh | TYPE fresh | STRLEN | APPEND k | strlen none
+SET k v BAD | SET k v GET GET | SET k v nx | SETNX k v | SETNX s v | SETNX s
+GETSET k 5 | GETSET g 5 | GETSET g | GETDEL k | GETDEL k | GETDEL | GET k
+MGET k s x none | MGET | SET e "" | GET e | STRLEN e | APPEND e "" | APPEND fresh ""
+EXISTS fresh | TYPE fresh | STRLEN | APPEND k | strlen none
 """
 
 NUMBERS = f"""
 INCR n | INCR n | DECR n | INCRBY n 40 | DECRBY n 2 | GET n | DECR m | INCRBY n -100 | DECRBY n -7
-SET n {MAX} | INCR n | INCRBY n 1 | DECR n | INCRBY n 1 | GET n | SET n {MIN} | DECR n | DECRBY n 1 | INCR n
+SET n {MAX} | INCR n | INCRBY n 1 | DECR n | INCRBY n 1 | GET n
+SET n {MIN} | DECR n | DECRBY n 1 | INCR n
 INCRBY n {MAX} | DECRBY n {MIN} | INCRBY n {MAX + 1} | INCRBY n {MIN - 1} | DECRBY n {MAX + 1}
 SET z 0 | DECRBY z {MIN} | INCRBY z {MIN} | GET z
-INCRBY n 1.5 | INCRBY n abc | INCRBY n "" | INCRBY n " 1" | INCRBY n "1 " | INCRBY n +1 | INCRBY n 01
-INCRBY n -0 | INCRBY n 1e3 | INCRBY n | INCRBY | INCR | INCR n n | DECRBY n abc
+INCRBY n 1.5 | INCRBY n abc | INCRBY n "" | INCRBY n " 1" | INCRBY n "1 " | INCRBY n +1
+INCRBY n 01 | INCRBY n -0 | INCRBY n 1e3 | INCRBY n | INCRBY | INCR | INCR n n | DECRBY n abc
 SET a abc | INCR a | DECRBY a 1 | SET a " 1" | INCR a | SET a 1.0 | INCR a | SET a "" | INCR a
-SET a 007 | INCR a | SET a +1 | INCR a | SET a -0 | INCR a | SET a {MAX + 1} | INCR a | SET a -5 | INCR a
-SET a 99999999999999999999999999999 | DECR a | GET a
+SET a 007 | INCR a | SET a +1 | INCR a | SET a -0 | INCR a | SET a {MAX + 1} | INCR a
+SET a -5 | INCR a | SET a 99999999999999999999999999999 | DECR a | GET a
 """
 
 HASHES = f"""
-HSET h f v | HSET h f w g x | HGET h f | HGET h none | HGET none f | HSET h | HSET h f | HSET h f v g
-HMSET h f 1 i 2 | HMSET h f | HMSET h f v g | HMGET h f none g i | HMGET none f | HMGET h | HSETNX h f v
-HSETNX h new v | HSETNX h f | HLEN h | HLEN none | HLEN | HEXISTS h f | HEXISTS h none | HEXISTS none f
-HSTRLEN h f | HSTRLEN h none | HSTRLEN none f | HSTRLEN h | HDEL h none | HDEL h f g none | HDEL none f
-HDEL h | HGET h f | HSET d a 1 b 2 | HDEL d a b | EXISTS d | TYPE d | HGETALL none | HKEYS none | HVALS none
+HSET h f v | HSET h f w g x | HGET h f | HGET h none | HGET none f
+HSET h | HSET h f | HSET h f v g | HMSET h f 1 i 2 | HMSET h f | HMSET h f v g
+HMGET h f none g i | HMGET none f | HMGET h | HSETNX h f v | HSETNX h new v | HSETNX h f
+HLEN h | HLEN none | HLEN | HEXISTS h f | HEXISTS h none | HEXISTS none f
+HSTRLEN h f | HSTRLEN h none | HSTRLEN none f | HSTRLEN h
+HDEL h none | HDEL h f g none | HDEL none f | HDEL h | HGET h f
+HSET d a 1 b 2 | HDEL d a b | EXISTS d | TYPE d | HGETALL none | HKEYS none | HVALS none
 HINCRBY c n 5 | HINCRBY c n -7 | HINCRBY c n abc | HINCRBY c n | HSET c t text | HINCRBY c t 1
 HSET c big {MAX} | HINCRBY c big 1 | HINCRBY c big -1 | HSET c small {MIN} | HINCRBY c small -1
-HSET c e "" | HINCRBY c e 1 | HSET c s " 1" | HINCRBY c s 1 | HINCRBY c n {MAX + 1} | HGET c n | HGET c
-HSET h dup 1 dup 2 | HGET h dup | HSET one f "" | HGETALL one | HKEYS one | HVALS one | HGETALL | hgetall one x
+HSET c e "" | HINCRBY c e 1 | HSET c s " 1" | HINCRBY c s 1 | HINCRBY c n {MAX + 1} | HGET c n
+HGET c | HSET h dup 1 dup 2 | HGET h dup
+HSET one f "" | HGETALL one | HKEYS one | HVALS one | HGETALL | hgetall one x
 """
 
 TYPES = """
-SET s v | HSET h f v | GET h | APPEND h x | STRLEN h | INCR h | DECRBY h 1 | GETSET h x | GETDEL h | SETNX h x
-SET h x GET | SET h x NX | SET h x NX GET | TYPE s | TYPE h | TYPE none | MGET s h none | HSET s f v | HGET s f
-HSETNX s f v | HMGET s f | HMSET s f v | HGETALL s | HDEL s f | HEXISTS s f | HLEN s | HKEYS s | HVALS s
-HINCRBY s f 1 | HSTRLEN s f | HSCAN s 0 | EXISTS s h | EXISTS s s none | EXISTS | DEL h | DEL h | EXISTS h
-HGET h f | SET h string | TYPE h | UNLINK h | UNLINK h | DEL | UNLINK | TYPE | TYPE a b | HSET o f v | SET o x
-TYPE o | HGET o f | HINCRBY s f abc | INCRBY h2 abc | HSET h2 f v | INCRBY h2 abc
+SET s v | HSET h f v | GET h | APPEND h x | STRLEN h | INCR h | DECRBY h 1 | GETSET h x | GETDEL h
+SETNX h x | SET h x GET | SET h x NX | SET h x NX GET | TYPE s | TYPE h | TYPE none | MGET s h none
+HSET s f v | HGET s f | HSETNX s f v | HMGET s f | HMSET s f v | HGETALL s | HDEL s f
+HEXISTS s f | HLEN s | HKEYS s | HVALS s | HINCRBY s f 1 | HSTRLEN s f | HSCAN s 0
+EXISTS s h | EXISTS s s none | EXISTS | DEL h | DEL h | EXISTS h | HGET h f
+SET h string | TYPE h | UNLINK h | UNLINK h | DEL | UNLINK | TYPE | TYPE a b
+HSET o f v | SET o x | TYPE o | HGET o f | HINCRBY s f abc | INCRBY h2 abc | HSET h2 f v
+INCRBY h2 abc
 """
 
 OTHERS = """
-HSET h f v | PING | PING hello | PING a b | ECHO hello | ECHO | ECHO a b | SELECT 0 | SELECT abc | SELECT | SELECT -1
-NOSUCH | NOSUCH a b | nosuch "a b" c | GE | GETX k | "" | "a b" c | CLIENT | CLIENT NOSUCH | CLIENT SETNAME
-CLIENT GETNAME | CLIENT SETNAME me | CLIENT GETNAME | client setname "a b" | CLIENT SETNAME "" | CLIENT GETNAME
+HSET h f v | PING | PING hello | PING a b | ECHO hello | ECHO | ECHO a b
+SELECT 0 | SELECT abc | SELECT | SELECT -1
+NOSUCH | NOSUCH a b | nosuch "a b" c | GE | GETX k | "" | "a b" c
+CLIENT | CLIENT NOSUCH | CLIENT SETNAME | CLIENT GETNAME | CLIENT SETNAME me | CLIENT GETNAME
+client setname "a b" | CLIENT SETNAME "" | CLIENT GETNAME
 CONFIG | CONFIG NOSUCH | CONFIG GET | COMMAND NOSUCH | AUTH | AUTH secret | AUTH a b c
 HELLO 4 | HELLO abc | HELLO 1 | RESET | CLIENT GETNAME | QUITX | TIME x | DBSIZE x | SCAN | SCAN abc
 SCAN 0 COUNT | SCAN 0 COUNT 0 | SCAN 0 COUNT abc | SCAN 0 NOSUCH x | HSCAN | HSCAN h | HSCAN h abc

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol itself: RESP2, RESP3, inline, pipelines; malformed, oversized, truncated, dribbled."""
+"""The protocol itself: RESP2, RESP3, inline, pipelines; malformed, oversized, cut off, dribbled."""
 
 import random
 import select

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The Redis provider with a real Redis that works: what it leaves there, what it makes of what
  * others left there, and the ways to get in. (What every provider must do: conformance_test.c.
- * Redis in trouble: redis_faults_test.c.) */
+ * Redis in trouble: redis_away_test.c and redis_refusals_test.c.) */
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,13 +78,6 @@ static struct lease_call release(struct rig *rig, const char *nonce, int64_t tok
     snprintf(call.nonce, sizeof call.nonce, "%s", nonce);
     return ask(rig, call);
 }
-
-#define assert_answer(call, answer_, token_)                                                       \
-    do {                                                                                           \
-        struct lease_call got_ = (call);                                                           \
-        assert_int_equal(got_.answer, answer_);                                                    \
-        assert_int_equal(got_.answer_token, token_);                                               \
-    } while (0)
 
 static void assert_redis_has(const char *key, const char *value)
 {

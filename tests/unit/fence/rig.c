@@ -3,11 +3,14 @@
 #include "tests/unit/fence/rig.h"
 
 #include <fcntl.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "fence/base/check.h"
 
@@ -103,6 +106,25 @@ const char *rig_logged(struct rig *rig, char *out, size_t size)
     return out;
 }
 
+size_t rig_count(const char *text, const char *part)
+{
+    size_t times = 0;
+
+    for (; (text = strstr(text, part)) != NULL; text++)
+        times++;
+    return times;
+}
+
+struct asked rig_question(enum lease_verb verb, const char *nonce, int64_t token)
+{
+    struct asked asked = {
+        .call = {
+            .verb = verb, .resource = BYTES_LITERAL("sku:1"), .token = token, .ttl_ms = 60000}};
+
+    snprintf(asked.call.nonce, sizeof asked.call.nonce, "%s", nonce);
+    return asked;
+}
+
 static void on_answer(struct lease_call *call)
 {
     struct asked *asked = (struct asked *)(void *)call;
@@ -115,4 +137,18 @@ void rig_ask(struct rig *rig, struct asked *asked)
 {
     asked->call.done = on_answer;
     asked->answered = lease_ask(rig->provider, &asked->call);
+}
+
+void rig_answer(struct rig *rig, struct asked *asked)
+{
+    rig_ask(rig, asked);
+    rig_until(rig, asked->answered);
+}
+
+struct lease_call rig_call(struct rig *rig, enum lease_verb verb, const char *nonce, int64_t token)
+{
+    struct asked asked = rig_question(verb, nonce, token);
+
+    rig_answer(rig, &asked);
+    return asked.call;
 }

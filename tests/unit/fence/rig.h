@@ -43,10 +43,32 @@ void rig_turn(struct rig *rig);  /* once around the loop, at most some milliseco
 
 bool rig_up(const struct rig *rig);
 bool rig_detail_has(const struct rig *rig, const char *text);
-/* What was logged since the last call, as one text. Static storage of the rig's. */
+/* What was logged since the last call, as one text, in `out`. */
 const char *rig_logged(struct rig *rig, char *out, size_t size);
+/* How often a part occurs in it. */
+size_t rig_count(const char *text, const char *part);
 
+/* A question about sku:1, for a minute. */
+struct asked rig_question(enum lease_verb verb, const char *nonce, int64_t token);
 /* Asks; the answer may come later. */
 void rig_ask(struct rig *rig, struct asked *asked);
+/* Asks, and waits for the answer. */
+void rig_answer(struct rig *rig, struct asked *asked);
+struct lease_call rig_call(struct rig *rig, enum lease_verb verb, const char *nonce, int64_t token);
+
+#define assert_answer(call, answer_, token_)                                                       \
+    do {                                                                                           \
+        struct lease_call got_ = (call);                                                           \
+        assert_int_equal(got_.answer, answer_);                                                    \
+        assert_int_equal(got_.answer_token, token_);                                               \
+    } while (0)
+
+#define assert_down(call, reason_)                                                                 \
+    do {                                                                                           \
+        struct lease_call got_ = (call);                                                           \
+        assert_int_equal(got_.answer, LEASE_DOWN);                                                 \
+        if (strstr(got_.reason, reason_) == NULL)                                                  \
+            fail_msg("the reason is \"%s\"", got_.reason);                                         \
+    } while (0)
 
 #endif

@@ -101,13 +101,29 @@ static void test_redis_by_unix_socket(void **state)
     assert_string_equal(parsed("redis+unix:redis.sock").path, "redis.sock");
 }
 
-static void test_what_is_refused_and_where(void **state)
+/* A text that is no lease URI: the column where it stops being one, and why. */
+struct refusal {
+    const char *text;
+    int column;
+    const char *why;
+};
+
+static void expect_refusals(const struct refusal *cases, size_t count)
 {
-    static const struct {
-        const char *text;
-        int column;
-        const char *why;
-    } cases[] = {
+    for (size_t i = 0; i < count; i++) {
+        struct lease_uri uri;
+        char why[128] = "", column[48];
+        if (lease_uri_parse(cases[i].text, &uri, why, sizeof why))
+            fail_msg("%s was understood", cases[i].text);
+        snprintf(column, sizeof column, "column %d: ", cases[i].column);
+        if (strstr(why, column) == NULL || strstr(why, cases[i].why) == NULL)
+            fail_msg("%s: %s", cases[i].text, why);
+    }
+}
+
+static void test_services_that_are_refused_and_where(void **state)
+{
+    static const struct refusal cases[] = {
         {"", 1, "begins with"},
         {"redis", 1, "begins with"},
         {"http://h", 1, "begins with"},
@@ -120,6 +136,18 @@ static void test_what_is_refused_and_where(void **state)
         {"zookeeper://h:1", 1, "zookeeper: is not supported yet"},
         {"rediss://h", 1, "rediss: (Redis with TLS) is not supported"},
         {"redis+cluster://h", 1, "Redis Cluster is not supported"},
+        {"redis://a b", 10, "a blank"},
+        {"redis://h\n", 10, "a blank"},
+        {"redis://h\xc3\xa9", 10, "no printable ASCII"},
+    };
+
+    (void)state;
+    expect_refusals(cases, sizeof cases / sizeof *cases);
+}
+
+static void test_hosts_logins_and_ports_that_are_refused_and_where(void **state)
+{
+    static const struct refusal cases[] = {
         {"redis://", 9, "a host is missing"},
         {"redis:///0", 9, "a host is missing"},
         {"redis://?prefix=x", 9, "a host is missing"},
@@ -144,6 +172,15 @@ static void test_what_is_refused_and_where(void **state)
         {"redis://h:06379", 11, "the port"},
         {"redis://h:6379x", 11, "the port"},
         {"redis://h:99999999999999999999", 11, "the port"},
+    };
+
+    (void)state;
+    expect_refusals(cases, sizeof cases / sizeof *cases);
+}
+
+static void test_databases_and_options_that_are_refused_and_where(void **state)
+{
+    static const struct refusal cases[] = {
         {"redis://h/x", 11, "the database"},
         {"redis://h/-1", 11, "the database"},
         {"redis://h/65536", 11, "the database"},
@@ -163,21 +200,10 @@ static void test_what_is_refused_and_where(void **state)
         {"redis+unix:?db=1", 12, "path of a unix socket is missing"},
         {"redis+unix:/s?user=u", 21, "a user without a password"},
         {"redis+unix:/s?dbs=1", 15, "the options are prefix, timeout_ms, db, user and password"},
-        {"redis://a b", 10, "a blank"},
-        {"redis://h\n", 10, "a blank"},
-        {"redis://h\xc3\xa9", 10, "no printable ASCII"},
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lease_uri uri;
-        char why[128] = "", column[48];
-        if (lease_uri_parse(cases[i].text, &uri, why, sizeof why))
-            fail_msg("%s was understood", cases[i].text);
-        snprintf(column, sizeof column, "column %d: ", cases[i].column);
-        if (strstr(why, column) == NULL || strstr(why, cases[i].why) == NULL)
-            fail_msg("%s: %s", cases[i].text, why);
-    }
+    expect_refusals(cases, sizeof cases / sizeof *cases);
 }
 
 static void expect_length(const char *format, size_t fits)
@@ -235,7 +261,9 @@ int main(void)
         cmocka_unit_test(test_redis_with_everything),
         cmocka_unit_test(test_redis_by_ipv6),
         cmocka_unit_test(test_redis_by_unix_socket),
-        cmocka_unit_test(test_what_is_refused_and_where),
+        cmocka_unit_test(test_services_that_are_refused_and_where),
+        cmocka_unit_test(test_hosts_logins_and_ports_that_are_refused_and_where),
+        cmocka_unit_test(test_databases_and_options_that_are_refused_and_where),
         cmocka_unit_test(test_every_part_has_a_longest_form),
         cmocka_unit_test(test_no_complaint_repeats_a_password),
     };

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Redis away: not there, silent, paused, dead, restarted. What must hold each time: every call is
+ * answered once and in time, with the reason; the provider comes back by itself; what could not be
+ * given back is given back then. (A Redis that refuses, or is none: redis_refusals_test.c.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fence/base/mem.h"
+#include "tests/unit/fence/redis_server.h"
+#include "tests/unit/fence/rig.h"
+
+#define CALLS_MAX 100000 /* the provider's */
+
+static const char ann[] = "a0000000000000000000000000000001";
+static const char bob[] = "b0000000000000000000000000000002";
+
+static struct redis_server *server;
+
+static int setup(void **state)
+{
+    static struct rig rig;
+
+    redis_server_reset(server);
+    rig_init(&rig);
+    *state = &rig;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    rig_free(*state);
+    return 0;
+}
+
+static struct rig *opened(void **state, int timeout_ms)
+{
+    struct rig *rig = *state;
+
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=%d", server->port, timeout_ms);
+    rig_until(rig, rig_up(rig));
+    return rig;
+}
+
+static bool is_free(struct rig *rig)
+{
+    return rig_call(rig, LEASE_QUERY, "", 0).answer == LEASE_FREE;
+}
+
+static void on_first(void *context)
+{
+    ++*(int *)context;
+}
+
+static void test_a_redis_that_is_not_there_yet_is_told_once_and_found_later(void **state)
+{
+    struct rig *rig = *state;
+    char text[4096];
+    int firsts = 0;
+
+    redis_server_kill(server);
+    rig_open(rig, "redis://127.0.0.1:%d", server->port);
+    lease_on_first_attempt(rig->provider, on_first, &firsts);
+    assert_false(rig_up(rig));
+    assert_true(rig_detail_has(rig, "connecting"));
+    assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "not connected yet");
+    rig_until(rig, firsts == 1);
+    assert_true(rig_detail_has(rig, ": connection refused, trying again in 0."));
+    assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "connection refused");
+    int64_t end_ms = clock_now_ms(&clock_monotonic) + 500; /* several attempts */
+    rig_until(rig, clock_now_ms(&clock_monotonic) > end_ms);
+    rig_logged(rig, text, sizeof text);
+    assert_int_equal(rig_count(text, "\n"), 1);
+    assert_int_equal(rig_count(text, "is down: connection refused"), 1);
+
+    redis_server_start(server, NULL);
+    rig_until(rig, rig_up(rig));
+    assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
+    rig_logged(rig, text, sizeof text);
+    assert_int_equal(rig_count(text, "\n"), 1);
+    assert_int_equal(rig_count(text, "is ready"), 1);
+    lease_on_first_attempt(rig->provider, on_first, &firsts);
+    assert_int_equal(firsts, 2); /* at once */
+}
+
+static void test_a_unix_socket_that_is_not_there_is_told(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_open(rig, "redis+unix:%s/nothing.sock", server->folder);
+    rig_until(rig, rig_detail_has(rig, "/nothing.sock: no such file or directory"));
+    assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "no such file or directory");
+}
+
+static void test_a_name_without_address_is_told(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_open(rig, "redis://no-such-host.invalid:6379?timeout_ms=300");
+    rig_until(rig, rig_detail_has(rig, "resolved"));
+    assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "resolved");
+}
+
+static void test_a_server_that_accepts_and_stays_silent_is_noticed(void **state)
+{
+    struct rig *rig = *state;
+    int port, firsts = 0, fd = silent_server(&port);
+
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=50", port);
+    lease_on_first_attempt(rig->provider, on_first, &firsts);
+    rig_until(rig, rig_detail_has(rig, "no answer within 50 ms"));
+    assert_int_equal(firsts, 1);
+    close(fd);
+    rig_until(rig, rig_detail_has(rig, "connection refused"));
+}
+
+static void test_the_first_attempt_counts_as_ended_after_a_second(void **state)
+{
+    struct rig *rig = *state;
+    int port, firsts = 0, fd = silent_server(&port);
+    int64_t start_ms = clock_now_ms(&clock_monotonic);
+
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=60000", port);
+    lease_on_first_attempt(rig->provider, on_first, &firsts);
+    rig_until(rig, firsts == 1);
+    assert_in_range(clock_now_ms(&clock_monotonic) - start_ms, 1000, 5000);
+    close(fd);
+}
+
+static void test_a_paused_redis_answers_down_in_time_and_gets_back_what_it_granted(void **state)
+{
+    struct rig *rig = opened(state, 100);
+    struct asked calls[] = {rig_question(LEASE_GRANT, ann, 0), rig_question(LEASE_QUERY, "", 0)};
+
+    redis_server_pause(server);
+    int64_t start_ms = clock_now_ms(&clock_monotonic);
+    for (size_t i = 0; i < 2; i++)
+        rig_ask(rig, &calls[i]);
+    rig_until(rig, calls[0].answered && calls[1].answered);
+    assert_in_range(clock_now_ms(&clock_monotonic) - start_ms, 100, 2000);
+    for (size_t i = 0; i < 2; i++) {
+        assert_down(calls[i].call, "no answer within 100 ms");
+        assert_int_equal(calls[i].times, 1);
+    }
+    assert_false(rig_up(rig));
+    assert_down(rig_call(rig, LEASE_GRANT, bob, 0), "no answer within 100 ms"); /* at once */
+
+    /* The grant sits in the paused server's socket; it happens there, and is let go again. */
+    redis_server_resume(server);
+    rig_until(rig, rig_up(rig));
+    rig_until(rig, is_free(rig));
+    assert_true(lease_provider_health(rig->provider).reconnects >= 1);
+}
+
+static void test_a_reentry_without_answer_leaves_the_lease_alone(void **state)
+{
+    struct rig *rig = opened(state, 100);
+    struct asked again = rig_question(LEASE_GRANT, ann, 0);
+
+    assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
+    again.call.memory = (struct lease_memory){.token = 1, .live = true, .this_run = true};
+    memcpy(again.call.memory.nonce, ann, sizeof ann);
+    redis_server_pause(server);
+    rig_answer(rig, &again);
+    assert_down(again.call, "no answer");
+    redis_server_resume(server);
+    rig_until(rig, rig_up(rig));
+    assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, 1);
+}
+
+static void test_a_release_asked_while_redis_is_away_is_delivered_when_it_is_back(void **state)
+{
+    struct rig *rig = opened(state, 100);
+
+    assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
+    redis_server_pause(server);
+    assert_down(rig_call(rig, LEASE_QUERY, "", 0), "no answer");
+    assert_false(rig_up(rig));
+    assert_down(rig_call(rig, LEASE_RELEASE, ann, 1), "no answer"); /* at once, and not sent */
+    redis_server_resume(server);
+    rig_until(rig, rig_up(rig));
+    assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_FREE, 0); /* the debt went first */
+}
+
+static void test_a_release_lost_on_its_way_is_delivered_when_redis_is_back(void **state)
+{
+    static const char *const durable[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
+    struct redis_server *keeper = redis_server_new(durable);
+    struct rig *rig = *state;
+    struct asked lost = rig_question(LEASE_RELEASE, ann, 1);
+
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", keeper->port);
+    rig_until(rig, rig_up(rig));
+    assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
+    redis_server_pause(keeper);
+    rig_ask(rig, &lost);
+    rig_turn(rig); /* it is sent, and dies unread with the server */
+    redis_server_kill(keeper);
+    rig_until(rig, lost.answered);
+    assert_int_equal(lost.call.answer, LEASE_DOWN);
+    redis_server_start(keeper, durable);
+    redisReply *reply = redis_server_ask(keeper, "GET stockade:{sku:1}:lock");
+    assert_int_equal(reply->type, REDIS_REPLY_STRING); /* restored from its log */
+    freeReplyObject(reply);
+    rig_until(rig, rig_up(rig));
+    assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_FREE, 0);
+    redis_server_free(keeper);
+}
+
+static void test_a_debt_that_is_paid_late_cannot_undo_a_newer_grant(void **state)
+{
+    struct rig *rig = opened(state, 100);
+
+    assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
+    redis_server_pause(server);
+    assert_down(rig_call(rig, LEASE_RELEASE, ann, 1), "no answer");
+    assert_down(rig_call(rig, LEASE_GRANT, bob, 1), "no answer");
+    redis_server_resume(server);
+    rig_until(rig, rig_up(rig));
+    struct asked next = rig_question(LEASE_GRANT, bob, 0);
+    next.call.floor = 1;
+    rig_answer(rig, &next);
+    assert_answer(next.call, LEASE_GRANTED, next.call.answer_token);
+    assert_true(next.call.answer_token >= 2);
+    assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, next.call.answer_token);
+}
+
+static void test_a_debt_is_forgotten_when_the_lease_is_over(void **state)
+{
+    struct rig *rig = opened(state, 100);
+    struct asked brief = rig_question(LEASE_RELEASE, ann, 1);
+
+    assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
+    redis_server_pause(server);
+    brief.call.ttl_ms = 1;
+    rig_answer(rig, &brief);
+    /* What was sent before the silence is read when the server goes on: begin with a new lock. */
+    redis_server_resume(server);
+    rig_until(rig, rig_up(rig));
+    redis_server_do(server, "SET stockade:{sku:1}:lock %b", "1 a0000000000000000000000000000001",
+                    (size_t)34);
+    assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, 1);
+}
+
+static void test_a_restarted_and_empty_redis_mints_above_the_floor(void **state)
+{
+    struct rig *rig = opened(state, 1000);
+    struct asked next = rig_question(LEASE_GRANT, bob, 0);
+
+    next.call.floor = 41;
+    rig_answer(rig, &next);
+    assert_answer(next.call, LEASE_GRANTED, 42);
+    redis_server_kill(server);
+    rig_until(rig, !rig_up(rig));
+    assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "");
+    redis_server_start(server, NULL);
+    rig_until(rig, rig_up(rig));
+    next = rig_question(LEASE_GRANT, ann, 0);
+    next.call.floor = 42;
+    rig_answer(rig, &next);
+    assert_answer(next.call, LEASE_GRANTED, 43);
+}
+
+static void test_calls_under_way_when_redis_dies_are_answered_once(void **state)
+{
+    struct rig *rig = opened(state, 5000);
+    struct asked calls[100];
+
+    redis_server_pause(server);
+    for (int i = 0; i < 100; i++) {
+        calls[i] = rig_question(LEASE_QUERY, "", 0);
+        rig_ask(rig, &calls[i]);
+        assert_false(calls[i].answered);
+    }
+    rig_turn(rig);
+    redis_server_kill(server);
+    int64_t start_ms = clock_now_ms(&clock_monotonic);
+    rig_until(rig, calls[99].answered);
+    assert_true(clock_now_ms(&clock_monotonic) - start_ms < 4000); /* not by the time limit */
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(calls[i].times, 1);
+        assert_int_equal(calls[i].call.answer, LEASE_DOWN);
+        assert_string_not_equal(calls[i].call.reason, "");
+    }
+    redis_server_start(server, NULL);
+    rig_until(rig, rig_up(rig));
+}
+
+static void test_too_many_calls_under_way_are_refused(void **state)
+{
+    struct rig *rig = opened(state, 2000);
+    struct asked *calls = mem_zalloc((CALLS_MAX + 1) * sizeof *calls);
+
+    redis_server_pause(server);
+    for (int i = 0; i <= CALLS_MAX; i++) {
+        calls[i] = rig_question(LEASE_QUERY, "", 0);
+        rig_ask(rig, &calls[i]);
+        assert_int_equal(calls[i].answered, i == CALLS_MAX);
+    }
+    assert_down(calls[CALLS_MAX].call, "too many calls");
+    redis_server_resume(server);
+    rig_until(rig, calls[CALLS_MAX - 1].answered);
+    for (int i = 0; i < CALLS_MAX; i++)
+        assert_int_equal(calls[i].call.answer, LEASE_FREE);
+    free(calls);
+}
+
+static void test_a_pause_of_our_own_is_not_taken_for_silence(void **state)
+{
+    struct rig *rig = opened(state, 50);
+    struct asked asked = rig_question(LEASE_GRANT, ann, 0);
+
+    rig_ask(rig, &asked);
+    rig_turn(rig);  /* it is sent */
+    usleep(200000); /* the pause itself */
+    rig_until(rig, asked.answered);
+    assert_answer(asked.call, LEASE_GRANTED, 1);
+    assert_true(rig_up(rig));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_redis_that_is_not_there_yet_is_told_once_and_found_later),
+        TEST(a_unix_socket_that_is_not_there_is_told),
+        TEST(a_name_without_address_is_told),
+        TEST(a_server_that_accepts_and_stays_silent_is_noticed),
+        TEST(the_first_attempt_counts_as_ended_after_a_second),
+        TEST(a_paused_redis_answers_down_in_time_and_gets_back_what_it_granted),
+        TEST(a_reentry_without_answer_leaves_the_lease_alone),
+        TEST(a_release_asked_while_redis_is_away_is_delivered_when_it_is_back),
+        TEST(a_release_lost_on_its_way_is_delivered_when_redis_is_back),
+        TEST(a_debt_that_is_paid_late_cannot_undo_a_newer_grant),
+        TEST(a_debt_is_forgotten_when_the_lease_is_over),
+        TEST(a_restarted_and_empty_redis_mints_above_the_floor),
+        TEST(calls_under_way_when_redis_dies_are_answered_once),
+        TEST(too_many_calls_under_way_are_refused),
+        TEST(a_pause_of_our_own_is_not_taken_for_silence),
+    };
+#undef TEST
+    server = redis_server_new(NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    redis_server_free(server);
+    return failed;
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Redis there, and of no use: it refuses, is full, or is no Redis at all. Each is told with its
+ * reason, harms nobody, and is tried again at growing distances. And the provider's own end, in the
+ * middle of anything. (Redis away: redis_away_test.c.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fence/base/mem.h"
+#include "tests/unit/fence/redis_server.h"
+#include "tests/unit/fence/rig.h"
+
+static const char ann[] = "a0000000000000000000000000000001";
+static const char bob[] = "b0000000000000000000000000000002";
+
+static struct redis_server *server;
+
+static int setup(void **state)
+{
+    static struct rig rig;
+
+    redis_server_reset(server);
+    rig_init(&rig);
+    *state = &rig;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    rig_free(*state);
+    return 0;
+}
+
+static struct rig *opened(void **state, int timeout_ms)
+{
+    struct rig *rig = *state;
+
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=%d", server->port, timeout_ms);
+    rig_until(rig, rig_up(rig));
+    return rig;
+}
+
+static bool is_free(struct rig *rig)
+{
+    return rig_call(rig, LEASE_QUERY, "", 0).answer == LEASE_FREE;
+}
+
+static void test_refusals_are_down_with_the_reason_and_told_once(void **state)
+{
+    struct rig *rig = opened(state, 1000);
+    struct asked other = rig_question(LEASE_GRANT, bob, 0);
+    char text[4096];
+
+    other.call.resource = BYTES_LITERAL("sku:2");
+    assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
+    rig_logged(rig, text, sizeof text);
+    redis_server_do(server, "REPLICAOF 127.0.0.1 1");
+    for (int i = 0; i < 3; i++) {
+        struct asked again = other;
+        rig_answer(rig, &again);
+        assert_down(again.call, "READONLY");
+        assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, 1); /* questions it answers */
+    }
+    assert_down(rig_call(rig, LEASE_RELEASE, ann, 1), "READONLY");
+    assert_false(rig_up(rig));
+    assert_true(rig_detail_has(rig, ": refuses: READONLY"));
+
+    redis_server_do(server, "REPLICAOF NO ONE");
+    rig_answer(rig, &other);
+    assert_int_equal(other.call.answer, LEASE_GRANTED);
+    assert_true(rig_up(rig));
+    assert_true(is_free(rig)); /* the release has followed */
+    rig_logged(rig, text, sizeof text);
+    assert_int_equal(rig_count(text, "refuses: READONLY"), 1);
+    assert_int_equal(rig_count(text, "accepts again"), 1);
+    assert_int_equal(rig_count(text, "\n"), 2);
+
+    redis_server_do(server, "CONFIG SET maxmemory 1");
+    assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "OOM");
+    redis_server_do(server, "CONFIG SET maxmemory 0");
+    assert_int_equal(rig_call(rig, LEASE_GRANT, ann, 0).answer, LEASE_GRANTED);
+}
+
+static void test_a_redis_that_is_full_is_told_and_entered_later(void **state)
+{
+    struct rig *rig = *state;
+
+    redis_server_do(server, "CONFIG SET maxclients 1");
+    redisContext *only = redisConnectUnix(server->socket);
+    freeReplyObject(redisCommand(only, "PING"));
+    rig_open(rig, "redis://127.0.0.1:%d", server->port);
+    rig_until(rig, rig_detail_has(rig, "max number of clients reached"));
+    freeReplyObject(redisCommand(only, "CONFIG SET maxclients 1000"));
+    redisFree(only);
+    rig_until(rig, rig_up(rig));
+}
+
+/* Something that is no Redis: says the same to everyone, and counts who came. */
+struct chatterbox {
+    uv_tcp_t listener;
+    const char *says; /* "": nothing, closes at once */
+    size_t len;
+    int port, visitors;
+};
+
+struct visitor {
+    uv_tcp_t tcp;
+    uv_write_t write;
+};
+
+static void on_visitor_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void on_visitor_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+{
+    (void)buf;
+    if (len < 0)
+        uv_close((uv_handle_t *)stream, on_visitor_closed);
+}
+
+static void on_visitor_alloc(uv_handle_t *handle, size_t size, uv_buf_t *buf)
+{
+    static char sink[65536];
+
+    (void)handle;
+    (void)size;
+    *buf = uv_buf_init(sink, sizeof sink);
+}
+
+static void on_visitor(uv_stream_t *listener, int status)
+{
+    struct chatterbox *box = listener->data;
+    struct visitor *visitor = mem_zalloc(sizeof *visitor);
+    uv_buf_t says = uv_buf_init((char *)(uintptr_t)box->says, (unsigned)box->len);
+
+    assert_int_equal(status, 0);
+    uv_tcp_init(listener->loop, &visitor->tcp);
+    visitor->tcp.data = visitor;
+    assert_int_equal(uv_accept(listener, (uv_stream_t *)&visitor->tcp), 0);
+    box->visitors++;
+    if (box->len == 0) {
+        uv_close((uv_handle_t *)&visitor->tcp, on_visitor_closed);
+        return;
+    }
+    uv_write(&visitor->write, (uv_stream_t *)&visitor->tcp, &says, 1, NULL);
+    uv_read_start((uv_stream_t *)&visitor->tcp, on_visitor_alloc, on_visitor_read);
+}
+
+static void chatterbox_open(struct chatterbox *box, struct rig *rig, const char *says, size_t len)
+{
+    struct sockaddr_in address;
+    struct sockaddr_storage bound;
+    int size = sizeof bound;
+
+    *box = (struct chatterbox){.says = says, .len = len};
+    uv_tcp_init(&rig->loop, &box->listener);
+    box->listener.data = box;
+    uv_ip4_addr("127.0.0.1", 0, &address);
+    assert_int_equal(uv_tcp_bind(&box->listener, (struct sockaddr *)&address, 0), 0);
+    assert_int_equal(uv_listen((uv_stream_t *)&box->listener, 16, on_visitor), 0);
+    uv_tcp_getsockname(&box->listener, (struct sockaddr *)&bound, &size);
+    box->port = ntohs(((struct sockaddr_in *)&bound)->sin_port);
+}
+
+static void test_what_is_no_redis_is_told_and_harms_nobody(void **state)
+{
+    struct rig *rig = *state;
+    char *endless = mem_zalloc(2 * 1024 * 1024), many[8192];
+    memset(endless, '+', 2 * 1024 * 1024);
+    memset(many, 0, sizeof many);
+    for (size_t i = 0; i < 1000; i++)
+        memcpy(many + i * 5, "+OK\r\n", 5);
+    const struct {
+        const char *says, *reason;
+        size_t len;
+    } cases[] = {
+        {"HTTP/1.1 400 Bad Request\r\n\r\n", "rotocol error", 28},
+        {many, "SCRIPT LOAD did not answer with a SHA", 5000},
+        {"*100000000\r\n", "an array of 100000000 elements", 12},
+        {endless, "a reply without end", 2 * 1024 * 1024},
+        {"-ERR go away\r\n-ERR\r\n-ERR\r\n-ERR\r\n-ERR\r\n-ERR\r\n", "ERR go away", 44},
+        {"", "erver closed the connection", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct chatterbox box;
+        chatterbox_open(&box, rig, cases[i].says, cases[i].len);
+        rig_open(rig, "redis://127.0.0.1:%d", box.port);
+        rig_until(rig, rig_detail_has(rig, cases[i].reason));
+        rig_until(rig, box.visitors >= 3); /* and it tries again */
+        assert_false(rig_up(rig));
+        rig_close(rig);
+        uv_close((uv_handle_t *)&box.listener, NULL);
+        rig_turn(rig);
+    }
+    free(endless);
+}
+
+/* A greeting's worth of right answers, then more than was asked for. */
+static void test_an_answer_that_nobody_asked_for_ends_the_connection_only(void **state)
+{
+    struct rig *rig = *state;
+    struct chatterbox box;
+    static const char says[] = "$40\r\n0123456789012345678901234567890123456789\r\n"
+                               "$40\r\n0123456789012345678901234567890123456789\r\n"
+                               "$40\r\n0123456789012345678901234567890123456789\r\n"
+                               "$40\r\n0123456789012345678901234567890123456789\r\n"
+                               "+OK\r\n:1\r\n:2\r\n";
+
+    chatterbox_open(&box, rig, says, sizeof says - 1);
+    rig_open(rig, "redis://127.0.0.1:%d", box.port);
+    rig_until(rig, rig_detail_has(rig, "a reply that nobody asked for"));
+    rig_close(rig);
+    uv_close((uv_handle_t *)&box.listener, NULL);
+    rig_turn(rig);
+}
+
+static void fill_zero(const struct chance *chance, void *bytes, size_t len)
+{
+    (void)chance;
+    memset(bytes, 0, len);
+}
+
+static void test_attempts_come_at_growing_distances(void **state)
+{
+    struct rig *rig = *state;
+    struct chatterbox box;
+    const struct chance lowest = {.fill = fill_zero};
+
+    chatterbox_open(&box, rig, "", 0);
+    rig->surroundings.chance = &lowest;
+    rig_open(rig, "redis://127.0.0.1:%d", box.port);
+    rig_until(rig, box.visitors == 1);
+    int64_t start_ms = clock_now_ms(&clock_monotonic);
+    rig_until(rig, box.visitors == 5);
+    assert_in_range(clock_now_ms(&clock_monotonic) - start_ms, 50 + 100 + 200 + 400 - 10, 5000);
+    uv_close((uv_handle_t *)&box.listener, NULL);
+    rig_close(rig);
+}
+
+static void test_closing_answers_what_is_under_way(void **state)
+{
+    struct rig *rig = opened(state, 1000);
+    struct asked asked = rig_question(LEASE_GRANT, ann, 0);
+
+    redis_server_pause(server);
+    rig_ask(rig, &asked);
+    rig_close(rig);
+    assert_down(asked.call, "closed");
+    assert_int_equal(asked.times, 1);
+    redis_server_resume(server);
+
+    rig_open(rig, "redis://no-such-host.invalid:6379"); /* while it resolves */
+    rig_turn(rig);
+    rig_close(rig);
+    rig_open(rig, "redis://127.0.0.1:%d", server->port); /* before it has begun */
+    rig_close(rig);
+    rig_open(rig, "redis://127.0.0.1:%d", server->port); /* while it connects */
+    rig_turn(rig);
+    rig_close(rig);
+}
+
+struct closer {
+    struct asked asked;
+    struct rig *rig;
+    bool closed;
+};
+
+static void on_provider_closed(void *context)
+{
+    ((struct closer *)context)->closed = true;
+}
+
+static void close_from_answer(struct lease_call *call)
+{
+    struct closer *closer = (struct closer *)(void *)call;
+
+    lease_provider_close(closer->rig->provider, on_provider_closed, closer);
+    closer->rig->provider = NULL;
+}
+
+static void test_it_may_be_closed_from_an_answer(void **state)
+{
+    struct rig *rig = opened(state, 1000);
+    struct closer closer = {.asked = rig_question(LEASE_QUERY, "", 0), .rig = rig};
+    struct asked behind = rig_question(LEASE_QUERY, "", 0);
+
+    closer.asked.call.done = close_from_answer;
+    assert_false(lease_ask(rig->provider, &closer.asked.call));
+    rig_ask(rig, &behind);
+    rig_until(rig, closer.closed);
+    assert_int_equal(behind.times, 1);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(refusals_are_down_with_the_reason_and_told_once),
+        TEST(a_redis_that_is_full_is_told_and_entered_later),
+        TEST(what_is_no_redis_is_told_and_harms_nobody),
+        TEST(an_answer_that_nobody_asked_for_ends_the_connection_only),
+        TEST(attempts_come_at_growing_distances),
+        TEST(closing_answers_what_is_under_way),
+        TEST(it_may_be_closed_from_an_answer),
+    };
+#undef TEST
+    server = redis_server_new(NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    redis_server_free(server);
+    return failed;
+}
