@@ -4,6 +4,7 @@
 #ifndef STOCKADE_STORE_STORE_IMPL_H
 #define STOCKADE_STORE_STORE_IMPL_H
 
+#include "store/sql.h"
 #include "store/store.h"
 #include "store/txn.h"
 
@@ -21,8 +22,12 @@ struct store {
     const struct store_impl *impl;
 };
 
-/* As in txn.h, with the same contracts. */
+/* As in txn.h and sql.h, with the same contracts. */
 struct store_txn_impl {
+    int64_t (*now_ms)(struct store_txn *);
+    enum stk_error (*mark)(struct store_txn *);
+    enum stk_error (*mark_keep)(struct store_txn *);
+    enum stk_error (*mark_undo)(struct store_txn *);
     enum stk_error (*resource)(struct store_txn *, struct bytes, struct resource *);
     enum stk_error (*resource_make)(struct store_txn *, struct bytes, struct resource *);
     enum stk_error (*fence_put)(struct store_txn *, const struct resource *, const struct lease *);
@@ -41,7 +46,21 @@ struct store_txn_impl {
                                       txn_each_field, void *);
     enum stk_error (*count_fields)(struct store_txn *, const struct resource *, int64_t *);
     enum stk_error (*value_clear)(struct store_txn *, struct resource *);
+    enum stk_error (*receipt)(struct store_txn *, const struct resource *, struct bytes, bool *,
+                              struct receipt *);
+    enum stk_error (*receipt_put)(struct store_txn *, const struct resource *, struct bytes,
+                                  const struct receipt *);
+    enum stk_error (*sweep_receipts)(struct store_txn *, int64_t, size_t, size_t *, bool *);
+    enum stk_error (*sweep_resources)(struct store_txn *, int64_t, int64_t, size_t, int64_t *,
+                                      size_t *, bool *);
     enum stk_error (*flush)(struct store_txn *);
+    /* NULL, all of them, in a store without SQL. */
+    enum stk_error (*sql)(struct store_txn *, struct sql_call *);
+    void (*present)(struct store_txn *, const struct claim *, size_t);
+    enum stk_error (*guard_create)(struct store_txn *, struct bytes, struct bytes, struct bytes,
+                                   char[SQL_WHY_MAX]);
+    enum stk_error (*guard_drop)(struct store_txn *, struct bytes, char[SQL_WHY_MAX]);
+    enum stk_error (*guards)(struct store_txn *, txn_each_guard, void *);
 };
 
 struct store_txn {

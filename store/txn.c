@@ -2,7 +2,29 @@
 /* Hands calls on to the transaction behind the interface. No logic of its own. */
 #include "store/txn.h"
 
+#include <stdio.h>
+
 #include "store/store_impl.h"
+
+int64_t txn_now_ms(struct store_txn *txn)
+{
+    return txn->impl->now_ms(txn);
+}
+
+enum stk_error txn_mark(struct store_txn *txn)
+{
+    return txn->impl->mark(txn);
+}
+
+enum stk_error txn_mark_keep(struct store_txn *txn)
+{
+    return txn->impl->mark_keep(txn);
+}
+
+enum stk_error txn_mark_undo(struct store_txn *txn)
+{
+    return txn->impl->mark_undo(txn);
+}
 
 enum stk_error txn_resource(struct store_txn *txn, struct bytes name, struct resource *resource)
 {
@@ -97,4 +119,65 @@ enum stk_error txn_value_clear(struct store_txn *txn, struct resource *resource)
 enum stk_error txn_flush(struct store_txn *txn)
 {
     return txn->impl->flush(txn);
+}
+
+enum stk_error txn_receipt(struct store_txn *txn, const struct resource *resource, struct bytes id,
+                           bool *found, struct receipt *receipt)
+{
+    return txn->impl->receipt(txn, resource, id, found, receipt);
+}
+
+enum stk_error txn_receipt_put(struct store_txn *txn, const struct resource *resource,
+                               struct bytes id, const struct receipt *receipt)
+{
+    return txn->impl->receipt_put(txn, resource, id, receipt);
+}
+
+enum stk_error txn_sweep_receipts(struct store_txn *txn, int64_t before_ms, size_t max,
+                                  size_t *removed, bool *more)
+{
+    return txn->impl->sweep_receipts(txn, before_ms, max, removed, more);
+}
+
+enum stk_error txn_sweep_resources(struct store_txn *txn, int64_t before_ms, int64_t live_before_ms,
+                                   size_t max, int64_t *after, size_t *removed, bool *more)
+{
+    return txn->impl->sweep_resources(txn, before_ms, live_before_ms, max, after, removed, more);
+}
+
+/* SQL. */
+
+static enum stk_error no_sql(char why[SQL_WHY_MAX])
+{
+    snprintf(why, SQL_WHY_MAX, "this store has no SQL");
+    return STK_ERR;
+}
+
+enum stk_error txn_sql(struct store_txn *txn, struct sql_call *call)
+{
+    return txn->impl->sql != NULL ? txn->impl->sql(txn, call) : no_sql(call->why);
+}
+
+void txn_present(struct store_txn *txn, const struct claim *claims, size_t count)
+{
+    if (txn->impl->present != NULL)
+        txn->impl->present(txn, claims, count);
+}
+
+enum stk_error txn_guard_create(struct store_txn *txn, struct bytes table, struct bytes column,
+                                struct bytes prefix, char why[SQL_WHY_MAX])
+{
+    return txn->impl->guard_create != NULL
+               ? txn->impl->guard_create(txn, table, column, prefix, why)
+               : no_sql(why);
+}
+
+enum stk_error txn_guard_drop(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX])
+{
+    return txn->impl->guard_drop != NULL ? txn->impl->guard_drop(txn, table, why) : no_sql(why);
+}
+
+enum stk_error txn_guards(struct store_txn *txn, txn_each_guard each, void *context)
+{
+    return txn->impl->guards != NULL ? txn->impl->guards(txn, each, context) : STK_OK;
 }

@@ -37,7 +37,28 @@ struct lease {
     int64_t ttl_ms;     /* as granted or last renewed */
     int64_t session;    /* store_session() of the daemon that granted it */
     int64_t connection; /* client id there, 0 = none */
+    /* Read only: the store keeps them. */
+    int64_t changed_ms;    /* wall clock; when the fence was written last */
+    int64_t receipts_gone; /* receipts of tokens up to this one may have been removed */
 };
+
+/* What remains of a write that carried an ID: its reply, for the repeat. */
+struct receipt {
+    int64_t token;        /* that it was written under */
+    uint64_t fingerprint; /* of the command, but for its tokens */
+    bool resp3;           /* which protocol the reply is written in */
+    struct bytes reply;
+};
+
+/* When the transaction began, in milliseconds since 1970: for the age of things. */
+int64_t txn_now_ms(struct store_txn *txn);
+
+/* A mark inside an operation: what is done after it can be undone, what was done before it stays.
+ * At most one at a time; it ends with the operation. */
+enum stk_error txn_mark(struct store_txn *txn);
+enum stk_error txn_mark_keep(struct store_txn *txn);
+/* STK_ERR: SQL has ended the whole transaction, the operation must return an error. */
+enum stk_error txn_mark_undo(struct store_txn *txn);
 
 /* Finds a resource by name; one that does not exist has id 0, FENCE_NONE, VALUE_NONE. */
 enum stk_error txn_resource(struct store_txn *txn, struct bytes name, struct resource *resource);
@@ -79,6 +100,21 @@ enum stk_error txn_count_fields(struct store_txn *txn, const struct resource *re
                                 int64_t *count);
 /* Removes the value, whatever its type. */
 enum stk_error txn_value_clear(struct store_txn *txn, struct resource *resource);
+/* The receipt of a request's id on a resource that exists. A put replaces nothing: look first. */
+enum stk_error txn_receipt(struct store_txn *txn, const struct resource *resource, struct bytes id,
+                           bool *found, struct receipt *receipt);
+enum stk_error txn_receipt_put(struct store_txn *txn, const struct resource *resource,
+                               struct bytes id, const struct receipt *receipt);
+/* Clean-up, a little at a time: looks at no more than `max` rows, and says in `more` whether there
+ * is more to do now. Receipts go when their token was retired before `before_ms`. */
+enum stk_error txn_sweep_receipts(struct store_txn *txn, int64_t before_ms, size_t max,
+                                  size_t *removed, bool *more);
+/* Resources without value, receipt or live token go when their fence was written last before
+ * `before_ms`; those whose token is live, but was written last before `live_before_ms`, count as
+ * abandoned and go too. The store-wide floor rises to the largest token that goes. `*after` is where
+ * the last sweep ended (an id; 0: start). */
+enum stk_error txn_sweep_resources(struct store_txn *txn, int64_t before_ms, int64_t live_before_ms,
+                                   size_t max, int64_t *after, size_t *removed, bool *more);
 /* Removes every value and revokes every live fence. */
 enum stk_error txn_flush(struct store_txn *txn);
 

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "fence/base/bytes.h"
+#include "store/sql.h"
 #include "store/txn.h"
 
 struct request;
@@ -39,6 +40,8 @@ struct exec {
     struct resource resource; /* of argv[1], for commands with a key */
     struct buf *out;          /* the reply; complete, or empty where the store failed */
     bool resp3;
+    enum sql_right sql_right; /* what SQL may do */
+    int64_t sql_limit_ms;
 };
 
 typedef void command_start(struct request *request);

@@ -45,6 +45,30 @@ static const char *const steps[] = {
     "CREATE VIEW stockade_fields(key, field, value) AS"
     "  SELECT CAST(name AS TEXT), CAST(field AS TEXT), CAST(value AS TEXT)"
     "  FROM stockade_hash JOIN stockade_resource USING(id);",
+
+    /* Dates (milliseconds since 1970), receipts, guards. */
+    "ALTER TABLE stockade_resource ADD COLUMN changed_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE stockade_resource ADD COLUMN receipts_gone INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE stockade_resource SET changed_ms = unixepoch() * 1000;"
+    "CREATE TABLE stockade_receipt("
+    "  resource INTEGER NOT NULL, id BLOB NOT NULL, token INTEGER NOT NULL,"
+    "  fingerprint INTEGER NOT NULL, resp3 INTEGER NOT NULL, written_ms INTEGER NOT NULL,"
+    "  reply BLOB NOT NULL, PRIMARY KEY(resource, id)) WITHOUT ROWID;"
+    "CREATE INDEX stockade_receipt_token ON stockade_receipt(resource, token);"
+    /* Tokens with receipts, in the order in which they were retired: which receipts are old is
+     * known without looking for them. */
+    "CREATE TABLE stockade_retired("
+    "  number INTEGER PRIMARY KEY, resource INTEGER NOT NULL, token INTEGER NOT NULL,"
+    "  retired_ms INTEGER NOT NULL);"
+    "CREATE TABLE stockade_guard("
+    "  name TEXT PRIMARY KEY COLLATE NOCASE, key TEXT NOT NULL, prefix TEXT NOT NULL)"
+    "  WITHOUT ROWID;"
+    "CREATE VIEW stockade_receipts(resource, id, token, written, reply) AS"
+    "  SELECT CAST(name AS TEXT), CAST(stockade_receipt.id AS TEXT), stockade_receipt.token,"
+    "    datetime(written_ms / 1000, 'unixepoch'), CAST(reply AS TEXT)"
+    "  FROM stockade_receipt JOIN stockade_resource ON stockade_resource.id = resource;"
+    "CREATE VIEW stockade_guards(\"table\", \"column\", prefix) AS"
+    "  SELECT name, key, prefix FROM stockade_guard;",
 };
 
 #define SCHEMA_VERSION ((int64_t)(sizeof steps / sizeof *steps))

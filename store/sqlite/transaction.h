@@ -73,6 +73,12 @@ struct transaction {
     struct buf owner; /* of the lease read last: may go straight into the next put */
     bool floor_known;
     int64_t floor; /* the store-wide one */
+    int64_t now_ms; /* when it began */
+    bool marked;
+    const struct claim *claims; /* presented by the operation under way */
+    size_t claims_count;
+    struct sql *sql;       /* sql.h */
+    struct guards *guards; /* guards.h */
 };
 
 /* `db` is borrowed; `cache` may be NULL. */

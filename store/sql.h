@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SQL over the users' own tables, inside the store's transaction: one statement, its parameters,
+ * and rows that are handed out as they come. Only the SQLite store has it.
+ *
+ * Whatever the statement does, Stockade's own objects, other files, PRAGMAs and transactions are
+ * out of its reach, and a row of a guarded table changes only where txn_present has named its
+ * resource in this operation. */
+#ifndef STOCKADE_STORE_SQL_H
+#define STOCKADE_STORE_SQL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+#include "fence/base/err.h"
+
+struct store_txn;
+
+#define SQL_WHY_MAX 256 /* bytes of an explanation */
+
+enum sql_type { SQL_NULL, SQL_INTEGER, SQL_FLOAT, SQL_TEXT, SQL_BLOB };
+
+struct sql_value {
+    enum sql_type type;
+    int64_t integer;
+    double real;
+    struct bytes bytes; /* text (UTF-8) or blob */
+};
+
+enum sql_right {
+    SQL_MAY_READ,   /* SELECT, VALUES, EXPLAIN */
+    SQL_MAY_WRITE,  /* and INSERT, UPDATE, DELETE, REPLACE */
+    SQL_MAY_DEFINE, /* and CREATE, ALTER, DROP, REINDEX, ANALYZE */
+};
+
+struct sql_call {
+    struct bytes statement;
+    const struct sql_value *params;
+    size_t params_count;
+    enum sql_right right;
+    int64_t time_limit_ms; /* then it is interrupted */
+
+    /* Called once, before the first row, for a statement that gives columns. */
+    void (*columns)(void *context, const char *const *names, size_t count);
+    /* Called for each row; the values live until it returns. False: enough, fail with `why`. */
+    bool (*row)(void *context, const struct sql_value *values, size_t count);
+    void *context;
+
+    int64_t changes, last_insert_rowid; /* out */
+    char why[SQL_WHY_MAX];              /* out, where it is refused: text behind the code */
+};
+
+/* STK_OK; STK_STORE: the store failed. Anything else: the statement is refused, `why` says so.
+ * It may have changed something before it failed: undo the operation or its mark. Where the
+ * transaction itself is gone (OR ROLLBACK, an interrupted write), every later call of the operation
+ * fails, and the operation must return an error. */
+enum stk_error txn_sql(struct store_txn *txn, struct sql_call *call);
+
+/* The tokens that this operation has presented and the caller has judged: guards let rows of these
+ * resources pass. Borrowed until the operation ends. */
+struct claim {
+    struct bytes resource;
+    int64_t token;
+};
+void txn_present(struct store_txn *txn, const struct claim *claims, size_t count);
+
+/* Guards: `table`'s rows belong to the resource `prefix` followed by the value of `column`.
+ * Refusals as with txn_sql: an error and a line in `why`. */
+enum stk_error txn_guard_create(struct store_txn *txn, struct bytes table, struct bytes column,
+                                struct bytes prefix, char why[SQL_WHY_MAX]);
+enum stk_error txn_guard_drop(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX]);
+/* Calls `each` for every guard; `broken`: its triggers are not as they were made. */
+typedef void (*txn_each_guard)(void *context, struct bytes table, struct bytes column,
+                               struct bytes prefix, bool broken);
+enum stk_error txn_guards(struct store_txn *txn, txn_each_guard each, void *context);
+
+#endif
