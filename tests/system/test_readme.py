@@ -8,7 +8,9 @@ from harness.readme import RUNNERS, dialogue, matches, parse, run_block
 
 README = REPO / "README.md"
 BLOCKS = parse(README.read_text()) if README.exists() else []
-TESTED = [block for block in BLOCKS if block.action == "test"]
+TESTED = [pytest.param(block, id=block.name,
+                       marks=[pytest.mark.slow] if "slow" in block.options else [])
+          for block in BLOCKS if block.action == "test"]
 SAMPLE = """\
 Text.
 
@@ -56,7 +58,7 @@ def test_names_of_blocks_are_unique_and_those_referred_to_exist():
             assert name in names, f"README.md:{block.line}: no block is called {name}"
 
 
-@pytest.mark.parametrize("block", TESTED, ids=[block.name for block in TESTED])
+@pytest.mark.parametrize("block", TESTED)
 def test_block(block, tmp_path):
     run_block(block, BLOCKS, tmp_path)
 

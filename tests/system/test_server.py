@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness import netns
-from harness.limits import patience, wait_until
+from harness.limits import REPO, patience, wait_until
 from harness.resp import Client, Closed, ReplyError, encode, refused
 from harness.rig import Rig
 
@@ -244,6 +244,16 @@ def test_info_counts_what_happened(rig):
     fields, _ = info(client)
     assert fields["refused_stale"] == fields["refused_unknown"] == fields["refused_notoken"] == "1"
     assert fields["leases_granted"] == fields["leases_revoked"] == "1"
+
+
+def test_every_field_of_info_is_explained_by_metrics_or_the_readme(local):
+    fields, _ = info(local.client())
+    metrics, readme = local.get("/metrics")[2], (REPO / "README.md").read_text()
+    explained = {name for helped in re.findall(r"^# HELP stockade_(\w+) \w", metrics, re.M)
+                 for name in (helped, helped.removesuffix("_total"))}
+    table = readme[readme.index("| other fields of `INFO` |"):].split("\n\n")[0]
+    explained |= set(re.findall(r"`(\w+)`", table))
+    assert set(fields) - explained == set()
 
 
 def test_health_is_ok_while_the_store_takes_writes(rig, lease):

@@ -12,6 +12,7 @@ A comment on the line before a block says what becomes of it:
     redis          a redis-server is on its default port meanwhile
     cwd=repo       (sh) it runs in the top folder of the source
     flags=A,B      (c) goes on the compiler's command line, after the file
+    slow           it takes minutes, and runs with the slow tests only
 
 sh blocks run under bash -e, python ones with Debian's python3, c ones are compiled and run. In a
 console block each line after '$ ' is a shell command and each one after '127.0.0.1:7379> ' goes
@@ -62,7 +63,7 @@ def make_block(line, language, text, before):
         return Block(line, language, text, "not run", None, {})
     name, *words = comment[2].split()
     options = dict(word.partition("=")[::2] for word in words)
-    unknown = set(options) - {"background", "file", "with", "redis", "cwd", "flags"}
+    unknown = set(options) - {"background", "file", "with", "redis", "cwd", "flags", "slow"}
     assert not unknown, f"line {line}: unknown options {unknown}"
     return Block(line, language, text, "test", name, options)
 
@@ -73,6 +74,7 @@ class Place:
     def __init__(self, folder):
         self.folder = folder
         self.running = []
+        self.run_seconds_max = 60
         self.prefix = ()
         (folder / "build").symlink_to(BUILD)
         self.env = {**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}"}
@@ -98,7 +100,7 @@ class Place:
         done = subprocess.run(
             [*self.prefix, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             input=text_in if text_in is not None else "", env=self.env, cwd=cwd or self.folder,
-            timeout=patience(60), check=False)
+            timeout=patience(self.run_seconds_max), check=False)
         return done.stdout, done.returncode
 
     def close(self):
@@ -115,6 +117,8 @@ class Place:
 def run_block(block, blocks, folder):
     """Runs one block, and those it builds upon; raises AssertionError where it does not hold."""
     place = Place(folder)
+    if "slow" in block.options:
+        place.run_seconds_max = 600
     try:
         if "redis" in block.options:
             place.start(["redis-server", "--save", "", "--dir", folder], "redis")
