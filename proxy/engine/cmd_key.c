@@ -5,12 +5,19 @@
 
 enum stk_error key_del(struct exec *exec)
 {
-    enum stk_error error;
-    bool exists = exec->resource.type != VALUE_NONE;
+    int64_t count = 0;
 
-    if (exists && failed(txn_value_clear(exec->txn, &exec->resource)))
-        return error;
-    resp_int(exec->out, exists);
+    for (size_t i = 1; i < exec->argc; i++) {
+        enum stk_error error;
+        if (i > 1 && failed(txn_resource(exec->txn, exec->argv[i], &exec->resource)))
+            return error;
+        if (exec->resource.type == VALUE_NONE)
+            continue;
+        count++;
+        if (failed(txn_value_clear(exec->txn, &exec->resource)))
+            return error;
+    }
+    resp_int(exec->out, count);
     return STK_OK;
 }
 

@@ -150,6 +150,8 @@ void server_reset(struct request *request)
 {
     struct session *session = request->session;
 
+    multi_free(session->multi);
+    session->multi = NULL;
     session->resp3 = session->authenticated = false;
     session->name[0] = '\0';
     resp_simple(&request->reply, "RESET");

@@ -7,15 +7,15 @@
 #include "proxy/engine/exec.h"
 #include "proxy/engine/internal.h"
 
-/* Replaces whatever the key holds. */
-static enum stk_error put(struct exec *exec, struct bytes value)
+/* Replaces whatever the key holds; exec->resource is its. */
+static enum stk_error put(struct exec *exec, struct bytes key, struct bytes value)
 {
     enum stk_error error;
 
     if (exec->resource.type == VALUE_HASH && failed(txn_value_clear(exec->txn, &exec->resource)))
         return error;
     if (exec->resource.id == 0 &&
-        failed(txn_resource_make(exec->txn, exec->argv[1], &exec->resource)))
+        failed(txn_resource_make(exec->txn, key, &exec->resource)))
         return error;
     return txn_string_put(exec->txn, &exec->resource, value);
 }
@@ -103,7 +103,7 @@ enum stk_error string_set(struct exec *exec)
             resp_null(exec->out, exec->resp3);
         return STK_OK;
     }
-    if (failed(put(exec, exec->argv[2])))
+    if (failed(put(exec, exec->argv[1], exec->argv[2])))
         return error;
     if (!get)
         resp_simple(exec->out, "OK");
@@ -115,7 +115,7 @@ enum stk_error string_setnx(struct exec *exec)
     enum stk_error error;
     bool exists = exec->resource.type != VALUE_NONE;
 
-    if (!exists && failed(put(exec, exec->argv[2])))
+    if (!exists && failed(put(exec, exec->argv[1], exec->argv[2])))
         return error;
     resp_int(exec->out, !exists);
     return STK_OK;
@@ -130,7 +130,7 @@ enum stk_error string_getset(struct exec *exec)
         return STK_OK;
     if (failed(reply_value(exec, &found)))
         return error;
-    return put(exec, exec->argv[2]);
+    return put(exec, exec->argv[1], exec->argv[2]);
 }
 
 enum stk_error string_getdel(struct exec *exec)
@@ -151,8 +151,12 @@ enum stk_error string_mset(struct exec *exec)
 
     if (exec->argc % 2 == 0)
         return exec_error(exec, "wrong number of arguments for 'mset' command");
-    if (failed(put(exec, exec->argv[2])))
-        return error;
+    for (size_t i = 1; i < exec->argc; i += 2) {
+        if (i > 1 && failed(txn_resource(exec->txn, exec->argv[i], &exec->resource)))
+            return error;
+        if (failed(put(exec, exec->argv[i], exec->argv[i + 1])))
+            return error;
+    }
     resp_simple(exec->out, "OK");
     return STK_OK;
 }
@@ -172,7 +176,7 @@ enum stk_error string_append(struct exec *exec)
     struct buf joined = {0};
     buf_append_bytes(&joined, old);
     buf_append_bytes(&joined, exec->argv[2]);
-    error = put(exec, buf_bytes(&joined));
+    error = put(exec, exec->argv[1], buf_bytes(&joined));
     resp_int(exec->out, (int64_t)joined.len);
     buf_free(&joined);
     return error;
@@ -193,7 +197,7 @@ static enum stk_error add(struct exec *exec, const struct exec_add *add)
     if (!exec_add_apply(exec, add, found, old, "value is not an integer or out of range", &sum))
         return STK_OK;
     int len = snprintf(text, sizeof text, "%" PRId64, sum);
-    if (failed(put(exec, (struct bytes){text, (size_t)len})))
+    if (failed(put(exec, exec->argv[1], (struct bytes){text, (size_t)len})))
         return error;
     resp_int(exec->out, sum);
     return STK_OK;

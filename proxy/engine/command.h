@@ -30,6 +30,7 @@ enum command_flag {
     COMMAND_NO_AUTH = 4,   /* also before AUTH */
     COMMAND_LEASE = 8,     /* about leases */
     COMMAND_DRAINING = 16, /* also while the daemon stops */
+    COMMAND_UNQUEUED = 32, /* between MULTI and EXEC too it is done at once */
 };
 
 /* A data command while it runs on the store's thread. */

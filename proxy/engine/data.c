@@ -1,51 +1,241 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data commands on their way into the store: FENCED with its token, bare reads, and bare writes
- * where the operator allows them.
+/* Plans in the store: judged, run, and remembered, in one operation.
  *
  * A write is judged inside the transaction that applies it, a read inside the transaction that
- * serves it: between the judgement and the deed nothing can happen. A refused command has touched
- * nothing. */
+ * serves it: between the judgement and the deed nothing can happen. A repeat is looked for before
+ * the judgement: what was applied once gets its first reply, whatever has become of its token. A
+ * refused plan has changed nothing and leaves no receipt. */
+#include <stdio.h>
+
 #include "fence/base/check.h"
+#include "proxy/engine/exec.h"
 #include "proxy/engine/internal.h"
 
-static bool is_data(const struct command *command)
+static bool reply_is_error(const struct buf *reply, size_t at)
 {
-    return command != NULL && command->exec != NULL && command->key_first > 0;
+    return reply->len > at && reply->data[at] == '-';
 }
 
-void data_prepare(struct request *request)
+/* The whole reply becomes this error. */
+static void refuse(struct request *request, enum stk_error error, const char *text)
 {
-    request->inner_at = 2;
-    request->inner = command_find(&request->engine->index, request->argv[2]);
-    /* What cannot be run is refused by data_fenced, in its place in the order. */
-    if (is_data(request->inner))
-        request->order = request->inner->order;
-}
-
-/* Judges, then runs. On the store's thread; may run more than once. */
-static enum stk_error data_run(struct store_op *op, struct store_txn *txn)
-{
-    struct request *request = request_of_op(op);
-    struct exec exec = {.txn = txn,
-                        .argc = request->argc - request->inner_at,
-                        .argv = request->argv + request->inner_at,
-                        .out = &request->reply,
-                        .resp3 = request->resp3};
-
     buf_clear(&request->reply);
-    request->verdict = STK_OK;
-    if (request->inner->key_first > 0) {
-        enum stk_error error = txn_resource(txn, exec.argv[1], &exec.resource);
-        if (error != STK_OK)
+    resp_error(&request->reply, error, text != NULL ? "%s" : NULL, text);
+}
+
+/* Looks for a receipt of the plan's id on the resource of each claim. */
+static enum stk_error replay(struct request *request, struct store_txn *txn)
+{
+    const struct plan *plan = &request->plan;
+
+    for (size_t i = 0; i < plan->claims_count; i++) {
+        enum stk_error error;
+        struct resource resource;
+        struct receipt receipt;
+        bool found = false;
+
+        if (failed(txn_resource(txn, plan->claims[i].resource, &resource)))
             return error;
-        if (request->token != 0)
-            request->verdict = fence_judge(&exec.resource.fence, request->token);
-        else if (op->writes && !fence_unclaimed(&exec.resource.fence))
+        if (resource.id != 0 && failed(txn_receipt(txn, &resource, plan->id, &found, &receipt)))
+            return error;
+        if (!found)
+            continue;
+        request->replayed = true;
+        if (receipt.fingerprint != plan->fingerprint)
+            refuse(request, STK_ERR, "this ID was used for another command");
+        else
+            resp_append_value(&request->reply, receipt.reply, receipt.resp3, request->resp3);
+        return STK_OK;
+    }
+    return STK_OK;
+}
+
+/* Judges every claim. `first` is the resource of the first one. */
+static enum stk_error judge(struct request *request, struct store_txn *txn, struct resource *first)
+{
+    const struct plan *plan = &request->plan;
+
+    for (size_t i = 0; i < plan->claims_count; i++) {
+        enum stk_error error;
+        struct resource resource;
+
+        if (failed(txn_resource(txn, plan->claims[i].resource, &resource)))
+            return error;
+        if (i == 0)
+            *first = resource;
+        request->verdict = fence_judge(&resource.fence, plan->claims[i].token);
+        if (request->verdict == STK_OK)
+            continue;
+        if (plan->claims_count == 1) {
+            refuse(request, request->verdict, NULL);
+        } else {
+            char name[128], text[256];
+            snprintf(text, sizeof text, "token %lld of %s: %s", (long long)plan->claims[i].token,
+                     log_quoted(plan->claims[i].resource, name, sizeof name),
+                     stk_error_text(request->verdict));
+            refuse(request, request->verdict, text);
+        }
+        return STK_OK;
+    }
+    return STK_OK;
+}
+
+/* A write without a token: no key of it may be held. */
+static enum stk_error judge_unfenced(struct request *request, struct store_txn *txn,
+                                     const struct step *step)
+{
+    const struct command *command = step->command;
+    size_t last = command->key_last < 0 ? step->argc - 1 : (size_t)command->key_last;
+
+    for (size_t i = (size_t)command->key_first; i <= last; i += (size_t)command->key_step) {
+        enum stk_error error;
+        struct resource resource;
+        if (failed(txn_resource(txn, step->argv[i], &resource)))
+            return error;
+        if (!fence_unclaimed(&resource.fence)) {
             request->verdict = STK_NOTOKEN;
+            refuse(request, STK_NOTOKEN, NULL);
+            return STK_OK;
+        }
+    }
+    return STK_OK;
+}
+
+/* One step; its reply is appended. `resource`: of its first key, where that is known already. */
+static enum stk_error run_step(struct request *request, struct store_txn *txn,
+                               const struct step *step, const struct resource *resource)
+{
+    enum stk_error error;
+    struct exec exec = {.txn = txn,
+                        .argc = step->argc,
+                        .argv = step->argv,
+                        .out = &request->reply,
+                        .resp3 = request->resp3,
+                        .sql_right = step->sql_right,
+                        .sql_limit_ms = request->engine->options.sql_limit_ms};
+
+    if (step->unfenced) {
+        if (failed(judge_unfenced(request, txn, step)))
+            return error;
         if (request->verdict != STK_OK)
             return STK_OK;
     }
-    return request->inner->exec(&exec);
+    if (resource != NULL)
+        exec.resource = *resource;
+    else if (step->command->key_first > 0 &&
+             failed(txn_resource(txn, step->argv[step->command->key_first], &exec.resource)))
+        return error;
+    return step->command->exec(&exec);
+}
+
+/* The steps of a transaction, until one fails: then its error is the whole reply. */
+static enum stk_error run_steps(struct request *request, struct store_txn *txn)
+{
+    const struct plan *plan = &request->plan;
+    struct buf *reply = &request->reply;
+
+    resp_array(reply, plan->steps_count);
+    for (size_t i = 0; i < plan->steps_count; i++) {
+        size_t at = reply->len;
+        enum stk_error error = run_step(request, txn, &plan->steps[i], NULL);
+        if (error != STK_OK)
+            return error;
+        if (request->verdict != STK_OK)
+            return STK_OK;
+        if (reply_is_error(reply, at)) {
+            buf_consume(reply, at);
+            return STK_OK;
+        }
+        if (reply->len > REPLY_BYTES_MAX) {
+            refuse(request, STK_ERR, "the transaction's replies are too large; nothing was applied");
+            return STK_OK;
+        }
+    }
+    return STK_OK;
+}
+
+/* The receipts, one for each resource. Returns an error where the reply is too large for one. */
+static enum stk_error remember(struct request *request, struct store_txn *txn)
+{
+    const struct plan *plan = &request->plan;
+    struct receipt receipt = {.fingerprint = plan->fingerprint,
+                              .resp3 = request->resp3,
+                              .reply = buf_bytes(&request->reply)};
+
+    if (receipt.reply.len > RECEIPT_REPLY_MAX) {
+        refuse(request, STK_ERR,
+               "the reply is too large to be kept for a repeat; nothing was applied");
+        return STK_ERR;
+    }
+    for (size_t i = 0; i < plan->claims_count; i++) {
+        enum stk_error error;
+        struct resource resource;
+        struct receipt present;
+        bool found = false;
+        if (failed(txn_resource(txn, plan->claims[i].resource, &resource)))
+            return error;
+        if (i > 0 && failed(txn_receipt(txn, &resource, plan->id, &found, &present)))
+            return error;
+        receipt.token = plan->claims[i].token;
+        if (!found && failed(txn_receipt_put(txn, &resource, plan->id, &receipt)))
+            return error;
+    }
+    return STK_OK;
+}
+
+/* Behind the judgement: does it, remembers it, or undoes it. */
+static enum stk_error apply(struct request *request, struct store_txn *txn,
+                            const struct resource *first)
+{
+    const struct plan *plan = &request->plan;
+    bool marked = plan->marked && request->op.writes;
+    enum stk_error error;
+
+    if (plan->claims_count > 0)
+        txn_present(txn, plan->claims, plan->claims_count);
+    if (marked && failed(txn_mark(txn)))
+        return error;
+    if (plan->whole)
+        error = run_steps(request, txn);
+    else
+        error = run_step(request, txn, &plan->steps[0],
+                         plan->claims == &plan->only_claim ? first : NULL);
+    if (error != STK_OK)
+        return error;
+    if (request->verdict != STK_OK || reply_is_error(&request->reply, 0))
+        return marked ? txn_mark_undo(txn) : STK_OK;
+    if (plan->id.len > 0 && failed(remember(request, txn)))
+        return error;
+    return marked ? txn_mark_keep(txn) : STK_OK;
+}
+
+/* On the store's thread; may run more than once. An error of its own (not STK_STORE) comes with the
+ * reply that says why. */
+static enum stk_error data_run(struct store_op *op, struct store_txn *txn)
+{
+    struct request *request = request_of_op(op);
+    struct resource first = {0};
+    enum stk_error error;
+
+    buf_clear(&request->reply);
+    request->verdict = STK_OK;
+    request->replayed = false;
+    if (request->plan.id.len > 0) {
+        error = replay(request, txn);
+        if (error != STK_OK || request->replayed)
+            return error;
+    }
+    error = judge(request, txn, &first);
+    if (error != STK_OK || request->verdict != STK_OK)
+        return error;
+    return apply(request, txn, &first);
+}
+
+static void count_verdict(struct engine_counters *counters, enum stk_error verdict)
+{
+    counters->refused_stale += verdict == STK_STALE;
+    counters->refused_unknown += verdict == STK_UNKNOWN;
+    counters->refused_notoken += verdict == STK_NOTOKEN;
 }
 
 bool request_refused(struct request *request)
@@ -59,9 +249,7 @@ bool request_refused(struct request *request)
     }
     if (request->verdict == STK_OK)
         return false;
-    counters->refused_stale += request->verdict == STK_STALE;
-    counters->refused_unknown += request->verdict == STK_UNKNOWN;
-    counters->refused_notoken += request->verdict == STK_NOTOKEN;
+    count_verdict(counters, request->verdict);
     request_fail(request, request->verdict, NULL);
     return true;
 }
@@ -69,66 +257,38 @@ bool request_refused(struct request *request)
 static void data_done(struct store_op *op)
 {
     struct request *request = request_of_op(op);
+    struct engine_counters *counters = &request->engine->counters;
 
-    if (request_refused(request))
+    if (op->error == STK_STORE || (op->error != STK_OK && request->reply.len == 0)) {
+        (void)request_refused(request);
         return;
-    request->engine->counters.fenced_accepted += request->token != 0;
+    }
+    count_verdict(counters, request->verdict);
+    counters->receipts_replayed += request->replayed;
+    if (request->verdict == STK_OK && !request->replayed)
+        counters->fenced_accepted += request->plan.claims_count > 0;
+    if (request->plan.whole && !reply_is_error(&request->reply, 0))
+        counters->transactions_committed += !request->replayed;
     request_finish(request);
-}
-
-/* Key names are checked here once, so that no command has to. */
-static bool keys_fit(struct request *request)
-{
-    const struct command *inner = request->inner;
-    size_t argc = request->argc - request->inner_at;
-
-    if (inner->key_first == 0)
-        return true;
-    size_t last = inner->key_last < 0 ? argc - 1 : (size_t)inner->key_last;
-    for (size_t i = (size_t)inner->key_first; i <= last; i += (size_t)inner->key_step)
-        if (!request_name(request, request->inner_at + i, "a key"))
-            return false;
-    bool one = (size_t)inner->key_first + (size_t)inner->key_step > last;
-    if (one || (!(inner->flags & COMMAND_WRITES) && request->token == 0))
-        return true;
-    request_fail(request, STK_ERR, "%s takes one key here: a token belongs to one resource",
-                 inner->name);
-    return false;
 }
 
 void data_start(struct request *request)
 {
-    bool writes = request->inner->flags & COMMAND_WRITES;
-
-    if (!keys_fit(request))
-        return;
-    if (writes && request->token == 0 && !request->engine->options.unfenced_writes) {
-        request->engine->counters.refused_notoken++;
-        request_fail(request, STK_NOTOKEN, NULL);
+    if (request->plan.refused) {
+        count_verdict(&request->engine->counters, request->verdict);
+        request_finish(request);
         return;
     }
-    if (request_submit(request, writes, data_run, data_done) != STK_OK)
+    if (request_submit(request, request->order == ORDER_WRITE, data_run, data_done) != STK_OK)
         request_fail(request, STK_BUSY, NULL);
 }
 
 void data_fenced(struct request *request)
 {
-    if (!request_token(request, 1, &request->token))
-        return;
-    if (request->inner == NULL) {
-        request_fail(request, STK_ERR, "FENCED: unknown command '%.*s'",
-                     (int)(request->argv[2].len < 64 ? request->argv[2].len : 64),
-                     request->argv[2].data);
-        return;
-    }
-    if (!is_data(request->inner)) {
-        request_fail(request, STK_ERR, "FENCED takes a command on a key, not %s",
-                     request->inner->name);
-        return;
-    }
-    if (!command_arity_fits(request->inner, request->argc - request->inner_at)) {
-        request_fail_arity(request, request->inner->name);
-        return;
-    }
+    data_start(request);
+}
+
+void data_fenced_all(struct request *request)
+{
     data_start(request);
 }

@@ -22,11 +22,13 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->sessions);
     list_init(&engine->dirty);
     engine->started_ms = engine_now_ms(engine);
+    sweeper_start(engine);
     return engine;
 }
 
 void engine_free(struct engine *engine)
 {
+    sweeper_stop(engine);
     check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
     heap_free(&engine->timers);
     free((char *)engine->options.password);

@@ -20,6 +20,20 @@ struct timer {
     void (*fire)(struct timer *timer);
 };
 
+/* Removes what is old, a little at a time. */
+struct sweeper {
+    struct timer timer;
+    struct store_op op;
+    struct engine *engine;
+    bool under_way;
+    int64_t resources_after; /* where the walk over the resources is: an id */
+    int64_t walk_due_ms;
+    /* The operation's. */
+    bool walks, more;
+    int64_t walked_to;
+    size_t receipts_removed, resources_removed;
+};
+
 struct line; /* lease_line.c: the ACQUIREs under way for one resource */
 
 struct engine {
@@ -34,6 +48,7 @@ struct engine {
     struct line *lines;    /* a uthash by resource */
     bool draining, shutdown_asked;
     int64_t started_ms;
+    struct sweeper sweeper;
 };
 
 struct session {
@@ -52,6 +67,7 @@ struct session {
     struct resp_parser *parser;
     struct buf in;        /* arrived, not parsed yet */
     struct request *next; /* parsed, not started yet */
+    struct multi *multi;  /* between MULTI and EXEC; or NULL */
     struct list pending;  /* started, in order of arrival, not replied yet */
     size_t pending_count, pending_bytes;
     size_t running_count;             /* of the pending ones: not finished */
@@ -71,15 +87,36 @@ void session_mark(struct session *session); /* it has news: `changed` at the end
 void session_end(struct session *session);
 bool session_is_admin(const struct session *session);
 bool session_is_authenticated(const struct session *session);
+/* The checks that come before any command. False: the error is in the reply. */
+bool session_admits(struct session *session, struct request *request);
+/* A started request of no command, for an answer in its place in the order. */
+struct request *session_place(struct session *session);
 void session_replied(struct session *session, struct request *request); /* it has finished */
 
+/* lease_renew.c: how often at most a renewal goes without a date in the store. */
+#define RENEWAL_WRITTEN_MS (60 * 60 * 1000)
+
 /* data.c */
-/* Finds the data command that FENCED carries, and with it the order. */
-void data_prepare(struct request *request);
-/* Runs request->inner in the store, judged by request->token where that is not 0. */
+/* Runs the request's plan in the store. */
 void data_start(struct request *request);
-/* The store failed, or the token rule refused: replies so, counts it, frees the request. */
+/* True: the store failed, or the token rule refused: replies so, counts it, frees the request. */
 bool request_refused(struct request *request);
+
+/* multi.c: a connection's MULTI, from there to EXEC. */
+/* Must this command go into the transaction, rather than be run? */
+bool multi_takes(const struct session *session, const struct command *command);
+/* Queues the request, or answers why not, in its place in the order of replies. */
+void multi_queue(struct request *request);
+void multi_spoil(struct session *session); /* a command could not be queued: EXEC will refuse */
+void multi_free(struct multi *multi);      /* may be NULL */
+
+/* sweep.c */
+void sweeper_start(struct engine *engine);
+void sweeper_stop(struct engine *engine);
+
+/* cmd_sql.c: the statement among SQL's arguments; whether it is DDL. */
+struct bytes sql_statement(const struct bytes *argv, size_t argc);
+bool sql_is_definition(struct bytes statement);
 
 /* cmd_client.c: a name without spaces or special characters. False: it is not one. */
 bool session_set_text(char text[SESSION_NAME_MAX + 1], struct bytes value);
@@ -95,7 +132,9 @@ command_start server_ping, server_echo, server_hello, server_auth, server_quit, 
     server_select, server_time, server_info, server_command, server_client, server_config,
     server_shutdown, server_flushall;
 command_start lease_acquire, lease_renew, lease_release, lease_revoke, lease_show, lease_list,
-    data_fenced;
+    data_fenced, data_fenced_all, receipt_show;
+command_start multi_begin, multi_exec, multi_discard;
+command_exec sql_exec;
 command_exec string_get, string_set, string_setnx, string_getset, string_getdel, string_mget,
     string_mset, string_append, string_strlen, string_incr, string_decr, string_incrby,
     string_decrby;

@@ -45,7 +45,9 @@ static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
     if (request->verdict != STK_OK)
         return STK_OK;
     error = txn_lease(txn, &row, &lease);
-    if (error != STK_OK || (lease.ttl_ms == renew->ttl_ms && lease.session == renew->session))
+    bool dated = lease.changed_ms + RENEWAL_WRITTEN_MS > txn_now_ms(txn);
+    if (error != STK_OK ||
+        (dated && lease.ttl_ms == renew->ttl_ms && lease.session == renew->session))
         return error;
     lease.ttl_ms = renew->ttl_ms;
     if (lease.session != renew->session)

@@ -21,6 +21,10 @@
     X(lease_service_errors, "Commands answered LEASEDOWN")                                         \
     X(grants_repeated, "Grants minted again above the store's floor: the service had lost state")  \
     X(fenced_accepted, "Commands accepted with a current token")                                   \
+    X(receipts_replayed, "Repeats answered with the first reply")                                  \
+    X(receipts_removed, "Receipts removed because they were old")                                  \
+    X(resources_forgotten, "Resources removed because nobody had used them for long")              \
+    X(transactions_committed, "Transactions of MULTI and EXEC applied")                            \
     X(refused_stale, "Commands refused with STALE")                                                \
     X(refused_unknown, "Commands refused with UNKNOWN")                                            \
     X(refused_notoken, "Writes refused with NOTOKEN")                                              \

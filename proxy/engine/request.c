@@ -38,12 +38,13 @@ struct request *request_new(struct session *session, const struct command *comma
     request->size = bytes + argc * sizeof *argv;
     request->resp3 = session->resp3;
     request->order = command->order;
-    request->inner = command;
     return request;
 }
 
 void request_free(struct request *request)
 {
+    plan_free(&request->plan);
+    multi_free(request->multi);
     buf_free(&request->reply);
     free(request->state);
     free(request);
@@ -83,7 +84,7 @@ void request_fail(struct request *request, enum stk_error error, const char *for
     request_finish(request);
 }
 
-void request_fail_arity(struct request *request, const char *name)
+void request_arity_error(struct request *request, const char *name)
 {
     char lower[40];
     size_t len = 0;
@@ -91,7 +92,14 @@ void request_fail_arity(struct request *request, const char *name)
     for (; name[len] != '\0' && len + 1 < sizeof lower; len++)
         lower[len] = (char)tolower((unsigned char)name[len]);
     lower[len] = '\0';
-    request_fail(request, STK_ERR, "wrong number of arguments for '%s' command", lower);
+    buf_clear(&request->reply);
+    resp_error(&request->reply, STK_ERR, "wrong number of arguments for '%s' command", lower);
+}
+
+void request_fail_arity(struct request *request, const char *name)
+{
+    request_arity_error(request, name);
+    request_finish(request);
 }
 
 void request_fail_subcommand(struct request *request)

@@ -12,7 +12,7 @@
 
 #include "fence/base/err.h"
 #include "fence/base/list.h"
-#include "proxy/engine/command.h"
+#include "proxy/engine/plan.h"
 #include "proxy/resp/resp.h"
 #include "store/store.h"
 
@@ -26,6 +26,7 @@ struct request {
     struct engine *engine;
     const struct command *command;
     void *state; /* the command's own (a lease command's steps); freed with it */
+    struct multi *multi; /* EXEC's: what was queued; or NULL */
     size_t size; /* bytes of arguments, for the session's bound */
     enum command_order order;
     bool started, finished;
@@ -34,13 +35,12 @@ struct request {
     bool resp3;
     size_t argc;
     struct bytes *argv;
-    const struct command *inner; /* the data command to run: `command`, or what FENCED carries */
-    size_t inner_at;             /* its place in argv */
-    int64_t token;               /* presented; 0: none */
+    struct plan plan; /* of a data command */
 
     /* The store's between submit and done, then the loop's. */
     struct buf reply;
     enum stk_error verdict; /* what the token rule said; STK_OK: accepted */
+    bool replayed;          /* the reply is a receipt's */
     struct store_op op;
 };
 
@@ -53,6 +53,8 @@ void request_finish(struct request *request);
 void request_fail(struct request *request, enum stk_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void request_free(struct request *request);
+/* Just the error reply "wrong number of arguments for 'get' command". */
+void request_arity_error(struct request *request, const char *name);
 
 /* Hands request->op to the store. STK_BUSY: its queue is full, `done` will not be called. */
 enum stk_error request_submit(struct request *request, bool writes,

@@ -64,6 +64,7 @@ void session_close(struct session *session)
     }
     if (session->next != NULL)
         request_free(session->next);
+    multi_free(session->multi);
     list_remove(&session->link);
     list_remove(&session->dirty);
     engine->sessions_count--;
@@ -110,19 +111,23 @@ static bool may_start(const struct session *session, const struct request *reque
            session->running_count * session->reply_peak < SESSION_READS_WEIGHT;
 }
 
-/* The checks that come before any command; false: the request has failed. */
-static bool admit(struct session *session, struct request *request)
+bool session_admits(struct session *session, struct request *request)
 {
     const struct command *command = request->command;
+    enum stk_error error;
 
     if (session->engine->draining && !(command->flags & COMMAND_DRAINING))
-        request_fail(request, STK_BUSY, "the daemon is stopping; try again elsewhere or later");
+        error = STK_BUSY;
     else if (!session_is_authenticated(session) && !(command->flags & COMMAND_NO_AUTH))
-        request_fail(request, STK_NOAUTH, NULL);
+        error = STK_NOAUTH;
     else if ((command->flags & COMMAND_ADMIN) && !session_is_admin(session))
-        request_fail(request, STK_NOPERM, NULL);
+        error = STK_NOPERM;
     else
         return true;
+    session->engine->counters.refused_busy += error == STK_BUSY;
+    buf_clear(&request->reply);
+    resp_error(&request->reply, error,
+               error == STK_BUSY ? "the daemon is stopping; try again elsewhere or later" : NULL);
     return false;
 }
 
@@ -138,14 +143,18 @@ static void take_place(struct session *session, struct request *request)
 
 static void start(struct session *session, struct request *request)
 {
+    if (multi_takes(session, request->command)) {
+        multi_queue(request);
+        return;
+    }
     take_place(session, request);
     if (request->order != ORDER_NOW) {
         session->running_order = request->order;
         session->running_count++;
     }
-    if (!admit(session, request))
-        return;
-    if (request->command->start != NULL)
+    if (!session_admits(session, request))
+        request_finish(request);
+    else if (request->command->start != NULL)
         request->command->start(request);
     else
         data_start(request);
@@ -154,7 +163,7 @@ static void start(struct session *session, struct request *request)
 /* Something that is no command gets its error in its place in the order of replies. */
 static const struct command no_command = {.name = "", .order = ORDER_NOW};
 
-static struct request *place_for_error(struct session *session)
+struct request *session_place(struct session *session)
 {
     struct request *request = request_new(session, &no_command, NULL, 0);
     take_place(session, request);
@@ -172,7 +181,8 @@ static void reply_unknown(struct session *session, const struct bytes *argv, siz
         len += snprintf(text + len, sizeof text - (size_t)len, "'%.*s' ",
                         argv[i].len < (size_t)room ? (int)argv[i].len : room, argv[i].data);
     }
-    request_fail(place_for_error(session), STK_ERR, "%s", text);
+    multi_spoil(session);
+    request_fail(session_place(session), STK_ERR, "%s", text);
 }
 
 /* A browser that a web page made talk to this port: its first lines look like inline commands, and
@@ -198,11 +208,15 @@ static void take_parsed(struct session *session)
     } else if (command == NULL) {
         reply_unknown(session, argv, argc);
     } else if (!command_arity_fits(command, argc)) {
-        request_fail_arity(place_for_error(session), command->name);
+        multi_spoil(session);
+        request_fail_arity(session_place(session), command->name);
     } else {
         session->next = request_new(session, command, argv, argc);
-        if (command->start == data_fenced)
-            data_prepare(session->next);
+        if (multi_takes(session, command))
+            session->next->order = ORDER_NOW;
+        else if (command->exec != NULL || command->start == data_fenced ||
+                 command->start == data_fenced_all)
+            plan_make(session->next, false);
         else if (command->start == lease_acquire)
             acquire_prepare(session->next);
     }
@@ -241,7 +255,7 @@ static size_t advance(struct session *session, const char *data, size_t len)
                 resp_parse(session->parser, limits, "", 0, &used);
         } else if (status == RESP_BROKEN) {
             session->engine->counters.protocol_errors++;
-            request_fail(place_for_error(session), STK_ERR, "%s",
+            request_fail(session_place(session), STK_ERR, "%s",
                          resp_broken_text(session->parser));
             session_end(session);
         }

@@ -65,6 +65,8 @@ void resp_map(struct buf *out, size_t pairs, bool resp3);           /* %n or *2n
 void resp_set(struct buf *out, size_t count, bool resp3);           /* ~n or *n */
 void resp_double(struct buf *out, double value, bool resp3);        /* ,1.5 or a bulk string */
 void resp_bool(struct buf *out, bool value, bool resp3);            /* #t or :1 */
+/* A whole value written by these functions, `value_resp3` or not, as a client of `resp3` reads it. */
+void resp_append_value(struct buf *out, struct bytes value, bool value_resp3, bool resp3);
 void resp_verbatim(struct buf *out, struct bytes text, bool resp3); /* =txt: or a bulk string */
 
 #endif

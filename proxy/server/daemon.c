@@ -300,6 +300,9 @@ static void open_engine(struct daemon *daemon)
         .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
         .sessions_max = daemon->connections_max,
         .waiters_max = (size_t)options_number(options, OPTION_MAX_WAITERS),
+        .sql_limit_ms = options_number(options, OPTION_SQL_TIME_LIMIT),
+        .receipts_keep_ms = options_number(options, OPTION_RECEIPTS_KEEP) * 1000,
+        .forget_ms = options_number(options, OPTION_FORGET_AFTER) * 1000,
         .address = server_address(daemon->server, 0),
     };
     daemon->engine = engine_new(&engine_options);

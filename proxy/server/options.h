@@ -35,7 +35,13 @@
     X(MAX_CONNECTIONS, "max-connections", OPTION_NUMBER, "N", "10000", 1, 1000000, NULL,           \
       "connections at a time; one more is told so and closed")                                     \
     X(MAX_WAITERS, "max-waiters", OPTION_NUMBER, "N", "100000", 1, 10000000, NULL,                 \
-      "ACQUIREs under way or waiting at a time; one more is BUSY")
+      "ACQUIREs under way or waiting at a time; one more is BUSY")                                 \
+    X(SQL_TIME_LIMIT, "sql-time-limit", OPTION_NUMBER, "MS", "1000", 1, 3600000, NULL,             \
+      "milliseconds after which an SQL statement is interrupted")                                  \
+    X(RECEIPTS_KEEP, "receipts-keep", OPTION_NUMBER, "SECONDS", "86400", 1, 31536000, NULL,        \
+      "receipts of requests with an ID outlive their token by this")                               \
+    X(FORGET_AFTER, "forget-after", OPTION_NUMBER, "SECONDS", "2592000", 0, 3153600000, NULL,      \
+      "resources without lease or value are forgotten after this; 0: never")
 
 enum option_kind { OPTION_TEXT, OPTION_LIST, OPTION_CHOICE, OPTION_NUMBER };
 

@@ -14,6 +14,11 @@ static int64_t world_now_ms(const struct clock *clock)
     return ((const struct world *)clock->context)->now_ms;
 }
 
+static int64_t world_wall_us(const struct clock *clock)
+{
+    return world_now_ms(clock) * 1000;
+}
+
 /* Not random at all, and never twice the same. */
 static void world_fill(const struct chance *chance, void *bytes, size_t len)
 {
@@ -66,11 +71,13 @@ struct world *world_new(const struct engine_options *options)
 {
     struct world *world = mem_zalloc(sizeof *world);
 
-    world->clock = (struct clock){.now_ms = world_now_ms, .context = world};
+    world->clock =
+        (struct clock){.now_ms = world_now_ms, .wall_us = world_wall_us, .context = world};
     world->chance = (struct chance){world_fill, world};
     world->now_ms = 1000000;
     world->store =
-        store_memory_new(&(struct store_options){.queue_ops_max = 1000, .batch_ops_max = 100});
+        store_memory_new(&(struct store_options){
+            .queue_ops_max = 1000, .batch_ops_max = 100, .clock = &world->clock});
     world->service = lease_service_new(&world->clock);
     world->provider = lease_memory_new(world->service);
     start_engine(world, options);
