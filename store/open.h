@@ -18,8 +18,9 @@ struct store_options {
     size_t batch_ops_max; /* operations in one transaction */
     void (*wake)(void *context); /* something is finished; called on the store's threads */
     void *context;
-    const struct log *log;     /* may be NULL */
-    const struct clock *clock; /* its wall clock dates rows; NULL: the system's. Outlives the store */
+    const struct log *log; /* may be NULL */
+    const struct clock
+        *clock; /* its wall clock dates rows; NULL: the system's. Outlives the store */
 };
 
 /* Opens or makes the file, migrates it forward, starts the threads. NULL: `why` says in one line

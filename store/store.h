@@ -7,9 +7,13 @@
  *
  * - An operation's `run` sees the state as of all earlier operations, and is alone with it. It is
  *   a plain function over the primitives of txn.h; what it means (fencing, commands) is the
- *   caller's business. It may run more than once: a transaction that fails for one of its
- *   operations is rolled back, and each is tried again alone. So `run` starts from scratch each
- * time and touches nothing but its operation.
+ *   caller's business. It starts from scratch each time and touches nothing but its operation, for
+ *   it may run more than once:
+ * - Where an operation that has changed something returns an error (or SQL has ended the whole
+ *   transaction), all is rolled back, and the operations before it run again without it. It is not
+ *   run again itself: what it wrote down of its failure stays. The operations after it follow in
+ *   another transaction. Where it was the store that failed it, the operation gets a second chance,
+ *   in a transaction that begins with it.
  * - `done` is called from store_collect, on the caller's thread, in the order of submission (writes
  *   among writes, reads among reads), after the commit.
  * - A read sees every write that was collected before the read was submitted.

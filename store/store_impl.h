@@ -4,6 +4,7 @@
 #ifndef STOCKADE_STORE_STORE_IMPL_H
 #define STOCKADE_STORE_STORE_IMPL_H
 
+#include "fence/base/clock.h"
 #include "store/sql.h"
 #include "store/store.h"
 #include "store/txn.h"
@@ -21,6 +22,10 @@ struct store_impl {
 struct store {
     const struct store_impl *impl;
 };
+
+/* What dates rows: milliseconds since 1970 by the clock (NULL: the system's). A clock without a
+ * wall clock, a virtual one, gives its own milliseconds. */
+int64_t store_wall_ms(const struct clock *clock);
 
 /* As in txn.h and sql.h, with the same contracts. */
 struct store_txn_impl {

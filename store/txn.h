@@ -38,8 +38,9 @@ struct lease {
     int64_t session;    /* store_session() of the daemon that granted it */
     int64_t connection; /* client id there, 0 = none */
     /* Read only: the store keeps them. */
-    int64_t changed_ms;    /* wall clock; when the fence was written last */
-    int64_t receipts_gone; /* receipts of tokens up to this one may have been removed */
+    int64_t changed_ms;    /* when the fence was written last, or the row made; 0: no row */
+    int64_t receipts_gone; /* receipts of tokens up to this one may have been removed; where there
+                            * is no row, any up to the floor */
 };
 
 /* What remains of a write that carried an ID: its reply, for the repeat. */
@@ -100,19 +101,22 @@ enum stk_error txn_count_fields(struct store_txn *txn, const struct resource *re
                                 int64_t *count);
 /* Removes the value, whatever its type. */
 enum stk_error txn_value_clear(struct store_txn *txn, struct resource *resource);
-/* The receipt of a request's id on a resource that exists. A put replaces nothing: look first. */
+/* The receipt of a request's id on a resource that exists. A put replaces nothing: where there is
+ * one, it stays as it is. */
 enum stk_error txn_receipt(struct store_txn *txn, const struct resource *resource, struct bytes id,
                            bool *found, struct receipt *receipt);
 enum stk_error txn_receipt_put(struct store_txn *txn, const struct resource *resource,
                                struct bytes id, const struct receipt *receipt);
 /* Clean-up, a little at a time: looks at no more than `max` rows, and says in `more` whether there
- * is more to do now. Receipts go when their token was retired before `before_ms`. */
+ * is more to do now. Receipts go when their token was retired before `before_ms`; before the first
+ * one goes, lease.receipts_gone has risen to the token. */
 enum stk_error txn_sweep_receipts(struct store_txn *txn, int64_t before_ms, size_t max,
                                   size_t *removed, bool *more);
 /* Resources without value, receipt or live token go when their fence was written last before
  * `before_ms`; those whose token is live, but was written last before `live_before_ms`, count as
- * abandoned and go too. The store-wide floor rises to the largest token that goes. `*after` is where
- * the last sweep ended (an id; 0: start). */
+ * abandoned and go too (where they have receipts: are revoked, so that these go first). The
+ * store-wide floor rises to the largest token that goes. `*after` is where the last sweep ended (an
+ * id; 0: start). `more` is false at the end of the table, and `*after` 0 again. */
 enum stk_error txn_sweep_resources(struct store_txn *txn, int64_t before_ms, int64_t live_before_ms,
                                    size_t max, int64_t *after, size_t *removed, bool *more);
 /* Removes every value and revokes every live fence. */

@@ -27,7 +27,9 @@ struct cache {
     struct slot *slots;
     uint32_t *by_id; /* id modulo CACHE_SLOTS: the slot, where it still has that id */
     uint32_t generation;
-    uint32_t victim; /* whose turn it is to go where a set is full */
+    uint32_t victim;   /* whose turn it is to go where a set is full */
+    uint32_t *journal; /* slots put or updated since the last commit; some more than once */
+    size_t journal_count, journal_room;
 };
 
 struct cache *cache_new(void)
@@ -47,6 +49,7 @@ void cache_free(struct cache *cache)
         free(cache->slots[i].name);
     free(cache->slots);
     free(cache->by_id);
+    free(cache->journal);
     free(cache);
 }
 
@@ -80,6 +83,17 @@ bool cache_find(struct cache *cache, struct bytes name, struct resource *resourc
             return true;
         }
     return false;
+}
+
+static void note(struct cache *cache, const struct slot *slot)
+{
+    uint32_t at = (uint32_t)(slot - cache->slots);
+
+    if (cache->journal_count == cache->journal_room) {
+        cache->journal_room = cache->journal_room * 2 + 256;
+        cache->journal = mem_realloc(cache->journal, cache->journal_room * sizeof at);
+    }
+    cache->journal[cache->journal_count++] = at;
 }
 
 static void slot_fill(struct slot *slot, struct bytes name, const struct resource *resource)
@@ -119,13 +133,23 @@ void cache_put(struct cache *cache, struct bytes name, const struct resource *re
     slot->generation = cache->generation;
     slot->hash = (uint32_t)(hash >> 32);
     *place = (uint32_t)(slot - cache->slots);
+    note(cache, slot);
 }
 
 void cache_update(struct cache *cache, const struct resource *resource)
 {
     struct slot *slot = slot_of_id(cache, resource->id);
+    if (slot == NULL)
+        return;
+    slot->resource = *resource;
+    note(cache, slot);
+}
+
+void cache_forget(struct cache *cache, int64_t id)
+{
+    struct slot *slot = slot_of_id(cache, id);
     if (slot != NULL)
-        slot->resource = *resource;
+        slot->generation = 0;
 }
 
 void cache_clear(struct cache *cache)
@@ -135,4 +159,21 @@ void cache_clear(struct cache *cache)
     for (size_t i = 0; i < CACHE_SLOTS; i++)
         cache->slots[i].generation = 0;
     cache->generation = 1;
+}
+
+size_t cache_mark(const struct cache *cache)
+{
+    return cache->journal_count;
+}
+
+void cache_undo(struct cache *cache, size_t mark)
+{
+    check(mark <= cache->journal_count);
+    while (cache->journal_count > mark)
+        cache->slots[cache->journal[--cache->journal_count]].generation = 0;
+}
+
+void cache_commit(struct cache *cache)
+{
+    cache->journal_count = 0;
 }

@@ -2,14 +2,16 @@
 /* The writer's memory of resource rows: name to id, fence and type, so that a fenced write needs no
  * look-up by name. Bounded: a set-associative table, touched (and so resident) only as it fills.
  *
- * - It holds only what the database holds, or what the transaction under way has put there. Where
- *   one is rolled back, or another program has committed, cache_clear forgets everything, at once.
+ * - It holds only what the database holds, or what the transaction under way has put there. What
+ *   is undone of it, cache_undo forgets: a journal says which entries those are. Where another
+ *   program has committed, cache_clear forgets everything, at once.
  * - Every entry can also be found by id: writes come with the id only, and an entry that a write
  *   could miss would be wrong from then on. Ids that collide push each other out. */
 #ifndef STOCKADE_STORE_SQLITE_CACHE_H
 #define STOCKADE_STORE_SQLITE_CACHE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "store/txn.h"
 
@@ -23,6 +25,15 @@ bool cache_find(struct cache *cache, struct bytes name, struct resource *resourc
 void cache_put(struct cache *cache, struct bytes name, const struct resource *resource);
 /* The row of resource->id has changed: brings its entry, if there is one, up to date. */
 void cache_update(struct cache *cache, const struct resource *resource);
+/* The row of `id` is gone. */
+void cache_forget(struct cache *cache, int64_t id);
 void cache_clear(struct cache *cache);
+
+/* A place in the journal of what was put and updated since the last commit. */
+size_t cache_mark(const struct cache *cache);
+/* Forgets what was put or updated since the mark; 0: since the last commit. */
+void cache_undo(struct cache *cache, size_t mark);
+/* All of it is there to stay. */
+void cache_commit(struct cache *cache);
 
 #endif

@@ -2,10 +2,11 @@
 /* Reads never wait for the writer, nor it for them (WAL); a read that fails fails alone. */
 #include "store/sqlite/reader.h"
 
-void reader_init(struct reader *reader, sqlite3 *db, const char *path, const struct log *log)
+void reader_init(struct reader *reader, sqlite3 *db, const char *path, const struct log *log,
+                 const struct clock *clock)
 {
     *reader = (struct reader){.path = path, .log = log};
-    transaction_init(&reader->txn, db, NULL);
+    transaction_init(&reader->txn, db, NULL, clock);
 }
 
 void reader_free(struct reader *reader)
@@ -22,23 +23,31 @@ static void note(struct reader *reader)
     reader->outage = code;
 }
 
+static void run_one(struct reader *reader, struct store_op *op)
+{
+    struct transaction *txn = &reader->txn;
+
+    txn->failed = false;
+    if (sqlite3_get_autocommit(txn->db) != 0) {
+        transaction_ended(txn);
+        txn->floor_known = false;
+        (void)transaction_begin(txn, STATEMENT_BEGIN_READ);
+    }
+    op->error = txn->failed ? STK_STORE : op->run(op, &txn->base);
+    transaction_leave(txn);
+    if (txn->failed)
+        op->error = STK_STORE;
+    note(reader);
+}
+
 void reader_run(struct reader *reader, struct list *batch)
 {
     struct transaction *txn = &reader->txn;
 
-    txn->floor_known = false;
-    txn->failed = false;
-    (void)transaction_run(txn, STATEMENT_BEGIN_READ);
-    for (struct list *at = batch->next; at != batch; at = at->next) {
-        struct store_op *op = list_entry(at, struct store_op, link);
-        op->error = txn->failed ? STK_STORE : op->run(op, &txn->base);
-        if (txn->failed)
-            op->error = STK_STORE;
-        note(reader);
-        /* A snapshot that SQLite gave up is gone for the rest of the batch too. */
-        txn->failed = sqlite3_get_autocommit(txn->db) != 0;
-    }
+    for (struct list *at = batch->next; at != batch; at = at->next)
+        run_one(reader, list_entry(at, struct store_op, link));
     transaction_settle(txn);
+    transaction_ended(txn);
     if (sqlite3_get_autocommit(txn->db) == 0)
         (void)transaction_run(txn, STATEMENT_COMMIT);
 }

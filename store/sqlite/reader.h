@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reader: answers a batch of operations from one snapshot. The batch was taken before the
- * snapshot begins, so each operation sees all that was committed before it was submitted. */
+ * snapshot begins, so each operation sees all that was committed before it was submitted. Where
+ * SQLite gives the snapshot up for one of them, the rest gets a new one. */
 #ifndef STOCKADE_STORE_SQLITE_READER_H
 #define STOCKADE_STORE_SQLITE_READER_H
 
@@ -14,7 +15,9 @@ struct reader {
     int outage;       /* as the writer's */
 };
 
-void reader_init(struct reader *reader, sqlite3 *db, const char *path, const struct log *log);
+/* As writer_init. */
+void reader_init(struct reader *reader, sqlite3 *db, const char *path, const struct log *log,
+                 const struct clock *clock);
 void reader_free(struct reader *reader);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. */
 void reader_run(struct reader *reader, struct list *batch);

@@ -9,32 +9,27 @@ static struct transaction *of(struct store_txn *txn)
     return (struct transaction *)txn;
 }
 
-/* The row is damaged, or was written by something that is not Stockade. */
-static enum stk_error implausible(struct transaction *txn)
+enum stk_error transaction_floor(struct transaction *txn)
 {
-    static const char reason[] = "a row of Stockade's tables holds impossible values";
-
-    txn->failed = true;
-    txn->code = SQLITE_CORRUPT;
-    _Static_assert(sizeof reason <= sizeof txn->reason, "fits");
-    for (size_t i = 0; i < sizeof reason; i++)
-        txn->reason[i] = reason[i];
-    return STK_STORE;
+    if (txn->floor_known)
+        return STK_OK;
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FLOOR);
+    txn->floor = 0;
+    if (stmt == NULL || transaction_number(txn, stmt, &txn->floor) != STK_OK)
+        return STK_STORE;
+    if (txn->floor < 0 || txn->floor > TOKEN_MAX)
+        return transaction_implausible(txn);
+    txn->floor_known = true;
+    return STK_OK;
 }
 
 /* A fence stands at its own token or at the store-wide floor, whichever is higher. */
 static enum stk_error set_floor(struct transaction *txn, struct resource *resource)
 {
-    if (!txn->floor_known) {
-        sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FLOOR);
-        txn->floor = 0;
-        if (stmt == NULL || transaction_number(txn, stmt, &txn->floor) != STK_OK)
-            return STK_STORE;
-        if (txn->floor < 0 || txn->floor > TOKEN_MAX)
-            return implausible(txn);
-        txn->floor_known = true;
-    }
     struct fence *fence = &resource->fence;
+
+    if (transaction_floor(txn) != STK_OK)
+        return STK_STORE;
     fence->floor = txn->floor > fence->token ? txn->floor : fence->token;
     return STK_OK;
 }
@@ -57,7 +52,7 @@ static enum stk_error fetch(struct transaction *txn, struct bytes name, struct r
     sqlite3_reset(stmt);
     if (resource->id <= 0 || token < 0 || token > TOKEN_MAX || state < FENCE_NONE ||
         state > FENCE_REVOKED || type < VALUE_NONE || type > VALUE_HASH)
-        return implausible(txn);
+        return transaction_implausible(txn);
     resource->fence.token = token;
     resource->fence.state = (enum fence_state)state;
     resource->type = (enum value_type)type;
@@ -86,10 +81,15 @@ enum stk_error resources_make(struct store_txn *base, struct bytes name, struct 
     check(txn->cache != NULL);
     if (resource->id != 0)
         return STK_OK;
+    if (transaction_floor(txn) != STK_OK)
+        return STK_STORE;
     sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_MAKE);
     if (stmt == NULL)
         return STK_STORE;
     transaction_bind(stmt, 1, name);
+    sqlite3_bind_int64(stmt, 2, txn->now_ms);
+    /* It may have had a row before, whose tokens, and their receipts, are below the floor. */
+    sqlite3_bind_int64(stmt, 3, txn->floor);
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
     if (sqlite3_changes64(txn->db) == 0) /* the operation itself has made it meanwhile */
@@ -107,6 +107,8 @@ enum stk_error resources_fence_put(struct store_txn *base, const struct resource
 
     check(txn->cache != NULL && resource->id != 0);
     check(fence->token >= 1 && fence->token <= TOKEN_MAX && fence->state != FENCE_NONE);
+    if (receipts_retire(txn, resource->id, fence) != STK_OK)
+        return STK_STORE;
     sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FENCE);
     if (stmt == NULL)
         return STK_STORE;
@@ -119,6 +121,7 @@ enum stk_error resources_fence_put(struct store_txn *base, const struct resource
     sqlite3_bind_int64(stmt, 7, lease->connection);
     sqlite3_bind_int64(stmt, 8, lease->anonymous);
     transaction_bind(stmt, 9, lease->owner);
+    sqlite3_bind_int64(stmt, 10, txn->now_ms);
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
     check(sqlite3_changes64(txn->db) == 1); /* the row is there, and its token did not sink */
@@ -133,7 +136,7 @@ enum stk_error resources_lease(struct store_txn *base, const struct resource *re
     sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_LEASE);
     enum stk_error error;
 
-    *lease = (struct lease){.owner = {"", 0}};
+    *lease = (struct lease){.owner = {"", 0}, .receipts_gone = resource->fence.floor};
     if (stmt == NULL)
         return STK_STORE;
     sqlite3_bind_int64(stmt, 1, resource->id);
@@ -147,6 +150,8 @@ enum stk_error resources_lease(struct store_txn *base, const struct resource *re
     buf_clear(&txn->owner);
     buf_append_bytes(&txn->owner, transaction_column(stmt, 5));
     lease->owner = buf_bytes(&txn->owner);
+    lease->changed_ms = sqlite3_column_int64(stmt, 6);
+    lease->receipts_gone = sqlite3_column_int64(stmt, 7);
     sqlite3_reset(stmt);
     return STK_OK;
 }

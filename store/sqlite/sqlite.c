@@ -183,21 +183,22 @@ static const struct store_impl sqlite_impl = {
     .close = sqlite_close,
 };
 
-static bool open_file(struct sqlite_store *store, char *why, size_t why_size)
+static bool open_file(struct sqlite_store *store, const struct clock *clock, char *why,
+                      size_t why_size)
 {
     sqlite3 *db = db_open(store->path, DB_WRITER, why, why_size);
 
     if (db == NULL)
         return false;
     store->write_db = db;
-    writer_init(&store->writer, db, store->path, store->log);
+    writer_init(&store->writer, db, store->path, store->log, clock);
     if (!schema_prepare(db, store->path, &store->session, why, why_size))
         return false;
     db = db_open(store->path, DB_READER, why, why_size);
     if (db == NULL)
         return false;
     store->read_db = db;
-    reader_init(&store->reader, db, store->path, store->log);
+    reader_init(&store->reader, db, store->path, store->log, clock);
     return true;
 }
 
@@ -227,7 +228,7 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
     store->log = options->log;
     list_init(&store->done);
     pthread_mutex_init(&store->lock, NULL);
-    if (!open_file(store, why, why_size)) {
+    if (!open_file(store, options->clock, why, why_size)) {
         dispose(store);
         return NULL;
     }

@@ -8,15 +8,20 @@
     X(BEGIN_READ, "BEGIN")                                                                         \
     X(COMMIT, "COMMIT")                                                                            \
     X(ROLLBACK, "ROLLBACK")                                                                        \
+    X(MARK, "SAVEPOINT stockade_mark")                                                             \
+    X(MARK_KEEP, "RELEASE stockade_mark")                                                          \
+    X(MARK_UNDO, "ROLLBACK TO stockade_mark")                                                      \
     X(DATA_VERSION, "PRAGMA data_version")                                                         \
     X(FLOOR, "SELECT value FROM stockade_meta WHERE key = 'floor'")                                \
     X(FIND, "SELECT id, token, state, type FROM stockade_resource WHERE name = ?1")                \
-    X(MAKE, "INSERT OR IGNORE INTO stockade_resource(name) VALUES(?1)")                            \
+    X(MAKE, "INSERT OR IGNORE INTO stockade_resource(name, changed_ms, receipts_gone)"             \
+            " VALUES(?1, ?2, ?3)")                                                                 \
     X(TYPE, "UPDATE stockade_resource SET type = ?2 WHERE id = ?1")                                \
     X(FENCE, "UPDATE stockade_resource SET token = ?2, state = ?3, holds = ?4, ttl_ms = ?5,"       \
-             " session = ?6, connection = ?7, anonymous = ?8, owner = ?9"                          \
+             " session = ?6, connection = ?7, anonymous = ?8, owner = ?9, changed_ms = ?10"        \
              " WHERE id = ?1 AND token <= ?2")                                                     \
-    X(LEASE, "SELECT holds, ttl_ms, session, connection, anonymous, owner"                         \
+    X(LEASE, "SELECT holds, ttl_ms, session, connection, anonymous, owner, changed_ms,"            \
+             " receipts_gone"                                                                      \
              " FROM stockade_resource WHERE id = ?1")                                              \
     X(EACH_LIVE, "SELECT id, name, type FROM stockade_resource"                                    \
                  " WHERE id > ?1 AND state = 1 ORDER BY id")                                       \
@@ -38,8 +43,51 @@
     X(FLUSH_STRINGS, "DELETE FROM stockade_string")                                                \
     X(FLUSH_HASHES, "DELETE FROM stockade_hash")                                                   \
     X(FLUSH_RESOURCES, "UPDATE stockade_resource SET type = 0, holds = 0,"                         \
+                       " changed_ms = CASE state WHEN 1 THEN ?1 ELSE changed_ms END,"              \
                        " state = CASE state WHEN 1 THEN 3 ELSE state END"                          \
-                       " WHERE type <> 0 OR state = 1")
+                       " WHERE type <> 0 OR state = 1")                                            \
+    /* Receipts, and the log of retired tokens that have some. */                                  \
+    X(RECEIPT, "SELECT token, fingerprint, resp3, reply FROM stockade_receipt"                     \
+               " WHERE resource = ?1 AND id = ?2")                                                 \
+    X(RECEIPT_PUT,                                                                                 \
+      "INSERT OR IGNORE INTO stockade_receipt(resource, id, token, fingerprint, resp3,"            \
+      " reply, written_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                    \
+    X(RETIRE, "INSERT INTO stockade_retired(resource, token, retired_ms)"                          \
+              " SELECT id, token, ?4 FROM stockade_resource AS r"                                  \
+              " WHERE id = ?1 AND state = 1 AND (token < ?2 OR ?3 <> 1) AND EXISTS("               \
+              "SELECT 1 FROM stockade_receipt WHERE resource = r.id AND token = r.token)")         \
+    X(RETIRE_ALL, "INSERT INTO stockade_retired(resource, token, retired_ms)"                      \
+                  " SELECT id, token, ?1 FROM stockade_resource AS r WHERE state = 1 AND EXISTS("  \
+                  "SELECT 1 FROM stockade_receipt WHERE resource = r.id AND token = r.token)"      \
+                  " ORDER BY id")                                                                  \
+    X(RETIRED_ADD, "INSERT INTO stockade_retired(resource, token, retired_ms)"                     \
+                   " VALUES(?1, ?2, ?3)")                                                          \
+    X(RETIRED_FIRST, "SELECT number, resource, token, retired_ms FROM stockade_retired"            \
+                     " ORDER BY number LIMIT 1")                                                   \
+    X(RETIRED_LAST, "SELECT max(number) FROM stockade_retired")                                    \
+    X(RETIRED_REMOVE, "DELETE FROM stockade_retired WHERE number = ?1")                            \
+    X(RECEIPTS_GONE, "UPDATE stockade_resource SET receipts_gone = ?2"                             \
+                     " WHERE id = ?1 AND receipts_gone < ?2")                                      \
+    X(RECEIPTS_REMOVE,                                                                             \
+      "DELETE FROM stockade_receipt WHERE resource = ?1 AND id IN ("                               \
+      "SELECT id FROM stockade_receipt WHERE resource = ?1 AND token = ?2 ORDER BY id LIMIT ?3)")  \
+    X(META, "SELECT value FROM stockade_meta WHERE key = ?1")                                      \
+    X(META_PUT, "REPLACE INTO stockade_meta(key, value) VALUES(?1, ?2)")                           \
+    /* Resources that are of no use any more, between two ids. */                                  \
+    X(SWEEP_END, "SELECT max(id) FROM ("                                                           \
+                 "SELECT id FROM stockade_resource WHERE id > ?1 ORDER BY id LIMIT ?2)")           \
+    X(SWEEP_RETIRE,                                                                                \
+      "UPDATE stockade_resource SET state = 3, holds = 0, changed_ms = ?4"                         \
+      " WHERE id > ?1 AND id <= ?2 AND type = 0 AND state = 1 AND changed_ms < ?3"                 \
+      " AND EXISTS(SELECT 1 FROM stockade_receipt WHERE resource = stockade_resource.id)"          \
+      " RETURNING id, token")                                                                      \
+    X(SWEEP_REMOVE,                                                                                \
+      "DELETE FROM stockade_resource WHERE id > ?1 AND id <= ?2"                                   \
+      " AND id < (SELECT max(id) FROM stockade_resource) AND type = 0"                             \
+      " AND changed_ms < CASE state WHEN 1 THEN ?3 ELSE ?4 END"                                    \
+      " AND NOT EXISTS(SELECT 1 FROM stockade_receipt WHERE resource = stockade_resource.id)"      \
+      " RETURNING id, token")                                                                      \
+    X(FLOOR_RAISE, "UPDATE stockade_meta SET value = ?1 WHERE key = 'floor' AND value < ?1")
 
 enum statement {
 #define X(name, sql) STATEMENT_##name,

@@ -14,7 +14,60 @@ static const char *const sql_of[STATEMENTS] = {
 #undef X
 };
 
+static struct transaction *of(struct store_txn *txn)
+{
+    return (struct transaction *)txn;
+}
+
+static int64_t now_ms(struct store_txn *txn)
+{
+    return of(txn)->now_ms;
+}
+
+/* Marks: a savepoint, and a place in the cache's journal. */
+
+static enum stk_error mark(struct store_txn *base)
+{
+    struct transaction *txn = of(base);
+
+    check(!txn->marked);
+    if (transaction_run(txn, STATEMENT_MARK) != STK_OK)
+        return STK_STORE;
+    txn->marked = true;
+    if (txn->cache != NULL)
+        txn->cache_mark = cache_mark(txn->cache);
+    return STK_OK;
+}
+
+static enum stk_error mark_keep(struct store_txn *base)
+{
+    struct transaction *txn = of(base);
+
+    check(txn->marked);
+    txn->marked = false;
+    if (transaction_is_gone(txn))
+        return STK_ERR;
+    return transaction_run(txn, STATEMENT_MARK_KEEP);
+}
+
+static enum stk_error mark_undo(struct store_txn *base)
+{
+    struct transaction *txn = of(base);
+
+    check(txn->marked);
+    txn->floor_known = false;
+    if (txn->cache != NULL)
+        cache_undo(txn->cache, txn->cache_mark);
+    if (!transaction_is_gone(txn) && transaction_run(txn, STATEMENT_MARK_UNDO) != STK_OK)
+        return STK_STORE;
+    return mark_keep(base);
+}
+
 static const struct store_txn_impl transaction_impl = {
+    .now_ms = now_ms,
+    .mark = mark,
+    .mark_keep = mark_keep,
+    .mark_undo = mark_undo,
     .resource = resources_find,
     .resource_make = resources_make,
     .fence_put = resources_fence_put,
@@ -31,12 +84,18 @@ static const struct store_txn_impl transaction_impl = {
     .each_field_from = values_each_field,
     .count_fields = values_count_fields,
     .value_clear = values_clear,
+    .receipt = receipts_find,
+    .receipt_put = receipts_put,
+    .sweep_receipts = sweep_receipts,
+    .sweep_resources = sweep_resources,
     .flush = values_flush,
 };
 
-void transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache)
+void transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
+                      const struct clock *clock)
 {
-    *txn = (struct transaction){.base.impl = &transaction_impl, .db = db, .cache = cache};
+    *txn = (struct transaction){
+        .base.impl = &transaction_impl, .db = db, .cache = cache, .clock = clock};
 }
 
 void transaction_free(struct transaction *txn)
@@ -44,6 +103,34 @@ void transaction_free(struct transaction *txn)
     for (size_t i = 0; i < STATEMENTS; i++)
         sqlite3_finalize(txn->statements[i]);
     buf_free(&txn->owner);
+}
+
+bool transaction_begin(struct transaction *txn, enum statement how)
+{
+    txn->failed = false;
+    txn->touched = false;
+    txn->now_ms = store_wall_ms(txn->clock);
+    txn->begun = transaction_run(txn, how) == STK_OK;
+    return txn->begun;
+}
+
+bool transaction_is_gone(const struct transaction *txn)
+{
+    return txn->begun && sqlite3_get_autocommit(txn->db) != 0;
+}
+
+void transaction_leave(struct transaction *txn)
+{
+    if (txn->marked && !txn->failed)
+        (void)mark_keep(&txn->base);
+    txn->marked = false;
+    txn->claims = NULL;
+    txn->claims_count = 0;
+}
+
+void transaction_ended(struct transaction *txn)
+{
+    txn->begun = false;
 }
 
 enum stk_error transaction_fail(struct transaction *txn)
@@ -54,6 +141,14 @@ enum stk_error transaction_fail(struct transaction *txn)
     txn->code = sqlite3_errcode(txn->db);
     snprintf(txn->reason, sizeof txn->reason, "%s%s%s", sqlite3_errmsg(txn->db),
              system != 0 ? ": " : "", system != 0 ? strerrordesc_np(system) : "");
+    return STK_STORE;
+}
+
+enum stk_error transaction_implausible(struct transaction *txn)
+{
+    txn->failed = true;
+    txn->code = SQLITE_CORRUPT;
+    snprintf(txn->reason, sizeof txn->reason, "a row of Stockade's tables holds impossible values");
     return STK_STORE;
 }
 
@@ -70,6 +165,8 @@ sqlite3_stmt *transaction_statement(struct transaction *txn, enum statement whic
 
     check(!txn->iterating);
     transaction_settle(txn);
+    if (transaction_is_gone(txn)) /* what runs now would commit by itself */
+        return NULL;
     if (*stmt == NULL && sqlite3_prepare_v3(txn->db, sql_of[which], -1, SQLITE_PREPARE_PERSISTENT,
                                             stmt, NULL) != SQLITE_OK)
         transaction_fail(txn);

@@ -29,18 +29,31 @@ struct transaction {
     struct buf owner; /* of the lease read last: may go straight into the next put */
     bool floor_known;
     int64_t floor; /* the store-wide one */
+    const struct clock *clock;
     int64_t now_ms; /* when it began */
+    bool begun;     /* and not ended by us; SQLite may have ended it all the same */
+    bool touched;   /* SQL has changed what sqlite3_total_changes does not count (DDL) */
     bool marked;
+    size_t cache_mark;
     const struct claim *claims; /* presented by the operation under way */
     size_t claims_count;
     struct sql *sql;       /* sql.h */
     struct guards *guards; /* guards.h */
 };
 
-/* `db` is borrowed; `cache` may be NULL. */
-void transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache);
+/* `db` and `clock` (NULL: the system's) are borrowed; `cache` may be NULL. */
+void transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
+                      const struct clock *clock);
 /* Finalizes the statements. */
 void transaction_free(struct transaction *txn);
+/* False: it could not begin. */
+bool transaction_begin(struct transaction *txn, enum statement how);
+/* SQLite has ended it by itself; every further call of the operation fails. */
+bool transaction_is_gone(const struct transaction *txn);
+/* An operation is over: its mark and its claims end. */
+void transaction_leave(struct transaction *txn);
+/* It has ended, one way or the other. */
+void transaction_ended(struct transaction *txn);
 
 /* For the parts of the transaction only. */
 
@@ -62,7 +75,12 @@ void transaction_bind(sqlite3_stmt *stmt, int at, struct bytes bytes);
 /* Borrowed from the statement. */
 struct bytes transaction_column(sqlite3_stmt *stmt, int at);
 
-/* The primitives: resources.c and values.c. */
+/* The row is damaged, or was written by something that is not Stockade. Returns STK_STORE. */
+enum stk_error transaction_implausible(struct transaction *txn);
+/* The store-wide floor, into txn->floor. */
+enum stk_error transaction_floor(struct transaction *txn);
+
+/* The primitives: resources.c, values.c, receipts.c, sweep.c. */
 enum stk_error resources_find(struct store_txn *, struct bytes, struct resource *);
 enum stk_error resources_make(struct store_txn *, struct bytes, struct resource *);
 enum stk_error resources_fence_put(struct store_txn *, const struct resource *,
@@ -83,5 +101,17 @@ enum stk_error values_each_field(struct store_txn *, const struct resource *, st
 enum stk_error values_count_fields(struct store_txn *, const struct resource *, int64_t *);
 enum stk_error values_clear(struct store_txn *, struct resource *);
 enum stk_error values_flush(struct store_txn *);
+enum stk_error receipts_find(struct store_txn *, const struct resource *, struct bytes, bool *,
+                             struct receipt *);
+enum stk_error receipts_put(struct store_txn *, const struct resource *, struct bytes,
+                            const struct receipt *);
+/* Logs the live token's end where it has receipts: `fence` is about to take its place. */
+enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct fence *fence);
+enum stk_error receipts_retire_all(struct transaction *txn);
+/* Logs the end of a token that has receipts. */
+enum stk_error receipts_log(struct transaction *txn, int64_t id, int64_t token);
+enum stk_error sweep_receipts(struct store_txn *, int64_t, size_t, size_t *, bool *);
+enum stk_error sweep_resources(struct store_txn *, int64_t, int64_t, size_t, int64_t *, size_t *,
+                               bool *);
 
 #endif

@@ -167,11 +167,15 @@ enum stk_error values_clear(struct store_txn *base, struct resource *resource)
 enum stk_error values_flush(struct store_txn *base)
 {
     struct transaction *txn = of(base);
+    sqlite3_stmt *stmt;
 
     check(txn->cache != NULL);
     cache_clear(txn->cache);
-    if (transaction_run(txn, STATEMENT_FLUSH_STRINGS) != STK_OK ||
-        transaction_run(txn, STATEMENT_FLUSH_HASHES) != STK_OK)
+    if (receipts_retire_all(txn) != STK_OK ||
+        transaction_run(txn, STATEMENT_FLUSH_STRINGS) != STK_OK ||
+        transaction_run(txn, STATEMENT_FLUSH_HASHES) != STK_OK ||
+        (stmt = transaction_statement(txn, STATEMENT_FLUSH_RESOURCES)) == NULL)
         return STK_STORE;
-    return transaction_run(txn, STATEMENT_FLUSH_RESOURCES);
+    sqlite3_bind_int64(stmt, 1, txn->now_ms);
+    return transaction_change(txn, stmt);
 }

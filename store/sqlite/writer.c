@@ -11,14 +11,15 @@ enum ended {
     ENDED_COMMITTED,
     ENDED_REFUSED,   /* it could not begin; nothing was run */
     ENDED_FAILED,    /* the commit failed, and nothing is kept */
-    ENDED_OPERATION, /* an operation failed, and nothing is kept; its `error` says why */
+    ENDED_OPERATION, /* an operation failed, and nothing is kept */
     ENDED_LOST,
 };
 
-void writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log)
+void writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log,
+                 const struct clock *clock)
 {
     *writer = (struct writer){.path = path, .log = log};
-    transaction_init(&writer->txn, db, cache_new());
+    transaction_init(&writer->txn, db, cache_new(), clock);
 }
 
 void writer_free(struct writer *writer)
@@ -46,19 +47,15 @@ static void note_success(struct writer *writer)
     writer->outage = 0;
 }
 
-static void forget(struct writer *writer)
-{
-    cache_clear(writer->txn.cache);
-    writer->txn.floor_known = false;
-}
-
 /* False: SQLite would not even roll back. */
 static bool roll_back(struct writer *writer)
 {
     struct transaction *txn = &writer->txn;
 
     transaction_settle(txn);
-    forget(writer);
+    transaction_ended(txn);
+    cache_undo(txn->cache, 0);
+    txn->floor_known = false;
     if (sqlite3_get_autocommit(txn->db) == 0)
         (void)transaction_run(txn, STATEMENT_ROLLBACK);
     return sqlite3_get_autocommit(txn->db) != 0;
@@ -82,8 +79,7 @@ static bool begin(struct writer *writer)
     struct transaction *txn = &writer->txn;
     int64_t version = 0;
 
-    txn->failed = false;
-    if (file_is_gone(txn) || transaction_run(txn, STATEMENT_BEGIN_WRITE) != STK_OK)
+    if (file_is_gone(txn) || !transaction_begin(txn, STATEMENT_BEGIN_WRITE))
         return false;
     sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_DATA_VERSION);
     if (stmt == NULL || transaction_number(txn, stmt, &version) != STK_OK)
@@ -91,7 +87,8 @@ static bool begin(struct writer *writer)
     if (version != writer->data_version) {
         writer->foreign_commits += writer->data_version != 0;
         writer->data_version = version;
-        forget(writer);
+        cache_clear(txn->cache);
+        txn->floor_known = false;
     }
     return true;
 }
@@ -104,6 +101,8 @@ static enum ended commit(struct writer *writer, bool changed)
 
     transaction_settle(txn);
     if (transaction_run(txn, STATEMENT_COMMIT) == STK_OK) {
+        transaction_ended(txn);
+        cache_commit(txn->cache);
         writer->commits++;
         if (changed)
             note_success(writer);
@@ -116,8 +115,32 @@ static enum ended commit(struct writer *writer, bool changed)
     return roll_back(writer) ? ENDED_FAILED : ENDED_LOST;
 }
 
-/* One transaction over the operations from `at` up to `end`, which is not run. */
-static enum ended run(struct writer *writer, struct list *at, const struct list *end)
+/* Runs the operation, and says whether the transaction can go on. */
+static bool run_one(struct writer *writer, struct store_op *op)
+{
+    struct transaction *txn = &writer->txn;
+    int64_t before = sqlite3_total_changes64(txn->db);
+
+    txn->touched = false;
+    op->error = op->run(op, &txn->base);
+    transaction_leave(txn);
+    if (txn->failed) {
+        op->error = STK_STORE;
+        note_failure(writer, "a statement");
+        return false;
+    }
+    if (transaction_is_gone(txn)) {
+        if (op->error == STK_OK)
+            op->error = STK_ERR;
+        return false;
+    }
+    return op->error == STK_OK || (!txn->touched && sqlite3_total_changes64(txn->db) == before);
+}
+
+/* One transaction over the operations from `from` up to `end`, which is not run. `failed` is the
+ * one with which it ended in ENDED_OPERATION. */
+static enum ended run(struct writer *writer, struct list *from, struct list *end,
+                      struct list **failed)
 {
     struct transaction *txn = &writer->txn;
 
@@ -126,18 +149,11 @@ static enum ended run(struct writer *writer, struct list *at, const struct list 
         return roll_back(writer) ? ENDED_REFUSED : ENDED_LOST;
     }
     int64_t start = sqlite3_total_changes64(txn->db);
-    for (; at != end; at = at->next) {
-        struct store_op *op = list_entry(at, struct store_op, link);
-        int64_t before = sqlite3_total_changes64(txn->db);
-        op->error = op->run(op, &txn->base);
-        if (txn->failed)
-            op->error = STK_STORE;
-        if (op->error == STK_OK || (!txn->failed && sqlite3_total_changes64(txn->db) == before))
-            continue;
-        if (txn->failed)
-            note_failure(writer, "a statement");
-        return roll_back(writer) ? ENDED_OPERATION : ENDED_LOST;
-    }
+    for (struct list *at = from; at != end; at = at->next)
+        if (!run_one(writer, list_entry(at, struct store_op, link))) {
+            *failed = at;
+            return roll_back(writer) ? ENDED_OPERATION : ENDED_LOST;
+        }
     return commit(writer, sqlite3_total_changes64(txn->db) != start);
 }
 
@@ -147,33 +163,41 @@ static void fail_all(struct list *at, const struct list *end)
         list_entry(at, struct store_op, link)->error = STK_STORE;
 }
 
-static enum writer_outcome run_one_by_one(struct writer *writer, struct list *batch)
+/* Works off the operations in as few transactions as it takes. Anything but ENDED_LOST: each has
+ * its error. */
+static enum ended run_all(struct writer *writer, struct list *from, struct list *end)
 {
-    for (struct list *at = batch->next; at != batch; at = at->next) {
-        enum ended ended = run(writer, at, at->next);
+    enum ended ended = ENDED_COMMITTED;
+
+    while (from != end) {
+        struct list *failed = NULL;
+        ended = run(writer, from, end, &failed);
         if (ended == ENDED_LOST)
-            return WRITER_LOST;
-        if (ended == ENDED_FAILED)
-            fail_all(at, at->next);
-        if (ended == ENDED_REFUSED) { /* no use to wait for the lock once for each */
-            fail_all(at, batch);
-            break;
+            return ended;
+        if (ended != ENDED_OPERATION) {
+            if (ended != ENDED_COMMITTED)
+                fail_all(from, end);
+            return ended;
         }
+        bool by_store = writer->txn.failed, alone = failed == from;
+        if (!alone)
+            ended = run_all(writer, from, failed);
+        if (ended == ENDED_LOST)
+            return ended;
+        /* It failed on top of what was not kept. */
+        if (ended == ENDED_REFUSED || ended == ENDED_FAILED)
+            fail_all(failed, failed->next);
+        if (ended == ENDED_REFUSED) { /* no use to wait for the lock again */
+            fail_all(failed, end);
+            return ended;
+        }
+        from = by_store && !alone ? failed : failed->next;
     }
-    return WRITER_DONE;
+    return ended;
 }
 
 enum writer_outcome writer_run(struct writer *writer, struct list *batch)
 {
     check(!list_empty(batch));
-    switch (run(writer, batch->next, batch)) {
-    case ENDED_COMMITTED: return WRITER_DONE;
-    case ENDED_LOST: return WRITER_LOST;
-    case ENDED_OPERATION:
-        return batch->next->next == batch ? WRITER_DONE : run_one_by_one(writer, batch);
-    case ENDED_REFUSED:
-    case ENDED_FAILED: break;
-    }
-    fail_all(batch->next, batch);
-    return WRITER_DONE;
+    return run_all(writer, batch->next, batch) == ENDED_LOST ? WRITER_LOST : WRITER_DONE;
 }

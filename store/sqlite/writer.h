@@ -5,8 +5,13 @@
  *   BEGIN IMMEDIATE ─▶ run, run, run ─▶ COMMIT ─▶ all done
  *        │                  │              ├─ failed cleanly: every operation STK_STORE
  *        │                  │              └─ anything else: unknown, WRITER_LOST
- *        │                  └─ one fails: ROLLBACK, then each again in a transaction of its own
+ *        │                  └─ one fails, and has changed something: see below
  *        └─ failed (locked, moved away): every operation STK_STORE
+ *
+ * An operation that fails and has changed something, or has lost the transaction (SQL can end it),
+ * cannot be taken out of it: the transaction is rolled back; what ran before the operation runs
+ * again in one of its own, what comes after it follows in another. Where it failed for reasons of
+ * its own it is not run again; where the store failed it gets a transaction to itself, once.
  *
  * What is cached never outlives a transaction that did not commit. A failure is logged once, and
  * once more when commits succeed again. It is a step function: whoever calls it is its thread. */
@@ -27,7 +32,9 @@ struct writer {
 
 enum writer_outcome { WRITER_DONE, WRITER_LOST };
 
-void writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log);
+/* The pointers are borrowed; `clock` as in struct store_options. */
+void writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log,
+                 const struct clock *clock);
 void writer_free(struct writer *writer);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. WRITER_LOST:
  * whether the last transaction is on disk is unknown: answer nothing, run nothing more. */
