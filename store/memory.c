@@ -23,6 +23,7 @@ struct queue {
 struct memory_store {
     struct store base;
     struct memory_rows *rows;
+    const struct clock *clock;
     struct queue writes, reads;
     struct list done;
     size_t queue_max, batch_max;
@@ -64,10 +65,12 @@ static size_t take(struct memory_store *store, struct queue *queue, struct list 
 
 static void run(struct memory_store *store, struct list *batch, bool writes)
 {
+    store->rows->now_ms = store_wall_ms(store->clock);
     for (struct list *at = batch->next; at != batch; at = at->next) {
         struct store_op *op = list_entry(at, struct store_op, link);
         size_t mark = memory_rows_mark(store->rows, writes);
         op->error = op->run(op, &store->rows->txn);
+        store->rows->marked = false;
         if (op->error != STK_OK)
             memory_rows_undo(store->rows, mark);
     }
@@ -186,6 +189,7 @@ struct store *store_memory_new(const struct store_options *options)
     check(options->queue_ops_max > 0 && options->batch_ops_max > 0 && !options->threads);
     store->base.impl = &memory_impl;
     store->rows = memory_rows_new();
+    store->clock = options->clock;
     list_init(&store->writes.ops);
     list_init(&store->reads.ops);
     list_init(&store->done);

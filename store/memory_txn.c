@@ -11,6 +11,36 @@ static struct memory_rows *of(struct store_txn *txn)
     return (struct memory_rows *)txn;
 }
 
+static int64_t rows_now_ms(struct store_txn *txn)
+{
+    return of(txn)->now_ms;
+}
+
+static enum stk_error rows_mark(struct store_txn *txn)
+{
+    struct memory_rows *rows = of(txn);
+
+    check(!rows->marked);
+    rows->marked = true;
+    rows->mark = memory_rows_mark(rows, rows->writes);
+    return STK_OK;
+}
+
+static enum stk_error rows_mark_keep(struct store_txn *txn)
+{
+    struct memory_rows *rows = of(txn);
+
+    check(rows->marked);
+    rows->marked = false;
+    return STK_OK;
+}
+
+static enum stk_error rows_mark_undo(struct store_txn *txn)
+{
+    memory_rows_undo(of(txn), of(txn)->mark);
+    return rows_mark_keep(txn);
+}
+
 static enum stk_error rows_resource(struct store_txn *txn, struct bytes name,
                                     struct resource *resource)
 {
@@ -18,7 +48,9 @@ static enum stk_error rows_resource(struct store_txn *txn, struct bytes name,
 
     HASH_FIND(hh, of(txn)->by_name, name.data, name.len, row);
     *resource = row != NULL ? row->now.resource : (struct resource){.id = 0};
-    resource->fence.floor = resource->fence.token;
+    struct fence *fence = &resource->fence;
+    int64_t floor = of(txn)->globals.floor;
+    fence->floor = floor > fence->token ? floor : fence->token;
     return STK_OK;
 }
 
@@ -32,22 +64,31 @@ static enum stk_error rows_resource_make(struct store_txn *txn, struct bytes nam
     if (resource->id != 0)
         return STK_OK;
     resource->id = memory_rows_add(rows, name);
+    struct content *content = memory_rows_change(rows, resource->id);
+    content->lease.changed_ms = rows->now_ms;
+    content->lease.receipts_gone = rows->globals.floor;
     return STK_OK;
 }
 
 static enum stk_error rows_fence_put(struct store_txn *txn, const struct resource *resource,
                                      const struct lease *lease)
 {
-    struct content *content = memory_rows_change(of(txn), resource->id);
+    struct memory_rows *rows = of(txn);
+    struct content *content = memory_rows_change(rows, resource->id);
     const struct fence *fence = &resource->fence;
+    int64_t receipts_gone = content->lease.receipts_gone;
 
     check(fence->token >= 1 && fence->token <= TOKEN_MAX && fence->state != FENCE_NONE);
     check(fence->token >= content->resource.fence.token);
+    if (fence->token > content->resource.fence.token || fence->state != FENCE_LIVE)
+        memory_retire(rows, rows->by_id[resource->id - 1]);
     content->resource.fence = *fence;
     struct buf owner = memory_copy(lease->owner); /* which may be the old one's bytes */
     buf_free(&content->owner);
     content->owner = owner;
     content->lease = *lease;
+    content->lease.changed_ms = rows->now_ms;
+    content->lease.receipts_gone = receipts_gone;
     return STK_OK;
 }
 
@@ -56,7 +97,7 @@ static enum stk_error rows_lease(struct store_txn *txn, const struct resource *r
 {
     const struct content *content = memory_rows_look(of(txn), resource->id);
 
-    *lease = (struct lease){.holds = 0};
+    *lease = (struct lease){.receipts_gone = resource->fence.floor};
     if (content != NULL)
         *lease = content->lease;
     lease->owner = content != NULL ? buf_bytes(&content->owner) : (struct bytes){"", 0};
@@ -78,7 +119,7 @@ static enum stk_error each_name(struct memory_rows *rows, bool (*wanted)(const s
 {
     for (size_t at = after > 0 ? (size_t)after : 0; at < rows->count; at++) {
         const struct row *row = rows->by_id[at];
-        if (wanted(&row->now) &&
+        if (row != NULL && wanted(&row->now) &&
             !each(context, row->now.resource.id, row->name, row->now.resource.type))
             break;
     }
@@ -263,19 +304,26 @@ static enum stk_error rows_flush(struct store_txn *txn)
     struct memory_rows *rows = of(txn);
 
     for (size_t at = 0; at < rows->count; at++) {
-        struct content *content = &rows->by_id[at]->now;
-        if (!is_live(content) && !is_key(content))
+        struct row *row = rows->by_id[at];
+        if (row == NULL || (!is_live(&row->now) && !is_key(&row->now)))
             continue;
-        content = memory_rows_change(rows, (int64_t)at + 1);
+        memory_retire(rows, row);
+        struct content *content = memory_rows_change(rows, (int64_t)at + 1);
         clear_value(content);
         content->lease.holds = 0;
-        if (is_live(content))
+        if (is_live(content)) {
             content->resource.fence.state = FENCE_REVOKED;
+            content->lease.changed_ms = rows->now_ms;
+        }
     }
     return STK_OK;
 }
 
 const struct store_txn_impl memory_txn_impl = {
+    .now_ms = rows_now_ms,
+    .mark = rows_mark,
+    .mark_keep = rows_mark_keep,
+    .mark_undo = rows_mark_undo,
     .resource = rows_resource,
     .resource_make = rows_resource_make,
     .fence_put = rows_fence_put,
@@ -292,5 +340,9 @@ const struct store_txn_impl memory_txn_impl = {
     .each_field_from = rows_each_field,
     .count_fields = rows_count_fields,
     .value_clear = rows_value_clear,
+    .receipt = memory_receipt,
+    .receipt_put = memory_receipt_put,
+    .sweep_receipts = memory_sweep_receipts,
+    .sweep_resources = memory_sweep_resources,
     .flush = rows_flush,
 };

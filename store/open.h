@@ -19,8 +19,8 @@ struct store_options {
     void (*wake)(void *context); /* something is finished; called on the store's threads */
     void *context;
     const struct log *log; /* may be NULL */
-    const struct clock
-        *clock; /* its wall clock dates rows; NULL: the system's. Outlives the store */
+    /* Its wall clock dates rows. NULL: the system's. Outlives the store. */
+    const struct clock *clock;
 };
 
 /* Opens or makes the file, migrates it forward, starts the threads. NULL: `why` says in one line
