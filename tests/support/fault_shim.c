@@ -8,6 +8,7 @@
  *   sync EIO            fsync and fdatasync fail with EIO
  *   sync stall          they wait until the order is gone, then run
  *   write ENOSPC -wal   writes to files whose path contains "-wal" fail with ENOSPC
+ *   write kill:7        the 7th write from now on does not happen: the process is killed (SIGKILL)
  *
  * Only files whose path contains STOCKADE_FAULT_MATCH (default ".db") are touched. Each fault
  * that was dealt out adds a line to "<control file>.hits", so that a test can wait for it. An
@@ -21,6 +22,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +126,10 @@ static int fault_for(const char *operation, int fd)
             failure = EIO;
         } else if (strcmp(fault, "ENOSPC") == 0) {
             failure = ENOSPC;
+        }
+        static atomic_int seen; /* by a "kill" order: there is one in a process's life */
+        if (strncmp(fault, "kill:", 5) == 0 && atomic_fetch_add(&seen, 1) + 1 == atoi(fault + 5)) {
+            (void)kill(getpid(), SIGKILL);
         }
         while (failure == 0 && strcmp(fault, "stall") == 0) {
             struct timespec look = {.tv_sec = 0, .tv_nsec = STALL_LOOK_NS};

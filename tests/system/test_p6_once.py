@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P6 Once: a write repeated with its ID applies once, and the repeat gets the first reply."""
+
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+from harness.limits import patience, wait_until
+from harness.resp import Client, ReplyError, encode, refused
+from harness.rig import restart
+
+CLIENTS = 8
+SECONDS = 30
+STOCK = 100000
+
+
+def test_a_repeat_gets_the_first_reply_and_applies_nothing(daemon, key):
+    client = daemon.client()
+    token = client.token(key)
+    first = client.fenced(token, "ID", "r1", "INCRBY", key, 5)
+    for again in (client, daemon.client()):
+        assert again.fenced(token, "ID", "r1", "INCRBY", key, 5) == first == 5
+    assert client("GET", key) == b"5"
+
+
+def test_a_repeat_is_answered_under_a_stale_token_and_under_a_later_one(daemon, key):
+    client = daemon.client()
+    token = client.token(key)
+    client.fenced(token, "ID", "r1", "INCRBY", key, 5)
+    client("RELEASE", key, token)
+    assert client.fenced(token, "ID", "r1", "INCRBY", key, 5) == 5
+    later = client.token(key)
+    assert client.fenced(token, "ID", "r1", "INCRBY", key, 5) == 5
+    assert client.fenced(later, "ID", "r1", "INCRBY", key, 5) == 5
+    with refused("STALE"):
+        client.fenced(token, "ID", "r2", "INCRBY", key, 5)
+    assert client("GET", key) == b"5"
+
+
+def test_an_id_used_for_another_command_is_an_error_and_changes_nothing(daemon, key):
+    client = daemon.client()
+    token = client.token(key)
+    client.fenced(token, "ID", "r1", "SET", key, "a")
+    for other in (("SET", key, "b"), ("SET", key, "a", "GET"), ("GET", key), ("DEL", key)):
+        with refused("ERR", "ID"):
+            client.fenced(token, "ID", "r1", *other)
+    assert client("GET", key) == b"a"
+
+
+def test_a_refused_write_leaves_no_trace(daemon, key):
+    client = daemon.client()
+    token = client.token(key)
+    with refused("RANGE"):
+        client.fenced(token, "ID", "r1", "DECRBY", key, 1, "MIN", 0)
+    assert client("RECEIPT", key, token, "r1") is None
+    client.fenced(token, "SET", key, 1)
+    assert client.fenced(token, "ID", "r1", "DECRBY", key, 1, "MIN", 0) == 0
+
+
+def test_an_id_belongs_to_its_resource(daemon, key):
+    client = daemon.client()
+    for name in (key, key + "'"):
+        assert client.fenced(client.token(name), "ID", "r1", "INCR", name) == 1
+
+
+def test_receipt_tells_applied_never_and_open(daemon, key):
+    client = daemon.client()
+    token = client.token(key)
+    assert client("RECEIPT", key, token, "r1") is None
+    client.fenced(token, "ID", "r1", "HSET", key, "f", "v")
+    assert client("RECEIPT", key, token, "r1") == [1, 1]
+    with refused("UNKNOWN"):
+        client("RECEIPT", key, token + 1, "r2")
+    client("RELEASE", key, token)
+    assert client("RECEIPT", key, token, "r1") == [1, 1]
+    assert client("RECEIPT", key, token, "r2") == [0, None]
+    later = client.token(key)
+    assert client("RECEIPT", key, token, "r2") == [0, None]
+    assert client("RECEIPT", key, later, "r2") is None
+
+
+def test_receipts_outlive_their_token_by_the_option_then_it_is_expired(rig, lease):
+    client = rig.daemon("--receipts-keep", "1", lease=lease).client()
+    token, other = client.token("r"), client.token("held")
+    client.fenced(token, "ID", "r1", "SET", "r", 1)
+    client.fenced(other, "ID", "r1", "SET", "held", 1)
+    client("RELEASE", "r", token)
+    assert client("RECEIPT", "r", token, "r1") == [1, "OK"]
+
+    def expired():
+        reply = client.ask("RECEIPT", "r", token, "r1")
+        return isinstance(reply, ReplyError) and reply.code == "EXPIRED"
+    wait_until(expired, "the receipt expires", 10)
+    assert client("RECEIPT", "held", other, "r1") == [1, "OK"], "its token is still held"
+
+
+@pytest.mark.parametrize("id", ["", "x" * 513])
+def test_an_id_has_1_to_512_bytes(local, key, id):
+    client = local.client()
+    token = client.token(key)
+    with refused("ERR"):
+        client.fenced(token, "ID", id, "SET", key, 1)
+    with refused("ERR"):
+        client("RECEIPT", key, token, id)
+    assert client.fenced(token, "ID", b"\x00" * 512, "SET", key, 1) == "OK"
+    assert client("RECEIPT", key, token, b"\x00" * 512) == [1, "OK"]
+
+
+def test_receipts_survive_kill_9(rig, lease):
+    daemon = rig.daemon(lease=lease)
+    client = daemon.client()
+    token = client.token("r")
+    client.fenced(token, "ID", "r1", "INCR", "r")
+    client = restart(rig, daemon, signal.SIGKILL, lease=lease).client()
+    assert client.fenced(token, "ID", "r1", "INCR", "r") == 1
+    assert client("GET", "r") == b"1"
+
+
+class Seller(threading.Thread):
+    """Sells one at a time over a line that breaks: every sale has an ID and is repeated until it is
+    answered, by whatever token it takes. Others sell the same resource."""
+
+    def __init__(self, address, number, until):
+        super().__init__(daemon=True)
+        self.address, self.number, self.until = address, number, until
+        self.random = random.Random(number)
+        self.sold = self.broken = self.repeats_under_a_new_token = 0
+        self.problem = None
+
+    def run(self):
+        try:
+            serial = 0
+            while time.monotonic() < self.until:
+                serial += 1
+                self.sell(f"{self.number}-{serial}")
+        except Exception as problem:
+            self.problem = problem
+
+    def sell(self, id):
+        tokens = set()
+        while True:
+            try:
+                client = Client(self.address)
+                key = self.random.choice(["stock:0", "stock:1"]) if not tokens else key
+                token = client.token(key, 100, "WAIT", 20000)
+                tokens.add(token)
+                self.give_or_break(client, token, key, id)
+                self.sold += 1
+                self.repeats_under_a_new_token += len(tokens) > 1
+                return
+            except (ConnectionError, TimeoutError):
+                self.broken += 1
+            except ReplyError as refusal:
+                if refusal.code not in ("STALE", "BUSY"):
+                    raise
+            finally:
+                client.close()
+
+    def give_or_break(self, client, token, key, id):
+        command = encode("FENCED", token, "ID", id, "DECRBY", key, 1, "MIN", 0)
+        chance = self.random.random()
+        if chance < 0.2:  # half of it arrives
+            client.send_bytes(command[:self.random.randrange(1, len(command))])
+            client.reset()
+            raise ConnectionError
+        client.send_bytes(command)
+        if chance < 0.5:  # all of it arrives, the reply does not
+            if chance < 0.35:
+                client.reset()
+            else:
+                client.close()
+            time.sleep(self.random.uniform(0, 0.003))
+            raise ConnectionError
+        reply = client.read()
+        if isinstance(reply, ReplyError):
+            raise reply
+        client.send("RELEASE", key, token)
+        client.read()
+
+
+@pytest.mark.slow
+def test_8_connections_retrying_broken_requests_for_30_s_end_with_exact_stock(rig, lease):
+    daemon = rig.daemon(lease=lease)
+    admin = daemon.client()
+    for key in ("stock:0", "stock:1"):
+        token = admin.token(key)
+        admin.fenced(token, "SET", key, STOCK)
+        admin("RELEASE", key, token)
+    until = time.monotonic() + SECONDS
+    sellers = [Seller(daemon.address, number, until) for number in range(CLIENTS)]
+    for seller in sellers:
+        seller.start()
+    for seller in sellers:
+        seller.join(patience(SECONDS + 60))
+        assert not seller.is_alive() and seller.problem is None, seller.problem
+    sold = sum(seller.sold for seller in sellers)
+    assert sold > 100 and sum(seller.broken for seller in sellers) > 20
+    assert sum(seller.repeats_under_a_new_token for seller in sellers) > 5
+    left = sum(int(value) for value in admin("MGET", "stock:0", "stock:1"))
+    assert left + sold == 2 * STOCK
