@@ -17,6 +17,11 @@ static void on_wake(void *context)
     assert_int_equal(write(rig->woken[1], "w", 1), 1);
 }
 
+static int64_t wall_us(const struct clock *clock)
+{
+    return ((const struct rig *)clock->context)->now_ms * 1000;
+}
+
 static struct store_options options_of(struct rig *rig, bool threads)
 {
     return (struct store_options){
@@ -27,6 +32,7 @@ static struct store_options options_of(struct rig *rig, bool threads)
         .wake = on_wake,
         .context = rig,
         .log = &rig->log,
+        .clock = &rig->clock,
     };
 }
 
@@ -70,6 +76,8 @@ static struct rig *rig_new(bool sqlite)
     char log_path[96];
 
     rig->sqlite = sqlite;
+    rig->clock = (struct clock){.context = rig, .wall_us = wall_us};
+    rig->now_ms = INT64_C(1700000000000);
     strcpy(rig->folder, "/tmp/stockade-test-XXXXXX");
     assert_non_null(mkdtemp(rig->folder));
     snprintf(rig->path, sizeof rig->path, "%s/store.db", rig->folder);

@@ -26,6 +26,8 @@ struct rig {
     char folder[64], path[96];
     int woken[2];   /* a pipe: one byte for each wake */
     struct log log; /* into a file, for rig_log */
+    struct clock clock;
+    int64_t now_ms; /* what the store's clock says; stands still. Change it while no batch runs. */
 };
 
 typedef enum stk_error (*rig_body)(struct store_txn *txn, void *arg);
@@ -76,6 +78,13 @@ struct resource rig_find(struct store_txn *txn, const char *name);
 /* Finds or makes, and grants the next token to `owner`. */
 struct resource rig_grant(struct store_txn *txn, const char *name, const char *owner);
 void rig_set(struct store_txn *txn, const char *name, const char *value);
+struct lease rig_lease(struct store_txn *txn, const char *name);
+/* Ends its live token. */
+void rig_release(struct store_txn *txn, const char *name);
+/* Puts a receipt of the newest token. */
+void rig_receipt_put(struct store_txn *txn, const char *name, const char *id);
+/* "(none)" where there is no receipt, else its reply. Static storage. */
+const char *rig_receipt(struct store_txn *txn, const char *name, const char *id);
 /* "(none)" where there is no string. Static storage. */
 const char *rig_get(struct store_txn *txn, const char *name);
 

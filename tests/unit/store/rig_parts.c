@@ -81,6 +81,52 @@ void rig_set(struct store_txn *txn, const char *name, const char *value)
     assert_int_equal(txn_string_put(txn, &resource, bytes_of(value)), STK_OK);
 }
 
+struct lease rig_lease(struct store_txn *txn, const char *name)
+{
+    struct resource resource = rig_find(txn, name);
+    struct lease lease;
+
+    assert_int_equal(txn_lease(txn, &resource, &lease), STK_OK);
+    return lease;
+}
+
+void rig_release(struct store_txn *txn, const char *name)
+{
+    struct resource resource = rig_find(txn, name);
+    struct lease lease = rig_lease(txn, name);
+
+    lease.holds = 0;
+    resource.fence.state = FENCE_RELEASED;
+    assert_int_equal(txn_fence_put(txn, &resource, &lease), STK_OK);
+}
+
+void rig_receipt_put(struct store_txn *txn, const char *name, const char *id)
+{
+    struct resource resource = rig_find(txn, name);
+    char reply[64];
+    int len = snprintf(reply, sizeof reply, "reply to %s", id);
+    struct receipt receipt = {.token = resource.fence.token,
+                              .fingerprint = UINT64_MAX - 1,
+                              .resp3 = true,
+                              .reply = {reply, (size_t)len}};
+
+    assert_int_equal(txn_receipt_put(txn, &resource, bytes_of(id), &receipt), STK_OK);
+}
+
+const char *rig_receipt(struct store_txn *txn, const char *name, const char *id)
+{
+    static char text[64];
+    struct resource resource = rig_find(txn, name);
+    struct receipt receipt;
+    bool found;
+
+    assert_int_equal(txn_receipt(txn, &resource, bytes_of(id), &found, &receipt), STK_OK);
+    if (!found)
+        return "(none)";
+    snprintf(text, sizeof text, "%.*s", (int)receipt.reply.len, receipt.reply.data);
+    return text;
+}
+
 const char *rig_get(struct store_txn *txn, const char *name)
 {
     static char text[256];
