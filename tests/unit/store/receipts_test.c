@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Receipts and their clean-up, in both stores. P6: an ID is answered by its first reply as long as
+ * its receipt lives, and afterwards the resource says that it may have had one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/store/rig.h"
+
+#define assert_ok(call) assert_int_equal((call), STK_OK)
+
+enum { DAY_MS = 24 * 3600 * 1000 };
+
+/* One sweep. */
+struct sweep {
+    int64_t before_ms;
+    size_t max, removed;
+    bool more;
+};
+
+static enum stk_error run_sweep(struct store_txn *txn, void *arg)
+{
+    struct sweep *at = arg;
+    return txn_sweep_receipts(txn, at->before_ms, at->max, &at->removed, &at->more);
+}
+
+/* Sweeps what ended more than a day ago. */
+static struct sweep sweep(void **state, size_t max)
+{
+    const struct rig *rig = *state;
+    struct sweep result = {.before_ms = rig->now_ms - DAY_MS, .max = max};
+
+    assert_ok(rig_write(*state, run_sweep, &result));
+    assert_true(result.removed <= max);
+    return result;
+}
+
+static void forward(void **state, int64_t ms)
+{
+    ((struct rig *)*state)->now_ms += ms;
+}
+
+/* "r": a grant, and `count` receipts under it. */
+static enum stk_error grant_with_receipts(struct store_txn *txn, void *arg)
+{
+    char id[32];
+
+    int64_t token = rig_grant(txn, "r", "o").fence.token;
+    for (int i = 0; i < *(const int *)arg; i++) {
+        snprintf(id, sizeof id, "%lld-%d", (long long)token, i);
+        rig_receipt_put(txn, "r", id);
+    }
+    return STK_OK;
+}
+
+static void grant(void **state, int receipts)
+{
+    assert_ok(rig_write(*state, grant_with_receipts, &receipts));
+}
+
+static enum stk_error release_r(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    rig_release(txn, "r");
+    return STK_OK;
+}
+
+static enum stk_error flush(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    return txn_flush(txn);
+}
+
+struct look {
+    const char *id;
+    bool there;
+    int64_t gone;
+};
+
+static enum stk_error look_at_r(struct store_txn *txn, void *arg)
+{
+    struct look *look = arg;
+    look->there = strcmp(rig_receipt(txn, "r", look->id), "(none)") != 0;
+    look->gone = rig_lease(txn, "r").receipts_gone;
+    return STK_OK;
+}
+
+static void expect(void **state, const char *id, bool there, int64_t gone)
+{
+    struct look look = {.id = id};
+
+    assert_ok(rig_read(*state, look_at_r, &look));
+    assert_int_equal(look.there, there);
+    assert_int_equal(look.gone, gone);
+}
+
+static enum stk_error bytes_and_fields(struct store_txn *txn, void *arg)
+{
+    struct resource a = rig_grant(txn, "a", "o"), b = rig_grant(txn, "b", "o"), none = {0};
+    struct receipt put = {.token = 1, .fingerprint = UINT64_MAX, .reply = {"+O\0K\r\n", 6}}, got;
+    struct receipt other = {.token = 1, .fingerprint = 7, .resp3 = true, .reply = {"", 0}};
+    bool found = true;
+
+    (void)arg;
+    assert_ok(txn_receipt(txn, &none, bytes_of("id"), &found, &got));
+    assert_false(found);
+    assert_ok(txn_receipt_put(txn, &a, (struct bytes){"i\0d", 3}, &put));
+    assert_ok(txn_receipt_put(txn, &b, (struct bytes){"i\0d", 3}, &other));
+    assert_ok(txn_receipt(txn, &a, bytes_of("i"), &found, &got));
+    assert_false(found);
+    /* It replaces nothing. */
+    assert_ok(txn_receipt_put(txn, &a, (struct bytes){"i\0d", 3}, &other));
+    assert_ok(txn_receipt(txn, &a, (struct bytes){"i\0d", 3}, &found, &got));
+    assert_true(found);
+    assert_int_equal(got.token, 1);
+    assert_true(got.fingerprint == UINT64_MAX);
+    assert_false(got.resp3);
+    assert_true(bytes_equal(got.reply, put.reply));
+    assert_ok(txn_receipt(txn, &b, (struct bytes){"i\0d", 3}, &found, &got));
+    assert_true(found && got.resp3 && got.fingerprint == 7 && got.reply.len == 0);
+    return STK_OK;
+}
+
+static void a_receipt_is_read_as_it_was_put_first_for_each_resource(void **state)
+{
+    assert_ok(rig_write(*state, bytes_and_fields, NULL));
+}
+
+static void receipts_live_as_long_as_their_token_and_a_day(void **state)
+{
+    grant(state, 3);
+    forward(state, 100 * (int64_t)DAY_MS);
+    assert_int_equal(sweep(state, 10).removed, 0);
+    expect(state, "1-0", true, 0);
+    assert_ok(rig_write(*state, release_r, NULL));
+    forward(state, DAY_MS);
+    assert_int_equal(sweep(state, 10).removed, 0);
+    expect(state, "1-2", true, 0);
+    forward(state, 1);
+    struct sweep last = sweep(state, 10);
+    assert_int_equal(last.removed, 3);
+    assert_false(last.more);
+    expect(state, "1-2", false, 1);
+}
+
+static void a_larger_grant_a_release_a_revocation_and_a_flush_end_a_token(void **state)
+{
+    grant(state, 1);
+    grant(state, 1);
+    assert_ok(rig_write(*state, release_r, NULL));
+    grant(state, 1);
+    assert_ok(rig_write(*state, flush, NULL));
+    grant(state, 1);
+    forward(state, 2 * (int64_t)DAY_MS);
+    assert_int_equal(sweep(state, 10).removed, 3);
+    expect(state, "4-0", true, 3);
+    assert_int_equal(sweep(state, 10).removed, 0);
+}
+
+static void tokens_without_receipts_are_never_said_to_have_had_some(void **state)
+{
+    grant(state, 1);
+    grant(state, 0);
+    grant(state, 0);
+    assert_ok(rig_write(*state, release_r, NULL));
+    forward(state, 2 * (int64_t)DAY_MS);
+    assert_int_equal(sweep(state, 10).removed, 1);
+    expect(state, "1-0", false, 1);
+}
+
+static enum stk_error receipt_of_a_dead_token(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    rig_release(txn, "r");
+    rig_receipt_put(txn, "r", "late");
+    return STK_OK;
+}
+
+static void a_receipt_put_after_its_token_ended_goes_too(void **state)
+{
+    grant(state, 0);
+    assert_ok(rig_write(*state, receipt_of_a_dead_token, NULL));
+    forward(state, DAY_MS + 1);
+    assert_int_equal(sweep(state, 10).removed, 1);
+    expect(state, "late", false, 1);
+}
+
+static void a_sweep_is_bounded_and_says_so_before_it_takes_the_first(void **state)
+{
+    size_t removed = 0;
+    int sweeps = 0;
+
+    grant(state, 25);
+    grant(state, 3);
+    assert_ok(rig_write(*state, release_r, NULL));
+    forward(state, DAY_MS + 1);
+    struct sweep first = sweep(state, 10);
+    assert_int_equal(first.removed, 10);
+    assert_true(first.more);
+    /* Some are there still, but one that is not may have been. */
+    expect(state, "1-0", false, 1);
+    expect(state, "1-9", true, 1);
+    expect(state, "2-2", true, 1);
+    for (struct sweep next = first; next.more; sweeps++) {
+        next = sweep(state, 4);
+        removed += next.removed;
+    }
+    assert_int_equal(removed, 18);
+    assert_true(sweeps >= 5 && sweeps <= 8);
+    expect(state, "2-2", false, 2);
+}
+
+static void a_sweep_of_many_tokens_is_bounded_by_them_too(void **state)
+{
+    for (int i = 0; i < 10; i++)
+        grant(state, 1);
+    forward(state, DAY_MS + 1);
+    struct sweep first = sweep(state, 4);
+    assert_true(first.more && first.removed <= 4);
+    while (sweep(state, 4).more)
+        ;
+    expect(state, "9-0", false, 9);
+    expect(state, "10-0", true, 9);
+}
+
+static void a_clock_that_was_ahead_delays_by_no_more_than_the_time_to_keep(void **state)
+{
+    struct rig *rig = *state;
+    int64_t right_ms = rig->now_ms;
+
+    rig->now_ms = right_ms + 1000 * (int64_t)DAY_MS;
+    for (int i = 0; i < 5; i++)
+        grant(state, 1);
+    rig->now_ms = right_ms;
+    assert_int_equal(sweep(state, 10).removed, 0); /* notices */
+    /* What ends from now on is dated as it should be. */
+    forward(state, DAY_MS / 2);
+    grant(state, 1);
+    assert_int_equal(sweep(state, 10).removed, 0);
+    forward(state, DAY_MS / 2 + 1);
+    assert_int_equal(sweep(state, 10).removed, 4);
+    expect(state, "4-0", false, 4);
+    expect(state, "5-0", true, 4);
+    forward(state, DAY_MS / 2);
+    assert_int_equal(sweep(state, 10).removed, 1);
+    expect(state, "5-0", false, 5);
+    /* The log was empty; its numbers begin anew, and the cap is forgotten. */
+    grant(state, 1);
+    assert_int_equal(sweep(state, 10).removed, 0);
+    forward(state, DAY_MS);
+    assert_int_equal(sweep(state, 10).removed, 0);
+    forward(state, 1);
+    assert_int_equal(sweep(state, 10).removed, 1);
+}
+
+static void a_clock_that_goes_back_twice_delays_no_longer(void **state)
+{
+    struct rig *rig = *state;
+
+    grant(state, 1);
+    grant(state, 1);
+    forward(state, -10 * (int64_t)DAY_MS);
+    assert_int_equal(sweep(state, 10).removed, 0);
+    forward(state, -10 * (int64_t)DAY_MS);
+    assert_int_equal(sweep(state, 10).removed, 0);
+    forward(state, DAY_MS + 1);
+    assert_int_equal(sweep(state, 10).removed, 1);
+    if (rig->sqlite) {
+        sqlite3 *db = rig_foreign(rig);
+        assert_int_equal(sqlite3_exec(db, "DELETE FROM stockade_retired", 0, 0, 0), SQLITE_OK);
+        sqlite3_close(db);
+        assert_false(sweep(state, 10).more);
+    }
+}
+
+static enum stk_error grant_and_fail(struct store_txn *txn, void *arg)
+{
+    (void)grant_with_receipts(txn, arg);
+    (void)grant_with_receipts(txn, arg);
+    return STK_ERR;
+}
+
+static void what_is_undone_leaves_neither_receipts_nor_ends(void **state)
+{
+    int count = 2;
+
+    grant(state, 0);
+    assert_int_equal(rig_write(*state, grant_and_fail, &count), STK_ERR);
+    expect(state, "2-0", false, 0);
+    grant(state, 1);
+    forward(state, DAY_MS + 1);
+    assert_int_equal(sweep(state, 10).removed, 0);
+    expect(state, "2-0", true, 0);
+}
+
+#define TESTS(X)                                                                                   \
+    X(a_receipt_is_read_as_it_was_put_first_for_each_resource)                                     \
+    X(receipts_live_as_long_as_their_token_and_a_day)                                              \
+    X(a_larger_grant_a_release_a_revocation_and_a_flush_end_a_token)                               \
+    X(tokens_without_receipts_are_never_said_to_have_had_some)                                     \
+    X(a_receipt_put_after_its_token_ended_goes_too)                                                \
+    X(a_sweep_is_bounded_and_says_so_before_it_takes_the_first)                                    \
+    X(a_sweep_of_many_tokens_is_bounded_by_them_too)                                               \
+    X(a_clock_that_was_ahead_delays_by_no_more_than_the_time_to_keep)                              \
+    X(a_clock_that_goes_back_twice_delays_no_longer)                                               \
+    X(what_is_undone_leaves_neither_receipts_nor_ends)
+
+int main(void)
+{
+#define X(test) cmocka_unit_test_setup_teardown(test, rig_memory, rig_end),
+    const struct CMUnitTest in_memory[] = {TESTS(X)};
+#undef X
+#define X(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end),
+    const struct CMUnitTest on_sqlite[] = {TESTS(X)};
+#undef X
+    int failed = cmocka_run_group_tests_name("memory", in_memory, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("sqlite", on_sqlite, NULL, NULL);
+}
