@@ -60,9 +60,12 @@ static const char *const steps[] = {
     "CREATE TABLE stockade_retired("
     "  number INTEGER PRIMARY KEY, resource INTEGER NOT NULL, token INTEGER NOT NULL,"
     "  retired_ms INTEGER NOT NULL);"
+    /* What guards there are; what they are made of says guard_text.c. A guard asks for the file's
+     * own mark, since tokens presented for another file count for nothing here. */
     "CREATE TABLE stockade_guard("
     "  name TEXT PRIMARY KEY COLLATE NOCASE, key TEXT NOT NULL, prefix TEXT NOT NULL)"
     "  WITHOUT ROWID;"
+    "INSERT INTO stockade_meta VALUES('file', randomblob(16));"
     "CREATE VIEW stockade_receipts(resource, id, token, written, reply) AS"
     "  SELECT CAST(name AS TEXT), CAST(stockade_receipt.id AS TEXT), stockade_receipt.token,"
     "    datetime(written_ms / 1000, 'unixepoch'), CAST(reply AS TEXT)"

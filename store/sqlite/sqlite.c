@@ -14,6 +14,7 @@
 #include "fence/base/mem.h"
 #include "store/open.h"
 #include "store/sqlite/db.h"
+#include "store/sqlite/guards.h"
 #include "store/sqlite/reader.h"
 #include "store/sqlite/schema.h"
 #include "store/sqlite/worker.h"
@@ -194,11 +195,16 @@ static bool open_file(struct sqlite_store *store, const struct clock *clock, cha
     writer_init(&store->writer, db, store->path, store->log, clock);
     if (!schema_prepare(db, store->path, &store->session, why, why_size))
         return false;
+    struct transaction *txn = &store->writer.txn;
+    if (!guards_open(txn, store->path, store->log) || guards_look(txn, GUARDS_OWN) != STK_OK)
+        return db_explain(db, store->path, why, why_size);
     db = db_open(store->path, DB_READER, why, why_size);
     if (db == NULL)
         return false;
     store->read_db = db;
     reader_init(&store->reader, db, store->path, store->log, clock);
+    if (!guards_open(&store->reader.txn, store->path, store->log))
+        return db_explain(db, store->path, why, why_size);
     return true;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "store/sqlite/guards.h"
 
 static const char *const sql_of[STATEMENTS] = {
 #define X(name, sql) [STATEMENT_##name] = (sql),
@@ -58,9 +59,17 @@ static enum stk_error mark_undo(struct store_txn *base)
     txn->floor_known = false;
     if (txn->cache != NULL)
         cache_undo(txn->cache, txn->cache_mark);
+    if (txn->touched)
+        guards_doubt(txn->guards);
     if (!transaction_is_gone(txn) && transaction_run(txn, STATEMENT_MARK_UNDO) != STK_OK)
         return STK_STORE;
     return mark_keep(base);
+}
+
+static void present(struct store_txn *base, const struct claim *claims, size_t count)
+{
+    of(base)->claims = claims;
+    of(base)->claims_count = count;
 }
 
 static const struct store_txn_impl transaction_impl = {
@@ -89,6 +98,10 @@ static const struct store_txn_impl transaction_impl = {
     .sweep_receipts = sweep_receipts,
     .sweep_resources = sweep_resources,
     .flush = values_flush,
+    .present = present,
+    .guard_create = guards_create,
+    .guard_drop = guards_drop,
+    .guards = guards_each,
 };
 
 void transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
@@ -102,6 +115,7 @@ void transaction_free(struct transaction *txn)
 {
     for (size_t i = 0; i < STATEMENTS; i++)
         sqlite3_finalize(txn->statements[i]);
+    guards_free(txn->guards);
     buf_free(&txn->owner);
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "fence/base/check.h"
+#include "store/sqlite/guards.h"
 
 /* How a transaction over some operations ended. */
 enum ended {
@@ -55,6 +56,7 @@ static bool roll_back(struct writer *writer)
     transaction_settle(txn);
     transaction_ended(txn);
     cache_undo(txn->cache, 0);
+    guards_doubt(txn->guards);
     txn->floor_known = false;
     if (sqlite3_get_autocommit(txn->db) == 0)
         (void)transaction_run(txn, STATEMENT_ROLLBACK);
@@ -78,6 +80,7 @@ static bool begin(struct writer *writer)
 {
     struct transaction *txn = &writer->txn;
     int64_t version = 0;
+    enum guards_news news = GUARDS_NO_NEWS;
 
     if (file_is_gone(txn) || !transaction_begin(txn, STATEMENT_BEGIN_WRITE))
         return false;
@@ -89,8 +92,9 @@ static bool begin(struct writer *writer)
         writer->data_version = version;
         cache_clear(txn->cache);
         txn->floor_known = false;
+        news = GUARDS_FOREIGN;
     }
-    return true;
+    return guards_look(txn, news) == STK_OK;
 }
 
 /* Commits. Only what SQLite reports before it has written the commit record is a clean failure;

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The guards of a file, as one connection knows them: the function that their triggers call, what
+ * guards there are, and whether they are as they were made.
+ *
+ * Guards live in the file, so any program can lose one (DROP TRIGGER, DROP TABLE, ALTER TABLE). The
+ * writer looks whenever the schema may have changed: when the file is opened, after a foreign
+ * commit that changed the schema, after its own changes, after a roll-back. A guard that is not as
+ * it was made is broken: it is logged, and writes to its table have to be refused until it is back.
+ */
+#ifndef STOCKADE_STORE_SQLITE_GUARDS_H
+#define STOCKADE_STORE_SQLITE_GUARDS_H
+
+#include "fence/base/log.h"
+#include "store/sqlite/guard_text.h"
+#include "store/sqlite/transaction.h"
+
+struct guards;
+
+/* Makes txn->guards, and prepares its connection for guarded tables. `path` and `log` are borrowed.
+ * False: SQLite failed. */
+bool guards_open(struct transaction *txn, const char *path, const struct log *log);
+/* After the connection's statements are finalized; may be NULL. */
+void guards_free(struct guards *guards);
+
+enum guards_news {
+    GUARDS_NO_NEWS,
+    GUARDS_FOREIGN, /* another program has committed */
+    GUARDS_OWN,     /* this connection may have changed the schema: call it after DDL */
+};
+
+/* Looks again where there is reason to. For the writer, inside its transaction. */
+enum stk_error guards_look(struct transaction *txn, enum guards_news news);
+/* The transaction, or a part of it, was rolled back: what it taught may be wrong. */
+void guards_doubt(struct guards *guards);
+
+/* Is there a guard on this table, whole or broken? */
+bool guards_know(const struct guards *guards, const char *table);
+/* Is it broken? Then nobody may write to the table. */
+bool guards_broken(const struct guards *guards, const char *table);
+/* Why, in some words; static or owned by the guards until the next look. NULL: it is not broken. */
+const char *guards_flaw(const struct guards *guards, const char *table);
+
+/* guard_make.c: the primitives of sql.h. */
+enum stk_error guards_create(struct store_txn *, struct bytes, struct bytes, struct bytes,
+                             char why[SQL_WHY_MAX]);
+enum stk_error guards_drop(struct store_txn *, struct bytes, char why[SQL_WHY_MAX]);
+enum stk_error guards_each(struct store_txn *, txn_each_guard, void *);
+
+#endif
