@@ -57,6 +57,8 @@ const struct command commands[] = {
 
     {"SQL", -2, 0, ORDER_READ, 0, 0, 0, NULL, sql_exec, "sql",
      "One statement: [TYPES itfbn...] statement [param ...] -> columns, rows, changes"},
+    {"GUARD", -2, 0, ORDER_WRITE, 0, 0, 0, guard_command, NULL, "sql",
+     "Let rows change only under their token: CREATE table column prefix | DROP table | LIST"},
 
     READ("GET", 2, 1, string_get, "string", "The value of a key"),
     READ("STRLEN", 2, 1, string_strlen, "string", "The length of a value"),

@@ -133,7 +133,7 @@ command_start server_ping, server_echo, server_hello, server_auth, server_quit, 
     server_shutdown, server_flushall;
 command_start lease_acquire, lease_renew, lease_release, lease_revoke, lease_show, lease_list,
     data_fenced, data_fenced_all, receipt_show;
-command_start multi_begin, multi_exec, multi_discard;
+command_start multi_begin, multi_exec, multi_discard, guard_command;
 command_exec sql_exec;
 command_exec string_get, string_set, string_setnx, string_getset, string_getdel, string_mget,
     string_mset, string_append, string_strlen, string_incr, string_decr, string_incrby,

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GUARD CREATE table column prefix | DROP table | LIST: which of the users' tables are guarded. The
+ * store makes, removes and checks guards; here is only the command. */
+#include "fence/base/mem.h"
+#include "proxy/engine/internal.h"
+
+/* What the store says of it. */
+struct outcome {
+    enum stk_error error;
+    char why[SQL_WHY_MAX];
+};
+
+/* A refusal has changed nothing: the operation goes well, and its reply says why not. */
+static enum stk_error conclude(struct request *request, enum stk_error error)
+{
+    struct outcome *outcome = request->state;
+
+    outcome->error = error;
+    return error == STK_STORE ? error : STK_OK;
+}
+
+static enum stk_error create_run(struct store_op *op, struct store_txn *txn)
+{
+    struct request *request = request_of_op(op);
+    struct outcome *outcome = request->state;
+
+    return conclude(request, txn_guard_create(txn, request->argv[2], request->argv[3],
+                                              request->argv[4], outcome->why));
+}
+
+static enum stk_error drop_run(struct store_op *op, struct store_txn *txn)
+{
+    struct request *request = request_of_op(op);
+    struct outcome *outcome = request->state;
+
+    return conclude(request, txn_guard_drop(txn, request->argv[2], outcome->why));
+}
+
+static void change_done(struct store_op *op)
+{
+    struct request *request = request_of_op(op);
+    const struct outcome *outcome = request->state;
+
+    if (request_refused(request))
+        return;
+    if (outcome->error != STK_OK) {
+        request_fail(request, outcome->error, "%s", outcome->why);
+        return;
+    }
+    resp_simple(&request->reply, "OK");
+    request_finish(request);
+}
+
+struct listing {
+    struct buf body;
+    size_t count;
+    bool resp3;
+};
+
+static void list_one(void *context, struct bytes table, struct bytes column, struct bytes prefix,
+                     bool broken)
+{
+    struct listing *listing = context;
+    struct buf *out = &listing->body;
+
+    resp_map(out, 4, listing->resp3);
+    resp_bulk_text(out, "table");
+    resp_bulk(out, table);
+    resp_bulk_text(out, "column");
+    resp_bulk(out, column);
+    resp_bulk_text(out, "prefix");
+    resp_bulk(out, prefix);
+    resp_bulk_text(out, "state");
+    resp_bulk_text(out, broken ? "broken" : "ok");
+    listing->count++;
+}
+
+static enum stk_error list_run(struct store_op *op, struct store_txn *txn)
+{
+    struct request *request = request_of_op(op);
+    struct listing listing = {.resp3 = request->resp3};
+    enum stk_error error = txn_guards(txn, list_one, &listing);
+
+    buf_clear(&request->reply);
+    resp_array(&request->reply, listing.count);
+    buf_append_bytes(&request->reply, buf_bytes(&listing.body));
+    buf_free(&listing.body);
+    return error;
+}
+
+static void list_done(struct store_op *op)
+{
+    struct request *request = request_of_op(op);
+
+    if (!request_refused(request))
+        request_finish(request);
+}
+
+static const struct {
+    const char *name, *arity_name;
+    size_t argc;
+    bool admin;
+    enum stk_error (*run)(struct store_op *op, struct store_txn *txn);
+    void (*done)(struct store_op *op);
+} subcommands[] = {
+    {"CREATE", "guard|create", 5, true, create_run, change_done},
+    {"DROP", "guard|drop", 3, true, drop_run, change_done},
+    /* On the writer too, which knows the guards and looks at them where another program has
+     * committed. */
+    {"LIST", "guard|list", 2, false, list_run, list_done},
+};
+
+void guard_command(struct request *request)
+{
+    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
+        if (!request_is_word(request, 1, subcommands[i].name))
+            continue;
+        request->state = mem_zalloc(sizeof(struct outcome));
+        if (request->argc != subcommands[i].argc)
+            request_fail_arity(request, subcommands[i].arity_name);
+        else if (subcommands[i].admin && !session_is_admin(request->session))
+            request_fail(request, STK_NOPERM, NULL);
+        else if (request_submit(request, true, subcommands[i].run, subcommands[i].done) != STK_OK)
+            request_fail(request, STK_BUSY, NULL);
+        return;
+    }
+    request_fail_subcommand(request);
+}
