@@ -101,12 +101,131 @@ static void names_of_any_length_are_taken_or_left(void **state)
     cache_free(cache);
 }
 
+static bool has(struct cache *cache, const char *name, int64_t token)
+{
+    struct resource found;
+
+    if (!cache_find(cache, bytes_of(name), &found))
+        return false;
+    assert_int_equal(found.fence.token, token);
+    return true;
+}
+
+static void put(struct cache *cache, const char *name, int64_t id, int64_t token)
+{
+    struct resource resource = resource_of(id, token);
+    cache_put(cache, bytes_of(name), &resource);
+}
+
+static void update(struct cache *cache, int64_t id, int64_t token)
+{
+    struct resource resource = resource_of(id, token);
+    cache_update(cache, &resource);
+}
+
+static void an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else(void **state)
+{
+    struct cache *cache = cache_new();
+
+    (void)state;
+    put(cache, "committed", 1, 1);
+    put(cache, "updated before", 2, 1);
+    put(cache, "updated after", 3, 1);
+    cache_commit(cache);
+    assert_int_equal(cache_mark(cache), 0);
+    put(cache, "put before", 4, 1);
+    update(cache, 2, 2);
+    size_t mark = cache_mark(cache);
+    put(cache, "put after", 5, 1);
+    update(cache, 3, 2);
+    update(cache, 5, 2);
+    update(cache, 99, 2); /* is not in there */
+    cache_undo(cache, mark);
+    assert_true(has(cache, "committed", 1));
+    assert_true(has(cache, "updated before", 2));
+    assert_true(has(cache, "put before", 1));
+    assert_false(has(cache, "updated after", 0));
+    assert_false(has(cache, "put after", 0));
+    assert_int_equal(cache_mark(cache), mark);
+    put(cache, "put after", 5, 7);
+    cache_undo(cache, 0);
+    assert_true(has(cache, "committed", 1));
+    assert_false(has(cache, "updated before", 0));
+    assert_false(has(cache, "put before", 0));
+    assert_false(has(cache, "put after", 0));
+    /* What is forgotten stays so: an update finds no entry to revive. */
+    update(cache, 3, 9);
+    assert_false(has(cache, "updated after", 0));
+    cache_free(cache);
+}
+
+static void an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanwhile(void **state)
+{
+    struct cache *cache = cache_new();
+
+    (void)state;
+    put(cache, "a", 1, 1);
+    put(cache, "b", 2, 1);
+    cache_commit(cache);
+    update(cache, 1, 2);
+    size_t mark = cache_mark(cache);
+    cache_clear(cache);
+    put(cache, "a", 1, 3);
+    cache_undo(cache, mark);
+    assert_false(has(cache, "a", 0));
+    put(cache, "a", 1, 4);
+    cache_commit(cache);
+    put(cache, "b", 2, 1);
+    cache_forget(cache, 2);
+    cache_forget(cache, 1);
+    cache_forget(cache, 77);
+    assert_false(has(cache, "a", 0));
+    assert_false(has(cache, "b", 0));
+    cache_undo(cache, 0);
+    assert_false(has(cache, "a", 0));
+    cache_free(cache);
+}
+
+static void an_undo_finds_every_entry_in_a_full_cache(void **state)
+{
+    enum { BEFORE = 300000, AFTER = 300000 };
+    struct cache *cache = cache_new();
+    char text[32];
+    int kept = 0;
+
+    (void)state;
+    for (int64_t id = 1; id <= BEFORE; id++) {
+        struct resource resource = resource_of(id, 1);
+        cache_put(cache, name_of(text, id), &resource);
+    }
+    cache_commit(cache);
+    for (int64_t id = BEFORE + 1; id <= BEFORE + AFTER; id++) {
+        struct resource resource = resource_of(id, 2);
+        cache_put(cache, name_of(text, id), &resource);
+        update(cache, id - BEFORE, 2); /* an old one, where it is left */
+    }
+    cache_undo(cache, 0);
+    for (int64_t id = 1; id <= BEFORE + AFTER; id++) {
+        struct resource found;
+        if (!cache_find(cache, name_of(text, id), &found))
+            continue;
+        assert_int_equal(found.fence.token, 1);
+        kept++;
+    }
+    /* Only entries that neither were updated nor had to make room are left. */
+    assert_true(kept < BEFORE / 4);
+    cache_free(cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_put_is_found_updated_and_forgotten),
         cmocka_unit_test(an_update_reaches_its_entry_or_the_entry_is_gone),
         cmocka_unit_test(names_of_any_length_are_taken_or_left),
+        cmocka_unit_test(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else),
+        cmocka_unit_test(an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanwhile),
+        cmocka_unit_test(an_undo_finds_every_entry_in_a_full_cache),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }
