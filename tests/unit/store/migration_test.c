@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of earlier versions open, and all that was in them is there. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/store/rig.h"
+
+#define assert_ok(call) assert_int_equal((call), STK_OK)
+
+/* As stockaded 0.1.0 made it. */
+static const char version_1[] =
+    "PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; PRAGMA application_id = 1398033220;"
+    "CREATE TABLE stockade_meta("
+    "  key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+    "INSERT INTO stockade_meta VALUES('session', 0), ('floor', 0);"
+    "CREATE TABLE stockade_resource("
+    "  id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE,"
+    "  token INTEGER NOT NULL DEFAULT 0, state INTEGER NOT NULL DEFAULT 0,"
+    "  type INTEGER NOT NULL DEFAULT 0, holds INTEGER NOT NULL DEFAULT 0,"
+    "  ttl_ms INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0,"
+    "  connection INTEGER NOT NULL DEFAULT 0, anonymous INTEGER NOT NULL DEFAULT 0,"
+    "  owner BLOB NOT NULL DEFAULT x'');"
+    "CREATE INDEX stockade_keys ON stockade_resource(id, type) WHERE type <> 0;"
+    "CREATE TABLE stockade_string("
+    "  id INTEGER PRIMARY KEY, value BLOB NOT NULL);"
+    "CREATE TABLE stockade_hash("
+    "  id INTEGER NOT NULL, field BLOB NOT NULL, value BLOB NOT NULL,"
+    "  PRIMARY KEY(id, field)) WITHOUT ROWID;"
+    "CREATE VIEW stockade_fences(resource, token, state, owner, holds, ttl_ms) AS"
+    "  SELECT CAST(name AS TEXT), token,"
+    "    CASE state WHEN 1 THEN 'live' WHEN 2 THEN 'released' WHEN 3 THEN 'revoked' END,"
+    "    CAST(owner AS TEXT), holds, ttl_ms"
+    "  FROM stockade_resource WHERE state <> 0;"
+    "CREATE VIEW stockade_values(key, value) AS"
+    "  SELECT CAST(name AS TEXT), CAST(value AS TEXT)"
+    "  FROM stockade_string JOIN stockade_resource USING(id);"
+    "CREATE VIEW stockade_fields(key, field, value) AS"
+    "  SELECT CAST(name AS TEXT), CAST(field AS TEXT), CAST(value AS TEXT)"
+    "  FROM stockade_hash JOIN stockade_resource USING(id);"
+    "PRAGMA user_version = 1;";
+
+static const char version_1_rows[] =
+    "UPDATE stockade_meta SET value = 7 WHERE key = 'session';"
+    "UPDATE stockade_meta SET value = 40 WHERE key = 'floor';"
+    "INSERT INTO stockade_resource VALUES"
+    "  (1, x'6c697665', 50, 1, 2, 2, 30000, 6, 11, 0, x'6d65'),"       /* live, a hash, of "me" */
+    "  (2, x'72656c6561736564', 45, 2, 1, 0, 1000, 5, 0, 1, x'00ff')," /* released, a string */
+    "  (3, x'7265766f6b6564', 9007199254740991, 3, 0, 0, 1, 1, 0, 0, x'')," /* revoked */
+    "  (9, x'62617265', 0, 0, 1, 0, 0, 0, 0, 0, x'');"                      /* bare, a string */
+    "INSERT INTO stockade_hash VALUES(1, x'73746f636b', x'3132'), (1, x'00', x'');"
+    "INSERT INTO stockade_string VALUES(2, x'74657874'), (9, x'6e616b6564');"
+    "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(42);";
+
+static int rig_version_1(void **state)
+{
+    rig_sqlite(state);
+    struct rig *rig = *state;
+    rig_close(rig);
+    assert_int_equal(unlink(rig->path), 0);
+    rig_sql(rig, version_1);
+    rig_sql(rig, version_1_rows);
+    return 0;
+}
+
+static int64_t number(const struct rig *rig, const char *sql)
+{
+    sqlite3 *db = rig_foreign(rig);
+    sqlite3_stmt *stmt = NULL;
+
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    int64_t value = sqlite3_column_int64(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return value;
+}
+
+static void expect_fence(struct store_txn *txn, const char *name, int64_t token, int64_t floor,
+                         enum fence_state fence_state)
+{
+    struct fence fence = rig_find(txn, name).fence;
+
+    assert_int_equal(fence.token, token);
+    assert_int_equal(fence.floor, floor);
+    assert_int_equal(fence.state, fence_state);
+}
+
+static enum stk_error expect_all(struct store_txn *txn, void *arg)
+{
+    struct resource live = rig_find(txn, "live");
+    struct lease lease;
+    struct bytes value;
+    bool found;
+
+    (void)arg;
+    expect_fence(txn, "live", 50, 50, FENCE_LIVE);
+    expect_fence(txn, "released", 45, 45, FENCE_RELEASED);
+    expect_fence(txn, "revoked", TOKEN_MAX, TOKEN_MAX, FENCE_REVOKED);
+    expect_fence(txn, "bare", 0, 40, FENCE_NONE);
+    assert_ok(txn_lease(txn, &live, &lease));
+    assert_true(bytes_equal(lease.owner, BYTES_LITERAL("me")));
+    assert_true(lease.holds == 2 && lease.ttl_ms == 30000 && lease.session == 6 &&
+                lease.connection == 11 && !lease.anonymous);
+    assert_true(lease.changed_ms > INT64_C(1600000000000)); /* as of the migration */
+    assert_int_equal(lease.receipts_gone, 0);
+    lease = rig_lease(txn, "released");
+    assert_true(bytes_equal(lease.owner, BYTES_LITERAL("\x00\xff")) && lease.anonymous);
+    assert_ok(txn_field(txn, &live, BYTES_LITERAL("stock"), &found, &value));
+    assert_true(found && bytes_equal(value, BYTES_LITERAL("12")));
+    assert_ok(txn_field(txn, &live, BYTES_LITERAL("\0"), &found, &value));
+    assert_true(found && value.len == 0);
+    assert_string_equal(rig_get(txn, "released"), "text");
+    assert_string_equal(rig_get(txn, "bare"), "naked");
+    return STK_OK;
+}
+
+static enum stk_error use_what_is_new(struct store_txn *txn, void *arg)
+{
+    size_t removed;
+    int64_t after = 0;
+    bool more;
+
+    (void)arg;
+    rig_receipt_put(txn, "live", "id");
+    assert_string_equal(rig_receipt(txn, "live", "id"), "reply to id");
+    assert_int_equal(rig_grant(txn, "live", "next").fence.token, 51);
+    assert_ok(txn_sweep_receipts(txn, INT64_MAX, 100, &removed, &more));
+    assert_int_equal(removed, 1);
+    assert_int_equal(rig_lease(txn, "live").receipts_gone, 50);
+    /* Nothing counts as old because it comes from an old version. */
+    assert_ok(txn_sweep_resources(txn, INT64_C(1600000000000), 0, 100, &after, &removed, &more));
+    assert_int_equal(removed, 0);
+    return STK_OK;
+}
+
+static void a_file_of_version_1_keeps_its_tokens_data_and_leases(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_open(rig, false);
+    assert_int_equal(number(rig, "PRAGMA user_version"), 2);
+    assert_int_equal(store_session(rig->store), 8);
+    assert_ok(rig_write(rig, expect_all, NULL));
+    assert_ok(rig_read(rig, expect_all, NULL));
+    assert_ok(rig_write(rig, use_what_is_new, NULL));
+    assert_int_equal(number(rig, "SELECT x FROM theirs"), 42);
+    rig_close(rig);
+    rig_open(rig, false);
+    assert_int_equal(store_session(rig->store), 9);
+    assert_int_equal(number(rig, "SELECT count(*) FROM pragma_integrity_check"
+                                 " WHERE integrity_check <> 'ok'"),
+                     0);
+}
+
+/* All cells that a query gives, joined by '|'. */
+static void cells(const struct rig *rig, const char *sql, char *text, size_t size)
+{
+    sqlite3 *db = rig_foreign(rig);
+    sqlite3_stmt *stmt;
+    size_t used = 0;
+
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
+    while (sqlite3_step(stmt) == SQLITE_ROW)
+        for (int at = 0; at < sqlite3_column_count(stmt); at++) {
+            const char *cell = (const char *)sqlite3_column_text(stmt, at);
+            used += (size_t)snprintf(text + used, size - used, "%s|", cell != NULL ? cell : "null");
+            assert_true(used < size);
+        }
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+}
+
+static void a_migrated_file_has_the_tables_and_views_of_a_fresh_one(void **state)
+{
+    static const char columns[] =
+        "SELECT m.type, m.name, c.name, c.type, c.\"notnull\", c.dflt_value, c.pk"
+        " FROM sqlite_schema m LEFT JOIN pragma_table_xinfo(m.name) c"
+        " WHERE m.name <> 'theirs' ORDER BY m.name, c.cid";
+    char migrated[16384], fresh[16384];
+    struct rig *rig = *state, other = *rig;
+
+    snprintf(other.path, sizeof other.path, "%s/fresh.db", rig->folder);
+    rig_open(rig, false);
+    rig_open(&other, false);
+    cells(rig, columns, migrated, sizeof migrated);
+    cells(&other, columns, fresh, sizeof fresh);
+    rig_close(&other);
+    assert_true(strlen(fresh) > 500);
+    assert_string_equal(migrated, fresh);
+}
+
+static void a_migration_that_fails_leaves_the_file_as_it_was(void **state)
+{
+    struct rig *rig = *state;
+
+    fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 1, SQLITE_FULL);
+    assert_non_null(strstr(rig_refusal(rig), "no room"));
+    fault_vfs_clear(rig->vfs);
+    assert_int_equal(number(rig, "PRAGMA user_version"), 1);
+    assert_int_equal(number(rig, "SELECT value FROM stockade_meta WHERE key = 'session'"), 7);
+    assert_int_equal(number(rig, "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%receipt%'"),
+                     0);
+    rig_open(rig, false);
+    assert_ok(rig_write(rig, expect_all, NULL));
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_version_1, rig_end)
+    const struct CMUnitTest tests[] = {
+        TEST(a_file_of_version_1_keeps_its_tokens_data_and_leases),
+        TEST(a_migrated_file_has_the_tables_and_views_of_a_fresh_one),
+        TEST(a_migration_that_fails_leaves_the_file_as_it_was),
+    };
+    return cmocka_run_group_tests_name("migration", tests, NULL, NULL);
+}
