@@ -18,22 +18,27 @@ MAKEFLAGS += -j$(shell nproc)
 endif
 
 # What is built from what.
-DAEMON_FOLDERS := fence/base fence fence/redis store store/sqlite proxy/resp proxy/engine \
-                  proxy/server
+DAEMON_FOLDERS := fence/base fence fence/redis store store/sqlite store/extension proxy/resp \
+                  proxy/engine proxy/server
 DAEMON_MAIN := proxy/server/main.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))
 TOOLS_SOURCES := $(filter-out $(TOOLS_MAIN),$(wildcard tools/*.c tools/*/*.c))
+# The SQLite extension: its own folder (which unit tests use as part of daemon.a), and what it shares.
+EXTENSION_SOURCES := $(wildcard store/extension/*.c) store/sqlite/guard_function.c fence/token.c \
+                     $(addprefix fence/base/,bytes.c check.c err.c mem.c)
 UNIT_SOURCES := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
 TEST_SOURCES := $(filter %_test.c,$(UNIT_SOURCES))
 HELPER_SOURCES := $(filter-out %_test.c,$(UNIT_SOURCES))
 SHIM_SOURCES := $(wildcard tests/support/*_shim.c)
 
 PROGRAMS := $(BUILD)/stockaded $(BUILD)/stockade
+EXTENSION := $(BUILD)/stockade_guard.so
 SHIMS := $(SHIM_SOURCES:tests/support/%.c=$(BUILD)/%.so)
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
 DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash
@@ -66,7 +71,7 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 .PHONY: all help setup demo check replay format tidy asan ubsan tsan coverage install clean \
         tests FORCE
 
-all: $(PROGRAMS) ## build stockaded and stockade (the default)
+all: $(PROGRAMS) $(EXTENSION) ## build stockaded, stockade and stockade_guard.so (the default)
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -122,9 +127,11 @@ coverage: ## check, and build/coverage/html/index.html with what it reached
 	@genhtml --quiet -o build/coverage/html build/coverage/lcov.info
 	@lcov --summary build/coverage/lcov.info
 
-install: all ## install the two programs: PREFIX=/usr/local, DESTDIR=
+install: all ## install the programs and the SQLite extension: PREFIX=/usr/local, DESTDIR=
 	install -d '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 $(PROGRAMS) '$(DESTDIR)$(PREFIX)/bin'
+	install -d '$(DESTDIR)$(PREFIX)/lib/stockade'
+	install -m 644 $(EXTENSION) '$(DESTDIR)$(PREFIX)/lib/stockade'
 
 clean: ## remove what was built
 	rm -rf build
@@ -155,6 +162,17 @@ $(BUILD)/stockade: $(call objects,$(TOOLS_MAIN)) $(BUILD)/tools.a $(BUILD)/daemo
 	@echo 'ld  $@'
 	@$(LINK) -o $@ $^ $(TOOLS_LIBS) -pthread -lm
 
+# Other people's programs load it, so it is never instrumented, and shows its entry point only.
+$(BUILD)/extension/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo 'cc  $< (extension)'
+	@$(CC) $(LANGUAGE) -DSTOCKADE_EXTENSION -O2 -g $(WARNINGS) -fstack-protector-strong -fPIC \
+	    -fvisibility=hidden -ffunction-sections $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(EXTENSION): $(extension_objects)
+	@echo 'ld  $@'
+	@$(CC) -shared -g -Wl,--gc-sections,-z,defs,-z,relro,-z,now,-z,noexecstack -o $@ $^
+
 # A unit test is its own program; the helpers of its folder and the parts under test go with it.
 define unit_test
 $(BUILD)/$(1:%.c=%): $(call objects,$(1) $(foreach h,$(HELPER_SOURCES),$(if \
@@ -171,4 +189,4 @@ $(BUILD)/%_shim.so: tests/support/%_shim.c $(BUILD)/flags
 	@$(CC) $(LANGUAGE) -O2 -g $(WARNINGS) -fPIC -shared -o $@ $< -ldl
 
 -include $(patsubst %.o,%.d,$(call objects,$(DAEMON_SOURCES) $(TOOLS_SOURCES) $(UNIT_SOURCES) \
-    $(DAEMON_MAIN) $(TOOLS_MAIN)))
+    $(DAEMON_MAIN) $(TOOLS_MAIN)) $(extension_objects))

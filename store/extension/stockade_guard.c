@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The SQLite extension stockade_guard: for programs that open a Stockade file with their own SQLite
+ * and want to write guarded rows. It gives a connection
+ *
+ *   stockade_present(resource, token [, schema])   within a transaction: this is my token
+ *   stockade_guard(...)                            what the triggers of guarded tables call
+ *   stockade_presented                             a table of what was presented
+ *
+ * A token counts until the transaction ends. Nothing of it is trusted beyond that: the triggers
+ * look the newest token up where the row is, in the same transaction, and compare.
+ *
+ * Where memory runs out or SQLite fails, the call fails; nothing here ends the program. */
+#include <string.h>
+
+#include "fence/token.h"
+#include "store/extension/presented.h"
+#include "store/txn.h"
+
+#ifdef STOCKADE_EXTENSION
+SQLITE_EXTENSION_INIT1
+#endif
+
+/* INNOCUOUS and DIRECTONLY, which keep triggers out of stockade_present. */
+#define SQLITE_VERSION_MIN 3031000
+
+/* What the file says of a resource; false: SQLite failed, which was reported. */
+static bool look_up(sqlite3_context *call, sqlite3 *db, const char *schema, struct bytes resource,
+                    struct fence *fence, char file[64], size_t *file_len)
+{
+    sqlite3_stmt *stmt = NULL;
+    char *sql = sqlite3_mprintf(
+        "SELECT (SELECT value FROM \"%w\".stockade_meta WHERE key = 'file'), token, state"
+        " FROM (SELECT 1) LEFT JOIN \"%w\".stockade_resource ON name = ?1",
+        schema, schema);
+
+    *fence = (struct fence){.token = 0};
+    *file_len = 0;
+    if (sql == NULL || sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK) {
+        char *text = sqlite3_mprintf("stockade_present: %s is not a Stockade file, or older: %s",
+                                     schema, sqlite3_errmsg(db));
+        sqlite3_result_error(call, text != NULL ? text : "out of memory", -1);
+        sqlite3_free(text);
+        sqlite3_free(sql);
+        return false;
+    }
+    sqlite3_free(sql);
+    sqlite3_bind_blob64(stmt, 1, resource.data, resource.len, SQLITE_STATIC);
+    if (sqlite3_step(stmt) == SQLITE_ROW) {
+        const void *mark = sqlite3_column_blob(stmt, 0);
+        size_t len = mark != NULL ? (size_t)sqlite3_column_bytes(stmt, 0) : 0;
+        *file_len = len <= 64 ? len : 64;
+        if (*file_len > 0)
+            memcpy(file, mark, *file_len);
+        fence->token = sqlite3_column_int64(stmt, 1);
+        fence->state = sqlite3_column_int(stmt, 2) == FENCE_LIVE ? FENCE_LIVE : FENCE_RELEASED;
+        if (sqlite3_column_type(stmt, 1) == SQLITE_NULL || fence->token == 0)
+            fence->state = FENCE_NONE;
+    }
+    int code = sqlite3_finalize(stmt);
+    if (code == SQLITE_OK)
+        return true;
+    sqlite3_result_error(call, sqlite3_errmsg(db), -1);
+    sqlite3_result_error_code(call, code);
+    return false;
+}
+
+/* Through SQL, so that SQLite knows of it in this transaction. */
+static void remember(sqlite3_context *call, sqlite3 *db, struct bytes file, struct bytes resource,
+                     int64_t token)
+{
+    sqlite3_stmt *stmt;
+    int code = sqlite3_prepare_v2(
+        db, "INSERT INTO stockade_presented(resource, token, file) VALUES(?1, ?2, ?3)", -1, &stmt,
+        NULL);
+
+    if (code == SQLITE_OK) {
+        sqlite3_bind_blob64(stmt, 1, resource.data, resource.len, SQLITE_STATIC);
+        sqlite3_bind_int64(stmt, 2, token);
+        sqlite3_bind_blob64(stmt, 3, file.data, file.len, SQLITE_STATIC);
+        sqlite3_step(stmt);
+        code = sqlite3_finalize(stmt);
+    }
+    if (code == SQLITE_OK) {
+        sqlite3_result_int64(call, token);
+        return;
+    }
+    sqlite3_result_error(call, sqlite3_errmsg(db), -1);
+    sqlite3_result_error_code(call, code);
+}
+
+static void refuse(sqlite3_context *call, enum stk_error error, struct bytes resource,
+                   int64_t token)
+{
+    char shown[GUARD_PRINTABLE_MAX];
+    char *text = sqlite3_mprintf("%s token %lld of '%s': %s", stk_error_code(error), token,
+                                 guard_printable(resource, shown), stk_error_text(error));
+
+    sqlite3_result_error(call, text != NULL ? text : stk_error_code(error), -1);
+    sqlite3_free(text);
+}
+
+static void present(sqlite3_context *call, int argc, sqlite3_value **argv)
+{
+    sqlite3 *db = sqlite3_context_db_handle(call);
+    const char *schema = argc > 2 ? (const char *)sqlite3_value_text(argv[2]) : "main";
+    int type = sqlite3_value_type(argv[0]);
+    struct fence fence;
+    char file[64];
+    size_t file_len;
+
+    if (sqlite3_get_autocommit(db)) {
+        sqlite3_result_error(call,
+                             "stockade_present: there is no transaction. BEGIN IMMEDIATE "
+                             "first: a token counts until the transaction ends",
+                             -1);
+        return;
+    }
+    if ((type != SQLITE_TEXT && type != SQLITE_BLOB) || schema == NULL ||
+        sqlite3_value_type(argv[1]) != SQLITE_INTEGER) {
+        sqlite3_result_error(call,
+                             "usage: stockade_present(resource, token [, schema]), the token "
+                             "an integer",
+                             -1);
+        return;
+    }
+    const void *name = type == SQLITE_TEXT ? (const void *)sqlite3_value_text(argv[0])
+                                           : sqlite3_value_blob(argv[0]);
+    struct bytes resource = {name, name != NULL ? (size_t)sqlite3_value_bytes(argv[0]) : 0};
+    if (resource.len < 1 || resource.len > RESOURCE_NAME_MAX) {
+        sqlite3_result_error(call, "stockade_present: a resource has 1 to 512 bytes", -1);
+        return;
+    }
+    if (!look_up(call, db, schema, resource, &fence, file, &file_len))
+        return;
+    int64_t token = sqlite3_value_int64(argv[1]);
+    enum stk_error error = fence_judge(&fence, token);
+    if (error != STK_OK)
+        refuse(call, error, resource, token);
+    else
+        remember(call, db, (struct bytes){file, file_len}, resource, token);
+}
+
+static void release_witness(void *witness)
+{
+    presented_release(((struct guard_witness *)witness)->context);
+}
+
+static int add_functions(struct presented *presented)
+{
+    presented_share(presented);
+    int code = guard_function_add(presented->db, &presented->witness, release_witness);
+    for (int argc = 2; code == SQLITE_OK && argc <= 3; argc++)
+        code = sqlite3_create_function_v2(presented->db, "stockade_present", argc,
+                                          SQLITE_UTF8 | SQLITE_DIRECTONLY, NULL, present, NULL,
+                                          NULL, NULL);
+    return code;
+}
+
+int sqlite3_stockadeguard_init(sqlite3 *db, char **error, const sqlite3_api_routines *api);
+
+/* SQLite calls it by this name where it loads stockade_guard.so. */
+__attribute__((visibility("default"))) int sqlite3_stockadeguard_init(
+    sqlite3 *db, char **error, const sqlite3_api_routines *api)
+{
+#ifdef STOCKADE_EXTENSION
+    SQLITE_EXTENSION_INIT2(api);
+#else
+    (void)api;
+#endif
+    if (sqlite3_libversion_number() < SQLITE_VERSION_MIN) {
+        *error = sqlite3_mprintf("stockade_guard needs SQLite 3.31 or newer, not %s",
+                                 sqlite3_libversion());
+        return SQLITE_ERROR;
+    }
+    struct presented *presented = presented_new(db);
+    if (presented == NULL)
+        return SQLITE_NOMEM;
+    int code = presented_table_add(presented);
+    if (code == SQLITE_OK)
+        code = add_functions(presented);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(db, "PRAGMA recursive_triggers = ON", NULL, NULL, NULL);
+    presented_release(presented);
+    return code;
+}
