@@ -7,7 +7,13 @@
 
 #include "tests/unit/store/rig.h"
 
-enum { SEEDS = 12, ROUNDS = 60, BATCH = 8, NAMES = 24, FIELDS = 5 };
+enum { SEEDS = 12, ROUNDS = 60, BATCH = 8, NAMES = 24, FIELDS = 5, IDS = 6, KEEP_MS = 5000 };
+
+/* An operation: what it is drawn from, and what it came to. */
+struct drawing {
+    uint64_t seed;
+    int64_t outcome;
+};
 
 /* xorshift64 */
 static unsigned draw(uint64_t *state, unsigned below)
@@ -70,21 +76,66 @@ static enum stk_error change_fence(struct store_txn *txn, struct resource *resou
     return txn_fence_put(txn, resource, &lease);
 }
 
-/* A few changes drawn from *arg, a seed; then, now and then, a failure. */
-static enum stk_error change(struct store_txn *txn, void *arg)
+static enum stk_error put_receipt(struct store_txn *txn, const struct resource *resource,
+                                  uint64_t *state)
 {
-    uint64_t state = *(const uint64_t *)arg;
+    char id[16], reply[16];
+    struct bytes name = drawn(state, id, sizeof id, "i", IDS);
+    struct receipt receipt = {.token = resource->fence.token,
+                              .fingerprint = draw(state, 9),
+                              .reply = drawn(state, reply, sizeof reply, "+", 1000)};
+    return txn_receipt_put(txn, resource, name, &receipt);
+}
+
+static enum stk_error change_one(struct store_txn *txn, uint64_t *state)
+{
     char text[16];
+    struct bytes name = drawn(state, text, sizeof text, "r", NAMES);
     struct resource resource;
 
+    enum stk_error error = txn_resource(txn, name, &resource);
+    if (error == STK_OK)
+        error = txn_resource_make(txn, name, &resource);
+    if (error != STK_OK)
+        return error;
+    switch (draw(state, 6)) {
+    case 0:
+    case 1: return change_fence(txn, &resource, state);
+    case 2: return put_receipt(txn, &resource, state);
+    case 3: return txn_value_clear(txn, &resource);
+    default: return change_value(txn, &resource, state);
+    }
+}
+
+static enum stk_error sweep(struct store_txn *txn, struct drawing *drawing, uint64_t *state)
+{
+    int64_t before_ms = txn_now_ms(txn) - KEEP_MS, after = draw(state, NAMES);
+    size_t max = 1 + draw(state, 6), removed;
+    bool more;
+
+    enum stk_error error = draw(state, 2) == 0
+                               ? txn_sweep_receipts(txn, before_ms, max, &removed, &more)
+                               : txn_sweep_resources(txn, before_ms, before_ms - KEEP_MS, max,
+                                                     &after, &removed, &more);
+    if (error == STK_OK)
+        drawing->outcome = after * 1000 + (int64_t)removed * 10 + more;
+    return error;
+}
+
+/* A few changes, some of them undone by a mark; then, now and then, a failure. */
+static enum stk_error change(struct store_txn *txn, void *arg)
+{
+    struct drawing *drawing = arg;
+    uint64_t state = drawing->seed;
+
+    drawing->outcome = 0;
     for (unsigned left = 1 + draw(&state, 4); left > 0; left--) {
-        struct bytes name = drawn(&state, text, sizeof text, "r", NAMES);
-        enum stk_error error = txn_resource(txn, name, &resource);
+        unsigned marked = draw(&state, 6);
+        enum stk_error error = marked < 2 ? txn_mark(txn) : STK_OK;
         if (error == STK_OK)
-            error = txn_resource_make(txn, name, &resource);
-        if (error == STK_OK)
-            error = draw(&state, 3) == 0 ? change_fence(txn, &resource, &state)
-                                         : change_value(txn, &resource, &state);
+            error = draw(&state, 5) == 0 ? sweep(txn, drawing, &state) : change_one(txn, &state);
+        if (error == STK_OK && marked < 2)
+            error = marked == 0 ? txn_mark_undo(txn) : txn_mark_keep(txn);
         if (error != STK_OK)
             return error;
     }
@@ -97,6 +148,24 @@ static bool dump_field(void *context, struct bytes field, struct bytes value)
 {
     buf_printf(context, " %.*s=%.*s", (int)field.len, field.data, (int)value.len, value.data);
     return true;
+}
+
+static enum stk_error dump_receipts(struct store_txn *txn, const struct resource *resource,
+                                    struct buf *out)
+{
+    char id[16];
+
+    for (unsigned i = 0; i < IDS; i++) {
+        struct receipt receipt;
+        bool found;
+        int len = snprintf(id, sizeof id, "i%u", i);
+        if (txn_receipt(txn, resource, (struct bytes){id, (size_t)len}, &found, &receipt) != STK_OK)
+            return STK_STORE;
+        if (found)
+            buf_printf(out, " %s %lld %d %.*s", id, (long long)receipt.token,
+                       (int)receipt.fingerprint, (int)receipt.reply.len, receipt.reply.data);
+    }
+    return STK_OK;
 }
 
 static enum stk_error dump(struct store_txn *txn, void *arg)
@@ -113,13 +182,18 @@ static enum stk_error dump(struct store_txn *txn, void *arg)
         int len = snprintf(text, sizeof text, "r%u", i);
         if (txn_resource(txn, (struct bytes){text, (size_t)len}, &resource) != STK_OK)
             return STK_STORE;
-        buf_printf(out, "%s id %lld type %d token %lld state %d", text, (long long)resource.id,
-                   (int)resource.type, (long long)resource.fence.token, (int)resource.fence.state);
+        buf_printf(out, "%s id %lld type %d token %lld state %d floor %lld", text,
+                   (long long)resource.id, (int)resource.type, (long long)resource.fence.token,
+                   (int)resource.fence.state, (long long)resource.fence.floor);
         if (txn_lease(txn, &resource, &lease) != STK_OK)
             return STK_STORE;
         buf_printf(out, " owner %.*s %d %lld %lld %lld %lld", (int)lease.owner.len,
                    lease.owner.data, lease.anonymous, (long long)lease.holds,
                    (long long)lease.ttl_ms, (long long)lease.session, (long long)lease.connection);
+        buf_printf(out, " changed %lld gone %lld receipts", (long long)lease.changed_ms,
+                   (long long)lease.receipts_gone);
+        if (dump_receipts(txn, &resource, out) != STK_OK)
+            return STK_STORE;
         if (txn_string(txn, &resource, &found, &value) != STK_OK)
             return STK_STORE;
         buf_printf(out, " string %.*s fields", found ? (int)value.len : 0, value.data);
@@ -131,18 +205,20 @@ static enum stk_error dump(struct store_txn *txn, void *arg)
 }
 
 /* The same batch through one store; what it came to, as text. */
-static void run_batch(struct rig *rig, uint64_t *seeds, struct buf *out)
+static void run_batch(struct rig *rig, const uint64_t *seeds, struct buf *out)
 {
     struct rig_op ops[BATCH];
+    struct drawing drawings[BATCH];
 
     for (int i = 0; i < BATCH; i++) {
-        ops[i] = rig_op(true, change, &seeds[i]);
+        drawings[i].seed = seeds[i];
+        ops[i] = rig_op(true, change, &drawings[i]);
         rig_submit(rig, &ops[i]);
     }
     rig_settle(rig);
     for (int i = 0; i < BATCH; i++) {
         assert_int_equal(ops[i].done, 1);
-        buf_printf(out, "%d ", (int)ops[i].base.error);
+        buf_printf(out, "%d:%lld ", (int)ops[i].base.error, (long long)drawings[i].outcome);
     }
 }
 
@@ -170,6 +246,9 @@ static void run_seed(struct rig *memory, struct rig *sqlite, uint64_t seed)
         uint64_t seeds[BATCH];
         struct buf a = {0}, b = {0};
         unsigned event = draw(&state, 12);
+        memory->now_ms +=
+            (int64_t)draw(&state, KEEP_MS) - (draw(&state, 10) == 0 ? 9 * KEEP_MS : 0);
+        sqlite->now_ms = memory->now_ms;
         for (int i = 0; i < BATCH; i++) {
             (void)draw(&state, 2);
             seeds[i] = state;
