@@ -12,6 +12,7 @@
 #include "fence/base/check.h"
 
 enum { ROWS_MAX = 30, HELP_COLUMN = 26, HELP_LETTER = 'h', ROW_FIRST = 256 };
+enum { OPERAND = 1 }; /* getopt's code for a word that is no option */
 
 static void options_help(const struct option_table *table)
 {
@@ -86,6 +87,35 @@ static enum options_result options_wrong(const struct option_table *table, const
     return OPTIONS_WRONG;
 }
 
+static const char **operand_field(const struct option_table *table, void *settings)
+{
+    return (const char **)(void *)((char *)settings + table->operand_offset);
+}
+
+/* A word that is no option. False: there is no place for it. */
+static bool operand_take(const struct option_table *table, void *settings, const char *word)
+{
+    if (table->operand == NULL || *operand_field(table, settings) != NULL) {
+        return false;
+    }
+    *operand_field(table, settings) = word;
+    return true;
+}
+
+static enum options_result options_end(const struct option_table *table, void *settings, int argc,
+                                       char **argv)
+{
+    for (int i = optind; i < argc; i++) { /* behind "--" */
+        if (!operand_take(table, settings, argv[i])) {
+            return options_wrong(table, argv[i], " is one word too many");
+        }
+    }
+    if (table->operand != NULL && *operand_field(table, settings) == NULL) {
+        return options_wrong(table, table->operand, " is missing");
+    }
+    return OPTIONS_RUN;
+}
+
 enum options_result options_parse(const struct option_table *table, void *settings, int argc,
                                   char **argv)
 {
@@ -101,10 +131,16 @@ enum options_result options_parse(const struct option_table *table, void *settin
     }
     opterr = 0;
     optind = 0; /* glibc: start over, main has used getopt before */
-    while ((got = getopt_long(argc, argv, "+:h", longs, NULL)) != -1) {
+    while ((got = getopt_long(argc, argv, "-:h", longs, NULL)) != -1) {
         if (got == HELP_LETTER) {
             options_help(table);
             return OPTIONS_HELPED;
+        }
+        if (got == OPERAND) {
+            if (!operand_take(table, settings, optarg)) {
+                return options_wrong(table, optarg, " is one word too many");
+            }
+            continue;
         }
         if (got == '?') {
             return options_wrong(table, argv[optind - 1], " is not an option here");
@@ -118,8 +154,5 @@ enum options_result options_parse(const struct option_table *table, void *settin
             return options_wrong(table, name, failure.text);
         }
     }
-    if (optind < argc) {
-        return options_wrong(table, argv[optind], " is one word too many");
-    }
-    return OPTIONS_RUN;
+    return options_end(table, settings, argc, argv);
 }

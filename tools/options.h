@@ -34,6 +34,9 @@ struct option_table {
     const char *about;   /* a paragraph above the options */
     const struct option_row *rows;
     size_t count;
+    const char *operand; /* the one word that the command needs beside its options, such as "FILE";
+                            NULL: it takes none */
+    size_t operand_offset; /* of its const char *, borrowed from argv */
 };
 
 enum options_result { OPTIONS_RUN, OPTIONS_HELPED, OPTIONS_WRONG };

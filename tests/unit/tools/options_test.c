@@ -14,6 +14,7 @@ struct settings {
     bool flag;
     int64_t count, ttl_ms;
     const char *name;
+    const char *file;
     int calls;
 };
 
@@ -30,11 +31,17 @@ static const struct option_row rows[] = {
     {"name", OPTION_TEXT, offsetof(struct settings, name), 0, 0, "TEXT", "a text", NULL},
     {"call", OPTION_CALL, 0, 0, 0, "X", "a call", set_call},
 };
-static const struct option_table table = {"test", "test", "about", rows,
-                                          sizeof rows / sizeof *rows};
+static const struct option_table table = {
+    .command = "test",
+    .usage = "test",
+    .about = "about",
+    .rows = rows,
+    .count = sizeof rows / sizeof *rows,
+};
 
 /* `words` ends with NULL. */
-static enum options_result parse(struct settings *settings, const char *const *words)
+static enum options_result parse_with(const struct option_table *with, struct settings *settings,
+                                      const char *const *words)
 {
     char copies[8][32], *argv[9] = {copies[0]};
     int argc = 1;
@@ -44,11 +51,19 @@ static enum options_result parse(struct settings *settings, const char *const *w
         strcpy(copies[argc], words[argc - 1]);
         argv[argc] = copies[argc];
     }
-    enum options_result result = options_parse(&table, settings, argc, argv);
+    enum options_result result = options_parse(with, settings, argc, argv);
     if (settings->name != NULL) {
         settings->name = strcmp(settings->name, "some name") == 0 ? "some name" : "another";
     }
+    if (settings->file != NULL) {
+        settings->file = strcmp(settings->file, "-x") == 0 ? "-x" : "a file";
+    }
     return result;
+}
+
+static enum options_result parse(struct settings *settings, const char *const *words)
+{
+    return parse_with(&table, settings, words);
 }
 
 #define PARSE(settings, ...) parse(settings, (const char *const[]){__VA_ARGS__, NULL})
@@ -98,6 +113,29 @@ static void what_makes_no_sense_is_refused_and_changes_nothing(void **state)
     assert_int_equal(settings.ttl_ms, 0);
 }
 
+static void the_one_operand_stands_before_or_behind_the_options(void **state)
+{
+    struct option_table with = table;
+    static const char *const good[][4] = {
+        {"name", "--flag"}, {"--flag", "name"}, {"--count", "7", "name"}, {"--flag", "--", "-x"}};
+    static const char *const bad[][4] = {
+        {"--flag"}, {NULL}, {"one", "two"}, {"one", "--", "two"}, {"--", "one", "two"}};
+
+    (void)state;
+    with.operand = "FILE";
+    with.operand_offset = offsetof(struct settings, file);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct settings settings = {.count = 3};
+        assert_int_equal(parse_with(&with, &settings, good[i]), OPTIONS_RUN);
+        assert_string_equal(settings.file, i == 3 ? "-x" : "a file");
+        assert_true(settings.flag || settings.count == 7);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct settings settings = {.count = 3};
+        assert_int_equal(parse_with(&with, &settings, bad[i]), OPTIONS_WRONG);
+    }
+}
+
 static void help_is_an_answer_of_its_own(void **state)
 {
     struct settings settings = {.count = 3};
@@ -142,6 +180,7 @@ int main(void)
         cmocka_unit_test(each_kind_reaches_its_field),
         cmocka_unit_test(what_was_not_given_keeps_its_default),
         cmocka_unit_test(what_makes_no_sense_is_refused_and_changes_nothing),
+        cmocka_unit_test(the_one_operand_stands_before_or_behind_the_options),
         cmocka_unit_test(help_is_an_answer_of_its_own),
         cmocka_unit_test(times_have_units),
     };
