@@ -32,7 +32,10 @@ struct cli_command {
     int (*run)(const struct cli *cli, int argc, char **argv);
 };
 
+int backup_run(const struct cli *cli, int argc, char **argv);
+int check_run(const struct cli *cli, int argc, char **argv);
 int demo_oversell_run(const struct cli *cli, int argc, char **argv);
 int replay_run(const struct cli *cli, int argc, char **argv);
+int restore_run(const struct cli *cli, int argc, char **argv);
 
 #endif

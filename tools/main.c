@@ -15,6 +15,9 @@ static const struct cli_command commands[] = {
     {"demo oversell", "a flash sale: what locks let through, and what a checked token does not",
      demo_oversell_run},
     {"replay", "real order history as stock movements, audited SKU by SKU", replay_run},
+    {"backup", "copy a store into one file, while writes go on", backup_run},
+    {"restore", "put a backup in the store's place; every lease ends", restore_run},
+    {"check", "look for damage in a store", check_run},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

@@ -115,6 +115,22 @@ static enum kind recognise(sqlite3 *db, const char *path, int64_t *version, char
     return KIND_REFUSED;
 }
 
+bool schema_recognise(sqlite3 *db, const char *path, int64_t *version, char *why, size_t why_size)
+{
+    *version = 0;
+    switch (recognise(db, path, version, why, why_size)) {
+    case KIND_FRESH:
+    case KIND_OURS: return true;
+    case KIND_REFUSED: return false;
+    default: return db_explain(db, path, why, why_size);
+    }
+}
+
+int64_t schema_version(void)
+{
+    return SCHEMA_VERSION;
+}
+
 static bool journal_is_wal(sqlite3 *db, char *why, size_t why_size, const char *path)
 {
     sqlite3_stmt *stmt;
@@ -131,6 +147,20 @@ static bool journal_is_wal(sqlite3 *db, char *why, size_t why_size, const char *
     return wal;
 }
 
+static int take_steps(sqlite3 *db, int64_t version)
+{
+    int code = SQLITE_OK;
+
+    for (int64_t at = version; at < SCHEMA_VERSION && code == SQLITE_OK; at++)
+        code = db_exec(db, steps[at]);
+    return code;
+}
+
+int schema_make(sqlite3 *db)
+{
+    return take_steps(db, 0);
+}
+
 /* Inside a transaction: from `version` to ours, and one more session. */
 static bool migrate(sqlite3 *db, int64_t version, int64_t *session)
 {
@@ -141,9 +171,8 @@ static bool migrate(sqlite3 *db, int64_t version, int64_t *session)
         if (db_exec(db, sql) != SQLITE_OK)
             return false;
     }
-    for (int64_t at = version; at < SCHEMA_VERSION; at++)
-        if (db_exec(db, steps[at]) != SQLITE_OK)
-            return false;
+    if (take_steps(db, version) != SQLITE_OK)
+        return false;
     snprintf(sql, sizeof sql, "PRAGMA user_version = %lld", (long long)SCHEMA_VERSION);
     return db_exec(db, sql) == SQLITE_OK &&
            db_int64(db,

@@ -15,4 +15,13 @@
  * all in one transaction. False: `why` has one line; a file that is not ours was not touched. */
 bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, size_t why_size);
 
+/* Whether the file is a store that this program can open, and the version of its schema; 0: it is
+ * still empty. Changes nothing. False: `why` has one line. */
+bool schema_recognise(sqlite3 *db, const char *path, int64_t *version, char *why, size_t why_size);
+/* The version that schema_prepare brings a file to. */
+int64_t schema_version(void);
+/* Makes Stockade's tables and views of that version in an empty database, to compare with.
+ * SQLITE_OK or SQLite's code. */
+int schema_make(sqlite3 *db);
+
 #endif

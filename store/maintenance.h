@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking after a store's file, while a daemon works on it or while none does: a copy of it taken
+ * (backup), put back (restore), looked through (audit). Functions on paths; they print nothing.
+ *
+ * Each returns false where it could not do its work, with one line in `why`; the store and the
+ * backup are then as they were. They block for as long as it takes: `watch` is called meanwhile. */
+#ifndef STOCKADE_STORE_MAINTENANCE_H
+#define STOCKADE_STORE_MAINTENANCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAINTENANCE_WHY_MAX 600 /* bytes; room for two paths of some length */
+
+struct maintenance_watch {
+    /* `doing` is a word or two; of `total` parts `done` are done, 0 of 0 where nobody knows. False:
+     * give up, undo. */
+    bool (*step)(void *context, const char *doing, int64_t done, int64_t total);
+    void *context;
+};
+
+struct backup_call {
+    const char *store, *file; /* paths */
+    bool replace;             /* `file` may be there already */
+    struct maintenance_watch watch;
+    int64_t size_bytes; /* out: of the backup */
+};
+
+/* Copies the store as it is at one moment into a file that needs no other beside it, checks the
+ * copy, makes it durable and only then gives it its name. Writers go on meanwhile. */
+bool store_backup(struct backup_call *call, char *why, size_t why_size);
+
+struct restore_call {
+    const char *file, *store; /* paths; `store` need not be there */
+    struct maintenance_watch watch;
+    int64_t floor;          /* out: every token from now on is larger */
+    int64_t revoked;        /* out: leases that were live in the backup */
+    bool replaced;          /* out: there was a store */
+    bool present_forgotten; /* out: its tokens could not be read */
+};
+
+/* Puts a backup in the store's place, in one transaction of the store's own file: daemons that have
+ * it open see the old state, then the new one. No token that was given out before is ever given out
+ * again (P2) or fits (P1):
+ *
+ * - Every live lease of the backup is revoked.
+ * - The store-wide floor rises to the time in microseconds since 1970. Grants are far rarer than
+ * one a microsecond, so that lies above all that was given out after the backup was taken, also by
+ * a store that is lost, and also by one that was restored from the same backup before. Where a
+ * token of the backup or of the present store lies higher still (a clock that was wrong, a number
+ * that was written by hand), the floor rises to TOKEN_LEAP_MAX above that. */
+bool store_restore(struct restore_call *call, char *why, size_t why_size);
+
+struct audit_call {
+    const char *store; /* path */
+    /* A finding: which kind, and one line of printable ASCII. */
+    void (*found)(void *context, const char *kind, const char *text);
+    struct maintenance_watch watch;                        /* `found` has the same context */
+    int64_t findings, resources, values, receipts, guards; /* out */
+};
+
+/* Looks through the file as it is at one moment. False: it could not be looked through. */
+bool store_audit(struct audit_call *call, char *why, size_t why_size);
+
+#endif
