@@ -17,6 +17,7 @@
 #include "store/sqlite/guards.h"
 #include "store/sqlite/reader.h"
 #include "store/sqlite/schema.h"
+#include "store/sqlite/sql_memory.h"
 #include "store/sqlite/worker.h"
 #include "store/sqlite/writer.h"
 #include "store/store_impl.h"
@@ -226,6 +227,7 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
 {
     struct sqlite_store *store = mem_zalloc(sizeof *store);
 
+    sql_memory_install();
     store->base.impl = &sqlite_impl;
     store->path = mem_strdup(options->path);
     store->threads = options->threads;

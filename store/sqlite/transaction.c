@@ -8,6 +8,7 @@
 
 #include "fence/base/check.h"
 #include "store/sqlite/guards.h"
+#include "store/sqlite/sql.h"
 
 static const char *const sql_of[STATEMENTS] = {
 #define X(name, sql) [STATEMENT_##name] = (sql),
@@ -98,6 +99,7 @@ static const struct store_txn_impl transaction_impl = {
     .sweep_receipts = sweep_receipts,
     .sweep_resources = sweep_resources,
     .flush = values_flush,
+    .sql = sql_run,
     .present = present,
     .guard_create = guards_create,
     .guard_drop = guards_drop,
@@ -109,12 +111,14 @@ void transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
 {
     *txn = (struct transaction){
         .base.impl = &transaction_impl, .db = db, .cache = cache, .clock = clock};
+    txn->sql = sql_new(txn);
 }
 
 void transaction_free(struct transaction *txn)
 {
     for (size_t i = 0; i < STATEMENTS; i++)
         sqlite3_finalize(txn->statements[i]);
+    sql_free(txn->sql);
     guards_free(txn->guards);
     buf_free(&txn->owner);
 }
@@ -140,6 +144,7 @@ void transaction_leave(struct transaction *txn)
     txn->marked = false;
     txn->claims = NULL;
     txn->claims_count = 0;
+    txn->last_rowid = 0;
 }
 
 void transaction_ended(struct transaction *txn)

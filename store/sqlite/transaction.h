@@ -37,6 +37,7 @@ struct transaction {
     size_t cache_mark;
     const struct claim *claims; /* presented by the operation under way */
     size_t claims_count;
+    int64_t last_rowid;    /* that its SQL has inserted; 0: none */
     struct sql *sql;       /* sql.h */
     struct guards *guards; /* guards.h */
 };

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What can be said of an SQL statement without SQLite: its kind, by its first word, and whether its
+ * text keeps within bounds. Understands comments, strings and quoted names, and no more: what is
+ * wrong otherwise, SQLite will say. */
+#ifndef STOCKADE_STORE_SQL_TEXT_H
+#define STOCKADE_STORE_SQL_TEXT_H
+
+#include <stdbool.h>
+
+#include "fence/base/bytes.h"
+
+enum sql_kind {
+    SQL_QUERY,      /* SELECT, VALUES, EXPLAIN, WITH (which may lead to a change all the same) */
+    SQL_CHANGE,     /* INSERT, UPDATE, DELETE, REPLACE */
+    SQL_DEFINITION, /* CREATE, ALTER, DROP, REINDEX, ANALYZE */
+    SQL_OTHER,      /* PRAGMA, ATTACH, BEGIN, VACUUM, ... or no SQL at all */
+};
+
+#define SQL_STATEMENT_MAX (1 << 20) /* bytes */
+/* Selects in one statement. SQLite's compiler goes one level deeper for each that stands inside
+ * another, and names (WITH) nest without parentheses: thousands would run through the stack. */
+#define SQL_SELECTS_MAX 500
+
+enum sql_kind sql_kind(struct bytes statement);
+/* NULL: the text is within bounds. Otherwise says what is not. Static storage. */
+const char *sql_text_refuses(struct bytes statement);
+/* Nothing but blanks, comments and semicolons. */
+bool sql_text_is_blank(struct bytes rest);
+
+#endif

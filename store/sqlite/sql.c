@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One statement of a user, from its text to its rows.
+ *
+ *   found, or compiled ─▶ judged ─▶ bound ─▶ stepped ─▶ reset, kept for the next time
+ *        the authorizer ──┘            progress: time and memory
+ *
+ * It fails for reasons of its own, which are the user's to know, or because the store fails. SQLite
+ * may end the whole transaction with it (OR ROLLBACK; a change that was interrupted): what comes
+ * next in the operation then fails too, see transaction_is_gone. */
+#include "store/sqlite/sql.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "fence/base/check.h"
+#include "fence/base/clock.h"
+#include "fence/base/mem.h"
+#include "store/sql_text.h"
+#include "store/sqlite/guards.h"
+#include "store/sqlite/sql_functions.h"
+#include "store/sqlite/sql_memory.h"
+#include "store/sqlite/transaction.h"
+
+#define SQL_NO_STATEMENT "there is no statement"
+
+enum { PROGRESS_STEPS = 100 }; /* of SQLite's machine: some microseconds, or one long function */
+
+/* Everything that is dangerous and can be switched off, is. */
+static void harden(sqlite3 *db)
+{
+    static const struct {
+        int what, value;
+    } limits[] = {
+        {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, SQL_LIKE_PATTERN_MAX},
+        {SQLITE_LIMIT_VARIABLE_NUMBER, SQL_PARAMS_MAX},
+        {SQLITE_LIMIT_TRIGGER_DEPTH, SQL_TRIGGER_DEPTH_MAX},
+        {SQLITE_LIMIT_ATTACHED, 0},
+        {SQLITE_LIMIT_WORKER_THREADS, 0},
+    };
+
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        sqlite3_limit(db, limits[i].what, limits[i].value);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_FTS3_TOKENIZER, 0, NULL);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+}
+
+struct sql *sql_new(struct transaction *txn)
+{
+    struct sql *sql = mem_zalloc(sizeof *sql);
+
+    sql->txn = txn;
+    sql->db = txn->db;
+    harden(sql->db);
+    check(sql_functions_add(sql->db) == SQLITE_OK);
+    sqlite3_set_authorizer(sql->db, sql_authorize, sql);
+    return sql;
+}
+
+void sql_free(struct sql *sql)
+{
+    if (sql == NULL)
+        return;
+    sql_cache_clear(sql);
+    sqlite3_set_authorizer(sql->db, NULL, NULL);
+    free(sql->values);
+    free(sql);
+}
+
+enum stk_error sql_refuse(struct sql *sql, enum stk_error error, const char *format, ...)
+{
+    va_list args;
+
+    if (sql->refusal != STK_OK)
+        return sql->refusal;
+    sql->refusal = error;
+    va_start(args, format);
+    vsnprintf(sql->why, SQL_WHY_MAX, format, args);
+    va_end(args);
+    return error;
+}
+
+/* Called while SQLite works. Not 0: enough. */
+static int progress(void *context)
+{
+    struct sql *sql = context;
+
+    if (sql_memory_above(SQL_MEMORY_MAX))
+        sql->interrupted = "it needs too much memory";
+    else if (clock_now_ms(&clock_monotonic) >= sql->deadline_ms)
+        sql->interrupted = "it took too long";
+    return sql->interrupted != NULL;
+}
+
+/* Between these two, what SQLite runs is the user's. */
+static void enter(struct sql *sql, struct sql_call *call)
+{
+    sql->right = call->right;
+    sql->defines = false;
+    sql->interrupted = NULL;
+    sql->deadline_ms = clock_now_ms(&clock_monotonic) + call->time_limit_ms;
+    sqlite3_limit(sql->db, SQLITE_LIMIT_LENGTH, SQL_LENGTH_MAX);
+    sqlite3_progress_handler(sql->db, PROGRESS_STEPS, progress, sql);
+    sql_memory_begin(SQL_MEMORY_HARD_MAX);
+    sql->active = true;
+}
+
+static void leave(struct sql *sql)
+{
+    sql->active = false;
+    sql_memory_end();
+    sqlite3_progress_handler(sql->db, 0, NULL, NULL);
+    sqlite3_limit(sql->db, SQLITE_LIMIT_LENGTH, INT32_MAX);
+}
+
+/* After SQLite has said no: the user's error, or the store's? */
+static enum stk_error judge_failure(struct sql *sql, int code)
+{
+    static const char guarded[] = "GUARDED ";
+    const char *text = sqlite3_errmsg(sql->db);
+
+    if (sql->refusal != STK_OK)
+        return sql->refusal;
+    switch (code) {
+    case SQLITE_NOMEM:
+        if (!sql_memory_met())
+            return transaction_fail(sql->txn);
+        return sql_refuse(sql, STK_ERR, "the statement was stopped: it needs too much memory");
+    case SQLITE_INTERRUPT:
+        return sql_refuse(sql, STK_ERR, "the statement was stopped: %s",
+                          sql->interrupted != NULL ? sql->interrupted : "it was interrupted");
+    case SQLITE_BUSY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_CORRUPT:
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+    case SQLITE_NOTADB:
+    case SQLITE_PERM:
+    case SQLITE_PROTOCOL:
+    case SQLITE_READONLY: return transaction_fail(sql->txn);
+    default: break;
+    }
+    if (strncmp(text, guarded, sizeof guarded - 1) == 0)
+        return sql_refuse(sql, STK_GUARDED, "%s", text + sizeof guarded - 1);
+    return sql_refuse(sql, STK_ERR, "%s", text);
+}
+
+static enum stk_error compile(struct sql *sql, const struct sql_call *call, sqlite3_stmt **stmt)
+{
+    struct bytes text = call->statement;
+    unsigned flags = text.len <= SQL_CACHED_STATEMENT_MAX ? SQLITE_PREPARE_PERSISTENT : 0;
+    const char *rest = NULL, *end = text.data + text.len;
+    int code = sqlite3_prepare_v3(sql->db, text.data, (int)text.len, flags, stmt, &rest);
+
+    if (code != SQLITE_OK)
+        return judge_failure(sql, code);
+    if (*stmt == NULL)
+        return sql_refuse(sql, STK_ERR, SQL_NO_STATEMENT);
+    if (!sql_text_is_blank((struct bytes){rest, (size_t)(end - rest)}))
+        return sql_refuse(sql, STK_ERR, "one statement at a time");
+    return STK_OK;
+}
+
+/* What the authorizer cannot see: whether it changes anything, and how many parameters it has. */
+static enum stk_error judge(struct sql *sql, const struct sql_call *call, sqlite3_stmt *stmt,
+                            enum sql_kind kind)
+{
+    size_t params = (size_t)sqlite3_bind_parameter_count(stmt);
+
+    if (kind == SQL_OTHER)
+        return sql_refuse(sql, STK_NOPERM, "this statement is out of SQL's reach");
+    if (call->right == SQL_MAY_READ && !sqlite3_stmt_readonly(stmt) &&
+        sqlite3_stmt_isexplain(stmt) == 0)
+        return sql_refuse(sql, STK_NOTOKEN,
+                          "a write needs a token: FENCEDALL n resource token ... SQL ...");
+    if (params != call->params_count)
+        return sql_refuse(sql, STK_ERR, "the statement takes %zu parameters, not %zu", params,
+                          call->params_count);
+    return STK_OK;
+}
+
+static enum stk_error bind(struct sql *sql, const struct sql_call *call, sqlite3_stmt *stmt)
+{
+    for (size_t i = 0; i < call->params_count; i++) {
+        const struct sql_value *value = &call->params[i];
+        const char *data = value->bytes.len > 0 ? value->bytes.data : "";
+        int at = (int)i + 1, code = SQLITE_OK;
+
+        switch (value->type) {
+        case SQL_NULL: break; /* as it is */
+        case SQL_INTEGER: code = sqlite3_bind_int64(stmt, at, value->integer); break;
+        case SQL_FLOAT: code = sqlite3_bind_double(stmt, at, value->real); break;
+        case SQL_TEXT:
+            code =
+                sqlite3_bind_text64(stmt, at, data, value->bytes.len, SQLITE_STATIC, SQLITE_UTF8);
+            break;
+        case SQL_BLOB:
+            code = sqlite3_bind_blob64(stmt, at, data, value->bytes.len, SQLITE_STATIC);
+            break;
+        }
+        if (code != SQLITE_OK)
+            return judge_failure(sql, code);
+    }
+    return STK_OK;
+}
+
+static void announce_columns(const struct sql_call *call, sqlite3_stmt *stmt)
+{
+    size_t count = (size_t)sqlite3_column_count(stmt);
+
+    if (count == 0 || call->columns == NULL)
+        return;
+    const char **names = mem_alloc(count * sizeof *names);
+    for (size_t i = 0; i < count; i++) {
+        names[i] = sqlite3_column_name(stmt, (int)i);
+        if (names[i] == NULL) /* no memory */
+            names[i] = "";
+    }
+    call->columns(call->context, names, count);
+    free(names);
+}
+
+static struct sql_value value_at(sqlite3_stmt *stmt, int at)
+{
+    struct sql_value value = {.type = SQL_NULL};
+
+    switch (sqlite3_column_type(stmt, at)) {
+    case SQLITE_INTEGER:
+        value.type = SQL_INTEGER;
+        value.integer = sqlite3_column_int64(stmt, at);
+        return value;
+    case SQLITE_FLOAT:
+        value.type = SQL_FLOAT;
+        value.real = sqlite3_column_double(stmt, at);
+        return value;
+    case SQLITE_TEXT:
+        value.type = SQL_TEXT;
+        value.bytes.data = (const char *)sqlite3_column_text(stmt, at);
+        break;
+    case SQLITE_BLOB:
+        value.type = SQL_BLOB;
+        value.bytes.data = sqlite3_column_blob(stmt, at);
+        break;
+    default: return value;
+    }
+    if (value.bytes.data != NULL) /* an empty blob, or no memory for a copy */
+        value.bytes.len = (size_t)sqlite3_column_bytes(stmt, at);
+    return value;
+}
+
+/* False: the caller has had enough. */
+static bool hand_out_row(struct sql *sql, const struct sql_call *call, sqlite3_stmt *stmt)
+{
+    size_t count = (size_t)sqlite3_column_count(stmt);
+
+    if (count > sql->values_max) {
+        sql->values = mem_realloc(sql->values, count * sizeof *sql->values);
+        sql->values_max = count;
+    }
+    for (size_t i = 0; i < count; i++)
+        sql->values[i] = value_at(stmt, (int)i);
+    if (call->row == NULL)
+        return true;
+    sql->txn->iterating = true;
+    bool more = call->row(call->context, sql->values, count);
+    sql->txn->iterating = false;
+    return more;
+}
+
+static enum stk_error step(struct sql *sql, struct sql_call *call, sqlite3_stmt *stmt)
+{
+    int code = sqlite3_step(stmt);
+
+    if (code == SQLITE_ROW || code == SQLITE_DONE)
+        announce_columns(call, stmt);
+    while (code == SQLITE_ROW) {
+        bool more = hand_out_row(sql, call, stmt);
+        if (sql_memory_met())
+            return judge_failure(sql, SQLITE_NOMEM);
+        if (!more) {
+            sql->refusal = STK_ERR;
+            if (call->why[0] == '\0')
+                snprintf(call->why, SQL_WHY_MAX, "the statement gives too many rows");
+            return STK_ERR;
+        }
+        code = sqlite3_step(stmt);
+    }
+    return code == SQLITE_DONE ? STK_OK : judge_failure(sql, code);
+}
+
+/* Binds and steps a statement that may run. */
+static enum stk_error execute(struct sql *sql, struct sql_call *call, sqlite3_stmt *stmt)
+{
+    struct transaction *txn = sql->txn;
+    bool changes = !sqlite3_stmt_readonly(stmt) && sqlite3_stmt_isexplain(stmt) == 0;
+    enum stk_error error = bind(sql, call, stmt);
+
+    if (error != STK_OK)
+        return error;
+    txn->touched |= sql->defines;
+    /* last_insert_rowid() means the operation's own: Stockade itself inserts rows in between. */
+    sqlite3_set_last_insert_rowid(sql->db, txn->last_rowid);
+    error = step(sql, call, stmt);
+    if (error != STK_OK)
+        return error;
+    if (changes && !sql->defines) {
+        call->changes = sqlite3_changes64(sql->db);
+        txn->last_rowid = sqlite3_last_insert_rowid(sql->db);
+    }
+    call->last_insert_rowid = txn->last_rowid;
+    return STK_OK;
+}
+
+static enum stk_error run(struct sql *sql, struct sql_call *call, enum sql_kind kind)
+{
+    sqlite3_stmt *stmt = sql_cache_find(sql, call->statement);
+    bool kept = stmt != NULL;
+    enum stk_error error = kept ? STK_OK : compile(sql, call, &stmt);
+
+    if (error == STK_OK)
+        error = judge(sql, call, stmt, kind);
+    if (error == STK_OK)
+        error = execute(sql, call, stmt);
+    sqlite3_reset(stmt);
+    sqlite3_clear_bindings(stmt);
+    if (kept)
+        return error;
+    if (error == STK_OK && !sql->defines)
+        sql_cache_keep(sql, call->statement, stmt);
+    else
+        sqlite3_finalize(stmt);
+    return error;
+}
+
+/* A digest of Stockade's objects, as the schema has them. */
+static enum stk_error digest_own(struct sql *sql, uint64_t *digest)
+{
+    sqlite3_stmt *stmt;
+
+    *digest = 0;
+    if (sqlite3_prepare_v2(sql->db,
+                           "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || ifnull(sql, '')"
+                           " FROM main.sqlite_schema WHERE name LIKE 'stockade^_%' ESCAPE '^'"
+                           " OR tbl_name LIKE 'stockade^_%' ESCAPE '^' ORDER BY name",
+                           -1, &stmt, NULL) != SQLITE_OK)
+        return transaction_fail(sql->txn);
+    while (sqlite3_step(stmt) == SQLITE_ROW) {
+        const void *text = sqlite3_column_text(stmt, 0);
+        *digest = XXH3_64bits_withSeed(text, (size_t)sqlite3_column_bytes(stmt, 0), *digest);
+    }
+    return sqlite3_finalize(stmt) == SQLITE_OK ? STK_OK : transaction_fail(sql->txn);
+}
+
+/* DDL. The authorizer is not told everything (what a table is renamed to): what counts is that
+ * Stockade's own objects are what they were. */
+static enum stk_error run_definition(struct sql *sql, struct sql_call *call)
+{
+    uint64_t before, after;
+    enum stk_error error = digest_own(sql, &before);
+
+    if (error != STK_OK)
+        return error;
+    enter(sql, call);
+    error = run(sql, call, SQL_DEFINITION);
+    leave(sql);
+    if (error == STK_OK)
+        error = digest_own(sql, &after);
+    if (error != STK_OK)
+        return error;
+    if (before != after)
+        return sql_refuse(sql, STK_NOPERM, "this would change what is Stockade's own");
+    return guards_look(sql->txn, GUARDS_OWN);
+}
+
+enum stk_error sql_run(struct store_txn *base, struct sql_call *call)
+{
+    struct transaction *txn = (struct transaction *)base;
+    struct sql *sql = txn->sql;
+
+    check(!txn->iterating);
+    transaction_settle(txn);
+    call->changes = call->last_insert_rowid = 0;
+    call->why[0] = '\0';
+    sql->why = call->why;
+    sql->refusal = STK_OK;
+    if (transaction_is_gone(txn))
+        return sql_refuse(sql, STK_ERR, "the transaction was rolled back");
+    if (call->statement.len == 0)
+        return sql_refuse(sql, STK_ERR, SQL_NO_STATEMENT);
+    const char *refusal = sql_text_refuses(call->statement);
+    if (refusal != NULL)
+        return sql_refuse(sql, STK_ERR, "%s", refusal);
+    enum sql_kind kind = sql_kind(call->statement);
+    if (kind == SQL_DEFINITION && call->right == SQL_MAY_DEFINE)
+        return run_definition(sql, call);
+    if (kind == SQL_DEFINITION)
+        return sql_refuse(sql, STK_NOPERM, SQL_NOT_DDL);
+    enter(sql, call);
+    enum stk_error error = run(sql, call, kind);
+    leave(sql);
+    return error;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a user's statement may touch. SQLite asks about each table, column, function and object when
+ * it compiles a statement, those inside views and triggers too, and tells which one is asked about
+ * (`inside`: the innermost). It tells the name of a WITH query there just the same: a name alone
+ * proves nothing, so what a name of Stockade's may read is listed to the column. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "store/sqlite/guards.h"
+#include "store/sqlite/sql.h"
+#include "store/sqlite/transaction.h"
+
+#define OWN       "stockade_"
+#define OWN_GUARD "stockade_guard_" /* begins the names of a guard's triggers */
+
+/* The public views, and what they read. A guard's triggers read too. */
+static const struct {
+    const char *inside, *table, *columns; /* columns between spaces */
+} readable[] = {
+    {"stockade_fences", "stockade_resource", " name token state owner holds ttl_ms "},
+    {"stockade_values", "stockade_string", " id value "},
+    {"stockade_values", "stockade_resource", " id name "},
+    {"stockade_fields", "stockade_hash", " id field value "},
+    {"stockade_fields", "stockade_resource", " id name "},
+    {"stockade_receipts", "stockade_receipt", " resource id token written_ms reply "},
+    {"stockade_receipts", "stockade_resource", " id name "},
+    {"stockade_guards", "stockade_guard", " name key prefix "},
+    {OWN_GUARD, "stockade_resource", " name token state "},
+    {OWN_GUARD, "stockade_meta", " key value "},
+};
+
+enum { READABLE = sizeof readable / sizeof *readable };
+
+static bool begins(const char *name, const char *with)
+{
+    return name != NULL && strncasecmp(name, with, strlen(with)) == 0;
+}
+
+static bool is(const char *name, const char *other)
+{
+    return name != NULL && strcasecmp(name, other) == 0;
+}
+
+static bool is_own(const char *name)
+{
+    return begins(name, OWN) || begins(name, "sqlite_autoindex_" OWN);
+}
+
+static bool is_public_view(const char *name)
+{
+    for (size_t i = 0; i < READABLE; i++)
+        if (is(name, readable[i].inside))
+            return true;
+    return false;
+}
+
+static bool has_column(const char *columns, const char *column)
+{
+    char word[32];
+
+    if (column[0] == '\0') /* none in particular: count(*) */
+        return true;
+    snprintf(word, sizeof word, " %s ", column);
+    return strcasestr(columns, word) != NULL;
+}
+
+static bool may_read(const char *inside, const char *table, const char *column)
+{
+    for (size_t i = 0; i < READABLE; i++) {
+        bool fits = strcmp(readable[i].inside, OWN_GUARD) == 0 ? begins(inside, OWN_GUARD)
+                                                               : is(inside, readable[i].inside);
+        if (fits && is(table, readable[i].table) && has_column(readable[i].columns, column))
+            return true;
+    }
+    return false;
+}
+
+static int deny(struct sql *sql, enum stk_error error, const char *format, const char *name)
+{
+    char shown[64];
+
+    snprintf(shown, sizeof shown, "%s", name != NULL ? name : "");
+    sql_refuse(sql, error, format, shown);
+    return SQLITE_DENY;
+}
+
+static int deny_own(struct sql *sql, const char *name)
+{
+    return deny(sql, STK_NOPERM, "%s is Stockade's own: out of SQL's reach", name);
+}
+
+static int read_column(struct sql *sql, const char *table, const char *column, const char *inside)
+{
+    /* Tables that SQLite makes up: its pragmas, its inside, other clients' statements. */
+    static const char *const hidden[] = {
+        "sqlite_stmt", "sqlite_dbpage", "sqlite_dbdata", "sqlite_dbptr",
+        "dbstat",      "bytecode",      "tables_used",   NULL};
+
+    if (is_own(table) && !is_public_view(table) && !may_read(inside, table, column))
+        return deny_own(sql, table);
+    for (size_t i = 0; hidden[i] != NULL; i++)
+        if (is(table, hidden[i]))
+            return deny(sql, STK_NOPERM, "%s is out of SQL's reach", table);
+    if (begins(table, "pragma_"))
+        return deny(sql, STK_NOPERM, "PRAGMA is out of SQL's reach, %s too", table);
+    return SQLITE_OK;
+}
+
+static int change_rows(struct sql *sql, int action, const char *table)
+{
+    /* DDL changes the schema's tables; that nothing else does, SQLite sees to. An UPDATE of them
+     * shows even in a query that uses json_each for the first time. */
+    if (begins(table, "sqlite_")) {
+        bool schema = is(table, "sqlite_master") || is(table, "sqlite_schema");
+        if (sql->right == SQL_MAY_DEFINE || (schema && action == SQLITE_UPDATE))
+            return SQLITE_OK;
+        return schema ? deny(sql, STK_NOPERM, SQL_NOT_DDL "%s", "")
+                      : deny(sql, STK_NOPERM, "%s is out of SQL's reach", table);
+    }
+    if (is_own(table))
+        return deny_own(sql, table);
+    const char *flaw = guards_flaw(sql->txn->guards, table);
+    if (flaw == NULL)
+        return SQLITE_OK;
+    sql_refuse(
+        sql, STK_GUARDED,
+        "the guard of %.64s is broken: %s; until GUARD CREATE has restored it, nobody writes",
+        table, flaw);
+    return SQLITE_DENY;
+}
+
+/* DDL: CREATE, DROP and ALTER of `name`, on `table`. */
+static int define(struct sql *sql, const char *name, const char *table, bool guards_mind)
+{
+    if (sql->right != SQL_MAY_DEFINE)
+        return deny(sql, STK_NOPERM, SQL_NOT_DDL "%s", "");
+    sql->defines = true;
+    if (is_own(name))
+        return deny_own(sql, name);
+    if (is_own(table))
+        return deny_own(sql, table);
+    if (guards_mind && guards_know(sql->txn->guards, table))
+        return deny(sql, STK_GUARDED, "%s is guarded: GUARD DROP it first", table);
+    return SQLITE_OK;
+}
+
+/* REINDEX and ANALYZE go through all tables: not through Stockade's. */
+static int maintain(struct sql *sql, const char *name)
+{
+    int verdict = define(sql, NULL, NULL, false);
+    return verdict == SQLITE_OK && is_own(name) ? SQLITE_IGNORE : verdict;
+}
+
+static int call_function(struct sql *sql, const char *name, const char *inside)
+{
+    /* Files, pointers, the process's log; and json_patch, which takes the product of its sizes. */
+    static const char *const hidden[] = {
+        "load_extension", "fts3_tokenizer", "sqlite_log", "json_patch",
+        "readfile",       "writefile",      "edit",       NULL};
+
+    for (size_t i = 0; hidden[i] != NULL; i++)
+        if (is(name, hidden[i]))
+            return deny(sql, STK_NOPERM, "%s() is out of SQL's reach", name);
+    return is_own(name) && !begins(inside, OWN_GUARD) ? deny_own(sql, name) : SQLITE_OK;
+}
+
+int sql_authorize(void *context, int action, const char *a, const char *b, const char *file,
+                  const char *inside)
+{
+    struct sql *sql = context;
+
+    (void)file;
+    if (!sql->active)
+        return SQLITE_OK;
+    switch (action) {
+    case SQLITE_SELECT:
+    case SQLITE_RECURSIVE: return SQLITE_OK;
+    case SQLITE_READ: return read_column(sql, a, b, inside);
+    case SQLITE_FUNCTION: return call_function(sql, b, inside);
+    case SQLITE_INSERT:
+    case SQLITE_UPDATE:
+    case SQLITE_DELETE: return change_rows(sql, action, a);
+    case SQLITE_CREATE_TABLE:
+    case SQLITE_CREATE_VIEW:
+    case SQLITE_DROP_VIEW: return define(sql, a, NULL, false);
+    case SQLITE_CREATE_INDEX:
+    case SQLITE_DROP_INDEX:
+    case SQLITE_DROP_TRIGGER: return define(sql, a, b, false);
+    case SQLITE_CREATE_TRIGGER: return define(sql, a, b, true);
+    case SQLITE_DROP_TABLE: return define(sql, a, a, true);
+    case SQLITE_ALTER_TABLE: return define(sql, NULL, b, true);
+    case SQLITE_REINDEX:
+    case SQLITE_ANALYZE: return maintain(sql, a);
+    case SQLITE_PRAGMA: return deny(sql, STK_NOPERM, "PRAGMA is out of SQL's reach: %s", a);
+    case SQLITE_ATTACH:
+    case SQLITE_DETACH: return deny(sql, STK_NOPERM, "other files are out of SQL's reach%s", "");
+    case SQLITE_TRANSACTION:
+    case SQLITE_SAVEPOINT:
+        return deny(sql, STK_NOPERM, "transactions are Stockade's: use MULTI and EXEC%s", "");
+    case SQLITE_CREATE_VTABLE:
+    case SQLITE_DROP_VTABLE:
+        return deny(sql, STK_NOPERM, "virtual tables are out of SQL's reach: %s", a);
+    case SQLITE_CREATE_TEMP_INDEX:
+    case SQLITE_CREATE_TEMP_TABLE:
+    case SQLITE_CREATE_TEMP_TRIGGER:
+    case SQLITE_CREATE_TEMP_VIEW:
+        return deny(sql, STK_NOPERM, "there are no temporary objects here: %s", a);
+    default: return deny(sql, STK_NOPERM, "this statement is out of SQL's reach%s", "");
+    }
+}
