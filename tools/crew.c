@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fork, SIGSTOP, SIGCONT, waitpid: always by process id, so that servers started elsewhere are
- * never reaped by mistake. */
+/* fork, SIGCONT, waitpid: always by process id, so that servers started elsewhere are never reaped
+ * by mistake. */
 #include "tools/crew.h"
 
 #include <errno.h>
@@ -48,29 +48,6 @@ bool crew_start(struct crew *crew, unsigned count, crew_function *function, void
     return true;
 }
 
-bool crew_stop(struct crew *crew, unsigned index)
-{
-    struct crew_member *member = &crew->members[index];
-    int status;
-
-    check(!member->ended && member->wake_ms == 0);
-    check(kill(member->pid, SIGSTOP) == 0);
-    check(waitpid(member->pid, &status, WUNTRACED) == member->pid);
-    if (!WIFSTOPPED(status)) {
-        member_ended(crew, member, status);
-        return false;
-    }
-    return true;
-}
-
-void crew_continue(struct crew *crew, unsigned index)
-{
-    struct crew_member *member = &crew->members[index];
-
-    member->wake_ms = 0;
-    check(kill(member->pid, SIGCONT) == 0); /* unreaped: the id is still its own */
-}
-
 unsigned crew_look(struct crew *crew, int64_t now_ms, int64_t pause_ms)
 {
     unsigned stopped = 0;
@@ -95,8 +72,10 @@ unsigned crew_look(struct crew *crew, int64_t now_ms, int64_t pause_ms)
 void crew_wake(struct crew *crew, int64_t now_ms)
 {
     for (unsigned i = 0; i < crew->count; i++) {
-        if (crew->members[i].wake_ms != 0 && crew->members[i].wake_ms <= now_ms) {
-            crew_continue(crew, i);
+        struct crew_member *member = &crew->members[i];
+        if (member->wake_ms != 0 && member->wake_ms <= now_ms) {
+            member->wake_ms = 0;
+            check(kill(member->pid, SIGCONT) == 0); /* unreaped: the id is still its own */
         }
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A crew: forked processes that run one function each, and that can be stopped and continued as a
- * garbage collector, a swapping host or a paused virtual machine would.
+/* A crew: forked processes that run one function each. They stop themselves (raise(SIGSTOP)) where
+ * a garbage collector, a swapping host or a paused virtual machine might stop them, and are
+ * continued after a pause.
  *
  * None outlives its parent (PR_SET_PDEATHSIG), stopped ones included. */
 #ifndef STOCKADE_TOOLS_CREW_H
@@ -34,11 +35,7 @@ typedef int crew_function(void *context, unsigned index);
 bool crew_start(struct crew *crew, unsigned count, crew_function *function, void *context,
                 struct failure *failure);
 
-/* Stops one and waits until it has stopped. False: it ended first. */
-bool crew_stop(struct crew *crew, unsigned index);
-void crew_continue(struct crew *crew, unsigned index);
-
-/* Notes who has ended, and gives who stopped by its own will `pause_ms`; returns how many did. */
+/* Notes who has ended, and gives who has stopped `pause_ms` (> 0); returns how many did. */
 unsigned crew_look(struct crew *crew, int64_t now_ms, int64_t pause_ms);
 /* Continues those whose time has come. */
 void crew_wake(struct crew *crew, int64_t now_ms);

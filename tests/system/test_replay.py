@@ -214,7 +214,7 @@ def test_a_daemon_that_dies_ends_the_replay_with_the_line(tool, rig, orders_file
     daemon = rig.daemon()
     running = tool.start("-u", uri(daemon), "replay", "--orders", orders_file, "--pause", "10m",
                          "--pause-every", 200)
-    tool.await_stopped_child(running.pid)
+    tool.await_stopped_child(running)
     daemon.kill()
     _, stderr = running.communicate(timeout=patience(30))
     assert running.returncode == 1
@@ -225,7 +225,7 @@ def test_a_daemon_that_dies_ends_the_replay_with_the_line(tool, rig, orders_file
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
 def test_a_signal_ends_it_with_nothing_left_behind(tool, orders_file, number):
     running = tool.start("replay", "--orders", orders_file, "--pause", "10m", "--pause-every", 50)
-    tool.await_stopped_child(running.pid)
+    tool.await_stopped_child(running)
     running.send_signal(number)
     _, stderr = running.communicate(timeout=patience(20))
     assert running.returncode == 128 + number

@@ -3,24 +3,34 @@
  * stopped or killed here leaves nothing locked. */
 #include "tools/demo/buyer.h"
 
+#include <signal.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 
+/* Stops are spread over the sale: the i-th of n is due when the stock has fallen to
+ * (n+1-i)/(n+1). */
+static bool stop_is_due(const struct buyer *buyer, int64_t stops)
+{
+    const struct sale *sale = buyer->sale;
+
+    return stops < sale->stops && atomic_load(&buyer->ledger->left) <=
+                                      sale->stock - (stops + 1) * sale->stock / (sale->stops + 1);
+}
+
 void buyer_work(struct buyer *buyer)
 {
-    int64_t ms = buyer->sale->work_ms;
+    int64_t ms = buyer->sale->work_ms, stops = atomic_load(&buyer->ledger->stops);
     struct timespec delay = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    uint16_t index = (uint16_t)buyer->index;
 
-    atomic_store(&buyer->seat->place, BUYER_AT_WORK);
-    /* Where the pipe is full the referee has enough to choose from. */
-    ssize_t told = write(buyer->referee_fd, &index, sizeof index);
-    (void)told;
-    (void)nanosleep(&delay, NULL); /* no handlers: a stop does not cut it short */
-    atomic_store(&buyer->seat->place, BUYER_ELSEWHERE);
+    (void)nanosleep(&delay, NULL);
+    while (stop_is_due(buyer, stops)) {
+        if (atomic_compare_exchange_weak(&buyer->ledger->stops, &stops, stops + 1)) {
+            (void)raise(SIGSTOP); /* it takes all threads of the process along */
+            return;
+        }
+    }
 }
 
 static void atomic_lower(_Atomic int64_t *lowest, int64_t value)

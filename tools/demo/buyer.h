@@ -31,33 +31,23 @@ struct sale {
     char key[64];
 };
 
-enum buyer_place {
-    BUYER_ELSEWHERE,
-    BUYER_AT_WORK, /* it has read and has not begun to write */
-};
-
 /* In shared memory. */
 struct ledger {
     _Atomic int64_t sold; /* confirmed to buyers */
     _Atomic int64_t left; /* as last written: for the progress line and the choice of moments */
     _Atomic int64_t lowest;
+    _Atomic int64_t stops; /* how many buyers have stopped between read and write */
     _Atomic int64_t stale_tried, stale_refused;
-    _Atomic int64_t newest;       /* see above: microseconds or a token */
-    _Atomic int64_t last_sale_ms; /* on the monotonic clock */
-    struct seat {
-        _Atomic int place;
-        struct failure failure; /* written before the process ends */
-    } seats[CREW_MAX];
+    _Atomic int64_t newest;            /* see above: microseconds or a token */
+    _Atomic int64_t last_sale_ms;      /* on the monotonic clock */
+    struct failure failures[CREW_MAX]; /* each buyer's, written before its process ends */
 };
 
 struct buyer {
     const struct sale *sale;
     const struct client_uri *server;
     struct ledger *ledger;
-    struct seat *seat;
     struct client client;
-    int referee_fd; /* to tell that it is at work */
-    unsigned index;
     int64_t deadline_ms;
     void *own; /* the contender's */
 };
@@ -69,8 +59,8 @@ enum purchase {
     PURCHASE_FAILED, /* the server failed us: client.failure says how */
 };
 
-/* The delay between read and write: a price rule, a call to a payment service. Says to the referee
- * that the moment for a stop is now. */
+/* The delay between read and write: a price rule, a call to a payment service. Where a stop is due
+ * the process stops here (SIGSTOP), until the referee continues it. */
 void buyer_work(struct buyer *buyer);
 /* The purchase was confirmed and the stock written as `left`. */
 void buyer_sold(struct buyer *buyer, int64_t left);

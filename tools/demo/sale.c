@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The referee. Buyers tell it over a pipe when they have read the stock and are at work; when a
- * stop is due it sends SIGSTOP to the one who said so last, waits until that process has stopped,
- * and only then looks where: one that had begun to write already is continued at once and does not
- * count. So each counted stop lies between a read and a write, for certain.
- *
- * Stops are spread over the sale: the i-th of n is due when the stock has fallen to (n+1-i)/(n+1).
- */
+/* The referee. A buyer that is at work when a stop is due raises SIGSTOP itself, so each stop lies
+ * between a read and a write, for certain, however busy the machine is. The referee sees that the
+ * process has stopped, lets the pause pass and continues it. */
 #include "tools/demo/sale.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
@@ -28,9 +20,7 @@ struct referee {
     struct signals *signals;
     struct term *term;
     struct crew crew;
-    int pipe[2]; /* from the buyers */
     int64_t began_ms, tick_ms;
-    int64_t stops;
 };
 
 /* In the child. */
@@ -42,9 +32,6 @@ static int buyer_main(void *context, unsigned index)
         .sale = referee->sale,
         .server = referee->server,
         .ledger = referee->ledger,
-        .seat = &referee->ledger->seats[index],
-        .referee_fd = referee->pipe[1],
-        .index = index,
         .deadline_ms = referee->began_ms + referee->sale->limit_ms,
     };
     enum purchase purchase = PURCHASE_FAILED;
@@ -64,63 +51,9 @@ static int buyer_main(void *context, unsigned index)
             contender->close(&buyer);
         }
     }
-    buyer.seat->failure = buyer.client.failure;
+    referee->ledger->failures[index] = buyer.client.failure;
     client_close(&buyer.client);
     return purchase == PURCHASE_SOLD_OUT ? 0 : 1;
-}
-
-static bool stop_is_due(const struct referee *referee)
-{
-    const struct sale *sale = referee->sale;
-    int64_t behind = referee->stops + 1;
-
-    return referee->stops < sale->stops &&
-           atomic_load(&referee->ledger->left) <=
-               sale->stock - behind * sale->stock / (sale->stops + 1);
-}
-
-/* Whether somebody but `index` goes on, so that there is a successor. */
-static bool others_go_on(const struct referee *referee, unsigned index)
-{
-    for (unsigned i = 0; i < referee->crew.count; i++) {
-        const struct crew_member *member = &referee->crew.members[i];
-        if (i != index && !member->ended && member->wake_ms == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void stop_buyer(struct referee *referee, unsigned index)
-{
-    struct crew_member *member = &referee->crew.members[index];
-
-    if (member->ended || member->wake_ms != 0 || !others_go_on(referee, index) ||
-        !crew_stop(&referee->crew, index)) {
-        return;
-    }
-    if (atomic_load(&referee->ledger->seats[index].place) == BUYER_AT_WORK) {
-        member->wake_ms = clock_now_ms(&clock_monotonic) + referee->sale->pause_ms;
-        referee->stops++;
-    } else {
-        crew_continue(&referee->crew, index);
-    }
-}
-
-/* Reads what the buyers said and stops the last of them where a stop is due. */
-static void hear_buyers(struct referee *referee)
-{
-    uint16_t said[256];
-    ssize_t got, last = -1;
-
-    while ((got = read(referee->pipe[0], said, sizeof said)) > 0) {
-        check(got % (ssize_t)sizeof *said == 0);
-        last = said[got / (ssize_t)sizeof *said - 1];
-    }
-    if (last >= 0 && stop_is_due(referee)) {
-        check(last < referee->crew.count);
-        stop_buyer(referee, (unsigned)last);
-    }
 }
 
 static void show_progress(struct referee *referee, int64_t now_ms)
@@ -131,17 +64,18 @@ static void show_progress(struct referee *referee, int64_t now_ms)
         return;
     }
     referee->tick_ms = now_ms + TICK_MS;
-    term_progress(
-        referee->term,
-        "%-20s  sold %" PRId64 "  left %" PRId64 "  stopped %" PRId64 " of %" PRId64 "  %.1f s",
-        referee->contender->title, atomic_load(&ledger->sold), atomic_load(&ledger->left),
-        referee->stops, referee->sale->stops, (double)(now_ms - referee->began_ms) / 1000);
+    term_progress(referee->term,
+                  "%-20s  sold %" PRId64 "  left %" PRId64 "  stopped %" PRId64 " of %" PRId64
+                  "  %.1f s",
+                  referee->contender->title, atomic_load(&ledger->sold), atomic_load(&ledger->left),
+                  atomic_load(&ledger->stops), referee->sale->stops,
+                  (double)(now_ms - referee->began_ms) / 1000);
 }
 
 static bool buyers_failed(const struct referee *referee, struct failure *failure)
 {
     for (unsigned i = 0; i < referee->crew.count; i++) {
-        const char *why = referee->ledger->seats[i].failure.text;
+        const char *why = referee->ledger->failures[i].text;
         if (why[0] != '\0') {
             return failure_set(failure, "%s: buyer %u: %s", referee->contender->title, i + 1, why);
         }
@@ -160,38 +94,32 @@ static bool watch_sale(struct referee *referee, struct failure *failure)
         if (referee->signals->ending != 0) {
             return failure_set(failure, "interrupted");
         }
-        if (referee->crew.failed > 0) {
-            return buyers_failed(referee, failure);
-        }
         if (now_ms > deadline_ms) {
             return failure_set(failure, "%s: buyers hang", referee->contender->title);
         }
+        (void)crew_look(&referee->crew, now_ms, referee->sale->pause_ms);
+        if (referee->crew.failed > 0) {
+            return buyers_failed(referee, failure);
+        }
         crew_wake(&referee->crew, now_ms);
         show_progress(referee, now_ms);
-        int64_t until_ms = crew_next_wake(&referee->crew, referee->tick_ms);
-        if (signals_wait(referee->signals, referee->pipe[0],
-                         (until_ms < now_ms + TICK_MS ? until_ms : now_ms + TICK_MS) - now_ms)) {
-            hear_buyers(referee);
+        if (referee->crew.running > 0) {
+            int64_t until_ms = crew_next_wake(&referee->crew, referee->tick_ms);
+            (void)signals_wait(referee->signals, -1, until_ms - now_ms);
         }
-        (void)crew_look(&referee->crew, now_ms, 0);
     }
-    return referee->crew.failed == 0 || buyers_failed(referee, failure);
+    return true;
 }
 
 static bool hold_sale(struct referee *referee, struct failure *failure)
 {
     bool held;
 
-    if (pipe2(referee->pipe, O_CLOEXEC | O_NONBLOCK) != 0) {
-        return failure_set(failure, "cannot make a pipe: %s", strerror(errno));
-    }
     referee->began_ms = clock_now_ms(&clock_monotonic);
     held =
         crew_start(&referee->crew, (unsigned)referee->sale->buyers, buyer_main, referee, failure) &&
         watch_sale(referee, failure);
     crew_end(&referee->crew);
-    (void)close(referee->pipe[0]);
-    (void)close(referee->pipe[1]);
     term_clear(referee->term);
     return held;
 }
@@ -208,7 +136,7 @@ static void count_up(const struct referee *referee, int64_t left, struct sale_re
         .lowest = atomic_load(&ledger->lowest),
         .stale_tried = atomic_load(&ledger->stale_tried),
         .stale_refused = atomic_load(&ledger->stale_refused),
-        .stops = referee->stops,
+        .stops = atomic_load(&ledger->stops),
         .took_ms = took_ms > 0 ? took_ms : 1,
     };
     result->oversold = result->sold - (referee->sale->stock - left);

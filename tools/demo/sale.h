@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One flash sale: one contender, its buyers, and the referee who stops some of them between read
- * and write and counts at the end. */
+/* One flash sale: one contender, its buyers, some of whom stop between read and write, and the
+ * referee who continues those and counts at the end. */
 #ifndef STOCKADE_TOOLS_DEMO_SALE_H
 #define STOCKADE_TOOLS_DEMO_SALE_H
 

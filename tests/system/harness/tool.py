@@ -46,10 +46,13 @@ class Tool:
                 continue
         return found
 
-    def await_stopped_child(self, parent):
+    def await_stopped_child(self, running):
         """Until a child of the process is stopped, between its read and its write."""
-        wait_until(lambda: any(state == "T" for ppid, state in self.processes().values()
-                               if ppid == parent), "a child is stopped", 20)
+        def stopped():
+            assert running.poll() is None, "it ended before a child was stopped"
+            return any(state == "T" for parent, state in self.processes().values()
+                       if parent == running.pid)
+        wait_until(stopped, "a child is stopped", 20)
 
     def await_no_process(self):
         wait_until(lambda: not self.processes(), f"all are gone: {self.processes()}", 10)

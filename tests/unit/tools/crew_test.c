@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Real processes that are stopped, continued and ended. */
-#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -20,31 +19,26 @@
 
 enum { DEADLINE_MS = 20000 };
 
-struct shared {
-    _Atomic int64_t counted;
-    _Atomic bool enough;
-};
-
 static struct failure failure;
 
-static struct shared *share(void)
+/* Shared with the members: how far they have come. */
+static _Atomic int64_t *share(void)
 {
-    struct shared *shared =
-        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic int64_t *steps =
+        mmap(NULL, sizeof *steps, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    assert_true(shared != MAP_FAILED);
-    return shared;
+    assert_true(steps != MAP_FAILED);
+    return steps;
 }
 
-static int count_until_enough(void *context, unsigned index)
+static int step_stop_and_step(void *context, unsigned index)
 {
-    struct shared *shared = context;
+    _Atomic int64_t *steps = context;
 
     (void)index;
-    while (!atomic_load(&shared->enough)) {
-        atomic_fetch_add(&shared->counted, 1);
-        (void)sched_yield();
-    }
+    atomic_fetch_add(steps, 1);
+    (void)raise(SIGSTOP);
+    atomic_fetch_add(steps, 1);
     return 0;
 }
 
@@ -55,10 +49,12 @@ static int stop_oneself_and_end(void *context, unsigned index)
     return index == 1 ? 3 : 0;
 }
 
-static int wait_for_ever(void *context, unsigned index)
+static int wait_for_ever_the_first_stopped(void *context, unsigned index)
 {
     (void)context;
-    (void)index;
+    if (index == 0) {
+        (void)raise(SIGSTOP);
+    }
     while (pause() != 0) {
     }
     return 0;
@@ -82,39 +78,41 @@ static unsigned see_to_the_end(struct crew *crew, struct signals *signals, int64
     return stopped;
 }
 
-static void wait_for_a_change(struct shared *shared)
+/* Until one has stopped, for so long. */
+static void see_one_stopped(struct crew *crew, struct signals *signals, int64_t pause_ms)
 {
     int64_t deadline_ms = clock_now_ms(&clock_monotonic) + DEADLINE_MS;
-    int64_t counted = atomic_load(&shared->counted);
+    unsigned stopped = 0;
 
-    while (atomic_load(&shared->counted) == counted) {
-        assert_true(clock_now_ms(&clock_monotonic) < deadline_ms);
-        (void)sched_yield();
+    while (stopped == 0) {
+        int64_t now_ms = clock_now_ms(&clock_monotonic);
+        assert_true(now_ms < deadline_ms);
+        (void)signals_wait(signals, -1, 100);
+        stopped = crew_look(crew, now_ms, pause_ms);
     }
 }
 
 static void a_stopped_member_does_nothing_until_it_is_continued(void **state)
 {
-    struct shared *shared = share();
+    _Atomic int64_t *steps = share();
     struct signals signals;
     struct crew crew;
     struct timespec delay = {.tv_nsec = 50000000};
 
     (void)state;
     signals_open(&signals);
-    assert_true(crew_start(&crew, 1, count_until_enough, shared, &failure));
-    wait_for_a_change(shared);
-    assert_true(crew_stop(&crew, 0));
-    int64_t counted = atomic_load(&shared->counted);
-    (void)nanosleep(&delay, NULL); /* what must not happen gets time to happen */
-    assert_int_equal(atomic_load(&shared->counted), counted);
-    crew_continue(&crew, 0);
-    wait_for_a_change(shared);
-    atomic_store(&shared->enough, true);
-    assert_int_equal(see_to_the_end(&crew, &signals, 0), 0);
+    assert_true(crew_start(&crew, 1, step_stop_and_step, steps, &failure));
+    see_one_stopped(&crew, &signals, 3600000);
+    crew_wake(&crew, clock_now_ms(&clock_monotonic)); /* it is not time yet */
+    (void)nanosleep(&delay, NULL);                    /* what must not happen may happen now */
+    assert_int_equal(crew.running, 1);
+    assert_int_equal(atomic_load(steps), 1);
+    crew_wake(&crew, crew_next_wake(&crew, INT64_MAX));
+    assert_int_equal(see_to_the_end(&crew, &signals, 1), 0);
+    assert_int_equal(atomic_load(steps), 2);
     assert_int_equal(crew.failed, 0);
     signals_close(&signals);
-    assert_int_equal(munmap(shared, sizeof *shared), 0);
+    assert_int_equal(munmap((void *)(uintptr_t)steps, sizeof *steps), 0);
 }
 
 static void who_stops_by_itself_is_continued_after_its_pause(void **state)
@@ -139,8 +137,8 @@ static void the_end_takes_stopped_members_along(void **state)
 
     (void)state;
     signals_open(&signals);
-    assert_true(crew_start(&crew, 2, wait_for_ever, NULL, &failure));
-    assert_true(crew_stop(&crew, 0));
+    assert_true(crew_start(&crew, 2, wait_for_ever_the_first_stopped, NULL, &failure));
+    see_one_stopped(&crew, &signals, 3600000);
     crew_end(&crew);
     assert_int_equal(crew.running, 0);
     for (unsigned i = 0; i < crew.count; i++) {
