@@ -120,10 +120,29 @@ static void ask(struct audit *audit, const char *kind, const char *what, const c
     }
 }
 
+/* SQLite's findings: lines of text, several to a row, some below a headline. */
+static void ask_integrity(struct audit *audit)
+{
+    sqlite3_stmt *stmt = NULL;
+
+    if (sqlite3_prepare_v2(audit->db, "PRAGMA integrity_check", -1, &stmt, NULL) != SQLITE_OK) {
+        tell_failure(audit, "the file");
+        return;
+    }
+    while (sqlite3_step(stmt) == SQLITE_ROW)
+        for (const char *line = (const char *)sqlite3_column_text(stmt, 0); line != NULL;) {
+            int len = (int)strcspn(line, "\n");
+            if (len > 0 && strncmp(line, "***", 3) != 0 && strcmp(line, "ok") != 0)
+                tell(audit, "sqlite", "%.*s", len, line);
+            line = line[len] == '\0' ? NULL : line + len + 1;
+        }
+    if (sqlite3_finalize(stmt) != SQLITE_OK)
+        tell_failure(audit, "the file");
+}
+
 static void ask_sqlite(struct audit *audit)
 {
-    ask(audit, "sqlite", "the file",
-        "SELECT NULL, integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'");
+    ask_integrity(audit);
     ask(audit, "sqlite", "foreign keys",
         "SELECT NULL, 'table ' || \"table\" || ', row ' || ifnull(rowid, '?') || ': refers to"
         " nothing in ' || parent FROM pragma_foreign_key_check");

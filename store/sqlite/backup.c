@@ -34,7 +34,7 @@ static bool copy_into(const struct backup_call *call, struct scratch *scratch, s
         return false;
     if (db_exec(scratch->db, "PRAGMA journal_mode = DELETE") != SQLITE_OK)
         return db_explain(scratch->db, scratch->path, why, why_size);
-    return copy_is_sound(scratch->db, scratch->path, &call->watch, why, why_size);
+    return copy_is_sound(scratch->db, call->store, &call->watch, why, why_size);
 }
 
 static bool make(struct backup_call *call, sqlite3 *store, char *why, size_t why_size)

@@ -163,15 +163,14 @@ bool copy_database(sqlite3 *to, const char *to_path, sqlite3 *from,
 {
     sqlite3_backup *backup = sqlite3_backup_init(to, "main", from, "main");
     bool go_on = true;
-    int code;
+    int code = SQLITE_OK;
 
     if (backup == NULL)
         return db_explain(to, to_path, why, why_size);
-    do {
-        code = sqlite3_backup_step(backup, COPY_STEP_PAGES);
+    while (go_on && (code = sqlite3_backup_step(backup, COPY_STEP_PAGES)) == SQLITE_OK) {
         int total = sqlite3_backup_pagecount(backup);
         go_on = watch_step(watch, "copying", total - sqlite3_backup_remaining(backup), total);
-    } while (code == SQLITE_OK && go_on);
+    }
     /* What was not done whole is rolled back here. */
     if (sqlite3_backup_finish(backup) != SQLITE_OK)
         return db_explain(to, to_path, why, why_size);
@@ -196,9 +195,13 @@ bool copy_is_sound(sqlite3 *db, const char *path, const struct maintenance_watch
     int code = sqlite3_step(stmt);
     if (code == SQLITE_ROW) {
         const char *said = (const char *)sqlite3_column_text(stmt, 0);
+        const char *line = said != NULL ? strchr(said, '\n') : NULL; /* below a headline */
         sound = said != NULL && strcmp(said, "ok") == 0;
         if (!sound)
-            snprintf(why, why_size, "%s is damaged: %s", path, said != NULL ? said : "");
+            snprintf(why, why_size, "%s is damaged: %.200s", path,
+                     line != NULL   ? line + 1
+                     : said != NULL ? said
+                                    : "");
     } else if (code == SQLITE_INTERRUPT) {
         (void)interrupted(why, why_size);
     } else {

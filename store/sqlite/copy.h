@@ -30,7 +30,7 @@ void scratch_remove(struct scratch *scratch);
 /* Makes `to` a copy of `from`, in one transaction of `to`. `from` is in a read transaction. */
 bool copy_database(sqlite3 *to, const char *to_path, sqlite3 *from,
                    const struct maintenance_watch *watch, char *why, size_t why_size);
-/* Is it sound, as far as SQLite can tell? `path` is what it is called in `why`. */
+/* Is it sound, as far as SQLite can tell? `path` is what to call it. */
 bool copy_is_sound(sqlite3 *db, const char *path, const struct maintenance_watch *watch, char *why,
                    size_t why_size);
 /* Opens a store, or a backup of one, for reading, and begins to read: what is read from now on is

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stockade backup`, `restore` and `check` on the store of a rig, and what is in a file."""
+
+import contextlib
+import re
+import sqlite3
+
+from harness.limits import REPO
+from harness.tool import Tool
+
+
+class Upkeep(Tool):
+    def __init__(self, rig):
+        super().__init__(rig.folder)
+        self.rig = rig
+        self.faulty_env = {**self.env, **rig.fault_env()}
+
+    def words(self, command, *args, store=None):
+        return [command, *args, "--store", f"sqlite:{store or self.rig.store}"]
+
+    def ask(self, command, *args, store=None, **options):
+        """Whatever comes of it."""
+        return self.run(*self.words(command, *args, store=store), **options)
+
+    def do(self, command, *args, store=None):
+        """It must succeed; what it printed."""
+        done = self.ask(command, *args, store=store)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stderr == ""
+        return done.stdout
+
+    def refuse(self, command, *args, said, store=None):
+        """It must fail with one line that contains `said`."""
+        done = self.ask(command, *args, store=store)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert re.search(said, done.stderr), done.stderr
+        assert len(done.stderr.splitlines()) == 1 and done.stdout == ""
+
+    def faulty(self, command, *args):
+        """As ask(), with a disk that fails as rig.faults orders."""
+        env, self.env = self.env, self.faulty_env
+        try:
+            return self.ask(command, *args)
+        finally:
+            self.env = env
+
+    def start_faulty(self, command, *args, **options):
+        env, self.env = self.env, self.faulty_env
+        try:
+            return self.start(*self.words(command, *args), **options)
+        finally:
+            self.env = env
+
+
+@contextlib.contextmanager
+def opened(path):
+    """The file, opened with Python's SQLite; committed at the end."""
+    file = sqlite3.connect(path)
+    try:
+        yield file
+        file.commit()
+    finally:
+        file.close()
+
+
+def query(path, sql, *args):
+    with opened(path) as file:
+        return file.execute(sql, args).fetchall()
+
+
+def execute(path, script):
+    with opened(path) as file:
+        file.executescript(script)
+
+
+def value(path, key):
+    """The string of a key; None where there is none."""
+    rows = query(path, "SELECT value FROM stockade_values WHERE key = ?", key)
+    return rows[0][0] if rows else None
+
+
+def make_version_1(path):
+    """A store as the first version made it, with rows in it."""
+    source = (REPO / "tests/unit/store/migration_test.c").read_text()
+    for name in "version_1", "version_1_rows":
+        text = re.search(rf"char {name}\[\] =(.*?);\n\n", source, re.S)[1]
+        text = re.sub(r"/\*.*?\*/", "", text)
+        execute(path, "".join(re.findall(r'"([^"\\]*)"', text)))

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stockade backup`: the store as it was at one moment, while writes go on."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from harness.limits import patience
+from harness.resp import Client, encode
+from harness.upkeep import Upkeep, execute, make_version_1, query, value
+
+PAIRS = 4
+OPENING = 1000
+BACKUPS = 8
+
+
+@pytest.fixture
+def upkeep(rig):
+    return Upkeep(rig)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir() if ".db" in path.name)
+
+
+class Mover(threading.Thread):
+    """Moves pieces from one key to another, in transactions, until told to stop."""
+
+    def __init__(self, address, number):
+        super().__init__(daemon=True)
+        self.client = Client(address)
+        self.keys = [f"pair:{number}:{side}" for side in "ab"]
+        self.moved, self.ending, self.problem = 0, threading.Event(), None
+
+    def open(self):
+        self.tokens = [self.client.token(key) for key in self.keys]
+        for token, key in zip(self.tokens, self.keys):
+            self.client.fenced(token, "SET", key, OPENING)
+
+    def run(self):
+        try:
+            while not self.ending.is_set():
+                step = 1 if self.moved < OPENING // 2 else -1
+                commands = [("MULTI",),
+                            ("FENCED", self.tokens[0], "DECRBY", self.keys[0], step, "MIN", 0),
+                            ("FENCED", self.tokens[1], "INCRBY", self.keys[1], step), ("EXEC",)]
+                replies = self.client.pipeline(commands)
+                assert isinstance(replies[-1], list), replies
+                self.moved += 1
+        except Exception as problem:
+            self.problem = problem
+        finally:
+            self.client.close()
+
+
+def fill(daemon, count, size):
+    client = daemon.client()
+    client.send_bytes(b"".join(encode("SET", f"fill:{i}", "x" * size) for i in range(count)))
+    for _ in range(count):
+        assert client.read() == "OK"
+
+
+def test_each_backup_taken_under_load_is_whole_and_of_one_moment(rig, upkeep):
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    fill(daemon, 3000, 1000)
+    movers = [Mover(daemon.address, i) for i in range(PAIRS)]
+    for mover in movers:
+        mover.open()
+        mover.start()
+    moved = []
+    for i in range(BACKUPS):
+        upkeep.do("backup", rig.folder / f"{i}.db")
+        moved.append(sum(mover.moved for mover in movers))
+    for mover in movers:
+        mover.ending.set()
+        mover.join(patience(10))
+        assert mover.problem is None
+    assert all(a < b for a, b in zip(moved, moved[1:])), "writes went on"
+    for i in range(BACKUPS):
+        file = rig.folder / f"{i}.db"
+        assert query(file, "PRAGMA integrity_check") == [("ok",)]
+        stock = dict(query(file, "SELECT key, value FROM stockade_values WHERE key LIKE 'pair:%'"))
+        for mover in movers:
+            assert sum(int(stock[key]) for key in mover.keys) == 2 * OPENING, (i, stock)
+        assert upkeep.do("check", store=file).startswith("ok: ")
+
+
+def test_writes_go_on_while_a_backup_is_half_way_and_are_not_in_it(rig, upkeep):
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    client = daemon.client()
+    client("SET", "k", "before")
+    rig.faults.order("write stall .tmp")
+    running = upkeep.start_faulty("backup", rig.folder / "copy.db")
+    rig.faults.await_hit(20)
+    for i in range(100):
+        client("SET", "k", f"meanwhile {i}")
+    assert not (rig.folder / "copy.db").exists()
+    rig.faults.clear()
+    assert running.wait(patience(20)) == 0, running.communicate()
+    assert value(rig.folder / "copy.db", "k") == "before"
+    assert client("GET", "k") == b"meanwhile 99"
+
+
+def test_a_backup_needs_no_other_file_and_is_as_private_as_the_store(rig, upkeep):
+    client = rig.daemon("--unfenced-writes", "allow").client()
+    client("SET", "k", "v")
+    os.chmod(rig.store, 0o640)
+    said = upkeep.do("backup", rig.folder / "copy.db")
+    size = (rig.folder / "copy.db").stat().st_size
+    assert said == f"backup of {rig.store}: {rig.folder}/copy.db, {size:,} bytes\n"
+    assert names(rig.folder) == ["copy.db", "stockade.db", "stockade.db-shm", "stockade.db-wal"]
+    assert (rig.folder / "copy.db").stat().st_mode & 0o777 == 0o640
+    assert query(rig.folder / "copy.db", "PRAGMA journal_mode") == [("delete",)]
+    assert value(rig.folder / "copy.db", "k") == "v"
+
+
+def test_what_was_acknowledged_before_a_kill_is_in_a_backup_taken_after_it(rig, upkeep):
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    daemon.client()("SET", "k", "acknowledged")
+    daemon.kill()
+    upkeep.do("backup", rig.folder / "copy.db")
+    assert value(rig.folder / "copy.db", "k") == "acknowledged"
+    daemon = rig.daemon()
+    assert daemon.client()("GET", "k") == b"acknowledged"
+
+
+def test_a_backup_that_is_killed_at_any_write_leaves_no_file_and_the_next_succeeds(rig, upkeep):
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    fill(daemon, 300, 1000)
+    killed = 0
+    for n in (1, 2, 3, 50, 200, 10 ** 6):
+        copy = rig.folder / f"copy{n}.db"
+        rig.faults.order(f"write kill:{n} .tmp")
+        done = upkeep.faulty("backup", copy)
+        rig.faults.clear()
+        if done.returncode == 0:
+            continue
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert not copy.exists()
+        killed += 1
+        upkeep.do("backup", copy)
+        assert query(copy, "PRAGMA integrity_check") == [("ok",)]
+        assert query(copy, "SELECT count(*) FROM stockade_values") == [(300,)]
+    assert killed >= 4
+    assert not [name for name in names(rig.folder) if ".tmp" in name]
+
+
+@pytest.mark.parametrize("order, said", [
+    ("write ENOSPC .tmp", "no room on the disk"), ("write EIO .tmp", "Input/output error"),
+    ("sync EIO .tmp", "cannot finish .*Input/output error")], ids=lambda value: value)
+def test_a_disk_that_fails_is_told_and_leaves_the_older_backup_alone(rig, upkeep, order, said):
+    rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "new")
+    copy = rig.folder / "copy.db"
+    copy.write_text("the older backup")
+    rig.faults.order(order)
+    done = upkeep.faulty("backup", copy, "--force")
+    rig.faults.clear()
+    assert done.returncode == 1
+    assert re.search(said, done.stderr) and len(done.stderr.splitlines()) == 1, done.stderr
+    assert copy.read_text() == "the older backup"
+    assert not [name for name in names(rig.folder) if ".tmp" in name]
+    upkeep.do("backup", copy, "--force")
+    assert value(copy, "k") == "new"
+
+
+def test_a_file_that_is_there_is_replaced_only_when_told_to(rig, upkeep):
+    rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "v")
+    copy = rig.folder / "copy.db"
+    copy.write_text("precious")
+    upkeep.refuse("backup", copy, said=f"{copy} is there already")
+    assert copy.read_text() == "precious"
+    upkeep.do("backup", copy, "--force")
+    assert value(copy, "k") == "v"
+
+
+@pytest.mark.parametrize("part", ["", "-wal", "-shm"])
+def test_the_store_itself_is_never_the_target(rig, upkeep, part):
+    rig.daemon()
+    link = rig.folder / "link.db"
+    os.link(f"{rig.store}{part}", link)
+    for path in f"{rig.store}{part}", link:
+        upkeep.refuse("backup", path, "--force", said="is the store itself, or a part of it")
+
+
+def make_foreign(path):
+    execute(path, "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(1)")
+
+
+@pytest.mark.parametrize("make, said", [
+    (None, "there is no .*stockade.db"),
+    (lambda path: path.write_text("hello " * 1000), "is not a database"),
+    (lambda path: path.write_bytes(b""), "is empty"),
+    (make_foreign, "is another program's database"),
+    (lambda path: path.mkdir(), "Is a directory"),
+], ids=["none", "text", "empty", "foreign", "folder"])
+def test_what_is_no_store_is_refused_by_name_and_left_alone(rig, upkeep, make, said):
+    if make is not None:
+        make(rig.store)
+    before = rig.store.read_bytes() if rig.store.is_file() else None
+    upkeep.refuse("backup", rig.folder / "copy.db", said=said)
+    assert before is None or rig.store.read_bytes() == before
+    assert "copy.db" not in names(rig.folder) and "copy.db.tmp" not in names(rig.folder)
+
+
+@pytest.mark.parametrize("target, said", [
+    ("nowhere/copy.db", "cannot write .*nowhere/copy.db.tmp: No such file"),
+    (".", "is no ordinary file")])
+def test_a_place_where_no_file_can_be_is_refused(rig, upkeep, target, said):
+    rig.daemon()
+    upkeep.refuse("backup", rig.folder / target, "--force", said=said)
+
+
+def test_a_damaged_store_gives_no_backup(rig, upkeep):
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    fill(daemon, 300, 1000)
+    daemon.stop()
+    root, = query(rig.store, "SELECT rootpage FROM sqlite_schema WHERE name = 'stockade_keys'")[0]
+    with open(rig.store, "r+b") as file:
+        file.seek((root - 1) * 1024 + 8)
+        file.write(b"\xff" * 500)
+    upkeep.refuse("backup", rig.folder / "copy.db", said=f"{rig.store} is damaged: On tree page")
+    assert names(rig.folder)[0] == "stockade.db"
+
+
+def test_two_backups_do_not_write_the_same_file(rig, upkeep):
+    rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "v")
+    rig.faults.order("write stall .tmp")
+    running = upkeep.start_faulty("backup", rig.folder / "copy.db")
+    rig.faults.await_hit(20)
+    upkeep.refuse("backup", rig.folder / "copy.db", said="another backup or restore is writing")
+    rig.faults.clear()
+    assert running.wait(patience(20)) == 0, running.communicate()
+    assert value(rig.folder / "copy.db", "k") == "v"
+
+
+def test_a_signal_ends_it_and_leaves_nothing(rig, upkeep):
+    fill(rig.daemon("--unfenced-writes", "allow"), 6000, 1000)  # more than one step of pages
+    rig.faults.order("write stall .tmp")
+    running = upkeep.start_faulty("backup", rig.folder / "copy.db")
+    rig.faults.await_hit(20)
+    running.send_signal(signal.SIGINT)
+    rig.faults.clear()
+    _, stderr = running.communicate(timeout=patience(20))
+    assert running.returncode == 128 + signal.SIGINT, stderr
+    assert "interrupted" in stderr
+    assert names(rig.folder) == ["stockade.db", "stockade.db-shm", "stockade.db-wal"]
+
+
+def test_on_a_terminal_it_shows_how_far_it_is(rig, upkeep):
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    fill(daemon, 6000, 1000)  # more than one step of pages
+    ours, theirs = pty.openpty()
+    rig.faults.order("write stall .tmp")
+    running = upkeep.start_faulty("backup", rig.folder / "copy.db", stdout=theirs,
+                                  stderr=subprocess.STDOUT)
+    os.close(theirs)
+    rig.faults.await_hit(20)
+    rig.faults.clear()
+    assert running.wait(patience(30)) == 0
+    text = b""
+    try:
+        while True:
+            text += os.read(ours, 4096)
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert re.search(r"copying \[#+\.+\]  \d\d %", text.decode()), text
+    assert text.decode().rstrip().endswith("bytes")
+
+
+def test_the_store_is_chosen_as_the_daemon_chooses_it(rig, upkeep):
+    rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "v")
+    upkeep.env["STOCKADE_STORE"] = f"sqlite:{rig.store}"
+    assert upkeep.run("backup", rig.folder / "a.db").returncode == 0
+    del upkeep.env["STOCKADE_STORE"]
+    assert upkeep.run("backup", rig.folder / "b.db", cwd=rig.folder).returncode == 0
+    assert value(rig.folder / "a.db", "k") == value(rig.folder / "b.db", "k") == "v"
+
+
+def test_a_store_of_the_first_version_can_be_backed_up(rig, upkeep):
+    make_version_1(rig.store)
+    upkeep.do("backup", rig.folder / "copy.db")
+    assert query(rig.folder / "copy.db", "PRAGMA user_version") == [(1,)]
+
+
+@pytest.mark.parametrize("words, said", [
+    (["backup"], "FILE is missing"), (["backup", "a", "b"], "b is one word too many"),
+    (["backup", "a", "--store", "x.db"], "--store takes sqlite:PATH"),
+    (["backup", "a", "--store", "sqlite:"], "--store takes sqlite:PATH"),
+    (["backup", "a", "--nonsense"], "--nonsense is not an option here"),
+    (["restore"], "FILE is missing"), (["check", "x"], "x is one word too many"),
+], ids=" ".join)
+def test_wrong_usage_is_explained_and_exits_with_2(upkeep, words, said):
+    done = upkeep.run(*words)
+    assert done.returncode == 2
+    assert said in done.stderr and "--help" in done.stderr
+    assert done.stdout == "" and len(done.stderr.splitlines()) == 1
+
+
+def test_help_tells_of_each_command(upkeep):
+    for command in "backup", "restore", "check":
+        done = upkeep.run(command, "--help")
+        assert done.returncode == 0 and done.stdout.startswith(f"usage: stockade {command}")
+        assert max(map(len, done.stdout.splitlines())) <= 100
+        assert command in upkeep.run("--help").stdout
