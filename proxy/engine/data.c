@@ -50,32 +50,32 @@ static enum stk_error replay(struct request *request, struct store_txn *txn)
     return STK_OK;
 }
 
-/* Judges every claim. `first` is the resource of the first one. */
-static enum stk_error judge(struct request *request, struct store_txn *txn, struct resource *first)
+/* Judges the claims of a step. `first`: the resource of the first one. */
+static enum stk_error judge(struct request *request, struct store_txn *txn, const struct step *step,
+                            struct resource *first)
 {
-    const struct plan *plan = &request->plan;
-
-    for (size_t i = 0; i < plan->claims_count; i++) {
+    for (size_t i = 0; i < step->claims_count; i++) {
+        const struct claim *claim = &step->claims[i];
         enum stk_error error;
         struct resource resource;
 
-        if (failed(txn_resource(txn, plan->claims[i].resource, &resource)))
+        if (failed(txn_resource(txn, claim->resource, &resource)))
             return error;
         if (i == 0)
             *first = resource;
-        request->verdict = fence_judge(&resource.fence, plan->claims[i].token);
+        request->verdict = fence_judge(&resource.fence, claim->token);
         if (request->verdict == STK_OK)
             continue;
-        if (plan->claims_count == 1) {
+        if (request->plan.claims_count == 1) {
             refuse(request, request->verdict, NULL);
         } else {
             char name[128], text[256];
-            snprintf(text, sizeof text, "token %lld of %s: %s", (long long)plan->claims[i].token,
-                     log_quoted(plan->claims[i].resource, name, sizeof name),
+            snprintf(text, sizeof text, "token %lld of %s: %s", (long long)claim->token,
+                     log_quoted(claim->resource, name, sizeof name),
                      stk_error_text(request->verdict));
             refuse(request, request->verdict, text);
         }
-        return STK_OK;
+        break;
     }
     return STK_OK;
 }
@@ -101,9 +101,9 @@ static enum stk_error judge_unfenced(struct request *request, struct store_txn *
     return STK_OK;
 }
 
-/* One step; its reply is appended. `resource`: of its first key, where that is known already. */
+/* One step, judged first; its reply is appended. */
 static enum stk_error run_step(struct request *request, struct store_txn *txn,
-                               const struct step *step, const struct resource *resource)
+                               const struct step *step)
 {
     enum stk_error error;
     struct exec exec = {.txn = txn,
@@ -114,16 +114,13 @@ static enum stk_error run_step(struct request *request, struct store_txn *txn,
                         .sql_right = step->sql_right,
                         .sql_limit_ms = request->engine->options.sql_limit_ms};
 
-    if (step->unfenced) {
-        if (failed(judge_unfenced(request, txn, step)))
-            return error;
-        if (request->verdict != STK_OK)
-            return STK_OK;
-    }
-    if (resource != NULL)
-        exec.resource = *resource;
-    else if (step->command->key_first > 0 &&
-             failed(txn_resource(txn, step->argv[step->command->key_first], &exec.resource)))
+    if (failed(step->unfenced ? judge_unfenced(request, txn, step)
+                              : judge(request, txn, step, &exec.resource)))
+        return error;
+    if (request->verdict != STK_OK)
+        return STK_OK;
+    if (step->command->key_first > 0 && !step->claims_key &&
+        failed(txn_resource(txn, step->argv[step->command->key_first], &exec.resource)))
         return error;
     return step->command->exec(&exec);
 }
@@ -134,10 +131,16 @@ static enum stk_error run_steps(struct request *request, struct store_txn *txn)
     const struct plan *plan = &request->plan;
     struct buf *reply = &request->reply;
 
+    for (size_t i = 0; plan->judged_first && i < plan->steps_count; i++) {
+        struct resource first;
+        enum stk_error error = judge(request, txn, &plan->steps[i], &first);
+        if (error != STK_OK || request->verdict != STK_OK)
+            return error;
+    }
     resp_array(reply, plan->steps_count);
     for (size_t i = 0; i < plan->steps_count; i++) {
         size_t at = reply->len;
-        enum stk_error error = run_step(request, txn, &plan->steps[i], NULL);
+        enum stk_error error = run_step(request, txn, &plan->steps[i]);
         if (error != STK_OK)
             return error;
         if (request->verdict != STK_OK)
@@ -183,9 +186,8 @@ static enum stk_error remember(struct request *request, struct store_txn *txn)
     return STK_OK;
 }
 
-/* Behind the judgement: does it, remembers it, or undoes it. */
-static enum stk_error apply(struct request *request, struct store_txn *txn,
-                            const struct resource *first)
+/* Does it and remembers it, or undoes it. */
+static enum stk_error apply(struct request *request, struct store_txn *txn)
 {
     const struct plan *plan = &request->plan;
     bool marked = plan->marked && request->op.writes;
@@ -195,15 +197,11 @@ static enum stk_error apply(struct request *request, struct store_txn *txn,
         txn_present(txn, plan->claims, plan->claims_count);
     if (marked && failed(txn_mark(txn)))
         return error;
-    if (plan->whole)
-        error = run_steps(request, txn);
-    else
-        error = run_step(request, txn, &plan->steps[0],
-                         plan->claims == &plan->only_claim ? first : NULL);
+    error = plan->whole ? run_steps(request, txn) : run_step(request, txn, &plan->steps[0]);
     if (error != STK_OK)
         return error;
     if (request->verdict != STK_OK || reply_is_error(&request->reply, 0))
-        return marked ? txn_mark_undo(txn) : STK_OK;
+        return marked ? txn_mark_undo(txn) : plan->whole ? STK_ERR : STK_OK;
     if (plan->id.len > 0 && failed(remember(request, txn)))
         return error;
     return marked ? txn_mark_keep(txn) : STK_OK;
@@ -214,21 +212,16 @@ static enum stk_error apply(struct request *request, struct store_txn *txn,
 static enum stk_error data_run(struct store_op *op, struct store_txn *txn)
 {
     struct request *request = request_of_op(op);
-    struct resource first = {0};
-    enum stk_error error;
 
     buf_clear(&request->reply);
     request->verdict = STK_OK;
     request->replayed = false;
     if (request->plan.id.len > 0) {
-        error = replay(request, txn);
+        enum stk_error error = replay(request, txn);
         if (error != STK_OK || request->replayed)
             return error;
     }
-    error = judge(request, txn, &first);
-    if (error != STK_OK || request->verdict != STK_OK)
-        return error;
-    return apply(request, txn, &first);
+    return apply(request, txn);
 }
 
 static void count_verdict(struct engine_counters *counters, enum stk_error verdict)
@@ -267,7 +260,9 @@ static void data_done(struct store_op *op)
     counters->receipts_replayed += request->replayed;
     if (request->verdict == STK_OK && !request->replayed)
         counters->fenced_accepted += request->plan.claims_count > 0;
-    if (request->plan.whole && !reply_is_error(&request->reply, 0))
+    if (request->plan.whole && reply_is_error(&request->reply, 0))
+        request->engine->marks_left = MARKS_AFTER_FAILURE;
+    else if (request->plan.whole)
         counters->transactions_committed += !request->replayed;
     request_finish(request);
 }

@@ -45,6 +45,7 @@ struct engine {
     size_t sessions_count, acquires_count;
     uint64_t session_last; /* client ids handed out so far */
     size_t requests_open;  /* started and not finished */
+    unsigned marks_left;   /* so many transactions go with a mark, since one failed lately */
     struct line *lines;    /* a uthash by resource */
     bool draining, shutdown_asked;
     int64_t started_ms;
@@ -68,6 +69,7 @@ struct session {
     struct buf in;        /* arrived, not parsed yet */
     struct request *next; /* parsed, not started yet */
     struct multi *multi;  /* between MULTI and EXEC; or NULL */
+    bool exec_under_way;  /* answers wait for its reply: one packet, not two */
     struct list pending;  /* started, in order of arrival, not replied yet */
     size_t pending_count, pending_bytes;
     size_t running_count;             /* of the pending ones: not finished */
@@ -91,10 +93,15 @@ bool session_is_authenticated(const struct session *session);
 bool session_admits(struct session *session, struct request *request);
 /* A started request of no command, for an answer in its place in the order. */
 struct request *session_place(struct session *session);
+/* An answer that is ready, in its place in the order. */
+void session_answer(struct session *session, struct bytes reply);
 void session_replied(struct session *session, struct request *request); /* it has finished */
 
 /* lease_renew.c: how often at most a renewal goes without a date in the store. */
 #define RENEWAL_WRITTEN_MS (60 * 60 * 1000)
+
+/* A mark costs each transaction a tenth; going without costs the batch of one that fails a lot. */
+#define MARKS_AFTER_FAILURE 1000
 
 /* data.c */
 /* Runs the request's plan in the store. */

@@ -69,13 +69,11 @@ void multi_queue(struct request *request)
 {
     struct session *session = request->session;
     struct multi *multi = session->multi;
-    struct request *answer = session_place(session);
 
     if (!session_admits(session, request) || !may_queue(multi, request)) {
         multi->spoiled = true;
-        buf_append_bytes(&answer->reply, buf_bytes(&request->reply));
+        session_answer(session, buf_bytes(&request->reply));
         request_free(request);
-        request_finish(answer);
         return;
     }
     if (multi->count == multi->room) {
@@ -84,8 +82,7 @@ void multi_queue(struct request *request)
     }
     multi->queue[multi->count++] = request;
     multi->bytes += request->size;
-    resp_simple(&answer->reply, "QUEUED");
-    request_finish(answer);
+    session_answer(session, bytes_of("+QUEUED\r\n"));
 }
 
 void multi_begin(struct request *request)
@@ -131,5 +128,8 @@ void multi_exec(struct request *request)
         return;
     }
     plan_join(request, multi->queue, multi->count);
+    request->plan.marked = request->plan.judged_first || session->engine->marks_left > 0;
+    session->engine->marks_left -= session->engine->marks_left > 0;
+    session->exec_under_way = true;
     data_start(request);
 }

@@ -159,6 +159,7 @@ static bool make_fenced(struct request *request)
                       "%s takes one key here: a token belongs to one resource; FENCEDALL takes more",
                       step->command->name);
     plan->only_claim.resource = step->argv[step->command->key_first];
+    step->claims_key = true;
     plan->claims = &plan->only_claim;
     plan->claims_count = 1;
     request->order = plan->id.len > 0 ? ORDER_WRITE : step->command->order;
@@ -258,7 +259,7 @@ void plan_join(struct request *request, struct request *const *queued, size_t co
 
     for (size_t i = 0; i < count; i++)
         claims += queued[i]->plan.claims_count;
-    plan->whole = plan->marked = true;
+    plan->whole = true;
     plan->claims = mem_alloc((claims + 1) * sizeof *plan->claims);
     plan->steps = mem_alloc((count + 1) * sizeof *plan->steps);
     for (size_t i = 0; i < count; i++) {
@@ -268,6 +269,7 @@ void plan_join(struct request *request, struct request *const *queued, size_t co
                    part->claims_count * sizeof *plan->claims);
         plan->claims_count += part->claims_count;
         plan->steps[plan->steps_count++] = part->only_step;
+        plan->judged_first |= part->only_step.command->exec == sql_exec;
         if (part->id.len > 0)
             plan->id = part->id;
     }

@@ -28,6 +28,7 @@ struct step {
     const struct bytes *argv;
     const struct claim *claims; /* its own */
     size_t claims_count;
+    bool claims_key; /* its only claim is for its only key */
     bool unfenced; /* writes without a token, as far as no token is held */
     enum sql_right sql_right;
 };
@@ -39,7 +40,9 @@ struct plan {
     struct bytes id;      /* of the request; empty: none */
     uint64_t fingerprint; /* of all but the tokens, where there is an id */
     bool whole;           /* a transaction: replies in an array, or one error */
-    bool marked;          /* may fail halfway: is undone then */
+    bool marked;          /* may fail halfway: what it did is undone by itself then; else, where a
+                             transaction fails, its batch is rolled back and run without it */
+    bool judged_first;    /* SQL may act on any claim: all are judged before the first step */
     bool refused;         /* the reply says why */
     /* Room for the usual. */
     struct claim only_claim;

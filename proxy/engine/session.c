@@ -170,6 +170,19 @@ struct request *session_place(struct session *session)
     return request;
 }
 
+void session_answer(struct session *session, struct bytes reply)
+{
+    if (list_empty(&session->pending)) { /* the usual: nothing is to be said before it */
+        session->engine->counters.commands_processed++;
+        buf_append_bytes(&session->out, reply);
+        session_mark(session);
+        return;
+    }
+    struct request *request = session_place(session);
+    buf_append_bytes(&request->reply, reply);
+    request_finish(request);
+}
+
 /* "ERR unknown command 'FOO', with args beginning with: 'a' 'b' " as Redis words it. */
 static void reply_unknown(struct session *session, const struct bytes *argv, size_t argc)
 {
@@ -306,6 +319,8 @@ void session_replied(struct session *session, struct request *request)
         size_t decayed = session->reply_peak - session->reply_peak / 8;
         session->reply_peak = request->reply.len > decayed ? request->reply.len : decayed;
     }
+    if (request->multi != NULL)
+        session->exec_under_way = false;
     while (!list_empty(&session->pending)) {
         struct request *first = list_entry(session->pending.next, struct request, link);
         if (!first->finished)
@@ -323,6 +338,10 @@ void session_take_output(struct session *session, struct buf *out)
 {
     struct buf old = *out;
 
+    if (session->exec_under_way) {
+        buf_clear(out);
+        return;
+    }
     /* The old memory is reused unless one big reply made it large. */
     if (old.cap > SESSION_SPARE_MAX)
         buf_free(&old);
