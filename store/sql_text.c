@@ -93,8 +93,11 @@ enum sql_kind sql_kind(struct bytes statement)
     static const char *const definitions[] = {"CREATE",  "ALTER",   "DROP",
                                               "REINDEX", "ANALYZE", NULL};
     struct scan scan = scan_of(statement);
+    enum token token;
 
-    if (next(&scan) != TOKEN_WORD)
+    while ((token = next(&scan)) == TOKEN_SEMICOLON) /* SQLite passes over them too */
+        ;
+    if (token != TOKEN_WORD)
         return SQL_OTHER;
     if (word_is_one_of(scan.word, queries))
         return SQL_QUERY;

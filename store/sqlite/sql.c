@@ -97,10 +97,10 @@ static int progress(void *context)
 }
 
 /* Between these two, what SQLite runs is the user's. */
-static void enter(struct sql *sql, struct sql_call *call)
+static void enter(struct sql *sql, const struct sql_call *call, enum sql_kind kind)
 {
     sql->right = call->right;
-    sql->defines = false;
+    sql->defines = kind == SQL_DEFINITION;
     sql->interrupted = NULL;
     sql->deadline_ms = clock_now_ms(&clock_monotonic) + call->time_limit_ms;
     sqlite3_limit(sql->db, SQLITE_LIMIT_LENGTH, SQL_LENGTH_MAX);
@@ -325,6 +325,8 @@ static enum stk_error run(struct sql *sql, struct sql_call *call, enum sql_kind 
         error = judge(sql, call, stmt, kind);
     if (error == STK_OK)
         error = execute(sql, call, stmt);
+    if (stmt == NULL)
+        return error;
     sqlite3_reset(stmt);
     sqlite3_clear_bindings(stmt);
     if (kept)
@@ -364,7 +366,7 @@ static enum stk_error run_definition(struct sql *sql, struct sql_call *call)
 
     if (error != STK_OK)
         return error;
-    enter(sql, call);
+    enter(sql, call, SQL_DEFINITION);
     error = run(sql, call, SQL_DEFINITION);
     leave(sql);
     if (error == STK_OK)
@@ -399,7 +401,7 @@ enum stk_error sql_run(struct store_txn *base, struct sql_call *call)
         return run_definition(sql, call);
     if (kind == SQL_DEFINITION)
         return sql_refuse(sql, STK_NOPERM, SQL_NOT_DDL);
-    enter(sql, call);
+    enter(sql, call, kind);
     enum stk_error error = run(sql, call, kind);
     leave(sql);
     return error;

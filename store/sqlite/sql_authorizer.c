@@ -135,7 +135,6 @@ static int define(struct sql *sql, const char *name, const char *table, bool gua
 {
     if (sql->right != SQL_MAY_DEFINE)
         return deny(sql, STK_NOPERM, SQL_NOT_DDL "%s", "");
-    sql->defines = true;
     if (is_own(name))
         return deny_own(sql, name);
     if (is_own(table))
