@@ -85,6 +85,14 @@ bool cache_find(struct cache *cache, struct bytes name, struct resource *resourc
     return false;
 }
 
+bool cache_find_id(struct cache *cache, int64_t id, struct resource *resource)
+{
+    const struct slot *slot = slot_of_id(cache, id);
+    if (slot != NULL)
+        *resource = slot->resource;
+    return slot != NULL;
+}
+
 static void note(struct cache *cache, const struct slot *slot)
 {
     uint32_t at = (uint32_t)(slot - cache->slots);

@@ -21,6 +21,8 @@ struct cache *cache_new(void);
 void cache_free(struct cache *cache);
 /* Fills in `resource` but for fence.floor, which is as it was put. */
 bool cache_find(struct cache *cache, struct bytes name, struct resource *resource);
+/* The same by id. */
+bool cache_find_id(struct cache *cache, int64_t id, struct resource *resource);
 /* Remembers a row that exists. Long names are not worth their memory: they are not taken. */
 void cache_put(struct cache *cache, struct bytes name, const struct resource *resource);
 /* The row of resource->id has changed: brings its entry, if there is one, up to date. */

@@ -72,17 +72,45 @@ enum stk_error receipts_log(struct transaction *txn, int64_t id, int64_t token)
     return transaction_change(txn, stmt);
 }
 
-enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct fence *fence)
+/* The fence as it stands in the row. */
+static enum stk_error fence_of(struct transaction *txn, int64_t id, struct fence *fence)
 {
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RETIRE);
+    struct resource resource;
+    enum stk_error error = STK_OK;
 
+    if (cache_find_id(txn->cache, id, &resource)) {
+        *fence = resource.fence;
+        return STK_OK;
+    }
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FENCE_OF);
     if (stmt == NULL)
         return STK_STORE;
     sqlite3_bind_int64(stmt, 1, id);
-    sqlite3_bind_int64(stmt, 2, fence->token);
-    sqlite3_bind_int64(stmt, 3, fence->state);
-    sqlite3_bind_int64(stmt, 4, txn->now_ms);
-    return transaction_change(txn, stmt);
+    if (!transaction_row(txn, stmt, &error))
+        return error;
+    fence->token = sqlite3_column_int64(stmt, 0);
+    fence->state = (enum fence_state)sqlite3_column_int64(stmt, 1);
+    sqlite3_reset(stmt);
+    return STK_OK;
+}
+
+enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct fence *fence)
+{
+    struct fence old = {.state = FENCE_NONE};
+    int64_t any = 0;
+
+    if (fence_of(txn, id, &old) != STK_OK)
+        return STK_STORE;
+    if (old.state != FENCE_LIVE || (fence->token == old.token && fence->state == FENCE_LIVE))
+        return STK_OK;
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RECEIPTS_ANY);
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 1, id);
+    sqlite3_bind_int64(stmt, 2, old.token);
+    if (transaction_number(txn, stmt, &any) != STK_OK)
+        return STK_STORE;
+    return any != 0 ? receipts_log(txn, id, old.token) : STK_OK;
 }
 
 enum stk_error receipts_retire_all(struct transaction *txn)

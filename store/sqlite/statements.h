@@ -20,6 +20,7 @@
     X(FENCE, "UPDATE stockade_resource SET token = ?2, state = ?3, holds = ?4, ttl_ms = ?5,"       \
              " session = ?6, connection = ?7, anonymous = ?8, owner = ?9, changed_ms = ?10"        \
              " WHERE id = ?1 AND token <= ?2")                                                     \
+    X(FENCE_OF, "SELECT token, state FROM stockade_resource WHERE id = ?1")                        \
     X(LEASE, "SELECT holds, ttl_ms, session, connection, anonymous, owner, changed_ms,"            \
              " receipts_gone"                                                                      \
              " FROM stockade_resource WHERE id = ?1")                                              \
@@ -52,10 +53,8 @@
     X(RECEIPT_PUT,                                                                                 \
       "INSERT OR IGNORE INTO stockade_receipt(resource, id, token, fingerprint, resp3,"            \
       " reply, written_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                    \
-    X(RETIRE, "INSERT INTO stockade_retired(resource, token, retired_ms)"                          \
-              " SELECT id, token, ?4 FROM stockade_resource AS r"                                  \
-              " WHERE id = ?1 AND state = 1 AND (token < ?2 OR ?3 <> 1) AND EXISTS("               \
-              "SELECT 1 FROM stockade_receipt WHERE resource = r.id AND token = r.token)")         \
+    X(RECEIPTS_ANY, "SELECT EXISTS(SELECT 1 FROM stockade_receipt"                                 \
+                    " WHERE resource = ?1 AND token = ?2)")                                        \
     X(RETIRE_ALL, "INSERT INTO stockade_retired(resource, token, retired_ms)"                      \
                   " SELECT id, token, ?1 FROM stockade_resource AS r WHERE state = 1 AND EXISTS("  \
                   "SELECT 1 FROM stockade_receipt WHERE resource = r.id AND token = r.token)"      \

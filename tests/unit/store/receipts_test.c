@@ -292,6 +292,27 @@ static void what_is_undone_leaves_neither_receipts_nor_ends(void **state)
     expect(state, "2-0", true, 0);
 }
 
+static enum stk_error end_a_token_of_a_long_name(struct store_txn *txn, void *arg)
+{
+    char name[RESOURCE_NAME_MAX + 1] = "";
+
+    (void)arg;
+    memset(name, 'n', RESOURCE_NAME_MAX);
+    rig_grant(txn, name, "o");
+    rig_receipt_put(txn, name, "id");
+    rig_grant(txn, name, "o");
+    rig_receipt_put(txn, name, "id 2");
+    rig_release(txn, name);
+    return STK_OK;
+}
+
+static void tokens_of_names_that_are_not_cached_end_as_well(void **state)
+{
+    assert_ok(rig_write(*state, end_a_token_of_a_long_name, NULL));
+    forward(state, DAY_MS + 1);
+    assert_int_equal(sweep(state, 10).removed, 2);
+}
+
 #define TESTS(X)                                                                                   \
     X(a_receipt_is_read_as_it_was_put_first_for_each_resource)                                     \
     X(receipts_live_as_long_as_their_token_and_a_day)                                              \
@@ -302,7 +323,8 @@ static void what_is_undone_leaves_neither_receipts_nor_ends(void **state)
     X(a_sweep_of_many_tokens_is_bounded_by_them_too)                                               \
     X(a_clock_that_was_ahead_delays_by_no_more_than_the_time_to_keep)                              \
     X(a_clock_that_goes_back_twice_delays_no_longer)                                               \
-    X(what_is_undone_leaves_neither_receipts_nor_ends)
+    X(what_is_undone_leaves_neither_receipts_nor_ends)                                             \
+    X(tokens_of_names_that_are_not_cached_end_as_well)
 
 int main(void)
 {
