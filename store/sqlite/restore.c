@@ -130,14 +130,8 @@ static bool look_at_present(struct restore_call *call, sqlite3 *store, struct pr
 
     if (!present->is_there)
         return true;
-    if (!schema_recognise(store, call->store, &version, why, why_size)) {
-        int code = sqlite3_errcode(store);
-        size_t used = strlen(why);
-        if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
-            snprintf(why + used, why_size - used,
-                     "; stop the daemon, move it and its -wal and -shm away, then restore");
+    if (!schema_recognise(store, call->store, &version, why, why_size))
         return false;
-    }
     if (db_int64(store, "PRAGMA page_size", &present->page_size) != SQLITE_OK)
         return db_explain(store, call->store, why, why_size);
     if (version == 0)

@@ -10,12 +10,16 @@ static const struct option_row rows[] = {STORE_OPTION_ROW};
 static const struct option_table table = {
     .command = "stockade restore",
     .usage = "stockade restore FILE [options]",
-    .about = "Puts the backup FILE in the store's place: data, receipts, your own tables, guards.\n"
-             "Every lease ends, and new tokens are larger than any that was ever given out, so\n"
-             "nobody who still holds one can write with it.\n\n"
-             "A daemon may be at work on the store: it sees the old state, then the restored one,\n"
-             "and writes wait meanwhile (longer than 5 s: STORE). Who asks for a lease that was\n"
-             "held before the restore may have to wait for what is left of its TTL.",
+    .about =
+        "Puts the backup FILE in the store's place: data, receipts, your own tables, guards.\n"
+        "Every lease ends, and new tokens are larger than any that was ever given out, so\n"
+        "nobody who still holds one can write with it.\n\n"
+        "A daemon may be at work on the store: it sees the old state, then the restored one,\n"
+        "and writes wait meanwhile (longer than 5 s: STORE). Who asks for a lease that was\n"
+        "held before the restore may have to wait for what is left of its TTL.\n\n"
+        "Where there is no store, one is made. One that is too damaged to be opened, or is no\n"
+        "store at all, is left alone: stop the daemon and move it, with its -wal and -shm,\n"
+        "away first.",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
     .operand = "FILE",

@@ -1,0 +1,540 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stockade restore`: P1 and P2 hold over it, whatever was given out since the backup."""
+
+import random
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import threading
+
+import pytest
+
+from harness.limits import patience, wait_until
+from harness.resp import Client, ReplyError, refused
+from harness.rig import restart
+from harness.upkeep import Upkeep, execute, make_version_1, query, value
+
+TOKEN_MAX = (1 << 53) - 1
+LEAP = 1 << 32
+SECONDS_LONG = 60000  # as a TTL in ms
+WAIT = ("WAIT", 10000)
+
+
+@pytest.fixture
+def upkeep(rig):
+    return Upkeep(rig)
+
+
+def floor_said(text):
+    return int(re.search(r"tokens go on above (\d+)", text)[1])
+
+
+def cycle(client, resource, count=1):
+    """Grants and gives back; the last token."""
+    for _ in range(count):
+        token = client.token(resource, SECONDS_LONG, *WAIT)
+        client("RELEASE", resource, token)
+    return token
+
+
+class History:
+    """Tokens given out before and after a backup, held, given back and lost."""
+
+    def __init__(self, rig, upkeep, daemon, held_ms=400):
+        self.copy = rig.folder / "backup.db"
+        client = daemon.client()
+        self.tokens = {"kept": cycle(client, "kept", 3), "live": client.token("live", held_ms)}
+        client.fenced(self.tokens["live"], "SET", "live", "old")
+        upkeep.do("backup", self.copy)
+        client.fenced(self.tokens["live"], "SET", "live", "new")
+        self.tokens["later"] = cycle(client, "kept", 5)
+        self.tokens["unknown"] = client.token("unknown", held_ms)
+        client.fenced(self.tokens["unknown"], "SET", "unknown", "new")
+        self.resources = {"later": "kept"}
+        self.largest = max(self.tokens.values())
+
+    def each(self):
+        for name, token in self.tokens.items():
+            yield self.resources.get(name, name), token
+
+    def expect_none_fits(self, client):
+        for resource, token in self.each():
+            before = client("GET", resource)
+            for command in (("FENCED", token, "SET", resource, "stale"),
+                            ("RENEW", resource, token, 1000)):
+                reply = client.ask(*command)
+                assert isinstance(reply, ReplyError), (resource, token, command, reply)
+                assert reply.code in ("STALE", "UNKNOWN"), reply
+            assert client("GET", resource) == before
+
+    def expect_larger(self, client, floor):
+        """New tokens are larger than any; then the old ones are stale, all of them."""
+        assert floor > self.largest
+        for resource, token in self.each():
+            fresh = client.token(resource, SECONDS_LONG, *WAIT)
+            assert floor < fresh <= TOKEN_MAX
+            with refused("STALE"):
+                client.fenced(token, "SET", resource, "stale")
+            assert client.fenced(fresh, "SET", resource, "fresh") == "OK"
+            client("RELEASE", resource, fresh)
+
+
+def test_p2_tokens_from_before_a_restore_never_fit_and_new_ones_are_larger(rig, upkeep, lease):
+    daemon = rig.daemon(lease=lease)
+    history = History(rig, upkeep, daemon)
+    said = upkeep.do("restore", history.copy)
+    assert "leases ended: 1;" in said
+    client = daemon.client()
+    assert client("GET", "live") == b"old" and client("GET", "unknown") is None
+    assert client("LEASES") == []
+    history.expect_none_fits(client)
+    history.expect_larger(client, floor_said(said))
+    assert upkeep.do("check").startswith("ok: ")
+
+
+def test_p2_holds_where_the_daemon_was_stopped_and_started_again(rig, upkeep, lease):
+    daemon = rig.daemon(lease=lease)
+    history = History(rig, upkeep, daemon)
+    daemon.stop()
+    floor = floor_said(upkeep.do("restore", history.copy))
+    client = rig.daemon(lease=lease).client()
+    assert client("GET", "live") == b"old"
+    history.expect_none_fits(client)
+    history.expect_larger(client, floor)
+
+
+def test_p2_holds_where_the_store_is_lost_twice_and_the_same_backup_restored(rig, upkeep, lease):
+    daemon = rig.daemon(lease=lease)
+    history = History(rig, upkeep, daemon)
+    for _ in range(2):
+        daemon.close_clients()
+        daemon.kill()
+        for path in rig.folder.glob("stockade.db*"):
+            path.unlink()
+        said = upkeep.do("restore", history.copy)
+        daemon = rig.daemon(lease=lease)
+        client = daemon.client()
+        history.expect_none_fits(client)
+        history.expect_larger(client, floor_said(said))
+        history.tokens["later"] = cycle(client, "kept", 20)
+        history.largest = history.tokens["later"]
+
+
+def test_p2_holds_where_redis_is_ahead_of_the_backup_or_forgets_all(rig, upkeep):
+    redis = rig.redis()
+    daemon = rig.daemon(lease=redis.uri)
+    history = History(rig, upkeep, daemon)
+    floor = floor_said(upkeep.do("restore", history.copy))
+    counter = "stockade:{kept}:token"
+    assert int(redis.client()("GET", counter)) == history.tokens["later"] < floor
+    history.expect_larger(daemon.client(), floor)
+    newest = cycle(daemon.client(), "kept")
+    assert int(redis.client()("GET", counter)) == newest
+    redis.flushall()
+    assert cycle(daemon.client(), "kept") > newest
+
+
+def test_the_owner_of_a_lease_from_before_gets_a_new_token_not_the_old_one(rig, upkeep, lease):
+    client = rig.daemon(lease=lease).client()
+    old = client.token("r", SECONDS_LONG, "OWNER", "me")
+    upkeep.do("backup", rig.folder / "backup.db")
+    floor = floor_said(upkeep.do("restore", rig.folder / "backup.db"))
+    fresh = client.token("r", SECONDS_LONG, "OWNER", "me", *WAIT)
+    assert fresh > floor > old
+    with refused("STALE"):
+        client.fenced(old, "SET", "r", "stale")
+    assert client.fenced(fresh, "SET", "r", "fresh") == "OK"
+
+
+def test_who_waits_during_a_restore_gets_a_new_token(rig, upkeep, lease):
+    daemon = rig.daemon(lease=lease)
+    holder, waiter = daemon.client(), daemon.client()
+    old = holder.token("r", 1500)
+    upkeep.do("backup", rig.folder / "backup.db")
+    waiter.send("ACQUIRE", "r", SECONDS_LONG, *WAIT)
+    wait_until(lambda: holder.lease("r")["waiters"] == 1, "it waits")
+    floor = floor_said(upkeep.do("restore", rig.folder / "backup.db"))
+    token = waiter.read()[0]
+    assert token > floor
+    with refused("STALE"):
+        holder.fenced(old, "SET", "r", "stale")
+    assert waiter.fenced(token, "SET", "r", "fresh") == "OK"
+
+
+def test_sessions_go_on_counting_so_that_leases_keep_their_daemon(rig, upkeep):
+    """A lease granted after the restore is, to a later daemon, one of an earlier run: held."""
+    daemon = rig.daemon()
+    upkeep.do("backup", rig.folder / "backup.db")
+    for _ in range(3):
+        daemon = restart(rig, daemon)
+    upkeep.do("restore", rig.folder / "backup.db")
+    token = daemon.client().token("r", SECONDS_LONG)
+    for _ in range(4):
+        daemon = restart(rig, daemon, signal.SIGKILL)
+        assert daemon.client().acquire("r") is None
+    assert daemon.client().fenced(token, "SET", "r", "still mine") == "OK"
+
+
+def test_receipts_of_the_backup_still_answer_repeats(rig, upkeep, lease):
+    daemon = rig.daemon(lease=lease)
+    client = daemon.client()
+    token = client.token("r", 300)
+    client.fenced(token, "ID", "one", "INCRBY", "r", 5)
+    upkeep.do("backup", rig.folder / "backup.db")
+    client.fenced(token, "ID", "two", "INCRBY", "r", 5)
+    upkeep.do("restore", rig.folder / "backup.db")
+    assert client.fenced(token, "ID", "one", "INCRBY", "r", 5) == 5
+    assert client("RECEIPT", "r", token, "one") == [1, 5]
+    assert client("RECEIPT", "r", token, "two") == [0, None], "not applied, as things are now"
+    fresh = client.token("r", SECONDS_LONG, *WAIT)
+    assert client.fenced(fresh, "ID", "two", "INCRBY", "r", 5) == 10
+    assert upkeep.do("check") == "ok: 1 resources, 1 values, 2 receipts, 0 guards\n"
+
+
+def test_the_users_own_tables_and_guards_come_back(rig, upkeep):
+    daemon = rig.daemon()
+    client = daemon.client()
+    execute(rig.store, "CREATE TABLE stock(sku TEXT PRIMARY KEY, left INTEGER);"
+                       "INSERT INTO stock VALUES('a', 5)")
+    assert client("GUARD", "CREATE", "stock", "sku", "sku:") == "OK"
+    upkeep.do("backup", rig.folder / "backup.db")
+    mark = query(rig.store, "SELECT value FROM stockade_meta WHERE key = 'file'")
+    assert client("GUARD", "DROP", "stock") == "OK"
+    execute(rig.store, "DROP TABLE stock")
+    upkeep.do("restore", rig.folder / "backup.db")
+    assert query(rig.store, "SELECT * FROM stock") == [("a", 5)]
+    assert upkeep.do("check").endswith(", 1 guards\n")
+    assert len(client("GUARD", "LIST")) == 1
+    assert query(rig.store, "SELECT value FROM stockade_meta WHERE key = 'file'") != mark
+
+
+class Seller(threading.Thread):
+    """Moves pieces between two keys under leases of its own; notes each token. Across a restore
+    its token may be refused, and it starts over."""
+
+    def __init__(self, address, number):
+        super().__init__(daemon=True)
+        self.client = Client(address)
+        self.keys = [f"pair:{number}:{side}" for side in "ab"]
+        self.granted = {key: [] for key in self.keys}
+        self.ending, self.moved, self.problem = threading.Event(), 0, None
+
+    def take(self):
+        tokens = []
+        for key in self.keys:
+            tokens.append(self.client.token(key, 200, "OWNER", key, *WAIT))
+            self.granted[key].append(tokens[-1])
+        return tokens
+
+    def open(self):
+        for token, key in zip(self.take(), self.keys):
+            self.client.fenced(token, "SET", key, 1000)
+
+    def move(self):
+        amount = random.choice((1, -1))
+        tokens = self.take()
+        self.client("MULTI")
+        for token, key, change in zip(tokens, self.keys, (amount, -amount)):
+            self.client("FENCED", token, "INCRBY", key, change, "MIN", 0)
+        return self.client.ask("EXEC")
+
+    def run(self):
+        try:
+            while not self.ending.is_set():
+                reply = self.move()
+                if isinstance(reply, ReplyError):
+                    assert reply.code in ("STALE", "UNKNOWN"), reply
+                else:
+                    self.moved += 1
+        except Exception as problem:
+            self.problem = problem
+        finally:
+            self.client.close()
+
+
+def test_restores_under_load_keep_books_and_tokens_right(rig, upkeep, lease):
+    daemon = rig.daemon(lease=lease)
+    sellers = [Seller(daemon.address, number) for number in range(3)]
+    for seller in sellers:
+        seller.open()
+        seller.start()
+    upkeep.do("backup", rig.folder / "backup.db")
+    for _ in range(5):
+        before = sum(seller.moved for seller in sellers)
+        wait_until(lambda: sum(s.moved for s in sellers) > before + 20 or
+                   any(s.problem for s in sellers), "sales go on", 20)
+        upkeep.do("restore", rig.folder / "backup.db")
+    for seller in sellers:
+        seller.ending.set()
+        seller.join(patience(20))
+        assert seller.problem is None
+        for key, tokens in seller.granted.items():
+            # The owner enters again under the same token as long as that is good.
+            assert tokens == sorted(tokens), key
+        stock = [int(value(rig.store, key)) for key in seller.keys]
+        assert sum(stock) == 2000
+    assert upkeep.do("check").startswith("ok: ")
+
+
+def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(rig, upkeep):
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    client = daemon.client()
+    token = cycle(client, "r")
+    client("MSET", *(word for i in range(40) for word in (f"k{i}", "old" + "x" * 900)))
+    upkeep.do("backup", rig.folder / "backup.db")
+    client("MSET", *(word for i in range(40) for word in (f"k{i}", "new" + "x" * 900)))
+    killed = restored = 0
+    for part in "restore", "stockade.db-wal":
+        for n in (1, 2, 5, 20, 60, 100, 120, 140):
+            rig.faults.order(f"write kill:{n} {part}")
+            done = upkeep.faulty("restore", rig.folder / "backup.db")
+            rig.faults.clear()
+            killed += done.returncode == -signal.SIGKILL
+            restored += done.returncode == 0
+            values = {reply[:3] for reply in client("MGET", *(f"k{i}" for i in range(40)))}
+            assert values == ({b"old"} if done.returncode == 0 else {b"new"}), (part, n, values)
+            client("MSET", *(word for i in range(40) for word in (f"k{i}", "new" + "x" * 900)))
+            token, previous = cycle(client, "r"), token
+            assert token > previous
+    assert killed > 5 and restored > 1
+    assert upkeep.do("check").startswith("ok: ")
+    upkeep.do("restore", rig.folder / "backup.db")
+    assert sorted(path.name for path in rig.folder.glob("*.db*")) == [
+        "backup.db", "stockade.db", "stockade.db-shm", "stockade.db-wal"]
+
+
+@pytest.mark.parametrize("order", [
+    "write ENOSPC restore", "write ENOSPC stockade.db-wal", "write EIO stockade.db-wal",
+    "sync EIO stockade.db-wal"])
+def test_a_disk_that_fails_is_told_and_leaves_the_store_alone(rig, upkeep, order):
+    client = rig.daemon("--unfenced-writes", "allow").client()
+    client("SET", "k", "old")
+    upkeep.do("backup", rig.folder / "backup.db")
+    client("SET", "k", "new")
+    rig.faults.order(order)
+    done = upkeep.faulty("restore", rig.folder / "backup.db")
+    rig.faults.clear()
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert ("no room on the disk" if "ENOSPC" in order else "Input/output error") in done.stderr
+    assert client("GET", "k") == b"new"
+    client("SET", "k", "newer")
+    assert not (rig.folder / "stockade.db.restore").exists()
+    assert upkeep.do("check").startswith("ok: ")
+
+
+def test_a_failed_restore_where_there_was_no_store_leaves_none(rig, upkeep):
+    rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "old")
+    upkeep.do("backup", rig.folder / "backup.db")
+    rig.faults.order("write ENOSPC other.db")
+    env, upkeep.env = upkeep.env, upkeep.faulty_env
+    done = upkeep.ask("restore", rig.folder / "backup.db", store=rig.folder / "other.db")
+    upkeep.env = env
+    assert done.returncode == 1 and "no room" in done.stderr
+    assert list(rig.folder.glob("other.db*")) == []
+    rig.faults.clear()
+    said = upkeep.do("restore", rig.folder / "backup.db", store=rig.folder / "other.db")
+    assert value(rig.folder / "other.db", "k") == "old"
+    assert f"restored {rig.folder}/other.db from" in said
+    client = rig.daemon(store=f"sqlite:{rig.folder}/other.db").client()
+    assert cycle(client, "r") > floor_said(said)
+
+
+def test_a_log_that_a_lost_store_left_behind_does_not_come_back(rig, upkeep):
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    daemon.client()("SET", "k", "old")
+    upkeep.do("backup", rig.folder / "backup.db")
+    daemon.client()("SET", "k", "new")
+    daemon.kill()
+    rig.store.unlink()
+    assert (rig.folder / "stockade.db-wal").stat().st_size > 0
+    upkeep.do("restore", rig.folder / "backup.db")
+    assert value(rig.store, "k") == "old"
+    assert upkeep.do("check").startswith("ok: ")
+
+
+def make_text(path):
+    path.write_text("hello " * 1000)
+
+
+def make_foreign(path):
+    execute(path, "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(1)")
+
+
+def make_newer(path):
+    make_version_1(path)
+    execute(path, "PRAGMA user_version = 99")
+
+
+def make_broken(path):
+    """Not even its schema can be read."""
+    make_version_1(path)
+    execute(path, "PRAGMA journal_mode = DELETE")
+    with open(path, "r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 200)
+
+
+def make_damaged(path):
+    make_version_1(path)
+    execute(path, "PRAGMA journal_mode = DELETE")
+    root, = query(path, "SELECT rootpage FROM sqlite_schema WHERE name = 'stockade_resource'")[0]
+    with open(path, "r+b") as file:
+        file.seek((root - 1) * 1024 + 8)
+        file.write(b"\xff" * 500)
+
+
+@pytest.mark.parametrize("make, said", [
+    (None, "cannot read .*backup.db: No such file"), (make_text, "is not a database"),
+    (make_foreign, "is another program's database"), (make_newer, "schema version 99, newer than"),
+    (make_damaged, "backup.db is damaged: "), (lambda path: path.write_bytes(b""), "is empty"),
+], ids=["none", "text", "foreign", "newer", "damaged", "empty"])
+def test_what_is_no_backup_is_refused_by_name_and_the_store_left_alone(rig, upkeep, make, said):
+    client = rig.daemon("--unfenced-writes", "allow").client()
+    client("SET", "k", "v")
+    if make is not None:
+        make(rig.folder / "backup.db")
+    upkeep.refuse("restore", rig.folder / "backup.db", said=said)
+    assert client("GET", "k") == b"v"
+    assert not (rig.folder / "stockade.db.restore").exists()
+
+
+@pytest.mark.parametrize("make, said", [
+    (make_text, "is not a database; it was left alone"),
+    (make_foreign, "is another program's database; it was left alone"),
+    (make_newer, "run the newer stockaded"),
+    (make_broken, "stockade.db is damaged: ")],
+    ids=["text", "foreign", "newer", "broken"])
+def test_what_is_no_store_is_not_restored_over(rig, upkeep, make, said):
+    make_version_1(rig.folder / "backup.db")
+    execute(rig.folder / "backup.db", "DELETE FROM stockade_resource WHERE id = 3")
+    make(rig.store)
+    before = rig.store.read_bytes()
+    upkeep.refuse("restore", rig.folder / "backup.db", said=said)
+    assert rig.store.read_bytes() == before
+
+
+@pytest.mark.parametrize("part", ["", "-wal"])
+def test_the_store_is_no_backup_of_itself(rig, upkeep, part):
+    rig.daemon()
+    upkeep.refuse("restore", f"{rig.store}{part}", said="is the store itself, or a part of it")
+
+
+def test_a_backup_of_the_first_version_is_brought_forward(rig, upkeep):
+    make_version_1(rig.folder / "backup.db")
+    execute(rig.folder / "backup.db", "DELETE FROM stockade_resource WHERE id = 3")
+    daemon = rig.daemon()
+    client = daemon.client()
+    client.token("r")
+    floor = floor_said(upkeep.do("restore", rig.folder / "backup.db"))
+    assert client("HGET", "live", "stock") == b"12" and client("GET", "released") == b"text"
+    assert client("LEASES") == []
+    assert cycle(client, "live") > floor
+    assert upkeep.do("check") == "ok: 3 resources, 3 values, 0 receipts, 0 guards\n"
+    assert query(rig.folder / "backup.db", "PRAGMA user_version") == [(1,)], "it stays as it was"
+
+
+def test_where_no_larger_token_is_left_it_says_so_and_does_nothing(rig, upkeep):
+    make_version_1(rig.folder / "backup.db")  # a token of 2^53 - 1 is in it
+    client = rig.daemon("--unfenced-writes", "allow").client()
+    client("SET", "k", "v")
+    upkeep.refuse("restore", rig.folder / "backup.db", said="no token is left above those of .*bac")
+    assert client("GET", "k") == b"v"
+    execute(rig.folder / "backup.db", "DELETE FROM stockade_resource WHERE id = 3")
+    execute(rig.store, f"UPDATE stockade_meta SET value = {TOKEN_MAX - LEAP + 1}"
+                       " WHERE key = 'floor'")
+    upkeep.refuse("restore", rig.folder / "backup.db", said="no token is left above those of .*sto")
+    assert client("GET", "k") == b"v"
+
+
+@pytest.mark.parametrize("where", ["backup", "store"])
+def test_a_token_ahead_of_the_clock_is_left_far_behind(rig, upkeep, where):
+    daemon = rig.daemon()
+    client = daemon.client()
+    cycle(client, "r")
+    upkeep.do("backup", rig.folder / "backup.db")
+    high = TOKEN_MAX - 2 * LEAP
+    path = rig.folder / "backup.db" if where == "backup" else rig.store
+    execute(path, f"UPDATE stockade_resource SET token = {high}")
+    assert floor_said(upkeep.do("restore", rig.folder / "backup.db")) == high + LEAP
+    assert cycle(client, "r") > high + LEAP
+
+
+def test_a_store_whose_tokens_cannot_be_read_is_restored_over(rig, upkeep):
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    client = daemon.client()
+    token = cycle(client, "r", 5)
+    client("SET", "k", "v")
+    upkeep.do("backup", rig.folder / "backup.db")
+    daemon.stop()
+    root, = query(rig.store, "SELECT rootpage FROM sqlite_schema"
+                             " WHERE name = 'stockade_resource'")[0]
+    with open(rig.store, "r+b") as file:
+        file.seek((root - 1) * 1024)
+        file.write(b"\xff" * 1024)
+    said = upkeep.do("restore", rig.folder / "backup.db")
+    assert "the tokens of the damaged store that was there are unknown" in said
+    assert upkeep.do("check").startswith("ok: ")
+    client = rig.daemon().client()
+    assert client("GET", "k") == b"v"
+    assert cycle(client, "r") > floor_said(said) > token
+
+
+def test_a_backup_with_other_pages_fits_a_running_daemons_store(rig, upkeep):
+    client = rig.daemon("--unfenced-writes", "allow").client()
+    client("SET", "k", "old")
+    upkeep.do("backup", rig.folder / "backup.db")
+    execute(rig.folder / "backup.db", "PRAGMA page_size = 4096; VACUUM")
+    assert query(rig.folder / "backup.db", "PRAGMA page_size") == [(4096,)]
+    client("SET", "k", "new")
+    upkeep.do("restore", rig.folder / "backup.db")
+    assert client("GET", "k") == b"old"
+    assert query(rig.store, "PRAGMA page_size") == [(1024,)]
+
+
+def test_a_copy_of_the_store_taken_while_it_was_stopped_is_a_backup_too(rig, upkeep):
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    daemon.client()("SET", "k", "old")
+    daemon.stop()
+    shutil.copy(rig.store, rig.folder / "copied.db")
+    client = rig.daemon("--unfenced-writes", "allow").client()
+    client("SET", "k", "new")
+    upkeep.do("restore", rig.folder / "copied.db")
+    assert client("GET", "k") == b"old"
+
+
+def test_a_signal_before_it_is_in_place_leaves_the_store_alone(rig, upkeep):
+    client = rig.daemon("--unfenced-writes", "allow").client()
+    for i in range(60):
+        client("SET", f"fill:{i}", "x" * 100000)  # more than one step of pages
+    client("SET", "k", "old")
+    upkeep.do("backup", rig.folder / "backup.db")
+    client("SET", "k", "new")
+    rig.faults.order("write stall restore")
+    running = upkeep.start_faulty("restore", rig.folder / "backup.db", stderr=subprocess.PIPE)
+    rig.faults.await_hit(20)
+    running.send_signal(signal.SIGTERM)
+    rig.faults.clear()
+    _, stderr = running.communicate(timeout=patience(20))
+    assert running.returncode == 128 + signal.SIGTERM and "nothing was changed" in stderr
+    assert client("GET", "k") == b"new"
+    assert not (rig.folder / "stockade.db.restore").exists()
+
+
+def test_a_writer_in_the_way_is_waited_for(rig, upkeep):
+    client = rig.daemon("--unfenced-writes", "allow").client()
+    client("SET", "k", "old")
+    upkeep.do("backup", rig.folder / "backup.db")
+    rig.faults.order("write stall restore")
+    running = upkeep.start_faulty("restore", rig.folder / "backup.db")
+    rig.faults.await_hit(20)
+    other = sqlite3.connect(rig.store, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    rig.faults.clear()
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(0.5)
+    other.execute("COMMIT")
+    other.close()
+    assert running.wait(patience(20)) == 0, running.communicate()
+    assert client("GET", "k") == b"old"
