@@ -23,6 +23,25 @@ SQLITE_EXTENSION_INIT1
 /* INNOCUOUS and DIRECTONLY, which keep triggers out of stockade_present. */
 #define SQLITE_VERSION_MIN 3031000
 
+static void fail(sqlite3_context *call, sqlite3 *db, int code)
+{
+    sqlite3_result_error(call, sqlite3_errmsg(db), -1);
+    sqlite3_result_error_code(call, code);
+}
+
+/* Takes the write lock before anything is read: a transaction that reads first and writes later
+ * fails where another program has committed in between. No row, but SQLite knows from here on that
+ * the table has a part in the transaction. */
+static bool lock(sqlite3_context *call, sqlite3 *db)
+{
+    int code = sqlite3_exec(db, "INSERT INTO stockade_presented(token) SELECT 1 WHERE 0", NULL,
+                            NULL, NULL);
+
+    if (code != SQLITE_OK)
+        fail(call, db, code);
+    return code == SQLITE_OK;
+}
+
 /* What the file says of a resource; false: SQLite failed, which was reported. */
 static bool look_up(sqlite3_context *call, sqlite3 *db, const char *schema, struct bytes resource,
                     struct fence *fence, char file[64], size_t *file_len)
@@ -59,8 +78,7 @@ static bool look_up(sqlite3_context *call, sqlite3 *db, const char *schema, stru
     int code = sqlite3_finalize(stmt);
     if (code == SQLITE_OK)
         return true;
-    sqlite3_result_error(call, sqlite3_errmsg(db), -1);
-    sqlite3_result_error_code(call, code);
+    fail(call, db, code);
     return false;
 }
 
@@ -80,12 +98,10 @@ static void remember(sqlite3_context *call, sqlite3 *db, struct bytes file, stru
         sqlite3_step(stmt);
         code = sqlite3_finalize(stmt);
     }
-    if (code == SQLITE_OK) {
+    if (code == SQLITE_OK)
         sqlite3_result_int64(call, token);
-        return;
-    }
-    sqlite3_result_error(call, sqlite3_errmsg(db), -1);
-    sqlite3_result_error_code(call, code);
+    else
+        fail(call, db, code);
 }
 
 static void refuse(sqlite3_context *call, enum stk_error error, struct bytes resource,
@@ -130,7 +146,7 @@ static void present(sqlite3_context *call, int argc, sqlite3_value **argv)
         sqlite3_result_error(call, "stockade_present: a resource has 1 to 512 bytes", -1);
         return;
     }
-    if (!look_up(call, db, schema, resource, &fence, file, &file_len))
+    if (!lock(call, db) || !look_up(call, db, schema, resource, &fence, file, &file_len))
         return;
     int64_t token = sqlite3_value_int64(argv[1]);
     enum stk_error error = fence_judge(&fence, token);
