@@ -227,6 +227,15 @@ def test_a_damaged_store_gives_no_backup(rig, upkeep):
     assert names(rig.folder)[0] == "stockade.db"
 
 
+def test_a_row_that_breaks_a_check_of_the_users_own_does_not_keep_a_backup_from_being_made(
+        rig, upkeep):
+    rig.daemon()
+    execute(rig.store, "CREATE TABLE theirs(x CHECK(x > 0)); PRAGMA ignore_check_constraints = ON;"
+                       "INSERT INTO theirs VALUES(-1)")
+    upkeep.do("backup", rig.folder / "copy.db")
+    assert query(rig.folder / "copy.db", "SELECT x FROM theirs") == [(-1,)]
+
+
 def test_two_backups_do_not_write_the_same_file(rig, upkeep):
     rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "v")
     rig.faults.order("write stall .tmp")
