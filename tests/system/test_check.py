@@ -126,7 +126,8 @@ DAMAGE = {
     "name is text": (update("name = 'live'"), "fence", "resource 1: its name is text of 4 bytes"),
     "name is empty": (update("name = x''"), "fence", "resource 1: its name is blob of 0 bytes"),
     "name twice": (tamper("stockade_resource", "NOT NULL UNIQUE", "NOT NULL") +
-                   "; DELETE FROM sqlite_schema WHERE sql IS NULL AND tbl_name = 'stockade_resource'",
+                   "; DELETE FROM sqlite_schema WHERE tbl_name = 'stockade_resource'"
+                   " AND sql IS NULL",
                    "fence", "live: 2 resources have this name"),
     # Of values.
     "string alone": ("INSERT INTO stockade_string VALUES(77, x'00')", "value",
