@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What happens to leases, told to those who listen: as JSON on the channels `stockade:events` and
+ * `stockade:events:<resource>`, and as a RESP3 push to the connection that loses its lease. */
+#ifndef STOCKADE_ENGINE_EVENTS_H
+#define STOCKADE_ENGINE_EVENTS_H
+
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+
+struct engine;
+struct session;
+
+#define EVENTS_CHANNEL "stockade:events"
+
+enum event_kind {
+    EVENT_GRANTED,  /* owner, ttl_ms */
+    EVENT_RELEASED, /* owner */
+    EVENT_EXPIRED,  /* owner */
+    EVENT_REVOKED,  /* owner */
+    EVENT_REFUSED,  /* newest: a fenced command came with `token`, which is not the newest */
+};
+
+struct event {
+    enum event_kind kind;
+    struct bytes resource, owner; /* borrowed for the call */
+    int64_t token, newest, ttl_ms;
+};
+
+/* On the loop's thread. Costs next to nothing where nobody listens. */
+void events_publish(struct engine *engine, const struct event *event);
+
+/* Pushes ["stockade:lost", resource, token, reason] to the connection that held the lease; reason
+ * is "revoked", "expired" or "taken". Nothing where the connection speaks RESP2. */
+void events_tell_lost(struct session *session, struct bytes resource, int64_t token,
+                      const char *reason);
+
+#endif
