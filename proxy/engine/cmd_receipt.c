@@ -76,8 +76,7 @@ void receipt_show(struct request *request)
     asked->keep_ms = request->engine->options.receipts_keep_ms;
     if (!request_name(request, 1, "a resource") || !request_token(request, 2, &asked->token))
         return;
-    if (request->argv[3].len < 1 || request->argv[3].len > RECEIPT_ID_MAX)
-        request_fail(request, STK_ERR, "an ID must be 1 to %d bytes long", RECEIPT_ID_MAX);
-    else if (request_submit(request, false, receipt_run, receipt_done) != STK_OK)
+    if (request_id(request, 3) &&
+        request_submit(request, false, receipt_run, receipt_done) != STK_OK)
         request_fail(request, STK_BUSY, NULL);
 }

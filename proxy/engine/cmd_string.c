@@ -14,8 +14,7 @@ static enum stk_error put(struct exec *exec, struct bytes key, struct bytes valu
 
     if (exec->resource.type == VALUE_HASH && failed(txn_value_clear(exec->txn, &exec->resource)))
         return error;
-    if (exec->resource.id == 0 &&
-        failed(txn_resource_make(exec->txn, key, &exec->resource)))
+    if (exec->resource.id == 0 && failed(txn_resource_make(exec->txn, key, &exec->resource)))
         return error;
     return txn_string_put(exec->txn, &exec->resource, value);
 }

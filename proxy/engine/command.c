@@ -32,10 +32,13 @@
 
 const struct command commands[] = {
     LEASE("ACQUIRE", -3, ORDER_ALONE, lease_acquire,
-          "Take a lease: resource ttl_ms [WAIT ms] [OWNER owner] -> [token, ttl_ms] or null"),
+          "Take a lease: resource ttl_ms [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL]"
+          " -> [token, ttl_ms] or null"),
+    {"ACQUIREALL", -4, L, ORDER_ALONE, 3, 3, 1, lease_acquire_all, NULL, "leases",
+     "Take several, all or none: ttl_ms n resource ... [the same options] -> tokens or null"},
     LEASE("RENEW", 4, ORDER_LEASE, lease_renew, "Extend a lease: resource token ttl_ms -> ttl_ms"),
-    LEASE("RELEASE", 3, ORDER_WRITE, lease_release,
-          "Give a lease back and retire its token: resource token -> holds left"),
+    LEASE("RELEASE", -3, ORDER_WRITE, lease_release,
+          "Give a lease back and retire its token: resource token [ID id] -> holds left"),
     LEASE("REVOKE", 2, ORDER_WRITE, lease_revoke,
           "Take a lease away from its holder: resource -> the retired token"),
     LEASE("LEASE", 2, ORDER_ALONE, lease_show, "Who holds a resource: resource -> map"),
@@ -75,8 +78,7 @@ const struct command commands[] = {
     WRITE("INCRBY", -3, string_incrby, "string", "Add: key n [MIN m] [MAX m]; RANGE outside"),
     WRITE("DECRBY", -3, string_decrby, "string", "Take: key n [MIN m] [MAX m]; RANGE outside"),
 
-    {"DEL", -2, W, ORDER_WRITE, 1, -1, 1, NULL, key_del, "generic",
-     "Remove the values of keys"},
+    {"DEL", -2, W, ORDER_WRITE, 1, -1, 1, NULL, key_del, "generic", "Remove the values of keys"},
     {"UNLINK", -2, W, ORDER_WRITE, 1, -1, 1, NULL, key_del, "generic", "The same as DEL"},
     READ("EXISTS", -2, -1, key_exists, "generic", "How many of the keys have a value"),
     READ("TYPE", 2, 1, key_type, "generic", "string, hash or none"),
@@ -106,7 +108,8 @@ const struct command commands[] = {
     NOW("HELLO", -1, OPEN, server_hello, "connection", "[2|3 [AUTH user password] [SETNAME name]]"),
     NOW("AUTH", -2, OPEN, server_auth, "connection", "[user] password"),
     NOW("QUIT", -1, OPEN | COMMAND_UNQUEUED, server_quit, "connection", "Close the connection"),
-    NOW("RESET", 1, OPEN | COMMAND_UNQUEUED, server_reset, "connection", "Back to a connection's first state"),
+    NOW("RESET", 1, OPEN | COMMAND_UNQUEUED, server_reset, "connection",
+        "Back to a connection's first state"),
     NOW("SELECT", 2, 0, server_select, "connection", "Only database 0"),
     NOW("CLIENT", -2, 0, server_client, "connection",
         "ID | SETNAME | GETNAME | SETINFO | LIST | KILL"),

@@ -150,7 +150,8 @@ static enum stk_error run_steps(struct request *request, struct store_txn *txn)
             return STK_OK;
         }
         if (reply->len > REPLY_BYTES_MAX) {
-            refuse(request, STK_ERR, "the transaction's replies are too large; nothing was applied");
+            refuse(request, STK_ERR,
+                   "the transaction's replies are too large; nothing was applied");
             return STK_OK;
         }
     }

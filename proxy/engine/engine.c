@@ -29,6 +29,7 @@ struct engine *engine_new(const struct engine_options *options)
 void engine_free(struct engine *engine)
 {
     sweeper_stop(engine);
+    held_free(engine);
     check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
     heap_free(&engine->timers);
     free((char *)engine->options.password);

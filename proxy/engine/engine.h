@@ -44,15 +44,15 @@ struct engine_options {
     struct lease_provider *provider; /* borrowed; outlives the engine */
     const struct clock *clock;
     const struct chance *chance;
-    const struct log *log; /* may be NULL */
-    const char *password;  /* NULL: none; copied */
-    bool unfenced_writes;  /* --unfenced-writes allow */
-    int64_t sql_limit_ms;  /* one SQL statement's time */
+    const struct log *log;    /* may be NULL */
+    const char *password;     /* NULL: none; copied */
+    bool unfenced_writes;     /* --unfenced-writes allow */
+    int64_t sql_limit_ms;     /* one SQL statement's time */
     int64_t receipts_keep_ms; /* receipts outlive their token by this */
-    int64_t forget_ms; /* resources unused for so long are removed; 0: never */
-    size_t sessions_max;   /* connections; one more is told so and closed */
-    size_t waiters_max;    /* ACQUIREs under way or waiting, in all; more get BUSY */
-    const char *address;   /* "127.0.0.1:7379", for INFO; copied */
+    int64_t forget_ms;        /* resources unused for so long are removed; 0: never */
+    size_t sessions_max;      /* connections; one more is told so and closed */
+    size_t waiters_max;       /* ACQUIREs under way or waiting, in all; more get BUSY */
+    const char *address;      /* "127.0.0.1:7379", for INFO; copied */
 };
 
 /* The caller owns the engine; close every session before engine_free. */

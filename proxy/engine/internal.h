@@ -34,6 +34,7 @@ struct sweeper {
     size_t receipts_removed, resources_removed;
 };
 
+struct held; /* lease_held.c: a lease that was granted and has not ended */
 struct line; /* lease_line.c: the ACQUIREs under way for one resource */
 
 struct engine {
@@ -47,6 +48,7 @@ struct engine {
     size_t requests_open;  /* started and not finished */
     unsigned marks_left;   /* so many transactions go with a mark, since one failed lately */
     struct line *lines;    /* a uthash by resource */
+    struct held *held;     /* the same */
     bool draining, shutdown_asked;
     int64_t started_ms;
     struct sweeper sweeper;
@@ -70,6 +72,7 @@ struct session {
     struct request *next; /* parsed, not started yet */
     struct multi *multi;  /* between MULTI and EXEC; or NULL */
     bool exec_under_way;  /* answers wait for its reply: one packet, not two */
+    struct list held;     /* leases granted to this connection */
     struct list pending;  /* started, in order of arrival, not replied yet */
     size_t pending_count, pending_bytes;
     size_t running_count;             /* of the pending ones: not finished */
@@ -132,14 +135,18 @@ bool session_set_text(char text[SESSION_NAME_MAX + 1], struct bytes value);
 /* lease_acquire.c, lease_line.c */
 void acquire_prepare(struct request *request); /* the order: does it wait? */
 void acquire_abandon(struct request *request); /* the client is gone */
-void acquire_drain(struct engine *engine);     /* waiters get an error */
+void acquire_all_abandon(struct request *request);
+/* lease_held.c */
+void held_session_closed(struct session *session);
+void held_free(struct engine *engine);
+void acquire_drain(struct engine *engine); /* waiters get an error */
 
 /* Functions named in the command table. */
 command_start server_ping, server_echo, server_hello, server_auth, server_quit, server_reset,
     server_select, server_time, server_info, server_command, server_client, server_config,
     server_shutdown, server_flushall;
-command_start lease_acquire, lease_renew, lease_release, lease_revoke, lease_show, lease_list,
-    data_fenced, data_fenced_all, receipt_show;
+command_start lease_acquire, lease_acquire_all, lease_renew, lease_release, lease_revoke,
+    lease_show, lease_list, data_fenced, data_fenced_all, receipt_show;
 command_start multi_begin, multi_exec, multi_discard, guard_command;
 command_exec sql_exec;
 command_exec string_get, string_set, string_setnx, string_getset, string_getdel, string_mget,

@@ -16,6 +16,20 @@
  * each other's lock, never each other's token: the store compares the names. */
 void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN + 1]);
 
+/* What ACQUIRE and ACQUIREALL take alike. */
+struct lease_wish {
+    int64_t wait_until_ms; /* 0: does not wait */
+    struct bytes owner;    /* empty: a new one */
+    struct bytes id;       /* empty: none */
+    bool ephemeral;
+};
+/* The options from argv[at] on. False: the request has failed. */
+bool lease_wish_parse(struct request *request, size_t at, struct lease_wish *wish);
+/* What a receipt remembers of a lease command besides its resource. */
+uint64_t lease_fingerprint(const char *command, struct bytes owner);
+/* A name that nobody else has. */
+void lease_make_nonce(const struct chance *chance, char nonce[LEASE_NONCE_LEN + 1]);
+
 /* What the store knows about a resource's newest grant, copied out of a transaction. */
 struct lease_view {
     struct resource row;
@@ -29,14 +43,21 @@ enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int
 
 /* A token on its way back: the store retires it (or counts one hold less), then the lease service
  * lets go, then who waits is woken. */
-enum return_kind { RETURN_RELEASE, RETURN_REVOKE };
+enum return_kind {
+    RETURN_RELEASE, /* by its token */
+    RETURN_REVOKE,  /* whoever holds it */
+    RETURN_CLOSE,   /* by its token, all holds at once, if it still belongs to `connection` */
+};
 
 struct lease_return {
     /* Set by the caller, who owns it until `done`. */
     struct engine *engine;
     enum return_kind kind;
     struct bytes resource; /* borrowed until done */
-    int64_t token;         /* RETURN_RELEASE */
+    int64_t token;         /* RETURN_RELEASE, RETURN_CLOSE */
+    int64_t connection;    /* RETURN_CLOSE */
+    struct bytes id;       /* RETURN_RELEASE: the request's; empty: none */
+    bool unseen;           /* nobody was told of the grant: no event tells of its end */
     void (*done)(struct lease_return *);
 
     /* The result. */
@@ -46,7 +67,8 @@ struct lease_return {
     int64_t retired_token;  /* RETURN_REVOKE: 0 where none was ever granted */
 
     /* Its own. */
-    bool let_go; /* the lease ended by this: the service has to know */
+    bool let_go;  /* the lease ended by this: the service has to know */
+    bool misused; /* the id is another command's */
     struct lease_memory memory;
     struct store_op op;
     struct lease_call call;
@@ -69,10 +91,12 @@ struct acquire {
     struct list in_line;
     enum acquire_phase phase;
     struct timer deadline;
-    int64_t wait_until_ms; /* 0: does not wait */
+    struct lease_wish wish;
     int64_t ttl_ms, asked_ms, left_ms;
-    struct bytes owner; /* in the request, or `nonce` */
+    struct bytes owner; /* in the request, `nonce` or request->scratch */
     bool anonymous, recorded;
+    bool repeats;                /* its id was granted before: enters again, uncounted */
+    uint64_t fingerprint;        /* with an id */
     int64_t session, connection; /* for the row: the store's session, this client's id */
     unsigned rounds;             /* grants minted again */
     char nonce[LEASE_NONCE_LEN + 1];
@@ -93,6 +117,19 @@ void line_leave(struct acquire *acquire, int64_t granted_ms);
 void line_wake(struct engine *engine, struct bytes resource);
 /* How many are waiting. */
 int64_t line_waiters(struct engine *engine, struct bytes resource);
+
+/* lease_held.c: the leases that this daemon has granted and not seen end. */
+struct held_grant {
+    struct bytes resource, owner;
+    int64_t token, ttl_ms;
+    const char *nonce;
+    struct session *session;
+    bool ephemeral, fresh; /* fresh: not entered again */
+};
+void held_granted(struct engine *engine, const struct held_grant *grant);
+void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t ttl_ms);
+/* The token was retired here. */
+void held_returned(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
 
 /* lease_acquire.c: begins one attempt; called by the line for its head. */
 void acquire_try(struct acquire *acquire);

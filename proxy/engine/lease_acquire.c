@@ -88,7 +88,7 @@ static void returned(struct lease_return *back)
     back->engine->counters.leases_given_back++;
     if (is_over(acquire))
         end_over(acquire);
-    else if (acquire->wait_until_ms > engine_now_ms(back->engine))
+    else if (acquire->wish.wait_until_ms > engine_now_ms(back->engine))
         acquire_try(acquire);
     else
         request_fail(leave(acquire, 0), STK_BUSY,
@@ -104,6 +104,7 @@ static void give_back(struct acquire *acquire)
                                   .kind = RETURN_RELEASE,
                                   .resource = acquire->request->argv[1],
                                   .token = acquire->call.answer_token,
+                                  .unseen = true,
                                   .done = returned};
     lease_return_start(back);
 }
@@ -112,6 +113,16 @@ static void reply_granted(struct acquire *acquire)
 {
     int64_t token = acquire->call.answer_token, left_ms = acquire->left_ms;
     struct request *request = leave(acquire, left_ms);
+
+    held_granted(request->engine,
+                 &(struct held_grant){.resource = request->argv[1],
+                                      .owner = acquire->owner,
+                                      .token = token,
+                                      .ttl_ms = left_ms,
+                                      .nonce = acquire->call.nonce,
+                                      .session = request->session,
+                                      .ephemeral = acquire->wish.ephemeral,
+                                      .fresh = acquire->call.answer == LEASE_GRANTED});
 
     if (acquire->call.answer == LEASE_OWN)
         request->engine->counters.leases_reentered++;
@@ -167,6 +178,22 @@ static void record_failed(struct acquire *acquire, enum stk_error error)
         unlock(acquire);
 }
 
+/* For a repeat of this request: with the TTL that it had at first. */
+static enum stk_error remember(const struct acquire *acquire, struct store_txn *txn)
+{
+    struct buf reply = {0};
+
+    resp_array(&reply, 2);
+    resp_int(&reply, acquire->call.answer_token);
+    resp_int(&reply, acquire->ttl_ms);
+    enum stk_error error = txn_receipt_put(txn, &acquire->view.row, acquire->wish.id,
+                                           &(struct receipt){.token = acquire->call.answer_token,
+                                                             .fingerprint = acquire->fingerprint,
+                                                             .reply = buf_bytes(&reply)});
+    buf_free(&reply);
+    return error;
+}
+
 /* Step 3: the store has the word. */
 static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
 {
@@ -175,20 +202,27 @@ static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
     int64_t token = acquire->call.answer_token, holds = 1;
     struct resource *row = &acquire->view.row;
     struct lease lease;
+    struct receipt receipt;
+    bool has_receipt = false;
     enum stk_error error = txn_resource(txn, request->argv[1], row);
 
     acquire->recorded = false;
+    if (error == STK_OK && acquire->wish.id.len > 0 && row->id != 0)
+        error = txn_receipt(txn, row, acquire->wish.id, &has_receipt, &receipt);
     if (error != STK_OK)
         return error;
+    /* A twin of this request may have been granted since the receipt was looked for. */
+    acquire->repeats |= has_receipt && receipt.token == token;
     if (acquire->call.answer == LEASE_OWN) {
         if (fence_judge(&row->fence, token) != STK_OK)
             return STK_OK;
         error = txn_lease(txn, row, &lease);
         if (error != STK_OK)
             return error;
-        if (lease.anonymous || acquire->anonymous || !bytes_equal(lease.owner, acquire->owner))
+        bool named = !lease.anonymous && !acquire->anonymous;
+        if (!(named || acquire->repeats) || !bytes_equal(lease.owner, acquire->owner))
             return STK_OK;
-        holds = lease.holds + 1;
+        holds = lease.holds + !acquire->repeats;
     } else {
         if (!fence_admits(&row->fence, token))
             return STK_OK;
@@ -203,6 +237,8 @@ static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
                            .session = acquire->session,
                            .connection = acquire->connection};
     error = txn_fence_put(txn, row, &lease);
+    if (error == STK_OK && acquire->wish.id.len > 0 && !has_receipt)
+        error = remember(acquire, txn);
     acquire->recorded = error == STK_OK;
     return error;
 }
@@ -254,7 +290,7 @@ static void denied(struct acquire *acquire)
     const struct lease_call *call = &acquire->call;
     const struct lease_memory *memory = &acquire->view.memory;
 
-    if (acquire->wait_until_ms <= engine_now_ms(request->engine)) {
+    if (acquire->wish.wait_until_ms <= engine_now_ms(request->engine)) {
         end_with_null(acquire);
         return;
     }
@@ -265,7 +301,7 @@ static void denied(struct acquire *acquire)
     }
     if (acquire->deadline.node.place == 0) {
         request->engine->counters.leases_waited++;
-        timer_set(request->engine, &acquire->deadline, acquire->wait_until_ms);
+        timer_set(request->engine, &acquire->deadline, acquire->wish.wait_until_ms);
     }
     acquire->phase = ACQUIRE_WAITING;
     if (!line_is_head(acquire))
@@ -311,11 +347,46 @@ static void ask(struct acquire *acquire)
         asked(call);
 }
 
+/* Was this very request granted before? Then it enters that lease again, if it still is one. */
+static enum stk_error look_for_repeat(struct acquire *acquire, struct store_txn *txn)
+{
+    struct request *request = acquire->request;
+    struct receipt receipt;
+    bool found = false;
+    enum stk_error error = txn_receipt(txn, &acquire->view.row, acquire->wish.id, &found, &receipt);
+
+    if (error != STK_OK || !found)
+        return error;
+    if (receipt.fingerprint != acquire->fingerprint)
+        request->verdict = STK_ERR;
+    else
+        request->verdict = fence_judge(&acquire->view.row.fence, receipt.token);
+    acquire->repeats = request->verdict == STK_OK;
+    return STK_OK;
+}
+
 /* Step 1: the store's floor. */
 static enum stk_error read_run(struct store_op *op, struct store_txn *txn)
 {
     struct acquire *acquire = acquire_of_op(op);
-    return lease_view_read(txn, request_of_op(op)->argv[1], acquire->session, &acquire->view, NULL);
+    struct request *request = acquire->request;
+    bool has_id = acquire->wish.id.len > 0;
+    enum stk_error error = lease_view_read(txn, request->argv[1], acquire->session, &acquire->view,
+                                           has_id ? &request->scratch : NULL);
+
+    request->verdict = STK_OK;
+    acquire->repeats = false;
+    if (error != STK_OK || !has_id || acquire->view.row.id == 0)
+        return error;
+    return look_for_repeat(acquire, txn);
+}
+
+/* As the owner that it was granted to. */
+static void become_owner(struct acquire *acquire)
+{
+    acquire->owner = buf_bytes(&acquire->request->scratch);
+    for (size_t i = 0; i < sizeof acquire->call.nonce; i++)
+        acquire->call.nonce[i] = acquire->view.memory.nonce[i];
 }
 
 static void read_done(struct store_op *op)
@@ -327,7 +398,14 @@ static void read_done(struct store_op *op)
     } else if (op->error != STK_OK) {
         acquire->request->engine->counters.store_errors++;
         request_fail(leave(acquire, 0), op->error, NULL);
+    } else if (acquire->request->verdict == STK_ERR) {
+        request_fail(leave(acquire, 0), STK_ERR, "this ID was used for another command");
+    } else if (acquire->request->verdict != STK_OK) {
+        request_fail(leave(acquire, 0), STK_STALE,
+                     "the lease that this ID was granted is over; ask again with another ID");
     } else {
+        if (acquire->repeats)
+            become_owner(acquire);
         acquire->call.void_token = 0;
         acquire->rounds = 0;
         ask(acquire);
@@ -344,50 +422,23 @@ void acquire_try(struct acquire *acquire)
 void acquire_prepare(struct request *request)
 {
     request->order = ORDER_LEASE;
-    for (size_t i = 3; i < request->argc; i += 2)
+    for (size_t i = 3; i < request->argc; i++)
         if (request_is_word(request, i, "WAIT"))
             request->order = ORDER_ALONE;
 }
 
-/* [WAIT ms] [OWNER owner]. False: the request has failed. */
-static bool parse_options(struct request *request, struct acquire *acquire)
-{
-    for (size_t i = 3; i < request->argc; i += 2) {
-        int64_t wait_ms;
-        if (i + 1 < request->argc && request_is_word(request, i, "WAIT")) {
-            if (!request_int(request, i + 1, 0, LEASE_WAIT_MAX_MS, "WAIT", &wait_ms))
-                return false;
-            acquire->wait_until_ms = wait_ms > 0 ? engine_now_ms(request->engine) + wait_ms : 0;
-        } else if (i + 1 < request->argc && request_is_word(request, i, "OWNER")) {
-            if (!request_name(request, i + 1, "an owner"))
-                return false;
-            acquire->owner = request->argv[i + 1];
-        } else {
-            request_fail(request, STK_ERR,
-                         "syntax error: ACQUIRE resource ttl_ms [WAIT ms] "
-                         "[OWNER owner]");
-            return false;
-        }
-    }
-    return true;
-}
-
 static void make_owner(struct acquire *acquire)
 {
-    const struct chance *chance = acquire->request->engine->options.chance;
-    unsigned char random[LEASE_NONCE_LEN / 2];
-
+    acquire->owner = acquire->wish.owner;
     acquire->anonymous = acquire->owner.len == 0;
-    if (!acquire->anonymous) {
+    if (acquire->anonymous) {
+        lease_make_nonce(acquire->request->engine->options.chance, acquire->nonce);
+        acquire->owner = (struct bytes){acquire->nonce, LEASE_NONCE_LEN};
+    } else {
         lease_nonce(acquire->owner, false, acquire->nonce);
-        return;
     }
-    chance->fill(chance, random, sizeof random);
-    for (size_t i = 0; i < sizeof random; i++) {
-        acquire->nonce[2 * i] = "0123456789abcdef"[random[i] >> 4];
-        acquire->nonce[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
-    }
-    acquire->owner = (struct bytes){acquire->nonce, LEASE_NONCE_LEN};
+    if (acquire->wish.id.len > 0)
+        acquire->fingerprint = lease_fingerprint("ACQUIRE", acquire->wish.owner);
 }
 
 void lease_acquire(struct request *request)
@@ -403,7 +454,7 @@ void lease_acquire(struct request *request)
     acquire->deadline.fire = deadline_fired;
     if (!request_name(request, 1, "a resource") ||
         !request_int(request, 2, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &acquire->ttl_ms) ||
-        !parse_options(request, acquire))
+        !lease_wish_parse(request, 3, &acquire->wish))
         return;
     if (engine->acquires_count >= engine->options.waiters_max) {
         request_fail(request, STK_BUSY, "too many are waiting (max-waiters); try again");

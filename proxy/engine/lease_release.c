@@ -55,21 +55,58 @@ enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int
     return STK_OK;
 }
 
+/* RELEASE with an id: a repeat counts nothing, and gets what the first one got. */
+static enum stk_error release_replay(struct lease_return *back, struct store_txn *txn,
+                                     const struct resource *row, bool *found)
+{
+    struct receipt receipt;
+    enum stk_error error = txn_receipt(txn, row, back->id, found, &receipt);
+
+    if (error != STK_OK || !*found)
+        return error;
+    back->misused = receipt.fingerprint != lease_fingerprint("RELEASE", (struct bytes){"", 0});
+    if (!back->misused)
+        (void)bytes_to_int64((struct bytes){receipt.reply.data + 1, receipt.reply.len - 3},
+                             &back->holds);
+    return STK_OK;
+}
+
+static enum stk_error release_remember(const struct lease_return *back, struct store_txn *txn,
+                                       const struct resource *row)
+{
+    struct buf reply = {0};
+
+    resp_int(&reply, back->holds);
+    enum stk_error error = txn_receipt_put(
+        txn, row, back->id,
+        &(struct receipt){.token = back->token,
+                          .fingerprint = lease_fingerprint("RELEASE", (struct bytes){"", 0}),
+                          .reply = buf_bytes(&reply)});
+    buf_free(&reply);
+    return error;
+}
+
 /* Retires the token, or counts one hold less. On the store's thread. */
 static enum stk_error return_run(struct store_op *op, struct store_txn *txn)
 {
     struct lease_return *back = list_entry(op, struct lease_return, op);
     struct resource row;
     struct lease lease;
+    bool found = false;
     enum stk_error error = txn_resource(txn, back->resource, &row);
 
-    back->let_go = false;
+    back->let_go = back->misused = false;
     back->holds = 0;
     back->retired_token = row.fence.token;
     back->verdict = STK_OK;
     if (error != STK_OK || (back->kind == RETURN_REVOKE && row.fence.state != FENCE_LIVE))
         return error;
-    if (back->kind == RETURN_RELEASE) {
+    if (back->id.len > 0 && row.id != 0) {
+        error = release_replay(back, txn, &row, &found);
+        if (error != STK_OK || found)
+            return error;
+    }
+    if (back->kind != RETURN_REVOKE) {
         back->verdict = fence_judge(&row.fence, back->token);
         if (back->verdict == STK_STALE && back->token == row.fence.token &&
             row.fence.state == FENCE_RELEASED)
@@ -78,11 +115,11 @@ static enum stk_error return_run(struct store_op *op, struct store_txn *txn)
             return STK_OK;
     }
     error = txn_lease(txn, &row, &lease);
-    if (error != STK_OK)
+    if (error != STK_OK || (back->kind == RETURN_CLOSE && lease.connection != back->connection))
         return error;
     lease_nonce(lease.owner, lease.anonymous, back->memory.nonce);
     back->memory.ttl_ms = lease.ttl_ms;
-    lease.holds = back->kind == RETURN_REVOKE ? 0 : lease.holds - 1;
+    lease.holds = back->kind == RETURN_RELEASE ? lease.holds - 1 : 0;
     back->holds = lease.holds;
     if (lease.holds == 0) {
         row.fence.state = back->kind == RETURN_REVOKE ? FENCE_REVOKED : FENCE_RELEASED;
@@ -93,6 +130,8 @@ static enum stk_error return_run(struct store_op *op, struct store_txn *txn)
     lease.owner = buf_bytes(&owner);
     error = txn_fence_put(txn, &row, &lease);
     buf_free(&owner);
+    if (error == STK_OK && back->id.len > 0)
+        error = release_remember(back, txn, &row);
     return error;
 }
 
@@ -114,6 +153,9 @@ static void return_done(struct store_op *op)
         back->done(back);
         return;
     }
+    if (!back->unseen)
+        held_returned(back->engine, back->resource, back->retired_token,
+                      back->kind == RETURN_REVOKE);
     *call = (struct lease_call){.verb = LEASE_RELEASE,
                                 .resource = back->resource,
                                 .token = back->retired_token,
@@ -151,6 +193,10 @@ static void command_done(struct lease_return *back)
     }
     if (request_refused(request))
         return;
+    if (back->misused) {
+        request_fail(request, STK_ERR, "this ID was used for another command");
+        return;
+    }
     if (back->kind == RETURN_RELEASE) {
         counters->leases_released += back->let_go;
         resp_int(&request->reply, back->holds);
@@ -163,7 +209,8 @@ static void command_done(struct lease_return *back)
     request_finish(request);
 }
 
-static void command_start_return(struct request *request, enum return_kind kind, int64_t token)
+static void command_start_return(struct request *request, enum return_kind kind, int64_t token,
+                                 struct bytes id)
 {
     struct return_command *command = mem_zalloc(sizeof *command);
 
@@ -173,19 +220,32 @@ static void command_start_return(struct request *request, enum return_kind kind,
     command->back.kind = kind;
     command->back.resource = request->argv[1];
     command->back.token = token;
+    command->back.id = id;
     command->back.done = command_done;
     lease_return_start(&command->back);
 }
 
 void lease_release(struct request *request)
 {
+    struct bytes id = {"", 0};
     int64_t token;
-    if (request_name(request, 1, "a resource") && request_token(request, 2, &token))
-        command_start_return(request, RETURN_RELEASE, token);
+
+    if (!request_name(request, 1, "a resource") || !request_token(request, 2, &token))
+        return;
+    if (request->argc > 3 && (request->argc != 5 || !request_is_word(request, 3, "ID"))) {
+        request_fail(request, STK_ERR, "syntax error: RELEASE resource token [ID id]");
+        return;
+    }
+    if (request->argc == 5) {
+        if (!request_id(request, 4))
+            return;
+        id = request->argv[4];
+    }
+    command_start_return(request, RETURN_RELEASE, token, id);
 }
 
 void lease_revoke(struct request *request)
 {
     if (request_name(request, 1, "a resource"))
-        command_start_return(request, RETURN_REVOKE, 0);
+        command_start_return(request, RETURN_REVOKE, 0, (struct bytes){"", 0});
 }

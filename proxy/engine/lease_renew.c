@@ -68,6 +68,7 @@ static void confirm_done(struct store_op *op)
 
     if (op->error == STK_OK && request->verdict == STK_OK) {
         request->engine->counters.leases_renewed++;
+        held_renewed(request->engine, request->argv[1], renew->token, renew->ttl_ms);
         resp_int(&request->reply, renew->ttl_ms);
         request_finish(request);
     } else if (op->error != STK_OK) {

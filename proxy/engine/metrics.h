@@ -16,6 +16,7 @@
     X(leases_waited, "ACQUIRE that had to wait in line")                                           \
     X(leases_released, "Leases given back by their holder")                                        \
     X(leases_revoked, "Leases taken away by REVOKE")                                               \
+    X(leases_expired, "Leases that ended unreleased, as far as this daemon knows")                 \
     X(leases_renewed, "Renewals")                                                                  \
     X(leases_given_back, "Grants given back because nobody could receive them in time")            \
     X(lease_service_errors, "Commands answered LEASEDOWN")                                         \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MULTI, EXEC, DISCARD. Between them a connection's data commands are checked, queued and answered
- * QUEUED; EXEC joins their plans into one, which the store applies whole or not at all. Nothing of a
- * queued command is judged before that. */
+ * QUEUED; EXEC joins their plans into one, which the store applies whole or not at all. Nothing of
+ * a queued command is judged before that. */
 #include <stdlib.h>
 
 #include "fence/base/mem.h"
@@ -39,8 +39,8 @@ bool multi_takes(const struct session *session, const struct command *command)
 static bool may_queue(struct multi *multi, struct request *request)
 {
     const struct command *command = request->command;
-    bool data = command->exec != NULL || command->start == data_fenced ||
-                command->start == data_fenced_all;
+    bool data =
+        command->exec != NULL || command->start == data_fenced || command->start == data_fenced_all;
 
     if (!data) {
         resp_error(&request->reply, STK_ERR, "%s is no part of a transaction", command->name);

@@ -155,9 +155,10 @@ static bool make_fenced(struct request *request)
                       step->command->name,
                       step->command->exec == sql_exec ? ": use FENCEDALL" : "");
     if ((size_t)step->command->key_first + (size_t)step->command->key_step <= last_key(step))
-        return refuse(request, STK_ERR,
-                      "%s takes one key here: a token belongs to one resource; FENCEDALL takes more",
-                      step->command->name);
+        return refuse(
+            request, STK_ERR,
+            "%s takes one key here: a token belongs to one resource; FENCEDALL takes more",
+            step->command->name);
     plan->only_claim.resource = step->argv[step->command->key_first];
     step->claims_key = true;
     plan->claims = &plan->only_claim;
@@ -178,8 +179,9 @@ static bool make_fenced_all(struct request *request)
                       PLAN_CLAIMS_MAX);
     size_t at = 2 + 2 * (size_t)count;
     if (at >= request->argc)
-        return refuse(request, STK_ERR, "FENCEDALL %lld takes %lld resources with tokens, "
-                                        "then a command",
+        return refuse(request, STK_ERR,
+                      "FENCEDALL %lld takes %lld resources with tokens, "
+                      "then a command",
                       (long long)count, (long long)count);
     plan->claims = mem_alloc((size_t)count * sizeof *plan->claims);
     for (; plan->claims_count < (size_t)count; plan->claims_count++) {
@@ -203,8 +205,7 @@ static bool make_fenced_all(struct request *request)
                       step->command->name);
     step->sql_right = SQL_MAY_WRITE;
     plan->marked = step->command->exec == sql_exec;
-    request->order =
-        plan->id.len > 0 || plan->marked ? ORDER_WRITE : step->command->order;
+    request->order = plan->id.len > 0 || plan->marked ? ORDER_WRITE : step->command->order;
     return true;
 }
 

@@ -14,11 +14,11 @@
 #include "proxy/engine/command.h"
 #include "store/sql.h"
 
-#define PLAN_CLAIMS_MAX    1024       /* of one FENCEDALL */
+#define PLAN_CLAIMS_MAX       1024 /* of one FENCEDALL */
 #define TRANSACTION_STEPS_MAX 4096
 #define TRANSACTION_BYTES_MAX (16 << 20) /* of arguments */
-#define RECEIPT_ID_MAX     512        /* bytes */
-#define RECEIPT_REPLY_MAX  (64 << 10) /* bytes */
+#define RECEIPT_ID_MAX        512        /* bytes */
+#define RECEIPT_REPLY_MAX     (64 << 10) /* bytes */
 
 struct request;
 
@@ -29,7 +29,7 @@ struct step {
     const struct claim *claims; /* its own */
     size_t claims_count;
     bool claims_key; /* its only claim is for its only key */
-    bool unfenced; /* writes without a token, as far as no token is held */
+    bool unfenced;   /* writes without a token, as far as no token is held */
     enum sql_right sql_right;
 };
 

@@ -46,6 +46,7 @@ void request_free(struct request *request)
     plan_free(&request->plan);
     multi_free(request->multi);
     buf_free(&request->reply);
+    buf_free(&request->scratch);
     free(request->state);
     free(request);
 }
@@ -58,7 +59,9 @@ void request_finish(struct request *request)
     request->finished = true;
     request->engine->requests_open--;
     request->engine->counters.commands_processed++;
-    if (session == NULL)
+    if (request->finished_sub != NULL)
+        request->finished_sub(request);
+    else if (session == NULL)
         request_free(request);
     else
         session_replied(session, request);
@@ -138,6 +141,14 @@ bool request_name(struct request *request, size_t i, const char *what)
     if (request->argv[i].len >= 1 && request->argv[i].len <= RESOURCE_NAME_MAX)
         return true;
     request_fail(request, STK_ERR, "%s must be 1 to %d bytes long", what, RESOURCE_NAME_MAX);
+    return false;
+}
+
+bool request_id(struct request *request, size_t i)
+{
+    if (request->argv[i].len >= 1 && request->argv[i].len <= RECEIPT_ID_MAX)
+        return true;
+    request_fail(request, STK_ERR, "an ID must be 1 to %d bytes long", RECEIPT_ID_MAX);
     return false;
 }
 

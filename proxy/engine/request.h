@@ -26,8 +26,10 @@ struct request {
     struct engine *engine;
     const struct command *command;
     void *state; /* the command's own (a lease command's steps); freed with it */
+    void (*finished_sub)(struct request *); /* part of another request: who goes on; or NULL */
+    struct request *parent;
     struct multi *multi; /* EXEC's: what was queued; or NULL */
-    size_t size; /* bytes of arguments, for the session's bound */
+    size_t size;         /* bytes of arguments, for the session's bound */
     enum command_order order;
     bool started, finished;
 
@@ -39,6 +41,7 @@ struct request {
 
     /* The store's between submit and done, then the loop's. */
     struct buf reply;
+    struct buf scratch;     /* the command's own */
     enum stk_error verdict; /* what the token rule said; STK_OK: accepted */
     bool replayed;          /* the reply is a receipt's */
     struct store_op op;
@@ -78,6 +81,8 @@ bool request_int(struct request *request, size_t i, int64_t min, int64_t max, co
                  int64_t *value);
 /* argv[i] as a resource, key or owner name: 1 to RESOURCE_NAME_MAX bytes. */
 bool request_name(struct request *request, size_t i, const char *what);
+/* argv[i] as the ID of a request. */
+bool request_id(struct request *request, size_t i);
 /* argv[i] as a token. */
 bool request_token(struct request *request, size_t i, int64_t *token);
 

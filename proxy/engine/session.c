@@ -43,6 +43,7 @@ struct session *session_open(struct engine *engine, const char *peer, bool trust
     session->parser = resp_parser_new();
     session->reply_peak = SESSION_FIRST_PEAK;
     list_init(&session->pending);
+    list_init(&session->held);
     list_init(&session->dirty);
     list_append(&engine->sessions, &session->link);
     engine->sessions_count++;
@@ -61,7 +62,10 @@ void session_close(struct session *session)
             request_free(request);
         else if (request->command->start == lease_acquire)
             acquire_abandon(request);
+        else if (request->command->start == lease_acquire_all)
+            acquire_all_abandon(request);
     }
+    held_session_closed(session);
     if (session->next != NULL)
         request_free(session->next);
     multi_free(session->multi);
@@ -235,6 +239,11 @@ static void take_parsed(struct session *session)
     }
 }
 
+static bool is_acquire(const struct request *request)
+{
+    return request->command->start == lease_acquire || request->command->start == lease_acquire_all;
+}
+
 /* Parses and starts as much as order and bounds allow. Returns how many of `len` bytes it used. */
 static size_t advance(struct session *session, const char *data, size_t len)
 {
@@ -244,7 +253,7 @@ static size_t advance(struct session *session, const char *data, size_t len)
         if (session->next != NULL) {
             if (!may_start(session, session->next))
                 return at;
-            if (session->input_ended && session->next->command->start == lease_acquire) {
+            if (session->input_ended && is_acquire(session->next)) {
                 session->killed = true; /* as session_input_ended says */
                 session_end(session);
                 return at;
@@ -268,8 +277,7 @@ static size_t advance(struct session *session, const char *data, size_t len)
                 resp_parse(session->parser, limits, "", 0, &used);
         } else if (status == RESP_BROKEN) {
             session->engine->counters.protocol_errors++;
-            request_fail(session_place(session), STK_ERR, "%s",
-                         resp_broken_text(session->parser));
+            request_fail(session_place(session), STK_ERR, "%s", resp_broken_text(session->parser));
             session_end(session);
         }
     }
@@ -297,7 +305,7 @@ bool session_input_ended(struct session *session)
 {
     for (struct list *at = session->pending.next; at != &session->pending; at = at->next) {
         struct request *request = list_entry(at, struct request, link);
-        if (!request->finished && request->command->start == lease_acquire)
+        if (!request->finished && is_acquire(request))
             return false;
     }
     session->input_ended = true;

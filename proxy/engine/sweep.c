@@ -18,9 +18,9 @@ static enum stk_error sweep_run(struct store_op *op, struct store_txn *txn)
     bool more_receipts = false, more_resources = false;
 
     sweeper->receipts_removed = sweeper->resources_removed = 0;
-    enum stk_error error = txn_sweep_receipts(txn, now_ms - options->receipts_keep_ms,
-                                              SWEEP_ROWS_MAX, &sweeper->receipts_removed,
-                                              &more_receipts);
+    enum stk_error error =
+        txn_sweep_receipts(txn, now_ms - options->receipts_keep_ms, SWEEP_ROWS_MAX,
+                           &sweeper->receipts_removed, &more_receipts);
     if (error == STK_OK && sweeper->walks) {
         int64_t before_ms = now_ms - options->forget_ms;
         error = txn_sweep_resources(txn, before_ms, before_ms - ABANDONED_MS, SWEEP_ROWS_MAX,

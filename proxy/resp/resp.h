@@ -57,15 +57,16 @@ void resp_error(struct buf *out, enum stk_error error, const char *format, ...)
 void resp_int(struct buf *out, int64_t value);       /* :1 */
 void resp_bulk(struct buf *out, struct bytes value); /* $3 */
 void resp_bulk_text(struct buf *out, const char *text);
-void resp_bulk_int(struct buf *out, int64_t value);                 /* $2 42 */
-void resp_null(struct buf *out, bool resp3);                        /* $-1 or _ */
-void resp_null_array(struct buf *out, bool resp3);                  /* *-1 or _ */
-void resp_array(struct buf *out, size_t count);                     /* *n, elements follow */
-void resp_map(struct buf *out, size_t pairs, bool resp3);           /* %n or *2n */
-void resp_set(struct buf *out, size_t count, bool resp3);           /* ~n or *n */
-void resp_double(struct buf *out, double value, bool resp3);        /* ,1.5 or a bulk string */
-void resp_bool(struct buf *out, bool value, bool resp3);            /* #t or :1 */
-/* A whole value written by these functions, `value_resp3` or not, as a client of `resp3` reads it. */
+void resp_bulk_int(struct buf *out, int64_t value);          /* $2 42 */
+void resp_null(struct buf *out, bool resp3);                 /* $-1 or _ */
+void resp_null_array(struct buf *out, bool resp3);           /* *-1 or _ */
+void resp_array(struct buf *out, size_t count);              /* *n, elements follow */
+void resp_map(struct buf *out, size_t pairs, bool resp3);    /* %n or *2n */
+void resp_set(struct buf *out, size_t count, bool resp3);    /* ~n or *n */
+void resp_double(struct buf *out, double value, bool resp3); /* ,1.5 or a bulk string */
+void resp_bool(struct buf *out, bool value, bool resp3);     /* #t or :1 */
+/* A whole value written by these functions, `value_resp3` or not, as a client of `resp3` reads it.
+ */
 void resp_append_value(struct buf *out, struct bytes value, bool value_resp3, bool resp3);
 void resp_verbatim(struct buf *out, struct bytes text, bool resp3); /* =txt: or a bulk string */
 

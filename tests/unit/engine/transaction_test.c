@@ -83,9 +83,9 @@ static void tokens_are_judged_at_exec(void **state)
 static void what_cannot_be_queued_spoils_the_transaction(void **state)
 {
     static const char *const wrong[] = {
-        "NOSUCH",         "GET",           "FENCED 1 SET a",     "FENCED 0 SET a x", "SET a x",
-        "FENCED 1 PING",  "ACQUIRE c 100", "FENCED 1 MSET a b c d", "INFO",          "HELLO 3",
-        "FENCEDALL 0 GET a",
+        "NOSUCH",  "GET",           "FENCED 1 SET a",    "FENCED 0 SET a x",
+        "SET a x", "FENCED 1 PING", "ACQUIRE c 100",     "FENCED 1 MSET a b c d",
+        "INFO",    "HELLO 3",       "FENCEDALL 0 GET a",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_says(*state, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);

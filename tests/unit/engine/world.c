@@ -75,9 +75,8 @@ struct world *world_new(const struct engine_options *options)
         (struct clock){.now_ms = world_now_ms, .wall_us = world_wall_us, .context = world};
     world->chance = (struct chance){world_fill, world};
     world->now_ms = 1000000;
-    world->store =
-        store_memory_new(&(struct store_options){
-            .queue_ops_max = 1000, .batch_ops_max = 100, .clock = &world->clock});
+    world->store = store_memory_new(&(struct store_options){
+        .queue_ops_max = 1000, .batch_ops_max = 100, .clock = &world->clock});
     world->service = lease_service_new(&world->clock);
     world->provider = lease_memory_new(world->service);
     start_engine(world, options);

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ACQUIREALL: a basket of leases, all or none. Each is an ACQUIRE of its own, asked one after the
+ * other in the order of the names, the same for everybody: so two baskets that cross never wait for
+ * each other in a circle.
+ *
+ *   TAKING ──all granted──▶ FRESHENING ──▶ reply [token ...]
+ *      │                        │
+ *      └──null, error───────────┴──▶ RETURNING ──▶ null, error
+ *
+ * While it waits for one, those it has are renewed at a third of their TTL; before the reply all
+ * are renewed once more where that took time, so that the basket is whole when it is handed out. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "proxy/engine/lease.h"
+
+#define BASKET_MAX 256
+
+enum basket_phase { BASKET_TAKING, BASKET_FRESHENING, BASKET_RETURNING };
+
+struct basket_item {
+    struct bytes resource;
+    size_t place; /* in the order asked */
+    int64_t token;
+};
+
+struct basket {
+    struct request *request;
+    struct lease_wish wish;
+    enum basket_phase phase;
+    struct request *taking;   /* the ACQUIRE under way, or NULL */
+    struct request *renewing; /* the RENEW under way, or NULL */
+    size_t taken;             /* items whose lease it has */
+    size_t renewed;           /* of these, in this pass */
+    int64_t renewed_ms;       /* when the last pass began */
+    int64_t ttl_ms;
+    struct timer keep_alive;
+    struct lease_return back;
+    size_t count;
+    struct basket_item items[];
+};
+
+static void go_on(struct basket *basket);
+
+static bool is_over(const struct basket *basket)
+{
+    return basket->request->session == NULL || basket->request->engine->draining;
+}
+
+/* A command of our own, whose reply comes to `finished`. */
+static struct request *new_sub(struct basket *basket, const struct bytes *argv, size_t argc,
+                               void (*finished)(struct request *))
+{
+    struct request *request = basket->request;
+    struct request *sub =
+        request_new(request->session, command_find(&request->engine->index, argv[0]), argv, argc);
+
+    sub->parent = request;
+    sub->finished_sub = finished;
+    sub->started = true;
+    sub->resp3 = false;
+    sub->order = ORDER_NOW;
+    request->engine->requests_open++;
+    return sub;
+}
+
+static struct basket *basket_of(struct request *sub)
+{
+    return sub->parent->state;
+}
+
+/* The basket's end: its reply is written. */
+static void end(struct basket *basket)
+{
+    timer_stop(basket->request->engine, &basket->keep_alive);
+    request_finish(basket->request);
+}
+
+static void returned(struct lease_return *back)
+{
+    go_on(list_entry(back, struct basket, back));
+}
+
+static void give_back_last(struct basket *basket)
+{
+    const struct basket_item *item = &basket->items[--basket->taken];
+
+    basket->back = (struct lease_return){.engine = basket->request->engine,
+                                         .kind = RETURN_RELEASE,
+                                         .resource = item->resource,
+                                         .token = item->token,
+                                         .done = returned};
+    lease_return_start(&basket->back);
+}
+
+/* It will not be whole: the reply says why, what it has goes back. */
+static void give_up(struct basket *basket, struct bytes reply)
+{
+    struct buf *out = &basket->request->reply;
+
+    if (basket->phase == BASKET_RETURNING)
+        return;
+    basket->phase = BASKET_RETURNING;
+    buf_append_bytes(out, reply);
+}
+
+static void renew_next(struct basket *basket);
+
+static void renew_finished(struct request *sub)
+{
+    struct basket *basket = basket_of(sub);
+    bool lost = sub->reply.len > 0 && sub->reply.data[0] == '-';
+
+    basket->renewing = NULL;
+    basket->renewed++;
+    if (lost)
+        give_up(basket, buf_bytes(&sub->reply));
+    request_free(sub);
+    if (basket->phase == BASKET_RETURNING) {
+        if (basket->taking != NULL && basket->taking->session != NULL) {
+            basket->taking->session = NULL; /* nobody wants it any more */
+            acquire_abandon(basket->taking);
+        } else {
+            go_on(basket);
+        }
+    } else if (basket->renewed < basket->taken) {
+        renew_next(basket);
+    } else {
+        timer_set(basket->request->engine, &basket->keep_alive,
+                  engine_now_ms(basket->request->engine) + basket->ttl_ms / 3);
+        go_on(basket);
+    }
+}
+
+static void renew_next(struct basket *basket)
+{
+    const struct basket_item *item = &basket->items[basket->renewed];
+    char token[24], ttl[24];
+    snprintf(token, sizeof token, "%lld", (long long)item->token);
+    snprintf(ttl, sizeof ttl, "%lld", (long long)basket->ttl_ms);
+    struct bytes argv[] = {bytes_of("RENEW"), item->resource, bytes_of(token), bytes_of(ttl)};
+    basket->renewing = new_sub(basket, argv, 4, renew_finished);
+    lease_renew(basket->renewing);
+}
+
+static void renew_all(struct basket *basket)
+{
+    basket->renewed = 0;
+    basket->renewed_ms = engine_now_ms(basket->request->engine);
+    renew_next(basket);
+}
+
+static void keep_alive(struct timer *timer)
+{
+    struct basket *basket = list_entry(timer, struct basket, keep_alive);
+    if (basket->phase == BASKET_TAKING && basket->renewing == NULL && !is_over(basket))
+        renew_all(basket);
+}
+
+/* ":34" at the head of [34, 30000]; 0: it is no grant. */
+static int64_t granted_token(const struct buf *reply)
+{
+    static const char head[] = "*2\r\n:";
+    int64_t token = 0;
+
+    if (reply->len < sizeof head || memcmp(reply->data, head, sizeof head - 1) != 0)
+        return 0;
+    const char *at = reply->data + sizeof head - 1;
+    (void)bytes_to_int64((struct bytes){at, strcspn(at, "\r")}, &token);
+    return token;
+}
+
+static void take_finished(struct request *sub)
+{
+    struct basket *basket = basket_of(sub);
+    int64_t token = granted_token(&sub->reply), now_ms = engine_now_ms(sub->engine);
+
+    basket->taking = NULL;
+    if (token != 0) {
+        if (basket->taken == 0) {
+            basket->renewed_ms = now_ms;
+            timer_set(sub->engine, &basket->keep_alive, now_ms + basket->ttl_ms / 3);
+        }
+        basket->items[basket->taken++].token = token;
+    } else if (sub->reply.len > 0 && sub->reply.data[0] == '-') {
+        give_up(basket, buf_bytes(&sub->reply));
+    } else {
+        struct buf null = {0};
+        resp_null_array(&null, basket->request->resp3);
+        give_up(basket, buf_bytes(&null));
+        buf_free(&null);
+    }
+    request_free(sub);
+    go_on(basket);
+}
+
+static void take_next(struct basket *basket)
+{
+    const struct lease_wish *wish = &basket->wish;
+    struct engine *engine = basket->request->engine;
+    char ttl[24], wait[24];
+    struct bytes argv[10];
+    size_t argc = 0;
+
+    snprintf(ttl, sizeof ttl, "%lld", (long long)basket->ttl_ms);
+    argv[argc++] = bytes_of("ACQUIRE");
+    argv[argc++] = basket->items[basket->taken].resource;
+    argv[argc++] = bytes_of(ttl);
+    int64_t left_ms = wish->wait_until_ms - engine_now_ms(engine);
+    if (wish->wait_until_ms != 0 && left_ms > 0) {
+        snprintf(wait, sizeof wait, "%lld", (long long)left_ms);
+        argv[argc++] = bytes_of("WAIT");
+        argv[argc++] = bytes_of(wait);
+    }
+    if (wish->owner.len > 0) {
+        argv[argc++] = bytes_of("OWNER");
+        argv[argc++] = wish->owner;
+    }
+    if (wish->id.len > 0) {
+        argv[argc++] = bytes_of("ID");
+        argv[argc++] = wish->id;
+    }
+    if (wish->ephemeral)
+        argv[argc++] = bytes_of("EPHEMERAL");
+    basket->taking = new_sub(basket, argv, argc, take_finished);
+    lease_acquire(basket->taking);
+}
+
+static void reply_whole(struct basket *basket)
+{
+    struct buf *out = &basket->request->reply;
+    int64_t *tokens = mem_alloc(basket->count * sizeof *tokens);
+
+    for (size_t i = 0; i < basket->count; i++)
+        tokens[basket->items[i].place] = basket->items[i].token;
+    resp_array(out, basket->count);
+    for (size_t i = 0; i < basket->count; i++)
+        resp_int(out, tokens[i]);
+    free(tokens);
+    end(basket);
+}
+
+/* What comes next, once nothing is under way. */
+static void go_on(struct basket *basket)
+{
+    if (basket->taking != NULL || basket->renewing != NULL)
+        return;
+    if (basket->phase != BASKET_RETURNING && is_over(basket))
+        give_up(basket, bytes_of("-BUSY the daemon is stopping; try again\r\n"));
+    if (basket->phase == BASKET_RETURNING) {
+        if (basket->taken > 0)
+            give_back_last(basket);
+        else
+            end(basket);
+    } else if (basket->taken < basket->count) {
+        take_next(basket);
+    } else if (basket->phase == BASKET_TAKING &&
+               engine_now_ms(basket->request->engine) - basket->renewed_ms > basket->ttl_ms / 8) {
+        basket->phase = BASKET_FRESHENING;
+        renew_all(basket);
+    } else {
+        reply_whole(basket);
+    }
+}
+
+void acquire_all_abandon(struct request *request)
+{
+    struct basket *basket = request->state;
+
+    if (basket == NULL)
+        return;
+    if (basket->renewing != NULL)
+        basket->renewing->session = NULL;
+    if (basket->taking != NULL) {
+        basket->taking->session = NULL;
+        acquire_abandon(basket->taking);
+    }
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct basket_item *left = a, *right = b;
+    return bytes_compare(left->resource, right->resource);
+}
+
+/* False: the request has failed. */
+static bool fill(struct request *request, struct basket *basket)
+{
+    for (size_t i = 0; i < basket->count; i++) {
+        if (!request_name(request, 3 + i, "a resource"))
+            return false;
+        basket->items[i] = (struct basket_item){.resource = request->argv[3 + i], .place = i};
+    }
+    qsort(basket->items, basket->count, sizeof *basket->items, by_name);
+    for (size_t i = 1; i < basket->count; i++)
+        if (bytes_equal(basket->items[i - 1].resource, basket->items[i].resource)) {
+            request_fail(request, STK_ERR, "a resource is named twice");
+            return false;
+        }
+    return lease_wish_parse(request, 3 + basket->count, &basket->wish);
+}
+
+/* ACQUIREALL ttl_ms n resource ... [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL] */
+void lease_acquire_all(struct request *request)
+{
+    int64_t ttl_ms, count;
+
+    if (!request_int(request, 1, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms) ||
+        !request_int(request, 2, 1, BASKET_MAX, "the number of resources", &count))
+        return;
+    if (request->argc < 3 + (size_t)count) {
+        request_fail(request, STK_ERR, "ACQUIREALL ttl_ms %lld takes %lld resources",
+                     (long long)count, (long long)count);
+        return;
+    }
+    struct basket *basket = mem_zalloc(sizeof *basket + (size_t)count * sizeof *basket->items);
+    request->state = basket;
+    basket->request = request;
+    basket->ttl_ms = ttl_ms;
+    basket->count = (size_t)count;
+    basket->keep_alive.fire = keep_alive;
+    if (fill(request, basket))
+        go_on(basket);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The leases that this daemon has granted and not seen end: who is to be told when one is lost, and
+ * which go with their connection. Nothing here decides anything: the lease service says whether a
+ * lease is over, the store whether its token is good.
+ *
+ *   granted ──▶ held ──timer──▶ asking the service ──held still──▶ held
+ *                │                     └──free, another's──▶ expired
+ *                └──released, revoked, granted to another──▶ gone */
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "proxy/engine/events.h"
+#include "proxy/engine/lease.h"
+
+struct held {
+    UT_hash_handle hh;
+    struct engine *engine;
+    struct session *holder; /* NULL: that connection is gone */
+    struct list of_session; /* holder->held */
+    struct timer timer;     /* when the lease should be over */
+    int64_t token, until_ms, ttl_ms;
+    bool ephemeral;
+    bool asking, gone; /* a call is under way; the entry ends with its answer */
+    char nonce[LEASE_NONCE_LEN + 1];
+    struct lease_call call;
+    struct buf owner;
+    size_t name_len;
+    char name[];
+};
+
+static struct bytes name_of(const struct held *held)
+{
+    return (struct bytes){held->name, held->name_len};
+}
+
+static struct held *find(struct engine *engine, struct bytes resource)
+{
+    struct held *held;
+    HASH_FIND(hh, engine->held, resource.data, resource.len, held);
+    return held;
+}
+
+/* Out of everything; freed now, or when the service has answered. */
+static void drop(struct held *held)
+{
+    timer_stop(held->engine, &held->timer);
+    list_remove(&held->of_session);
+    held->holder = NULL;
+    if (!held->gone)
+        HASH_DEL(held->engine->held, held);
+    held->gone = true;
+    if (held->asking)
+        return;
+    buf_free(&held->owner);
+    free(held);
+}
+
+static void publish(const struct held *held, enum event_kind kind)
+{
+    events_publish(held->engine, &(struct event){.kind = kind,
+                                                 .resource = name_of(held),
+                                                 .owner = buf_bytes(&held->owner),
+                                                 .token = held->token,
+                                                 .ttl_ms = held->ttl_ms});
+}
+
+static void tell_holder(const struct held *held, const char *reason)
+{
+    if (held->holder != NULL)
+        events_tell_lost(held->holder, name_of(held), held->token, reason);
+}
+
+static void expire(struct held *held, const char *reason)
+{
+    held->engine->counters.leases_expired++;
+    publish(held, EVENT_EXPIRED);
+    tell_holder(held, reason);
+    drop(held);
+}
+
+static void answered(struct lease_call *call)
+{
+    struct held *held = list_entry(call, struct held, call);
+    struct engine *engine = held->engine;
+
+    held->asking = false;
+    engine->requests_open--;
+    if (held->gone) {
+        buf_free(&held->owner);
+        free(held);
+    } else if (engine_now_ms(engine) < held->until_ms) {
+        timer_set(engine, &held->timer, held->until_ms); /* renewed meanwhile */
+    } else if (call->answer == LEASE_HELD && call->answer_token == held->token) {
+        held->until_ms = engine_now_ms(engine) + call->answer_ttl_ms; /* renewed elsewhere */
+        timer_set(engine, &held->timer, held->until_ms);
+    } else {
+        expire(held, "expired");
+    }
+}
+
+static void due(struct timer *timer)
+{
+    struct held *held = list_entry(timer, struct held, timer);
+    struct lease_call *call = &held->call;
+
+    if (held->asking)
+        return; /* its answer looks at the time */
+    if (held->engine->draining) {
+        drop(held);
+        return;
+    }
+    *call = (struct lease_call){
+        .verb = LEASE_QUERY,
+        .resource = name_of(held),
+        .token = held->token,
+        .memory = {.token = held->token, .live = true, .this_run = true, .ttl_ms = held->ttl_ms},
+        .done = answered};
+    memcpy(call->nonce, held->nonce, sizeof call->nonce);
+    memcpy(call->memory.nonce, held->nonce, sizeof call->nonce);
+    held->asking = true;
+    held->engine->requests_open++;
+    if (lease_ask(held->engine->options.provider, call))
+        answered(call);
+}
+
+static void set_until(struct held *held, int64_t ttl_ms)
+{
+    held->ttl_ms = ttl_ms;
+    held->until_ms = engine_now_ms(held->engine) + ttl_ms;
+    timer_set(held->engine, &held->timer, held->until_ms + 1);
+}
+
+void held_granted(struct engine *engine, const struct held_grant *grant)
+{
+    struct held *held = find(engine, grant->resource);
+
+    if (held != NULL && held->token != grant->token) {
+        expire(held, "taken"); /* the service gave it to another */
+        held = NULL;
+    }
+    bool fresh = held == NULL;
+    if (fresh) {
+        held = mem_zalloc(sizeof *held + grant->resource.len);
+        held->engine = engine;
+        held->timer.fire = due;
+        held->token = grant->token;
+        held->name_len = grant->resource.len;
+        memcpy(held->name, grant->resource.data, grant->resource.len);
+        memcpy(held->nonce, grant->nonce, sizeof held->nonce);
+        buf_append_bytes(&held->owner, grant->owner);
+        list_init(&held->of_session);
+        HASH_ADD_KEYPTR(hh, engine->held, held->name, held->name_len, held);
+    }
+    held->ephemeral = grant->ephemeral;
+    list_remove(&held->of_session);
+    list_append(&grant->session->held, &held->of_session);
+    held->holder = grant->session;
+    set_until(held, grant->ttl_ms);
+    if (grant->fresh)
+        publish(held, EVENT_GRANTED);
+}
+
+void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t ttl_ms)
+{
+    struct held *held = find(engine, resource);
+    if (held != NULL && held->token == token)
+        set_until(held, ttl_ms);
+}
+
+void held_returned(struct engine *engine, struct bytes resource, int64_t token, bool revoked)
+{
+    struct held *held = find(engine, resource);
+
+    if (held == NULL || held->token != token) { /* granted elsewhere, or in an earlier run */
+        events_publish(engine, &(struct event){.kind = revoked ? EVENT_REVOKED : EVENT_RELEASED,
+                                               .resource = resource,
+                                               .token = token});
+        return;
+    }
+    publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED);
+    if (revoked)
+        tell_holder(held, "revoked");
+    drop(held);
+}
+
+/* A lease that goes with its connection. */
+struct closing {
+    struct lease_return back;
+    struct buf name;
+};
+
+static void closed(struct lease_return *back)
+{
+    struct closing *closing = list_entry(back, struct closing, back);
+    struct engine *engine = back->engine;
+
+    engine->requests_open--;
+    engine->counters.leases_released += back->error == STK_OK && back->let_go;
+    buf_free(&closing->name);
+    free(closing);
+}
+
+static void give_back(const struct held *held, int64_t connection)
+{
+    struct closing *closing = mem_zalloc(sizeof *closing);
+
+    buf_append_bytes(&closing->name, name_of(held));
+    closing->back = (struct lease_return){.engine = held->engine,
+                                          .kind = RETURN_CLOSE,
+                                          .resource = buf_bytes(&closing->name),
+                                          .token = held->token,
+                                          .connection = connection,
+                                          .done = closed};
+    held->engine->requests_open++;
+    lease_return_start(&closing->back);
+}
+
+void held_session_closed(struct session *session)
+{
+    struct list *link;
+
+    while ((link = list_pop(&session->held)) != NULL) {
+        struct held *held = list_entry(link, struct held, of_session);
+        held->holder = NULL;
+        if (held->ephemeral)
+            give_back(held, (int64_t)session->id);
+    }
+}
+
+void held_free(struct engine *engine)
+{
+    struct held *held, *next;
+    HASH_ITER(hh, engine->held, held, next)
+    drop(held);
+}

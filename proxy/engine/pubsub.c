@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE, PUNSUBSCRIBE, and the sending of messages.
+ *
+ *   engine ── topic (a channel or a pattern) ──┐
+ *                                              ├── subscription
+ *   session ── subscriber ─────────────────────┘
+ *
+ * A topic lives as long as its subscriptions. These commands wait for what their connection has
+ * under way (ORDER_ALONE), and a RESP2 connection that listens starts nothing else: so a message,
+ * which goes straight to the output, never stands among the replies to earlier commands. In RESP3 it
+ * may: a push is told from a reply by its type.
+ *
+ * Messages to a slow reader pile up in its session's output, where PUBSUB_UNSENT_MAX bounds them. */
+#include "proxy/engine/pubsub.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "fence/base/mem.h"
+#include "proxy/engine/internal.h"
+
+struct topic {
+    UT_hash_handle hh;
+    struct list subscriptions;
+    bool is_pattern;
+    size_t len;
+    char name[];
+};
+
+struct subscription {
+    UT_hash_handle hh; /* by topic */
+    struct list in_topic;
+    struct topic *topic;
+    struct session *session;
+};
+
+struct subscriber {
+    struct subscription *all; /* a uthash, in order of subscription */
+    size_t count;
+};
+
+static struct bytes name_of(const struct topic *topic)
+{
+    return (struct bytes){topic->name, topic->len};
+}
+
+static struct topic **topics(struct engine *engine, bool pattern)
+{
+    return pattern ? &engine->pubsub.patterns : &engine->pubsub.channels;
+}
+
+static struct topic *find_topic(struct engine *engine, bool pattern, struct bytes name)
+{
+    struct topic *topic;
+    HASH_FIND(hh, *topics(engine, pattern), name.data, name.len, topic);
+    return topic;
+}
+
+static struct subscription *find(const struct session *session, const struct topic *topic)
+{
+    struct subscription *found = NULL;
+
+    if (session->subscriber != NULL && topic != NULL)
+        HASH_FIND_PTR(session->subscriber->all, &topic, found);
+    return found;
+}
+
+static void subscribe(struct session *session, bool pattern, struct bytes name)
+{
+    struct engine *engine = session->engine;
+    struct topic *topic = find_topic(engine, pattern, name);
+
+    if (find(session, topic) != NULL)
+        return;
+    if (topic == NULL) {
+        topic = mem_zalloc(sizeof *topic + name.len);
+        list_init(&topic->subscriptions);
+        topic->is_pattern = pattern;
+        topic->len = name.len;
+        if (name.len > 0)
+            memcpy(topic->name, name.data, name.len);
+        HASH_ADD_KEYPTR(hh, *topics(engine, pattern), topic->name, topic->len, topic);
+    }
+    if (session->subscriber == NULL) {
+        session->subscriber = mem_zalloc(sizeof *session->subscriber);
+        engine->pubsub.subscribers++;
+    }
+    struct subscription *subscription = mem_zalloc(sizeof *subscription);
+    subscription->topic = topic;
+    subscription->session = session;
+    list_append(&topic->subscriptions, &subscription->in_topic);
+    HASH_ADD_PTR(session->subscriber->all, topic, subscription);
+    session->subscriber->count++;
+    engine->pubsub.subscriptions++;
+}
+
+/* The last one takes the subscriber with it. */
+static void unsubscribe(struct subscription *subscription)
+{
+    struct session *session = subscription->session;
+    struct subscriber *subscriber = session->subscriber;
+    struct topic *topic = subscription->topic;
+
+    HASH_DEL(subscriber->all, subscription);
+    list_remove(&subscription->in_topic);
+    free(subscription);
+    if (list_empty(&topic->subscriptions)) {
+        HASH_DEL(*topics(session->engine, topic->is_pattern), topic);
+        free(topic);
+    }
+    session->engine->pubsub.subscriptions--;
+    if (--subscriber->count > 0)
+        return;
+    free(subscriber);
+    session->subscriber = NULL;
+    session->engine->pubsub.subscribers--;
+}
+
+void pubsub_clear(struct session *session)
+{
+    while (session->subscriber != NULL)
+        unsubscribe(session->subscriber->all);
+}
+
+bool pubsub_restricts(const struct session *session)
+{
+    return session->subscriber != NULL && !session->resp3;
+}
+
+/* The commands. */
+
+void pubsub_head(struct buf *out, size_t count, bool resp3)
+{
+    buf_printf(out, "%c%zu\r\n", resp3 ? '>' : '*', count);
+}
+
+static void reply_kind(struct request *request, const char *kind)
+{
+    pubsub_head(&request->reply, 3, request->resp3);
+    resp_bulk_text(&request->reply, kind);
+}
+
+/* How many subscriptions there are now ends every confirmation. */
+static void reply_count(struct request *request)
+{
+    const struct subscriber *subscriber = request->session->subscriber;
+    resp_int(&request->reply, subscriber == NULL ? 0 : (int64_t)subscriber->count);
+}
+
+/* False: the request has failed. */
+static bool has_room(struct request *request, bool pattern)
+{
+    struct session *session = request->session;
+    size_t more = 0, held = session->subscriber == NULL ? 0 : session->subscriber->count;
+
+    for (size_t i = 1; i < request->argc; i++) {
+        if (request->argv[i].len > PUBSUB_NAME_MAX) {
+            request_fail(request, STK_ERR, "a channel or pattern has at most %d bytes",
+                         PUBSUB_NAME_MAX);
+            return false;
+        }
+        more += find(session, find_topic(session->engine, pattern, request->argv[i])) == NULL;
+    }
+    if (held + more > PUBSUB_CONNECTION_MAX)
+        request_fail(request, STK_ERR, "at most %d subscriptions on one connection",
+                     PUBSUB_CONNECTION_MAX);
+    else if (session->engine->pubsub.subscriptions + more > PUBSUB_TOTAL_MAX)
+        request_fail(request, STK_BUSY, "there are too many subscriptions in all; try again");
+    else
+        return true;
+    return false;
+}
+
+static void subscribe_all(struct request *request, bool pattern)
+{
+    if (!has_room(request, pattern))
+        return;
+    for (size_t i = 1; i < request->argc; i++) {
+        subscribe(request->session, pattern, request->argv[i]);
+        reply_kind(request, pattern ? "psubscribe" : "subscribe");
+        resp_bulk(&request->reply, request->argv[i]);
+        reply_count(request);
+    }
+    request_finish(request);
+}
+
+static struct subscription *first_of(const struct session *session, bool pattern)
+{
+    struct subscription *at = session->subscriber == NULL ? NULL : session->subscriber->all;
+
+    while (at != NULL && at->topic->is_pattern != pattern)
+        at = at->hh.next;
+    return at;
+}
+
+static void unsubscribe_all(struct request *request, bool pattern)
+{
+    struct session *session = request->session;
+    const char *kind = pattern ? "punsubscribe" : "unsubscribe";
+    struct subscription *subscription;
+
+    for (size_t i = 1; i < request->argc; i++) {
+        subscription = find(session, find_topic(session->engine, pattern, request->argv[i]));
+        if (subscription != NULL)
+            unsubscribe(subscription);
+        reply_kind(request, kind);
+        resp_bulk(&request->reply, request->argv[i]);
+        reply_count(request);
+    }
+    while (request->argc == 1 && (subscription = first_of(session, pattern)) != NULL) {
+        reply_kind(request, kind);
+        resp_bulk(&request->reply, name_of(subscription->topic));
+        unsubscribe(subscription);
+        reply_count(request);
+    }
+    if (request->reply.len == 0) { /* all, and there were none */
+        reply_kind(request, kind);
+        resp_null(&request->reply, request->resp3);
+        reply_count(request);
+    }
+    request_finish(request);
+}
+
+void pubsub_subscribe(struct request *request)
+{
+    subscribe_all(request, false);
+}
+
+void pubsub_psubscribe(struct request *request)
+{
+    subscribe_all(request, true);
+}
+
+void pubsub_unsubscribe(struct request *request)
+{
+    unsubscribe_all(request, false);
+}
+
+void pubsub_punsubscribe(struct request *request)
+{
+    unsubscribe_all(request, true);
+}
+
+/* The sending. */
+
+static void drop_slow(struct session *session)
+{
+    session->engine->counters.subscribers_dropped++;
+    log_warn(session->engine->options.log,
+             "closed %s: it does not read what it has subscribed to, over %d MiB wait for it",
+             session->peer, PUBSUB_UNSENT_MAX >> 20);
+    session->killed = true;
+    session_end(session);
+}
+
+/* `message` begins with the head for RESP2. */
+static void send_to(struct session *session, const struct buf *message)
+{
+    size_t at = session->out.len;
+
+    if (session->ending)
+        return;
+    if (at + session->unsent + message->len > PUBSUB_UNSENT_MAX) {
+        drop_slow(session);
+        return;
+    }
+    session->engine->counters.events_delivered++;
+    if (!session->resp3 && !list_empty(&session->pending)) {
+        session_answer(session, buf_bytes(message)); /* it was RESP3 until now, and still replies */
+        return;
+    }
+    buf_append_bytes(&session->out, buf_bytes(message));
+    if (session->resp3)
+        session->out.data[at] = '>';
+    session_mark(session);
+}
+
+static void send_to_topic(const struct topic *topic, struct bytes channel, struct bytes text)
+{
+    struct buf message = {0};
+
+    pubsub_head(&message, topic->is_pattern ? 4 : 3, false);
+    resp_bulk_text(&message, topic->is_pattern ? "pmessage" : "message");
+    if (topic->is_pattern)
+        resp_bulk(&message, name_of(topic));
+    resp_bulk(&message, channel);
+    resp_bulk(&message, text);
+    for (struct list *at = topic->subscriptions.next; at != &topic->subscriptions; at = at->next)
+        send_to(list_entry(at, struct subscription, in_topic)->session, &message);
+    buf_free(&message);
+}
+
+void pubsub_send(struct engine *engine, struct bytes channel, struct bytes text)
+{
+    struct topic *topic = find_topic(engine, false, channel);
+
+    if (topic != NULL)
+        send_to_topic(topic, channel, text);
+    for (topic = engine->pubsub.patterns; topic != NULL; topic = topic->hh.next)
+        if (bytes_match_glob(name_of(topic), channel))
+            send_to_topic(topic, channel, text);
+}

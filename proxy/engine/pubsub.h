@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who listens to what: channels by their name, patterns by Redis's glob. */
+#ifndef STOCKADE_ENGINE_PUBSUB_H
+#define STOCKADE_ENGINE_PUBSUB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "fence/base/bytes.h"
+
+#define PUBSUB_CONNECTION_MAX 1024      /* subscriptions of one connection */
+#define PUBSUB_TOTAL_MAX      100000    /* of all connections */
+#define PUBSUB_NAME_MAX       1024      /* bytes of a channel or pattern */
+#define PUBSUB_UNSENT_MAX     (4 << 20) /* bytes that may wait for one slow subscriber */
+
+struct engine;
+struct session;
+struct topic;
+struct subscriber; /* a session's subscriptions; none: NULL */
+
+struct pubsub {
+    struct topic *channels, *patterns; /* uthashes by name */
+    size_t subscriptions, subscribers;
+};
+
+/* Sends `text` to all who listen to the channel, each in its own protocol, and disconnects those
+ * who have let too much pile up. */
+void pubsub_send(struct engine *engine, struct bytes channel, struct bytes text);
+/* The session listens to nothing any more. No replies. */
+void pubsub_clear(struct session *session);
+/* A RESP2 connection that has subscribed may only do what concerns that. */
+bool pubsub_restricts(const struct session *session);
+/* The head of what comes unasked: a push in RESP3, an array in RESP2. */
+void pubsub_head(struct buf *out, size_t count, bool resp3);
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* IDs on lease commands, leases tied to a connection, baskets of leases, and what is known of
+ * leases that end by themselves. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/engine/world.h"
+
+#define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
+#define NOBODY            "*-1\r\n"
+
+static int setup(void **state)
+{
+    *state = world_new(NULL);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    world_free(*state);
+    return 0;
+}
+
+static void assert_says(struct world *world, int client, const char *line, const char *reply)
+{
+    assert_string_equal(world_call(world, client, line), reply);
+}
+
+static void assert_begins(struct world *world, int client, const char *line, const char *start)
+{
+    const char *reply = world_call(world, client, line);
+    if (strncmp(reply, start, strlen(start)) != 0)
+        fail_msg("%s: %s", line, reply);
+}
+
+static long holds(struct world *world, const char *resource)
+{
+    char line[64];
+    snprintf(line, sizeof line, "LEASE %s", resource);
+    const char *at = strstr(world_call(world, 9, line), "holds\r\n:");
+    return at == NULL ? -1 : strtol(at + 8, NULL, 10);
+}
+
+static void an_acquire_repeated_with_its_id_is_not_counted_twice(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
+    assert_says(*state, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
+    assert_says(*state, 2, "ACQUIRE r 1000 ID x", GRANT(1, 1000)); /* another connection */
+    assert_int_equal(holds(*state, "r"), 1);
+    assert_says(*state, 1, "RELEASE r 1", ":0\r\n");
+    assert_begins(*state, 1, "ACQUIRE r 1000 ID x", "-STALE ");
+    assert_says(*state, 1, "ACQUIRE r 1000 ID y", GRANT(2, 1000));
+}
+
+static void reentry_counts_once_for_each_id(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE r 1000 OWNER me ID x", GRANT(1, 1000));
+    assert_says(*state, 1, "ACQUIRE r 1000 OWNER me ID y", GRANT(1, 1000));
+    assert_says(*state, 1, "ACQUIRE r 1000 OWNER me ID y", GRANT(1, 1000));
+    assert_int_equal(holds(*state, "r"), 2);
+    assert_begins(*state, 1, "ACQUIRE r 1000 OWNER you ID y", "-ERR this ID was used");
+    assert_begins(*state, 1, "FENCED 1 ID y SET r 1", "-ERR this ID was used");
+}
+
+static void a_release_repeated_with_its_id_is_not_counted_twice(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE r 1000 OWNER me", GRANT(1, 1000));
+    assert_says(*state, 1, "ACQUIRE r 1000 OWNER me", GRANT(1, 1000));
+    assert_says(*state, 1, "RELEASE r 1 ID a", ":1\r\n");
+    assert_says(*state, 1, "RELEASE r 1 ID a", ":1\r\n");
+    assert_int_equal(holds(*state, "r"), 1);
+    assert_says(*state, 1, "RELEASE r 1 ID b", ":0\r\n");
+    assert_says(*state, 2, "ACQUIRE r 1000", GRANT(2, 1000));
+    assert_says(*state, 1, "RELEASE r 1 ID b", ":0\r\n"); /* the other's lease is not touched */
+    assert_int_equal(holds(*state, "r"), 1);
+    assert_begins(*state, 1, "RELEASE r 1 ID", "-ERR ");
+    assert_begins(*state, 1, "FENCED 2 ID b SET r 1", "-ERR this ID was used");
+}
+
+static void a_repeat_finds_its_lease_though_its_lock_is_gone(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
+    world_pass(*state, 2000); /* nobody took it */
+    assert_says(*state, 1, "ACQUIRE r 1000 ID x", GRANT(2, 1000));
+}
+
+static void two_waiting_twins_get_one_lease(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE r 1000", GRANT(1, 1000));
+    world_send(*state, 2, "ACQUIRE r 10000 WAIT 5000 ID x");
+    world_send(*state, 3, "ACQUIRE r 10000 WAIT 5000 ID x");
+    assert_says(*state, 1, "RELEASE r 1", ":0\r\n");
+    assert_string_equal(world_received(*state, 2), GRANT(2, 10000));
+    world_pass(*state, 1100);
+    assert_string_equal(world_received(*state, 3), GRANT(2, 10000));
+    assert_int_equal(holds(*state, "r"), 1);
+}
+
+static void an_ephemeral_lease_ends_with_its_connection(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE r 10000 EPHEMERAL", GRANT(1, 10000));
+    assert_says(*state, 1, "ACQUIRE plain 10000", GRANT(1, 10000));
+    world_send(*state, 2, "ACQUIRE r 10000 WAIT 5000");
+    world_disconnect(*state, 1);
+    world_settle(*state);
+    assert_string_equal(world_received(*state, 2), GRANT(2, 10000));
+    assert_begins(*state, 2, "FENCED 1 SET r x", "-STALE ");
+    assert_int_equal(holds(*state, "plain"), 1);
+}
+
+static void an_ephemeral_lease_of_several_holds_ends_at_once(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE r 10000 OWNER me EPHEMERAL", GRANT(1, 10000));
+    assert_says(*state, 1, "ACQUIRE r 10000 OWNER me EPHEMERAL", GRANT(1, 10000));
+    world_disconnect(*state, 1);
+    world_settle(*state);
+    assert_says(*state, 2, "ACQUIRE r 10000", GRANT(2, 10000));
+}
+
+static void a_repeat_moves_an_ephemeral_lease_to_its_connection(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE r 10000 EPHEMERAL ID x", GRANT(1, 10000));
+    assert_says(*state, 2, "ACQUIRE r 10000 EPHEMERAL ID x", GRANT(1, 10000));
+    world_disconnect(*state, 1);
+    world_settle(*state);
+    assert_says(*state, 2, "FENCED 1 SET r x", "+OK\r\n");
+    world_disconnect(*state, 2);
+    world_settle(*state);
+    assert_says(*state, 3, "ACQUIRE r 10000", GRANT(2, 10000));
+}
+
+static void a_basket_is_taken_whole_in_the_order_asked(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE b 1000", GRANT(1, 1000));
+    assert_says(*state, 1, "RELEASE b 1", ":0\r\n");
+    assert_says(*state, 1, "ACQUIREALL 1000 3 c b a", "*3\r\n:1\r\n:2\r\n:1\r\n");
+    assert_says(*state, 1, "FENCEDALL 3 c 1 b 2 a 1 MSET a 1 b 2 c 3", "+OK\r\n");
+}
+
+static void a_basket_with_one_taken_is_not_taken_at_all(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE b 1000", GRANT(1, 1000));
+    assert_says(*state, 2, "ACQUIREALL 1000 3 a b c", NOBODY);
+    assert_says(*state, 3, "ACQUIRE a 1000", GRANT(2, 1000)); /* 1 was given back */
+    assert_says(*state, 3, "ACQUIRE c 1000", GRANT(1, 1000));
+}
+
+static void crossing_baskets_never_deadlock(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE a 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 5000 2 a b WAIT 60000");
+    world_send(*state, 2, "ACQUIREALL 5000 2 b a WAIT 60000");
+    assert_says(*state, 9, "RELEASE a 1", ":0\r\n");
+    assert_string_equal(world_received(*state, 1), "*2\r\n:2\r\n:1\r\n");
+    assert_string_equal(world_received(*state, 2), "");
+    assert_says(*state, 1, "RELEASE a 2", ":0\r\n");
+    assert_says(*state, 1, "RELEASE b 1", ":0\r\n");
+    assert_string_equal(world_received(*state, 2), "*2\r\n:2\r\n:3\r\n");
+}
+
+static void what_a_waiting_basket_has_is_kept_alive(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
+    world_pass(*state, 10000);
+    assert_says(*state, 2, "ACQUIRE a 1000", NOBODY);
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_string_equal(world_received(*state, 1), "*2\r\n:1\r\n:2\r\n");
+    world_pass(*state, 900); /* both are fresh */
+    assert_says(*state, 2, "ACQUIRE a 1000", NOBODY);
+}
+
+static void a_basket_whose_time_is_up_gives_all_back(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 1000 2 a b WAIT 3000");
+    world_pass(*state, 3100);
+    assert_string_equal(world_received(*state, 1), NOBODY);
+    assert_says(*state, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+}
+
+static void a_basket_whose_client_is_gone_gives_all_back(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
+    world_disconnect(*state, 1);
+    world_settle(*state);
+    assert_says(*state, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+}
+
+static void a_baskets_repeat_counts_nothing(void **state)
+{
+    assert_says(*state, 1, "ACQUIREALL 1000 2 a b ID x OWNER me", "*2\r\n:1\r\n:1\r\n");
+    assert_says(*state, 2, "ACQUIREALL 1000 2 a b ID x OWNER me", "*2\r\n:1\r\n:1\r\n");
+    assert_int_equal(holds(*state, "a"), 1);
+    assert_int_equal(holds(*state, "b"), 1);
+}
+
+static void a_malformed_basket_is_an_error(void **state)
+{
+    static const char *const wrong[] = {
+        "ACQUIREALL 1000 0 a",   "ACQUIREALL 1000 2 a",
+        "ACQUIREALL 1000 2 a a", "ACQUIREALL 9 1 a",
+        "ACQUIREALL 1000 257 a", "ACQUIREALL 1000 1 a WAIT",
+        "ACQUIREALL 1000 1 a b", "ACQUIREALL 1000 1 a OWNER x ID",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_begins(*state, 1, wrong[i], "-ERR ");
+    assert_says(*state, 1, "LEASES", "*0\r\n");
+}
+
+static void a_lease_that_ends_by_itself_is_noticed(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE r 1000", GRANT(1, 1000));
+    world_pass(*state, 900);
+    assert_says(*state, 1, "RENEW r 1 1000", ":1000\r\n");
+    world_pass(*state, 900);
+    assert_int_equal(world_counter(*state, "leases_expired"), 0);
+    world_pass(*state, 200);
+    assert_int_equal(world_counter(*state, "leases_expired"), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(an_acquire_repeated_with_its_id_is_not_counted_twice),
+        TEST(reentry_counts_once_for_each_id),
+        TEST(a_release_repeated_with_its_id_is_not_counted_twice),
+        TEST(a_repeat_finds_its_lease_though_its_lock_is_gone),
+        TEST(two_waiting_twins_get_one_lease),
+        TEST(an_ephemeral_lease_ends_with_its_connection),
+        TEST(an_ephemeral_lease_of_several_holds_ends_at_once),
+        TEST(a_repeat_moves_an_ephemeral_lease_to_its_connection),
+        TEST(a_basket_is_taken_whole_in_the_order_asked),
+        TEST(a_basket_with_one_taken_is_not_taken_at_all),
+        TEST(crossing_baskets_never_deadlock),
+        TEST(what_a_waiting_basket_has_is_kept_alive),
+        TEST(a_basket_whose_time_is_up_gives_all_back),
+        TEST(a_basket_whose_client_is_gone_gives_all_back),
+        TEST(a_baskets_repeat_counts_nothing),
+        TEST(a_malformed_basket_is_an_error),
+        TEST(a_lease_that_ends_by_itself_is_noticed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
