@@ -3,11 +3,13 @@
 tries it, and whatever program: harness/guards.py has the kinds of tables and the forms of
 statements. The daemon's own SQL is in test_p7_daemon.py."""
 
+import random
 import subprocess
 
 import pytest
 
-from harness.guards import FORMS, KIND, KINDS, Oracle, fill, forms, resource, rows
+from harness.guards import (FORMS, KIND, KINDS, Oracle, fill, forms, random_form, resource,
+                            rows)
 from harness.limits import patience
 from harness.shop import (EXTENSION, Connection, Shop, attempt, is_refusal, present, program,
                           report, run_forms)
@@ -36,6 +38,8 @@ def test_a_guard_asks_for_every_row_that_a_statement_changes(shop, kind):
         outcome = shop.oracles[kind.name].outcome(form)
         if not outcome.changed <= outcome.asked:
             faults.append((form.name, f"changed {outcome.changed}, asked for {outcome.asked}"))
+        if outcome.free != (outcome.after, outcome.error):
+            faults.append((form.name, "does something else where there is a guard"))
     report(faults)
 
 
@@ -105,6 +109,20 @@ def test_an_attached_file_is_guarded_too(shop, kind):
         run_forms(shop, kind, connection, schema="shop.")
         run_forms(shop, kind, connection, shop.some(kind, "MN"), schema="shop.")
         run_forms(shop, kind, connection, shop.some(kind, "MONX"), schema="shop.")
+
+
+@kinds
+def test_statements_that_nobody_thought_of_are_judged_like_the_others(shop, kind):
+    chance = random.Random(kind.name)
+    some = [random_form(chance, kind) for _ in range(150)]
+    outcomes = [shop.oracles[kind.name].outcome(form) for form in some]
+    report([(form.sql, f"changed {outcome.changed}, asked for {outcome.asked}")
+            for form, outcome in zip(some, outcomes) if not outcome.changed <= outcome.asked])
+    assert sum(bool(outcome.changed) for outcome in outcomes) > 40
+    with program(shop.file) as connection:
+        run_forms(shop, kind, connection, some=some)
+        run_forms(shop, kind, connection, shop.some(kind, "MN"), some=some)
+        run_forms(shop, kind, connection, shop.some(kind, "MONX"), some=some)
 
 
 def run_refused(shop, kind, connection, begin, expected):
@@ -180,9 +198,9 @@ def test_what_an_earlier_transaction_presented_changes_nothing(shop, kind):
 
 def shell(shop, *lines):
     """What the sqlite3 shell says on both streams."""
-    return subprocess.run(["sqlite3", "-init", "/dev/null", "-batch", str(shop.file)], check=False,
-                          input="\n".join(lines) + "\n", capture_output=True, text=True,
-                          timeout=patience(20))
+    return subprocess.run(["sqlite3", "-init", "/dev/null", "-batch", str(shop.file)], text=True,
+                          input="\n".join((".timeout 10000", *lines, "")), check=False,
+                          capture_output=True, timeout=patience(20))
 
 
 @kinds
@@ -190,7 +208,7 @@ def shell(shop, *lines):
 def test_the_sqlite3_shell_changes_nothing(shop, kind, loads):
     load = [f".load {EXTENSION}"] if loads else []
     asking = [form for form in forms(kind) if shop.oracles[kind.name].outcome(form).asked]
-    for begin, commit in (("", ""), ("BEGIN;", "COMMIT;")):
+    for begin, commit in (("", ""), ("BEGIN IMMEDIATE;", "COMMIT;")):
         script = []
         for number, form in enumerate(asking):
             script += [f"PRAGMA foreign_keys = {int(form.foreign_keys)};", begin,

@@ -226,6 +226,43 @@ def fill(text, kind_, schema=""):
                        columns=kind_.columns.format(t=table(kind_)))
 
 
+def random_form(chance, kind_):
+    """A statement that nobody thought of, mostly valid."""
+    def value(column):
+        return {"w": lambda: "{%s}" % chance.choice("MONX"), "v": lambda: chance.choice(
+            ["'a'", "'b'", "v", "NULL"] if setting else ["'a'", "NULL"]), "u": lambda: str(
+                chance.choice([10, 20, 30, 40])), "p": lambda: chance.choice("12")}[column]()
+
+    def where():
+        return chance.choice(["", " WHERE {w} = %s" % value("w"), f" WHERE u >= {value('u')}",
+                              " WHERE {w} <> %s" % value("w"), " WHERE u IN (10, 20) AND v > 'm'"])
+
+    def assignments():
+        return ", ".join(f"{{w}} = {value('w')}" if c == "w" else f"{c} = {value(c)}"
+                         for c in chance.sample("wvup", chance.randint(1, 3)))
+
+    either = chance.choice(["", "", " OR REPLACE", " OR IGNORE", " OR FAIL", " OR ABORT",
+                            " OR ROLLBACK"])
+    returning = chance.choice(["", "", " RETURNING *"])
+    verb, setting = chance.choice(["insert", "insert", "update", "update", "delete"]), False
+    if verb == "insert":
+        columns = chance.sample("wvup", chance.randint(1, 4))
+        values = ", ".join("(%s)" % ", ".join(value(c) for c in columns)
+                           for _ in range(chance.randint(1, 3)))
+        sql = "INSERT%s INTO {t}(%s) VALUES%s" % (
+            either, ", ".join("{w}" if c == "w" else c for c in columns), values)
+        setting = True
+        sql += chance.choice(["", "", " ON CONFLICT DO NOTHING", " ON CONFLICT(u) DO NOTHING",
+                              f" ON CONFLICT DO UPDATE SET {assignments()}",
+                              f" ON CONFLICT(u) DO UPDATE SET {assignments()}"])
+    elif verb == "update":
+        setting = True
+        sql = "UPDATE%s {t} SET %s%s" % (either, assignments(), where())
+    else:
+        sql = "DELETE FROM {t}" + where()
+    return Form(sql + returning, sql + returning, "", chance.random() < 0.3)
+
+
 def table(kind_):
     return f"t_{kind_.name}"
 
@@ -249,7 +286,9 @@ def rows(connection, kind_, schema=""):
     return sorted(connection.execute(select_rows(kind_, schema)).fetchall(), key=repr)
 
 
-Outcome = collections.namedtuple("Outcome", "before after error changed asked")
+# before, after: rows; error: text or None; changed: keys of rows that differ; asked: what a guard is
+# asked for; free: (after, error) without a guard.
+Outcome = collections.namedtuple("Outcome", "before after error changed asked free")
 
 
 class Oracle:
@@ -294,11 +333,11 @@ class Oracle:
     @functools.lru_cache(maxsize=None)
     def outcome(self, form):
         before = rows(self.bare, self.kind)
-        after, error = self._run(self.bare, form)
-        changed = collections.Counter(before) - collections.Counter(after)
-        changed += collections.Counter(after) - collections.Counter(before)
-        keys = {f"{prefix(self.kind)}{row[0]}" if isinstance(row[0], (int, str)) else row[0]
-                for row in changed}
+        free = self._run(self.bare, form)
         self.asked = set()
-        self._run(self.heard, form)
-        return Outcome(before, after, error, keys, self.asked)
+        after, error = self._run(self.heard, form)
+        changed = collections.Counter(before)
+        changed.subtract(free[0])
+        keys = {f"{prefix(self.kind)}{row[0]}" if isinstance(row[0], (int, str)) else row[0]
+                for row, times in changed.items() if times}
+        return Outcome(before, after, error, keys, self.asked, free)

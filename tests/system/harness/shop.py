@@ -97,12 +97,12 @@ def present(connection, tokens, schema="main"):
         connection.execute("SELECT stockade_present(?, ?, ?)", (name, token, schema)).fetchall()
 
 
-def run_forms(shop, kind, connection, held=(), schema=""):
-    """Each form in a transaction in which the resources `held` were presented. A refused one is
-    committed: what it may have left behind counts."""
+def run_forms(shop, kind, connection, held=(), schema="", some=None):
+    """Each form (or some) in a transaction in which the resources `held` were presented. A refused
+    one is committed: what it may have left behind counts."""
     oracle, faults, held = shop.oracles[kind.name], [], set(held)
     with Connection(shop.file) as watch:
-        for form in forms(kind):
+        for form in forms(kind) if some is None else some:
             outcome = oracle.outcome(form)
             connection.execute(f"PRAGMA foreign_keys = {int(form.foreign_keys)}")
             connection.execute("BEGIN IMMEDIATE")
