@@ -8,12 +8,7 @@
 #include "proxy/engine/engine.h"
 #include "proxy/engine/metrics.h"
 #include "proxy/engine/request.h"
-
-#define SESSION_REQUESTS_MAX      256         /* under way on one connection */
-#define SESSION_REQUEST_BYTES_MAX (32 << 20)  /* their arguments */
-#define SESSION_INPUT_MAX         (64 << 10)  /* bytes kept unparsed while it may not start more */
-#define SESSION_OUTPUT_MAX        (256 << 10) /* unsent bytes beyond which no command is started */
-#define SESSION_NAME_MAX          64
+#include "proxy/engine/session.h"
 
 struct timer {
     struct heap_node node;
@@ -54,51 +49,10 @@ struct engine {
     struct sweeper sweeper;
 };
 
-struct session {
-    struct list link, dirty; /* engine->sessions, engine->dirty (when there is news) */
-    struct engine *engine;
-    void *connection; /* the host's */
-    uint64_t id;
-    char peer[64], name[SESSION_NAME_MAX + 1], lib_name[SESSION_NAME_MAX + 1],
-        lib_version[SESSION_NAME_MAX + 1];
-    int64_t opened_ms, active_ms;
-    bool trusted, authenticated, resp3;
-    bool ending;      /* no more commands; close once all is replied and sent */
-    bool input_ended; /* the client sends no more */
-    bool killed;      /* close now */
-
-    struct resp_parser *parser;
-    struct buf in;        /* arrived, not parsed yet */
-    struct request *next; /* parsed, not started yet */
-    struct multi *multi;  /* between MULTI and EXEC; or NULL */
-    bool exec_under_way;  /* answers wait for its reply: one packet, not two */
-    struct list held;     /* leases granted to this connection */
-    struct list pending;  /* started, in order of arrival, not replied yet */
-    size_t pending_count, pending_bytes;
-    size_t running_count;             /* of the pending ones: not finished */
-    enum command_order running_order; /* the class of those under way, ORDER_NOW aside */
-    size_t reply_peak;                /* a decaying maximum: how much one more read may weigh */
-    struct buf out;
-    size_t unsent;
-};
-
 /* engine.c */
 void timer_set(struct engine *engine, struct timer *timer, int64_t at_ms);
 void timer_stop(struct engine *engine, struct timer *timer);
 int64_t engine_now_ms(const struct engine *engine);
-
-/* session.c */
-void session_mark(struct session *session); /* it has news: `changed` at the end of the turn */
-void session_end(struct session *session);
-bool session_is_admin(const struct session *session);
-bool session_is_authenticated(const struct session *session);
-/* The checks that come before any command. False: the error is in the reply. */
-bool session_admits(struct session *session, struct request *request);
-/* A started request of no command, for an answer in its place in the order. */
-struct request *session_place(struct session *session);
-/* An answer that is ready, in its place in the order. */
-void session_answer(struct session *session, struct bytes reply);
-void session_replied(struct session *session, struct request *request); /* it has finished */
 
 /* lease_renew.c: how often at most a renewal goes without a date in the store. */
 #define RENEWAL_WRITTEN_MS (60 * 60 * 1000)
@@ -127,10 +81,6 @@ void sweeper_stop(struct engine *engine);
 /* cmd_sql.c: the statement among SQL's arguments; whether it is DDL. */
 struct bytes sql_statement(const struct bytes *argv, size_t argc);
 bool sql_is_definition(struct bytes statement);
-
-/* cmd_client.c: a name without spaces or special characters. False: it is not one. */
-bool session_set_text(char text[SESSION_NAME_MAX + 1], struct bytes value);
-#define CLIENT_NAME_ERROR "Client names cannot contain spaces, newlines or special characters."
 
 /* lease_acquire.c, lease_line.c */
 void acquire_prepare(struct request *request); /* the order: does it wait? */
