@@ -12,10 +12,15 @@ void server_ping(struct request *request)
         request_fail_arity(request, "ping");
         return;
     }
-    if (request->argc == 2)
+    if (pubsub_restricts(request->session)) {
+        resp_array(&request->reply, 2);
+        resp_bulk_text(&request->reply, "pong");
+        resp_bulk(&request->reply, request->argc == 2 ? request->argv[1] : bytes_of(""));
+    } else if (request->argc == 2) {
         resp_bulk(&request->reply, request->argv[1]);
-    else
+    } else {
         resp_simple(&request->reply, "PONG");
+    }
     request_finish(request);
 }
 
@@ -152,6 +157,7 @@ void server_reset(struct request *request)
 
     multi_free(session->multi);
     session->multi = NULL;
+    pubsub_clear(session);
     session->resp3 = session->authenticated = false;
     session->name[0] = '\0';
     resp_simple(&request->reply, "RESET");

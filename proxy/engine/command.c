@@ -12,6 +12,7 @@
 #define W    COMMAND_WRITES
 #define A    COMMAND_ADMIN
 #define L    COMMAND_LEASE
+#define P    COMMAND_PUBSUB
 #define OPEN (COMMAND_NO_AUTH | COMMAND_DRAINING)
 #define NOW(name, arity, flags, fn, group, summary)                                                \
     {                                                                                              \
@@ -103,12 +104,21 @@ const struct command commands[] = {
     WRITE("HINCRBY", -4, hash_incrby, "hash",
           "Add to a field: key field n [MIN m] [MAX m]; RANGE outside"),
 
-    NOW("PING", -1, COMMAND_DRAINING, server_ping, "connection", "PONG, or the message"),
+    {"SUBSCRIBE", -2, P, ORDER_ALONE, 0, 0, 0, pubsub_subscribe, NULL, "pubsub",
+     "Listen to channels: stockade:events, stockade:events:<resource>"},
+    {"UNSUBSCRIBE", -1, P, ORDER_ALONE, 0, 0, 0, pubsub_unsubscribe, NULL, "pubsub",
+     "Listen to these channels, or any, no more"},
+    {"PSUBSCRIBE", -2, P, ORDER_ALONE, 0, 0, 0, pubsub_psubscribe, NULL, "pubsub",
+     "Listen to all channels that match a glob"},
+    {"PUNSUBSCRIBE", -1, P, ORDER_ALONE, 0, 0, 0, pubsub_punsubscribe, NULL, "pubsub",
+     "Listen to these patterns, or any, no more"},
+
+    NOW("PING", -1, COMMAND_DRAINING | P, server_ping, "connection", "PONG, or the message"),
     NOW("ECHO", 2, 0, server_echo, "connection", "The message"),
     NOW("HELLO", -1, OPEN, server_hello, "connection", "[2|3 [AUTH user password] [SETNAME name]]"),
     NOW("AUTH", -2, OPEN, server_auth, "connection", "[user] password"),
-    NOW("QUIT", -1, OPEN | COMMAND_UNQUEUED, server_quit, "connection", "Close the connection"),
-    NOW("RESET", 1, OPEN | COMMAND_UNQUEUED, server_reset, "connection",
+    NOW("QUIT", -1, OPEN | COMMAND_UNQUEUED | P, server_quit, "connection", "Close the connection"),
+    NOW("RESET", 1, OPEN | COMMAND_UNQUEUED | P, server_reset, "connection",
         "Back to a connection's first state"),
     NOW("SELECT", 2, 0, server_select, "connection", "Only database 0"),
     NOW("CLIENT", -2, 0, server_client, "connection",

@@ -38,6 +38,15 @@ static size_t lease_gauges(const struct engine *engine, struct gauge *gauges)
     return n;
 }
 
+static size_t pubsub_gauges(const struct engine *engine, struct gauge *gauges)
+{
+    gauges[0] = (struct gauge){"subscribers", "Connections that have subscribed",
+                               engine->pubsub.subscribers, false};
+    gauges[1] = (struct gauge){"subscriptions", "Their channels and patterns",
+                               engine->pubsub.subscriptions, false};
+    return 2;
+}
+
 static size_t store_gauges(const struct engine *engine, struct gauge *gauges)
 {
     struct store_stats store = store_stats(engine->options.store);
@@ -62,11 +71,19 @@ static size_t store_gauges(const struct engine *engine, struct gauge *gauges)
     return n;
 }
 
+static void print_gauges(const struct gauge *gauges, size_t count, struct buf *out)
+{
+    for (size_t i = 0; i < count; i++)
+        buf_printf(out, "%s:%" PRIu64 "\r\n", gauges[i].name, gauges[i].value);
+}
+
 static void section_counters(struct engine *engine, struct buf *out)
 {
 #define X(name, help) buf_printf(out, #name ":%" PRIu64 "\r\n", engine->counters.name);
     ENGINE_COUNTERS(X)
 #undef X
+    struct gauge gauges[GAUGES_MAX];
+    print_gauges(gauges, pubsub_gauges(engine, gauges), out);
 }
 
 static void section_server(struct engine *engine, struct buf *out)
@@ -95,12 +112,6 @@ static void section_replication(struct engine *engine, struct buf *out)
 {
     (void)engine;
     buf_append_text(out, "role:master\r\nconnected_slaves:0\r\n");
-}
-
-static void print_gauges(const struct gauge *gauges, size_t count, struct buf *out)
-{
-    for (size_t i = 0; i < count; i++)
-        buf_printf(out, "%s:%" PRIu64 "\r\n", gauges[i].name, gauges[i].value);
 }
 
 static void section_lease(struct engine *engine, struct buf *out)
@@ -177,6 +188,7 @@ void engine_metrics(struct engine *engine, struct buf *out)
     ENGINE_COUNTERS(X)
 #undef X
     size_t count = lease_gauges(engine, gauges);
+    count += pubsub_gauges(engine, gauges + count);
     count += store_gauges(engine, gauges + count);
     for (size_t i = 0; i < count; i++)
         metric(out, gauges[i].name, gauges[i].help, gauges[i].value, gauges[i].counts);

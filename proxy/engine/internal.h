@@ -7,6 +7,7 @@
 #include "fence/base/heap.h"
 #include "proxy/engine/engine.h"
 #include "proxy/engine/metrics.h"
+#include "proxy/engine/pubsub.h"
 #include "proxy/engine/request.h"
 #include "proxy/engine/session.h"
 
@@ -44,6 +45,7 @@ struct engine {
     unsigned marks_left;   /* so many transactions go with a mark, since one failed lately */
     struct line *lines;    /* a uthash by resource */
     struct held *held;     /* the same */
+    struct pubsub pubsub;
     bool draining, shutdown_asked;
     int64_t started_ms;
     struct sweeper sweeper;
@@ -98,6 +100,7 @@ command_start server_ping, server_echo, server_hello, server_auth, server_quit, 
 command_start lease_acquire, lease_acquire_all, lease_renew, lease_release, lease_revoke,
     lease_show, lease_list, data_fenced, data_fenced_all, receipt_show;
 command_start multi_begin, multi_exec, multi_discard, guard_command;
+command_start pubsub_subscribe, pubsub_unsubscribe, pubsub_psubscribe, pubsub_punsubscribe;
 command_exec sql_exec;
 command_exec string_get, string_set, string_setnx, string_getset, string_getdel, string_mget,
     string_mset, string_append, string_strlen, string_incr, string_decr, string_incrby,

@@ -129,6 +129,17 @@ bool pubsub_restricts(const struct session *session)
     return session->subscriber != NULL && !session->resp3;
 }
 
+bool pubsub_refuse(struct request *request)
+{
+    char lower[COMMAND_LOWER_SIZE];
+
+    resp_error(&request->reply, STK_ERR,
+               "Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
+               "are allowed in this context",
+               command_lower(request->command->name, lower));
+    return false;
+}
+
 /* The commands. */
 
 void pubsub_head(struct buf *out, size_t count, bool resp3)

@@ -14,6 +14,7 @@
 #define PUBSUB_UNSENT_MAX     (4 << 20) /* bytes that may wait for one slow subscriber */
 
 struct engine;
+struct request;
 struct session;
 struct topic;
 struct subscriber; /* a session's subscriptions; none: NULL */
@@ -30,6 +31,8 @@ void pubsub_send(struct engine *engine, struct bytes channel, struct bytes text)
 void pubsub_clear(struct session *session);
 /* A RESP2 connection that has subscribed may only do what concerns that. */
 bool pubsub_restricts(const struct session *session);
+/* The error for what it may not do becomes the reply; returns false. */
+bool pubsub_refuse(struct request *request);
 /* The head of what comes unasked: a push in RESP3, an array in RESP2. */
 void pubsub_head(struct buf *out, size_t count, bool resp3);
 

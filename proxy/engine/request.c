@@ -87,16 +87,23 @@ void request_fail(struct request *request, enum stk_error error, const char *for
     request_finish(request);
 }
 
-void request_arity_error(struct request *request, const char *name)
+const char *command_lower(const char *name, char out[COMMAND_LOWER_SIZE])
 {
-    char lower[40];
     size_t len = 0;
 
-    for (; name[len] != '\0' && len + 1 < sizeof lower; len++)
-        lower[len] = (char)tolower((unsigned char)name[len]);
-    lower[len] = '\0';
+    for (; name[len] != '\0' && len + 1 < COMMAND_LOWER_SIZE; len++)
+        out[len] = (char)tolower((unsigned char)name[len]);
+    out[len] = '\0';
+    return out;
+}
+
+void request_arity_error(struct request *request, const char *name)
+{
+    char lower[COMMAND_LOWER_SIZE];
+
     buf_clear(&request->reply);
-    resp_error(&request->reply, STK_ERR, "wrong number of arguments for '%s' command", lower);
+    resp_error(&request->reply, STK_ERR, "wrong number of arguments for '%s' command",
+               command_lower(name, lower));
 }
 
 void request_fail_arity(struct request *request, const char *name)

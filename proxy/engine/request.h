@@ -74,6 +74,10 @@ void request_fail_arity(struct request *request, const char *name);
 /* "unknown subcommand 'x'. Try CLIENT HELP.", the same way; argv[1] is the subcommand. */
 void request_fail_subcommand(struct request *request);
 
+/* A command's name in lower case, as Redis's errors have it. Returns `out`. */
+#define COMMAND_LOWER_SIZE 40
+const char *command_lower(const char *name, char out[COMMAND_LOWER_SIZE]);
+
 /* Parsing arguments, with the error replies of Redis. */
 bool request_is_word(const struct request *request, size_t i, const char *word);
 /* An option's integer at argv[i], within min..max. False: the request has failed with `what`. */

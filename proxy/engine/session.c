@@ -69,6 +69,7 @@ void session_close(struct session *session)
     if (session->next != NULL)
         request_free(session->next);
     multi_free(session->multi);
+    pubsub_clear(session);
     list_remove(&session->link);
     list_remove(&session->dirty);
     engine->sessions_count--;
@@ -126,6 +127,8 @@ bool session_admits(struct session *session, struct request *request)
         error = STK_NOAUTH;
     else if ((command->flags & COMMAND_ADMIN) && !session_is_admin(session))
         error = STK_NOPERM;
+    else if (pubsub_restricts(session) && !(command->flags & COMMAND_PUBSUB))
+        return pubsub_refuse(request);
     else
         return true;
     session->engine->counters.refused_busy += error == STK_BUSY;

@@ -34,6 +34,7 @@ struct session {
     struct request *next; /* parsed, not started yet */
     struct multi *multi;  /* between MULTI and EXEC; or NULL */
     bool exec_under_way;  /* answers wait for its reply: one packet, not two */
+    struct subscriber *subscriber; /* pubsub.c; NULL: listens to nothing */
     struct list held;     /* leases granted to this connection */
     struct list pending;  /* started, in order of arrival, not replied yet */
     size_t pending_count, pending_bytes;
