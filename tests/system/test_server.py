@@ -99,7 +99,8 @@ def test_who_is_authenticated_is_an_administrator(guarded):
     assert victim.is_closed()
 
 
-ADMIN_COMMANDS = ["SHUTDOWN", "CLIENT KILL ID 1", "CONFIG GET save", "FLUSHALL"]
+ADMIN_COMMANDS = ["SHUTDOWN", "CLIENT KILL ID 1", "CONFIG GET save", "FLUSHALL",
+                  "GUARD CREATE t k t:", "GUARD DROP t"]
 
 
 def test_who_comes_from_elsewhere_is_no_administrator_without_a_password(rig):
@@ -119,6 +120,7 @@ def test_who_comes_from_elsewhere_is_no_administrator_without_a_password(rig):
     assert remote("10.9.8.7", "PING") == "PONG"
     for command in ADMIN_COMMANDS:
         assert remote("10.9.8.7", *command.split()).startswith("NOPERM "), command
+    assert remote("10.9.8.7", "GUARD", "LIST") == ""
     token = remote("10.9.8.7", "ACQUIRE", "r", "60000").split()[0]
     assert remote("10.9.8.7", "REVOKE", "r") == token, "for anyone who may write"
     assert remote("127.0.0.1", "FLUSHALL") == "OK"

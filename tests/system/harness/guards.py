@@ -83,6 +83,7 @@ CREATE TRIGGER {t}_poke_d BEFORE INSERT ON {t}_poke WHEN NEW.op = 'delete' BEGIN
   DELETE FROM {t} WHERE {w} = NEW.w; END;
 """
 ROWS = "INSERT INTO {t}({w}, v, u, p, q) VALUES({M}, 'm', 10, 1, 1), ({O}, 'o', 20, 2, 2);"
+RESTORE = "DELETE FROM {t}; DELETE FROM {t}_par; INSERT INTO {t}_par VALUES(0, ''), (1, ''), (2, '');"
 
 NEW = "({w}, v, u, p) VALUES({N}, 'new', 30, 1)"
 FORMS_TEXT = f"""

@@ -31,6 +31,12 @@ def program(file, **options):
     return connection
 
 
+def guards(client):
+    """GUARD LIST, each a dict of text."""
+    return [dict(zip(*[iter(word.decode() for word in guard)] * 2))
+            for guard in client("GUARD", "LIST")]
+
+
 class Shop:
     """A daemon, a file with a guarded table of each kind, and the tokens of their keys."""
 
@@ -58,6 +64,9 @@ class Shop:
             return [sql for sql, in connection.execute(
                 "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?"
                 " AND name LIKE 'stockade_guard%'", (table(kind),))]
+
+    def guards(self):
+        return guards(self.client)
 
     def some(self, kind, keys):
         """The resources of these keys."""
