@@ -24,7 +24,8 @@
 #include "store/sqlite/sql_memory.h"
 #include "store/sqlite/transaction.h"
 
-#define SQL_NO_STATEMENT "there is no statement"
+#define SQL_NO_STATEMENT    "there is no statement"
+#define SQL_TOO_MUCH_MEMORY "the statement was stopped: it needs more than 128 MiB of memory"
 
 enum { PROGRESS_STEPS = 100 }; /* of SQLite's machine: some microseconds, or one long function */
 
@@ -89,11 +90,8 @@ static int progress(void *context)
 {
     struct sql *sql = context;
 
-    if (sql_memory_above(SQL_MEMORY_MAX))
-        sql->interrupted = "it needs too much memory";
-    else if (clock_now_ms(&clock_monotonic) >= sql->deadline_ms)
-        sql->interrupted = "it took too long";
-    return sql->interrupted != NULL;
+    sql->starved = sql_memory_above(SQL_MEMORY_MAX);
+    return sql->starved || clock_now_ms(&clock_monotonic) >= sql->deadline_ms;
 }
 
 /* Between these two, what SQLite runs is the user's. */
@@ -101,7 +99,8 @@ static void enter(struct sql *sql, const struct sql_call *call, enum sql_kind ki
 {
     sql->right = call->right;
     sql->defines = kind == SQL_DEFINITION;
-    sql->interrupted = NULL;
+    sql->starved = false;
+    sql->limit_ms = call->time_limit_ms;
     sql->deadline_ms = clock_now_ms(&clock_monotonic) + call->time_limit_ms;
     sqlite3_limit(sql->db, SQLITE_LIMIT_LENGTH, SQL_LENGTH_MAX);
     sqlite3_progress_handler(sql->db, PROGRESS_STEPS, progress, sql);
@@ -129,10 +128,12 @@ static enum stk_error judge_failure(struct sql *sql, int code)
     case SQLITE_NOMEM:
         if (!sql_memory_met())
             return transaction_fail(sql->txn);
-        return sql_refuse(sql, STK_ERR, "the statement was stopped: it needs too much memory");
+        return sql_refuse(sql, STK_ERR, SQL_TOO_MUCH_MEMORY);
     case SQLITE_INTERRUPT:
-        return sql_refuse(sql, STK_ERR, "the statement was stopped: %s",
-                          sql->interrupted != NULL ? sql->interrupted : "it was interrupted");
+        if (sql->starved)
+            return sql_refuse(sql, STK_ERR, SQL_TOO_MUCH_MEMORY);
+        return sql_refuse(sql, STK_ERR, "the statement was stopped: it took more than %lld ms",
+                          (long long)sql->limit_ms);
     case SQLITE_BUSY:
     case SQLITE_CANTOPEN:
     case SQLITE_CORRUPT:

@@ -50,10 +50,10 @@ struct sql {
     bool active;
     enum sql_right right;
     bool defines; /* it is DDL */
-    int64_t deadline_ms;
-    const char *interrupted; /* why; NULL: it was not */
-    enum stk_error refusal;  /* the authorizer's; `why` explains it */
-    char *why;               /* the call's, SQL_WHY_MAX bytes */
+    int64_t limit_ms, deadline_ms;
+    bool starved;           /* it was interrupted for the memory it takes */
+    enum stk_error refusal; /* the authorizer's; `why` explains it */
+    char *why;              /* the call's, SQL_WHY_MAX bytes */
 };
 
 /* Sets the transaction's connection up. The caller owns what it gets and frees it before closing.

@@ -87,10 +87,10 @@ enum stk_error sql_body(struct store_txn *txn, void *arg)
 
 const char *sql_do(struct rig *rig, struct ask *ask)
 {
-    enum stk_error error = ask->call.right == SQL_MAY_READ ? rig_read(rig, sql_body, ask)
-                                                           : rig_write(rig, sql_body, ask);
-    if (error != STK_OK)
-        snprintf(ask->text, sizeof ask->text, "%s %s", stk_error_code(error), ask->call.why);
+    ask->error = ask->call.right == SQL_MAY_READ ? rig_read(rig, sql_body, ask)
+                                                 : rig_write(rig, sql_body, ask);
+    if (ask->error != STK_OK)
+        snprintf(ask->text, sizeof ask->text, "%s %s", stk_error_code(ask->error), ask->call.why);
     return ask->text;
 }
 

@@ -12,6 +12,7 @@ struct ask {
     struct claim claim;   /* presented, where it has a resource */
     size_t rows_max;      /* 0: all; more are refused */
     size_t columns_told, rows;
+    enum stk_error error;        /* how sql_do ended */
     char names[256], text[4096]; /* of columns, between commas; the result, see below */
 };
 

@@ -101,8 +101,7 @@ static void one_statement_at_a_time(void **state)
         sql_expect(sql_ask(rig, several[i]), "ERR ", "one statement at a time");
     }
     for (size_t i = 0; i < 6; i++) {
-        static const char *const none[] = {"",  " ",         "-- SELECT 1", "/* SELECT 1 */",
-                                           ";", ";;"};
+        static const char *const none[] = {"", " ", "-- SELECT 1", "/* SELECT 1 */", ";", ";;"};
         sql_expect(sql_ask(rig, none[i]), "ERR ", "no statement");
     }
     struct ask ask = ask_of(SQL_MAY_READ, "");

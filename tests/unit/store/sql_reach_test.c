@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What users' SQL can reach: its own tables, and of Stockade's the public views. Every statement
+ * here is tried with every right, since the administrator's is no wider than this. */
+#include "tests/unit/store/sql_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* All that Stockade keeps in the file, and its schema, as one text. The caller frees it. */
+static char *own_state(const struct rig *rig)
+{
+    static const char *const queries[] = {
+        "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name LIKE 'stockade^_%' ESCAPE "
+        "'^' OR tbl_name LIKE 'stockade^_%' ESCAPE '^' ORDER BY name",
+        "SELECT * FROM stockade_resource",
+        "SELECT * FROM stockade_string",
+        "SELECT * FROM stockade_hash",
+        "SELECT * FROM stockade_meta",
+        "SELECT * FROM stockade_receipt",
+        "SELECT * FROM stockade_retired",
+        "SELECT * FROM stockade_guard",
+        "SELECT * FROM guarded",
+    };
+    sqlite3 *db = rig_foreign(rig);
+    sqlite3_str *text = sqlite3_str_new(NULL);
+
+    for (size_t i = 0; i < COUNT(queries); i++) {
+        sqlite3_stmt *stmt;
+        assert_int_equal(sqlite3_prepare_v2(db, queries[i], -1, &stmt, NULL), SQLITE_OK);
+        while (sqlite3_step(stmt) == SQLITE_ROW)
+            for (int at = 0; at < sqlite3_column_count(stmt); at++)
+                sqlite3_str_appendf(text, "%s|", sqlite3_column_text(stmt, at));
+        assert_int_equal(sqlite3_finalize(stmt), SQLITE_OK);
+    }
+    sqlite3_close(db);
+    char *copy = strdup(sqlite3_str_value(text));
+    sqlite3_free(sqlite3_str_finish(text));
+    return copy;
+}
+
+static enum stk_error furnish(struct store_txn *txn, void *arg)
+{
+    char why[SQL_WHY_MAX];
+
+    (void)arg;
+    rig_grant(txn, "sku:1", "someone");
+    rig_set(txn, "key", "value");
+    assert_int_equal(
+        txn_guard_create(txn, bytes_of("guarded"), bytes_of("sku"), bytes_of("sku:"), why), STK_OK);
+    return STK_OK;
+}
+
+/* A store with leases, values, a guarded table with a row, a table `t`, and views and triggers of
+ * another program that point at Stockade's tables. */
+static int set_up(void **state)
+{
+    rig_sqlite(state);
+    rig_sql(*state, "CREATE TABLE guarded(sku, n); INSERT INTO guarded VALUES('1', 5);"
+                    "CREATE TABLE t(a); INSERT INTO t VALUES(1);"
+                    "CREATE TABLE fires(a);"
+                    "CREATE TRIGGER fire AFTER INSERT ON fires BEGIN"
+                    "  UPDATE stockade_resource SET token = 99; END;"
+                    "CREATE TABLE peeks(a);"
+                    "CREATE TRIGGER peek AFTER INSERT ON peeks BEGIN"
+                    "  INSERT INTO t SELECT value FROM stockade_meta; END;"
+                    "CREATE VIEW window AS SELECT * FROM stockade_meta;"
+                    "CREATE VIEW through AS SELECT resource FROM stockade_fences;"
+                    "CREATE VIEW back AS SELECT a FROM t;"
+                    "CREATE TRIGGER door INSTEAD OF INSERT ON back BEGIN"
+                    "  INSERT INTO stockade_string VALUES(9, NEW.a); END;");
+    assert_int_equal(rig_write(*state, furnish, NULL), STK_OK);
+    return 0;
+}
+
+/* The statement is refused with each right, on both connections, and nothing has changed. */
+static void expect_refused(struct rig *rig, const char *statement)
+{
+    static const enum sql_right rights[] = {SQL_MAY_READ, SQL_MAY_WRITE, SQL_MAY_DEFINE};
+    char *before = own_state(rig);
+
+    for (size_t i = 0; i < COUNT(rights); i++) {
+        struct ask ask = ask_of(rights[i], statement);
+        const char *text = sql_do(rig, &ask);
+        if (strncmp(text, "NOPERM ", 7) != 0 && strncmp(text, "GUARDED ", 8) != 0 &&
+            strncmp(text, "ERR ", 4) != 0)
+            fail_msg("right %zu: %s: %s", i, statement, text);
+        char *after = own_state(rig);
+        if (strcmp(before, after) != 0)
+            fail_msg("right %zu: %s has changed\n%s\ninto\n%s", i, statement, before, after);
+        free(after);
+    }
+    free(before);
+}
+
+static void refuse_all(void **state, const char *const *statements, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        expect_refused(*state, statements[i]);
+}
+
+static void stockades_tables_are_neither_read_nor_written(void **state)
+{
+    static const char *const statements[] = {
+        "SELECT * FROM stockade_resource",
+        "SELECT count(*) FROM stockade_meta",
+        "SELECT count(id) FROM stockade_resource",
+        "SELECT 1 FROM stockade_meta",
+        "SELECT rowid FROM stockade_string",
+        "SELECT * FROM \"StockADE_meta\"",
+        "SELECT * FROM 'stockade_meta'",
+        "SELECT * FROM [stockade_meta]",
+        "SELECT * FROM main.stockade_meta AS stockade_fences",
+        "SELECT * FROM (SELECT * FROM stockade_meta) AS stockade_fences",
+        "SELECT (SELECT value FROM stockade_meta)",
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM stockade_retired)",
+        "SELECT 5 IN stockade_meta",
+        "SELECT a FROM t ORDER BY (SELECT key FROM stockade_meta)",
+        "WITH stockade_fences AS (SELECT * FROM stockade_meta) SELECT * FROM stockade_fences",
+        "WITH stockade_fences AS (SELECT * FROM stockade_resource) SELECT * FROM stockade_fences",
+        "WITH stockade_values AS (SELECT connection FROM stockade_resource) SELECT * FROM "
+        "stockade_values",
+        "WITH stockade_guard_insert_t AS (SELECT owner FROM stockade_resource) SELECT * FROM "
+        "stockade_guard_insert_t",
+        "SELECT * FROM window",
+        "INSERT INTO stockade_meta VALUES('a', 1)",
+        "INSERT INTO stockade_values VALUES('a', 1)",
+        "REPLACE INTO STOCKADE_META VALUES('floor', 1)",
+        "UPDATE stockade_resource SET token = token + 1",
+        "UPDATE main.\"stockade_resource\" SET state = 2 WHERE id = 1",
+        "UPDATE stockade_fences SET token = 1",
+        "DELETE FROM stockade_resource",
+        "DELETE FROM [stockade_guard]",
+        "INSERT INTO t SELECT value FROM stockade_meta",
+        "UPDATE t SET a = (SELECT max(token) FROM stockade_resource)",
+        "DELETE FROM t WHERE a IN (SELECT id FROM stockade_resource)",
+        "INSERT INTO t VALUES(1) RETURNING (SELECT max(value) FROM stockade_meta)",
+        "INSERT INTO fires VALUES(1)",
+        "INSERT INTO peeks VALUES(1)",
+        "INSERT INTO back VALUES('x')",
+        "EXPLAIN SELECT * FROM stockade_meta",
+        "EXPLAIN QUERY PLAN DELETE FROM stockade_meta",
+    };
+    refuse_all(state, statements, COUNT(statements));
+}
+
+static void the_public_views_are_read_and_nothing_else(void **state)
+{
+    struct rig *rig = *state;
+    sqlite3 *db = rig_foreign(rig);
+    sqlite3_stmt *stmt;
+    int views = 0;
+
+    assert_int_equal(sqlite3_prepare_v2(db,
+                                        "SELECT name FROM sqlite_schema WHERE type = 'view' AND "
+                                        "name LIKE 'stockade^_%' ESCAPE '^'",
+                                        -1, &stmt, NULL),
+                     SQLITE_OK);
+    for (; sqlite3_step(stmt) == SQLITE_ROW; views++) {
+        static const char *const forms[] = {
+            "SELECT * FROM %s", "SELECT count(*) FROM %s", "SELECT 1 FROM main.%s AS x WHERE 1",
+            "WITH x AS (SELECT * FROM %s) SELECT * FROM x AS y, x AS z"};
+        for (size_t i = 0; i < COUNT(forms); i++) {
+            char *query = sqlite3_mprintf(forms[i], sqlite3_column_text(stmt, 0));
+            struct ask ask = ask_of(SQL_MAY_READ, query);
+            sql_do(rig, &ask);
+            if (ask.error != STK_OK)
+                fail_msg("%s: %s", query, ask.text);
+            sqlite3_free(query);
+        }
+    }
+    assert_int_equal(views, 5);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    assert_string_equal(sql_ask(rig, "SELECT resource, token, state FROM STOCKADE_FENCES"),
+                        "'sku:1',1,'live';");
+    assert_string_equal(sql_ask(rig, "SELECT * FROM stockade_values"), "'key','value';");
+    assert_string_equal(sql_ask(rig, "SELECT * FROM stockade_guards"), "'guarded','sku','sku:';");
+    assert_string_equal(sql_ask(rig, "SELECT * FROM through"), "'sku:1';");
+    assert_string_equal(sql_change(rig, "INSERT INTO t SELECT token FROM stockade_fences"), "");
+}
+
+static void nothing_of_stockades_can_be_made_altered_or_dropped(void **state)
+{
+    static const char *const statements[] = {
+        "CREATE TABLE stockade_x(a)",
+        "CREATE TABLE IF NOT EXISTS \"STOCKADE_x\"(a)",
+        "CREATE TABLE [stockade_x] AS SELECT 1",
+        "CREATE VIEW stockade_x AS SELECT 1",
+        "CREATE INDEX stockade_x ON t(a)",
+        "CREATE INDEX x ON stockade_resource(owner)",
+        "CREATE UNIQUE INDEX x ON stockade_resource(token)",
+        "CREATE TRIGGER stockade_x AFTER INSERT ON t BEGIN SELECT 1; END",
+        "CREATE TRIGGER x AFTER UPDATE ON stockade_resource BEGIN DELETE FROM t; END",
+        "CREATE TRIGGER x INSTEAD OF INSERT ON stockade_values BEGIN SELECT 1; END",
+        "ALTER TABLE t RENAME TO stockade_x",
+        "ALTER TABLE t RENAME TO \"Stockade_x\"",
+        "ALTER TABLE stockade_resource RENAME TO x",
+        "ALTER TABLE stockade_resource ADD COLUMN x",
+        "ALTER TABLE stockade_resource DROP COLUMN owner",
+        "ALTER TABLE stockade_resource RENAME COLUMN token TO x",
+        "ALTER TABLE stockade_fences RENAME TO x",
+        "DROP TABLE stockade_resource",
+        "DROP TABLE IF EXISTS stockade_meta",
+        "DROP VIEW stockade_fences",
+        "DROP INDEX stockade_keys",
+        "DROP TRIGGER stockade_guard_insert_guarded",
+        "DROP INDEX stockade_guard_blob_guarded",
+        "CREATE TRIGGER x AFTER INSERT ON guarded BEGIN SELECT 1; END",
+        "CREATE TRIGGER x BEFORE UPDATE OF n ON \"GUARDED\" BEGIN SELECT 1; END",
+        "ALTER TABLE guarded RENAME TO x",
+        "ALTER TABLE guarded ADD COLUMN x",
+        "ALTER TABLE guarded DROP COLUMN n",
+        "ALTER TABLE guarded RENAME COLUMN sku TO x",
+        "DROP TABLE guarded",
+        "DROP TABLE IF EXISTS main.GUARDED",
+    };
+    refuse_all(state, statements, COUNT(statements));
+}
+
+static void other_files_pragmas_and_transactions_are_out_of_reach(void **state)
+{
+    static const char *const statements[] = {
+        "ATTACH ':memory:' AS x",
+        "ATTACH DATABASE '/tmp/stockade-test-attached' AS x",
+        "DETACH main",
+        "VACUUM",
+        "VACUUM main INTO '/tmp/stockade-test-vacuumed'",
+        "PRAGMA user_version",
+        "PRAGMA user_version = 9",
+        "PRAGMA writable_schema = ON",
+        "PRAGMA recursive_triggers = OFF",
+        "PRAGMA foreign_keys = ON",
+        "PRAGMA table_info(t)",
+        "SELECT * FROM pragma_user_version",
+        "SELECT * FROM pragma_table_info('t')",
+        "SELECT * FROM pragma_database_list()",
+        "SELECT name FROM main.pragma_function_list",
+        "SELECT (SELECT journal_mode FROM pragma_journal_mode)",
+        "BEGIN",
+        "BEGIN IMMEDIATE",
+        "COMMIT",
+        "END",
+        "ROLLBACK",
+        "ROLLBACK TO stockade_mark",
+        "SAVEPOINT x",
+        "RELEASE stockade_mark",
+        "EXPLAIN COMMIT",
+        "EXPLAIN PRAGMA user_version",
+        "CREATE VIRTUAL TABLE x USING fts5(a)",
+        "CREATE VIRTUAL TABLE x USING rtree(a, b, c)",
+        "CREATE TEMP TABLE x(a)",
+        "CREATE TEMPORARY VIEW x AS SELECT 1",
+        "CREATE TEMP TRIGGER x AFTER INSERT ON main.guarded BEGIN SELECT 1; END",
+        "CREATE TABLE temp.x(a)",
+        "CREATE TABLE temp.guarded(sku, n)",
+        "SELECT * FROM dbstat",
+        "SELECT sql FROM sqlite_stmt",
+        "SELECT * FROM sqlite_dbpage",
+        "INSERT INTO sqlite_master VALUES('table', 'x', 'x', 0, 'CREATE TABLE x(a)')",
+        "UPDATE sqlite_schema SET sql = NULL WHERE name LIKE 'stockade%'",
+        "DELETE FROM sqlite_master",
+        "DELETE FROM sqlite_temp_schema",
+    };
+    refuse_all(state, statements, COUNT(statements));
+}
+
+static void functions_with_hands_are_out_of_reach(void **state)
+{
+    static const char *const statements[] = {
+        "SELECT load_extension('/tmp/x.so')",
+        "SELECT Load_Extension('x', 'y')",
+        "SELECT fts3_tokenizer('simple')",
+        "SELECT FTS3_TOKENIZER('simple', x'0000000000000000')",
+        "SELECT stockade_guard('sku:', '1', 1, x'')",
+        "SELECT a FROM t WHERE stockade_guard('sku:', '1', 1, x'')",
+        "SELECT sqlite_log(1, 'x')",
+        "SELECT readfile('/etc/passwd')",
+        "SELECT json_patch('{}', '{}')",
+        "CREATE INDEX x ON t(stockade_guard('sku:', a, 1, x''))",
+        "CREATE TABLE x(a CHECK(fts3_tokenizer(a)))",
+    };
+    static const struct sql_value pointer = {.type = SQL_BLOB, .bytes = {"AAAAAAAA", 8}};
+
+    refuse_all(state, statements, COUNT(statements));
+    /* With a bound pointer SQLite itself would take it, whatever the connection is set to. */
+    struct ask ask = ask_of(SQL_MAY_WRITE, "SELECT fts3_tokenizer('simple', ?)");
+    ask.call.params = &pointer;
+    ask.call.params_count = 1;
+    sql_expect(sql_do(*state, &ask), "NOPERM ", "fts3_tokenizer()");
+}
+
+static void what_users_need_is_within_reach(void **state)
+{
+    static const char *const definitions[] = {
+        "CREATE TABLE orders(id INTEGER PRIMARY KEY AUTOINCREMENT, sku REFERENCES guarded, n)",
+        "CREATE TABLE lines(a, b, PRIMARY KEY(a, b)) WITHOUT ROWID",
+        "CREATE TABLE made(a INT, b INT GENERATED ALWAYS AS (a * 2) STORED, CHECK(a > 0)) STRICT",
+        "CREATE UNIQUE INDEX orders_n ON orders(n) WHERE n > 0",
+        "CREATE INDEX orders_e ON orders(trim(sku), replace(sku, 'a', 'b'))",
+        "CREATE VIEW report AS SELECT sku, sum(n) AS n FROM orders GROUP BY sku",
+        "CREATE TRIGGER log AFTER INSERT ON orders BEGIN INSERT INTO t VALUES(NEW.n); END",
+        "CREATE INDEX guarded_n ON guarded(n)",
+        "DROP INDEX guarded_n",
+        "ALTER TABLE lines RENAME TO items",
+        "ALTER TABLE orders RENAME COLUMN n TO pieces",
+        "ALTER TABLE orders ADD COLUMN note DEFAULT 'none'",
+        "ALTER TABLE orders DROP COLUMN note",
+        "ANALYZE",
+        "REINDEX",
+        "DROP TABLE items",
+    };
+    struct rig *rig = *state;
+
+    for (size_t i = 0; i < COUNT(definitions); i++)
+        if (strcmp(sql_define(rig, definitions[i]), "") != 0)
+            fail_msg("%s: %s", definitions[i], sql_define(rig, definitions[i]));
+    assert_string_equal(sql_change(rig, "INSERT INTO orders(sku, pieces) VALUES('1', 3)"), "");
+    assert_string_equal(sql_ask(rig, "SELECT * FROM report"), "'1',3;");
+    assert_string_equal(sql_ask(rig, "SELECT value FROM json_each('[1,2]')"), "1;2;");
+    assert_string_equal(sql_ask(rig, "SELECT seq FROM sqlite_sequence"), "1;");
+    assert_string_equal(sql_ask(rig, "SELECT count(*) > 0 FROM sqlite_stat1"), "1;");
+    assert_string_equal(sql_ask(rig, "SELECT count(*) FROM sqlite_stat1 WHERE tbl LIKE 'stock%'"),
+                        "0;");
+    assert_string_equal(sql_ask(rig, "SELECT type FROM sqlite_schema WHERE name = 'report'"),
+                        "'view';");
+    sql_expect(sql_change(rig, "UPDATE sqlite_sequence SET seq = 9"), "NOPERM ", "sequence");
+}
+
+static enum stk_error present_and_change(struct store_txn *txn, void *arg)
+{
+    struct ask *ask = arg;
+    ask->claim = (struct claim){.resource = bytes_of("sku:1"), .token = 1};
+    return sql_body(txn, ask);
+}
+
+static void a_guarded_row_changes_under_its_token_only(void **state)
+{
+    struct rig *rig = *state;
+    struct ask ask = ask_of(SQL_MAY_WRITE, "UPDATE guarded SET n = n - 1");
+
+    /* The second time, the statement is known; the claims are not. */
+    for (int round = 0; round < 2; round++) {
+        sql_expect(sql_change(rig, "UPDATE guarded SET n = n - 1"), "GUARDED ", "sku:1");
+        assert_int_equal(rig_write(rig, present_and_change, &ask), STK_OK);
+        assert_int_equal(ask.call.changes, 1);
+    }
+    assert_string_equal(sql_ask(rig, "SELECT n FROM guarded"), "3;");
+    /* A guard that was lost stops the table. */
+    rig_sql(rig, "DROP TRIGGER stockade_guard_update_guarded");
+    assert_int_equal(rig_write(rig, present_and_change, &ask), STK_GUARDED);
+    sql_expect(ask.call.why, "the guard of guarded is broken", "stockade_guard_update_guarded");
+    assert_string_equal(sql_ask(rig, "SELECT n FROM guarded"), "3;");
+    assert_string_equal(sql_change(rig, "UPDATE t SET a = 2"), "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, rig_end)
+        T(stockades_tables_are_neither_read_nor_written),
+        T(the_public_views_are_read_and_nothing_else),
+        T(nothing_of_stockades_can_be_made_altered_or_dropped),
+        T(other_files_pragmas_and_transactions_are_out_of_reach),
+        T(functions_with_hands_are_out_of_reach),
+        T(what_users_need_is_within_reach),
+        T(a_guarded_row_changes_under_its_token_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
