@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "fence/base/check.h"
+#include "proxy/engine/events.h"
 #include "proxy/engine/exec.h"
 #include "proxy/engine/internal.h"
 
@@ -66,6 +67,8 @@ static enum stk_error judge(struct request *request, struct store_txn *txn, cons
         request->verdict = fence_judge(&resource.fence, claim->token);
         if (request->verdict == STK_OK)
             continue;
+        request->refused = claim;
+        request->newest = resource.fence.token;
         if (request->plan.claims_count == 1) {
             refuse(request, request->verdict, NULL);
         } else {
@@ -216,6 +219,7 @@ static enum stk_error data_run(struct store_op *op, struct store_txn *txn)
 
     buf_clear(&request->reply);
     request->verdict = STK_OK;
+    request->refused = NULL;
     request->replayed = false;
     if (request->plan.id.len > 0) {
         enum stk_error error = replay(request, txn);
@@ -248,6 +252,17 @@ bool request_refused(struct request *request)
     return true;
 }
 
+static void publish_refusal(const struct request *request)
+{
+    const struct claim *claim = request->refused;
+
+    if (claim != NULL)
+        events_publish(request->engine, &(struct event){.kind = EVENT_REFUSED,
+                                                        .resource = claim->resource,
+                                                        .token = claim->token,
+                                                        .newest = request->newest});
+}
+
 static void data_done(struct store_op *op)
 {
     struct request *request = request_of_op(op);
@@ -258,6 +273,7 @@ static void data_done(struct store_op *op)
         return;
     }
     count_verdict(counters, request->verdict);
+    publish_refusal(request);
     counters->receipts_replayed += request->replayed;
     if (request->verdict == STK_OK && !request->replayed)
         counters->fenced_accepted += request->plan.claims_count > 0;

@@ -43,6 +43,8 @@ struct request {
     struct buf reply;
     struct buf scratch;     /* the command's own */
     enum stk_error verdict; /* what the token rule said; STK_OK: accepted */
+    const struct claim *refused; /* where a claim of the plan was: which, and */
+    int64_t newest;              /* the newest token of its resource */
     bool replayed;          /* the reply is a receipt's */
     struct store_op op;
 };
