@@ -30,13 +30,13 @@ struct session {
     bool killed;      /* close now */
 
     struct resp_parser *parser;
-    struct buf in;        /* arrived, not parsed yet */
-    struct request *next; /* parsed, not started yet */
-    struct multi *multi;  /* between MULTI and EXEC; or NULL */
-    bool exec_under_way;  /* answers wait for its reply: one packet, not two */
+    struct buf in;                 /* arrived, not parsed yet */
+    struct request *next;          /* parsed, not started yet */
+    struct multi *multi;           /* between MULTI and EXEC; or NULL */
+    bool exec_under_way;           /* answers wait for its reply: one packet, not two */
     struct subscriber *subscriber; /* pubsub.c; NULL: listens to nothing */
-    struct list held;     /* leases granted to this connection */
-    struct list pending;  /* started, in order of arrival, not replied yet */
+    struct list held;              /* leases granted to this connection */
+    struct list pending;           /* started, in order of arrival, not replied yet */
     size_t pending_count, pending_bytes;
     size_t running_count;             /* of the pending ones: not finished */
     enum command_order running_order; /* the class of those under way, ORDER_NOW aside */
