@@ -19,7 +19,7 @@ endif
 
 # What is built from what.
 DAEMON_FOLDERS := fence/base fence fence/redis store store/sqlite store/extension proxy/resp \
-                  proxy/engine proxy/server
+                  proxy/engine proxy/host proxy/server
 DAEMON_MAIN := proxy/server/main.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))

@@ -8,10 +8,8 @@
  *     │                   (or 10 s)    that began
  *     └── a part that cannot be opened ──────────▶ ENDING
  *
- * One turn of the loop: events happen (timers, sockets, the store's wake-up, lease answers), then
- * `prepare`, which libuv calls when all of them are done and before it goes to sleep, lets the
- * engine finish the turn and sets the timer for its next one. Every event thus has its turn before
- * the loop blocks, and what came in together is answered together.
+ * Store, provider and engine are the host's (proxy/host), which turns them; here are the sockets
+ * around it, the signals and the stages.
  *
  * How it fails: a part that cannot be opened is one line in the log and exit status 1. A commit
  * whose outcome is unknown ends the process with status 70 and without a word to clients: what is
@@ -27,16 +25,13 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "fence/open.h"
+#include "proxy/host/host.h"
 #include "proxy/server/admin.h"
 #include "proxy/server/process.h"
 #include "proxy/server/server.h"
-#include "store/open.h"
 
 enum {
     DRAIN_MS = 10000,
-    QUEUE_OPS_MAX = 65536,
-    BATCH_OPS_MAX = 4096,
     EXIT_STORE_LOST = 70,
     WHY_SIZE = 512,
 };
@@ -47,21 +42,16 @@ struct daemon {
     struct options *options;
     const struct log *log;
     uv_loop_t loop;
-    uv_prepare_t turn;
-    uv_timer_t timer; /* the engine's next turn */
     uv_timer_t drain_timer;
-    uv_async_t wake; /* the store has finished something */
     uv_signal_t sigterm, sigint;
-    int64_t timer_at_ms; /* on the engine's clock; -1: the timer is not set */
     enum stage stage;
     bool signalled, shutdown_asked;
     char *password;
     size_t connections_max;
     /* The parts, in the order in which they are opened. NULL: not yet. */
     struct server *server;
-    struct store *store;
-    struct lease_provider *provider;
-    struct engine *engine;
+    struct host *host;
+    struct engine *engine; /* the host's */
     struct admin *admin;
 };
 
@@ -76,9 +66,9 @@ static void close_own_handles(void *context)
 {
     struct daemon *daemon = context;
     uv_handle_t *const handles[] = {
-        (uv_handle_t *)&daemon->turn,    (uv_handle_t *)&daemon->timer,
-        (uv_handle_t *)&daemon->sigterm, (uv_handle_t *)&daemon->drain_timer,
-        (uv_handle_t *)&daemon->sigint,  (uv_handle_t *)&daemon->wake,
+        (uv_handle_t *)&daemon->drain_timer,
+        (uv_handle_t *)&daemon->sigterm,
+        (uv_handle_t *)&daemon->sigint,
     };
     for (size_t i = 0; i < sizeof handles / sizeof *handles; i++)
         uv_close(handles[i], NULL);
@@ -91,18 +81,12 @@ static void end(struct daemon *daemon)
     if (daemon->admin != NULL)
         admin_close(daemon->admin);
     server_close(daemon->server);
-    if (daemon->provider != NULL)
-        lease_provider_close(daemon->provider, close_own_handles, daemon);
-    else
-        close_own_handles(daemon);
+    host_close(daemon->host, close_own_handles);
 }
 
 static void free_parts(struct daemon *daemon)
 {
-    if (daemon->engine != NULL)
-        engine_free(daemon->engine);
-    if (daemon->store != NULL)
-        store_close(daemon->store);
+    host_free(daemon->host);
     server_free(daemon->server);
     check(uv_loop_close(&daemon->loop) == 0);
     free(daemon->password);
@@ -152,35 +136,12 @@ static void on_signal(uv_signal_t *handle, int number)
     drain(daemon);
 }
 
-/* The loop's turn. */
+/* The host's turn. */
 
-static void on_timer(uv_timer_t *timer)
+static void on_turned(void *context)
 {
-    struct daemon *daemon = timer->data;
-    daemon->timer_at_ms = -1; /* the turn follows */
-}
+    struct daemon *daemon = context;
 
-static void set_timer(struct daemon *daemon)
-{
-    int64_t at_ms = engine_next_ms(daemon->engine), now_ms;
-
-    if (at_ms == daemon->timer_at_ms)
-        return;
-    daemon->timer_at_ms = at_ms;
-    if (at_ms < 0) {
-        uv_timer_stop(&daemon->timer);
-        return;
-    }
-    now_ms = clock_now_ms(&clock_monotonic);
-    uv_update_time(&daemon->loop);
-    uv_timer_start(&daemon->timer, on_timer, at_ms > now_ms ? (uint64_t)(at_ms - now_ms) : 0, 0);
-}
-
-static void on_turn(uv_prepare_t *turn)
-{
-    struct daemon *daemon = turn->data;
-
-    engine_turn(daemon->engine);
     if (daemon->shutdown_asked && daemon->stage == RUNNING) {
         drain(daemon);
         engine_turn(daemon->engine);
@@ -190,29 +151,15 @@ static void on_turn(uv_prepare_t *turn)
         hang_up(daemon);
     if (daemon->stage == HANGING_UP && engine_idle(daemon->engine))
         end(daemon);
-    else
-        set_timer(daemon);
 }
 
-static void on_wake(uv_async_t *wake)
-{
-    struct daemon *daemon = wake->data;
-
-    if (daemon->store == NULL)
-        return; /* it is being opened */
-    store_collect(daemon->store);
-    if (store_lost(daemon->store)) {
-        log_error(daemon->log, "a commit has an unknown outcome (its fsync failed): ending without "
-                               "answering what is open; start again to recover");
-        _exit(EXIT_STORE_LOST);
-    }
-}
-
-/* Called on the store's threads. */
-static void wake(void *context)
+static void on_lost(void *context)
 {
     struct daemon *daemon = context;
-    uv_async_send(&daemon->wake);
+
+    log_error(daemon->log, "a commit has an unknown outcome (its fsync failed): ending without "
+                           "answering what is open; start again to recover");
+    _exit(EXIT_STORE_LOST);
 }
 
 /* The engine's host. */
@@ -239,48 +186,24 @@ static bool show_option(void *context, size_t i, const char **name, const char *
 static void init_loop(struct daemon *daemon)
 {
     check(uv_loop_init(&daemon->loop) == 0);
-    check(uv_prepare_init(&daemon->loop, &daemon->turn) == 0);
-    check(uv_timer_init(&daemon->loop, &daemon->timer) == 0);
     check(uv_timer_init(&daemon->loop, &daemon->drain_timer) == 0);
-    check(uv_async_init(&daemon->loop, &daemon->wake, on_wake) == 0);
     check(uv_signal_init(&daemon->loop, &daemon->sigterm) == 0);
     check(uv_signal_init(&daemon->loop, &daemon->sigint) == 0);
-    daemon->turn.data = daemon->timer.data = daemon->drain_timer.data = daemon;
-    daemon->wake.data = daemon->sigterm.data = daemon->sigint.data = daemon;
-    daemon->timer_at_ms = -1;
+    daemon->drain_timer.data = daemon->sigterm.data = daemon->sigint.data = daemon;
+    daemon->host = host_new(&(struct host_options){.loop = &daemon->loop,
+                                                   .log = daemon->log,
+                                                   .turned = on_turned,
+                                                   .lost = on_lost,
+                                                   .context = daemon});
+    check(daemon->host != NULL);
     daemon->server = server_new(&daemon->loop, daemon->log);
 }
 
-static bool open_store(struct daemon *daemon, char *why)
+/* The lease URI was checked when the options were read. */
+static bool open_host(struct daemon *daemon, char *why)
 {
-    const struct store_options options = {
-        .path = option(daemon, OPTION_STORE) + strlen("sqlite:"),
-        .threads = true,
-        .queue_ops_max = QUEUE_OPS_MAX,
-        .batch_ops_max = BATCH_OPS_MAX,
-        .wake = wake,
-        .context = daemon,
-        .log = daemon->log,
-    };
-    daemon->store = store_sqlite_open(&options, why, WHY_SIZE);
-    return daemon->store != NULL;
-}
-
-/* The URI was checked when the options were read. */
-static void open_provider(struct daemon *daemon)
-{
-    const struct lease_surroundings surroundings = {
-        .loop = &daemon->loop,
-        .clock = &clock_monotonic,
-        .chance = &chance_system,
-        .log = daemon->log,
-    };
-    struct lease_uri uri;
-    char why[WHY_SIZE];
-
-    check(lease_uri_parse(option(daemon, OPTION_LEASE), &uri, why, sizeof why));
-    daemon->provider = uri.kind == LEASE_URI_LOCAL ? lease_local_new(&clock_monotonic)
-                                                   : lease_open(&uri, &surroundings);
+    return host_open(daemon->host, option(daemon, OPTION_STORE) + strlen("sqlite:"),
+                     option(daemon, OPTION_LEASE), why, WHY_SIZE);
 }
 
 static void open_engine(struct daemon *daemon)
@@ -291,11 +214,6 @@ static void open_engine(struct daemon *daemon)
                  .shutdown = on_shutdown_command,
                  .option = show_option,
                  .context = daemon},
-        .store = daemon->store,
-        .provider = daemon->provider,
-        .clock = &clock_monotonic,
-        .chance = &chance_system,
-        .log = daemon->log,
         .password = daemon->password,
         .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
         .sessions_max = daemon->connections_max,
@@ -305,7 +223,7 @@ static void open_engine(struct daemon *daemon)
         .forget_ms = options_number(options, OPTION_FORGET_AFTER) * 1000,
         .address = server_address(daemon->server, 0),
     };
-    daemon->engine = engine_new(&engine_options);
+    daemon->engine = host_open_engine(daemon->host, engine_options);
 }
 
 static bool bind_all(struct daemon *daemon, char *why)
@@ -348,10 +266,7 @@ static bool open_parts(struct daemon *daemon, char *why)
 {
     daemon->connections_max = process_fit_connections(
         (size_t)options_number(daemon->options, OPTION_MAX_CONNECTIONS), daemon->log);
-    if (!open_password(daemon, why) || !open_store(daemon, why))
-        return false;
-    open_provider(daemon);
-    if (!bind_all(daemon, why))
+    if (!open_password(daemon, why) || !open_host(daemon, why) || !bind_all(daemon, why))
         return false;
     open_engine(daemon);
     return server_open(daemon->server, daemon->engine, why, WHY_SIZE) && open_admin(daemon, why);
@@ -374,12 +289,11 @@ static void say_ready(void *context)
 
 static void start(struct daemon *daemon)
 {
-    uv_prepare_start(&daemon->turn, on_turn);
     uv_signal_start(&daemon->sigterm, on_signal, SIGTERM);
     uv_signal_start(&daemon->sigint, on_signal, SIGINT);
     log_info(daemon->log, "store %s, leases by %s", option(daemon, OPTION_STORE),
-             lease_provider_name(daemon->provider));
-    lease_on_first_attempt(daemon->provider, say_ready, daemon);
+             lease_provider_name(host_provider(daemon->host)));
+    host_start(daemon->host, say_ready);
 }
 
 int daemon_run(struct options *options, const struct log *log)

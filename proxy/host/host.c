@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts, in the order in which they are opened, and the loop's turn. */
+#include "proxy/host/host.h"
+
+#include <stdlib.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "fence/open.h"
+#include "store/open.h"
+
+enum { QUEUE_OPS_MAX = 65536, BATCH_OPS_MAX = 4096 };
+
+struct host {
+    struct host_options options;
+    uv_prepare_t turn;
+    uv_timer_t timer;    /* the engine's next turn */
+    uv_async_t wake;     /* the store has finished something */
+    int64_t timer_at_ms; /* on the engine's clock; -1: the timer is not set */
+    bool closing, lost;
+    void (*closed)(void *context);
+    struct store *store; /* NULL: not open; so the next two */
+    struct lease_provider *provider;
+    struct engine *engine;
+};
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct host *host = timer->data;
+    host->timer_at_ms = -1; /* the turn follows */
+}
+
+static void set_timer(struct host *host)
+{
+    int64_t at_ms = engine_next_ms(host->engine), now_ms;
+
+    if (at_ms == host->timer_at_ms)
+        return;
+    host->timer_at_ms = at_ms;
+    if (at_ms < 0) {
+        uv_timer_stop(&host->timer);
+        return;
+    }
+    now_ms = clock_now_ms(&clock_monotonic);
+    uv_update_time(host->options.loop);
+    uv_timer_start(&host->timer, on_timer, at_ms > now_ms ? (uint64_t)(at_ms - now_ms) : 0, 0);
+}
+
+static void on_turn(uv_prepare_t *turn)
+{
+    struct host *host = turn->data;
+
+    engine_turn(host->engine);
+    host->options.turned(host->options.context);
+    if (!host->closing)
+        set_timer(host);
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    struct host *host = wake->data;
+
+    if (host->store == NULL || host->lost)
+        return; /* it is being opened, or is of no more use */
+    store_collect(host->store);
+    host->lost = store_lost(host->store);
+    if (host->lost)
+        host->options.lost(host->options.context);
+}
+
+/* Called on the store's threads. */
+static void wake(void *context)
+{
+    struct host *host = context;
+    uv_async_send(&host->wake);
+}
+
+struct host *host_new(const struct host_options *options)
+{
+    struct host *host = mem_zalloc(sizeof *host);
+
+    host->options = *options;
+    host->timer_at_ms = -1;
+    if (uv_async_init(options->loop, &host->wake, on_wake) != 0) {
+        free(host);
+        return NULL;
+    }
+    check(uv_prepare_init(options->loop, &host->turn) == 0);
+    check(uv_timer_init(options->loop, &host->timer) == 0);
+    host->turn.data = host->timer.data = host->wake.data = host;
+    return host;
+}
+
+bool host_open(struct host *host, const char *path, const char *lease, char *why, size_t why_size)
+{
+    const struct store_options store_options = {
+        .path = path,
+        .threads = true,
+        .queue_ops_max = QUEUE_OPS_MAX,
+        .batch_ops_max = BATCH_OPS_MAX,
+        .wake = wake,
+        .context = host,
+        .log = host->options.log,
+    };
+    const struct lease_surroundings surroundings = {
+        .loop = host->options.loop,
+        .clock = &clock_monotonic,
+        .chance = &chance_system,
+        .log = host->options.log,
+    };
+    struct lease_uri uri;
+
+    if (!lease_uri_parse(lease, &uri, why, why_size))
+        return false;
+    host->store = store_sqlite_open(&store_options, why, why_size);
+    if (host->store == NULL)
+        return false;
+    host->provider = uri.kind == LEASE_URI_LOCAL ? lease_local_new(&clock_monotonic)
+                                                 : lease_open(&uri, &surroundings);
+    return true;
+}
+
+struct engine *host_open_engine(struct host *host, struct engine_options options)
+{
+    options.store = host->store;
+    options.provider = host->provider;
+    options.clock = &clock_monotonic;
+    options.chance = &chance_system;
+    options.log = host->options.log;
+    host->engine = engine_new(&options);
+    return host->engine;
+}
+
+void host_start(struct host *host, void (*ready)(void *context))
+{
+    check(uv_prepare_start(&host->turn, on_turn) == 0);
+    lease_on_first_attempt(host->provider, ready, host->options.context);
+}
+
+struct engine *host_engine(const struct host *host)
+{
+    return host->engine;
+}
+
+struct store *host_store(const struct host *host)
+{
+    return host->store;
+}
+
+struct lease_provider *host_provider(const struct host *host)
+{
+    return host->provider;
+}
+
+static void close_handles(void *context)
+{
+    struct host *host = context;
+
+    uv_close((uv_handle_t *)&host->turn, NULL);
+    uv_close((uv_handle_t *)&host->timer, NULL);
+    uv_close((uv_handle_t *)&host->wake, NULL);
+    host->closed(host->options.context);
+}
+
+void host_close(struct host *host, void (*closed)(void *context))
+{
+    host->closing = true;
+    host->closed = closed;
+    if (host->provider != NULL)
+        lease_provider_close(host->provider, close_handles, host);
+    else
+        close_handles(host);
+}
+
+void host_free(struct host *host)
+{
+    if (host->engine != NULL && !host->lost)
+        engine_free(host->engine);
+    if (host->store != NULL)
+        store_close(host->store);
+    free(host);
+}
