@@ -31,6 +31,7 @@ struct lease_service {
     struct entry *entries;
     struct list providers;
     const char *down; /* why, or NULL */
+    bool loses_news;
     int64_t late_ms;
 };
 
@@ -39,7 +40,9 @@ struct memory_provider {
     struct lease_service *service;
     struct list link; /* in the service */
     struct list late; /* lease_call, answered but not told; deadline_ms: when to tell */
-    uint64_t calls, failures;
+    uint64_t calls, failures, news;
+    void (*told)(void *context, const struct lease_news *news);
+    void *told_context;
 };
 
 static struct state *state_of(struct lease_service *service, struct bytes name)
@@ -85,8 +88,26 @@ static void grant(struct state *state, struct lease_call *call, bool mine, int64
     }
 }
 
-static void happen(struct lease_service *service, struct lease_call *call)
+/* A provider of another daemon hears of it at once. */
+static void tell_others(const struct memory_provider *teller, const struct lease_call *call,
+                        int64_t token)
 {
+    struct lease_service *service = teller->service;
+    const struct lease_news news = {
+        .revoked = call->revoked, .resource = call->resource, .token = token};
+
+    for (struct list *p = service->providers.next; p != &service->providers; p = p->next) {
+        struct memory_provider *other = list_entry(p, struct memory_provider, link);
+        if (other == teller || other->told == NULL || service->loses_news)
+            continue;
+        other->news++;
+        other->told(other->told_context, &news);
+    }
+}
+
+static void happen(struct memory_provider *teller, struct lease_call *call)
+{
+    struct lease_service *service = teller->service;
     int64_t now_ms = clock_now_ms(service->clock);
     struct state *state = state_of(service, call->resource);
     bool mine = state->token != 0 && strcmp(state->nonce, call->nonce) == 0;
@@ -98,10 +119,14 @@ static void happen(struct lease_service *service, struct lease_call *call)
         lock(state, call, call->token, now_ms);
         lease_answer(call, LEASE_GRANTED, call->token, call->ttl_ms);
     } else if (call->verb == LEASE_RELEASE && (named || (mine && call->token == 0))) {
+        int64_t ended = state->token;
         state->token = 0;
         lease_answer(call, LEASE_FREE, 0, 0);
+        tell_others(teller, call, ended);
     } else if (state->token == 0) {
         lease_answer(call, LEASE_FREE, 0, 0);
+        if (call->verb == LEASE_RELEASE && call->revoked)
+            tell_others(teller, call, call->token);
     } else {
         lease_answer(call, LEASE_HELD, state->token, state->until_ms - now_ms);
     }
@@ -117,13 +142,22 @@ static bool memory_ask(struct lease_provider *base, struct lease_call *call)
         provider->failures++;
         return lease_answer_down(call, "%s", service->down);
     }
-    happen(service, call);
+    happen(provider, call);
     if (service->late_ms == 0)
         return true;
     call->deadline_ms =
         service->late_ms < 0 ? INT64_MAX : clock_now_ms(service->clock) + service->late_ms;
     list_append(&provider->late, &call->link);
     return false;
+}
+
+static void memory_watch(struct lease_provider *base,
+                         void (*told)(void *context, const struct lease_news *news), void *context)
+{
+    struct memory_provider *provider = (struct memory_provider *)(void *)base;
+
+    provider->told = told;
+    provider->told_context = context;
 }
 
 static struct lease_health memory_health(const struct lease_provider *base)
@@ -133,6 +167,8 @@ static struct lease_health memory_health(const struct lease_provider *base)
         .up = provider->service->down == NULL,
         .calls = provider->calls,
         .failures = provider->failures,
+        .watching = provider->told != NULL && provider->service->down == NULL,
+        .news = provider->news,
     };
 
     snprintf(health.detail, sizeof health.detail, "memory: %s",
@@ -166,6 +202,7 @@ static void memory_close(struct lease_provider *base, void (*closed)(void *conte
 static const struct lease_provider_impl memory_impl = {
     .name = "memory",
     .ask = memory_ask,
+    .watch = memory_watch,
     .health = memory_health,
     .close = memory_close,
 };
@@ -229,6 +266,11 @@ void lease_service_set_down(struct lease_service *service, const char *reason)
     if (reason != NULL)
         for (link = service->providers.next; link != &service->providers; link = link->next)
             fail_late(list_entry(link, struct memory_provider, link), reason);
+}
+
+void lease_service_lose_news(struct lease_service *service, bool lose)
+{
+    service->loses_news = lose;
 }
 
 void lease_service_set_late(struct lease_service *service, int64_t late_ms)

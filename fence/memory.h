@@ -28,6 +28,8 @@ void lease_service_lose_tail(struct lease_service *service);
 /* Not to be reached, for `reason` (borrowed); NULL: back again. Calls whose answer is on its way
  * are answered DOWN, though what they asked has happened. */
 void lease_service_set_down(struct lease_service *service, const char *reason);
+/* Watchers are told nothing, until this is taken back. */
+void lease_service_lose_news(struct lease_service *service, bool lose);
 /* From now on a call happens at once and is answered `late_ms` later by lease_service_step; 0: it
  * is answered in lease_ask. A negative value holds answers back until it is changed. */
 void lease_service_set_late(struct lease_service *service, int64_t late_ms);

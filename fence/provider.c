@@ -19,6 +19,13 @@ bool lease_ask(struct lease_provider *provider, struct lease_call *call)
     return answered;
 }
 
+void lease_provider_watch(struct lease_provider *provider,
+                          void (*told)(void *context, const struct lease_news *news), void *context)
+{
+    if (provider->impl->watch != NULL)
+        provider->impl->watch(provider, told, context);
+}
+
 struct lease_health lease_provider_health(const struct lease_provider *provider)
 {
     return provider->impl->health(provider);

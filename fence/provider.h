@@ -58,6 +58,7 @@ struct lease_call {
     int64_t void_token;              /* GRANT: a lock of `nonce` with this token counts as free,
                                         the store does not stand behind it; 0 = none */
     bool reentry_only;               /* GRANT: others wait; enter again or leave it alone */
+    bool revoked;                    /* RELEASE: taken away by force, which watchers are told */
     struct lease_memory memory;      /* GRANT, RENEW, QUERY */
     void (*done)(struct lease_call *call); /* called when answered later, on the loop's thread */
 
@@ -76,12 +77,27 @@ struct lease_health {
     bool up;
     char detail[160]; /* "redis 127.0.0.1:6379: ready", or why it is down */
     uint64_t calls, failures, reconnects;
+    bool watching; /* news from other daemons arrive */
+    uint64_t news; /* so many have */
+};
+
+/* What another daemon that shares the service has done to a lease. News may be lost, come late or
+ * come twice, and whoever can write to the service can forge them: a hint to look, never a proof. */
+struct lease_news {
+    bool revoked;          /* taken away by force; else given back */
+    struct bytes resource; /* borrowed for the call */
+    int64_t token;         /* the one that has ended */
 };
 
 struct lease_provider;
 
 /* Asks. True: answered already, `done` is not called. False: `done` will be. */
 bool lease_ask(struct lease_provider *provider, struct lease_call *call);
+/* From now on tells the news as they come in, on the loop's thread and not from inside of its own
+ * lease_ask; never where the provider cannot know. One call per provider. */
+void lease_provider_watch(struct lease_provider *provider,
+                          void (*told)(void *context, const struct lease_news *news),
+                          void *context);
 struct lease_health lease_provider_health(const struct lease_provider *provider);
 /* "redis", "local", ...: the kind, for INFO. Static storage. */
 const char *lease_provider_name(const struct lease_provider *provider);

@@ -8,6 +8,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/lease.h"
 
 struct engine *engine_new(const struct engine_options *options)
 {
@@ -23,6 +24,7 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->dirty);
     engine->started_ms = engine_now_ms(engine);
     sweeper_start(engine);
+    lease_provider_watch(options->provider, line_told, engine);
     return engine;
 }
 

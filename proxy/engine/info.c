@@ -33,6 +33,10 @@ static size_t lease_gauges(const struct engine *engine, struct gauge *gauges)
                                  lease.failures, true};
     gauges[n++] = (struct gauge){"lease_service_reconnects", "Connections made to it again",
                                  lease.reconnects, true};
+    gauges[n++] = (struct gauge){"lease_service_watched", "1 while other daemons' news arrive",
+                                 lease.watching, false};
+    gauges[n++] = (struct gauge){"lease_service_news", "News of leases that other daemons ended",
+                                 lease.news, true};
     gauges[n++] = (struct gauge){"acquires_waiting", "ACQUIREs under way or waiting in line",
                                  engine->acquires_count, false};
     return n;

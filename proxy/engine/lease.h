@@ -115,6 +115,8 @@ bool line_take_again(struct acquire *head);
 void line_leave(struct acquire *acquire, int64_t granted_ms);
 /* The lease may be free: the head asks. */
 void line_wake(struct engine *engine, struct bytes resource);
+/* Another daemon's news; `context` is the engine. */
+void line_told(void *context, const struct lease_news *news);
 /* How many are waiting. */
 int64_t line_waiters(struct engine *engine, struct bytes resource);
 

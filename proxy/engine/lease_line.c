@@ -2,8 +2,8 @@
 /* The line for one resource: who came first is served first, and only the head asks the lease
  * service, however many wait.
  *
- * The head is woken by a release or revoke at this daemon, by the end of the lease as the service
- * last told it, and once a second in case a wake-up was missed (another daemon's release).
+ * The head is woken by a release or revoke, at this daemon or as news from another one, by the end of
+ * the lease as the service last told it, and once a second in case a wake-up was lost.
  *
  * Invariant: where the head waits, the look timer is set; so nobody waits for ever. */
 #include <stdlib.h>
@@ -121,6 +121,11 @@ void line_wake(struct engine *engine, struct bytes resource)
     struct line *line = find(engine, resource);
     if (line != NULL)
         head_tries(line);
+}
+
+void line_told(void *context, const struct lease_news *news)
+{
+    line_wake(context, news->resource);
 }
 
 int64_t line_waiters(struct engine *engine, struct bytes resource)

@@ -160,6 +160,7 @@ static void return_done(struct store_op *op)
                                 .resource = back->resource,
                                 .token = back->retired_token,
                                 .ttl_ms = back->memory.ttl_ms,
+                                .revoked = back->kind == RETURN_REVOKE,
                                 .done = return_unlocked};
     memcpy(call->nonce, back->memory.nonce, sizeof call->nonce);
     if (lease_ask(back->engine->options.provider, call))
