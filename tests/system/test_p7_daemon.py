@@ -22,7 +22,7 @@ def restore(shop, kind):
     """The rows as they were, after a statement that was let through."""
     with program(shop.file) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        present(connection, {name: shop.tokens[name] for name in shop.some(kind, "MONX")})
+        present(connection, {name: shop.tokens[name] for name in shop.some(kind, "MONXY")})
         for sql in fill(RESTORE + ROWS, kind).split(";"):
             connection.execute(sql)
         if kind.name == "autoincrement":

@@ -10,7 +10,7 @@ import collections
 import functools
 import sqlite3
 
-Kind = collections.namedtuple("Kind", "name columns options write keys traits")
+Kind = collections.namedtuple("Kind", "name columns options write keys traits more")
 Form = collections.namedtuple("Form", "name sql needs foreign_keys")
 
 TEXT = {"M": "'m'", "O": "'o'", "N": "'n'", "X": "'x'"}
@@ -21,8 +21,21 @@ BESIDE = "v TEXT, u INTEGER UNIQUE, p INTEGER REFERENCES {t}_par(id) ON DELETE C
          "ON UPDATE SET DEFAULT"
 
 
-def kind(name, key, keys, end="", options="", write="k", traits=""):
-    return Kind(name, f"{key}, {BESIDE}{end}", options, write, keys, set(traits.split()))
+def kind(name, key, keys, end="", options="", write="k", traits="", more=""):
+    return Kind(name, f"{key}, {BESIDE}{end}", options, write, keys, set(traits.split()), more)
+
+
+# The table's own triggers, which change other rows, and the very row under the statement's hands.
+MEDDLING = """
+CREATE TRIGGER {t}_own_u BEFORE UPDATE OF v ON {t} WHEN OLD.k = 'm' AND NEW.v <> 'mine' BEGIN
+  UPDATE {t} SET k = 'y', v = 'mine' WHERE k = 'm'; END;
+CREATE TRIGGER {t}_own_d BEFORE DELETE ON {t} WHEN OLD.k = 'm' BEGIN
+  UPDATE {t} SET k = 'y', u = 77 WHERE k = 'm'; END;
+CREATE TRIGGER {t}_own_i BEFORE INSERT ON {t} WHEN NEW.k = 'n' BEGIN
+  DELETE FROM {t} WHERE k = 'o'; INSERT INTO {t}(k, v) VALUES('y', 'more'); END;
+CREATE TRIGGER {t}_own_a AFTER UPDATE OF v ON {t} WHEN NEW.k = 'o' AND NEW.v <> 'mine' BEGIN
+  REPLACE INTO {t}(k, v, u) VALUES('o', 'mine', 10); END;
+"""
 
 
 KINDS = [
@@ -53,6 +66,13 @@ KINDS = [
          "ON UPDATE CASCADE", TEXT, traits="rowid unique automatic text keys"),
     kind("foreign_set_null", "k TEXT DEFAULT 'n' REFERENCES {t}_keys(k) ON DELETE SET NULL "
          "ON UPDATE SET NULL", TEXT, traits="rowid automatic text keys"),
+    kind("tree", "k TEXT PRIMARY KEY DEFAULT 'n', above TEXT DEFAULT 'm' REFERENCES {t}(k) "
+         "ON DELETE CASCADE ON UPDATE CASCADE", TEXT, traits="rowid unique automatic text"),
+    kind("tree_without_rowid", "k TEXT PRIMARY KEY DEFAULT 'n', above TEXT DEFAULT 'm' REFERENCES "
+         "{t}(k) ON DELETE SET NULL ON UPDATE SET DEFAULT", TEXT, "", "WITHOUT ROWID",
+         traits="unique automatic text"),
+    kind("meddling", "k TEXT PRIMARY KEY DEFAULT 'n'", TEXT, more=MEDDLING,
+         traits="rowid unique automatic text"),
 ]
 KIND = {k.name: k for k in KINDS}
 
@@ -63,6 +83,7 @@ CREATE TABLE {t}_keys(k TEXT PRIMARY KEY);
 INSERT INTO {t}_par VALUES(0, ''), (1, ''), (2, '');
 INSERT INTO {t}_keys VALUES('m'), ('o'), ('n'), ('x');
 CREATE TABLE {t}({columns}) {options};
+{more}
 CREATE TABLE {t}_src(w, v, u INTEGER, p INTEGER);
 INSERT INTO {t}_src VALUES({N}, 'src', 30, 1), ({X}, 'src', 40, 1);
 CREATE VIEW {t}_view AS SELECT {w} AS w, v, u FROM {t};
@@ -102,6 +123,8 @@ insert a null key: INSERT INTO {{t}}({{w}}, v) VALUES(NULL, 'new')
 insert a blob key: INSERT INTO {{t}}({{w}}, v) VALUES(x'6e', 'new')
 insert a float key: INSERT INTO {{t}}({{w}}, v) VALUES(3.5, 'new')
 insert a number as a key: INSERT INTO {{t}}({{w}}, v) VALUES(3, 'new')
+insert minus one: INSERT INTO {{t}}({{w}}, v) VALUES(-1, 'new')
+insert a zero byte [text]: INSERT INTO {{t}}({{w}}, v) VALUES('m' || char(0), 'new')
 insert returning: INSERT INTO {{t}}{NEW} RETURNING *
 insert by rowid [rowid]: INSERT INTO {{t}}(rowid, v) VALUES(2, 'new')
 insert or replace: INSERT OR REPLACE INTO {{t}}{NEW}
@@ -200,6 +223,11 @@ delete a parent *: DELETE FROM {{t}}_par WHERE id = 2
 delete parents *: DELETE FROM {{t}}_par
 update a parent *: UPDATE {{t}}_par SET id = 5 WHERE id = 2
 replace a parent *: REPLACE INTO {{t}}_par VALUES(2, 'new')
+delete mine, with foreign keys *: DELETE FROM {{t}} WHERE {{w}} = {{M}}
+delete all, with foreign keys *: DELETE FROM {{t}}
+update my key, with foreign keys *: UPDATE {{t}} SET {{w}} = {{N}} WHERE {{w}} = {{M}}
+replace mine, with foreign keys *: REPLACE INTO {{t}}({{w}}, v) VALUES({{M}}, 'new')
+replace by an index, with foreign keys *: REPLACE INTO {{t}}({{w}}, u) VALUES({{N}}, 10)
 drop the parents *: DROP TABLE {{t}}_par
 delete a parent key [keys] *: DELETE FROM {{t}}_keys WHERE k = 'o'
 update a parent key [keys] *: UPDATE {{t}}_keys SET k = 'y' WHERE k = 'm'
@@ -224,7 +252,8 @@ def forms(kind_):
 def fill(text, kind_, schema=""):
     """The text for this kind of table."""
     return text.format(t=schema + table(kind_), w=kind_.write, options=kind_.options, **kind_.keys,
-                       columns=kind_.columns.format(t=table(kind_)))
+                       columns=kind_.columns.format(t=table(kind_)),
+                       more=kind_.more.format(t=table(kind_)))
 
 
 def random_form(chance, kind_):
@@ -273,7 +302,9 @@ def prefix(kind_):
 
 
 def resource(kind_, key):
-    """The resource of M, O, N or X."""
+    """The resource of M, O, N or X, or of the key that some triggers make, Y."""
+    if key == "Y":
+        return prefix(kind_) + "y"
     return prefix(kind_) + kind_.keys[key].strip("'").lower()
 
 

@@ -51,8 +51,7 @@ class Shop:
                 connection.executescript(fill(SCHEMA + ROWS, kind))
         for kind in KINDS:
             assert self.client("GUARD", "CREATE", table(kind), "k", prefix(kind)) == "OK"
-            for key in "MONX":
-                name = resource(kind, key)
+            for name in [*self.some(kind, "MONX"), resource(kind, "Y")]:
                 self.stale[name] = self.client.token(name, 3600000)
                 self.client("RELEASE", name, self.stale[name])
                 self.tokens[name] = self.client.token(name, 3600000)
