@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one SQL statement may take, and that it takes nothing from anybody else."""
+
+import threading
+import time
+
+import pytest
+
+from harness.limits import Stopwatch, patience
+from harness.resp import Client, ReplyError, refused
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
+NUMBERS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < ?) "
+
+
+def rows(client, *args):
+    return client("SQL", *args)[3]
+
+
+def under(token, resource, *args):
+    return ("FENCEDALL", 1, resource, token, "SQL", *args)
+
+
+def test_100000_rows_and_no_more(local):
+    client = local.client()
+    numbers = NUMBERS + "SELECT x FROM c"
+    back = client("SQL", "TYPES", "i", numbers, 100000, timeout=30)[3]
+    assert len(back) == 100000 and back[-1] == [b"100000"]
+    with refused("ERR", "100000 rows"):
+        client("SQL", "TYPES", "i", numbers, 100001, timeout=30)
+    assert client("PING") == "PONG"
+
+
+def test_a_reply_of_64_mib_and_no_more(local):
+    client = local.client()
+    sixteen = "SELECT zeroblob(16777216)"
+    assert [len(row[0]) for row in client("SQL", " UNION ALL ".join([sixteen] * 3),
+                                          timeout=30)[3]] == [16 << 20] * 3
+    with refused("ERR", "64 MiB"):
+        client("SQL", " UNION ALL ".join([sixteen] * 4), timeout=30)
+    with refused("ERR", "too big"):
+        client("SQL", "SELECT zeroblob(17000000)")
+
+
+def test_a_statement_of_1_mib_and_no_more(local):
+    client = local.client()
+    assert rows(client, "SELECT 1".ljust(1 << 20)) == [[b"1"]]
+    with refused("ERR", "1 MiB"):
+        client("SQL", "SELECT 1".ljust((1 << 20) + 1))
+
+
+def test_a_statement_cannot_take_all_the_memory(rig):
+    """Neither while it runs nor while it is compiled."""
+    daemon = rig.daemon("--sql-time-limit", "60000")
+    client = daemon.client()
+    doubling = "WITH a0(x) AS (SELECT 1)" + "".join(
+        f",a{i}(x) AS (SELECT p.x FROM a{i - 1} p, a{i - 1} q)" for i in range(1, 40))
+    for statement in (ENDLESS + "SELECT randomblob(100000) FROM c ORDER BY 1",
+                      doubling + " SELECT * FROM a39"):
+        for _ in range(3):
+            with refused("ERR", "128 MiB"):
+                client("SQL", statement, timeout=60)
+    status = dict(line.split(":", 1) for line in
+                  open(f"/proc/{daemon.pid}/status", encoding="ascii") if ":" in line)
+    assert int(status["VmHWM"].split()[0]) < (512 << 10) * patience(1), status["VmHWM"]
+
+
+def test_names_nested_thousandfold_do_not_end_the_daemon(local):
+    chain = "WITH a0(x) AS (SELECT 1)" + "".join(
+        f",a{i}(x) AS (SELECT x FROM a{i - 1} LIMIT 1)" for i in range(1, 20000))
+    client = local.client()
+    with refused("ERR", "500 SELECTs"):
+        client("SQL", chain + " SELECT * FROM a19999")
+    assert client("PING") == "PONG"
+
+
+def test_a_read_is_stopped_in_time_and_writers_do_not_notice(rig, key):
+    daemon = rig.daemon("--sql-time-limit", "1500")
+    slow, writer = daemon.client(), daemon.client()
+    token = writer.token(key)
+    with Stopwatch() as whole:
+        slow.send("SQL", ENDLESS + "SELECT max(x) FROM c")
+        for number in range(50):
+            assert writer.fenced(token, "SET", key, number) == "OK"
+        assert writer("PING") == "PONG"
+    assert whole.seconds < patience(1.2), "they were done before the read was stopped"
+    reply = slow.read()
+    assert isinstance(reply, ReplyError) and "took more than 1500 ms" in reply.text
+    assert writer("GET", key) == b"49"
+    assert slow("PING") == "PONG"
+
+
+@pytest.mark.parametrize("bad", [
+    "UPDATE {t} SET b = (" + ENDLESS + "SELECT max(x) FROM c)",
+    "INSERT INTO {t} " + ENDLESS + "SELECT x, x FROM c",
+    "INSERT OR ROLLBACK INTO {t} VALUES(0, 0)",
+    "UPDATE OR ROLLBACK {t} SET a = 0",
+    "INSERT OR FAIL INTO {t} VALUES(-5, 0), (0, 0)"])
+def test_a_write_that_ends_its_transaction_loses_nobody_elses(rig, key, bad):
+    """They share batches with 4 clients whose every write must be there, once."""
+    daemon = rig.daemon("--sql-time-limit", "200")
+    client = daemon.client()
+    client("SQL", "CREATE TABLE t(a PRIMARY KEY, b)")
+    token = client.token(key)
+    client(*under(token, key, "INSERT INTO t VALUES(0, 0), (1, 1)"))
+    stop, faults, counts = threading.Event(), [], {}
+
+    def write(name):
+        own = Client(daemon.address)
+        try:
+            mine, sent = own.token(name), 0
+            while not stop.is_set():
+                replies = own.pipeline(
+                    [("FENCED", mine, "INCRBY", name, 1)] * 5
+                    + [under(mine, name, "INSERT INTO t VALUES(?, 1)", f"{name}/{sent}/{i}")
+                       for i in range(5)], timeout=30)
+                assert not any(isinstance(reply, ReplyError) for reply in replies), replies
+                sent += 5
+                assert replies[4] == sent
+            counts[name] = sent
+        except Exception as fault:  # shown by the test's own thread
+            faults.append(fault)
+        finally:
+            own.close()
+
+    threads = [threading.Thread(target=write, args=(f"{key}:{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    ends = time.monotonic() + 2
+    failures = 0
+    while time.monotonic() < ends:
+        with refused("ERR"):
+            client(*under(token, key, bad.format(t="t")), timeout=30)
+        failures += 1
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert failures >= 3 and sum(counts.values()) >= 20
+    for name, count in counts.items():
+        assert client("GET", name) == b"%d" % count
+        assert rows(client, "SELECT count(*) FROM t WHERE a > ?1 || '/' AND a < ?1 || '0'",
+                    name) == [[b"%d" % count]]
+    assert rows(client, "SELECT a, b FROM t WHERE b = 0 OR a = -5") == [[b"0", b"0"]]
+
+
+def test_a_statement_compiled_once_is_fast_the_next_time(local):
+    """Thousands a second from one connection: nothing is compiled again."""
+    client = local.client()
+    long = "SELECT ?1 WHERE " + " AND ".join(f"?1 <> {i}" for i in range(400))
+    with Stopwatch() as cold:
+        for i in range(50):
+            assert rows(client, long + f" -- {i}", "x") == [[b"x"]]
+    with Stopwatch() as warm:
+        for i in range(50):
+            assert rows(client, long + " -- 0", "x") == [[b"x"]]
+    assert warm.seconds < cold.seconds, (warm.seconds, cold.seconds)
