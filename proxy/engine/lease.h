@@ -124,7 +124,6 @@ int64_t line_waiters(struct engine *engine, struct bytes resource);
 struct held_grant {
     struct bytes resource, owner;
     int64_t token, ttl_ms;
-    const char *nonce;
     struct session *session;
     bool ephemeral, fresh; /* fresh: not entered again */
 };

@@ -119,7 +119,6 @@ static void reply_granted(struct acquire *acquire)
                                       .owner = acquire->owner,
                                       .token = token,
                                       .ttl_ms = left_ms,
-                                      .nonce = acquire->call.nonce,
                                       .session = request->session,
                                       .ephemeral = acquire->wish.ephemeral,
                                       .fresh = acquire->call.answer == LEASE_GRANTED});

@@ -16,25 +16,33 @@
 #include "proxy/engine/events.h"
 #include "proxy/engine/lease.h"
 
+/* There may be a million: small. */
 struct held {
     UT_hash_handle hh;
     struct engine *engine;
     struct session *holder; /* NULL: that connection is gone */
     struct list of_session; /* holder->held */
     struct timer timer;     /* when the lease should be over */
-    int64_t token, until_ms, ttl_ms;
+    struct look *asking;    /* the call under way, or NULL */
+    int64_t token, until_ms;
+    int32_t ttl_ms;
+    uint16_t name_len, owner_len;
     bool ephemeral;
-    bool asking, gone; /* a call is under way; the entry ends with its answer */
-    char nonce[LEASE_NONCE_LEN + 1];
+    char bytes[]; /* the resource's name, then the owner's */
+};
+_Static_assert(LEASE_TTL_MAX_MS <= INT32_MAX, "ttl_ms fits");
+
+/* Asking the service whether a lease is over. Outlives an entry that goes meanwhile. */
+struct look {
+    struct engine *engine;
+    struct held *held; /* NULL: gone */
     struct lease_call call;
-    struct buf owner;
-    size_t name_len;
     char name[];
 };
 
 static struct bytes name_of(const struct held *held)
 {
-    return (struct bytes){held->name, held->name_len};
+    return (struct bytes){held->bytes, held->name_len};
 }
 
 static struct held *find(struct engine *engine, struct bytes resource)
@@ -44,28 +52,24 @@ static struct held *find(struct engine *engine, struct bytes resource)
     return held;
 }
 
-/* Out of everything; freed now, or when the service has answered. */
 static void drop(struct held *held)
 {
     timer_stop(held->engine, &held->timer);
     list_remove(&held->of_session);
-    held->holder = NULL;
-    if (!held->gone)
-        HASH_DEL(held->engine->held, held);
-    held->gone = true;
-    if (held->asking)
-        return;
-    buf_free(&held->owner);
+    HASH_DEL(held->engine->held, held);
+    if (held->asking != NULL)
+        held->asking->held = NULL;
     free(held);
 }
 
 static void publish(const struct held *held, enum event_kind kind)
 {
-    events_publish(held->engine, &(struct event){.kind = kind,
-                                                 .resource = name_of(held),
-                                                 .owner = buf_bytes(&held->owner),
-                                                 .token = held->token,
-                                                 .ttl_ms = held->ttl_ms});
+    events_publish(held->engine,
+                   &(struct event){.kind = kind,
+                                   .resource = name_of(held),
+                                   .owner = {held->bytes + held->name_len, held->owner_len},
+                                   .token = held->token,
+                                   .ttl_ms = held->ttl_ms});
 }
 
 static void tell_holder(const struct held *held, const char *reason)
@@ -84,52 +88,57 @@ static void expire(struct held *held, const char *reason)
 
 static void answered(struct lease_call *call)
 {
-    struct held *held = list_entry(call, struct held, call);
-    struct engine *engine = held->engine;
+    struct look *look = list_entry(call, struct look, call);
+    struct engine *engine = look->engine;
+    struct held *held = look->held;
+    bool still = held != NULL && call->answer == LEASE_HELD && call->answer_token == held->token;
+    int64_t answer_ttl_ms = call->answer_ttl_ms;
 
-    held->asking = false;
     engine->requests_open--;
-    if (held->gone) {
-        buf_free(&held->owner);
-        free(held);
-    } else if (engine_now_ms(engine) < held->until_ms) {
-        timer_set(engine, &held->timer, held->until_ms); /* renewed meanwhile */
-    } else if (call->answer == LEASE_HELD && call->answer_token == held->token) {
-        held->until_ms = engine_now_ms(engine) + call->answer_ttl_ms; /* renewed elsewhere */
-        timer_set(engine, &held->timer, held->until_ms);
-    } else {
-        expire(held, "expired");
+    free(look);
+    if (held == NULL)
+        return;
+    held->asking = NULL;
+    if (engine_now_ms(engine) >= held->until_ms) {
+        if (!still) {
+            expire(held, "expired");
+            return;
+        }
+        held->until_ms = engine_now_ms(engine) + answer_ttl_ms; /* renewed elsewhere */
     }
+    timer_set(engine, &held->timer, held->until_ms + 1);
 }
 
 static void due(struct timer *timer)
 {
     struct held *held = list_entry(timer, struct held, timer);
-    struct lease_call *call = &held->call;
+    struct engine *engine = held->engine;
 
-    if (held->asking)
-        return; /* its answer looks at the time */
-    if (held->engine->draining) {
+    if (engine->draining) {
         drop(held);
         return;
     }
-    *call = (struct lease_call){
+    if (held->asking != NULL)
+        return; /* its answer looks at the time */
+    struct look *look = mem_zalloc(sizeof *look + held->name_len);
+    memcpy(look->name, held->bytes, held->name_len);
+    look->engine = engine;
+    look->held = held;
+    look->call = (struct lease_call){
         .verb = LEASE_QUERY,
-        .resource = name_of(held),
+        .resource = {look->name, held->name_len},
         .token = held->token,
         .memory = {.token = held->token, .live = true, .this_run = true, .ttl_ms = held->ttl_ms},
         .done = answered};
-    memcpy(call->nonce, held->nonce, sizeof call->nonce);
-    memcpy(call->memory.nonce, held->nonce, sizeof call->nonce);
-    held->asking = true;
-    held->engine->requests_open++;
-    if (lease_ask(held->engine->options.provider, call))
-        answered(call);
+    held->asking = look;
+    engine->requests_open++;
+    if (lease_ask(engine->options.provider, &look->call))
+        answered(&look->call);
 }
 
 static void set_until(struct held *held, int64_t ttl_ms)
 {
-    held->ttl_ms = ttl_ms;
+    held->ttl_ms = (int32_t)ttl_ms;
     held->until_ms = engine_now_ms(held->engine) + ttl_ms;
     timer_set(held->engine, &held->timer, held->until_ms + 1);
 }
@@ -144,16 +153,16 @@ void held_granted(struct engine *engine, const struct held_grant *grant)
     }
     bool fresh = held == NULL;
     if (fresh) {
-        held = mem_zalloc(sizeof *held + grant->resource.len);
+        held = mem_zalloc(sizeof *held + grant->resource.len + grant->owner.len);
         held->engine = engine;
         held->timer.fire = due;
         held->token = grant->token;
-        held->name_len = grant->resource.len;
-        memcpy(held->name, grant->resource.data, grant->resource.len);
-        memcpy(held->nonce, grant->nonce, sizeof held->nonce);
-        buf_append_bytes(&held->owner, grant->owner);
+        held->name_len = (uint16_t)grant->resource.len;
+        held->owner_len = (uint16_t)grant->owner.len;
+        memcpy(held->bytes, grant->resource.data, grant->resource.len);
+        memcpy(held->bytes + held->name_len, grant->owner.data, grant->owner.len);
         list_init(&held->of_session);
-        HASH_ADD_KEYPTR(hh, engine->held, held->name, held->name_len, held);
+        HASH_ADD_KEYPTR(hh, engine->held, held->bytes, held->name_len, held);
     }
     held->ephemeral = grant->ephemeral;
     list_remove(&held->of_session);

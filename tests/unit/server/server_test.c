@@ -93,6 +93,9 @@ static void provider_closed(void *context)
 static void rig_free(struct rig *rig)
 {
     server_close(rig->server);
+    engine_drain(rig->engine);
+    while (!engine_idle(rig->engine)) /* a sweep may be under way */
+        on_turn(&rig->turn);
     uv_close((uv_handle_t *)&rig->turn, NULL);
     assert_int_equal(uv_run(&rig->loop, UV_RUN_DEFAULT), 0);
     server_free(rig->server);
