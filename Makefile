@@ -24,7 +24,7 @@ DAEMON_MAIN := proxy/server/main.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))
 TOOLS_SOURCES := $(filter-out $(TOOLS_MAIN),$(wildcard tools/*.c tools/*/*.c))
-# The SQLite extension: its own folder (which unit tests use as part of daemon.a), and what it shares.
+# The SQLite extension: its own folder (unit tests use it as part of daemon.a), and what it shares.
 EXTENSION_SOURCES := $(wildcard store/extension/*.c) store/sqlite/guard_function.c fence/token.c \
                      $(addprefix fence/base/,bytes.c check.c err.c mem.c)
 UNIT_SOURCES := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
