@@ -35,6 +35,7 @@ struct cli_command {
 int backup_run(const struct cli *cli, int argc, char **argv);
 int check_run(const struct cli *cli, int argc, char **argv);
 int demo_oversell_run(const struct cli *cli, int argc, char **argv);
+int lock_run(const struct cli *cli, int argc, char **argv);
 int replay_run(const struct cli *cli, int argc, char **argv);
 int restore_run(const struct cli *cli, int argc, char **argv);
 

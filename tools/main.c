@@ -12,6 +12,7 @@
 #define DEFAULT_URI "stockade://127.0.0.1:7379"
 
 static const struct cli_command commands[] = {
+    {"lock", "run a program while it holds a lease", lock_run},
     {"demo oversell", "a flash sale: what locks let through, and what a checked token does not",
      demo_oversell_run},
     {"replay", "real order history as stock movements, audited SKU by SKU", replay_run},

@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stockade lock`: the program runs while the lease is held, and no longer."""
+
+import os
+import pty
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness.limits import BUILD, Stopwatch, patience, wait_until
+from harness.rig import free_port
+from harness.tool import Tool
+
+HELD, LOST, UNREACHABLE = 75, 76, 69
+PROMPT_SECONDS = 2
+
+
+@pytest.fixture
+def tool(tmp_path):
+    tool = Tool(tmp_path)
+    yield tool
+    for pid in tool.processes():
+        os.kill(pid, signal.SIGKILL)
+
+
+def uri(daemon):
+    return "stockade://{}:{}".format(*daemon.address)
+
+
+def start(tool, daemon, key, *words, **options):
+    return tool.start("-u", uri(daemon), "lock", key, *words, **options)
+
+
+def run(tool, daemon, key, *words, **options):
+    return tool.run("-u", uri(daemon), "lock", key, *words, **options)
+
+
+def end(running):
+    """Its exit status and what it said on stderr."""
+    _, errors = running.communicate(timeout=patience(15))
+    return running.returncode, errors
+
+
+def await_file(path, text=""):
+    wait_until(lambda: path.exists() and text in path.read_text(), f"{path.name}: {text!r}", 10)
+
+
+def test_the_program_finds_its_resource_and_a_token_that_writes(tool, daemon, key):
+    said = run(tool, daemon, key, "--", "sh", "-c", 'echo "$STOCKADE_RESOURCE $STOCKADE_TOKEN"; '
+               'redis-cli -p "$0" FENCED "$STOCKADE_TOKEN" SET "$STOCKADE_RESOURCE" done',
+               daemon.address[1])
+    name, token, ok = said.stdout.split()
+    assert (said.returncode, name, ok, said.stderr) == (0, key, "OK", "")
+    client = daemon.client()
+    lease = client.lease(key)
+    assert (lease["state"], lease["token"]) == ("free", int(token)), "released at the end"
+    assert client("GET", key) == b"done"
+
+
+@pytest.mark.parametrize("script, status", [
+    ("exit 0", 0), ("exit 7", 7), ("exit 76", 76), ("kill -KILL $$", 137), ("kill -TERM $$", 143)])
+def test_the_exit_status_is_the_programs(tool, local, key, script, status):
+    assert run(tool, local, key, "--", "sh", "-c", script).returncode == status
+    assert local.client().lease(key)["state"] == "free"
+
+
+def test_a_program_that_cannot_be_run_is_126_or_127_and_leaves_no_lease(tool, local, key):
+    plain = tool.folder / "plain"
+    plain.write_text("no program")
+    for program, status in (("no-such-program", 127), (tool.folder / "none" / "x", 127),
+                            (plain, 126)):
+        done = run(tool, local, key, "--", program)
+        assert done.returncode == status and str(program) in done.stderr
+        assert local.client().lease(key)["state"] == "free"
+
+
+def test_the_program_has_our_standard_streams(tool, local, key):
+    done = subprocess.run(
+        [BUILD / "stockade", "-u", uri(local), "lock", key, "--", "sh", "-c", "cat; echo e >&2"],
+        input="through\n", capture_output=True, text=True, timeout=patience(20), check=False)
+    assert (done.stdout, done.stderr) == ("through\n", "e\n")
+
+
+def test_a_lease_that_another_keeps_is_75_after_the_wait(tool, daemon, key):
+    daemon.client().token(key)
+    with Stopwatch() as watch:
+        done = run(tool, daemon, key, "--wait", "300ms", "--", "touch", tool.folder / "ran")
+    assert done.returncode == HELD and key in done.stderr
+    assert 0.3 <= watch.seconds < patience(PROMPT_SECONDS)
+    assert not (tool.folder / "ran").exists() and daemon.client().lease(key)["waiters"] == 0
+
+
+def test_it_waits_in_line_and_runs_when_the_holder_releases(tool, daemon, key):
+    holder = daemon.client()
+    token = holder.token(key)
+    running = start(tool, daemon, key, "--wait", "20s", "--", "true")
+    wait_until(lambda: holder.lease(key)["waiters"] == 1, "it waits")
+    holder("RELEASE", key, token)
+    assert end(running)[0] == 0
+
+
+def test_a_wait_longer_than_the_ttl_leaves_a_lease_that_is_whole(tool, local, key):
+    holder = local.client()
+    token = holder.token(key)
+    running = start(tool, local, key, "--ttl", "500ms", "--wait", "20s", "--", "sleep", "0.2")
+    wait_until(lambda: holder.lease(key)["waiters"] == 1, "it waits")
+    time.sleep(0.7)  # longer than the TTL: the time itself is what is tested
+    holder("RELEASE", key, token)
+    assert end(running) == (0, "")
+
+
+def test_an_unreachable_server_is_69(tool):
+    done = tool.run("-u", f"stockade://127.0.0.1:{free_port()}", "lock", "r", "--", "true")
+    assert done.returncode == UNREACHABLE and "cannot reach the server" in done.stderr
+
+
+@pytest.mark.parametrize("words", [
+    ["r"], ["r", "--"], ["--", "true"], ["r", "true"], ["r", "--ttl", "0", "--", "true"],
+    ["r", "--ttl", "soon", "--", "true"], ["r", "--nosuch", "--", "true"],
+    ["r", "s", "--", "true"]], ids=" ".join)
+def test_wrong_usage_is_2_and_says_where_to_read(tool, words):
+    done = tool.run("lock", *words)
+    assert done.returncode == 2 and "stockade lock --help" in done.stderr
+
+
+def test_help_tells_the_exit_codes(tool):
+    said = tool.run("lock", "--help").stdout
+    assert all(str(code) in said for code in (2, 69, 75, 76, 126, 127))
+
+
+def test_it_renews_for_as_long_as_the_program_runs(tool, daemon, key):
+    client = daemon.client()
+    running = start(tool, daemon, key, "--ttl", "400ms", "--", "sleep", "1.5")
+    wait_until(lambda: (client.lease(key) or {}).get("state") == "held", "it is held")
+    token = client.lease(key)["token"]
+    while running.poll() is None:
+        assert client.acquire(key, 60000) is None or running.wait(patience(1)) == 0
+    assert end(running) == (0, "")
+    assert client.lease(key)["token"] <= token + 1
+
+
+@pytest.mark.parametrize("how", ["REVOKE", "RELEASE"])
+def test_a_lost_lease_ends_the_whole_tree_of_the_program_at_once(tool, daemon, key, how):
+    started = tool.folder / "started"
+    running = start(tool, daemon, key, "--ttl", "60s", "--", "sh", "-c",
+                    f"(sleep 100 & sleep 100) & sh -c 'sleep 100; true' & touch {started}; wait")
+    await_file(started)
+    client = daemon.client()
+    words = [client.lease(key)["token"]] if how == "RELEASE" else []
+    with Stopwatch() as watch:
+        client(how, key, *words)
+        status, errors = end(running)
+    assert status == LOST and "lost" in errors and key in errors
+    assert watch.seconds < patience(PROMPT_SECONDS), "told at once, not at the next renewal"
+    assert not tool.processes()
+
+
+def test_a_program_that_ignores_term_is_killed_after_the_grace(tool, local, key):
+    started = tool.folder / "started"
+    running = start(tool, local, key, "--grace", "500ms", "--", "sh", "-c",
+                    f"trap '' TERM; touch {started}; while :; do sleep 0.1; done")
+    await_file(started)
+    with Stopwatch() as watch:
+        local.client()("REVOKE", key)
+        assert end(running)[0] == LOST
+    assert 0.45 < watch.seconds < patience(PROMPT_SECONDS)
+    assert not tool.processes()
+
+
+def test_a_program_may_tidy_up_when_it_gets_term(tool, local, key):
+    started, tidied = tool.folder / "started", tool.folder / "tidied"
+    running = start(tool, local, key, "--", "sh", "-c",
+                    f"trap 'touch {tidied}; exit 0' TERM; touch {started}; sleep 100 & wait")
+    await_file(started)
+    local.client()("REVOKE", key)
+    assert end(running)[0] == LOST and tidied.exists()
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_stopped_daemon_ends_the_program_before_the_ttl_is_over(rig, tool, stubborn):
+    daemon = rig.daemon()
+    started, alive = tool.folder / "started", tool.folder / "alive"
+    trap = "trap '' TERM; " if stubborn else ""
+    running = start(tool, daemon, "r", "--ttl", "3s", "--", "sh", "-c",
+                    f"{trap}touch {started}; while :; do touch {alive}; sleep 0.02; done")
+    await_file(started)
+    client = daemon.client()
+    left_ms = client.lease("r")["ttl_ms"]
+    daemon.freeze()
+    over = time.time() + left_ms / 1000  # a file's times are the wall clock's
+    status, errors = end(running)
+    daemon.thaw()
+    assert status == LOST and "could not be renewed" in errors
+    assert alive.stat().st_mtime < over, "it ran until the TTL was over"
+    assert not tool.processes()
+
+
+def test_a_dead_daemon_that_comes_back_in_time_is_not_noticed_by_the_program(rig, tool):
+    redis = rig.redis()
+    port = free_port()
+    daemon = rig.daemon(lease=redis.uri, listen=(f"127.0.0.1:{port}",))
+    started = tool.folder / "started"
+    running = start(tool, daemon, "r", "--ttl", "6s", "--", "sh", "-c",
+                    f"touch {started}; while [ ! -e {tool.folder}/go ]; do sleep 0.05; done")
+    await_file(started)
+    client = daemon.client()
+    token = client.lease("r")["token"]
+    daemon.close_clients()
+    daemon.stop()
+    daemon = rig.daemon(lease=redis.uri, listen=(f"127.0.0.1:{port}",))
+    client = daemon.client()
+    renewed = wait_until(lambda: client.lease("r")["ttl_ms"] > 5000 and client.lease("r"),
+                         "it is renewed", 6)
+    assert (renewed["token"], running.poll()) == (token, None)
+    (tool.folder / "go").touch()
+    assert end(running) == (0, "")
+
+
+def test_a_release_whose_reply_was_lost_is_repeated_and_is_no_loss(rig, tool):
+    daemon = rig.daemon()
+    relay = rig.relay(daemon.address)
+    started, go = tool.folder / "started", tool.folder / "go"
+    running = tool.start("-u", "stockade://{}:{}".format(*relay.address), "lock", "r", "--ttl",
+                         "60s", "--", "sh", "-c",
+                         f"touch {started}; while [ ! -e {go} ]; do sleep 0.02; done")
+    await_file(started)
+    relay.hold("down")
+    go.touch()
+    wait_until(lambda: daemon.client().lease("r")["state"] == "free", "it was released")
+    relay.cut()
+    relay.let("down")
+    assert end(running) == (0, "")
+
+
+def test_what_the_program_leaves_behind_is_ended_before_the_release(tool, local, key):
+    done = run(tool, local, key, "--", "sh", "-c", "sleep 100 & sleep 100 & exit 3")
+    assert done.returncode == 3 and not tool.processes()
+    assert local.client().lease(key)["state"] == "free"
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2"])
+def test_signals_are_passed_on_to_the_program(tool, local, key, name):
+    ready, heard = tool.folder / "ready", tool.folder / "heard"
+    running = start(tool, local, key, "--", "sh", "-c",
+                    f"trap 'echo {name} >{heard}; exit 9' {name}; touch {ready};"
+                    " while :; do sleep 0.05; done")
+    await_file(ready)
+    running.send_signal(getattr(signal, f"SIG{name}"))
+    assert end(running)[0] == 9 and heard.read_text() == f"{name}\n"
+    assert local.client().lease(key)["state"] == "free"
+
+
+def test_a_signal_that_ends_the_program_ends_us_alike(tool, local, key):
+    ready = tool.folder / "ready"
+    running = start(tool, local, key, "--", "sh", "-c", f"touch {ready}; sleep 100")
+    await_file(ready)
+    running.send_signal(signal.SIGTERM)
+    assert end(running)[0] == 143 and not tool.processes()
+    assert local.client().lease(key)["state"] == "free"
+
+
+def test_a_signal_while_waiting_ends_the_wait_and_leaves_the_line(tool, local, key):
+    holder = local.client()
+    holder.token(key)
+    running = start(tool, local, key, "--", "true")
+    wait_until(lambda: holder.lease(key)["waiters"] == 1, "it waits")
+    running.send_signal(signal.SIGINT)
+    assert end(running)[0] == 130
+    wait_until(lambda: holder.lease(key)["waiters"] == 0, "it left the line")
+
+
+def stopped_ones(tool):
+    return {pid for pid, (_, state) in tool.processes().items() if state == "T"}
+
+
+def test_tstp_stops_the_program_and_cont_continues_it_under_its_lease(tool, local, key):
+    ready, go = tool.folder / "ready", tool.folder / "go"
+    running = start(tool, local, key, "--ttl", "600ms", "--", "sh", "-c",
+                    f"touch {ready}; while [ ! -e {go} ]; do sleep 0.05; done; exit 4")
+    await_file(ready)
+    running.send_signal(signal.SIGTSTP)
+    wait_until(lambda: stopped_ones(tool), "the program is stopped")
+    assert running.pid not in stopped_ones(tool), "without a terminal the lease is kept"
+    running.send_signal(signal.SIGCONT)
+    wait_until(lambda: not stopped_ones(tool), "it goes on")
+    go.touch()
+    assert end(running) == (4, "")
+
+
+def test_the_program_dies_with_us_when_we_are_killed(tool, local, key):
+    ready = tool.folder / "ready"
+    running = start(tool, local, key, "--", "sh", "-c", f"touch {ready}; exec sleep 100")
+    await_file(ready)
+    running.kill()
+    running.wait()
+    tool.await_no_process()
+    for stream in (running.stdout, running.stderr):
+        stream.close()
+
+
+class Terminal:
+    """A shell with job control at a terminal of its own."""
+
+    def __init__(self, tool):
+        self.tool = tool
+        pid, self.master = pty.fork()
+        if pid == 0:
+            os.environ.update(tool.env, PS1="", PATH=f"{BUILD}:{os.environ['PATH']}")
+            os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+        self.pid = pid
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def close(self):
+        os.close(self.master)
+        wait_until(lambda: os.waitpid(self.pid, os.WNOHANG)[0] == self.pid, "the shell ended", 10)
+
+
+@pytest.fixture
+def terminal(tool):
+    terminal = Terminal(tool)
+    yield terminal
+    for pid in set(tool.processes()) - {terminal.pid}:
+        os.kill(pid, signal.SIGKILL)
+    terminal.close()
+
+
+def at_terminal(terminal, daemon, key, script, *options):
+    path = terminal.tool.folder / "script"
+    path.write_text(script)
+    terminal.type(f"stockade -u {uri(daemon)} lock {key} {' '.join(options)} -- sh {path}; "
+                  f"echo $? >{terminal.tool.folder}/status\n")
+
+
+def test_at_a_terminal_the_program_reads_it_and_ctrl_c_reaches_it(tool, terminal, local, key):
+    got, status = tool.folder / "got", tool.folder / "status"
+    at_terminal(terminal, local, key,
+                f"trap 'exit 8' INT; read word; echo $word >{got}; while :; do sleep 0.05; done")
+    wait_until(lambda: (local.client().lease(key) or {}).get("state") == "held", "it is held")
+    terminal.type("hello\n")
+    await_file(got, "hello")
+    terminal.type("\x03")
+    await_file(status, "8")
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_ctrl_z_stops_both_and_fg_goes_on_only_with_the_lease(tool, terminal, local, key, taken):
+    ready, go, status = tool.folder / "ready", tool.folder / "go", tool.folder / "status"
+    done = tool.folder / "done"
+    at_terminal(terminal, local, key,
+                f"touch {ready}; while [ ! -e {go} ]; do sleep 0.05; done; touch {done}; exit 5",
+                "--ttl", "500ms")
+    await_file(ready)
+    terminal.type("\x1a")
+    client = local.client()
+    wait_until(lambda: client.lease(key)["state"] == "free", "stopped, so its lease ran out", 10)
+    if taken:
+        client.token(key)
+    go.touch()
+    status.unlink(missing_ok=True)  # of the stop
+    terminal.type(f"fg; echo $? >{status}\n")
+    await_file(status, str(LOST if taken else 5))
+    assert done.exists() != taken, "it went on only where nobody had taken its lease"

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program that runs under the lease: the leader of a process group of its own, with all that it
+ * starts there. Where we are in the terminal's foreground, it is put there.
+ *
+ * It has ended when the whole group has: orphans become our children (PR_SET_CHILD_SUBREAPER), so
+ * that we see their end. Where we are killed, the kernel kills the leader. */
+#ifndef STOCKADE_TOOLS_LOCK_JOB_H
+#define STOCKADE_TOOLS_LOCK_JOB_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "tools/failure.h"
+
+enum { JOB_NOT_EXECUTABLE = 126, JOB_NOT_FOUND = 127 };
+
+struct job {
+    pid_t group;      /* the leader's process id */
+    bool leader_runs; /* or is stopped */
+    bool stopped;     /* the leader is */
+    bool terminal;    /* stdin is one */
+    int status;       /* the leader's, as the shell counts: 128 + n where signal n ended it */
+};
+
+/* `mask` is the signal mask to start with. 0, or JOB_NOT_FOUND, JOB_NOT_EXECUTABLE or 1, and why.
+ */
+int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure *failure);
+
+/* Sends a signal to the whole group. */
+void job_signal(const struct job *job, int number);
+/* Notes who has ended, stopped or gone on. */
+void job_look(struct job *job);
+/* Whether any process of the group is left. */
+bool job_is_alive(const struct job *job);
+
+/* The terminal's foreground: to us, so that the shell hears of it when we stop; to the job, if it
+ * is ours to give. */
+void job_take_terminal(const struct job *job);
+void job_give_terminal(const struct job *job);
+
+#endif
