@@ -150,8 +150,8 @@ DDL = ["DROP TABLE {t}", "ALTER TABLE {t} RENAME TO other", "ALTER TABLE {t} REN
        "CREATE TRIGGER sly BEFORE UPDATE ON {t} BEGIN SELECT RAISE(IGNORE); END",
        "CREATE TRIGGER stockade_guard_more BEFORE UPDATE ON {t} BEGIN SELECT 1; END",
        "DELETE FROM stockade_guard", "UPDATE stockade_resource SET token = 1",
-       "DELETE FROM sqlite_schema", "PRAGMA recursive_triggers = OFF", "PRAGMA writable_schema = ON",
-       "SELECT stockade_guard('', 'x', 1, '')", "ATTACH 'x' AS x"]
+       "DELETE FROM sqlite_schema", "PRAGMA recursive_triggers = OFF",
+       "PRAGMA writable_schema = ON", "SELECT stockade_guard('', 'x', 1, '')", "ATTACH 'x' AS x"]
 
 
 @pytest.mark.parametrize("sql", DDL)

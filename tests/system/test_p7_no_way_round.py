@@ -39,7 +39,8 @@ def test_a_guard_asks_for_every_row_that_a_statement_changes(shop, kind):
         if not outcome.changed <= outcome.asked:
             faults.append((form.name, f"changed {outcome.changed}, asked for {outcome.asked}"))
         # (Without triggers, SQLite 3.40 forgets a foreign key of WITHOUT ROWID in one case.)
-        forgotten = outcome.error == "FOREIGN KEY constraint failed" and kind.name.startswith("tree")
+        forgotten = kind.name.startswith("tree") and outcome.error == (
+            "FOREIGN KEY constraint failed")
         if outcome.free != (outcome.after, outcome.error) and not forgotten:
             faults.append((form.name, "does something else where there is a guard"))
     report(faults)

@@ -104,7 +104,8 @@ CREATE TRIGGER {t}_poke_d BEFORE INSERT ON {t}_poke WHEN NEW.op = 'delete' BEGIN
   DELETE FROM {t} WHERE {w} = NEW.w; END;
 """
 ROWS = "INSERT INTO {t}({w}, v, u, p, q) VALUES({M}, 'm', 10, 1, 1), ({O}, 'o', 20, 2, 2);"
-RESTORE = "DELETE FROM {t}; DELETE FROM {t}_par; INSERT INTO {t}_par VALUES(0, ''), (1, ''), (2, '');"
+RESTORE = ("DELETE FROM {t}; DELETE FROM {t}_par;"
+           "INSERT INTO {t}_par VALUES(0, ''), (1, ''), (2, '');")
 
 NEW = "({w}, v, u, p) VALUES({N}, 'new', 30, 1)"
 FORMS_TEXT = f"""
@@ -318,8 +319,8 @@ def rows(connection, kind_, schema=""):
     return sorted(connection.execute(select_rows(kind_, schema)).fetchall(), key=repr)
 
 
-# before, after: rows; error: text or None; changed: keys of rows that differ; asked: what a guard is
-# asked for; free: (after, error) without a guard.
+# before, after: rows; error: text or None; changed: keys of rows that differ; asked: what a guard
+# is asked for; free: (after, error) without a guard.
 Outcome = collections.namedtuple("Outcome", "before after error changed asked free")
 
 
