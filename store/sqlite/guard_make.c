@@ -249,10 +249,7 @@ static enum stk_error as_a_whole(struct task *task, enum stk_error (*change)(str
                              ? "RELEASE stockade_guard"
                              : "ROLLBACK TO stockade_guard; RELEASE stockade_guard") != SQLITE_OK)
         return transaction_fail(txn);
-    if (error != STK_OK)
-        return error;
-    guards_doubt(txn->guards); /* the registry may have changed without the schema */
-    return guards_look(txn, GUARDS_OWN);
+    return error == STK_OK ? guards_look(txn, GUARDS_OWN) : error;
 }
 
 static bool is_text(struct bytes text)

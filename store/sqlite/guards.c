@@ -21,6 +21,7 @@ struct guards {
     const struct log *log;
     struct guard_witness witness;
     int64_t version; /* SQLite's number of the schema at the last look; 0: there was none */
+    bool unsettled;  /* the last look saw changes of our own, which are not committed yet */
     bool doubted;    /* whatever the version, look again */
     struct watched *list;
     size_t count;
@@ -189,11 +190,15 @@ enum stk_error guards_look(struct transaction *txn, enum guards_news news)
     size_t count = 0;
     int64_t version = 0;
 
-    if (guards == NULL || (news == GUARDS_NO_NEWS && !guards->doubted))
+    if (guards == NULL)
+        return STK_OK;
+    guards->unsettled = news == GUARDS_OWN;
+    if (news == GUARDS_NO_NEWS && !guards->doubted)
         return STK_OK;
     if (db_int64(txn->db, "PRAGMA main.schema_version", &version) != SQLITE_OK)
         return transaction_fail(txn);
-    if (version == guards->version && !guards->doubted)
+    /* Our own change may be one of the registry alone. */
+    if (version == guards->version && !guards->doubted && news != GUARDS_OWN)
         return STK_OK;
     if (!read_list(txn->db, &list, &count) || !find_flaws(txn->db, list, count)) {
         list_free(list, count);
@@ -213,7 +218,7 @@ enum stk_error guards_look(struct transaction *txn, enum guards_news news)
 
 void guards_doubt(struct guards *guards)
 {
-    if (guards != NULL)
+    if (guards != NULL && guards->unsettled)
         guards->doubted = true;
 }
 

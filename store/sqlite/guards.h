@@ -23,14 +23,14 @@ bool guards_open(struct transaction *txn, const char *path, const struct log *lo
 void guards_free(struct guards *guards);
 
 enum guards_news {
-    GUARDS_NO_NEWS,
-    GUARDS_FOREIGN, /* another program has committed */
+    GUARDS_NO_NEWS, /* a transaction begins */
+    GUARDS_FOREIGN, /* the same, and another program has committed */
     GUARDS_OWN,     /* this connection may have changed the schema: call it after DDL */
 };
 
 /* Looks again where there is reason to. For the writer, inside its transaction. */
 enum stk_error guards_look(struct transaction *txn, enum guards_news news);
-/* The transaction, or a part of it, was rolled back: what it taught may be wrong. */
+/* The transaction, or a part of it, was rolled back: what it has changed may be undone. */
 void guards_doubt(struct guards *guards);
 
 /* Is there a guard on this table, whole or broken? */
