@@ -19,6 +19,7 @@
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
 #include "store/sql_text.h"
+#include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
 #include "store/sqlite/sql_functions.h"
 #include "store/sqlite/sql_memory.h"
@@ -116,6 +117,17 @@ static void leave(struct sql *sql)
     sqlite3_limit(sql->db, SQLITE_LIMIT_LENGTH, INT32_MAX);
 }
 
+/* SQLITE_FULL, for want of numbers rather than room: a table's AUTOINCREMENT is at its end. */
+static bool is_numbered_out(struct sql *sql)
+{
+    int64_t found = 0;
+
+    return db_int64(sql->db,
+                    "SELECT EXISTS(SELECT 1 FROM sqlite_sequence WHERE seq = 9223372036854775807)",
+                    &found) == SQLITE_OK &&
+           found != 0;
+}
+
 /* After SQLite has said no: the user's error, or the store's? */
 static enum stk_error judge_failure(struct sql *sql, int code)
 {
@@ -134,10 +146,15 @@ static enum stk_error judge_failure(struct sql *sql, int code)
             return sql_refuse(sql, STK_ERR, SQL_TOO_MUCH_MEMORY);
         return sql_refuse(sql, STK_ERR, "the statement was stopped: it took more than %lld ms",
                           (long long)sql->limit_ms);
+    case SQLITE_FULL:
+        (void)transaction_fail(sql->txn);
+        if (!is_numbered_out(sql))
+            return STK_STORE;
+        sql->txn->failed = false;
+        return sql_refuse(sql, STK_ERR, "AUTOINCREMENT has no number left");
     case SQLITE_BUSY:
     case SQLITE_CANTOPEN:
     case SQLITE_CORRUPT:
-    case SQLITE_FULL:
     case SQLITE_IOERR:
     case SQLITE_NOTADB:
     case SQLITE_PERM:

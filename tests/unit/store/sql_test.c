@@ -256,6 +256,31 @@ static void errors_of_the_statement_come_with_the_words_of_sqlite(void **state)
     assert_text(sql_ask(rig, "SELECT * FROM t"), "1;");
 }
 
+static void the_end_of_autoincrement_is_no_failure_of_the_store(void **state)
+{
+    struct rig *rig = *state;
+
+    assert_text(sql_define(rig, "CREATE TABLE t(a INTEGER PRIMARY KEY AUTOINCREMENT)"), "");
+    assert_text(sql_change(rig, "INSERT INTO t VALUES(9223372036854775807)"), "");
+    sql_expect(sql_change(rig, "INSERT INTO t VALUES(NULL)"), "ERR ", "AUTOINCREMENT");
+    sql_expect(sql_change(rig, "INSERT INTO t VALUES(1), (NULL)"), "ERR ", "AUTOINCREMENT");
+    assert_text(sql_change(rig, "INSERT INTO t VALUES(1)"), "");
+    assert_null(strstr(rig_log(rig), "failed"));
+}
+
+static void a_full_disk_is_the_stores_failure(void **state)
+{
+    struct rig *rig = *state;
+    struct ask ask = ask_of(SQL_MAY_WRITE, "INSERT INTO t VALUES(1)");
+
+    assert_text(sql_define(rig, "CREATE TABLE t(a)"), "");
+    rig_fail_commit(rig);
+    sql_expect(sql_do(rig, &ask), "STORE ", "");
+    rig_heal(rig);
+    assert_text(sql_do(rig, &ask), "");
+    assert_text(sql_ask(rig, "SELECT * FROM t"), "1;");
+}
+
 static void a_row_too_many_is_refused_in_the_callers_name(void **state)
 {
     struct rig *rig = *state;
@@ -337,6 +362,8 @@ int main(void)
         T(whatever_a_definition_does_changes_and_rowid_stay_zero),
         T(last_insert_rowid_is_the_operations_own),
         T(errors_of_the_statement_come_with_the_words_of_sqlite),
+        T(the_end_of_autoincrement_is_no_failure_of_the_store),
+        T(a_full_disk_is_the_stores_failure),
         T(a_row_too_many_is_refused_in_the_callers_name),
         T(statements_that_are_kept_see_the_schema_change),
         T(many_more_statements_than_are_kept_do_no_harm),
