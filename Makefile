@@ -79,10 +79,12 @@ help: ## this list
 setup: ## install what the build, the demo and the tests need (Debian)
 	@tools/setup --tests
 
-demo: ## the flash sale: who oversells when a client is paused?
+demo: ## the flash sale and the baskets: who oversells when a client is paused?
 	@tools/setup
 	@$(MAKE) all
 	@$(BUILD)/stockade demo oversell
+	@echo
+	@$(BUILD)/stockade demo basket
 
 # SUITES: unit, system (the fast ones), slow (those that pytest marks slow).
 SUITES ?= unit system

@@ -34,6 +34,7 @@ struct cli_command {
 
 int backup_run(const struct cli *cli, int argc, char **argv);
 int check_run(const struct cli *cli, int argc, char **argv);
+int demo_basket_run(const struct cli *cli, int argc, char **argv);
 int demo_oversell_run(const struct cli *cli, int argc, char **argv);
 int lock_run(const struct cli *cli, int argc, char **argv);
 int replay_run(const struct cli *cli, int argc, char **argv);

@@ -15,6 +15,8 @@ static const struct cli_command commands[] = {
     {"lock", "run a program while it holds a lease", lock_run},
     {"demo oversell", "a flash sale: what locks let through, and what a checked token does not",
      demo_oversell_run},
+    {"demo basket", "orders over several articles: a basket is sold whole, and once",
+     demo_basket_run},
     {"replay", "real order history as stock movements, audited SKU by SKU", replay_run},
     {"backup", "copy a store into one file, while writes go on", backup_run},
     {"restore", "put a backup in the store's place; every lease ends", restore_run},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stockade demo oversell`: who oversells when buyers are stopped; nothing is left behind."""
+"""`stockade demo`: who oversells when buyers are stopped; nothing is left behind."""
 
 import collections
 import os
@@ -17,6 +17,9 @@ from harness.limits import BUILD, patience, wait_until
 from harness.tool import Tool
 
 Row = collections.namedtuple("Row", "sold left oversold tried refused rate")
+BasketRow = collections.namedtuple(
+    "BasketRow", "baskets pieces left oversold twice orders_off stale refused rate")
+PIECES = 8 * 20
 
 
 @pytest.fixture
@@ -27,17 +30,21 @@ def tool(tmp_path):
         os.kill(pid, signal.SIGKILL)
 
 
-def table(text):
+def table(text, row=Row, last="sales/s"):
     """The rows by their first column."""
     lines = text.splitlines()
-    head = next(i for i, line in enumerate(lines) if "oversold" in line and "sales/s" in line)
+    head = next(i for i, line in enumerate(lines) if "oversold" in line and last in line)
     rows = {}
     for line in lines[head + 1:]:
-        match = re.fullmatch(r"(\S.*?)((?:  +-?[\d,]+){6})", line)
+        match = re.fullmatch(rf"(\S.*?)((?:  +-?[\d,]+){{{len(row._fields)}}})", line)
         if not match:
             break
-        rows[match[1]] = Row(*(int(cell.replace(",", "")) for cell in match[2].split()))
+        rows[match[1]] = row(*(int(cell.replace(",", "")) for cell in match[2].split()))
     return rows
+
+
+def baskets(text):
+    return table(text, BasketRow, "baskets/s")
 
 
 def stops(text, title):
@@ -96,6 +103,88 @@ def test_in_20_runs_of_20_the_locks_oversell_and_stockade_does_not(tool):
         expect_all(table(done.stdout))
 
 
+def expect_whole_baskets(row):
+    """Every piece is in a stock or in exactly one order of a confirmed basket."""
+    assert row.left >= 0 and row.pieces + row.left == PIECES
+    assert (row.oversold, row.twice, row.orders_off) == (0, 0, 0)
+    assert row.stale == row.refused
+
+
+def test_baskets_on_redis_oversell_and_sell_twice_and_on_stockade_they_do_not(tool):
+    began = time.monotonic()
+    done = tool.run("demo", "basket")
+    assert time.monotonic() - began < patience(20)
+    assert done.returncode == 0, done.stderr
+    rows = baskets(done.stdout)
+    assert list(rows) == ["Redis locks", "Stockade"]
+    redis = rows["Redis locks"]
+    assert redis.oversold > 0 and redis.twice > 0 and redis.stale > 0 and redis.refused == 0
+    assert 3 < redis.orders_off <= 6, "the repeated ones"
+    expect_whole_baskets(rows["Stockade"])
+    assert rows["Stockade"].refused > 0
+    assert len(re.findall(r", [3-6] stops, 6 replies lost: ", done.stdout)) == 2
+    assert "the books balance" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "\r" not in done.stdout and done.stderr == ""
+    assert tool.left_behind() == []
+    assert tool.processes() == {}
+
+
+def test_stops_alone_and_lost_replies_alone_are_told_apart(tool):
+    done = tool.run("demo", "basket", "--losses", 0)
+    assert done.returncode == 0, done.stderr
+    redis = baskets(done.stdout)["Redis locks"]
+    assert redis.oversold > 0 and (redis.twice, redis.orders_off) == (0, 0)
+    expect_whole_baskets(baskets(done.stdout)["Stockade"])
+    done = tool.run("demo", "basket", "--stops", 0, "--ttl", "5s")
+    assert done.returncode == 0, done.stderr
+    redis = baskets(done.stdout)["Redis locks"]
+    assert redis.twice > 0 and redis.orders_off > 3 and redis.stale == 0
+    expect_whole_baskets(baskets(done.stdout)["Stockade"])
+
+
+@pytest.mark.slow
+def test_in_20_runs_of_20_baskets_are_whole_on_stockade_and_not_on_redis(tool):
+    for _ in range(20):
+        done = tool.run("demo", "basket")
+        assert done.returncode == 0, done.stderr
+        rows = baskets(done.stdout)
+        assert rows["Redis locks"].oversold > 0 and rows["Redis locks"].twice > 0
+        expect_whole_baskets(rows["Stockade"])
+
+
+@pytest.mark.parametrize("options, said", [
+    (("--losses", 0), "[1-9][0-9]* pieces oversold, 0 sold twice"),
+    (("--stops", 0, "--ttl", "5s"), "pieces oversold, [1-9][0-9]* sold twice")],
+    ids=["no tokens checked", "no IDs kept"])
+def test_a_server_that_spoils_baskets_breaks_the_promise_and_exits_with_1(tool, options, said):
+    with LaxServer() as server:
+        done = tool.run("-u", server.uri, "demo", "basket", "--contender", "stockade", "--stock",
+                        10, *options)
+    assert done.returncode == 1
+    assert "did not keep its promise" in done.stderr
+    assert re.search(said, done.stdout), done.stdout
+
+
+def test_baskets_leave_running_servers_as_they_were(tool, rig):
+    redis = rig.redis()
+    daemon = rig.daemon(lease=redis.uri)
+    redis.client()("SET", "theirs", "kept")
+    done = tool.run("-u", "stockade://{}:{}".format(*daemon.address), "demo", "basket",
+                    "--redis", redis.uri + "/1", "--stock", 5, "--stops", 1, "--losses", 1)
+    assert done.returncode == 0, done.stderr
+    assert "private" not in done.stdout
+    client = daemon.client()
+    assert client("DBSIZE") == 0
+    assert client("SQL", "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'demo%'")[3] == [
+        [b"0"]]
+    client = redis.client()
+    assert client("GET", "theirs") == b"kept"
+    client("SELECT", 1)
+    assert client("DBSIZE") == 0
+    assert tool.left_behind() == []
+
+
 def test_a_server_that_checks_no_tokens_breaks_the_promise_and_exits_with_1(tool):
     with LaxServer() as server:
         done = tool.run("-u", server.uri, "demo", "oversell", "--contender", "stockade")
@@ -135,11 +224,12 @@ def test_a_unix_socket_and_a_private_redis_go_together(tool, rig):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
                          ids=lambda number: number.name)
-@pytest.mark.parametrize("contender", ["watchdog", "stockade"])
-def test_a_signal_ends_it_with_nothing_left_behind_though_a_buyer_is_stopped(tool, contender,
+@pytest.mark.parametrize("demo, contender", [
+    ("oversell", "watchdog"), ("oversell", "stockade"), ("basket", "redis-locks"),
+    ("basket", "stockade")])
+def test_a_signal_ends_it_with_nothing_left_behind_though_a_buyer_is_stopped(tool, demo, contender,
                                                                              number):
-    running = tool.start("demo", "oversell", "--contender", contender, "--stock", 10,
-                         "--pause", "10m")
+    running = tool.start("demo", demo, "--contender", contender, "--stock", 10, "--pause", "10m")
     tool.await_stopped_child(running)
     running.send_signal(number)
     _, stderr = running.communicate(timeout=patience(20))
@@ -229,6 +319,8 @@ def test_an_unreachable_server_is_named(tool):
 
 @pytest.mark.parametrize("words, said", [
     (["demo"], "`demo oversell` is"),
+    (["demo", "basket", "--skus", "2"], "--skus takes a whole number from 8 to 32"),
+    (["demo", "basket", "--contender", "none"], "takes one of redis-locks, stockade"),
     (["demo", "oversell", "--stock", "0"], "--stock takes a whole number from 1 to 1000000"),
     (["demo", "oversell", "--ttl", "9"], "--ttl takes milliseconds"),
     (["demo", "oversell", "--contender", "zookeeper"], "takes one of none, redis-lock"),
@@ -249,6 +341,7 @@ def test_wrong_usage_is_explained_and_exits_with_2(tool, words, said):
 
 
 @pytest.mark.parametrize("words", [["--help"], ["demo", "oversell", "--help"],
+                                   ["demo", "basket", "--help"],
                                    ["replay", "--help"]], ids=" ".join)
 def test_help_goes_to_stdout_and_exits_with_0(tool, words):
     done = tool.run(*words)

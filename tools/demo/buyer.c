@@ -41,7 +41,7 @@ static void atomic_lower(_Atomic int64_t *lowest, int64_t value)
     }
 }
 
-static void atomic_raise(_Atomic int64_t *highest, int64_t value)
+void ledger_raise(_Atomic int64_t *highest, int64_t value)
 {
     int64_t old = atomic_load(highest);
 
@@ -56,7 +56,7 @@ void buyer_sold(struct buyer *buyer, int64_t left)
     atomic_fetch_add(&ledger->sold, 1);
     atomic_store(&ledger->left, left);
     atomic_lower(&ledger->lowest, left);
-    atomic_raise(&ledger->last_sale_ms, clock_now_ms(&clock_monotonic));
+    ledger_raise(&ledger->last_sale_ms, clock_now_ms(&clock_monotonic));
 }
 
 void buyer_note_stale(struct buyer *buyer, bool tried, bool refused)
@@ -85,7 +85,7 @@ enum purchase buyer_failed(struct buyer *buyer, const char *doing, redisReply *r
 
 void ledger_passes(struct ledger *ledger, int64_t mark)
 {
-    atomic_raise(&ledger->newest, mark);
+    ledger_raise(&ledger->newest, mark);
 }
 
 bool ledger_has_passed(const struct ledger *ledger, int64_t mark)

@@ -74,6 +74,8 @@ enum purchase buyer_failed(struct buyer *buyer, const char *doing, redisReply *r
 void ledger_passes(struct ledger *ledger, int64_t mark);
 /* Whether it has passed to another since `mark`: our token, or the time of our answer. */
 bool ledger_has_passed(const struct ledger *ledger, int64_t mark);
+/* Raises a number that processes share; it never falls. */
+void ledger_raise(_Atomic int64_t *highest, int64_t value);
 /* The monotonic clock, for those marks. */
 int64_t ledger_now_us(void);
 

@@ -1,27 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The common Redis lock: SET key value NX PX ttl with a value of one's own, tried again every 20 ms
- * or so; deleted by a script that compares the value first. The second contender adds a watchdog: a
- * thread that renews the lock at each third of its TTL while it is held, as the well-known
- * libraries do. A stop stops the thread too, as a pause of the whole process does in life. And as
- * there, the holder is not told when its lock is gone, nor is the result of the unlock looked at:
- * the sale has been made by then. */
+/* The common Redis lock (redis_lock.h) around read, work and write. The second contender adds a
+ * watchdog: a thread that renews the lock at each third of its TTL while it is held, as the
+ * well-known libraries do. A stop stops the thread too, as a pause of the whole process does in
+ * life. And as there, the holder is not told when its lock is gone, nor is the result of the unlock
+ * looked at: the sale has been made by then. */
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "fence/base/check.h"
-#include "fence/base/clock.h"
 #include "fence/base/mem.h"
 #include "tools/demo/contender.h"
+#include "tools/demo/redis_lock.h"
 
-#define UNLOCK_SCRIPT                                                                              \
-    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 #define RENEW_SCRIPT                                                                               \
     "if redis.call('get', KEYS[1]) == ARGV[1] then "                                               \
     "return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0"
-
-enum { RETRY_MS = 20, RETRY_JITTER_MS = 5, VALUE_BYTES = 16 };
 
 struct watchdog {
     pthread_t thread;
@@ -35,26 +29,6 @@ struct watchdog {
     struct client client;
 };
 
-static void unique_value(char out[2 * VALUE_BYTES + 1])
-{
-    unsigned char bytes[VALUE_BYTES];
-
-    chance_system.fill(&chance_system, bytes, sizeof bytes);
-    for (int i = 0; i < VALUE_BYTES; i++) {
-        (void)sprintf(out + 2 * i, "%02x", bytes[i]);
-    }
-}
-
-static void retry_delay(void)
-{
-    unsigned char byte;
-    struct timespec delay = {.tv_sec = 0};
-
-    chance_system.fill(&chance_system, &byte, 1);
-    delay.tv_nsec = (RETRY_MS - RETRY_JITTER_MS + byte % (2 * RETRY_JITTER_MS + 1)) * 1000000L;
-    (void)nanosleep(&delay, NULL);
-}
-
 /* PURCHASE_MADE: the lock is ours, since `granted_us` at the latest. */
 static enum purchase lock_take(struct buyer *buyer, const char *value, int64_t *granted_us)
 {
@@ -62,27 +36,18 @@ static enum purchase lock_take(struct buyer *buyer, const char *value, int64_t *
 
     while (!buyer_is_late(buyer)) {
         int64_t asked_us = ledger_now_us();
-        redisReply *reply = client_call(&buyer->client, "SET %s:lock %s NX PX %lld", sale->key,
-                                        value, (long long)sale->ttl_ms);
-        if (reply == NULL || reply->type == REDIS_REPLY_ERROR) {
-            return buyer_failed(buyer, "taking the lock", reply);
+        bool taken;
+        if (!redis_lock_try(&buyer->client, sale->key, value, sale->ttl_ms, &taken)) {
+            return buyer_failed(buyer, "taking the lock", NULL);
         }
-        bool taken = reply->type == REDIS_REPLY_STATUS;
-        freeReplyObject(reply);
         if (taken) {
             *granted_us = ledger_now_us();
             ledger_passes(buyer->ledger, asked_us);
             return PURCHASE_MADE;
         }
-        retry_delay();
+        redis_lock_pause();
     }
     return PURCHASE_AGAIN;
-}
-
-static bool lock_give(struct buyer *buyer, const char *value)
-{
-    return client_do(&buyer->client, "EVAL %s 1 %s:lock %s", UNLOCK_SCRIPT, buyer->sale->key,
-                     value);
 }
 
 /* What is done under the lock. */
@@ -117,10 +82,10 @@ static void watchdog_watch(struct watchdog *dog, const char *value)
 
 static enum purchase redis_lock_buy(struct buyer *buyer)
 {
-    char value[2 * VALUE_BYTES + 1];
+    char value[REDIS_LOCK_VALUE_MAX];
     int64_t granted_us = 0;
 
-    unique_value(value);
+    redis_lock_value(value);
     enum purchase purchase = lock_take(buyer, value, &granted_us);
     if (purchase != PURCHASE_MADE) {
         return purchase;
@@ -128,7 +93,7 @@ static enum purchase redis_lock_buy(struct buyer *buyer)
     watchdog_watch(buyer->own, value);
     purchase = locked_sale(buyer, granted_us);
     watchdog_watch(buyer->own, NULL);
-    if (purchase != PURCHASE_FAILED && !lock_give(buyer, value)) {
+    if (purchase != PURCHASE_FAILED && !redis_lock_give(&buyer->client, buyer->sale->key, value)) {
         purchase = PURCHASE_FAILED;
     }
     return purchase;

@@ -2,17 +2,15 @@
 /* `stockade demo oversell`: the same flash sale for each contender, on private servers where none
  * are named. The exit code says whether Stockade kept its promise, or, where Stockade was not among
  * the contenders asked for, whether the sales could be held. */
-#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "fence/base/clock.h"
 #include "tools/cli.h"
+#include "tools/demo/place.h"
 #include "tools/demo/report.h"
 #include "tools/demo/sale.h"
 #include "tools/options.h"
-#include "tools/servers.h"
 
 static const struct contender *const contenders[] = {
     &contender_no_lock,   &contender_redis_lock, &contender_watchdog,
@@ -26,15 +24,6 @@ struct settings {
     bool chosen[CONTENDERS];
     bool redis_given;
     struct client_uri redis;
-};
-
-struct demo {
-    struct settings settings;
-    const struct cli *cli;
-    struct signals signals;
-    struct servers servers;
-    struct term term;
-    const struct client_uri *redis, *stockade; /* the servers in use */
 };
 
 static bool set_contender(void *settings, const char *text, struct failure *failure)
@@ -91,82 +80,47 @@ static const struct option_table table = {
     .count = sizeof rows / sizeof *rows,
 };
 
-/* Running servers where they were named, private ones where they are needed. */
-static bool find_servers(struct demo *demo, struct failure *failure)
+static bool find_servers(struct place *place, const struct settings *set, struct failure *failure)
 {
-    const struct settings *set = &demo->settings;
     bool needs_redis = false, needs_stockade = false;
-    char lease[512];
 
     for (size_t i = 0; i < CONTENDERS; i++) {
         needs_stockade |= set->chosen[i] && contenders[i]->uses_stockade;
         needs_redis |= set->chosen[i] && !contenders[i]->uses_stockade;
     }
-    needs_redis |= needs_stockade && !demo->cli->uri_given; /* for its leases */
-    demo->redis = set->redis_given ? &set->redis : &demo->servers.redis;
-    demo->stockade = demo->cli->uri_given ? &demo->cli->uri : &demo->servers.stockade;
-    if (needs_redis && !set->redis_given && !servers_start_redis(&demo->servers, failure)) {
-        return false;
-    }
-    if (needs_stockade && !demo->cli->uri_given) {
-        servers_lease_uri(demo->redis, lease, sizeof lease);
-        return servers_start_stockaded(&demo->servers, lease, failure);
-    }
-    return true;
+    return place_find_servers(place, needs_redis, needs_stockade, failure);
 }
 
-static void say_servers(struct demo *demo)
+static bool hold_sales(struct place *place, const struct settings *set, bool *kept,
+                       struct failure *failure)
 {
-    if (demo->servers.redis_program.pid != 0) {
-        term_line(&demo->term, "private redis-server on port %d (it keeps nothing on disk)",
-                  demo->servers.redis.port);
-    }
-    if (demo->servers.stockaded_program.pid != 0) {
-        term_line(&demo->term, "private stockaded on port %d, leases on %s Redis",
-                  demo->servers.stockade.port, demo->settings.redis_given ? "the given" : "that");
-    }
-    term_line(&demo->term, "%s", "");
-}
-
-static bool hold_sales(struct demo *demo, bool *kept, struct failure *failure)
-{
-    const struct sale *sale = &demo->settings.sale;
+    const struct sale *sale = &set->sale;
     struct sale_result results[CONTENDERS];
     size_t count = 0;
 
     *kept = true;
-    report_opening(&demo->term, sale);
-    if (!find_servers(demo, failure)) {
+    report_opening(&place->term, sale);
+    if (!find_servers(place, set, failure)) {
         return false;
     }
-    say_servers(demo);
     for (size_t i = 0; i < CONTENDERS; i++) {
         const struct contender *contender = contenders[i];
-        if (!demo->settings.chosen[i]) {
+        if (!set->chosen[i]) {
             continue;
         }
-        if (!sale_run(contender, sale, contender->uses_stockade ? demo->stockade : demo->redis,
-                      &demo->signals, &demo->term, &results[count], failure)) {
+        if (!sale_run(contender, sale, contender->uses_stockade ? place->stockade : place->redis,
+                      &place->signals, &place->term, &results[count], failure)) {
             return false;
         }
-        report_sale(&demo->term, sale, &results[count]);
+        report_sale(&place->term, sale, &results[count]);
         if (contender->uses_stockade) {
             *kept = sale_is_right(sale, &results[count]);
         }
         count++;
     }
-    report_table(&demo->term, results, count);
-    report_meaning(&demo->term, demo->servers.redis_program.pid != 0);
+    report_table(&place->term, results, count);
+    report_meaning(&place->term, place->servers.redis_program.pid != 0);
     return true;
-}
-
-/* Keys of this run alone, so that a running server's other data is out of reach. */
-static void name_key(struct sale *sale)
-{
-    uint64_t number;
-
-    chance_system.fill(&chance_system, &number, sizeof number);
-    (void)snprintf(sale->key, sizeof sale->key, "stockade-demo:%016" PRIx64, number);
 }
 
 static void complete_settings(struct settings *set)
@@ -182,44 +136,28 @@ static void complete_settings(struct settings *set)
     if (set->sale.pause_ms == 0) {
         set->sale.pause_ms = 2 * set->sale.ttl_ms;
     }
-    name_key(&set->sale);
+    place_name(set->sale.key, sizeof set->sale.key, "stockade-demo:");
 }
 
 int demo_oversell_run(const struct cli *cli, int argc, char **argv)
 {
-    struct demo demo = {
-        .settings.sale = {.stock = 100,
-                          .buyers = 16,
-                          .stops = 6,
-                          .ttl_ms = 200,
-                          .work_ms = 10,
-                          .limit_ms = 600000},
-        .cli = cli,
-    };
+    struct settings settings = {.sale = {.stock = 100,
+                                         .buyers = 16,
+                                         .stops = 6,
+                                         .ttl_ms = 200,
+                                         .work_ms = 10,
+                                         .limit_ms = 600000}};
+    struct place place;
     struct failure failure = {.text = ""};
     bool kept = false;
 
-    switch (options_parse(&table, &demo.settings, argc, argv)) {
+    switch (options_parse(&table, &settings, argc, argv)) {
     case OPTIONS_HELPED: return CLI_OK;
     case OPTIONS_WRONG: return CLI_USAGE;
     case OPTIONS_RUN: break;
     }
-    complete_settings(&demo.settings);
-    term_open(&demo.term);
-    signals_open(&demo.signals);
-    servers_open(&demo.servers, &demo.signals);
-    bool held = hold_sales(&demo, &kept, &failure);
-    term_clear(&demo.term);
-    servers_close(&demo.servers);
-    signals_close(&demo.signals);
-    if (demo.signals.ending != 0) {
-        fprintf(stderr, "stockade demo oversell: interrupted; the servers are gone\n");
-        return 128 + demo.signals.ending;
-    }
-    if (!held) {
-        fprintf(stderr, "stockade demo oversell: %s\n", failure.text);
-    } else if (!kept) {
-        fprintf(stderr, "stockade demo oversell: Stockade did not keep its promise\n");
-    }
-    return held && kept ? CLI_OK : CLI_FAILED;
+    complete_settings(&settings);
+    place_open(&place, cli, settings.redis_given ? &settings.redis : NULL);
+    bool held = hold_sales(&place, &settings, &kept, &failure);
+    return place_close(&place, table.command, held, kept, &failure);
 }

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The referee. A buyer that is at work when a stop is due raises SIGSTOP itself, so each stop lies
- * between a read and a write, for certain, however busy the machine is. The referee sees that the
- * process has stopped, lets the pause pass and continues it. */
+/* From the opening of the sale to the count. */
 #include "tools/demo/sale.h"
 
 #include <inttypes.h>
-#include <sys/mman.h>
 
-#include "fence/base/check.h"
 #include "fence/base/clock.h"
-
-enum { TICK_MS = 100, GRACE_MS = 20000 };
+#include "tools/demo/crowd.h"
 
 struct referee {
     const struct contender *contender;
@@ -19,8 +14,7 @@ struct referee {
     struct ledger *ledger; /* shared with the buyers */
     struct signals *signals;
     struct term *term;
-    struct crew crew;
-    int64_t began_ms, tick_ms;
+    int64_t began_ms;
 };
 
 /* In the child. */
@@ -56,72 +50,35 @@ static int buyer_main(void *context, unsigned index)
     return purchase == PURCHASE_SOLD_OUT ? 0 : 1;
 }
 
-static void show_progress(struct referee *referee, int64_t now_ms)
+static void show_progress(void *context, int64_t took_ms)
 {
+    const struct referee *referee = context;
     const struct ledger *ledger = referee->ledger;
 
-    if (now_ms < referee->tick_ms) {
-        return;
-    }
-    referee->tick_ms = now_ms + TICK_MS;
     term_progress(referee->term,
                   "%-20s  sold %" PRId64 "  left %" PRId64 "  stopped %" PRId64 " of %" PRId64
                   "  %.1f s",
                   referee->contender->title, atomic_load(&ledger->sold), atomic_load(&ledger->left),
-                  atomic_load(&ledger->stops), referee->sale->stops,
-                  (double)(now_ms - referee->began_ms) / 1000);
-}
-
-static bool buyers_failed(const struct referee *referee, struct failure *failure)
-{
-    for (unsigned i = 0; i < referee->crew.count; i++) {
-        const char *why = referee->ledger->failures[i].text;
-        if (why[0] != '\0') {
-            return failure_set(failure, "%s: buyer %u: %s", referee->contender->title, i + 1, why);
-        }
-    }
-    return failure_set(failure, "%s: a buyer crashed", referee->contender->title);
-}
-
-/* Until all buyers have left. */
-static bool watch_sale(struct referee *referee, struct failure *failure)
-{
-    int64_t deadline_ms =
-        referee->began_ms + referee->sale->limit_ms + referee->sale->pause_ms + GRACE_MS;
-
-    while (referee->crew.running > 0) {
-        int64_t now_ms = clock_now_ms(&clock_monotonic);
-        if (referee->signals->ending != 0) {
-            return failure_set(failure, "interrupted");
-        }
-        if (now_ms > deadline_ms) {
-            return failure_set(failure, "%s: buyers hang", referee->contender->title);
-        }
-        (void)crew_look(&referee->crew, now_ms, referee->sale->pause_ms);
-        if (referee->crew.failed > 0) {
-            return buyers_failed(referee, failure);
-        }
-        crew_wake(&referee->crew, now_ms);
-        show_progress(referee, now_ms);
-        if (referee->crew.running > 0) {
-            int64_t until_ms = crew_next_wake(&referee->crew, referee->tick_ms);
-            (void)signals_wait(referee->signals, -1, until_ms - now_ms);
-        }
-    }
-    return true;
+                  atomic_load(&ledger->stops), referee->sale->stops, (double)took_ms / 1000);
 }
 
 static bool hold_sale(struct referee *referee, struct failure *failure)
 {
-    bool held;
+    const struct crowd crowd = {
+        .title = referee->contender->title,
+        .count = (unsigned)referee->sale->buyers,
+        .function = buyer_main,
+        .context = referee,
+        .failures = referee->ledger->failures,
+        .limit_ms = referee->sale->limit_ms,
+        .pause_ms = referee->sale->pause_ms,
+        .progress = show_progress,
+        .signals = referee->signals,
+        .term = referee->term,
+    };
 
     referee->began_ms = clock_now_ms(&clock_monotonic);
-    held =
-        crew_start(&referee->crew, (unsigned)referee->sale->buyers, buyer_main, referee, failure) &&
-        watch_sale(referee, failure);
-    crew_end(&referee->crew);
-    term_clear(referee->term);
-    return held;
+    return crowd_run(&crowd, failure);
 }
 
 static void count_up(const struct referee *referee, int64_t left, struct sale_result *result)
@@ -156,9 +113,7 @@ bool sale_run(const struct contender *contender, const struct sale *sale,
     struct client client;
     int64_t left;
 
-    referee.ledger = mmap(NULL, sizeof *referee.ledger, PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    check(referee.ledger != MAP_FAILED);
+    referee.ledger = crowd_share(sizeof *referee.ledger);
     atomic_store(&referee.ledger->left, sale->stock);
     atomic_store(&referee.ledger->lowest, sale->stock);
     bool counted = client_open(&client, server) && contender->stock(&client, sale);
@@ -175,6 +130,6 @@ bool sale_run(const struct contender *contender, const struct sale *sale,
         (void)contender->clear(&client, sale); /* our own key; a private server goes anyway */
     }
     client_close(&client);
-    check(munmap(referee.ledger, sizeof *referee.ledger) == 0);
+    crowd_unshare(referee.ledger, sizeof *referee.ledger);
     return counted;
 }

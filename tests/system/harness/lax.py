@@ -9,8 +9,13 @@ import time
 LOOK_AGAIN_S = 0.001
 
 
+def bulks(values):
+    return b"*%d\r\n" % len(values) + b"".join(b"$%d\r\n%s\r\n" % (len(v), v) for v in values)
+
+
 class Session(socketserver.StreamRequestHandler):
     def handle(self):
+        self.queue = None  # of MULTI
         while True:
             head = self.rfile.readline()
             if not head:
@@ -19,17 +24,43 @@ class Session(socketserver.StreamRequestHandler):
             for _ in range(int(head[1:])):
                 size = int(self.rfile.readline()[1:])
                 words.append(self.rfile.read(size + 2)[:-2])
-            self.wfile.write(self.answer(words))
+            self.wfile.write(self.take(words))
+
+    def take(self, words):
+        """MULTI and EXEC, without repeats: an ID means nothing here."""
+        name = words[0].upper()
+        if name == b"MULTI":
+            self.queue = []
+            return b"+OK\r\n"
+        if name == b"EXEC":
+            queue, self.queue = self.queue, None
+            with self.server.lock:
+                return b"*%d\r\n" % len(queue) + b"".join(map(self.answer, queue))
+        if self.queue is not None:
+            self.queue.append(words)
+            return b"+QUEUED\r\n"
+        return self.answer(words)
 
     def answer(self, words):
         name, args = words[0].upper(), words[1:]
         data = self.server.data
+        if name == b"SQL":
+            return self.sql(args)
+        if name == b"FENCEDALL":
+            return self.sql(args[args.index(b"SQL") + 1:])
+        if name == b"FENCED" and args[1] == b"ID":
+            args[1:3] = []
         if name == b"ACQUIRE":
             return self.acquire(args[0], int(args[1]) / 1000,
                                 int(args[3]) / 1000 if len(args) > 2 else 0)
         if name == b"GET":
             value = data.get(args[0])
             return b"$-1\r\n" if value is None else b"$%d\r\n%s\r\n" % (len(value), value)
+        if name == b"MGET":
+            return bulks([data[key] for key in args])
+        if name == b"FENCED" and args[1] == b"DECRBY":
+            data[args[2]] = b"%d" % (int(data[args[2]]) - int(args[3]))
+            return b":%s\r\n" % data[args[2]]
         if name == b"FENCED" and args[1] == b"SET":
             data[args[2]] = args[3]
             return b"+OK\r\n"
@@ -41,6 +72,14 @@ class Session(socketserver.StreamRequestHandler):
                     self.server.leases[args[0]] = int(args[1]), 0
             return b":0\r\n"
         return b"-ERR unknown command\r\n"
+
+    def sql(self, args):
+        """The one table there is: rows of four numbers go in, the first three of each come out."""
+        rows = self.server.rows
+        if args[0] == b"TYPES":
+            rows += [args[i:i + 3] for i in range(3, len(args), 4)]
+        shown = rows if args[0].startswith(b"SELECT") else []
+        return b"*2\r\n$4\r\nrows\r\n*%d\r\n" % len(shown) + b"".join(map(bulks, shown))
 
     def acquire(self, resource, ttl_s, wait_s):
         deadline = time.monotonic() + wait_s
@@ -63,7 +102,7 @@ class LaxServer(socketserver.ThreadingTCPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Session)
-        self.data, self.leases, self.lock = {}, {}, threading.Lock()
+        self.data, self.leases, self.rows, self.lock = {}, {}, [], threading.Lock()
         self.uri = "stockade://127.0.0.1:%d" % self.server_address[1]
         self.thread = threading.Thread(target=self.serve_forever, args=(0.05,))
 

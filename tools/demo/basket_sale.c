@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Buyers, then the audit: what the stocks say, what the orders say, what buyers were told. */
+#include "tools/demo/basket_sale.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "fence/base/clock.h"
+#include "fence/base/mem.h"
+#include "tools/demo/crowd.h"
+
+enum { ORDERS_OF_A_BUYER_MAX = 1000000 };
+
+struct referee {
+    const struct basket_contender *contender;
+    const struct basket_sale *sale;
+    const struct client_uri *server;
+    struct basket_ledger *ledger;
+    struct term *term;
+    int64_t began_ms;
+};
+
+/* In the child. */
+static int buyer_main(void *context, unsigned index)
+{
+    const struct referee *referee = context;
+    const struct basket_sale *sale = referee->sale;
+    struct basket_buyer buyer = {
+        .sale = sale,
+        .contender = referee->contender,
+        .server = referee->server,
+        .ledger = referee->ledger,
+        .deadline_ms = referee->began_ms + sale->limit_ms,
+        .order = (int64_t)(index + 1) * ORDERS_OF_A_BUYER_MAX,
+    };
+    enum purchase purchase = PURCHASE_FAILED;
+    bool late = false;
+
+    if (client_open(&buyer.client, referee->server) &&
+        client_limit(&buyer.client, 2 * CLIENT_LIMIT_MS)) {
+        do {
+            purchase = basket_buy(&buyer);
+            late = clock_now_ms(&clock_monotonic) > buyer.deadline_ms;
+        } while ((purchase == PURCHASE_MADE || purchase == PURCHASE_AGAIN) && !late);
+        if (late && purchase != PURCHASE_SOLD_OUT) {
+            (void)failure_set(&buyer.client.failure,
+                              "the sale was not over within %" PRId64 " s (--limit)",
+                              sale->limit_ms / 1000);
+        }
+    }
+    referee->ledger->failures[index] = buyer.client.failure;
+    client_close(&buyer.client);
+    return purchase == PURCHASE_SOLD_OUT ? 0 : 1;
+}
+
+static void show_progress(void *context, int64_t took_ms)
+{
+    const struct referee *referee = context;
+    const struct basket_ledger *ledger = referee->ledger;
+
+    term_progress(referee->term,
+                  "%-20s  baskets %" PRId64 "  pieces %" PRId64 " of %" PRId64 "  stopped %" PRId64
+                  " of %" PRId64 "  %.1f s",
+                  referee->contender->title, atomic_load(&ledger->baskets),
+                  atomic_load(&ledger->pieces), referee->sale->skus * referee->sale->stock,
+                  atomic_load(&ledger->stops), referee->sale->stops, (double)took_ms / 1000);
+}
+
+/* Every order row that there is. */
+struct rows {
+    struct row {
+        int64_t order, sku, quantity;
+    } * list;
+    size_t count, room;
+};
+
+static void note_row(void *context, int64_t order, int64_t sku, int64_t quantity)
+{
+    struct rows *rows = context;
+
+    if (rows->count == rows->room) {
+        rows->room = rows->room * 2 + 256;
+        rows->list = mem_realloc(rows->list, rows->room * sizeof *rows->list);
+    }
+    rows->list[rows->count++] = (struct row){order, sku, quantity};
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct row *one = a, *other = b;
+
+    if (one->order != other->order) {
+        return one->order < other->order ? -1 : 1;
+    }
+    return (one->sku > other->sku) - (one->sku < other->sku);
+}
+
+/* How many orders there are, and of how many the rows are not one for each of `lines` articles. */
+static void count_orders(struct rows *rows, int64_t lines, int64_t *orders, int64_t *wrong)
+{
+    *orders = *wrong = 0;
+    if (rows->count > 0) {
+        qsort(rows->list, rows->count, sizeof *rows->list, compare_rows);
+    }
+    for (size_t i = 0, first; i < rows->count;) {
+        bool twice = false;
+        for (first = i++; i < rows->count && rows->list[i].order == rows->list[first].order; i++) {
+            twice |= rows->list[i].sku == rows->list[i - 1].sku;
+        }
+        ++*orders;
+        *wrong += twice || (int64_t)(i - first) != lines;
+    }
+}
+
+/* Holds stocks, orders and confirmed sales against each other, article by article. */
+static void audit(const struct referee *referee, struct rows *rows, const int64_t *left,
+                  struct basket_result *result)
+{
+    const struct basket_sale *sale = referee->sale;
+    int64_t ordered[BASKET_SKUS_MAX] = {0}, orders;
+
+    count_orders(rows, sale->lines, &orders, &result->orders_wrong);
+    result->is_right = result->orders_wrong == 0 && orders == result->baskets;
+    for (size_t i = 0; i < rows->count; i++) {
+        if (rows->list[i].sku >= 0 && rows->list[i].sku < sale->skus) {
+            ordered[rows->list[i].sku] += rows->list[i].quantity;
+        } else {
+            result->is_right = false;
+        }
+    }
+    for (int sku = 0; sku < (int)sale->skus; sku++) {
+        int64_t sold = atomic_load(&referee->ledger->sold[sku]), gone = sale->stock - left[sku];
+        result->left += left[sku];
+        result->oversold += left[sku] < 0 ? -left[sku] : 0;
+        result->twice += gone > sold ? gone - sold : 0;
+        result->is_right &= gone == sold && left[sku] >= 0 && ordered[sku] == gone;
+    }
+}
+
+static bool count_up(const struct referee *referee, struct client *client,
+                     struct basket_result *result)
+{
+    const struct basket_ledger *ledger = referee->ledger;
+    const struct basket_sale *sale = referee->sale;
+    int64_t took_ms = atomic_load(&ledger->last_sale_ms) - referee->began_ms;
+    int64_t left[BASKET_SKUS_MAX];
+    int skus[BASKET_SKUS_MAX];
+    struct rows rows = {.list = NULL};
+
+    *result = (struct basket_result){
+        .contender = referee->contender,
+        .baskets = atomic_load(&ledger->baskets),
+        .pieces = atomic_load(&ledger->pieces),
+        .stops = atomic_load(&ledger->stops),
+        .losses = atomic_load(&ledger->losses),
+        .stale_tried = atomic_load(&ledger->stale_tried),
+        .stale_refused = atomic_load(&ledger->stale_refused),
+        .took_ms = took_ms > 0 ? took_ms : 1,
+    };
+    for (int sku = 0; sku < (int)sale->skus; sku++) {
+        skus[sku] = sku;
+    }
+    bool counted = basket_read(client, sale, "stock", skus, (size_t)sale->skus, left) &&
+                   referee->contender->orders(client, sale, note_row, &rows);
+    if (counted) {
+        audit(referee, &rows, left, result);
+    }
+    free(rows.list);
+    return counted;
+}
+
+static bool hold(struct referee *referee, struct signals *signals, struct failure *failure)
+{
+    const struct crowd crowd = {
+        .title = referee->contender->title,
+        .count = (unsigned)referee->sale->buyers,
+        .function = buyer_main,
+        .context = referee,
+        .failures = referee->ledger->failures,
+        .limit_ms = referee->sale->limit_ms,
+        .pause_ms = referee->sale->pause_ms,
+        .progress = show_progress,
+        .signals = signals,
+        .term = referee->term,
+    };
+
+    referee->began_ms = clock_now_ms(&clock_monotonic);
+    return crowd_run(&crowd, failure);
+}
+
+bool basket_sale_run(const struct basket_contender *contender, const struct basket_sale *sale,
+                     const struct client_uri *server, struct signals *signals, struct term *term,
+                     struct basket_result *result, struct failure *failure)
+{
+    struct referee referee = {.contender = contender, .sale = sale, .server = server, .term = term};
+    struct client client;
+
+    referee.ledger = crowd_share(sizeof *referee.ledger);
+    bool opened = client_open(&client, server) && contender->open(&client, sale);
+    bool held = opened && hold(&referee, signals, failure);
+    bool counted = held && count_up(&referee, &client, result);
+    if (!opened || (held && !counted)) {
+        (void)failure_set(failure, "%s: %s", contender->title, client.failure.text);
+    }
+    if (client.context != NULL) {
+        (void)contender->clear(&client, sale); /* our own keys; a private server goes anyway */
+    }
+    client_close(&client);
+    crowd_unshare(referee.ledger, sizeof *referee.ledger);
+    return counted;
+}
