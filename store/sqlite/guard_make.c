@@ -66,13 +66,13 @@ static enum stk_error look_up(struct task *task, const char *sql, const char *ta
 {
     sqlite3_stmt *stmt;
 
+    *second = NULL;
     if (sqlite3_prepare_v2(task->txn->db, sql, -1, &stmt, NULL) != SQLITE_OK)
         return failed(task);
     sqlite3_bind_text(stmt, 1, *name, -1, SQLITE_STATIC);
     if (table != NULL)
         sqlite3_bind_text(stmt, 2, table, -1, SQLITE_STATIC);
     char *found = NULL;
-    *second = NULL;
     if (sqlite3_step(stmt) == SQLITE_ROW) {
         found = mem_strdup((const char *)sqlite3_column_text(stmt, 0));
         *second = mem_strdup((const char *)sqlite3_column_text(stmt, 1));

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The extension lives in other people's programs: where SQLite has no memory for it, a call fails,
+ * nothing else happens, and the next call goes well. Every allocation fails once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+int sqlite3_stockadeguard_init(sqlite3 *db, char **error, const sqlite3_api_routines *api);
+
+static sqlite3_mem_methods real;
+static int64_t countdown; /* allocations until one fails; negative: none does */
+static int64_t failures;
+
+static void *failing_malloc(int size)
+{
+    if (countdown >= 0 && countdown-- == 0) {
+        failures++;
+        return NULL;
+    }
+    return real.xMalloc(size);
+}
+
+static void *failing_realloc(void *old, int size)
+{
+    if (countdown >= 0 && countdown-- == 0) {
+        failures++;
+        return NULL;
+    }
+    return real.xRealloc(old, size);
+}
+
+static int use_failing_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &real), SQLITE_OK);
+    sqlite3_mem_methods failing = real;
+    failing.xMalloc = failing_malloc;
+    failing.xRealloc = failing_realloc;
+    assert_int_equal(sqlite3_config(SQLITE_CONFIG_MALLOC, &failing), SQLITE_OK);
+    countdown = -1;
+    return 0;
+}
+
+static const char schema[] =
+    "CREATE TABLE stockade_meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+    "INSERT INTO stockade_meta VALUES('file', 'mark');"
+    "CREATE TABLE stockade_resource(id INTEGER PRIMARY KEY, name BLOB UNIQUE, token, state);"
+    "INSERT INTO stockade_resource(name, token, state) VALUES(CAST('r:1' AS BLOB), 34, 1);"
+    "CREATE TABLE t(k, v); INSERT INTO t VALUES(1, 'kept');"
+    "CREATE TRIGGER guard AFTER UPDATE ON t BEGIN SELECT stockade_guard('r:', NEW.k,"
+    "  (SELECT token FROM stockade_resource WHERE name = CAST('r:' || NEW.k AS BLOB)"
+    "   AND state = 1), (SELECT value FROM stockade_meta WHERE key = 'file')); END;";
+
+/* What a program does with it; the savepoints make the set keep marks. */
+static const char work[] =
+    "BEGIN; SAVEPOINT a; SELECT stockade_present('r:1', 34); SAVEPOINT b;"
+    "SELECT stockade_present('r:1', 34, 'main'); UPDATE t SET v = 'new';"
+    "SELECT count(*) FROM stockade_presented; ROLLBACK TO b; UPDATE t SET v = 'newer'; COMMIT";
+
+static sqlite3 *open_db(void)
+{
+    sqlite3 *db = NULL;
+
+    assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, schema, NULL, NULL, NULL), SQLITE_OK);
+    return db;
+}
+
+static const char *value_of_t(sqlite3 *db)
+{
+    static char text[16];
+    sqlite3_stmt *stmt = NULL;
+
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT v FROM t", -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    strncpy(text, (const char *)sqlite3_column_text(stmt, 0), sizeof text - 1);
+    sqlite3_finalize(stmt);
+    return text;
+}
+
+/* Nothing failed in the end: the last n reached the last allocation. */
+static void every_allocation_of_loading_may_fail(void **state)
+{
+    char *error = NULL;
+    int code;
+    int64_t n = 0;
+
+    (void)state;
+    do {
+        sqlite3 *db = open_db();
+        countdown = n++;
+        failures = 0;
+        code = sqlite3_stockadeguard_init(db, &error, NULL);
+        countdown = -1;
+        assert_true(code == SQLITE_OK || failures > 0);
+        assert_int_equal(sqlite3_stockadeguard_init(db, &error, NULL), SQLITE_OK);
+        assert_int_equal(sqlite3_exec(db, work, NULL, NULL, NULL), SQLITE_OK);
+        assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    } while (failures > 0);
+    assert_true(n > 5);
+}
+
+static void every_allocation_of_its_use_may_fail(void **state)
+{
+    char *error = NULL;
+    int64_t n = 0;
+
+    (void)state;
+    do {
+        sqlite3 *db = open_db();
+        assert_int_equal(sqlite3_stockadeguard_init(db, &error, NULL), SQLITE_OK);
+        countdown = n++;
+        failures = 0;
+        int code = sqlite3_exec(db, work, NULL, NULL, NULL);
+        countdown = -1;
+        assert_true(code == SQLITE_OK || failures > 0);
+        if (sqlite3_get_autocommit(db) == 0)
+            assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+        if (code != SQLITE_OK)
+            assert_string_equal(value_of_t(db), "kept");
+        /* Whatever was presented is gone, and all works again. */
+        assert_int_not_equal(sqlite3_exec(db, "UPDATE t SET v = 'sly'", NULL, NULL, NULL),
+                             SQLITE_OK);
+        assert_int_equal(sqlite3_exec(db, work, NULL, NULL, NULL), SQLITE_OK);
+        assert_string_equal(value_of_t(db), "newer");
+        assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    } while (failures > 0);
+    assert_true(n > 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocation_of_loading_may_fail),
+        cmocka_unit_test(every_allocation_of_its_use_may_fail),
+    };
+    return cmocka_run_group_tests(tests, use_failing_memory, NULL);
+}
