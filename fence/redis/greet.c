@@ -13,6 +13,7 @@
 static const char step_auth[] = "AUTH";
 static const char step_select[] = "SELECT";
 static const char step_name[] = "CLIENT SETNAME";
+static const char step_listen[] = "SUBSCRIBE";
 
 static void send_step(struct redis_link *link, const char *step, int argc, const char **argv)
 {
@@ -34,6 +35,12 @@ void link_greet(struct redis_link *link)
     else if (link->uri.password[0] != '\0')
         send_step(link, step_auth, 2, (const char *[]){"AUTH", link->uri.password});
     snprintf(db, sizeof db, "%d", link->uri.db);
+    if (link->heard != NULL) { /* its channel is one for all databases */
+        send_step(link, step_name, 3, (const char *[]){"CLIENT", "SETNAME", "stockade-listener"});
+        link->greetings++;
+        wire_listen(link->wire, (void *)(uintptr_t)step_listen, link->channel);
+        return;
+    }
     if (link->uri.db != 0)
         send_step(link, step_select, 2, (const char *[]){"SELECT", db});
     for (int i = 0; i < SCRIPTS; i++) {
@@ -52,6 +59,9 @@ void link_greeted(struct redis_link *link, const char *step, const struct redisR
     } else if (reply->type == REDIS_REPLY_ERROR) {
         script_error(reply, why);
         link_fail(link, why);
+    } else if (step == step_listen) {
+        if (reply->element[2]->type != REDIS_REPLY_INTEGER)
+            link_fail(link, "SUBSCRIBE was not confirmed (is it Redis?)");
     } else if (step != step_auth && step != step_select) {
         if (reply->type != REDIS_REPLY_STRING || reply->len != SHA_LEN) {
             link_fail(link, "SCRIPT LOAD did not answer with a SHA (is it Redis?)");

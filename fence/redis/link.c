@@ -34,7 +34,7 @@ static void wake_in(struct redis_link *link, int64_t delay_ms)
 /* When the time of the link's state is over; -1: it has no end. */
 static int64_t state_due_ms(const struct redis_link *link)
 {
-    if (link->state != LINK_READY)
+    if (link->state != LINK_READY || link->heard != NULL)
         return link->due_ms;
     if (list_empty(&link->under_way))
         return -1;
@@ -87,6 +87,10 @@ static void become_ready(struct redis_link *link)
     link->failures = 0;
     link->connections++;
     link->reason[0] = link->refusal[0] = '\0';
+    if (link->heard != NULL) {
+        link_listen_ready(link);
+        return;
+    }
     if (link->told != TOLD_UP)
         log_info(link->env.log, "lease service %s is ready", link->name);
     link->told = TOLD_UP;
@@ -104,11 +108,24 @@ void link_enter(struct redis_link *link, enum link_state state)
     schedule(link);
 }
 
+static void tell_failure(struct redis_link *link, bool refused)
+{
+    if (link->heard != NULL) {
+        link_listen_failed(link, refused);
+        return;
+    }
+    if (link->told != TOLD_DOWN)
+        log_warn(link->env.log, "lease service %s is down: %s; trying again until it is back",
+                 link->name, link->reason);
+    link->told = TOLD_DOWN;
+}
+
 void link_fail(struct redis_link *link, const char *reason)
 {
     if (link->state == LINK_WAITING || link->state == LINK_CLOSING)
         return;
     bool more = link->state == LINK_CONNECTING && link->addresses_tried < link->addresses_count;
+    bool refused = link->state == LINK_GREETING && link->wire != NULL && wire_refused(link->wire);
     link->state = LINK_WAITING;
     link->grace_until_ms = 0;
     link->due_ms = link_now_ms(link);
@@ -117,10 +134,7 @@ void link_fail(struct redis_link *link, const char *reason)
         link->addresses_tried = link->addresses_count = 0;
         link->failures++;
         link->due_ms += backoff_ms(link);
-        if (link->told != TOLD_DOWN)
-            log_warn(link->env.log, "lease service %s is down: %s; trying again until it is back",
-                     link->name, reason);
-        link->told = TOLD_DOWN;
+        tell_failure(link, refused);
         end_first(link);
     }
     schedule(link);
@@ -147,6 +161,11 @@ static void on_reply(void *context, void *asked, const struct redisReply *reply)
     if (link->greetings > 0) {
         if (reply != NULL)
             link_greeted(link, asked, reply);
+        return;
+    }
+    if (link->heard != NULL) {
+        if (reply != NULL)
+            link_listen_heard(link, reply);
         return;
     }
     struct redis_request *request = asked;
@@ -236,7 +255,8 @@ static void on_timer(uv_timer_t *timer)
         link->grace_until_ms = 0;
     else if (link->state == LINK_WAITING && link->wire == NULL)
         link_reach(link);
-    else if (link->state != LINK_WAITING && link->state != LINK_CLOSING)
+    else if (link->state != LINK_WAITING && link->state != LINK_CLOSING &&
+             !link_listen_ask_again(link))
         on_overdue(link, due_ms, now_ms);
     if (link->wire != NULL && (link->state == LINK_WAITING || link->state == LINK_CLOSING))
         wire_free(link->wire);

@@ -38,6 +38,16 @@ struct redis_link_health {
     char detail[160];
 };
 
+/* Another kind of link, which sends nothing and listens to a channel (up to LINK_CHANNEL_MAX bytes,
+ * copied): `heard` is told each message, borrowed, on the loop's thread. See listen.c. Ends with
+ * redis_link_close. */
+#define LINK_CHANNEL_MAX 95
+struct redis_link *redis_listener_new(const struct lease_uri *uri,
+                                      const struct lease_surroundings *surroundings,
+                                      const char *channel,
+                                      void (*heard)(void *context, struct bytes message),
+                                      void *context);
+
 /* `ready` is called whenever it has (re)connected, before anything else can be sent, and when the
  * service accepts again after a refusal (READONLY, OOM, ...). `uri` is copied. */
 struct redis_link *redis_link_new(const struct lease_uri *uri,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The link's inside, shared by link.c (states and time), reach.c (names, addresses, connecting) and
- * greet.c (the first commands). */
+/* The link's inside, shared by link.c (states and time), reach.c (names, addresses, connecting),
+ * greet.c (the first commands) and listen.c (a link that listens). */
 #ifndef STOCKADE_FENCE_REDIS_LINK_IMPL_H
 #define STOCKADE_FENCE_REDIS_LINK_IMPL_H
 
@@ -52,6 +52,11 @@ struct redis_link {
     enum { TOLD_NOTHING, TOLD_UP, TOLD_DOWN } told;
     uint64_t connections;
 
+    /* A listener's; else `heard` is NULL. */
+    void (*heard)(void *context, struct bytes message);
+    char channel[LINK_CHANNEL_MAX + 1];
+    bool asked_again; /* whether the other side is still there */
+
     void (*first)(void *context); /* to be called at first_by_ms at the latest; NULL */
     void *first_context;
     int64_t first_by_ms;
@@ -79,5 +84,12 @@ extern const struct wire_events link_wire_events; /* link.c */
 /* greet.c: sends the greeting; takes the answers to it. */
 void link_greet(struct redis_link *link);
 void link_greeted(struct redis_link *link, const char *step, const struct redisReply *reply);
+
+/* listen.c: a listener's message or confirmation; its time in READY is over (false: it had asked
+ * already, or is no listener); it is ready; it has failed, by a refusal or else. */
+void link_listen_heard(struct redis_link *link, const struct redisReply *reply);
+bool link_listen_ask_again(struct redis_link *link);
+void link_listen_ready(struct redis_link *link);
+void link_listen_failed(struct redis_link *link, bool refused);
 
 #endif

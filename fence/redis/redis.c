@@ -10,6 +10,7 @@
 #include "fence/redis/redis.h"
 
 #include <hiredis/hiredis.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,13 +25,19 @@
 
 struct redis_provider {
     struct lease_provider base;
-    const struct clock *clock;
-    char prefix[sizeof((struct lease_uri *)NULL)->prefix];
+    struct lease_uri uri;
+    struct lease_surroundings surroundings;
+    char channel[LINK_CHANNEL_MAX + 1], origin[SCRIPT_ORIGIN_LEN + 1];
+    struct script_self self;
     struct redis_link *link;
+    struct redis_link *listener; /* from redis_watch on */
+    void (*told)(void *context, const struct lease_news *news);
+    void *told_context;
     struct script_args args; /* scratch */
     struct debts debts;
     size_t under_way;
-    uint64_t calls, failures;
+    uint64_t calls, failures, news;
+    unsigned links;
     void (*closed)(void *context);
     void *closed_context;
 };
@@ -47,7 +54,7 @@ static void send_ask(struct ask *ask)
 {
     struct redis_provider *provider = ask->provider;
 
-    script_args(ask->call, provider->prefix, &provider->args);
+    script_args(ask->call, &provider->self, &provider->args);
     redis_link_send(provider->link, &ask->request, ask->call->verb, ask->by_text, &provider->args);
 }
 
@@ -55,7 +62,7 @@ static void send_ask(struct ask *ask)
  * owner who will never hear of it; where he holds it anyway, letting go would be the harm. */
 static void note_debt(struct redis_provider *provider, const struct lease_call *call)
 {
-    int64_t now_ms = clock_now_ms(provider->clock);
+    int64_t now_ms = clock_now_ms(provider->surroundings.clock);
     bool holds = call->memory.live && strcmp(call->memory.nonce, call->nonce) == 0;
 
     if (call->verb == LEASE_RELEASE)
@@ -117,7 +124,8 @@ static bool redis_ask(struct lease_provider *base, struct lease_call *call)
     bool ready = redis_link_ready(provider->link);
 
     provider->calls++;
-    call->deadline_ms = clock_now_ms(provider->clock) + call->ttl_ms; /* RELEASE: the lock's end */
+    call->deadline_ms =
+        clock_now_ms(provider->surroundings.clock) + call->ttl_ms; /* RELEASE: the lock's end */
     if (ready && provider->under_way < CALLS_MAX) {
         send_call(provider, call);
         return false;
@@ -139,7 +147,7 @@ static void on_paid(struct lease_call *call)
 static void pay_debts(void *context)
 {
     struct redis_provider *provider = context;
-    int64_t now_ms = clock_now_ms(provider->clock);
+    int64_t now_ms = clock_now_ms(provider->surroundings.clock);
     struct debt *debt;
 
     while ((debt = debts_take(&provider->debts, now_ms)) != NULL) {
@@ -158,10 +166,36 @@ static struct lease_health redis_health(const struct lease_provider *base)
         .calls = provider->calls,
         .failures = provider->failures,
         .reconnects = link.reconnects,
+        .watching = provider->listener != NULL && redis_link_ready(provider->listener),
+        .news = provider->news,
     };
 
     memcpy(health.detail, link.detail, sizeof health.detail);
     return health;
+}
+
+static void on_message(void *context, struct bytes message)
+{
+    struct redis_provider *provider = context;
+    struct lease_news news;
+
+    if (!script_news(message, &provider->self, &news))
+        return;
+    provider->news++;
+    provider->told(provider->told_context, &news);
+}
+
+static void redis_watch(struct lease_provider *base,
+                        void (*told)(void *context, const struct lease_news *news), void *context)
+{
+    struct redis_provider *provider = (struct redis_provider *)(void *)base;
+
+    check(provider->listener == NULL);
+    provider->told = told;
+    provider->told_context = context;
+    provider->listener = redis_listener_new(&provider->uri, &provider->surroundings,
+                                            provider->channel, on_message, provider);
+    provider->links++;
 }
 
 static void redis_on_first(struct lease_provider *base, void (*ended)(void *context), void *context)
@@ -175,6 +209,8 @@ static void on_closed(void *context)
     void (*closed)(void *context) = provider->closed;
     void *closed_context = provider->closed_context;
 
+    if (--provider->links > 0)
+        return;
     check(provider->under_way == 0);
     buf_free(&provider->args.text);
     debts_free(&provider->debts);
@@ -189,15 +225,34 @@ static void redis_close(struct lease_provider *base, void (*closed)(void *contex
     provider->closed = closed;
     provider->closed_context = context;
     redis_link_close(provider->link, on_closed, provider);
+    if (provider->listener != NULL)
+        redis_link_close(provider->listener, on_closed, provider);
 }
 
 static const struct lease_provider_impl redis_impl = {
     .name = "redis",
     .ask = redis_ask,
+    .watch = redis_watch,
     .health = redis_health,
     .close = redis_close,
     .on_first_attempt = redis_on_first,
 };
+
+/* The channel, and who we are there. */
+static void name_self(struct redis_provider *provider)
+{
+    const struct chance *chance = provider->surroundings.chance;
+    const struct lease_uri *uri = &provider->uri;
+    uint64_t random;
+
+    chance->fill(chance, &random, sizeof random);
+    snprintf(provider->origin, sizeof provider->origin, "%016llx", (unsigned long long)random);
+    if (uri->db == 0)
+        snprintf(provider->channel, sizeof provider->channel, "%s:wake", uri->prefix);
+    else
+        snprintf(provider->channel, sizeof provider->channel, "%s:wake:%d", uri->prefix, uri->db);
+    provider->self = (struct script_self){uri->prefix, provider->channel, provider->origin};
+}
 
 struct lease_provider *lease_redis_new(const struct lease_uri *uri,
                                        const struct lease_surroundings *surroundings)
@@ -205,8 +260,10 @@ struct lease_provider *lease_redis_new(const struct lease_uri *uri,
     struct redis_provider *provider = mem_zalloc(sizeof *provider);
 
     provider->base.impl = &redis_impl;
-    provider->clock = surroundings->clock;
-    memcpy(provider->prefix, uri->prefix, sizeof provider->prefix);
+    provider->uri = *uri;
+    provider->surroundings = *surroundings;
+    name_self(provider);
+    provider->links = 1;
     provider->link = redis_link_new(uri, surroundings, pay_debts, provider);
     return &provider->base;
 }

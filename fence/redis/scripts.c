@@ -67,18 +67,25 @@ static const char renew_text[] = LOOK "local mine, ttl = ARGV[3] .. ' ' .. ARGV[
                                       "end\n"
                                       "return {'granted', ARGV[3], tonumber(ttl)}\n";
 
-/* nonce, token or 0 */
-static const char release_text[] =
-    LOOK "if value then\n"
-         "  if holder ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= token) then\n"
-         "    return {'held', token, left}\n"
-         "  end\n"
-         "  redis.call('DEL', lock)\n"
-         "end\n"
-         "return {'free', '0', 0}\n";
+/* nonce, token or 0, channel, word, origin, resource. A revoked lease is told even where it had run
+ * out: its holder does not know. */
+static const char release_text[] = LOOK
+    "if value then\n"
+    "  if holder ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= token) then\n"
+    "    return {'held', token, left}\n"
+    "  end\n"
+    "  redis.call('DEL', lock)\n"
+    "end\n"
+    "if value or ARGV[4] == 'revoked' then\n"
+    "  local ended = value and token or ARGV[2]\n"
+    "  redis.pcall('PUBLISH', ARGV[3], table.concat({ARGV[4], ARGV[5], ended, ARGV[6]}, ' '))\n"
+    "end\n"
+    "return {'free', token, 0}\n";
 
 static const char query_text[] = LOOK "if value then return {'held', token, left} end\n"
                                       "return {'free', '0', 0}\n";
+
+static const char word_released[] = "released", word_revoked[] = "revoked";
 
 static const char *const texts[SCRIPTS] = {
     [LEASE_GRANT] = grant_text,
@@ -107,6 +114,13 @@ static void add_text(struct script_args *args, const char *text)
     add(args, start);
 }
 
+static void add_bytes(struct script_args *args, struct bytes bytes)
+{
+    size_t start = args->text.len;
+    buf_append_bytes(&args->text, bytes);
+    add(args, start);
+}
+
 static void add_number(struct script_args *args, int64_t number)
 {
     size_t start = args->text.len;
@@ -125,13 +139,14 @@ static void add_key(struct script_args *args, const char *prefix, struct bytes r
     add(args, start);
 }
 
-void script_args(const struct lease_call *call, const char *prefix, struct script_args *args)
+void script_args(const struct lease_call *call, const struct script_self *self,
+                 struct script_args *args)
 {
     args->count = 0;
     buf_clear(&args->text);
     add_text(args, KEYS_PER_SCRIPT);
-    add_key(args, prefix, call->resource, "}:lock");
-    add_key(args, prefix, call->resource, "}:token");
+    add_key(args, self->prefix, call->resource, "}:lock");
+    add_key(args, self->prefix, call->resource, "}:token");
     switch (call->verb) {
     case LEASE_GRANT:
         add_text(args, call->nonce);
@@ -148,6 +163,10 @@ void script_args(const struct lease_call *call, const char *prefix, struct scrip
     case LEASE_RELEASE:
         add_text(args, call->nonce);
         add_number(args, call->token);
+        add_text(args, self->channel);
+        add_text(args, call->revoked ? word_revoked : word_released);
+        add_text(args, self->origin);
+        add_bytes(args, call->resource);
         break;
     case LEASE_QUERY: break;
     }
@@ -210,6 +229,30 @@ bool script_answer(struct lease_call *call, const struct redisReply *reply)
     if (is_word(word, "spent"))
         return lease_answer_down(call, "the tokens of this resource are used up");
     return false;
+}
+
+/* Cuts the next word off. */
+static struct bytes next_word(struct bytes *text)
+{
+    const char *end = text->len == 0 ? NULL : memchr(text->data, ' ', text->len);
+    struct bytes word = {text->data, end == NULL ? text->len : (size_t)(end - text->data)};
+    size_t used = end == NULL ? word.len : word.len + 1;
+
+    text->data += used;
+    text->len -= used;
+    return word;
+}
+
+bool script_news(struct bytes message, const struct script_self *self, struct lease_news *news)
+{
+    struct bytes word = next_word(&message), origin = next_word(&message),
+                 token = next_word(&message);
+
+    news->revoked = bytes_equal(word, bytes_of(word_revoked));
+    news->resource = message;
+    return (news->revoked || bytes_equal(word, bytes_of(word_released))) &&
+           !bytes_equal(origin, bytes_of(self->origin)) && token_parse(token, &news->token) &&
+           message.len > 0;
 }
 
 void script_error(const struct redisReply *reply, char out[SCRIPT_ERROR_MAX])

@@ -4,7 +4,11 @@
  *
  *   {prefix}:{resource}:lock    "<token> <nonce>", expires with the lease
  *   {prefix}:{resource}:token   the last token; expires a week after the last grant, as the store's
- *                               floor restores it */
+ *                               floor restores it
+ *
+ * and the channel {prefix}:wake, behind which other databases than 0 add their number: what ends a
+ * lease publishes "released|revoked <origin> <token> <resource>" there. An ACL that forbids it
+ * costs nothing but the message. */
 #ifndef STOCKADE_FENCE_REDIS_SCRIPTS_H
 #define STOCKADE_FENCE_REDIS_SCRIPTS_H
 
@@ -16,9 +20,10 @@
 
 struct redisReply;
 
-#define SCRIPTS          (LEASE_QUERY + 1) /* indexed by enum lease_verb */
-#define SCRIPT_ARGS_MAX  10                /* behind the script itself */
-#define SCRIPT_ERROR_MAX 100
+#define SCRIPTS           (LEASE_QUERY + 1) /* indexed by enum lease_verb */
+#define SCRIPT_ARGS_MAX   10                /* behind the script itself */
+#define SCRIPT_ORIGIN_LEN 16                /* hexadecimal digits that tell daemons apart */
+#define SCRIPT_ERROR_MAX  100
 
 /* The script's text. Static storage. */
 const char *script_text(enum lease_verb verb);
@@ -31,7 +36,16 @@ struct script_args {
     struct buf text; /* what they point into; kept from call to call, buf_free at the end */
 };
 
-void script_args(const struct lease_call *call, const char *prefix, struct script_args *args);
+/* Who asks: what is the same in all calls. Borrowed. */
+struct script_self {
+    const char *prefix, *channel, *origin;
+};
+
+void script_args(const struct lease_call *call, const struct script_self *self,
+                 struct script_args *args);
+
+/* What a message says. False: it is none of ours, or our own (`self->origin`). */
+bool script_news(struct bytes message, const struct script_self *self, struct lease_news *news);
 
 /* Answers the call. False: the reply is nothing that a script of ours says, and the call is still
  * unanswered. */

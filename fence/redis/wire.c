@@ -6,9 +6,10 @@
  * handle's close callback frees the wire.
  *
  * What hiredis would do to us is kept off here. It aborts the process when a reply arrives that
- * nobody asked for, and allocates whatever an array's header says: the reader's object functions
- * count what is expected and turn such replies into a protocol error. It buffers an endless line
- * without limit: so do not we. */
+ * nobody asked for or a message that has another form than usual, and allocates whatever an array's
+ * header says: the reader's object functions count what is expected, look at messages, and turn
+ * what does not fit into a protocol error. It buffers an endless line without limit: so do not we.
+ */
 #include "fence/redis/wire.h"
 
 #include <ctype.h>
@@ -34,6 +35,9 @@ struct wire {
     redisReplyObjectFunctions reader; /* ours, in front of hiredis's: */
     const redisReplyObjectFunctions *make;
     size_t replies_expected;
+    const char *channel; /* listening; or NULL */
+    bool in_message;     /* the reader is inside of one */
+    bool refused;        /* there was an error reply */
     const struct wire_events *events;
     void *context;
     char error[128];
@@ -41,17 +45,44 @@ struct wire {
 
 /* The reader's guards. NULL makes hiredis end the connection. */
 
-static bool refuses(const redisReadTask *task)
+/* Does this begin a reply that was asked for, or a message? */
+static bool is_expected(struct wire *wire, const redisReadTask *task, int elements)
+{
+    wire->refused |= task->type == REDIS_REPLY_ERROR;
+    wire->in_message = false;
+    if (wire->replies_expected > 0) {
+        wire->replies_expected--;
+        return true;
+    }
+    if (task->type == REDIS_REPLY_ERROR) /* "max number of clients reached": hiredis copes */
+        return true;
+    wire->in_message = wire->channel != NULL;
+    return wire->in_message && elements == 3;
+}
+
+static bool is_text(const char *text, size_t len, const char *word)
+{
+    return len == strlen(word) && memcmp(text, word, len) == 0;
+}
+
+/* May this stand in a message? Only what hiredis's handling of them can take. */
+static bool fits_message(const struct wire *wire, const redisReadTask *task, const char *text,
+                         size_t len)
+{
+    if (text == NULL || task->type != REDIS_REPLY_STRING)
+        return task->idx == 2 && task->type == REDIS_REPLY_INTEGER;
+    return task->idx == 0   ? is_text(text, len, "message") || is_text(text, len, "subscribe")
+           : task->idx == 1 ? is_text(text, len, wire->channel)
+                            : true;
+}
+
+/* `text` of a string, else NULL; `elements` of an array, else 0. */
+static bool refuses(const redisReadTask *task, const char *text, size_t len, int elements)
 {
     struct wire *wire = task->privdata;
 
-    if (task->parent != NULL)
-        return false;
-    if (wire->replies_expected > 0) {
-        wire->replies_expected--;
-        return false;
-    }
-    if (task->type == REDIS_REPLY_ERROR) /* "max number of clients reached": hiredis copes */
+    if (task->parent == NULL ? is_expected(wire, task, elements)
+                             : !wire->in_message || fits_message(wire, task, text, len))
         return false;
     snprintf(wire->error, sizeof wire->error, "a reply that nobody asked for (is it Redis?)");
     return true;
@@ -60,7 +91,7 @@ static bool refuses(const redisReadTask *task)
 static void *make_string(const redisReadTask *task, char *text, size_t len)
 {
     struct wire *wire = task->privdata;
-    return refuses(task) ? NULL : wire->make->createString(task, text, len);
+    return refuses(task, text, len, 0) ? NULL : wire->make->createString(task, text, len);
 }
 
 static void *make_array(const redisReadTask *task, int elements)
@@ -71,19 +102,19 @@ static void *make_array(const redisReadTask *task, int elements)
         snprintf(wire->error, sizeof wire->error, "an array of %d elements", elements);
         return NULL;
     }
-    return refuses(task) ? NULL : wire->make->createArray(task, elements);
+    return refuses(task, NULL, 0, elements) ? NULL : wire->make->createArray(task, elements);
 }
 
 static void *make_integer(const redisReadTask *task, long long number)
 {
     struct wire *wire = task->privdata;
-    return refuses(task) ? NULL : wire->make->createInteger(task, number);
+    return refuses(task, NULL, 0, 0) ? NULL : wire->make->createInteger(task, number);
 }
 
 static void *make_nil(const redisReadTask *task)
 {
     struct wire *wire = task->privdata;
-    return refuses(task) ? NULL : wire->make->createNil(task);
+    return refuses(task, NULL, 0, 0) ? NULL : wire->make->createNil(task);
 }
 
 /* What hiredis says of a context, as a part of our sentences: "connection refused". */
@@ -244,6 +275,20 @@ void wire_send(struct wire *wire, void *request, int argc, const char **argv, co
 {
     wire->replies_expected++;
     check(redisAsyncCommandArgv(wire->redis, on_reply, request, argc, argv, lens) == REDIS_OK);
+}
+
+void wire_listen(struct wire *wire, void *request, const char *channel)
+{
+    const char *argv[] = {"SUBSCRIBE", channel};
+    const size_t lens[] = {strlen(argv[0]), strlen(channel)};
+
+    wire->channel = channel;
+    check(redisAsyncCommandArgv(wire->redis, on_reply, request, 2, argv, lens) == REDIS_OK);
+}
+
+bool wire_refused(const struct wire *wire)
+{
+    return wire->refused;
 }
 
 const char *wire_error(const struct wire *wire)

@@ -6,6 +6,7 @@
 #ifndef STOCKADE_FENCE_REDIS_WIRE_H
 #define STOCKADE_FENCE_REDIS_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct redisReply;
@@ -35,6 +36,12 @@ struct wire *wire_open(struct uv_loop_s *loop, const char *address, int port,
 /* Queues a command. Call it only between `connected` and `gone`, and not once `reply` has said
  * NULL. */
 void wire_send(struct wire *wire, void *request, int argc, const char **argv, const size_t *lens);
+/* Subscribes to a channel, again where it has already. From then on nothing else is sent, and
+ * `reply` is called with `request` for each confirmation and message: arrays of a word, the
+ * channel, and a number or the text. `channel` stays where it is for the wire's life. */
+void wire_listen(struct wire *wire, void *request, const char *channel);
+/* Has the other side answered anything with an error? */
+bool wire_refused(const struct wire *wire);
 /* Why it failed, in a few words; "" where it has not. */
 const char *wire_error(const struct wire *wire);
 void wire_free(struct wire *wire);

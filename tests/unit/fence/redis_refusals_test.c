@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "fence/base/mem.h"
+#include "tests/unit/fence/chatterbox.h"
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
 
@@ -100,75 +101,6 @@ static void test_a_redis_that_is_full_is_told_and_entered_later(void **state)
     rig_until(rig, rig_up(rig));
 }
 
-/* Something that is no Redis: says the same to everyone, and counts who came. */
-struct chatterbox {
-    uv_tcp_t listener;
-    const char *says; /* "": nothing, closes at once */
-    size_t len;
-    int port, visitors;
-};
-
-struct visitor {
-    uv_tcp_t tcp;
-    uv_write_t write;
-};
-
-static void on_visitor_closed(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
-static void on_visitor_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
-{
-    (void)buf;
-    if (len < 0)
-        uv_close((uv_handle_t *)stream, on_visitor_closed);
-}
-
-static void on_visitor_alloc(uv_handle_t *handle, size_t size, uv_buf_t *buf)
-{
-    static char sink[65536];
-
-    (void)handle;
-    (void)size;
-    *buf = uv_buf_init(sink, sizeof sink);
-}
-
-static void on_visitor(uv_stream_t *listener, int status)
-{
-    struct chatterbox *box = listener->data;
-    struct visitor *visitor = mem_zalloc(sizeof *visitor);
-    uv_buf_t says = uv_buf_init((char *)(uintptr_t)box->says, (unsigned)box->len);
-
-    assert_int_equal(status, 0);
-    uv_tcp_init(listener->loop, &visitor->tcp);
-    visitor->tcp.data = visitor;
-    assert_int_equal(uv_accept(listener, (uv_stream_t *)&visitor->tcp), 0);
-    box->visitors++;
-    if (box->len == 0) {
-        uv_close((uv_handle_t *)&visitor->tcp, on_visitor_closed);
-        return;
-    }
-    uv_write(&visitor->write, (uv_stream_t *)&visitor->tcp, &says, 1, NULL);
-    uv_read_start((uv_stream_t *)&visitor->tcp, on_visitor_alloc, on_visitor_read);
-}
-
-static void chatterbox_open(struct chatterbox *box, struct rig *rig, const char *says, size_t len)
-{
-    struct sockaddr_in address;
-    struct sockaddr_storage bound;
-    int size = sizeof bound;
-
-    *box = (struct chatterbox){.says = says, .len = len};
-    uv_tcp_init(&rig->loop, &box->listener);
-    box->listener.data = box;
-    uv_ip4_addr("127.0.0.1", 0, &address);
-    assert_int_equal(uv_tcp_bind(&box->listener, (struct sockaddr *)&address, 0), 0);
-    assert_int_equal(uv_listen((uv_stream_t *)&box->listener, 16, on_visitor), 0);
-    uv_tcp_getsockname(&box->listener, (struct sockaddr *)&bound, &size);
-    box->port = ntohs(((struct sockaddr_in *)&bound)->sin_port);
-}
-
 static void test_what_is_no_redis_is_told_and_harms_nobody(void **state)
 {
     struct rig *rig = *state;
@@ -196,8 +128,7 @@ static void test_what_is_no_redis_is_told_and_harms_nobody(void **state)
         rig_until(rig, box.visitors >= 3); /* and it tries again */
         assert_false(rig_up(rig));
         rig_close(rig);
-        uv_close((uv_handle_t *)&box.listener, NULL);
-        rig_turn(rig);
+        chatterbox_close(&box, rig);
     }
     free(endless);
 }
@@ -217,8 +148,7 @@ static void test_an_answer_that_nobody_asked_for_ends_the_connection_only(void *
     rig_open(rig, "redis://127.0.0.1:%d", box.port);
     rig_until(rig, rig_detail_has(rig, "a reply that nobody asked for"));
     rig_close(rig);
-    uv_close((uv_handle_t *)&box.listener, NULL);
-    rig_turn(rig);
+    chatterbox_close(&box, rig);
 }
 
 static void fill_zero(const struct chance *chance, void *bytes, size_t len)
@@ -240,7 +170,7 @@ static void test_attempts_come_at_growing_distances(void **state)
     int64_t start_ms = clock_now_ms(&clock_monotonic);
     rig_until(rig, box.visitors == 5);
     assert_in_range(clock_now_ms(&clock_monotonic) - start_ms, 50 + 100 + 200 + 400 - 10, 5000);
-    uv_close((uv_handle_t *)&box.listener, NULL);
+    chatterbox_close(&box, rig);
     rig_close(rig);
 }
 

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* News between daemons on one Redis: what one ends, the others hear of, and what it costs them
+ * where they cannot. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/fence/chatterbox.h"
+#include "tests/unit/fence/redis_server.h"
+#include "tests/unit/fence/rig.h"
+
+static const char ann[] = "a0000000000000000000000000000001";
+
+static struct redis_server *server;
+
+/* Another daemon on the rig's loop. */
+struct other {
+    struct lease_provider *provider;
+    int news, revoked;
+    int64_t token;
+    struct buf resource; /* of the last news */
+    bool closed;
+};
+
+static int setup(void **state)
+{
+    static struct rig rig;
+
+    redis_server_reset(server);
+    rig_init(&rig);
+    *state = &rig;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    rig_free(*state);
+    return 0;
+}
+
+static void on_news(void *context, const struct lease_news *news)
+{
+    struct other *other = context;
+
+    other->news++;
+    other->revoked += news->revoked;
+    other->token = news->token;
+    buf_clear(&other->resource);
+    buf_append_bytes(&other->resource, news->resource);
+}
+
+static bool is_watching(const struct other *other)
+{
+    return lease_provider_health(other->provider).watching;
+}
+
+static void open_other(struct rig *rig, struct other *other, const char *rest)
+{
+    char uri[256];
+    struct lease_provider *first = rig->provider;
+
+    *other = (struct other){0};
+    snprintf(uri, sizeof uri, "redis://127.0.0.1:%d%s", server->port, rest);
+    rig_open(rig, "%s", uri);
+    other->provider = rig->provider;
+    rig->provider = first;
+    lease_provider_watch(other->provider, on_news, other);
+}
+
+static void on_closed(void *context)
+{
+    ((struct other *)context)->closed = true;
+}
+
+static void close_other(struct rig *rig, struct other *other)
+{
+    lease_provider_close(other->provider, on_closed, other);
+    rig_until(rig, other->closed);
+    buf_free(&other->resource);
+}
+
+/* A daemon that acts, and one that listens. */
+static struct rig *opened(void **state, struct other *other)
+{
+    struct rig *rig = *state;
+
+    rig_open(rig, "redis://127.0.0.1:%d", server->port);
+    rig_until(rig, rig_up(rig));
+    open_other(rig, other, "");
+    rig_until(rig, is_watching(other));
+    return rig;
+}
+
+static int64_t granted(struct rig *rig)
+{
+    struct lease_call call = rig_call(rig, LEASE_GRANT, ann, 0);
+    assert_int_equal(call.answer, LEASE_GRANTED);
+    return call.answer_token;
+}
+
+static void end(struct rig *rig, int64_t token, bool revoked)
+{
+    struct asked asked = rig_question(LEASE_RELEASE, ann, token);
+
+    asked.call.revoked = revoked;
+    rig_answer(rig, &asked);
+    assert_int_equal(asked.call.answer, LEASE_FREE);
+}
+
+static void test_a_release_is_heard_with_its_token(void **state)
+{
+    struct other other;
+    struct rig *rig = opened(state, &other);
+    int64_t token = granted(rig);
+
+    end(rig, token, false);
+    rig_until(rig, other.news == 1);
+    assert_int_equal(other.revoked, 0);
+    assert_int_equal(other.token, token);
+    assert_true(bytes_equal(buf_bytes(&other.resource), BYTES_LITERAL("sku:1")));
+
+    int64_t next = granted(rig);
+    end(rig, 0, false); /* "any token", as a debt is paid: its own is told */
+    rig_until(rig, other.news == 2);
+    assert_int_equal(other.token, next);
+    assert_int_equal(lease_provider_health(other.provider).news, 2);
+    close_other(rig, &other);
+}
+
+static void test_a_revoked_lease_is_told_even_where_it_had_run_out(void **state)
+{
+    struct other other;
+    struct rig *rig = opened(state, &other);
+    int64_t token = granted(rig);
+
+    end(rig, token, true);
+    rig_until(rig, other.revoked == 1);
+    assert_int_equal(other.token, token);
+    end(rig, token, false); /* it is free already: nothing to tell */
+    end(rig, token, true);
+    rig_until(rig, other.revoked == 2);
+    assert_int_equal(other.news, 2);
+    assert_int_equal(other.token, token);
+    close_other(rig, &other);
+}
+
+static void test_nobody_hears_of_what_he_ended_himself(void **state)
+{
+    struct other mine;
+    struct rig *rig = *state;
+
+    open_other(rig, &mine, "");
+    rig->provider = mine.provider;
+    rig_until(rig, rig_up(rig) && is_watching(&mine));
+    end(rig, granted(rig), false);
+    redis_server_do(server, "PUBLISH stockade:wake %b", "revoked x 7 sku:1", (size_t)17);
+    rig_until(rig, mine.news == 1); /* came later */
+    assert_int_equal(mine.token, 7);
+    rig->provider = NULL;
+    close_other(rig, &mine);
+}
+
+static void test_other_databases_and_prefixes_are_other_worlds(void **state)
+{
+    struct other other, far, foreign;
+    struct rig *rig = opened(state, &other);
+
+    open_other(rig, &far, "/3");
+    open_other(rig, &foreign, "?prefix=shop");
+    rig_until(rig, is_watching(&far) && is_watching(&foreign));
+    end(rig, granted(rig), false);
+    redis_server_do(server, "PUBLISH stockade:wake:3 %b", "released x 5 a b", (size_t)16);
+    redis_server_do(server, "PUBLISH shop:wake %b", "released x 6 \0\xff", (size_t)15);
+    rig_until(rig, other.news == 1 && far.news == 1 && foreign.news == 1);
+    assert_true(bytes_equal(buf_bytes(&far.resource), BYTES_LITERAL("a b")));
+    assert_true(bytes_equal(buf_bytes(&foreign.resource), BYTES_LITERAL("\0\xff")));
+    close_other(rig, &other);
+    close_other(rig, &far);
+    close_other(rig, &foreign);
+}
+
+static void test_what_others_publish_is_passed_over(void **state)
+{
+    struct other other;
+    struct rig *rig = opened(state, &other);
+    static const char *const texts[] = {"",
+                                        "released",
+                                        "released x",
+                                        "released x 5",
+                                        "released x 5 ",
+                                        "released x 0 r",
+                                        "released x -1 r",
+                                        "released x y r",
+                                        "freed x 5 r",
+                                        " released x 5 r",
+                                        "released  x 5 r"};
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        redis_server_do(server, "PUBLISH stockade:wake %s", texts[i]);
+    redis_server_do(server, "PUBLISH stockade:wake %s", "released x 5 r");
+    rig_until(rig, other.news > 0);
+    assert_int_equal(other.news, 1);
+    assert_int_equal(other.token, 5);
+    close_other(rig, &other);
+}
+
+static void test_a_listener_that_lost_its_connection_is_back_by_itself(void **state)
+{
+    struct other other;
+    struct rig *rig = opened(state, &other);
+    char text[4096];
+
+    rig_logged(rig, text, sizeof text);
+    for (int i = 0; i < 3; i++) {
+        redis_server_do(server, "CLIENT KILL TYPE pubsub");
+        rig_until(rig, !is_watching(&other));
+        rig_until(rig, is_watching(&other));
+    }
+    end(rig, granted(rig), false);
+    rig_until(rig, other.news == 1);
+    assert_string_equal(rig_logged(rig, text, sizeof text),
+                        ""); /* nothing that anybody must know */
+
+    redis_server_kill(server);
+    rig_until(rig, !is_watching(&other));
+    redis_server_start(server, NULL);
+    rig_until(rig, is_watching(&other) && rig_up(rig));
+    end(rig, granted(rig), false);
+    rig_until(rig, other.news == 2);
+    close_other(rig, &other);
+}
+
+/* Only listening, nothing asks Redis anything: and yet a dead peer is noticed. */
+static void test_a_silent_peer_is_noticed(void **state)
+{
+    struct other other;
+    struct rig *rig = *state;
+
+    open_other(rig, &other, "?timeout_ms=100");
+    rig_until(rig, is_watching(&other));
+    int64_t start_ms = clock_now_ms(&clock_monotonic);
+    while (clock_now_ms(&clock_monotonic) < start_ms + 2600) { /* a peer that answers is kept */
+        rig_turn(rig);
+        assert_true(is_watching(&other));
+    }
+    redis_server_pause(server);
+    rig_until(rig, !is_watching(&other));
+    redis_server_resume(server);
+    rig_until(rig, is_watching(&other));
+    close_other(rig, &other);
+}
+
+static void test_without_the_right_to_listen_it_works_on_and_says_so_once(void **state)
+{
+    struct other other;
+    struct rig *rig = *state;
+    char text[8192];
+
+    redis_server_do(server, "ACL SETUSER dumb on >secret ~* +@all resetchannels");
+    rig_open(rig, "redis://dumb:secret@127.0.0.1:%d", server->port);
+    struct lease_provider *dumb = rig->provider;
+    lease_provider_watch(dumb, on_news, &other);
+    rig_until(rig, rig_up(rig));
+    other = (struct other){.provider = dumb};
+    for (text[0] = '\0'; rig_count(text, "\n") < 2;) {
+        size_t len = strlen(text);
+        rig_turn(rig);
+        rig_logged(rig, text + len, sizeof text - len);
+    }
+    assert_int_equal(rig_count(text, "does not let this daemon listen to stockade:wake: NOPERM"),
+                     1);
+    assert_false(is_watching(&other));
+    int64_t token = granted(rig);
+    end(rig, token, false); /* though it may not publish */
+    assert_int_equal(granted(rig), token + 1);
+
+    rig_logged(rig, text, sizeof text);
+    redis_server_do(server, "ACL SETUSER dumb &stockade:wake");
+    rig_until(rig, is_watching(&other));
+    assert_int_equal(rig_count(rig_logged(rig, text, sizeof text), "listen again"), 1);
+    assert_int_equal(rig_count(text, "\n"), 1);
+    redis_server_do(server, "PUBLISH stockade:wake %s", "released x 5 r");
+    rig_until(rig, other.news == 1);
+    buf_free(&other.resource);
+}
+
+/* A greeting's worth of right answers, then messages of all the forms that are none. */
+static void test_messages_of_another_form_end_the_connection_only(void **state)
+{
+    struct rig *rig = *state;
+    static const char *const texts[] = {
+        "*2\r\n$4\r\npong\r\n$0\r\n\r\n",
+        "*0\r\n",
+        "*1\r\n:1\r\n",
+        "*3\r\n:1\r\n:1\r\n:1\r\n",
+        "*3\r\n$7\r\nmessage\r\n$-1\r\n$1\r\nx\r\n",
+        "*3\r\n$11\r\nunsubscribe\r\n$13\r\nstockade:wake\r\n$1\r\nx\r\n",
+        "*3\r\n$9\r\nsubscribe\r\n$5\r\nother\r\n:1\r\n",
+        "*3\r\n$7\r\nmessage\r\n$13\r\nstockade:wake\r\n*1\r\n:1\r\n",
+        "*3\r\n+message\r\n$13\r\nstockade:wake\r\n$1\r\nx\r\n",
+        "*3\r\n$7\r\nmessage\r\n$13\r\nstockade:wake\r\n$-1\r\n",
+        "*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$13\r\nstockade:wake\r\n$1\r\nx\r\n",
+        "*3\r\n*3\r\n$1\r\nx\r\n",
+        "$1\r\nx\r\n",
+        ":1\r\n",
+        "+OK\r\n",
+        "$-1\r\n",
+        "*-1\r\n",
+        "-ERR no\r\n-ERR no\r\n",
+        "*3\r\n$7\r\nmessage\r\n$13\r\nstockade:wake\r\n$14\r\nreleased x 5 r\r\n",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct chatterbox box;
+        struct other other = {0};
+        char says[256];
+        int len = snprintf(says, sizeof says, "+OK\r\n%s", texts[i]);
+
+        chatterbox_open(&box, rig, says, (size_t)len);
+        rig_open(rig, "redis://127.0.0.1:%d", box.port);
+        other.provider = rig->provider;
+        lease_provider_watch(rig->provider, on_news, &other);
+        rig_until(rig, box.visitors >= 3);
+        assert_false(is_watching(&other));
+        assert_int_equal(other.news, 0);
+        rig_close(rig);
+        chatterbox_close(&box, rig);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_release_is_heard_with_its_token),
+        TEST(a_revoked_lease_is_told_even_where_it_had_run_out),
+        TEST(nobody_hears_of_what_he_ended_himself),
+        TEST(other_databases_and_prefixes_are_other_worlds),
+        TEST(what_others_publish_is_passed_over),
+        TEST(a_listener_that_lost_its_connection_is_back_by_itself),
+        TEST(a_silent_peer_is_noticed),
+        TEST(without_the_right_to_listen_it_works_on_and_says_so_once),
+        TEST(messages_of_another_form_end_the_connection_only),
+    };
+#undef TEST
+    server = redis_server_new(NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    redis_server_free(server);
+    return failed;
+}
