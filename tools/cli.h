@@ -36,8 +36,14 @@ int backup_run(const struct cli *cli, int argc, char **argv);
 int check_run(const struct cli *cli, int argc, char **argv);
 int demo_basket_run(const struct cli *cli, int argc, char **argv);
 int demo_oversell_run(const struct cli *cli, int argc, char **argv);
+int get_run(const struct cli *cli, int argc, char **argv);
+int lease_run(const struct cli *cli, int argc, char **argv);
+int leases_run(const struct cli *cli, int argc, char **argv);
 int lock_run(const struct cli *cli, int argc, char **argv);
 int replay_run(const struct cli *cli, int argc, char **argv);
 int restore_run(const struct cli *cli, int argc, char **argv);
+int revoke_run(const struct cli *cli, int argc, char **argv);
+int set_run(const struct cli *cli, int argc, char **argv);
+int take_run(const struct cli *cli, int argc, char **argv);
 
 #endif

@@ -13,6 +13,12 @@
 
 static const struct cli_command commands[] = {
     {"lock", "run a program while it holds a lease", lock_run},
+    {"get", "print what a key holds", get_run},
+    {"set", "write a key, under a token or a lease of the moment", set_run},
+    {"take", "take from a number where enough is left", take_run},
+    {"lease", "tell who holds a resource", lease_run},
+    {"revoke", "end a lease, whoever holds it", revoke_run},
+    {"leases", "list the leases", leases_run},
     {"demo oversell", "a flash sale: what locks let through, and what a checked token does not",
      demo_oversell_run},
     {"demo basket", "orders over several articles: a basket is sold whole, and once",

@@ -87,19 +87,38 @@ static enum options_result options_wrong(const struct option_table *table, const
     return OPTIONS_WRONG;
 }
 
-static const char **operand_field(const struct option_table *table, void *settings)
+static const char **operand_field(void *settings, size_t offset)
 {
-    return (const char **)(void *)((char *)settings + table->operand_offset);
+    return (const char **)(void *)((char *)settings + offset);
 }
 
 /* A word that is no option. False: there is no place for it. */
 static bool operand_take(const struct option_table *table, void *settings, const char *word)
 {
-    if (table->operand == NULL || *operand_field(table, settings) != NULL) {
+    const char **first = operand_field(settings, table->operand_offset);
+    const char **second = operand_field(settings, table->operand2_offset);
+
+    if (table->operand != NULL && *first == NULL) {
+        *first = word;
+    } else if (table->operand2 != NULL && *second == NULL) {
+        *second = word;
+    } else {
         return false;
     }
-    *operand_field(table, settings) = word;
     return true;
+}
+
+/* The operand that was needed and not given; NULL: there is none. */
+static const char *operand_missing(const struct option_table *table, void *settings)
+{
+    if (table->operand != NULL && !table->operand_is_optional &&
+        *operand_field(settings, table->operand_offset) == NULL) {
+        return table->operand;
+    }
+    if (table->operand2 != NULL && *operand_field(settings, table->operand2_offset) == NULL) {
+        return table->operand2;
+    }
+    return NULL;
 }
 
 static enum options_result options_end(const struct option_table *table, void *settings, int argc,
@@ -110,10 +129,8 @@ static enum options_result options_end(const struct option_table *table, void *s
             return options_wrong(table, argv[i], " is one word too many");
         }
     }
-    if (table->operand != NULL && *operand_field(table, settings) == NULL) {
-        return options_wrong(table, table->operand, " is missing");
-    }
-    return OPTIONS_RUN;
+    const char *missing = operand_missing(table, settings);
+    return missing == NULL ? OPTIONS_RUN : options_wrong(table, missing, " is missing");
 }
 
 enum options_result options_parse(const struct option_table *table, void *settings, int argc,

@@ -37,6 +37,9 @@ struct option_table {
     const char *operand; /* the one word that the command needs beside its options, such as "FILE";
                             NULL: it takes none */
     size_t operand_offset; /* of its const char *, borrowed from argv */
+    const char *operand2;  /* a second one; NULL: there is none */
+    size_t operand2_offset;
+    bool operand_is_optional; /* the first one, where there is no second */
 };
 
 enum options_result { OPTIONS_RUN, OPTIONS_HELPED, OPTIONS_WRONG };

@@ -136,6 +136,32 @@ static void the_one_operand_stands_before_or_behind_the_options(void **state)
     }
 }
 
+static void a_second_operand_follows_the_first_and_an_optional_one_may_be_missing(void **state)
+{
+    struct option_table with = table;
+    struct settings settings = {.count = 3}, none = {.count = 3};
+    static const char *const both[] = {"key", "--flag", "some name", NULL};
+    static const char *const one[] = {"key", NULL}, *const three[] = {"a", "b", "c", NULL};
+    static const char *const nothing[] = {NULL};
+
+    (void)state;
+    with.operand = "KEY";
+    with.operand_offset = offsetof(struct settings, file);
+    with.operand2 = "VALUE";
+    with.operand2_offset = offsetof(struct settings, name);
+    assert_int_equal(parse_with(&with, &settings, both), OPTIONS_RUN);
+    assert_string_equal(settings.file, "a file");
+    assert_string_equal(settings.name, "some name");
+    settings = none;
+    assert_int_equal(parse_with(&with, &settings, one), OPTIONS_WRONG);
+    settings = none;
+    assert_int_equal(parse_with(&with, &settings, three), OPTIONS_WRONG);
+    with.operand2 = NULL;
+    with.operand_is_optional = true;
+    assert_int_equal(parse_with(&with, &none, nothing), OPTIONS_RUN);
+    assert_null(none.file);
+}
+
 static void help_is_an_answer_of_its_own(void **state)
 {
     struct settings settings = {.count = 3};
@@ -181,6 +207,7 @@ int main(void)
         cmocka_unit_test(what_was_not_given_keeps_its_default),
         cmocka_unit_test(what_makes_no_sense_is_refused_and_changes_nothing),
         cmocka_unit_test(the_one_operand_stands_before_or_behind_the_options),
+        cmocka_unit_test(a_second_operand_follows_the_first_and_an_optional_one_may_be_missing),
         cmocka_unit_test(help_is_an_answer_of_its_own),
         cmocka_unit_test(times_have_units),
     };

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stockade get`, `set`, `take`, `lease`, `revoke` and `leases`: answers for people, JSON and exit
+codes for scripts."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+from harness.rig import free_port
+from harness.tool import Tool
+
+OK, REFUSED, USAGE, NO, UNREACHABLE, HELD, STALE = 0, 1, 2, 3, 69, 75, 76
+
+
+@pytest.fixture
+def cli(tmp_path, local):
+    return Cli(Tool(tmp_path), local.address)
+
+
+class Cli:
+    def __init__(self, tool, address):
+        self.tool = tool
+        self.uri = "stockade://{}:{}".format(*address)
+
+    def __call__(self, *words, code=OK):
+        """What it printed, and nothing on stderr where it went well."""
+        done = self.tool.run("-u", self.uri, *words)
+        assert done.returncode == code, (done.stdout, done.stderr)
+        assert bool(done.stderr) == (code != OK and "--json" not in words), done.stderr
+        return done.stdout if code == OK or "--json" in words else done.stderr
+
+    def json(self, *words, code=OK):
+        return json.loads(self(*words, "--json", code=code))
+
+
+def test_set_then_get_then_take_to_the_last_piece(cli, local, key):
+    assert cli("set", key, "3") == "OK\n" and cli("get", key) == "3\n"
+    assert [cli("take", key, "1") for _ in range(3)] == ["2\n", "1\n", "0\n"]
+    assert "RANGE" not in cli("take", key, "1", code=NO) and cli("get", key) == "0\n"
+    lease = local.client().lease(key)
+    assert (lease["state"], lease["token"]) == ("free", 5), "each took a lease and gave it back"
+
+
+def test_take_leaves_at_least_min(cli, key):
+    cli("set", key, "10")
+    assert cli("take", key, "5", "--min", "5") == "5\n"
+    cli("take", key, "1", "--min", "5", code=NO)
+    assert cli("take", key, "7", "--min", "-2") == "-2\n"
+
+
+def test_a_token_is_used_where_it_is_given_and_a_stale_one_is_76(cli, local, key):
+    client = local.client()
+    token = client.token(key)
+    assert cli("set", key, "7", "--token", token) == "OK\n"
+    assert cli("take", key, "2", "--token", token) == "5\n"
+    assert client.lease(key)["holds"] == 1, "the lease stays as it was"
+    client("REVOKE", key)
+    assert key in cli("take", key, "2", "--token", token, code=STALE)
+    assert cli.json("set", key, "9", "--token", token, code=STALE)["error"] == "STALE"
+    assert cli.json("set", key, "9", "--token", 999, code=REFUSED)["error"] == "UNKNOWN"
+    assert cli("get", key) == "5\n"
+
+
+def test_without_a_token_a_held_key_is_75_after_the_wait(cli, local, key):
+    local.client().token(key)
+    assert "another holds" in cli("set", key, "x", "--wait", "50ms", code=HELD)
+    assert cli.json("take", key, "1", "--wait", "0", code=HELD) == {
+        "error": "HELD", "message": "another holds the lease", "key": key}
+
+
+def test_hashes_field_by_field(cli, key):
+    assert cli("set", key, "10", "--field", "stock") == "OK\n"
+    cli("set", key, "blue", "--field", "colour")
+    assert cli("take", key, "4", "--field", "stock") == "6\n"
+    cli("take", key, "7", "--field", "stock", code=NO)
+    assert sorted(cli("get", key).splitlines()) == ["colour: blue", "stock: 6"]
+    assert cli("get", key, "--field", "stock") == "6\n"
+    cli("get", key, "--field", "none", code=NO)
+    assert cli.json("get", key) == {"key": key, "fields": {"stock": "6", "colour": "blue"}}
+    assert cli.json("get", key, "--field", "stock") == {"key": key, "field": "stock", "value": "6"}
+
+
+def test_json_of_writes_and_of_what_is_not_there(cli, key):
+    assert cli.json("get", key, code=NO) == {"error": "NONE", "message": "nothing there",
+                                             "key": key}
+    assert cli.json("set", key, "5") == {"key": key, "token": 1}
+    assert cli.json("take", key, "2") == {"key": key, "taken": 2, "left": 3, "token": 2}
+    assert cli.json("take", key, "9", code=NO)["error"] == "RANGE"
+    assert cli.json("get", key) == {"key": key, "value": "3"}
+
+
+@pytest.mark.parametrize("value, shown", [
+    (b'quote " back \\ tab \t', 'quote " back \\ tab \t'), ("schön \N{SNOWMAN}".encode(),
+                                                           "schön \N{SNOWMAN}"),
+    (b"\xff\xfe", "\u00ff\u00fe"), (b"\xc3", "\u00c3"), (b"", ""), (b"\x00\x1f", "\x00\x1f"),
+    (b"\xed\xa0\x80", "\u00ed\u00a0\u0080")], ids=repr)
+def test_json_carries_any_bytes(cli, local, key, value, shown):
+    client = local.client()
+    client.fenced(client.token(key), "SET", key, value)
+    assert cli.json("get", key)["value"] == shown
+
+
+def test_get_prints_any_bytes_as_they_are(tmp_path, local, key):
+    client = local.client()
+    client.fenced(client.token(key), "SET", key, "a\x00b\nc")
+    tool = Tool(tmp_path)
+    said = tool.run("-u", "stockade://{}:{}".format(*local.address), "get", key).stdout
+    assert said == "a\x00b\nc\n"
+
+
+def test_what_is_no_number_is_refused(cli, key):
+    cli("set", key, "word")
+    assert "integer" in cli("take", key, "1", code=REFUSED)
+
+
+def test_lease_tells_who_holds_and_for_how_long(cli, local, key):
+    assert "never" in cli("lease", key, code=NO)
+    client = local.client()
+    token = client.token(key, 60000, "OWNER", "alice")
+    said = cli("lease", key)
+    assert "alice" in said and f"token {token}" in said
+    lease = cli.json("lease", key)
+    assert 50000 < lease.pop("ttl_ms") <= 60000
+    assert lease == {"resource": key, "state": "held", "owner": "alice", "token": token,
+                     "holds": 1, "waiters": 0}
+    client("RELEASE", key, token)
+    assert cli("lease", key) == f"free, newest token {token}\n"
+    assert cli.json("lease", key)["state"] == "free"
+
+
+def test_revoke_retires_the_token(cli, local, key):
+    assert "never" in cli("revoke", key, code=NO)
+    client = local.client()
+    token = client.token(key)
+    assert str(token) in cli("revoke", key)
+    assert client.lease(key)["state"] == "free"
+    token = client.token(key)
+    assert cli.json("revoke", key) == {"resource": key, "token": token}
+
+
+def test_leases_lists_by_pattern(cli, local, key):
+    client = local.client()
+    tokens = {f"{key}/{n}": client.token(f"{key}/{n}", 60000, "OWNER", f"o{n}") for n in range(3)}
+    lines = cli("leases", key + "/*").splitlines()
+    assert lines[0].split() == ["RESOURCE", "STATE", "TOKEN", "TTL_MS", "HOLDS", "WAITERS",
+                                "OWNER"]
+    assert sorted(line.split()[0] for line in lines[1:]) == sorted(tokens)
+    listed = cli.json("leases", key + "/*")
+    assert {lease["resource"]: lease["owner"] for lease in listed} == \
+        {f"{key}/{n}": f"o{n}" for n in range(3)}
+    assert len(cli.json("leases", key + "/*", "--count", "2")) == 2
+    client("RELEASE", f"{key}/1", tokens[f"{key}/1"])
+    assert len(cli.json("leases", key + "/*")) == 2
+    assert cli("leases", "no such*") == "" and cli.json("leases", "no such*") == []
+
+
+def test_leases_lists_many(cli, local, key):
+    client = local.client()
+    client.pipeline([("ACQUIRE", f"{key}/{n}", 60000) for n in range(1200)])
+    assert len(cli.json("leases", key + "/*")) == 1200
+
+
+@pytest.mark.parametrize("words", [
+    ["get"], ["get", "a", "b"], ["set", "a"], ["set", "a", "b", "c"], ["take", "a"],
+    ["take", "a", "none"], ["take", "a", "0"], ["take", "a", "1", "--min", "x"],
+    ["set", "a", "b", "--token", "0"], ["lease"], ["revoke"], ["leases", "a", "b"],
+    ["get", "a", "--nosuch"]], ids=" ".join)
+def test_wrong_usage_is_2_and_says_where_to_read(cli, words):
+    assert f"stockade {words[0]} --help" in cli(*words, code=USAGE)
+
+
+def test_a_value_that_begins_with_a_dash_goes_behind_two(cli, key):
+    cli("set", key, "--", "-5")
+    assert cli("get", key) == "-5\n"
+
+
+@pytest.mark.parametrize("words", [["get", "k"], ["set", "k", "v"], ["take", "k", "1"],
+                                   ["lease", "k"], ["revoke", "k"], ["leases"]], ids=" ".join)
+def test_an_unreachable_server_is_69(tmp_path, words):
+    cli = Cli(Tool(tmp_path), ("127.0.0.1", free_port()))
+    assert "cannot connect" in cli(*words, code=UNREACHABLE)
+    assert cli.json(*words, code=UNREACHABLE)["error"] == "UNREACHABLE"
+
+
+@pytest.mark.parametrize("name", ["get", "set", "take", "lease", "revoke", "leases"])
+def test_help_tells_the_exit_codes(cli, name):
+    said = cli(name, "--help")
+    assert said.startswith(f"usage: stockade {name}") and "exit codes" in said
+
+
+def relay_losing(target, number):
+    """A relay for one client that asks and waits in turns: it cuts instead of passing on the
+    reply of that number. Returns its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def relay():
+        passed = 0
+        with listener:
+            while True:
+                client, _ = listener.accept()
+                with client, socket.create_connection(target) as server:
+                    while request := client.recv(1 << 16):
+                        server.sendall(request)
+                        reply = server.recv(1 << 16)
+                        passed += 1
+                        if passed == number + 1:
+                            break
+                        client.sendall(reply)
+
+    threading.Thread(target=relay, daemon=True).start()
+    return listener.getsockname()
+
+
+@pytest.mark.parametrize("lost", ["ACQUIRE", "FENCED", "RELEASE"])
+def test_a_take_whose_reply_was_lost_takes_once(local, tmp_path, key, lost):
+    client = local.client()
+    token = client.token(key)
+    client.pipeline([("FENCED", token, "SET", key, "10"), ("RELEASE", key, token)])
+    number = ["ACQUIRE", "FENCED", "RELEASE"].index(lost)
+    cli = Cli(Tool(tmp_path), relay_losing(local.address, number))
+    assert cli("take", key, "1") == "9\n"
+    assert client("GET", key) == b"9"
+    lease = client.lease(key)
+    assert (lease["state"], lease["token"]) == ("free", token + 1)
