@@ -15,21 +15,20 @@ static bool witness_presented(void *context, struct bytes file, struct bytes res
     return presented_has(context, file, resource, token);
 }
 
-/* Asked anew each time: the program may turn it off between two statements. */
+/* Asked anew each time: the program may turn it off between two statements. SQLite compiles a
+ * PRAGMA each time that it runs, so there is nothing to gain by keeping the statement. */
 static bool witness_recursive(void *context)
 {
-    struct presented *presented = context;
+    const struct presented *presented = context;
+    sqlite3_stmt *stmt;
     bool on = false;
 
-    if (presented->pragma == NULL &&
-        sqlite3_prepare_v3(presented->db, "PRAGMA recursive_triggers", -1,
-                           SQLITE_PREPARE_PERSISTENT, &presented->pragma, NULL) != SQLITE_OK)
+    if (sqlite3_prepare_v2(presented->db, "PRAGMA recursive_triggers", -1, &stmt, NULL) !=
+        SQLITE_OK)
         return false;
-    if (sqlite3_step(presented->pragma) == SQLITE_ROW)
-        on = sqlite3_column_int(presented->pragma, 0) != 0;
-    sqlite3_reset(presented->pragma);
-    if (presented->tables == 0)
-        presented_let_go(presented);
+    if (sqlite3_step(stmt) == SQLITE_ROW)
+        on = sqlite3_column_int(stmt, 0) != 0;
+    sqlite3_finalize(stmt);
     return on;
 }
 
@@ -61,16 +60,9 @@ void presented_release(void *context)
     if (--presented->owners > 0)
         return;
     presented_clear(presented);
-    presented_let_go(presented);
     sqlite3_free(presented->items);
     sqlite3_free(presented->marks);
     sqlite3_free(presented);
-}
-
-void presented_let_go(struct presented *presented)
-{
-    sqlite3_finalize(presented->pragma);
-    presented->pragma = NULL;
 }
 
 int presented_add(struct presented *presented, struct bytes file, struct bytes resource,

@@ -30,8 +30,6 @@ struct presented {
     size_t count, room;
     struct presented_mark *marks; /* in the order of their savepoints */
     size_t marks_count, marks_room;
-    sqlite3_stmt *pragma; /* asks for recursive_triggers; kept only while `tables` is not 0 */
-    size_t tables; /* connections to the virtual table, whose end comes before the database's */
 };
 
 /* Owned once; NULL: out of memory. */
@@ -50,8 +48,6 @@ void presented_clear(struct presented *presented); /* the transaction has ended,
 int presented_savepoint(struct presented *presented, int savepoint);
 void presented_release_to(struct presented *presented, int savepoint);
 void presented_rollback_to(struct presented *presented, int savepoint);
-/* Finalizes what is kept, so that the database can be closed. */
-void presented_let_go(struct presented *presented);
 
 /* presented_table.c: makes the table known to the connection. SQLITE_OK or SQLite's code. */
 int presented_table_add(struct presented *presented);

@@ -36,18 +36,13 @@ static int connect_table(sqlite3 *db, void *context, int argc, const char *const
         return SQLITE_NOMEM;
     *table = (struct table){.presented = presented};
     presented_share(presented);
-    presented->tables++;
     *result = &table->base;
     return SQLITE_OK;
 }
 
 static int disconnect_table(sqlite3_vtab *table)
 {
-    struct presented *presented = presented_of(table);
-
-    if (--presented->tables == 0)
-        presented_let_go(presented);
-    presented_release(presented);
+    presented_release(presented_of(table));
     sqlite3_free(table);
     return SQLITE_OK;
 }
