@@ -7,12 +7,13 @@ import shutil
 import sqlite3
 import subprocess
 import threading
+import time
 
 import pytest
 
 from harness.guards import KINDS, fill, table
 from harness.limits import patience
-from harness.resp import refused
+from harness.resp import ReplyError, refused
 from harness.rig import Rig
 from harness.shop import EXTENSION, Connection, Shop, attempt, guards, present, program
 
@@ -160,6 +161,63 @@ def test_a_token_for_one_of_two_attached_files_opens_only_that_one(store, tmp_pa
         assert store.left() == other.left() == 5
     finally:
         other.rig.close()
+
+
+def test_sellers_beside_the_daemon_and_through_it_sell_each_piece_once(store):
+    """Each reads the stock and writes it back, one less, some of them long after their lease."""
+    pieces, sold, stale, failures = 60, [], [], []
+    with store.program() as shop:
+        shop.execute("BEGIN IMMEDIATE")
+        present(shop, store.tokens)
+        shop.execute("UPDATE stock SET left = ? WHERE sku = 'a'", (pieces,))
+        shop.execute("COMMIT")
+    store.client("RELEASE", "sku:a", store.tokens["sku:a"])
+
+    def beside(shop, token, left):
+        shop.execute("BEGIN IMMEDIATE")
+        try:
+            present(shop, {"sku:a": token})
+            shop.execute("UPDATE stock SET left = ? WHERE sku = 'a'", (left,))
+            shop.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            shop.execute("ROLLBACK")
+            assert str(error).startswith("STALE"), error
+            return False
+        return True
+
+    def through(client, token, left):
+        reply = client.ask("FENCEDALL", 1, "sku:a", token, "SQL",
+                           "UPDATE stock SET left = ? WHERE sku = 'a'", left)
+        assert not isinstance(reply, ReplyError) or reply.code == "STALE", reply
+        return not isinstance(reply, ReplyError)
+
+    def seller(number):
+        try:
+            client = store.daemon.client()
+            with store.program() as shop:
+                for sale in range(1000):
+                    grant = client.acquire("sku:a", 40, "WAIT", 10000)
+                    if grant is None:
+                        continue
+                    left, = shop.execute("SELECT left FROM stock WHERE sku = 'a'").fetchone()
+                    if left == 0:
+                        return
+                    if sale % 5 == number % 5:
+                        time.sleep(0.08)  # as a paused process: the lease runs out meanwhile
+                    sell, where = (through, client) if number % 2 else (beside, shop)
+                    (sold if sell(where, grant.token, left - 1) else stale).append(number)
+                    client.ask("RELEASE", "sku:a", grant.token)
+        except BaseException as failure:  # a thread's own would be lost
+            failures.append(failure)
+
+    sellers = [threading.Thread(target=seller, args=(number,)) for number in range(4)]
+    for each in sellers:
+        each.start()
+    for each in sellers:
+        each.join(patience(40))
+    assert not failures and not any(each.is_alive() for each in sellers), failures
+    assert store.left() == 0 and len(sold) == pieces
+    assert stale and set(sold) == {0, 1, 2, 3}
 
 
 def test_temporary_objects_deceive_no_guard(store):
