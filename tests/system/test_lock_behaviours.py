@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people who know redis-py's Lock and Redisson's RLock count on, asked of a lease from outside.
+"""What people who know redis-py's Lock and Redisson's RLock count on, asked of a lease.
 
 `Lock` is how such a client would be written: an owner's name, a TTL, and the token of the grant.
 """

@@ -14,8 +14,8 @@ A comment on the line before a block says what becomes of it:
     flags=A,B      (c) goes on the compiler's command line, after the file
     slow           it takes minutes, and runs with the slow tests only
 
-sh blocks run under bash -e, python ones with Debian's python3, c ones are compiled and run. In a
-console block each line after '$ ' is a shell command and each one after '127.0.0.1:7379> ' goes
+sh blocks run under bash -e, python ones with Debian's python3, js ones with node as modules, c ones
+are compiled and run. In a console block each line after '$ ' is a shell command and each one after '127.0.0.1:7379> ' goes
 through redis-cli; the lines below it are its output, in which '...' stands for anything.
 """
 
@@ -159,6 +159,13 @@ def run_python(place, block):
     expect_success(place, ["/usr/bin/python3", "-c", block.text])
 
 
+def run_js(place, block):
+    modules = os.environ.get("STOCKADE_NODE_MODULES", REPO / "tests/system/node_modules")
+    (place.folder / "node_modules").symlink_to(modules)
+    (place.folder / "block.mjs").write_text(block.text)
+    expect_success(place, ["node", "block.mjs"])
+
+
 def run_c(place, block):
     (place.folder / "block.c").write_text(block.text)
     flags = filter(None, block.options.get("flags", "").split(","))
@@ -194,4 +201,4 @@ def run_console(place, block):
         assert matches(expected, output), f"{prompt}{command}\n{output}\ninstead of\n{expected}"
 
 
-RUNNERS = {"sh": run_sh, "python": run_python, "c": run_c, "console": run_console}
+RUNNERS = {"sh": run_sh, "python": run_python, "js": run_js, "c": run_c, "console": run_console}
