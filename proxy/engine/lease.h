@@ -132,6 +132,9 @@ void held_renewed(struct engine *engine, struct bytes resource, int64_t token, i
 /* The token was retired here. */
 void held_returned(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
 
+/* Another daemon is said to have ended it: asks the service. */
+void held_doubt(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
+
 /* lease_acquire.c: begins one attempt; called by the line for its head. */
 void acquire_try(struct acquire *acquire);
 /* Ends one that waits: the daemon is stopping. */

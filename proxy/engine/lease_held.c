@@ -35,7 +35,8 @@ _Static_assert(LEASE_TTL_MAX_MS <= INT32_MAX, "ttl_ms fits");
 /* Asking the service whether a lease is over. Outlives an entry that goes meanwhile. */
 struct look {
     struct engine *engine;
-    struct held *held; /* NULL: gone */
+    struct held *held;     /* NULL: gone */
+    bool doubted, revoked; /* another daemon says that it ended: how */
     struct lease_call call;
     char name[];
 };
@@ -78,6 +79,15 @@ static void tell_holder(const struct held *held, const char *reason)
         events_tell_lost(held->holder, name_of(held), held->token, reason);
 }
 
+/* Another daemon has ended it. */
+static void end_elsewhere(struct held *held, bool revoked)
+{
+    publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED);
+    if (revoked)
+        tell_holder(held, "revoked");
+    drop(held);
+}
+
 static void expire(struct held *held, const char *reason)
 {
     held->engine->counters.leases_expired++;
@@ -92,6 +102,8 @@ static void answered(struct lease_call *call)
     struct engine *engine = look->engine;
     struct held *held = look->held;
     bool still = held != NULL && call->answer == LEASE_HELD && call->answer_token == held->token;
+    bool ended = look->doubted && (call->answer == LEASE_HELD || call->answer == LEASE_FREE);
+    bool revoked = look->revoked;
     int64_t answer_ttl_ms = call->answer_ttl_ms;
 
     engine->requests_open--;
@@ -99,6 +111,10 @@ static void answered(struct lease_call *call)
     if (held == NULL)
         return;
     held->asking = NULL;
+    if (ended && !still) {
+        end_elsewhere(held, revoked);
+        return;
+    }
     if (engine_now_ms(engine) >= held->until_ms) {
         if (!still) {
             expire(held, "expired");
@@ -109,21 +125,15 @@ static void answered(struct lease_call *call)
     timer_set(engine, &held->timer, held->until_ms + 1);
 }
 
-static void due(struct timer *timer)
+static void ask(struct held *held, bool doubted, bool revoked)
 {
-    struct held *held = list_entry(timer, struct held, timer);
     struct engine *engine = held->engine;
-
-    if (engine->draining) {
-        drop(held);
-        return;
-    }
-    if (held->asking != NULL)
-        return; /* its answer looks at the time */
     struct look *look = mem_zalloc(sizeof *look + held->name_len);
     memcpy(look->name, held->bytes, held->name_len);
     look->engine = engine;
     look->held = held;
+    look->doubted = doubted;
+    look->revoked = revoked;
     look->call = (struct lease_call){
         .verb = LEASE_QUERY,
         .resource = {look->name, held->name_len},
@@ -134,6 +144,23 @@ static void due(struct timer *timer)
     engine->requests_open++;
     if (lease_ask(engine->options.provider, &look->call))
         answered(&look->call);
+}
+
+static void due(struct timer *timer)
+{
+    struct held *held = list_entry(timer, struct held, timer);
+
+    if (held->engine->draining)
+        drop(held);
+    else if (held->asking == NULL) /* else its answer looks at the time */
+        ask(held, false, false);
+}
+
+void held_doubt(struct engine *engine, struct bytes resource, int64_t token, bool revoked)
+{
+    struct held *held = find(engine, resource);
+    if (held != NULL && held->token == token && held->asking == NULL && !engine->draining)
+        ask(held, true, revoked);
 }
 
 static void set_until(struct held *held, int64_t ttl_ms)

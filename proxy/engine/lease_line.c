@@ -2,8 +2,8 @@
 /* The line for one resource: who came first is served first, and only the head asks the lease
  * service, however many wait.
  *
- * The head is woken by a release or revoke, at this daemon or as news from another one, by the end of
- * the lease as the service last told it, and once a second in case a wake-up was lost.
+ * The head is woken by a release or revoke, at this daemon or as news from another one, by the end
+ * of the lease as the service last told it, and once a second in case a wake-up was lost.
  *
  * Invariant: where the head waits, the look timer is set; so nobody waits for ever. */
 #include <stdlib.h>
@@ -125,6 +125,7 @@ void line_wake(struct engine *engine, struct bytes resource)
 
 void line_told(void *context, const struct lease_news *news)
 {
+    held_doubt(context, news->resource, news->token, news->revoked);
     line_wake(context, news->resource);
 }
 

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two daemons on one file and one Redis: what one ends, the other's holder is told."""
+
+from harness.limits import wait_until
+from harness.resp import Push, refused
+
+
+def counter(client, name):
+    text = client("INFO").decode()
+    return int(text.split(f"{name}:")[1].split("\r")[0])
+
+
+def test_a_revoke_at_one_daemon_is_told_to_the_holder_at_the_other(rig):
+    redis = rig.redis()
+    here, there = (rig.daemon(lease=redis.uri) for _ in range(2))
+    holder, other = here.client(proto=3), there.client()
+    wait_until(lambda: counter(holder, "lease_service_watched") == 1, "news arrive")
+    token = holder.token("r")
+    assert other("REVOKE", "r") == token
+    told = holder.read(5)
+    assert isinstance(told, Push)
+    assert told == [b"stockade:lost", b"r", token, b"revoked"]
+    with refused("STALE"):
+        holder.fenced(token, "SET", "r", "x")
+
+
+def test_a_release_at_one_daemon_wakes_the_waiter_at_the_other(rig):
+    redis = rig.redis()
+    here, there = (rig.daemon(lease=redis.uri) for _ in range(2))
+    holder, waiter = here.client(), there.client()
+    token = holder.token("r")
+    waiter.send("ACQUIRE", "r", 60000, "WAIT", 20000)
+    wait_until(lambda: there.client().lease("r")["waiters"] == 1, "it waits")
+    assert holder("RELEASE", "r", token) == 0
+    assert waiter.read(5)[0] > token
