@@ -31,11 +31,13 @@ UNIT_SOURCES := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
 TEST_SOURCES := $(filter %_test.c,$(UNIT_SOURCES))
 HELPER_SOURCES := $(filter-out %_test.c,$(UNIT_SOURCES))
 SHIM_SOURCES := $(wildcard tests/support/*_shim.c)
+FUZZ_SOURCES := $(wildcard tests/fuzz/*_fuzz.c)
 
 PROGRAMS := $(BUILD)/stockaded $(BUILD)/stockade
 EXTENSION := $(BUILD)/stockade_guard.so
 SHIMS := $(SHIM_SOURCES:tests/support/%.c=$(BUILD)/%.so)
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
+FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/%)
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
@@ -68,8 +70,8 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help setup demo check replay format tidy asan ubsan tsan coverage install clean \
-        tests FORCE
+.PHONY: all help setup demo check replay format tidy asan ubsan tsan coverage fuzz install clean \
+        tests fuzzers FORCE
 
 all: $(PROGRAMS) $(EXTENSION) ## build stockaded, stockade and stockade_guard.so (the default)
 
@@ -129,6 +131,19 @@ coverage: ## check, and build/coverage/html/index.html with what it reached
 	@genhtml --quiet -o build/coverage/html build/coverage/lcov.info
 	@lcov --summary build/coverage/lcov.info
 
+# Each target for SECONDS, or until it finds something, which is then in build/fuzz; given to the
+# target as its only argument, it is met again. With SQLITE=.../sqlite3.c, SQLite's amalgamation,
+# the fuzzer sees into SQLite too, and finds far more ways through it.
+SECONDS ?= 60
+fuzz: ## look for inputs that break things: make fuzz SECONDS=60
+	@tools/setup --all
+	@$(MAKE) fuzzers CC=clang SANITIZE=address,undefined,fuzzer-no-link BUILD=build/fuzz
+	@for name in $(FUZZ_SOURCES:tests/fuzz/%_fuzz.c=%); do \
+	    mkdir -p build/fuzz/corpus/$$name && build/fuzz/$${name}_fuzz -max_total_time=$(SECONDS) \
+	    -timeout=25 -rss_limit_mb=2048 -max_len=4096 -entropic=0 \
+	    -artifact_prefix=build/fuzz/$$name- -dict=tests/fuzz/$$name.dict \
+	    build/fuzz/corpus/$$name tests/fuzz/corpus/$$name || exit; done
+
 install: all ## install the programs and the SQLite extension: PREFIX=/usr/local, DESTDIR=
 	install -d '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 $(PROGRAMS) '$(DESTDIR)$(PREFIX)/bin'
@@ -139,6 +154,8 @@ clean: ## remove what was built
 	rm -rf build
 
 tests: $(TESTS) $(SHIMS)
+
+fuzzers: $(FUZZERS)
 
 # What changed flags have to build anew.
 $(BUILD)/flags: FORCE
@@ -185,10 +202,24 @@ $(BUILD)/$(1:%.c=%): $(call objects,$(1) $(foreach h,$(HELPER_SOURCES),$(if \
 endef
 $(foreach t,$(TEST_SOURCES),$(eval $(call unit_test,$(t))))
 
+$(FUZZERS): $(BUILD)/%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/daemon.a \
+    $(if $(SQLITE),$(BUILD)/obj/sqlite3.o)
+	@echo 'ld  $@'
+	@$(LINK) -fsanitize=fuzzer -o $@ $^ $(DAEMON_LIBS) -pthread -lm
+
+# As Debian configures it. UndefinedBehaviorSanitizer is for our own code.
+$(BUILD)/obj/sqlite3.o: $(SQLITE)
+	@mkdir -p $(@D)
+	@echo 'cc  $<'
+	@$(CC) -O1 -g -w -fsanitize=address,fuzzer-no-link -fPIE -DSQLITE_SECURE_DELETE \
+	    -DSQLITE_SOUNDEX -DSQLITE_OMIT_LOOKASIDE $(addprefix -DSQLITE_ENABLE_,FTS3 FTS4 FTS5 \
+	    FTS3_PARENTHESIS FTS3_TOKENIZER RTREE SESSION PREUPDATE_HOOK COLUMN_METADATA DBSTAT_VTAB \
+	    STMTVTAB MATH_FUNCTIONS UNLOCK_NOTIFY) -c -o $@ $<
+
 # Shims are preloaded into the daemon by system tests, so they are never instrumented.
 $(BUILD)/%_shim.so: tests/support/%_shim.c $(BUILD)/flags
 	@echo 'cc  $<'
 	@$(CC) $(LANGUAGE) -O2 -g $(WARNINGS) -fPIC -shared -o $@ $< -ldl
 
 -include $(patsubst %.o,%.d,$(call objects,$(DAEMON_SOURCES) $(TOOLS_SOURCES) $(UNIT_SOURCES) \
-    $(DAEMON_MAIN) $(TOOLS_MAIN)) $(extension_objects))
+    $(FUZZ_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN)) $(extension_objects))

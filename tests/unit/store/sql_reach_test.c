@@ -13,8 +13,7 @@
 static char *own_state(const struct rig *rig)
 {
     static const char *const queries[] = {
-        "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name LIKE 'stockade^_%' ESCAPE "
-        "'^' OR tbl_name LIKE 'stockade^_%' ESCAPE '^' ORDER BY name",
+        "SELECT * FROM sqlite_schema WHERE lower(name) GLOB 'stockade_*' ORDER BY name",
         "SELECT * FROM stockade_resource",
         "SELECT * FROM stockade_string",
         "SELECT * FROM stockade_hash",
