@@ -178,7 +178,11 @@ static bool put_in_place(struct restore_call *call, struct scratch *scratch, sql
     sqlite3_busy_handler(store, wait_for_lock, NULL);
     placed = copy_database(store, call->store, scratch->db, &call->watch, why, why_size);
     (void)db_exec(scratch->db, "COMMIT");
-    return placed && copy_sync_folder(call->store, why, why_size);
+    if (!placed)
+        return false;
+    /* Else a daemon's next commit would have to: it is in the log, all of it, and safe there. */
+    (void)sqlite3_wal_checkpoint_v2(store, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    return copy_sync_folder(call->store, why, why_size);
 }
 
 static bool restore_over(struct restore_call *call, struct scratch *scratch,
