@@ -62,8 +62,8 @@ static uint64_t chance_below(uint64_t bound)
 static enum purchase choose(struct basket_buyer *buyer)
 {
     const struct basket_sale *sale = buyer->sale;
-    int skus[BASKET_SKUS_MAX];
-    int64_t stocks[BASKET_SKUS_MAX];
+    int skus[BASKET_SKUS_MAX] = {0};
+    int64_t stocks[BASKET_SKUS_MAX] = {0};
     size_t there = 0, wanted = (size_t)sale->lines;
 
     for (int sku = 0; sku < (int)sale->skus; sku++) {
@@ -116,8 +116,8 @@ static enum purchase lock_lines(struct basket_buyer *buyer)
 /* Reads stocks and prices under the locks, and computes. PURCHASE_AGAIN: an article is gone. */
 static enum purchase compute(struct basket_buyer *buyer)
 {
-    int skus[BASKET_LINES_MAX];
-    int64_t stocks[BASKET_LINES_MAX], prices[BASKET_LINES_MAX], total = 0;
+    int skus[BASKET_LINES_MAX] = {0};
+    int64_t stocks[BASKET_LINES_MAX] = {0}, prices[BASKET_LINES_MAX] = {0}, total = 0;
 
     for (size_t i = 0; i < buyer->count; i++) {
         skus[i] = buyer->lines[i].sku;
