@@ -1,25 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error table as text. */
+/* The error table as text. The library hands these to its callers, so what is no error has a text
+ * too, rather than an end. */
 #include "fence/base/err.h"
 
-#include "fence/base/check.h"
-
-static const struct {
+struct entry {
     const char *code, *text;
-} errors[STK_ERRORS] = {
-#define X(name, code_, text_) [STK_##name] = {code_, text_},
-    STK_ERROR_MAP(X)
+};
+
+static const struct entry errors[STK_ERRORS] = {[STK_OK] = {"OK", "no error"},
+#define X(name, code, text) [STK_##name] = {code, text},
+                                                STK_ERROR_MAP(X)
 #undef X
 };
 
+static const struct entry client_errors[STK_CLIENT_ERRORS - STK_CLIENT_ERRORS_AFTER] = {
+    [0] = {"ERR", "an unknown error"},
+#define X(name, code, text) [STK_##name - STK_CLIENT_ERRORS_AFTER] = {code, text},
+    STK_CLIENT_ERROR_MAP(X)
+#undef X
+};
+
+static const struct entry *entry_of(enum stk_error error)
+{
+    if ((int)error >= 0 && error < STK_ERRORS)
+        return &errors[error];
+    if (error > STK_CLIENT_ERRORS_AFTER && error < STK_CLIENT_ERRORS)
+        return &client_errors[error - STK_CLIENT_ERRORS_AFTER];
+    return &client_errors[0];
+}
+
 const char *stk_error_code(enum stk_error error)
 {
-    check(error > STK_OK && error < STK_ERRORS);
-    return errors[error].code;
+    return entry_of(error)->code;
 }
 
 const char *stk_error_text(enum stk_error error)
 {
-    check(error > STK_OK && error < STK_ERRORS);
-    return errors[error].text;
+    return entry_of(error)->text;
 }

@@ -26,17 +26,41 @@
     X(EXECABORT, "EXECABORT", "Transaction discarded because of previous errors.")                 \
     X(ERR, "ERR", "the command failed")
 
+/* What no reply says, but the library says to its caller. */
+#define STK_CLIENT_ERROR_MAP(X)                                                                    \
+    X(HELD, "HELD", "another holds the lease")                                                     \
+    X(TIMEOUT, "TIMEOUT", "no answer in time; nothing was applied")                                \
+    X(UNSURE, "UNSURE", "no answer in time; it may have been applied")                             \
+    X(UNREACHABLE, "UNREACHABLE", "the daemon cannot be reached; nothing was applied")             \
+    X(ABANDONED, "ABANDONED", "the thread that the lease belonged to has ended")                   \
+    X(RELEASED, "RELEASED", "this lease was released already")                                     \
+    X(FORKED, "FORKED", "this client belongs to the process that opened it")                       \
+    X(PROTOCOL, "PROTOCOL", "the server's answer makes no sense")                                  \
+    X(MISUSE, "MISUSE", "the call makes no sense")
+
+/* The public header repeats these (proxy/client/stockade.h). */
 enum stk_error {
     STK_OK = 0,
 #define X(name, code, text) STK_##name,
     STK_ERROR_MAP(X)
 #undef X
-        STK_ERRORS
+        STK_ERRORS,
+    STK_CLIENT_ERRORS_AFTER = 99,
+#define X(name, code, text) STK_##name,
+    STK_CLIENT_ERROR_MAP(X)
+#undef X
+        STK_CLIENT_ERRORS
 };
 
-/* The first word of the error reply, such as "STALE". `error` is not STK_OK. Static storage. */
-const char *stk_error_code(enum stk_error error);
+#ifdef STOCKADE_LIBRARY /* where both are part of the public interface */
+#define STK_ERROR_EXPORT __attribute__((visibility("default")))
+#else
+#define STK_ERROR_EXPORT
+#endif
+
+/* The first word of the error reply, such as "STALE"; "OK" for STK_OK. Static storage. */
+STK_ERROR_EXPORT const char *stk_error_code(enum stk_error error);
 /* A sentence for people. Static storage. */
-const char *stk_error_text(enum stk_error error);
+STK_ERROR_EXPORT const char *stk_error_text(enum stk_error error);
 
 #endif

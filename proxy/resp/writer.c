@@ -74,6 +74,7 @@ void resp_error(struct buf *out, enum stk_error error, const char *format, ...)
     char text[ERROR_TEXT_MAX];
     int len = snprintf(text, sizeof text, "%s ", stk_error_code(error));
 
+    check(error > STK_OK && error < STK_ERRORS);
     check(len > 0 && (size_t)len < sizeof text);
     if (format == NULL) {
         snprintf(text + len, sizeof text - (size_t)len, "%s", stk_error_text(error));

@@ -31,7 +31,9 @@ static void test_every_code_of_the_contract_is_there(void **state)
 static void test_every_error_has_a_code_of_capitals_and_a_text_of_one_line(void **state)
 {
     (void)state;
-    for (int error = STK_OK + 1; error < STK_ERRORS; error++) {
+    for (int error = STK_OK; error < STK_CLIENT_ERRORS; error++) {
+        if (error == STK_ERRORS)
+            error = STK_CLIENT_ERRORS_AFTER + 1;
         const char *code = stk_error_code((enum stk_error)error);
         const char *text = stk_error_text((enum stk_error)error);
         assert_true(strlen(code) > 0 && strlen(text) > 0);
@@ -41,11 +43,23 @@ static void test_every_error_has_a_code_of_capitals_and_a_text_of_one_line(void 
     }
 }
 
+static void test_what_is_no_error_has_a_text_too(void **state)
+{
+    static const int none[] = {-1, STK_ERRORS, STK_CLIENT_ERRORS_AFTER, STK_CLIENT_ERRORS, 12345};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        assert_string_equal(stk_error_code((enum stk_error)none[i]), "ERR");
+        assert_string_equal(stk_error_text((enum stk_error)none[i]), "an unknown error");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_code_of_the_contract_is_there),
         cmocka_unit_test(test_every_error_has_a_code_of_capitals_and_a_text_of_one_line),
+        cmocka_unit_test(test_what_is_no_error_has_a_text_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
