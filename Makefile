@@ -23,6 +23,9 @@ DAEMON_FOLDERS := fence/base fence fence/redis store store/sqlite store/extensio
 DAEMON_MAIN := proxy/server/main.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))
+CLIENT_SOURCES := $(wildcard proxy/client/*.c)
+LIBRARY_SOURCES := $(CLIENT_SOURCES) \
+                   $(filter-out proxy/server/% store/extension/%,$(DAEMON_SOURCES))
 TOOLS_SOURCES := $(filter-out $(TOOLS_MAIN),$(wildcard tools/*.c tools/*/*.c))
 # The SQLite extension: its own folder (unit tests use it as part of daemon.a), and what it shares.
 EXTENSION_SOURCES := $(wildcard store/extension/*.c) store/sqlite/guard_function.c fence/token.c \
@@ -35,18 +38,26 @@ FUZZ_SOURCES := $(wildcard tests/fuzz/*_fuzz.c)
 
 PROGRAMS := $(BUILD)/stockaded $(BUILD)/stockade
 EXTENSION := $(BUILD)/stockade_guard.so
+INSTALLED = $(DESTDIR)$(PREFIX)
+LIBRARY_NAME := libstockade.so.0
+LIBRARY := $(BUILD)/libstockade.so.$(VERSION)
+LIBRARY_LINKS := $(BUILD)/$(LIBRARY_NAME) $(BUILD)/libstockade.so
+LIBRARIES := $(LIBRARY_LINKS) $(BUILD)/libstockade.a
 SHIMS := $(SHIM_SOURCES:tests/support/%.c=$(BUILD)/%.so)
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
 FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/%)
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+library_objects = $(patsubst %.c,$(BUILD)/library/%.o,$(LIBRARY_SOURCES))
 extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
 DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash
+LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash
 once = $(eval $(1) := $(shell $(2)))$($(1))
 PACKAGE_CFLAGS = $(call once,PACKAGE_CFLAGS,pkg-config --cflags $(DAEMON_PACKAGES) zlib)
 DAEMON_LIBS = $(call once,DAEMON_LIBS,pkg-config --libs $(DAEMON_PACKAGES))
+LIBRARY_LIBS = $(call once,LIBRARY_LIBS,pkg-config --libs $(LIBRARY_PACKAGES))
 TOOLS_LIBS = $(call once,TOOLS_LIBS,pkg-config --libs $(DAEMON_PACKAGES) zlib)
 TEST_LIBS = $(call once,TEST_LIBS,pkg-config --libs $(DAEMON_PACKAGES) zlib cmocka)
 
@@ -70,10 +81,10 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help setup demo check replay format tidy asan ubsan tsan coverage fuzz install clean \
-        tests fuzzers FORCE
+.PHONY: all help setup demo check replay format tidy asan ubsan tsan coverage fuzz install \
+        uninstall clean tests fuzzers FORCE
 
-all: $(PROGRAMS) $(EXTENSION) ## build stockaded, stockade and stockade_guard.so (the default)
+all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -144,11 +155,24 @@ fuzz: ## look for inputs that break things: make fuzz SECONDS=60
 	    -artifact_prefix=build/fuzz/$$name- -dict=tests/fuzz/$$name.dict \
 	    build/fuzz/corpus/$$name tests/fuzz/corpus/$$name || exit; done
 
-install: all ## install the programs and the SQLite extension: PREFIX=/usr/local, DESTDIR=
-	install -d '$(DESTDIR)$(PREFIX)/bin'
-	install -m 755 $(PROGRAMS) '$(DESTDIR)$(PREFIX)/bin'
-	install -d '$(DESTDIR)$(PREFIX)/lib/stockade'
-	install -m 644 $(EXTENSION) '$(DESTDIR)$(PREFIX)/lib/stockade'
+install: all ## install programs, library and SQLite extension: PREFIX=/usr/local, DESTDIR=
+	install -d '$(INSTALLED)/bin' '$(INSTALLED)/include' '$(INSTALLED)/lib/pkgconfig' \
+	    '$(INSTALLED)/lib/stockade'
+	install -m 755 $(PROGRAMS) '$(INSTALLED)/bin'
+	install -m 644 proxy/client/stockade.h '$(INSTALLED)/include'
+	install -m 644 $(LIBRARY) $(BUILD)/libstockade.a '$(INSTALLED)/lib'
+	cp -P $(LIBRARY_LINKS) '$(INSTALLED)/lib'
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
+	    -e "s|@LIBS@|$$(pkg-config --static --libs $(LIBRARY_PACKAGES))|" proxy/client/stockade.pc.in \
+	    >'$(INSTALLED)/lib/pkgconfig/stockade.pc'
+	install -m 644 $(EXTENSION) '$(INSTALLED)/lib/stockade'
+
+uninstall: ## remove what install put there, with the same PREFIX and DESTDIR
+	rm -f $(PROGRAMS:$(BUILD)/%='$(INSTALLED)'/bin/%) '$(INSTALLED)/include/stockade.h' \
+	    '$(INSTALLED)/lib/libstockade.a' '$(INSTALLED)/lib/libstockade.so' \
+	    '$(INSTALLED)/lib/$(LIBRARY_NAME)' '$(INSTALLED)/lib/$(notdir $(LIBRARY))' \
+	    '$(INSTALLED)/lib/pkgconfig/stockade.pc' '$(INSTALLED)/lib/stockade/$(notdir $(EXTENSION))'
+	[ ! -d '$(INSTALLED)/lib/stockade' ] || rmdir '$(INSTALLED)/lib/stockade'
 
 clean: ## remove what was built
 	rm -rf build
@@ -168,6 +192,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@$(COMPILE) -MMD -MP -c -o $@ $<
 
 $(BUILD)/daemon.a: $(call objects,$(DAEMON_SOURCES))
+$(BUILD)/client.a: $(call objects,$(CLIENT_SOURCES))
 $(BUILD)/tools.a: $(call objects,$(TOOLS_SOURCES))
 $(BUILD)/%.a:
 	@rm -f $@
@@ -177,7 +202,8 @@ $(BUILD)/stockaded: $(call objects,$(DAEMON_MAIN)) $(BUILD)/daemon.a
 	@echo 'ld  $@'
 	@$(LINK) -o $@ $^ $(DAEMON_LIBS) -pthread -lm
 
-$(BUILD)/stockade: $(call objects,$(TOOLS_MAIN)) $(BUILD)/tools.a $(BUILD)/daemon.a
+$(BUILD)/stockade: $(call objects,$(TOOLS_MAIN)) $(BUILD)/tools.a $(BUILD)/client.a \
+    $(BUILD)/daemon.a
 	@echo 'ld  $@'
 	@$(LINK) -o $@ $^ $(TOOLS_LIBS) -pthread -lm
 
@@ -192,11 +218,35 @@ $(EXTENSION): $(extension_objects)
 	@echo 'ld  $@'
 	@$(CC) -shared -g -Wl,--gc-sections,-z,defs,-z,relro,-z,now,-z,noexecstack -o $@ $^
 
+# So is the library. The archive is one object in which only what is exported can be seen.
+$(BUILD)/library/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo 'cc  $< (library)'
+	@$(CC) $(LANGUAGE) -DSTOCKADE_LIBRARY -O2 -g $(WARNINGS) -fstack-protector-strong \
+	    -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fPIC -fvisibility=hidden $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(LIBRARY): $(library_objects) proxy/client/stockade.map
+	@echo 'ld  $@'
+	@$(CC) -shared -g -Wl,-soname,$(LIBRARY_NAME),--version-script,proxy/client/stockade.map \
+	    -Wl,-z,defs,-z,relro,-z,now,-z,noexecstack,-z,nodelete,--as-needed \
+	    -o $@ $(library_objects) $(LIBRARY_LIBS) -pthread -lm
+
+$(LIBRARY_LINKS): $(LIBRARY)
+	@ln -sf $(notdir $(LIBRARY)) $@
+
+$(BUILD)/libstockade.a: $(library_objects)
+	@echo 'ar  $@'
+	@ld -r -o $(BUILD)/library/stockade.o $^
+	@objcopy --localize-hidden $(BUILD)/library/stockade.o
+	@rm -f $@
+	@ar rcs $@ $(BUILD)/library/stockade.o
+
 # A unit test is its own program; the helpers of its folder and the parts under test go with it.
 define unit_test
 $(BUILD)/$(1:%.c=%): $(call objects,$(1) $(foreach h,$(HELPER_SOURCES),$(if \
     $(filter $(dir $(1)),$(dir $(h))),$(h)))) \
-    $(if $(filter tests/unit/tools/%,$(1)),$(BUILD)/tools.a) $(BUILD)/daemon.a
+    $(if $(filter tests/unit/tools/%,$(1)),$(BUILD)/tools.a) \
+    $(if $(filter tests/unit/tools/% tests/unit/client/%,$(1)),$(BUILD)/client.a) $(BUILD)/daemon.a
 	@mkdir -p $$(@D)
 	@$$(LINK) -o $$@ $$^ $$(TEST_LIBS) -pthread -lm
 endef
@@ -221,5 +271,6 @@ $(BUILD)/%_shim.so: tests/support/%_shim.c $(BUILD)/flags
 	@echo 'cc  $<'
 	@$(CC) $(LANGUAGE) -O2 -g $(WARNINGS) -fPIC -shared -o $@ $< -ldl
 
--include $(patsubst %.o,%.d,$(call objects,$(DAEMON_SOURCES) $(TOOLS_SOURCES) $(UNIT_SOURCES) \
-    $(FUZZ_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN)) $(extension_objects))
+-include $(patsubst %.o,%.d,$(call objects,$(DAEMON_SOURCES) $(CLIENT_SOURCES) \
+    $(TOOLS_SOURCES) $(UNIT_SOURCES) $(FUZZ_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN)) \
+    $(extension_objects) $(library_objects))

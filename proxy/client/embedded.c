@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A thread with an engine on its loop.
+ *
+ *   caller                           │ the engine's thread
+ *   send: bytes into `up`, news ─────┼─▶ on_news: opens the session, session_input
+ *   receive: waits for `down` ◀──────┼── on_changed: session_take_output
+ *   close: news ─────────────────────┼─▶ on_news: session_close, frees the pipe
+ *
+ * One lock guards what both sides see; the engine works without it. A store whose commit has an
+ * unknown outcome ends all pipes, and the engine with them: what is open stays unanswered, and its
+ * memory is given up, since nobody may say any more what has become of it. */
+#include "proxy/client/embedded.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <uv.h>
+
+#include "fence/base/check.h"
+#include "fence/base/list.h"
+#include "fence/base/mem.h"
+#include "proxy/client/own.h"
+#include "proxy/client/thread.h"
+#include "proxy/host/host.h"
+
+/* As the daemon's defaults; each session is a thread of this process at work, so nothing limits
+ * them here. */
+enum {
+    WAITERS_MAX = 100000,
+    SQL_LIMIT_MS = 1000,
+    RECEIPTS_KEEP_MS = 24 * 3600 * 1000,
+};
+#define FORGET_MS (30LL * 24 * 3600 * 1000)
+
+enum stage { OPENING, FAILED, RUNNING, STOPPING };
+
+struct embedded {
+    pthread_t thread;
+    const struct target *target; /* while opening */
+    char why[512];               /* FAILED */
+
+    /* The thread's. */
+    uv_loop_t loop;
+    uv_async_t news;
+    struct host *host;
+    struct buf out;       /* on its way from a session to a pipe */
+    bool draining, ended; /* the engine takes nothing more; the host is being closed */
+
+    /* Under the lock. */
+    pthread_mutex_t lock;
+    pthread_cond_t opened;
+    enum stage stage;
+    bool lost;
+    struct list pipes; /* all of them */
+    struct list told;  /* those with news for the engine */
+};
+
+struct pipe {
+    struct transport base;
+    struct embedded *embedded;
+    struct session *session; /* the thread's; NULL: not open yet, or ended */
+    struct list link;        /* in embedded->pipes */
+
+    /* Under the lock. */
+    struct list told; /* in embedded->told */
+    struct buf up, down;
+    bool ended, closing, woken;
+    pthread_cond_t arrived;
+};
+
+/* The caller's side. */
+
+static struct pipe *of(struct transport *transport)
+{
+    return (struct pipe *)(void *)transport;
+}
+
+/* The lock is held. */
+static void tell(struct pipe *pipe)
+{
+    bool first = list_empty(&pipe->embedded->told);
+
+    if (list_empty(&pipe->told))
+        list_append(&pipe->embedded->told, &pipe->told);
+    if (first)
+        uv_async_send(&pipe->embedded->news);
+}
+
+static enum moved ended(struct pipe *pipe)
+{
+    snprintf(pipe->base.why, sizeof pipe->base.why, "%s",
+             pipe->embedded->lost ? "the store is lost: a commit has an unknown outcome"
+                                  : "the engine ended the session");
+    return MOVED_BROKEN;
+}
+
+static enum moved pipe_send(struct transport *transport, struct bytes data, int64_t deadline_ms,
+                            size_t *sent)
+{
+    struct pipe *pipe = of(transport);
+    enum moved moved = MOVED;
+
+    (void)deadline_ms; /* nothing is waited for */
+    pthread_mutex_lock(&pipe->embedded->lock);
+    if (pipe->ended || pipe->embedded->lost) {
+        moved = ended(pipe);
+    } else {
+        buf_append_bytes(&pipe->up, data);
+        *sent += data.len;
+        tell(pipe);
+    }
+    pthread_mutex_unlock(&pipe->embedded->lock);
+    return moved;
+}
+
+static enum moved pipe_receive(struct transport *transport, struct buf *in, int64_t deadline_ms)
+{
+    struct pipe *pipe = of(transport);
+    struct embedded *embedded = pipe->embedded;
+    enum moved moved = MOVED;
+
+    pthread_mutex_lock(&embedded->lock);
+    while (pipe->down.len == 0 && !pipe->ended && !embedded->lost && !pipe->woken && moved == MOVED)
+        if (!thread_wait(&pipe->arrived, &embedded->lock, deadline_ms))
+            moved = MOVED_LATE;
+    if (pipe->down.len > 0) {
+        buf_append_bytes(in, buf_bytes(&pipe->down));
+        buf_clear(&pipe->down);
+        moved = MOVED;
+    } else if (pipe->ended || embedded->lost) {
+        moved = ended(pipe);
+    } else if (pipe->woken) {
+        pipe->woken = false;
+        moved = MOVED_WOKEN;
+    }
+    pthread_mutex_unlock(&embedded->lock);
+    return moved;
+}
+
+static bool pipe_is_broken(struct transport *transport)
+{
+    struct pipe *pipe = of(transport);
+
+    pthread_mutex_lock(&pipe->embedded->lock);
+    bool is = pipe->ended || pipe->embedded->lost || pipe->down.len > 0;
+    pthread_mutex_unlock(&pipe->embedded->lock);
+    return is;
+}
+
+static void pipe_wake(struct transport *transport)
+{
+    struct pipe *pipe = of(transport);
+
+    pthread_mutex_lock(&pipe->embedded->lock);
+    pipe->woken = true;
+    pthread_cond_signal(&pipe->arrived);
+    pthread_mutex_unlock(&pipe->embedded->lock);
+}
+
+static void pipe_close(struct transport *transport)
+{
+    struct pipe *pipe = of(transport);
+    struct embedded *embedded = pipe->embedded;
+
+    pthread_mutex_lock(&embedded->lock);
+    pipe->closing = true;
+    tell(pipe);
+    pthread_mutex_unlock(&embedded->lock);
+}
+
+static const struct transport_impl pipe_impl = {
+    .send = pipe_send,
+    .receive = pipe_receive,
+    .is_broken = pipe_is_broken,
+    .wake = pipe_wake,
+    .close = pipe_close,
+};
+
+struct transport *embedded_connect(struct embedded *embedded, enum stk_error *error)
+{
+    struct pipe *pipe = NULL;
+
+    pthread_mutex_lock(&embedded->lock);
+    if (embedded->lost) {
+        *error = fail(STK_STORE, "the store is lost: a commit has an unknown outcome; close this "
+                                 "client, and what was acknowledged is there for the next");
+    } else {
+        pipe = mem_zalloc(sizeof *pipe);
+        pipe->base.impl = &pipe_impl;
+        pipe->embedded = embedded;
+        list_init(&pipe->told);
+        thread_cond_init(&pipe->arrived);
+        list_append(&embedded->pipes, &pipe->link);
+    }
+    pthread_mutex_unlock(&embedded->lock);
+    return pipe == NULL ? NULL : &pipe->base;
+}
+
+/* The engine's side. */
+
+static void end_session(struct pipe *pipe)
+{
+    if (pipe->session != NULL)
+        session_close(pipe->session);
+    pipe->session = NULL;
+}
+
+/* A session has news. */
+static void on_changed(void *connection)
+{
+    struct pipe *pipe = connection;
+    struct embedded *embedded = pipe->embedded;
+
+    session_take_output(pipe->session, &embedded->out);
+    session_set_unsent(pipe->session, 0);
+    bool is_over = session_ended(pipe->session);
+    if (is_over)
+        end_session(pipe);
+    pthread_mutex_lock(&embedded->lock);
+    buf_append_bytes(&pipe->down, buf_bytes(&embedded->out));
+    pipe->ended |= is_over;
+    if (pipe->down.len > 0 || pipe->ended)
+        pthread_cond_signal(&pipe->arrived);
+    pthread_mutex_unlock(&embedded->lock);
+    buf_clear(&embedded->out);
+}
+
+static void free_pipe(struct pipe *pipe)
+{
+    end_session(pipe);
+    pthread_cond_destroy(&pipe->arrived);
+    buf_free(&pipe->up);
+    buf_free(&pipe->down);
+    free(pipe);
+}
+
+/* What the pipe's caller has to say. The lock is held, but not while the engine works. */
+static void hear(struct embedded *embedded, struct pipe *pipe)
+{
+    struct buf up = pipe->up, refusal = {0};
+
+    if (pipe->closing) {
+        list_remove(&pipe->link);
+        pthread_mutex_unlock(&embedded->lock);
+        free_pipe(pipe);
+        pthread_mutex_lock(&embedded->lock);
+        return;
+    }
+    pipe->up = (struct buf){0};
+    bool is_over = pipe->ended || embedded->lost;
+    pthread_mutex_unlock(&embedded->lock);
+    if (pipe->session == NULL && !is_over) {
+        pipe->session = session_open(host_engine(embedded->host), "embedded", true, pipe, &refusal);
+        check(pipe->session != NULL);
+    }
+    if (pipe->session != NULL && !is_over)
+        session_input(pipe->session, up.data, up.len);
+    buf_free(&up);
+    pthread_mutex_lock(&embedded->lock);
+}
+
+static void close_own_handle(void *context)
+{
+    struct embedded *embedded = context;
+    uv_close((uv_handle_t *)&embedded->news, NULL);
+}
+
+static void on_news(uv_async_t *news)
+{
+    struct embedded *embedded = news->data;
+    struct list *link;
+
+    pthread_mutex_lock(&embedded->lock);
+    while ((link = list_pop(&embedded->told)) != NULL)
+        hear(embedded, list_entry(link, struct pipe, told));
+    pthread_mutex_unlock(&embedded->lock);
+}
+
+/* Stopping: every pipe is closed; what has begun ends first, and a lost store has no end to wait
+ * for. */
+static void on_turned(void *context)
+{
+    struct embedded *embedded = context;
+
+    pthread_mutex_lock(&embedded->lock);
+    bool stops = embedded->stage == STOPPING && list_empty(&embedded->pipes);
+    bool lost = embedded->lost;
+    pthread_mutex_unlock(&embedded->lock);
+    if (!stops || embedded->ended)
+        return;
+    if (!embedded->draining)
+        engine_drain(host_engine(embedded->host));
+    embedded->draining = true;
+    if (!engine_idle(host_engine(embedded->host)) && !lost)
+        return;
+    embedded->ended = true;
+    host_close(embedded->host, close_own_handle);
+}
+
+static void on_lost(void *context)
+{
+    struct embedded *embedded = context;
+
+    pthread_mutex_lock(&embedded->lock);
+    embedded->lost = true;
+    for (struct list *at = embedded->pipes.next; at != &embedded->pipes; at = at->next)
+        pthread_cond_signal(&list_entry(at, struct pipe, link)->arrived);
+    pthread_mutex_unlock(&embedded->lock);
+}
+
+static void on_shutdown(void *context)
+{
+    (void)context; /* SHUTDOWN is for daemons: the client that owns this one closes it */
+}
+
+static void set_stage(struct embedded *embedded, enum stage stage)
+{
+    pthread_mutex_lock(&embedded->lock);
+    embedded->stage = stage;
+    pthread_cond_signal(&embedded->opened);
+    pthread_mutex_unlock(&embedded->lock);
+}
+
+static void on_ready(void *context)
+{
+    set_stage(context, RUNNING);
+}
+
+/* False: `why`, and what was opened is closing. */
+static bool open_parts(struct embedded *embedded)
+{
+    const struct target *target = embedded->target;
+
+    if (!host_open(embedded->host, target->path, target->lease, embedded->why,
+                   sizeof embedded->why)) {
+        host_close(embedded->host, close_own_handle);
+        return false;
+    }
+    host_open_engine(embedded->host, (struct engine_options){.host = {.changed = on_changed,
+                                                                      .shutdown = on_shutdown,
+                                                                      .context = embedded},
+                                                             .sessions_max = SIZE_MAX,
+                                                             .waiters_max = WAITERS_MAX,
+                                                             .sql_limit_ms = SQL_LIMIT_MS,
+                                                             .receipts_keep_ms = RECEIPTS_KEEP_MS,
+                                                             .forget_ms = FORGET_MS});
+    host_start(embedded->host, on_ready);
+    return true;
+}
+
+static void *embedded_main(void *context)
+{
+    struct embedded *embedded = context;
+    bool opened = open_parts(embedded);
+
+    check(uv_run(&embedded->loop, UV_RUN_DEFAULT) == 0);
+    host_free(embedded->host);
+    if (!opened)
+        set_stage(embedded, FAILED);
+    return NULL;
+}
+
+/* False: there are no descriptors left. */
+static bool init_loop(struct embedded *embedded)
+{
+    const struct host_options options = {
+        .loop = &embedded->loop, .turned = on_turned, .lost = on_lost, .context = embedded};
+
+    if (uv_loop_init(&embedded->loop) != 0)
+        return false;
+    if (uv_async_init(&embedded->loop, &embedded->news, on_news) != 0) {
+        uv_loop_close(&embedded->loop);
+        return false;
+    }
+    embedded->news.data = embedded;
+    embedded->host = host_new(&options);
+    if (embedded->host != NULL)
+        return true;
+    uv_close((uv_handle_t *)&embedded->news, NULL);
+    uv_run(&embedded->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&embedded->loop);
+    return false;
+}
+
+static void free_all(struct embedded *embedded)
+{
+    check(uv_loop_close(&embedded->loop) == 0);
+    pthread_cond_destroy(&embedded->opened);
+    pthread_mutex_destroy(&embedded->lock);
+    buf_free(&embedded->out);
+    free(embedded);
+}
+
+struct embedded *embedded_open(const struct target *target, enum stk_error *error)
+{
+    struct embedded *embedded = mem_zalloc(sizeof *embedded);
+
+    embedded->target = target;
+    pthread_mutex_init(&embedded->lock, NULL);
+    thread_cond_init(&embedded->opened);
+    list_init(&embedded->pipes);
+    list_init(&embedded->told);
+    if (!init_loop(embedded)) {
+        pthread_cond_destroy(&embedded->opened);
+        pthread_mutex_destroy(&embedded->lock);
+        free(embedded);
+        *error = fail(STK_STORE, "no more file descriptors for the embedded engine");
+        return NULL;
+    }
+    if (!thread_start(&embedded->thread, "stockade", embedded_main, embedded)) {
+        host_close(embedded->host, close_own_handle);
+        uv_run(&embedded->loop, UV_RUN_DEFAULT);
+        host_free(embedded->host);
+        free_all(embedded);
+        *error = fail(STK_STORE, "no more threads for the embedded engine");
+        return NULL;
+    }
+    pthread_mutex_lock(&embedded->lock);
+    while (embedded->stage == OPENING)
+        pthread_cond_wait(&embedded->opened, &embedded->lock);
+    bool opened = embedded->stage == RUNNING;
+    pthread_mutex_unlock(&embedded->lock);
+    if (opened)
+        return embedded;
+    pthread_join(embedded->thread, NULL);
+    *error = fail(STK_STORE, "%s", embedded->why);
+    free_all(embedded);
+    return NULL;
+}
+
+void embedded_close(struct embedded *embedded)
+{
+    if (embedded == NULL)
+        return;
+    pthread_mutex_lock(&embedded->lock);
+    embedded->stage = STOPPING;
+    pthread_mutex_unlock(&embedded->lock);
+    uv_async_send(&embedded->news);
+    pthread_join(embedded->thread, NULL);
+    free_all(embedded);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A lease's handle, and the keeper that renews it.
+ *
+ *              granted ─▶ LIVE ─── stale, taken, time over, thread ended ──▶ LOST
+ *                          └────── stk_release ──▶ RELEASED ◀────────────────┘
+ *
+ * Times are on the monotonic clock. What a lease is worth counts from before the request was sent
+ * that granted or renewed it, so it never seems to last longer than it does. */
+#ifndef STOCKADE_CLIENT_LEASE_H
+#define STOCKADE_CLIENT_LEASE_H
+
+#include "fence/base/heap.h"
+#include "proxy/client/client.h"
+
+#define LEASE_TTL_DEFAULT_MS 30000
+
+struct hold {
+    char *resource; /* owned */
+    int64_t token;
+};
+
+enum lease_state { STATE_LIVE, STATE_LOST, STATE_RELEASED };
+
+struct stk_lease {
+    stk_client *client; /* NULL: closed */
+    /* Set once. */
+    size_t count;
+    struct hold *holds; /* owned */
+    bool anonymous;     /* without an owner that could enter again */
+    void (*lost)(stk_lease *lease, enum stk_error why, void *context);
+    void *context;
+    struct peer *peer; /* ephemeral: the connection that it ends with; else NULL */
+
+    /* Under the client's lock. */
+    struct list link; /* client->leases */
+    enum lease_state state;
+    enum stk_error why; /* the last renewal's trouble; of a lost one, why it is */
+    int64_t ttl_ms;
+    int64_t until_ms; /* valid before this, the margin taken off */
+    struct thread_mark owner;
+    /* The keeper's, too. */
+    bool kept;
+    struct heap_node due;
+    int64_t renew_ms, asked_ms;
+    bool renewing;
+    unsigned round;    /* counts renewals, to know late replies of the last one */
+    size_t unanswered; /* of this round */
+};
+
+/* STK_OK, or fail(): another process, or its client is closed. */
+enum stk_error handle_check(const stk_lease *lease);
+/* It is good for ttl_ms from asked_ms on. The lock is held. */
+void handle_extend(stk_lease *lease, int64_t asked_ms, int64_t ttl_ms);
+/* One RENEW for each of its resources. */
+void handle_compose_renewal(const stk_lease *lease, int64_t ttl_ms, struct buf *out);
+/* stk_renew, until then. */
+enum stk_error handle_renew(stk_lease *lease, int64_t ttl_ms, int64_t deadline_ms);
+/* The daemon said STALE to a write under this lease alone: lost, and the keeper tells. */
+void handle_is_stale(stk_lease *lease);
+
+/* keeper.c; the lock is held in all but keeper_free. */
+
+/* Keeps the lease alive from here on. False, and fail(): there are no threads or descriptors. */
+bool keeper_add(stk_lease *lease);
+/* Never renews it again and never calls its `lost`, but for one that is being called. */
+void keeper_forget(stk_lease *lease);
+/* Waits until `lost` of this lease has returned, where another thread than this one calls it. */
+void keeper_await(stk_lease *lease);
+/* Looks at it anew: its times or its state have changed. */
+void keeper_look(stk_lease *lease);
+/* Ends the thread. NULL is fine. */
+void keeper_free(struct keeper *keeper);
+/* In a forked child, where there is no such thread. */
+void keeper_drop(struct keeper *keeper);
+
+#endif

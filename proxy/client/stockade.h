@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libstockade: leases with fencing tokens, and writes that are checked against them, from C.
+ *
+ *   stk_client *shop;
+ *   stk_lease *lease;
+ *   int64_t left;
+ *
+ *   stk_client_open("stockade://127.0.0.1:7379", 5000, &shop);
+ *   stk_acquire(shop, "sku:1042", &(stk_lease_options){.ttl_ms = 30000, .wait_ms = 5000}, &lease);
+ *   stk_take(lease, "sku:1042", 1, &left);       (STK_STALE: the lease passed on, nothing changed)
+ *   stk_release(lease);
+ *   stk_lease_free(lease);
+ *   stk_client_close(shop);
+ *
+ * Errors. Functions return STK_OK or an error code. stk_message() then says more, in words: it is
+ * the calling thread's, and stays until that thread's next call fails. On an error nothing is
+ * handed out, and out parameters are NULL or zero. The library does not print, does not exit and
+ * touches no signal; it aborts where memory runs out or where it finds a bug of its own.
+ *
+ * Time. Every wait ends: a call takes at most the client's timeout, and stk_acquire its wait_ms
+ * more. A connection that breaks meanwhile is made again, with growing pauses, and the request is
+ * sent again. That is harmless: what changes something carries an ID, and the daemon answers a
+ * repeat with the first reply. Only what cannot carry one (REVOKE, DDL) is not sent twice.
+ * STK_TIMEOUT and STK_UNREACHABLE: nothing was applied. STK_UNSURE: the request was sent, and
+ * nobody knows; for a write stk_last_id() and stk_receipt() find out.
+ *
+ * Threads. A stk_client and a stk_lease may be used by any number of threads at once, but for the
+ * call that ends them (stk_client_close, stk_lease_free), which has to be the last; a stk_txn,
+ * stk_reply or stk_rows by one at a time. A call blocks its own thread only.
+ *
+ * Fork. A client, its leases and their keep-alive belong to the process that opened the client. In
+ * a forked child every call on them fails with STK_FORKED and sends nothing; stk_lease_free and
+ * stk_client_close are allowed there and let go of descriptors and no more. Open another client.
+ *
+ * Memory. Strings and structs that you hand in are copied. What the library hands out is freed with
+ * the function named there. */
+#ifndef STOCKADE_H
+#define STOCKADE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef STOCKADE_BASE_ERR_H /* Stockade's own sources have these from their error table */
+enum stk_error {
+    STK_OK = 0,
+    /* As the daemon replies. */
+    STK_STALE = 1,      /* the token is older than the newest, or was released or revoked */
+    STK_UNKNOWN = 2,    /* the token was never granted for this resource */
+    STK_NOTOKEN = 3,    /* a write to a key whose lease was not given */
+    STK_RANGE = 4,      /* the result would leave MIN..MAX: sold out */
+    STK_EXPIRED = 5,    /* this receipt may have been removed: ask no more */
+    STK_DEADLOCK = 6,   /* this thread holds the lease that it would wait for */
+    STK_LEASEDOWN = 7,  /* the lease service cannot be reached or refuses; holders may write */
+    STK_BUSY = 8,       /* a queue is full, or the daemon is stopping: try again */
+    STK_STORE = 9,      /* the store failed; nothing of this command was applied */
+    STK_GUARDED = 10,   /* SQL touched a guarded row whose token was not presented */
+    STK_WRONGTYPE = 11, /* the key holds another kind of value */
+    STK_NOAUTH = 12,    /* a password is needed */
+    STK_WRONGPASS = 13, /* that is not the password */
+    STK_NOPERM = 14,    /* this command is for administrators */
+    STK_NOPROTO = 15,   /* (not for users of the library) */
+    STK_EXECABORT = 16, /* a command of the transaction was refused before EXEC */
+    STK_ERR = 17,       /* anything else; the message says what */
+    /* The library's own. */
+    STK_HELD = 100,        /* another holds the lease, until wait_ms ran out */
+    STK_TIMEOUT = 101,     /* no answer in time; nothing was applied */
+    STK_UNSURE = 102,      /* no answer in time; it may have been applied */
+    STK_UNREACHABLE = 103, /* the daemon cannot be reached; nothing was applied */
+    STK_ABANDONED = 104,   /* (to the `lost` callback) the thread of the lease has ended */
+    STK_RELEASED = 105,    /* this lease was released already */
+    STK_FORKED = 106,      /* the client belongs to the process that opened it */
+    STK_PROTOCOL = 107,    /* the server's answer makes no sense; is it a Stockade? */
+    STK_MISUSE = 108,      /* the call makes no sense */
+};
+#endif
+
+typedef struct stk_client stk_client; /* a way to one store */
+typedef struct stk_lease stk_lease;   /* a lease that was granted */
+typedef struct stk_txn stk_txn;       /* a transaction in the making */
+typedef struct stk_reply stk_reply;   /* what a command replied */
+typedef struct stk_rows stk_rows;     /* what an SQL statement replied */
+
+/* "STALE"; a sentence; what the calling thread's last failed call has to say. Never NULL; the first
+ * two are static, the third lives until that thread's next call fails. */
+const char *stk_error_code(enum stk_error error);
+const char *stk_error_text(enum stk_error error);
+const char *stk_message(void);
+/* The ID under which this thread's last write was sent (see stk_receipt); "" where it had none. */
+const char *stk_last_id(void);
+/* "0.1.0" */
+const char *stk_version(void);
+
+/* Clients. `uri` is one of
+ *
+ *   stockade://[user:password@]host[:port]   a daemon; %XX stands for a byte of the password
+ *   stockade+unix:PATH                       a daemon on this machine
+ *   sqlite:PATH[?lease=URI]                  embedded: no daemon, this process opens the store
+ * itself
+ *
+ * Embedded, the lease service is as in the daemon's --lease; `local:` where it is left out. Clients
+ * and processes that share one file share its leases too; where there is no lease service between
+ * them, who waits for another's lease learns within a second that it is free. A new file gets the
+ * permissions that the process's umask leaves. A client has a thread of its own then, and
+ * everything that the daemon does, it does (DDL, GUARD).
+ *
+ * A daemon that refuses connections fails stk_client_open at once. timeout_ms: 1 to 86400000. */
+enum stk_error stk_client_open(const char *uri, int64_t timeout_ms, stk_client **client);
+/* Frees it; NULL is fine. Leases not released end with their TTL, and their handles may only be
+ * freed then. Embedded: waits until what has begun is on disk. */
+void stk_client_close(stk_client *client);
+
+/* Leases. All zero, or NULL, is a good start. */
+typedef struct stk_lease_options {
+    int64_t ttl_ms;     /* 10 to 86400000; 0: 30000 */
+    int64_t wait_ms;    /* how long to wait in line; 0: do not wait */
+    const char *owner;  /* enters again, under the same token, what this owner holds already; NULL:
+                           an owner of its own */
+    bool ephemeral;     /* ends with the connection: when this process dies, not at the TTL */
+    bool no_keep_alive; /* do not renew it by itself */
+    /* The lease is lost: it was revoked or taken (STK_STALE), its thread has ended (STK_ABANDONED),
+     * or it could not be renewed and its time is nearly over: why that was. Called once at most,
+     * on the keep-alive thread, with a tenth of the TTL to go where the daemon is silent. It may
+     * ask stk_lease_* questions, and release or free the lease; it holds up other leases'
+     * renewals, so be brief. Not with no_keep_alive. */
+    void (*lost)(stk_lease *lease, enum stk_error why, void *context);
+    void *context;
+    void *reserved[4]; /* zero */
+} stk_lease_options;
+
+/* One resource (1 to 512 bytes), or several: all or none, taken in one global order, so that two
+ * that cross never deadlock. STK_HELD: somebody else has it. The lease belongs to the calling
+ * thread, and is renewed every third of its TTL until it is released or freed, its client is
+ * closed, or that thread ends. */
+enum stk_error stk_acquire(stk_client *client, const char *resource,
+                           const stk_lease_options *options, stk_lease **lease);
+enum stk_error stk_acquire_all(stk_client *client, const char *const *resources, size_t count,
+                               const stk_lease_options *options, stk_lease **lease);
+/* From now on the lease belongs to the calling thread. */
+enum stk_error stk_lease_adopt(stk_lease *lease);
+/* Gives it back (once more for each time that its owner entered), and ends the keep-alive. Where
+ * that fails, it ends with its TTL. The handle still has to be freed. */
+enum stk_error stk_release(stk_lease *lease);
+/* Ends the keep-alive and frees the handle, without a word to the daemon; waits for a `lost` that
+ * is being called on another thread. NULL is fine. */
+void stk_lease_free(stk_lease *lease);
+/* Renews now, with this TTL from here on; 0: the same. */
+enum stk_error stk_renew(stk_lease *lease, int64_t ttl_ms);
+/* Does it still have time, for certain, by this machine's monotonic clock? Its TTL counts from
+ * before the request was sent, less a margin of TTL / 100 + 2 ms for clocks that drift. Once lost
+ * it stays lost. This is for what happens outside the store: a write inside it is judged there. */
+bool stk_lease_valid(const stk_lease *lease);
+int64_t stk_lease_left_ms(const stk_lease *lease); /* 0: not valid */
+/* The token; `resource` NULL: of its first. 0: it is none of its resources. */
+int64_t stk_lease_token(const stk_lease *lease, const char *resource);
+
+/* Ends whoever's lease it is: the holder's next write is STK_STALE. `token`, which may be NULL, is
+ * the one that was retired; 0: there was none. */
+enum stk_error stk_revoke(stk_client *client, const char *resource, int64_t *token);
+
+typedef struct stk_lease_info {
+    bool held;
+    int64_t token;          /* the newest; 0: none was ever granted */
+    int64_t ttl_ms;         /* left */
+    int64_t holds, waiters; /* waiters: at this daemon */
+    char owner[513];        /* "" where it is free; ends at the first zero byte */
+} stk_lease_info;
+enum stk_error stk_query(stk_client *client, const char *resource, stk_lease_info *info);
+
+/* Data. A key is a resource: to write it takes its lease. */
+
+/* The value ends with a zero byte that `len` does not count; free() it. No such key: STK_OK and
+ * NULL. `len` may be NULL. */
+enum stk_error stk_get(stk_client *client, const char *key, char **value, size_t *len);
+enum stk_error stk_set(stk_lease *lease, const char *key, const void *value, size_t len);
+/* Takes n from a number if so many are there: DECRBY key n MIN 0. STK_RANGE: they are not, and
+ * nothing changed. `left` may be NULL. */
+enum stk_error stk_take(stk_lease *lease, const char *key, int64_t n, int64_t *left);
+
+/* Any command. `lens` holds the arguments' lengths; NULL: they end with a zero byte. `reply` may be
+ * NULL; free with stk_reply_free. An error reply is the returned code, and no reply.
+ * Bare ones, such as reads: all but those that change what a connection is (MULTI, AUTH, ...). */
+enum stk_error stk_command(stk_client *client, size_t argc, const char *const *argv,
+                           const size_t *lens, stk_reply **reply);
+/* Fenced ones, under the tokens of one lease or of several of one client. */
+enum stk_error stk_fenced(stk_lease *lease, size_t argc, const char *const *argv,
+                          const size_t *lens, stk_reply **reply);
+enum stk_error stk_fenced_all(stk_lease *const *leases, size_t count, size_t argc,
+                              const char *const *argv, const size_t *lens, stk_reply **reply);
+
+enum stk_reply_type { STK_NIL, STK_INTEGER, STK_STRING, STK_ARRAY };
+enum stk_reply_type stk_reply_type(const stk_reply *reply);
+int64_t stk_reply_integer(const stk_reply *reply); /* also of a string that is one; else 0 */
+/* NULL where it is no string. Ends with a zero byte; `len`, which may be NULL, does not count it.
+ */
+const char *stk_reply_string(const stk_reply *reply, size_t *len);
+size_t stk_reply_count(const stk_reply *reply);                  /* 0 where it is no array */
+const stk_reply *stk_reply_at(const stk_reply *reply, size_t i); /* NULL behind the last */
+void stk_reply_free(stk_reply *reply);                           /* of the outermost one */
+
+/* Transactions: whole or not at all. Commands are collected here and sent by stk_txn_exec; each
+ * brings its lease (NULL: a read), and the tokens of all hold for all of it. */
+enum stk_error stk_txn_begin(stk_client *client, stk_txn **txn);
+enum stk_error stk_txn_add(stk_txn *txn, stk_lease *lease, size_t argc, const char *const *argv,
+                           const size_t *lens);
+/* One try: where it fails, nothing was applied (but for STK_UNSURE), and another txn may be made.
+ * `reply`, which may be NULL, is an array of the commands' replies. */
+enum stk_error stk_txn_exec(stk_txn *txn, stk_reply **reply);
+void stk_txn_free(stk_txn *txn); /* executed or not */
+
+/* SQL, one statement. Without leases it may only read (and define, embedded or as an
+ * administrator). */
+enum stk_sql_type { STK_SQL_NULL, STK_SQL_INTEGER, STK_SQL_FLOAT, STK_SQL_TEXT, STK_SQL_BLOB };
+typedef struct stk_sql_value {
+    enum stk_sql_type type;
+    int64_t integer;
+    double real;
+    const void *bytes; /* of text or a blob; text may leave len 0 where it ends with a zero byte */
+    size_t len;
+} stk_sql_value;
+enum stk_error stk_sql(stk_client *client, stk_lease *const *leases, size_t leases_count,
+                       const char *statement, const stk_sql_value *params, size_t params_count,
+                       stk_rows **rows);
+size_t stk_rows_count(const stk_rows *rows);
+size_t stk_rows_columns(const stk_rows *rows);
+const char *stk_rows_name(const stk_rows *rows, size_t column); /* NULL: no such column */
+/* A value as text; NULL: SQL's NULL, or out of bounds. Then as a number, 0 where it is none. */
+const char *stk_rows_text(const stk_rows *rows, size_t row, size_t column, size_t *len);
+int64_t stk_rows_integer(const stk_rows *rows, size_t row, size_t column);
+double stk_rows_float(const stk_rows *rows, size_t row, size_t column);
+int64_t stk_rows_changes(const stk_rows *rows);
+int64_t stk_rows_last_id(const stk_rows *rows); /* last_insert_rowid */
+void stk_rows_free(stk_rows *rows);
+
+/* Receipts: was this write applied, after a reply that never came? `id` as stk_last_id said.
+ * STK_EXPIRED: it is too long ago to tell. `reply`, which may be NULL, is the write's where it was
+ * applied. */
+enum stk_outcome {
+    STK_APPLIED,
+    STK_NOT_APPLIED, /* and it never will be: its token is retired */
+    STK_NOT_YET,     /* not applied so far; it still could be, under this token */
+};
+enum stk_error stk_receipt(stk_client *client, const char *resource, int64_t token, const char *id,
+                           enum stk_outcome *outcome, stk_reply **reply);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transactions. MULTI, the commands and EXEC leave in one go, so a connection is never left between
+ * them, and a repeat is all of it again, under the one ID. */
+#include <stdlib.h>
+
+#include "fence/base/mem.h"
+#include "proxy/client/export.h"
+#include "proxy/client/fenced.h"
+
+struct stk_txn {
+    stk_client *client;
+    struct buf commands;
+    size_t count;
+    bool fenced; /* one of them is: it carries the ID */
+    bool done;
+    char id[ID_LEN + 1];
+};
+
+EXPORT enum stk_error stk_txn_begin(stk_client *client, stk_txn **txn)
+{
+    enum stk_error error = client_check(client);
+
+    *txn = NULL;
+    if (error != STK_OK)
+        return error;
+    *txn = mem_zalloc(sizeof **txn);
+    (*txn)->client = client;
+    id_make((*txn)->id);
+    return STK_OK;
+}
+
+EXPORT enum stk_error stk_txn_add(stk_txn *txn, stk_lease *lease, size_t argc,
+                                  const char *const *argv, const size_t *lens)
+{
+    const struct words words = {argc, argv, lens};
+    enum stk_error error = STK_OK;
+
+    if (txn->done || argc == 0)
+        return fail(STK_MISUSE, txn->done ? "this transaction is over" : "a command is needed");
+    if (lease != NULL)
+        error = leases_check(&lease, 1, txn->client);
+    if (error != STK_OK)
+        return error;
+    if (lease == NULL) {
+        ask_begin(&txn->commands, argc);
+    } else {
+        bool first = !txn->fenced && txn->client->embedded == NULL;
+        fence_begin(&txn->commands, &lease, 1, first ? txn->id : NULL, argc);
+        txn->fenced = true;
+    }
+    words_add(&txn->commands, &words);
+    txn->count++;
+    return STK_OK;
+}
+
+/* Why EXEC refused stands where a command was queued. */
+static enum stk_error take_replies(const struct call *call, stk_reply **reply)
+{
+    redisReply **last = &call->replies[call->replies_count - 1];
+
+    for (size_t i = 0; i < call->replies_count; i++) {
+        enum stk_error error = reply_error(call->replies[i]);
+        if (error != STK_OK)
+            return error;
+    }
+    if ((*last)->type != REDIS_REPLY_ARRAY)
+        return reply_strange("EXEC");
+    if (reply != NULL) {
+        *reply = (stk_reply *)(void *)*last;
+        *last = NULL;
+    }
+    return STK_OK;
+}
+
+EXPORT enum stk_error stk_txn_exec(stk_txn *txn, stk_reply **reply)
+{
+    enum stk_error error = client_check(txn->client);
+    bool has_id = txn->fenced && txn->client->embedded == NULL;
+
+    if (reply != NULL)
+        *reply = NULL;
+    if (error != STK_OK)
+        return error;
+    if (txn->done)
+        return fail(STK_MISUSE, "this transaction is over");
+    txn->done = true;
+    struct call call = {.client = txn->client,
+                        .replies_count = txn->count + 2,
+                        .repeatable = has_id || !txn->fenced,
+                        .changes = txn->fenced,
+                        .deadline_ms = now_ms() + txn->client->timeout_ms};
+    if (txn->fenced)
+        own_id_keep(has_id ? txn->id : "");
+    buf_append_text(&call.request, "*1\r\n$5\r\nMULTI\r\n");
+    buf_append_bytes(&call.request, buf_bytes(&txn->commands));
+    buf_append_text(&call.request, "*1\r\n$4\r\nEXEC\r\n");
+    error = call_run(&call);
+    if (error == STK_OK)
+        error = take_replies(&call, reply);
+    call_end(&call);
+    return error;
+}
+
+EXPORT void stk_txn_free(stk_txn *txn)
+{
+    if (txn == NULL)
+        return;
+    buf_free(&txn->commands);
+    free(txn);
+}
