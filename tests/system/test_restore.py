@@ -2,11 +2,8 @@
 """`stockade restore`: P1 and P2 hold over it, whatever was given out since the backup."""
 
 import random
-import re
 import shutil
 import signal
-import sqlite3
-import subprocess
 import threading
 
 import pytest
@@ -14,7 +11,7 @@ import pytest
 from harness.limits import patience, wait_until
 from harness.resp import Client, ReplyError, refused
 from harness.rig import restart
-from harness.upkeep import Upkeep, execute, make_version_1, query, value
+from harness.upkeep import Upkeep, cycle, execute, floor_said, make_version_1, query, value
 
 TOKEN_MAX = (1 << 53) - 1
 LEAP = 1 << 32
@@ -25,18 +22,6 @@ WAIT = ("WAIT", 10000)
 @pytest.fixture
 def upkeep(rig):
     return Upkeep(rig)
-
-
-def floor_said(text):
-    return int(re.search(r"tokens go on above (\d+)", text)[1])
-
-
-def cycle(client, resource, count=1):
-    """Grants and gives back; the last token."""
-    for _ in range(count):
-        token = client.token(resource, SECONDS_LONG, *WAIT)
-        client("RELEASE", resource, token)
-    return token
 
 
 class History:
@@ -278,149 +263,6 @@ def test_restores_under_load_keep_books_and_tokens_right(rig, upkeep, lease):
     assert upkeep.do("check").startswith("ok: ")
 
 
-def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(rig, upkeep):
-    daemon = rig.daemon("--unfenced-writes", "allow")
-    client = daemon.client()
-    token = cycle(client, "r")
-    client("MSET", *(word for i in range(40) for word in (f"k{i}", "old" + "x" * 900)))
-    upkeep.do("backup", rig.folder / "backup.db")
-    client("MSET", *(word for i in range(40) for word in (f"k{i}", "new" + "x" * 900)))
-    killed = restored = 0
-    for part in "restore", "stockade.db-wal":
-        for n in (1, 2, 5, 20, 60, 100, 120, 140):
-            rig.faults.order(f"write kill:{n} {part}")
-            done = upkeep.faulty("restore", rig.folder / "backup.db")
-            rig.faults.clear()
-            killed += done.returncode == -signal.SIGKILL
-            restored += done.returncode == 0
-            values = {reply[:3] for reply in client("MGET", *(f"k{i}" for i in range(40)))}
-            assert values == ({b"old"} if done.returncode == 0 else {b"new"}), (part, n, values)
-            client("MSET", *(word for i in range(40) for word in (f"k{i}", "new" + "x" * 900)))
-            token, previous = cycle(client, "r"), token
-            assert token > previous
-    assert killed > 5 and restored > 1
-    assert upkeep.do("check").startswith("ok: ")
-    upkeep.do("restore", rig.folder / "backup.db")
-    assert sorted(path.name for path in rig.folder.glob("*.db*")) == [
-        "backup.db", "stockade.db", "stockade.db-shm", "stockade.db-wal"]
-
-
-@pytest.mark.parametrize("order", [
-    "write ENOSPC restore", "write ENOSPC stockade.db-wal", "write EIO stockade.db-wal",
-    "sync EIO stockade.db-wal"])
-def test_a_disk_that_fails_is_told_and_leaves_the_store_alone(rig, upkeep, order):
-    client = rig.daemon("--unfenced-writes", "allow").client()
-    client("SET", "k", "old")
-    upkeep.do("backup", rig.folder / "backup.db")
-    client("SET", "k", "new")
-    rig.faults.order(order)
-    done = upkeep.faulty("restore", rig.folder / "backup.db")
-    rig.faults.clear()
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert ("no room on the disk" if "ENOSPC" in order else "Input/output error") in done.stderr
-    assert client("GET", "k") == b"new"
-    client("SET", "k", "newer")
-    assert not (rig.folder / "stockade.db.restore").exists()
-    assert upkeep.do("check").startswith("ok: ")
-
-
-def test_a_failed_restore_where_there_was_no_store_leaves_none(rig, upkeep):
-    rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "old")
-    upkeep.do("backup", rig.folder / "backup.db")
-    rig.faults.order("write ENOSPC other.db")
-    env, upkeep.env = upkeep.env, upkeep.faulty_env
-    done = upkeep.ask("restore", rig.folder / "backup.db", store=rig.folder / "other.db")
-    upkeep.env = env
-    assert done.returncode == 1 and "no room" in done.stderr
-    assert list(rig.folder.glob("other.db*")) == []
-    rig.faults.clear()
-    said = upkeep.do("restore", rig.folder / "backup.db", store=rig.folder / "other.db")
-    assert value(rig.folder / "other.db", "k") == "old"
-    assert f"restored {rig.folder}/other.db from" in said
-    client = rig.daemon(store=f"sqlite:{rig.folder}/other.db").client()
-    assert cycle(client, "r") > floor_said(said)
-
-
-def test_a_log_that_a_lost_store_left_behind_does_not_come_back(rig, upkeep):
-    daemon = rig.daemon("--unfenced-writes", "allow")
-    daemon.client()("SET", "k", "old")
-    upkeep.do("backup", rig.folder / "backup.db")
-    daemon.client()("SET", "k", "new")
-    daemon.kill()
-    rig.store.unlink()
-    assert (rig.folder / "stockade.db-wal").stat().st_size > 0
-    upkeep.do("restore", rig.folder / "backup.db")
-    assert value(rig.store, "k") == "old"
-    assert upkeep.do("check").startswith("ok: ")
-
-
-def make_text(path):
-    path.write_text("hello " * 1000)
-
-
-def make_foreign(path):
-    execute(path, "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(1)")
-
-
-def make_newer(path):
-    make_version_1(path)
-    execute(path, "PRAGMA user_version = 99")
-
-
-def make_broken(path):
-    """Not even its schema can be read."""
-    make_version_1(path)
-    execute(path, "PRAGMA journal_mode = DELETE")
-    with open(path, "r+b") as file:
-        file.seek(100)
-        file.write(b"\xff" * 200)
-
-
-def make_damaged(path):
-    make_version_1(path)
-    execute(path, "PRAGMA journal_mode = DELETE")
-    root, = query(path, "SELECT rootpage FROM sqlite_schema WHERE name = 'stockade_resource'")[0]
-    with open(path, "r+b") as file:
-        file.seek((root - 1) * 1024 + 8)
-        file.write(b"\xff" * 500)
-
-
-@pytest.mark.parametrize("make, said", [
-    (None, "cannot read .*backup.db: No such file"), (make_text, "is not a database"),
-    (make_foreign, "is another program's database"), (make_newer, "schema version 99, newer than"),
-    (make_damaged, "backup.db is damaged: "), (lambda path: path.write_bytes(b""), "is empty"),
-], ids=["none", "text", "foreign", "newer", "damaged", "empty"])
-def test_what_is_no_backup_is_refused_by_name_and_the_store_left_alone(rig, upkeep, make, said):
-    client = rig.daemon("--unfenced-writes", "allow").client()
-    client("SET", "k", "v")
-    if make is not None:
-        make(rig.folder / "backup.db")
-    upkeep.refuse("restore", rig.folder / "backup.db", said=said)
-    assert client("GET", "k") == b"v"
-    assert not (rig.folder / "stockade.db.restore").exists()
-
-
-@pytest.mark.parametrize("make, said", [
-    (make_text, "is not a database; it was left alone"),
-    (make_foreign, "is another program's database; it was left alone"),
-    (make_newer, "run the newer stockaded"),
-    (make_broken, "stockade.db is damaged: ")],
-    ids=["text", "foreign", "newer", "broken"])
-def test_what_is_no_store_is_not_restored_over(rig, upkeep, make, said):
-    make_version_1(rig.folder / "backup.db")
-    execute(rig.folder / "backup.db", "DELETE FROM stockade_resource WHERE id = 3")
-    make(rig.store)
-    before = rig.store.read_bytes()
-    upkeep.refuse("restore", rig.folder / "backup.db", said=said)
-    assert rig.store.read_bytes() == before
-
-
-@pytest.mark.parametrize("part", ["", "-wal"])
-def test_the_store_is_no_backup_of_itself(rig, upkeep, part):
-    rig.daemon()
-    upkeep.refuse("restore", f"{rig.store}{part}", said="is the store itself, or a part of it")
-
-
 def test_a_backup_of_the_first_version_is_brought_forward(rig, upkeep):
     make_version_1(rig.folder / "backup.db")
     execute(rig.folder / "backup.db", "DELETE FROM stockade_resource WHERE id = 3")
@@ -501,40 +343,4 @@ def test_a_copy_of_the_store_taken_while_it_was_stopped_is_a_backup_too(rig, upk
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "new")
     upkeep.do("restore", rig.folder / "copied.db")
-    assert client("GET", "k") == b"old"
-
-
-def test_a_signal_before_it_is_in_place_leaves_the_store_alone(rig, upkeep):
-    client = rig.daemon("--unfenced-writes", "allow").client()
-    for i in range(60):
-        client("SET", f"fill:{i}", "x" * 100000)  # more than one step of pages
-    client("SET", "k", "old")
-    upkeep.do("backup", rig.folder / "backup.db")
-    client("SET", "k", "new")
-    rig.faults.order("write stall restore")
-    running = upkeep.start_faulty("restore", rig.folder / "backup.db", stderr=subprocess.PIPE)
-    rig.faults.await_hit(20)
-    running.send_signal(signal.SIGTERM)
-    rig.faults.clear()
-    _, stderr = running.communicate(timeout=patience(20))
-    assert running.returncode == 128 + signal.SIGTERM and "nothing was changed" in stderr
-    assert client("GET", "k") == b"new"
-    assert not (rig.folder / "stockade.db.restore").exists()
-
-
-def test_a_writer_in_the_way_is_waited_for(rig, upkeep):
-    client = rig.daemon("--unfenced-writes", "allow").client()
-    client("SET", "k", "old")
-    upkeep.do("backup", rig.folder / "backup.db")
-    rig.faults.order("write stall restore")
-    running = upkeep.start_faulty("restore", rig.folder / "backup.db")
-    rig.faults.await_hit(20)
-    other = sqlite3.connect(rig.store, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    rig.faults.clear()
-    with pytest.raises(subprocess.TimeoutExpired):
-        running.wait(0.5)
-    other.execute("COMMIT")
-    other.close()
-    assert running.wait(patience(20)) == 0, running.communicate()
     assert client("GET", "k") == b"old"

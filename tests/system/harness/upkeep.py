@@ -52,6 +52,19 @@ class Upkeep(Tool):
             self.env = env
 
 
+def floor_said(text):
+    """What restore printed: new tokens are larger."""
+    return int(re.search(r"tokens go on above (\d+)", text)[1])
+
+
+def cycle(client, resource, count=1):
+    """Grants and gives back; the last token."""
+    for _ in range(count):
+        token = client.token(resource, 60000, "WAIT", 10000)
+        client("RELEASE", resource, token)
+    return token
+
+
 @contextlib.contextmanager
 def opened(path):
     """The file, opened with Python's SQLite; committed at the end."""
