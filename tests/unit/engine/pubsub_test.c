@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SUBSCRIBE and its kin, to the byte; what is published, to whom, and within which bounds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proxy/engine/events.h"
+#include "proxy/engine/pubsub.h"
+#include "tests/unit/engine/world.h"
+
+static int setup(void **state)
+{
+    *state = world_new(NULL);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    world_free(*state);
+    return 0;
+}
+
+static void assert_says(struct world *world, int client, const char *line, const char *reply)
+{
+    assert_string_equal(world_call(world, client, line), reply);
+}
+
+static void assert_got(struct world *world, int client, const char *text)
+{
+    assert_string_equal(world_received(world, client), text);
+}
+
+/* The text of the last message, and nothing but messages. */
+static const char *told(struct world *world, int client)
+{
+    static char text[2048];
+    const char *all = world_received(world, client), *start = strrchr(all, '{');
+
+    text[0] = '\0';
+    if (start != NULL)
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(start, "\r"), start);
+    return text;
+}
+
+static void publish(struct world *world, const char *resource)
+{
+    events_publish(world->engine, &(struct event){.kind = EVENT_RELEASED,
+                                                  .resource = bytes_of(resource),
+                                                  .owner = BYTES_LITERAL("o"),
+                                                  .token = 1});
+    world_settle(world);
+}
+
+static void confirmations_are_those_of_redis(void **state)
+{
+    assert_says(*state, 1, "SUBSCRIBE a b a",
+                "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2"
+                "\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:2\r\n");
+    assert_says(*state, 1, "PSUBSCRIBE a", "*3\r\n$10\r\npsubscribe\r\n$1\r\na\r\n:3\r\n");
+    assert_says(*state, 1, "UNSUBSCRIBE c b",
+                "*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:3\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\nb"
+                "\r\n:2\r\n");
+    assert_says(*state, 1, "UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:1\r\n");
+    assert_says(*state, 1, "UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:1\r\n");
+    assert_says(*state, 1, "PUNSUBSCRIBE", "*3\r\n$12\r\npunsubscribe\r\n$1\r\na\r\n:0\r\n");
+    assert_says(*state, 1, "PUNSUBSCRIBE", "*3\r\n$12\r\npunsubscribe\r\n$-1\r\n:0\r\n");
+    assert_says(*state, 1, "ECHO free", "$4\r\nfree\r\n");
+
+    world_call(*state, 2, "HELLO 3");
+    assert_says(*state, 2, "SUBSCRIBE a", ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    assert_says(*state, 2, "PUNSUBSCRIBE", ">3\r\n$12\r\npunsubscribe\r\n_\r\n:1\r\n");
+    assert_says(*state, 2, "PSUBSCRIBE",
+                "-ERR wrong number of arguments for 'psubscribe' command\r\n");
+}
+
+static void a_resp2_connection_that_listens_does_nothing_else(void **state)
+{
+    assert_says(*state, 1, "PING", "+PONG\r\n");
+    world_call(*state, 1, "SUBSCRIBE a");
+    assert_says(*state, 1, "get k",
+                "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+                "RESET are allowed in this context\r\n");
+    assert_says(*state, 1, "MULTI",
+                "-ERR Can't execute 'multi': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT "
+                "/ RESET are allowed in this context\r\n");
+    assert_says(*state, 1, "PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+    assert_says(*state, 1, "PING hello", "*2\r\n$4\r\npong\r\n$5\r\nhello\r\n");
+    assert_says(*state, 1, "RESET", "+RESET\r\n");
+    assert_int_equal(world_counter(*state, "subscribers"), 0);
+    assert_says(*state, 1, "GET k", "$-1\r\n");
+
+    world_call(*state, 2, "HELLO 3");
+    world_call(*state, 2, "SUBSCRIBE a");
+    assert_says(*state, 2, "GET k", "_\r\n");
+    assert_says(*state, 2, "PING", "+PONG\r\n");
+    assert_says(*state, 2, "MULTI", "+OK\r\n");
+    assert_says(*state, 2, "SUBSCRIBE b", "-ERR SUBSCRIBE is no part of a transaction\r\n");
+}
+
+static void every_end_of_a_lease_is_told(void **state)
+{
+    struct world *world = *state;
+
+    world_call(world, 1, "SUBSCRIBE stockade:events");
+    world_call(world, 2, "ACQUIRE r 1000 OWNER ann");
+    assert_string_equal(told(world, 1), "{\"event\":\"granted\",\"resource\":\"r\",\"token\":1,"
+                                        "\"owner\":\"ann\",\"ttl_ms\":1000,\"time_ms\":1000000}");
+    world_call(world, 2, "ACQUIRE r 1000 OWNER ann"); /* again: no news, as a renewal */
+    world_call(world, 2, "RENEW r 1 1000");
+    world_call(world, 2, "RELEASE r 1");
+    assert_got(world, 1, "");
+    world_call(world, 2, "RELEASE r 1");
+    assert_string_equal(told(world, 1), "{\"event\":\"released\",\"resource\":\"r\",\"token\":1,"
+                                        "\"owner\":\"ann\",\"time_ms\":1000000}");
+    world_call(world, 2, "ACQUIRE r 1000 OWNER ben");
+    world_received(world, 1);
+    world_call(world, 2, "REVOKE r");
+    assert_string_equal(told(world, 1), "{\"event\":\"revoked\",\"resource\":\"r\",\"token\":2,"
+                                        "\"owner\":\"ben\",\"time_ms\":1000000}");
+    world_call(world, 2, "ACQUIRE r 1000 OWNER cas");
+    world_received(world, 1);
+    world_pass(world, 1010);
+    assert_non_null(strstr(told(world, 1), "{\"event\":\"expired\",\"resource\":\"r\",\"token\":3,"
+                                           "\"owner\":\"cas\",\"time_ms\":"));
+    assert_got(world, 1, "");
+}
+
+static void a_refused_write_is_told_with_both_tokens(void **state)
+{
+    struct world *world = *state;
+
+    world_call(world, 1, "SUBSCRIBE stockade:events:b");
+    for (int i = 0; i < 3; i++)
+        world_call(world, 2, "ACQUIRE b 1000 OWNER ann"), world_call(world, 2, "REVOKE b");
+    world_call(world, 2, "ACQUIRE b 1000");
+    world_call(world, 2, "ACQUIRE a 1000");
+    world_received(world, 1);
+    world_call(world, 2, "FENCED 2 SET b 1");
+    assert_string_equal(told(world, 1), "{\"event\":\"refused\",\"resource\":\"b\",\"token\":2,"
+                                        "\"newest\":4,\"time_ms\":1000000}");
+    world_call(world, 2, "FENCEDALL 2 a 1 b 9 MSET a 1 b 2");
+    assert_non_null(strstr(told(world, 1), "\"token\":9,\"newest\":4,"));
+    world_call(world, 2, "MULTI"), world_call(world, 2, "FENCED 1 SET a 1");
+    world_call(world, 2, "FENCED 3 SET b 1"), world_call(world, 2, "EXEC");
+    assert_non_null(strstr(told(world, 1), "\"token\":3,\"newest\":4,"));
+    world_call(world, 2, "FENCED 4 SET b 1");
+    world_call(world, 2, "SET b 1");
+    assert_got(world, 1, "");
+}
+
+static void names_become_json_whatever_their_bytes(void **state)
+{
+    static const struct {
+        const char *name, *json;
+    } cases[] = {
+        {"plain", "plain"},
+        {"a\"b\\c/d", "a\\\"b\\\\c/d"},
+        {"\n\t\x01\x1f\x7f", "\\u000a\\u0009\\u0001\\u001f\x7f"},
+        {"\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80"},
+        {"\xed\x9f\xbf\xf4\x8f\xbf\xbf\xee\x80\x80", "\xed\x9f\xbf\xf4\x8f\xbf\xbf\xee\x80\x80"},
+        {"\xc3\xbc\xff", "\\u00c3\\u00bc\\u00ff"},
+        {"a\xc3", "a\\u00c3"},                                /* cut */
+        {"\xc0\x80", "\\u00c0\\u0080"},                       /* longer than needed */
+        {"\xc1\xbf", "\\u00c1\\u00bf"},                       /* the same */
+        {"\xe0\x9f\xbf", "\\u00e0\\u009f\\u00bf"},            /* the same */
+        {"\xf0\x8f\xbf\xbf", "\\u00f0\\u008f\\u00bf\\u00bf"}, /* the same */
+        {"\xed\xa0\x80", "\\u00ed\\u00a0\\u0080"},            /* a surrogate */
+        {"\xf4\x90\x80\x80", "\\u00f4\\u0090\\u0080\\u0080"}, /* beyond the last character */
+        {"\xf5\x80\x80\x80", "\\u00f5\\u0080\\u0080\\u0080"}, /* the same */
+        {"\x80", "\\u0080"},
+    };
+    struct world *world = *state;
+    char expected[256];
+
+    world_call(world, 1, "SUBSCRIBE stockade:events");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        publish(world, cases[i].name);
+        snprintf(expected, sizeof expected,
+                 "{\"event\":\"released\",\"resource\":\"%s\",\"token\":1,\"owner\":\"o\","
+                 "\"time_ms\":1000000}",
+                 cases[i].json);
+        assert_string_equal(told(world, 1), expected);
+    }
+}
+
+static void only_those_who_asked_for_it_hear_it(void **state)
+{
+#define TEXT                                                                                       \
+    "{\"event\":\"released\",\"resource\":\"r\",\"token\":1,\"owner\":\"o\",\"time_ms\":1000000}"
+    struct world *world = *state;
+
+    assert_int_equal(sizeof TEXT - 1, 75);
+    world_call(world, 1, "SUBSCRIBE stockade:events:r stockade:events:s other");
+    world_call(world, 2, "PSUBSCRIBE stockade:e*:[r-s]");
+    world_call(world, 3, "HELLO 3"), world_call(world, 3, "SUBSCRIBE stockade:events");
+    world_call(world, 3, "PSUBSCRIBE *");
+    world_call(world, 4, "SUBSCRIBE stockade:events:");
+    publish(world, "r");
+    assert_got(world, 1, "*3\r\n$7\r\nmessage\r\n$17\r\nstockade:events:r\r\n$75\r\n" TEXT "\r\n");
+    assert_got(world, 2,
+               "*4\r\n$8\r\npmessage\r\n$16\r\nstockade:e*:[r-s]\r\n$17\r\n"
+               "stockade:events:r\r\n$75\r\n" TEXT "\r\n");
+    assert_got(world, 3,
+               ">3\r\n$7\r\nmessage\r\n$15\r\nstockade:events\r\n$75\r\n" TEXT "\r\n"
+               ">4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$15\r\nstockade:events\r\n$75\r\n" TEXT "\r\n"
+               ">4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$17\r\nstockade:events:r\r\n$75\r\n" TEXT
+               "\r\n");
+    assert_got(world, 4, "");
+    publish(world, "x");
+    assert_got(world, 1, "");
+    assert_got(world, 2, "");
+    assert_int_equal(world_counter(world, "subscribers"), 4);
+    assert_int_equal(world_counter(world, "subscriptions"), 7);
+    assert_int_equal(world_counter(world, "events_published"), 2);
+    assert_int_equal(world_counter(world, "events_delivered"), 5 + 3);
+    for (int i = 1; i <= 4; i++)
+        world_disconnect(world, i);
+    assert_int_equal(world_counter(world, "subscriptions"), 0);
+    publish(world, "r");
+}
+
+/* In RESP2 a message among replies would be taken for one. */
+static void a_message_never_stands_before_the_reply_to_an_earlier_command(void **state)
+{
+    struct world *world = *state;
+
+    world_send_only(world, 1, "GET k");
+    world_send_only(world, 1, "SUBSCRIBE stockade:events");
+    publish(world, "r");
+    assert_memory_equal(world_received(world, 1), "$-1\r\n*3\r\n$9\r\nsubscribe", 21);
+
+    world_call(world, 2, "HELLO 3"), world_call(world, 2, "SUBSCRIBE stockade:events");
+    world_send_only(world, 2, "GET k");
+    world_send_only(world, 2, "HELLO 2");
+    publish(world, "r");
+    const char *all = world_received(world, 2);
+    assert_memory_equal(all, "_\r\n*14\r\n", 8);
+    assert_non_null(strstr(all, "*3\r\n$7\r\nmessage\r\n"));
+}
+
+static void a_subscriber_that_does_not_read_is_disconnected(void **state)
+{
+    struct world *world = *state;
+
+    world_call(world, 1, "SUBSCRIBE stockade:events");
+    world_call(world, 2, "SUBSCRIBE stockade:events");
+    session_set_unsent(world->clients[1].session, PUBSUB_UNSENT_MAX - 1000);
+    publish(world, "r");
+    assert_false(world->clients[1].closed);
+    session_set_unsent(world->clients[1].session, PUBSUB_UNSENT_MAX - 10);
+    publish(world, "r");
+    assert_true(world->clients[1].closed);
+    assert_false(world->clients[2].closed);
+    assert_int_equal(world_counter(world, "subscribers_dropped"), 1);
+    assert_int_equal(world_counter(world, "subscribers"), 1);
+}
+
+static void subscribe_many(struct world *world, int client, int from, int to, const char *prefix)
+{
+    struct buf line = {0};
+
+    buf_append_text(&line, "SUBSCRIBE");
+    for (int i = from; i < to; i++)
+        buf_printf(&line, " %s%d", prefix, i);
+    buf_append(&line, "", 1);
+    world_send(world, client, line.data);
+    buf_free(&line);
+}
+
+static void subscriptions_are_bounded(void **state)
+{
+    struct world *world = *state;
+    char line[PUBSUB_NAME_MAX + 32];
+
+    subscribe_many(world, 1, 0, PUBSUB_CONNECTION_MAX - 1, "c");
+    world_received(world, 1);
+    subscribe_many(world, 1, 0, PUBSUB_CONNECTION_MAX, "c"); /* all but one are there already */
+    assert_memory_equal(world_received(world, 1), "*3\r\n", 4);
+    subscribe_many(world, 1, 0, PUBSUB_CONNECTION_MAX, "c");
+    assert_memory_equal(world_received(world, 1), "*3\r\n", 4);
+    assert_says(world, 1, "SUBSCRIBE more",
+                "-ERR at most 1024 subscriptions on one connection\r\n");
+    assert_says(world, 1, "PSUBSCRIBE c1", "-ERR at most 1024 subscriptions on one connection\r\n");
+    assert_int_equal(world_counter(world, "subscriptions"), PUBSUB_CONNECTION_MAX);
+
+    memset(line, 'x', sizeof line);
+    memcpy(line, "SUBSCRIBE ", 10);
+    line[10 + PUBSUB_NAME_MAX] = '\0';
+    assert_memory_equal(world_call(world, 2, line), "*3\r\n", 4);
+    line[10 + PUBSUB_NAME_MAX] = 'x';
+    line[11 + PUBSUB_NAME_MAX] = '\0';
+    assert_says(world, 2, line, "-ERR a channel or pattern has at most 1024 bytes\r\n");
+}
+
+static void a_holder_is_told_of_its_loss_in_resp3(void **state)
+{
+    struct world *world = *state;
+
+    world_call(world, 1, "HELLO 3");
+    world_call(world, 1, "ACQUIRE r 1000");
+    world_call(world, 2, "ACQUIRE s 1000");
+    world_call(world, 3, "REVOKE r"), world_call(world, 3, "REVOKE s");
+    assert_got(world, 1, ">4\r\n$13\r\nstockade:lost\r\n$1\r\nr\r\n:1\r\n$7\r\nrevoked\r\n");
+    assert_got(world, 2, "");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(confirmations_are_those_of_redis),
+        TEST(a_resp2_connection_that_listens_does_nothing_else),
+        TEST(every_end_of_a_lease_is_told),
+        TEST(a_refused_write_is_told_with_both_tokens),
+        TEST(names_become_json_whatever_their_bytes),
+        TEST(only_those_who_asked_for_it_hear_it),
+        TEST(a_message_never_stands_before_the_reply_to_an_earlier_command),
+        TEST(a_subscriber_that_does_not_read_is_disconnected),
+        TEST(subscriptions_are_bounded),
+        TEST(a_holder_is_told_of_its_loss_in_resp3),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
