@@ -204,7 +204,7 @@ static void only_those_who_asked_for_it_hear_it(void **state)
     publish(world, "r");
     assert_got(world, 1, "*3\r\n$7\r\nmessage\r\n$17\r\nstockade:events:r\r\n$75\r\n" TEXT "\r\n");
     assert_got(world, 2,
-               "*4\r\n$8\r\npmessage\r\n$16\r\nstockade:e*:[r-s]\r\n$17\r\n"
+               "*4\r\n$8\r\npmessage\r\n$17\r\nstockade:e*:[r-s]\r\n$17\r\n"
                "stockade:events:r\r\n$75\r\n" TEXT "\r\n");
     assert_got(world, 3,
                ">3\r\n$7\r\nmessage\r\n$15\r\nstockade:events\r\n$75\r\n" TEXT "\r\n"
