@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P8 Live, with many: the line keeps its order, only its head asks the lease service, nobody is
+forgotten, and memory that was used once is used again."""
+
+import re
+import resource
+import selectors
+import time
+
+import pytest
+
+from harness.limits import patience, sanitized, wait_until
+from test_p8_live import line_up
+
+MB, KB = 1 << 20, 1 << 10
+
+
+def script_calls(redis):
+    """How many scripts Redis has run: each look at a lease is one."""
+    said = redis.client()("INFO", "commandstats").decode()
+    return sum(int(calls) for calls in re.findall(r"cmdstat_eval(?:sha)?:calls=(\d+)", said))
+
+
+def test_only_the_head_of_the_line_asks_the_lease_service(rig):
+    redis = rig.redis()
+    daemon = rig.daemon(lease=redis.uri)
+    holder = daemon.client()
+    token = holder.token("r")
+    line = line_up(daemon, "r", 200)
+    before, begun = script_calls(redis), time.monotonic()
+    wait_until(lambda: script_calls(redis) >= before + 2, "the head looks once a second")
+    looks, seconds = script_calls(redis) - before, time.monotonic() - begun
+    assert looks <= 2 * seconds + 2, "one look a second, not one for each of the 200"
+    before, begun = script_calls(redis), time.monotonic()
+    for waiter in line:
+        holder("RELEASE", "r", token)
+        token, holder = waiter.read()[0], waiter
+    calls, seconds = script_calls(redis) - before, time.monotonic() - begun
+    assert calls <= 200 * 3 + 2 * seconds, "a few for each turn, not one for each that waits"
+
+
+def test_1000_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, key):
+    holder = daemon.client()
+    token = holder.token(key)
+    line = line_up(daemon, key, 1000, wait_ms=120000)
+    for number, waiter in enumerate(line):
+        assert holder("RELEASE", key, token) == 0
+        grant = waiter.read()
+        assert grant[0] == token + 1, f"number {number} got {grant}"
+        token, holder = grant[0], waiter
+    assert holder.lease(key)["waiters"] == 0
+
+
+def crowd(daemon, key, count):
+    """So many clients that wait, in whatever order."""
+    clients = []
+    for _ in range(count):
+        client = daemon.client(timeout=60)
+        client.send("ACQUIRE", key, 600000, "WAIT", 600000)
+        clients.append(client)
+    watch = daemon.client()
+    wait_until(lambda: watch.lease(key)["waiters"] == count, "all wait", 60)
+    watch.close()
+    return clients
+
+
+def serve(clients, key):
+    """Each releases as soon as it was served; their tokens, in the order of service."""
+    tokens = []
+    with selectors.DefaultSelector() as selector:
+        for client in clients:
+            selector.register(client.sock, selectors.EVENT_READ, client)
+        while len(tokens) < len(clients):
+            ready = selector.select(patience(10))
+            assert len(ready) == 1, f"one at a time: {len(ready)} after {len(tokens)}"
+            client = ready[0][0].data
+            selector.unregister(client.sock)
+            tokens.append(client.read()[0])
+            assert client("RELEASE", key, tokens[-1]) == 0
+    return tokens
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_10000_waiters_on_one_resource_are_all_served_and_their_memory_is_used_again(rig, lease):
+    count = 10000
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < count + 200:
+        pytest.skip("needs more open files than are allowed here")
+    daemon = rig.daemon("--max-connections", count + 100, lease=lease)
+    resting, waiting = [], []
+    for _ in range(3):
+        holder = daemon.client()
+        resting.append(daemon.rss_bytes())
+        token = holder.token("r", 600000)
+        clients = crowd(daemon, "r", count)
+        waiting.append(daemon.rss_bytes())
+        holder("RELEASE", "r", token)
+        tokens = serve(clients, "r")
+        assert tokens == list(range(token + 1, token + 1 + count))
+        daemon.close_clients()
+        watch = daemon.client()
+        wait_until(lambda: len(watch("CLIENT", "LIST").splitlines()) == 1, "all are gone", 30)
+        watch.close()
+    resting.append(daemon.rss_bytes())
+    print("resting", [n // KB for n in resting], "waiting", [n // KB for n in waiting], "KB")
+    if not sanitized():
+        assert waiting[0] - resting[0] < count * 12 * KB, (resting, waiting)
+        assert waiting[2] < waiting[0] * 1.1, (resting, waiting)
+        assert resting[3] < resting[1] * 1.1, (resting, waiting)
+
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_100000_held_leases_forget_no_waiter_and_their_memory_is_used_again(rig, lease):
+    """Released one by one in the first round, left to run out in the second."""
+    count, step = 100000, 2000
+    daemon = rig.daemon(lease=lease)
+    client = daemon.client(timeout=60)
+    resting, holding = [], []
+    for ttl_ms, released in ((600000, True), (15000, False), (600000, True)):
+        resting.append(daemon.rss_bytes())
+        tokens = {}
+        for start in range(0, count, step):
+            names = [f"r:{n}" for n in range(start, start + step)]
+            grants = client.pipeline([("ACQUIRE", name, ttl_ms) for name in names])
+            tokens.update((name, grant[0]) for name, grant in zip(names, grants))
+        waited_for = [f"r:{n}" for n in range(0, count, 1000)]
+        waiters = {name: daemon.client(timeout=60) for name in waited_for}
+        for name, waiter in waiters.items():
+            waiter.send("ACQUIRE", name, 600000, "WAIT", 600000)
+        holding.append(daemon.rss_bytes())
+        names = list(tokens)
+        for start in range(0, count if released else 0, step):
+            part = names[start:start + step]
+            assert set(client.pipeline([("RELEASE", name, tokens[name]) for name in part])) == {0}
+        for name, waiter in waiters.items():
+            token = waiter.read()[0]
+            assert token == tokens[name] + 1
+            assert waiter("RELEASE", name, token) == 0
+            waiter.close()
+        if not released:
+            wait_until(lambda: client.lease(names[-1])["state"] == "free", "all ran out", 30)
+    resting.append(daemon.rss_bytes())
+    print("resting", [n // KB for n in resting], "holding", [n // KB for n in holding], "KB")
+    if not sanitized():
+        assert holding[0] - resting[0] < count * 1 * KB, (resting, holding)
+        assert holding[2] < holding[0] * 1.2, (resting, holding)
+        assert resting[3] < resting[1] * 1.1, (resting, holding)
