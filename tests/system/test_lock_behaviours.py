@@ -5,6 +5,7 @@
 """
 
 import itertools
+import json
 import select
 
 import pytest
@@ -385,3 +386,46 @@ def test_a_repeated_acquire_and_release_count_once(lock):
     assert client.lease(name)["holds"] == 1
     assert [client("RELEASE", name, token, "ID", "r2") for _ in range(3)] == [0, 0, 0]
     assert client.lease(name)["state"] == "free"
+
+
+# Being told
+
+
+def subscribed(daemon, *words):
+    client = daemon.client()
+    client(*words)
+    return client
+
+
+def told(listener, name, number):
+    """The next events of a resource: (event, token, owner)."""
+    heard = []
+    while len(heard) < number:
+        event = json.loads(listener.read()[-1])
+        if event["resource"] == name:
+            heard.append((event["event"], event["token"], event.get("owner")))
+    return heard
+
+
+@pytest.mark.parametrize("words", [("SUBSCRIBE", "stockade:events"),
+                                   ("PSUBSCRIBE", "stockade:events:*")], ids=lambda w: w[0])
+def test_who_listens_hears_of_each_grant_and_each_end(daemon, key, lock, other, words):
+    listener = subscribed(daemon, *words)
+    assert lock.acquire() and lock.release() == 0
+    assert other.acquire(ttl_ms=50)
+    other.await_expiry()
+    assert lock.acquire() and other.force()
+    with refused("STALE"):
+        lock.client.fenced(lock.token, "SET", key, "late")
+    heard = told(listener, key, 7)
+    assert [(event, token) for event, token, _ in heard] == [
+        ("granted", 1), ("released", 1), ("granted", 2), ("expired", 2), ("granted", 3),
+        ("revoked", 3), ("refused", 3)]
+    assert [owner for _, _, owner in heard[:5:2]] == [lock.owner, other.owner, lock.owner]
+
+
+def test_a_holder_is_told_on_its_own_connection_that_its_lease_was_revoked(daemon, key):
+    holder = daemon.client(proto=3)
+    token = holder.token(key)
+    daemon.client()("REVOKE", key)
+    assert holder.read() == [b"stockade:lost", key.encode(), token, b"revoked"]

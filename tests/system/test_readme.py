@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command in the README is run, as written. harness/readme.py says how blocks are marked."""
 
+import re
+
 import pytest
 
 from harness.limits import REPO
@@ -61,6 +63,24 @@ def test_names_of_blocks_are_unique_and_those_referred_to_exist():
 @pytest.mark.parametrize("block", TESTED)
 def test_block(block, tmp_path):
     run_block(block, BLOCKS, tmp_path)
+
+
+FEATURES = README.read_text().partition("\n### What a lock service should do\n")[2]
+FEATURES = [row for row in FEATURES.partition("\n## ")[0].splitlines() if row.startswith("| ")]
+
+
+def test_the_table_of_features_has_the_ones_that_people_know():
+    names = " ".join(row.split("|")[1].lower() for row in FEATURES)
+    for name in ("try", "wait for", "first come", "herd", "enter again", "keep alive",
+                 "only the holder", "force", "who holds", "several", "hear", "connection"):
+        assert name in names
+
+
+@pytest.mark.parametrize("row", FEATURES[1:], ids=lambda row: row.split("|")[1].strip())
+def test_the_test_that_a_feature_names_exists(row):
+    file, _, name = row.split("|")[-2].strip().strip("`").partition("::")
+    source = (REPO / "tests/system" / file).read_text()
+    assert re.search(rf"^def {name}\(", source, re.M), f"{file} has no {name}"
 
 
 def test_the_runner_runs_a_good_page(tmp_path):
