@@ -2,11 +2,13 @@
 """`stockade check`: each kind of damage, planted with plain SQLite, is found and named."""
 
 import json
+import random
 import re
 import shutil
 
 import pytest
 
+from harness.limits import wait_until
 from harness.resp import encode
 from harness.rig import Rig
 from harness.upkeep import Upkeep, execute, make_version_1, query
@@ -204,6 +206,53 @@ def test_it_works_while_a_daemon_writes(rig, upkeep):
     for _ in commands:
         assert isinstance(client.read(), int)
     assert "2,003 receipts" in upkeep.do("check")
+
+
+def live_a_little(client, chance, steps):
+    """Grants, writes with and without IDs, repeats under tokens that have ended, removals."""
+    tokens = {}
+    for step in range(steps):
+        name = f"r{chance.randrange(30)}"
+        choice = chance.randrange(10)
+        if choice < 3 or name not in tokens:
+            client("REVOKE", name)
+            tokens[name] = client.token(name, chance.choice((20, 50)), "WAIT", 10000)
+        elif choice == 3:
+            client.ask("RELEASE", name, tokens[name])
+        elif choice == 4:
+            client.ask("FENCED", tokens[name], "DEL", name)
+        elif choice == 5:
+            client.ask("FENCED", tokens[name], "HSET", name, f"f{step % 3}", "x")
+        else:
+            client.ask("FENCED", tokens[name], "ID", f"id{chance.randrange(40)}", "SET", name,
+                       chance.randrange(5))
+        if chance.randrange(400) == 0:
+            client("FLUSHALL")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_store_that_has_lived_through_kills_and_clean_up_is_ok(rig, upkeep, seed):
+    chance = random.Random(seed)
+    options = ("--receipts-keep", "1", "--forget-after", "1", "--unfenced-writes", "allow")
+    for _ in range(3):
+        daemon = rig.daemon(*options)
+        live_a_little(daemon.client(), chance, 300)
+        assert upkeep.do("check").startswith("ok: ")
+        daemon.close_clients()
+        daemon.kill()
+        assert upkeep.do("check").startswith("ok: ")
+
+    def counted(what):
+        said = upkeep.do("check")
+        assert said.startswith("ok: ")
+        return int(re.search(rf"(\d+) {what}", said)[1])
+    daemon = rig.daemon(*options)
+    daemon.client()("FLUSHALL")
+    wait_until(lambda: counted("receipts") == 0, "receipts that nobody needs go", 20)
+    daemon.close_clients()
+    daemon.stop()
+    rig.daemon(*options)  # which goes through the resources when it has started
+    wait_until(lambda: counted("resources") <= 1, "resources that nobody uses go", 20)
 
 
 @pytest.mark.parametrize("name", ["stockade_resource", "stockade_hash", "stockade_receipt",
