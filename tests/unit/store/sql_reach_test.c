@@ -119,10 +119,9 @@ static void stockades_tables_are_neither_read_nor_written(void **state)
         "SELECT a FROM t ORDER BY (SELECT key FROM stockade_meta)",
         "WITH stockade_fences AS (SELECT * FROM stockade_meta) SELECT * FROM stockade_fences",
         "WITH stockade_fences AS (SELECT * FROM stockade_resource) SELECT * FROM stockade_fences",
-        "WITH stockade_values AS (SELECT connection FROM stockade_resource) SELECT * FROM "
-        "stockade_values",
-        "WITH stockade_guard_insert_t AS (SELECT owner FROM stockade_resource) SELECT * FROM "
-        "stockade_guard_insert_t",
+        "WITH stockade_values AS (SELECT id FROM stockade_hash) SELECT * FROM stockade_values",
+        "WITH stockade_guard_x AS (SELECT id FROM stockade_hash) SELECT * FROM stockade_guard_x",
+        "WITH x AS (SELECT id FROM stockade_resource) SELECT * FROM x AS stockade_values",
         "SELECT * FROM window",
         "INSERT INTO stockade_meta VALUES('a', 1)",
         "INSERT INTO stockade_values VALUES('a', 1)",
