@@ -31,6 +31,11 @@ struct lease_health lease_provider_health(const struct lease_provider *provider)
     return provider->impl->health(provider);
 }
 
+bool lease_provider_needs_memory(const struct lease_provider *provider)
+{
+    return provider->impl->needs_memory;
+}
+
 const char *lease_provider_name(const struct lease_provider *provider)
 {
     return provider->impl->name;

@@ -38,11 +38,12 @@ enum lease_answer {
 
 /* What the store remembers of the newest grant. Only `local:` needs it: it has no other memory. */
 struct lease_memory {
-    int64_t token;    /* 0: nothing was ever granted */
-    bool live;        /* not retired */
-    bool this_run;    /* granted by this very daemon since it started */
-    bool earlier_run; /* granted before this daemon opened the store */
-    int64_t ttl_ms;   /* as granted or last renewed */
+    int64_t token;      /* 0: nothing was ever granted */
+    bool live;          /* not retired */
+    bool this_run;      /* granted by this very daemon since it started */
+    bool earlier_run;   /* granted before this daemon opened the store, and not written since */
+    int64_t changed_ms; /* when the row was written last: another number after each renewal */
+    int64_t ttl_ms;     /* as granted or last renewed */
     char nonce[LEASE_NONCE_LEN + 1];
 };
 
@@ -91,6 +92,10 @@ struct lease_news {
 };
 
 struct lease_provider;
+
+/* Does it know of other daemons' leases only what the store remembers? Then renewals are written
+ * there, for others to see. */
+bool lease_provider_needs_memory(const struct lease_provider *provider);
 
 /* Asks. True: answered already, `done` is not called. False: `done` will be. */
 bool lease_ask(struct lease_provider *provider, struct lease_call *call);

@@ -8,6 +8,7 @@
 
 struct lease_provider_impl {
     const char *name;
+    bool needs_memory; /* see lease_provider_needs_memory */
     bool (*ask)(struct lease_provider *provider, struct lease_call *call);
     /* NULL where there is nobody to hear of. */
     void (*watch)(struct lease_provider *provider,

@@ -3,10 +3,12 @@
  *
  * A table of leases: those it granted in this run, until their time is over, and those of other
  * daemons on the same file that it has seen in the store's memory. A lease of an earlier run needs
- * no entry: it is held until its TTL has passed since this provider was made.
+ * no entry: it is held until its TTL has passed since this provider was made. (Daemons are also
+ * processes that open the file by themselves, through the library.)
  *
  * - An entry is the truth as long as it is not older than what the store remembers: a grant on its
- *   way to the store is here first; a grant of another daemon is there first.
+ *   way to the store is here first; a grant of another daemon is there first, and so are its
+ *   renewals. Where two minted the same token at once, the store has the word whose it is.
  * - Its own leases leave the table when released or, a few with each call, when over, so memory
  *   follows the number of held leases. Another daemon's lease stays when it is over: forgotten, it
  *   would be held anew at the next look. A newer grant replaces it.
@@ -29,6 +31,7 @@ struct entry {
     struct entry *next;     /* in its bucket */
     struct heap_node until; /* in the heap where it is our own */
     int64_t token;
+    int64_t changed_ms;          /* another daemon's: the row's, when it was looked at */
     char nonce[LEASE_NONCE_LEN]; /* without a zero at the end */
     uint16_t name_len;
     char name[];
@@ -128,7 +131,24 @@ struct holder {
     int64_t left_ms;
 };
 
-/* Another daemon's lease counts from the moment it is first seen. */
+static bool is_foreign(const struct entry *entry)
+{
+    return entry->until.place == 0;
+}
+
+/* Does the store know better than the entry? */
+static bool is_news(const struct entry *entry, const struct lease_memory *memory)
+{
+    if (!memory->live)
+        return false;
+    if (entry == NULL || memory->token > entry->token)
+        return true;
+    return memory->token == entry->token && !memory->this_run &&
+           (memcmp(entry->nonce, memory->nonce, LEASE_NONCE_LEN) != 0 ||
+            (is_foreign(entry) && memory->changed_ms != entry->changed_ms));
+}
+
+/* Another daemon's lease counts from the moment it is first seen, and so does each renewal. */
 static struct entry *note_foreign(struct local *local, const struct lease_call *call,
                                   struct entry *entry, int64_t now_ms)
 {
@@ -139,6 +159,7 @@ static struct entry *note_foreign(struct local *local, const struct lease_call *
     heap_remove(&local->ending, &entry->until);
     entry->until.at_ms = now_ms + memory->ttl_ms;
     entry->token = memory->token;
+    entry->changed_ms = memory->changed_ms;
     memcpy(entry->nonce, memory->nonce, sizeof entry->nonce);
     return entry;
 }
@@ -147,7 +168,7 @@ static struct holder holder_of(struct local *local, const struct lease_call *cal
 {
     const struct lease_memory *memory = &call->memory;
     struct entry *entry = find(local, call->resource);
-    bool news = memory->live && (entry == NULL || memory->token > entry->token);
+    bool news = is_news(entry, memory);
     struct holder holder = {0};
 
     if (news && memory->earlier_run) {
@@ -175,7 +196,7 @@ static struct holder holder_of(struct local *local, const struct lease_call *cal
 static void hold(struct local *local, struct entry *entry, const struct lease_call *call,
                  int64_t token, int64_t now_ms)
 {
-    bool foreign = entry != NULL && entry->until.place == 0 && entry->token == token;
+    bool foreign = entry != NULL && is_foreign(entry) && entry->token == token;
 
     if (entry == NULL)
         entry = add(local, call->resource);
@@ -263,6 +284,7 @@ static void local_close(struct lease_provider *base, void (*closed)(void *contex
 
 static const struct lease_provider_impl local_impl = {
     .name = "local",
+    .needs_memory = true,
     .ask = local_ask,
     .health = local_health,
     .close = local_close,

@@ -193,6 +193,13 @@ static enum stk_error remember(const struct acquire *acquire, struct store_txn *
     return error;
 }
 
+/* Not admitted: the next ask goes by what the store knows now. Another daemon may have recorded its
+ * grant since this one looked. */
+static enum stk_error look_again(struct acquire *acquire, struct store_txn *txn)
+{
+    return lease_view_read(txn, acquire->request->argv[1], acquire->session, &acquire->view, NULL);
+}
+
 /* Step 3: the store has the word. */
 static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
 {
@@ -214,17 +221,17 @@ static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
     acquire->repeats |= has_receipt && receipt.token == token;
     if (acquire->call.answer == LEASE_OWN) {
         if (fence_judge(&row->fence, token) != STK_OK)
-            return STK_OK;
+            return look_again(acquire, txn);
         error = txn_lease(txn, row, &lease);
         if (error != STK_OK)
             return error;
         bool named = !lease.anonymous && !acquire->anonymous;
         if (!(named || acquire->repeats) || !bytes_equal(lease.owner, acquire->owner))
-            return STK_OK;
+            return look_again(acquire, txn);
         holds = lease.holds + !acquire->repeats;
     } else {
         if (!fence_admits(&row->fence, token))
-            return STK_OK;
+            return look_again(acquire, txn);
         if (row->id == 0 && (error = txn_resource_make(txn, request->argv[1], row)) != STK_OK)
             return error;
         row->fence = (struct fence){.token = token, .floor = token, .state = FENCE_LIVE};

@@ -10,6 +10,7 @@
 struct renew {
     struct request *request;
     int64_t token, ttl_ms, session;
+    int64_t dated_ms; /* the row is written where it was written longer ago than this */
     struct lease_view view;
     struct lease_call call;
 };
@@ -45,7 +46,8 @@ static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
     if (request->verdict != STK_OK)
         return STK_OK;
     error = txn_lease(txn, &row, &lease);
-    bool dated = lease.changed_ms + RENEWAL_WRITTEN_MS > txn_now_ms(txn);
+    int64_t age_ms = txn_now_ms(txn) - lease.changed_ms; /* negative: the clock was set back */
+    bool dated = age_ms >= 0 && age_ms < renew->dated_ms;
     if (error != STK_OK ||
         (dated && lease.ttl_ms == renew->ttl_ms && lease.session == renew->session))
         return error;
@@ -132,6 +134,10 @@ void lease_renew(struct request *request)
     if (!request_name(request, 1, "a resource") || !request_token(request, 2, &renew->token) ||
         !request_int(request, 3, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &renew->ttl_ms))
         return;
+    /* Others that share the file, and no lease service, see a renewal by its date. */
+    renew->dated_ms = lease_provider_needs_memory(request->engine->options.provider)
+                          ? renew->ttl_ms / 4
+                          : RENEWAL_WRITTEN_MS;
     if (request_submit(request, false, read_run, read_done) != STK_OK)
         request_fail(request, STK_BUSY, NULL);
 }

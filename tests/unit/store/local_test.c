@@ -149,6 +149,36 @@ static void test_another_daemons_lease_renewed_here_stays_over_when_it_is_over(v
     assert_int_equal(ask(*state, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
 }
 
+static void test_another_daemons_renewal_counts_from_when_it_is_seen(void **state)
+{
+    struct lease_memory memory = remembered(ANOTHER_DAEMON, 34, 300);
+
+    memory.changed_ms = 77000;
+    assert_held(ask(*state, LEASE_QUERY, "", 0, &memory), 34, 300);
+    now_ms += 300;
+    memory.changed_ms = 77100; /* renewed there */
+    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 300);
+    now_ms += 299;
+    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 1);
+    memory.changed_ms = 1; /* again, after its clock was set back */
+    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 300);
+    now_ms += 300;
+    assert_int_equal(ask(*state, LEASE_GRANT, bob, 0, &memory).answer, LEASE_GRANTED);
+}
+
+static void test_a_token_that_two_minted_at_once_is_whose_the_store_says(void **state)
+{
+    const struct lease_memory memory = remembered(ANOTHER_DAEMON, 1, 300); /* ann's */
+
+    assert_int_equal(ask(*state, LEASE_GRANT, bob, 0, NULL).answer_token, 1);
+    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 1, 300);
+    assert_held(ask(*state, LEASE_RELEASE, bob, 1, &memory), 1, 300);
+    now_ms += 300;
+    struct lease_call call = ask(*state, LEASE_GRANT, bob, 0, &memory);
+    assert_int_equal(call.answer, LEASE_GRANTED);
+    assert_int_equal(call.answer_token, 2);
+}
+
 static void test_a_newer_grant_of_another_daemon_outdates_our_own(void **state)
 {
     assert_int_equal(ask(*state, LEASE_GRANT, bob, 0, NULL).answer_token, 1);
@@ -224,6 +254,8 @@ int main(void)
         TEST(another_daemons_lease_is_held_from_when_it_is_first_seen),
         TEST(another_daemons_lease_renewed_here_stays_over_when_it_is_over),
         TEST(a_newer_grant_of_another_daemon_outdates_our_own),
+        TEST(another_daemons_renewal_counts_from_when_it_is_seen),
+        TEST(a_token_that_two_minted_at_once_is_whose_the_store_says),
         TEST(a_retired_lease_of_an_earlier_run_is_free),
         TEST(a_grant_on_its_way_to_the_store_holds_against_an_older_memory),
         TEST(memory_follows_the_number_of_held_leases),
