@@ -83,8 +83,7 @@ struct lease_health {
 };
 
 /* What another daemon that shares the service has done to a lease. News may be lost, come late or
- * come twice, and whoever can write to the service can forge them: a hint to look, never a proof.
- */
+ * come twice, and whoever can write to the service can forge them: a hint, never a proof. */
 struct lease_news {
     bool revoked;          /* taken away by force; else given back */
     struct bytes resource; /* borrowed for the call */

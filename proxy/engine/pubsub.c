@@ -7,10 +7,11 @@
  *
  * A topic lives as long as its subscriptions. These commands wait for what their connection has
  * under way (ORDER_ALONE), and a RESP2 connection that listens starts nothing else: so a message,
- * which goes straight to the output, never stands among the replies to earlier commands. In RESP3 it
- * may: a push is told from a reply by its type.
+ * which goes straight to the output, never stands among the replies to earlier commands. In RESP3
+ * it may: a push is told from a reply by its type.
  *
- * Messages to a slow reader pile up in its session's output, where PUBSUB_UNSENT_MAX bounds them. */
+ * Messages to a slow reader pile up in its session's output, where PUBSUB_UNSENT_MAX bounds them.
+ */
 #include "proxy/engine/pubsub.h"
 
 #include <stdlib.h>
@@ -197,35 +198,41 @@ static void subscribe_all(struct request *request, bool pattern)
     request_finish(request);
 }
 
-static struct subscription *first_of(const struct session *session, bool pattern)
+/* All channels, or all patterns. */
+static void unsubscribe_from_all(struct request *request, bool pattern, const char *kind)
 {
-    struct subscription *at = session->subscriber == NULL ? NULL : session->subscriber->all;
+    struct session *session = request->session;
+    struct subscription *at, *next;
 
-    while (at != NULL && at->topic->is_pattern != pattern)
-        at = at->hh.next;
-    return at;
+    if (session->subscriber == NULL)
+        return;
+    HASH_ITER(hh, session->subscriber->all, at, next)
+    {
+        if (at->topic->is_pattern != pattern)
+            continue;
+        reply_kind(request, kind);
+        resp_bulk(&request->reply, name_of(at->topic));
+        unsubscribe(at);
+        reply_count(request);
+    }
 }
 
 static void unsubscribe_all(struct request *request, bool pattern)
 {
     struct session *session = request->session;
     const char *kind = pattern ? "punsubscribe" : "unsubscribe";
-    struct subscription *subscription;
 
     for (size_t i = 1; i < request->argc; i++) {
-        subscription = find(session, find_topic(session->engine, pattern, request->argv[i]));
+        struct subscription *subscription =
+            find(session, find_topic(session->engine, pattern, request->argv[i]));
         if (subscription != NULL)
             unsubscribe(subscription);
         reply_kind(request, kind);
         resp_bulk(&request->reply, request->argv[i]);
         reply_count(request);
     }
-    while (request->argc == 1 && (subscription = first_of(session, pattern)) != NULL) {
-        reply_kind(request, kind);
-        resp_bulk(&request->reply, name_of(subscription->topic));
-        unsubscribe(subscription);
-        reply_count(request);
-    }
+    if (request->argc == 1)
+        unsubscribe_from_all(request, pattern, kind);
     if (request->reply.len == 0) { /* all, and there were none */
         reply_kind(request, kind);
         resp_null(&request->reply, request->resp3);

@@ -41,11 +41,11 @@ struct request {
 
     /* The store's between submit and done, then the loop's. */
     struct buf reply;
-    struct buf scratch;     /* the command's own */
-    enum stk_error verdict; /* what the token rule said; STK_OK: accepted */
+    struct buf scratch;          /* the command's own */
+    enum stk_error verdict;      /* what the token rule said; STK_OK: accepted */
     const struct claim *refused; /* where a claim of the plan was: which, and */
     int64_t newest;              /* the newest token of its resource */
-    bool replayed;          /* the reply is a receipt's */
+    bool replayed;               /* the reply is a receipt's */
     struct store_op op;
 };
 

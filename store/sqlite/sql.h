@@ -14,7 +14,7 @@
 
 #include "store/sql.h"
 
-#define SQL_LENGTH_MAX        ((16 << 20) + (64 << 10)) /* bytes of a value, or of a row */
+#define SQL_LENGTH_MAX        ((16 << 20) + (64 << 10)) /* bytes of a row: 16 MiB and keys */
 #define SQL_LIKE_PATTERN_MAX  256 /* bytes: matching takes text times pattern */
 #define SQL_PARAMS_MAX        32766
 #define SQL_TRIGGER_DEPTH_MAX 100

@@ -15,8 +15,9 @@ A comment on the line before a block says what becomes of it:
     slow           it takes minutes, and runs with the slow tests only
 
 sh blocks run under bash -e, python ones with Debian's python3, js ones with node as modules, c ones
-are compiled and run. In a console block each line after '$ ' is a shell command and each one after '127.0.0.1:7379> ' goes
-through redis-cli; the lines below it are its output, in which '...' stands for anything.
+are compiled and run. In a console block each line after '$ ' is a shell command and each one after
+'127.0.0.1:7379> ' goes through redis-cli; the lines below it are its output, in which '...' stands
+for anything.
 """
 
 import collections
