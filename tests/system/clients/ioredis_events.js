@@ -7,8 +7,11 @@ const Redis = require('ioredis');
 const [host, port, key] = process.argv.slice(2);
 
 async function main() {
-  const options = { host, port: Number(port), retryStrategy: null, maxRetriesPerRequest: 0 };
+  const options = {
+    host, port: Number(port), lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0,
+  };
   const [client, channel, pattern] = [0, 1, 2].map(() => new Redis(options));
+  for (const one of [client, channel, pattern]) await one.connect();
   const told = [[], []];
   channel.on('message', (name, text) => told[0].push(text));
   pattern.on('pmessage', (glob, name, text) => told[1].push(text));
