@@ -47,8 +47,9 @@ struct sql_call {
     bool (*row)(void *context, const struct sql_value *values, size_t count);
     void *context;
 
-    int64_t changes, last_insert_rowid; /* out */
-    char why[SQL_WHY_MAX];              /* out, where it is refused: text behind the code */
+    int64_t changes;           /* out: rows, without those that triggers changed */
+    int64_t last_insert_rowid; /* out: the operation's, by this statement or one before; 0: none */
+    char why[SQL_WHY_MAX];     /* out, where it is refused: text behind the code */
 };
 
 /* STK_OK; STK_STORE: the store failed. Anything else: the statement is refused, `why` says so.

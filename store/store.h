@@ -15,7 +15,7 @@
  *   another transaction. Where it was the store that failed it, the operation gets a second chance,
  *   in a transaction that begins with it.
  * - `done` is called from store_collect, on the caller's thread, in the order of submission (writes
- *   among writes, reads among reads), after the commit.
+ *   among writes, reads among reads, slow reads among themselves), after the commit.
  * - A read sees every write that was collected before the read was submitted.
  * - Queues are bounded: a full one refuses with STK_BUSY.
  * - A commit that failed cleanly fails its operations with STK_STORE. One with an unknown outcome
@@ -36,6 +36,7 @@ struct store_txn; /* txn.h */
 /* Owned by the caller, untouched by it from submit to done. */
 struct store_op {
     bool writes; /* else it may only read */
+    bool slow;   /* a read that may take long, and must not hold up the others */
     /* On the store's thread. STK_OK: keep what was done (also where the command was refused without
      * touching anything). Anything else undoes it; the error reaches `done` in `error`. */
     enum stk_error (*run)(struct store_op *op, struct store_txn *txn);

@@ -119,11 +119,20 @@ void request_fail_subcommand(struct request *request)
                  (int)(given.len < 128 ? given.len : 128), given.data, request->command->name);
 }
 
+static bool may_take_long(const struct plan *plan)
+{
+    for (size_t i = 0; i < plan->steps_count; i++)
+        if (plan->steps[i].command->exec == sql_exec)
+            return true;
+    return false;
+}
+
 enum stk_error request_submit(struct request *request, bool writes,
                               enum stk_error (*run)(struct store_op *, struct store_txn *),
                               void (*done)(struct store_op *))
 {
-    request->op = (struct store_op){.writes = writes, .run = run, .done = done};
+    request->op = (struct store_op){
+        .writes = writes, .slow = may_take_long(&request->plan), .run = run, .done = done};
     list_init(&request->op.link);
     return store_submit(request->engine->options.store, &request->op);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SQLite store: a writer and a reader, a connection and a worker each, and the list of what is
- * done, which the caller collects.
+/* The SQLite store: a writer and two readers, a connection and a worker each, and the list of what
+ * is done, which the caller collects. The second reader takes what may take long, one at a time:
+ * the others do not wait for it, and no snapshot keeps the WAL from being emptied for longer than
+ * that.
  *
  * The file fails in two ways. Cleanly: the operations say STK_STORE, and the next may succeed. Or a
  * commit's outcome is unknown: then the writer stops, nothing of it is answered, store_lost() is
@@ -22,6 +24,15 @@
 #include "store/sqlite/writer.h"
 #include "store/store_impl.h"
 
+enum { READS_QUICK, READS_SLOW, READS };
+
+struct reads {
+    struct sqlite_store *store;
+    sqlite3 *db;
+    struct reader reader; /* its thread's */
+    struct worker worker;
+};
+
 struct sqlite_store {
     struct store base;
     /* Set once. */
@@ -31,12 +42,11 @@ struct sqlite_store {
     void *context;
     const struct log *log;
     int64_t session;
-    sqlite3 *write_db, *read_db;
-    /* Each its thread's. */
-    struct writer writer;
-    struct reader reader;
+    sqlite3 *write_db;
+    struct writer writer; /* its thread's */
     /* Shared. */
-    struct worker writes, reads;
+    struct worker writes;
+    struct reads reads[READS];
     atomic_bool lost;
     pthread_mutex_t lock;
     struct list done;         /* under the lock */
@@ -81,9 +91,10 @@ static bool work_writes(void *context, struct list *batch, size_t count)
 
 static bool work_reads(void *context, struct list *batch, size_t count)
 {
-    struct sqlite_store *store = context;
+    struct reads *reads = context;
+    struct sqlite_store *store = reads->store;
 
-    reader_run(&store->reader, batch);
+    reader_run(&reads->reader, batch);
     pthread_mutex_lock(&store->lock);
     list_splice(&store->done, batch);
     store->stats.reads += count;
@@ -103,7 +114,7 @@ static enum stk_error sqlite_submit(struct store *base, struct store_op *op)
     struct sqlite_store *store = of(base);
 
     if (!op->writes)
-        return worker_submit(&store->reads, op);
+        return worker_submit(&store->reads[op->slow ? READS_SLOW : READS_QUICK].worker, op);
     return sqlite_lost(base) ? STK_BUSY : worker_submit(&store->writes, op);
 }
 
@@ -125,8 +136,11 @@ static void sqlite_collect(struct store *base)
 static bool sqlite_step(struct store *base)
 {
     struct sqlite_store *store = of(base);
-    bool wrote = worker_step(&store->writes);
-    return worker_step(&store->reads) || wrote;
+    bool busy = worker_step(&store->writes);
+
+    for (size_t i = 0; i < READS; i++)
+        busy |= worker_step(&store->reads[i].worker);
+    return busy;
 }
 
 static int64_t sqlite_session(const struct store *base)
@@ -143,16 +157,20 @@ static struct store_stats sqlite_stats(const struct store *base)
     struct store_stats stats = store->stats;
     pthread_mutex_unlock(&store->lock);
     stats.writes_queued = worker_queued(&store->writes);
-    stats.reads_queued = worker_queued(&store->reads);
+    stats.reads_queued = 0;
+    for (size_t i = 0; i < READS; i++)
+        stats.reads_queued += worker_queued(&store->reads[i].worker);
     return stats;
 }
 
 /* Everything but the workers. */
 static void dispose(struct sqlite_store *store)
 {
-    if (store->read_db != NULL)
-        reader_free(&store->reader);
-    sqlite3_close(store->read_db);
+    for (size_t i = 0; i < READS; i++) {
+        if (store->reads[i].db != NULL)
+            reader_free(&store->reads[i].reader);
+        sqlite3_close(store->reads[i].db);
+    }
     if (store->write_db != NULL)
         writer_free(&store->writer);
     check(sqlite3_close(store->write_db) == SQLITE_OK); /* no statement is forgotten */
@@ -166,7 +184,8 @@ static void sqlite_close(struct store *base)
     struct sqlite_store *store = of(base);
 
     worker_stop(&store->writes);
-    worker_stop(&store->reads);
+    for (size_t i = 0; i < READS; i++)
+        worker_stop(&store->reads[i].worker);
     sqlite_collect(base);
     /* The last connection to close copies the WAL into the file and deletes it, unless the disk
      * has shown that it cannot be trusted. */
@@ -199,19 +218,23 @@ static bool open_file(struct sqlite_store *store, const struct clock *clock, cha
     struct transaction *txn = &store->writer.txn;
     if (!guards_open(txn, store->path, store->log) || guards_look(txn, GUARDS_OWN) != STK_OK)
         return db_explain(db, store->path, why, why_size);
-    db = db_open(store->path, DB_READER, why, why_size);
-    if (db == NULL)
-        return false;
-    store->read_db = db;
-    reader_init(&store->reader, db, store->path, store->log, clock);
-    if (!guards_open(&store->reader.txn, store->path, store->log))
-        return db_explain(db, store->path, why, why_size);
+    for (size_t i = 0; i < READS; i++) {
+        struct reads *reads = &store->reads[i];
+        db = db_open(store->path, DB_READER, why, why_size);
+        if (db == NULL)
+            return false;
+        reads->store = store;
+        reads->db = db;
+        reader_init(&reads->reader, db, store->path, store->log, clock);
+        if (!guards_open(&reads->reader.txn, store->path, store->log))
+            return db_explain(db, store->path, why, why_size);
+    }
     return true;
 }
 
-static struct worker worker_of(struct sqlite_store *store, const struct store_options *options,
-                               const char *name,
-                               bool (*work)(void *context, struct list *batch, size_t count))
+static struct worker worker_of(const struct store_options *options, const char *name,
+                               bool (*work)(void *context, struct list *batch, size_t count),
+                               void *context)
 {
     return (struct worker){
         .name = name,
@@ -219,7 +242,7 @@ static struct worker worker_of(struct sqlite_store *store, const struct store_op
         .batch_max = options->batch_ops_max,
         .threaded = options->threads,
         .work = work,
-        .context = store,
+        .context = context,
     };
 }
 
@@ -240,10 +263,14 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
         dispose(store);
         return NULL;
     }
-    store->writes = worker_of(store, options, "store-writer", work_writes);
-    store->reads = worker_of(store, options, "store-reader", work_reads);
+    struct reads *quick = &store->reads[READS_QUICK], *slow = &store->reads[READS_SLOW];
+    store->writes = worker_of(options, "store-writer", work_writes, store);
+    quick->worker = worker_of(options, "store-reader", work_reads, quick);
+    slow->worker = worker_of(options, "store-slow", work_reads, slow);
+    slow->worker.batch_max = 1;
     bool started = worker_start(&store->writes);
-    if (!worker_start(&store->reads) || !started) {
+    started &= worker_start(&quick->worker);
+    if (!worker_start(&slow->worker) || !started) {
         snprintf(why, why_size, "cannot start the store's threads");
         sqlite_close(&store->base);
         return NULL;
