@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P8 Live, across daemons that share a Redis: a release at one wakes who waits at another at once,
+and within a second where the message is lost or not allowed."""
+
+import select
+import statistics
+import time
+
+import pytest
+
+from harness.limits import Stopwatch, patience, wait_until
+from harness.relay import Relay
+from harness.resp import Push
+
+LOOK_SECONDS = 1.0
+PROMPT_SECONDS = 0.5  # far below a look, far above the usual
+
+
+def counter(client, name):
+    text = client("INFO").decode()
+    return int(text.split(f"\n{name}:")[1].split("\r")[0])
+
+
+def await_news(daemon):
+    client = daemon.client()
+    wait_until(lambda: counter(client, "lease_service_watched") == 1, "news arrive", 10)
+    return client
+
+
+def pair(rig, *uris):
+    """Two daemons on one file that hear of each other, and a client of each."""
+    daemons = [rig.daemon(lease=uri) for uri in uris]
+    return daemons, [await_news(daemon) for daemon in daemons]
+
+
+def wait_for(daemon, client, key, ttl_ms=60000):
+    """`client` waits in the line for `key`."""
+    watch = daemon.client()
+    client.send("ACQUIRE", key, ttl_ms, "WAIT", 30000)
+    wait_until(lambda: watch.lease(key)["waiters"] == 1, "it waits")
+    watch.close()
+
+
+@pytest.mark.parametrize("how", ["RELEASE", "REVOKE", "close"])
+def test_a_waiter_at_one_daemon_is_woken_at_once_by_what_happens_at_the_other(rig, how):
+    redis = rig.redis()
+    (here, there), (holder, waiter) = pair(rig, redis.uri, redis.uri)
+    ephemeral = here.client()
+    token = ephemeral.token("r", 60000, "EPHEMERAL")
+    wait_for(there, waiter, "r")
+    with Stopwatch() as watch:
+        if how == "close":
+            ephemeral.close()
+        else:
+            holder(how, "r", *([token] if how == "RELEASE" else []))
+        assert waiter.read()[0] > token
+    assert watch.seconds < patience(PROMPT_SECONDS)
+    assert counter(waiter, "lease_service_news") == 1
+    assert counter(holder, "lease_service_news") == 0
+
+
+def test_wake_ups_across_daemons_take_milliseconds(rig):
+    redis = rig.redis()
+    (_, there), (holder, waiter) = pair(rig, redis.uri, redis.uri)
+    took = []
+    for number in range(30):
+        token = holder.token(f"r{number}")
+        wait_for(there, waiter, f"r{number}")
+        with Stopwatch() as watch:
+            holder.send("RELEASE", f"r{number}", token)
+            assert waiter.read()[0] > token
+        assert holder.read() == 0
+        took.append(watch.seconds)
+    assert statistics.median(took) < patience(0.05), took
+    assert counter(waiter, "lease_service_news") == 30
+
+
+class ForgetfulRelay(Relay):
+    """Loses what Redis says to those who have subscribed, while it is told to."""
+
+    def __init__(self, target):
+        self.forgets = False
+        self.subscribers = set()
+        self.lost = 0
+        super().__init__(target)
+
+    def _pump(self, source, sink, gate):
+        try:
+            while True:
+                data = source.recv(1 << 16)
+                if not data:
+                    break
+                if gate is self.gates["up"] and b"SUBSCRIBE" in data:
+                    self.subscribers.add(sink)
+                if source in self.subscribers and self.forgets:
+                    self.lost += len(data)
+                    continue
+                sink.sendall(data)
+        except OSError:
+            pass
+
+
+@pytest.fixture
+def forgetful(rig):
+    redis = rig.redis()
+    relay = ForgetfulRelay(redis.address)
+    rig.relays.append(relay)
+    return redis, relay, "redis://{}:{}?timeout_ms=500".format(*relay.address)
+
+
+def test_a_lost_message_costs_a_second_at_most(rig, forgetful):
+    redis, relay, uri = forgetful
+    (_, there), (holder, waiter) = pair(rig, redis.uri, uri)
+    for number in range(2):
+        token = holder.token(f"r{number}")
+        wait_for(there, waiter, f"r{number}")
+        relay.forgets, before = True, relay.lost
+        with Stopwatch() as watch:
+            holder("RELEASE", f"r{number}", token)
+            assert waiter.read()[0] > token
+        assert relay.lost > before, "the message was lost"
+        assert watch.seconds < LOOK_SECONDS + patience(PROMPT_SECONDS)
+        relay.forgets = False
+        await_news(there)
+
+
+def test_a_connection_that_hears_nothing_any_more_is_replaced(rig, forgetful):
+    _, relay, uri = forgetful
+    daemon = rig.daemon(lease=uri)
+    client = await_news(daemon)
+    relay.forgets = True
+    wait_until(lambda: counter(client, "lease_service_watched") == 0, "the silence is noticed", 10)
+    assert counter(client, "lease_service_up") == 1
+    relay.forgets = False
+    await_news(daemon)
+    assert "warn" not in daemon.stderr()
+
+
+def test_without_the_right_to_listen_or_publish_it_works_by_looking(rig):
+    redis = rig.redis()
+    redis.client()("ACL", "SETUSER", "deaf", "on", ">secret", "~stockade:*", "resetchannels",
+                   "+@all")
+    uri = "redis://deaf:secret@{}:{}".format(*redis.address)
+    here, there = rig.daemon(lease=uri), rig.daemon(lease=uri)
+    holder, waiter = here.client(), there.client()
+    wait_until(lambda: there.stderr().count("does not let this daemon listen") == 1, "it says so")
+    for number in range(2):
+        token = holder.token(f"r{number}")
+        wait_for(there, waiter, f"r{number}")
+        with Stopwatch() as watch:
+            assert holder("RELEASE", f"r{number}", token) == 0
+            assert waiter.read()[0] > token
+        assert watch.seconds < LOOK_SECONDS + patience(PROMPT_SECONDS)
+    assert counter(waiter, "lease_service_up") == 1
+    assert there.stderr().count(" warn ") == 1
+    health = there.get("/health")
+    assert health[0] == 200
+
+
+def test_a_redis_that_restarts_is_listened_to_again(rig):
+    redis = rig.redis(appendonly=True)
+    (_, there), (holder, waiter) = pair(rig, redis.uri, redis.uri)
+    token = holder.token("r")
+    redis.kill()
+    wait_until(lambda: counter(holder, "lease_service_watched") == 0, "it is missed")
+    rig.redis(port=redis.address[1], appendonly=True, folder=redis.folder)
+    for client in (holder, waiter):
+        wait_until(lambda: counter(client, "lease_service_watched") == 1, "news arrive", 10)
+        wait_until(lambda: counter(client, "lease_service_up") == 1, "Redis is back", 10)
+    wait_for(there, waiter, "r")
+    with Stopwatch() as watch:
+        holder("RELEASE", "r", token)
+        assert waiter.read()[0] > token
+    assert watch.seconds < patience(PROMPT_SECONDS)
+
+
+def test_a_daemon_that_was_paused_wakes_its_waiters_when_it_goes_on(rig):
+    redis = rig.redis()
+    (_, there), (holder, waiter) = pair(rig, redis.uri, redis.uri)
+    token = holder.token("r")
+    wait_for(there, waiter, "r")
+    there.freeze()
+    holder("RELEASE", "r", token)
+    time.sleep(0.2)
+    there.thaw()
+    with Stopwatch() as watch:
+        assert waiter.read()[0] > token
+    assert watch.seconds < LOOK_SECONDS + patience(PROMPT_SECONDS)
+
+
+@pytest.mark.parametrize("proto", [2, 3])
+def test_a_lease_revoked_at_one_daemon_is_told_at_the_holders(rig, proto):
+    redis = rig.redis()
+    (here, _), (_, other) = pair(rig, redis.uri, redis.uri)
+    holder, listener = here.client(proto=proto), here.client()
+    listener("SUBSCRIBE", "stockade:events:r")
+    token = holder.token("r", 60000, "OWNER", "ann")
+    assert b'"granted"' in listener.read()[2]
+    with Stopwatch() as watch:
+        assert other("REVOKE", "r") == token
+        text = listener.read()[2]
+    assert text.startswith(b'{"event":"revoked","resource":"r","token":%d,"owner":"ann",' % token)
+    assert watch.seconds < patience(PROMPT_SECONDS)
+    if proto == 3:
+        assert holder.read() == Push([b"stockade:lost", b"r", token, b"revoked"])
+    else:
+        assert holder("PING") == "PONG"  # nothing came unasked
+
+
+def test_100_waiters_at_two_daemons_are_all_served(rig):
+    redis = rig.redis()
+    daemons, (holder, _) = pair(rig, redis.uri, redis.uri)
+    token = holder.token("r")
+    crowd = [daemons[number % 2].client() for number in range(100)]
+    for client in crowd:
+        client.send("ACQUIRE", "r", 60000, "WAIT", 50000)
+    wait_until(lambda: sum(daemon.client().lease("r")["waiters"] for daemon in daemons) == 100,
+               "all wait", 10)
+    tokens, waiting = [token], set(crowd)
+    with Stopwatch() as watch:
+        holder("RELEASE", "r", token)
+        while waiting:
+            client = next_served(waiting)
+            tokens.append(client.read()[0])
+            waiting.remove(client)
+            assert client("RELEASE", "r", tokens[-1]) == 0
+    assert tokens == sorted(set(tokens)) and len(tokens) == 101
+    assert watch.seconds < patience(30), "about a hundred looks if nobody were woken"
+
+
+def next_served(waiting):
+    sockets = {client.sock: client for client in waiting}
+    ready = select.select(list(sockets), [], [], patience(10))[0]
+    assert ready, "nobody is served"
+    return sockets[ready[0]]
