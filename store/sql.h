@@ -39,7 +39,7 @@ struct sql_call {
     const struct sql_value *params;
     size_t params_count;
     enum sql_right right;
-    int64_t time_limit_ms; /* then it is interrupted */
+    int64_t time_limit_ms; /* for all SQL of the operation together; then it is interrupted */
 
     /* Called once, before the first row, for a statement that gives columns. */
     void (*columns)(void *context, const char *const *names, size_t count);

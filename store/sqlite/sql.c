@@ -102,7 +102,8 @@ static void enter(struct sql *sql, const struct sql_call *call, enum sql_kind ki
     sql->defines = kind == SQL_DEFINITION;
     sql->starved = false;
     sql->limit_ms = call->time_limit_ms;
-    sql->deadline_ms = clock_now_ms(&clock_monotonic) + call->time_limit_ms;
+    sql->begun_ms = clock_now_ms(&clock_monotonic);
+    sql->deadline_ms = sql->begun_ms + call->time_limit_ms - sql->txn->sql_ms;
     sqlite3_limit(sql->db, SQLITE_LIMIT_LENGTH, SQL_LENGTH_MAX);
     sqlite3_progress_handler(sql->db, PROGRESS_STEPS, progress, sql);
     sql_memory_begin(SQL_MEMORY_HARD_MAX);
@@ -112,6 +113,7 @@ static void enter(struct sql *sql, const struct sql_call *call, enum sql_kind ki
 static void leave(struct sql *sql)
 {
     sql->active = false;
+    sql->txn->sql_ms += clock_now_ms(&clock_monotonic) - sql->begun_ms;
     sql_memory_end();
     sqlite3_progress_handler(sql->db, 0, NULL, NULL);
     sqlite3_limit(sql->db, SQLITE_LIMIT_LENGTH, INT32_MAX);

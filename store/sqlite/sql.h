@@ -50,7 +50,7 @@ struct sql {
     bool active;
     enum sql_right right;
     bool defines; /* it is DDL */
-    int64_t limit_ms, deadline_ms;
+    int64_t limit_ms, begun_ms, deadline_ms;
     bool starved;           /* it was interrupted for the memory it takes */
     enum stk_error refusal; /* the authorizer's; `why` explains it */
     char *why;              /* the call's, SQL_WHY_MAX bytes */

@@ -145,6 +145,7 @@ void transaction_leave(struct transaction *txn)
     txn->claims = NULL;
     txn->claims_count = 0;
     txn->last_rowid = 0;
+    txn->sql_ms = 0;
 }
 
 void transaction_ended(struct transaction *txn)

@@ -38,6 +38,7 @@ struct transaction {
     const struct claim *claims; /* presented by the operation under way */
     size_t claims_count;
     int64_t last_rowid;    /* that its SQL has inserted; 0: none */
+    int64_t sql_ms;        /* that its SQL has taken */
     struct sql *sql;       /* sql.h */
     struct guards *guards; /* guards.h */
 };

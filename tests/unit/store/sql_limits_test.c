@@ -57,6 +57,31 @@ static void time_counts_for_each_statement_alone(void **state)
                                               "1000 ms");
 }
 
+static enum stk_error one_after_another(struct store_txn *txn, void *arg)
+{
+    struct ask *ask = arg;
+
+    for (int i = 0; i < 1000; i++) {
+        enum stk_error error = sql_body(txn, ask);
+        if (error != STK_OK)
+            return error;
+    }
+    return STK_OK;
+}
+
+static void the_statements_of_an_operation_share_the_time(void **state)
+{
+    struct ask ask = ask_of(SQL_MAY_READ, "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 "
+                                          "FROM c LIMIT 30000) SELECT max(x) FROM c");
+    int64_t begun = now_ms();
+
+    ask.call.time_limit_ms = 300;
+    assert_int_equal(rig_read(*state, one_after_another, &ask), STK_ERR);
+    sql_expect(ask.call.why, "", "300 ms");
+    assert_true(now_ms() - begun < 20000);
+    assert_int_equal(rig_read(*state, sql_body, &ask), STK_OK);
+}
+
 static void a_statement_is_stopped_when_it_takes_too_much_memory(void **state)
 {
     static const char *const statements[] = {
@@ -246,6 +271,18 @@ static void a_statement_that_ends_the_transaction_ends_nobody_elses_write(void *
     }
 }
 
+static void ddl_that_is_stopped_leaves_nothing(void **state)
+{
+    struct rig *rig = *state;
+    struct ask ask = ask_of(SQL_MAY_DEFINE, "CREATE TABLE x AS " ENDLESS "SELECT x FROM c");
+
+    ask.call.time_limit_ms = 50;
+    assert_int_equal(in_a_batch(rig, &ask, marked), STK_ERR);
+    sql_expect(ask.call.why, "", "50 ms");
+    sql_expect(sql_ask(rig, "SELECT * FROM x"), "ERR ", "no such table");
+    assert_string_equal(sql_define(rig, "CREATE TABLE x(a)"), "");
+}
+
 static enum stk_error go_on_after_the_end(struct store_txn *txn, void *arg)
 {
     struct ask *ask = arg;
@@ -297,12 +334,14 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, rig_sqlite, rig_end)
         T(a_statement_is_stopped_when_its_time_is_over),
         T(time_counts_for_each_statement_alone),
+        T(the_statements_of_an_operation_share_the_time),
         T(a_statement_is_stopped_when_it_takes_too_much_memory),
         T(a_statement_that_multiplies_itself_is_stopped_while_it_is_compiled),
         T(selects_inside_selects_do_not_run_through_the_stack),
         T(texts_have_a_length),
         T(functions_that_would_take_hours_refuse),
         T(a_statement_that_ends_the_transaction_ends_nobody_elses_write),
+        T(ddl_that_is_stopped_leaves_nothing),
         T(nothing_more_happens_in_an_operation_whose_transaction_has_ended),
         T(reads_of_one_batch_do_not_suffer_from_one_that_is_stopped),
     };
