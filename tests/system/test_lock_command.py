@@ -132,7 +132,7 @@ def test_help_tells_the_exit_codes(tool):
 
 def test_it_renews_for_as_long_as_the_program_runs(tool, daemon, key):
     client = daemon.client()
-    running = start(tool, daemon, key, "--ttl", "400ms", "--", "sleep", "1.5")
+    running = start(tool, daemon, key, "--ttl", "1500ms", "--", "sleep", "4")
     wait_until(lambda: (client.lease(key) or {}).get("state") == "held", "it is held")
     token = client.lease(key)["token"]
     while running.poll() is None:
@@ -290,9 +290,10 @@ def test_tstp_stops_the_program_and_cont_continues_it_under_its_lease(tool, loca
     assert end(running) == (4, "")
 
 
-def test_the_program_dies_with_us_when_we_are_killed(tool, local, key):
+def test_the_whole_tree_dies_with_us_when_we_are_killed(tool, local, key):
     ready = tool.folder / "ready"
-    running = start(tool, local, key, "--", "sh", "-c", f"touch {ready}; exec sleep 100")
+    running = start(tool, local, key, "--", "sh", "-c",
+                    f"(sleep 100 & sleep 100) & sleep 100 & touch {ready}; exec sleep 100")
     await_file(ready)
     running.kill()
     running.wait()

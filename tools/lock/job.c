@@ -40,12 +40,16 @@ int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure
 
     *job = (struct job){.terminal = isatty(STDIN_FILENO) == 1};
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    bool guarded = guardian_start(&job->guardian);
     check(pipe2(told, O_CLOEXEC) == 0);
-    job->group = fork();
+    job->group = guarded ? fork() : -1;
     if (job->group < 0) {
         (void)failure_set(failure, "cannot start a process: %s", strerror(errno));
         (void)close(told[0]);
         (void)close(told[1]);
+        if (guarded) {
+            guardian_dismiss(&job->guardian);
+        }
         return 1;
     }
     if (job->group == 0) {
@@ -56,6 +60,7 @@ int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure
     }
     (void)setpgid(job->group, job->group); /* whoever is first */
     (void)close(told[1]);
+    guardian_watch(&job->guardian, job->group);
     ssize_t got = read(told[0], &error, sizeof error);
     (void)close(told[0]);
     job->leader_runs = true;
@@ -65,6 +70,7 @@ int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure
     check(waitpid(job->group, NULL, 0) == job->group);
     job->leader_runs = false;
     job_take_terminal(job);
+    job_end(job);
     (void)failure_set(failure, "cannot run %s: %s", argv[0], strerror(error));
     return error == ENOENT || error == ENOTDIR ? JOB_NOT_FOUND : JOB_NOT_EXECUTABLE;
 }
@@ -96,6 +102,11 @@ void job_look(struct job *job)
 bool job_is_alive(const struct job *job)
 {
     return job->leader_runs || kill(-job->group, 0) == 0 || errno == EPERM;
+}
+
+void job_end(struct job *job)
+{
+    guardian_dismiss(&job->guardian);
 }
 
 void job_take_terminal(const struct job *job)

@@ -3,7 +3,7 @@
  * starts there. Where we are in the terminal's foreground, it is put there.
  *
  * It has ended when the whole group has: orphans become our children (PR_SET_CHILD_SUBREAPER), so
- * that we see their end. Where we are killed, the kernel kills the leader. */
+ * that we see their end. Where we are killed, the kernel kills the leader, and a guardian all. */
 #ifndef STOCKADE_TOOLS_LOCK_JOB_H
 #define STOCKADE_TOOLS_LOCK_JOB_H
 
@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "tools/failure.h"
+#include "tools/lock/guardian.h"
 
 enum { JOB_NOT_EXECUTABLE = 126, JOB_NOT_FOUND = 127 };
 
@@ -21,6 +22,7 @@ struct job {
     bool stopped;     /* the leader is */
     bool terminal;    /* stdin is one */
     int status;       /* the leader's, as the shell counts: 128 + n where signal n ended it */
+    struct guardian guardian;
 };
 
 /* `mask` is the signal mask to start with. 0, or JOB_NOT_FOUND, JOB_NOT_EXECUTABLE or 1, and why.
@@ -33,6 +35,9 @@ void job_signal(const struct job *job, int number);
 void job_look(struct job *job);
 /* Whether any process of the group is left. */
 bool job_is_alive(const struct job *job);
+
+/* After a successful start, when the group has ended. */
+void job_end(struct job *job);
 
 /* The terminal's foreground: to us, so that the shell hears of it when we stop; to the job, if it
  * is ours to give. */

@@ -126,6 +126,7 @@ static int run(struct lock *lock, char **program)
         fprintf(stderr, "stockade lock: %s\n", failure.text);
     } else {
         lock_run_job(lock);
+        job_end(&lock->job);
         code = lock->job.status;
     }
     keeper_stop(&lock->keeper);
