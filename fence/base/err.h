@@ -28,7 +28,7 @@
 
 /* What no reply says, but the library says to its caller. */
 #define STK_CLIENT_ERROR_MAP(X)                                                                    \
-    X(HELD, "HELD", "another holds the lease")                                                     \
+    X(HELD, "HELD", "busy: another holds the lease")                                               \
     X(TIMEOUT, "TIMEOUT", "no answer in time; nothing was applied")                                \
     X(UNSURE, "UNSURE", "no answer in time; it may have been applied")                             \
     X(UNREACHABLE, "UNREACHABLE", "the daemon cannot be reached; nothing was applied")             \

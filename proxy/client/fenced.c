@@ -25,8 +25,7 @@ void words_add(struct buf *out, const struct words *words)
 enum stk_error leases_check(stk_lease *const *leases, size_t count, const stk_client *client)
 {
     for (size_t i = 0; i < count; i++) {
-        enum stk_error error =
-            leases[i] == NULL ? fail(STK_MISUSE, "a lease is NULL") : handle_check(leases[i]);
+        enum stk_error error = handle_check(leases[i]);
         if (error != STK_OK)
             return error;
         if (leases[i]->client != client)

@@ -15,8 +15,9 @@ static int64_t margin_ms(int64_t ttl_ms)
 
 enum stk_error handle_check(const stk_lease *lease)
 {
-    if (lease->client == NULL)
-        return fail(STK_MISUSE, "the client of this lease is closed");
+    if (lease == NULL || lease->client == NULL)
+        return fail(STK_MISUSE,
+                    lease == NULL ? "the lease is NULL" : "the client of this lease is closed");
     return client_check(lease->client);
 }
 
@@ -80,7 +81,7 @@ EXPORT bool stk_lease_valid(const stk_lease *lease)
 
 EXPORT int64_t stk_lease_token(const stk_lease *lease, const char *resource)
 {
-    for (size_t i = 0; i < lease->count; i++)
+    for (size_t i = 0; lease != NULL && i < lease->count; i++)
         if (resource == NULL || strcmp(lease->holds[i].resource, resource) == 0)
             return lease->holds[i].token;
     return 0;

@@ -7,17 +7,21 @@ import re
 
 import pytest
 
+from harness import install
 from harness.limits import REPO, patience, wait_until
 from harness.readme import Place
 
-RUN = {".py": ["/usr/bin/python3"], ".mjs": ["node"], ".sh": ["bash"]}
+RUN = {".py": ["/usr/bin/python3"], ".mjs": ["node"], ".sh": ["bash"],
+       ".c": ["sh", "-c", 'cc $0 $(pkg-config --cflags --libs stockade) -o $0.out && ./$0.out']}
 PAUSE = re.compile(r"^( *)(#|//) prices, payment, a pause.*$", re.M)
 PAUSES = {
     ".py": "open('paused', 'w').close()\n    import os, time\n"
            "    while not os.path.exists('go'): time.sleep(0.01)",
     ".mjs": "const fs = await import('node:fs'); fs.writeFileSync('paused', '');\n"
             "  while (!fs.existsSync('go')) await new Promise((r) => setTimeout(r, 10));",
-    ".sh": "touch paused; while [ ! -e go ]; do sleep 0.01; done"}
+    ".sh": "touch paused; while [ ! -e go ]; do sleep 0.01; done",
+    ".c": "int system(const char *);\n"
+          "    system(\"touch paused; while [ ! -e go ]; do sleep 0.01; done\");"}
 EXAMPLES = sorted(path for path in (REPO / "examples").iterdir() if path.suffix in RUN)
 each = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.suffix[1:])
 
@@ -28,6 +32,7 @@ class Shop(Place):
     def __init__(self, folder, example):
         super().__init__(folder)
         modules = os.environ.get("STOCKADE_NODE_MODULES", REPO / "tests/system/node_modules")
+        self.env = {**self.env, **install.found_by()}
         (folder / "node_modules").symlink_to(modules)
         self.example = example
         self.count = 0
@@ -58,7 +63,7 @@ def shop(tmp_path, example):
     shop.close()
 
 
-def test_there_is_one_each_for_python_node_and_the_shell_in_under_25_lines():
+def test_there_is_one_each_for_python_node_the_shell_and_c_in_under_25_lines():
     assert {path.suffix for path in EXAMPLES} == set(RUN)
     assert all(len(path.read_text().splitlines()) < 25 for path in EXAMPLES)
 

@@ -12,6 +12,7 @@ A comment on the line before a block says what becomes of it:
     redis          a redis-server is on its default port meanwhile
     cwd=repo       (sh) it runs in the top folder of the source
     flags=A,B      (c) goes on the compiler's command line, after the file
+    installed      the library is installed, where the compiler and programs look for it
     slow           it takes minutes, and runs with the slow tests only
 
 sh blocks run under bash -e, python ones with Debian's python3, js ones with node as modules, c ones
@@ -27,7 +28,7 @@ import re
 import signal
 import subprocess
 
-from harness import netns
+from harness import install, netns
 from harness.limits import BUILD, REPO, patience, wait_until
 
 OPENING = re.compile(r"^( *)```([\w+-]*)\s*$")
@@ -64,7 +65,8 @@ def make_block(line, language, text, before):
         return Block(line, language, text, "not run", None, {})
     name, *words = comment[2].split()
     options = dict(word.partition("=")[::2] for word in words)
-    unknown = set(options) - {"background", "file", "with", "redis", "cwd", "flags", "slow"}
+    unknown = set(options) - {"background", "file", "with", "redis", "cwd", "flags", "slow",
+                              "installed"}
     assert not unknown, f"line {line}: unknown options {unknown}"
     return Block(line, language, text, "test", name, options)
 
@@ -121,6 +123,8 @@ def run_block(block, blocks, folder):
     if "slow" in block.options:
         place.run_seconds_max = 600
     try:
+        if "installed" in block.options:
+            place.env.update(install.found_by())
         if "redis" in block.options:
             place.start(["redis-server", "--save", "", "--dir", folder], "redis")
             wait_until(lambda: "Ready to accept" in place.output("redis"), "redis-server is up")

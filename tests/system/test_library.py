@@ -1,0 +1,562 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The library against daemons and without one: what is installed, threads and processes on one
+store, keep-alive, and replies that get lost. (Its functions one by one: tests/unit/client.)"""
+
+import os
+import re
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness import install
+from harness.library import Library, Remote, StkError
+from harness.limits import BUILD, REPO, patience, wait_until
+from harness.rig import free_port
+from harness.tool import Tool
+
+PROGRAM = REPO / "tests/system/clients/library.c"
+EVERYWHERE = ["embedded", "tcp", "unix"]
+
+
+@pytest.fixture(scope="module")
+def library():
+    return Library()
+
+
+def uri_of(daemon):
+    return "stockade://{}:{}".format(*daemon.address)
+
+
+@pytest.fixture(params=EVERYWHERE)
+def uri(request, rig):
+    if request.param == "embedded":
+        return f"sqlite:{rig.store}"
+    if request.param == "unix":
+        daemon = rig.daemon(listen=(f"unix:{rig.folder}/s.sock",))
+        return f"stockade+unix:{daemon.address}"
+    return uri_of(rig.daemon())
+
+
+def fails(code, call, *args, **options):
+    with pytest.raises(StkError) as caught:
+        call(*args, **options)
+    assert caught.value.code == code, caught.value
+
+
+# What is installed.
+
+def exported(path, *options):
+    out = subprocess.run(["nm", *options, "--defined-only", path], check=True, text=True,
+                         capture_output=True).stdout
+    return {line.split()[2] for line in out.splitlines() if len(line.split()) == 3}
+
+
+def test_it_shows_its_own_functions_under_one_version_and_nothing_else():
+    header = (REPO / "proxy/client/stockade.h").read_text()
+    declared = set(re.findall(r"\b(stk_\w+)\(", header.split("#define STOCKADE_H")[1]))
+    shared = exported(BUILD / "libstockade.so", "-D")
+    assert shared - {"STOCKADE_0.1"} == {name + "@@STOCKADE_0.1" for name in declared}
+    assert exported(BUILD / "libstockade.a", "-g") == declared
+    dynamic = subprocess.run(["objdump", "-p", BUILD / "libstockade.so"], check=True, text=True,
+                             capture_output=True).stdout
+    assert re.search(r"SONAME +libstockade\.so\.0\n", dynamic)
+
+
+def test_install_puts_everything_in_its_place_and_uninstall_takes_it_back(tmp_path):
+    install.make("install", f"DESTDIR={tmp_path}", "PREFIX=/opt/stockade")
+    top = tmp_path / "opt/stockade"
+    found = sorted(str(path.relative_to(top)) for path in top.rglob("*") if not path.is_dir())
+    assert found == ["bin/stockade", "bin/stockaded", "include/stockade.h", "lib/libstockade.a",
+                     "lib/libstockade.so", "lib/libstockade.so.0", "lib/libstockade.so.0.1.0",
+                     "lib/pkgconfig/stockade.pc", "lib/stockade/stockade_guard.so"]
+    assert "prefix=/opt/stockade\n" in (top / "lib/pkgconfig/stockade.pc").read_text()
+    install.make("uninstall", f"DESTDIR={tmp_path}", "PREFIX=/opt/stockade")
+    assert [path for path in top.rglob("*") if not path.is_dir()] == []
+
+
+@pytest.mark.parametrize("standard", ["c99", "c11", "gnu17"])
+def test_the_header_is_enough_by_itself(tmp_path, standard):
+    (tmp_path / "x.c").write_text("#include <stockade.h>\nint main(void)\n{\n"
+                                  "    return (int)stk_lease_left_ms(0);\n}\n")
+    install.compile_c(tmp_path / "x.c", tmp_path / "x", f"-std={standard}", "-Wall", "-Wextra",
+                      "-pedantic", "-Werror")
+    assert subprocess.run([tmp_path / "x"], env=install.environment(), check=False).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """The example and a program that does everything once: by the shared library, the latter also
+    by the static one."""
+    folder = tmp_path_factory.mktemp("programs")
+    install.compile_c(REPO / "examples/decrement.c", folder / "example", "-g")
+    install.compile_c(PROGRAM, folder / "everything", "-g")
+    subprocess.run(f"cc -g {PROGRAM} -o {folder}/static $(pkg-config --cflags stockade) "
+                   f"{install.prefix()}/lib/libstockade.a "
+                   "$(pkg-config --static --libs stockade | sed s/-lstockade//)",
+                   shell=True, check=True, env=install.environment())
+    return folder
+
+
+@pytest.mark.parametrize("program", ["example", "everything", "static"])
+def test_it_leaks_nothing_and_reads_nothing_amiss(library, programs, program, uri):
+    with library.open(uri) as client:
+        stock = client.acquire("sku:42")
+        client.set(stock, "sku:42", 10)
+        stock.release()
+    done = subprocess.run(
+        ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full",
+         "--show-leak-kinds=definite,indirect,possible", "--errors-for-leak-kinds=all",
+         programs / program, uri], env=install.environment(), text=True, capture_output=True,
+        timeout=patience(50), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with library.open(uri) as client:
+        assert client.get("sku:42") == "9"
+        assert not client.query("sku:42").held
+
+
+# One store, many users.
+
+def sell(client, key, counts, failures):
+    try:
+        while True:
+            lease = client.acquire(key, ttl_ms=int(patience(3000)), wait_ms=int(patience(20000)))
+            left = int(client.get(key))
+            if left > 0:
+                client.set(lease, key, left - 1)
+                counts.append(left)
+            lease.release()
+            if left == 0:
+                return
+    except Exception as failure:  # pylint: disable=broad-except
+        failures.append(failure)
+
+
+def stocked(client, key, pieces):
+    lease = client.acquire(key)
+    client.set(lease, key, pieces)
+    lease.release()
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one-client", "a-client-each"])
+def test_threads_share_a_store(library, uri, key, shared):
+    counts, failures = [], []
+    with library.open(uri, 30000) as client:
+        stocked(client, key, 60)
+        clients = [client if shared else library.open(uri, 30000) for _ in range(4)]
+        threads = [threading.Thread(target=sell, args=(each, key, counts, failures))
+                   for each in clients]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for each in clients if not shared else []:
+            each.close()
+        assert failures == []
+        assert sorted(counts) == list(range(1, 61))
+        assert client.get(key) == "0"
+
+
+SELL = """
+def sell(client):
+    sold = []
+    while True:
+        lease = client.acquire("r", ttl_ms=5000, wait_ms=40000)
+        left = int(client.get("r"))
+        if left:
+            client.set(lease, "r", left - 1)
+            sold.append(left)
+        lease.release()
+        if not left:
+            return sold
+"""
+
+
+def test_two_processes_share_a_store_without_a_daemon(rig, library):
+    with library.open(f"sqlite:{rig.store}") as client:
+        stocked(client, "r", 60)
+    with Remote() as one, Remote() as other:
+        for process in (one, other):
+            process.ask(f"exec({SELL!r}, globals())")
+            process.ask(f"client = library.open('sqlite:{rig.store}', 30000)")
+        for process in (one, other):
+            process.start("sell(client)")
+        sold = [process.answer(patience(60)) for process in (one, other)]
+        for process in (one, other):
+            process.ask("client.close()")
+    assert sorted(sold[0] + sold[1]) == list(range(1, 61))
+
+
+def test_a_lease_that_is_kept_alive_stays_its_holders_in_other_processes(rig, library):
+    """The one that opened the store first has the older session, and is not taken for dead."""
+    ttl = patience(0.5)
+    for first_holds in (True, False):
+        with Remote() as other:
+            if first_holds:
+                client = library.open(f"sqlite:{rig.store}")
+            other.ask(f"client = library.open('sqlite:{rig.store}')")
+            if not first_holds:
+                client = library.open(f"sqlite:{rig.store}")
+            time.sleep(ttl)  # past what a lease of an earlier run would be held
+            lease = client.acquire("r", ttl_ms=int(ttl * 1000))
+            end = time.monotonic() + 4 * ttl
+            while time.monotonic() < end:
+                assert other.ask("client.acquire('r', ttl_ms=1000)") is None
+            assert lease.valid and lease.lost == []
+            other.start("lease = client.acquire('r', ttl_ms=1000, wait_ms=20000)")
+            lease.release()
+            other.answer()
+            other.ask("lease.release()")
+            other.ask("client.close()")
+            client.close()
+
+
+def test_a_process_that_dies_delays_the_others_by_its_ttl(rig, library):
+    ttl = patience(1)
+    with library.open(f"sqlite:{rig.store}") as client, Remote() as other:
+        other.ask(f"client = library.open('sqlite:{rig.store}')")
+        other.ask(f"lease = client.acquire('r', ttl_ms={int(ttl * 1000)})")
+        assert client.acquire("r") is None
+        other.process.kill()
+        other.process.wait()
+        begun = time.monotonic()
+        lease = client.acquire("r", wait_ms=int(patience(20000)))
+        assert time.monotonic() - begun < 2 * ttl + patience(1)  # a renewal, and a look a second
+        lease.release()
+
+
+def test_a_program_and_a_daemon_share_a_store(rig, library):
+    daemon = rig.daemon()
+    with library.open(f"sqlite:{rig.store}") as embedded, library.open(uri_of(daemon)) as client:
+        for holder, other in ((embedded, client), (client, embedded)):
+            lease = holder.acquire("r")
+            assert other.acquire("r") is None
+            holder.set(lease, "r", "mine")
+            assert other.get("r") == "mine"
+            lease.release()
+            lease = other.acquire("r", wait_ms=int(patience(5000)))
+            assert lease.token > 1
+            lease.release()
+
+
+def test_it_takes_its_leases_from_redis_and_shares_them_with_a_daemon(rig, library):
+    redis = rig.redis()
+    daemon = rig.daemon(lease=redis.uri, store=f"sqlite:{rig.folder}/daemon.db")
+    with library.open(f"sqlite:{rig.store}?lease={redis.uri}") as embedded, \
+            library.open(uri_of(daemon)) as client:
+        lease = embedded.acquire("r")
+        assert client.acquire("r") is None
+        lease.release()
+        lease = client.acquire("r", wait_ms=int(patience(5000)))
+        assert lease.token == 2
+        redis.freeze()
+        begun = time.monotonic()
+        fails("LEASEDOWN", embedded.acquire, "other")
+        assert time.monotonic() - begun < patience(3)
+        client.set(lease, "r", 1)  # holders go on
+        redis.thaw()
+        lease.release()
+
+
+# Keep-alive.
+
+def test_it_renews_every_third_of_the_ttl_for_as_long_as_the_handle_lives(rig, library):
+    daemon = rig.daemon()
+    ttl_ms = int(patience(600))
+    with library.open(uri_of(daemon)) as client:
+        lease = client.acquire("r", ttl_ms=ttl_ms)
+        time.sleep(5 * ttl_ms / 1000)
+        assert lease.valid and client.query("r").held and lease.lost == []
+        renewed = int(re.search(rb"leases_renewed:(\d+)", daemon.client()("INFO"))[1])
+        assert 11 <= renewed <= 15
+        lease.free()  # not released: it lapses
+        wait_until(lambda: not client.query("r").held, "the lease is over", 3 * ttl_ms / 1000)
+
+
+@pytest.mark.parametrize("how", ["frozen", "killed", "unreachable"])
+def test_the_owner_is_told_before_the_ttl_is_over_when_the_daemon_is(rig, library, how):
+    daemon = rig.daemon()
+    relay = rig.relay(daemon.address)
+    client = library.open("stockade://{}:{}".format(*relay.address))
+    ttl = patience(1)
+    leases = [client.acquire(f"r{n}", ttl_ms=int(ttl * 1000)) for n in range(20)]
+    time.sleep(ttl / 2)  # at least one renewal
+    assert all(lease.valid for lease in leases)
+    if how == "frozen":
+        daemon.freeze()
+    elif how == "killed":
+        daemon.kill()
+    else:
+        relay.hold("up")
+        relay.hold("down")
+    begun = time.monotonic()
+    over = [time.monotonic() + ttl for _ in leases]  # no renewal is later than this moment
+    wait_until(lambda: all(lease.lost for lease in leases), "all are told", 2 * ttl)
+    for lease, end in zip(leases, over):
+        (code, when), = lease.lost
+        assert code in ("TIMEOUT", "UNREACHABLE")
+        assert begun < when < end
+        assert not lease.valid and lease.left_ms == 0
+        lease.free()
+    if how == "frozen":
+        daemon.thaw()
+    client.close()
+
+
+def test_a_revoked_lease_is_told_at_the_next_renewal_or_write(rig, library):
+    daemon = rig.daemon()
+    ttl = patience(1)
+    with library.open(uri_of(daemon)) as client:
+        lease = client.acquire("r", ttl_ms=int(ttl * 1000))
+        client.revoke("r")
+        wait_until(lambda: lease.lost, "it is told", ttl)
+        assert lease.lost[0][0] == "STALE" and not lease.valid
+        lease.free()
+        lease = client.acquire("r", ttl_ms=60000)
+        client.revoke("r")
+        fails("STALE", client.set, lease, "r", 1)
+        wait_until(lambda: lease.lost, "it is told at once")
+        assert not lease.valid
+        lease.free()
+
+
+def test_a_daemon_that_comes_back_in_time_costs_no_lease(rig, library):
+    daemon = rig.daemon()
+    with library.open(uri_of(daemon)) as client:
+        lease = client.acquire("r", ttl_ms=int(patience(3000)))
+        token = lease.token
+        daemon.freeze()
+        time.sleep(patience(1.2))  # past a renewal
+        daemon.thaw()
+        time.sleep(patience(2))
+        assert lease.valid and lease.lost == []
+        client.set(lease, "r", 1)
+        assert client.query("r").token == token
+        lease.release()
+
+
+def test_it_does_not_renew_for_a_thread_that_has_ended(rig, library):
+    ttl_ms = int(patience(400))
+    with library.open(uri_of(rig.daemon())) as client:
+        leases = []
+        for adopted in (False, True):
+            thread = threading.Thread(
+                target=lambda: leases.append(client.acquire(f"r{len(leases)}", ttl_ms=ttl_ms)))
+            thread.start()
+            thread.join()
+            if adopted:
+                library.check(library.so.stk_lease_adopt(leases[-1].handle))
+        wait_until(lambda: leases[0].lost, "the loss is told", 3 * ttl_ms / 1000)
+        assert leases[0].lost[0][0] == "ABANDONED"
+        wait_until(lambda: not client.query("r0").held, "the lease is over", 3 * ttl_ms / 1000)
+        assert leases[1].valid and leases[1].lost == [] and client.query("r1").held
+        for lease in leases:
+            lease.free()
+
+
+def test_a_forked_child_renews_nothing_and_sends_nothing(uri, library):
+    with library.open(uri) as client:
+        lease = client.acquire("r", ttl_ms=60000)
+        child = os.fork()
+        if child == 0:
+            codes = []
+            for call in (lambda: client.get("r"), lambda: client.set(lease, "r", 1),
+                         lambda: client.acquire("other"), lease.release):
+                try:
+                    call()
+                except StkError as error:
+                    codes.append(error.code)
+            client.close()
+            os._exit(0 if codes == ["FORKED"] * 4 and not lease.valid else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        client.set(lease, "r", "parent's")
+        assert client.get("r") == "parent's" and lease.valid
+        lease.release()
+
+
+def test_an_ephemeral_lease_ends_with_its_process(rig, library):
+    daemon = rig.daemon()
+    with library.open(uri_of(daemon)) as client, Remote() as other:
+        other.ask(f"client = library.open('{uri_of(daemon)}')")
+        other.ask("lease = client.acquire('r', ttl_ms=60000, ephemeral=True)")
+        assert client.acquire("r") is None
+        other.process.kill()
+        lease = client.acquire("r", wait_ms=int(patience(5000)), ephemeral=True)
+        assert lease.token == 2
+        lease.free()  # and with its handle
+        wait_until(lambda: not client.query("r").held, "it is free")
+
+
+# Lost replies.
+
+def through(rig, daemon):
+    relay = rig.relay(daemon.address)
+    return relay, "stockade://{}:{}".format(*relay.address)
+
+
+def lose_the_reply(relay, call):
+    """Runs it, lets its request through, and cuts the connection before the reply."""
+    results = []
+
+    def run():
+        try:
+            results.append(call())
+        except StkError as error:
+            results.append(error.code)
+    relay.hold("down")
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until(lambda: relay.kept("down") > 0, "there is a reply")
+    relay.cut()
+    relay.let("down")
+    thread.join(patience(20))
+    return results[0]
+
+
+def test_a_write_whose_reply_was_lost_is_repeated_and_applied_once(rig, library):
+    relay, uri = through(rig, rig.daemon())
+    with library.open(uri) as client:
+        lease = client.acquire("n", ttl_ms=60000)
+        assert lose_the_reply(relay, lambda: client.fenced(lease, "INCR", "n")) == 1
+        assert lose_the_reply(relay, lambda: client.fenced(lease, "INCR", "n")) == 2
+        assert client.get("n") == "2"
+        assert lose_the_reply(
+            relay, lambda: client.transaction((lease, "INCR", "n"), (None, "GET", "n"),
+                                              (lease, "INCRBY", "n", 10))) == [3, b"3", 13]
+        assert lose_the_reply(relay, lambda: client.get("n")) == "13"
+        lease.release()
+
+
+def test_an_acquire_and_a_release_whose_replies_were_lost_count_once(rig, library):
+    daemon = rig.daemon()
+    relay, uri = through(rig, daemon)
+    with library.open(uri) as client:
+        lease = lose_the_reply(relay, lambda: client.acquire("r", owner="me", ttl_ms=60000))
+        assert lease.token == 1 and client.query("r").holds == 1
+        again = client.acquire("r", owner="me", ttl_ms=60000)
+        assert client.query("r").holds == 2
+        assert lose_the_reply(relay, again.release) is None
+        assert client.query("r").holds == 1
+        assert lose_the_reply(relay, lease.release) is None
+        assert not client.query("r").held
+        waited = lose_the_reply(relay, lambda: client.acquire("r", wait_ms=5000, ttl_ms=60000))
+        assert waited.valid
+        waited.release()
+        basket = lose_the_reply(relay, lambda: client.acquire("b", "a", ttl_ms=60000))
+        assert basket.token_of("a") == basket.token_of("b") == 1
+        basket.release()
+        assert daemon.client()("LEASES") == []
+
+
+def test_what_cannot_be_repeated_is_not(rig, library):
+    relay, uri = through(rig, rig.daemon())
+    with library.open(uri) as client:
+        client.acquire("r", ttl_ms=60000).free()
+        assert lose_the_reply(relay, lambda: client.revoke("r")) == "UNSURE"
+        assert not client.query("r").held
+        assert lose_the_reply(
+            relay, lambda: client.command("SQL", "CREATE TABLE t (a)")) == "UNSURE"
+
+
+def test_a_write_that_stays_without_an_answer_is_unsure_and_its_receipt_tells(rig, library):
+    relay, uri = through(rig, rig.daemon())
+    with library.open(uri, timeout_ms=int(patience(500))) as client:
+        lease = client.acquire("n", ttl_ms=60000)
+        relay.hold("down")
+        begun = time.monotonic()
+        fails("UNSURE", client.fenced, lease, "INCR", "n")
+        took, ident = time.monotonic() - begun, client.last_id
+        relay.let("down")
+        assert patience(0.4) < took < patience(1.5)
+        assert client.receipt("n", lease.token, ident) == "applied"
+        relay.hold("up")
+        fails("UNSURE", client.fenced, lease, "INCR", "n")
+        ident = client.last_id
+        relay.cut()  # it never arrives
+        relay.let("up")
+        assert client.receipt("n", lease.token, ident) == "not yet"
+        assert client.get("n") == "1"
+        token = lease.token
+        lease.release()
+        assert client.receipt("n", token, ident) == "not applied"
+
+
+def test_it_connects_again_when_the_daemon_was_restarted(rig, library):
+    port = free_port()
+    daemon = rig.daemon(listen=(f"127.0.0.1:{port}",))
+    with library.open(uri_of(daemon), timeout_ms=int(patience(10000))) as client:
+        lease = client.acquire("n", ttl_ms=60000)
+        client.fenced(lease, "INCR", "n")
+        daemon.kill()
+        results = []
+        thread = threading.Thread(
+            target=lambda: results.append(client.fenced(lease, "INCR", "n")))
+        thread.start()
+        daemon = rig.daemon(listen=(f"127.0.0.1:{port}",))
+        thread.join(patience(10))
+        assert results == [2]
+        lease.release()
+
+
+def test_a_call_ends_in_time_where_the_daemon_is_silent_or_gone(rig, library):
+    daemon = rig.daemon()
+    with library.open(uri_of(daemon), timeout_ms=int(patience(300))) as client:
+        lease = client.acquire("r", ttl_ms=60000)
+        daemon.freeze()
+        for code, call in (("TIMEOUT", lambda: client.get("r")),
+                           ("TIMEOUT", lambda: client.acquire("x")),
+                           ("UNSURE", lambda: client.set(lease, "r", 1)),
+                           ("TIMEOUT", lambda: library.open(uri_of(daemon), 200))):
+            begun = time.monotonic()
+            fails(code, call)
+            assert time.monotonic() - begun < patience(1)
+        daemon.thaw()
+        daemon.kill()
+        begun = time.monotonic()
+        fails("UNREACHABLE", client.get, "r")
+        assert time.monotonic() - begun < patience(1)
+        fails("UNREACHABLE", library.open, uri_of(daemon))
+        lease.free()
+
+
+def test_it_authenticates(rig, library):
+    (rig.folder / "password").write_text("s%cret@home\n")
+    daemon = rig.daemon("--password-file", rig.folder / "password")
+    host = "{}:{}".format(*daemon.address)
+    for user in ("", "default"):
+        with library.open(f"stockade://{user}:s%25cret%40home@{host}") as client:
+            lease = client.acquire("r")
+            client.set(lease, "r", 1)
+            lease.release()
+    fails("NOAUTH", library.open, f"stockade://{host}")
+    fails("WRONGPASS", library.open, f"stockade://:wrong@{host}")
+
+
+def test_waiters_through_one_client_are_served_in_order(rig, library):
+    with library.open(uri_of(rig.daemon()), 30000) as client:
+        lease, order = client.acquire("r", ttl_ms=60000), []
+
+        def wait(number):
+            mine = client.acquire("r", ttl_ms=60000, wait_ms=20000)
+            order.append(number)
+            mine.release()
+        threads = []
+        for number in range(8):
+            threads.append(threading.Thread(target=wait, args=(number,)))
+            threads[-1].start()
+            wait_until(lambda: client.query("r").waiters == number + 1, "it waits")
+        assert client.acquire("r", ttl_ms=60000) is None
+        lease.release()
+        for thread in threads:
+            thread.join()
+        assert order == list(range(8))
+
+
+def test_the_command_line_and_the_library_see_the_same_leases(rig, library, tmp_path):
+    daemon = rig.daemon()
+    tool = Tool(tmp_path)
+    with library.open(uri_of(daemon)) as client:
+        lease = client.acquire("r", owner="the library", ttl_ms=60000)
+        assert "the library" in tool.run("-u", uri_of(daemon), "lease", "r").stdout
+        lease.release()
