@@ -97,17 +97,19 @@ static void lose(struct keeper *keeper, stk_lease *lease, enum stk_error why)
 static void hang_up(struct keeper *keeper, enum stk_error why)
 {
     struct peer *peer = keeper->peer;
-    struct list *link;
+    struct list *next;
 
     keeper->peer = NULL;
     buf_clear(&keeper->out);
-    while ((link = list_pop(&keeper->flight)) != NULL) {
-        struct renewal *renewal = list_entry(link, struct renewal, link);
+    for (struct list *at = keeper->flight.next; at != &keeper->flight; at = next) {
+        struct renewal *renewal = list_entry(at, struct renewal, link);
         stk_lease *lease = renewal->lease;
+        next = at->next;
         if (lease != NULL && lease->renewing && lease->round == renewal->round)
             try_again(keeper, lease, why);
         free(renewal);
     }
+    list_init(&keeper->flight);
     if (peer == NULL)
         return;
     pthread_mutex_unlock(&keeper->client->lock);
