@@ -127,11 +127,10 @@ EXPORT enum stk_error stk_command(stk_client *client, size_t argc, const char *c
         *reply = NULL;
     if (error != STK_OK)
         return error;
-    if (argc == 0 || changes_connection(client, words_at(&words, 0)))
-        return fail(STK_MISUSE,
-                    argc == 0 ? "a command is needed"
-                              : "%s is about a connection, and a client has several",
-                    argv[0]);
+    if (argc == 0)
+        return fail(STK_MISUSE, "a command is needed");
+    if (changes_connection(client, words_at(&words, 0)))
+        return fail(STK_MISUSE, "%s is about a connection, and a client has several", argv[0]);
     bool reads = client_command_reads(client, words_at(&words, 0));
     if (argc > 1 && bytes_equal_nocase(words_at(&words, 0), "SQL")) {
         bool typed = argc > 3 && bytes_equal_nocase(words_at(&words, 1), "TYPES");

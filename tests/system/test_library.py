@@ -259,6 +259,39 @@ def test_it_takes_its_leases_from_redis_and_shares_them_with_a_daemon(rig, libra
         lease.release()
 
 
+# Disks that fail.
+
+def test_a_full_disk_fails_writes_and_no_more(rig):
+    with Remote(rig.fault_env()) as process:
+        process.ask(f"client = library.open('sqlite:{rig.store}')")
+        process.ask("lease = client.acquire('n', ttl_ms=60000)")
+        assert process.ask("client.fenced(lease, 'INCR', 'n')") == 1
+        rig.faults.order("write ENOSPC")
+        assert process.ask("client.fenced(lease, 'INCR', 'n')") == "STORE"
+        assert process.ask("client.get('n')") == "1"
+        rig.faults.clear()
+        assert process.ask("client.fenced(lease, 'INCR', 'n')") == 2
+        process.ask("lease.release()")
+        process.ask("client.close()")
+
+
+def test_a_commit_of_unknown_outcome_is_unsure_and_ends_the_client_not_the_process(rig):
+    with Remote(rig.fault_env()) as process:
+        process.ask(f"client = library.open('sqlite:{rig.store}')")
+        process.ask("lease = client.acquire('n', ttl_ms=60000)")
+        assert process.ask("client.fenced(lease, 'INCR', 'n')") == 1
+        rig.faults.order("sync EIO")
+        assert process.ask("client.fenced(lease, 'INCR', 'n')") == "UNSURE"
+        assert process.ask("client.fenced(lease, 'INCR', 'n')") == "STORE"
+        assert process.ask("client.get('n')") == "STORE"
+        rig.faults.clear()
+        process.ask("client.close()")
+        process.ask("lease.free()")
+        process.ask(f"client = library.open('sqlite:{rig.store}')")
+        assert process.ask("client.get('n')") in ("1", "2")
+        process.ask("client.close()")
+
+
 # Keep-alive.
 
 def test_it_renews_every_third_of_the_ttl_for_as_long_as_the_handle_lives(rig, library):

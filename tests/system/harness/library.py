@@ -239,11 +239,11 @@ class Remote:
     """A process of its own with the library: `ask` evaluates an expression there, in which
     `library` is a Library and names assigned by `do` stay."""
 
-    def __init__(self):
+    def __init__(self, env=None):
         self.process = subprocess.Popen(
             [sys.executable, "-m", "harness.library"], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, bufsize=1,
-            env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))})
+            env={**os.environ, **(env or {}), "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))})
 
     def start(self, line):
         self.process.stdin.write(line + "\n")

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads, writes, transactions and SQL on an engine in this process, by one thread and by several.
+ */
+#include "tests/unit/client/rig.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/mem.h"
+
+#define WORDS(...)                                                                                 \
+    sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), (const char *const[])             \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+static void test_values_are_bytes(void **state)
+{
+    const struct rig *rig = *state;
+    stk_lease *lease = rig_acquire(rig->client, "r", 60000);
+    char *value, *big = mem_alloc(8 << 20);
+    size_t len;
+
+    ok(stk_set(lease, "r", "a\0b\r\n", 5));
+    ok(stk_get(rig->client, "r", &value, &len));
+    assert_int_equal(len, 5);
+    assert_memory_equal(value, "a\0b\r\n", 6);
+    free(value);
+    ok(stk_set(lease, "r", "", 0));
+    ok(stk_get(rig->client, "r", &value, &len));
+    assert_true(value != NULL && len == 0);
+    free(value);
+    memset(big, 'x', 8 << 20);
+    ok(stk_set(lease, "r", big, 8 << 20));
+    ok(stk_get(rig->client, "r", &value, &len));
+    assert_int_equal(len, 8 << 20);
+    assert_memory_equal(value, big, 8 << 20);
+    free(value);
+    free(big);
+    stk_lease_free(lease);
+}
+
+static void test_a_token_is_for_its_own_key_alone(void **state)
+{
+    const struct rig *rig = *state;
+    stk_lease *one = rig_acquire(rig->client, "one", 60000);
+    stk_lease *two = rig_acquire(rig->client, "two", 60000);
+
+    assert_int_equal(stk_lease_token(one, NULL), stk_lease_token(two, NULL)); /* both are 1 */
+    assert_int_equal(stk_set(one, "two", "x", 1), STK_NOTOKEN);
+    assert_int_equal(stk_fenced(one, WORDS("MSET", "one", "1", "two", "2"), NULL, NULL),
+                     STK_NOTOKEN);
+    ok(stk_fenced_all((stk_lease *[]){one, two}, 2, WORDS("MSET", "one", "1", "two", "2"), NULL,
+                      NULL));
+    stk_lease_free(one);
+    stk_lease_free(two);
+}
+
+static void test_commands_about_a_connection_are_refused(void **state)
+{
+    static const char *const wrong[] = {"MULTI",     "exec",       "DISCARD", "AUTH", "HELLO",
+                                        "Subscribe", "PSUBSCRIBE", "QUIT",    "RESET"};
+    const struct rig *rig = *state;
+    stk_reply *reply;
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(stk_command(rig->client, WORDS(wrong[i], "x"), NULL, NULL), STK_MISUSE);
+    assert_int_equal(stk_command(rig->client, 0, NULL, NULL, NULL), STK_MISUSE);
+    ok(stk_command(rig->client, WORDS("PING"), NULL, &reply));
+    assert_string_equal(stk_reply_string(reply, NULL), "PONG");
+    stk_reply_free(reply);
+    assert_int_equal(stk_command(rig->client, WORDS("NOSUCH"), NULL, &reply), STK_ERR);
+    assert_null(reply);
+    assert_non_null(strstr(stk_message(), "NOSUCH"));
+    assert_int_equal(stk_command(rig->client, WORDS("SET", "k", "v"), NULL, NULL), STK_NOTOKEN);
+}
+
+static void test_what_a_call_cannot_mean_is_misuse(void **state)
+{
+    const struct rig *rig = *state;
+    char name[514];
+    stk_lease *lease;
+    stk_client *other;
+
+    memset(name, 'x', sizeof name - 1);
+    name[513] = '\0';
+    assert_int_equal(stk_acquire(rig->client, name, NULL, &lease), STK_MISUSE);
+    assert_int_equal(stk_acquire(rig->client, "", NULL, &lease), STK_MISUSE);
+    assert_int_equal(stk_acquire_all(rig->client, NULL, 0, NULL, &lease), STK_MISUSE);
+    assert_int_equal(stk_acquire(rig->client, "r", &(stk_lease_options){.ttl_ms = 9}, &lease),
+                     STK_MISUSE);
+    assert_int_equal(stk_acquire(rig->client, "r", &(stk_lease_options){.wait_ms = -1}, &lease),
+                     STK_MISUSE);
+    assert_int_equal(stk_set(NULL, "r", "", 0), STK_MISUSE);
+    assert_int_equal(stk_release(NULL), STK_MISUSE);
+    assert_int_equal(stk_client_open(rig->uri, 0, &other), STK_MISUSE);
+    stk_lease_free(NULL);
+    stk_client_close(NULL);
+    stk_reply_free(NULL);
+    stk_rows_free(NULL);
+    stk_txn_free(NULL);
+    ok(stk_client_open(rig->uri, 5000, &other));
+    lease = rig_acquire(rig->client, "a", 60000);
+    stk_lease *foreign = rig_acquire(other, "b", 60000);
+    assert_int_equal(
+        stk_fenced_all((stk_lease *[]){lease, foreign}, 2, WORDS("DEL", "a"), NULL, NULL),
+        STK_MISUSE);
+    stk_lease_free(foreign);
+    stk_lease_free(lease);
+    stk_client_close(other);
+}
+
+static void test_a_transaction_is_whole_or_nothing(void **state)
+{
+    const struct rig *rig = *state;
+    stk_lease *lease = rig_acquire(rig->client, "n", 60000);
+    stk_txn *txn;
+    stk_reply *reply;
+    char *value;
+
+    ok(stk_txn_begin(rig->client, &txn));
+    ok(stk_txn_add(txn, lease, WORDS("INCR", "n"), NULL));
+    ok(stk_txn_add(txn, lease, WORDS("DECRBY", "n", "5", "MIN", "0"), NULL));
+    assert_int_equal(stk_txn_exec(txn, &reply), STK_RANGE);
+    assert_null(reply);
+    stk_txn_free(txn);
+    ok(stk_get(rig->client, "n", &value, NULL));
+    assert_null(value);
+    ok(stk_txn_begin(rig->client, &txn));
+    assert_int_equal(stk_txn_add(txn, lease, 0, NULL, NULL), STK_MISUSE);
+    ok(stk_txn_add(txn, lease, WORDS("NOSUCH", "n"), NULL));
+    ok(stk_txn_add(txn, lease, WORDS("INCR", "n"), NULL));
+    assert_int_equal(stk_txn_exec(txn, NULL), STK_ERR); /* the reason, not EXECABORT */
+    assert_non_null(strstr(stk_message(), "NOSUCH"));
+    stk_txn_free(txn);
+    ok(stk_txn_begin(rig->client, &txn));
+    ok(stk_txn_exec(txn, &reply));
+    assert_int_equal(stk_reply_count(reply), 0);
+    stk_reply_free(reply);
+    stk_txn_free(txn);
+    stk_lease_free(lease);
+}
+
+static void test_sql_keeps_values_through_both_ways(void **state)
+{
+    const struct rig *rig = *state;
+    const stk_sql_value params[] = {{.type = STK_SQL_INTEGER, .integer = INT64_MIN},
+                                    {.type = STK_SQL_FLOAT, .real = 1.0 / 3},
+                                    {.type = STK_SQL_TEXT, .bytes = "it's"},
+                                    {.type = STK_SQL_TEXT, .bytes = "a\0b", .len = 3},
+                                    {.type = STK_SQL_BLOB, .bytes = NULL, .len = 0},
+                                    {.type = STK_SQL_NULL}};
+    const stk_sql_value nan = {.type = STK_SQL_FLOAT, .real = NAN};
+    stk_rows *rows;
+    size_t len;
+
+    ok(stk_sql(rig->client, NULL, 0, "SELECT ?, ?, ?, ?, ?, ?, typeof(?1), typeof(?2), typeof(?5)",
+               params, 6, &rows));
+    assert_int_equal(stk_rows_integer(rows, 0, 0), INT64_MIN);
+    assert_true(stk_rows_float(rows, 0, 1) == 1.0 / 3);
+    assert_string_equal(stk_rows_text(rows, 0, 2, NULL), "it's");
+    assert_memory_equal(stk_rows_text(rows, 0, 3, &len), "a\0b", 3);
+    assert_int_equal(len, 3);
+    assert_non_null(stk_rows_text(rows, 0, 4, &len));
+    assert_int_equal(len, 0);
+    assert_null(stk_rows_text(rows, 0, 5, NULL));
+    assert_string_equal(stk_rows_text(rows, 0, 6, NULL), "integer");
+    assert_string_equal(stk_rows_text(rows, 0, 7, NULL), "real");
+    assert_string_equal(stk_rows_text(rows, 0, 8, NULL), "blob");
+    assert_null(stk_rows_name(rows, 9));
+    stk_rows_free(rows);
+    assert_int_equal(stk_sql(rig->client, NULL, 0, "SELECT ?", &nan, 1, &rows), STK_MISUSE);
+    assert_int_equal(stk_sql(rig->client, NULL, 0, "SELEC 1", NULL, 0, &rows), STK_ERR);
+    assert_null(rows);
+}
+
+static void test_guarded_rows_change_under_their_lease_alone(void **state)
+{
+    const struct rig *rig = *state;
+    const char *update = "UPDATE inventory SET n = n - 1 WHERE sku = '1'";
+    stk_lease *right = rig_acquire(rig->client, "sku:1", 60000);
+    stk_lease *wrong = rig_acquire(rig->client, "sku:2", 60000);
+    stk_rows *rows;
+
+    ok(stk_sql(rig->client, NULL, 0, "CREATE TABLE inventory (sku PRIMARY KEY, n)", NULL, 0, NULL));
+    ok(stk_sql(rig->client, &right, 1, "INSERT INTO inventory VALUES ('1', 10)", NULL, 0, NULL));
+    ok(stk_command(rig->client, WORDS("GUARD", "CREATE", "inventory", "sku", "sku:"), NULL, NULL));
+    assert_int_equal(stk_sql(rig->client, &wrong, 1, update, NULL, 0, NULL), STK_GUARDED);
+    ok(stk_sql(rig->client, &right, 1, update, NULL, 0, &rows));
+    assert_int_equal(stk_rows_changes(rows), 1);
+    stk_rows_free(rows);
+    ok(stk_release(right));
+    assert_int_equal(stk_sql(rig->client, &right, 1, update, NULL, 0, NULL), STK_STALE);
+    stk_lease_free(right);
+    stk_lease_free(wrong);
+}
+
+enum { THREADS = 4, ROUNDS = 30 };
+
+struct worker {
+    stk_client *client;
+    stk_lease *shared;
+    int number;
+    pthread_t thread;
+    char trouble[256];
+};
+
+static void *work(void *context)
+{
+    struct worker *worker = context;
+    char own[16];
+    enum stk_error error = STK_OK;
+    stk_lease *lease;
+
+    snprintf(own, sizeof own, "own:%d", worker->number);
+    for (int i = 0; i < ROUNDS && error == STK_OK; i++) {
+        error = stk_acquire(worker->client, own, &(stk_lease_options){.ttl_ms = 20000}, &lease);
+        if (error == STK_OK)
+            error = stk_fenced(lease, WORDS("INCR", own), NULL, NULL);
+        if (error == STK_OK)
+            error = stk_fenced(worker->shared, WORDS("INCR", "shared"), NULL, NULL);
+        if (error == STK_OK)
+            error = stk_release(lease);
+        stk_lease_free(lease);
+        stk_lease *turn = NULL;
+        if (error == STK_OK)
+            error = stk_acquire(worker->client, "turns",
+                                &(stk_lease_options){.ttl_ms = 20000, .wait_ms = 20000}, &turn);
+        if (error == STK_OK)
+            error = stk_take(turn, "turns", -1, NULL);
+        if (error == STK_OK)
+            error = stk_release(turn);
+        stk_lease_free(turn);
+        /* A failure's text is this thread's own. */
+        if (error == STK_OK &&
+            (stk_set(NULL, own, "", 0) != STK_MISUSE || strstr(stk_message(), "lease") == NULL))
+            error = STK_ERR;
+    }
+    if (error != STK_OK)
+        snprintf(worker->trouble, sizeof worker->trouble, "%s %s", stk_error_code(error),
+                 stk_message());
+    return NULL;
+}
+
+static void test_threads_share_a_client_and_a_lease(void **state)
+{
+    const struct rig *rig = *state;
+    struct worker workers[THREADS];
+    char *value;
+
+    stk_lease *shared = rig_acquire(rig->client, "shared", 20000);
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.client = rig->client, .shared = shared, .number = i};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        assert_string_equal(workers[i].trouble, "");
+    }
+    ok(stk_get(rig->client, "shared", &value, NULL));
+    assert_int_equal(atoi(value), THREADS * ROUNDS);
+    free(value);
+    ok(stk_get(rig->client, "turns", &value, NULL));
+    assert_int_equal(atoi(value), THREADS * ROUNDS);
+    free(value);
+    stk_lease_free(shared);
+}
+
+static void test_a_store_that_cannot_be_opened_says_why(void **state)
+{
+    stk_client *client;
+
+    (void)state;
+    assert_int_equal(stk_client_open("sqlite:/no/such/folder/x.db", 5000, &client), STK_STORE);
+    assert_null(client);
+    assert_non_null(strstr(stk_message(), "/no/such/folder/x.db"));
+    assert_int_equal(stk_client_open("sqlite:/dev/null", 5000, &client), STK_STORE);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, rig_new, rig_free)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(values_are_bytes),
+        TEST(a_token_is_for_its_own_key_alone),
+        TEST(commands_about_a_connection_are_refused),
+        TEST(what_a_call_cannot_mean_is_misuse),
+        TEST(a_transaction_is_whole_or_nothing),
+        TEST(sql_keeps_values_through_both_ways),
+        TEST(guarded_rows_change_under_their_lease_alone),
+        TEST(threads_share_a_client_and_a_lease),
+        cmocka_unit_test(test_a_store_that_cannot_be_opened_says_why),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

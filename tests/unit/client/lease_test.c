@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Leases and their keeper, on an engine in this process. */
+#include "tests/unit/client/rig.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What a `lost` was told. */
+struct loss {
+    atomic_int calls;
+    _Atomic enum stk_error why;
+    atomic_bool valid; /* the lease, then */
+    bool frees, releases;
+    atomic_bool hold; /* stays in the callback while it is true */
+};
+
+static void on_lost(stk_lease *lease, enum stk_error why, void *context)
+{
+    struct loss *loss = context;
+
+    atomic_store(&loss->why, why);
+    atomic_store(&loss->valid, stk_lease_valid(lease));
+    if (loss->releases)
+        (void)stk_release(lease);
+    if (loss->frees)
+        stk_lease_free(lease);
+    atomic_fetch_add(&loss->calls, 1);
+    await(!atomic_load(&loss->hold));
+}
+
+static stk_lease *acquire_watched(stk_client *client, int64_t ttl_ms, struct loss *loss)
+{
+    const stk_lease_options options = {.ttl_ms = ttl_ms, .lost = on_lost, .context = loss};
+    stk_lease *lease;
+
+    ok(stk_acquire(client, "r", &options, &lease));
+    return lease;
+}
+
+static void test_a_lease_is_valid_for_less_than_its_ttl(void **state)
+{
+    const struct rig *rig = *state;
+    const stk_lease_options options = {.ttl_ms = 10000, .no_keep_alive = true};
+    stk_lease *lease;
+
+    int64_t before_ms = rig_now_ms();
+    ok(stk_acquire(rig->client, "r", &options, &lease));
+    int64_t left_ms = stk_lease_left_ms(lease);
+    assert_true(stk_lease_valid(lease));
+    /* From before the request, less a hundredth and 2 ms. */
+    assert_in_range(left_ms, 5000, 10000 - 102);
+    assert_true(before_ms + 10000 - 102 >= rig_now_ms() + stk_lease_left_ms(lease) - 1);
+    ok(stk_renew(lease, 60000));
+    assert_in_range(stk_lease_left_ms(lease), 55000, 60000 - 602);
+    ok(stk_release(lease));
+    assert_false(stk_lease_valid(lease));
+    assert_int_equal(stk_renew(lease, 0), STK_RELEASED);
+    stk_lease_free(lease);
+}
+
+static void test_without_keep_alive_it_runs_out_by_itself(void **state)
+{
+    const struct rig *rig = *state;
+    const stk_lease_options options = {.ttl_ms = 300, .no_keep_alive = true};
+    stk_lease *lease, *next;
+
+    ok(stk_acquire(rig->client, "r", &options, &lease));
+    ok(stk_acquire(rig->client, "r", &(stk_lease_options){.owner = "next", .wait_ms = 10000},
+                   &next) == STK_DEADLOCK
+           ? STK_OK
+           : STK_ERR); /* this thread would wait for itself */
+    await(!stk_lease_valid(lease));
+    ok(stk_acquire(rig->client, "r", &(stk_lease_options){.wait_ms = 10000}, &next));
+    assert_true(stk_lease_token(next, NULL) > stk_lease_token(lease, NULL));
+    assert_int_equal(stk_renew(lease, 0), STK_STALE);
+    stk_lease_free(lease);
+    stk_lease_free(next);
+}
+
+static void test_it_is_kept_alive_beyond_its_ttl(void **state)
+{
+    const struct rig *rig = *state;
+    struct loss loss = {0};
+    stk_lease_info info;
+
+    stk_lease *lease = acquire_watched(rig->client, 300, &loss);
+    for (int64_t until_ms = rig_now_ms() + 1500; rig_now_ms() < until_ms;) {
+        assert_true(stk_lease_valid(lease));
+        rig_nap(INT64_MAX, "");
+    }
+    ok(stk_query(rig->client, "r", &info));
+    assert_true(info.held && info.token == 1);
+    assert_int_equal(atomic_load(&loss.calls), 0);
+    ok(stk_release(lease));
+    stk_lease_free(lease);
+}
+
+static void test_many_leases_are_kept_by_one_keeper(void **state)
+{
+    const struct rig *rig = *state;
+    stk_lease *leases[200];
+    char name[16];
+
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof name, "r%d", i);
+        leases[i] = rig_acquire(rig->client, name, 1000 + i);
+    }
+    for (int64_t until_ms = rig_now_ms() + 2500; rig_now_ms() < until_ms;)
+        rig_nap(INT64_MAX, "");
+    for (int i = 0; i < 200; i++) {
+        assert_true(stk_lease_valid(leases[i]));
+        stk_lease_free(leases[i]);
+    }
+}
+
+static void test_the_loss_of_a_revoked_lease_is_told_once(void **state)
+{
+    const struct rig *rig = *state;
+    struct loss loss = {0};
+    int64_t token;
+
+    stk_lease *lease = acquire_watched(rig->client, 300, &loss);
+    ok(stk_revoke(rig->client, "r", &token));
+    assert_int_equal(token, 1);
+    await(atomic_load(&loss.calls) > 0);
+    assert_int_equal(atomic_load(&loss.why), STK_STALE);
+    assert_false(atomic_load(&loss.valid));
+    for (int64_t until_ms = rig_now_ms() + 400; rig_now_ms() < until_ms;)
+        rig_nap(INT64_MAX, "");
+    assert_int_equal(atomic_load(&loss.calls), 1);
+    assert_int_equal(stk_release(lease), STK_STALE);
+    stk_lease_free(lease);
+}
+
+static void test_a_callback_may_release_and_free_its_lease(void **state)
+{
+    const struct rig *rig = *state;
+    struct loss loss = {.frees = true, .releases = true};
+
+    (void)acquire_watched(rig->client, 300, &loss);
+    ok(stk_revoke(rig->client, "r", NULL));
+    await(atomic_load(&loss.calls) > 0);
+}
+
+static void *free_lease(void *lease)
+{
+    stk_lease_free(lease);
+    return NULL;
+}
+
+static void test_a_lease_is_freed_only_after_its_callback_has_returned(void **state)
+{
+    const struct rig *rig = *state;
+    struct loss loss = {.hold = true};
+    pthread_t thread;
+    void *result;
+
+    stk_lease *lease = acquire_watched(rig->client, 300, &loss);
+    ok(stk_revoke(rig->client, "r", NULL));
+    await(atomic_load(&loss.calls) > 0);
+    assert_int_equal(pthread_create(&thread, NULL, free_lease, lease), 0);
+    struct timespec soon;
+    clock_gettime(CLOCK_REALTIME, &soon);
+    soon.tv_sec += soon.tv_nsec > 900000000;
+    soon.tv_nsec = (soon.tv_nsec + 100000000) % 1000000000;
+    assert_int_not_equal(pthread_timedjoin_np(thread, &result, &soon), 0);
+    atomic_store(&loss.hold, false);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+struct taken {
+    stk_client *client;
+    struct loss *loss;
+    stk_lease *lease;
+};
+
+static void *take_and_end(void *context)
+{
+    struct taken *taken = context;
+    taken->lease = acquire_watched(taken->client, 300, taken->loss);
+    return NULL;
+}
+
+static void test_a_lease_of_a_thread_that_ended_is_renewed_no_more(void **state)
+{
+    const struct rig *rig = *state;
+    struct loss loss = {0};
+    struct taken taken = {.client = rig->client, .loss = &loss};
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, take_and_end, &taken), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    await(atomic_load(&loss.calls) > 0);
+    assert_int_equal(atomic_load(&loss.why), STK_ABANDONED);
+    assert_false(stk_lease_valid(taken.lease));
+    stk_lease_free(taken.lease);
+    stk_lease *next;
+    ok(stk_acquire(rig->client, "r", &(stk_lease_options){.wait_ms = 10000}, &next));
+    stk_lease_free(next);
+}
+
+static void test_an_owner_enters_again_under_the_same_token(void **state)
+{
+    const struct rig *rig = *state;
+    const stk_lease_options options = {.owner = "me", .wait_ms = 1000};
+    stk_lease *outer, *inner;
+    stk_lease_info info;
+
+    ok(stk_acquire(rig->client, "r", &options, &outer));
+    ok(stk_acquire(rig->client, "r", &options, &inner));
+    assert_int_equal(stk_lease_token(outer, NULL), stk_lease_token(inner, NULL));
+    ok(stk_release(inner));
+    ok(stk_set(outer, "r", "x", 1));
+    ok(stk_query(rig->client, "r", &info));
+    assert_int_equal(info.holds, 1);
+    assert_string_equal(info.owner, "me");
+    ok(stk_release(outer));
+    stk_lease_free(inner);
+    stk_lease_free(outer);
+}
+
+static void test_two_engines_on_one_file_share_leases(void **state)
+{
+    const struct rig *rig = *state;
+    stk_client *other = rig_client(rig);
+    stk_lease *lease, *denied;
+
+    for (int i = 0; i < 4; i++) { /* the one that opened the store first, then the other */
+        stk_client *holder = i % 2 == 0 ? rig->client : other;
+        stk_client *seeker = i % 2 == 0 ? other : rig->client;
+        ok(stk_acquire(holder, "r", &(stk_lease_options){.ttl_ms = 300, .wait_ms = 10000}, &lease));
+        for (int64_t until_ms = rig_now_ms() + 900; rig_now_ms() < until_ms;) {
+            assert_int_equal(stk_acquire(seeker, "r", NULL, &denied), STK_HELD);
+            rig_nap(INT64_MAX, "");
+        }
+        assert_true(stk_lease_valid(lease));
+        ok(stk_release(lease));
+        stk_lease_free(lease);
+    }
+    stk_client_close(other);
+}
+
+static void test_a_basket_is_kept_and_lost_as_one(void **state)
+{
+    const struct rig *rig = *state;
+    const char *const names[] = {"b", "a", "c"};
+    struct loss loss = {0};
+    const stk_lease_options options = {.ttl_ms = 300, .lost = on_lost, .context = &loss};
+    stk_lease *basket, *denied;
+
+    ok(stk_acquire_all(rig->client, names, 3, &options, &basket));
+    assert_int_equal(stk_acquire_all(rig->client, names + 2, 1, NULL, &denied), STK_HELD);
+    for (int64_t until_ms = rig_now_ms() + 900; rig_now_ms() < until_ms;)
+        rig_nap(INT64_MAX, "");
+    assert_true(stk_lease_valid(basket));
+    ok(stk_revoke(rig->client, "a", NULL));
+    await(atomic_load(&loss.calls) > 0);
+    assert_int_equal(atomic_load(&loss.why), STK_STALE);
+    assert_int_equal(stk_release(basket), STK_STALE); /* the others are free all the same */
+    stk_lease_free(basket);
+    ok(stk_acquire_all(rig->client, names, 3, NULL, &basket));
+    stk_lease_free(basket);
+}
+
+static void test_handles_outlive_their_client_and_say_so(void **state)
+{
+    const struct rig *rig = *state;
+    stk_client *client = rig_client(rig);
+    stk_lease *kept = rig_acquire(client, "r", 60000), *ephemeral;
+
+    ok(stk_acquire(client, "e", &(stk_lease_options){.ephemeral = true}, &ephemeral));
+    assert_true(stk_lease_valid(ephemeral));
+    stk_client_close(client);
+    assert_false(stk_lease_valid(kept) || stk_lease_valid(ephemeral));
+    assert_int_equal(stk_set(kept, "r", "x", 1), STK_MISUSE);
+    assert_int_equal(stk_release(kept), STK_MISUSE);
+    stk_lease_free(kept);
+    stk_lease_free(ephemeral);
+}
+
+static void test_a_forked_child_can_do_nothing_with_them(void **state)
+{
+    const struct rig *rig = *state;
+    stk_lease *lease = rig_acquire(rig->client, "r", 60000);
+    int status;
+
+    pid_t child = fork();
+    if (child == 0) {
+        bool good = stk_set(lease, "r", "x", 1) == STK_FORKED && !stk_lease_valid(lease) &&
+                    stk_release(lease) == STK_FORKED;
+        stk_lease_free(lease);
+        stk_client_close(rig->client);
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    ok(stk_set(lease, "r", "x", 1));
+    stk_lease_free(lease);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, rig_new, rig_free)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_lease_is_valid_for_less_than_its_ttl),
+        TEST(without_keep_alive_it_runs_out_by_itself),
+        TEST(it_is_kept_alive_beyond_its_ttl),
+        TEST(many_leases_are_kept_by_one_keeper),
+        TEST(the_loss_of_a_revoked_lease_is_told_once),
+        TEST(a_callback_may_release_and_free_its_lease),
+        TEST(a_lease_is_freed_only_after_its_callback_has_returned),
+        TEST(a_lease_of_a_thread_that_ended_is_renewed_no_more),
+        TEST(an_owner_enters_again_under_the_same_token),
+        TEST(two_engines_on_one_file_share_leases),
+        TEST(a_basket_is_kept_and_lost_as_one),
+        TEST(handles_outlive_their_client_and_say_so),
+        TEST(a_forked_child_can_do_nothing_with_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests over connections that break or stay silent, against a server that does so on purpose. No
+ * signal is ignored here: a SIGPIPE would end the test. */
+#include "tests/unit/client/rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PONG         "+PONG\r\n"
+#define GRANTED      "*2\r\n:7\r\n:60000\r\n"
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const char *const incr[] = {"INCR", "r"};
+
+/* A client of a server with these answers, the first of which is to the client's PING. */
+static stk_client *open_script(struct script *script, const char *const *answers, size_t count,
+                               int64_t timeout_ms)
+{
+    stk_client *client;
+
+    script_start(script, answers, count);
+    ok(stk_client_open(script->uri, timeout_ms, &client));
+    return client;
+}
+
+static void assert_same_request(struct script *script, size_t a, size_t b)
+{
+    char one[256], other[256];
+
+    script_request(script, a, one);
+    script_request(script, b, other);
+    assert_string_equal(one, other);
+    assert_true(strlen(one) > 0);
+}
+
+static void test_a_write_is_sent_again_with_its_id_until_there_is_an_answer(void **state)
+{
+    static const char *const answers[] = {PONG, GRANTED, NULL, NULL, ":1\r\n"};
+    struct script script;
+    stk_reply *reply;
+    char seen[256];
+
+    (void)state;
+    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    stk_lease *lease = rig_acquire(client, "r", 60000);
+    ok(stk_fenced(lease, 2, incr, NULL, &reply));
+    assert_int_equal(stk_reply_integer(reply), 1);
+    stk_reply_free(reply);
+    script_request(&script, 2, seen);
+    assert_memory_equal(seen, "FENCEDALL 1 r 7 ID ", 19);
+    assert_memory_equal(seen + 19, stk_last_id(), 32);
+    assert_string_equal(seen + 19 + 32, " INCR r");
+    assert_same_request(&script, 2, 3);
+    assert_same_request(&script, 2, 4);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left(void **state)
+{
+    static const char *const answers[] = {PONG, NULL, GRANTED};
+    const stk_lease_options options = {.ttl_ms = 60000, .wait_ms = 5000, .owner = "me"};
+    struct script script;
+    stk_lease *lease;
+    char one[256], other[256];
+    long long wait_ms, wait_again_ms;
+    char id[64], id_again[64];
+
+    (void)state;
+    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    ok(stk_acquire(client, "r", &options, &lease));
+    script_request(&script, 1, one);
+    script_request(&script, 2, other);
+    assert_int_equal(sscanf(one, "ACQUIRE r 60000 WAIT %lld OWNER me ID %63s", &wait_ms, id), 2);
+    assert_int_equal(
+        sscanf(other, "ACQUIRE r 60000 WAIT %lld OWNER me ID %63s", &wait_again_ms, id_again), 2);
+    assert_string_equal(id, id_again);
+    assert_true(wait_again_ms <= wait_ms && wait_ms <= 5000 && wait_again_ms > 0);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_an_acquire_whose_first_grant_is_over_asks_with_another_id(void **state)
+{
+    static const char *const answers[] = {PONG, NULL, "-STALE the lease of this ID is over\r\n",
+                                          GRANTED};
+    struct script script;
+    char one[256], other[256];
+
+    (void)state;
+    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    stk_lease *lease = rig_acquire(client, "r", 60000);
+    assert_int_equal(stk_lease_token(lease, "r"), 7);
+    script_request(&script, 2, one);
+    script_request(&script, 3, other);
+    assert_string_not_equal(one, other);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_what_carries_no_id_is_not_sent_again(void **state)
+{
+    static const char *const answers[] = {PONG, NULL, NULL};
+    struct script script;
+
+    (void)state;
+    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    assert_int_equal(stk_revoke(client, "r", NULL), STK_UNSURE);
+    assert_int_equal(stk_sql(client, NULL, 0, "CREATE TABLE t (a)", NULL, 0, NULL), STK_UNSURE);
+    assert_int_equal(script.used, 3);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_a_silent_server_ends_a_call_in_time_and_costs_its_connection(void **state)
+{
+    static const char *const answers[] = {PONG, GRANTED, "", "", "$1\r\nx\r\n"};
+    struct script script;
+    char *value;
+
+    (void)state;
+    stk_client *client = open_script(&script, answers, COUNT(answers), 100);
+    stk_lease *lease = rig_acquire(client, "r", 60000);
+    int64_t begun_ms = rig_now_ms();
+    assert_int_equal(stk_fenced(lease, 2, incr, NULL, NULL), STK_UNSURE);
+    assert_int_equal(strlen(stk_last_id()), 32);
+    assert_int_equal(stk_get(client, "r", &value, NULL), STK_TIMEOUT);
+    assert_null(value);
+    assert_in_range(rig_now_ms() - begun_ms, 200, 2000);
+    ok(stk_get(client, "r", &value, NULL)); /* on a third connection */
+    assert_string_equal(value, "x");
+    free(value);
+    assert_int_equal(script.connections, 3);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_a_server_that_talks_nonsense_is_an_error(void **state)
+{
+    static const char *const answers[] = {
+        PONG, "+what?\r\n", "*1\r\n:1\r\n", "*2\r\n:1\r\n$1\r\nx\r\n", ":1\r\n", ":1\r\n"};
+    struct script script;
+    enum stk_outcome outcome;
+    stk_lease *lease;
+    stk_rows *rows;
+
+    (void)state;
+    stk_client *client = open_script(&script, answers, COUNT(answers), 1000);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(stk_acquire(client, "r", NULL, &lease), STK_PROTOCOL);
+    assert_int_equal(stk_receipt(client, "r", 1, "id", &outcome, NULL), STK_PROTOCOL);
+    assert_int_equal(stk_sql(client, NULL, 0, "SELECT 1", NULL, 0, &rows), STK_PROTOCOL);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_bytes_that_are_no_protocol_break_the_connection(void **state)
+{
+    static const char *const answers[] = {PONG, "HTTP/1.1 400 Bad Request\r\n", "$1\r\nx\r\n"};
+    struct script script;
+    char *value;
+
+    (void)state;
+    stk_client *client = open_script(&script, answers, COUNT(answers), 5000);
+    ok(stk_get(client, "r", &value, NULL));
+    free(value);
+    assert_int_equal(script.connections, 2);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_error_replies_are_codes_and_their_texts(void **state)
+{
+    static const struct {
+        const char *reply;
+        enum stk_error error;
+        const char *message;
+    } rows[] = {
+        {"-STALE too old\r\n", STK_STALE, "too old"},
+        {"-LEASEDOWN no redis\r\n", STK_LEASEDOWN, "no redis"},
+        {"-BUSY\r\n", STK_BUSY, "BUSY"},
+        {"-ERR what\r\n", STK_ERR, "what"},
+        {"-MOVED 1 there\r\n", STK_ERR, "MOVED 1 there"},
+        {"-HELD not a word of the wire\r\n", STK_ERR, "HELD not a word of the wire"},
+    };
+    const char *answers[1 + COUNT(rows)] = {PONG};
+    struct script script;
+    char *value;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++)
+        answers[1 + i] = rows[i].reply;
+    stk_client *client = open_script(&script, answers, COUNT(answers), 5000);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_int_equal(stk_get(client, "r", &value, NULL), rows[i].error);
+        assert_string_equal(stk_message(), rows[i].message);
+    }
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_a_name_is_looked_up_and_a_wrong_one_is_said_so(void **state)
+{
+    static const char *const answers[] = {PONG};
+    struct script script;
+    stk_client *client;
+    char uri[64];
+
+    (void)state;
+    script_start(&script, answers, 1);
+    snprintf(uri, sizeof uri, "stockade://localhost%s", strrchr(script.uri, ':'));
+    ok(stk_client_open(uri, 5000, &client));
+    stk_client_close(client);
+    script_end(&script);
+    assert_int_equal(stk_client_open("stockade://no-such-host.invalid", 5000, &client),
+                     STK_UNREACHABLE);
+    assert_non_null(strstr(stk_message(), "no-such-host.invalid"));
+    assert_int_equal(stk_client_open(script.uri, 5000, &client), STK_UNREACHABLE);
+    assert_non_null(strstr(stk_message(), "refused"));
+    assert_null(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_write_is_sent_again_with_its_id_until_there_is_an_answer),
+        cmocka_unit_test(test_an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left),
+        cmocka_unit_test(test_an_acquire_whose_first_grant_is_over_asks_with_another_id),
+        cmocka_unit_test(test_what_carries_no_id_is_not_sent_again),
+        cmocka_unit_test(test_a_silent_server_ends_a_call_in_time_and_costs_its_connection),
+        cmocka_unit_test(test_a_server_that_talks_nonsense_is_an_error),
+        cmocka_unit_test(test_bytes_that_are_no_protocol_break_the_connection),
+        cmocka_unit_test(test_error_replies_are_codes_and_their_texts),
+        cmocka_unit_test(test_a_name_is_looked_up_and_a_wrong_one_is_said_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Temporary stores, and a server of few words. */
+#include "tests/unit/client/rig.h"
+
+#include <ftw.h>
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fence/base/check.h"
+#include "fence/base/clock.h"
+#include "fence/base/mem.h"
+
+void rig_ok(enum stk_error error, const char *what, const char *file, int line)
+{
+    if (error != STK_OK) {
+        print_error("%s: %s %s\n", what, stk_error_code(error), stk_message());
+        _fail(file, line);
+    }
+}
+
+int64_t rig_now_ms(void)
+{
+    return clock_now_ms(&clock_monotonic);
+}
+
+void rig_nap(int64_t until_ms, const char *what)
+{
+    if (rig_now_ms() > until_ms)
+        fail_msg("in vain: %s", what);
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+int rig_new(void **state)
+{
+    struct rig *rig = mem_zalloc(sizeof *rig);
+
+    snprintf(rig->folder, sizeof rig->folder, "/tmp/stockade-client-XXXXXX");
+    check(mkdtemp(rig->folder) != NULL);
+    snprintf(rig->uri, sizeof rig->uri, "sqlite:%s/x.db", rig->folder);
+    rig->client = rig_client(rig);
+    *state = rig;
+    return 0;
+}
+
+stk_client *rig_client(const struct rig *rig)
+{
+    stk_client *client;
+    ok(stk_client_open(rig->uri, RIG_TIMEOUT_MS, &client));
+    return client;
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)info;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+int rig_free(void **state)
+{
+    struct rig *rig = *state;
+
+    stk_client_close(rig->client);
+    nftw(rig->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    free(rig);
+    return 0;
+}
+
+stk_lease *rig_acquire(stk_client *client, const char *resource, int64_t ttl_ms)
+{
+    stk_lease *lease;
+    ok(stk_acquire(client, resource, &(stk_lease_options){.ttl_ms = ttl_ms}, &lease));
+    return lease;
+}
+
+/* The server. */
+
+struct visitor {
+    struct script *script;
+    int fd;
+    pthread_t thread;
+};
+
+static void note(char seen[256], const redisReply *request)
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < request->elements; i++)
+        len += (size_t)snprintf(seen + len, 256 - len, "%s%s", i > 0 ? " " : "",
+                                request->element[i]->str);
+}
+
+/* False: the connection is to be closed. */
+static bool answer(struct visitor *visitor, const redisReply *request)
+{
+    struct script *script = visitor->script;
+    const char *text = "";
+
+    pthread_mutex_lock(&script->lock);
+    if (script->used < 16)
+        note(script->seen[script->used], request);
+    if (script->used < script->count)
+        text = script->answers[script->used];
+    script->used++;
+    pthread_mutex_unlock(&script->lock);
+    return text != NULL &&
+           send(visitor->fd, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text);
+}
+
+static void *visit(void *context)
+{
+    struct visitor *visitor = context;
+    redisReader *reader = redisReaderCreate();
+    char bytes[4096];
+    bool open = true;
+    ssize_t got;
+
+    while (open && (got = recv(visitor->fd, bytes, sizeof bytes, 0)) > 0) {
+        void *request = NULL;
+        redisReaderFeed(reader, bytes, (size_t)got);
+        while (open && redisReaderGetReply(reader, &request) == REDIS_OK && request != NULL) {
+            open = answer(visitor, request);
+            freeReplyObject(request);
+        }
+    }
+    redisReaderFree(reader);
+    close(visitor->fd);
+    return NULL;
+}
+
+static void *serve(void *context)
+{
+    struct script *script = context;
+    struct visitor visitors[16];
+    size_t count = 0;
+    int fd;
+
+    while (count < 16 && (fd = accept(script->listener, NULL, NULL)) >= 0) {
+        pthread_mutex_lock(&script->lock);
+        script->connections++;
+        pthread_mutex_unlock(&script->lock);
+        visitors[count] = (struct visitor){.script = script, .fd = fd};
+        check(pthread_create(&visitors[count].thread, NULL, visit, &visitors[count]) == 0);
+        count++;
+    }
+    for (size_t i = 0; i < count; i++)
+        pthread_join(visitors[i].thread, NULL);
+    return NULL;
+}
+
+void script_start(struct script *script, const char *const *answers, size_t count)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof address;
+
+    *script = (struct script){.answers = answers, .count = count};
+    pthread_mutex_init(&script->lock, NULL);
+    script->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    check(bind(script->listener, (struct sockaddr *)&address, sizeof address) == 0);
+    check(listen(script->listener, 16) == 0);
+    check(getsockname(script->listener, (struct sockaddr *)&address, &len) == 0);
+    snprintf(script->uri, sizeof script->uri, "stockade://127.0.0.1:%d", ntohs(address.sin_port));
+    check(pthread_create(&script->thread, NULL, serve, script) == 0);
+}
+
+void script_request(struct script *script, size_t i, char out[256])
+{
+    pthread_mutex_lock(&script->lock);
+    memcpy(out, script->seen[i], 256);
+    pthread_mutex_unlock(&script->lock);
+}
+
+void script_end(struct script *script)
+{
+    shutdown(script->listener, SHUT_RDWR);
+    pthread_join(script->thread, NULL);
+    close(script->listener);
+    pthread_mutex_destroy(&script->lock);
+}
