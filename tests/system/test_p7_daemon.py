@@ -4,11 +4,11 @@ test_p7_no_way_round.py and test_p7_programs.py."""
 
 import pytest
 
-from harness.guards import KIND, KINDS, RESTORE, ROWS, fill, forms, resource, rows, table
+from harness.guards import KIND, RESTORE, ROWS, every_kind, fill, forms, resource, rows, table
 from harness.resp import ReplyError, refused
 from harness.shop import Connection, Shop, present, program, report
 
-kinds = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+kinds = pytest.mark.parametrize("kind", every_kind())
 
 
 @pytest.fixture(scope="module")

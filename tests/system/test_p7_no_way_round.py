@@ -8,13 +8,13 @@ import subprocess
 
 import pytest
 
-from harness.guards import (FORMS, KIND, KINDS, Oracle, fill, forms, random_form, resource,
-                            rows)
+from harness.guards import (FORMS, KIND, KINDS, Oracle, every_kind, fill, forms, random_form,
+                            resource, rows)
 from harness.limits import patience
 from harness.shop import (EXTENSION, Connection, Shop, attempt, is_refusal, present, program,
                           report, run_forms)
 
-kinds = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+kinds = pytest.mark.parametrize("kind", every_kind())
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ import collections
 import functools
 import sqlite3
 
+import pytest
+
 Kind = collections.namedtuple("Kind", "name columns options write keys traits more")
 Form = collections.namedtuple("Form", "name sql needs foreign_keys")
 
@@ -75,6 +77,16 @@ KINDS = [
          traits="rowid unique automatic text"),
 ]
 KIND = {k.name: k for k in KINDS}
+# Those that differ most: their matrix runs with the fast tests, the others' with the slow ones.
+OFTEN = {"integer_key", "text_key", "composite", "without_rowid", "strict", "generated",
+         "replacing", "foreign"}
+
+
+def every_kind():
+    """For pytest.mark.parametrize."""
+    return [pytest.param(k, id=k.name, marks=[] if k.name in OFTEN else [pytest.mark.slow])
+            for k in KINDS]
+
 
 # Besides the table: parents, a view that writes, another table whose triggers write.
 SCHEMA = """
