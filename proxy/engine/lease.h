@@ -10,6 +10,7 @@
 #define LEASE_TTL_MAX_MS  (24 * 3600 * 1000)
 #define LEASE_WAIT_MAX_MS LEASE_TTL_MAX_MS
 #define LEASE_LOOK_MS     1000 /* a waiter that missed its wake-up looks again within this */
+#define LEASE_GLANCE_MS   15   /* or so: what another daemon holds in the same file */
 
 /* The name under which a lease service knows an owner: for one that the client named, 128 bits of
  * XXH3 of it; a generated owner is already such a nonce. Two named owners with one nonce would take

@@ -289,6 +289,24 @@ static void record(struct acquire *acquire)
         record_failed(acquire, error);
 }
 
+/* When to look again. What another daemon holds, with no lease service between the two, nobody
+ * tells: a glance at the store is cheap, and where many wait there are fewer for each. */
+static int64_t look_in_ms(const struct acquire *acquire)
+{
+    const struct engine *engine = acquire->request->engine;
+    const struct lease_memory *memory = &acquire->view.memory;
+    const struct lease_call *call = &acquire->call;
+    bool ours = memory->live && memory->this_run && memory->token == call->answer_token;
+    int64_t glance_ms = LEASE_GLANCE_MS + (int64_t)engine->acquires_count / 2;
+    unsigned char random; /* two daemons that look in step would not take turns */
+
+    if (ours || !lease_provider_needs_memory(engine->options.provider))
+        return call->answer_ttl_ms;
+    engine->options.chance->fill(engine->options.chance, &random, sizeof random);
+    glance_ms += random % LEASE_GLANCE_MS;
+    return glance_ms < call->answer_ttl_ms ? glance_ms : call->answer_ttl_ms;
+}
+
 /* Step 2, denied: wait, or say so. */
 static void denied(struct acquire *acquire)
 {
@@ -315,7 +333,7 @@ static void denied(struct acquire *acquire)
     if (line_take_again(acquire) || call->answer == LEASE_FREE)
         acquire_try(acquire); /* it became the head, or was woken, while it asked */
     else
-        line_look_in(acquire, call->answer_ttl_ms);
+        line_look_in(acquire, look_in_ms(acquire));
 }
 
 static void asked(struct lease_call *call)
