@@ -24,7 +24,7 @@ void servers_open(struct servers *servers, struct signals *signals)
     *servers = (struct servers){.signals = signals, .stockaded_out = -1};
 }
 
-static bool folder_make(struct servers *servers, struct failure *failure)
+bool servers_make_folder(struct servers *servers, struct failure *failure)
 {
     const char *parent = getenv("TMPDIR");
 
@@ -113,7 +113,7 @@ static bool redis_try(struct servers *servers, struct failure *failure)
 
 bool servers_start_redis(struct servers *servers, struct failure *failure)
 {
-    if (!folder_make(servers, failure)) {
+    if (!servers_make_folder(servers, failure)) {
         return false;
     }
     for (int i = 0; i < PORT_TRIES && servers->signals->ending == 0; i++) {
@@ -193,7 +193,7 @@ bool servers_start_stockaded(struct servers *servers, const char *lease, struct 
     char program[PATH_MAX], store[PATH_MAX], lease_copy[512];
     int ends[2];
 
-    if (!folder_make(servers, failure)) {
+    if (!servers_make_folder(servers, failure)) {
         return false;
     }
     if (pipe2(ends, O_CLOEXEC) != 0) {

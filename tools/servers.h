@@ -25,6 +25,8 @@ struct servers {
 
 /* All zero but for the signals; the folder is made with the first server. */
 void servers_open(struct servers *servers, struct signals *signals);
+/* Makes the folder, where there is none yet. */
+bool servers_make_folder(struct servers *servers, struct failure *failure);
 bool servers_start_redis(struct servers *servers, struct failure *failure);
 /* `lease`: as stockaded's --lease. It is looked for beside this program, then in PATH. */
 bool servers_start_stockaded(struct servers *servers, const char *lease, struct failure *failure);

@@ -110,7 +110,7 @@ static enum stk_error begin(struct acquire *acquire, stk_lease *lease)
         error = handle_renew(lease, 0, acquire->call.deadline_ms);
     if (error == STK_OK && !acquire->options->no_keep_alive) {
         pthread_mutex_lock(&client->lock);
-        error = keeper_add(lease) ? STK_OK : STK_BUSY;
+        error = keepalive_add(lease) ? STK_OK : STK_BUSY;
         pthread_mutex_unlock(&client->lock);
         if (error != STK_OK)
             (void)stk_release(lease);

@@ -113,7 +113,7 @@ static void drop(stk_client *client)
         return;
     close_idle(client);
     orphan_leases(client);
-    keeper_drop(client->keeper);
+    keepalive_drop(client->keeper);
     pthread_mutex_unlock(&client->lock);
 }
 
@@ -125,7 +125,7 @@ EXPORT void stk_client_close(stk_client *client)
         drop(client);
         return;
     }
-    keeper_free(client->keeper);
+    keepalive_free(client->keeper);
     client->keeper = NULL;
     orphan_leases(client);
     close_idle(client);

@@ -15,7 +15,7 @@
 #include "proxy/client/stockade.h"
 #include "proxy/engine/command.h"
 
-struct keeper;
+struct keepalive;
 
 struct stk_client {
     /* Set once. */
@@ -29,8 +29,8 @@ struct stk_client {
     /* Under the lock. */
     struct list idle; /* peers; the latest first */
     size_t idle_count;
-    struct list leases;    /* whose handles are not freed */
-    struct keeper *keeper; /* NULL: nothing was ever to be kept alive */
+    struct list leases;       /* whose handles are not freed */
+    struct keepalive *keeper; /* NULL: nothing was ever to be kept alive */
 };
 
 /* STK_OK, or fail(STK_FORKED): this is another process. Every call begins with it. */

@@ -45,7 +45,7 @@ void handle_is_stale(stk_lease *lease)
     if (lease->state == STATE_LIVE) {
         lease->state = STATE_LOST;
         lease->why = STK_STALE;
-        keeper_look(lease);
+        keepalive_look(lease);
     }
     pthread_mutex_unlock(&lease->client->lock);
 }
@@ -135,9 +135,9 @@ enum stk_error handle_renew(stk_lease *lease, int64_t ttl_ms, int64_t deadline_m
     pthread_mutex_lock(&lease->client->lock);
     if (error == STK_OK && lease->state == STATE_LIVE) {
         handle_extend(lease, call.asked_ms, ttl_ms);
-        keeper_look(lease);
+        keepalive_look(lease);
     } else if (error == STK_STALE || error == STK_UNKNOWN) { /* the caller knows; no `lost` */
-        keeper_forget(lease);
+        keepalive_forget(lease);
         lease->state = STATE_LOST;
     }
     pthread_mutex_unlock(&lease->client->lock);
@@ -185,7 +185,7 @@ EXPORT enum stk_error stk_release(stk_lease *lease)
     if (error != STK_OK)
         return error;
     pthread_mutex_lock(&lease->client->lock);
-    keeper_forget(lease);
+    keepalive_forget(lease);
     bool again = lease->state == STATE_RELEASED;
     lease->state = STATE_RELEASED;
     pthread_mutex_unlock(&lease->client->lock);
@@ -198,8 +198,8 @@ EXPORT void stk_lease_free(stk_lease *lease)
         return;
     if (lease->client != NULL) {
         pthread_mutex_lock(&lease->client->lock);
-        keeper_forget(lease);
-        keeper_await(lease);
+        keepalive_forget(lease);
+        keepalive_await(lease);
         list_remove(&lease->link);
         pthread_mutex_unlock(&lease->client->lock);
     }

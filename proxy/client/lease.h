@@ -58,19 +58,19 @@ enum stk_error handle_renew(stk_lease *lease, int64_t ttl_ms, int64_t deadline_m
 /* The daemon said STALE to a write under this lease alone: lost, and the keeper tells. */
 void handle_is_stale(stk_lease *lease);
 
-/* keeper.c; the lock is held in all but keeper_free. */
+/* keepalive.c; the lock is held in all but keepalive_free. */
 
 /* Keeps the lease alive from here on. False, and fail(): there are no threads or descriptors. */
-bool keeper_add(stk_lease *lease);
+bool keepalive_add(stk_lease *lease);
 /* Never renews it again and never calls its `lost`, but for one that is being called. */
-void keeper_forget(stk_lease *lease);
+void keepalive_forget(stk_lease *lease);
 /* Waits until `lost` of this lease has returned, where another thread than this one calls it. */
-void keeper_await(stk_lease *lease);
+void keepalive_await(stk_lease *lease);
 /* Looks at it anew: its times or its state have changed. */
-void keeper_look(stk_lease *lease);
+void keepalive_look(stk_lease *lease);
 /* Ends the thread. NULL is fine. */
-void keeper_free(struct keeper *keeper);
+void keepalive_free(struct keepalive *keeper);
 /* In a forked child, where there is no such thread. */
-void keeper_drop(struct keeper *keeper);
+void keepalive_drop(struct keepalive *keeper);
 
 #endif

@@ -103,10 +103,11 @@ const char *stk_version(void);
  * itself
  *
  * Embedded, the lease service is as in the daemon's --lease; `local:` where it is left out. Clients
- * and processes that share one file share its leases too; where there is no lease service between
- * them, who waits for another's lease learns within a second that it is free. A new file gets the
- * permissions that the process's umask leaves. A client has a thread of its own then, and
- * everything that the daemon does, it does (DDL, GUARD).
+ * and processes that share one file share its leases too. Where there is no lease service between
+ * them, who waits for another's lease looks every 20 ms or so (where many wait, once a second). A
+ * process that is stopped in mid-commit holds up the others' writes. A new file gets the
+ * permissions that the process's umask leaves. A client has threads of its own then, and may do
+ * whatever a daemon's administrator may (DDL, GUARD).
  *
  * A daemon that refuses connections fails stk_client_open at once. timeout_ms: 1 to 86400000. */
 enum stk_error stk_client_open(const char *uri, int64_t timeout_ms, stk_client **client);

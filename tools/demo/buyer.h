@@ -29,6 +29,7 @@ struct sale {
     int64_t ttl_ms, pause_ms, work_ms;
     int64_t limit_ms; /* a sale that takes longer has failed */
     char key[64];
+    char store[300]; /* a path for the contender that needs no server */
 };
 
 /* In shared memory. */

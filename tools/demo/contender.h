@@ -10,6 +10,7 @@ struct contender {
     const char *name;   /* on the command line */
     const char *title;  /* in the table */
     bool uses_stockade; /* its server is Stockade, not Redis */
+    bool embedded;      /* it has no server: it opens sale->store by itself */
 
     /* The referee's: open the sale, count what is left (a missing stock is an error), clear away.
      */
@@ -29,6 +30,7 @@ extern const struct contender contender_watchdog;
 extern const struct contender contender_decrement;
 extern const struct contender contender_version;
 extern const struct contender contender_stockade;
+extern const struct contender contender_library;
 
 /* The stock as a plain string key, shared by those that keep it so. */
 bool stock_set(struct client *client, const struct sale *sale);

@@ -13,11 +13,11 @@
 #include "tools/options.h"
 
 static const struct contender *const contenders[] = {
-    &contender_no_lock,   &contender_redis_lock, &contender_watchdog,
-    &contender_decrement, &contender_version,    &contender_stockade,
+    &contender_no_lock, &contender_redis_lock, &contender_watchdog, &contender_decrement,
+    &contender_version, &contender_stockade,   &contender_library,
 };
 enum { CONTENDERS = sizeof contenders / sizeof *contenders };
-#define CONTENDER_NAMES "none, redis-lock, watchdog, decrement, version, stockade"
+#define CONTENDER_NAMES "none, redis-lock, watchdog, decrement, version, stockade, library"
 
 struct settings {
     struct sale sale;
@@ -68,8 +68,9 @@ static const struct option_table table = {
     .usage = "stockade [-u URI] demo oversell [options]",
     .about =
         "Holds the same flash sale once for each contender: no lock, the common Redis lock,\n"
-        "the same with a watchdog, two remedies without a lock, and Stockade. Some buyers are\n"
-        "stopped between their read and their write for longer than the TTL.\n\n"
+        "the same with a watchdog, two remedies without a lock, and Stockade, with its daemon and\n"
+        "without (the buyers open the store by the library). Some buyers are stopped between\n"
+        "their read and their write for longer than the TTL.\n\n"
         "Contenders: " CONTENDER_NAMES ".\n\n"
         "Without -u and --redis it starts a private redis-server and a private stockaded on\n"
         "free ports and a temporary folder, and removes them at the end. On a running server\n"
@@ -85,16 +86,18 @@ static bool find_servers(struct place *place, const struct settings *set, struct
     bool needs_redis = false, needs_stockade = false;
 
     for (size_t i = 0; i < CONTENDERS; i++) {
-        needs_stockade |= set->chosen[i] && contenders[i]->uses_stockade;
-        needs_redis |= set->chosen[i] && !contenders[i]->uses_stockade;
+        bool needs_server = set->chosen[i] && !contenders[i]->embedded;
+        needs_stockade |= needs_server && contenders[i]->uses_stockade;
+        needs_redis |= needs_server && !contenders[i]->uses_stockade;
     }
-    return place_find_servers(place, needs_redis, needs_stockade, failure);
+    return servers_make_folder(&place->servers, failure) &&
+           place_find_servers(place, needs_redis, needs_stockade, failure);
 }
 
-static bool hold_sales(struct place *place, const struct settings *set, bool *kept,
+static bool hold_sales(struct place *place, struct settings *set, bool *kept,
                        struct failure *failure)
 {
-    const struct sale *sale = &set->sale;
+    struct sale *sale = &set->sale;
     struct sale_result results[CONTENDERS];
     size_t count = 0;
 
@@ -103,6 +106,7 @@ static bool hold_sales(struct place *place, const struct settings *set, bool *ke
     if (!find_servers(place, set, failure)) {
         return false;
     }
+    (void)snprintf(sale->store, sizeof sale->store, "%s/library.db", place->servers.folder);
     for (size_t i = 0; i < CONTENDERS; i++) {
         const struct contender *contender = contenders[i];
         if (!set->chosen[i]) {
@@ -114,7 +118,7 @@ static bool hold_sales(struct place *place, const struct settings *set, bool *ke
         }
         report_sale(&place->term, sale, &results[count]);
         if (contender->uses_stockade) {
-            *kept = sale_is_right(sale, &results[count]);
+            *kept &= sale_is_right(sale, &results[count]);
         }
         count++;
     }

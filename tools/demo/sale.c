@@ -30,7 +30,7 @@ static int buyer_main(void *context, unsigned index)
     };
     enum purchase purchase = PURCHASE_FAILED;
 
-    if (client_open(&buyer.client, referee->server) &&
+    if ((contender->embedded || client_open(&buyer.client, referee->server)) &&
         (contender->open == NULL || contender->open(&buyer))) {
         do {
             purchase = contender->buy(&buyer);
@@ -110,13 +110,14 @@ bool sale_run(const struct contender *contender, const struct sale *sale,
 {
     struct referee referee = {
         .contender = contender, .sale = sale, .server = server, .signals = signals, .term = term};
-    struct client client;
+    struct client client = {.context = NULL};
     int64_t left;
 
     referee.ledger = crowd_share(sizeof *referee.ledger);
     atomic_store(&referee.ledger->left, sale->stock);
     atomic_store(&referee.ledger->lowest, sale->stock);
-    bool counted = client_open(&client, server) && contender->stock(&client, sale);
+    bool counted =
+        (contender->embedded || client_open(&client, server)) && contender->stock(&client, sale);
     if (!counted) {
         (void)failure_set(failure, "%s: %s", contender->title, client.failure.text);
     } else {
