@@ -12,7 +12,7 @@ import pytest
 
 from harness import install
 from harness.library import Library, Remote, StkError
-from harness.limits import BUILD, REPO, patience, wait_until
+from harness.limits import BUILD, REPO, patience, sanitized, wait_until
 from harness.rig import free_port
 from harness.tool import Tool
 
@@ -99,6 +99,7 @@ def programs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.skipif(sanitized(), reason="valgrind does not run sanitized programs")
 @pytest.mark.parametrize("program", ["example", "everything", "static"])
 def test_it_leaks_nothing_and_reads_nothing_amiss(library, programs, program, uri):
     with library.open(uri) as client:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A started process: its output is kept, it is ended by its pid, its exit status is checked."""
 
+import contextlib
 import os
 import re
 import select
@@ -8,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from harness.limits import patience
+from harness.limits import patience, sanitized
 
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error: ")
 
@@ -85,6 +86,7 @@ class Process:
             if self.alive():
                 self.signal(signal.SIGCONT)
                 self.signal(signal.SIGTERM)
+                self._insist()
             status = self.wait()
         finally:
             if self.alive():
@@ -94,6 +96,16 @@ class Process:
         found = SANITIZER.search(self.stderr())
         assert not found, f"a sanitizer found something:\n{self.describe()}"
         assert self.killed or status == self.expected_status, f"bad exit:\n{self.describe()}"
+
+    def _insist(self):
+        """ThreadSanitizer loses a signal now and then that comes just before epoll_wait (2 in 100
+        right after the start; 0 in 1,700 without it): then it is sent again."""
+        if not sanitized():
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.popen.wait(20)
+        if self.alive() and "signal 15" not in self.stderr():
+            self.signal(signal.SIGTERM)
 
     def rss_bytes(self):
         return self._status_kb("VmRSS") * 1024
