@@ -33,8 +33,9 @@ EXTENSION_SOURCES := $(wildcard store/extension/*.c) store/sqlite/guard_function
 UNIT_SOURCES := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
 TEST_SOURCES := $(filter %_test.c,$(UNIT_SOURCES))
 HELPER_SOURCES := $(filter-out %_test.c,$(UNIT_SOURCES))
+# Filled in by tests/*/*.mk: more sources whose dependencies are to be tracked.
+PROOF_SOURCES :=
 SHIM_SOURCES := $(wildcard tests/support/*_shim.c)
-FUZZ_SOURCES := $(wildcard tests/fuzz/*_fuzz.c)
 
 PROGRAMS := $(BUILD)/stockaded $(BUILD)/stockade
 EXTENSION := $(BUILD)/stockade_guard.so
@@ -45,7 +46,6 @@ LIBRARY_LINKS := $(BUILD)/$(LIBRARY_NAME) $(BUILD)/libstockade.so
 LIBRARIES := $(LIBRARY_LINKS) $(BUILD)/libstockade.a
 SHIMS := $(SHIM_SOURCES:tests/support/%.c=$(BUILD)/%.so)
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
-FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/%)
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 library_objects = $(patsubst %.c,$(BUILD)/library/%.o,$(LIBRARY_SOURCES))
@@ -81,13 +81,14 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help setup demo check replay format tidy asan ubsan tsan coverage fuzz install \
-        uninstall clean tests fuzzers FORCE
+.PHONY: all help setup demo check replay format tidy asan ubsan tsan coverage install \
+        uninstall clean tests FORCE
 
 all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' \
+	    $(filter Makefile %.mk,$(MAKEFILE_LIST)) | expand -t 18
 
 setup: ## install what the build, the demo and the tests need (Debian)
 	@tools/setup --tests
@@ -142,19 +143,6 @@ coverage: ## check, and build/coverage/html/index.html with what it reached
 	@genhtml --quiet -o build/coverage/html build/coverage/lcov.info
 	@lcov --summary build/coverage/lcov.info
 
-# Each target for SECONDS, or until it finds something, which is then in build/fuzz; given to the
-# target as its only argument, it is met again. With SQLITE=.../sqlite3.c, SQLite's amalgamation,
-# the fuzzer sees into SQLite too, and finds far more ways through it.
-SECONDS ?= 60
-fuzz: ## look for inputs that break things: make fuzz SECONDS=60
-	@tools/setup --all
-	@$(MAKE) fuzzers CC=clang SANITIZE=address,undefined,fuzzer-no-link BUILD=build/fuzz
-	@for name in $(FUZZ_SOURCES:tests/fuzz/%_fuzz.c=%); do \
-	    mkdir -p build/fuzz/corpus/$$name && build/fuzz/$${name}_fuzz -max_total_time=$(SECONDS) \
-	    -timeout=25 -rss_limit_mb=2048 -max_len=4096 -entropic=0 \
-	    -artifact_prefix=build/fuzz/$$name- -dict=tests/fuzz/$$name.dict \
-	    build/fuzz/corpus/$$name tests/fuzz/corpus/$$name || exit; done
-
 install: all ## install programs, library and SQLite extension: PREFIX=/usr/local, DESTDIR=
 	install -d '$(INSTALLED)/bin' '$(INSTALLED)/include' '$(INSTALLED)/lib/pkgconfig' \
 	    '$(INSTALLED)/lib/stockade'
@@ -178,8 +166,6 @@ clean: ## remove what was built
 	rm -rf build
 
 tests: $(TESTS) $(SHIMS)
-
-fuzzers: $(FUZZERS)
 
 # What changed flags have to build anew.
 $(BUILD)/flags: FORCE
@@ -252,19 +238,8 @@ $(BUILD)/$(1:%.c=%): $(call objects,$(1) $(foreach h,$(HELPER_SOURCES),$(if \
 endef
 $(foreach t,$(TEST_SOURCES),$(eval $(call unit_test,$(t))))
 
-$(FUZZERS): $(BUILD)/%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/daemon.a \
-    $(if $(SQLITE),$(BUILD)/obj/sqlite3.o)
-	@echo 'ld  $@'
-	@$(LINK) -fsanitize=fuzzer -o $@ $^ $(DAEMON_LIBS) -pthread -lm
-
-# As Debian configures it. UndefinedBehaviorSanitizer is for our own code.
-$(BUILD)/obj/sqlite3.o: $(SQLITE)
-	@mkdir -p $(@D)
-	@echo 'cc  $<'
-	@$(CC) -O1 -g -w -fsanitize=address,fuzzer-no-link -fPIE -DSQLITE_SECURE_DELETE \
-	    -DSQLITE_SOUNDEX -DSQLITE_OMIT_LOOKASIDE $(addprefix -DSQLITE_ENABLE_,FTS3 FTS4 FTS5 \
-	    FTS3_PARENTHESIS FTS3_TOKENIZER RTREE SESSION PREUPDATE_HOOK COLUMN_METADATA DBSTAT_VTAB \
-	    STMTVTAB MATH_FUNCTIONS UNLOCK_NOTIFY) -c -o $@ $<
+# What tries to break the promises has its targets beside its sources: tests/README.md.
+include $(sort $(wildcard tests/*/*.mk))
 
 # Shims are preloaded into the daemon by system tests, so they are never instrumented.
 $(BUILD)/%_shim.so: tests/support/%_shim.c $(BUILD)/flags
@@ -272,5 +247,5 @@ $(BUILD)/%_shim.so: tests/support/%_shim.c $(BUILD)/flags
 	@$(CC) $(LANGUAGE) -O2 -g $(WARNINGS) -fPIC -shared -o $@ $< -ldl
 
 -include $(patsubst %.o,%.d,$(call objects,$(DAEMON_SOURCES) $(CLIENT_SOURCES) \
-    $(TOOLS_SOURCES) $(UNIT_SOURCES) $(FUZZ_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN)) \
+    $(TOOLS_SOURCES) $(UNIT_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN) $(PROOF_SOURCES)) \
     $(extension_objects) $(library_objects))

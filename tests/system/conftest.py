@@ -23,6 +23,8 @@ numbers = itertools.count(1)
 
 
 def pytest_sessionstart(session):
+    # Under nohup it is ignored, and a shell cannot trap what its parents ignore.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if not (BUILD / "stockaded").exists() and not session.config.option.collectonly:
         pytest.exit(f"{BUILD / 'stockaded'} is missing: run make first", returncode=2)
 

@@ -23,6 +23,7 @@ def test_an_idle_daemon_is_under_16_mb(rig, lease):
     assert daemon.rss_bytes() < 16 * MB, "and after its first lease"
 
 
+@pytest.mark.slow
 def test_names_that_were_never_granted_leave_nothing(local):
     client = local.client()
 
