@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tests/mutants/run judges the tests; here it is judged, on a made-up tree of one file."""
+
+import re
+import subprocess
+
+import pytest
+
+from harness.limits import REPO
+
+MAKEFILE = """\
+BUILD ?= build
+.PHONY: all sim
+all: ;
+$(BUILD)/obj/%.o: %.c
+\t@mkdir -p $(@D)
+\tgcc -O0 -c -o $@ $<
+$(BUILD)/daemon.a: $(BUILD)/obj/fence/sum.o
+\t@rm -f $@
+\tar rcs $@ $^
+$(BUILD)/fault_shim.so: ; @mkdir -p $(@D); touch $@
+$(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/daemon.a
+\t@mkdir -p $(@D)
+\tgcc -O0 -o $@ $^
+sim: $(BUILD)/tests/unit/sum_test
+\t$<
+\t@echo "$(RUNS) passed, 0 failed"
+"""
+SUM = """\
+int sum(int n) { int s = 0; for (int i = 1; i <= n; i++) s += i; return s; }
+int unused(int n) { return n > 0 ? 1 : 0; }
+"""
+TEST = """\
+#include <stdio.h>
+int sum(int n);
+int main(void) { printf("ok 1 - sums\\n"); return sum(3) == 6 ? 0 : 1; }
+"""
+PYTEST = """\
+def test_loop(): assert "i <= n" in open("fence/sum.c").read()
+def test_broken(): assert False
+"""
+GOOD = {"name": "last one forgotten", "file": "fence/sum.c", "old": "i <= n", "new": "i < n",
+        "caught": "unit sum_test"}
+
+
+@pytest.fixture
+def tree(tmp_path):
+    files = {"Makefile": MAKEFILE, "fence/sum.c": SUM, "tests/unit/sum_test.c": TEST,
+             "tests/unit/silent_test.c": "int main(void) { return 0; }\n",
+             "tests/unit/sad_test.c": "int main(void) { return 1; }\n",
+             "tests/system/test_sum.py": PYTEST, ".gitignore": "/build/\n__pycache__/\n"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    return tmp_path
+
+
+def mutants(tree, *entries, options=()):
+    """Returns (exit status, output) for entries that differ from GOOD as said."""
+    folder = tree / "tests/mutants"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "fence.toml").write_text("".join(
+        "[[mutant]]\n" + "".join(f"{key} = '{value}'\n" for key, value in {**GOOD, **entry}.items())
+        for entry in entries))
+    done = subprocess.run([REPO / "tests/mutants/run", "--tree", tree, *options],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=50)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("caught", ["unit sum_test", "system test_sum::test_loop", "sim RUNS=3"])
+def test_a_defect_that_its_test_notices_passes(tree, caught):
+    status, output = mutants(tree, {"caught": caught})
+    assert status == 0 and output.endswith("\n1 passed, 0 failed\n"), output
+
+
+def test_a_defect_that_hangs_its_test_is_caught_and_said_so(tree):
+    status, output = mutants(tree, {"new": "i == i"}, options=["--patience", "1"])
+    assert status == 0 and output.startswith("hung"), output
+
+
+@pytest.mark.parametrize("verdict, entry", [
+    ("SURVIVED", {"old": "n > 0", "new": "n >= 0"}),
+    ("SURVIVED", {"old": "n > 0", "new": "n >= 0", "caught": "system test_sum.py::test_loop"}),
+    ("SURVIVED", {"old": "n > 0", "new": "n >= 0", "caught": "sim RUNS=1"}),
+    ("DOES NOT APPLY", {"old": "i << n"}),
+    ("DOES NOT APPLY", {"old": "int n"}),
+    ("DOES NOT APPLY", {"new": "i <= n"}),
+    ("DOES NOT APPLY", {"file": "fence/nosuch.c"}),
+    ("DOES NOT COMPILE", {"new": "i <= m"}),
+    ("DOES NOT COMPILE", {"new": "i <= m", "caught": "sim RUNS=1"}),
+    ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "unit sad_test"}),
+    ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "unit silent_test"}),
+    ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "unit nosuch_test"}),
+    ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "system test_sum::test_broken"}),
+    ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "system test_sum::test_nosuch"}),
+    ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "sim RUNS=0"}),
+    ("BAD ENTRY", {"caught": "luck"}),
+    ("BAD ENTRY", {"caught": ""}),
+    ("BAD ENTRY", {"comment": "no such field"}),
+    ("BAD ENTRY", {"file": "tests/unit/sum_test.c"}),
+])
+def test_what_proves_nothing_fails(tree, verdict, entry):
+    status, output = mutants(tree, entry)
+    assert status == 1 and output.startswith(verdict), output
+    assert output.endswith("\n0 passed, 1 failed\n"), output
+
+
+def test_each_is_counted_and_the_tree_is_left_as_it_was(tree):
+    status, output = mutants(tree, {}, {"name": "harmless", "old": "n > 0", "new": "n >= 0"},
+                             {"name": "wrong start", "old": "s = 0", "new": "s = 1"})
+    assert status == 1 and output.endswith("\n2 passed, 1 failed\n"), output
+    assert "SURVIVED  fence.toml: harmless [unit sum_test]" in output
+    assert (tree / "fence/sum.c").read_text() == SUM
+    assert (tree / "build/mutants/1/fence/sum.c").read_text() == SUM
+
+
+def test_a_second_run_sees_what_changed_and_a_name_twice_is_refused(tree):
+    assert mutants(tree, {})[0] == 0
+    (tree / "fence/sum.c").write_text(SUM.replace("i <= n", "i < n + 1"))
+    status, output = mutants(tree, {"old": "i < n + 1"}, {"old": "s = 0", "new": "s = 1"})
+    assert status == 1 and re.search("^BAD ENTRY .*last one forgotten", output), output
+    assert output.endswith("\n1 passed, 1 failed\n"), output
+
+
+def test_no_mutants_are_a_failure(tree):
+    assert mutants(tree)[0] == 1 and mutants(tree, {}, options=["--only", "nosuch.toml"])[0] == 1
+
+
+def test_a_sample_is_the_same_for_the_same_seed(tree):
+    entries = [{"name": f"wrong start {n}", "old": "s = 0", "new": f"s = {n}"} for n in range(1, 9)]
+    runs = [mutants(tree, *entries, options=["--sample", "3", "--seed", "7"]) for _ in range(2)]
+    names = [sorted(re.findall(r"wrong start \d", output)) for _, output in runs]
+    assert names[0] == names[1] and len(names[0]) == 3
+    assert "SAMPLE=3 SEED=7, of 8" in runs[0][1] and "3 passed, 0 failed" in runs[0][1]
