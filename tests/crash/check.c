@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store's content is read by a plain connection of SQLite's, which knows nothing of Stockade,
+ * and sorted into slots by the last character of each resource's name. */
+#include "tests/crash/check.h"
+
+#include <inttypes.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "store/maintenance.h"
+
+static const char *const queries[] = {
+    "SELECT resource, 'fence '||resource||' '||token||' '||state||' '||owner||' '||holds"
+    " FROM stockade_fences ORDER BY resource",
+    "SELECT key, 'value '||key||' '||value FROM stockade_values ORDER BY key",
+    "SELECT key, 'field '||key||' '||field||' '||CASE length(value) > 64 WHEN 1 THEN"
+    " length(value)||' bytes' ELSE value END FROM stockade_fields ORDER BY key, field",
+    "SELECT resource, 'receipt '||resource||' '||id||' '||token||' '||CASE substr(id, 1, 1)"
+    " WHEN 'w' THEN replace(replace(reply, char(13), '|'), char(10), '|') ELSE '' END"
+    " FROM stockade_receipts ORDER BY resource, CAST(substr(id, 2) AS INTEGER)",
+    "SELECT 'x:'||sku, 'row '||sku||' '||n FROM stock ORDER BY sku",
+    NULL,
+};
+
+struct content {
+    struct buf slots[MODEL_SLOTS];
+};
+
+struct session_state {
+    struct check *check;
+    struct host *host;
+    struct bytes reply; /* the last one */
+    struct buf replies;
+    int replies_count;
+};
+
+__attribute__((format(printf, 2, 3))) static bool wrong(struct check *check, const char *format,
+                                                        ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    if (check->why[0] == '\0')
+        vsnprintf(check->why, sizeof check->why, format, args);
+    va_end(args);
+    return false;
+}
+
+/* Content. */
+
+static void content_free(struct content *content)
+{
+    for (int i = 0; i < MODEL_SLOTS; i++)
+        buf_free(&content->slots[i]);
+}
+
+static bool content_ask(sqlite3 *db, const char *sql, struct content *content)
+{
+    sqlite3_stmt *stmt;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK)
+        return strstr(sql, "FROM stock ") != NULL; /* it is not made yet */
+    while (sqlite3_step(stmt) == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(stmt, 0);
+        int slot = name[strlen(name) - 1] - '0';
+        check(slot >= 0 && slot < MODEL_SLOTS);
+        buf_printf(&content->slots[slot], "%s\n", sqlite3_column_text(stmt, 1));
+    }
+    return sqlite3_finalize(stmt) == SQLITE_OK;
+}
+
+static bool content_read(struct check *check, struct content *content)
+{
+    sqlite3 *db = NULL;
+    bool read = sqlite3_open_v2(HOST_PATH, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK &&
+                sqlite3_exec(db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL) == SQLITE_OK;
+
+    *content = (struct content){0};
+    for (int i = 0; read && queries[i] != NULL; i++)
+        read = content_ask(db, queries[i], content);
+    if (!read)
+        wrong(check, "it cannot be read: %s", sqlite3_errmsg(db));
+    sqlite3_close(db);
+    for (int i = 0; i < MODEL_SLOTS; i++)
+        buf_append(&content->slots[i], "", 1);
+    return read;
+}
+
+/* Do the lines fit? `there` is what the store has. */
+static bool lines_fit(const char *model, const char *there)
+{
+    while (*model != '\0' || *there != '\0') {
+        bool optional = *model == '?';
+        size_t len = strcspn(model += optional, "\n");
+        if (len > 0 && len == strcspn(there, "\n") && memcmp(model, there, len) == 0)
+            there += len + 1;
+        else if (!optional)
+            return false;
+        model += len + 1;
+    }
+    return true;
+}
+
+static bool slot_fits(const struct model_slot *slot, int64_t now_ms, const char *there,
+                      struct buf *lines)
+{
+    buf_clear(lines);
+    model_lines(slot, now_ms, lines);
+    buf_append(lines, "", 1);
+    return lines_fit(lines->data, there);
+}
+
+/* The token that the store has of a resource; 0: none. */
+static int64_t token_there(const struct model_slot *slot, int resource, const char *there)
+{
+    char line[32], name[16];
+    int64_t token = 0;
+
+    snprintf(line, sizeof line, "fence %s ", model_name(slot->number, resource, name));
+    const char *at = strstr(there, line);
+    if (at != NULL)
+        (void)sscanf(at + strlen(line), "%" SCNd64, &token);
+    return token;
+}
+
+/* How many of those in flight have been applied: the state before them moves on by as many. -1:
+ * the slot is in no state that it may be in. */
+static int find_applied(struct check *check, const struct outlook *outlook, const char *there,
+                        int64_t now_ms, struct model_slot *states)
+{
+    struct buf lines = {0}, first = {0};
+    int applied = -1;
+    char expected[MODEL_REPLY_MAX];
+
+    states[0] = outlook->slot;
+    model_restart(&states[0], now_ms);
+    for (int k = 0; k <= outlook->flight_count; k++) {
+        if (k > 0) {
+            const struct op *op = &outlook->flight[k - 1];
+            states[k] = states[k - 1];
+            if (!model_apply(&states[k], op, NULL, token_there(&states[k], op->resource, there),
+                             now_ms, expected))
+                break;
+        }
+        if (slot_fits(&states[k], now_ms, there, &lines)) {
+            applied = k;
+            break;
+        }
+        if (k == 0)
+            buf_append_bytes(&first, buf_bytes(&lines));
+    }
+    if (applied < 0)
+        wrong(check,
+              "slot %d is in a state that it may not be in, with %d in flight.\nIt has:\n%s"
+              "After what was acknowledged:\n%s",
+              outlook->slot.number, outlook->flight_count, there, first.data);
+    buf_free(&lines);
+    buf_free(&first);
+    return applied;
+}
+
+/* Requests to the daemon. */
+
+static void on_reply(void *context, int client, struct bytes reply)
+{
+    struct session_state *state = context;
+
+    (void)client;
+    buf_clear(&state->replies);
+    buf_append_bytes(&state->replies, reply);
+    state->replies_count++;
+}
+
+static struct bytes call(struct session_state *state, int client, struct buf *request)
+{
+    buf_clear(&state->replies);
+    host_send(state->host, client, buf_bytes(request));
+    host_settle(state->host);
+    buf_clear(request);
+    return buf_bytes(&state->replies);
+}
+
+static bool was_granted_late(const struct op *op, struct bytes reply)
+{
+    return op->kind == OP_ACQUIRE && reply.len >= 3 && memcmp(reply.data, "*-1", 3) == 0;
+}
+
+/* Sends what was in flight again, as a client does that has lost the reply. */
+static bool repeat(struct session_state *state, const struct outlook *outlook, int applied,
+                   struct model_slot *states)
+{
+    struct check *check = state->check;
+    struct buf request = {0};
+    bool fine = true;
+
+    for (int k = 0; fine && k < outlook->flight_count; k++) {
+        const struct op *op = &outlook->flight[k];
+        char expected[MODEL_REPLY_MAX];
+        if (k < applied && op->id == 0) {
+            continue; /* nobody may repeat it */
+        }
+        for (int tries = 0; tries < 2; tries++) {
+            model_request(outlook->slot.number, op, &request);
+            struct bytes reply = call(state, outlook->slot.number, &request);
+            /* A lease of before the crash is held for its time again. */
+            if (tries == 0 && was_granted_late(op, reply)) {
+                host_pass(state->host, MODEL_TTL_MS + 1000);
+                continue;
+            }
+            struct model_slot after = states[k];
+            fine = model_apply(&after, op, &reply, 0, crash_vfs_disk(check->vfs)->now_ms, expected);
+            if (!fine)
+                wrong(check, "slot %d: %s request %d in flight, sent again, was answered %.*snot %s",
+                      outlook->slot.number, k < applied ? "applied" : "lost", k, (int)reply.len,
+                      reply.data, expected);
+            if (k >= applied)
+                states[k + 1] = after;
+            break;
+        }
+    }
+    buf_free(&request);
+    return fine;
+}
+
+static bool set_up_again(struct session_state *state, const struct expectation *expect)
+{
+    struct buf request = {0};
+
+    if (!expect->setup_sent)
+        return true;
+    run_setup_request(expect->setup, &request);
+    struct bytes reply = call(state, MODEL_SLOTS, &request);
+    buf_free(&request);
+    return (reply.len > 0 && reply.data[0] != '-') ||
+           memmem(reply.data, reply.len, "is guarded already", 18) != NULL ||
+           wrong(state->check, "setup step %d, sent again, was answered %.*s", expect->setup,
+                 (int)reply.len, reply.data);
+}
+
+/* A new grant of the resource, and a write with the token that it replaces. */
+static bool grant_anew(struct session_state *state, const struct model_slot *slot, int resource)
+{
+    const struct model_resource *row = &slot->resources[resource];
+    struct check *check = state->check;
+    struct op acquire = {.kind = OP_ACQUIRE, .resource = resource, .owner = 99999};
+    struct op stale = {.kind = OP_STALE, .resource = resource, .token = row->token};
+    struct model_slot after = *slot;
+    char expected[MODEL_REPLY_MAX];
+    struct buf request = {0};
+
+    model_request(slot->number, &acquire, &request);
+    struct bytes reply = call(state, slot->number, &request);
+    bool fine = model_apply(&after, &acquire, &reply, 0, crash_vfs_disk(check->vfs)->now_ms,
+                            expected) ||
+                wrong(check, "slot %d: a grant anew was answered %.*snot %s", slot->number,
+                      (int)reply.len, reply.data, expected);
+    if (fine && row->token > 0) {
+        model_request(slot->number, &stale, &request);
+        reply = call(state, slot->number, &request);
+        fine = (reply.len > 6 && memcmp(reply.data, "-STALE", 6) == 0) ||
+               wrong(check, "slot %d: a write with token %" PRId64 ", then replaced, was answered"
+                            " %.*s",
+                     slot->number, row->token, (int)reply.len, reply.data);
+    }
+    buf_free(&request);
+    return fine;
+}
+
+static bool audit_step(void *context, const char *doing, int64_t done, int64_t total)
+{
+    (void)context, (void)doing, (void)done, (void)total;
+    return true;
+}
+
+static void audit_found(void *context, const char *kind, const char *text)
+{
+    wrong(context, "the audit finds %s: %s", kind, text);
+}
+
+static bool audit(struct check *check)
+{
+    char why[MAINTENANCE_WHY_MAX];
+    struct audit_call call = {.store = HOST_PATH,
+                              .found = audit_found,
+                              .watch = {.step = audit_step, .context = check}};
+
+    return (store_audit(&call, why, sizeof why) || wrong(check, "no audit: %s", why)) &&
+           call.findings == 0;
+}
+
+static bool check_opened(struct session_state *state)
+{
+    struct check *check = state->check;
+    const struct expectation *expect = check->expect;
+    struct model_slot states[MODEL_SLOTS][RUN_FLIGHT_MAX + 1];
+    const struct disk *disk = crash_vfs_disk(check->vfs);
+    struct content content;
+    struct buf lines = {0};
+    bool fine = content_read(check, &content) && set_up_again(state, expect);
+
+    for (int i = 0; fine && i < MODEL_SLOTS; i++) {
+        const struct outlook *outlook = &expect->slots[i];
+        int applied =
+            find_applied(check, outlook, content.slots[i].data, disk->now_ms, states[i]);
+        fine = applied >= 0 && repeat(state, outlook, applied, states[i]);
+    }
+    content_free(&content);
+    fine = fine && content_read(check, &content);
+    for (int i = 0; fine && i < MODEL_SLOTS; i++) {
+        const struct outlook *outlook = &expect->slots[i];
+        const struct model_slot *last = &states[i][outlook->flight_count];
+        fine = slot_fits(last, disk->now_ms, content.slots[i].data, &lines) ||
+               wrong(check, "slot %d, after all was sent again, has:\n%snot:\n%s", i,
+                     content.slots[i].data, lines.data);
+    }
+    if (fine)
+        content_free(&content);
+    host_pass(state->host, MODEL_TTL_MS + 1000);
+    for (int i = 0; fine && i < MODEL_SLOTS; i++)
+        fine = grant_anew(state, &states[i][expect->slots[i].flight_count],
+                          (int)(disk->events_count + (size_t)i) % MODEL_RESOURCES);
+    buf_free(&lines);
+    return fine && audit(check);
+}
+
+bool check_disk(struct check *check, struct disk *disk)
+{
+    struct session_state state = {.check = check};
+    char why[600];
+
+    check->why[0] = '\0';
+    crash_vfs_mount(check->vfs, disk);
+    state.host = host_open(check->vfs, on_reply, &state, why, sizeof why);
+    check->opened_at = disk->events_count;
+    if (state.host == NULL)
+        return wrong(check, "the store does not open: %s", why);
+    bool fine = check_opened(&state);
+    if (host_lost(state.host))
+        fine = wrong(check, "the store is lost");
+    host_close(state.host);
+    buf_free(&state.replies);
+    crash_vfs_mount(check->vfs, NULL);
+    return fine;
+}

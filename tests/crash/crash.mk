@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# The crash disk: what the power, the disk or the memory can do to the store, at every point.
+
+CRASH_SOURCES := $(wildcard tests/crash/*.c)
+PROOF_SOURCES += $(CRASH_SOURCES)
+
+.PHONY: crash
+# POINT=sweep:... repeats one point alone, as a failure prints it; SWEEPS="write io" only these.
+crash: ## power loss, I/O errors and lack of memory at every point of the store's work
+	@tools/setup
+	@$(MAKE) $(BUILD)/crash
+	@$(BUILD)/crash $(if $(POINT),--point '$(POINT)',$(SWEEPS))
+
+$(BUILD)/crash: $(call objects,$(CRASH_SOURCES)) $(BUILD)/daemon.a
+	@echo 'ld  $@'
+	@$(LINK) -o $@ $^ $(DAEMON_LIBS) -pthread -lm

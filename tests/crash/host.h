@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole daemon in this thread, but for sockets: engine, SQLite store, `local:` leases. Its disk
+ * is that of the VFS, and its clock is the disk's. */
+#ifndef STOCKADE_TESTS_CRASH_HOST_H
+#define STOCKADE_TESTS_CRASH_HOST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+#include "tests/crash/vfs.h"
+
+/* The VFS has it in memory; but parts of Stockade look for the file by themselves, and it must be
+ * one that they find. */
+#define HOST_PATH "/dev/null"
+
+enum {
+    HOST_CLIENTS = 4,
+    HOST_CHECKPOINT_PAGES = 48, /* so that a short run sees checkpoints, and a WAL begun anew */
+    HOST_RECEIPTS_KEEP_MS = 600 * 1000,
+    HOST_FORGET_MS = 1200 * 1000,
+};
+
+/* One whole reply, borrowed. */
+typedef void (*host_reply)(void *context, int client, struct bytes reply);
+
+struct host;
+
+/* NULL: the store would not open, and `why` says why. */
+struct host *host_open(struct crash_vfs *vfs, host_reply reply, void *context, char *why,
+                       size_t why_size);
+/* Where the store is lost, what waits in the engine stays there: its memory with it. */
+void host_close(struct host *host);
+void host_send(struct host *host, int client, struct bytes request);
+/* Turns everything until nothing moves any more, or the store is lost. */
+void host_settle(struct host *host);
+bool host_lost(const struct host *host);
+/* Time passes at once, and all settles. */
+void host_pass(struct host *host, int64_t ms);
+/* Copies as much as it can of the WAL into the file, as another program would. */
+void host_checkpoint(struct host *host);
+
+#endif
