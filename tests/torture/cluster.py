@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is tortured: daemons, a Redis, clients, and a relay on every way between them.
+
+          c0  c1  c2 ...            each client its own process
+           │ relays │               one for each pair
+          d0        d1              one store file for both, or one each ("apart")
+           │ relays │
+             Redis                  AOF, appendfsync always; not with local:
+"""
+
+import contextlib
+import json
+import random
+import shutil
+import socket
+import sys
+import time
+
+from harness.process import Process
+from harness.relay import Relay
+from harness.rig import Rig, free_port
+
+from torture import client as client_module
+from torture.client import Caller, Lost
+
+# leases, stores: the rounds of a run take turns.
+LAYOUTS = (("redis", "shared"), ("local", "shared"), ("redis", "apart"), ("redis", "alone"))
+CLIENTS = 6
+REGISTERS = 3
+SKUS = 2
+OPENING = 100_000
+DAEMON_START_SECONDS = 20
+LEASE_SECONDS_MAX = 5.0  # no client asks for more than 1.5 s
+
+
+class TortureRelay(Relay):
+    """Can also close one direction and leave the other open, as a machine half gone does."""
+
+    def __init__(self, target):
+        self.sinks = {"up": [], "down": []}
+        super().__init__(target)
+
+    def _pump(self, source, sink, gate):
+        direction = "up" if gate is self.gates["up"] else "down"
+        self.sinks[direction].append(sink)
+        super()._pump(source, sink, gate)
+
+    def half_close(self, direction):
+        sinks, self.sinks[direction] = self.sinks[direction], []
+        for sink in sinks:
+            with contextlib.suppress(OSError):
+                sink.shutdown(socket.SHUT_WR)
+
+
+class Cluster:
+    def __init__(self, folder, seed, layout):
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.rig = Rig(folder)
+        self.chance = random.Random(f"{seed} cluster")
+        self.seed = seed
+        self.leases, self.stores = layout
+        self.redis = self.rig.redis(appendonly=True) if self.leases == "redis" else None
+        count = 1 if self.stores == "alone" else 2
+        self.prefixes = ["AB"[i] + "/" if self.stores == "apart" else "" for i in range(count)]
+        self.ports = [free_port() for _ in range(count)]
+        self.redis_relays = [self.relay(self.redis.address) for _ in range(count)
+                             if self.redis is not None]
+        self.relays = [[self.relay(("127.0.0.1", port)) for port in self.ports]
+                       for _ in range(CLIENTS)]
+        self.redis_timeout_ms = self.chance.choice((300, 1000))
+        self.daemons = [None] * count
+        self.clients = [None] * CLIENTS
+        self.incarnations = [0] * CLIENTS
+        self.histories = []
+        self.ended = []  # by SIGTERM
+        self.until = 0.0
+        for number in range(count):
+            self.start_daemon(number)
+
+    def relay(self, target):
+        relay = TortureRelay(target)
+        self.rig.relays.append(relay)
+        return relay
+
+    def start_daemon(self, number):
+        lease = "local:"
+        if self.redis is not None:
+            port = self.redis_relays[number].address[1]
+            lease = f"redis://127.0.0.1:{port}?timeout_ms={self.redis_timeout_ms}"
+        store = self.folder / f"store{self.prefixes[number].strip('/')}.db"
+        self.daemons[number] = self.rig.daemon(
+            listen=(f"127.0.0.1:{self.ports[number]}",), store=f"sqlite:{store}", lease=lease,
+            timeout=DAEMON_START_SECONDS)
+
+    def start_redis(self, empty=False, truncate=False):
+        folder = self.redis.folder
+        if empty:
+            shutil.rmtree(folder)
+        if truncate:
+            for path in folder.glob("appendonlydir/*.incr.aof"):
+                size = path.stat().st_size
+                with open(path, "r+b") as aof:
+                    aof.truncate(size - self.chance.randint(1, max(1, size // 2)))
+        self.redis = self.rig.redis(port=self.redis.address[1], appendonly=True, folder=folder)
+
+    def start_client(self, number):
+        self.incarnations[number] += 1
+        name = f"c{number}.{self.incarnations[number]}"
+        path = self.folder / f"{name}.history"
+        path.touch()
+        self.histories.append(path)
+        config = {"client": name, "seed": f"{self.seed} {name}", "history": str(path),
+                  "until": self.until, "registers": REGISTERS, "skus": SKUS,
+                  "daemons": self.addresses([relay.address for relay in self.relays[number]])}
+        process = Process(name, [sys.executable, client_module.__file__, json.dumps(config)],
+                          self.folder / f"{name}.err")
+        self.rig.processes.append(process)
+        self.clients[number] = process
+
+    def addresses(self, addresses):
+        return [{"address": list(address), "store": prefix}
+                for address, prefix in zip(addresses, self.prefixes)]
+
+    def keys(self):
+        return [f"reg:{i}" for i in range(REGISTERS)] + [f"sku:{i}" for i in range(SKUS)]
+
+    def direct(self, name):
+        """A caller without relays, for before and after."""
+        path = self.folder / f"{name}.history"
+        path.touch()
+        self.histories.append(path)
+        caller = Caller(name, path, self.addresses([("127.0.0.1", port) for port in self.ports]))
+        caller.timeout = 10.0
+        return caller
+
+    def open_stock(self):
+        """Before anyone sells."""
+        caller = self.direct("setup")
+        for at in range(len(set(self.prefixes))):
+            for key in self.keys():
+                if not key.startswith("sku"):
+                    continue
+                token = caller.acquire(at, key, 60000)
+                caller.connect(at)("FENCED", token, "HSET", key, "stock", OPENING)
+                caller.release(at, key, token)
+
+    def begin(self, seconds):
+        self.open_stock()
+        self.until = time.monotonic() + seconds
+        for number in range(CLIENTS):
+            self.start_client(number)
+
+    def dead(self):
+        """Daemons and Redis servers that ended and were not ended by us."""
+        return [process for process in (*self.daemons, self.redis)
+                if process is not None and not process.alive() and not process.killed
+                and process not in self.ended]
+
+    def end_daemon(self, number):
+        """SIGTERM. One that does not end well counts as dead."""
+        with contextlib.suppress(AssertionError):
+            self.daemons[number].stop()
+            self.ended.append(self.daemons[number])
+
+    def heal(self):
+        """Everyone runs, every way is open, the clients have come to their end."""
+        for relay in self.rig.relays:
+            relay.let("up")
+            relay.let("down")
+            relay.accept()
+        for process in (*self.daemons, *self.clients, self.redis):
+            if process is not None and process.alive():
+                process.thaw()
+        if self.redis is not None and not self.redis.alive():
+            self.start_redis()
+        for number, daemon in enumerate(self.daemons):
+            if not daemon.alive():
+                self.start_daemon(number)
+        deadline = time.monotonic() + 20
+        for process in self.clients:
+            left = max(deadline - time.monotonic(), 0.1)
+            with contextlib.suppress(AssertionError):
+                process.wait(left)
+            if process.alive():
+                process.kill()
+        for row in self.relays:
+            for relay in row:
+                relay.close()
+
+    def failed_clients(self):
+        """Names and words of clients that ended by an error of their own."""
+        return [process for process in self.rig.processes if process.name.startswith("c")
+                and not process.killed and process.popen.poll() not in (0, None)]
+
+    def last_words(self, unresolved):
+        """With everything healed: takes every lease once more, reads everything at every daemon,
+        and asks about each sale whose outcome nobody knows. Returns what it waited for in vain."""
+        caller, late = self.direct("final"), []
+        for at, prefix in enumerate(self.prefixes):
+            for key in self.keys():
+                deadline = time.monotonic() + LEASE_SECONDS_MAX
+                token = None
+                while token is None and time.monotonic() < deadline:
+                    with contextlib.suppress(Lost):
+                        token = caller.acquire(at, key, 3000, 1000)
+                if token is None:
+                    late.append(f"{prefix}{key} at d{at}")
+                    continue
+                caller.fget(at, key, token)
+                for op in unresolved.pop(prefix + key, ()):
+                    caller.receipt(at, key, op.token, op.id)
+                for other, same in enumerate(self.prefixes):
+                    if same == prefix:
+                        caller.get(other, key)
+                caller.release(at, key, token)
+        for at in range(len(self.prefixes)):
+            caller.drop(at)
+        return late
+
+    def close(self):
+        for process in self.rig.processes:
+            if process.alive():
+                process.thaw()
+            if process.name.startswith("c") and process.alive():
+                process.kill()
+        self.rig.close()
