@@ -191,7 +191,8 @@ def random_story(chance):
         op = {"index": index, "client": f"c{index}", "resource": "r", "op": kind}
         begin, end = now - chance.random() * 3, now + chance.random() * 3
         if kind in ("release", "set", "swap", "sell", "fget", "receipt"):
-            op["token"] = chance.choice([t for t, heard in granted if heard < begin][-2:] or [999])
+            heard = [token for token, when in granted if when < begin]
+            op["token"] = chance.choice(heard[-2:] or [999])
         if kind in ("set", "swap", "sell", "receipt"):
             op["id"] = chance.choice(ids) if ids and chance.random() < 0.4 else f"{kind}{index}"
             ids += [op["id"]] if kind == "sell" else []

@@ -27,8 +27,7 @@ from torture.client import Caller, Lost
 LAYOUTS = (("redis", "shared"), ("local", "shared"), ("redis", "apart"), ("redis", "alone"))
 CLIENTS = 6
 REGISTERS = 3
-SKUS = 2
-OPENING = 100_000
+OPENING = {"sku:0": 100_000, "sku:1": 150}  # one that lasts, one that is sold out soon
 DAEMON_START_SECONDS = 20
 LEASE_SECONDS_MAX = 5.0  # no client asks for more than 1.5 s
 
@@ -111,7 +110,7 @@ class Cluster:
         path.touch()
         self.histories.append(path)
         config = {"client": name, "seed": f"{self.seed} {name}", "history": str(path),
-                  "until": self.until, "registers": REGISTERS, "skus": SKUS,
+                  "until": self.until, "registers": REGISTERS, "skus": len(OPENING),
                   "daemons": self.addresses([relay.address for relay in self.relays[number]])}
         process = Process(name, [sys.executable, client_module.__file__, json.dumps(config)],
                           self.folder / f"{name}.err")
@@ -123,7 +122,7 @@ class Cluster:
                 for address, prefix in zip(addresses, self.prefixes)]
 
     def keys(self):
-        return [f"reg:{i}" for i in range(REGISTERS)] + [f"sku:{i}" for i in range(SKUS)]
+        return [f"reg:{i}" for i in range(REGISTERS)] + list(OPENING)
 
     def direct(self, name):
         """A caller without relays, for before and after."""
@@ -138,11 +137,9 @@ class Cluster:
         """Before anyone sells."""
         caller = self.direct("setup")
         for at in range(len(set(self.prefixes))):
-            for key in self.keys():
-                if not key.startswith("sku"):
-                    continue
+            for key in OPENING:
                 token = caller.acquire(at, key, 60000)
-                caller.connect(at)("FENCED", token, "HSET", key, "stock", OPENING)
+                caller.connect(at)("FENCED", token, "HSET", key, "stock", OPENING[key])
                 caller.release(at, key, token)
 
     def begin(self, seconds):

@@ -204,5 +204,5 @@ def explain(verdict):
     before = "; or ".join(model.describe(state) for state in states)
     if len(verdict.states) > len(states):
         before += f"; or {len(verdict.states) - len(states)} more"
-    return (f"{op.client} at {op.at}: {op.label()}. No order of the operations explains this reply. "
-            f"Before it: {before}.")
+    return (f"{op.client} at {op.at}: {op.label()}. No order of the operations explains this "
+            f"reply. Before it: {before}.")

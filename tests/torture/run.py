@@ -49,9 +49,8 @@ class Tally:
 def judge_resource(tally, name, resource, ops, faults, complete):
     """Each check of one resource; draws what is wrong. Without last words in the history, only
     what needs none."""
-    is_stock = resource.split("/")[-1].startswith("sku")
-    verdict = linearize.check(ops, model.initial(OPENING if is_stock else None),
-                              seconds=CHECK_SECONDS_MAX)
+    opening = OPENING.get(resource.split("/")[-1])
+    verdict = linearize.check(ops, model.initial(opening), seconds=CHECK_SECONDS_MAX)
     results = []
     if verdict.ok:
         results.append(("linearizable", True, "", []))
@@ -63,8 +62,8 @@ def judge_resource(tally, name, resource, ops, faults, complete):
     results.append(("fenced", *invariants.fenced_out(ops)))
     if not complete:
         pass
-    elif is_stock:
-        results.append(("stock", *invariants.stock_is_conserved(ops, OPENING)))
+    elif opening is not None:
+        results.append(("stock", *invariants.stock_is_conserved(ops, opening)))
     else:
         results.append(("durable", *invariants.acknowledged_lasts(ops)))
     for check, ok, words, bad in results:
