@@ -2,6 +2,7 @@
 /* The config file, read through inih: lines of name = value; # and ; begin a comment, in front of a
  * line or behind a blank. A line that inih would cut silently is refused instead. The first
  * mistake ends the reading, and is told with its line number. */
+#include <ctype.h>
 #include <errno.h>
 #include <ini.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ enum { LINE_MAX_BYTES = 1024 };
 struct reading {
     struct options *options;
     FILE *file;
-    const char *path;
+    const char *path; /* as messages show it */
     int line;
     bool failed;
     struct buf *message;
@@ -70,13 +71,24 @@ static int take(void *context, const char *section, const char *name, const char
     return 1;
 }
 
+/* A message is one line, whatever the path holds. Returns `path` or `quoted`. */
+static const char *shown_path(const char *path, char *quoted, size_t size)
+{
+    for (const char *c = path; *c != '\0'; c++)
+        if (iscntrl((unsigned char)*c))
+            return log_quoted(bytes_of(path), quoted, size);
+    return path;
+}
+
 bool options_load_file(struct options *options, const char *path, struct buf *message)
 {
-    struct reading reading = {.options = options, .path = path, .message = message};
+    char quoted[256];
+    struct reading reading = {
+        .options = options, .path = shown_path(path, quoted, sizeof quoted), .message = message};
 
     reading.file = fopen(path, "re");
     if (reading.file == NULL) {
-        buf_printf(message, "%s %s: %s", options_origin(options, OPTION_CONFIG), path,
+        buf_printf(message, "%s %s: %s", options_origin(options, OPTION_CONFIG), reading.path,
                    strerror(errno));
         return false;
     }
@@ -90,7 +102,8 @@ bool options_load_file(struct options *options, const char *path, struct buf *me
         fail(&reading, "expected name = value");
     }
     if (ferror(reading.file) && !reading.failed) {
-        buf_printf(message, "%s %s: cannot be read", options_origin(options, OPTION_CONFIG), path);
+        buf_printf(message, "%s %s: cannot be read", options_origin(options, OPTION_CONFIG),
+                   reading.path);
         reading.failed = true;
     }
     fclose(reading.file);

@@ -170,6 +170,13 @@ static void the_environment_can_name_the_config_file(void **state)
                  "STOCKADE_CONFIG nosuch.conf: No such file or directory");
 }
 
+static void a_message_is_one_line_whatever_the_path_holds(void **state)
+{
+    (void)state;
+    expect_wrong((struct given){.flags = {"--config=a\nb"}},
+                 "--config \"a\\x0ab\": No such file or directory");
+}
+
 static void a_config_file_has_comments_blanks_and_long_lines(void **state)
 {
     (void)state;
@@ -292,6 +299,7 @@ int main(void)
         cmocka_unit_test(of_a_single_value_the_last_one_counts),
         cmocka_unit_test(an_empty_or_foreign_variable_says_nothing),
         cmocka_unit_test(the_environment_can_name_the_config_file),
+        cmocka_unit_test(a_message_is_one_line_whatever_the_path_holds),
         cmocka_unit_test(a_config_file_has_comments_blanks_and_long_lines),
         cmocka_unit_test(mistakes_in_the_file_are_named_by_line),
         cmocka_unit_test(mistakes_say_where_they_stand_and_what_is_right),
