@@ -50,9 +50,9 @@ static void shutdown_asked(void *context)
     ((struct world *)context)->shutdown = true;
 }
 
-static void start_engine(struct world *world, const struct engine_options *given)
+static void start_engine(struct world *world)
 {
-    struct engine_options options = given != NULL ? *given : (struct engine_options){0};
+    struct engine_options options = world->options;
 
     options.host =
         (struct engine_host){.changed = changed, .shutdown = shutdown_asked, .context = world};
@@ -69,18 +69,37 @@ static void start_engine(struct world *world, const struct engine_options *given
 
 struct world *world_new(const struct engine_options *options)
 {
+    return world_new_on(store_memory_new, options);
+}
+
+static struct world *make(struct store *(*store_new)(const struct store_options *), bool local,
+                          const struct engine_options *options)
+{
     struct world *world = mem_zalloc(sizeof *world);
 
     world->clock =
         (struct clock){.now_ms = world_now_ms, .wall_us = world_wall_us, .context = world};
     world->chance = (struct chance){world_fill, world};
     world->now_ms = 1000000;
-    world->store = store_memory_new(&(struct store_options){
+    world->store = store_new(&(struct store_options){
         .queue_ops_max = 1000, .batch_ops_max = 100, .clock = &world->clock});
     world->service = lease_service_new(&world->clock);
-    world->provider = lease_memory_new(world->service);
-    start_engine(world, options);
+    world->provider = local ? lease_local_new(&world->clock) : lease_memory_new(world->service);
+    if (options != NULL)
+        world->options = *options;
+    start_engine(world);
     return world;
+}
+
+struct world *world_new_on(struct store *(*store_new)(const struct store_options *),
+                           const struct engine_options *options)
+{
+    return make(store_new, false, options);
+}
+
+struct world *world_new_local(void)
+{
+    return make(store_memory_new, true, NULL);
 }
 
 static void stop_engine(struct world *world)
@@ -103,7 +122,8 @@ void world_free(struct world *world)
     stop_engine(world);
     lease_provider_close(world->provider, ignore, NULL);
     lease_service_free(world->service);
-    store_close(world->store);
+    if (!world->keeps_store)
+        store_close(world->store);
     for (int i = 0; i < WORLD_CLIENTS_MAX; i++)
         buf_free(&world->clients[i].received);
     free(world);
@@ -112,7 +132,7 @@ void world_free(struct world *world)
 void world_restart_engine(struct world *world)
 {
     stop_engine(world);
-    start_engine(world, NULL);
+    start_engine(world);
 }
 
 void world_settle(struct world *world)

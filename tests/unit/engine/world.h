@@ -25,8 +25,10 @@ struct world {
     struct chance chance;
     uint64_t chance_state;
     struct store *store;
+    bool keeps_store; /* world_free leaves it to the test */
     struct lease_service *service;
     struct lease_provider *provider;
+    struct engine_options options; /* as given */
     struct engine *engine;
     struct client clients[WORLD_CLIENTS_MAX];
     bool shutdown;
@@ -34,6 +36,11 @@ struct world {
 
 /* The options may be NULL; store, provider, clock and chance are filled in. */
 struct world *world_new(const struct engine_options *options);
+/* On another store than that of memory; one that is stepped. */
+struct world *world_new_on(struct store *(*store_new)(const struct store_options *),
+                           const struct engine_options *options);
+/* With leases in the store, `local:`. */
+struct world *world_new_local(void);
 void world_free(struct world *world);
 /* Turns everything until nothing moves any more. */
 void world_settle(struct world *world);

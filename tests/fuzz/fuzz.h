@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the fuzzers share: libFuzzer's entry points, and the cutting up of inputs. */
+#ifndef STOCKADE_TESTS_FUZZ_H
+#define STOCKADE_TESTS_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+
+/* libFuzzer calls these: once, and with each input. */
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* What stands before the separator, or all; moves `rest` behind it. */
+struct bytes fuzz_cut(struct bytes *rest, char separator);
+/* The first byte, or 0 where there is none; moves `rest` on. */
+unsigned fuzz_byte(struct bytes *rest);
+/* Says what is wrong and aborts, which libFuzzer reports with the input. */
+_Noreturn void fuzz_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A SQLite store that lasts from one input to the next, for it takes long to open. Inputs keep out
+ * of each other's way by a number in their resources' names. */
+#ifndef STOCKADE_TESTS_FUZZ_LASTING_H
+#define STOCKADE_TESTS_FUZZ_LASTING_H
+
+#include "tests/unit/engine/world.h"
+
+/* For world_new_on: the store that there is, or a new one. Not to be closed with the world. */
+struct store *lasting_open(const struct store_options *options);
+/* Whose clock is the store's clock, or NULL. */
+void lasting_set_world(const struct world *world);
+/* What this input has for its names. */
+unsigned lasting_number(void);
+/* Removes values and leases; the file ends with every 500th input. */
+void lasting_end_input(void);
+
+#endif
