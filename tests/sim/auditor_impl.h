@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the auditor's parts share. */
+#ifndef STOCKADE_TESTS_SIM_AUDITOR_IMPL_H
+#define STOCKADE_TESTS_SIM_AUDITOR_IMPL_H
+
+#include "tests/sim/auditor.h"
+#include "tests/sim/disk.h"
+
+/* What was durable of a resource at the last look. */
+struct seen {
+    int64_t token; /* the newest ever: stays where the row was forgotten */
+    bool exists, live;
+    int64_t token_us, changed_us; /* since when it is the newest; when token or state changed */
+    int64_t number;
+    struct buf text;
+    int64_t acked[DAEMONS_MAX]; /* so long the text was, by what each daemon has answered */
+};
+
+/* Who was told of a token. */
+struct grant {
+    enum resource_number resource;
+    int64_t token;
+    int client, owner, id;
+    int64_t told_us, until_us; /* when; how long it should last at least */
+};
+
+struct auditor {
+    struct world *world;
+    struct seen seen[RESOURCES];
+    struct call *calls;   /* all */
+    struct call *waiting; /* arrived and not answered */
+    struct op **ops;
+    size_t ops_count, ops_room;
+    struct grant *grants;
+    size_t grants_count, grants_room;
+    int ids;
+    uint64_t arrivals;
+    int64_t counted;   /* COUNT operations that were told to be applied */
+    int64_t count_may; /* those that arrived at all */
+    int64_t sold;      /* SELL operations in the logs */
+    struct look sold_now;
+    int64_t pair_us; /* when the pair was written last */
+};
+
+void audit_check(struct auditor *auditor, enum promise promise);
+/* auditor_replies.c */
+void audit_reply(struct auditor *auditor, struct call *call, const struct reply *reply);
+/* auditor_live.c: of those who wait at one daemon, the first to come is the first to be served. */
+void audit_line(struct auditor *auditor, const struct call *call, int64_t token);
+
+#endif

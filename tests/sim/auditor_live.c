@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* P8: nobody waits for longer than he must, nobody is overtaken at his daemon, and a lease service
+ * that is away is said to be away in bounded time. */
+#include "tests/sim/auditor_impl.h"
+#include "tests/sim/daemon.h"
+#include "tests/sim/redis.h"
+
+/* From a free lock to a grant: a look each second, a call that times out, the store. */
+#define FREE_MAX_US 2500000
+/* For an answer, besides the WAIT asked for: some calls of the lease service that time out one
+ * after the other, and a slow disk. */
+#define ANSWER_MAX_US 6000000
+
+/* Does the call stand in its daemon's line? */
+static bool waits(const struct world *world, const struct call *call)
+{
+    return call->verb == VERB_ACQUIRE && call->wait_ms > 0 && call->link->session != NULL &&
+           world->now_us < call->arrived_us + call->wait_ms * 995;
+}
+
+void audit_line(struct auditor *auditor, const struct call *call, int64_t token)
+{
+    struct world *world = auditor->world;
+
+    /* Who enters again holds it already, and waits for nobody. */
+    if (call->owner >= 0 || token <= call->tokens_then[0])
+        return;
+    audit_check(auditor, P8_LIVE);
+    for (const struct call *other = auditor->waiting; other != NULL; other = other->waiting)
+        if (waits(world, other) && other->link->daemon == call->link->daemon &&
+            other->resources[0] == call->resources[0] && other->arrival < call->arrival &&
+            other->owner < 0)
+            world_break(world, P8_LIVE,
+                        "client %d got %s at daemon %d before client %d, who came first",
+                        call->client, resource_names[call->resources[0]], call->link->daemon,
+                        other->client);
+}
+
+/* The lock is free and the service at hand, and still he waits. */
+static void judge_wait(struct auditor *auditor, const struct call *call)
+{
+    struct world *world = auditor->world;
+    const struct daemon *daemon = &world->daemons[call->link->daemon];
+    int64_t since_us = redis_free_since_us(world->redis, resource_names[call->resources[0]]);
+
+    if (since_us < 0 || world->trouble_us > since_us)
+        since_us = since_us < 0 ? -1 : world->trouble_us;
+    if (since_us < 0)
+        return;
+    if (since_us < call->arrived_us)
+        since_us = call->arrived_us;
+    audit_check(auditor, P8_LIVE);
+    if (world->now_us - since_us > FREE_MAX_US && daemon->pauses_us == call->arrived_pauses_us)
+        world_break(world, P8_LIVE, "client %d waits for %s, which is free since %lld ms",
+                    call->client, resource_names[call->resources[0]],
+                    (long long)(world->now_us - since_us) / 1000);
+}
+
+static void judge_answer(struct auditor *auditor, const struct call *call)
+{
+    struct world *world = auditor->world;
+    const struct daemon *daemon = &world->daemons[call->link->daemon];
+    int64_t slept_us = daemon->pauses_us - call->arrived_pauses_us;
+    int64_t age_us = world->now_us - call->arrived_us - slept_us;
+    char text[300];
+
+    audit_check(auditor, P8_LIVE);
+    if (age_us <= ANSWER_MAX_US + call->wait_ms * 1005)
+        return;
+    call_describe(call, text, sizeof text);
+    world_break(world, P8_LIVE, "client %d has no answer from daemon %d since %lld ms: %s",
+                call->client, call->link->daemon, (long long)age_us / 1000, text);
+}
+
+void audit_live(struct auditor *auditor)
+{
+    struct world *world = auditor->world;
+
+    for (const struct call *call = auditor->waiting; call != NULL; call = call->waiting) {
+        if (call->link->session == NULL ||
+            party_is_paused(world, &world->daemons[call->link->daemon].party))
+            continue;
+        judge_answer(auditor, call);
+        if (world->plan->provider == PROVIDER_REDIS && waits(world, call))
+            judge_wait(auditor, call);
+    }
+}

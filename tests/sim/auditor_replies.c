@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The auditor's look at replies, each at the moment it leaves its daemon. */
+#include <string.h>
+
+#include "fence/base/mem.h"
+#include "tests/sim/auditor_impl.h"
+
+static const char *name_of(const struct call *call, int i)
+{
+    return resource_names[call->resources[i]];
+}
+
+static struct seen *seen_of(struct auditor *auditor, const struct call *call, int i)
+{
+    return &auditor->seen[call->resources[i]];
+}
+
+/* Grants. */
+
+/* A repeat after a lost reply gets the same token, as long as that lease is one. */
+static void judge_repeat(struct auditor *auditor, const struct grant *known,
+                         const struct grant *grant)
+{
+    struct world *world = auditor->world;
+    const struct seen *seen = &auditor->seen[grant->resource];
+    bool over = world->now_us > known->until_us || world->trouble_us > known->told_us ||
+                seen->token_us < known->told_us || seen->changed_us > seen->token_us;
+
+    audit_check(auditor, P6_ONCE);
+    if (known->token > grant->token || (known->token < grant->token && !over))
+        world_break(world, P6_ONCE, "ACQUIRE with ID a%d got token %lld, and then %lld", grant->id,
+                    (long long)known->token, (long long)grant->token);
+}
+
+static void note_grant(struct auditor *auditor, const struct grant *grant)
+{
+    struct world *world = auditor->world;
+
+    for (size_t i = auditor->grants_count; i-- > 0;) {
+        const struct grant *known = &auditor->grants[i];
+        if (known->resource != grant->resource)
+            continue;
+        if (grant->id != 0 && known->id == grant->id)
+            judge_repeat(auditor, known, grant);
+        if (known->token != grant->token)
+            continue;
+        bool same = (known->owner >= 0 && known->owner == grant->owner) ||
+                    (known->id != 0 && known->id == grant->id);
+        if (!same)
+            world_break(world, P2_RISING, "token %lld of %s was given to clients %d and %d",
+                        (long long)grant->token, resource_names[grant->resource], known->client,
+                        grant->client);
+    }
+    if (auditor->grants_count == auditor->grants_room) {
+        auditor->grants_room = auditor->grants_room * 2 + 64;
+        auditor->grants =
+            mem_realloc(auditor->grants, auditor->grants_room * sizeof *auditor->grants);
+    }
+    auditor->grants[auditor->grants_count++] = *grant;
+}
+
+static void judge_grant(struct auditor *auditor, const struct call *call, int i, int64_t token,
+                        int64_t ttl_ms)
+{
+    int64_t now_us = auditor->world->now_us;
+
+    audit_check(auditor, P1_FENCED);
+    audit_check(auditor, P2_RISING);
+    if (token > seen_of(auditor, call, i)->token)
+        world_break(auditor->world, P1_FENCED,
+                    "client %d is told token %lld of %s, but the store's newest is %lld",
+                    call->client, (long long)token, name_of(call, i),
+                    (long long)seen_of(auditor, call, i)->token);
+    note_grant(auditor, &(struct grant){.resource = call->resources[i],
+                                        .token = token,
+                                        .client = call->client,
+                                        .owner = call->owner,
+                                        .id = call->id,
+                                        .told_us = now_us,
+                                        /* One that goes with its connection may go any time. */
+                                        .until_us = call->ephemeral ? 0 : now_us + ttl_ms * 990});
+}
+
+static void judge_acquire(struct auditor *auditor, const struct call *call,
+                          const struct reply *reply)
+{
+    if (reply->kind == 0)
+        return;
+    if (call->verb == VERB_ACQUIRE_ALL) {
+        for (int i = 0; i < call->count; i++)
+            judge_grant(auditor, call, i, reply->items[i].number, 0);
+        return;
+    }
+    int64_t token = reply->items[0].number, ttl_ms = reply->items[1].number;
+    if (reply->kind != '*' || ttl_ms < 1 || ttl_ms > call->ttl_ms)
+        world_break(auditor->world, SANE, "a grant for %lld of %lld ms", (long long)ttl_ms,
+                    (long long)call->ttl_ms);
+    judge_grant(auditor, call, 0, token, ttl_ms);
+    audit_line(auditor, call, token);
+}
+
+/* Tokens that were judged. */
+
+/* A token that was refused: it must not have been good all the time since the call arrived. */
+static void judge_refusal(struct auditor *auditor, const struct call *call, bool unknown)
+{
+    bool good = true, issued = true;
+
+    audit_check(auditor, P8_LIVE);
+    for (int i = 0; i < call->count; i++) {
+        const struct seen *seen = seen_of(auditor, call, i);
+        good &= seen->live && seen->token == call->tokens[i] && seen->changed_us < call->arrived_us;
+        issued &= call->tokens[i] <= call->tokens_then[i] && seen->exists;
+    }
+    if (good)
+        world_break(auditor->world, P8_LIVE, "the current holder of %s, token %lld, is refused",
+                    name_of(call, 0), (long long)call->tokens[0]);
+    if (unknown && issued)
+        world_break(auditor->world, P3_ISSUED, "token %lld of %s was granted, and is not known",
+                    (long long)call->tokens[0], name_of(call, 0));
+}
+
+/* A token that was accepted, by a command that leaves no trace: it must have been good at some time
+ * since the call arrived. */
+static void judge_acceptance(struct auditor *auditor, const struct call *call)
+{
+    const struct seen *seen = seen_of(auditor, call, 0);
+    bool superseded = call->tokens[0] < seen->token && seen->token_us < call->arrived_us;
+    bool retired =
+        call->tokens[0] == seen->token && !seen->live && seen->changed_us < call->arrived_us;
+
+    audit_check(auditor, P1_FENCED);
+    if (call->tokens[0] > seen->token)
+        world_break(auditor->world, P3_ISSUED, "token %lld of %s was never granted, and accepted",
+                    (long long)call->tokens[0], name_of(call, 0));
+    if (superseded || retired)
+        world_break(auditor->world, P1_FENCED,
+                    "token %lld of %s was over before the command came, and accepted",
+                    (long long)call->tokens[0], name_of(call, 0));
+}
+
+static void judge_ended(struct auditor *auditor, const struct call *call, int64_t token)
+{
+    const struct seen *seen = seen_of(auditor, call, 0);
+
+    audit_check(auditor, P4_DURABLE);
+    if (seen->token < token || (seen->token == token && seen->live))
+        world_break(auditor->world, P4_DURABLE, "the end of token %lld of %s is not recorded",
+                    (long long)token, name_of(call, 0));
+}
+
+/* Writes. */
+
+static void judge_refused_write(struct auditor *auditor, const struct call *call,
+                                const struct reply *reply)
+{
+    struct op *op = call->op;
+
+    audit_check(auditor, P6_ONCE);
+    if (op->has_id && call->applied_then && !reply_is_error(reply, "BUSY") &&
+        !reply_is_error(reply, "STORE"))
+        world_break(auditor->world, P6_ONCE,
+                    "operation %d was applied, and its repeat is refused: %.*s", op->number,
+                    (int)reply->len, reply->text);
+    if (op->applied && op->tokens_count == 1)
+        world_break(auditor->world, P6_ONCE, "operation %d was refused, and applied", op->number);
+    if (reply_is_error(reply, "STALE") || reply_is_error(reply, "UNKNOWN"))
+        judge_refusal(auditor, call, reply_is_error(reply, "UNKNOWN"));
+    op->refused = !op->applied;
+}
+
+static void judge_written(struct auditor *auditor, const struct call *call,
+                          const struct reply *reply)
+{
+    struct world *world = auditor->world;
+    struct op *op = call->op;
+    int64_t replies[2] = {reply->number, 0};
+
+    if (call->verb == VERB_SELL) {
+        replies[0] = reply->items[0].number;
+        replies[1] = reply->items[1].number;
+    }
+    audit_check(auditor, P4_DURABLE);
+    audit_check(auditor, P6_ONCE);
+    /* A later pair in the same commit hides an earlier one. */
+    bool hidden = call->verb == VERB_PAIR && auditor->pair_us >= call->arrived_us;
+    if (call->verb != VERB_COUNT && !op->applied && !hidden)
+        world_break(world, P4_DURABLE, "operation %d is acknowledged, and is not in the store",
+                    op->number);
+    if (op->told && memcmp(op->replies, replies, sizeof replies) != 0)
+        world_break(world, P6_ONCE, "operation %d got %lld at first, and %lld now", op->number,
+                    (long long)op->replies[0], (long long)replies[0]);
+    for (size_t i = 0; call->verb == VERB_COUNT && !op->told && i < auditor->ops_count; i++)
+        if (auditor->ops[i]->verb == VERB_COUNT && auditor->ops[i]->told &&
+            auditor->ops[i]->replies[0] == replies[0])
+            world_break(world, P6_ONCE, "operations %d and %d both made it %lld", op->number,
+                        auditor->ops[i]->number, (long long)replies[0]);
+    if ((call->verb == VERB_APPEND && replies[0] != op->end) ||
+        (call->verb == VERB_SELL && replies[1] != op->end))
+        world_break(world, P6_ONCE, "operation %d ends at %lld of its log; its reply says %lld",
+                    op->number, (long long)op->end, (long long)reply->number);
+    auditor->counted += call->verb == VERB_COUNT && !op->told;
+    op->told = op->applied = true;
+    memcpy(op->replies, replies, sizeof replies);
+    if (call->verb == VERB_APPEND) {
+        int64_t *acked = &seen_of(auditor, call, 0)->acked[call->link->daemon];
+        *acked = op->end > *acked ? op->end : *acked;
+    }
+}
+
+static void judge_read(struct auditor *auditor, const struct call *call, const struct reply *reply)
+{
+    const struct buf *text = &seen_of(auditor, call, 0)->text;
+
+    audit_check(auditor, P4_DURABLE);
+    if (reply->len > text->len || (int64_t)reply->len < call->acked_then ||
+        (reply->len > 0 && memcmp(reply->text, text->data, reply->len) != 0))
+        world_break(auditor->world, P4_DURABLE,
+                    "a read of %s gives %zu bytes; %lld were acknowledged, %zu are stored",
+                    name_of(call, 0), reply->len, (long long)call->acked_then, text->len);
+    if (call->verb == VERB_FENCED_GET)
+        judge_acceptance(auditor, call);
+}
+
+static void judge_receipt(struct auditor *auditor, const struct call *call,
+                          const struct reply *reply)
+{
+    struct op *op = call->op;
+    bool applied = reply->kind == '*' && reply->items[0].number == 1;
+    bool never = reply->kind == '*' && reply->items[0].number == 0;
+
+    audit_check(auditor, P6_ONCE);
+    if (applied && op->verb != VERB_COUNT && !op->applied)
+        world_break(auditor->world, P6_ONCE, "operation %d has a receipt, and was not applied",
+                    op->number);
+    if (never && op->applied)
+        world_break(auditor->world, P6_ONCE, "operation %d was applied, its receipt denies it",
+                    op->number);
+    if (reply->kind == 0 && call->applied_then)
+        world_break(auditor->world, P6_ONCE, "operation %d was applied, and has no receipt",
+                    op->number);
+    if (applied && op->verb == VERB_COUNT && !op->told) {
+        op->told = op->applied = true;
+        op->replies[0] = reply->items[1].number;
+        auditor->counted++;
+    }
+    /* Under this token; it may be tried again under another. */
+    op->never |= never && op->tokens_count == 1;
+}
+
+/* Errors that anybody may get, and those that nobody may. */
+static void judge_error(struct auditor *auditor, const struct call *call, const struct reply *reply)
+{
+    static const char *const codes[] = {"STALE", "UNKNOWN",   "RANGE",    "BUSY",
+                                        "STORE", "LEASEDOWN", "DEADLOCK", "EXPIRED"};
+    bool leases = call->verb <= VERB_REVOKE;
+
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (reply_is_error(reply, codes[i])) {
+            auditor->world->tally->replies[i]++;
+            if (i == 5 && !leases)
+                break;
+            return;
+        }
+    world_break(auditor->world, leases ? SANE : P8_LIVE, "client %d got %.*s", call->client,
+                (int)reply->len, reply->text);
+}
+
+void audit_reply(struct auditor *auditor, struct call *call, const struct reply *reply)
+{
+    if (reply->kind == '-')
+        judge_error(auditor, call, reply);
+    switch (call->verb) {
+    case VERB_ACQUIRE:
+    case VERB_ACQUIRE_ALL:
+        if (reply->kind != '-')
+            judge_acquire(auditor, call, reply);
+        break;
+    case VERB_RENEW:
+        if (reply->kind == ':')
+            judge_acceptance(auditor, call);
+        break;
+    case VERB_RELEASE:
+        if (reply->kind == ':' && reply->number > 0 && call->owner < 0)
+            world_break(auditor->world, P6_ONCE, "%s was entered more than once", name_of(call, 0));
+        if (reply->kind == ':' && reply->number == 0)
+            judge_ended(auditor, call, call->tokens[0]);
+        else if (reply_is_error(reply, "UNKNOWN") || reply_is_error(reply, "STALE"))
+            judge_refusal(auditor, call, reply_is_error(reply, "UNKNOWN"));
+        break;
+    case VERB_REVOKE:
+        if (reply->kind == ':')
+            judge_ended(auditor, call, reply->number);
+        break;
+    case VERB_APPEND:
+    case VERB_COUNT:
+    case VERB_SELL:
+    case VERB_PAIR:
+        if (reply->kind == '-')
+            judge_refused_write(auditor, call, reply);
+        else
+            judge_written(auditor, call, reply);
+        break;
+    case VERB_GET:
+    case VERB_FENCED_GET:
+        if (reply->kind != '-')
+            judge_read(auditor, call, reply);
+        break;
+    case VERB_RECEIPT:
+        if (reply->kind != '-')
+            judge_receipt(auditor, call, reply);
+        break;
+    case VERBS: break;
+    }
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A simulated daemon: the product's engine, a store over the shared disk, a lease provider, a clock
+ * of its own. It crashes between any two events, stops in order, pauses, and starts again. */
+#ifndef STOCKADE_TESTS_SIM_DAEMON_H
+#define STOCKADE_TESTS_SIM_DAEMON_H
+
+#include "fence/base/clock.h"
+#include "fence/provider.h"
+#include "proxy/engine/engine.h"
+#include "tests/sim/world.h"
+
+struct daemon {
+    struct world *world;
+    int number;
+    struct party party;
+    bool up;
+    struct clock clock;
+    int64_t clock_ms, rate_ppm, wall_us; /* where its clocks began, how fast one runs */
+    struct rng rng;
+    struct chance chance;
+    struct store *store;
+    struct lease_provider *provider;
+    struct engine *engine;
+    int64_t timer_us;  /* the engine's next turn is scheduled for; -1: it is not */
+    int64_t pauses_us; /* that it has slept in all */
+};
+
+void daemons_new(struct world *world);
+void daemons_free(struct world *world);
+/* After anything that happened to the engine. */
+void daemon_turn(struct daemon *daemon);
+void daemon_pause(struct daemon *daemon, int64_t ms);
+/* kill -9; it comes back after `ms`. */
+void daemon_crash(struct daemon *daemon, int64_t ms);
+/* SIGTERM, and its end after `ms`. */
+void daemon_drain(struct daemon *daemon, int64_t ms);
+/* The machine's power is gone: all daemons die right after the event under way. */
+void daemon_power_off(struct world *world);
+
+#endif

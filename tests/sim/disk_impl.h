@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The disk's inside: what its two kinds have to do. */
+#ifndef STOCKADE_TESTS_SIM_DISK_IMPL_H
+#define STOCKADE_TESTS_SIM_DISK_IMPL_H
+
+#include "store/memory_rows.h"
+#include "store/store_impl.h"
+#include "tests/sim/disk.h"
+
+struct vfs;
+struct sqlite3;
+struct sqlite3_stmt;
+
+enum disk_fault { DISK_FAULT_NONE, DISK_FAULT_REFUSES, DISK_FAULT_UNSURE, DISK_FAULT_TORN };
+
+struct disk {
+    struct world *world;
+    struct rng rng;
+    int64_t sessions;
+    int64_t full_until_us;
+    enum disk_fault next;
+    struct memory_rows *rows; /* DISK_MEMORY */
+    struct buf text;          /* handed out by disk_look */
+    /* DISK_SQLITE */
+    struct vfs *vfs;
+    struct sqlite3 *reader; /* the auditor's, or NULL */
+    struct sqlite3_stmt *reads;
+};
+
+/* One daemon's. */
+struct handle {
+    struct store base;
+    struct disk *disk;
+    struct party *party;
+    const struct clock *clock;
+    void (*wake)(void *context);
+    void *context;
+    struct list writes, reads, done;
+    size_t writes_count, reads_count;
+    bool writes_due, reads_due, wake_due;
+    bool cut_off, lost;
+    int64_t session;
+    struct store_stats stats;
+    struct store *inner; /* DISK_SQLITE */
+};
+
+/* Runs the operations of a batch in one transaction, as far as there is no fault; each has its
+ * error after. False: the outcome is unknown, nobody is to be answered. */
+bool memory_batch(struct handle *handle, struct list *batch, bool writes);
+
+bool sqlite_open(struct handle *handle);
+bool sqlite_batch(struct handle *handle, struct list *batch, bool writes);
+void sqlite_shut(struct handle *handle);
+void sqlite_power_off(struct disk *disk);
+void sqlite_disk_new(struct disk *disk);
+void sqlite_disk_free(struct disk *disk);
+bool sqlite_look(struct disk *disk, const char *name, struct look *look);
+
+#endif

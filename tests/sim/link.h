@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections between clients and daemons: two ordered pipes of bytes, each message with its own
+ * time on the way. A cut connection loses what is on its way; both ends learn of it later, each at
+ * its own time, and until then the daemon goes on with what it has received. */
+#ifndef STOCKADE_TESTS_SIM_LINK_H
+#define STOCKADE_TESTS_SIM_LINK_H
+
+#include "proxy/engine/engine.h"
+#include "tests/sim/calls.h"
+
+struct link {
+    struct link *next;
+    struct world *world;
+    int number, daemon, client;
+    struct session *session; /* at the daemon; NULL: not yet, or no more */
+    bool opened, cut, client_closed;
+    uint64_t client_life;
+    struct rng rng;
+    int64_t to_us, from_us; /* when the latest message of each direction arrives */
+    struct buf in, out;     /* what the daemon sent, up to the next whole reply; scratch */
+    struct call *call;      /* the one under way */
+};
+
+struct link *link_open(struct world *world, int client, int daemon);
+void link_send(struct link *link, struct call *call);
+/* By the client, in order. */
+void link_close(struct link *link);
+void link_cut(struct link *link);
+/* The daemon's host: the session has news. */
+void link_changed(void *connection);
+/* The daemon died: its end is gone. */
+void link_daemon_gone(struct link *link);
+void links_free(struct world *world);
+
+#endif

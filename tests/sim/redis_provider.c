@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The provider: calls become messages, messages answers. A call without an answer in time ends the
+ * connection: all that is under way is answered DOWN, grants and releases leave debts, and a new
+ * connection is tried until the service answers. What an earlier connection sent may still arrive,
+ * its answers are not read any more. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "fence/provider_impl.h"
+#include "fence/redis/debts.h"
+#include "tests/sim/redis_impl.h"
+
+struct redis_provider {
+    struct lease_provider base;
+    struct redis *redis;
+    int daemon;
+    struct party *party;
+    const struct clock *clock;
+    struct rng rng;
+    bool up, cut_off, retry_due;
+    uint64_t connection, calls, failures;
+    uint64_t asks;          /* numbers handed out, over all lives */
+    int64_t to_us, from_us; /* when the latest message of each direction arrives */
+    struct list under_way;  /* struct pending */
+    struct debts debts;
+    void (*told)(void *context, const struct lease_news *news);
+    void *told_context;
+    void (*turned)(void *context);
+    void *context;
+};
+
+struct pending {
+    struct list link;
+    struct lease_call *call;
+    uint64_t number;
+};
+
+static struct redis_provider *of(struct lease_provider *base)
+{
+    return (struct redis_provider *)(void *)base;
+}
+
+/* Messages. */
+
+/* When a message that is sent now arrives; -1: never. */
+static int64_t arrival_us(struct redis_provider *provider, int64_t *latest_us)
+{
+    struct world *world = provider->redis->world;
+    int64_t at_us = world->now_us + world_latency_us(world, &provider->rng);
+
+    if (rng_per_mille(&provider->rng, world->lossy_per_mille)) {
+        world_count_fault(world, FAULT_LOST);
+        return -1;
+    }
+    if (world->lossy_per_mille > 0 || world->doubling_per_mille > 0)
+        return at_us; /* and so out of order */
+    if (at_us <= *latest_us)
+        at_us = *latest_us + 1;
+    *latest_us = at_us;
+    return at_us;
+}
+
+static bool doubled(struct redis_provider *provider)
+{
+    struct world *world = provider->redis->world;
+
+    if (!rng_per_mille(&provider->rng, world->doubling_per_mille))
+        return false;
+    world_count_fault(world, FAULT_DOUBLED);
+    return true;
+}
+
+static void give_up(struct redis_provider *provider, const char *why);
+
+static void answer_arrived(void *context, struct event *event)
+{
+    struct redis *redis = context;
+    struct redis_ask ask;
+    struct redis_answer answer;
+
+    memcpy(&ask, event->bytes.data, sizeof ask);
+    memcpy(&answer, event->bytes.data + sizeof ask, sizeof answer);
+    struct redis_provider *provider = redis->providers[ask.daemon];
+    if (provider == NULL || provider->connection != ask.connection)
+        return;
+    for (struct list *at = provider->under_way.next; at != &provider->under_way; at = at->next) {
+        struct pending *pending = list_entry(at, struct pending, link);
+        if (pending->number != ask.number)
+            continue;
+        struct lease_call *call = pending->call;
+        list_remove(&pending->link);
+        free(pending);
+        lease_answer(call, answer.answer, answer.token, answer.ttl_ms);
+        call->done(call);
+        provider->turned(provider->context);
+        return;
+    }
+}
+
+/* At the service. */
+static void ask_arrived(void *context, struct event *event)
+{
+    struct redis *redis = context;
+    struct redis_ask ask;
+
+    memcpy(&ask, event->bytes.data, sizeof ask);
+    struct redis_provider *provider = redis->providers[ask.daemon];
+    if (redis->down)
+        return;
+    struct redis_answer answer = redis_execute(redis, &ask);
+    world_tell(redis->world, "lease service: daemon %d's %s %s is answered %s, token %lld",
+               ask.daemon, (const char *const[]){"grant", "renew", "release", "query"}[ask.verb],
+               ask.name,
+               (const char *const[]){"", "granted", "own", "held", "free", "down"}[answer.answer],
+               (long long)answer.token);
+    if (provider == NULL || provider->party->life != ask.life)
+        return;
+    for (int copies = doubled(provider) ? 2 : 1; copies > 0; copies--) {
+        int64_t at_us = arrival_us(provider, &provider->from_us);
+        if (at_us < 0)
+            continue;
+        struct event *reply = world_at(redis->world, at_us, provider->party, answer_arrived, redis);
+        buf_append(&reply->bytes, &ask, sizeof ask);
+        buf_append(&reply->bytes, &answer, sizeof answer);
+    }
+}
+
+static void timed_out(void *context, struct event *event)
+{
+    struct redis_provider *provider = context;
+
+    for (struct list *at = provider->under_way.next; at != &provider->under_way; at = at->next)
+        if (list_entry(at, struct pending, link)->number == (uint64_t)event->value) {
+            give_up(provider, "the lease service does not answer");
+            provider->turned(provider->context);
+            return;
+        }
+}
+
+static void send(struct redis_provider *provider, struct lease_call *call)
+{
+    struct world *world = provider->redis->world;
+    struct pending *pending = mem_zalloc(sizeof *pending);
+    struct redis_ask ask = {.number = ++provider->asks,
+                            .daemon = provider->daemon,
+                            .life = provider->party->life,
+                            .connection = provider->connection,
+                            .verb = call->verb,
+                            .token = call->token,
+                            .ttl_ms = call->ttl_ms,
+                            .floor = call->floor,
+                            .void_token = call->void_token,
+                            .reentry_only = call->reentry_only,
+                            .revoked = call->revoked};
+
+    check(call->resource.len < sizeof ask.name);
+    memcpy(ask.name, call->resource.data, call->resource.len);
+    memcpy(ask.nonce, call->nonce, sizeof ask.nonce);
+    pending->call = call;
+    pending->number = ask.number;
+    list_append(&provider->under_way, &pending->link);
+    world_at(world, world->now_us + REDIS_TIMEOUT_MS * 1000, provider->party, timed_out, provider)
+        ->value = (int64_t)ask.number;
+    for (int copies = doubled(provider) ? 2 : 1; copies > 0; copies--) {
+        int64_t at_us = arrival_us(provider, &provider->to_us);
+        if (at_us >= 0)
+            buf_append(&world_at(world, at_us, NULL, ask_arrived, provider->redis)->bytes, &ask,
+                       sizeof ask);
+    }
+}
+
+/* Debts and connections. */
+
+static void note_debt(struct redis_provider *provider, const struct lease_call *call)
+{
+    int64_t now_ms = clock_now_ms(provider->clock);
+    bool holds = call->memory.live && strcmp(call->memory.nonce, call->nonce) == 0;
+
+    if (provider->cut_off)
+        return;
+    if (call->verb == LEASE_RELEASE)
+        debts_add(&provider->debts, call, call->token, call->deadline_ms, now_ms);
+    else if (call->verb == LEASE_GRANT && !call->reentry_only && !holds)
+        debts_add(&provider->debts, call, 0, now_ms + call->ttl_ms, now_ms);
+}
+
+static void retry_soon(struct redis_provider *provider);
+
+static void paid(struct lease_call *call)
+{
+    free(list_entry(call, struct debt, call));
+}
+
+static void pay(struct redis_provider *provider)
+{
+    int64_t now_ms = clock_now_ms(provider->clock);
+    struct debt *debt;
+
+    while ((debt = debts_take(&provider->debts, now_ms)) != NULL) {
+        debt->call.done = paid;
+        debt->call.deadline_ms = now_ms + debt->call.ttl_ms;
+        debt->call.answer = LEASE_UNANSWERED;
+        send(provider, &debt->call);
+    }
+}
+
+static void retry(void *context, struct event *event)
+{
+    struct redis_provider *provider = context;
+
+    (void)event;
+    provider->retry_due = false;
+    if (provider->redis->down) {
+        retry_soon(provider);
+        return;
+    }
+    provider->up = true;
+    pay(provider);
+    provider->turned(provider->context);
+}
+
+static void retry_soon(struct redis_provider *provider)
+{
+    struct world *world = provider->redis->world;
+
+    if (provider->retry_due)
+        return;
+    provider->retry_due = true;
+    world_at(world, world->now_us + rng_between(&provider->rng, 20000, 120000), provider->party,
+             retry, provider);
+}
+
+/* Answers all that is under way. Their ends may ask again, which is refused by then. */
+static void give_up(struct redis_provider *provider, const char *why)
+{
+    struct list calls, *link;
+
+    provider->up = false;
+    provider->connection++;
+    list_init(&calls);
+    list_splice(&calls, &provider->under_way);
+    while ((link = list_pop(&calls)) != NULL) {
+        struct pending *pending = list_entry(link, struct pending, link);
+        struct lease_call *call = pending->call;
+        free(pending);
+        provider->failures++;
+        note_debt(provider, call);
+        lease_answer_down(call, "%s", why);
+        call->done(call);
+    }
+    if (!provider->cut_off)
+        retry_soon(provider);
+}
+
+static void broken(void *context, struct event *event)
+{
+    struct redis_provider *provider = context;
+
+    (void)event;
+    if (provider->up)
+        give_up(provider, "the lease service has closed the connection");
+    provider->turned(provider->context);
+}
+
+void redis_break_links(struct redis *redis)
+{
+    for (int i = 0; i < DAEMONS_MAX; i++)
+        if (redis->providers[i] != NULL)
+            world_at(redis->world, redis->world->now_us + rng_between(&redis->rng, 50, 3000),
+                     redis->providers[i]->party, broken, redis->providers[i]);
+}
+
+void redis_set_down(struct redis *redis, bool down)
+{
+    redis->down = down;
+    if (down && rng_below(&redis->rng, 2) == 0)
+        redis_break_links(redis); /* else they find out */
+}
+
+/* News. */
+
+static void news_arrived(void *context, struct event *event)
+{
+    struct redis_provider *provider = context;
+    struct redis_ask ask;
+
+    memcpy(&ask, event->bytes.data, sizeof ask);
+    if (provider->told == NULL || !provider->up)
+        return;
+    provider->told(provider->told_context, &(struct lease_news){.revoked = ask.revoked,
+                                                                .resource = bytes_of(ask.name),
+                                                                .token = event->value});
+    provider->turned(provider->context);
+}
+
+void redis_send_news(struct redis *redis, int daemon, const struct redis_ask *ask, int64_t token)
+{
+    struct redis_provider *provider = redis->providers[daemon];
+
+    if (provider == NULL)
+        return;
+    for (int copies = doubled(provider) ? 2 : 1; copies > 0; copies--) {
+        int64_t at_us = arrival_us(provider, &provider->from_us);
+        if (at_us < 0)
+            continue;
+        struct event *event =
+            world_at(redis->world, at_us, provider->party, news_arrived, provider);
+        event->value = token;
+        buf_append(&event->bytes, ask, sizeof *ask);
+    }
+}
+
+/* The provider. */
+
+static bool provider_ask(struct lease_provider *base, struct lease_call *call)
+{
+    struct redis_provider *provider = of(base);
+
+    provider->calls++;
+    call->deadline_ms = clock_now_ms(provider->clock) + call->ttl_ms;
+    if (provider->up) {
+        send(provider, call);
+        return false;
+    }
+    provider->failures++;
+    if (call->verb == LEASE_RELEASE)
+        note_debt(provider, call);
+    return lease_answer_down(call, "the lease service is away");
+}
+
+static void provider_watch(struct lease_provider *base,
+                           void (*told)(void *context, const struct lease_news *news),
+                           void *context)
+{
+    of(base)->told = told;
+    of(base)->told_context = context;
+}
+
+static struct lease_health provider_health(const struct lease_provider *base)
+{
+    const struct redis_provider *provider = (const struct redis_provider *)(const void *)base;
+    return (struct lease_health){
+        .up = provider->up, .calls = provider->calls, .failures = provider->failures};
+}
+
+static void provider_close(struct lease_provider *base, void (*closed)(void *context),
+                           void *context)
+{
+    struct redis_provider *provider = of(base);
+
+    check(list_empty(&provider->under_way));
+    provider->redis->providers[provider->daemon] = NULL;
+    debts_free(&provider->debts);
+    free(provider);
+    closed(context);
+}
+
+static const struct lease_provider_impl impl = {
+    .name = "redis",
+    .ask = provider_ask,
+    .watch = provider_watch,
+    .health = provider_health,
+    .close = provider_close,
+};
+
+struct lease_provider *redis_provider_new(struct redis *redis, int daemon, struct party *party,
+                                          const struct clock *clock, void (*turned)(void *context),
+                                          void *context)
+{
+    struct redis_provider *provider = mem_zalloc(sizeof *provider);
+
+    provider->base.impl = &impl;
+    provider->redis = redis;
+    provider->daemon = daemon;
+    provider->party = party;
+    provider->clock = clock;
+    provider->rng = rng_of(redis->world->plan->seed, 'p', (uint64_t)daemon + (party->life << 8));
+    provider->turned = turned;
+    provider->context = context;
+    list_init(&provider->under_way);
+    redis->providers[daemon] = provider;
+    retry_soon(provider);
+    return &provider->base;
+}
+
+void redis_provider_cut_off(struct lease_provider *base)
+{
+    struct redis_provider *provider = of(base);
+
+    provider->cut_off = true;
+    give_up(provider, "the daemon is gone");
+}

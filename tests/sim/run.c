@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The course of a run: faults as planned, then calm, in which everybody has to finish. */
+#include "tests/sim/run.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/sim/auditor.h"
+#include "tests/sim/client.h"
+#include "tests/sim/daemon.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/faults.h"
+#include "tests/sim/redis.h"
+
+#define LOOK_EVERY_US 50000
+
+static void look(void *context, struct event *event)
+{
+    struct world *world = context;
+
+    (void)event;
+    audit_live(world->auditor);
+    world_at(world, world->now_us + LOOK_EVERY_US, NULL, look, world);
+}
+
+static bool all_done(const struct world *world)
+{
+    for (int i = 0; i < world->plan->clients; i++)
+        if (!world->clients[i]->done)
+            return false;
+    return true;
+}
+
+static void carry_out(struct world *world)
+{
+    int64_t end_us = world->plan->end_ms * 1000;
+
+    while (world->broken == PROMISE_NONE && !(world->calm && all_done(world)) &&
+           world_step(world, end_us))
+        ;
+    if (world->broken != PROMISE_NONE)
+        return;
+    for (int i = 0; i < world->plan->clients; i++)
+        if (!world->clients[i]->done)
+            world_break(world, P8_LIVE, "client %d is not done %lld ms after the last fault", i,
+                        (long long)(world->plan->end_ms - world->plan->faults_end_ms));
+    audit_committed(world->auditor);
+    audit_end(world->auditor);
+}
+
+static void world_open(struct world *world)
+{
+    digest_start(&world->digest);
+    world->auditor = auditor_new(world);
+    world->redis = redis_new(world);
+    world->disk = disk_new(world);
+    daemons_new(world);
+    clients_new(world);
+    faults_schedule(world);
+    world_at(world, LOOK_EVERY_US, NULL, look, world);
+}
+
+static void world_close(struct world *world)
+{
+    daemons_free(world);
+    links_free(world);
+    queue_free(&world->queue);
+    clients_free(world);
+    disk_free(world->disk);
+    redis_free(world->redis);
+    auditor_free(world->auditor);
+}
+
+/* Where a broken invariant in the product ends up, which would otherwise end the process: the run
+ * is lost, and so is its memory. */
+static sigjmp_buf aborted;
+
+static void on_abort(int signal)
+{
+    siglongjmp(aborted, signal);
+}
+
+struct outcome_of_run run_plan(const struct plan *plan, struct tally *tally, struct buf *story)
+{
+    struct world world = {.plan = plan, .tally = tally, .story = story};
+    struct outcome_of_run outcome = {.broken = SANE};
+    struct sigaction action = {.sa_handler = on_abort, .sa_flags = SA_NODEFER}, old, old_segv;
+
+    sigaction(SIGABRT, &action, &old);
+    sigaction(SIGSEGV, &action, &old_segv);
+    int signal = sigsetjmp(aborted, 1);
+    if (signal == 0) {
+        world_open(&world);
+        carry_out(&world);
+        outcome.broken = world.broken;
+        memcpy(outcome.why, world.why, sizeof outcome.why);
+        outcome.digest = world.digest.hash;
+        for (int i = 0; i < plan->clients; i++)
+            outcome.rounds[i] = world.clients[i]->round;
+        world_close(&world);
+    } else {
+        snprintf(outcome.why, sizeof outcome.why, "the product ended the process: %s",
+                 strsignal(signal));
+    }
+    outcome.end_ms = world.now_us / 1000;
+    tally->virtual_ms += (uint64_t)outcome.end_ms;
+    sigaction(SIGABRT, &old, NULL);
+    sigaction(SIGSEGV, &old_segv, NULL);
+    return outcome;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated world: virtual time, the queue of events, parties that can be paused and die, and
+ * everybody who takes part. One thread; nothing here reads a real clock.
+ *
+ * An event belongs to a party (or to the world itself). A paused party's events wait until it wakes
+ * and then come in their old order, all at once; those of a party that died meanwhile are dropped.
+ */
+#ifndef STOCKADE_TESTS_SIM_WORLD_H
+#define STOCKADE_TESTS_SIM_WORLD_H
+
+#include "fence/base/bytes.h"
+#include "tests/sim/chance.h"
+#include "tests/sim/plan.h"
+
+struct party {
+    uint64_t life; /* counted up when it dies: what was meant for the earlier life is dropped */
+    int64_t paused_until_us;
+};
+
+struct event {
+    int64_t at_us;
+    uint64_t number; /* in order of scheduling, among those of one time */
+    struct party *party;
+    uint64_t life;
+    void (*run)(void *context, struct event *event); /* the event is freed after */
+    void *context;
+    struct buf bytes; /* freed with the event */
+    int64_t value;
+};
+
+struct queue {
+    struct event **heap;
+    size_t count, room;
+    uint64_t numbers;
+};
+
+struct auditor;
+struct daemon;
+struct client;
+struct redis;
+struct disk;
+struct link;
+
+/* What happened how often: printed at the end, so that one can see that it does happen. */
+struct tally {
+    uint64_t events, virtual_ms, ops;
+    uint64_t faults[FAULT_KINDS];
+    uint64_t checks[PROMISES];
+    uint64_t replies[8]; /* by the first word, auditor.c */
+};
+
+struct world {
+    const struct plan *plan;
+    int64_t now_us;
+    struct queue queue;
+    struct digest digest;
+    struct tally *tally;
+    struct auditor *auditor;
+    struct redis *redis;
+    struct disk *disk;
+    struct daemon *daemons;
+    struct client **clients;
+    struct link *links; /* all that there ever were, newest first */
+    int links_count;
+    int slow_net_per_mille, lossy_per_mille; /* what the weather is between everybody */
+    int doubling_per_mille, cutting_per_mille;
+    int64_t trouble_us;  /* until when some fault was at work */
+    bool calm;           /* faults are over: everybody finishes */
+    struct buf *story;   /* NULL: nobody listens */
+    enum promise broken; /* the first violation; PROMISE_NONE: none */
+    char why[400];
+};
+
+/* Schedules; the event is the queue's. Fill in `bytes` and `value` of what it returns. `party` may
+ * be NULL. */
+struct event *world_at(struct world *world, int64_t at_us, struct party *party,
+                       void (*run)(void *context, struct event *event), void *context);
+/* The same, right after the event under way, before everything else. */
+void world_at_once(struct world *world, void (*run)(void *context, struct event *event),
+                   void *context);
+/* Runs the next event. False: there is none, or it is later than `until_us`. */
+bool world_step(struct world *world, int64_t until_us);
+void queue_free(struct queue *queue);
+
+void party_pause(struct world *world, struct party *party, int64_t us);
+bool party_is_paused(const struct world *world, const struct party *party);
+
+/* One message's time on its way between two processes, in microseconds. */
+int64_t world_latency_us(const struct world *world, struct rng *rng);
+
+void world_count_fault(struct world *world, enum fault_kind kind);
+/* A line of the story. */
+void world_tell(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A promise is broken: the first one is kept, and ends the run. */
+void world_break(struct world *world, enum promise promise, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif
