@@ -81,8 +81,8 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help setup demo check replay format tidy asan ubsan tsan coverage install \
-        uninstall clean tests FORCE
+.PHONY: all help setup demo check replay format tidy asan ubsan tsan install uninstall \
+        clean tests FORCE
 
 all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
 
@@ -132,16 +132,6 @@ ubsan: ## check under UndefinedBehaviorSanitizer
 tsan: ## check under ThreadSanitizer
 	@tools/setup --all
 	@$(MAKE) check CC=clang SANITIZE=thread BUILD=build/tsan
-
-coverage: ## check, and build/coverage/html/index.html with what it reached
-	@tools/setup --all
-	@rm -rf build/coverage
-	@$(MAKE) check CC=gcc COVERAGE=1 OPTIMISE=-O0 BUILD=build/coverage
-	@lcov --quiet --capture --no-external -b . -d build/coverage/obj \
-	    -o build/coverage/all.info 2>build/coverage/lcov.log
-	@lcov --quiet -r build/coverage/all.info '*/tests/*' -o build/coverage/lcov.info
-	@genhtml --quiet -o build/coverage/html build/coverage/lcov.info
-	@lcov --summary build/coverage/lcov.info
 
 install: all ## install programs, library and SQLite extension: PREFIX=/usr/local, DESTDIR=
 	install -d '$(INSTALLED)/bin' '$(INSTALLED)/include' '$(INSTALLED)/lib/pkgconfig' \
