@@ -20,8 +20,12 @@ enum { MEMORY_PER_BYTE = 64, MEMORY_FIRST = 4096 };
 /* AddressSanitizer's; there is none in a build without it. */
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
+/* Small enough to be reached; in the second, a bulk string may be longer than a line. */
 static const struct resp_limits tight = {
     .args_max = 3, .bulk_max = 8, .request_max = 12, .inline_max = 24};
+
+static const struct resp_limits narrow = {
+    .args_max = 4, .bulk_max = 24, .request_max = 32, .inline_max = 12};
 
 static size_t allocated(void)
 {
@@ -127,7 +131,7 @@ static void compare(const struct buf *whole, struct buf *cut, const char *how)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct resp_limits *const all[] = {&resp_limits_default,
-                                                    &resp_limits_unauthenticated, &tight, &tight};
+                                                    &resp_limits_unauthenticated, &tight, &narrow};
     struct bytes rest = {(const char *)data, size};
     const struct resp_limits *limits = all[fuzz_byte(&rest) % 4];
     uint32_t cuts = 2 + fuzz_byte(&rest);
