@@ -17,6 +17,7 @@
 struct check {
     struct crash_vfs *vfs;
     const struct expectation *expect;
+    bool thorough;    /* with Stockade's own audit, which takes as long as all the rest */
     size_t opened_at; /* out: the disk's events until the store was open */
     char why[RUN_WHY_MAX];
 };

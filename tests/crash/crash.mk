@@ -13,4 +13,4 @@ crash: ## power loss, I/O errors and lack of memory at every point of the store'
 
 $(BUILD)/crash: $(call objects,$(CRASH_SOURCES)) $(BUILD)/daemon.a
 	@echo 'ld  $@'
-	@$(LINK) -o $@ $^ $(DAEMON_LIBS) -pthread -lm
+	@$(LINK) -Wl,--wrap,cache_new,--wrap,cache_free -o $@ $^ $(DAEMON_LIBS) -pthread -lm

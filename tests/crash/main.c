@@ -1,44 +1,147 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <sqlite3.h>
+/* The crash disk: crash [SWEEP...], or crash --point POINT as a failure prints it. The last line is
+ * `N passed, N failed`, counted in points. */
+#include <malloc.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
-#include "store/sqlite/sql_memory.h"
-#include "tests/crash/check.h"
-static double now(void){struct timespec t;clock_gettime(CLOCK_MONOTONIC,&t);return (double)t.tv_sec+(double)t.tv_nsec/1e9;}
-int main(int argc,char**argv)
+#include <unistd.h>
+
+#include "fence/base/check.h"
+#include "tests/crash/sweep.h"
+
+enum { FAILURES_TOLD = 8, PROGRESS_EVERY = 1000 };
+
+static const struct {
+    const char *name;
+    void (*run)(struct sweep *sweep);
+} sweeps[] = {
+    {"write", sweep_write},
+    {"again", sweep_again},
+    {"migrate", sweep_migrate},
+    {"io", sweep_io},
+    {"memory", sweep_memory},
+};
+
+enum { SWEEPS = sizeof sweeps / sizeof *sweeps };
+
+static void count(struct sweep_tally *tally, const char *kind)
 {
-    sql_memory_install();
-    struct crash_vfs *vfs = crash_vfs_new();
-    struct disk *disk = disk_new(), *base = disk_clone(disk);
-    struct run run;
-    disk->now_ms = 1700000000000;
-    crash_vfs_mount(vfs, disk);
-    double t0=now();
-    run_start(&run, vfs, (uint64_t)(argc>1?atoi(argv[1]):1), false);
-    int rounds = argc>2?atoi(argv[2]):30;
-    run_rounds(&run, 0, rounds/2);
-    run_reopen(&run);
-    run_rounds(&run, rounds/2, rounds-rounds/2);
-    size_t used=disk->events_count;
-    run_stop(&run);
-    printf("why %s events %zu (%zu with close) ops %zu in %.3f ms\n", run.why, used, disk->events_count, run.steps_count[0]+run.steps_count[1]+run.steps_count[2], (now()-t0)*1e3);
-    if (run.why[0]) return 1;
-    struct replay *replay = replay_new(disk, base);
-    int points=0, bad=0; t0=now();
-    for (size_t n=0;n<=disk->events_count;n++){
-        replay_to(replay,n);
-        struct expectation expect; run_expect(&run,n,&expect);
-        for (int mode=0;mode<DISK_MODES;mode++){
-            if(!replay_differs(replay,mode))continue;
-            struct disk *image=replay_image(replay,mode,1);
-            struct check check={.vfs=vfs,.expect=&expect};
-            points++;
-            if(!check_disk(&check,image)){bad++; if(bad<5)printf("FAIL %zu %s %s: %s\n",n,n<disk->events_count?disk_kind_name(disk->events[n].kind):"end",disk_mode_name(mode),check.why);}
-            disk_free(image);
-        }
+    int at = 0;
+
+    while (at < tally->kinds && strcmp(tally->kind[at].name, kind) != 0)
+        at++;
+    check(at < SWEEP_KINDS_MAX);
+    if (at == tally->kinds)
+        snprintf(tally->kind[tally->kinds++].name, sizeof tally->kind[at].name, "%s", kind);
+    tally->kind[at].count++;
+}
+
+bool sweep_point(struct sweep *sweep, const char *kind, const char *format, ...)
+{
+    struct sweep_tally *tally = sweep->tally;
+    char name[SWEEP_NAME_MAX];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    if (sweep->only != NULL ? strcmp(name, sweep->only) != 0 : sweep->skip > 0) {
+        sweep->skip -= sweep->skip > 0;
+        return false;
     }
-    printf("%d points %d bad %.1f s\n",points,bad,now()-t0);
-    return 0;
+    memcpy(tally->point, name, sizeof name);
+    tally->seen++;
+    tally->tried++;
+    count(tally, kind);
+    if (tally->tried % PROGRESS_EVERY == 0) {
+        printf("  %zu points, now at %s\n", tally->tried, name);
+        fflush(stdout);
+    }
+    return true;
+}
+
+void sweep_report(struct sweep *sweep, const char *why)
+{
+    struct sweep_tally *tally = sweep->tally;
+
+    if (why != NULL && why[0] != '\0' && ++tally->failed <= FAILURES_TOLD)
+        printf("FAILED %s\n%s\nagain: make crash POINT=%s\n", tally->point, why, tally->point);
+    fflush(stdout);
+    tally->point[0] = '\0';
+}
+
+/* The sweep in processes of its own, as many as it takes. */
+static void run_sweep(void (*run)(struct sweep *sweep), struct sweep_tally *tally, const char *only)
+{
+    int status = -1;
+
+    tally->seen = 0;
+    while (status != 0) {
+        size_t seen = tally->seen;
+        pid_t pid = fork();
+        check(pid >= 0);
+        if (pid == 0) {
+            struct sweep sweep = {
+                .only = only, .skip = seen, .prints = only != NULL, .tally = tally};
+            memory_install();
+            sweep.vfs = crash_vfs_new();
+            run(&sweep);
+            exit(0);
+        }
+        check(waitpid(pid, &status, 0) == pid);
+        if (status == 0)
+            return;
+        tally->failed++;
+        printf("FAILED %s\nthe process ended with %s %d\nagain: make crash POINT=%s\n",
+               tally->point[0] != '\0' ? tally->point : "(outside of the points)",
+               WIFSIGNALED(status) ? "signal" : "status",
+               WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), tally->point);
+        if (seen == tally->seen)
+            return;
+    }
+}
+
+static bool wanted(const char *name, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], name) == 0)
+            return true;
+    return argc == 1;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+int main(int argc, char **argv)
+{
+    struct sweep_tally *tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE,
+                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const char *only = argc == 3 && strcmp(argv[1], "--point") == 0 ? argv[2] : NULL;
+
+    check(tally != MAP_FAILED);
+    for (int i = 0; i < SWEEPS; i++) {
+        size_t before = tally->tried, len = strlen(sweeps[i].name);
+        double start = seconds();
+        if (only != NULL ? strncmp(only, sweeps[i].name, len) != 0 || only[len] != ':'
+                         : !wanted(sweeps[i].name, argc, argv))
+            continue;
+        run_sweep(sweeps[i].run, tally, only);
+        printf("%-8s %6zu points in %.1f s\n", sweeps[i].name, tally->tried - before,
+               seconds() - start);
+    }
+    printf("points:");
+    for (int i = 0; i < tally->kinds; i++)
+        printf(" %zu %s%s", tally->kind[i].count, tally->kind[i].name,
+               i + 1 < tally->kinds ? "," : "");
+    printf("\n%zu passed, %zu failed\n", tally->tried - tally->failed, tally->failed);
+    return tally->failed == 0 && tally->tried > 0 ? 0 : 1;
 }

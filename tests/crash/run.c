@@ -15,7 +15,8 @@ enum { SETUP = MODEL_SLOTS }; /* that client */
 void run_setup_request(int step, struct buf *out)
 {
     static const char *const texts[RUN_SETUP_STEPS] = {
-        "SQL ~CREATE TABLE IF NOT EXISTS stock(sku TEXT PRIMARY KEY, n INTEGER)~",
+        "SQL ~CREATE TABLE IF NOT EXISTS stock(sku TEXT PRIMARY KEY, n INTEGER)"
+        " WITHOUT ROWID~",
         "SQL ~CREATE TABLE IF NOT EXISTS plain(x TEXT PRIMARY KEY)~",
         "SQL ~CREATE INDEX IF NOT EXISTS stock_by_number ON stock(n)~",
         "GUARD CREATE stock sku sku:",
@@ -199,6 +200,12 @@ void run_reopen(struct run *run)
     open_host(run);
     for (int i = 0; i < MODEL_SLOTS; i++)
         model_restart(&run->now.slots[i].slot, crash_vfs_disk(run->vfs)->now_ms);
+}
+
+void run_pause(struct run *run, int64_t ms)
+{
+    if (goes_on(run))
+        host_pass(run->host, ms);
 }
 
 void run_stop(struct run *run)

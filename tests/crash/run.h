@@ -52,6 +52,8 @@ void run_start(struct run *run, struct crash_vfs *vfs, uint64_t seed, bool may_f
 void run_rounds(struct run *run, int first, int count);
 /* Closes the daemon, and opens it again. */
 void run_reopen(struct run *run);
+/* Nobody does anything for so long. */
+void run_pause(struct run *run, int64_t ms);
 /* Closes what is open. */
 void run_stop(struct run *run);
 void run_free(struct run *run);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writer's cache of fences is large, and made for daemons that stay: a sweep opens thousands of
+ * stores, one after the other, and would spend most of its time on clean pages of memory. So the
+ * linker puts these in the way (crash.mk): a cache that was given back is emptied and used again. */
+#include <stddef.h>
+
+#include "store/sqlite/cache.h"
+
+struct cache *__real_cache_new(void);
+struct cache *__wrap_cache_new(void);
+void __wrap_cache_free(struct cache *cache);
+
+static struct cache *spare;
+
+struct cache *__wrap_cache_new(void)
+{
+    struct cache *cache = spare;
+
+    spare = NULL;
+    return cache != NULL ? cache : __real_cache_new();
+}
+
+void __real_cache_free(struct cache *cache);
+
+void __wrap_cache_free(struct cache *cache)
+{
+    if (spare != NULL || cache == NULL) {
+        __real_cache_free(cache);
+        return;
+    }
+    cache_undo(cache, 0);
+    cache_clear(cache);
+    spare = cache;
+}
