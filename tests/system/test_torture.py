@@ -304,6 +304,15 @@ def test_stock_is_conserved(lines, ok):
     assert invariants.stock_is_conserved(story(*lines), 10)[0] is ok
 
 
+def test_a_basket_is_sold_of_each_stock_or_of_none():
+    whole = story("a B 0-1 token=1 id=basket-1 -> 9", "a B 2- token=1 id=basket-2",
+                  "final C 3-4 token=1 id=basket-2 -> [0,null]")
+    other = [op._replace(resource="s", index=op.index + 10) for op in whole]
+    assert invariants.baskets_are_whole(whole + other)[0]
+    other[2] = other[2]._replace(reply=[1, 8])
+    assert not invariants.baskets_are_whole(whole + other)[0]
+
+
 @pytest.mark.parametrize("name", ["a stale write is accepted", "a read goes back in time"])
 def test_a_violation_is_drawn_as_valid_xml(tmp_path, name):
     ops = story(*BAD[name], "c G 20- ")

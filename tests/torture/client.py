@@ -19,7 +19,7 @@ import time
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]),
                 str(pathlib.Path(__file__).resolve().parents[1] / "system")]
 
-from harness.resp import Client, ReplyError  # noqa: E402
+from harness.resp import Client, ReplyError, encode  # noqa: E402
 
 from torture.history import Recorder  # noqa: E402
 
@@ -43,11 +43,12 @@ def number(value):
     return None if value is None else int(value)
 
 
-def receipt_reply(value):
+def receipt_reply(value, place):
+    """Of a basket only what it left of the stock that was asked about."""
     if value is None:
         return None
     applied, reply = value
-    return [applied, plain(reply)]
+    return [applied, reply[place] if isinstance(reply, list) else plain(reply)]
 
 
 def lease_token(value):
@@ -147,8 +148,44 @@ class Caller:
                                          "MIN", 0), token=token, id=name)
 
     def receipt(self, at, key, token, name):
-        return self.do(at, key, "receipt", ("RECEIPT", key, token, name), receipt_reply,
-                       token=token, id=name)[0]
+        place = int(key[-1])
+        return self.do(at, key, "receipt", ("RECEIPT", key, token, name),
+                       lambda reply: receipt_reply(reply, place), token=token, id=name)[0]
+
+    def together(self, at, calls, commands, part, more=0.0):
+        """One request about several resources, written down as an operation on each: `calls` are
+        (key, op, arguments), and `part` takes the last reply apart, into one for each."""
+        connection = self.connect(at)
+        numbers = [self.recorder.call(f"d{at}", self.resource(at, key), op, **args)
+                   for key, op, args in calls]
+        try:
+            connection.send_bytes(b"".join(encode(*words) for words in commands))
+            reply = [connection.read(self.timeout + more) for _ in commands][-1]
+        except BROKEN as problem:
+            self.drop(at)
+            raise Lost from problem
+        if isinstance(reply, ReplyError):
+            for n in numbers:  # of which of them it speaks is not said
+                self.recorder.done(n, error="ABORTED " + reply.text)
+            return None
+        replies = part(reply)
+        for n, one in zip(numbers, replies):
+            self.recorder.done(n, one)
+        return replies
+
+    def acquire_all(self, at, keys, ttl_ms, wait_ms):
+        calls = [(key, "acquire", {"wait": wait_ms + 1}) for key in keys]
+        words = ("ACQUIREALL", ttl_ms, len(keys), *keys, "WAIT", wait_ms)
+        return self.together(at, calls, [words], lambda reply: reply or [None] * len(keys),
+                             wait_ms / 1000)
+
+    def sell_basket(self, at, keys, tokens, name):
+        """One of each, or none."""
+        calls = [(key, "sell", {"token": token, "id": name}) for key, token in zip(keys, tokens)]
+        sales = [("FENCED", token, "HINCRBY", key, "stock", -1, "MIN", 0)
+                 for key, token in zip(keys, tokens)]
+        sales[0] = (*sales[0][:2], "ID", name, *sales[0][2:])
+        return self.together(at, calls, [("MULTI",), *sales, ("EXEC",)], list)
 
 
 class Worker:
@@ -280,6 +317,28 @@ class Worker:
         if self.likely(0.85):
             self.give(at, key, token)
 
+    def use_basket(self):
+        at = self.some_daemon()
+        tokens = self.caller.acquire_all(at, self.skus, self.chance.choice((100, 300, 800)),
+                                         self.chance.choice((1, 200, 1000)))
+        if not tokens or None in tokens:
+            return
+        for _ in range(self.chance.randint(1, 5)):
+            self.pause()
+            name = "basket-" + self.fresh()
+            for _ in range(3):
+                try:
+                    sold = self.caller.sell_basket(at, self.skus, tokens, name)
+                    break
+                except Lost:
+                    at = self.other(at)
+            else:
+                return
+            if sold is None:
+                break
+        for key, token in zip(self.skus, tokens):
+            self.give(at, key, token)
+
     def haunt(self):
         """As a process that was paused for long: with a token of long ago."""
         if not self.old:
@@ -321,7 +380,7 @@ class Worker:
 
     def run(self):
         acts = ((self.use_register, 4), (self.use_stock, 3), (self.haunt, 3), (self.look, 4),
-                (self.ask, 1))
+                (self.ask, 1), (self.use_basket, 2))
         kinds, weights = zip(*acts)
         while time.monotonic() < self.until:
             self.caller.timeout = self.chance.choice((0.3, 0.6, 1.5))

@@ -51,6 +51,33 @@ def acknowledged_lasts(ops):
     return bool(finals), f"{len(finals)} last reads, {len(acknowledged)} writes", []
 
 
+def applied(ops):
+    """Of each sale that is known to have been applied: an operation with its reply."""
+    sold = {}
+    for op in ops:
+        if op.op == "sell" and op.known and op.error is None:
+            sold.setdefault(op.id, op)
+        elif op.op == "receipt" and op.known and op.reply and op.reply[0] == 1:
+            sold.setdefault(op.id, op._replace(reply=op.reply[1]))
+    return sold
+
+
+def baskets_are_whole(ops):
+    """P5: what is sold of several stocks in one transaction is sold of each or of none. `ops` are
+    those of one store, last words included."""
+    sides = collections.defaultdict(dict)
+    for op in ops:
+        if op.op == "sell" and op.id.startswith("basket"):
+            sides[op.resource][op.id] = op
+    sold = {resource: applied(op for op in ops if op.resource == resource) for resource in sides}
+    baskets = {known: op for side in sides.values() for known, op in side.items()}
+    for known, op in baskets.items():
+        done = [resource for resource in sold if known in sold[resource]]
+        if done and len(done) < len(sold):
+            return False, f"of the basket {known} only {done} was sold", [op]
+    return True, f"{len(baskets)} baskets", []
+
+
 def stock_is_conserved(ops, opening):
     """Opening stock = sold + left, and each sale took one piece: no two ids have one reply."""
     sold, unresolved = {}, {}

@@ -19,7 +19,7 @@ State = collections.namedtuple("State", "newest hidden retired value applied")
 
 NOTHING = frozenset()
 # The command had no effect, and says nothing of the state.
-HARMLESS = {"BUSY", "STORE"}
+HARMLESS = {"BUSY", "STORE", "ABORTED"}
 ERRORS = {
     "acquire": {"LEASEDOWN", "STALE", "DEADLOCK"},
     "release": {"STALE", "UNKNOWN"},

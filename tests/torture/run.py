@@ -79,9 +79,12 @@ def judge_resource(tally, name, resource, ops, faults, complete):
 
 def unresolved_sales(ops):
     """By resource: an unknown attempt of each sale that no reply is known of."""
-    known = {op.id for op in ops if op.op == "sell" and op.known and op.error is None}
-    lost = {op.id: op for op in ops if op.op == "sell" and not op.known and op.id not in known}
-    return {resource: part for resource, part in history.by_resource(lost.values()).items()}
+    lost = {}
+    for resource, part in history.by_resource(ops).items():
+        sold = invariants.applied(part)
+        lost[resource] = list({op.id: op for op in part if op.op == "sell" and not op.known
+                               and op.id not in sold}.values())
+    return lost
 
 
 class Progress:
@@ -129,6 +132,15 @@ def run_round(tally, name, seed, layout, seconds, totals):
 
 def judge(tally, name, ops, faults):
     complete = any(op.client == "final" for op in ops)
+    for store in sorted({op.resource.rpartition("/")[0] for op in ops}):
+        part = [op for op in ops if op.resource.rpartition("/")[0] == store]
+        ok, words, bad = invariants.baskets_are_whole(part) if complete else (True, "", [])
+        if not ok:
+            part = [op for op in part if op.op in ("sell", "receipt")]
+            path = tally.out / f"{name}-baskets{store}.svg"
+            timeline.draw(path, part, faults, f"{name}: a basket in parts", words, bad, bad[0])
+            words += f"\n  drawn: {path}"
+        tally.report(ok, f"{name} {store}: baskets whole", words)
     for resource, part in history.by_resource(ops).items():
         judge_resource(tally, name, resource, part, faults, complete)
 

@@ -94,7 +94,7 @@ def draw(path, ops, faults=(), title="", note="", bad=(), around=None):
     ops = sorted(ops, key=lambda op: op.call)
     begin = min((op.call for op in ops), default=0.0)
     finish = max([op.done or op.call for op in ops], default=0.0)
-    faults = [fault for fault in faults if begin - 1 <= fault[0] <= finish]
+    faults = [fault for fault in faults if begin - 0.2 <= fault[0] <= finish]
     moments = sorted({op.call for op in ops} | {op.done for op in ops if op.known}
                      | {moment for moment, _ in faults})
     places = {moment: LEFT + 20 + i * STEP for i, moment in enumerate(moments)}
