@@ -54,6 +54,10 @@ struct store_stats {
 
 /* STK_OK, or STK_BUSY: the queue is full, `done` will not be called. */
 enum stk_error store_submit(struct store *store, struct store_op *op);
+/* No more is coming for now: the threads may begin with what was submitted. Until then they may
+ * leave it lying, so that what belongs together is committed together. On the thread that submits.
+ */
+void store_flush(struct store *store);
 /* Calls `done` of what is finished. Call it after `wake`, on the thread that submits. */
 void store_collect(struct store *store);
 /* For a store without threads (a simulator, a unit test): runs at most one batch of writes and one

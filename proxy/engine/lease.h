@@ -68,14 +68,14 @@ struct lease_return {
     int64_t retired_token;  /* RETURN_REVOKE: 0 where none was ever granted */
 
     /* Its own. */
-    bool let_go;  /* the lease ended by this: the service has to know */
-    bool misused; /* the id is another command's */
+    struct acquire *heir; /* gets the lease in the same transaction; NULL: nobody */
+    bool let_go;          /* the lease ended by this: the service has to know */
+    bool misused;         /* the id is another command's */
     struct lease_memory memory;
     struct store_op op;
     struct lease_call call;
 };
 void lease_return_start(struct lease_return *back);
-
 /* The line: all ACQUIREs under way for one resource, in order of arrival. Only the head may take
  * the lease; the others ask once, whether they hold it already, and wait. */
 enum acquire_phase {
@@ -114,6 +114,8 @@ void line_look_in(struct acquire *head, int64_t held_ms);
 bool line_take_again(struct acquire *head);
 /* `granted_ms`: how long the leaver now holds the lease; 0: it does not. */
 void line_leave(struct acquire *acquire, int64_t granted_ms);
+/* The head, if it waits, which is to inherit the lease: no wake-up reaches it before. Or NULL. */
+struct acquire *line_heir(struct engine *engine, struct bytes resource);
 /* The lease may be free: the head asks. */
 void line_wake(struct engine *engine, struct bytes resource);
 /* Another daemon's news; `context` is the engine. */
@@ -132,13 +134,17 @@ void held_granted(struct engine *engine, const struct held_grant *grant);
 void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t ttl_ms);
 /* The token was retired here. */
 void held_returned(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
-
 /* Another daemon is said to have ended it: asks the service. */
 void held_doubt(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
 
 /* lease_acquire.c: begins one attempt; called by the line for its head. */
 void acquire_try(struct acquire *acquire);
-/* Ends one that waits: the daemon is stopping. */
-void acquire_stop(struct acquire *acquire);
+/* The head's token is recorded with its predecessor's return; `inherited`: that is done. */
+void acquire_inherit(struct acquire *acquire);
+void acquire_inherited(struct acquire *acquire, bool committed);
+/* lease_record.c, on the store's thread: the store's word on its token, in `recorded`. */
+enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn);
+enum stk_error acquire_record_heir(struct acquire *acquire, struct store_txn *txn);
+void acquire_stop(struct acquire *acquire); /* it waits, and the daemon is stopping */
 
 #endif

@@ -15,7 +15,10 @@
  *   steps leaves a lock whose token the store never saw.
  * - A token the store does not admit is never handed out; the next one is minted above the store's
  *   floor (P2), at most ACQUIRE_ROUNDS_MAX times.
- * - A client that goes away: what waits leaves the line, what is on its way is given back. */
+ * - A client that goes away: what waits leaves the line, what is on its way is given back.
+ * - Where the store is the only memory of leases (local:), the head of the line needs no question
+ *   when the lease is released here: it inherits it, in the transaction that retires the old token.
+ */
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease.h"
@@ -177,79 +180,23 @@ static void record_failed(struct acquire *acquire, enum stk_error error)
         unlock(acquire);
 }
 
-/* For a repeat of this request: with the TTL that it had at first. */
-static enum stk_error remember(const struct acquire *acquire, struct store_txn *txn)
-{
-    struct buf reply = {0};
-
-    resp_array(&reply, 2);
-    resp_int(&reply, acquire->call.answer_token);
-    resp_int(&reply, acquire->ttl_ms);
-    enum stk_error error = txn_receipt_put(txn, &acquire->view.row, acquire->wish.id,
-                                           &(struct receipt){.token = acquire->call.answer_token,
-                                                             .fingerprint = acquire->fingerprint,
-                                                             .reply = buf_bytes(&reply)});
-    buf_free(&reply);
-    return error;
-}
-
-/* Not admitted: the next ask goes by what the store knows now. Another daemon may have recorded its
- * grant since this one looked. */
-static enum stk_error look_again(struct acquire *acquire, struct store_txn *txn)
-{
-    return lease_view_read(txn, acquire->request->argv[1], acquire->session, &acquire->view, NULL);
-}
-
-/* Step 3: the store has the word. */
 static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
 {
-    struct request *request = request_of_op(op);
-    struct acquire *acquire = request->state;
-    int64_t token = acquire->call.answer_token, holds = 1;
-    struct resource *row = &acquire->view.row;
-    struct lease lease;
-    struct receipt receipt;
-    bool has_receipt = false;
-    enum stk_error error = txn_resource(txn, request->argv[1], row);
-
-    acquire->recorded = false;
-    if (error == STK_OK && acquire->wish.id.len > 0 && row->id != 0)
-        error = txn_receipt(txn, row, acquire->wish.id, &has_receipt, &receipt);
-    if (error != STK_OK)
-        return error;
-    /* A twin of this request may have been granted since the receipt was looked for. */
-    acquire->repeats |= has_receipt && receipt.token == token;
-    if (acquire->call.answer == LEASE_OWN) {
-        if (fence_judge(&row->fence, token) != STK_OK)
-            return look_again(acquire, txn);
-        error = txn_lease(txn, row, &lease);
-        if (error != STK_OK)
-            return error;
-        bool named = !lease.anonymous && !acquire->anonymous;
-        if (!(named || acquire->repeats) || !bytes_equal(lease.owner, acquire->owner))
-            return look_again(acquire, txn);
-        holds = lease.holds + !acquire->repeats;
-    } else {
-        if (!fence_admits(&row->fence, token))
-            return look_again(acquire, txn);
-        if (row->id == 0 && (error = txn_resource_make(txn, request->argv[1], row)) != STK_OK)
-            return error;
-        row->fence = (struct fence){.token = token, .floor = token, .state = FENCE_LIVE};
-    }
-    lease = (struct lease){.owner = acquire->owner,
-                           .anonymous = acquire->anonymous,
-                           .holds = holds,
-                           .ttl_ms = acquire->ttl_ms,
-                           .session = acquire->session,
-                           .connection = acquire->connection};
-    error = txn_fence_put(txn, row, &lease);
-    if (error == STK_OK && acquire->wish.id.len > 0 && !has_receipt)
-        error = remember(acquire, txn);
-    acquire->recorded = error == STK_OK;
-    return error;
+    return acquire_record(acquire_of_op(op), txn);
 }
 
 static void ask(struct acquire *acquire);
+
+/* Step 4: the client's, if there is somebody and something left. */
+static void recorded(struct acquire *acquire)
+{
+    acquire->left_ms =
+        acquire->ttl_ms - (engine_now_ms(acquire->request->engine) - acquire->asked_ms);
+    if (is_over(acquire) || acquire->left_ms <= 0)
+        give_back(acquire);
+    else
+        reply_granted(acquire);
+}
 
 static void record_done(struct store_op *op)
 {
@@ -272,11 +219,7 @@ static void record_done(struct store_op *op)
         ask(acquire);
         return;
     }
-    acquire->left_ms = acquire->ttl_ms - (engine_now_ms(engine) - acquire->asked_ms);
-    if (is_over(acquire) || acquire->left_ms <= 0)
-        give_back(acquire);
-    else
-        reply_granted(acquire);
+    recorded(acquire);
 }
 
 static void record(struct acquire *acquire)
@@ -441,6 +384,39 @@ void acquire_try(struct acquire *acquire)
     acquire->phase = ACQUIRE_READING;
     if (request_submit(acquire->request, false, read_run, read_done) != STK_OK)
         request_fail(leave(acquire, 0), STK_BUSY, NULL);
+}
+
+void acquire_inherit(struct acquire *acquire)
+{
+    acquire->phase = ACQUIRE_RECORDING;
+    acquire->asked_ms = engine_now_ms(acquire->request->engine);
+    acquire->recorded = false;
+}
+
+static void inheritance_known(struct lease_call *call)
+{
+    struct acquire *acquire = list_entry(call, struct acquire, call);
+
+    if (call->answer == LEASE_GRANTED)
+        recorded(acquire);
+    else
+        acquire_try(acquire); /* another daemon was granted it since */
+}
+
+void acquire_inherited(struct acquire *acquire, bool committed)
+{
+    struct lease_call *call = &acquire->call;
+
+    if (!committed || !acquire->recorded) {
+        acquire_try(acquire);
+        return;
+    }
+    call->verb = LEASE_RENEW; /* which is how a lease gets to be known that is held already */
+    call->token = call->answer_token;
+    call->memory = (struct lease_memory){.token = call->token, .live = true, .this_run = true};
+    call->done = inheritance_known;
+    if (lease_ask(acquire->request->engine->options.provider, call))
+        inheritance_known(call);
 }
 
 void acquire_prepare(struct request *request)

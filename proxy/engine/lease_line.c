@@ -2,7 +2,8 @@
 /* The line for one resource: who came first is served first, and only the head asks the lease
  * service, however many wait.
  *
- * The head is woken by a release or revoke, at this daemon or as news from another one, by the end
+ * Leases in the store pass to the head in the transaction of the release itself (line_heir). Else
+ * the head is woken by a release or revoke, at this daemon or as news from another one, by the end
  * of the lease as the service last told it, and once a second in case a wake-up was lost.
  *
  * Invariant: where the head waits, the look timer is set; so nobody waits for ever. */
@@ -121,6 +122,17 @@ void line_wake(struct engine *engine, struct bytes resource)
     struct line *line = find(engine, resource);
     if (line != NULL)
         head_tries(line);
+}
+
+struct acquire *line_heir(struct engine *engine, struct bytes resource)
+{
+    struct line *line = find(engine, resource);
+
+    if (line == NULL || engine->draining || head_of(line)->phase != ACQUIRE_WAITING)
+        return NULL;
+    timer_stop(engine, &line->look);
+    acquire_inherit(head_of(line));
+    return head_of(line);
 }
 
 void line_told(void *context, const struct lease_news *news)

@@ -136,6 +136,8 @@ static enum stk_error return_run(struct store_op *op, struct store_txn *txn)
     buf_free(&owner);
     if (error == STK_OK && back->id.len > 0)
         error = release_remember(back, txn, &row);
+    if (error == STK_OK && back->let_go && back->heir != NULL)
+        error = acquire_record_heir(back->heir, txn);
     return error;
 }
 
@@ -143,7 +145,10 @@ static void return_unlocked(struct lease_call *call)
 {
     struct lease_return *back = list_entry(call, struct lease_return, call);
 
-    line_wake(back->engine, back->resource);
+    if (back->heir != NULL)
+        acquire_inherited(back->heir, true);
+    else
+        line_wake(back->engine, back->resource);
     back->done(back);
 }
 
@@ -154,6 +159,8 @@ static void return_done(struct store_op *op)
 
     back->error = op->error;
     if (back->error != STK_OK || !back->let_go) {
+        if (back->heir != NULL)
+            acquire_inherited(back->heir, false);
         back->done(back);
         return;
     }
@@ -175,9 +182,15 @@ void lease_return_start(struct lease_return *back)
 {
     back->op = (struct store_op){.writes = true, .run = return_run, .done = return_done};
     list_init(&back->op.link);
+    back->heir = lease_provider_needs_memory(back->engine->options.provider)
+                     ? line_heir(back->engine, back->resource)
+                     : NULL;
     back->error = store_submit(back->engine->options.store, &back->op);
-    if (back->error != STK_OK)
-        back->done(back);
+    if (back->error == STK_OK)
+        return;
+    if (back->heir != NULL)
+        acquire_inherited(back->heir, false);
+    back->done(back);
 }
 
 struct return_command {

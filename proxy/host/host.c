@@ -54,6 +54,7 @@ static void on_turn(uv_prepare_t *turn)
     host->options.turned(host->options.context);
     if (!host->closing)
         set_timer(host);
+    store_flush(host->store);
 }
 
 static void on_wake(uv_async_t *wake)

@@ -118,6 +118,15 @@ static enum stk_error sqlite_submit(struct store *base, struct store_op *op)
     return sqlite_lost(base) ? STK_BUSY : worker_submit(&store->writes, op);
 }
 
+static void sqlite_flush(struct store *base)
+{
+    struct sqlite_store *store = of(base);
+
+    worker_flush(&store->writes);
+    for (size_t i = 0; i < READS; i++)
+        worker_flush(&store->reads[i].worker);
+}
+
 static void sqlite_collect(struct store *base)
 {
     struct sqlite_store *store = of(base);
@@ -196,6 +205,7 @@ static void sqlite_close(struct store *base)
 
 static const struct store_impl sqlite_impl = {
     .submit = sqlite_submit,
+    .flush = sqlite_flush,
     .collect = sqlite_collect,
     .step = sqlite_step,
     .lost = sqlite_lost,

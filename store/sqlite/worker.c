@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Submitting costs one uncontended lock; the thread is woken only where it sleeps. While a batch is
- * under way the next one gathers, which is what makes commits few under load. */
+/* Submitting costs one uncontended lock. The thread is woken once for all that was submitted since
+ * the last flush, and only where it sleeps; while a batch is under way the next one gathers. Both
+ * make commits few under load. */
 #include "store/sqlite/worker.h"
 
 #include <signal.h>
@@ -77,16 +78,27 @@ enum stk_error worker_submit(struct worker *worker, struct store_op *op)
 {
     pthread_mutex_lock(&worker->lock);
     bool taken = worker->queued < worker->queue_max && !worker->stopping && !worker->dead;
-    bool wake = taken && worker->asleep;
     if (taken) {
         list_append(&worker->queue, &op->link);
         worker->queued++;
-        worker->asleep = false;
+        worker->unflushed = true;
     }
+    pthread_mutex_unlock(&worker->lock);
+    return taken ? STK_OK : STK_BUSY;
+}
+
+void worker_flush(struct worker *worker)
+{
+    if (!worker->unflushed)
+        return;
+    worker->unflushed = false;
+    pthread_mutex_lock(&worker->lock);
+    bool wake = worker->asleep && worker->queued > 0;
+    if (wake)
+        worker->asleep = false;
     pthread_mutex_unlock(&worker->lock);
     if (wake)
         pthread_cond_signal(&worker->news);
-    return taken ? STK_OK : STK_BUSY;
 }
 
 bool worker_step(struct worker *worker)

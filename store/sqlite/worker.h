@@ -21,6 +21,8 @@ struct worker {
     bool (*work)(void *context, struct list *batch, size_t count);
     void *context;
 
+    bool unflushed; /* the owner's: something was submitted since the last flush */
+
     /* Both sides', under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t news;
@@ -35,6 +37,8 @@ struct worker {
 bool worker_start(struct worker *worker);
 /* STK_OK, or STK_BUSY: it is full, or has stopped. */
 enum stk_error worker_submit(struct worker *worker, struct store_op *op);
+/* What was submitted is to be worked off now. */
+void worker_flush(struct worker *worker);
 /* Without a thread: one batch. False: there was nothing to do. */
 bool worker_step(struct worker *worker);
 size_t worker_queued(struct worker *worker);

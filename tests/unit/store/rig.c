@@ -150,6 +150,7 @@ struct rig_op rig_op(bool writes, rig_body body, void *arg)
 void rig_submit(struct rig *rig, struct rig_op *op)
 {
     assert_int_equal(store_submit(rig->store, &op->base), STK_OK);
+    store_flush(rig->store);
 }
 
 void rig_settle(struct rig *rig)
