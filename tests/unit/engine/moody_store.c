@@ -27,155 +27,163 @@ struct wrapped {
     struct moody *store;
 };
 
-/* The call that is due, on the real transaction, or a failure. */
-#define HAND_ON(base, call)                                                                        \
-    struct store_txn *txn = ((struct moody_txn *)(base))->inner;                                   \
-    struct moody *store = ((struct moody_txn *)(base))->store;                                     \
-    if (store->left > 0 && --store->left == 0)                                                     \
-        store->failed = true;                                                                      \
-    else                                                                                           \
-        return call;                                                                               \
-    return STK_STORE
+static struct store_txn *inner(struct store_txn *base)
+{
+    return ((struct moody_txn *)base)->inner;
+}
+
+/* One more call: is it the one that fails? */
+static bool fails(struct store_txn *base)
+{
+    struct moody *store = ((struct moody_txn *)base)->store;
+
+    if (store->left == 0 || --store->left > 0)
+        return false;
+    store->failed = true;
+    return true;
+}
 
 static int64_t on_now_ms(struct store_txn *base)
 {
-    return txn_now_ms(((struct moody_txn *)base)->inner);
+    return txn_now_ms(inner(base));
 }
 
 static enum stk_error on_mark(struct store_txn *base)
 {
-    HAND_ON(base, txn_mark(txn));
+    return fails(base) ? STK_STORE : txn_mark(inner(base));
 }
 
 static enum stk_error on_mark_keep(struct store_txn *base)
 {
-    HAND_ON(base, txn_mark_keep(txn));
+    return fails(base) ? STK_STORE : txn_mark_keep(inner(base));
 }
 
 static enum stk_error on_mark_undo(struct store_txn *base)
 {
-    HAND_ON(base, txn_mark_undo(txn));
+    return fails(base) ? STK_STORE : txn_mark_undo(inner(base));
 }
 
 static enum stk_error on_resource(struct store_txn *base, struct bytes name, struct resource *row)
 {
-    HAND_ON(base, txn_resource(txn, name, row));
+    return fails(base) ? STK_STORE : txn_resource(inner(base), name, row);
 }
 
 static enum stk_error on_make(struct store_txn *base, struct bytes name, struct resource *row)
 {
-    HAND_ON(base, txn_resource_make(txn, name, row));
+    return fails(base) ? STK_STORE : txn_resource_make(inner(base), name, row);
 }
 
 static enum stk_error on_fence_put(struct store_txn *base, const struct resource *row,
                                    const struct lease *lease)
 {
-    HAND_ON(base, txn_fence_put(txn, row, lease));
+    return fails(base) ? STK_STORE : txn_fence_put(inner(base), row, lease);
 }
 
 static enum stk_error on_lease(struct store_txn *base, const struct resource *row,
                                struct lease *lease)
 {
-    HAND_ON(base, txn_lease(txn, row, lease));
+    return fails(base) ? STK_STORE : txn_lease(inner(base), row, lease);
 }
 
 static enum stk_error on_each_live(struct store_txn *base, int64_t after, txn_each_name each,
                                    void *context)
 {
-    HAND_ON(base, txn_each_live(txn, after, each, context));
+    return fails(base) ? STK_STORE : txn_each_live(inner(base), after, each, context);
 }
 
 static enum stk_error on_each_key(struct store_txn *base, int64_t after, txn_each_name each,
                                   void *context)
 {
-    HAND_ON(base, txn_each_key(txn, after, each, context));
+    return fails(base) ? STK_STORE : txn_each_key(inner(base), after, each, context);
 }
 
 static enum stk_error on_count_keys(struct store_txn *base, int64_t *count)
 {
-    HAND_ON(base, txn_count_keys(txn, count));
+    return fails(base) ? STK_STORE : txn_count_keys(inner(base), count);
 }
 
 static enum stk_error on_count_live(struct store_txn *base, int64_t *count)
 {
-    HAND_ON(base, txn_count_live(txn, count));
+    return fails(base) ? STK_STORE : txn_count_live(inner(base), count);
 }
 
 static enum stk_error on_string(struct store_txn *base, const struct resource *row, bool *found,
                                 struct bytes *value)
 {
-    HAND_ON(base, txn_string(txn, row, found, value));
+    return fails(base) ? STK_STORE : txn_string(inner(base), row, found, value);
 }
 
 static enum stk_error on_string_put(struct store_txn *base, struct resource *row,
                                     struct bytes value)
 {
-    HAND_ON(base, txn_string_put(txn, row, value));
+    return fails(base) ? STK_STORE : txn_string_put(inner(base), row, value);
 }
 
 static enum stk_error on_field(struct store_txn *base, const struct resource *row,
                                struct bytes field, bool *found, struct bytes *value)
 {
-    HAND_ON(base, txn_field(txn, row, field, found, value));
+    return fails(base) ? STK_STORE : txn_field(inner(base), row, field, found, value);
 }
 
 static enum stk_error on_field_put(struct store_txn *base, struct resource *row, struct bytes field,
                                    struct bytes value)
 {
-    HAND_ON(base, txn_field_put(txn, row, field, value));
+    return fails(base) ? STK_STORE : txn_field_put(inner(base), row, field, value);
 }
 
 static enum stk_error on_field_remove(struct store_txn *base, struct resource *row,
                                       struct bytes field, bool *found)
 {
-    HAND_ON(base, txn_field_remove(txn, row, field, found));
+    return fails(base) ? STK_STORE : txn_field_remove(inner(base), row, field, found);
 }
 
 static enum stk_error on_each_field(struct store_txn *base, const struct resource *row,
                                     struct bytes from, txn_each_field each, void *context)
 {
-    HAND_ON(base, txn_each_field_from(txn, row, from, each, context));
+    return fails(base) ? STK_STORE : txn_each_field_from(inner(base), row, from, each, context);
 }
 
 static enum stk_error on_count_fields(struct store_txn *base, const struct resource *row,
                                       int64_t *count)
 {
-    HAND_ON(base, txn_count_fields(txn, row, count));
+    return fails(base) ? STK_STORE : txn_count_fields(inner(base), row, count);
 }
 
 static enum stk_error on_clear(struct store_txn *base, struct resource *row)
 {
-    HAND_ON(base, txn_value_clear(txn, row));
+    return fails(base) ? STK_STORE : txn_value_clear(inner(base), row);
 }
 
 static enum stk_error on_receipt(struct store_txn *base, const struct resource *row,
                                  struct bytes id, bool *found, struct receipt *receipt)
 {
-    HAND_ON(base, txn_receipt(txn, row, id, found, receipt));
+    return fails(base) ? STK_STORE : txn_receipt(inner(base), row, id, found, receipt);
 }
 
 static enum stk_error on_receipt_put(struct store_txn *base, const struct resource *row,
                                      struct bytes id, const struct receipt *receipt)
 {
-    HAND_ON(base, txn_receipt_put(txn, row, id, receipt));
+    return fails(base) ? STK_STORE : txn_receipt_put(inner(base), row, id, receipt);
 }
 
 static enum stk_error on_sweep_receipts(struct store_txn *base, int64_t before_ms, size_t max,
                                         size_t *removed, bool *more)
 {
-    HAND_ON(base, txn_sweep_receipts(txn, before_ms, max, removed, more));
+    return fails(base) ? STK_STORE : txn_sweep_receipts(inner(base), before_ms, max, removed, more);
 }
 
 static enum stk_error on_sweep_resources(struct store_txn *base, int64_t before_ms,
                                          int64_t live_before_ms, size_t max, int64_t *after,
                                          size_t *removed, bool *more)
 {
-    HAND_ON(base, txn_sweep_resources(txn, before_ms, live_before_ms, max, after, removed, more));
+    return fails(base) ? STK_STORE
+                       : txn_sweep_resources(inner(base), before_ms, live_before_ms, max, after,
+                                             removed, more);
 }
 
 static enum stk_error on_flush(struct store_txn *base)
 {
-    HAND_ON(base, txn_flush(txn));
+    return fails(base) ? STK_STORE : txn_flush(inner(base));
 }
 
 static const struct store_txn_impl txn_impl = {

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SQLite fails a statement, at every place where it can: interrupted, or not even prepared. What
+ * the operation did until then is undone, in the file and in the cache, and the store goes on. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/mem.h"
+#include "store/sqlite/sql.h"
+#include "store/sqlite/transaction.h"
+#include "tests/unit/store/rig.h"
+
+#define assert_ok(call) assert_int_equal((call), STK_OK)
+
+enum { STEPS = 8, PLACES_MAX = 5000 };
+
+/* How SQLite is made to fail: at the n-th of its permissions, or of its steps (in eights), and
+ * from then on. */
+struct trap {
+    bool denies; /* else it interrupts */
+    int left;
+    bool sprung;
+    rig_body body;
+};
+
+static int spring(struct trap *trap)
+{
+    if (trap->left > 0) {
+        trap->left--;
+        return 0;
+    }
+    trap->sprung = true;
+    return 1;
+}
+
+static int interrupt(void *context)
+{
+    return spring(context);
+}
+
+static int deny(void *context, int action, const char *a, const char *b, const char *file,
+                const char *inside)
+{
+    (void)action, (void)a, (void)b, (void)file, (void)inside;
+    return spring(context) ? SQLITE_DENY : SQLITE_OK;
+}
+
+/* The body, with the trap set. */
+static enum stk_error trapped(struct store_txn *base, void *arg)
+{
+    struct transaction *txn = (struct transaction *)base;
+    struct trap *trap = arg;
+    int left = trap->left;
+
+    if (trap->denies)
+        sqlite3_set_authorizer(txn->db, deny, trap);
+    else
+        sqlite3_progress_handler(txn->db, STEPS, interrupt, trap);
+    enum stk_error error = trap->body(base, NULL);
+    if (trap->denies)
+        sqlite3_set_authorizer(txn->db, sql_authorize, txn->sql);
+    else
+        sqlite3_progress_handler(txn->db, 0, NULL, NULL);
+    trap->left = left; /* it gets a second chance, and fails there too */
+    return error;
+}
+
+/* What operations do. Each passes on what fails, as those of the engine do. */
+
+#define failed(call) ((error = (call)) != STK_OK)
+#define missed(name) failed(txn_resource(txn, bytes_of(name), &row))
+
+static enum stk_error write_strings(struct store_txn *txn, void *arg)
+{
+    enum stk_error error;
+    struct resource row;
+    struct bytes value;
+    bool found;
+
+    (void)arg;
+    if (missed("new") || failed(txn_resource_make(txn, bytes_of("new"), &row)) ||
+        failed(txn_string_put(txn, &row, bytes_of("1"))) || missed("string") ||
+        failed(txn_string(txn, &row, &found, &value)) ||
+        failed(txn_string_put(txn, &row, bytes_of("2"))) || missed("hash") ||
+        failed(txn_value_clear(txn, &row)) || failed(txn_string_put(txn, &row, bytes_of("3"))))
+        return error;
+    return txn_value_clear(txn, &row);
+}
+
+static bool each_field(void *context, struct bytes field, struct bytes value)
+{
+    (void)context, (void)field, (void)value;
+    return true;
+}
+
+static enum stk_error write_fields(struct store_txn *txn, void *arg)
+{
+    enum stk_error error;
+    struct resource row;
+    struct bytes value;
+    int64_t count;
+    bool found;
+
+    (void)arg;
+    if (missed("hash") || failed(txn_field(txn, &row, bytes_of("f"), &found, &value)) ||
+        failed(txn_field_put(txn, &row, bytes_of("f"), bytes_of("2"))) ||
+        failed(txn_field_put(txn, &row, bytes_of("g"), bytes_of("2"))) ||
+        failed(txn_count_fields(txn, &row, &count)) ||
+        failed(txn_each_field_from(txn, &row, bytes_of(""), each_field, NULL)) ||
+        failed(txn_field_remove(txn, &row, bytes_of("f"), &found)))
+        return error;
+    return txn_field_remove(txn, &row, bytes_of("g"), &found);
+}
+
+static bool each_name(void *context, int64_t id, struct bytes name, enum value_type type)
+{
+    (void)context, (void)id, (void)name, (void)type;
+    return true;
+}
+
+static enum stk_error grant(struct store_txn *txn, void *arg)
+{
+    static const char *const names[] = {"live", "free", "fresh"};
+    enum stk_error error;
+    struct resource row;
+    struct lease lease;
+    int64_t count;
+
+    (void)arg;
+    for (size_t i = 0; i < 3; i++) {
+        if (missed(names[i]) || failed(txn_resource_make(txn, bytes_of(names[i]), &row)) ||
+            failed(txn_lease(txn, &row, &lease)))
+            return error;
+        lease.owner = bytes_of("somebody");
+        row.fence.token = row.fence.floor + 1;
+        row.fence.state = FENCE_LIVE;
+        if (failed(txn_fence_put(txn, &row, &lease)))
+            return error;
+    }
+    if (failed(txn_each_live(txn, 0, each_name, NULL)) ||
+        failed(txn_each_key(txn, 0, each_name, NULL)) || failed(txn_count_live(txn, &count)))
+        return error;
+    return txn_count_keys(txn, &count);
+}
+
+static enum stk_error put_receipts(struct store_txn *txn, void *arg)
+{
+    enum stk_error error;
+    struct resource row;
+    struct receipt receipt = {.token = 1, .reply = bytes_of("+OK\r\n")}, old;
+    bool found;
+
+    (void)arg;
+    if (missed("live") || failed(txn_receipt(txn, &row, bytes_of("id"), &found, &old)) ||
+        failed(txn_receipt_put(txn, &row, bytes_of("other"), &receipt)) || missed("free") ||
+        failed(txn_receipt_put(txn, &row, bytes_of("other"), &receipt)))
+        return error;
+    return txn_mark(txn);
+}
+
+static enum stk_error use_marks(struct store_txn *txn, void *arg)
+{
+    enum stk_error error;
+    struct resource row;
+
+    (void)arg;
+    if (failed(txn_mark(txn)) || missed("string") ||
+        failed(txn_string_put(txn, &row, bytes_of("undone"))) || failed(txn_mark_undo(txn)) ||
+        failed(txn_mark(txn)) || missed("string") ||
+        failed(txn_string_put(txn, &row, bytes_of("kept"))))
+        return error;
+    return txn_mark_keep(txn);
+}
+
+static enum stk_error sweep(struct store_txn *txn, void *arg)
+{
+    int64_t after = 0, late_ms = txn_now_ms(txn) + 1;
+    enum stk_error error;
+    size_t removed;
+    bool more;
+
+    (void)arg;
+    if (failed(txn_sweep_receipts(txn, late_ms, 10, &removed, &more)))
+        return error;
+    return txn_sweep_resources(txn, late_ms, late_ms, 100, &after, &removed, &more);
+}
+
+static enum stk_error flush(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    return txn_flush(txn);
+}
+
+static void each_guard(void *context, struct bytes table, struct bytes column, struct bytes prefix,
+                       bool intact)
+{
+    (void)context, (void)table, (void)column, (void)prefix, (void)intact;
+}
+
+static enum stk_error guard(struct store_txn *txn, void *arg)
+{
+    enum stk_error error;
+    char why[SQL_WHY_MAX] = "";
+
+    (void)arg;
+    if (failed(txn_guard_create(txn, bytes_of("wares"), bytes_of("sku"), bytes_of("sku:"), why)) ||
+        failed(txn_guards(txn, each_guard, NULL)))
+        return error;
+    return txn_guard_drop(txn, bytes_of("guarded"), why);
+}
+
+/* What is there before. */
+
+static enum stk_error furnish(struct store_txn *txn, void *arg)
+{
+    static const char *const retired[] = {"free", "past", "gone"};
+    struct resource row;
+    char why[SQL_WHY_MAX] = "";
+
+    (void)arg;
+    rig_grant(txn, "live", "owner");
+    rig_receipt_put(txn, "live", "id");
+    for (size_t i = 0; i < 3; i++) {
+        rig_grant(txn, retired[i], "owner");
+        if (i < 2)
+            rig_receipt_put(txn, retired[i], "id");
+        rig_release(txn, retired[i]);
+    }
+    rig_set(txn, "string", "value");
+    row = rig_find(txn, "hash");
+    assert_ok(txn_resource_make(txn, bytes_of("hash"), &row));
+    assert_ok(txn_field_put(txn, &row, bytes_of("f"), bytes_of("1")));
+    assert_ok(txn_guard_create(txn, bytes_of("guarded"), bytes_of("sku"), bytes_of("g:"), why));
+    return STK_OK;
+}
+
+static const char *const queries[] = {
+    "SELECT type, name, sql FROM sqlite_schema ORDER BY name",
+    "SELECT * FROM stockade_meta ORDER BY key",
+    "SELECT * FROM stockade_resource ORDER BY id",
+    "SELECT * FROM stockade_string ORDER BY id",
+    "SELECT * FROM stockade_hash ORDER BY id, field",
+    "SELECT * FROM stockade_receipt ORDER BY resource, id",
+    "SELECT * FROM stockade_retired ORDER BY number",
+    "SELECT * FROM stockade_guard ORDER BY name",
+};
+
+enum { QUERIES = sizeof queries / sizeof *queries };
+
+/* Another program's view of the file. */
+struct view {
+    sqlite3 *db;
+    sqlite3_stmt *stmts[QUERIES];
+};
+
+static struct view view_open(const struct rig *rig)
+{
+    struct view view = {.db = rig_foreign(rig)};
+
+    for (size_t i = 0; i < QUERIES; i++)
+        assert_int_equal(sqlite3_prepare_v2(view.db, queries[i], -1, &view.stmts[i], NULL),
+                         SQLITE_OK);
+    return view;
+}
+
+static void view_close(struct view *view)
+{
+    for (size_t i = 0; i < QUERIES; i++)
+        sqlite3_finalize(view->stmts[i]);
+    sqlite3_close(view->db);
+}
+
+/* All rows as one text, owned by the caller. */
+static char *see(const struct view *view)
+{
+    struct buf out = {0};
+
+    for (size_t i = 0; i < QUERIES; i++) {
+        sqlite3_stmt *stmt = view->stmts[i];
+        while (sqlite3_step(stmt) == SQLITE_ROW)
+            for (int at = 0; at < sqlite3_column_count(stmt); at++) {
+                const unsigned char *text = sqlite3_column_text(stmt, at);
+                buf_printf(&out, "%s|", text == NULL ? "(null)" : (const char *)text);
+            }
+        sqlite3_reset(stmt);
+        buf_append_text(&out, "\n");
+    }
+    buf_append(&out, "", 1);
+    return out.data;
+}
+
+/* The store's own view, with its cache. */
+static enum stk_error look(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    assert_int_equal(rig_find(txn, "live").fence.token, 1);
+    assert_int_equal(rig_find(txn, "live").fence.state, FENCE_LIVE);
+    assert_int_equal(rig_find(txn, "free").fence.state, FENCE_RELEASED);
+    assert_int_equal(rig_find(txn, "hash").type, VALUE_HASH);
+    assert_int_equal(rig_find(txn, "new").id, 0);
+    assert_string_equal(rig_get(txn, "string"), "value");
+    assert_string_equal(rig_receipt(txn, "live", "id"), "reply to id");
+    assert_string_equal(rig_receipt(txn, "live", "other"), "(none)");
+    return STK_OK;
+}
+
+/* The body fails at each place until there is none left, where it succeeds. */
+static void fails_everywhere(void **state, rig_body body, bool denies)
+{
+    struct rig *rig = *state;
+    int place = 0;
+
+    rig_sql(rig, "CREATE TABLE wares(sku TEXT PRIMARY KEY, n);"
+                 "CREATE TABLE guarded(sku TEXT PRIMARY KEY, n);");
+    assert_ok(rig_write(rig, furnish, NULL));
+    rig_close(rig); /* no statement is prepared yet, and nothing is in the cache */
+    rig_open(rig, false);
+    struct view view = view_open(rig);
+    char *before = see(&view);
+    for (;; place++) {
+        struct trap trap = {.denies = denies, .left = place, .body = body};
+        enum stk_error error = rig_write(rig, trapped, &trap);
+        assert_false(store_lost(rig->store));
+        if (!trap.sprung) {
+            assert_ok(error);
+            break;
+        }
+        assert_int_not_equal(error, STK_OK);
+        char *after = see(&view);
+        assert_string_equal(after, before);
+        free(after);
+        assert_ok(rig_write(rig, look, NULL));
+        assert_ok(rig_read(rig, look, NULL));
+        assert_true(place < PLACES_MAX);
+    }
+    assert_true(place > 2);
+    char *after = see(&view);
+    assert_string_not_equal(after, before);
+    free(before);
+    free(after);
+    view_close(&view);
+}
+
+#define TESTS_OF(body)                                                                             \
+    static void body##_interrupted(void **state)                                                   \
+    {                                                                                              \
+        fails_everywhere(state, body, false);                                                      \
+    }                                                                                              \
+    static void body##_denied(void **state)                                                        \
+    {                                                                                              \
+        fails_everywhere(state, body, true);                                                       \
+    }
+
+TESTS_OF(write_strings)
+TESTS_OF(write_fields)
+TESTS_OF(grant)
+TESTS_OF(put_receipts)
+TESTS_OF(use_marks)
+TESTS_OF(sweep)
+TESTS_OF(flush)
+TESTS_OF(guard)
+
+#define RUN(body)                                                                                  \
+    cmocka_unit_test_setup_teardown(body##_interrupted, rig_sqlite, rig_end),                      \
+        cmocka_unit_test_setup_teardown(body##_denied, rig_sqlite, rig_end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(write_strings), RUN(write_fields), RUN(grant), RUN(put_receipts),
+        RUN(use_marks),     RUN(sweep),        RUN(flush), RUN(guard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
