@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is wrong with a command's arguments is told in Redis's words, and changes nothing; what is
+ * at a limit is refused beyond it; and connections look at themselves and at each other. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fence/base/mem.h"
+#include "tests/unit/engine/world.h"
+
+enum { LARGE_BYTES = 15 << 20 };
+
+static int setup(void **state)
+{
+    *state = world_new(&(struct engine_options){.unfenced_writes = true});
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    world_free(*state);
+    return 0;
+}
+
+static void assert_says(struct world *world, int client, const char *line, const char *reply)
+{
+    assert_string_equal(world_call(world, client, line), reply);
+}
+
+static void assert_begins(struct world *world, int client, const char *line, const char *start)
+{
+    const char *reply = world_call(world, client, line);
+    if (strncmp(reply, start, strlen(start)) != 0)
+        fail_msg("%s: %s", line, reply);
+}
+
+static void assert_has(struct world *world, int client, const char *line, const char *part)
+{
+    const char *reply = world_call(world, client, line);
+    if (strstr(reply, part) == NULL)
+        fail_msg("%s: no %s in %s", line, part, reply);
+}
+
+/* A request of several arguments, some of them large. */
+static const char *call_large(struct world *world, const char *const *words, size_t count,
+                              size_t large_bytes)
+{
+    struct client *client = &world->clients[1];
+    struct buf request = {0};
+    char *large = mem_alloc(large_bytes + 1);
+
+    memset(large, 'x', large_bytes);
+    large[large_bytes] = '\0';
+    buf_printf(&request, "*%zu\r\n", count);
+    for (size_t i = 0; i < count; i++) {
+        const char *word = words[i] != NULL ? words[i] : large;
+        buf_printf(&request, "$%zu\r\n", strlen(word));
+        buf_append_text(&request, word);
+        buf_append_text(&request, "\r\n");
+    }
+    if (client->session == NULL)
+        world_connect(world, 1);
+    session_input(client->session, request.data, request.len);
+    world_settle(world);
+    buf_free(&request);
+    free(large);
+    return world_received(world, 1);
+}
+
+static void wrong_arguments_are_told(void **state)
+{
+    static const char *const cases[][2] = {
+        {"MSET a 1 b", "-ERR wrong number of arguments for 'mset' command\r\n"},
+        {"HSET h f", "-ERR wrong number of arguments for 'hset' command\r\n"},
+        {"HSET h f 1 g", "-ERR wrong number of arguments for 'hset' command\r\n"},
+        {"SET k v EX 10", "-ERR"},
+        {"SET k v EXAT 10", "-ERR"},
+        {"SET k v PXAT 10", "-ERR"},
+        {"SET k v NX XX", "-ERR syntax error\r\n"},
+        {"SET k v SOON", "-ERR syntax error\r\n"},
+        {"INCRBY n many", "-ERR value is not an integer or out of range\r\n"},
+        {"INCRBY n 1 MIN", "-ERR syntax error\r\n"},
+        {"INCRBY n 1 LEAST 5", "-ERR syntax error\r\n"},
+        {"INCRBY n 1 MAX much", "-ERR MIN or MAX is not an integer or out of range\r\n"},
+        {"DECRBY n -9223372036854775808", "-ERR"},
+        {"SCAN -1", "-ERR invalid cursor\r\n"},
+        {"SCAN x", "-ERR invalid cursor\r\n"},
+        {"SCAN 0 COUNT 0", "-ERR syntax error\r\n"},
+        {"SCAN 0 COUNT x", "-ERR value is not an integer or out of range\r\n"},
+        {"SCAN 0 MATCH", "-ERR syntax error\r\n"},
+        {"HSCAN h 0 TYPE hash", "-ERR syntax error\r\n"},
+        {"HSCAN h -1", "-ERR invalid cursor\r\n"},
+        {"HSCAN h 9223372036854775807", "-ERR invalid cursor\r\n"},
+        {"FENCED 0 GET k", "-ERR a token is a number from 1 to 9007199254740991\r\n"},
+        {"FENCED 1 ID i", "-ERR wrong number of arguments for 'fenced' command\r\n"},
+        {"FENCED 1 ID i GET", "-ERR wrong number of arguments for 'get' command\r\n"},
+        {"FENCED 1 NOSUCH k", "-ERR FENCED: unknown command 'NOSUCH'\r\n"},
+        {"FENCED 1 PING k", "-ERR FENCED takes a command on a key, not PING\r\n"},
+        {"FENCED 1 SQL select", "-ERR FENCED takes a command on a key, not SQL: use FENCEDALL\r\n"},
+        {"FENCED 1 MSET a 1 b 2", "-ERR MSET takes one key here"},
+        {"FENCEDALL 0 k 1 GET k", "-ERR FENCEDALL takes 1 to 1024 resources and tokens\r\n"},
+        {"FENCEDALL 1025 k 1 GET k", "-ERR FENCEDALL takes 1 to 1024 resources and tokens\r\n"},
+        {"FENCEDALL many k 1 GET k", "-ERR FENCEDALL takes 1 to 1024 resources and tokens\r\n"},
+        {"FENCEDALL 2 a 1 b 1", "-ERR FENCEDALL 2 takes 2 resources with tokens, then"},
+        {"FENCEDALL 1 k 0 GET k", "-ERR a token is a number from"},
+        {"FENCEDALL 1 '' 1 GET k", "-ERR a resource must be 1 to 512 bytes long\r\n"},
+        {"FENCEDALL 1 k 1 ID i", "-ERR FENCEDALL: the command is missing\r\n"},
+        {"FENCEDALL 1 k 1 ID '' GET k", "-ERR"},
+        {"FENCEDALL 1 k 1 GET", "-ERR wrong number of arguments for 'get' command\r\n"},
+        {"FENCEDALL 1 k 1 PING", "-ERR FENCEDALL takes a data command or SQL, not PING\r\n"},
+        {"RECEIPT '' 1 i", "-ERR"},
+        {"RECEIPT k 0 i", "-ERR"},
+        {"RECEIPT k 1 ''", "-ERR"},
+        {"SET '' v", "-ERR a key must be 1 to 512 bytes long\r\n"},
+        {"HELLO x", "-ERR Protocol version is not an integer or out of range\r\n"},
+        {"HELLO 4", "-NOPROTO"},
+        {"HELLO 3 SETNAME", "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
+        {"HELLO 3 NOSUCH", "-ERR Syntax error in HELLO option 'NOSUCH'\r\n"},
+        {"HELLO 2 SETNAME 'a b'", "-ERR Client names cannot contain spaces"},
+        {"CONFIG SET maxmemory 1", "-ERR options are set where the daemon starts"},
+        {"CONFIG GET", "-ERR wrong number of arguments for 'config|get' command\r\n"},
+        {"CONFIG NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try CONFIG HELP.\r\n"},
+        {"CLIENT SETINFO colour red", "-ERR Unrecognized option 'colour'\r\n"},
+        {"CLIENT SETINFO LIB-VER 'a b'", "-ERR lib-ver cannot contain spaces"},
+        {"CLIENT SETINFO LIB-NAME 'a b'", "-ERR lib-name cannot contain spaces"},
+        {"CLIENT SETNAME 'a b'", "-ERR Client names cannot contain spaces"},
+        {"CLIENT NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try CLIENT HELP.\r\n"},
+        {"CLIENT KILL nobody:1", "-ERR No such client\r\n"},
+        {"CLIENT KILL ID 0", "-ERR client-id should be greater than 0\r\n"},
+        {"CLIENT KILL ID x", "-ERR client-id should be greater than 0\r\n"},
+        {"CLIENT KILL ID 1 ADDR", "-ERR syntax error\r\n"},
+        {"CLIENT KILL NAME x", "-ERR syntax error\r\n"},
+        {"nosuchcommandwithanamelongerthanthirtytwobytes a", "-ERR unknown command 'nosuch"},
+    };
+
+    assert_says(*state, 1, "HSET h f 1", ":1\r\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_begins(*state, 1, cases[i][0], cases[i][1]);
+    assert_says(*state, 1, "DBSIZE", ":1\r\n");
+    assert_says(*state, 1, "LEASES", "*0\r\n");
+}
+
+static void a_name_or_an_id_has_at_most_512_bytes(void **state)
+{
+    char name[514], line[600];
+
+    memset(name, 'n', sizeof name);
+    for (int len = 512; len <= 513; len++) {
+        snprintf(line, sizeof line, "SET %.*s v", len, name);
+        assert_begins(*state, 1, line, len == 512 ? "+OK" : "-ERR a key must be");
+        snprintf(line, sizeof line, "ACQUIRE %.*s 1000", len, name);
+        assert_begins(*state, 1, line, len == 512 ? "*2\r\n:1\r\n" : "-ERR");
+        snprintf(line, sizeof line, "ACQUIRE k%d 1000 OWNER %.*s", len, len, name);
+        assert_begins(*state, 1, line, len == 512 ? "*2\r\n:1\r\n" : "-ERR");
+        snprintf(line, sizeof line, "HSET h%d %.*s v", len, len, name);
+        assert_begins(*state, 1, line, len == 512 ? ":1\r\n" : "-ERR");
+    }
+    assert_begins(*state, 1, "ACQUIRE k 1000", "*2");
+    for (int len = 512; len <= 513; len++) {
+        snprintf(line, sizeof line, "FENCED 1 ID %.*s SET k v", len, name);
+        assert_begins(*state, 1, line, len == 512 ? "+OK" : "-ERR");
+    }
+}
+
+static void a_value_or_a_reply_that_is_too_large_is_refused(void **state)
+{
+    struct world *world = *state;
+    static const char *const set[] = {"SET", "k", NULL};
+    static const char *const append[] = {"APPEND", "k", NULL};
+    char field[] = "a";
+    const char *hset[] = {"HSET", "h", field, NULL};
+
+    assert_string_equal(call_large(world, set, 3, LARGE_BYTES), "+OK\r\n");
+    assert_memory_equal(call_large(world, append, 3, 2 << 20), "-ERR string exceeds", 19);
+    assert_says(world, 1, "STRLEN k", ":15728640\r\n");
+    for (; *field < 'f'; ++*field)
+        assert_string_equal(call_large(world, hset, 4, LARGE_BYTES), ":1\r\n");
+    assert_begins(world, 1, "MGET k k k k k", "-ERR the reply is too large; ask for fewer keys");
+    assert_begins(world, 1, "HMGET h a a b b a",
+                  "-ERR the reply is too large; ask for fewer fields");
+    assert_begins(world, 1, "HGETALL h", "-ERR the reply is too large; read it in parts");
+    assert_begins(world, 1, "HVALS h", "-ERR the reply is too large; read it in parts");
+    assert_begins(world, 1, "HKEYS h", "*5\r\n");
+    world_send(world, 1,
+               "MULTI\r\nGET k\r\nGET k\r\nGET k\r\nGET k\r\nGET k\r\nSET k small\r\nEXEC");
+    assert_non_null(strstr(world_received(world, 1),
+                           "-ERR the transaction's replies are too large; nothing was applied"));
+    assert_says(world, 1, "STRLEN k", ":15728640\r\n");
+}
+
+static void a_client_sees_itself_and_the_others(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "CLIENT ID", ":1\r\n");
+    assert_says(world, 1, "CLIENT GETNAME", "$-1\r\n");
+    assert_says(world, 1, "CLIENT SETNAME me", "+OK\r\n");
+    assert_says(world, 1, "CLIENT GETNAME", "$2\r\nme\r\n");
+    assert_says(world, 1, "CLIENT SETINFO LIB-NAME lib", "+OK\r\n");
+    assert_says(world, 1, "CLIENT SETINFO LIB-VER 1.2", "+OK\r\n");
+    world->now_ms += 5000;
+    assert_has(world, 1, "CLIENT INFO", "id=1 addr=test:1 name=me age=5 idle=0 ");
+    assert_has(world, 1, "CLIENT INFO", "resp=2 lib-name=lib lib-ver=1.2 user=default");
+    assert_begins(world, 2, "HELLO 3 SETNAME other", "%");
+    assert_has(world, 2, "CLIENT INFO", "txt:id=2 addr=test:2 name=other age=0 ");
+    assert_has(world, 1, "CLIENT LIST", "name=me ");
+    assert_has(world, 1, "CLIENT LIST", "name=other ");
+    assert_null(strstr(world_call(world, 1, "CLIENT INFO"), "name=other "));
+}
+
+static void clients_are_killed_by_id_and_address_and_not_oneself_unless_asked(void **state)
+{
+    struct world *world = *state;
+
+    for (int i = 1; i <= 4; i++)
+        assert_says(world, i, "PING", "+PONG\r\n");
+    assert_says(world, 1, "CLIENT KILL ID 99", ":0\r\n");
+    assert_says(world, 1, "CLIENT KILL ID 2", ":1\r\n");
+    assert_true(world->clients[2].closed);
+    assert_says(world, 1, "CLIENT KILL ADDR test:9", ":0\r\n");
+    assert_says(world, 1, "CLIENT KILL ADDR test:3", ":1\r\n");
+    assert_true(world->clients[3].closed);
+    assert_says(world, 1, "CLIENT KILL ID 1", ":0\r\n"); /* spared */
+    assert_says(world, 1, "CLIENT KILL ADDR test:4 ID 1", ":0\r\n");
+    assert_says(world, 1, "CLIENT KILL test:4", "+OK\r\n");
+    assert_true(world->clients[4].closed);
+    assert_false(world->clients[1].closed);
+    assert_says(world, 1, "CLIENT KILL ID 1 SKIPME no", ":1\r\n");
+    assert_true(world->clients[1].closed);
+}
+
+static void settings_and_info_are_shown_in_parts(void **state)
+{
+    assert_has(*state, 1, "CONFIG GET save", "*2\r\n$4\r\nsave\r\n");
+    assert_says(*state, 1, "CONFIG GET nosuch", "*0\r\n");
+    assert_has(*state, 1, "INFO everything", "# Server");
+    assert_has(*state, 1, "INFO default", "# Server");
+    assert_null(strstr(world_call(*state, 1, "INFO server"), "# Clients"));
+    assert_has(*state, 1, "COMMAND INFO get nosuch", "get");
+    assert_has(*state, 1, "COMMAND DOCS get nosuch", "The value of a key");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(wrong_arguments_are_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_name_or_an_id_has_at_most_512_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_value_or_a_reply_that_is_too_large_is_refused, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_client_sees_itself_and_the_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            clients_are_killed_by_id_and_address_and_not_oneself_unless_asked, setup, teardown),
+        cmocka_unit_test_setup_teardown(settings_and_info_are_shown_in_parts, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
