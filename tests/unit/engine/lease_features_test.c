@@ -195,6 +195,55 @@ static void a_basket_whose_client_is_gone_gives_all_back(void **state)
     assert_says(*state, 2, "ACQUIRE a 1000", GRANT(2, 1000));
 }
 
+static void a_basket_that_loses_a_lease_while_it_waits_gives_the_rest_back(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE c 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 1000 3 a b c WAIT 30000");
+    assert_says(*state, 9, "REVOKE a", ":1\r\n");
+    world_pass(*state, 400);
+    assert_memory_equal(world_received(*state, 1), "-STALE ", 7);
+    world_settle(*state);
+    assert_says(*state, 2, "ACQUIRE b 1000", GRANT(2, 1000));
+    assert_says(*state, 9, "RELEASE c 1", ":0\r\n");
+    assert_says(*state, 2, "ACQUIRE c 1000", GRANT(2, 1000));
+}
+
+static void a_basket_whose_lease_service_dies_gives_back_what_it_can(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
+    lease_service_set_down(world->service, "test");
+    world_pass(world, 400);
+    assert_memory_equal(world_received(world, 1), "-LEASEDOWN ", 11);
+    lease_service_set_down(world->service, NULL);
+    world_pass(world, 1100); /* the lock stands until its TTL, its token is retired at once */
+    assert_begins(world, 1, "FENCED 1 SET a late", "-STALE ");
+    assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+}
+
+static void a_basket_meets_a_daemon_that_stops(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
+    engine_drain(world->engine);
+    world_settle(world);
+    assert_memory_equal(world_received(world, 1), "-BUSY ", 6);
+    assert_true(engine_idle(world->engine));
+}
+
+static void an_ephemeral_basket_ends_with_its_connection(void **state)
+{
+    assert_says(*state, 1, "ACQUIREALL 1000 2 a b EPHEMERAL", "*2\r\n:1\r\n:1\r\n");
+    world_disconnect(*state, 1);
+    world_settle(*state);
+    assert_says(*state, 2, "LEASES", "*0\r\n");
+    assert_says(*state, 2, "ACQUIREALL 1000 2 a b", "*2\r\n:2\r\n:2\r\n");
+}
+
 static void a_baskets_repeat_counts_nothing(void **state)
 {
     assert_says(*state, 1, "ACQUIREALL 1000 2 a b ID x OWNER me", "*2\r\n:1\r\n:1\r\n");
@@ -245,6 +294,10 @@ int main(void)
         TEST(what_a_waiting_basket_has_is_kept_alive),
         TEST(a_basket_whose_time_is_up_gives_all_back),
         TEST(a_basket_whose_client_is_gone_gives_all_back),
+        TEST(a_basket_that_loses_a_lease_while_it_waits_gives_the_rest_back),
+        TEST(a_basket_whose_lease_service_dies_gives_back_what_it_can),
+        TEST(a_basket_meets_a_daemon_that_stops),
+        TEST(an_ephemeral_basket_ends_with_its_connection),
         TEST(a_baskets_repeat_counts_nothing),
         TEST(a_malformed_basket_is_an_error),
         TEST(a_lease_that_ends_by_itself_is_noticed),
