@@ -191,6 +191,55 @@ static void test_closing_answers_what_is_under_way(void **state)
     assert_int_equal(ann.answer, LEASE_DOWN);
 }
 
+struct heard {
+    int count;
+    struct lease_news last;
+};
+
+static void on_news(void *context, const struct lease_news *news)
+{
+    struct heard *heard = context;
+
+    heard->count++;
+    heard->last = *news;
+}
+
+static void give_back(struct lease_provider *daemon, int64_t token, bool revoked)
+{
+    struct lease_call call = grant("ann", 0);
+
+    call.verb = LEASE_RELEASE;
+    call.token = token;
+    call.revoked = revoked;
+    assert_true(lease_ask(daemon, &call));
+}
+
+static void test_others_hear_of_an_end_unless_the_news_is_lost(void **state)
+{
+    struct world *world = *state;
+    struct heard heard = {.count = 0}, own = {.count = 0};
+
+    lease_provider_watch(world->daemons[0], on_news, &own);
+    lease_provider_watch(world->daemons[1], on_news, &heard);
+    (void)granted(world->daemons[0], "ann", 0);
+    assert_int_equal(heard.count, 0);
+    give_back(world->daemons[0], 1, false);
+    assert_int_equal(heard.count, 1);
+    assert_int_equal(heard.last.token, 1);
+    assert_false(heard.last.revoked);
+    lease_service_lose_news(world->service, true);
+    (void)granted(world->daemons[0], "ann", 0);
+    give_back(world->daemons[0], 2, false);
+    assert_int_equal(heard.count, 1);
+    lease_service_lose_news(world->service, false);
+    (void)granted(world->daemons[0], "ann", 0);
+    give_back(world->daemons[0], 3, true);
+    assert_int_equal(heard.count, 2);
+    assert_true(heard.last.revoked);
+    assert_int_equal(own.count, 0);
+    assert_int_equal(lease_provider_health(world->daemons[1]).news, 2);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
@@ -202,6 +251,7 @@ int main(void)
         TEST(it_answers_late_when_told),
         TEST(an_answer_on_its_way_is_lost_when_it_goes_down),
         TEST(closing_answers_what_is_under_way),
+        TEST(others_hear_of_an_end_unless_the_news_is_lost),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);
