@@ -60,11 +60,10 @@ static void parse(struct bytes rest, struct input *input, const struct file *fil
             break;
         }
         char *word = copy(line);
-        if (names_file(word))
-            free(word);
-        else if (word[0] == '-' && input->argc <= ARGS_MAX)
+        bool is_flag = word[0] == '-', left_out = names_file(word);
+        if (!left_out && is_flag && input->argc <= ARGS_MAX)
             input->argv[input->argc++] = word;
-        else if (word[0] != '-' && input->env_count < ARGS_MAX)
+        else if (!left_out && !is_flag && input->env_count < ARGS_MAX)
             input->env[input->env_count++] = word;
         else
             free(word);
