@@ -82,6 +82,8 @@ GOOD = {
         "b S 6-7 token=2 value=x -> OK", "b G 8-9 -> x"),
     "an acquire without a lease had one that ran out": (
         "a A 0-1 -> 1", "b A 2-3 -> BUSY", "a S 4-5 token=1 value=x -> STALE"),
+    "a lease that ran out on its way is seen": (
+        "a A 0-1 -> BUSY", "b L 2-3 -> 1", "a A 4-5 -> 2"),
     "the last release again": (
         "a A 0-1 -> 1", "a R 2-3 token=1 -> 0", "a R 4-5 token=1 -> 0",
         "a N 6-7 token=1 -> STALE", "b V 8-9 -> 1"),
@@ -200,8 +202,9 @@ def random_story(chance):
             op["value"] = 100 + next(names)
         reply = {"acquire": state.newest + chance.choice([0, 1, 1, 1, 2]), "release": 0,
                  "revoke": state.newest or None, "get": state.value, "lease": state.newest or None,
-                 "set": "OK", "swap": state.value, "fget": state.value, "sell": (state.value or 0) - 1, "receipt":
-                 chance.choice([None, [0, None], [1, 4]])}[kind]
+                 "set": "OK", "swap": state.value, "fget": state.value,
+                 "sell": (state.value or 0) - 1,
+                 "receipt": chance.choice([None, [0, None], [1, 4]])}[kind]
         error = None
         if kind in ("set", "swap", "sell", "fget", "release") and model.judge(state, op["token"]):
             error = model.judge(state, op["token"]) + " x"

@@ -192,8 +192,9 @@ class Cluster:
 
     def last_words(self, unresolved):
         """With everything healed: takes every lease once more, reads everything at every daemon,
-        and asks about each sale whose outcome nobody knows. Returns what it waited for in vain."""
-        caller, late = self.direct("final"), []
+        and asks about each sale whose outcome nobody knows. Returns the first lease that it waited
+        for in vain, or None."""
+        caller = self.direct("final")
         for at, prefix in enumerate(self.prefixes):
             for key in self.keys():
                 deadline = time.monotonic() + LEASE_SECONDS_MAX
@@ -201,9 +202,9 @@ class Cluster:
                 while token is None and time.monotonic() < deadline:
                     with contextlib.suppress(Lost):
                         token = caller.acquire(at, key, 3000, 1000)
+                    time.sleep(0 if token is not None else 0.05)
                 if token is None:
-                    late.append(f"{prefix}{key} at d{at}")
-                    continue
+                    return f"{prefix}{key} at d{at}"
                 caller.fget(at, key, token)
                 for op in unresolved.pop(prefix + key, ()):
                     caller.receipt(at, key, op.token, op.id)
@@ -213,7 +214,7 @@ class Cluster:
                 caller.release(at, key, token)
         for at in range(len(self.prefixes)):
             caller.drop(at)
-        return late
+        return None
 
     def close(self):
         for process in self.rig.processes:

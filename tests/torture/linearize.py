@@ -120,7 +120,7 @@ class _Search:
             seen.add(configuration)
             self.bound(seen)
             stack.extend(self.ways(state, happened, wanted))
-            if not state.hidden and state.newest > 0:
+            if not state.hidden:
                 state, happened = self.settle(model.bump(state), happened)
                 reached.add((state, happened - {wanted.index}))
         return reached

@@ -24,7 +24,7 @@ import tempfile
 import time
 
 from torture import history, invariants, linearize, model, timeline
-from torture.cluster import LAYOUTS, OPENING, Cluster
+from torture.cluster import LAYOUTS, LEASE_SECONDS_MAX, OPENING, Cluster
 from torture.nemesis import Nemesis
 
 ROUND_SECONDS_MAX = 30
@@ -107,7 +107,7 @@ class Progress:
 def run_round(tally, name, seed, layout, seconds, totals):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="stockade-torture-"))
     cluster = Cluster(folder / "round", seed, layout)
-    faults, ended, late, kept = [], [], [], tally.out / f"{name}.history.jsonl"
+    faults, ended, late, complete = [], [], None, False
     try:
         cluster.begin(seconds)
         nemesis = Nemesis(cluster, seed)
@@ -117,21 +117,22 @@ def run_round(tally, name, seed, layout, seconds, totals):
         if not ended:
             cluster.heal()
             late = cluster.last_words(unresolved_sales(history.merge(cluster.histories)))
+            complete = late is None
             ended = cluster.dead() + cluster.failed_clients()
         totals.update(nemesis.counts)
     finally:
         cluster.close()
     ops = history.merge(cluster.histories)
-    history.write(kept, ops, faults)
+    history.write(tally.out / f"{name}.history.jsonl", ops, faults)
     tally.report(not ended, f"{name}: everyone lives", "\n".join(p.describe() for p in ended))
-    tally.report(not late, f"{name}: leases are to be had again", f"not in time: {late}")
-    judge(tally, name, ops, faults)
+    tally.report(not late, f"{name}: leases are to be had again",
+                 f"not within {LEASE_SECONDS_MAX:g} s: {late}")
+    judge(tally, name, ops, faults, complete)
     shutil.rmtree(folder)
     return ops
 
 
-def judge(tally, name, ops, faults):
-    complete = any(op.client == "final" for op in ops)
+def judge(tally, name, ops, faults, complete=True):
     for store in sorted({op.resource.rpartition("/")[0] for op in ops}):
         part = [op for op in ops if op.resource.rpartition("/")[0] == store]
         ok, words, bad = invariants.baskets_are_whole(part) if complete else (True, "", [])

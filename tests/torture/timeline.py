@@ -110,6 +110,7 @@ def draw(path, ops, faults=(), title="", note="", bad=(), around=None):
         canvas.text(10, 40 + 14 * number, line, "note")
     if around is not None and around.known and around.done in places:
         canvas.box(LEFT, TOP - 14, places[around.done] - LEFT, height - TOP - 20, "prefix")
+    canvas.text(8, TOP - 8, "ms", "tick")
     for i, moment in enumerate(moments):
         canvas.text(places[moment], TOP - (8 if i % 2 else 17),
                     f"{(moment - begin) * 1000:.1f}", "tick")
