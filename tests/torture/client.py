@@ -102,15 +102,20 @@ class Caller:
         self.recorder.done(n, reply)
         return reply, None
 
-    def acquire(self, at, key, ttl_ms, wait_ms=0, owner=None, request=None):
+    def acquire(self, at, key, ttl_ms, wait_ms=0, owner=None, request=None, ephemeral=False):
         words = ["ACQUIRE", key, ttl_ms]
         words += ["WAIT", wait_ms] if wait_ms else []
         words += ["OWNER", owner] if owner else []
         words += ["ID", request] if request else []
+        words += ["EPHEMERAL"] if ephemeral else []
         # Whoever repeats an id is who asked first.
         who = owner or (request and "id " + request)
-        return self.do(at, key, "acquire", words, lambda reply: reply and reply[0],
-                       wait_ms / 1000, owner=who, wait=wait_ms)[0]
+        token = self.do(at, key, "acquire", words, lambda reply: reply and reply[0],
+                        wait_ms / 1000, owner=who, wait=wait_ms)[0]
+        if ephemeral and token is not None:
+            # From now on the connection may break, and the daemon notice it, at any time.
+            self.recorder.call(f"d{at}", self.resource(at, key), "release", token=token)
+        return token
 
     def release(self, at, key, token):
         return self.do(at, key, "release", ("RELEASE", key, token), token=token)[0]
@@ -229,10 +234,11 @@ class Worker:
         wait_ms = self.chance.choice((0, 0, 100, 400, 1200))
         owner = self.slot if self.likely(0.3) else None
         request = "take-" + self.fresh() if self.likely(0.4) else None
+        ephemeral = self.likely(0.15)
         self.caller.timeout = self.chance.choice((0.3, 0.6, 1.5, 3.0))
         for _ in range(3):
             try:
-                token = self.caller.acquire(at, key, ttl_ms, wait_ms, owner, request)
+                token = self.caller.acquire(at, key, ttl_ms, wait_ms, owner, request, ephemeral)
             except Lost:
                 if request is None:
                     raise

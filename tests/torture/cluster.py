@@ -74,8 +74,12 @@ class Cluster:
         self.histories = []
         self.ended = []  # by SIGTERM
         self.until = 0.0
-        for number in range(count):
-            self.start_daemon(number)
+        try:
+            for number in range(count):
+                self.start_daemon(number)
+        except BaseException:
+            self.close()
+            raise
 
     def relay(self, target):
         relay = TortureRelay(target)
@@ -217,9 +221,14 @@ class Cluster:
         return None
 
     def close(self):
+        """Ends everyone. Returns what went wrong at that."""
         for process in self.rig.processes:
             if process.alive():
                 process.thaw()
             if process.name.startswith("c") and process.alive():
                 process.kill()
-        self.rig.close()
+        try:
+            self.rig.close()
+        except AssertionError as problem:
+            return [] if self.dead() else [str(problem)]
+        return []

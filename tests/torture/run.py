@@ -18,12 +18,12 @@ import collections
 import pathlib
 import random
 import signal
-import shutil
 import sys
 import tempfile
 import time
 
 from torture import history, invariants, linearize, model, timeline
+from torture.client import Lost
 from torture.cluster import LAYOUTS, LEASE_SECONDS_MAX, OPENING, Cluster
 from torture.nemesis import Nemesis
 
@@ -105,30 +105,30 @@ class Progress:
 
 
 def run_round(tally, name, seed, layout, seconds, totals):
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="stockade-torture-"))
-    cluster = Cluster(folder / "round", seed, layout)
-    faults, ended, late, complete = [], [], None, False
-    try:
-        cluster.begin(seconds)
+    with tempfile.TemporaryDirectory(prefix="stockade-torture-") as folder:
+        cluster = Cluster(pathlib.Path(folder) / "round", seed, layout)
         nemesis = Nemesis(cluster, seed)
-        faults = nemesis.log
-        nemesis.run(cluster.until, Progress(cluster, nemesis, name))
-        ended = cluster.dead() + cluster.failed_clients()
-        if not ended:
-            cluster.heal()
-            late = cluster.last_words(unresolved_sales(history.merge(cluster.histories)))
-            complete = late is None
-            ended = cluster.dead() + cluster.failed_clients()
-        totals.update(nemesis.counts)
-    finally:
-        cluster.close()
-    ops = history.merge(cluster.histories)
-    history.write(tally.out / f"{name}.history.jsonl", ops, faults)
-    tally.report(not ended, f"{name}: everyone lives", "\n".join(p.describe() for p in ended))
+        late, trouble, complete = None, [], False
+        try:
+            cluster.begin(seconds)
+            nemesis.run(cluster.until, Progress(cluster, nemesis, name))
+            if not cluster.dead():
+                cluster.heal()
+                late = cluster.last_words(unresolved_sales(history.merge(cluster.histories)))
+                complete = late is None
+        except (AssertionError, Lost, OSError) as problem:  # one that does not start, or answer
+            trouble.append(f"{type(problem).__name__}: {problem}")
+        finally:
+            trouble += [process.describe() for process in cluster.dead()]
+            trouble += [process.describe() for process in cluster.failed_clients()]
+            trouble += cluster.close()
+        ops = history.merge(cluster.histories)
+    totals.update(nemesis.counts)
+    history.write(tally.out / f"{name}.history.jsonl", ops, nemesis.log)
+    tally.report(not trouble, f"{name}: everyone lives", "\n".join(trouble))
     tally.report(not late, f"{name}: leases are to be had again",
                  f"not within {LEASE_SECONDS_MAX:g} s: {late}")
-    judge(tally, name, ops, faults, complete)
-    shutil.rmtree(folder)
+    judge(tally, name, ops, nemesis.log, complete)
     return ops
 
 
