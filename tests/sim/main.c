@@ -16,7 +16,7 @@
 #define RUNS_USUAL      1500
 #define REPLAY_EVERY    25
 #define STORY_LINES_MAX 100
-#define STORIES_MAX     3
+#define STORIES_MAX     1
 
 struct options {
     uint64_t seed, runs;

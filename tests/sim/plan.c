@@ -61,7 +61,7 @@ void plan_of_seed(struct plan *plan, uint64_t seed)
     plan->daemons = (int)rng_between(&rng, 1, DAEMONS_MAX);
     plan->clients = (int)rng_between(&rng, 4, rng_per_mille(&rng, 300) ? CLIENTS_MAX : 8);
     plan->provider = rng_per_mille(&rng, 850) ? PROVIDER_REDIS : PROVIDER_LOCAL;
-    plan->disk = DISK_MEMORY;
+    plan->disk = rng_per_mille(&rng, 900) ? DISK_MEMORY : DISK_SQLITE;
     plan->faults_end_ms = rng_between(&rng, 2000, rng_per_mille(&rng, 200) ? 15000 : 5000);
     plan->end_ms = plan->faults_end_ms + 120000;
     plan->ttl_max_ms = rng_per_mille(&rng, 500) ? 500 : 3000;

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 
 #include "tests/sim/auditor.h"
 #include "tests/sim/client.h"
@@ -15,6 +16,9 @@
 #include "tests/sim/redis.h"
 
 #define LOOK_EVERY_US 50000
+/* Far more than a run takes: somebody asks on and on, without end. */
+#define EVENTS_MAX 500000
+#define CPU_S_MAX  10
 
 static void look(void *context, struct event *event)
 {
@@ -36,10 +40,12 @@ static bool all_done(const struct world *world)
 static void carry_out(struct world *world)
 {
     int64_t end_us = world->plan->end_ms * 1000;
+    int events = 0;
 
     while (world->broken == PROMISE_NONE && !(world->calm && all_done(world)) &&
            world_step(world, end_us))
-        ;
+        if (++events > EVENTS_MAX)
+            world_break(world, P8_LIVE, "%d events and no end", EVENTS_MAX);
     if (world->broken != PROMISE_NONE)
         return;
     for (int i = 0; i < world->plan->clients; i++)
@@ -82,14 +88,25 @@ static void on_abort(int signal)
     siglongjmp(aborted, signal);
 }
 
+/* What stops the run from outside: a broken invariant, or no end. */
+static const int stops[] = {SIGABRT, SIGSEGV, SIGVTALRM};
+
+static void stops_set(const struct sigaction *action)
+{
+    const struct itimerval limit = {.it_value.tv_sec =
+                                        action->sa_handler == on_abort ? CPU_S_MAX : 0};
+
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+        sigaction(stops[i], action, NULL);
+    setitimer(ITIMER_VIRTUAL, &limit, NULL);
+}
+
 struct outcome_of_run run_plan(const struct plan *plan, struct tally *tally, struct buf *story)
 {
     struct world world = {.plan = plan, .tally = tally, .story = story};
     struct outcome_of_run outcome = {.broken = SANE};
-    struct sigaction action = {.sa_handler = on_abort, .sa_flags = SA_NODEFER}, old, old_segv;
 
-    sigaction(SIGABRT, &action, &old);
-    sigaction(SIGSEGV, &action, &old_segv);
+    stops_set(&(struct sigaction){.sa_handler = on_abort, .sa_flags = SA_NODEFER});
     int signal = sigsetjmp(aborted, 1);
     if (signal == 0) {
         world_open(&world);
@@ -101,12 +118,11 @@ struct outcome_of_run run_plan(const struct plan *plan, struct tally *tally, str
             outcome.rounds[i] = world.clients[i]->round;
         world_close(&world);
     } else {
-        snprintf(outcome.why, sizeof outcome.why, "the product ended the process: %s",
-                 strsignal(signal));
+        snprintf(outcome.why, sizeof outcome.why, "the product %s: %s",
+                 signal == SIGVTALRM ? "hangs" : "ended the process", strsignal(signal));
     }
     outcome.end_ms = world.now_us / 1000;
     tally->virtual_ms += (uint64_t)outcome.end_ms;
-    sigaction(SIGABRT, &old, NULL);
-    sigaction(SIGSEGV, &old_segv, NULL);
+    stops_set(&(struct sigaction){.sa_handler = SIG_DFL});
     return outcome;
 }

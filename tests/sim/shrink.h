@@ -6,7 +6,7 @@
 
 #include "tests/sim/run.h"
 
-#define SHRINK_RUNS_MAX 3000
+#define SHRINK_RUNS_MAX 1500
 
 /* `plan` fails with `outcome`; both are changed to the smallest ones found. Returns the number of
  * runs that it took. */
