@@ -104,7 +104,7 @@ class Cluster:
             for path in folder.glob("appendonlydir/*.incr.aof"):
                 size = path.stat().st_size
                 with open(path, "r+b") as aof:
-                    aof.truncate(size - self.chance.randint(1, max(1, size // 2)))
+                    aof.truncate(size - min(size, self.chance.randint(1, 1 + size // 2)))
         self.redis = self.rig.redis(port=self.redis.address[1], appendonly=True, folder=folder)
 
     def start_client(self, number):
