@@ -13,6 +13,7 @@ import signal
 
 import pytest
 
+from harness.library import Library
 from harness.limits import BUILD, patience
 from harness.rig import Rig
 
@@ -106,6 +107,11 @@ def shared_redis(tmp_path_factory):
 @pytest.fixture(scope="session")
 def shared_unfenced(tmp_path_factory):
     yield from _shared(tmp_path_factory, "local", "--unfenced-writes", "allow")
+
+
+@pytest.fixture(scope="session")
+def library():
+    return Library()
 
 
 @pytest.fixture(params=["local", "redis"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library against daemons and without one: what is installed, threads and processes on one
-store, keep-alive, and replies that get lost. (Its functions one by one: tests/unit/client.)"""
+store, and keep-alive. (Its functions one by one: tests/unit/client.)"""
 
 import os
 import re
@@ -11,22 +11,12 @@ import time
 import pytest
 
 from harness import install
-from harness.library import Library, Remote, StkError
+from harness.library import Remote, StkError, fails, uri_of
 from harness.limits import BUILD, REPO, patience, sanitized, wait_until
 from harness.rig import free_port
-from harness.tool import Tool
 
 PROGRAM = REPO / "tests/system/clients/library.c"
 EVERYWHERE = ["embedded", "tcp", "unix"]
-
-
-@pytest.fixture(scope="module")
-def library():
-    return Library()
-
-
-def uri_of(daemon):
-    return "stockade://{}:{}".format(*daemon.address)
 
 
 @pytest.fixture(params=EVERYWHERE)
@@ -37,12 +27,6 @@ def uri(request, rig):
         daemon = rig.daemon(listen=(f"unix:{rig.folder}/s.sock",))
         return f"stockade+unix:{daemon.address}"
     return uri_of(rig.daemon())
-
-
-def fails(code, call, *args, **options):
-    with pytest.raises(StkError) as caught:
-        call(*args, **options)
-    assert caught.value.code == code, caught.value
 
 
 # What is installed.
@@ -420,177 +404,3 @@ def test_an_ephemeral_lease_ends_with_its_process(rig, library):
         assert lease.token == 2
         lease.free()  # and with its handle
         wait_until(lambda: not client.query("r").held, "it is free")
-
-
-# Lost replies.
-
-def through(rig, daemon):
-    relay = rig.relay(daemon.address)
-    return relay, "stockade://{}:{}".format(*relay.address)
-
-
-def lose_the_reply(relay, call):
-    """Runs it, lets its request through, and cuts the connection before the reply."""
-    results = []
-
-    def run():
-        try:
-            results.append(call())
-        except StkError as error:
-            results.append(error.code)
-    relay.hold("down")
-    thread = threading.Thread(target=run)
-    thread.start()
-    wait_until(lambda: relay.kept("down") > 0, "there is a reply")
-    relay.cut()
-    relay.let("down")
-    thread.join(patience(20))
-    return results[0]
-
-
-def test_a_write_whose_reply_was_lost_is_repeated_and_applied_once(rig, library):
-    relay, uri = through(rig, rig.daemon())
-    with library.open(uri) as client:
-        lease = client.acquire("n", ttl_ms=60000)
-        assert lose_the_reply(relay, lambda: client.fenced(lease, "INCR", "n")) == 1
-        assert lose_the_reply(relay, lambda: client.fenced(lease, "INCR", "n")) == 2
-        assert client.get("n") == "2"
-        assert lose_the_reply(
-            relay, lambda: client.transaction((lease, "INCR", "n"), (None, "GET", "n"),
-                                              (lease, "INCRBY", "n", 10))) == [3, b"3", 13]
-        assert lose_the_reply(relay, lambda: client.get("n")) == "13"
-        lease.release()
-
-
-def test_an_acquire_and_a_release_whose_replies_were_lost_count_once(rig, library):
-    daemon = rig.daemon()
-    relay, uri = through(rig, daemon)
-    with library.open(uri) as client:
-        lease = lose_the_reply(relay, lambda: client.acquire("r", owner="me", ttl_ms=60000))
-        assert lease.token == 1 and client.query("r").holds == 1
-        again = client.acquire("r", owner="me", ttl_ms=60000)
-        assert client.query("r").holds == 2
-        assert lose_the_reply(relay, again.release) is None
-        assert client.query("r").holds == 1
-        assert lose_the_reply(relay, lease.release) is None
-        assert not client.query("r").held
-        waited = lose_the_reply(relay, lambda: client.acquire("r", wait_ms=5000, ttl_ms=60000))
-        assert waited.valid
-        waited.release()
-        basket = lose_the_reply(relay, lambda: client.acquire("b", "a", ttl_ms=60000))
-        assert basket.token_of("a") == basket.token_of("b") == 1
-        basket.release()
-        assert daemon.client()("LEASES") == []
-
-
-def test_what_cannot_be_repeated_is_not(rig, library):
-    relay, uri = through(rig, rig.daemon())
-    with library.open(uri) as client:
-        client.acquire("r", ttl_ms=60000).free()
-        assert lose_the_reply(relay, lambda: client.revoke("r")) == "UNSURE"
-        assert not client.query("r").held
-        assert lose_the_reply(
-            relay, lambda: client.command("SQL", "CREATE TABLE t (a)")) == "UNSURE"
-
-
-def test_a_write_that_stays_without_an_answer_is_unsure_and_its_receipt_tells(rig, library):
-    relay, uri = through(rig, rig.daemon())
-    with library.open(uri, timeout_ms=int(patience(500))) as client:
-        lease = client.acquire("n", ttl_ms=60000)
-        relay.hold("down")
-        begun = time.monotonic()
-        fails("UNSURE", client.fenced, lease, "INCR", "n")
-        took, ident = time.monotonic() - begun, client.last_id
-        relay.let("down")
-        assert patience(0.4) < took < patience(1.5)
-        assert client.receipt("n", lease.token, ident) == "applied"
-        relay.hold("up")
-        fails("UNSURE", client.fenced, lease, "INCR", "n")
-        ident = client.last_id
-        relay.cut()  # it never arrives
-        relay.let("up")
-        assert client.receipt("n", lease.token, ident) == "not yet"
-        assert client.get("n") == "1"
-        token = lease.token
-        lease.release()
-        assert client.receipt("n", token, ident) == "not applied"
-
-
-def test_it_connects_again_when_the_daemon_was_restarted(rig, library):
-    port = free_port()
-    daemon = rig.daemon(listen=(f"127.0.0.1:{port}",))
-    with library.open(uri_of(daemon), timeout_ms=int(patience(10000))) as client:
-        lease = client.acquire("n", ttl_ms=60000)
-        client.fenced(lease, "INCR", "n")
-        daemon.kill()
-        results = []
-        thread = threading.Thread(
-            target=lambda: results.append(client.fenced(lease, "INCR", "n")))
-        thread.start()
-        daemon = rig.daemon(listen=(f"127.0.0.1:{port}",))
-        thread.join(patience(10))
-        assert results == [2]
-        lease.release()
-
-
-def test_a_call_ends_in_time_where_the_daemon_is_silent_or_gone(rig, library):
-    daemon = rig.daemon()
-    with library.open(uri_of(daemon), timeout_ms=int(patience(300))) as client:
-        lease = client.acquire("r", ttl_ms=60000)
-        daemon.freeze()
-        for code, call in (("TIMEOUT", lambda: client.get("r")),
-                           ("TIMEOUT", lambda: client.acquire("x")),
-                           ("UNSURE", lambda: client.set(lease, "r", 1)),
-                           ("TIMEOUT", lambda: library.open(uri_of(daemon), 200))):
-            begun = time.monotonic()
-            fails(code, call)
-            assert time.monotonic() - begun < patience(1)
-        daemon.thaw()
-        daemon.kill()
-        begun = time.monotonic()
-        fails("UNREACHABLE", client.get, "r")
-        assert time.monotonic() - begun < patience(1)
-        fails("UNREACHABLE", library.open, uri_of(daemon))
-        lease.free()
-
-
-def test_it_authenticates(rig, library):
-    (rig.folder / "password").write_text("s%cret@home\n")
-    daemon = rig.daemon("--password-file", rig.folder / "password")
-    host = "{}:{}".format(*daemon.address)
-    for user in ("", "default"):
-        with library.open(f"stockade://{user}:s%25cret%40home@{host}") as client:
-            lease = client.acquire("r")
-            client.set(lease, "r", 1)
-            lease.release()
-    fails("NOAUTH", library.open, f"stockade://{host}")
-    fails("WRONGPASS", library.open, f"stockade://:wrong@{host}")
-
-
-def test_waiters_through_one_client_are_served_in_order(rig, library):
-    with library.open(uri_of(rig.daemon()), 30000) as client:
-        lease, order = client.acquire("r", ttl_ms=60000), []
-
-        def wait(number):
-            mine = client.acquire("r", ttl_ms=60000, wait_ms=20000)
-            order.append(number)
-            mine.release()
-        threads = []
-        for number in range(8):
-            threads.append(threading.Thread(target=wait, args=(number,)))
-            threads[-1].start()
-            wait_until(lambda: client.query("r").waiters == number + 1, "it waits")
-        assert client.acquire("r", ttl_ms=60000) is None
-        lease.release()
-        for thread in threads:
-            thread.join()
-        assert order == list(range(8))
-
-
-def test_the_command_line_and_the_library_see_the_same_leases(rig, library, tmp_path):
-    daemon = rig.daemon()
-    tool = Tool(tmp_path)
-    with library.open(uri_of(daemon)) as client:
-        lease = client.acquire("r", owner="the library", ttl_ms=60000)
-        assert "the library" in tool.run("-u", uri_of(daemon), "lease", "r").stdout
-        lease.release()

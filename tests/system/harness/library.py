@@ -18,7 +18,9 @@ import sys
 import time
 from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
 
-from harness.limits import BUILD, patience
+import pytest
+
+from harness.limits import BUILD, REPO, patience
 
 LOST = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
 
@@ -229,6 +231,16 @@ class Client:
         return text[:length.value]
 
 
+def uri_of(daemon):
+    return "stockade://{}:{}".format(*daemon.address)
+
+
+def fails(code, call, *args, **options):
+    with pytest.raises(StkError) as caught:
+        call(*args, **options)
+    assert caught.value.code == code, caught.value
+
+
 def _words(words):
     data = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return (c_size_t(len(data)), (c_char_p * len(data))(*data),
@@ -243,7 +255,7 @@ class Remote:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "harness.library"], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, bufsize=1,
-            env={**os.environ, **(env or {}), "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))})
+            env={**os.environ, **(env or {}), "PYTHONPATH": str(REPO / "tests/system")})
 
     def start(self, line):
         self.process.stdin.write(line + "\n")
