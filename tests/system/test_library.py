@@ -13,7 +13,6 @@ import pytest
 from harness import install
 from harness.library import Remote, StkError, fails, uri_of
 from harness.limits import BUILD, REPO, patience, sanitized, wait_until
-from harness.rig import free_port
 
 PROGRAM = REPO / "tests/system/clients/library.c"
 EVERYWHERE = ["embedded", "tcp", "unix"]
