@@ -119,7 +119,7 @@ format: ## lay the C files out
 tidy: ## layout, sizes, include directions, globals and static analysis
 	@tools/setup --all
 	@$(MAKE) all
-	@STOCKADE_BUILD=$(BUILD) tools/tidy $(LANGUAGE)
+	@STOCKADE_BUILD=$(BUILD) tools/tidy $(LANGUAGE) -Iproxy/client
 
 asan: ## check under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/setup --all
