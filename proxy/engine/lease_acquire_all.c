@@ -126,7 +126,7 @@ static void renew_finished(struct request *sub)
         } else {
             go_on(basket);
         }
-    } else if (basket->renewed < basket->taken) {
+    } else if (basket->renewed < basket->taken && !is_over(basket)) {
         renew_next(basket);
     } else {
         timer_set(basket->request->engine, &basket->keep_alive,

@@ -195,6 +195,23 @@ static void a_basket_whose_client_is_gone_gives_all_back(void **state)
     assert_says(*state, 2, "ACQUIRE a 1000", GRANT(2, 1000));
 }
 
+static void a_basket_whose_client_goes_while_it_is_renewed_gives_all_back(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 9, "ACQUIRE c 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 900 3 a b c WAIT 30000");
+    world_pass(world, 200);
+    lease_service_set_late(world->service, 50);
+    world_send(world, 9, "RELEASE c 1");
+    world_pass(world, 120); /* it has c now; a is being renewed, b is next */
+    world_disconnect(world, 1);
+    world_pass(world, 400);
+    lease_service_set_late(world->service, 0);
+    assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+    assert_says(world, 2, "ACQUIRE b 1000", GRANT(2, 1000));
+}
+
 static void a_basket_that_loses_a_lease_while_it_waits_gives_the_rest_back(void **state)
 {
     assert_says(*state, 9, "ACQUIRE c 60000", GRANT(1, 60000));
@@ -294,6 +311,7 @@ int main(void)
         TEST(what_a_waiting_basket_has_is_kept_alive),
         TEST(a_basket_whose_time_is_up_gives_all_back),
         TEST(a_basket_whose_client_is_gone_gives_all_back),
+        TEST(a_basket_whose_client_goes_while_it_is_renewed_gives_all_back),
         TEST(a_basket_that_loses_a_lease_while_it_waits_gives_the_rest_back),
         TEST(a_basket_whose_lease_service_dies_gives_back_what_it_can),
         TEST(a_basket_meets_a_daemon_that_stops),
