@@ -60,6 +60,7 @@ static void call_line(const struct call *call, char *line, size_t size)
     int number = call->op != NULL ? call->op->number : 0;
     char id[40] = "";
 
+    line[0] = '\0';
     if (call->op != NULL && call->op->has_id)
         snprintf(id, sizeof id, "ID w%d ", number);
     switch (call->verb) {

@@ -59,6 +59,10 @@ static void carry_out(struct world *world)
 static void world_open(struct world *world)
 {
     digest_start(&world->digest);
+    world_tell(world, "seed %llu: %d daemons, %d clients, leases by %s, stored by %s",
+               (unsigned long long)world->plan->seed, world->plan->daemons, world->plan->clients,
+               world->plan->provider == PROVIDER_REDIS ? "Redis" : "local:",
+               world->plan->disk == DISK_SQLITE ? "SQLite" : "memory");
     world->auditor = auditor_new(world);
     world->redis = redis_new(world);
     world->disk = disk_new(world);
