@@ -19,7 +19,12 @@ struct fault_vfs {
     sqlite3_vfs *below;
     pthread_mutex_t lock;
     struct fault faults[FAULT_PLACES];
+    struct {
+        bool armed, once;
+        int calls, code;
+    } after; /* any call */
     int hits;
+    bool hurries;
 };
 
 struct fault_file {
@@ -32,6 +37,26 @@ struct fault_file {
 static sqlite3_file *below(sqlite3_file *file)
 {
     return ((struct fault_file *)file)->below;
+}
+
+static int meet_any(struct fault_vfs *vfs)
+{
+    int code = SQLITE_OK;
+
+    pthread_mutex_lock(&vfs->lock);
+    if (vfs->after.armed && vfs->after.calls-- <= 0) {
+        code = vfs->after.code;
+        vfs->hits++;
+        vfs->after.armed = !vfs->after.once;
+    }
+    pthread_mutex_unlock(&vfs->lock);
+    return code;
+}
+
+/* SQLITE_OK, or what a call has to fail with that has no place of its own. */
+static int meet_other(sqlite3_file *base)
+{
+    return meet_any(((struct fault_file *)base)->vfs);
 }
 
 /* SQLITE_OK, or what the call has to fail with. */
@@ -52,7 +77,7 @@ static int meet(sqlite3_file *base, enum fault_place place)
         }
     }
     pthread_mutex_unlock(&vfs->lock);
-    return code;
+    return code != SQLITE_OK ? code : meet_any(vfs);
 }
 
 static int file_close(sqlite3_file *base)
@@ -63,7 +88,8 @@ static int file_close(sqlite3_file *base)
 
 static int file_read(sqlite3_file *base, void *data, int size, sqlite3_int64 at)
 {
-    return below(base)->pMethods->xRead(below(base), data, size, at);
+    int code = meet_other(base);
+    return code != SQLITE_OK ? code : below(base)->pMethods->xRead(below(base), data, size, at);
 }
 
 static int file_write(sqlite3_file *base, const void *data, int size, sqlite3_int64 at)
@@ -74,13 +100,16 @@ static int file_write(sqlite3_file *base, const void *data, int size, sqlite3_in
 
 static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
 {
-    return below(base)->pMethods->xTruncate(below(base), size);
+    int code = meet_other(base);
+    return code != SQLITE_OK ? code : below(base)->pMethods->xTruncate(below(base), size);
 }
 
 static int file_sync(sqlite3_file *base, int flags)
 {
     int code = meet(base, FAULT_SYNC);
-    return code != SQLITE_OK ? code : below(base)->pMethods->xSync(below(base), flags);
+    if (code != SQLITE_OK || ((struct fault_file *)base)->vfs->hurries)
+        return code;
+    return below(base)->pMethods->xSync(below(base), flags);
 }
 
 static int file_size(sqlite3_file *base, sqlite3_int64 *size)
@@ -90,7 +119,8 @@ static int file_size(sqlite3_file *base, sqlite3_int64 *size)
 
 static int file_lock(sqlite3_file *base, int level)
 {
-    return below(base)->pMethods->xLock(below(base), level);
+    int code = meet_other(base);
+    return code != SQLITE_OK ? code : below(base)->pMethods->xLock(below(base), level);
 }
 
 static int file_unlock(sqlite3_file *base, int level)
@@ -164,7 +194,10 @@ static int vfs_open(sqlite3_vfs *base, const char *path, sqlite3_file *out, int 
     struct fault_file *file = (struct fault_file *)out;
 
     *file = (struct fault_file){.vfs = vfs, .below = (sqlite3_file *)(file + 1)};
-    int code = vfs->below->xOpen(vfs->below, path, file->below, flags, given);
+    int code = meet_any(vfs);
+    if (code != SQLITE_OK)
+        return code;
+    code = vfs->below->xOpen(vfs->below, path, file->below, flags, given);
     if (file->below->pMethods == NULL)
         return code;
     file->base.pMethods = &methods;
@@ -181,6 +214,7 @@ static int vfs_sleep_not(sqlite3_vfs *base, int microseconds)
 void fault_vfs_hurry(struct fault_vfs *vfs)
 {
     vfs->base.xSleep = vfs_sleep_not;
+    vfs->hurries = true;
 }
 
 struct fault_vfs *fault_vfs_add(void)
@@ -215,10 +249,21 @@ void fault_vfs_set(struct fault_vfs *vfs, enum fault_place place, const char *su
     pthread_mutex_unlock(&vfs->lock);
 }
 
+void fault_vfs_fail_after(struct fault_vfs *vfs, int calls, int code, bool once)
+{
+    pthread_mutex_lock(&vfs->lock);
+    vfs->after.armed = true;
+    vfs->after.once = once;
+    vfs->after.calls = calls;
+    vfs->after.code = code;
+    pthread_mutex_unlock(&vfs->lock);
+}
+
 void fault_vfs_clear(struct fault_vfs *vfs)
 {
     pthread_mutex_lock(&vfs->lock);
     memset(vfs->faults, 0, sizeof vfs->faults);
+    memset(&vfs->after, 0, sizeof vfs->after);
     pthread_mutex_unlock(&vfs->lock);
 }
 

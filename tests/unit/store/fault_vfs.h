@@ -17,7 +17,11 @@ void fault_vfs_remove(struct fault_vfs *vfs);
  * `code`, `times` times. */
 void fault_vfs_set(struct fault_vfs *vfs, enum fault_place place, const char *suffix, int times,
                    int code);
-/* From now on waiting for a lock takes no time: for tests of a single thread. */
+/* Of the calls from now on that open, read, write, truncate, sync or lock a file, those behind the
+ * first `calls` give `code`: all of them, or only the next one. */
+void fault_vfs_fail_after(struct fault_vfs *vfs, int calls, int code, bool once);
+/* From now on waiting for a lock takes no time, and nothing is really synced: for tests of a single
+ * thread. */
 void fault_vfs_hurry(struct fault_vfs *vfs);
 /* Nothing fails any more. */
 void fault_vfs_clear(struct fault_vfs *vfs);

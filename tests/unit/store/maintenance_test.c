@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Backup, restore and audit while the disk fails at each call that they make, and while the one who
+ * watches gives up: they say so, and what was there stays as it was. (With daemons at work:
+ * tests/system.) */
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/maintenance.h"
+#include "tests/unit/store/rig.h"
+
+enum { VALUES = 4, VALUE_BYTES = 3000, CALLS_MAX = 20000 };
+
+enum work { BACKUP, RESTORE, AUDIT };
+
+static enum stk_error furnish(struct store_txn *txn, void *arg)
+{
+    char name[16], value[VALUE_BYTES];
+
+    (void)arg;
+    memset(value, 'x', sizeof value);
+    value[sizeof value - 1] = '\0';
+    for (int i = 0; i < VALUES; i++) {
+        snprintf(name, sizeof name, "key:%d", i);
+        rig_grant(txn, name, "owner");
+        rig_set(txn, name, value);
+        rig_receipt_put(txn, name, "id");
+    }
+    rig_set(txn, "when", "then");
+    return STK_OK;
+}
+
+/* What the store at the path says of the key "when"; static storage. */
+static const char *when(const char *path)
+{
+    static char text[16];
+    sqlite3 *db;
+    sqlite3_stmt *stmt;
+
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db,
+                                        "SELECT value FROM stockade_string WHERE id ="
+                                        " (SELECT id FROM stockade_resource WHERE name = ?)",
+                                        -1, &stmt, NULL),
+                     SQLITE_OK);
+    sqlite3_bind_blob(stmt, 1, "when", 4, SQLITE_STATIC);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    snprintf(text, sizeof text, "%s", (const char *)sqlite3_column_text(stmt, 0));
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return text;
+}
+
+struct set {
+    struct rig *rig;
+    char backup[96];
+    int findings;
+    int silent;     /* audits that met a failing disk and found nothing */
+    int steps_left; /* until the one who watches gives up; negative: never */
+    char why[MAINTENANCE_WHY_MAX];
+};
+
+/* A store that says "now", and a backup that says "then". */
+static struct set prepare(void **state)
+{
+    struct set set = {.rig = *state, .steps_left = -1};
+    struct backup_call call = {.store = set.rig->path, .file = set.backup};
+
+    snprintf(set.backup, sizeof set.backup, "%s/backup.db", set.rig->folder);
+    assert_int_equal(rig_write(set.rig, furnish, NULL), STK_OK);
+    rig_close(set.rig);
+    fault_vfs_hurry(set.rig->vfs);
+    assert_true(store_backup(&call, set.why, sizeof set.why));
+    assert_true(call.size_bytes > VALUES * VALUE_BYTES);
+    return set;
+}
+
+static void say_now(struct set *set)
+{
+    rig_sql(set->rig, "UPDATE stockade_string SET value = CAST('now' AS BLOB) WHERE id ="
+                      " (SELECT id FROM stockade_resource WHERE name = CAST('when' AS BLOB))");
+    assert_string_equal(when(set->rig->path), "now");
+}
+
+static void on_finding(void *context, const char *kind, const char *text)
+{
+    assert_true(kind[0] != '\0' && strchr(text, '\n') == NULL);
+    ((struct set *)context)->findings++;
+}
+
+static bool on_step(void *context, const char *doing, int64_t done, int64_t total)
+{
+    struct set *set = context;
+
+    assert_true(doing[0] != '\0' && done <= total);
+    return set->steps_left < 0 || set->steps_left-- > 0;
+}
+
+static bool perform(struct set *set, enum work work)
+{
+    struct maintenance_watch watch = {on_step, set};
+    struct backup_call backup = {
+        .store = set->rig->path, .file = set->backup, .replace = true, .watch = watch};
+    struct restore_call restore = {.file = set->backup, .store = set->rig->path, .watch = watch};
+    struct audit_call audit = {.store = set->rig->path, .found = on_finding, .watch = watch};
+
+    set->findings = 0;
+    set->why[0] = '\0';
+    switch (work) {
+    case BACKUP: return store_backup(&backup, set->why, sizeof set->why);
+    case RESTORE: return store_restore(&restore, set->why, sizeof set->why);
+    default: return store_audit(&audit, set->why, sizeof set->why);
+    }
+}
+
+/* Nothing lies about but the store, its log and the backup. */
+static void assert_tidy(const struct set *set)
+{
+    DIR *folder = opendir(set->rig->folder);
+    struct dirent *entry;
+
+    assert_non_null(folder);
+    while ((entry = readdir(folder)) != NULL)
+        if (strstr(entry->d_name, ".tmp") != NULL || strstr(entry->d_name, ".restore") != NULL)
+            fail_msg("%s was left behind", entry->d_name);
+    closedir(folder);
+}
+
+static void assert_told(const struct set *set)
+{
+    assert_true(set->why[0] != '\0');
+    assert_null(strchr(set->why, '\n'));
+}
+
+/* Returns whether the disk has failed so late, if at all. */
+static bool fails_after(struct set *set, enum work work, int calls, bool once)
+{
+    int before = fault_vfs_hits(set->rig->vfs);
+
+    say_now(set);
+    fault_vfs_fail_after(set->rig->vfs, calls, SQLITE_IOERR, once);
+    bool done = perform(set, work);
+    fault_vfs_clear(set->rig->vfs);
+    bool failed = fault_vfs_hits(set->rig->vfs) > before;
+    if (!failed)
+        assert_true(done);
+    if (!done)
+        assert_told(set);
+    assert_tidy(set);
+    /* Where it has failed all is as before, but for a restore that fails behind its commit. */
+    const char *now = when(set->rig->path), *due = work == RESTORE && done ? "then" : "now";
+    if (strcmp(now, due) != 0 && !(work == RESTORE && !done && strcmp(now, "then") == 0))
+        fail_msg("work %d, call %d: the store says %s", (int)work, calls, now);
+    assert_string_equal(when(set->backup), work == BACKUP && done ? "now" : "then");
+    if (work == AUDIT && done && !failed)
+        assert_int_equal(set->findings, 0);
+    set->silent += work == AUDIT && done && failed && !once && set->findings == 0;
+    if (work == BACKUP && done) { /* the old one, for the next round */
+        sqlite3 *db;
+        assert_int_equal(sqlite3_open(set->backup, &db), SQLITE_OK);
+        assert_int_equal(sqlite3_exec(db,
+                                      "UPDATE stockade_string SET value = CAST('then' AS BLOB)"
+                                      " WHERE value = CAST('now' AS BLOB)",
+                                      NULL, NULL, NULL),
+                         SQLITE_OK);
+        sqlite3_close(db);
+    }
+    return failed;
+}
+
+static void fails_everywhere(void **state, enum work work)
+{
+    struct set set = prepare(state);
+
+    for (int once = 0; once < 2; once++) {
+        int calls = 0;
+        while (fails_after(&set, work, calls, once == 1)) {
+            calls++;
+            assert_true(calls < CALLS_MAX);
+        }
+        assert_true(calls > 10);
+    }
+    assert_true(set.silent <= 2); /* when all was looked through, and the file is closed */
+}
+
+static void a_backup_whose_disk_fails_leaves_all_as_it_was(void **state)
+{
+    fails_everywhere(state, BACKUP);
+}
+
+static void a_restore_whose_disk_fails_leaves_a_whole_store(void **state)
+{
+    fails_everywhere(state, RESTORE);
+}
+
+static void an_audit_whose_disk_fails_says_so(void **state)
+{
+    fails_everywhere(state, AUDIT);
+}
+
+static void who_watches_can_give_up_at_each_step(void **state)
+{
+    struct set set = prepare(state);
+
+    /* So large that it is copied in several steps. */
+    rig_sql(set.rig, "CREATE TABLE large(x); INSERT INTO large VALUES(zeroblob(17500000));");
+    assert_true(perform(&set, BACKUP));
+    for (enum work work = BACKUP; work <= RESTORE; work++) {
+        int steps = 0;
+        for (;; steps++) {
+            say_now(&set);
+            set.steps_left = steps;
+            if (perform(&set, work))
+                break;
+            assert_string_equal(set.why, "interrupted");
+            assert_string_equal(when(set.rig->path), "now");
+            assert_string_equal(when(set.backup), "then");
+            assert_tidy(&set);
+        }
+        set.steps_left = -1;
+        if (work == BACKUP)
+            assert_string_equal(when(set.backup), "now");
+        assert_true(steps > 0);
+        /* Whose backup says "then" again. */
+        set.steps_left = -1;
+        rig_sql(set.rig, "UPDATE stockade_string SET value = CAST('then' AS BLOB)"
+                         " WHERE value = CAST('now' AS BLOB)");
+        assert_true(perform(&set, BACKUP));
+    }
+}
+
+static void what_cannot_be_read_is_named(void **state)
+{
+    struct set set = prepare(state);
+    struct audit_call audit = {.store = "/nowhere/store.db", .found = on_finding};
+    struct backup_call backup = {.store = "/nowhere/store.db", .file = set.backup};
+    struct restore_call restore = {.file = set.rig->path, .store = set.rig->path};
+    char in_a_file[128];
+
+    assert_false(store_audit(&audit, set.why, sizeof set.why));
+    assert_string_equal(set.why, "there is no /nowhere/store.db");
+    assert_false(store_backup(&backup, set.why, sizeof set.why));
+    assert_non_null(strstr(set.why, "is there already"));
+    backup.replace = true;
+    assert_false(store_backup(&backup, set.why, sizeof set.why));
+    assert_string_equal(set.why, "there is no /nowhere/store.db");
+    snprintf(in_a_file, sizeof in_a_file, "%s/x", set.rig->path);
+    audit.store = in_a_file;
+    assert_false(store_audit(&audit, set.why, sizeof set.why));
+    assert_non_null(strstr(set.why, "Not a directory"));
+    assert_false(store_restore(&restore, set.why, sizeof set.why));
+    assert_non_null(strstr(set.why, "is the store itself"));
+    assert_string_equal(when(set.backup), "then");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_sqlite, rig_end)
+    const struct CMUnitTest tests[] = {
+        TEST(a_backup_whose_disk_fails_leaves_all_as_it_was),
+        TEST(a_restore_whose_disk_fails_leaves_a_whole_store),
+        TEST(an_audit_whose_disk_fails_says_so),
+        TEST(who_watches_can_give_up_at_each_step),
+        TEST(what_cannot_be_read_is_named),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
