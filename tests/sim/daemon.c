@@ -111,7 +111,8 @@ static void daemon_start(struct daemon *daemon)
     daemon->clock =
         (struct clock){.now_ms = daemon_now_ms, .wall_us = daemon_wall_us, .context = daemon};
     daemon->chance = (struct chance){daemon_fill, daemon};
-    daemon->store = disk_open(world->disk, &daemon->party, &daemon->clock, woken, daemon);
+    daemon->store =
+        disk_open(world->disk, daemon->number, &daemon->party, &daemon->clock, woken, daemon);
     if (daemon->store == NULL) {
         start_in(daemon, 200);
         return;

@@ -31,15 +31,23 @@ static void run_wake(void *context, struct event *event)
     handle->wake(handle->context);
 }
 
+/* Drawn anew from the time: what others do, or leave, does not shift it. */
+static struct rng now_rng(const struct handle *handle, uint64_t what)
+{
+    const struct world *world = handle->disk->world;
+    return rng_of(world->plan->seed, what + ((uint64_t)handle->number << 8),
+                  (uint64_t)world->now_us);
+}
+
 static void wake_soon(struct handle *handle)
 {
     struct world *world = handle->disk->world;
+    struct rng rng = now_rng(handle, 'w');
 
     if (handle->wake_due)
         return;
     handle->wake_due = true;
-    world_at(world, world->now_us + rng_between(&handle->disk->rng, 5, 150), handle->party,
-             run_wake, handle);
+    world_at(world, world->now_us + rng_between(&rng, 5, 150), handle->party, run_wake, handle);
 }
 
 static size_t take(struct list *queue, size_t *queued, size_t max, struct list *batch)
@@ -105,12 +113,13 @@ static void step_soon(struct handle *handle, bool writes)
     struct disk *disk = handle->disk;
     struct world *world = disk->world;
     bool *due = writes ? &handle->writes_due : &handle->reads_due;
-    int64_t slow_us = rng_per_mille(&disk->rng, 10) ? rng_between(&disk->rng, 5000, 80000) : 0;
+    struct rng rng = now_rng(handle, writes ? 'W' : 'R');
+    int64_t slow_us = rng_per_mille(&rng, 10) ? rng_between(&rng, 5000, 80000) : 0;
 
     if (*due)
         return;
     *due = true;
-    int64_t us = rng_between(&disk->rng, writes ? 100 : 20, writes ? 1200 : 150);
+    int64_t us = rng_between(&rng, writes ? 100 : 20, writes ? 1200 : 150);
     world_at(world, world->now_us + us + (world->calm ? 0 : slow_us), handle->party,
              writes ? run_writes : run_reads, handle);
 }
@@ -174,13 +183,14 @@ static const struct store_impl disk_impl = {
     .close = disk_close,
 };
 
-struct store *disk_open(struct disk *disk, struct party *party, const struct clock *clock,
-                        void (*wake)(void *context), void *context)
+struct store *disk_open(struct disk *disk, int number, struct party *party,
+                        const struct clock *clock, void (*wake)(void *context), void *context)
 {
     struct handle *handle = mem_zalloc(sizeof *handle);
 
     handle->base.impl = &disk_impl;
     handle->disk = disk;
+    handle->number = number;
     handle->party = party;
     handle->clock = clock;
     handle->wake = wake;

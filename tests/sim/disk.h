@@ -15,10 +15,10 @@
 struct disk *disk_new(struct world *world);
 void disk_free(struct disk *disk);
 
-/* A daemon's store: its steps belong to `party`, `wake` is called when something is finished. NULL:
- * it cannot be opened now. Ends with disk_close. */
-struct store *disk_open(struct disk *disk, struct party *party, const struct clock *clock,
-                        void (*wake)(void *context), void *context);
+/* The store of daemon `number`: its steps belong to `party`, `wake` is called when something is
+ * finished. NULL: it cannot be opened now. Ends with disk_close. */
+struct store *disk_open(struct disk *disk, int number, struct party *party,
+                        const struct clock *clock, void (*wake)(void *context), void *context);
 /* Nothing of it reaches the disk any more: what it was given is failed, what it is given is
  * refused. */
 void disk_cut_off(struct store *store);

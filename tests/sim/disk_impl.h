@@ -31,6 +31,7 @@ struct disk {
 struct handle {
     struct store base;
     struct disk *disk;
+    int number; /* the daemon's */
     struct party *party;
     const struct clock *clock;
     void (*wake)(void *context);

@@ -90,6 +90,8 @@ static void run_seed(const struct options *options, struct result *result, uint6
     if (options->story)
         printf("%.*s", (int)story.len, story.data);
     buf_free(&story);
+    if (options->runs == 1)
+        printf("digest of all that happened: %016" PRIx64 "\n", outcome.digest);
     bool failed = outcome.broken != PROMISE_NONE;
     if (result->runs % REPLAY_EVERY == 0 && !failed) {
         result->replays++;

@@ -44,10 +44,19 @@ static struct redis_provider *of(struct lease_provider *base)
 
 /* Messages. */
 
-/* When a message that is sent now arrives; -1: never. */
-static int64_t arrival_us(struct redis_provider *provider, int64_t *latest_us)
+/* Drawn anew from the time: what others do, or leave, does not shift it. */
+static struct rng now_rng(const struct redis_provider *provider, uint64_t what)
+{
+    const struct world *world = provider->redis->world;
+    return rng_of(world->plan->seed, what + ((uint64_t)provider->daemon << 8),
+                  (uint64_t)world->now_us);
+}
+
+/* When a message (the first copy of it, or the second) that is sent now arrives; -1: never. */
+static int64_t arrival_us(struct redis_provider *provider, int64_t *latest_us, int copy)
 {
     struct world *world = provider->redis->world;
+    provider->rng = now_rng(provider, (latest_us == &provider->to_us ? 't' : 'f') + (uint64_t)copy);
     int64_t at_us = world->now_us + world_latency_us(world, &provider->rng);
 
     if (rng_per_mille(&provider->rng, world->lossy_per_mille)) {
@@ -66,6 +75,7 @@ static bool doubled(struct redis_provider *provider)
 {
     struct world *world = provider->redis->world;
 
+    provider->rng = now_rng(provider, '2');
     if (!rng_per_mille(&provider->rng, world->doubling_per_mille))
         return false;
     world_count_fault(world, FAULT_DOUBLED);
@@ -118,7 +128,7 @@ static void ask_arrived(void *context, struct event *event)
     if (provider == NULL || provider->party->life != ask.life)
         return;
     for (int copies = doubled(provider) ? 2 : 1; copies > 0; copies--) {
-        int64_t at_us = arrival_us(provider, &provider->from_us);
+        int64_t at_us = arrival_us(provider, &provider->from_us, copies);
         if (at_us < 0)
             continue;
         struct event *reply = world_at(redis->world, at_us, provider->party, answer_arrived, redis);
@@ -164,7 +174,7 @@ static void send(struct redis_provider *provider, struct lease_call *call)
     world_at(world, world->now_us + REDIS_TIMEOUT_MS * 1000, provider->party, timed_out, provider)
         ->value = (int64_t)ask.number;
     for (int copies = doubled(provider) ? 2 : 1; copies > 0; copies--) {
-        int64_t at_us = arrival_us(provider, &provider->to_us);
+        int64_t at_us = arrival_us(provider, &provider->to_us, copies);
         if (at_us >= 0)
             buf_append(&world_at(world, at_us, NULL, ask_arrived, provider->redis)->bytes, &ask,
                        sizeof ask);
@@ -302,7 +312,7 @@ void redis_send_news(struct redis *redis, int daemon, const struct redis_ask *as
     if (provider == NULL)
         return;
     for (int copies = doubled(provider) ? 2 : 1; copies > 0; copies--) {
-        int64_t at_us = arrival_us(provider, &provider->from_us);
+        int64_t at_us = arrival_us(provider, &provider->from_us, copies);
         if (at_us < 0)
             continue;
         struct event *event =
