@@ -18,7 +18,7 @@ import time
 
 from harness.process import Process
 from harness.relay import Relay
-from harness.rig import Rig, free_port
+from harness.rig import Rig
 
 from torture import client as client_module
 from torture.client import Caller, Lost
@@ -30,6 +30,16 @@ REGISTERS = 3
 OPENING = {"sku:0": 100_000, "sku:1": 150}  # one that lasts, one that is sold out soon
 DAEMON_START_SECONDS = 20
 LEASE_SECONDS_MAX = 5.0  # no client asks for more than 1.5 s
+
+
+def quiet_port():
+    """One that the kernel gives to nobody by itself: whoever listened there and was killed finds it
+    free when it comes back."""
+    while True:
+        port = random.SystemRandom().randrange(15000, 32000)
+        with contextlib.suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
 
 
 class TortureRelay(Relay):
@@ -59,10 +69,12 @@ class Cluster:
         self.chance = random.Random(f"{seed} cluster")
         self.seed = seed
         self.leases, self.stores = layout
-        self.redis = self.rig.redis(appendonly=True) if self.leases == "redis" else None
+        self.redis = None
+        if self.leases == "redis":
+            self.redis = self.rig.redis(port=quiet_port(), appendonly=True)
         count = 1 if self.stores == "alone" else 2
         self.prefixes = ["AB"[i] + "/" if self.stores == "apart" else "" for i in range(count)]
-        self.ports = [free_port() for _ in range(count)]
+        self.ports = [quiet_port() for _ in range(count)]
         self.redis_relays = [self.relay(self.redis.address) for _ in range(count)
                              if self.redis is not None]
         self.relays = [[self.relay(("127.0.0.1", port)) for port in self.ports]
