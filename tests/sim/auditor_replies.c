@@ -182,6 +182,9 @@ static void judge_written(struct auditor *auditor, const struct call *call,
     }
     audit_check(auditor, P4_DURABLE);
     audit_check(auditor, P6_ONCE);
+    if (op->never)
+        world_break(world, P6_ONCE, "operation %d was applied, though its receipt said never",
+                    op->number);
     /* A later pair in the same commit hides an earlier one. */
     bool hidden = call->verb == VERB_PAIR && auditor->pair_us >= call->arrived_us;
     if (call->verb != VERB_COUNT && !op->applied && !hidden)

@@ -159,6 +159,8 @@ static enum outcome perform(struct client *client, struct op *op, const int64_t 
             client_sleep(client, chance(client, 1, 50));
         } else if (op->has_id && sometimes(client, 300) &&
                    asks_receipt(client, op, tokens, &outcome)) {
+            if (sometimes(client, 500)) /* whatever the receipt said holds from now on */
+                (void)client_call(client, op_call(client, op, tokens));
             return outcome;
         } else {
             outcome = UNSURE;
