@@ -106,7 +106,11 @@ class Progress:
 
 def run_round(tally, name, seed, layout, seconds, totals):
     with tempfile.TemporaryDirectory(prefix="stockade-torture-") as folder:
-        cluster = Cluster(pathlib.Path(folder) / "round", seed, layout)
+        try:
+            cluster = Cluster(pathlib.Path(folder) / "round", seed, layout)
+        except (AssertionError, OSError) as problem:
+            tally.report(False, f"{name}: everyone starts", str(problem))
+            return []
         nemesis = Nemesis(cluster, seed)
         late, trouble, complete = None, [], False
         try:
