@@ -232,8 +232,8 @@ static void ask_guards(struct audit *audit)
 
     if (audit->interrupted)
         return;
-    transaction_init(&txn, audit->db, NULL, NULL);
-    if (guards_open(&txn, audit->call->store, NULL) && guards_look(&txn, GUARDS_OWN) == STK_OK) {
+    if (transaction_init(&txn, audit->db, NULL, NULL) &&
+        guards_open(&txn, audit->call->store, NULL) && guards_look(&txn, GUARDS_OWN) == STK_OK) {
         struct guard_count count = {audit, txn.guards};
         (void)guards_each(&txn.base, judge_guard, &count);
     } else {

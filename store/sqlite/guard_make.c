@@ -46,7 +46,8 @@ static enum stk_error failed(struct task *task)
 /* Runs a statement made by sqlite3_mprintf, and frees it. */
 static enum stk_error run(struct task *task, char *sql)
 {
-    check(sql != NULL); /* out of memory */
+    if (sql == NULL)
+        return transaction_no_memory(task->txn);
     int code = db_exec(task->txn->db, sql);
     sqlite3_free(sql);
     return code == SQLITE_OK ? STK_OK : failed(task);
@@ -72,17 +73,21 @@ static enum stk_error look_up(struct task *task, const char *sql, const char *ta
     sqlite3_bind_text(stmt, 1, *name, -1, SQLITE_STATIC);
     if (table != NULL)
         sqlite3_bind_text(stmt, 2, table, -1, SQLITE_STATIC);
-    char *found = NULL;
     if (sqlite3_step(stmt) == SQLITE_ROW) {
-        found = mem_strdup((const char *)sqlite3_column_text(stmt, 0));
-        *second = mem_strdup((const char *)sqlite3_column_text(stmt, 1));
+        const char *found = (const char *)sqlite3_column_text(stmt, 0);
+        const char *other = (const char *)sqlite3_column_text(stmt, 1);
+        /* NULL for lack of memory, which is what finalizing then says. */
+        if (found != NULL && other != NULL) {
+            free(*name);
+            *name = mem_strdup(found);
+            *second = mem_strdup(other);
+        }
     }
-    int code = sqlite3_finalize(stmt);
-    if (found != NULL) {
-        free(*name);
-        *name = found;
-    }
-    return code == SQLITE_OK ? STK_OK : failed(task);
+    if (sqlite3_finalize(stmt) == SQLITE_OK)
+        return STK_OK;
+    free(*second);
+    *second = NULL;
+    return failed(task);
 }
 
 static bool begins_with(const char *name, const char *word)
@@ -163,7 +168,8 @@ static enum stk_error judge_rows(struct task *task)
         " OR length(CAST(%Q || \"%w\" AS BLOB)) NOT BETWEEN 1 AND %d",
         guard->table, guard->column, guard->prefix, guard->column, RESOURCE_NAME_MAX);
 
-    check(sql != NULL);
+    if (sql == NULL)
+        return transaction_no_memory(task->txn);
     int code = db_int64(task->txn->db, sql, &count);
     sqlite3_free(sql);
     if (code != SQLITE_OK)
@@ -188,9 +194,12 @@ static enum stk_error each_part(struct task *task, bool make)
         struct guard_part part;
         if (!guard_part_make(&guard, which, &part))
             continue;
-        error = run(task,
-                    make ? sqlite3_mprintf("%s", part.sql)
-                         : sqlite3_mprintf("DROP %s IF EXISTS main.\"%w\"", part.type, part.name));
+        if (part.sql == NULL)
+            error = transaction_no_memory(task->txn);
+        else
+            error = run(task, make ? sqlite3_mprintf("%s", part.sql)
+                                   : sqlite3_mprintf("DROP %s IF EXISTS main.\"%w\"", part.type,
+                                                     part.name));
         guard_part_free(&part);
     }
     return error;

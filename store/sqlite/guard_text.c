@@ -35,6 +35,8 @@ static char *trigger_sql(const struct guard *guard, size_t which, const char *na
                           ? sqlite3_mprintf(" WHEN NEW.\"%w\" IS NOT NULL AND NEW.\"%w\" <> -1",
                                             guard->column, guard->column)
                           : sqlite3_mprintf("");
+    if (condition == NULL)
+        return NULL;
     char *sql = sqlite3_mprintf(
         "CREATE TRIGGER \"%w\" %s ON \"%w\"%s BEGIN SELECT CASE WHEN stockade_guard(%Q, %s.\"%w\", "
         "(SELECT token FROM stockade_resource WHERE name = CAST(%Q || %s.\"%w\" AS BLOB) "
@@ -54,15 +56,13 @@ bool guard_part_make(const struct guard *guard, size_t which, struct guard_part 
         return false;
     /* The word comes before the table's name: no two guards share a name. */
     part->name = sqlite3_mprintf("stockade_guard_%s_%s", parts[which].name, guard->table);
-    if (parts[which].row != NULL) {
-        part->type = "trigger";
+    part->type = parts[which].row != NULL ? "trigger" : "index";
+    part->sql = NULL;
+    if (part->name != NULL && parts[which].row != NULL)
         part->sql = trigger_sql(guard, which, part->name);
-    } else {
-        part->type = "index";
+    else if (part->name != NULL)
         part->sql =
             sqlite3_mprintf("CREATE INDEX \"%w\" ON \"%w\"(1) WHERE 0", part->name, guard->table);
-    }
-    check(part->name != NULL && part->sql != NULL); /* out of memory */
     return true;
 }
 

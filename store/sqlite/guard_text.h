@@ -20,7 +20,7 @@ struct guard_part {
     char *name, *sql; /* owned: guard_part_free. `sql` is as the schema keeps it */
 };
 
-/* False: a guard of this kind has no such part. */
+/* False: a guard of this kind has no such part. Where there is no memory `sql` is NULL. */
 bool guard_part_make(const struct guard *guard, size_t which, struct guard_part *part);
 void guard_part_free(struct guard_part *part);
 

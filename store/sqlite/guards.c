@@ -139,7 +139,7 @@ static bool find_flaws(sqlite3 *db, struct watched *list, size_t count)
             struct guard_part part;
             if (!guard_part_make(&list[i].guard, which, &part))
                 continue;
-            fine = look_at_part(stmt, &list[i], &part);
+            fine = part.sql != NULL && look_at_part(stmt, &list[i], &part);
             guard_part_free(&part);
         }
     return sqlite3_finalize(stmt) == SQLITE_OK && fine;

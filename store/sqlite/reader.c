@@ -2,11 +2,11 @@
 /* Reads never wait for the writer, nor it for them (WAL); a read that fails fails alone. */
 #include "store/sqlite/reader.h"
 
-void reader_init(struct reader *reader, sqlite3 *db, const char *path, const struct log *log,
+bool reader_init(struct reader *reader, sqlite3 *db, const char *path, const struct log *log,
                  const struct clock *clock)
 {
     *reader = (struct reader){.path = path, .log = log};
-    transaction_init(&reader->txn, db, NULL, clock);
+    return transaction_init(&reader->txn, db, NULL, clock);
 }
 
 void reader_free(struct reader *reader)

@@ -16,7 +16,7 @@ struct reader {
 };
 
 /* As writer_init. */
-void reader_init(struct reader *reader, sqlite3 *db, const char *path, const struct log *log,
+bool reader_init(struct reader *reader, sqlite3 *db, const char *path, const struct log *log,
                  const struct clock *clock);
 void reader_free(struct reader *reader);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. */

@@ -110,9 +110,8 @@ static bool revise(struct restore_call *call, sqlite3 *db, const struct present 
                  token > present->token ? call->file : call->store);
         return false;
     }
-    transaction_init(&txn, db, NULL, NULL);
     bool revised =
-        transaction_begin(&txn, STATEMENT_BEGIN_WRITE) &&
+        transaction_init(&txn, db, NULL, NULL) && transaction_begin(&txn, STATEMENT_BEGIN_WRITE) &&
         retire(call, &txn, session > present->session ? session : present->session + 1) &&
         transaction_run(&txn, STATEMENT_COMMIT) == STK_OK;
     if (!revised)

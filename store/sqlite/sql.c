@@ -58,7 +58,10 @@ struct sql *sql_new(struct transaction *txn)
     sql->txn = txn;
     sql->db = txn->db;
     harden(sql->db);
-    check(sql_functions_add(sql->db) == SQLITE_OK);
+    if (sql_functions_add(sql->db) != SQLITE_OK) {
+        free(sql);
+        return NULL;
+    }
     sqlite3_set_authorizer(sql->db, sql_authorize, sql);
     return sql;
 }

@@ -57,7 +57,7 @@ struct sql {
 };
 
 /* Sets the transaction's connection up. The caller owns what it gets and frees it before closing.
- */
+ * NULL: SQLite has no memory. */
 struct sql *sql_new(struct transaction *txn);
 void sql_free(struct sql *sql);
 /* txn_sql */

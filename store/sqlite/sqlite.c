@@ -222,7 +222,8 @@ static bool open_file(struct sqlite_store *store, const struct clock *clock, cha
     if (db == NULL)
         return false;
     store->write_db = db;
-    writer_init(&store->writer, db, store->path, store->log, clock);
+    if (!writer_init(&store->writer, db, store->path, store->log, clock))
+        return db_explain(db, store->path, why, why_size);
     if (!schema_prepare(db, store->path, &store->session, why, why_size))
         return false;
     struct transaction *txn = &store->writer.txn;
@@ -235,8 +236,8 @@ static bool open_file(struct sqlite_store *store, const struct clock *clock, cha
             return false;
         reads->store = store;
         reads->db = db;
-        reader_init(&reads->reader, db, store->path, store->log, clock);
-        if (!guards_open(&reads->reader.txn, store->path, store->log))
+        if (!reader_init(&reads->reader, db, store->path, store->log, clock) ||
+            !guards_open(&reads->reader.txn, store->path, store->log))
             return db_explain(db, store->path, why, why_size);
     }
     return true;

@@ -106,12 +106,13 @@ static const struct store_txn_impl transaction_impl = {
     .guards = guards_each,
 };
 
-void transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
+bool transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
                       const struct clock *clock)
 {
     *txn = (struct transaction){
         .base.impl = &transaction_impl, .db = db, .cache = cache, .clock = clock};
     txn->sql = sql_new(txn);
+    return txn->sql != NULL;
 }
 
 void transaction_free(struct transaction *txn)
@@ -169,6 +170,14 @@ enum stk_error transaction_implausible(struct transaction *txn)
     txn->failed = true;
     txn->code = SQLITE_CORRUPT;
     snprintf(txn->reason, sizeof txn->reason, "a row of Stockade's tables holds impossible values");
+    return STK_STORE;
+}
+
+enum stk_error transaction_no_memory(struct transaction *txn)
+{
+    txn->failed = true;
+    txn->code = SQLITE_NOMEM;
+    snprintf(txn->reason, sizeof txn->reason, "out of memory");
     return STK_STORE;
 }
 

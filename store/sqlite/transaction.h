@@ -43,8 +43,9 @@ struct transaction {
     struct guards *guards; /* guards.h */
 };
 
-/* `db` and `clock` (NULL: the system's) are borrowed; `cache` may be NULL. */
-void transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
+/* `db` and `clock` (NULL: the system's) are borrowed; `cache` may be NULL. False: SQLite has no
+ * memory; free it all the same. */
+bool transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
                       const struct clock *clock);
 /* Finalizes the statements. */
 void transaction_free(struct transaction *txn);
@@ -77,6 +78,9 @@ void transaction_bind(sqlite3_stmt *stmt, int at, struct bytes bytes);
 /* Borrowed from the statement. */
 struct bytes transaction_column(sqlite3_stmt *stmt, int at);
 
+/* What SQLite was to make for us outside of a statement, it had no memory for. Returns STK_STORE.
+ */
+enum stk_error transaction_no_memory(struct transaction *txn);
 /* The row is damaged, or was written by something that is not Stockade. Returns STK_STORE. */
 enum stk_error transaction_implausible(struct transaction *txn);
 /* The store-wide floor, into txn->floor. */

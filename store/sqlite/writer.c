@@ -16,11 +16,11 @@ enum ended {
     ENDED_LOST,
 };
 
-void writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log,
+bool writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log,
                  const struct clock *clock)
 {
     *writer = (struct writer){.path = path, .log = log};
-    transaction_init(&writer->txn, db, cache_new(), clock);
+    return transaction_init(&writer->txn, db, cache_new(), clock);
 }
 
 void writer_free(struct writer *writer)

@@ -32,8 +32,9 @@ struct writer {
 
 enum writer_outcome { WRITER_DONE, WRITER_LOST };
 
-/* The pointers are borrowed; `clock` as in struct store_options. */
-void writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log,
+/* The pointers are borrowed; `clock` as in struct store_options. False: SQLite has no memory; free
+ * it all the same. */
+bool writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log,
                  const struct clock *clock);
 void writer_free(struct writer *writer);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. WRITER_LOST:

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The SQLite store while SQLite gets no memory: an error, not the end of the process. */
+#include <sqlite3.h>
+#include <stdio.h>
+
+#include "store/sql.h"
+#include "store/sqlite/sql_memory.h"
+#include "tests/unit/store/rig.h"
+
+static struct {
+    struct sqlite3_mem_methods below;
+    long calls, fails_at;
+    bool lasting;
+} memory;
+
+static bool fails(void)
+{
+    memory.calls++;
+    return memory.lasting ? memory.fails_at > 0 && memory.calls >= memory.fails_at
+                          : memory.calls == memory.fails_at;
+}
+
+static void *take(int size)
+{
+    return fails() ? NULL : memory.below.xMalloc(size);
+}
+
+static void *take_again(void *old, int size)
+{
+    return fails() ? NULL : memory.below.xRealloc(old, size);
+}
+
+static int install(void **state)
+{
+    (void)state;
+    sql_memory_install();
+    if (sqlite3_config(SQLITE_CONFIG_GETMALLOC, &memory.below) != SQLITE_OK)
+        return -1;
+    struct sqlite3_mem_methods methods = memory.below;
+    methods.xMalloc = take;
+    methods.xRealloc = take_again;
+    return sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) == SQLITE_OK ? sqlite3_initialize() : -1;
+}
+
+static void refuse_memory(long at, bool lasting)
+{
+    memory.calls = 0;
+    memory.fails_at = at;
+    memory.lasting = lasting;
+}
+
+static void a_store_that_cannot_be_opened_for_lack_of_memory_says_so(void **state)
+{
+    struct rig *rig = *state;
+    char why[256];
+    long at = 0;
+    bool met = true;
+
+    rig_close(rig);
+    while (met) {
+        at += at < 100 ? 1 : 13;
+        why[0] = '\0';
+        refuse_memory(at, true);
+        struct store *store = store_sqlite_open(
+            &(struct store_options){
+                .path = rig->path, .queue_ops_max = 4, .batch_ops_max = 4, .clock = &rig->clock},
+            why, sizeof why);
+        met = memory.calls >= at;
+        refuse_memory(0, false);
+        if (store != NULL)
+            store_close(store);
+        else
+            assert_true(why[0] != '\0');
+    }
+    assert_true(at > 300); /* it did not give up early */
+    rig_open(rig, false);
+}
+
+static void note_broken(void *context, struct bytes table, struct bytes column, struct bytes prefix,
+                        bool broken)
+{
+    (void)table, (void)column, (void)prefix;
+    *(int *)context += broken ? 100 : 1;
+}
+
+static enum stk_error guard(struct store_txn *txn, void *arg)
+{
+    char why[SQL_WHY_MAX];
+
+    (void)arg;
+    return txn_guard_create(txn, bytes_of("stock"), bytes_of("sku"), bytes_of("sku:"), why);
+}
+
+static enum stk_error unguard(struct store_txn *txn, void *arg)
+{
+    char why[SQL_WHY_MAX];
+
+    (void)arg;
+    return txn_guard_drop(txn, bytes_of("stock"), why);
+}
+
+static enum stk_error count_guards(struct store_txn *txn, void *arg)
+{
+    return txn_guards(txn, note_broken, arg);
+}
+
+static void a_guard_is_made_whole_or_not_at_all_where_memory_runs_out(void **state)
+{
+    struct rig *rig = *state;
+    long at = 0;
+    bool met = true;
+
+    rig_sql(rig, "CREATE TABLE stock(sku PRIMARY KEY, n)");
+    while (met) {
+        int guards = 0;
+        at++;
+        /* Where the store fails an operation of a batch, it gets a second chance. */
+        refuse_memory(at, false);
+        enum stk_error error = rig_write(rig, guard, NULL);
+        met = memory.calls >= at;
+        refuse_memory(0, false);
+        if (store_lost(rig->store)) { /* by the COMMIT */
+            rig_close(rig);
+            rig_open(rig, false);
+        }
+        assert_int_equal(rig_write(rig, count_guards, &guards), STK_OK);
+        assert_true(guards == 1 || (guards == 0 && error != STK_OK));
+        if (guards == 1)
+            assert_int_equal(rig_write(rig, unguard, NULL), STK_OK);
+    }
+    assert_true(at > 300);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_sqlite, rig_end)
+        TEST(a_store_that_cannot_be_opened_for_lack_of_memory_says_so),
+        TEST(a_guard_is_made_whole_or_not_at_all_where_memory_runs_out),
+    };
+    return cmocka_run_group_tests(tests, install, NULL);
+}
