@@ -79,8 +79,7 @@ static bool read_part(struct reading *reading, int part, struct content *content
 {
     sqlite3_stmt **stmt = &reading->parts[part];
 
-    if (*stmt == NULL &&
-        sqlite3_prepare_v2(reading->db, parts[part], -1, stmt, NULL) != SQLITE_OK)
+    if (*stmt == NULL && sqlite3_prepare_v2(reading->db, parts[part], -1, stmt, NULL) != SQLITE_OK)
         return part == ROWS && sqlite3_errcode(reading->db) == SQLITE_ERROR; /* no table yet */
     while (sqlite3_step(*stmt) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(*stmt, 0);
@@ -109,12 +108,13 @@ static bool file_is_sound(struct check *check, struct reading *reading)
     sqlite3_stmt *stmt = NULL;
     const char *said = NULL;
 
-    if (sqlite3_prepare_v2(reading->db, "PRAGMA integrity_check(1)", -1, &stmt, NULL) == SQLITE_OK &&
+    if (sqlite3_prepare_v2(reading->db, "PRAGMA integrity_check(1)", -1, &stmt, NULL) ==
+            SQLITE_OK &&
         sqlite3_step(stmt) == SQLITE_ROW)
         said = (const char *)sqlite3_column_text(stmt, 0);
-    bool sound = (said != NULL && strcmp(said, "ok") == 0) ||
-                 wrong(check, "the file is damaged: %s",
-                       said != NULL ? said : sqlite3_errmsg(reading->db));
+    bool sound =
+        (said != NULL && strcmp(said, "ok") == 0) ||
+        wrong(check, "the file is damaged: %s", said != NULL ? said : sqlite3_errmsg(reading->db));
     sqlite3_finalize(stmt);
     return sound;
 }
@@ -243,7 +243,8 @@ static bool repeat(struct session_state *state, const struct outlook *outlook, i
             struct model_slot after = states[k];
             fine = model_apply(&after, op, &reply, 0, crash_vfs_disk(check->vfs)->now_ms, expected);
             if (!fine)
-                wrong(check, "slot %d: %s request %d in flight, sent again, was answered %.*snot %s",
+                wrong(check,
+                      "slot %d: %s request %d in flight, sent again, was answered %.*snot %s",
                       outlook->slot.number, k < applied ? "applied" : "lost", k, (int)reply.len,
                       reply.data, expected);
             if (k >= applied)
@@ -283,16 +284,17 @@ static bool grant_anew(struct session_state *state, const struct model_slot *slo
 
     model_request(slot->number, &acquire, &request);
     struct bytes reply = call(state, slot->number, &request);
-    bool fine = model_apply(&after, &acquire, &reply, 0, crash_vfs_disk(check->vfs)->now_ms,
-                            expected) ||
-                wrong(check, "slot %d: a grant anew was answered %.*snot %s", slot->number,
-                      (int)reply.len, reply.data, expected);
+    bool fine =
+        model_apply(&after, &acquire, &reply, 0, crash_vfs_disk(check->vfs)->now_ms, expected) ||
+        wrong(check, "slot %d: a grant anew was answered %.*snot %s", slot->number, (int)reply.len,
+              reply.data, expected);
     if (fine && row->token > 0) {
         model_request(slot->number, &stale, &request);
         reply = call(state, slot->number, &request);
         fine = (reply.len > 6 && memcmp(reply.data, "-STALE", 6) == 0) ||
-               wrong(check, "slot %d: a write with token %" PRId64 ", then replaced, was answered"
-                            " %.*s",
+               wrong(check,
+                     "slot %d: a write with token %" PRId64 ", then replaced, was answered"
+                     " %.*s",
                      slot->number, row->token, (int)reply.len, reply.data);
     }
     buf_free(&request);
@@ -313,9 +315,8 @@ static void audit_found(void *context, const char *kind, const char *text)
 static bool audit(struct check *check)
 {
     char why[MAINTENANCE_WHY_MAX];
-    struct audit_call call = {.store = HOST_PATH,
-                              .found = audit_found,
-                              .watch = {.step = audit_step, .context = check}};
+    struct audit_call call = {
+        .store = HOST_PATH, .found = audit_found, .watch = {.step = audit_step, .context = check}};
 
     return (store_audit(&call, why, sizeof why) || wrong(check, "no audit: %s", why)) &&
            call.findings == 0;
@@ -333,8 +334,7 @@ static bool check_slots(struct session_state *state, struct reading *reading,
 
     for (int i = 0; fine && i < MODEL_SLOTS; i++) {
         const struct outlook *outlook = &expect->slots[i];
-        int applied =
-            find_applied(check, outlook, content->slots[i].data, disk->now_ms, states[i]);
+        int applied = find_applied(check, outlook, content->slots[i].data, disk->now_ms, states[i]);
         fine = applied >= 0 && repeat(state, outlook, applied, states[i]);
     }
     fine = fine && content_read(check, reading, content);

@@ -5,11 +5,12 @@ CRASH_SOURCES := $(wildcard tests/crash/*.c)
 PROOF_SOURCES += $(CRASH_SOURCES)
 
 .PHONY: crash
-# POINT=sweep:... repeats one point alone, as a failure prints it; SWEEPS="write io" only these.
+# POINT=sweep:... repeats one point alone, as a failure prints it; SWEEPS="write io" only these;
+# EVERY=1 tries each allocation, not one of each kind (minutes).
 crash: ## power loss, I/O errors and lack of memory at every point of the store's work
 	@tools/setup
 	@$(MAKE) $(BUILD)/crash
-	@$(BUILD)/crash $(if $(POINT),--point '$(POINT)',$(SWEEPS))
+	@$(BUILD)/crash $(if $(POINT),--point '$(POINT)',$(if $(EVERY),--every) $(SWEEPS))
 
 $(BUILD)/crash: $(call objects,$(CRASH_SOURCES)) $(BUILD)/daemon.a
 	@echo 'ld  $@'

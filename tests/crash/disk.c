@@ -69,8 +69,7 @@ struct disk *disk_clone(const struct disk *disk)
             bytes_put(&clone->inodes[i], bytes->data, bytes->size, 0);
     }
     for (int i = 0; i < disk->names_count; i++)
-        clone->names[i] =
-            (struct disk_name){mem_strdup(disk->names[i].text), disk->names[i].inode};
+        clone->names[i] = (struct disk_name){mem_strdup(disk->names[i].text), disk->names[i].inode};
     clone->names_count = disk->names_count;
     return clone;
 }
@@ -293,14 +292,15 @@ struct disk *replay_image(const struct replay *replay, enum disk_mode mode, uint
     size_t count = replay->pending_count + under_way, names = 0;
     uint64_t state = seed * 2654435761u + replay->next;
 
-    image->now_ms = under_way                         ? replay->journal->events[replay->next].at_ms
+    image->now_ms = under_way ? replay->journal->events[replay->next].at_ms
                     : replay->journal->events_count > 0 ? replay->journal->now_ms
                                                         : replay->certain->now_ms;
     if (mode == DISK_DROP)
         return image;
     for (size_t i = 0; i < count; i++)
-        names += is_name(&replay->journal->events[i < replay->pending_count ? replay->pending[i]
-                                                                            : replay->next]);
+        names +=
+            is_name(&replay->journal
+                         ->events[i < replay->pending_count ? replay->pending[i] : replay->next]);
     /* Names come back in order: the first few of them. */
     if (mode != DISK_KEEP && mode != DISK_LAST)
         names = dice(&state) % (names + 1);
@@ -319,8 +319,7 @@ bool replay_differs(const struct replay *replay, enum disk_mode mode)
 {
     bool under_way = replay->next < replay->journal->events_count;
     size_t count = replay->pending_count + under_way;
-    const struct disk_event *event =
-        under_way ? &replay->journal->events[replay->next] : NULL;
+    const struct disk_event *event = under_way ? &replay->journal->events[replay->next] : NULL;
 
     switch (mode) {
     case DISK_KEEP: return true;

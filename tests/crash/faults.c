@@ -7,7 +7,13 @@
 
 #include "tests/crash/sweep.h"
 
-enum { SEED = 2, ROUNDS = 3 };
+enum { SEED = 2, ROUNDS = 3, THOROUGH_EVERY = 6 };
+
+/* A fault of one kind: at the first-th call, or from it on. */
+struct fault {
+    bool memory, lasting, full;
+    int64_t first;
+};
 
 static const int64_t start_ms = INT64_C(1700000000000);
 
@@ -31,7 +37,8 @@ static void check_what_is_left(struct run *run, struct crash_vfs *vfs, struct di
     replay_to(replay, disk->events_count);
     run_stop(run);
     for (int i = 0; i < 2 && why[0] == '\0'; i++) {
-        struct check check = {.vfs = vfs, .expect = &expect};
+        struct check check = {
+            .vfs = vfs, .expect = &expect, .thorough = disk->events_count % THOROUGH_EVERY == 0};
         struct disk *image = replay_image(replay, modes[i], 1);
         if (!check_disk(&check, image))
             snprintf(why, RUN_WHY_MAX, "then, with %s of what was not synced: %.1900s",
@@ -41,13 +48,8 @@ static void check_what_is_left(struct run *run, struct crash_vfs *vfs, struct di
     replay_free(replay);
 }
 
-struct fault {
-    bool memory, lasting, full;
-    int64_t first;
-};
-
-/* Returns whether the fault was met: where not, the run is over before it. */
-static bool try_fault(struct sweep *sweep, const struct fault *fault, char why[RUN_WHY_MAX])
+/* Returns how many calls there were. */
+static int64_t try_fault(struct sweep *sweep, const struct fault *fault, char why[RUN_WHY_MAX])
 {
     struct disk *disk = disk_new(), *before;
     struct run run;
@@ -62,14 +64,14 @@ static bool try_fault(struct sweep *sweep, const struct fault *fault, char why[R
                                                        .lasting = fault->lasting,
                                                        .full = fault->full});
     go(&run, sweep->vfs);
-    bool met = fault->first <= (fault->memory ? memory_calls()
-                                              : crash_vfs_faults(sweep->vfs)->calls);
-    if (sweep->prints)
+    int64_t calls = fault->memory ? memory_calls() : crash_vfs_faults(sweep->vfs)->calls;
+    if (sweep->prints && fault->first <= calls)
         printf("%s failed; %d operations were refused%s\n",
                fault->memory ? "memory" : crash_vfs_faults(sweep->vfs)->hit, run.failed,
-               run.host == NULL        ? ", the store did not open"
+               run.host == NULL      ? ", the store did not open"
                : host_lost(run.host) ? ", the store was lost"
-                                       : "");
+                                     : "");
+    memory_sites_end();
     memory_fail(0, false);
     crash_vfs_fail(sweep->vfs, (struct vfs_faults){0});
     snprintf(why, RUN_WHY_MAX, "%s", run.why);
@@ -78,37 +80,48 @@ static bool try_fault(struct sweep *sweep, const struct fault *fault, char why[R
     crash_vfs_mount(sweep->vfs, NULL);
     disk_free(disk);
     disk_free(before);
-    return met;
+    return calls;
 }
 
-static void try_all(struct sweep *sweep, const char *name, struct fault fault, const char *variant)
+static void try_one(struct sweep *sweep, const struct fault *fault, const char *variant)
 {
+    const char *name = fault->memory ? "memory" : "io";
     char kind[32], why[RUN_WHY_MAX];
-    bool met = true;
 
     snprintf(kind, sizeof kind, "%s %s", name, variant);
-    for (fault.first = 1; met; fault.first++) {
-        if (sweep->only != NULL && fault.first > 100000)
-            return;
-        if (!sweep_point(sweep, kind, "%s:%lld:%s", name, (long long)fault.first, variant))
-            continue;
-        met = try_fault(sweep, &fault, why);
-        sweep_report(sweep, why);
-    }
+    if (!sweep_point(sweep, kind, "%s:%lld:%s", name, (long long)fault->first, variant))
+        return;
+    try_fault(sweep, fault, why);
+    sweep_report(sweep, why);
 }
 
 void sweep_io(struct sweep *sweep)
 {
-    try_all(sweep, "io", (struct fault){0}, "once");
-    try_all(sweep, "io", (struct fault){.lasting = true}, "lasting");
-    try_all(sweep, "io", (struct fault){.full = true}, "once-full");
-    try_all(sweep, "io", (struct fault){.full = true, .lasting = true}, "lasting-full");
+    static const struct fault kinds[] = {
+        {0}, {.lasting = true}, {.full = true}, {.full = true, .lasting = true}};
+    static const char *const variants[] = {"once", "lasting", "full-once", "full-lasting"};
+
+    for (int i = 0; i < 4; i++) {
+        char why[RUN_WHY_MAX];
+        struct fault fault = kinds[i];
+        fault.first = INT64_MAX; /* that none is: how many are there? */
+        int64_t calls = try_fault(sweep, &fault, why);
+        for (fault.first = 1; fault.first <= calls; fault.first++)
+            try_one(sweep, &fault, variants[i]);
+    }
 }
 
 void sweep_memory(struct sweep *sweep)
 {
-    try_all(sweep, "memory", (struct fault){.memory = true}, "once");
-    try_all(sweep, "memory", (struct fault){.memory = true, .lasting = true}, "lasting");
+    char why[RUN_WHY_MAX];
+
+    memory_sites_begin();
+    int64_t calls = try_fault(sweep, &(struct fault){.memory = true}, why);
+    for (int lasting = 0; lasting < 2; lasting++)
+        for (int64_t call = 1; call <= calls; call++)
+            if (sweep->every || sweep->only != NULL || memory_is_new(call))
+                try_one(sweep, &(struct fault){.memory = true, .lasting = lasting, .first = call},
+                        lasting ? "lasting" : "once");
 }
 
 void sweep_migrate(struct sweep *sweep)

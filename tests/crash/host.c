@@ -76,11 +76,12 @@ static size_t reply_len(struct bytes text)
         return len;
     check(bytes_to_int64((struct bytes){text.data + 1, len - 3}, &number));
     if (text.data[0] == '$')
-        return number < 0 ? len : len + (size_t)number + 2 <= text.len ? len + (size_t)number + 2 : 0;
+        return number < 0                             ? len
+               : len + (size_t)number + 2 <= text.len ? len + (size_t)number + 2
+                                                      : 0;
     for (; number > 0; number--) {
-        size_t more = len < text.len
-                          ? reply_len((struct bytes){text.data + len, text.len - len})
-                          : 0;
+        size_t more =
+            len < text.len ? reply_len((struct bytes){text.data + len, text.len - len}) : 0;
         if (more == 0)
             return 0;
         len += more;

@@ -20,11 +20,8 @@ static const struct {
     const char *name;
     void (*run)(struct sweep *sweep);
 } sweeps[] = {
-    {"write", sweep_write},
-    {"again", sweep_again},
-    {"migrate", sweep_migrate},
-    {"io", sweep_io},
-    {"memory", sweep_memory},
+    {"write", sweep_write}, {"again", sweep_again},   {"migrate", sweep_migrate},
+    {"io", sweep_io},       {"memory", sweep_memory},
 };
 
 enum { SWEEPS = sizeof sweeps / sizeof *sweeps };
@@ -76,7 +73,8 @@ void sweep_report(struct sweep *sweep, const char *why)
 }
 
 /* The sweep in processes of its own, as many as it takes. */
-static void run_sweep(void (*run)(struct sweep *sweep), struct sweep_tally *tally, const char *only)
+static void run_sweep(void (*run)(struct sweep *sweep), struct sweep_tally *tally, const char *only,
+                      bool every)
 {
     int status = -1;
 
@@ -87,7 +85,7 @@ static void run_sweep(void (*run)(struct sweep *sweep), struct sweep_tally *tall
         check(pid >= 0);
         if (pid == 0) {
             struct sweep sweep = {
-                .only = only, .skip = seen, .prints = only != NULL, .tally = tally};
+                .every = every, .only = only, .skip = seen, .prints = only != NULL, .tally = tally};
             memory_install();
             sweep.vfs = crash_vfs_new();
             run(&sweep);
@@ -123,18 +121,21 @@ static double seconds(void)
 
 int main(int argc, char **argv)
 {
-    struct sweep_tally *tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE,
-                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct sweep_tally *tally =
+        mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const char *only = argc == 3 && strcmp(argv[1], "--point") == 0 ? argv[2] : NULL;
+    bool every = argc > 1 && strcmp(argv[1], "--every") == 0;
 
     check(tally != MAP_FAILED);
+    argc -= every;
+    argv += every;
     for (int i = 0; i < SWEEPS; i++) {
         size_t before = tally->tried, len = strlen(sweeps[i].name);
         double start = seconds();
         if (only != NULL ? strncmp(only, sweeps[i].name, len) != 0 || only[len] != ':'
                          : !wanted(sweeps[i].name, argc, argv))
             continue;
-        run_sweep(sweeps[i].run, tally, only);
+        run_sweep(sweeps[i].run, tally, only, every);
         printf("%-8s %6zu points in %.1f s\n", sweeps[i].name, tally->tried - before,
                seconds() - start);
     }

@@ -1,23 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In front of Stockade's own allocator for SQLite (sql_memory.h), which stays in use: one that has
  * nothing to give when it is told so. */
+#include <execinfo.h>
 #include <sqlite3.h>
 
 #include "fence/base/check.h"
+#include "fence/base/mem.h"
 #include "store/sqlite/sql_memory.h"
 #include "tests/crash/sweep.h"
+
+enum { STACK_MAX = 8 };
 
 static struct {
     struct sqlite3_mem_methods below;
     int64_t calls, first;
     bool lasting;
+    bool notes;      /* who calls */
+    uint64_t *sites; /* of each call: a hash of its callers */
+    size_t sites_count, sites_room;
 } memory;
+
+static void note_site(void)
+{
+    void *stack[STACK_MAX];
+    int depth = backtrace(stack, STACK_MAX);
+    uint64_t hash = 0;
+
+    for (int i = 0; i < depth; i++) {
+        hash ^= (uint64_t)(uintptr_t)stack[i];
+        hash = dice(&hash);
+    }
+    if (memory.sites_count == memory.sites_room) {
+        memory.sites_room = memory.sites_room * 2 + 1024;
+        memory.sites = mem_realloc(memory.sites, memory.sites_room * sizeof *memory.sites);
+    }
+    memory.sites[memory.sites_count++] = hash;
+}
 
 static bool fails(void)
 {
+    if (memory.notes)
+        note_site();
     memory.calls++;
-    return memory.first != 0 && (memory.lasting ? memory.calls >= memory.first
-                                                : memory.calls == memory.first);
+    return memory.first != 0 &&
+           (memory.lasting ? memory.calls >= memory.first : memory.calls == memory.first);
 }
 
 static void *take(int size)
@@ -55,4 +81,27 @@ void memory_fail(int64_t first, bool lasting)
 int64_t memory_calls(void)
 {
     return memory.calls;
+}
+
+void memory_sites_begin(void)
+{
+    memory.notes = true;
+    memory.sites_count = 0;
+}
+
+void memory_sites_end(void)
+{
+    memory.notes = false;
+}
+
+bool memory_is_new(int64_t call)
+{
+    size_t at = (size_t)call - 1, before = 0;
+    bool last = true;
+
+    for (size_t i = 0; i < at && before < 2; i++)
+        before += memory.sites[i] == memory.sites[at];
+    for (size_t i = at + 1; i < memory.sites_count && last; i++)
+        last = memory.sites[i] != memory.sites[at];
+    return before < 2 || last;
 }

@@ -35,8 +35,8 @@ static void remember(struct model_slot *slot, const struct op *op, int resource,
         return;
     check(slot->receipts_count < MODEL_RECEIPTS_MAX);
     struct model_receipt *receipt = &slot->receipts[slot->receipts_count++];
-    *receipt = (struct model_receipt){
-        .resource = resource, .id = op->id, .kind = kind, .token = token};
+    *receipt =
+        (struct model_receipt){.resource = resource, .id = op->id, .kind = kind, .token = token};
     if (kind == 'w')
         snprintf(receipt->reply, sizeof receipt->reply, "%s", reply);
 }

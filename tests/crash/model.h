@@ -27,8 +27,8 @@ struct model_resource {
 
 struct model_receipt {
     int resource, id;
-    char kind; /* w: a write, g: a grant, r: a release */
-    int64_t token, ended_ms; /* ended_ms 0: its token is live */
+    char kind;                   /* w: a write, g: a grant, r: a release */
+    int64_t token, ended_ms;     /* ended_ms 0: its token is live */
     char reply[MODEL_REPLY_MAX]; /* of a write */
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer's cache of fences is large, and made for daemons that stay: a sweep opens thousands of
  * stores, one after the other, and would spend most of its time on clean pages of memory. So the
- * linker puts these in the way (crash.mk): a cache that was given back is emptied and used again. */
+ * linker puts these in the way (crash.mk): a cache that was given back is emptied and used again.
+ */
 #include <stddef.h>
 
 #include "store/sqlite/cache.h"

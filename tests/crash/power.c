@@ -8,7 +8,13 @@
 #include "fence/base/mem.h"
 #include "tests/crash/sweep.h"
 
-enum { SEED = 1, ROUNDS = 14, PAUSE_MS = HOST_FORGET_MS + 1000, AGAIN_EVERY = 7, THOROUGH_EVERY = 8 };
+enum {
+    SEED = 1,
+    ROUNDS = 14,
+    PAUSE_MS = HOST_FORGET_MS + 1000,
+    AGAIN_EVERY = 7,
+    THOROUGH_EVERY = 8
+};
 
 /* How many images of each mode, beside those without chance. */
 static const unsigned images_of[DISK_MODES] = {1, 1, 1, 2, 3};

@@ -15,8 +15,7 @@ enum { SETUP = MODEL_SLOTS }; /* that client */
 void run_setup_request(int step, struct buf *out)
 {
     static const char *const texts[RUN_SETUP_STEPS] = {
-        "SQL ~CREATE TABLE IF NOT EXISTS stock(sku TEXT PRIMARY KEY, n INTEGER)"
-        " WITHOUT ROWID~",
+        "SQL ~CREATE TABLE IF NOT EXISTS stock(sku TEXT PRIMARY KEY, n INTEGER) WITHOUT ROWID~",
         "SQL ~CREATE TABLE IF NOT EXISTS plain(x TEXT PRIMARY KEY)~",
         "SQL ~CREATE INDEX IF NOT EXISTS stock_by_number ON stock(n)~",
         "GUARD CREATE stock sku sku:",
@@ -156,8 +155,8 @@ static void send_all(struct run *run, uint64_t *state)
         struct outlook *outlook = &run->now.slots[i];
         struct op ops[RUN_FLIGHT_MAX];
         struct buf request = {0};
-        int count = model_pick(&outlook->slot, state, &run->ids,
-                               crash_vfs_disk(run->vfs)->now_ms, ops, RUN_FLIGHT_MAX);
+        int count = model_pick(&outlook->slot, state, &run->ids, crash_vfs_disk(run->vfs)->now_ms,
+                               ops, RUN_FLIGHT_MAX);
         for (int k = 0; k < count; k++) {
             if ((ops[k].kind == OP_ROW || ops[k].kind == OP_ROW_ROLLS_BACK) &&
                 run->now.setup < RUN_SETUP_STEPS)

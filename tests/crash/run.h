@@ -19,9 +19,9 @@ struct outlook {
 
 struct expectation {
     struct outlook slots[MODEL_SLOTS];
-    int setup;        /* steps that were acknowledged */
-    bool setup_sent;  /* and one more is in flight */
-    bool faulty;      /* an operation failed on the way: grants may have been begun and given up */
+    int setup;       /* steps that were acknowledged */
+    bool setup_sent; /* and one more is in flight */
+    bool faulty;     /* an operation failed on the way: grants may have been begun and given up */
 };
 
 struct run_step {

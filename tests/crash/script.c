@@ -35,8 +35,8 @@ static struct op pick_write(const struct model_slot *slot, int resource, uint64_
 
 static bool pick_special(const struct model_slot *slot, uint64_t *state, int *ids, struct op *op)
 {
-    static const enum op_kind kinds[] = {OP_BASKET,         OP_BASKET, OP_BASKET_REFUSED, OP_ROW,
-                                         OP_ROW_ROLLS_BACK, OP_ROW,    OP_READ};
+    static const enum op_kind kinds[] = {
+        OP_BASKET, OP_BASKET, OP_BASKET_REFUSED, OP_ROW, OP_ROW_ROLLS_BACK, OP_ROW, OP_READ};
 
     if (!is_live(slot, SKU))
         return false;
@@ -151,9 +151,9 @@ static void request_basket(int slot, const struct op *op, const char *id, struct
 
     model_line(out, "MULTI");
     model_line(out, "FENCED %" PRId64 " %s INCRBY sku:%d %" PRId64, op->token, id, slot,
-              op->number);
+               op->number);
     model_line(out, "FENCED %" PRId64 " HINCRBY box:%d n -%" PRId64 " %s", op->other_token, slot,
-              op->number, bound);
+               op->number, bound);
     model_line(out, "EXEC");
 }
 
@@ -189,15 +189,15 @@ void model_request(int slot, const struct op *op, struct buf *out)
     case OP_BASKET_REFUSED: request_basket(slot, op, id, out); break;
     case OP_ROW:
         model_line(out,
-                  "FENCEDALL 1 %s %" PRId64 " %s SQL ~INSERT INTO stock VALUES('%d', %" PRId64
-                  ") ON CONFLICT(sku) DO UPDATE SET n = n + excluded.n~",
-                  name, op->token, id, slot, op->number);
+                   "FENCEDALL 1 %s %" PRId64 " %s SQL ~INSERT INTO stock VALUES('%d', %" PRId64
+                   ") ON CONFLICT(sku) DO UPDATE SET n = n + excluded.n~",
+                   name, op->token, id, slot, op->number);
         break;
     case OP_ROW_ROLLS_BACK:
         model_line(out,
-                  "FENCEDALL 1 %s %" PRId64 " %s SQL ~INSERT OR ROLLBACK INTO plain"
-                  " VALUES('one')~",
-                  name, op->token, id);
+                   "FENCEDALL 1 %s %" PRId64 " %s SQL ~INSERT OR ROLLBACK INTO plain"
+                   " VALUES('one')~",
+                   name, op->token, id);
         break;
     case OP_READ: model_line(out, "GET %s", name); break;
     default: request_value(op, fenced, name, out); break;

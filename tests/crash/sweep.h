@@ -25,9 +25,10 @@ struct sweep_tally {
 
 struct sweep {
     struct crash_vfs *vfs;
-    const char *only;  /* this point alone; NULL: all */
-    size_t skip;       /* points that were tried by an earlier process */
-    bool prints;       /* what goes on, for one point */
+    bool every;       /* also points that are much like others */
+    const char *only; /* this point alone; NULL: all */
+    size_t skip;      /* points that were tried by an earlier process */
+    bool prints;      /* what goes on, for one point */
     struct sweep_tally *tally;
 };
 
@@ -49,5 +50,10 @@ void memory_install(void);
 /* The first to fail (0: none), and whether all after it do. Counts begin anew. */
 void memory_fail(int64_t first, bool lasting);
 int64_t memory_calls(void);
+/* From now on calls are told apart by who calls. Then: is this call one of the first two of its
+ * kind, or the last? */
+void memory_sites_begin(void);
+void memory_sites_end(void);
+bool memory_is_new(int64_t call);
 
 #endif

@@ -53,6 +53,8 @@ static int meet(struct crash_vfs *vfs, const char *call, int code)
 {
     struct vfs_faults *faults = &vfs->faults;
 
+    if (faults->full && code != SQLITE_FULL)
+        return SQLITE_OK;
     faults->calls++;
     if (faults->first == 0 || faults->calls < faults->first ||
         (!faults->lasting && faults->calls > faults->first))
@@ -319,9 +321,9 @@ static int vfs_open(sqlite3_vfs *base, const char *path, sqlite3_file *out, int 
         .base.pMethods = &methods,
         .vfs = vfs,
         .inode = vfs->disk->names[name].inode,
-        .syncs_folder = (flags & SQLITE_OPEN_CREATE) != 0 &&
-                        (flags & (SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL |
-                                  SQLITE_OPEN_SUPER_JOURNAL)) != 0,
+        .syncs_folder =
+            (flags & SQLITE_OPEN_CREATE) != 0 &&
+            (flags & (SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL)) != 0,
     };
     list_append(&vfs->open, &of(out)->link);
     if (given != NULL)
@@ -351,8 +353,7 @@ static int vfs_access(sqlite3_vfs *base, const char *path, int flags, int *there
     int inode = vfs->disk->names[disk_name(vfs->disk, path)].inode;
 
     /* As SQLite's own: an empty file counts for nothing. */
-    *there = inode >= 0 &&
-             (flags != SQLITE_ACCESS_EXISTS || vfs->disk->inodes[inode].size > 0);
+    *there = inode >= 0 && (flags != SQLITE_ACCESS_EXISTS || vfs->disk->inodes[inode].size > 0);
     return meet(vfs, "access", SQLITE_IOERR_ACCESS);
 }
 
@@ -427,9 +428,11 @@ void crash_vfs_mount(struct crash_vfs *vfs, struct disk *disk)
         shm_leave(list_entry(link, struct crash_file, link));
     vfs->disk = disk;
     vfs->faults = (struct vfs_faults){0};
-    /* The same run has the same randomness, whatever ran before it in this process. */
+    /* What a run meets does not depend on what ran before it in this process. */
     vfs->random = 1;
     sqlite3_randomness(0, NULL);
+    check(sqlite3_shutdown() == SQLITE_OK && sqlite3_initialize() == SQLITE_OK);
+    check(sqlite3_vfs_register(&vfs->base, 1) == SQLITE_OK);
 }
 
 struct disk *crash_vfs_disk(struct crash_vfs *vfs)

@@ -16,11 +16,11 @@
 struct crash_vfs;
 
 struct vfs_faults {
-    int64_t first;  /* the call that fails; 0: none */
-    bool lasting;   /* and all after it */
-    bool full;      /* a write fails because the disk is full */
-    int64_t calls;  /* out: so far */
-    int64_t hits;   /* out: of them failed */
+    int64_t first;   /* the call that fails; 0: none */
+    bool lasting;    /* and all after it */
+    bool full;       /* only writes count and fail: the disk is full */
+    int64_t calls;   /* out: so far */
+    int64_t hits;    /* out: of them failed */
     const char *hit; /* out: which call failed first */
 };
 
