@@ -234,17 +234,17 @@ static void round_of_writes(struct client *client, enum verb verb,
 
 static void round_of_lock(struct client *client)
 {
-    enum resource_number lock = LOCK;
+    const enum resource_number lock[2] = {LOCK, LOCK};
     int64_t tokens[2];
 
-    if (!acquire(client, &lock, 1, tokens))
+    if (!acquire(client, lock, 1, tokens))
         return;
     think(client);
     if (sometimes(client, 300) && client->link != NULL) {
         link_close(client->link);
         client->link = NULL;
     } else {
-        release(client, lock, tokens[0]);
+        release(client, lock[0], tokens[0]);
     }
 }
 
