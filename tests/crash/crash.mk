@@ -5,12 +5,14 @@ CRASH_SOURCES := $(wildcard tests/crash/*.c)
 PROOF_SOURCES += $(CRASH_SOURCES)
 
 .PHONY: crash
-# POINT=sweep:... repeats one point alone, as a failure prints it; SWEEPS="write io" only these;
-# EVERY=1 tries each allocation, not one of each kind (minutes).
+# POINT=... repeats one point alone, as a failure prints it. SWEEPS="write io": only these of write,
+# again, migrate, io, memory. SAMPLE=n: one point of n. EVERY=1: each allocation, not one of each
+# kind (minutes).
 crash: ## power loss, I/O errors and lack of memory at every point of the store's work
 	@tools/setup
 	@$(MAKE) $(BUILD)/crash
-	@$(BUILD)/crash $(if $(POINT),--point '$(POINT)',$(if $(EVERY),--every) $(SWEEPS))
+	@$(BUILD)/crash $(if $(POINT),point='$(POINT)') $(if $(EVERY),every) \
+	    $(if $(SAMPLE),sample=$(SAMPLE)) $(SWEEPS)
 
 $(BUILD)/crash: $(call objects,$(CRASH_SOURCES)) $(BUILD)/daemon.a
 	@echo 'ld  $@'

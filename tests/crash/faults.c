@@ -119,7 +119,7 @@ void sweep_memory(struct sweep *sweep)
     int64_t calls = try_fault(sweep, &(struct fault){.memory = true}, why);
     for (int lasting = 0; lasting < 2; lasting++)
         for (int64_t call = 1; call <= calls; call++)
-            if (sweep->every || sweep->only != NULL || memory_is_new(call))
+            if (sweep->every || sweep->only != NULL || memory_is_new(call, lasting ? 1 : 2))
                 try_one(sweep, &(struct fault){.memory = true, .lasting = lasting, .first = call},
                         lasting ? "lasting" : "once");
 }

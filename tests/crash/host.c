@@ -33,18 +33,8 @@ struct host {
     void *context;
 };
 
-/* The store's connection is the first one that it opens. */
-static sqlite3 *first_opened;
 /* What is left of lost ones is not forgotten, only never used again. */
 static struct host *lost_hosts;
-
-static int note_opened(sqlite3 *db, const char **error, const struct sqlite3_api_routines *api)
-{
-    (void)error, (void)api;
-    if (first_opened == NULL)
-        first_opened = db;
-    return SQLITE_OK;
-}
 
 static int64_t now_ms(const struct clock *clock)
 {
@@ -149,8 +139,7 @@ struct host *host_open(struct crash_vfs *vfs, host_reply reply, void *context, c
     host->chance = (struct chance){fill, host};
     host->reply = reply;
     host->context = context;
-    sqlite3_auto_extension((void (*)(void))note_opened);
-    first_opened = NULL;
+    crash_vfs_watch(vfs);
     host->store = store_sqlite_open(
         &(struct store_options){
             .path = HOST_PATH, .queue_ops_max = 100, .batch_ops_max = 20, .clock = &host->clock},
@@ -159,7 +148,7 @@ struct host *host_open(struct crash_vfs *vfs, host_reply reply, void *context, c
         free(host);
         return NULL;
     }
-    host->writer = first_opened;
+    host->writer = crash_vfs_watched(vfs); /* the store opens it first */
     sqlite3_wal_autocheckpoint(host->writer, HOST_CHECKPOINT_PAGES);
     start(host);
     return host;

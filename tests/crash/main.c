@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The crash disk: crash [SWEEP...], or crash --point POINT as a failure prints it. The last line is
- * `N passed, N failed`, counted in points. */
+/* The crash disk: crash [every] [sample=N] [point=POINT] [SWEEP...]. A failure prints its POINT.
+ * After many failures it stops. The last line is `N passed, N failed`, counted in points. */
 #include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "fence/base/check.h"
 #include "tests/crash/sweep.h"
 
-enum { FAILURES_TOLD = 8, PROGRESS_EVERY = 1000 };
+enum { FAILURES_TOLD = 4, FAILURES_MAX = 12, PROGRESS_EVERY = 1000 };
 
 static const struct {
     const char *name;
@@ -47,12 +47,15 @@ bool sweep_point(struct sweep *sweep, const char *kind, const char *format, ...)
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    if (sweep->only != NULL ? strcmp(name, sweep->only) != 0 : sweep->skip > 0) {
-        sweep->skip -= sweep->skip > 0;
+    if (sweep->skip > 0) {
+        sweep->skip--;
         return false;
     }
+    if (tally->failed >= FAILURES_MAX)
+        exit(0);
+    if (sweep->only != NULL ? strcmp(name, sweep->only) != 0 : tally->seen++ % sweep->sample != 0)
+        return false;
     memcpy(tally->point, name, sizeof name);
-    tally->seen++;
     tally->tried++;
     count(tally, kind);
     if (tally->tried % PROGRESS_EVERY == 0) {
@@ -73,19 +76,18 @@ void sweep_report(struct sweep *sweep, const char *why)
 }
 
 /* The sweep in processes of its own, as many as it takes. */
-static void run_sweep(void (*run)(struct sweep *sweep), struct sweep_tally *tally, const char *only,
-                      bool every)
+static void run_sweep(void (*run)(struct sweep *sweep), const struct sweep *options)
 {
+    struct sweep_tally *tally = options->tally;
     int status = -1;
 
-    tally->seen = 0;
-    while (status != 0) {
+    for (tally->seen = 0; status != 0 && tally->failed < FAILURES_MAX;) {
         size_t seen = tally->seen;
         pid_t pid = fork();
         check(pid >= 0);
         if (pid == 0) {
-            struct sweep sweep = {
-                .every = every, .only = only, .skip = seen, .prints = only != NULL, .tally = tally};
+            struct sweep sweep = *options;
+            sweep.skip = seen;
             memory_install();
             sweep.vfs = crash_vfs_new();
             run(&sweep);
@@ -99,17 +101,34 @@ static void run_sweep(void (*run)(struct sweep *sweep), struct sweep_tally *tall
                tally->point[0] != '\0' ? tally->point : "(outside of the points)",
                WIFSIGNALED(status) ? "signal" : "status",
                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), tally->point);
+        fflush(stdout);
         if (seen == tally->seen)
             return;
     }
 }
 
-static bool wanted(const char *name, int argc, char **argv)
+/* The options, and which sweeps are named. */
+static unsigned parse(int argc, char **argv, struct sweep *options)
 {
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return true;
-    return argc == 1;
+    unsigned named = 0;
+
+    options->sample = 1;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "every") == 0)
+            options->every = true;
+        else if (strncmp(argv[i], "sample=", 7) == 0)
+            options->sample = strtoul(argv[i] + 7, NULL, 10);
+        else if (strncmp(argv[i], "point=", 6) == 0)
+            options->only = argv[i] + 6;
+        for (int k = 0; k < SWEEPS; k++) {
+            size_t len = strlen(sweeps[k].name);
+            if (strcmp(argv[i], sweeps[k].name) == 0 ||
+                (options->only != NULL && strncmp(options->only, sweeps[k].name, len) == 0))
+                named |= 1u << k;
+        }
+    }
+    options->prints = options->only != NULL;
+    return named;
 }
 
 static double seconds(void)
@@ -123,21 +142,19 @@ int main(int argc, char **argv)
 {
     struct sweep_tally *tally =
         mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const char *only = argc == 3 && strcmp(argv[1], "--point") == 0 ? argv[2] : NULL;
-    bool every = argc > 1 && strcmp(argv[1], "--every") == 0;
+    struct sweep options = {.tally = tally};
+    unsigned named = parse(argc, argv, &options);
 
-    check(tally != MAP_FAILED);
-    argc -= every;
-    argv += every;
+    check(tally != MAP_FAILED && options.sample > 0);
     for (int i = 0; i < SWEEPS; i++) {
-        size_t before = tally->tried, len = strlen(sweeps[i].name);
+        size_t before = tally->tried;
         double start = seconds();
-        if (only != NULL ? strncmp(only, sweeps[i].name, len) != 0 || only[len] != ':'
-                         : !wanted(sweeps[i].name, argc, argv))
+        if (named != 0 && (named & 1u << i) == 0)
             continue;
-        run_sweep(sweeps[i].run, tally, only, every);
+        run_sweep(sweeps[i].run, &options);
         printf("%-8s %6zu points in %.1f s\n", sweeps[i].name, tally->tried - before,
                seconds() - start);
+        fflush(stdout);
     }
     printf("points:");
     for (int i = 0; i < tally->kinds; i++)

@@ -94,14 +94,11 @@ void memory_sites_end(void)
     memory.notes = false;
 }
 
-bool memory_is_new(int64_t call)
+bool memory_is_new(int64_t call, size_t times)
 {
     size_t at = (size_t)call - 1, before = 0;
-    bool last = true;
 
-    for (size_t i = 0; i < at && before < 2; i++)
+    for (size_t i = 0; i < at && before < times; i++)
         before += memory.sites[i] == memory.sites[at];
-    for (size_t i = at + 1; i < memory.sites_count && last; i++)
-        last = memory.sites[i] != memory.sites[at];
-    return before < 2 || last;
+    return before < times;
 }

@@ -15,7 +15,7 @@ enum { SWEEP_KINDS_MAX = 24, SWEEP_NAME_MAX = 80 };
 /* Shared with the parent. */
 struct sweep_tally {
     char point[SWEEP_NAME_MAX]; /* under way; empty: none */
-    size_t seen, tried, failed;
+    size_t seen, tried, failed; /* seen: also what the sample leaves out */
     int kinds;
     struct {
         char name[24];
@@ -26,8 +26,9 @@ struct sweep_tally {
 struct sweep {
     struct crash_vfs *vfs;
     bool every;       /* also points that are much like others */
+    size_t sample;    /* one of so many points */
     const char *only; /* this point alone; NULL: all */
-    size_t skip;      /* points that were tried by an earlier process */
+    size_t skip;      /* points that an earlier process has seen */
     bool prints;      /* what goes on, for one point */
     struct sweep_tally *tally;
 };
@@ -50,10 +51,10 @@ void memory_install(void);
 /* The first to fail (0: none), and whether all after it do. Counts begin anew. */
 void memory_fail(int64_t first, bool lasting);
 int64_t memory_calls(void);
-/* From now on calls are told apart by who calls. Then: is this call one of the first two of its
- * kind, or the last? */
+/* From now on calls are told apart by who calls. Then: is this call one of the first `times` of
+ * its kind? */
 void memory_sites_begin(void);
 void memory_sites_end(void);
-bool memory_is_new(int64_t call);
+bool memory_is_new(int64_t call, size_t times);
 
 #endif

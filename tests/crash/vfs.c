@@ -27,6 +27,9 @@ struct crash_vfs {
     uint64_t random;
 };
 
+/* SQLite tells of new connections without saying to whom. */
+static sqlite3 *first_opened;
+
 struct crash_file {
     sqlite3_file base;
     struct crash_vfs *vfs;
@@ -420,6 +423,26 @@ void crash_vfs_free(struct crash_vfs *vfs)
     free(vfs);
 }
 
+static int note_opened(sqlite3 *db, const char **error, const struct sqlite3_api_routines *api)
+{
+    (void)error, (void)api;
+    if (first_opened == NULL)
+        first_opened = db;
+    return SQLITE_OK;
+}
+
+void crash_vfs_watch(struct crash_vfs *vfs)
+{
+    (void)vfs;
+    first_opened = NULL;
+}
+
+struct sqlite3 *crash_vfs_watched(const struct crash_vfs *vfs)
+{
+    (void)vfs;
+    return first_opened;
+}
+
 void crash_vfs_mount(struct crash_vfs *vfs, struct disk *disk)
 {
     struct list *link;
@@ -433,6 +456,7 @@ void crash_vfs_mount(struct crash_vfs *vfs, struct disk *disk)
     sqlite3_randomness(0, NULL);
     check(sqlite3_shutdown() == SQLITE_OK && sqlite3_initialize() == SQLITE_OK);
     check(sqlite3_vfs_register(&vfs->base, 1) == SQLITE_OK);
+    check(sqlite3_auto_extension((void (*)(void))note_opened) == SQLITE_OK);
 }
 
 struct disk *crash_vfs_disk(struct crash_vfs *vfs)

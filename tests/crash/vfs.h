@@ -30,6 +30,9 @@ void crash_vfs_free(struct crash_vfs *vfs);
  * connections that were abandoned are gone. */
 void crash_vfs_mount(struct crash_vfs *vfs, struct disk *disk);
 struct disk *crash_vfs_disk(struct crash_vfs *vfs);
+/* The first connection that is opened from now on. */
+void crash_vfs_watch(struct crash_vfs *vfs);
+struct sqlite3 *crash_vfs_watched(const struct crash_vfs *vfs);
 /* Counts begin anew. */
 void crash_vfs_fail(struct crash_vfs *vfs, struct vfs_faults faults);
 const struct vfs_faults *crash_vfs_faults(const struct crash_vfs *vfs);
