@@ -20,7 +20,7 @@ static const int64_t start_ms = INT64_C(1700000000000);
 /* The run, with what is to fail set up already. */
 static void go(struct run *run, struct crash_vfs *vfs)
 {
-    run_start(run, vfs, SEED, true);
+    run_start(run, vfs, NULL, SEED, true);
     run_rounds(run, 0, ROUNDS);
     run_reopen(run);
     run_rounds(run, ROUNDS, ROUNDS);
@@ -122,9 +122,4 @@ void sweep_memory(struct sweep *sweep)
             if (sweep->every || sweep->only != NULL || memory_is_new(call, lasting ? 1 : 2))
                 try_one(sweep, &(struct fault){.memory = true, .lasting = lasting, .first = call},
                         lasting ? "lasting" : "once");
-}
-
-void sweep_migrate(struct sweep *sweep)
-{
-    (void)sweep;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Power losses: one run of clients is recorded, and its journal is cut off everywhere. */
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +52,7 @@ static void record(struct sweep *sweep, struct recording *recording)
     recording->disk->now_ms = start_ms;
     recording->before = disk_clone(recording->disk);
     crash_vfs_mount(sweep->vfs, recording->disk);
-    run_start(run, sweep->vfs, SEED, false);
+    run_start(run, sweep->vfs, NULL, SEED, false);
     run_rounds(run, 0, ROUNDS);
     run_reopen(run);
     run_rounds(run, ROUNDS, ROUNDS);
@@ -158,5 +159,85 @@ void sweep_again(struct sweep *sweep)
         if (replay_differs(recording.replay, mode))
             try_recovery(sweep, &recording, n, mode);
     }
+    recording_free(&recording);
+}
+
+/* A file of schema version 1, with what its last daemon left. */
+static const char version_1[] =
+    "PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; PRAGMA application_id = 1398033220;"
+    "CREATE TABLE stockade_meta("
+    "  key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+    "INSERT INTO stockade_meta VALUES('session', 7), ('floor', 40);"
+    "CREATE TABLE stockade_resource("
+    "  id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE,"
+    "  token INTEGER NOT NULL DEFAULT 0, state INTEGER NOT NULL DEFAULT 0,"
+    "  type INTEGER NOT NULL DEFAULT 0, holds INTEGER NOT NULL DEFAULT 0,"
+    "  ttl_ms INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0,"
+    "  connection INTEGER NOT NULL DEFAULT 0, anonymous INTEGER NOT NULL DEFAULT 0,"
+    "  owner BLOB NOT NULL DEFAULT x'');"
+    "CREATE INDEX stockade_keys ON stockade_resource(id, type) WHERE type <> 0;"
+    "CREATE TABLE stockade_string("
+    "  id INTEGER PRIMARY KEY, value BLOB NOT NULL);"
+    "CREATE TABLE stockade_hash("
+    "  id INTEGER NOT NULL, field BLOB NOT NULL, value BLOB NOT NULL,"
+    "  PRIMARY KEY(id, field)) WITHOUT ROWID;"
+    "CREATE VIEW stockade_fences(resource, token, state, owner, holds, ttl_ms) AS"
+    "  SELECT CAST(name AS TEXT), token,"
+    "    CASE state WHEN 1 THEN 'live' WHEN 2 THEN 'released' WHEN 3 THEN 'revoked' END,"
+    "    CAST(owner AS TEXT), holds, ttl_ms"
+    "  FROM stockade_resource WHERE state <> 0;"
+    "CREATE VIEW stockade_values(key, value) AS"
+    "  SELECT CAST(name AS TEXT), CAST(value AS TEXT)"
+    "  FROM stockade_string JOIN stockade_resource USING(id);"
+    "CREATE VIEW stockade_fields(key, field, value) AS"
+    "  SELECT CAST(name AS TEXT), CAST(field AS TEXT), CAST(value AS TEXT)"
+    "  FROM stockade_hash JOIN stockade_resource USING(id);"
+    "INSERT INTO stockade_resource VALUES"
+    "  (1, CAST('box:0' AS BLOB), 50, 1, 2, 2, 30000, 6, 11, 0, CAST('o7' AS BLOB)),"
+    "  (2, CAST('sku:0' AS BLOB), 45, 2, 1, 0, 30000, 5, 0, 0, CAST('o8' AS BLOB)),"
+    "  (3, CAST('sku:1' AS BLOB), 41, 3, 0, 0, 30000, 1, 0, 0, CAST('o9' AS BLOB)),"
+    "  (5, CAST('tmp:1' AS BLOB), 60, 1, 0, 1, 30000, 7, 0, 0, CAST('o6' AS BLOB));"
+    "INSERT INTO stockade_hash VALUES(1, CAST('n' AS BLOB), CAST('12' AS BLOB));"
+    "INSERT INTO stockade_string VALUES(2, CAST('700' AS BLOB));"
+    "PRAGMA user_version = 1;";
+
+static struct disk *old_disk(struct sweep *sweep)
+{
+    struct disk *making = disk_new();
+    sqlite3 *db;
+
+    making->now_ms = start_ms;
+    crash_vfs_mount(sweep->vfs, making);
+    check(sqlite3_open(HOST_PATH, &db) == SQLITE_OK);
+    check(sqlite3_exec(db, version_1, NULL, NULL, NULL) == SQLITE_OK);
+    check(sqlite3_close(db) == SQLITE_OK);
+    crash_vfs_mount(sweep->vfs, NULL);
+    struct disk *disk = disk_clone(making);
+    disk_free(making);
+    return disk;
+}
+
+void sweep_migrate(struct sweep *sweep)
+{
+    struct model_slot old[MODEL_SLOTS] = {0};
+    struct recording recording = {.disk = old_disk(sweep)};
+
+    old[0].resources[BOX] = (struct model_resource){MODEL_LIVE, 50, 2, 7, start_ms, 0};
+    old[0].resources[SKU] = (struct model_resource){MODEL_RELEASED, 45, 0, 8, start_ms, 0};
+    old[1].resources[SKU] = (struct model_resource){MODEL_REVOKED, 41, 0, 9, start_ms, 0};
+    old[1].resources[TMP] = (struct model_resource){MODEL_LIVE, 60, 1, 6, start_ms, 0};
+    old[0].has_n = old[0].has_sku = true;
+    old[0].n = 12;
+    old[0].sku = 700;
+    recording.before = disk_clone(recording.disk);
+    crash_vfs_mount(sweep->vfs, recording.disk);
+    recording.run.ids = 100;
+    run_start(&recording.run, sweep->vfs, old, SEED, false);
+    run_rounds(&recording.run, 0, 3);
+    recording_end(sweep, &recording);
+    if (sweep_point(sweep, "run", "migrate:run"))
+        sweep_report(sweep, recording.run.why);
+    if (recording.run.why[0] == '\0')
+        try_all(sweep, &recording, "migrate");
     recording_free(&recording);
 }

@@ -125,13 +125,19 @@ static bool goes_on(const struct run *run)
     return run->host != NULL && !host_lost(run->host) && run->why[0] == '\0';
 }
 
-void run_start(struct run *run, struct crash_vfs *vfs, uint64_t seed, bool may_fail)
+void run_start(struct run *run, struct crash_vfs *vfs, const struct model_slot *from, uint64_t seed,
+               bool may_fail)
 {
     struct buf request = {0};
 
     *run = (struct run){.vfs = vfs, .seed = seed, .may_fail = may_fail};
-    for (int i = 0; i < MODEL_SLOTS; i++)
-        run->now.slots[i].slot.number = i;
+    for (int i = 0; i < MODEL_SLOTS; i++) {
+        if (from != NULL)
+            run->first[i] = from[i];
+        run->first[i].number = i;
+        run->now.slots[i].slot = run->first[i];
+        model_restart(&run->now.slots[i].slot, crash_vfs_disk(vfs)->now_ms);
+    }
     for (int i = 0; i < RUN_SETUP_STEPS; i++)
         run->setup_sent_at[i] = run->setup_answered_at[i] = SIZE_MAX;
     open_host(run);
@@ -230,7 +236,7 @@ void run_expect(const struct run *run, size_t n, struct expectation *out)
     }
     for (int i = 0; i < MODEL_SLOTS; i++) {
         struct outlook *outlook = &out->slots[i];
-        outlook->slot.number = i;
+        outlook->slot = run->first[i];
         for (size_t k = 0; k < run->steps_count[i]; k++) {
             const struct run_step *step = &run->steps[i][k];
             if (step->answered_at <= n)

@@ -34,6 +34,7 @@ struct run {
     struct crash_vfs *vfs;
     struct host *host; /* NULL: it could not be opened, or is over */
     uint64_t seed;
+    struct model_slot first[MODEL_SLOTS]; /* before all */
     struct expectation now;
     int ids;
     size_t sent_at[MODEL_SLOTS];
@@ -46,8 +47,10 @@ struct run {
     char why[RUN_WHY_MAX]; /* what went wrong; empty: nothing */
 };
 
-/* Opens the store on the mounted disk and sets the tables up. */
-void run_start(struct run *run, struct crash_vfs *vfs, uint64_t seed, bool may_fail);
+/* Opens the store on the mounted disk and sets the tables up. `from`: what the slots have already;
+ * NULL: nothing. */
+void run_start(struct run *run, struct crash_vfs *vfs, const struct model_slot *from, uint64_t seed,
+               bool may_fail);
 /* Some rounds. They end early where something is wrong, or the store is lost. */
 void run_rounds(struct run *run, int first, int count);
 /* Closes the daemon, and opens it again. */
