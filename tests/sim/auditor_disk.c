@@ -49,6 +49,9 @@ static void take_new(struct auditor *auditor, enum resource_number resource, int
     if (op->applied && resource != PAIR_B)
         world_break(world, P6_ONCE, "operation %d is in %s a second time", number,
                     resource_names[resource]);
+    if (op->refusals == op->arrivals)
+        world_break(world, P6_ONCE, "operation %d was refused each time, and is in %s", number,
+                    resource_names[resource]);
     if (op->never)
         world_break(world, P6_ONCE,
                     "operation %d is in %s, though its receipt said that it never will be", number,

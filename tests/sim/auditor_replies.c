@@ -167,6 +167,7 @@ static void judge_refused_write(struct auditor *auditor, const struct call *call
     if (reply_is_error(reply, "STALE") || reply_is_error(reply, "UNKNOWN"))
         judge_refusal(auditor, call, reply_is_error(reply, "UNKNOWN"));
     op->refused = !op->applied;
+    op->refusals++;
 }
 
 static void judge_written(struct auditor *auditor, const struct call *call,

@@ -44,6 +44,7 @@ struct op {
     /* The auditor's. */
     int64_t tokens[8][2]; /* that it arrived with, at some daemon */
     int tokens_count;
+    int arrivals, refusals; /* of its calls; where they are as many, it is not to be there */
     bool applied, refused, never, told;
     int64_t applied_us;
     int64_t end;        /* of its entry in the log */

@@ -211,9 +211,12 @@ static void power_off(void *context, struct event *event)
     disk_power_off(world->disk);
 }
 
-void daemon_power_off(struct world *world)
+void daemon_power_off(struct world *world, int64_t us)
 {
-    world_at_once(world, power_off, world);
+    if (us > 0)
+        world_at(world, world->now_us + us, NULL, power_off, world);
+    else
+        world_at_once(world, power_off, world);
 }
 
 void daemons_new(struct world *world)

@@ -34,7 +34,7 @@ void daemon_pause(struct daemon *daemon, int64_t ms);
 void daemon_crash(struct daemon *daemon, int64_t ms);
 /* SIGTERM, and its end after `ms`. */
 void daemon_drain(struct daemon *daemon, int64_t ms);
-/* The machine's power is gone: all daemons die right after the event under way. */
-void daemon_power_off(struct world *world);
+/* The machine's power goes in `us`; 0: right after the event under way. All daemons die. */
+void daemon_power_off(struct world *world, int64_t us);
 
 #endif

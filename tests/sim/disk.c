@@ -240,6 +240,13 @@ void disk_close(struct store *base)
     free(handle);
 }
 
+void disk_was_unsure(struct disk *disk)
+{
+    if (disk->power_follows)
+        daemon_power_off(disk->world, rng_between(&disk->rng, 1, 2000));
+    disk->power_follows = false;
+}
+
 /* The memory kind. */
 
 bool memory_batch(struct handle *handle, struct list *batch, bool writes)
@@ -275,8 +282,10 @@ bool memory_batch(struct handle *handle, struct list *batch, bool writes)
     if (fault == DISK_FAULT_UNSURE || fault == DISK_FAULT_TORN)
         world_tell(disk->world, "disk: the outcome of a commit is unknown; it was %s",
                    kept ? "kept" : "lost");
+    if (fault == DISK_FAULT_UNSURE)
+        disk_was_unsure(disk);
     if (fault == DISK_FAULT_TORN)
-        daemon_power_off(disk->world);
+        daemon_power_off(disk->world, 0);
     return fault == DISK_FAULT_NONE || fault == DISK_FAULT_REFUSES;
 }
 
@@ -339,9 +348,10 @@ void disk_refuse_next(struct disk *disk)
     disk->next = DISK_FAULT_REFUSES;
 }
 
-void disk_unsure_next(struct disk *disk)
+void disk_unsure_next(struct disk *disk, bool power_follows)
 {
     disk->next = DISK_FAULT_UNSURE;
+    disk->power_follows = power_follows;
 }
 
 void disk_tear_next(struct disk *disk)

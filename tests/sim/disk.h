@@ -26,8 +26,9 @@ void disk_close(struct store *store);
 
 void disk_set_full(struct disk *disk, int64_t ms);
 void disk_refuse_next(struct disk *disk);
-/* The next commit's outcome will be unknown to the daemon that does it. */
-void disk_unsure_next(struct disk *disk);
+/* The next commit's outcome will be unknown to the daemon that does it. Then the power goes soon,
+ * before much else is written, or it does not. */
+void disk_unsure_next(struct disk *disk, bool power_follows);
 /* The power goes off within the next commit: world_power_off is called. */
 void disk_tear_next(struct disk *disk);
 /* All daemons are down: what was not synced is gone, in part or in whole. */

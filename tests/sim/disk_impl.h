@@ -19,6 +19,7 @@ struct disk {
     int64_t sessions;
     int64_t full_until_us;
     enum disk_fault next;
+    bool power_follows;       /* an unsure commit */
     struct memory_rows *rows; /* DISK_MEMORY */
     struct buf text;          /* handed out by disk_look */
     /* DISK_SQLITE */
@@ -48,6 +49,9 @@ struct handle {
 /* Runs the operations of a batch in one transaction, as far as there is no fault; each has its
  * error after. False: the outcome is unknown, nobody is to be answered. */
 bool memory_batch(struct handle *handle, struct list *batch, bool writes);
+
+/* A commit's outcome is unknown now. */
+void disk_was_unsure(struct disk *disk);
 
 bool sqlite_open(struct handle *handle);
 bool sqlite_batch(struct handle *handle, struct list *batch, bool writes);

@@ -66,7 +66,7 @@ bool sqlite_open(struct handle *handle)
         world_tell(handle->disk->world, "the store cannot be opened: %s", why);
         /* Where the power fails while it is being opened, everybody goes. */
         if (vfs->power_gone)
-            daemon_power_off(handle->disk->world);
+            daemon_power_off(handle->disk->world, 0);
         return false;
     }
     handle->session = store_session(handle->inner);
@@ -110,9 +110,12 @@ bool sqlite_batch(struct handle *handle, struct list *batch, bool writes)
         ;
     store_collect(handle->inner);
     free(shadows);
+    if (writes && disk->vfs->sync_failed)
+        disk_was_unsure(disk);
+    disk->vfs->sync_failed = false;
     if (disk->vfs->power_gone) {
         if (writes)
-            daemon_power_off(disk->world);
+            daemon_power_off(disk->world, 0);
         return false;
     }
     return !store_lost(handle->inner);

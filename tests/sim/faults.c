@@ -55,7 +55,7 @@ static void strike_disk(struct world *world, const struct fault *fault)
     switch (fault->kind) {
     case FAULT_DISK_FULL: disk_set_full(world->disk, fault->length_ms); break;
     case FAULT_DISK_REFUSES: disk_refuse_next(world->disk); break;
-    case FAULT_DISK_UNSURE: disk_unsure_next(world->disk); break;
+    case FAULT_DISK_UNSURE: disk_unsure_next(world->disk, fault->amount % 2 == 0); break;
     case FAULT_DISK_TORN: disk_tear_next(world->disk); break;
     default: break;
     }

@@ -112,6 +112,7 @@ static int file_sync(sqlite3_file *base, int flags)
         return SQLITE_IOERR_FSYNC;
     if (vfs->fault == VFS_SYNC_FAILS) {
         vfs->fault = VFS_NO_FAULT;
+        vfs->sync_failed = true;
         return SQLITE_IOERR_FSYNC;
     }
     for (size_t i = 0; i < file->changes_count; i++)
@@ -325,7 +326,9 @@ void vfs_set_fault(struct vfs *vfs, enum vfs_fault fault)
 
 void vfs_power_cycle(struct vfs *vfs)
 {
-    int64_t kept_per_mille = rng_between(&vfs->rng, 0, 1000);
+    /* All, nothing, or some. */
+    int64_t kept_per_mille = rng_between(&vfs->rng, -1000, 2000);
+    bool may_tear = rng_below(&vfs->rng, 2) == 0;
 
     check(vfs->open == 0);
     for (int i = 0; i < VFS_FILES_MAX; i++) {
@@ -333,7 +336,7 @@ void vfs_power_cycle(struct vfs *vfs)
         for (size_t j = 0; file != NULL && j < file->changes_count; j++) {
             const struct vfs_change *change = &file->changes[j];
             size_t sectors = (change->len + SECTOR - 1) / SECTOR;
-            bool torn = rng_per_mille(&vfs->rng, 100);
+            bool torn = may_tear && rng_per_mille(&vfs->rng, 100);
             size_t len =
                 torn ? (size_t)rng_below(&vfs->rng, (int64_t)sectors + 1) * SECTOR : change->len;
             if (rng_per_mille(&vfs->rng, kept_per_mille))

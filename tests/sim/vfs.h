@@ -27,7 +27,7 @@ struct vfs {
     enum vfs_fault fault;
     int writes_left; /* until the power goes */
     bool full;       /* until further notice */
-    bool power_gone;
+    bool power_gone, sync_failed;
 };
 
 /* Becomes SQLite's default. */
