@@ -25,6 +25,7 @@ from torture.history import Recorder  # noqa: E402
 
 FORGED = 1_000_000  # far beyond any token that will be granted
 BROKEN = (OSError, AssertionError, ValueError, KeyError)
+HANG_UP = 0.03  # so often a client goes away without waiting for the reply
 
 
 class Lost(Exception):
@@ -67,6 +68,7 @@ class Caller:
         self.daemons = daemons
         self.connections = {}
         self.timeout = 5.0
+        self.chance = None  # with one, it hangs up at times
 
     def resource(self, at, key):
         return self.daemons[at]["store"] + key
@@ -91,6 +93,7 @@ class Caller:
         n = self.recorder.call(f"d{at}", self.resource(at, key), op, **args)
         try:
             connection.send(*words)
+            self.may_hang_up()
             reply = connection.read(self.timeout + more)
         except BROKEN as problem:
             self.drop(at)
@@ -101,6 +104,11 @@ class Caller:
         reply = parse(reply)
         self.recorder.done(n, reply)
         return reply, None
+
+    def may_hang_up(self):
+        if self.chance is not None and self.chance.random() < HANG_UP:
+            time.sleep(self.chance.choice((0, 0.0005, 0.003)))
+            raise ConnectionError
 
     def acquire(self, at, key, ttl_ms, wait_ms=0, owner=None, request=None, ephemeral=False):
         words = ["ACQUIRE", key, ttl_ms]
@@ -165,6 +173,7 @@ class Caller:
                    for key, op, args in calls]
         try:
             connection.send_bytes(b"".join(encode(*words) for words in commands))
+            self.may_hang_up()
             reply = [connection.read(self.timeout + more) for _ in commands][-1]
         except BROKEN as problem:
             self.drop(at)
@@ -197,6 +206,7 @@ class Worker:
     def __init__(self, config):
         self.chance = random.Random(config["seed"])
         self.caller = Caller(config["client"], config["history"], config["daemons"])
+        self.caller.chance = self.chance
         self.name = config["client"]
         self.slot = self.name.split(".")[0]
         self.until = config["until"]
@@ -204,6 +214,7 @@ class Worker:
         self.skus = [f"sku:{i}" for i in range(config["skus"])]
         self.old = []        # (daemon, key, token) of long ago
         self.unsold = []     # (daemon, key, token, id) whose outcome is unknown
+        self.known = []      # (daemon, key, id, function) of writes that were answered
         self.serial = 0
 
     def fresh(self):
@@ -259,7 +270,10 @@ class Worker:
         name, act = self.fresh(), self.caller.swap if self.likely(0.5) else self.caller.set
         for _ in range(3):
             try:
-                return act(at, key, token, name)[1] is None
+                good = act(at, key, token, name)[1] is None
+                if good:
+                    self.known = [*self.known[-20:], (at, key, name, act)]
+                return good
             except Lost:
                 at = self.other(at)
                 if self.likely(0.3):
@@ -267,6 +281,14 @@ class Worker:
                 if self.likely(0.2):
                     self.caller.receipt(at, key, token, name)
         return False
+
+    def repeat(self, at, key, token):
+        """As one that does not know of its reply: it must get the same one."""
+        same = [write for write in self.known if write[1] == key and self.caller.daemons[write[0]][
+            "store"] == self.caller.daemons[at]["store"]]
+        if same:
+            _, _, name, act = self.chance.choice(same[-4:])
+            act(at, key, token, name)
 
     def use_register(self):
         at = self.some_daemon()
@@ -281,6 +303,8 @@ class Worker:
             self.pause()
             if not self.write(at, key, token):
                 break
+            if self.likely(0.1):
+                self.repeat(at, key, token)
             if self.likely(0.15):
                 self.caller.renew(at, key, token, 500)
         if self.likely(0.85):
@@ -299,6 +323,8 @@ class Worker:
         _, error = self.caller.sell(at, key, token, sale[3])
         if error is None or error == "RANGE":
             self.unsold.remove(sale)
+        if error is None:
+            self.known = [*self.known[-20:], (at, key, sale[3], self.caller.sell)]
         return error is None
 
     def use_stock(self):
@@ -320,6 +346,8 @@ class Worker:
                 return
             if not good:
                 return
+            if self.likely(0.1):
+                self.repeat(at, key, token)
         if self.likely(0.85):
             self.give(at, key, token)
 

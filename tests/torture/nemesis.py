@@ -6,6 +6,7 @@ daemon does, for none can start while a frozen one holds the lock of the file.
 """
 
 import collections
+import contextlib
 import heapq
 import itertools
 import random
@@ -47,6 +48,7 @@ class Nemesis:
             (2, "redis link", "delay Redis", self.delay), (2, "redis link", "stall Redis",
                                                            self.stall),
             (2, "redis link", "cut Redis", self.cut),
+            (3, "redis link", "delay over FLUSHALL", self.delay_over_flush),
         ]
 
     def victims(self, kind):
@@ -141,7 +143,8 @@ class Nemesis:
         return self.kill_redis(number, "SIGKILL Redis, emptied", empty=True)
 
     def flush_redis(self, _):
-        self.cluster.redis.flushall()
+        with contextlib.suppress(OSError):  # it may be stopped
+            self.cluster.redis.client(timeout=1)("FLUSHALL")
         return 0.0, lambda: None, "FLUSHALL"
 
     def name_of(self, relay):
@@ -165,6 +168,17 @@ class Nemesis:
 
     def delay(self, relay):
         return self.gate(relay, relay.hold, "delay", self.between(0.02, 0.8))
+
+    def delay_over_flush(self, relay):
+        """What a daemon asks on its old knowledge arrives when Redis knows nothing any more."""
+        relay.hold("up")
+
+        def end():
+            if self.cluster.redis.alive():
+                self.flush_redis(0)
+                self.note("FLUSHALL")
+            relay.let("up")
+        return self.between(0.05, 0.3), end, f"delay {self.name_of(relay)} up"
 
     def stall(self, relay):
         return self.gate(relay, relay.stall, "stall", self.between(0.1, 2.5))
