@@ -27,7 +27,7 @@ from torture.client import Lost
 from torture.cluster import LAYOUTS, LEASE_SECONDS_MAX, OPENING, Cluster
 from torture.nemesis import Nemesis
 
-ROUND_SECONDS_MAX = 30
+ROUND_SECONDS_MAX = 15
 CHECK_SECONDS_MAX = 60
 
 
