@@ -56,12 +56,10 @@ static void run_wake(void *context, struct event *event)
     resume(client);
 }
 
-/* Until woken, at most `ms`. */
-static void wait(struct client *client, int64_t ms)
+/* Or until woken. */
+void client_sleep_until(struct client *client, int64_t at_us)
 {
-    struct world *world = client->world;
-
-    world_at(world, world->now_us + ms * 1000, &client->party, run_wake, client)->value =
+    world_at(client->world, at_us, &client->party, run_wake, client)->value =
         (int64_t)++client->wakes;
     yield(client);
     client->wakes++;
@@ -69,7 +67,7 @@ static void wait(struct client *client, int64_t ms)
 
 void client_sleep(struct client *client, int64_t ms)
 {
-    wait(client, ms);
+    client_sleep_until(client, client->world->now_us + ms * 1000);
 }
 
 static int choose_daemon(struct client *client)
@@ -89,7 +87,7 @@ bool client_call(struct client *client, struct call *call)
     call->client = client->number;
     link_send(client->link, call);
     client->waits_reply = true;
-    wait(client, patience_ms);
+    client_sleep(client, patience_ms);
     client->waits_reply = false;
     if (!client->got && client->link != NULL) {
         link_close(client->link); /* nothing else may be asked on it */

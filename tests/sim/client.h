@@ -36,6 +36,7 @@ struct client {
     /* What it remembers, over its deaths too. */
     struct rng rng;   /* of the round */
     int round, owner; /* owner: that its latest lease was taken as; -1: none */
+    int64_t round_starts_us[ROUNDS_MAX + 1];
     int64_t old_tokens[RESOURCES];
     struct open_op open[OPEN_OPS_MAX];
     int open_count;
@@ -47,6 +48,7 @@ void clients_free(struct world *world);
 
 /* For the coroutine. */
 void client_sleep(struct client *client, int64_t ms);
+void client_sleep_until(struct client *client, int64_t at_us);
 /* Sends, and waits for the reply. False: the connection is gone, or no patience is left. */
 bool client_call(struct client *client, struct call *call);
 

@@ -327,13 +327,21 @@ static void final_round(struct client *client)
 void client_main(struct client *client)
 {
     struct world *world = client->world;
+    const struct plan *plan = world->plan;
 
     while (!world->calm) {
         int round = client->round++;
+        bool numbered = round < ROUNDS_MAX;
         client->rng =
             rng_of(world->plan->seed, 'c' + ((uint64_t)client->number << 8), (uint64_t)round);
-        if (round >= ROUNDS_MAX || !world->plan->round_left_out[client->number][round])
-            one_round(client);
+        if (numbered)
+            client->round_starts_us[round] = world->now_us;
+        if (numbered && plan->round_left_out[client->number][round]) {
+            int64_t next_us = plan->round_starts_us[client->number][round + 1];
+            client_sleep_until(client, next_us > world->now_us ? next_us : world->now_us + 1000);
+            continue;
+        }
+        one_round(client);
         think(client);
     }
     client->rng = rng_of(world->plan->seed, 'f', (uint64_t)client->number);

@@ -13,7 +13,7 @@
 #include "tests/sim/run.h"
 #include "tests/sim/shrink.h"
 
-#define RUNS_USUAL      1500
+#define RUNS_USUAL      1000
 #define REPLAY_EVERY    25
 #define STORY_LINES_MAX 100
 #define STORIES_MAX     1

@@ -81,6 +81,9 @@ struct plan {
     int faults_count;
     bool client_left_out[CLIENTS_MAX];
     bool round_left_out[CLIENTS_MAX][ROUNDS_MAX];
+    /* A round that is left out takes as long as it took: what follows begins at these times. 0: at
+     * once. */
+    int64_t round_starts_us[CLIENTS_MAX][ROUNDS_MAX + 1];
 };
 
 void plan_of_seed(struct plan *plan, uint64_t seed);

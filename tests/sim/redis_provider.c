@@ -120,11 +120,12 @@ static void ask_arrived(void *context, struct event *event)
     if (redis->down)
         return;
     struct redis_answer answer = redis_execute(redis, &ask);
-    world_tell(redis->world, "lease service: daemon %d's %s %s is answered %s, token %lld",
-               ask.daemon, (const char *const[]){"grant", "renew", "release", "query"}[ask.verb],
-               ask.name,
-               (const char *const[]){"", "granted", "own", "held", "free", "down"}[answer.answer],
-               (long long)answer.token);
+    if (ask.verb != LEASE_QUERY)
+        world_tell(redis->world, "lease service: daemon %d's %s %s is answered %s, token %lld",
+                   ask.daemon, (const char *const[]){"grant", "renew", "release"}[ask.verb],
+                   ask.name,
+                   (const char *const[]){"", "granted", "own", "held", "free"}[answer.answer],
+                   (long long)answer.token);
     if (provider == NULL || provider->party->life != ask.life)
         return;
     for (int copies = doubled(provider) ? 2 : 1; copies > 0; copies--) {

@@ -118,8 +118,11 @@ struct outcome_of_run run_plan(const struct plan *plan, struct tally *tally, str
         outcome.broken = world.broken;
         memcpy(outcome.why, world.why, sizeof outcome.why);
         outcome.digest = world.digest.hash;
-        for (int i = 0; i < plan->clients; i++)
+        for (int i = 0; i < plan->clients; i++) {
             outcome.rounds[i] = world.clients[i]->round;
+            memcpy(outcome.round_starts_us[i], world.clients[i]->round_starts_us,
+                   sizeof outcome.round_starts_us[i]);
+        }
         world_close(&world);
     } else {
         snprintf(outcome.why, sizeof outcome.why, "the product %s: %s",

@@ -10,7 +10,8 @@ struct outcome_of_run {
     char why[400];
     int64_t end_ms; /* of the virtual time */
     uint64_t digest;
-    int rounds[CLIENTS_MAX]; /* that each client has begun */
+    int rounds[CLIENTS_MAX]; /* that each client has begun, and when */
+    int64_t round_starts_us[CLIENTS_MAX][ROUNDS_MAX + 1];
 };
 
 /* `story` may be NULL. The tally is added to. */

@@ -23,12 +23,14 @@ static bool keeps(struct shrinking *shrinking, const struct plan *tried)
         return false;
     *shrinking->plan = *tried;
     *shrinking->outcome = outcome;
+    memcpy(shrinking->plan->round_starts_us, outcome.round_starts_us,
+           sizeof outcome.round_starts_us);
     return true;
 }
 
-/* The flags of one kind of piece; `used` of them mean something. */
+/* The flags of one kind of piece, from number `first` on; `used` of them mean something. */
 static bool leave_out_some(struct shrinking *shrinking, bool *(*flag)(struct plan *plan, int i),
-                           int used)
+                           int first, int used)
 {
     bool changed = false;
 
@@ -37,8 +39,8 @@ static bool leave_out_some(struct shrinking *shrinking, bool *(*flag)(struct pla
             struct plan tried = *shrinking->plan;
             bool any = false;
             for (int i = from; i < from + chunk && i < used; i++) {
-                any |= !*flag(&tried, i);
-                *flag(&tried, i) = true;
+                any |= !*flag(&tried, first + i);
+                *flag(&tried, first + i) = true;
             }
             changed |= any && keeps(shrinking, &tried);
         }
@@ -66,21 +68,9 @@ static bool leave_out_rounds(struct shrinking *shrinking)
 
     for (int client = 0; client < shrinking->plan->clients; client++) {
         int used = shrinking->outcome->rounds[client];
-        if (shrinking->plan->client_left_out[client] || used == 0)
-            continue;
-        if (used > ROUNDS_MAX)
-            used = ROUNDS_MAX;
-        for (int chunk = used; chunk >= 1; chunk /= 2)
-            for (int from = 0; from < used; from += chunk) {
-                struct plan tried = *shrinking->plan;
-                bool any = false;
-                for (int i = from; i < from + chunk && i < used; i++) {
-                    bool *flag = round_flag(&tried, client * ROUNDS_MAX + i);
-                    any |= !*flag;
-                    *flag = true;
-                }
-                changed |= any && keeps(shrinking, &tried);
-            }
+        if (!shrinking->plan->client_left_out[client])
+            changed |= leave_out_some(shrinking, round_flag, client * ROUNDS_MAX,
+                                      used < ROUNDS_MAX ? used : ROUNDS_MAX);
     }
     return changed;
 }
@@ -114,10 +104,11 @@ int shrink(struct plan *plan, struct outcome_of_run *outcome)
     struct shrinking shrinking = {plan, outcome, 0};
     bool changed = true;
 
+    memcpy(plan->round_starts_us, outcome->round_starts_us, sizeof plan->round_starts_us);
     simplify(&shrinking);
     while (changed && shrinking.runs < SHRINK_RUNS_MAX) {
-        changed = leave_out_some(&shrinking, client_flag, plan->clients);
-        changed |= leave_out_some(&shrinking, fault_flag, plan->faults_count);
+        changed = leave_out_some(&shrinking, client_flag, 0, plan->clients);
+        changed |= leave_out_some(&shrinking, fault_flag, 0, plan->faults_count);
         changed |= leave_out_rounds(&shrinking);
     }
     return shrinking.runs;
