@@ -230,6 +230,26 @@ static void who_watches_can_give_up_at_each_step(void **state)
     }
 }
 
+/* What takes long is looked through in steps, too. */
+static void who_watches_can_give_up_while_a_file_is_checked(void **state)
+{
+    struct set set = prepare(state);
+
+    rig_sql(set.rig, "CREATE TABLE many(a PRIMARY KEY, b);"
+                     "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 60000)"
+                     " INSERT INTO many SELECT x, x FROM n;");
+    for (enum work work = BACKUP; work <= AUDIT; work += AUDIT - BACKUP) {
+        set.steps_left = 0;
+        assert_false(perform(&set, work));
+        assert_string_equal(set.why, "interrupted");
+        assert_string_equal(when(set.backup), "then");
+        assert_tidy(&set);
+    }
+    set.steps_left = -1;
+    assert_true(perform(&set, AUDIT));
+    assert_int_equal(set.findings, 0);
+}
+
 static void what_cannot_be_read_is_named(void **state)
 {
     struct set set = prepare(state);
@@ -262,6 +282,7 @@ int main(void)
         TEST(a_restore_whose_disk_fails_leaves_a_whole_store),
         TEST(an_audit_whose_disk_fails_says_so),
         TEST(who_watches_can_give_up_at_each_step),
+        TEST(who_watches_can_give_up_while_a_file_is_checked),
         TEST(what_cannot_be_read_is_named),
     };
 #undef TEST
