@@ -291,6 +291,11 @@ def test_the_last_read_must_agree_with_what_was_acknowledged():
     good = story("a A 0-1 -> 1", "a S 2-3 token=1 value=x -> OK", "a S 4- token=1 value=y",
                  "final G 6-7 -> y")
     assert invariants.acknowledged_lasts(good)[0]
+    repeated = story("a A 0-1 -> 1", "a S 2-3 token=1 value=x -> OK",
+                     "a S 4-5 token=1 value=y -> OK", "a S 6-7 token=1 value=x -> OK")
+    assert invariants.acknowledged_lasts([*repeated, *story("final G 8-9 -> y")])[0]
+    for lost in ("x", "null"):
+        assert not invariants.acknowledged_lasts([*repeated, *story(f"final G 8-9 -> {lost}")])[0]
 
 
 @pytest.mark.parametrize("lines, ok", [

@@ -33,22 +33,25 @@ def tokens_rise(ops):
 def acknowledged_lasts(ops):
     """P4: what the last reads see was written by nobody, or by a write that no acknowledged one
     came after. Independent of the search, and decides histories of any length."""
-    acknowledged = [op for op in ops if op.op in ("set", "swap") and op.known and op.error is None]
-    latest = max((op.call for op in acknowledged), default=None)
+    begun, ended, acknowledged = {}, {}, 0
+    for op in ops:  # a repeat is the same write: it happened after the first call, before any reply
+        if op.op not in ("set", "swap") or op.error is not None:
+            continue
+        first = begun.get(op.value)
+        begun[op.value] = min(first or op, op, key=lambda one: one.call)
+        if op.known:
+            acknowledged += 1
+            ended[op.value] = min(ended.get(op.value, op.done), op.done)
+    newest = max((begun[value] for value in ended), key=lambda op: op.call, default=None)
     finals = [op for op in ops if op.client == "final" and op.op == "get" and op.error is None]
     for read in finals:
-        writers = [op for op in ops if op.op in ("set", "swap") and op.value == read.reply
-                   and (not op.known or op.error is None)]
-        if read.reply is None and not acknowledged:
-            continue
-        if not writers:
+        if read.reply is not None and read.reply not in begun:
             return False, f"the last read is {read.reply!r}, which nobody wrote", [read]
-        ends = [op.done if op.known else float("inf") for op in writers]
-        if latest is not None and max(ends) < latest:
-            lost = [op for op in acknowledged if op.call > max(ends)]
-            return (False, f"the last read is {read.reply!r}, but {lost[-1].value!r} was "
-                    "acknowledged after it", [lost[-1], read])
-    return bool(finals), f"{len(finals)} last reads, {len(acknowledged)} writes", []
+        end = ended.get(read.reply, float("-inf" if read.reply is None else "inf"))
+        if newest is not None and end < newest.call:
+            return (False, f"the last read is {read.reply!r}, but {newest.value!r} was "
+                    "acknowledged after it", [newest, read])
+    return bool(finals), f"{len(finals)} last reads, {acknowledged} writes", []
 
 
 def applied(ops):
