@@ -5,13 +5,13 @@ CRASH_SOURCES := $(wildcard tests/crash/*.c)
 PROOF_SOURCES += $(CRASH_SOURCES)
 
 .PHONY: crash
-# POINT=... repeats one point alone, as a failure prints it. SWEEPS="write io": only these of write,
-# again, migrate, io, memory. SAMPLE=n: one point of n. EVERY=1: each allocation, not one of each
-# kind (minutes).
+# SEED=n: other clients. POINT=...: one point alone, as a failure prints it. SAMPLE=n: one point of n.
+# SWEEPS="write io": only these of write, again, migrate, io, memory. EVERY=1: each allocation, not
+# one of each kind (minutes).
 crash: ## power loss, I/O errors and lack of memory at every point of the store's work
 	@tools/setup
 	@$(MAKE) $(BUILD)/crash
-	@$(BUILD)/crash $(if $(POINT),point='$(POINT)') $(if $(EVERY),every) \
+	@$(BUILD)/crash $(if $(SEED),seed=$(SEED)) $(if $(POINT),point='$(POINT)') $(if $(EVERY),every) \
 	    $(if $(SAMPLE),sample=$(SAMPLE)) $(SWEEPS)
 
 $(BUILD)/crash: $(call objects,$(CRASH_SOURCES)) $(BUILD)/daemon.a

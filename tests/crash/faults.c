@@ -18,17 +18,18 @@ struct fault {
 static const int64_t start_ms = INT64_C(1700000000000);
 
 /* The run, with what is to fail set up already. */
-static void go(struct run *run, struct crash_vfs *vfs)
+static void go(struct run *run, const struct sweep *sweep)
 {
-    run_start(run, vfs, NULL, SEED, true);
+    run_start(run, sweep->vfs, NULL, sweep->seed != 0 ? sweep->seed : SEED, true);
     run_rounds(run, 0, ROUNDS);
     run_reopen(run);
     run_rounds(run, ROUNDS, ROUNDS);
 }
 
-/* What the power leaves at the run's end, with and without what was not synced. */
+/* What the power leaves at the run's end, with and without what was not synced; or only one of
+ * these, where `only_mode` is not negative. */
 static void check_what_is_left(struct run *run, struct crash_vfs *vfs, struct disk *disk,
-                               const struct disk *before, char why[RUN_WHY_MAX])
+                               const struct disk *before, int only_mode, char why[RUN_WHY_MAX])
 {
     struct replay *replay = replay_new(disk, before);
     struct expectation expect = run->now;
@@ -37,6 +38,8 @@ static void check_what_is_left(struct run *run, struct crash_vfs *vfs, struct di
     replay_to(replay, disk->events_count);
     run_stop(run);
     for (int i = 0; i < 2 && why[0] == '\0'; i++) {
+        if (only_mode >= 0 && i != only_mode)
+            continue;
         struct check check = {
             .vfs = vfs, .expect = &expect, .thorough = disk->events_count % THOROUGH_EVERY == 0};
         struct disk *image = replay_image(replay, modes[i], 1);
@@ -63,7 +66,7 @@ static int64_t try_fault(struct sweep *sweep, const struct fault *fault, char wh
         crash_vfs_fail(sweep->vfs, (struct vfs_faults){.first = fault->first,
                                                        .lasting = fault->lasting,
                                                        .full = fault->full});
-    go(&run, sweep->vfs);
+    go(&run, sweep);
     int64_t calls = fault->memory ? memory_calls() : crash_vfs_faults(sweep->vfs)->calls;
     if (sweep->prints && fault->first <= calls)
         printf("%s failed; %d operations were refused%s\n",
@@ -75,7 +78,8 @@ static int64_t try_fault(struct sweep *sweep, const struct fault *fault, char wh
     memory_fail(0, false);
     crash_vfs_fail(sweep->vfs, (struct vfs_faults){0});
     snprintf(why, RUN_WHY_MAX, "%s", run.why);
-    check_what_is_left(&run, sweep->vfs, disk, before, why);
+    check_what_is_left(&run, sweep->vfs, disk, before, fault->memory ? (int)(fault->first % 2) : -1,
+                       why);
     run_free(&run);
     crash_vfs_mount(sweep->vfs, NULL);
     disk_free(disk);

@@ -11,6 +11,28 @@
 
 static const char *const state_names[] = {"none", "live", "released", "revoked"};
 
+const char *op_name(enum op_kind kind)
+{
+    static const char *const names[OP_KINDS] = {"acquire",
+                                                "release",
+                                                "revoke",
+                                                "renew",
+                                                "set",
+                                                "add",
+                                                "delete",
+                                                "field add",
+                                                "field set",
+                                                "large field",
+                                                "large field removed",
+                                                "basket",
+                                                "basket refused",
+                                                "row",
+                                                "row rolled back",
+                                                "stale",
+                                                "read"};
+    return names[kind];
+}
+
 const char *model_name(int slot, int resource, char out[16])
 {
     static const char *const kinds[] = {"box", "sku", "tmp"};

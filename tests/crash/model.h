@@ -60,6 +60,7 @@ enum op_kind {
     OP_ROW_ROLLS_BACK, /* SQL that ends the transaction of the whole batch */
     OP_STALE,          /* a write with the token before */
     OP_READ,
+    OP_KINDS
 };
 
 struct op {
@@ -71,6 +72,7 @@ struct op {
     int replies; /* how many a client gets for it; the last one counts */
 };
 
+const char *op_name(enum op_kind kind);
 /* The name of a slot's resource, into `out` of 16 bytes. */
 const char *model_name(int slot, int resource, char out[16]);
 /* Picks what to do next: up to `max` operations that go out together. */

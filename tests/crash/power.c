@@ -10,7 +10,7 @@
 #include "tests/crash/sweep.h"
 
 enum {
-    SEED = 1,
+    SEED = 8,
     ROUNDS = 14,
     PAUSE_MS = HOST_FORGET_MS + 1000,
     AGAIN_EVERY = 7,
@@ -52,7 +52,7 @@ static void record(struct sweep *sweep, struct recording *recording)
     recording->disk->now_ms = start_ms;
     recording->before = disk_clone(recording->disk);
     crash_vfs_mount(sweep->vfs, recording->disk);
-    run_start(run, sweep->vfs, NULL, SEED, false);
+    run_start(run, sweep->vfs, NULL, sweep->seed != 0 ? sweep->seed : SEED, false);
     run_rounds(run, 0, ROUNDS);
     run_reopen(run);
     run_rounds(run, ROUNDS, ROUNDS);
@@ -103,11 +103,32 @@ static void try_all(struct sweep *sweep, struct recording *recording, const char
     }
 }
 
+/* What the run did. */
+static void tell(const struct recording *recording)
+{
+    size_t ops[OP_KINDS] = {0}, events[DISK_SYNC_FOLDER + 1] = {0};
+
+    for (int i = 0; i < MODEL_SLOTS; i++)
+        for (size_t k = 0; k < recording->run.steps_count[i]; k++)
+            ops[recording->run.steps[i][k].op.kind]++;
+    for (size_t n = 0; n < recording->disk->events_count; n++)
+        events[recording->disk->events[n].kind]++;
+    printf("write: a run of");
+    for (int i = 0; i < OP_KINDS; i++)
+        printf(" %zu %s%s", ops[i], op_name((enum op_kind)i), i + 1 < OP_KINDS ? "," : ";");
+    for (int i = 0; i <= DISK_SYNC_FOLDER; i++)
+        if (events[i] > 0)
+            printf(" %zu %s", events[i], disk_kind_name((enum disk_kind)i));
+    printf("\n");
+}
+
 void sweep_write(struct sweep *sweep)
 {
     struct recording recording;
 
     record(sweep, &recording);
+    if (sweep->skip == 0)
+        tell(&recording);
     if (sweep_point(sweep, "run", "write:run"))
         sweep_report(sweep, recording.run.why);
     if (recording.run.why[0] == '\0')
@@ -232,7 +253,7 @@ void sweep_migrate(struct sweep *sweep)
     recording.before = disk_clone(recording.disk);
     crash_vfs_mount(sweep->vfs, recording.disk);
     recording.run.ids = 100;
-    run_start(&recording.run, sweep->vfs, old, SEED, false);
+    run_start(&recording.run, sweep->vfs, old, sweep->seed != 0 ? sweep->seed : SEED, false);
     run_rounds(&recording.run, 0, 3);
     recording_end(sweep, &recording);
     if (sweep_point(sweep, "run", "migrate:run"))

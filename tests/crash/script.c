@@ -60,22 +60,22 @@ static bool pick_lease(const struct model_slot *slot, int resource, uint64_t *st
     uint64_t what = dice(state) % 32;
 
     op->token = row->token;
-    if (row->state != MODEL_LIVE || (row->until_ms < now_ms && what < 16)) {
+    if (row->state != MODEL_LIVE || (row->until_ms < now_ms && what < 6)) {
         op->kind = OP_ACQUIRE;
         op->id = ++*ids;
         op->owner = op->id;
-    } else if (what < (resource == TMP ? 12 : 3)) {
+    } else if (what < (resource == TMP ? 9 : 2)) {
         op->kind = OP_RELEASE;
         op->id = dice(state) % 2 == 0 ? ++*ids : 0;
-    } else if (what == 12) {
+    } else if (what < 11 && what >= 9) {
         op->kind = OP_REVOKE;
-    } else if (what < 15 && row->until_ms >= now_ms) {
+    } else if (what >= 11 && what < 14 && row->until_ms >= now_ms) {
         op->kind = OP_ACQUIRE;
         op->id = ++*ids;
         op->owner = row->owner;
-    } else if (what == 15) {
+    } else if (what == 14) {
         op->kind = OP_RENEW;
-    } else if (what == 16 && resource == BOX && row->token > 1) {
+    } else if (what >= 15 && what < 17 && resource == BOX && row->token > 1) {
         op->kind = OP_STALE;
         op->token = row->token - 1;
     } else {
@@ -87,14 +87,15 @@ static bool pick_lease(const struct model_slot *slot, int resource, uint64_t *st
 int model_pick(const struct model_slot *slot, uint64_t *state, int *ids, int64_t now_ms,
                struct op *ops, int max)
 {
-    int resource = (int)(dice(state) % MODEL_RESOURCES), count = 0;
+    static const int often[] = {BOX, BOX, BOX, SKU, SKU, SKU, TMP};
+    int resource = often[dice(state) % 7], count = 0;
 
     ops[0] = (struct op){.resource = resource, .replies = 1};
     if (pick_lease(slot, resource, state, ids, now_ms, &ops[0]))
         return 1;
     if (resource == TMP)
         return 0;
-    if (dice(state) % 3 == 0) {
+    if (dice(state) % 2 == 0) {
         ops[0] = (struct op){.replies = 1};
         if (pick_special(slot, state, ids, &ops[0]))
             return 1;
@@ -196,7 +197,7 @@ void model_request(int slot, const struct op *op, struct buf *out)
     case OP_ROW_ROLLS_BACK:
         model_line(out,
                    "FENCEDALL 1 %s %" PRId64 " %s SQL ~INSERT OR ROLLBACK INTO plain"
-                   " VALUES('one')~",
+                   " VALUES('one'), ('one')~",
                    name, op->token, id);
         break;
     case OP_READ: model_line(out, "GET %s", name); break;

@@ -26,6 +26,7 @@ struct sweep_tally {
 struct sweep {
     struct crash_vfs *vfs;
     bool every;       /* also points that are much like others */
+    uint64_t seed;    /* of what the clients do; 0: the usual one */
     size_t sample;    /* one of so many points */
     const char *only; /* this point alone; NULL: all */
     size_t skip;      /* points that an earlier process has seen */
