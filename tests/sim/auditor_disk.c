@@ -150,6 +150,8 @@ static void look_at(struct auditor *auditor, enum resource_number resource)
         world_tell(world, "store: %s is %.*s%lld", resource_names[resource],
                    (int)(now.len < 60 ? now.len : 60), now.text != NULL ? now.text : "",
                    (long long)now.number);
+    if (!now.live && now.token > seen->retired)
+        seen->retired = now.token;
     seen->exists = now.exists;
     seen->live = now.live;
     seen->number = now.number;

@@ -11,6 +11,7 @@ struct seen {
     int64_t token; /* the newest ever: stays where the row was forgotten */
     bool exists, live;
     int64_t token_us, changed_us; /* since when it is the newest; when token or state changed */
+    int64_t retired;              /* the newest one that was seen released or revoked */
     int64_t number;
     struct buf text;
     int64_t acked[DAEMONS_MAX]; /* so long the text was, by what each daemon has answered */
