@@ -166,7 +166,7 @@ static int find_applied(struct check *check, const struct outlook *outlook, cons
     char expected[MODEL_REPLY_MAX];
 
     states[0] = outlook->slot;
-    model_restart(&states[0], now_ms);
+    model_restart(&states[0], check->opened_ms);
     for (int k = 0; k <= outlook->flight_count; k++) {
         if (k > 0) {
             const struct op *op = &outlook->flight[k - 1];
@@ -377,6 +377,7 @@ bool check_disk(struct check *check, struct disk *disk)
     crash_vfs_mount(check->vfs, disk);
     state.host = host_open(check->vfs, on_reply, &state, why, sizeof why);
     check->opened_at = disk->events_count;
+    check->opened_ms = disk->now_ms;
     if (state.host == NULL)
         return wrong(check, "the store does not open: %s", why);
     bool fine = check_opened(&state);

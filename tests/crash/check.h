@@ -17,7 +17,8 @@
 struct check {
     struct crash_vfs *vfs;
     const struct expectation *expect;
-    bool thorough;    /* with Stockade's own audit, which takes as long as all the rest */
+    bool thorough; /* with Stockade's own audit, which takes as long as all the rest */
+    int64_t opened_ms;
     size_t opened_at; /* out: the disk's events until the store was open */
     char why[RUN_WHY_MAX];
 };
