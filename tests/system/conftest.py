@@ -24,8 +24,11 @@ numbers = itertools.count(1)
 
 
 def pytest_sessionstart(session):
-    # Under nohup it is ignored, and a shell cannot trap what its parents ignore.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Under nohup, or in the background, some are ignored, and a shell cannot trap what its parents
+    # ignore.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     if not (BUILD / "stockaded").exists() and not session.config.option.collectonly:
         pytest.exit(f"{BUILD / 'stockaded'} is missing: run make first", returncode=2)
 
