@@ -134,6 +134,7 @@ static void daemon_start(struct daemon *daemon)
         .waiters_max = 200,
     });
     daemon->up = true;
+    daemon->started_us = world->now_us;
     daemon->timer_us = -1;
     world_tell(world, "daemon %d is up", daemon->number);
     daemon_turn(daemon);

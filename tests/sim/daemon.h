@@ -21,7 +21,8 @@ struct daemon {
     struct store *store;
     struct lease_provider *provider;
     struct engine *engine;
-    int64_t timer_us;  /* the engine's next turn is scheduled for; -1: it is not */
+    int64_t timer_us; /* the engine's next turn is scheduled for; -1: it is not */
+    int64_t started_us;
     int64_t pauses_us; /* that it has slept in all */
 };
 

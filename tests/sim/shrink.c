@@ -3,11 +3,13 @@
 #include "tests/sim/shrink.h"
 
 #include <string.h>
+#include <time.h>
 
 struct shrinking {
     struct plan *plan;
     struct outcome_of_run *outcome;
     int runs;
+    clock_t until;
 };
 
 /* Does the plan with this change still break the same promise? Then it is the plan. */
@@ -15,7 +17,7 @@ static bool keeps(struct shrinking *shrinking, const struct plan *tried)
 {
     struct tally tally = {0};
 
-    if (shrinking->runs >= SHRINK_RUNS_MAX)
+    if (shrinking->runs >= SHRINK_RUNS_MAX || clock() > shrinking->until)
         return false;
     shrinking->runs++;
     struct outcome_of_run outcome = run_plan(tried, &tally, NULL);
@@ -101,7 +103,7 @@ static void simplify(struct shrinking *shrinking)
 
 int shrink(struct plan *plan, struct outcome_of_run *outcome)
 {
-    struct shrinking shrinking = {plan, outcome, 0};
+    struct shrinking shrinking = {plan, outcome, 0, clock() + SHRINK_CPU_S_MAX * CLOCKS_PER_SEC};
     bool changed = true;
 
     memcpy(plan->round_starts_us, outcome->round_starts_us, sizeof plan->round_starts_us);

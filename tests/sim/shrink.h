@@ -6,7 +6,8 @@
 
 #include "tests/sim/run.h"
 
-#define SHRINK_RUNS_MAX 1500
+#define SHRINK_RUNS_MAX  1500
+#define SHRINK_CPU_S_MAX 6
 
 /* `plan` fails with `outcome`; both are changed to the smallest ones found. Returns the number of
  * runs that it took. */
