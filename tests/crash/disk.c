@@ -196,7 +196,8 @@ static bool is_name(const struct disk_event *event)
     return event->kind == DISK_CREATE || event->kind == DISK_DELETE;
 }
 
-/* What is pending, and a sync concerns: becomes certain, or, where it failed, doubtful. */
+/* What is pending, and a sync concerns: becomes certain, or, where it failed, doubtful; what is
+ * doubtful is lost with the next sync. */
 static void settle(struct replay *replay, const struct disk_event *sync)
 {
     size_t left = 0;
@@ -209,8 +210,9 @@ static void settle(struct replay *replay, const struct disk_event *sync)
                          : !is_name(event) && event->inode == sync->inode;
         if (meant && sync->kind == DISK_SYNC_FAILED)
             doubtful = true;
-        if (meant && !doubtful) {
-            apply(replay->certain, event);
+        if (meant && sync->kind != DISK_SYNC_FAILED) {
+            if (!doubtful) /* else it is lost: what was written later must not be undone by it */
+                apply(replay->certain, event);
             continue;
         }
         replay->pending[left] = replay->pending[i];

@@ -26,27 +26,42 @@ static void go(struct run *run, const struct sweep *sweep)
     run_rounds(run, ROUNDS, ROUNDS);
 }
 
-/* What the power leaves at the run's end, with and without what was not synced; or only one of
- * these, where `only_mode` is not negative. */
+/* When the power goes, and what it leaves. A daemon whose store is lost just ends; one that closes
+ * it all the same must not do harm. */
+static const struct {
+    enum disk_mode mode;
+    bool closed;
+    const char *words;
+} ends[] = {
+    {DISK_DROP, false, "nothing of what was not synced"},
+    {DISK_KEEP, false, "all"},
+    {DISK_DROP, true, "the store closed, and nothing of what was not synced"},
+    {DISK_SOME, true, "the store closed, and some of what was not synced"},
+};
+
+enum { ENDS = sizeof ends / sizeof *ends };
+
+/* Tries those ends whose bit is set. */
 static void check_what_is_left(struct run *run, struct crash_vfs *vfs, struct disk *disk,
-                               const struct disk *before, int only_mode, char why[RUN_WHY_MAX])
+                               const struct disk *before, unsigned which, char why[RUN_WHY_MAX])
 {
     struct replay *replay = replay_new(disk, before);
     struct expectation expect = run->now;
-    static const enum disk_mode modes[] = {DISK_DROP, DISK_KEEP};
+    struct disk *images[ENDS] = {NULL};
+    bool thorough = disk->events_count % THOROUGH_EVERY == 0;
 
-    replay_to(replay, disk->events_count);
-    run_stop(run);
-    for (int i = 0; i < 2 && why[0] == '\0'; i++) {
-        if (only_mode >= 0 && i != only_mode)
-            continue;
-        struct check check = {
-            .vfs = vfs, .expect = &expect, .thorough = disk->events_count % THOROUGH_EVERY == 0};
-        struct disk *image = replay_image(replay, modes[i], 1);
-        if (!check_disk(&check, image))
-            snprintf(why, RUN_WHY_MAX, "then, with %s of what was not synced: %.1900s",
-                     i == 0 ? "nothing" : "all", check.why);
-        disk_free(image);
+    for (unsigned i = 0; i < ENDS; i++) {
+        if (ends[i].closed)
+            run_stop(run);
+        replay_to(replay, disk->events_count);
+        if ((which & 1u << i) != 0)
+            images[i] = replay_image(replay, ends[i].mode, 1);
+    }
+    for (unsigned i = 0; i < ENDS; i++) {
+        struct check check = {.vfs = vfs, .expect = &expect, .thorough = thorough};
+        if (images[i] != NULL && why[0] == '\0' && !check_disk(&check, images[i]))
+            snprintf(why, RUN_WHY_MAX, "then, with %s: %.1900s", ends[i].words, check.why);
+        disk_free(images[i]);
     }
     replay_free(replay);
 }
@@ -78,8 +93,8 @@ static int64_t try_fault(struct sweep *sweep, const struct fault *fault, char wh
     memory_fail(0, false);
     crash_vfs_fail(sweep->vfs, (struct vfs_faults){0});
     snprintf(why, RUN_WHY_MAX, "%s", run.why);
-    check_what_is_left(&run, sweep->vfs, disk, before, fault->memory ? (int)(fault->first % 2) : -1,
-                       why);
+    unsigned which = fault->memory ? 1u << fault->first % 2 : 1u << 0 | 1u << 2 | 1u << 3;
+    check_what_is_left(&run, sweep->vfs, disk, before, which, why);
     run_free(&run);
     crash_vfs_mount(sweep->vfs, NULL);
     disk_free(disk);
