@@ -47,18 +47,18 @@ enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int
 enum return_kind {
     RETURN_RELEASE, /* by its token */
     RETURN_REVOKE,  /* whoever holds it */
-    RETURN_CLOSE,   /* by its token, all holds at once, if it still belongs to `connection` */
+    RETURN_CLOSE,   /* by its token, all holds at once */
 };
 
 struct lease_return {
     /* Set by the caller, who owns it until `done`. */
     struct engine *engine;
     enum return_kind kind;
-    struct bytes resource; /* borrowed until done */
-    int64_t token;         /* RETURN_RELEASE, RETURN_CLOSE */
-    int64_t connection;    /* RETURN_CLOSE */
-    struct bytes id;       /* RETURN_RELEASE: the request's; empty: none */
-    bool unseen;           /* nobody was told of the grant: no event tells of its end */
+    struct bytes resource;              /* borrowed until done */
+    int64_t token, session, connection; /* RETURN_RELEASE, RETURN_CLOSE; as in the row */
+    struct bytes id;                    /* RETURN_RELEASE: the request's; empty: none */
+    bool own_only;                      /* nothing, where another connection has entered since */
+    bool unseen; /* nobody was told of the grant: no event tells of its end */
     void (*done)(struct lease_return *);
 
     /* The result. */

@@ -98,6 +98,8 @@ static void returned(struct lease_return *back)
                      "the lease ran out while it was being granted; try a longer ttl_ms");
 }
 
+/* A repeat that counted nothing has nothing to give back; and what a repeat of this one has been
+ * told meanwhile is its client's. */
 static void give_back(struct acquire *acquire)
 {
     struct lease_return *back = &acquire->back;
@@ -107,9 +109,15 @@ static void give_back(struct acquire *acquire)
                                   .kind = RETURN_RELEASE,
                                   .resource = acquire->request->argv[1],
                                   .token = acquire->call.answer_token,
+                                  .session = acquire->session,
+                                  .connection = acquire->connection,
+                                  .own_only = acquire->wish.id.len > 0,
                                   .unseen = true,
                                   .done = returned};
-    lease_return_start(back);
+    if (acquire->repeats && acquire->call.answer == LEASE_OWN)
+        returned(back);
+    else
+        lease_return_start(back);
 }
 
 static void reply_granted(struct acquire *acquire)

@@ -249,7 +249,9 @@ static void give_back(const struct held *held, int64_t connection)
                                           .kind = RETURN_CLOSE,
                                           .resource = buf_bytes(&closing->name),
                                           .token = held->token,
+                                          .session = store_session(held->engine->options.store),
                                           .connection = connection,
+                                          .own_only = true,
                                           .done = closed};
     held->engine->requests_open++;
     lease_return_start(&closing->back);

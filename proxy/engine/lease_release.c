@@ -90,6 +90,12 @@ static enum stk_error release_remember(const struct lease_return *back, struct s
     return error;
 }
 
+/* Connections are numbered by each daemon from 1: the session tells whose it is. */
+static bool is_still_its_own(const struct lease_return *back, const struct lease *lease)
+{
+    return lease->session == back->session && lease->connection == back->connection;
+}
+
 /* Retires the token, or counts one hold less. On the store's thread. */
 static enum stk_error return_run(struct store_op *op, struct store_txn *txn)
 {
@@ -119,7 +125,7 @@ static enum stk_error return_run(struct store_op *op, struct store_txn *txn)
             return STK_OK;
     }
     error = txn_lease(txn, &row, &lease);
-    if (error != STK_OK || (back->kind == RETURN_CLOSE && lease.connection != back->connection))
+    if (error != STK_OK || (back->own_only && !is_still_its_own(back, &lease)))
         return error;
     lease_nonce(lease.owner, lease.anonymous, back->memory.nonce);
     back->memory.ttl_ms = lease.ttl_ms;

@@ -33,3 +33,15 @@ def test_a_release_at_one_daemon_wakes_the_waiter_at_the_other(rig):
     wait_until(lambda: there.client().lease("r")["waiters"] == 1, "it waits")
     assert holder("RELEASE", "r", token) == 0
     assert waiter.read(5)[0] > token
+
+
+def test_a_lease_that_moved_to_a_connection_of_the_other_daemon_outlives_the_first(rig):
+    here, there = (rig.daemon(lease="local:") for _ in range(2))
+    first, second = here.client(), there.client()
+    assert first("CLIENT", "ID") == second("CLIENT", "ID"), "each daemon counts from 1"
+    words = ("ACQUIRE", "r", 60000, "OWNER", "me", "ID", "i", "EPHEMERAL")
+    token = first(*words)[0]
+    assert second(*words)[0] == token
+    first.close()
+    wait_until(lambda: counter(here.client(), "connected_clients") == 1, "it is noticed")
+    assert second.fenced(token, "SET", "r", "x") == "OK"

@@ -103,6 +103,36 @@ static void two_waiting_twins_get_one_lease(void **state)
     assert_int_equal(holds(*state, "r"), 1);
 }
 
+/* It counted nothing, so it has nothing to give back. */
+static void a_repeat_that_comes_too_late_leaves_the_lease_alone(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIRE r 10000 ID x", GRANT(1, 10000));
+    lease_service_set_late(world->service, 50);
+    world_send(world, 2, "ACQUIRE r 40 ID x");
+    world_pass(world, 100);
+    assert_memory_equal(world_received(world, 2), "-BUSY the lease ran out", 23);
+    lease_service_set_late(world->service, 0);
+    assert_says(world, 1, "FENCED 1 SET r x", "+OK\r\n");
+}
+
+/* The first one's lease runs out on its way, and is the repeat's by then. */
+static void a_lease_that_was_repeated_is_not_given_back(void **state)
+{
+    struct world *world = *state;
+
+    lease_service_set_late(world->service, 50);
+    world_send(world, 1, "ACQUIRE r 40 OWNER me ID x");
+    world_send(world, 2, "ACQUIRE r 10000 OWNER me ID x");
+    world_pass(world, 100);
+    lease_service_set_late(world->service, 0);
+    assert_memory_equal(world_received(world, 1), "-BUSY the lease ran out", 23);
+    assert_string_equal(world_received(world, 2), GRANT(1, 9950));
+    assert_says(world, 2, "FENCED 1 SET r x", "+OK\r\n");
+    assert_says(world, 2, "RELEASE r 1", ":0\r\n");
+}
+
 static void an_ephemeral_lease_ends_with_its_connection(void **state)
 {
     assert_says(*state, 1, "ACQUIRE r 10000 EPHEMERAL", GRANT(1, 10000));
@@ -302,6 +332,8 @@ int main(void)
         TEST(a_release_repeated_with_its_id_is_not_counted_twice),
         TEST(a_repeat_finds_its_lease_though_its_lock_is_gone),
         TEST(two_waiting_twins_get_one_lease),
+        TEST(a_repeat_that_comes_too_late_leaves_the_lease_alone),
+        TEST(a_lease_that_was_repeated_is_not_given_back),
         TEST(an_ephemeral_lease_ends_with_its_connection),
         TEST(an_ephemeral_lease_of_several_holds_ends_at_once),
         TEST(a_repeat_moves_an_ephemeral_lease_to_its_connection),
