@@ -134,6 +134,9 @@ BAD = {
     "a poisoned fence": (
         "a A 0-1 -> 1", "b S 2-3 token=999 value=x -> UNKNOWN",
         "a S 4-5 token=1 value=y -> STALE"),
+    "a lease is taken away by a repeat of its own request": (
+        "a A 0- owner=i", "a A 1-2 owner=i -> 4", "a S 3-4 token=4 value=x -> STALE",
+        "a R 5-6 token=4 -> 0"),
     "an error that the command may not give": (
         "a A 0-1 -> 1", "a S 2-3 token=1 value=x -> WRONGTYPE"),
 }
