@@ -103,6 +103,26 @@ static bool content_read(struct check *check, struct reading *reading, struct co
     return read || wrong(check, "it cannot be read: %s", sqlite3_errmsg(reading->db));
 }
 
+/* Tables, index and guard: what was acknowledged, and no more than what was asked for. */
+static bool setup_is_there(struct check *check, struct reading *reading)
+{
+    const struct expectation *expect = check->expect;
+    sqlite3_stmt *stmt = NULL;
+    int steps = -1;
+
+    if (sqlite3_prepare_v2(reading->db,
+                           "SELECT (SELECT count(*) FROM sqlite_schema WHERE name IN"
+                           " ('stock', 'plain', 'stock_by_number'))"
+                           " + (SELECT count(*) FROM stockade_guard)",
+                           -1, &stmt, NULL) == SQLITE_OK &&
+        sqlite3_step(stmt) == SQLITE_ROW)
+        steps = sqlite3_column_int(stmt, 0);
+    sqlite3_finalize(stmt);
+    return (steps >= expect->setup && steps <= expect->setup + expect->setup_sent) ||
+           wrong(check, "%d steps of the setup are there, %d were acknowledged%s", steps,
+                 expect->setup, expect->setup_sent ? ", one more sent" : "");
+}
+
 static bool file_is_sound(struct check *check, struct reading *reading)
 {
     sqlite3_stmt *stmt = NULL;
@@ -330,7 +350,8 @@ static bool check_slots(struct session_state *state, struct reading *reading,
     const struct expectation *expect = check->expect;
     const struct disk *disk = crash_vfs_disk(check->vfs);
     struct buf lines = {0};
-    bool fine = content_read(check, reading, content) && set_up_again(state, expect);
+    bool fine = content_read(check, reading, content) && setup_is_there(check, reading) &&
+                set_up_again(state, expect);
 
     for (int i = 0; fine && i < MODEL_SLOTS; i++) {
         const struct outlook *outlook = &expect->slots[i];

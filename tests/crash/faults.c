@@ -93,7 +93,8 @@ static int64_t try_fault(struct sweep *sweep, const struct fault *fault, char wh
     memory_fail(0, false);
     crash_vfs_fail(sweep->vfs, (struct vfs_faults){0});
     snprintf(why, RUN_WHY_MAX, "%s", run.why);
-    unsigned which = fault->memory ? 1u << fault->first % 2 : 1u << 0 | 1u << 2 | 1u << 3;
+    unsigned which = fault->memory ? 1u << fault->first % 2
+                                   : 1u << 0 | 1u << 1 | (fault->first % 2 ? 1u << 2 : 1u << 3);
     check_what_is_left(&run, sweep->vfs, disk, before, which, why);
     run_free(&run);
     crash_vfs_mount(sweep->vfs, NULL);
