@@ -14,7 +14,8 @@ enum {
     ROUNDS = 14,
     PAUSE_MS = HOST_FORGET_MS + 1000,
     AGAIN_EVERY = 7,
-    THOROUGH_EVERY = 8
+    THOROUGH_EVERY = 8,
+    WAL_HEADER = 32, /* bytes */
 };
 
 /* How many images of each mode, beside those without chance. */
@@ -106,20 +107,23 @@ static void try_all(struct sweep *sweep, struct recording *recording, const char
 /* What the run did. */
 static void tell(const struct recording *recording)
 {
-    size_t ops[OP_KINDS] = {0}, events[DISK_SYNC_FOLDER + 1] = {0};
+    size_t wals = 0, ops[OP_KINDS] = {0}, events[DISK_SYNC_FOLDER + 1] = {0};
 
     for (int i = 0; i < MODEL_SLOTS; i++)
         for (size_t k = 0; k < recording->run.steps_count[i]; k++)
             ops[recording->run.steps[i][k].op.kind]++;
-    for (size_t n = 0; n < recording->disk->events_count; n++)
-        events[recording->disk->events[n].kind]++;
+    for (size_t n = 0; n < recording->disk->events_count; n++) {
+        const struct disk_event *event = &recording->disk->events[n];
+        events[event->kind]++;
+        wals += event->kind == DISK_WRITE && event->at == 0 && event->len == WAL_HEADER;
+    }
     printf("write: a run of");
     for (int i = 0; i < OP_KINDS; i++)
         printf(" %zu %s%s", ops[i], op_name((enum op_kind)i), i + 1 < OP_KINDS ? "," : ";");
     for (int i = 0; i <= DISK_SYNC_FOLDER; i++)
         if (events[i] > 0)
             printf(" %zu %s", events[i], disk_kind_name((enum disk_kind)i));
-    printf("\n");
+    printf("; %zu times a WAL begun\n", wals);
 }
 
 void sweep_write(struct sweep *sweep)
