@@ -70,6 +70,14 @@ int audit_id(struct auditor *auditor)
     return ++auditor->ids;
 }
 
+bool audit_is_never(const struct op *op)
+{
+    for (int i = 0; i < op->tokens_count; i++)
+        if (op->tokens[i][0] != op->never_token)
+            return false;
+    return op->never_token != 0;
+}
+
 static bool is_write(enum verb verb)
 {
     return verb == VERB_APPEND || verb == VERB_COUNT || verb == VERB_SELL || verb == VERB_PAIR;
@@ -137,8 +145,8 @@ void audit_end(struct auditor *auditor)
 
     for (size_t i = 0; i < auditor->ops_count; i++) {
         const struct op *op = auditor->ops[i];
-        open += op->verb == VERB_COUNT && op->tokens_count > 0 && !op->told && !op->refused &&
-                !op->never;
+        open += op->verb == VERB_COUNT && op->refusals < op->arrivals && !op->told &&
+                !audit_is_never(op);
     }
     int64_t number = auditor->seen[COUNT].number;
     audit_check(auditor, P6_ONCE);

@@ -52,7 +52,7 @@ static void take_new(struct auditor *auditor, enum resource_number resource, int
     if (op->refusals == op->arrivals)
         world_break(world, P6_ONCE, "operation %d was refused each time, and is in %s", number,
                     resource_names[resource]);
-    if (op->never)
+    if (audit_is_never(op))
         world_break(world, P6_ONCE,
                     "operation %d is in %s, though its receipt said that it never will be", number,
                     resource_names[resource]);

@@ -44,6 +44,8 @@ struct auditor {
 };
 
 void audit_check(struct auditor *auditor, enum promise promise);
+/* Its receipt has said that it never will be applied, of all tokens that it was tried with. */
+bool audit_is_never(const struct op *op);
 /* auditor_replies.c */
 void audit_reply(struct auditor *auditor, struct call *call, const struct reply *reply);
 /* auditor_live.c: of those who wait at one daemon, the first to come is the first to be served. */

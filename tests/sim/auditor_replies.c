@@ -167,7 +167,6 @@ static void judge_refused_write(struct auditor *auditor, const struct call *call
         world_break(auditor->world, P6_ONCE, "operation %d was refused, and applied", op->number);
     if (reply_is_error(reply, "STALE") || reply_is_error(reply, "UNKNOWN"))
         judge_refusal(auditor, call, reply_is_error(reply, "UNKNOWN"));
-    op->refused = !op->applied;
     op->refusals++;
 }
 
@@ -184,7 +183,7 @@ static void judge_written(struct auditor *auditor, const struct call *call,
     }
     audit_check(auditor, P4_DURABLE);
     audit_check(auditor, P6_ONCE);
-    if (op->never)
+    if (audit_is_never(op))
         world_break(world, P6_ONCE, "operation %d was applied, though its receipt said never",
                     op->number);
     /* A later pair in the same commit hides an earlier one. */
@@ -249,8 +248,8 @@ static void judge_receipt(struct auditor *auditor, const struct call *call,
         op->replies[0] = reply->items[1].number;
         auditor->counted++;
     }
-    /* Under this token; it may be tried again under another. */
-    op->never |= never && op->tokens_count == 1;
+    if (never) /* under another token it may be tried again */
+        op->never_token = call->tokens[0];
 }
 
 /* Nothing has been wrong with the lease service, the daemon or the way between them for a while. */

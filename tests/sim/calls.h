@@ -45,7 +45,8 @@ struct op {
     int64_t tokens[8][2]; /* that it arrived with, at some daemon */
     int tokens_count;
     int arrivals, refusals; /* of its calls; where they are as many, it is not to be there */
-    bool applied, refused, never, told;
+    int64_t never_token;    /* under which, its receipt said, it never will be applied; 0: none */
+    bool applied, told;
     int64_t applied_us;
     int64_t end;        /* of its entry in the log */
     int64_t replies[2]; /* that it got first */
