@@ -112,6 +112,20 @@ static void a_lease_renewed_elsewhere_ends_when_that_is_over(void **state)
     lease_provider_close(other, free, NULL);
 }
 
+/* What was not applied under a token that is over is told for as long as receipts are kept. */
+static void a_receipt_that_never_was_is_not_called_expired_too_early(void **state)
+{
+    (void)state;
+    struct world *world = world_new(&(struct engine_options){.receipts_keep_ms = 60000});
+    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    expect(world, 1, "RELEASE k 1", ":0\r\n");
+    world_pass(world, 59000);
+    expect(world, 1, "RECEIPT k 1 x", "*2\r\n:0\r\n$-1\r\n");
+    world_pass(world, 2000);
+    expect_start(world, 1, "RECEIPT k 1 x", "-EXPIRED ");
+    world_free(world);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -120,6 +134,7 @@ int main(void)
         TEST(min_and_max_themselves_are_in_range_and_sums_do_not_overflow),
         TEST(a_second_transaction_that_fails_is_undone_too),
         TEST(a_lease_renewed_elsewhere_ends_when_that_is_over),
+        cmocka_unit_test(a_receipt_that_never_was_is_not_called_expired_too_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
