@@ -8,7 +8,9 @@ PROOF_SOURCES += $(SIM_SOURCES)
 
 # Without SEED and RUNS: the same seeds each time. With SECONDS: seeds that are new each time. With
 # SEED alone: that one; STORY=1 tells all that happens in it.
-sim: $(BUILD)/sim ## simulate clusters, faults and all: make sim [SEED=n] [RUNS=n] [SECONDS=n]
+sim: ## simulate clusters, faults and all: make sim [SEED=n] [RUNS=n] [SECONDS=n]
+	@tools/setup
+	@$(MAKE) $(BUILD)/sim
 	@$(BUILD)/sim $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) \
 	    $(if $(filter command,$(origin SECONDS)),--seconds $(SECONDS)) $(if $(STORY),--story)
 
