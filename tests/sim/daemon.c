@@ -232,7 +232,7 @@ void daemons_new(struct world *world)
         daemon->rng = rng_of(world->plan->seed, 'D', (uint64_t)i);
         daemon->clock_ms = rng_between(&daemon->rng, 1000, 100000000);
         daemon->rate_ppm = rng_between(&daemon->rng, 998000, 1002000);
-        daemon->wall_us = EPOCH_US + rng_between(&daemon->rng, -2000000, 2000000);
+        daemon->wall_us = EPOCH_US; /* one file is one machine's, and so is its wall clock */
         daemon_start(daemon);
     }
 }
