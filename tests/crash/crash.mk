@@ -5,7 +5,7 @@ CRASH_SOURCES := $(wildcard tests/crash/*.c)
 PROOF_SOURCES += $(CRASH_SOURCES)
 
 .PHONY: crash
-# SEED=n: other clients. POINT=...: one point alone, as a failure prints it. SAMPLE=n: one point of n.
+# SEED=n: other clients. POINT=...: one point alone, as a failure prints it. SAMPLE=n: one of n.
 # SWEEPS="write io": only these of write, again, migrate, io, memory. EVERY=1: each allocation, not
 # one of each kind (minutes).
 crash: ## power loss, I/O errors and lack of memory at every point of the store's work

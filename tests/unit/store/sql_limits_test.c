@@ -79,7 +79,8 @@ static void the_statements_of_an_operation_share_the_time(void **state)
     assert_int_equal(rig_read(*state, one_after_another, &ask), STK_ERR);
     sql_expect(ask.call.why, "", "300 ms");
     assert_true(now_ms() - begun < 20000);
-    assert_int_equal(rig_read(*state, sql_body, &ask), STK_OK);
+    ask.call.statement = bytes_of("SELECT 1");
+    assert_int_equal(rig_read(*state, sql_body, &ask), STK_OK); /* the next has its own */
 }
 
 static void a_statement_is_stopped_when_it_takes_too_much_memory(void **state)
