@@ -11,49 +11,25 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/engine/world.h"
-
-static int setup(void **state)
-{
-    *state = world_new(NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_free(*state);
-    return 0;
-}
-
-static void expect(struct world *world, int client, const char *line, const char *reply)
-{
-    assert_string_equal(world_call(world, client, line), reply);
-}
-
-static void expect_start(struct world *world, int client, const char *line, const char *start)
-{
-    const char *reply = world_call(world, client, line);
-    if (strncmp(reply, start, strlen(start)) != 0)
-        fail_msg("%s: got %s, not %s", line, reply, start);
-}
+#include "tests/unit/engine/says.h"
 
 static void a_grant_fences_the_older_token_before_the_new_holder_writes(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
+    assert_says(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
     world_pass(world, 101);
-    expect(world, 2, "ACQUIRE k 100", "*2\r\n:2\r\n:100\r\n");
-    expect_start(world, 1, "FENCED 1 SET k old", "-STALE ");
-    expect(world, 2, "GET k", "$-1\r\n");
-    expect(world, 2, "FENCED 2 SET k new", "+OK\r\n");
+    assert_says(world, 2, "ACQUIRE k 100", "*2\r\n:2\r\n:100\r\n");
+    assert_begins(world, 1, "FENCED 1 SET k old", "-STALE ");
+    assert_says(world, 2, "GET k", "$-1\r\n");
+    assert_says(world, 2, "FENCED 2 SET k new", "+OK\r\n");
 }
 
 static void an_expired_holder_without_a_successor_may_write(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
+    assert_says(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
     world_pass(world, 500);
-    expect(world, 1, "FENCED 1 SET k v", "+OK\r\n");
+    assert_says(world, 1, "FENCED 1 SET k v", "+OK\r\n");
 }
 
 static void tokens_rise_where_the_lease_service_lost_everything(void **state)
@@ -62,7 +38,7 @@ static void tokens_rise_where_the_lease_service_lost_everything(void **state)
     for (int token = 1; token <= 5; token++) {
         char reply[40];
         snprintf(reply, sizeof reply, "*2\r\n:%d\r\n:100\r\n", token);
-        expect(world, 1, "ACQUIRE k 100", reply);
+        assert_says(world, 1, "ACQUIRE k 100", reply);
         lease_service_lose_all(world->service);
     }
 }
@@ -71,7 +47,7 @@ static void state_lost_after_the_floor_was_read_costs_a_round_and_no_token(void 
 {
     struct world *world = *state;
     lease_service_mark(world->service);
-    expect(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
+    assert_says(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
     /* The second grant of another daemon: as far as this engine's floor read goes, it came later.
      */
     world_send_only(world, 2, "ACQUIRE k 100");
@@ -93,34 +69,34 @@ static void a_lock_whose_token_the_store_never_saw_is_not_entered_again(void **s
     lease_service_set_late(world->service, 0);
     lease_service_lose_tail(world->service); /* the lock of token 1 stands */
     world_restart_engine(world);
-    expect(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:2\r\n:60000\r\n");
-    expect_start(world, 1, "FENCED 1 SET k v", "-STALE ");
-    expect(world, 1, "FENCED 2 SET k v", "+OK\r\n");
+    assert_says(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:2\r\n:60000\r\n");
+    assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
+    assert_says(world, 1, "FENCED 2 SET k v", "+OK\r\n");
 }
 
 static void the_same_owner_enters_again_and_leaves_as_often(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
+    assert_says(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
     world_pass(world, 50);
-    expect(world, 2, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
-    expect(world, 1, "RELEASE k 1", ":1\r\n");
-    expect(world, 3, "ACQUIRE k 100 OWNER other", "*-1\r\n");
-    expect(world, 1, "RELEASE k 1", ":0\r\n");
-    expect(world, 1, "RELEASE k 1", ":0\r\n");
-    expect(world, 3, "ACQUIRE k 100 OWNER other", "*2\r\n:2\r\n:100\r\n");
-    expect_start(world, 1, "RELEASE k 1", "-STALE ");
+    assert_says(world, 2, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":1\r\n");
+    assert_says(world, 3, "ACQUIRE k 100 OWNER other", "*-1\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_says(world, 3, "ACQUIRE k 100 OWNER other", "*2\r\n:2\r\n:100\r\n");
+    assert_begins(world, 1, "RELEASE k 1", "-STALE ");
 }
 
 static void an_owner_enters_again_past_those_who_wait(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 1000 OWNER me", "*2\r\n:1\r\n:1000\r\n");
-    expect(world, 2, "ACQUIRE k 1000 WAIT 500", "");
-    expect(world, 3, "ACQUIRE k 1000 WAIT 500 OWNER me", "*2\r\n:1\r\n:1000\r\n");
-    expect(world, 1, "RELEASE k 1", ":1\r\n");
+    assert_says(world, 1, "ACQUIRE k 1000 OWNER me", "*2\r\n:1\r\n:1000\r\n");
+    assert_says(world, 2, "ACQUIRE k 1000 WAIT 500", "");
+    assert_says(world, 3, "ACQUIRE k 1000 WAIT 500 OWNER me", "*2\r\n:1\r\n:1000\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":1\r\n");
     assert_string_equal(world_received(world, 2), "");
-    expect(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
     assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:1000\r\n");
 }
 
@@ -128,13 +104,13 @@ static void waiters_are_served_in_order_of_arrival(void **state)
 {
     struct world *world = *state;
     char line[64], reply[64];
-    expect(world, 0, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 0, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     for (int i = 1; i < 40; i++)
-        expect(world, i, "ACQUIRE k 60000 WAIT 50000", "");
+        assert_says(world, i, "ACQUIRE k 60000 WAIT 50000", "");
     assert_int_equal(world_counter(world, "leases_waited"), 39);
     for (int i = 1; i < 40; i++) {
         snprintf(line, sizeof line, "RELEASE k %d", i);
-        expect(world, i - 1, line, ":0\r\n");
+        assert_says(world, i - 1, line, ":0\r\n");
         snprintf(reply, sizeof reply, "*2\r\n:%d\r\n:60000\r\n", i + 1);
         assert_string_equal(world_received(world, i), reply);
     }
@@ -143,8 +119,8 @@ static void waiters_are_served_in_order_of_arrival(void **state)
 static void a_try_does_not_take_the_lease_from_those_who_wait(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
-    expect(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
     world_send_only(world, 1, "RELEASE k 1");
     world_send_only(world, 3, "ACQUIRE k 60000");
     world_settle(world);
@@ -155,8 +131,8 @@ static void a_try_does_not_take_the_lease_from_those_who_wait(void **state)
 static void expiry_wakes_the_first_in_line(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
-    expect(world, 2, "ACQUIRE k 100 WAIT 5000", "");
+    assert_says(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
+    assert_says(world, 2, "ACQUIRE k 100 WAIT 5000", "");
     world_pass(world, 99);
     assert_string_equal(world_received(world, 2), "");
     world_pass(world, 3);
@@ -166,8 +142,8 @@ static void expiry_wakes_the_first_in_line(void **state)
 static void a_release_at_another_daemon_is_seen_within_a_second(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
-    expect(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
     lease_service_lose_all(world->service); /* nobody tells this daemon */
     world_pass(world, 999);
     assert_string_equal(world_received(world, 2), "");
@@ -178,8 +154,8 @@ static void a_release_at_another_daemon_is_seen_within_a_second(void **state)
 static void waiting_ends_with_null_at_its_deadline(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
-    expect(world, 2, "ACQUIRE k 60000 WAIT 300", "");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 2, "ACQUIRE k 60000 WAIT 300", "");
     world_pass(world, 299);
     assert_string_equal(world_received(world, 2), "");
     world_pass(world, 1);
@@ -189,11 +165,11 @@ static void waiting_ends_with_null_at_its_deadline(void **state)
 static void a_waiter_that_vanished_leaves_the_line(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
-    expect(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
-    expect(world, 3, "ACQUIRE k 60000 WAIT 50000", "");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
+    assert_says(world, 3, "ACQUIRE k 60000 WAIT 50000", "");
     world_disconnect(world, 2);
-    expect(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
     assert_string_equal(world_received(world, 3), "*2\r\n:2\r\n:60000\r\n");
 }
 
@@ -207,8 +183,8 @@ static void a_grant_that_nobody_can_receive_is_given_back_and_retired(void **sta
     world_disconnect(world, 1);
     world_settle(world);
     assert_int_equal(world_counter(world, "leases_given_back"), 1);
-    expect_start(world, 2, "FENCED 1 SET k v", "-STALE ");
-    expect(world, 2, "ACQUIRE k 60000", "*2\r\n:2\r\n:60000\r\n");
+    assert_begins(world, 2, "FENCED 1 SET k v", "-STALE ");
+    assert_says(world, 2, "ACQUIRE k 60000", "*2\r\n:2\r\n:60000\r\n");
 }
 
 static void a_lease_that_ran_out_on_the_way_is_not_handed_out(void **state)
@@ -221,84 +197,84 @@ static void a_lease_that_ran_out_on_the_way_is_not_handed_out(void **state)
     lease_service_set_late(world->service, 0);
     world_pass(world, 10);
     assert_true(strncmp(world_received(world, 1), "-BUSY ", 6) == 0);
-    expect_start(world, 2, "FENCED 1 SET k v", "-STALE ");
+    assert_begins(world, 2, "FENCED 1 SET k v", "-STALE ");
 }
 
 static void a_commit_that_fails_gives_the_lock_back(void **state)
 {
     struct world *world = *state;
     store_memory_fail(world->store, MEMORY_COMMIT_FAILS);
-    expect_start(world, 1, "ACQUIRE k 60000", "-STORE ");
-    expect(world, 1, "GET k", "$-1\r\n");
-    expect_start(world, 1, "FENCED 1 SET k v", "-UNKNOWN ");
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:2\r\n:60000\r\n");
+    assert_begins(world, 1, "ACQUIRE k 60000", "-STORE ");
+    assert_says(world, 1, "GET k", "$-1\r\n");
+    assert_begins(world, 1, "FENCED 1 SET k v", "-UNKNOWN ");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:2\r\n:60000\r\n");
 }
 
 static void a_second_entry_that_fails_leaves_the_first_its_lock(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:1\r\n:60000\r\n");
     store_memory_fail(world->store, MEMORY_COMMIT_FAILS);
-    expect_start(world, 1, "ACQUIRE k 60000 OWNER me", "-STORE ");
-    expect(world, 2, "ACQUIRE k 60000", "*-1\r\n");
-    expect(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_begins(world, 1, "ACQUIRE k 60000 OWNER me", "-STORE ");
+    assert_says(world, 2, "ACQUIRE k 60000", "*-1\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
 }
 
 static void a_dead_lease_service_stops_grants_at_once_and_no_writes(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
-    expect(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
     lease_service_set_down(world->service, "connection refused");
-    expect_start(world, 3, "ACQUIRE j 1000", "-LEASEDOWN connection refused");
-    expect(world, 1, "FENCED 1 SET k v", "+OK\r\n");
+    assert_begins(world, 3, "ACQUIRE j 1000", "-LEASEDOWN connection refused");
+    assert_says(world, 1, "FENCED 1 SET k v", "+OK\r\n");
     world_pass(world, 1001);
     assert_true(strncmp(world_received(world, 2), "-LEASEDOWN ", 11) == 0);
-    expect(world, 1, "RELEASE k 1", ":0\r\n");
-    expect_start(world, 1, "FENCED 1 SET k v", "-STALE ");
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
 }
 
 static void waiting_for_oneself_is_a_deadlock(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
-    expect_start(world, 1, "ACQUIRE k 60000 WAIT 100", "-DEADLOCK ");
-    expect(world, 1, "ACQUIRE k 60000", "*-1\r\n");
-    expect(world, 1, "RELEASE k 1", ":0\r\n");
-    expect(world, 1, "ACQUIRE k 60000 WAIT 100", "*2\r\n:2\r\n:60000\r\n");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_begins(world, 1, "ACQUIRE k 60000 WAIT 100", "-DEADLOCK ");
+    assert_says(world, 1, "ACQUIRE k 60000", "*-1\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_says(world, 1, "ACQUIRE k 60000 WAIT 100", "*2\r\n:2\r\n:60000\r\n");
 }
 
 static void a_revoked_holder_is_fenced_and_the_next_is_served(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "REVOKE k", "$-1\r\n");
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
-    expect(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
-    expect(world, 3, "REVOKE k", ":1\r\n");
-    expect_start(world, 1, "FENCED 1 SET k v", "-STALE ");
-    expect_start(world, 1, "RELEASE k 1", "-STALE ");
-    expect_start(world, 1, "RENEW k 1 100", "-STALE ");
+    assert_says(world, 1, "REVOKE k", "$-1\r\n");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
+    assert_says(world, 3, "REVOKE k", ":1\r\n");
+    assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
+    assert_begins(world, 1, "RELEASE k 1", "-STALE ");
+    assert_begins(world, 1, "RENEW k 1 100", "-STALE ");
     assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:60000\r\n");
 }
 
 static void renewing_takes_back_what_nobody_took(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
+    assert_says(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
     world_pass(world, 500);
-    expect(world, 1, "RENEW k 1 200", ":200\r\n");
-    expect(world, 2, "ACQUIRE k 100", "*-1\r\n");
+    assert_says(world, 1, "RENEW k 1 200", ":200\r\n");
+    assert_says(world, 2, "ACQUIRE k 100", "*-1\r\n");
     world_pass(world, 500);
-    expect(world, 2, "ACQUIRE k 100", "*2\r\n:2\r\n:100\r\n");
-    expect_start(world, 1, "RENEW k 1 200", "-STALE ");
-    expect_start(world, 1, "RENEW k 3 200", "-UNKNOWN ");
-    expect_start(world, 1, "RENEW never 1 200", "-UNKNOWN ");
+    assert_says(world, 2, "ACQUIRE k 100", "*2\r\n:2\r\n:100\r\n");
+    assert_begins(world, 1, "RENEW k 1 200", "-STALE ");
+    assert_begins(world, 1, "RENEW k 3 200", "-UNKNOWN ");
+    assert_begins(world, 1, "RENEW never 1 200", "-UNKNOWN ");
 }
 
 static void a_release_that_overtakes_a_renewal_leaves_no_lock_behind(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     lease_service_set_late(world->service, -1);
     world_send(world, 1, "RENEW k 1 60000"); /* its answer is held back */
     lease_service_lose_all(world->service);
@@ -306,7 +282,7 @@ static void a_release_that_overtakes_a_renewal_leaves_no_lock_behind(void **stat
     lease_service_set_late(world->service, 0);
     world_settle(world);
     assert_true(strncmp(world_received(world, 1), "-STALE ", 7) == 0);
-    expect(world, 3, "ACQUIRE k 100", "*2\r\n:2\r\n:100\r\n");
+    assert_says(world, 3, "ACQUIRE k 100", "*2\r\n:2\r\n:100\r\n");
 }
 
 static void too_many_waiters_are_told_busy(void **state)
@@ -314,47 +290,48 @@ static void too_many_waiters_are_told_busy(void **state)
     struct world *world = *state;
     world_free(world);
     *state = world = world_new(&(struct engine_options){.waiters_max = 2});
-    expect(world, 0, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
-    expect(world, 1, "ACQUIRE k 60000 WAIT 50000", "");
-    expect(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
-    expect_start(world, 3, "ACQUIRE k 60000 WAIT 50000", "-BUSY ");
+    assert_says(world, 0, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 1, "ACQUIRE k 60000 WAIT 50000", "");
+    assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
+    assert_begins(world, 3, "ACQUIRE k 60000 WAIT 50000", "-BUSY ");
 }
 
 static void draining_answers_those_who_wait(void **state)
 {
     struct world *world = *state;
-    expect(world, 0, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 0, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     for (int i = 1; i < 5; i++)
-        expect(world, i, "ACQUIRE k 60000 WAIT 50000", "");
+        assert_says(world, i, "ACQUIRE k 60000 WAIT 50000", "");
     engine_drain(world->engine);
     world_settle(world);
     assert_true(engine_idle(world->engine));
     for (int i = 1; i < 5; i++)
         assert_true(strncmp(world_received(world, i), "-BUSY ", 6) == 0);
-    expect_start(world, 0, "GET k", "-BUSY ");
-    expect(world, 0, "PING", "+PONG\r\n");
+    assert_begins(world, 0, "GET k", "-BUSY ");
+    assert_says(world, 0, "PING", "+PONG\r\n");
 }
 
 static void lease_shows_who_holds(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "LEASE k", "$-1\r\n");
-    expect(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
-    expect(world, 2, "ACQUIRE k 100 WAIT 90", "");
-    expect(world, 1, "LEASE k",
-           "*12\r\n$5\r\nstate\r\n$4\r\nheld\r\n$5\r\ntoken\r\n:1\r\n$5\r\nowner\r\n$2\r\nme\r\n"
-           "$6\r\nttl_ms\r\n:100\r\n$5\r\nholds\r\n:1\r\n$7\r\nwaiters\r\n:1\r\n");
+    assert_says(world, 1, "LEASE k", "$-1\r\n");
+    assert_says(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
+    assert_says(world, 2, "ACQUIRE k 100 WAIT 90", "");
+    assert_says(
+        world, 1, "LEASE k",
+        "*12\r\n$5\r\nstate\r\n$4\r\nheld\r\n$5\r\ntoken\r\n:1\r\n$5\r\nowner\r\n$2\r\nme\r\n"
+        "$6\r\nttl_ms\r\n:100\r\n$5\r\nholds\r\n:1\r\n$7\r\nwaiters\r\n:1\r\n");
     world_pass(world, 150);
-    expect(world, 1, "LEASE k",
-           "*12\r\n$5\r\nstate\r\n$4\r\nfree\r\n$5\r\ntoken\r\n:1\r\n$5\r\nowner\r\n$-1\r\n"
-           "$6\r\nttl_ms\r\n:0\r\n$5\r\nholds\r\n:0\r\n$7\r\nwaiters\r\n:0\r\n");
-    expect(world, 1, "LEASES", "*1\r\n$1\r\nk\r\n");
-    expect(world, 1, "LEASES MATCH x*", "*0\r\n");
-    expect(world, 1, "RELEASE k 1", ":0\r\n");
-    expect(world, 1, "LEASES", "*0\r\n");
+    assert_says(world, 1, "LEASE k",
+                "*12\r\n$5\r\nstate\r\n$4\r\nfree\r\n$5\r\ntoken\r\n:1\r\n$5\r\nowner\r\n$-1\r\n"
+                "$6\r\nttl_ms\r\n:0\r\n$5\r\nholds\r\n:0\r\n$7\r\nwaiters\r\n:0\r\n");
+    assert_says(world, 1, "LEASES", "*1\r\n$1\r\nk\r\n");
+    assert_says(world, 1, "LEASES MATCH x*", "*0\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_says(world, 1, "LEASES", "*0\r\n");
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 int main(void)
 {

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "fence/base/mem.h"
-#include "tests/unit/engine/world.h"
+#include "tests/unit/engine/says.h"
 
 enum { LARGE_BYTES = 15 << 20 };
 
@@ -20,24 +20,6 @@ static int setup(void **state)
 {
     *state = world_new(&(struct engine_options){.unfenced_writes = true});
     return 0;
-}
-
-static int teardown(void **state)
-{
-    world_free(*state);
-    return 0;
-}
-
-static void assert_says(struct world *world, int client, const char *line, const char *reply)
-{
-    assert_string_equal(world_call(world, client, line), reply);
-}
-
-static void assert_begins(struct world *world, int client, const char *line, const char *start)
-{
-    const char *reply = world_call(world, client, line);
-    if (strncmp(reply, start, strlen(start)) != 0)
-        fail_msg("%s: %s", line, reply);
 }
 
 static void assert_has(struct world *world, int client, const char *line, const char *part)
@@ -249,14 +231,17 @@ static void settings_and_info_are_shown_in_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(wrong_arguments_are_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_name_or_an_id_has_at_most_512_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(wrong_arguments_are_told, setup, world_teardown),
+        cmocka_unit_test_setup_teardown(a_name_or_an_id_has_at_most_512_bytes, setup,
+                                        world_teardown),
         cmocka_unit_test_setup_teardown(a_value_or_a_reply_that_is_too_large_is_refused, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_client_sees_itself_and_the_others, setup, teardown),
+                                        world_teardown),
+        cmocka_unit_test_setup_teardown(a_client_sees_itself_and_the_others, setup, world_teardown),
         cmocka_unit_test_setup_teardown(
-            clients_are_killed_by_id_and_address_and_not_oneself_unless_asked, setup, teardown),
-        cmocka_unit_test_setup_teardown(settings_and_info_are_shown_in_parts, setup, teardown),
+            clients_are_killed_by_id_and_address_and_not_oneself_unless_asked, setup,
+            world_teardown),
+        cmocka_unit_test_setup_teardown(settings_and_info_are_shown_in_parts, setup,
+                                        world_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,37 +11,13 @@
 
 #include "fence/provider.h"
 #include "proxy/engine/lease.h"
-#include "tests/unit/engine/world.h"
-
-static int setup(void **state)
-{
-    *state = world_new(NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_free(*state);
-    return 0;
-}
-
-static void expect(struct world *world, int client, const char *line, const char *reply)
-{
-    assert_string_equal(world_call(world, client, line), reply);
-}
-
-static void expect_start(struct world *world, int client, const char *line, const char *start)
-{
-    const char *reply = world_call(world, client, line);
-    if (strncmp(reply, start, strlen(start)) != 0)
-        fail_msg("%s: got %s, not %s", line, reply, start);
-}
+#include "tests/unit/engine/says.h"
 
 /* The store knows this owner, by an older token that lives still. */
 static void an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
+    assert_says(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
     world_pass(world, 101);
     lease_service_set_late(world->service, -1); /* it grants 2, and the daemon dies */
     world_send(world, 1, "ACQUIRE k 60000 OWNER me");
@@ -52,35 +28,35 @@ static void an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw(vo
     lease_service_set_late(world->service, 0);
     lease_service_lose_tail(world->service); /* the lock of token 2 stands */
     world_restart_engine(world);
-    expect(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:3\r\n:60000\r\n");
-    expect_start(world, 1, "FENCED 1 SET k v", "-STALE ");
-    expect(world, 1, "FENCED 3 SET k v", "+OK\r\n");
+    assert_says(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:3\r\n:60000\r\n");
+    assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
+    assert_says(world, 1, "FENCED 3 SET k v", "+OK\r\n");
 }
 
 static void min_and_max_themselves_are_in_range_and_sums_do_not_overflow(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
-    expect(world, 1, "FENCED 1 INCRBY k 3 MAX 3", ":3\r\n");
-    expect_start(world, 1, "FENCED 1 INCRBY k 1 MAX 3", "-RANGE ");
-    expect(world, 1, "FENCED 1 DECRBY k 3 MIN 0", ":0\r\n");
-    expect_start(world, 1, "FENCED 1 DECRBY k 1 MIN 0", "-RANGE ");
-    expect(world, 1, "FENCED 1 SET k 9223372036854775807", "+OK\r\n");
-    expect_start(world, 1, "FENCED 1 INCRBY k 1", "-ERR increment or decrement would overflow");
-    expect(world, 1, "GET k", "$19\r\n9223372036854775807\r\n");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 1, "FENCED 1 INCRBY k 3 MAX 3", ":3\r\n");
+    assert_begins(world, 1, "FENCED 1 INCRBY k 1 MAX 3", "-RANGE ");
+    assert_says(world, 1, "FENCED 1 DECRBY k 3 MIN 0", ":0\r\n");
+    assert_begins(world, 1, "FENCED 1 DECRBY k 1 MIN 0", "-RANGE ");
+    assert_says(world, 1, "FENCED 1 SET k 9223372036854775807", "+OK\r\n");
+    assert_begins(world, 1, "FENCED 1 INCRBY k 1", "-ERR increment or decrement would overflow");
+    assert_says(world, 1, "GET k", "$19\r\n9223372036854775807\r\n");
 }
 
 /* After a failure the engine marks where transactions begin: they are undone in another way. */
 static void a_second_transaction_that_fails_is_undone_too(void **state)
 {
     struct world *world = *state;
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     for (int round = 0; round < 3; round++) {
-        expect(world, 1, "MULTI", "+OK\r\n");
-        expect(world, 1, "FENCED 1 SET k v", "+QUEUED\r\n");
-        expect(world, 1, "FENCED 1 HSET k field v", "+QUEUED\r\n");
-        expect_start(world, 1, "EXEC", "-WRONGTYPE ");
-        expect(world, 1, "GET k", "$-1\r\n");
+        assert_says(world, 1, "MULTI", "+OK\r\n");
+        assert_says(world, 1, "FENCED 1 SET k v", "+QUEUED\r\n");
+        assert_says(world, 1, "FENCED 1 HSET k field v", "+QUEUED\r\n");
+        assert_begins(world, 1, "EXEC", "-WRONGTYPE ");
+        assert_says(world, 1, "GET k", "$-1\r\n");
     }
 }
 
@@ -101,7 +77,7 @@ static void a_lease_renewed_elsewhere_ends_when_that_is_over(void **state)
                                .ttl_ms = 500,
                                .done = never_late};
 
-    expect(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
+    assert_says(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
     lease_nonce(bytes_of("me"), false, renew.nonce);
     assert_true(lease_ask(other, &renew));
     assert_int_equal(renew.answer, LEASE_GRANTED);
@@ -117,18 +93,18 @@ static void a_receipt_that_never_was_is_not_called_expired_too_early(void **stat
 {
     (void)state;
     struct world *world = world_new(&(struct engine_options){.receipts_keep_ms = 60000});
-    expect(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
-    expect(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
     world_pass(world, 59000);
-    expect(world, 1, "RECEIPT k 1 x", "*2\r\n:0\r\n$-1\r\n");
+    assert_says(world, 1, "RECEIPT k 1 x", "*2\r\n:0\r\n$-1\r\n");
     world_pass(world, 2000);
-    expect_start(world, 1, "RECEIPT k 1 x", "-EXPIRED ");
+    assert_begins(world, 1, "RECEIPT k 1 x", "-EXPIRED ");
     world_free(world);
 }
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
     const struct CMUnitTest tests[] = {
         TEST(an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw),
         TEST(min_and_max_themselves_are_in_range_and_sums_do_not_overflow),

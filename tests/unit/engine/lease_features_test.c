@@ -11,34 +11,10 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/engine/world.h"
+#include "tests/unit/engine/says.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
 #define NOBODY            "*-1\r\n"
-
-static int setup(void **state)
-{
-    *state = world_new(NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_free(*state);
-    return 0;
-}
-
-static void assert_says(struct world *world, int client, const char *line, const char *reply)
-{
-    assert_string_equal(world_call(world, client, line), reply);
-}
-
-static void assert_begins(struct world *world, int client, const char *line, const char *start)
-{
-    const char *reply = world_call(world, client, line);
-    if (strncmp(reply, start, strlen(start)) != 0)
-        fail_msg("%s: %s", line, reply);
-}
 
 static long holds(struct world *world, const char *resource)
 {
@@ -326,7 +302,7 @@ static void a_lease_that_ends_by_itself_is_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
         TEST(an_acquire_repeated_with_its_id_is_not_counted_twice),
         TEST(reentry_counts_once_for_each_id),
         TEST(a_release_repeated_with_its_id_is_not_counted_twice),

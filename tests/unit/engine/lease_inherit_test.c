@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/engine/world.h"
+#include "tests/unit/engine/says.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
 
@@ -19,24 +19,14 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    world_free(*state);
-    return 0;
-}
-
-static void assert_says(struct world *world, int client, const char *line, const char *reply)
-{
-    assert_string_equal(world_call(world, client, line), reply);
-}
-
 static void assert_heard(struct world *world, int client, const char *reply)
 {
     assert_string_equal(world_received(world, client), reply);
 }
 
-static void assert_begins(const char *reply, const char *start)
+static void assert_heard_begins(struct world *world, int client, const char *start)
 {
+    const char *reply = world_received(world, client);
     if (strncmp(reply, start, strlen(start)) != 0)
         fail_msg("%s", reply);
 }
@@ -70,7 +60,7 @@ static void a_write_its_release_and_the_next_grant_are_one_commit(void **state)
     assert_heard(world, 1, "+OK\r\n:0\r\n");
     assert_heard(world, 2, GRANT(2, 2000));
     assert_heard(world, 3, "");
-    assert_begins(world_call(world, 1, "FENCED 1 SET r 8"), "-STALE ");
+    assert_begins(world, 1, "FENCED 1 SET r 8", "-STALE ");
     assert_says(world, 2, "FENCED 2 INCR r", ":10\r\n");
     assert_says(world, 2, "RELEASE r 2", ":0\r\n");
     assert_heard(world, 3, GRANT(3, 3000));
@@ -84,7 +74,7 @@ static void a_revoked_lease_is_inherited_too(void **state)
     settle_in_one_commit(world);
     assert_heard(world, 4, ":1\r\n");
     assert_heard(world, 2, GRANT(2, 2000));
-    assert_begins(world_call(world, 1, "RENEW r 1 1000"), "-STALE ");
+    assert_begins(world, 1, "RENEW r 1 1000", "-STALE ");
 }
 
 static void an_heir_holds_the_lease_for_its_own_ttl(void **state)
@@ -116,7 +106,7 @@ static void a_token_that_never_was_releases_nothing_for_the_line(void **state)
 {
     struct world *world = with_a_line(state);
 
-    assert_begins(world_call(world, 4, "RELEASE r 7"), "-UNKNOWN ");
+    assert_begins(world, 4, "RELEASE r 7", "-UNKNOWN ");
     assert_heard(world, 2, "");
     world_pass(world, 1001); /* and the end of the lease is still looked for */
     assert_heard(world, 2, GRANT(2, 2000));
@@ -127,7 +117,7 @@ static void where_the_commit_fails_the_holder_still_holds_and_the_line_waits(voi
     struct world *world = with_a_line(state);
 
     store_memory_fail(world->store, MEMORY_COMMIT_FAILS);
-    assert_begins(world_call(world, 1, "RELEASE r 1"), "-STORE ");
+    assert_begins(world, 1, "RELEASE r 1", "-STORE ");
     assert_heard(world, 2, "");
     assert_says(world, 1, "FENCED 1 SET r 9", "+OK\r\n");
     assert_says(world, 1, "RELEASE r 1", ":0\r\n");
@@ -143,7 +133,7 @@ static void an_heir_whose_client_has_gone_passes_the_lease_on(void **state)
     world_settle(world);
     assert_heard(world, 1, ":0\r\n");
     assert_heard(world, 3, GRANT(3, 3000));
-    assert_begins(world_call(world, 4, "FENCED 2 SET r 8"), "-STALE ");
+    assert_begins(world, 4, "FENCED 2 SET r 8", "-STALE ");
 }
 
 static void an_heir_meets_a_daemon_that_stops_meanwhile(void **state)
@@ -153,8 +143,8 @@ static void an_heir_meets_a_daemon_that_stops_meanwhile(void **state)
     world_send_only(world, 1, "RELEASE r 1");
     engine_drain(world->engine);
     world_settle(world);
-    assert_begins(world_received(world, 2), "-BUSY ");
-    assert_begins(world_received(world, 3), "-BUSY ");
+    assert_heard_begins(world, 2, "-BUSY ");
+    assert_heard_begins(world, 3, "-BUSY ");
 }
 
 static void an_heir_with_an_id_is_remembered(void **state)
@@ -178,13 +168,13 @@ static void a_twin_of_a_request_that_was_granted_inherits_nothing(void **state)
     assert_says(world, 1, "RELEASE r 1", ":0\r\n");
     assert_heard(world, 2, GRANT(2, 2000));
     assert_says(world, 2, "RELEASE r 2", ":0\r\n");
-    assert_begins(world_received(world, 3), "-STALE ");
+    assert_heard_begins(world, 3, "-STALE ");
     assert_says(world, 4, "ACQUIRE r 2000", GRANT(3, 2000));
 }
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, world_teardown)
     const struct CMUnitTest tests[] = {
         T(a_write_its_release_and_the_next_grant_are_one_commit),
         T(a_revoked_lease_is_inherited_too),

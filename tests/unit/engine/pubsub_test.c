@@ -12,24 +12,7 @@
 
 #include "proxy/engine/events.h"
 #include "proxy/engine/pubsub.h"
-#include "tests/unit/engine/world.h"
-
-static int setup(void **state)
-{
-    *state = world_new(NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_free(*state);
-    return 0;
-}
-
-static void assert_says(struct world *world, int client, const char *line, const char *reply)
-{
-    assert_string_equal(world_call(world, client, line), reply);
-}
+#include "tests/unit/engine/says.h"
 
 static void assert_got(struct world *world, int client, const char *text)
 {
@@ -312,7 +295,7 @@ static void a_holder_is_told_of_its_loss_in_resp3(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
     const struct CMUnitTest tests[] = {
         TEST(confirmations_are_those_of_redis),
         TEST(a_resp2_connection_that_listens_does_nothing_else),

@@ -11,17 +11,11 @@
 #include <cmocka.h>
 
 #include "fence/base/mem.h"
-#include "tests/unit/engine/world.h"
+#include "tests/unit/engine/says.h"
 
 static int setup(void **state)
 {
     *state = world_new(&(struct engine_options){.unfenced_writes = true});
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_free(*state);
     return 0;
 }
 
@@ -216,7 +210,7 @@ static void hscan_returns_each_field_once_whatever_the_count(void **state)
     assert_int_equal(fields, 300);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, world_teardown)
 
 int main(void)
 {

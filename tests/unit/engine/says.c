@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/engine/says.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+int world_setup(void **state)
+{
+    *state = world_new(NULL);
+    return 0;
+}
+
+int world_teardown(void **state)
+{
+    world_free(*state);
+    return 0;
+}
+
+void assert_says(struct world *world, int client, const char *line, const char *reply)
+{
+    assert_string_equal(world_call(world, client, line), reply);
+}
+
+void assert_begins(struct world *world, int client, const char *line, const char *start)
+{
+    const char *reply = world_call(world, client, line);
+    if (strncmp(reply, start, strlen(start)) != 0)
+        fail_msg("%s: got %s, not %s", line, reply, start);
+}

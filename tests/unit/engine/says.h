@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of this folder begin and assert with, over world.h. */
+#ifndef STOCKADE_TESTS_ENGINE_SAYS_H
+#define STOCKADE_TESTS_ENGINE_SAYS_H
+
+#include "tests/unit/engine/world.h"
+
+/* For cmocka: a world with the options' defaults in *state; and its end, whatever the options. */
+int world_setup(void **state);
+int world_teardown(void **state);
+
+/* The client sends the line, and gets this reply to the byte; or one that begins with this. */
+void assert_says(struct world *world, int client, const char *line, const char *reply);
+void assert_begins(struct world *world, int client, const char *line, const char *start);
+
+#endif
