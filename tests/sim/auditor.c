@@ -103,7 +103,8 @@ void audit_arrived(struct auditor *auditor, struct call *call)
     auditor->waiting = call;
     if (op == NULL || !is_write(call->verb))
         return;
-    op->arrivals++;
+    if (op->arrivals++ == 0)
+        op->arrived_us = world->now_us;
     auditor->count_may += call->verb == VERB_COUNT && op->tokens_count == 0;
     if (op->tokens_count < 8) {
         for (int i = 0; i < call->count; i++)

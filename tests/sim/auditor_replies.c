@@ -186,8 +186,8 @@ static void judge_written(struct auditor *auditor, const struct call *call,
     if (audit_is_never(op))
         world_break(world, P6_ONCE, "operation %d was applied, though its receipt said never",
                     op->number);
-    /* A later pair in the same commit hides an earlier one. */
-    bool hidden = call->verb == VERB_PAIR && auditor->pair_us >= call->arrived_us;
+    /* A later pair in the same commit hides an earlier one, also from its repeats. */
+    bool hidden = call->verb == VERB_PAIR && auditor->pair_us >= op->arrived_us;
     if (call->verb != VERB_COUNT && !op->applied && !hidden)
         world_break(world, P4_DURABLE, "operation %d is acknowledged, and is not in the store",
                     op->number);
