@@ -26,8 +26,8 @@ static void connect_next(struct redis_link *link)
 
     link->addresses_tried++;
     link_enter(link, LINK_CONNECTING);
-    link->wire = wire_open(link->env.loop, address, local ? 0 : link->uri.port, &link_wire_events,
-                           link, why, sizeof why);
+    link->wire = wire_open(link->env.loop, address, local ? 0 : link->uri.hosts[0].port,
+                           &link_wire_events, link, why, sizeof why);
     if (link->wire == NULL)
         link_fail(link, why);
     else
@@ -85,9 +85,9 @@ static void resolve(struct redis_link *link)
     link->resolving = mem_zalloc(sizeof *link->resolving);
     link->resolving->link = link;
     link->resolving->request.data = link->resolving;
-    snprintf(port, sizeof port, "%d", link->uri.port);
+    snprintf(port, sizeof port, "%d", link->uri.hosts[0].port);
     int status = uv_getaddrinfo(link->env.loop, &link->resolving->request, on_resolved,
-                                link->uri.host, port, &hints);
+                                link->uri.hosts[0].name, port, &hints);
     if (status != 0) {
         free(link->resolving);
         link->resolving = NULL;
@@ -103,9 +103,9 @@ void link_reach(struct redis_link *link)
         link->addresses_tried = link->addresses_count = 0;
         if (link->uri.kind == LEASE_URI_REDIS_UNIX)
             link->addresses_count = 1; /* its path */
-        else if (inet_pton(AF_INET, link->uri.host, address) == 1)
+        else if (inet_pton(AF_INET, link->uri.hosts[0].name, address) == 1)
             keep_address(link, AF_INET, address);
-        else if (inet_pton(AF_INET6, link->uri.host, address) == 1)
+        else if (inet_pton(AF_INET6, link->uri.hosts[0].name, address) == 1)
             keep_address(link, AF_INET6, address);
     }
     if (link->addresses_count > 0)

@@ -42,8 +42,8 @@ static void test_redis_with_its_defaults(void **state)
 
     (void)state;
     assert_int_equal(uri.kind, LEASE_URI_REDIS);
-    assert_string_equal(uri.host, "cache.example.com");
-    assert_int_equal(uri.port, 6379);
+    assert_string_equal(uri.hosts[0].name, "cache.example.com");
+    assert_int_equal(uri.hosts[0].port, 6379);
     assert_int_equal(uri.db, 0);
     assert_string_equal(uri.user, "");
     assert_string_equal(uri.password, "");
@@ -59,8 +59,8 @@ static void test_redis_with_everything(void **state)
         parsed("redis://sh%6fp:p%3A%40%2f%25ss:@10.0.0.1:7000/12?prefix=my%20shop&timeout_ms=250");
 
     (void)state;
-    assert_string_equal(uri.host, "10.0.0.1");
-    assert_int_equal(uri.port, 7000);
+    assert_string_equal(uri.hosts[0].name, "10.0.0.1");
+    assert_int_equal(uri.hosts[0].port, 7000);
     assert_int_equal(uri.db, 12);
     assert_string_equal(uri.user, "shop");
     assert_string_equal(uri.password, "p:@/%ss:");
@@ -77,11 +77,11 @@ static void test_redis_by_ipv6(void **state)
     struct lease_uri uri = parsed("redis://u:p@[fe80::1]:6380/1");
 
     (void)state;
-    assert_string_equal(uri.host, "fe80::1");
-    assert_int_equal(uri.port, 6380);
+    assert_string_equal(uri.hosts[0].name, "fe80::1");
+    assert_int_equal(uri.hosts[0].port, 6380);
     assert_int_equal(uri.db, 1);
     expect_text(&uri, "redis [fe80::1]:6380");
-    assert_string_equal(parsed("redis://[::1]").host, "::1");
+    assert_string_equal(parsed("redis://[::1]").hosts[0].name, "::1");
 }
 
 static void test_redis_by_unix_socket(void **state)
@@ -99,6 +99,79 @@ static void test_redis_by_unix_socket(void **state)
     assert_int_equal(uri.timeout_ms, 99);
     expect_text(&uri, "redis /run/my redis.sock");
     assert_string_equal(parsed("redis+unix:redis.sock").path, "redis.sock");
+}
+
+static void test_sentinels(void **state)
+{
+    struct lease_uri uri =
+        parsed("redis+sentinel://u:p@a,10.0.0.2:5000,[::1]/my%20shop?db=2&replicas=1&prefix=x"
+               "&sentinel_user=su&sentinel_password=sp&timeout_ms=300");
+
+    (void)state;
+    assert_int_equal(uri.kind, LEASE_URI_SENTINEL);
+    assert_int_equal(uri.hosts_count, 3);
+    assert_string_equal(uri.hosts[0].name, "a");
+    assert_int_equal(uri.hosts[0].port, 26379);
+    assert_string_equal(uri.hosts[1].name, "10.0.0.2");
+    assert_int_equal(uri.hosts[1].port, 5000);
+    assert_string_equal(uri.hosts[2].name, "::1");
+    assert_string_equal(uri.name, "my shop");
+    assert_int_equal(uri.db, 2);
+    assert_int_equal(uri.replicas, 1);
+    assert_string_equal(uri.user, "u");
+    assert_string_equal(uri.sentinel_user, "su");
+    assert_string_equal(uri.sentinel_password, "sp");
+    expect_text(&uri, "sentinel my shop of a:26379,10.0.0.2:5000,[::1]:26379");
+    struct lease_uri sentinel = lease_uri_member(&uri, 1);
+    expect_text(&sentinel, "redis 10.0.0.2:5000");
+    assert_string_equal(sentinel.user, "su");
+    assert_string_equal(sentinel.password, "sp");
+    assert_int_equal(sentinel.db, 0);
+    assert_int_equal(parsed("redis+sentinel://h/n").timeout_ms, 1000);
+}
+
+static void test_redlock(void **state)
+{
+    struct lease_uri uri = parsed("redlock://u:p@a:1,a:2,b/3?prefix=x");
+
+    (void)state;
+    assert_int_equal(uri.kind, LEASE_URI_REDLOCK);
+    assert_int_equal(uri.hosts_count, 3);
+    assert_int_equal(uri.hosts[2].port, 6379);
+    assert_int_equal(uri.db, 3);
+    assert_int_equal(uri.timeout_ms, 100);
+    expect_text(&uri, "redlock of a:1,a:2,b:6379");
+    struct lease_uri master = lease_uri_member(&uri, 2);
+    expect_text(&master, "redis b:6379");
+    assert_string_equal(master.user, "u");
+    assert_string_equal(master.password, "p");
+    assert_string_equal(master.prefix, "x");
+    assert_int_equal(master.db, 3);
+}
+
+static void test_zookeeper(void **state)
+{
+    struct lease_uri uri = parsed("zookeeper://u:p@a,b:1/shop/leases?session_ms=4000");
+
+    (void)state;
+    assert_int_equal(uri.kind, LEASE_URI_ZOOKEEPER);
+    assert_int_equal(uri.hosts_count, 2);
+    assert_int_equal(uri.hosts[0].port, 2181);
+    assert_string_equal(uri.name, "/shop/leases");
+    assert_int_equal(uri.session_ms, 4000);
+    expect_text(&uri, "zookeeper/shop/leases of a:2181,b:1");
+    uri = parsed("zookeeper://a/");
+    assert_string_equal(uri.name, "");
+    assert_int_equal(uri.session_ms, 6000);
+}
+
+static void test_a_text_that_does_not_fit_is_cut(void **state)
+{
+    struct lease_uri uri = parsed("redlock://aaaa:1,bbbb:2,cccc:3");
+    char text[20];
+
+    (void)state;
+    assert_string_equal(lease_uri_text(&uri, text, sizeof text), "redlock of aaaa:1,b");
 }
 
 /* A text that is no lease URI: the column where it stops being one, and why. */
@@ -131,9 +204,6 @@ static void test_services_that_are_refused_and_where(void **state)
         {"redis:/h", 1, "begins with"},
         {"local", 1, "begins with"},
         {"local:x", 7, "nothing follows"},
-        {"redis+sentinel://h:1/name", 1, "redis+sentinel: is not supported yet"},
-        {"redlock://h:1,h:2,h:3", 1, "redlock: is not supported yet"},
-        {"zookeeper://h:1", 1, "zookeeper: is not supported yet"},
         {"rediss://h", 1, "rediss: (Redis with TLS) is not supported"},
         {"redis+cluster://h", 1, "Redis Cluster is not supported"},
         {"redis://a b", 10, "a blank"},
@@ -206,6 +276,38 @@ static void test_databases_and_options_that_are_refused_and_where(void **state)
     expect_refusals(cases, sizeof cases / sizeof *cases);
 }
 
+static void test_lists_of_hosts_that_are_refused_and_where(void **state)
+{
+    static const struct refusal cases[] = {
+        {"redis://a,b", 10, "not expected here"},
+        {"redis+sentinel://", 18, "a host is missing"},
+        {"redis+sentinel://h", 19, "the master's name is missing"},
+        {"redis+sentinel://h/", 20, "the master's name is missing"},
+        {"redis+sentinel://h/?db=1", 20, "the master's name is missing"},
+        {"redis+sentinel://h,/n", 20, "a host is missing"},
+        {"redis+sentinel://h,h:26379/n", 20, "this host is there twice"},
+        {"redis+sentinel://h:1,h:2,h:1/n", 26, "this host is there twice"},
+        {"redis+sentinel://h:x,g/n", 20, "the port"},
+        {"redis+sentinel://h/n?replicas=101", 31, "the number of replicas"},
+        {"redis+sentinel://h/n?sentinel_user=u", 37, "a user without a password"},
+        {"redis+sentinel://h/n?session_ms=1", 22,
+         "the options are prefix, timeout_ms, db, replicas, sentinel_user and sentinel_password"},
+        {"redlock://a", 12, "three masters or more"},
+        {"redlock://a,b/1", 14, "three masters or more"},
+        {"redlock://a,b,a", 15, "this host is there twice"},
+        {"redlock://a,b,c/x", 17, "the database"},
+        {"redlock://a:1,a:2,a:3,a:4,a:5,a:6,a:7,a:8,a:9,b:1,b:2,b:3,b:4,b:5,b:6,b:7", 71,
+         "more hosts than it can have"},
+        {"zookeeper://h/a/", 15, "a chroot has no empty part"},
+        {"zookeeper://h/a//b", 15, "a chroot has no empty part"},
+        {"zookeeper://h?session_ms=999", 26, "session_ms is a number from 1000 to 3600000"},
+        {"zookeeper://h?db=1", 15, "the options are prefix, timeout_ms and session_ms"},
+    };
+
+    (void)state;
+    expect_refusals(cases, sizeof cases / sizeof *cases);
+}
+
 static void expect_length(const char *format, size_t fits)
 {
     char part[600], text[1200], why[128];
@@ -242,6 +344,9 @@ static void test_no_complaint_repeats_a_password(void **state)
         "redis+unix:/s?password=secret&db=x",
         "rediss://:secret@h",
         "redis://:secret@h?x=secret",
+        "redis+sentinel://:secret@h",
+        "redis+sentinel://h/n?sentinel_password=secret&sentinel_password=secret",
+        "redlock://u:secret@a,b",
     };
 
     (void)state;
@@ -261,9 +366,14 @@ int main(void)
         cmocka_unit_test(test_redis_with_everything),
         cmocka_unit_test(test_redis_by_ipv6),
         cmocka_unit_test(test_redis_by_unix_socket),
+        cmocka_unit_test(test_sentinels),
+        cmocka_unit_test(test_redlock),
+        cmocka_unit_test(test_zookeeper),
+        cmocka_unit_test(test_a_text_that_does_not_fit_is_cut),
         cmocka_unit_test(test_services_that_are_refused_and_where),
         cmocka_unit_test(test_hosts_logins_and_ports_that_are_refused_and_where),
         cmocka_unit_test(test_databases_and_options_that_are_refused_and_where),
+        cmocka_unit_test(test_lists_of_hosts_that_are_refused_and_where),
         cmocka_unit_test(test_every_part_has_a_longest_form),
         cmocka_unit_test(test_no_complaint_repeats_a_password),
     };
