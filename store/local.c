@@ -9,6 +9,7 @@
  * - An entry is the truth as long as it is not older than what the store remembers: a grant on its
  *   way to the store is here first; a grant of another daemon is there first, and so are its
  *   renewals. Where two minted the same token at once, the store has the word whose it is.
+ * - A lease that the store says is retired is over, whoever's it was and whichever daemon ended it.
  * - Its own leases leave the table when released or, a few with each call, when over, so memory
  *   follows the number of held leases. Another daemon's lease stays when it is over: forgotten, it
  *   would be held anew at the next look. A newer grant replaces it.
@@ -178,7 +179,9 @@ static struct holder holder_of(struct local *local, const struct lease_call *cal
     } else {
         if (news && !memory->this_run)
             entry = note_foreign(local, call, entry, now_ms);
-        if (entry != NULL && entry->token >= memory->token) {
+        /* What the store says is retired is over, whichever daemon ended it. */
+        bool retired = entry != NULL && entry->token == memory->token && !memory->live;
+        if (entry != NULL && entry->token >= memory->token && !retired) {
             holder.token = entry->token;
             holder.nonce = entry->nonce;
             holder.left_ms = entry->until.at_ms - now_ms;

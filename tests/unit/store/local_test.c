@@ -204,6 +204,30 @@ static void test_a_retired_lease_of_an_earlier_run_is_free(void **state)
     assert_int_equal(call.answer_token, 35);
 }
 
+static void test_another_daemons_lease_that_it_gave_back_is_free(void **state)
+{
+    struct lease_memory memory = remembered(ANOTHER_DAEMON, 34, 300);
+
+    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 300);
+    memory.live = false;
+    assert_int_equal(ask(*state, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
+    struct lease_call call = ask(*state, LEASE_GRANT, bob, 0, &memory);
+    assert_int_equal(call.answer, LEASE_GRANTED);
+    assert_int_equal(call.answer_token, 35);
+}
+
+static void test_our_own_lease_that_another_daemon_took_away_is_free(void **state)
+{
+    struct lease_memory memory = remembered(THIS_RUN, 1, 1000);
+
+    assert_int_equal(ask(*state, LEASE_GRANT, ann, 0, NULL).answer_token, 1);
+    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 1, 1000);
+    memory.live = false;
+    struct lease_call call = ask(*state, LEASE_GRANT, ann, 0, &memory);
+    assert_int_equal(call.answer, LEASE_GRANTED);
+    assert_int_equal(call.answer_token, 2);
+}
+
 static void test_a_grant_on_its_way_to_the_store_holds_against_an_older_memory(void **state)
 {
     struct lease_memory old = remembered(THIS_RUN, 33, 300);
@@ -257,6 +281,8 @@ int main(void)
         TEST(another_daemons_renewal_counts_from_when_it_is_seen),
         TEST(a_token_that_two_minted_at_once_is_whose_the_store_says),
         TEST(a_retired_lease_of_an_earlier_run_is_free),
+        TEST(another_daemons_lease_that_it_gave_back_is_free),
+        TEST(our_own_lease_that_another_daemon_took_away_is_free),
         TEST(a_grant_on_its_way_to_the_store_holds_against_an_older_memory),
         TEST(memory_follows_the_number_of_held_leases),
     };
