@@ -18,8 +18,8 @@ MAKEFLAGS += -j$(shell nproc)
 endif
 
 # What is built from what.
-DAEMON_FOLDERS := fence/base fence fence/redis store store/sqlite store/extension proxy/resp \
-                  proxy/engine proxy/host proxy/server
+DAEMON_FOLDERS := fence/base fence fence/redis fence/redlock store store/sqlite store/extension \
+                  proxy/resp proxy/engine proxy/host proxy/server
 DAEMON_MAIN := proxy/server/main.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))

@@ -5,10 +5,13 @@
 #include "fence/base/check.h"
 #include "fence/provider_impl.h"
 #include "fence/redis/redis.h"
+#include "fence/redlock/redlock.h"
 
 struct lease_provider *lease_open(const struct lease_uri *uri,
                                   const struct lease_surroundings *surroundings)
 {
+    if (uri->kind == LEASE_URI_REDLOCK)
+        return lease_redlock_new(uri, surroundings);
     check(uri->kind == LEASE_URI_REDIS || uri->kind == LEASE_URI_REDIS_UNIX);
     return lease_redis_new(uri, surroundings);
 }
