@@ -52,8 +52,8 @@ def pytest_runtest_call(item):
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     if report.failed:
-        rigs = [value for value in getattr(item, "funcargs", {}).values()
-                if isinstance(value, Rig)]
+        rigs = [rig for value in getattr(item, "funcargs", {}).values()
+                for rig in (value, getattr(value, "rig", None)) if isinstance(rig, Rig)]
         for process in [p for rig in rigs for p in rig.processes]:
             report.sections.append((f"{process.name} {process.pid}", process.describe()))
 

@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a daemon promises holds with every lease service: one suite, for each of them by name.
+
+The services are real, and so is the daemon before them. Each service has one deployment, which its
+tests share; a test that takes something down brings it up again.
+"""
+
+import contextlib
+import itertools
+import signal
+import threading
+
+import pytest
+
+from harness.deployment import Deployment, RECOVERED_SECONDS, granted_again
+from harness.limits import Stopwatch, patience, wait_until
+from harness.resp import Push, ReplyError, refused
+from harness.services import SERVICES, skipped
+from test_p2_rising import assert_rising, cycles
+from test_p8_live import await_waiters, line_up
+
+SHORT_MS = 150  # a TTL that is to run out
+REFUSED_SECONDS = 3.0  # the longest that a dead service may take to be one
+WRITES_MIN = 50
+MANY = 10000
+
+
+PARAMS = {name: pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in SERVICES}
+# `local:` is up while the daemon is, and has no state but the store's.
+SEPARATE_SERVICES = pytest.mark.parametrize(
+    "shared", [PARAMS[name] for name in PARAMS if name != "local"], indirect=True, scope="module")
+LOCAL = pytest.mark.parametrize("shared", [PARAMS["local"]], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module", params=list(PARAMS.values()))
+def shared(request, tmp_path_factory):
+    deployment = Deployment(tmp_path_factory.mktemp(request.param), request.param)
+    yield deployment
+    deployment.close()
+
+
+@pytest.fixture
+def at(shared):
+    yield from shared.lend()
+
+
+def expired(client, key):
+    wait_until(lambda: client.lease(key)["state"] == "free", "the lease expired")
+
+
+# Leases.
+
+
+def test_a_free_lease_is_granted_and_denied_to_others(at, key):
+    a, b = at.client(), at.client()
+    grant = a.acquire(key, 5000)
+    assert 3000 < grant.ttl_ms <= 5000
+    assert b.acquire(key, 5000) is None
+    lease = b.lease(key)
+    assert (lease["state"], lease["token"]) == ("held", grant.token)
+    assert 0 < lease["ttl_ms"] <= 5000
+    assert a.fenced(grant.token, "SET", key, "x") == "OK"
+
+
+def test_info_names_the_service_and_says_that_it_is_up(at):
+    client = at.client()
+    info = dict(line.split(":", 1) for line in client("INFO").decode().splitlines() if ":" in line)
+    assert info["lease_service"] == at.service.name
+    assert info["lease_service_up"] == "1"
+
+
+def test_tokens_rise_with_every_grant(at, key):
+    assert_rising(cycles(at.client(), key, 20))
+
+
+def test_another_daemon_on_the_service_is_denied_what_this_one_holds(at, key):
+    token = at.client().token(key)
+    there = at.second_daemon()
+    client = there.client()
+    assert client.acquire(key) is None
+    at.client()("RELEASE", key, token)
+    assert client.token(key, 60000, "WAIT", 5000) > token
+    there.stop()
+
+
+def test_waiters_are_served_in_order(at, key):
+    holder = at.client()
+    tokens = [holder.token(key)]
+    line = line_up(at.daemon, key, 5)
+    for waiter in line:
+        assert holder("RELEASE", key, tokens[-1]) == 0
+        tokens.append(waiter.read()[0])
+    assert_rising(tokens)
+
+
+def test_a_wait_that_runs_out_is_null_and_leaves_the_line(at, key):
+    holder, other = at.client(), at.client()
+    token = holder.token(key)
+    with Stopwatch() as watch:
+        assert other.acquire(key, 60000, "WAIT", 200) is None
+    assert 0.15 < watch.seconds < patience(2)
+    await_waiters(holder, key, 0)
+    assert holder.fenced(token, "SET", key, "x") == "OK"
+
+
+def test_the_same_owner_enters_again_with_the_same_token(at, key):
+    a, b = at.client(), at.client()
+    token = a.token(key, 5000, "OWNER", "me")
+    assert b.acquire(key, 60000, "OWNER", "me").token == token
+    lease = b.lease(key)
+    assert (lease["holds"], lease["token"]) == (2, token) and lease["ttl_ms"] > 5000
+    assert [a("RELEASE", key, token) for _ in range(2)] == [1, 0]
+    assert b.token(key, 60000, "OWNER", "me") > token
+
+
+def test_only_its_owner_keeps_a_lease(at, key):
+    """The owner check: nobody else enters, renews or releases."""
+    a, b = at.client(), at.client()
+    old = a.token(key)
+    a("RELEASE", key, old)
+    token = a.token(key, 60000, "OWNER", "me")
+    assert b.acquire(key, 60000, "OWNER", "you") is None
+    for command in (("RENEW", key, old, 60000), ("RELEASE", key, old)):
+        with refused("STALE"):
+            b(*command)
+    with refused("UNKNOWN"):
+        b.fenced(token + 1, "SET", key, "x")
+    lease = a.lease(key)
+    assert (lease["state"], lease["token"], lease["owner"]) == ("held", token, b"me")
+
+
+def test_a_renewal_restarts_the_ttl_under_the_same_token(at, key):
+    client = at.client()
+    token = client.token(key, 2000)
+    assert client("RENEW", key, token, 60000) == 60000
+    lease = client.lease(key)
+    assert lease["token"] == token and lease["ttl_ms"] > 50000
+    assert client("RENEW", key, token, SHORT_MS) == SHORT_MS, "shorter works too"
+    fresh = at.client().token(key, 60000, "WAIT", 5000)
+    assert fresh > token
+
+
+def test_a_renewal_after_expiry_takes_back_what_nobody_took(at, key):
+    client = at.client()
+    token = client.token(key, SHORT_MS)
+    expired(client, key)
+    assert client("RENEW", key, token, 60000) == 60000
+    assert client.fenced(token, "SET", key, "x") == "OK"
+    assert at.client().acquire(key) is None
+    lease = client.lease(key)
+    assert (lease["state"], lease["token"]) == ("held", token)
+
+
+def test_a_renewal_after_expiry_of_what_another_took_is_stale(at, key):
+    client = at.client()
+    token = client.token(key, SHORT_MS)
+    other = at.client().token(key, 60000, "WAIT", 5000)
+    with refused("STALE"):
+        client("RENEW", key, token, 60000)
+    assert client.lease(key)["token"] == other > token
+
+
+def test_a_released_lease_is_free_and_its_token_dead(at, key):
+    a, b = at.client(), at.client()
+    token = a.token(key)
+    assert a("RELEASE", key, token) == 0
+    assert a("RELEASE", key, token) == 0, "repeating the last one"
+    with refused("STALE"):
+        a.fenced(token, "SET", key, "late")
+    assert b.lease(key)["state"] == "free"
+    assert b.token(key, 60000, "WAIT", 2000) > token
+
+
+def test_a_revoked_lease_is_free_and_its_token_dead(at, key):
+    a, b = at.client(proto=3), at.client()
+    token = a.token(key, 60000, "OWNER", "me")
+    assert b("REVOKE", key) == token
+    told = a.read()
+    assert isinstance(told, Push) and told == [b"stockade:lost", key.encode(), token, b"revoked"]
+    with refused("STALE"):
+        a.fenced(token, "SET", key, "late")
+    assert a.token(key, 60000, "OWNER", "me", "WAIT", 2000) > token
+
+
+def test_an_expired_lease_passes_to_who_waits_and_its_holder_is_fenced(at, key):
+    a, b = at.client(), at.client()
+    with Stopwatch() as watch:
+        token = a.token(key, SHORT_MS)
+        fresh = b.token(key, 60000, "WAIT", 10000)
+    assert fresh > token
+    assert SHORT_MS / 1000 * 0.9 < watch.seconds < patience(2)
+    with refused("STALE"):
+        a.fenced(token, "SET", key, "late")
+    assert b.fenced(fresh, "SET", key, "x") == "OK"
+
+
+def test_a_basket_of_leases_is_taken_whole_or_not_at_all(at, key):
+    a, b = at.client(), at.client()
+    names = [f"{key}/{n}" for n in range(4)]
+    taken = a.token(names[2])
+    assert b("ACQUIREALL", 60000, len(names), *names) is None
+    a("RELEASE", names[2], taken)
+    tokens = b("ACQUIREALL", 60000, len(names), *names, "WAIT", 5000)
+    assert tokens[2] > taken
+    assert [a.acquire(name) for name in names] == [None] * 4
+    for name, token in zip(names, tokens):
+        assert b("RELEASE", name, token) == 0
+
+
+# What the service forgets, and what it never knew.
+
+
+def test_tokens_rise_above_a_floor_that_the_service_has_never_seen(at, key):
+    """Another daemon on the store takes its leases elsewhere, and grants more of them."""
+    client = at.client()
+    first = cycles(client, key, 1)
+    elsewhere = at.second_daemon(lease="local:")
+    tokens = first + cycles(elsewhere.client(), key, 10)
+    elsewhere.stop()
+    tokens += cycles(client, key, 3)
+    assert_rising(tokens)
+    with refused("STALE"):
+        client.fenced(tokens[5], "SET", key, "old")
+
+
+@SEPARATE_SERVICES
+def test_the_loss_of_all_state_lowers_no_token_and_lets_no_stale_holder_through(at, key):
+    holder, other = at.client(), at.client()
+    before = cycles(other, key, 4)
+    token = holder.token(key)
+    at.service.lose_all()
+    assert holder.fenced(token, "SET", key, 10) == "OK", "nobody else has it"
+    fresh = granted_again(other, key)
+    with refused("STALE"):
+        holder.fenced(token, "SET", key, 9)
+    assert other.fenced(fresh, "DECR", key) == 9
+    other("RELEASE", key, fresh)
+    assert_rising([*before, token, fresh, *cycles(other, key, 3)])
+
+
+@SEPARATE_SERVICES
+def test_a_renewal_after_the_loss_of_all_state_takes_the_lease_back(at, key):
+    holder, other = at.client(), at.client()
+    token = holder.token(key)
+    at.service.lose_all()
+    reply = wait_until(lambda: renewed(holder, key, token), "the renewal", RECOVERED_SECONDS)
+    assert reply == 60000
+    assert other.acquire(key) is None
+    assert holder.fenced(token, "SET", key, "x") == "OK"
+
+
+def renewed(client, key, token):
+    """RENEW's reply, or None while the service is not there."""
+    reply = client.ask("RENEW", key, token, 60000)
+    if isinstance(reply, ReplyError):
+        assert reply.code == "LEASEDOWN", reply.text
+        return None
+    return reply
+
+
+# Down and up.
+
+
+@contextlib.contextmanager
+def writing(client, token, key):
+    """Meanwhile a holder writes, without a pause and without a single error. Yields a function
+    that returns when it has written a few times more."""
+    written, ended, failures = itertools.count(1), threading.Event(), []
+    so_far = 0
+
+    def write():
+        nonlocal so_far
+        while not ended.is_set():
+            reply = client.ask("FENCED", token, "SET", key, next(written))
+            if reply != "OK":
+                failures.append(reply)
+                return
+            so_far += 1
+
+    def some_more():
+        goal = so_far + WRITES_MIN
+        wait_until(lambda: so_far >= goal or failures, "the holder writes")
+        assert not failures, failures
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield some_more
+    finally:
+        ended.set()
+        thread.join(patience(10))
+    assert not failures and so_far >= WRITES_MIN, (failures, so_far)
+
+
+@SEPARATE_SERVICES
+def test_holders_write_without_a_single_error_while_the_service_is_down(at, key):
+    client = at.client()
+    token = client.token(key)
+    released = client.token(key + "/released")
+    with writing(at.client(), token, key) as some_more:
+        some_more()
+        at.service.down()
+        try:
+            for _ in range(2):
+                with Stopwatch() as watch, refused("LEASEDOWN", r"LEASEDOWN \w"):
+                    client("ACQUIRE", key + "/new", 60000)
+                assert watch.seconds < patience(REFUSED_SECONDS)
+            some_more()
+            assert b"lease_service_up:0" in client("INFO")
+            assert client("RELEASE", key + "/released", released) == 0
+            with refused("STALE"):
+                client.fenced(released, "SET", key + "/released", "late")
+            some_more()
+        finally:
+            at.service.up()
+        fresh = granted_again(client, key + "/new")
+        some_more()
+    assert client.fenced(fresh, "SET", key + "/new", "x") == "OK"
+    assert b"lease_service_up:1" in client("INFO")
+    assert client.token(key + "/released", 60000, "WAIT", 10000) > released
+
+
+@SEPARATE_SERVICES
+def test_waiters_are_told_when_the_service_goes_down(at, key):
+    client, waiter = at.client(), at.client()
+    client.token(key)
+    waiter.send("ACQUIRE", key, 60000, "WAIT", 30000)
+    await_waiters(client, key, 1)
+    at.service.down()
+    try:
+        reply = waiter.read(REFUSED_SECONDS + 2)
+        assert isinstance(reply, ReplyError) and reply.code == "LEASEDOWN", reply
+    finally:
+        at.service.up()
+    granted_again(client, key + "/new")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stop", "kill -9"])
+def test_the_daemon_restarts_and_tokens_rise(at, key, how):
+    client = at.client()
+    released = cycles(client, key, 3)
+    token = client.token(key + "/held", 600, "OWNER", "me")
+    at.restart(how)
+    client = at.client()
+    granted_again(client, key + "/first")
+    assert client.fenced(token, "SET", key + "/held", "goes on") == "OK", "nobody took it"
+    if not at.service.sessions:
+        assert client.acquire(key + "/held") is None
+        assert client("RENEW", key + "/held", token, 600) == 600
+    fresh = client.token(key + "/held", 60000, "WAIT", 10000)
+    assert fresh > token
+    with refused("STALE"):
+        client.fenced(token, "SET", key + "/held", "late")
+    assert_rising(released + cycles(client, key, 3))
+
+
+@LOCAL
+def test_local_leases_are_held_for_their_full_ttl_after_a_restart(at, key):
+    ttl_ms = 600
+    token = at.client().token(key, ttl_ms, "OWNER", "me")
+    wait_until(lambda: at.client().lease(key)["ttl_ms"] < ttl_ms * 0.7, "part of the TTL passed")
+    at.restart(signal.SIGKILL)
+    with Stopwatch() as watch:
+        client = at.client()
+        assert client.lease(key)["owner"] == b"me"
+        assert client.acquire(key) is None
+        assert client.token(key, 60000, "WAIT", 10000) > token
+    assert ttl_ms / 1000 * 0.75 < watch.seconds < patience(3)
+
+
+def test_10000_resources_are_leased_written_and_given_back(at, key):
+    client = at.client()
+    names = [f"{key}/{n}" for n in range(MANY)]
+    tokens = {}
+    for some in (names[n:n + 1000] for n in range(0, MANY, 1000)):
+        grants = client.pipeline([("ACQUIRE", name, 600000) for name in some], timeout=30)
+        refusals = [grant for grant in grants if not isinstance(grant, list)]
+        assert not refusals, refusals[:3]
+        tokens.update((name, grant[0]) for name, grant in zip(some, grants))
+    for some in (names[n:n + 1000] for n in range(0, MANY, 1000)):
+        replies = client.pipeline([("FENCED", tokens[name], "SET", name, name) for name in some])
+        assert set(replies) == {"OK"}
+        assert set(client.pipeline([("RELEASE", name, tokens[name]) for name in some],
+                                   timeout=30)) == {0}
+    assert client.token(names[0], 60000, "WAIT", 5000) > tokens[names[0]]
+
+
+# The user's word.
+
+
+def test_a_service_that_the_user_leaves_out_has_to_exist(monkeypatch):
+    monkeypatch.setenv("STOCKADE_SKIP_SERVICES", "redis, zookeper")
+    with pytest.raises(AssertionError, match="zookeper"):
+        skipped()
+    monkeypatch.setenv("STOCKADE_SKIP_SERVICES", "redis")
+    assert skipped() == {"redis"}
