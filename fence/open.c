@@ -12,7 +12,8 @@ struct lease_provider *lease_open(const struct lease_uri *uri,
 {
     if (uri->kind == LEASE_URI_REDLOCK)
         return lease_redlock_new(uri, surroundings);
-    check(uri->kind == LEASE_URI_REDIS || uri->kind == LEASE_URI_REDIS_UNIX);
+    check(uri->kind == LEASE_URI_REDIS || uri->kind == LEASE_URI_REDIS_UNIX ||
+          uri->kind == LEASE_URI_SENTINEL);
     return lease_redis_new(uri, surroundings);
 }
 

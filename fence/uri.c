@@ -185,6 +185,11 @@ static bool take_host_name(struct parse *parse, struct lease_host *host)
     return take_decoded(parse, len, host->name, sizeof host->name, "host");
 }
 
+bool lease_host_equal(const struct lease_host *a, const struct lease_host *b)
+{
+    return a->port == b->port && strcmp(a->name, b->name) == 0;
+}
+
 /* host[:port] */
 static bool take_host(struct parse *parse)
 {
@@ -204,7 +209,7 @@ static bool take_host(struct parse *parse)
             return false;
     }
     for (int i = 0; i < uri->hosts_count; i++)
-        if (uri->hosts[i].port == host->port && strcmp(uri->hosts[i].name, host->name) == 0)
+        if (lease_host_equal(&uri->hosts[i], host))
             return refuse(parse, start, "this host is there twice");
     uri->hosts_count++;
     return true;

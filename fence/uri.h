@@ -52,6 +52,7 @@ struct lease_uri {
 
 /* False: `why` says what is wrong and where ("column 9: ..."); `uri` is then of no use. */
 bool lease_uri_parse(const char *text, struct lease_uri *uri, char *why, size_t why_size);
+bool lease_host_equal(const struct lease_host *a, const struct lease_host *b);
 /* The Redis at the i-th host, all else as in `uri` (with the sentinels' login for one of them). */
 struct lease_uri lease_uri_member(const struct lease_uri *uri, int i);
 /* "redis 127.0.0.1:6379", "redis [::1]:6379", "redis /run/redis.sock", "local",

@@ -13,6 +13,8 @@
 static const char step_auth[] = "AUTH";
 static const char step_select[] = "SELECT";
 static const char step_name[] = "CLIENT SETNAME";
+static const char step_role[] = "ROLE";
+static const char step_master[] = "SENTINEL GET-MASTER-ADDR-BY-NAME";
 static const char step_listen[] = "SUBSCRIBE";
 
 static void send_step(struct redis_link *link, const char *step, int argc, const char **argv)
@@ -35,6 +37,11 @@ void link_greet(struct redis_link *link)
     else if (link->uri.password[0] != '\0')
         send_step(link, step_auth, 2, (const char *[]){"AUTH", link->uri.password});
     snprintf(db, sizeof db, "%d", link->uri.db);
+    if (link->sentinels != NULL)
+        send_step(link, step_role, 1, (const char *[]){"ROLE"});
+    if (link->named != NULL)
+        send_step(link, step_master, 3,
+                  (const char *[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", link->uri.name});
     if (link->heard != NULL) { /* its channel is one for all databases */
         send_step(link, step_name, 3, (const char *[]){"CLIENT", "SETNAME", "stockade-listener"});
         link->greetings++;
@@ -50,6 +57,47 @@ void link_greet(struct redis_link *link)
     send_step(link, step_name, 3, (const char *[]){"CLIENT", "SETNAME", "stockade"});
 }
 
+static bool is_string(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING;
+}
+
+static void take_role(struct redis_link *link, const redisReply *reply)
+{
+    char why[64];
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 || !is_string(reply->element[0])) {
+        link_fail(link, "ROLE did not answer with a role (is it Redis?)");
+    } else if (strcmp(reply->element[0]->str, "master") != 0) {
+        snprintf(why, sizeof why, "its role is %.16s, not master", reply->element[0]->str);
+        link_fail(link, why);
+    }
+}
+
+/* The address that a sentinel names. */
+static void take_master(struct redis_link *link, const redisReply *reply)
+{
+    struct lease_host *master = &link->master;
+    int64_t port;
+
+    if (reply->type == REDIS_REPLY_NIL) {
+        link_fail(link, "it knows no master of this name");
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && is_string(reply->element[0]) &&
+        is_string(reply->element[1])) {
+        const redisReply *host = reply->element[0], *number = reply->element[1];
+        if (host->len > 0 && host->len < sizeof master->name &&
+            bytes_to_int64((struct bytes){number->str, number->len}, &port) && port > 0 &&
+            port <= 65535) {
+            memcpy(master->name, host->str, host->len + 1);
+            master->port = (int)port;
+            return;
+        }
+    }
+    link_fail(link, "it did not answer with an address (is it a sentinel?)");
+}
+
 void link_greeted(struct redis_link *link, const char *step, const struct redisReply *reply)
 {
     char why[SCRIPT_ERROR_MAX];
@@ -59,6 +107,10 @@ void link_greeted(struct redis_link *link, const char *step, const struct redisR
     } else if (reply->type == REDIS_REPLY_ERROR) {
         script_error(reply, why);
         link_fail(link, why);
+    } else if (step == step_role) {
+        take_role(link, reply);
+    } else if (step == step_master) {
+        take_master(link, reply);
     } else if (step == step_listen) {
         if (reply->element[2]->type != REDIS_REPLY_INTEGER)
             link_fail(link, "SUBSCRIBE was not confirmed (is it Redis?)");

@@ -23,6 +23,7 @@
 #define BACKOFF_MAX_MS   2000
 #define FIRST_ATTEMPT_MS 1000
 #define PATIENCE         5
+#define COMMAND_ARGS_MAX 4
 
 static void on_timer(uv_timer_t *timer);
 
@@ -110,6 +111,10 @@ void link_enter(struct redis_link *link, enum link_state state)
 
 static void tell_failure(struct redis_link *link, bool refused)
 {
+    if (link->named != NULL) {
+        link->named(link->context, NULL, link->reason);
+        return;
+    }
     if (link->heard != NULL) {
         link_listen_failed(link, refused);
         return;
@@ -126,6 +131,7 @@ void link_fail(struct redis_link *link, const char *reason)
         return;
     bool more = link->state == LINK_CONNECTING && link->addresses_tried < link->addresses_count;
     bool refused = link->state == LINK_GREETING && link->wire != NULL && wire_refused(link->wire);
+    bool located = link->state > LINK_LOCATING;
     link->state = LINK_WAITING;
     link->grace_until_ms = 0;
     link->due_ms = link_now_ms(link);
@@ -136,7 +142,18 @@ void link_fail(struct redis_link *link, const char *reason)
         link->due_ms += backoff_ms(link);
         tell_failure(link, refused);
         end_first(link);
+        if (located)
+            link_lost_master(link);
     }
+    schedule(link);
+}
+
+void link_hurry(struct redis_link *link)
+{
+    link->state = LINK_WAITING;
+    link->grace_until_ms = 0;
+    link->failures = 0;
+    link->due_ms = link_now_ms(link);
     schedule(link);
 }
 
@@ -221,6 +238,10 @@ static void give_up(struct redis_link *link)
 {
     char why[64];
 
+    if (link->state == LINK_LOCATING) {
+        link_reach(link, true);
+        return;
+    }
     snprintf(why, sizeof why, "%s within %d ms",
              link->state == LINK_RESOLVING    ? "the name was not resolved"
              : link->state == LINK_CONNECTING ? "no connection"
@@ -254,7 +275,7 @@ static void on_timer(uv_timer_t *timer)
     if (due_ms < 0 || now_ms < due_ms)
         link->grace_until_ms = 0;
     else if (link->state == LINK_WAITING && link->wire == NULL)
-        link_reach(link);
+        link_reach(link, false);
     else if (link->state != LINK_WAITING && link->state != LINK_CLOSING &&
              !link_listen_ask_again(link))
         on_overdue(link, due_ms, now_ms);
@@ -299,32 +320,59 @@ const char *redis_link_reason(const struct redis_link *link)
     return link->reason[0] != '\0' ? link->reason : "not connected yet";
 }
 
+static void send_request(struct redis_link *link, struct redis_request *request, int argc,
+                         const char **argv, const size_t *lens)
+{
+    bool idle = list_empty(&link->under_way);
+
+    check(link->state == LINK_READY);
+    request->owner = link;
+    request->deadline_ms = link_now_ms(link) + link->uri.timeout_ms;
+    list_append(&link->under_way, &request->link);
+    wire_send(link->wire, request, argc, argv, lens);
+    if (idle)
+        schedule(link);
+}
+
+void redis_link_send_command(struct redis_link *link, struct redis_request *request, int argc,
+                             const char **argv)
+{
+    size_t lens[COMMAND_ARGS_MAX];
+
+    check(argc <= COMMAND_ARGS_MAX);
+    for (int i = 0; i < argc; i++)
+        lens[i] = strlen(argv[i]);
+    send_request(link, request, argc, argv, lens);
+}
+
 void redis_link_send(struct redis_link *link, struct redis_request *request, enum lease_verb verb,
                      bool by_text, const struct script_args *args)
 {
     const char *argv[SCRIPT_ARGS_MAX + 2] = {by_text ? "EVAL" : "EVALSHA"};
     size_t lens[SCRIPT_ARGS_MAX + 2] = {strlen(argv[0])};
 
-    check(link->state == LINK_READY);
     argv[1] = by_text ? script_text(verb) : link->shas[verb];
     lens[1] = strlen(argv[1]);
     memcpy(argv + 2, args->at, (size_t)args->count * sizeof *argv);
     memcpy(lens + 2, args->lens, (size_t)args->count * sizeof *lens);
+    send_request(link, request, args->count + 2, argv, lens);
+}
 
-    bool idle = list_empty(&link->under_way);
-    request->owner = link;
-    request->deadline_ms = link_now_ms(link) + link->uri.timeout_ms;
-    list_append(&link->under_way, &request->link);
-    wire_send(link->wire, request, args->count + 2, argv, lens);
-    if (idle)
-        schedule(link);
+/* So speaks a replica. */
+static bool is_replicas(const char *error)
+{
+    return strncmp(error, "READONLY", 8) == 0 || strncmp(error, "MASTERDOWN", 10) == 0;
 }
 
 void redis_link_refused(struct redis_link *link, const char *why)
 {
-    if (link->refusal[0] == '\0')
+    if (link->refusal[0] == '\0') {
         log_warn(link->env.log, "lease service %s refuses: %s", link->name, why);
+        link_lost_master(link); /* is it still the master? */
+    }
     snprintf(link->refusal, sizeof link->refusal, "%s", why);
+    if (link->sentinels != NULL && is_replicas(why))
+        link_fail(link, why);
 }
 
 void redis_link_accepted(struct redis_link *link)

@@ -2,13 +2,14 @@
 /* The standing connection to one Redis: it resolves, connects, greets (AUTH, SELECT, CLIENT
  * SETNAME, SCRIPT LOAD), notices silence, and comes back by itself.
  *
- *               ┌──────────── address by address ───────────┐
- *               ▼                                           │
- *   waiting ─▶ resolving ─▶ connecting ─▶ greeting ─▶ ready │    any ─▶ closing
- *      ▲           │            │            │          │   │
- *      └───────────┴────────────┴────────────┴──────────┴───┘
+ *                             ┌────── address by address ──────┐
+ *                             ▼                                │
+ *   waiting ─▶ locating ─▶ resolving ─▶ connecting ─▶ greeting ─▶ ready    any ─▶ closing
+ *      ▲           │           │            │            │          │
+ *      └───────────┴───────────┴────────────┴────────────┴──────────┘
  *       failed: 50 ms .. 2 s, doubling, with jitter
  *
+ * To locate is to ask the sentinels where the master is (locate.c); one that follows none goes by.
  * Every step has the same time limit, and every request: where one is not answered in time the
  * connection is dropped, and all its requests fail with it. */
 #ifndef STOCKADE_FENCE_REDIS_LINK_H
@@ -48,6 +49,21 @@ struct redis_link *redis_listener_new(const struct lease_uri *uri,
                                       void (*heard)(void *context, struct bytes message),
                                       void *context);
 
+/* And a listener to +switch-master at a sentinel (`uri`: a lease_uri_member), whose greeting asks
+ * for the address of the master uri->name. `named` is told it, or with NULL why there is none. */
+struct redis_link *redis_sentinel_new(
+    const struct lease_uri *uri, const struct lease_surroundings *surroundings,
+    void (*named)(void *context, const struct lease_host *master, const char *why),
+    void (*heard)(void *context, struct bytes message), void *context);
+/* A ready one connects once more, to ask again. */
+void redis_link_again(struct redis_link *link);
+
+/* Right after it was made: it goes to the master that they name. They outlive it; whenever they
+ * have changed, it is to be told so. */
+struct sentinels;
+void redis_link_follow(struct redis_link *link, struct sentinels *sentinels);
+void redis_link_look(struct redis_link *link);
+
 /* `ready` is called whenever it has (re)connected, before anything else can be sent, and when the
  * service accepts again after a refusal (READONLY, OOM, ...). `uri` is copied. */
 struct redis_link *redis_link_new(const struct lease_uri *uri,
@@ -59,6 +75,8 @@ const char *redis_link_reason(const struct redis_link *link);
 /* Sends a script, by its SHA or (NOSCRIPT was the answer) by its text. Only while ready. */
 void redis_link_send(struct redis_link *link, struct redis_request *request, enum lease_verb verb,
                      bool by_text, const struct script_args *args);
+void redis_link_send_command(struct redis_link *link, struct redis_request *request, int argc,
+                             const char **argv);
 /* The service answered a request with an error (READONLY, OOM, ...); it has done what was asked.
  * The link tells the changes, once each. */
 void redis_link_refused(struct redis_link *link, const char *why);

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The link's inside, shared by link.c (states and time), reach.c (names, addresses, connecting),
- * greet.c (the first commands) and listen.c (a link that listens). */
+/* The link's inside, shared by link.c (states and time), locate.c (whose master?), reach.c (names,
+ * addresses, connecting), greet.c (the first commands) and listen.c (a link that listens). */
 #ifndef STOCKADE_FENCE_REDIS_LINK_IMPL_H
 #define STOCKADE_FENCE_REDIS_LINK_IMPL_H
 
 #include <uv.h>
 
 #include "fence/redis/link.h"
+#include "fence/redis/sentinels.h"
 #include "fence/redis/wire.h"
 
 #define SHA_LEN            40
 #define LINK_ADDRESSES_MAX 8
 
 enum link_state {
-    LINK_WAITING,   /* until due_ms, then tries (again) */
-    LINK_RESOLVING, /* these three until due_ms at the latest */
+    LINK_WAITING,  /* until due_ms, then tries (again) */
+    LINK_LOCATING, /* these four until due_ms at the latest */
+    LINK_RESOLVING,
     LINK_CONNECTING,
     LINK_GREETING,
     LINK_READY,
@@ -24,7 +26,9 @@ enum link_state {
 struct link_resolving;
 
 struct redis_link {
-    struct lease_uri uri;
+    struct lease_uri
+        uri; /* hosts[0]: where it goes; that follows `sentinels` where there are any */
+    struct sentinels *sentinels;
     struct lease_surroundings env;
     char name[128]; /* "redis 127.0.0.1:6379" */
     void (*ready)(void *context);
@@ -57,6 +61,10 @@ struct redis_link {
     char channel[LINK_CHANNEL_MAX + 1];
     bool asked_again; /* whether the other side is still there */
 
+    /* A sentinel's, which is a listener, too; else `named` is NULL. */
+    void (*named)(void *context, const struct lease_host *master, const char *why);
+    struct lease_host master; /* what it said in the greeting */
+
     void (*first)(void *context); /* to be called at first_by_ms at the latest; NULL */
     void *first_context;
     int64_t first_by_ms;
@@ -71,13 +79,20 @@ static inline int64_t link_now_ms(const struct redis_link *link)
 }
 
 /* link.c: to another state, with its time limit; the attempt or the connection failed (harmless
- * where it has failed already); one libuv handle less. */
+ * where it has failed already); drops what there is and tries at once; one libuv handle less. */
 void link_enter(struct redis_link *link, enum link_state state);
 void link_fail(struct redis_link *link, const char *reason);
+void link_hurry(struct redis_link *link);
 void link_handle_closed(void *context);
 
-/* reach.c: the next step towards a connection; no answer is wanted any more. */
-void link_reach(struct redis_link *link);
+/* locate.c: is uri.hosts[0] the master that the sentinels name? If not: the state says how it goes
+ * on, and `last` that they are not waited for any longer. They are to look again. */
+bool link_locate(struct redis_link *link, bool last);
+void link_lost_master(struct redis_link *link);
+
+/* reach.c: the next step towards a connection, to a host that is known; no answer is wanted any
+ * more. */
+void link_reach(struct redis_link *link, bool last);
 void link_stop_resolving(struct redis_link *link);
 extern const struct wire_events link_wire_events; /* link.c */
 

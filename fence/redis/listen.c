@@ -8,7 +8,9 @@
  *
  * Nobody depends on what is heard, so a loss is no warning: the link to the same Redis that asks
  * questions tells those. Only a Redis that lets nobody listen (an ACL without the right to it) is
- * told, once, and tried again at long distances. */
+ * told, once, and tried again at long distances.
+ *
+ * A sentinel's link is one of them, too; what becomes of it is told to sentinels.c. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 
@@ -48,6 +50,8 @@ void link_listen_ready(struct redis_link *link)
     if (link->told == TOLD_DOWN)
         log_info(link->env.log, "lease service %s lets this daemon listen again", link->name);
     link->told = TOLD_UP;
+    if (link->named != NULL)
+        link->named(link->context, &link->master, NULL);
 }
 
 void link_listen_failed(struct redis_link *link, bool refused)
@@ -73,5 +77,17 @@ struct redis_link *redis_listener_new(const struct lease_uri *uri,
 
     snprintf(link->channel, sizeof link->channel, "%s", channel);
     link->heard = heard;
+    return link;
+}
+
+struct redis_link *redis_sentinel_new(
+    const struct lease_uri *uri, const struct lease_surroundings *surroundings,
+    void (*named)(void *context, const struct lease_host *master, const char *why),
+    void (*heard)(void *context, struct bytes message), void *context)
+{
+    struct redis_link *link =
+        redis_listener_new(uri, surroundings, "+switch-master", heard, context);
+
+    link->named = named;
     return link;
 }

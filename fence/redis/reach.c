@@ -95,12 +95,14 @@ static void resolve(struct redis_link *link)
     }
 }
 
-void link_reach(struct redis_link *link)
+void link_reach(struct redis_link *link, bool last)
 {
     unsigned char address[sizeof(struct in6_addr)];
 
     if (link->addresses_tried == link->addresses_count) {
         link->addresses_tried = link->addresses_count = 0;
+        if (!link_locate(link, last))
+            return;
         if (link->uri.kind == LEASE_URI_REDIS_UNIX)
             link->addresses_count = 1; /* its path */
         else if (inet_pton(AF_INET, link->uri.hosts[0].name, address) == 1)

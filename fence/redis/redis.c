@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lease provider on one Redis: lease calls to scripts, replies to answers.
+/* The lease provider on one Redis, or on the one that sentinels name: lease calls to scripts,
+ * replies to answers.
  *
  *   lease_ask ──▶ ask ──▶ EVALSHA ──▶ reply ──▶ done
- *                          └─ NOSCRIPT ─▶ EVAL ─┘
+ *                          ├─ NOSCRIPT ─▶ EVAL ─┤
+ *                          └─ granted ─▶ WAIT ──┘  (with replicas=n; too few: given back)
  *
  * While Redis is away a call is answered DOWN at once. A release that was not delivered, and a
  * grant whose outcome is unknown, leave a debt (debts.h): releases that are sent first thing when
@@ -19,6 +21,8 @@
 #include "fence/provider_impl.h"
 #include "fence/redis/debts.h"
 #include "fence/redis/link.h"
+#include "fence/redis/replicas.h"
+#include "fence/redis/sentinels.h"
 #include "fence/token.h"
 
 #define CALLS_MAX 100000 /* under way */
@@ -31,13 +35,16 @@ struct redis_provider {
     struct script_self self;
     struct redis_link *link;
     struct redis_link *listener; /* from redis_watch on */
+    struct sentinels *sentinels; /* or NULL */
+    struct replicas replicas;
+    bool replicas_missing; /* the last grant went to too few */
     void (*told)(void *context, const struct lease_news *news);
     void *told_context;
     struct script_args args; /* scratch */
     struct debts debts;
     size_t under_way;
     uint64_t calls, failures, news;
-    unsigned links;
+    unsigned open; /* links, and the sentinels */
     void (*closed)(void *context);
     void *closed_context;
 };
@@ -48,6 +55,7 @@ struct ask {
     struct redis_provider *provider;
     struct lease_call *call;
     bool by_text;
+    struct replicas_wait wait;
 };
 
 static void send_ask(struct ask *ask)
@@ -69,6 +77,41 @@ static void note_debt(struct redis_provider *provider, const struct lease_call *
         debts_add(&provider->debts, call, call->token, call->deadline_ms, now_ms);
     else if (call->verb == LEASE_GRANT && !call->reentry_only && !holds)
         debts_add(&provider->debts, call, 0, now_ms + call->ttl_ms, now_ms);
+}
+
+static void pay_debts(void *context);
+
+static void finish(struct ask *ask)
+{
+    struct redis_provider *provider = ask->provider;
+    struct lease_call *call = ask->call;
+
+    provider->failures += call->answer == LEASE_DOWN;
+    provider->under_way--;
+    free(ask);
+    call->done(call);
+}
+
+static void on_replicas(struct replicas_wait *wait, const char *why)
+{
+    struct ask *ask = list_entry(wait, struct ask, wait);
+    struct redis_provider *provider = ask->provider;
+    struct lease_call *call = ask->call;
+    int64_t now_ms = clock_now_ms(provider->surroundings.clock);
+
+    provider->replicas_missing = why != NULL;
+    if (why == NULL) {
+        redis_link_accepted(provider->link);
+    } else {
+        debts_add(&provider->debts, call, call->answer_token, now_ms + call->ttl_ms, now_ms);
+        call->answer = LEASE_UNANSWERED;
+        lease_answer_down(call, "%s", why);
+        if (redis_link_ready(provider->link)) {
+            redis_link_refused(provider->link, why);
+            pay_debts(provider);
+        }
+    }
+    finish(ask);
 }
 
 static bool is_noscript(const struct redisReply *reply)
@@ -98,13 +141,15 @@ static void on_done(struct redis_request *request, const struct redisReply *repl
         redis_link_refused(provider->link, error);
     } else if (!script_answer(call, reply)) {
         lease_answer_down(call, "an answer that makes no sense (is it Redis?)");
-    } else if (script_wrote(reply)) {
+    } else if (provider->replicas.needed > 0 && call->verb == LEASE_GRANT &&
+               call->answer == LEASE_GRANTED) {
+        ask->wait.done = on_replicas;
+        replicas_await(&provider->replicas, &ask->wait);
+        return;
+    } else if (script_wrote(reply) && !provider->replicas_missing) {
         redis_link_accepted(provider->link);
     }
-    provider->failures += call->answer == LEASE_DOWN;
-    provider->under_way--;
-    free(ask);
-    call->done(call);
+    finish(ask);
 }
 
 static void send_call(struct redis_provider *provider, struct lease_call *call)
@@ -137,7 +182,8 @@ static bool redis_ask(struct lease_provider *base, struct lease_call *call)
         call, "%s", ready ? "too many calls under way" : redis_link_reason(provider->link));
 }
 
-/* Debts. One that cannot be paid is noted again, as any other release. */
+/* Debts. One that cannot be paid is noted again, as any other release. (Paying may come back here,
+ * where a refusal ends the connection.) */
 
 static void on_paid(struct lease_call *call)
 {
@@ -150,7 +196,8 @@ static void pay_debts(void *context)
     int64_t now_ms = clock_now_ms(provider->surroundings.clock);
     struct debt *debt;
 
-    while ((debt = debts_take(&provider->debts, now_ms)) != NULL) {
+    while (redis_link_ready(provider->link) &&
+           (debt = debts_take(&provider->debts, now_ms)) != NULL) {
         debt->call.done = on_paid;
         debt->call.deadline_ms = now_ms + debt->call.ttl_ms;
         send_call(provider, &debt->call);
@@ -195,7 +242,9 @@ static void redis_watch(struct lease_provider *base,
     provider->told_context = context;
     provider->listener = redis_listener_new(&provider->uri, &provider->surroundings,
                                             provider->channel, on_message, provider);
-    provider->links++;
+    if (provider->sentinels != NULL)
+        redis_link_follow(provider->listener, provider->sentinels);
+    provider->open++;
 }
 
 static void redis_on_first(struct lease_provider *base, void (*ended)(void *context), void *context)
@@ -209,7 +258,7 @@ static void on_closed(void *context)
     void (*closed)(void *context) = provider->closed;
     void *closed_context = provider->closed_context;
 
-    if (--provider->links > 0)
+    if (--provider->open > 0)
         return;
     check(provider->under_way == 0);
     buf_free(&provider->args.text);
@@ -227,16 +276,26 @@ static void redis_close(struct lease_provider *base, void (*closed)(void *contex
     redis_link_close(provider->link, on_closed, provider);
     if (provider->listener != NULL)
         redis_link_close(provider->listener, on_closed, provider);
+    if (provider->sentinels != NULL)
+        sentinels_close(provider->sentinels, on_closed, provider);
 }
 
-static const struct lease_provider_impl redis_impl = {
-    .name = "redis",
-    .ask = redis_ask,
-    .watch = redis_watch,
-    .health = redis_health,
-    .close = redis_close,
-    .on_first_attempt = redis_on_first,
-};
+#define IMPL(name_)                                                                                \
+    {                                                                                              \
+        .name = name_, .ask = redis_ask, .watch = redis_watch, .health = redis_health,             \
+        .close = redis_close, .on_first_attempt = redis_on_first,                                  \
+    }
+static const struct lease_provider_impl redis_impl = IMPL("redis");
+static const struct lease_provider_impl sentinel_impl = IMPL("sentinel");
+
+static void on_sentinels(void *context)
+{
+    struct redis_provider *provider = context;
+
+    redis_link_look(provider->link);
+    if (provider->listener != NULL)
+        redis_link_look(provider->listener);
+}
 
 /* The channel, and who we are there. */
 static void name_self(struct redis_provider *provider)
@@ -263,7 +322,14 @@ struct lease_provider *lease_redis_new(const struct lease_uri *uri,
     provider->uri = *uri;
     provider->surroundings = *surroundings;
     name_self(provider);
-    provider->links = 1;
+    provider->open = 1;
     provider->link = redis_link_new(uri, surroundings, pay_debts, provider);
+    replicas_init(&provider->replicas, provider->link, uri->replicas, uri->timeout_ms);
+    if (uri->kind == LEASE_URI_SENTINEL) {
+        provider->base.impl = &sentinel_impl;
+        provider->open++;
+        provider->sentinels = sentinels_new(uri, surroundings, on_sentinels, provider);
+        redis_link_follow(provider->link, provider->sentinels);
+    }
     return &provider->base;
 }

@@ -231,8 +231,7 @@ bool script_answer(struct lease_call *call, const struct redisReply *reply)
     return false;
 }
 
-/* Cuts the next word off. */
-static struct bytes next_word(struct bytes *text)
+struct bytes script_word(struct bytes *text)
 {
     const char *end = text->len == 0 ? NULL : memchr(text->data, ' ', text->len);
     struct bytes word = {text->data, end == NULL ? text->len : (size_t)(end - text->data)};
@@ -245,8 +244,8 @@ static struct bytes next_word(struct bytes *text)
 
 bool script_news(struct bytes message, const struct script_self *self, struct lease_news *news)
 {
-    struct bytes word = next_word(&message), origin = next_word(&message),
-                 token = next_word(&message);
+    struct bytes word = script_word(&message), origin = script_word(&message),
+                 token = script_word(&message);
 
     news->revoked = bytes_equal(word, bytes_of(word_revoked));
     news->resource = message;

@@ -44,6 +44,8 @@ struct script_self {
 void script_args(const struct lease_call *call, const struct script_self *self,
                  struct script_args *args);
 
+/* Cuts the next word off a message: up to a blank. */
+struct bytes script_word(struct bytes *text);
 /* What a message says. False: it is none of ours, or our own (`self->origin`). */
 bool script_news(struct bytes message, const struct script_self *self, struct lease_news *news);
 
