@@ -87,7 +87,7 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' \
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' \
 	    $(filter Makefile %.mk,$(MAKEFILE_LIST)) | expand -t 18
 
 setup: ## install what the build, the demo and the tests need (Debian)
@@ -118,7 +118,7 @@ format: ## lay the C files out
 
 tidy: ## layout, sizes, include directions, globals and static analysis
 	@tools/setup --all
-	@$(MAKE) all
+	@$(MAKE) all bench-programs
 	@STOCKADE_BUILD=$(BUILD) tools/tidy $(LANGUAGE) -Iproxy/client
 
 asan: ## check under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -229,7 +229,7 @@ endef
 $(foreach t,$(TEST_SOURCES),$(eval $(call unit_test,$(t))))
 
 # What tries to break the promises has its targets beside its sources: tests/README.md.
-include $(sort $(wildcard tests/*/*.mk))
+include $(sort $(wildcard tests/*/*.mk tools/*/*.mk))
 
 # Shims are preloaded into the daemon by system tests, so they are never instrumented.
 $(BUILD)/%_shim.so: tests/support/%_shim.c $(BUILD)/flags

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured, and what it is to reach. Tags name servers: see stage.py."""
+
+from bench import clients, resp
+from bench.measure import Case, Contender
+
+KEY, RANDOM = "key:__rand_int__", "__rand_int__"
+STOCKADE, REDIS, LUA = "Stockade", "Redis SET", "Redis, token checked in Lua"
+STOCK = 10 ** 12
+
+
+def pairs(label, tag, words, connections=50, pipeline=1):
+    """By redis-benchmark. words(server) are the command."""
+    def run(bout):
+        def benchmark(requests):
+            return clients.redis_benchmark(bout.server, words(bout.server), requests=requests,
+                                           connections=connections, pipeline=pipeline,
+                                           keys=bout.case.keys)
+        unit = connections * pipeline
+        if bout.rate is None:  # how many make up the time? A short run tells.
+            bout.rate = benchmark(max(unit, min(50 * unit, 20000)))["rate"]
+        return benchmark(bout.requests(unit))
+    return Contender(label, tag, run)
+
+
+def load(label, tag, words, flags=(), **options):
+    """By bench-load. words(server) are commands that go together."""
+    def run(bout):
+        return clients.commands(bout.server, words(bout.server), flags=flags, keys=bout.case.keys,
+                                time=bout.time, **options)
+    return Contender(label, tag, run)
+
+
+def cycle(label, tag, work, flags=(), options=lambda server: {}, **more):
+    def run(bout):
+        return clients.load(bout.server, work, flags=flags, time=bout.time,
+                            **options(bout.server), **more)
+    return Contender(label, tag, run)
+
+
+def fixed(*words):
+    return lambda server: words
+
+
+def script(text, *words):
+    """EVALSHA of a script that was loaded before."""
+    return lambda server: ("EVALSHA", server.script(text), *words)
+
+
+def writes(keys, pipeline, goals, quick=False):
+    how = "one by one" if pipeline == 1 else f"pipeline {pipeline}"
+    return Case(
+        f"write-{pipeline}-{keys}", f"fenced write, {how}, {keys:,} keys", keys,
+        [pairs(STOCKADE, "stockade", fixed("FENCED", 1, "SET", KEY, RANDOM), pipeline=pipeline),
+         pairs(REDIS, "redis", fixed("SET", KEY, RANDOM), pipeline=pipeline),
+         pairs(LUA, "redis", script(resp.FENCED_SET, 1, KEY, 1, RANDOM), pipeline=pipeline)],
+        goals, quick=quick)
+
+
+def reads(pipeline, goal):
+    how = "one by one" if pipeline == 1 else f"pipeline {pipeline}"
+    return Case(f"read-{pipeline}", f"read, {how}", 100000,
+                [pairs(STOCKADE, "stockade", fixed("GET", KEY), pipeline=pipeline),
+                 pairs("Redis GET", "redis", fixed("GET", KEY), pipeline=pipeline)],
+                {"Redis GET": goal}, quick=True)
+
+
+def stock(servers):
+    """Counters to be decremented, under token 1."""
+    clients.fill(servers["stockade"], 10000, "ACQUIRE stock:{next} 86400000",
+                 f"FENCED 1 HSET stock:{{same}} stock {STOCK}")
+    clients.fill(servers["redis"], 10000, "SET token:stock:{next} 1",
+                 f"HSET stock:{{same}} stock {STOCK}")
+
+
+def decrements(pipeline):
+    how = "one by one" if pipeline == 1 else f"pipeline {pipeline}"
+    ours = "FENCED 1 HINCRBY stock:{key} stock -1 MIN 0"
+
+    def theirs(server):
+        return (f"EVALSHA {server.script(resp.FENCED_DECREMENT)} 1 stock:{{key}} 1",)
+    return Case(f"decrement-{pipeline}", f"bounded decrement, {how}, 10,000 keys", 10000,
+                [load(STOCKADE, "stockade", fixed(ours), pipeline=pipeline),
+                 load(LUA, "redis", theirs, pipeline=pipeline)], prepare=stock)
+
+
+def transactions():
+    ours = ["FENCED 1 SET key:{key} {value}"] * 8
+    keys = " ".join(["key:{key}"] * 8)
+
+    def lua(server):
+        return (f"EVALSHA {server.script(resp.FENCED_EIGHT)} 8 {keys} 1" + " {value}" * 8,)
+
+    def run_lua(bout):
+        result = clients.commands(bout.server, lua(bout.server), keys=bout.case.keys,
+                                  time=bout.time)
+        return {**result, "rate": result["rate"], "ops": result["ops"]}
+    return Case("transaction", "transaction of 8 fenced writes", 100000,
+                [cycle_of(STOCKADE, "stockade", ["MULTI", *ours, "EXEC"]),
+                 cycle_of("Stockade, pipeline of 8", "stockade", ours),
+                 cycle_of("Redis MULTI", "redis",
+                          ["MULTI", *["SET key:{key} {value}"] * 8, "EXEC"]),
+                 Contender(LUA, "redis", run_lua)], unit="transactions")
+
+
+def cycle_of(label, tag, words):
+    """All the commands together are one operation."""
+    def run(bout):
+        result = clients.commands(bout.server, words, keys=bout.case.keys, time=bout.time)
+        return {**result, "rate": result["rate"] / len(words), "ops": result["ops"] / len(words)}
+    return Contender(label, tag, run)
+
+
+def all_cases():
+    return [
+        writes(1000, 1, {}), writes(1000, 16, {}),
+        writes(100000, 1, {REDIS: 1.0, LUA: 1.25}, quick=True),
+        writes(100000, 16, {REDIS: 1.0, LUA: 2}, quick=True),
+        reads(1, 1.0), reads(16, 0.8), decrements(1), decrements(16), transactions(),
+        writes(1000000, 1, {}), writes(1000000, 16, {REDIS: 0.5}),
+    ]

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The load generators: each call is one run, and returns rate, ops and latencies in ms."""
+
+import json
+import re
+import subprocess
+
+from bench.server import BUILD, BenchError
+
+RUN_S_MAX = 900
+
+
+def load(server, work, *, flags=(), units=1, **options):
+    """bench-load. An operation is `units` of what is counted: rate and ops are of those."""
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    done = subprocess.run(
+        [str(word) for word in (BUILD / "bench-load", "--work", work, "--port", server.port,
+                                *words, *flags)],
+        capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
+    if done.returncode:
+        raise BenchError(f"{work} on {server.tag}: {done.stderr.strip()}")
+    result = json.loads(done.stdout)
+    result["rate"] *= units
+    result["ops"] *= units
+    return result
+
+
+def commands(server, words, *, flags=(), **options):
+    """bench-load's work `resp`: commands in one go, each counted."""
+    flags = [word for command in words for word in ("--command", command)] + list(flags)
+    one_of = "mix" in options
+    return load(server, "resp", flags=flags, units=options.get("pipeline", 1) *
+                (1 if one_of else len(words)), **options)
+
+
+def fill(server, keys, *words):
+    """The commands once for each key, and for a few more."""
+    pipeline = 100
+    commands(server, words, clients=20, pipeline=pipeline, keys=keys, ops=-(-keys // pipeline))
+
+
+def redis_benchmark(server, command, *, requests, connections=50, pipeline=1, keys=100000):
+    """The neutral client for RESP. Latencies are those of a pipeline's round trip."""
+    done = subprocess.run(
+        ["redis-benchmark", "-p", str(server.port), "-c", str(connections), "-P", str(pipeline),
+         "-n", str(requests), "-r", str(keys), "--precision", "3", *map(str, command)],
+        capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
+    out = done.stdout.replace("\r", "\n")
+    rate = re.search(r"throughput summary: ([\d.]+) requests per second", out)
+    if done.returncode or not rate or "rror" in out + done.stderr:
+        raise BenchError(f"redis-benchmark on {server.tag}: {(out + done.stderr)[-1000:]}")
+    # Halving steps: 50 %, 75 %, ... 99.902 %, 99.951 % ...
+    steps = [(float(part), float(ms)) for part, ms in re.findall(
+        r"^([\d.]+)% <= ([\d.]+) milliseconds \(cum", out, re.M)]
+    summary = re.search(r"max\n\s+([\d.\s]+)", out.split("latency summary")[1])
+    _, _, p50, _, p99, most = map(float, summary[1].split()[:6])
+    p999 = next((ms for part, ms in steps if part >= 99.9), most)
+    return {"rate": float(rate[1]), "ops": requests, "p50": p50, "p99": p99, "p999": p999,
+            "max": most}

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases, their contenders, and interleaved rounds.
+
+In each round every contender of a case runs once, so what else the machine does hits all alike; the
+figures are medians over the rounds. Servers of one number of keys run side by side, and only one of
+them has work.
+"""
+
+import dataclasses
+import os
+import statistics
+import sys
+import time
+
+PER_OP = ("cpu_us", "written_bytes")
+FIGURES = ("rate", "p50", "p99", "p999", "max", *PER_OP, "memory_mb", "batch", "gap_ms", "gaps",
+           "fewest", "most")
+
+
+@dataclasses.dataclass
+class Contender:
+    """Who runs, and how: run(bout) does it once and returns what the client saw."""
+    label: str
+    tag: str
+    run: object
+
+
+@dataclasses.dataclass
+class Case:
+    """`goals`: how many times the rate of another our first contender is to reach."""
+    name: str
+    title: str
+    keys: int
+    contenders: list
+    goals: dict = dataclasses.field(default_factory=dict)
+    prepare: object = None  # prepare(servers), once
+    unit: str = "ops"
+    seconds: float = 0      # other than usual
+    rounds: int = 0
+    ceiling: dict = dataclasses.field(default_factory=dict)  # figure: what ours may be at most
+    quick: bool = False
+
+
+class Bout:
+    """One run of one contender."""
+
+    def __init__(self, server, servers, case, seconds, rate, latest):
+        self.server, self.servers, self.case = server, servers, case
+        self.seconds = seconds
+        self.rate = rate      # the last run's, or None
+        self.latest = latest  # label: the latest result of each contender in this case
+
+    @property
+    def time(self):
+        return f"{int(self.seconds * 1000)}ms"
+
+    def requests(self, unit=1):
+        """So many that they take `seconds`, in units of a pipeline."""
+        return max(unit, int(self.rate * self.seconds) // unit * unit)
+
+
+class Progress:
+    """One line that is written over, where somebody looks; else nothing."""
+
+    def __init__(self, total):
+        self.total, self.done, self.start = total, 0, time.monotonic()
+        self.shown = sys.stderr.isatty()
+
+    def step(self, text, count=1):
+        self.done += count
+        if self.shown:
+            spent = time.monotonic() - self.start
+            left = spent / max(self.done, 1) * (self.total - self.done)
+            print(f"\r\033[K[{self.done}/{self.total}, {left:.0f} s left] {text}", end="",
+                  file=sys.stderr, flush=True)
+
+    def clear(self):
+        if self.shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def metered(contender, bout):
+    """What the client saw, and what it cost the server."""
+    server = bout.server
+    os.sync()  # what others left to be written is not to be this one's trouble
+    counts = server.counts() if hasattr(server, "counts") else None
+    cpu_s, written = server.cpu_s(), server.written_bytes()
+    result = contender.run(bout)
+    ops = max(result["ops"], 1)
+    result.setdefault("cpu_us", (server.cpu_s() - cpu_s) / ops * 1e6)
+    result.setdefault("written_bytes", (server.written_bytes() - written) / ops)
+    result.setdefault("memory_mb", server.memory_bytes() / 1e6)
+    if counts:
+        commits, writes = (now - then for now, then in zip(server.counts(), counts))
+        if commits > 0:
+            result["batch"] = writes / commits
+    return result
+
+
+def median(results):
+    names = [name for name in FIGURES if any(name in result for result in results)]
+    figures = {name: statistics.median(result[name] for result in results if name in result)
+               for name in names}
+    rates = sorted(result["rate"] for result in results)
+    figures["lowest"], figures["highest"] = rates[0], rates[-1]
+    return figures
+
+
+def run_case(case, servers, options, progress):
+    """Label: medians."""
+    if case.prepare:
+        case.prepare(servers)
+    results = {contender.label: [] for contender in case.contenders}
+    latest, rates = {}, {}
+    for number in range(case.rounds or options.rounds):
+        for contender in case.contenders:
+            progress.step(f"{case.title}: {contender.label}, round {number + 1}")
+            bout = Bout(servers[contender.tag], servers, case, case.seconds or options.seconds,
+                        rates.get(contender.label), latest)
+            result = metered(contender, bout)
+            latest[contender.label] = result
+            rates[contender.label] = result["rate"]
+            results[contender.label].append(result)
+    return {label: median(runs) for label, runs in results.items()}

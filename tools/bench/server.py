@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private server process: started in a folder of its own, metered, ended.
+
+Meters cover the process and its children, those that have ended too. They are read from /proc:
+CPU in seconds, bytes that went to the storage layer, memory as its share of what is resident.
+"""
+
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("STOCKADE_BUILD", "build")
+START_S = 60
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class BenchError(Exception):
+    """A server, a client or a check failed: the figures would be worth nothing."""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def children(pid):
+    try:
+        direct = [int(child) for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
+                  for child in (task / "children").read_text().split()]
+    except OSError:
+        return []
+    return direct + [below for child in direct for below in children(child)]
+
+
+def field(path, name):
+    """A number of a file of lines NAME: NUMBER; 0 where the process has ended."""
+    try:
+        found = re.search(rf"^{name}:\s*(\d+)", pathlib.Path(path).read_text(), re.M)
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
+
+
+class Server:
+    """One that runs. `tag` is what contenders call it by; subclasses start and fill it."""
+
+    tag = ""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True)
+        self.process = None
+        self.port = 0
+        self.log = self.folder / "log"
+
+    def spawn(self, command, **options):
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([str(word) for word in command], stderr=log,
+                                            stdin=subprocess.DEVNULL,
+                                            **{"stdout": log, "cwd": self.folder, **options})
+
+    def wait_for(self, ready):
+        """Until ready() says so."""
+        end = time.monotonic() + START_S
+        while not ready():
+            if self.process.poll() is not None or time.monotonic() > end:
+                said = self.log.read_text(errors="replace")[-2000:]
+                raise BenchError(f"{self.tag} did not start:\n{said}")
+            time.sleep(0.02)
+
+    def listens(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def pids(self):
+        return [self.process.pid, *children(self.process.pid)]
+
+    def cpu_s(self):
+        total = 0
+        for pid in self.pids():
+            try:
+                stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+            except OSError:
+                continue
+            total += sum(int(ticks) for ticks in stat.rsplit(")", 1)[1].split()[11:15])
+        return total / TICKS
+
+    def written_bytes(self):
+        return sum(field(f"/proc/{pid}/io", "write_bytes") for pid in self.pids())
+
+    def memory_bytes(self):
+        return 1024 * sum(field(f"/proc/{pid}/smaps_rollup", "Pss") for pid in self.pids())
+
+    def kill(self):
+        """As a crash would; start() brings it back."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.kill()

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers that the cases of one number of keys need: started, filled, stopped together."""
+
+import contextlib
+import pathlib
+
+from bench import resp
+
+MAKERS = {
+    "stockade": lambda folder, servers: resp.Stockade(folder),
+    "redis": lambda folder, servers: resp.Redis(folder),
+}
+
+
+@contextlib.contextmanager
+def servers_for(tags, folder, keys, progress):
+    """tag: server. Made in the order of MAKERS, since some need others."""
+    servers = {}
+    try:
+        for tag, make in MAKERS.items():
+            if tag not in tags:
+                continue
+            progress.step(f"{tag} with {keys:,} keys", 0)
+            servers[tag] = make(pathlib.Path(folder) / f"{tag}-{keys}", servers)
+            if hasattr(servers[tag], "fill"):
+                servers[tag].fill(keys)
+        yield servers
+    finally:
+        for server in reversed(servers.values()):
+            server.stop()
