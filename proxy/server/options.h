@@ -23,7 +23,8 @@
     X(STORE, "store", OPTION_TEXT, "sqlite:PATH", "sqlite:./stockade.db", 0, 0, valid_store,       \
       "the file that holds the data and the fences")                                               \
     X(LEASE, "lease", OPTION_TEXT, "URI", "local:", 0, 0, valid_lease,                             \
-      "who grants leases: local:, redis://[user:password@]host:port[/db], redis+unix:PATH")        \
+      "who grants leases: local:, redis://host:port, redis+unix:PATH, redlock://host,host,host,\n" \
+      "        redis+sentinel://host,.../name, zookeeper://host,.../chroot")                       \
     X(ADMIN, "admin", OPTION_TEXT, "HOST:PORT|off", "127.0.0.1:7380", 0, 0, valid_admin,           \
       "where /health and /metrics are served over HTTP")                                           \
     X(PASSWORD_FILE, "password-file", OPTION_TEXT, "FILE", "", 0, 0, NULL,                         \
