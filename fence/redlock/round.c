@@ -154,15 +154,14 @@ static void end(struct round *round, enum lease_answer answer, int64_t token, in
 static void end_down(struct round *round)
 {
     const struct ballot *ballot = &round->ballot;
-    const char *why = "no answer yet";
-    int answered = 0;
+    const char *why = "";
+    int down = 0;
 
-    for (int i = ballot->masters - 1; i >= 0; i--) {
-        if (ballot->votes[i].answer == LEASE_DOWN)
+    for (int i = ballot->masters - 1; i >= 0; i--)
+        if (ballot->votes[i].answer == LEASE_DOWN) {
             why = round->parts[i].call.reason;
-        answered +=
-            ballot->votes[i].answer != LEASE_DOWN && ballot->votes[i].answer != LEASE_UNANSWERED;
-    }
+            down++;
+        }
     round->phase = OVER;
     round->redlock->failures++;
     if (round->redlock->closing)
@@ -171,8 +170,8 @@ static void end_down(struct round *round)
         lease_answer_down(round->call, "the masters answer too late for a lease of %lld ms",
                           (long long)round->question.ttl_ms);
     else
-        lease_answer_down(round->call, "no quorum: %d of %d masters answered, it takes %d: %s",
-                          answered, ballot->masters, ballot_quorum(ballot), why);
+        lease_answer_down(round->call, "no quorum: %d of %d masters are down: %s", down,
+                          ballot->masters, why);
 }
 
 /* Is there anything left of a lease that those have granted who agree? */

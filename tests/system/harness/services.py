@@ -21,6 +21,7 @@ import pytest
 SERVICES = {
     "local": "harness.services:Local",
     "redis": "harness.services:Redis",
+    "redlock": "harness.redlock:Redlock",
     "sentinel": "harness.sentinel:Sentinel",
 }
 SKIP = "STOCKADE_SKIP_SERVICES"

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Redlock: a quorum of independent masters decides, a minority may be down, silent or empty."""
+
+import itertools
+import statistics
+import time
+
+import pytest
+
+from harness.deployment import RECOVERED_SECONDS, granted_again
+from harness.limits import Stopwatch, patience, wait_until
+from harness.load import Load
+from harness.redlock import Redlock
+from harness.resp import refused
+from harness.rig import Rig
+from test_p2_rising import assert_rising, cycles, lock_key
+from test_wake_across_daemons import LOOK_SECONDS, pair, wait_for
+
+PAIRS = list(itertools.combinations(range(5), 2))
+GRANTS = 300
+
+
+class Site:
+    """Five masters and a daemon before them."""
+
+    def __init__(self, rig, **options):
+        self.rig = rig
+        self.redlock = Redlock(rig, **options)
+        self.daemon = rig.daemon(lease=self.redlock.uri)
+        self.await_ready(5)
+
+    def info(self, client=None):
+        text = (client or self.daemon.client())("INFO").decode()
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+    def await_ready(self, count, timeout=10):
+        client = self.daemon.client()
+        wait_until(lambda: f" {count} ready" in self.info(client)["lease_service_detail"],
+                   f"{count} masters are ready", timeout)
+        client.close()
+
+    def locks(self, key):
+        """Each master's token for it; None where it has none. Of those that run."""
+        values = [master.client()("GET", lock_key(key)) for master in self.redlock.masters
+                  if master.alive()]
+        return [value and int(value.split(b" ")[0]) for value in values]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    rig = Rig(tmp_path_factory.mktemp("redlock"))
+    try:
+        yield Site(rig)
+    finally:
+        rig.close()
+
+
+@pytest.fixture
+def site(shared):
+    """Left with all masters up."""
+    yield shared
+    for number, master in enumerate(shared.redlock.masters):
+        if not master.alive():
+            shared.redlock.start(number)
+        else:
+            master.thaw()
+    shared.await_ready(5)
+    shared.daemon.close_clients()
+
+
+def test_all_masters_hold_the_same_token_and_let_it_go(site, key):
+    client = site.daemon.client()
+    tokens = [client.token(key)]
+    wait_until(lambda: site.locks(key) == tokens * 5, "all five have it")
+    client("RELEASE", key, tokens[0])
+    wait_until(lambda: site.locks(key) == [None] * 5, "none has it")
+    assert_rising(tokens + cycles(client, key, 5))
+
+
+def test_counters_that_ran_ahead_are_levelled_by_the_grant(site, key):
+    client = site.daemon.client()
+    first = client.token(key)
+    client("RELEASE", key, first)
+    for number, ahead in enumerate((0, 7, 40, 3, 40)):
+        site.redlock.masters[number].client()("SET", f"stockade:{{{key}}}:token", first + ahead)
+    token = client.token(key)
+    assert token == first + 41
+    wait_until(lambda: site.locks(key).count(token) >= 3, "a quorum has the largest token")
+    assert set(site.locks(key)) <= {token, None}
+    assert client.fenced(token, "SET", key, "x") == "OK"
+
+
+@pytest.mark.parametrize("gone", [(0, 1), (2, 4)])
+def test_two_masters_that_come_back_empty_give_nothing_away(site, key, gone):
+    client, other = site.daemon.client(), site.daemon.client()
+    token = client.token(key)
+    wait_until(lambda: site.locks(key) == [token] * 5, "all five have it")
+    site.redlock.kill(*gone)
+    assert other.acquire(key) is None
+    site.redlock.start(*gone)
+    site.await_ready(5)
+    assert other.acquire(key) is None, "three still know"
+    assert site.locks(key).count(token) == 3
+    assert client("RENEW", key, token, 60000) == 60000
+    wait_until(lambda: site.locks(key) == [token] * 5, "the renewal has healed them")
+    assert client.fenced(token, "SET", key, "x") == "OK"
+
+
+def test_three_masters_that_come_back_empty_give_the_lease_away_and_the_fence_holds(site, key):
+    client, other = site.daemon.client(), site.daemon.client()
+    old = client.token(key)
+    wait_until(lambda: site.locks(key) == [old] * 5, "all five have it")
+    for number in (0, 2, 3):
+        site.redlock.masters[number].flushall()
+    token = other.token(key)
+    assert token > old
+    with refused("STALE"):
+        client.fenced(old, "SET", key, "late")
+    with refused("STALE"):
+        client("RENEW", key, old, 60000)
+    assert other.fenced(token, "SET", key, "x") == "OK"
+
+
+def test_without_a_quorum_it_is_leasedown_with_the_reason_and_it_comes_back(site, key):
+    client = site.daemon.client()
+    token = client.token(key)
+    site.redlock.kill(0, 1)
+    assert client("RENEW", key, token, 60000) == 60000
+    site.redlock.kill(4)
+    with Stopwatch() as watch, refused("LEASEDOWN", "no quorum: 3 of 5 masters are down: "):
+        client("ACQUIRE", key + "/new", 60000)
+    assert watch.seconds < patience(2)
+    assert client.fenced(token, "SET", key, "x") == "OK"
+    info = site.info()
+    assert info["lease_service"] == "redlock" and info["lease_service_up"] == "0"
+    assert "5 masters, 2 ready; redis 127.0.0.1:" in info["lease_service_detail"]
+    site.redlock.start(4)
+    assert granted_again(client, key + "/new") > 0
+
+
+def test_masters_that_are_silent_cost_no_more_than_the_timeout(site, key):
+    client = site.daemon.client()
+    token = client.token(key)
+    for number in (1, 2, 3):
+        site.redlock.masters[number].freeze()
+    with Stopwatch() as watch, refused("LEASEDOWN", "no quorum"):
+        client("ACQUIRE", key + "/new", 60000)
+    assert watch.seconds < patience(2)
+    with Stopwatch() as watch:
+        assert client("RELEASE", key, token) == 0
+    assert watch.seconds < patience(2)
+    for number in (1, 2, 3):
+        site.redlock.masters[number].thaw()
+    assert granted_again(client, key + "/new") > 0
+    wait_until(lambda: site.locks(key) == [None] * 5, "what was released is free everywhere")
+
+
+def test_a_daemon_that_starts_with_a_minority_down_serves(site, key):
+    site.redlock.kill(1, 3)
+    late = site.rig.daemon(lease=site.redlock.uri, store=f"sqlite:{site.rig.folder}/late.db")
+    client = late.client()
+    assert granted_again(client, key + "/first") > 0
+    assert_rising(cycles(client, key, 3))
+    late.close_clients()
+    late.stop()
+
+
+def test_a_waiter_at_another_daemon_is_woken_at_once(site, key):
+    daemons, (holder, waiter) = pair(site.rig, site.redlock.uri, site.redlock.uri)
+    token = holder.token(key)
+    wait_for(daemons[1], waiter, key)
+    with Stopwatch() as watch:
+        holder("RELEASE", key, token)
+        assert waiter.read()[0] > token
+    assert watch.seconds < patience(LOOK_SECONDS / 2)
+    for daemon in daemons:
+        daemon.close_clients()
+        daemon.stop()
+
+
+def test_a_wrong_password_is_told_and_never_shown(rig):
+    redlock = Redlock(rig, count=3, args=["--requirepass", "secret"])
+    uri = redlock.uri.replace("redlock://", "redlock://:hunter2@")
+    daemon = rig.daemon("--log-level", "debug", lease=uri)
+    with refused("LEASEDOWN", "WRONGPASS") as refusal:
+        daemon.client()("ACQUIRE", "r", 60000)
+    assert "hunter2" not in refusal.value.text
+    info = daemon.client()("INFO").decode()
+    assert "3 masters, 0 ready" in info and "hunter2" not in info
+    daemon.stop()
+    assert "hunter2" not in daemon.stderr()
+    right = rig.daemon(lease=redlock.uri.replace("redlock://", "redlock://:secret@"))
+    assert granted_again(right.client(), "r") > 0
+
+
+@pytest.mark.slow
+def test_two_of_five_return_empty_in_every_combination_and_no_stale_write_is_accepted(site):
+    there = site.rig.daemon(lease=site.redlock.uri)
+    with Load([site.daemon, there]) as load:
+        load.await_grants(20, "grants with all masters", 10)
+        for gone in PAIRS:
+            site.redlock.kill(*gone)
+            load.await_grants(10, f"grants without {gone}", RECOVERED_SECONDS)
+            site.redlock.start(*gone)
+            load.await_grants(10, f"grants with {gone} empty", RECOVERED_SECONDS)
+            site.await_ready(5, RECOVERED_SECONDS)
+    load.check()
+    there.close_clients()
+    there.stop()
+
+
+@pytest.mark.slow
+def test_a_lost_majority_lets_no_stale_write_through(site):
+    there = site.rig.daemon(lease=site.redlock.uri)
+    with Load([site.daemon, there], seed=2) as load:
+        for gone in itertools.combinations(range(5), 3):
+            site.redlock.kill(*gone)
+            time.sleep(0.2)  # so long nothing is granted
+            site.redlock.start(*gone)
+            load.await_grants(10, f"grants with {gone} empty", RECOVERED_SECONDS)
+            site.await_ready(5, RECOVERED_SECONDS)
+    load.check()
+    assert load.away
+    there.close_clients()
+    there.stop()
+
+
+def grant_seconds(client, key):
+    """How long each of GRANTS grants takes, sorted."""
+    taken = []
+    for _ in range(GRANTS):
+        with Stopwatch() as watch:
+            token = client.token(key)
+        taken.append(watch.seconds)
+        client("RELEASE", key, token)
+    return sorted(taken)
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize("number", range(5))
+def test_one_stopped_master_adds_at_most_one_timeout_to_the_p99_of_a_grant(site, key, number):
+    client = site.daemon.client()
+    normal = grant_seconds(client, key)
+    site.redlock.masters[number].freeze()
+    stopped = grant_seconds(client, key)
+    p99 = GRANTS * 99 // 100
+    assert stopped[p99] <= normal[p99] + site.redlock.timeout_ms / 1000, (normal, stopped)
+    assert statistics.median(stopped) <= 2 * statistics.median(normal) + 0.01
