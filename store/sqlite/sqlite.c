@@ -182,7 +182,6 @@ static void dispose(struct sqlite_store *store)
     }
     if (store->write_db != NULL)
         writer_free(&store->writer);
-    check(sqlite3_close(store->write_db) == SQLITE_OK); /* no statement is forgotten */
     pthread_mutex_destroy(&store->lock);
     free(store->path);
     free(store);
@@ -226,6 +225,7 @@ static bool open_file(struct sqlite_store *store, const struct clock *clock, cha
         return db_explain(db, store->path, why, why_size);
     if (!schema_prepare(db, store->path, &store->session, why, why_size))
         return false;
+    writer_open(&store->writer);
     struct transaction *txn = &store->writer.txn;
     if (!guards_open(txn, store->path, store->log) || guards_look(txn, GUARDS_OWN) != STK_OK)
         return db_explain(db, store->path, why, why_size);

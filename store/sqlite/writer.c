@@ -23,10 +23,18 @@ bool writer_init(struct writer *writer, sqlite3 *db, const char *path, const str
     return transaction_init(&writer->txn, db, cache_new(), clock);
 }
 
+void writer_open(struct writer *writer)
+{
+    writer->join = wal_join_attach(writer->txn.db);
+    check(writer->join != NULL);
+}
+
 void writer_free(struct writer *writer)
 {
     transaction_free(&writer->txn);
     cache_free(writer->txn.cache);
+    check(sqlite3_close(writer->txn.db) == SQLITE_OK); /* no statement is forgotten */
+    wal_join_free(writer->join);
 }
 
 /* Once per outage, whatever the number of operations that meet it. */
@@ -60,7 +68,10 @@ static bool roll_back(struct writer *writer)
     txn->floor_known = false;
     if (sqlite3_get_autocommit(txn->db) == 0)
         (void)transaction_run(txn, STATEMENT_ROLLBACK);
-    return sqlite3_get_autocommit(txn->db) != 0;
+    if (sqlite3_get_autocommit(txn->db) == 0)
+        return false;
+    wal_join_forget(writer->join);
+    return true;
 }
 
 /* Writing on into a file that has no name any more would lose what is acknowledged. */

@@ -20,9 +20,11 @@
 
 #include "fence/base/log.h"
 #include "store/sqlite/transaction.h"
+#include "store/sqlite/wal_join.h"
 
 struct writer {
     struct transaction txn;
+    struct wal_join *join; /* NULL until writer_open */
     const struct log *log;
     const char *path;     /* borrowed, for the log */
     int64_t data_version; /* SQLite's: differs once another connection has committed */
@@ -36,6 +38,9 @@ enum writer_outcome { WRITER_DONE, WRITER_LOST };
  * it all the same. */
 bool writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log,
                  const struct clock *clock);
+/* The file is made, and its WAL open. */
+void writer_open(struct writer *writer);
+/* Closes the connection, too. */
 void writer_free(struct writer *writer);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. WRITER_LOST:
  * whether the last transaction is on disk is unknown: answer nothing, run nothing more. */
