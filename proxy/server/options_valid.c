@@ -44,7 +44,7 @@ void append_masked(struct buf *out, const char *uri)
 {
     const char *slashes = strstr(uri, "://"), *at = strrchr(uri, '@');
     const char *rest = slashes == NULL ? uri : slashes + 3;
-    const char *password = strstr(rest, "password=");
+    const char *password = strstr(uri, "password="); /* whatever the rest looks like */
 
     if (at == NULL && *rest == ':')
         at = rest + strlen(rest) - 1; /* :password, and the host forgotten */

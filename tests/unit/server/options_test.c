@@ -252,6 +252,9 @@ static void passwords_in_lease_uris_are_never_shown(void **state)
         {"redis://h:1/2?prefix=x", "redis://h:1/2?prefix=x"},
         {"redis+unix:/run/r.sock?password=s3cret", "redis+unix:/run/r.sock?password=***"},
         {"redis+unix:/run/r.sock?password=s3@cret", "redis+unix:/run/r.sock?password=***"},
+        {"redis+unix:/run/r.sock?password=s3://c@ret", "redis+unix:/run/r.sock?password=***"},
+        {"redis+sentinel://h/n?sentinel_password=s3://c@ret",
+         "redis+sentinel://h/n?sentinel_password=***"},
         {"local:", "local:"},
     };
     static const char *const wrong[] = {
