@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Redlock's count: what some answers come to, and what holds for all answers there can be.
+ *
+ * A ballot is written as one word for each master: G granted, O own, H held, F free, D down, with
+ * the token; a point for an answer that is still to come. HELD's TTL is ten times the place. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fence/redlock/ballot.h"
+#include "fence/token.h"
+
+#define FLOOR 5
+
+static enum lease_answer answer_of(char letter)
+{
+    switch (letter) {
+    case 'G': return LEASE_GRANTED;
+    case 'O': return LEASE_OWN;
+    case 'H': return LEASE_HELD;
+    case 'F': return LEASE_FREE;
+    case 'D': return LEASE_DOWN;
+    default: return LEASE_UNANSWERED;
+    }
+}
+
+static struct vote vote_of(const char *word, int place)
+{
+    return (struct vote){answer_of(*word), strtoll(word + 1, NULL, 10), 10 * place};
+}
+
+static struct verdict count(enum lease_verb verb, bool reentry_only, const char *words)
+{
+    struct ballot ballot = {0};
+    struct lease_call question = {
+        .verb = verb, .floor = FLOOR, .token = FLOOR, .reentry_only = reentry_only};
+
+    for (const char *word = words; word != NULL; ballot.masters++) {
+        ballot.votes[ballot.masters] = vote_of(word, ballot.masters + 1);
+        word = strchr(word, ' ');
+        word = word == NULL ? NULL : word + 1;
+    }
+    return ballot_count(&ballot, &question);
+}
+
+struct example {
+    const char *words;
+    enum ballot_outcome outcome;
+    int64_t token, ttl_ms;
+};
+
+static void check_examples(enum lease_verb verb, bool reentry_only, const struct example *examples,
+                           size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct verdict verdict = count(verb, reentry_only, examples[i].words);
+        if (verdict.outcome != examples[i].outcome || verdict.token != examples[i].token ||
+            verdict.ttl_ms != examples[i].ttl_ms)
+            fail_msg("%s: outcome %d, token %lld, ttl %lld", examples[i].words, verdict.outcome,
+                     (long long)verdict.token, (long long)verdict.ttl_ms);
+    }
+}
+
+#define CHECK(verb, reentry_only, examples)                                                        \
+    check_examples(verb, reentry_only, examples, sizeof(examples) / sizeof *(examples))
+
+static void test_a_grant_takes_a_quorum_under_one_token(void **state)
+{
+    static const struct example examples[] = {
+        {"G6", BALLOT_GRANTED, 6, 0},
+        {"G6 .", BALLOT_OPEN, 0, 0},
+        {"G6 D", BALLOT_DOWN, 0, 0},
+        {"G6 G6 .", BALLOT_GRANTED, 6, 0},
+        {"G6 . G6 . .", BALLOT_OPEN, 0, 0},
+        {"G6 . G6 . G6", BALLOT_GRANTED, 6, 0},
+        {"G6 D G6 H5 G6", BALLOT_GRANTED, 6, 0},
+        {"G6 G6 . .", BALLOT_OPEN, 0, 0},
+        {"O5 . O5 . O5", BALLOT_OWN, 5, 0},
+        {"O5 G6 O5 G6 O5", BALLOT_OWN, 5, 0},
+        {"O6 G6 O6 . .", BALLOT_GRANTED, 6, 0},
+        {"O6 O6 O6 . .", BALLOT_OWN, 6, 0},
+    };
+    (void)state;
+    CHECK(LEASE_GRANT, false, examples);
+}
+
+static void test_a_quorum_under_different_tokens_is_raised_to_the_largest(void **state)
+{
+    static const struct example examples[] = {
+        {"G6 G7 . . G6", BALLOT_RAISE, 7, 0},
+        {"O5 G6 O5 G6 D", BALLOT_RAISE, 6, 0},
+        {"O5 O4 O3 D D", BALLOT_RAISE, 6, 0},                  /* none of them is fresh */
+        {"G6 G6 O9007199254740991 H5 H5", BALLOT_RAISE, 6, 0}, /* not to be believed */
+    };
+    (void)state;
+    CHECK(LEASE_GRANT, false, examples);
+}
+
+static void test_a_denied_grant_is_held_or_tried_again_or_down(void **state)
+{
+    static const struct example examples[] = {
+        {"H5 H5 . . .", BALLOT_OPEN, 0, 0},
+        {"H5 H5 H5 . .", BALLOT_HELD, 5, 30},
+        {"H5 H5 H5 H5 H5", BALLOT_HELD, 5, 30},
+        {"H5 H5 H5 G6 G6", BALLOT_HELD, 5, 10}, /* one more would do */
+        {"H6 H6 H6 H6 H6", BALLOT_HELD, 6, 30}, /* nothing of it is ours */
+        {"H6 H6 H6 G6 G6", BALLOT_SPLIT, 6, 10},
+        {"H6 H6 H4 G6 G6", BALLOT_SPLIT, 6, 10},
+        {"H6 H6 D G6 G6", BALLOT_SPLIT, 6, 10},
+        {"H6 H6 . G6 .", BALLOT_OPEN, 0, 0},
+        {"H6 H7 H8 . .", BALLOT_OPEN, 0, 0}, /* two of 8 would not do, but all may be 8 */
+        {"H6 H7 H8 H9 .", BALLOT_SPLIT, 9, 30},
+        {"D D . . .", BALLOT_OPEN, 0, 0},
+        {"D D D . .", BALLOT_DOWN, 0, 0},
+        {"D D H5 G6 .", BALLOT_OPEN, 0, 0}, /* it may go down as well */
+        {"D D H5 G6 G6", BALLOT_SPLIT, 5, 30},
+    };
+    (void)state;
+    CHECK(LEASE_GRANT, false, examples);
+}
+
+static void test_who_may_only_enter_again_needs_a_quorum_of_its_own(void **state)
+{
+    static const struct example examples[] = {
+        {"O5 O5 O5 . .", BALLOT_OWN, 5, 0},   {"O5 O5 F F .", BALLOT_OPEN, 0, 0},
+        {"O5 O5 F F F", BALLOT_FREE, 0, 0},   {"O5 O5 F F D", BALLOT_FREE, 0, 0},
+        {"H5 H5 H5 . .", BALLOT_HELD, 5, 30}, {"H5 F F H4 D", BALLOT_HELD, 5, 10},
+        {"D D D . .", BALLOT_DOWN, 0, 0},
+    };
+    (void)state;
+    CHECK(LEASE_GRANT, true, examples);
+}
+
+static void test_a_renewal_takes_a_quorum_and_is_lost_to_more_than_can_be_spared(void **state)
+{
+    static const struct example examples[] = {
+        {"G5 G5 G5 . .", BALLOT_GRANTED, 5, 0},  {"G5 G5 H6 H6 .", BALLOT_OPEN, 0, 0},
+        {"G5 G5 H6 H6 H6", BALLOT_HELD, 6, 30},  {"H6 H6 H6 . .", BALLOT_HELD, 6, 30},
+        {"G5 H6 H7 H7 H6", BALLOT_SPLIT, 7, 30}, {"D D D . .", BALLOT_DOWN, 0, 0},
+        {"G5 G5 H6 D D", BALLOT_DOWN, 0, 0},     {"G5 D H6 D .", BALLOT_OPEN, 0, 0},
+    };
+    (void)state;
+    CHECK(LEASE_RENEW, false, examples);
+}
+
+static void test_it_is_free_where_a_quorum_is(void **state)
+{
+    static const struct example examples[] = {
+        {"F F F . .", BALLOT_FREE, 0, 0},     {"H5 H5 H5 . .", BALLOT_HELD, 5, 30},
+        {"H5 H5 F F .", BALLOT_OPEN, 0, 0},   {"H5 H5 F F D", BALLOT_HELD, 5, 10},
+        {"H5 H5 F F F", BALLOT_FREE, 0, 0},   {"D D D . .", BALLOT_DOWN, 0, 0},
+        {"H5 H6 H6 F F", BALLOT_HELD, 6, 10},
+    };
+    (void)state;
+    CHECK(LEASE_QUERY, false, examples);
+    CHECK(LEASE_RELEASE, false, examples);
+}
+
+/* All ballots of `masters` over the words that the question can be answered with. */
+struct sweep {
+    struct lease_call question;
+    const char *const *words;
+    int words_count, masters;
+    struct ballot ballot;
+};
+
+static bool is_taken(enum ballot_outcome outcome)
+{
+    return outcome == BALLOT_GRANTED || outcome == BALLOT_OWN;
+}
+
+static void check_one(struct sweep *sweep)
+{
+    struct ballot *ballot = &sweep->ballot;
+    struct verdict verdict = ballot_count(ballot, &sweep->question);
+    int pending = 0, agree = 0;
+
+    for (int i = 0; i < ballot->masters; i++) {
+        pending += ballot->votes[i].answer == LEASE_UNANSWERED;
+        agree += vote_has(&ballot->votes[i]) && ballot->votes[i].token == verdict.token;
+    }
+    assert_true(pending > 0 || verdict.outcome != BALLOT_OPEN);
+    if (is_taken(verdict.outcome))
+        assert_true(agree >= ballot_quorum(ballot));
+    if (verdict.outcome == BALLOT_HELD || verdict.outcome == BALLOT_SPLIT)
+        assert_true(verdict.ttl_ms >= 1);
+    if (verdict.outcome == BALLOT_OPEN || verdict.outcome == BALLOT_RAISE)
+        return;
+    for (int i = 0; i < ballot->masters; i++) {
+        if (ballot->votes[i].answer != LEASE_UNANSWERED)
+            continue;
+        for (int w = 1; w < sweep->words_count; w++) {
+            ballot->votes[i] = vote_of(sweep->words[w], i + 1);
+            enum ballot_outcome later = ballot_count(ballot, &sweep->question).outcome;
+            assert_int_equal(is_taken(verdict.outcome), is_taken(later));
+        }
+        ballot->votes[i] = vote_of(sweep->words[0], i + 1);
+    }
+}
+
+static void sweep_from(struct sweep *sweep, int place)
+{
+    if (place == sweep->masters) {
+        check_one(sweep);
+        return;
+    }
+    for (int w = 0; w < sweep->words_count; w++) {
+        sweep->ballot.votes[place] = vote_of(sweep->words[w], place + 1);
+        sweep_from(sweep, place + 1);
+    }
+}
+
+static void test_every_ballot_is_decided_in_the_end_and_stays_so(void **state)
+{
+    static const char *const grant[] = {".", "G6", "G7", "O5", "O7", "H5", "H6", "D"};
+    static const char *const reentry[] = {".", "O5", "O6", "H5", "H6", "F", "D"};
+    static const char *const renewal[] = {".", "G5", "H6", "H7", "D"};
+    static const char *const others[] = {".", "F", "H5", "H6", "D"};
+    struct sweep sweeps[] = {
+        {.question = {.verb = LEASE_GRANT, .floor = FLOOR}, .words = grant, .words_count = 8},
+        {.question = {.verb = LEASE_GRANT, .floor = FLOOR, .reentry_only = true},
+         .words = reentry,
+         .words_count = 7},
+        {.question = {.verb = LEASE_RENEW, .token = 5}, .words = renewal, .words_count = 5},
+        {.question = {.verb = LEASE_RELEASE}, .words = others, .words_count = 5},
+        {.question = {.verb = LEASE_QUERY}, .words = others, .words_count = 5},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sweeps / sizeof *sweeps; i++)
+        for (int masters = 1; masters <= 5; masters++) {
+            sweeps[i].masters = sweeps[i].ballot.masters = masters;
+            sweep_from(&sweeps[i], 0);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_grant_takes_a_quorum_under_one_token),
+        cmocka_unit_test(test_a_quorum_under_different_tokens_is_raised_to_the_largest),
+        cmocka_unit_test(test_a_denied_grant_is_held_or_tried_again_or_down),
+        cmocka_unit_test(test_who_may_only_enter_again_needs_a_quorum_of_its_own),
+        cmocka_unit_test(test_a_renewal_takes_a_quorum_and_is_lost_to_more_than_can_be_spared),
+        cmocka_unit_test(test_it_is_free_where_a_quorum_is),
+        cmocka_unit_test(test_every_ballot_is_decided_in_the_end_and_stays_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Redlock over in-memory masters that fail, disagree, answer late or not at all. (What every
+ * provider must do: redlock_conformance_test.c; the count: ballot_test.c.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/fence/masters.h"
+#include "tests/unit/fence/rig.h"
+
+#define TTL_MS  60000
+#define SOON_MS 1000 /* by then everything has been answered and given back */
+
+static const char ann[] = "a0000000000000000000000000000001";
+static const char bob[] = "b0000000000000000000000000000002";
+
+static int setup(void **state)
+{
+    *state = masters_new(5);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    masters_free(*state);
+    return 0;
+}
+
+static void on_answer(struct lease_call *call)
+{
+    struct asked *asked = (struct asked *)(void *)call;
+
+    asked->answered = true;
+    asked->times++;
+}
+
+static void on_closed(void *context)
+{
+    *(bool *)context = true;
+}
+
+static void ask(struct masters *masters, int client, struct asked *asked)
+{
+    asked->call.done = on_answer;
+    asked->answered = lease_ask(masters->clients[client].provider, &asked->call);
+}
+
+static struct lease_call answer(struct masters *masters, struct asked asked)
+{
+    ask(masters, 0, &asked);
+    for (int i = 0; i < SOON_MS && !asked.answered; i++)
+        masters_pass(masters, 1);
+    assert_true(asked.answered);
+    return asked.call;
+}
+
+static struct asked grant(const char *nonce, int64_t floor)
+{
+    struct asked asked = rig_question(LEASE_GRANT, nonce, 0);
+
+    asked.call.floor = floor;
+    return asked;
+}
+
+/* Asks a master itself, past Redlock. */
+static struct lease_call of_master(struct masters *masters, int number, enum lease_verb verb,
+                                   const char *nonce, int64_t token)
+{
+    struct lease_provider *provider = lease_memory_new(masters->services[number]);
+    struct asked asked = rig_question(verb, nonce, token);
+    bool closed = false;
+
+    asked.call.done = on_answer;
+    if (verb == LEASE_GRANT)
+        asked.call.floor = token - 1;
+    asked.answered = lease_ask(provider, &asked.call);
+    for (int i = 0; i < SOON_MS && !asked.answered; i++)
+        masters_pass(masters, 1);
+    assert_true(asked.answered);
+    lease_provider_close(provider, on_closed, &closed);
+    return asked.call;
+}
+
+/* What each master has, as tokens; 0: it is free there. */
+static void assert_masters_have(struct masters *masters, const int64_t tokens[5])
+{
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(of_master(masters, i, LEASE_QUERY, "", 0).answer_token, tokens[i]);
+}
+
+static void take(struct masters *masters, int number, const char *nonce, int64_t token)
+{
+    assert_answer(of_master(masters, number, LEASE_GRANT, nonce, token), LEASE_GRANTED, token);
+}
+
+static void test_masters_whose_counters_ran_ahead_are_levelled(void **state)
+{
+    struct masters *masters = *state;
+
+    take(masters, 1, bob, 9);
+    of_master(masters, 1, LEASE_RELEASE, bob, 9);
+    take(masters, 3, bob, 7);
+    of_master(masters, 3, LEASE_RELEASE, bob, 7);
+    struct lease_call call = answer(masters, grant(ann, 5));
+    assert_int_equal(call.answer, LEASE_GRANTED);
+    masters_pass(masters, SOON_MS);
+    for (int i = 0; i < 5; i++) {
+        int64_t token = of_master(masters, i, LEASE_QUERY, "", 0).answer_token;
+        assert_true(token == call.answer_token || token == 0);
+    }
+    assert_answer(answer(masters, rig_question(LEASE_QUERY, "", 0)), LEASE_HELD, call.answer_token);
+    assert_answer(answer(masters, grant(ann, call.answer_token)), LEASE_OWN, call.answer_token);
+}
+
+static void test_empty_masters_are_healed_by_a_renewal(void **state)
+{
+    struct masters *masters = *state;
+
+    assert_answer(answer(masters, grant(ann, 5)), LEASE_GRANTED, 6);
+    lease_service_lose_all(masters->services[0]);
+    lease_service_lose_all(masters->services[4]);
+    assert_answer(answer(masters, grant(bob, 6)), LEASE_HELD, 6);
+    assert_masters_have(masters, (int64_t[]){0, 6, 6, 6, 0});
+    assert_answer(answer(masters, rig_question(LEASE_RENEW, ann, 6)), LEASE_GRANTED, 6);
+    assert_masters_have(masters, (int64_t[]){6, 6, 6, 6, 6});
+}
+
+static void test_what_is_granted_by_a_minority_is_given_back_also_when_it_comes_late(void **state)
+{
+    struct masters *masters = *state;
+
+    for (int i = 0; i < 3; i++)
+        take(masters, i, bob, 5);
+    lease_service_set_late(masters->services[4], 300);
+    struct asked asked = grant(ann, 5);
+    ask(masters, 0, &asked);
+    assert_true(asked.answered); /* nobody waits for the late one */
+    assert_answer(asked.call, LEASE_HELD, 5);
+    masters_pass(masters, SOON_MS);
+    lease_service_set_late(masters->services[4], 0);
+    assert_masters_have(masters, (int64_t[]){5, 5, 5, 0, 0});
+}
+
+static void test_a_late_master_delays_no_decision_and_keeps_the_lease(void **state)
+{
+    struct masters *masters = *state;
+
+    lease_service_set_late(masters->services[0], 300);
+    lease_service_set_late(masters->services[2], -1);
+    struct asked asked = grant(ann, 5);
+    ask(masters, 0, &asked);
+    assert_true(asked.answered);
+    assert_answer(asked.call, LEASE_GRANTED, 6);
+    masters_pass(masters, SOON_MS);
+    lease_service_set_late(masters->services[0], 0);
+    lease_service_set_late(masters->services[2], 0);
+    masters_pass(masters, 1);
+    assert_masters_have(masters, (int64_t[]){6, 6, 6, 6, 6});
+}
+
+static void test_a_late_grant_under_another_token_is_given_back(void **state)
+{
+    struct masters *masters = *state;
+
+    take(masters, 0, bob, 20);
+    of_master(masters, 0, LEASE_RELEASE, bob, 20);
+    lease_service_set_late(masters->services[0], 50);
+    assert_answer(answer(masters, grant(ann, 5)), LEASE_GRANTED, 6);
+    masters_pass(masters, SOON_MS);
+    lease_service_set_late(masters->services[0], 0);
+    assert_masters_have(masters, (int64_t[]){0, 6, 6, 6, 6});
+}
+
+/* One master is gone, and of the others each of two has a half. */
+static void test_of_those_who_split_the_masters_the_one_who_pauses_keeps_nothing(void **state)
+{
+    struct masters *masters = *state;
+    struct asked a = grant(ann, 5), b = grant(bob, 5);
+
+    lease_service_set_down(masters->services[4], "gone");
+    take(masters, 0, bob, 6);
+    take(masters, 1, bob, 6);
+    ask(masters, 0, &a);
+    assert_false(a.answered);
+    assert_masters_have(masters, (int64_t[]){6, 6, 0, 0, 0});
+    of_master(masters, 0, LEASE_RELEASE, bob, 6);
+    of_master(masters, 1, LEASE_RELEASE, bob, 6);
+    ask(masters, 1, &b);
+    assert_answer(b.call, LEASE_GRANTED, 7);
+    of_master(masters, 0, LEASE_RELEASE, bob, 7);
+    masters_pass(masters, SOON_MS);
+    assert_int_equal(a.times, 1);
+    assert_int_equal(a.call.answer, LEASE_HELD);
+    assert_in_range(a.call.answer_ttl_ms, 1, TTL_MS);
+    assert_int_equal(b.times, 0);
+}
+
+static void test_who_is_alone_after_a_split_is_granted(void **state)
+{
+    struct masters *masters = *state;
+    struct asked a = grant(ann, 5);
+
+    for (int i = 0; i < 3; i++)
+        take(masters, i, bob, 6); /* not recorded: maybe not one owner's */
+    ask(masters, 0, &a);
+    assert_false(a.answered);
+    for (int i = 0; i < 3; i++)
+        of_master(masters, i, LEASE_RELEASE, bob, 6);
+    masters_pass(masters, SOON_MS);
+    assert_int_equal(a.times, 1);
+    assert_int_equal(a.call.answer, LEASE_GRANTED);
+    assert_true(a.call.answer_token > 5);
+}
+
+static void test_without_a_quorum_it_is_down_with_the_reason_and_nothing_stays(void **state)
+{
+    struct masters *masters = *state;
+
+    for (int i = 0; i < 3; i++)
+        lease_service_set_down(masters->services[i], "struck by lightning");
+    assert_down(answer(masters, grant(ann, 5)),
+                "no quorum: 3 of 5 masters are down: struck by lightning");
+    assert_down(answer(masters, rig_question(LEASE_QUERY, "", 0)), "lightning");
+    struct lease_health health = lease_provider_health(masters->clients[0].provider);
+    assert_false(health.up);
+    assert_false(health.watching);
+    assert_int_equal(health.failures, 2);
+    assert_string_equal(health.detail, "redlock: 5 masters, 2 ready; memory: struck by lightning");
+    for (int i = 0; i < 3; i++)
+        lease_service_set_down(masters->services[i], NULL);
+    assert_masters_have(masters, (int64_t[]){0, 0, 0, 0, 0});
+    assert_true(lease_provider_health(masters->clients[0].provider).up);
+}
+
+static void test_a_renewal_that_is_lost_leaves_nothing_behind(void **state)
+{
+    struct masters *masters = *state;
+
+    for (int i = 0; i < 3; i++)
+        take(masters, i, bob, 7);
+    assert_answer(answer(masters, rig_question(LEASE_RENEW, ann, 6)), LEASE_HELD, 7);
+    masters_pass(masters, SOON_MS);
+    assert_masters_have(masters, (int64_t[]){7, 7, 7, 0, 0});
+}
+
+static void test_a_renewal_without_a_quorum_is_down_and_keeps_what_it_has(void **state)
+{
+    struct masters *masters = *state;
+
+    for (int i = 0; i < 3; i++)
+        lease_service_set_down(masters->services[i], "gone");
+    assert_down(answer(masters, rig_question(LEASE_RENEW, ann, 6)), "no quorum");
+    for (int i = 0; i < 3; i++)
+        lease_service_set_down(masters->services[i], NULL);
+    masters_pass(masters, SOON_MS);
+    assert_masters_have(masters, (int64_t[]){0, 0, 0, 6, 6});
+}
+
+/* The quorum comes when the lease is over, drift included, and not a bit of it is handed out. */
+static void test_a_quorum_that_comes_too_late_for_the_ttl_is_no_grant(void **state)
+{
+    struct masters *masters = *state;
+    struct asked asked = grant(ann, 5);
+
+    for (int i = 0; i < 5; i++)
+        lease_service_set_late(masters->services[i], 97);
+    asked.call.ttl_ms = 100; /* of which drift takes 3 */
+    ask(masters, 0, &asked);
+    masters_pass(masters, 98);
+    assert_false(asked.answered);
+    for (int i = 0; i < 10; i++)
+        masters_pass(masters, 100);
+    assert_int_equal(asked.times, 1);
+    assert_down(asked.call, "too late for a lease of 100 ms");
+
+    struct asked longer = grant(ann, 50);
+    longer.call.ttl_ms = 102;
+    ask(masters, 0, &longer);
+    masters_pass(masters, 98);
+    assert_int_equal(longer.call.answer, LEASE_GRANTED);
+    masters_pass(masters, SOON_MS);
+}
+
+static void test_news_are_told_once_when_a_quorum_has_them(void **state)
+{
+    struct masters *masters = *state;
+    struct client *other = &masters->clients[1];
+
+    assert_answer(answer(masters, grant(ann, 5)), LEASE_GRANTED, 6);
+    of_master(masters, 0, LEASE_RELEASE, ann, 6);
+    of_master(masters, 1, LEASE_RELEASE, ann, 6);
+    assert_int_equal(other->told, 0); /* two are no quorum */
+    struct asked release = rig_question(LEASE_RELEASE, ann, 6);
+    release.call.revoked = true;
+    assert_answer(answer(masters, release), LEASE_FREE, 0);
+    assert_int_equal(other->told, 1);
+    assert_true(other->news.revoked);
+    assert_int_equal(other->news.token, 6);
+    assert_int_equal(masters->clients[0].told, 0);
+    assert_int_equal(lease_provider_health(other->provider).news, 1);
+}
+
+static void test_closing_answers_what_is_under_way_and_what_pauses(void **state)
+{
+    struct masters *masters = *state;
+    struct asked pausing = grant(ann, 5), waiting = rig_question(LEASE_RENEW, ann, 3);
+    bool closed = false;
+
+    for (int i = 0; i < 3; i++)
+        take(masters, i, bob, 6);
+    ask(masters, 0, &pausing);
+    assert_false(pausing.answered);
+    for (int i = 0; i < 5; i++)
+        lease_service_set_late(masters->services[i], -1);
+    waiting.call.resource = BYTES_LITERAL("sku:2");
+    ask(masters, 0, &waiting);
+    assert_false(waiting.answered);
+    lease_provider_close(masters->clients[0].provider, on_closed, &closed);
+    masters->clients[0].provider = NULL;
+    assert_int_equal(pausing.times, 1);
+    assert_int_equal(waiting.times, 1);
+    assert_down(pausing.call, "being closed");
+    assert_down(waiting.call, "being closed");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(masters_whose_counters_ran_ahead_are_levelled),
+        TEST(empty_masters_are_healed_by_a_renewal),
+        TEST(what_is_granted_by_a_minority_is_given_back_also_when_it_comes_late),
+        TEST(a_late_master_delays_no_decision_and_keeps_the_lease),
+        TEST(a_late_grant_under_another_token_is_given_back),
+        TEST(of_those_who_split_the_masters_the_one_who_pauses_keeps_nothing),
+        TEST(who_is_alone_after_a_split_is_granted),
+        TEST(without_a_quorum_it_is_down_with_the_reason_and_nothing_stays),
+        TEST(a_renewal_that_is_lost_leaves_nothing_behind),
+        TEST(a_renewal_without_a_quorum_is_down_and_keeps_what_it_has),
+        TEST(a_quorum_that_comes_too_late_for_the_ttl_is_no_grant),
+        TEST(news_are_told_once_when_a_quorum_has_them),
+        TEST(closing_answers_what_is_under_way_and_what_pauses),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
