@@ -2,13 +2,19 @@
 # Stockade beside others on this machine, and what guards its speed.
 
 BENCH_LOAD_SOURCES := $(wildcard tools/bench/load/*.c)
-PROOF_SOURCES += $(BENCH_LOAD_SOURCES)
+BENCH_SQLITE_SOURCES := $(wildcard tools/bench/sqlite/*.c) tools/bench/load/histogram.c
+PROOF_SOURCES += $(BENCH_LOAD_SOURCES) $(BENCH_SQLITE_SOURCES)
 
 .PHONY: bench bench-quick bench-programs
 
-bench-programs: $(BUILD)/bench-load
+bench-programs: $(BUILD)/bench-load $(BUILD)/bench-sqlite
 
 $(BUILD)/bench-load: $(call objects,$(BENCH_LOAD_SOURCES)) $(BUILD)/tools.a $(BUILD)/client.a \
+    $(BUILD)/daemon.a
+	@echo 'ld  $@'
+	@$(LINK) -o $@ $^ $(TOOLS_LIBS) -pthread -lm
+
+$(BUILD)/bench-sqlite: $(call objects,$(BENCH_SQLITE_SOURCES)) $(BUILD)/tools.a \
     $(BUILD)/daemon.a
 	@echo 'ld  $@'
 	@$(LINK) -o $@ $^ $(TOOLS_LIBS) -pthread -lm

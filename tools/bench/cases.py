@@ -6,6 +6,7 @@ from bench.measure import Case, Contender
 
 KEY, RANDOM = "key:__rand_int__", "__rand_int__"
 STOCKADE, REDIS, LUA = "Stockade", "Redis SET", "Redis, token checked in Lua"
+SQLITE = "raw SQLite, token checked"
 STOCK = 10 ** 12
 
 
@@ -38,6 +39,15 @@ def cycle(label, tag, work, flags=(), options=lambda server: {}, **more):
     return Contender(label, tag, run)
 
 
+def sqlite(label, *flags):
+    """SQLite alone, with as many writes in a transaction as Stockade's last run had."""
+    def run(bout):
+        batch = max(1, round(bout.latest[STOCKADE].get("batch", 1)))
+        return {**clients.sqlite(bout.server.store, flags, keys=bout.case.keys, batch=batch,
+                                 time=bout.time), "batch": batch}
+    return Contender(label, "sqlite", run)
+
+
 def fixed(*words):
     return lambda server: words
 
@@ -53,7 +63,8 @@ def writes(keys, pipeline, goals, quick=False):
         f"write-{pipeline}-{keys}", f"fenced write, {how}, {keys:,} keys", keys,
         [pairs(STOCKADE, "stockade", fixed("FENCED", 1, "SET", KEY, RANDOM), pipeline=pipeline),
          pairs(REDIS, "redis", fixed("SET", KEY, RANDOM), pipeline=pipeline),
-         pairs(LUA, "redis", script(resp.FENCED_SET, 1, KEY, 1, RANDOM), pipeline=pipeline)],
+         pairs(LUA, "redis", script(resp.FENCED_SET, 1, KEY, 1, RANDOM), pipeline=pipeline),
+         sqlite(SQLITE, "--check"), sqlite("raw SQLite, unchecked")],
         goals, quick=quick)
 
 
@@ -115,7 +126,7 @@ def all_cases():
     return [
         writes(1000, 1, {}), writes(1000, 16, {}),
         writes(100000, 1, {REDIS: 1.0, LUA: 1.25}, quick=True),
-        writes(100000, 16, {REDIS: 1.0, LUA: 2}, quick=True),
+        writes(100000, 16, {REDIS: 1.0, LUA: 2, SQLITE: 0.85}, quick=True),
         reads(1, 1.0), reads(16, 0.8), decrements(1), decrements(16), transactions(),
-        writes(1000000, 1, {}), writes(1000000, 16, {REDIS: 0.5}),
+        writes(1000000, 1, {}), writes(1000000, 16, {REDIS: 0.5, SQLITE: 0.85}),
     ]

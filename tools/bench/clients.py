@@ -33,6 +33,16 @@ def commands(server, words, *, flags=(), **options):
                 (1 if one_of else len(words)), **options)
 
 
+def sqlite(store, flags=(), **options):
+    """bench-sqlite: latencies are those of a transaction."""
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    done = subprocess.run([str(word) for word in (BUILD / "bench-sqlite", store, *words, *flags)],
+                          capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
+    if done.returncode:
+        raise BenchError(done.stderr.strip())
+    return json.loads(done.stdout)
+
+
 def fill(server, keys, *words):
     """The commands once for each key, and for a few more."""
     pipeline = 100

@@ -4,11 +4,12 @@
 import contextlib
 import pathlib
 
-from bench import resp
+from bench import raw, resp
 
 MAKERS = {
     "stockade": lambda folder, servers: resp.Stockade(folder),
     "redis": lambda folder, servers: resp.Redis(folder),
+    "sqlite": lambda folder, servers: raw.Sqlite(folder, servers["stockade"]),
 }
 
 

@@ -2,8 +2,9 @@
 """Results as text."""
 
 COLUMNS = (("rate", "{:,.0f}"), ("p50", "{:.2f}"), ("p99", "{:.2f}"), ("p999", "{:.2f}"),
-           ("cpu_us", "{:.1f}"), ("written_bytes", "{:,.0f}"), ("memory_mb", "{:,.0f}"))
-HEADS = ("/s", "p50 ms", "p99 ms", "p99.9", "CPU us/op", "bytes/op", "MB", "ratio", "goal")
+           ("cpu_us", "{:.1f}"), ("written_bytes", "{:,.0f}"), ("memory_mb", "{:,.0f}"),
+           ("batch", "{:.0f}"))
+HEADS = ("/s", "p50 ms", "p99 ms", "p99.9", "CPU us/op", "bytes/op", "MB", "batch", "ratio", "goal")
 
 
 def ratios(case, results):
