@@ -74,6 +74,26 @@ static void a_lock_whose_token_the_store_never_saw_is_not_entered_again(void **s
     assert_says(world, 1, "FENCED 2 SET k v", "+OK\r\n");
 }
 
+/* The store knows this owner, by an older token that lives still. */
+static void an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw(void **state)
+{
+    struct world *world = *state;
+    assert_says(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
+    world_pass(world, 101);
+    lease_service_set_late(world->service, -1); /* it grants 2, and the daemon dies */
+    world_send(world, 1, "ACQUIRE k 60000 OWNER me");
+    lease_service_mark(world->service);
+    lease_service_set_down(world->service, "gone");
+    world_settle(world);
+    lease_service_set_down(world->service, NULL);
+    lease_service_set_late(world->service, 0);
+    lease_service_lose_tail(world->service); /* the lock of token 2 stands */
+    world_restart_engine(world);
+    assert_says(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:3\r\n:60000\r\n");
+    assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
+    assert_says(world, 1, "FENCED 3 SET k v", "+OK\r\n");
+}
+
 static void the_same_owner_enters_again_and_leaves_as_often(void **state)
 {
     struct world *world = *state;
@@ -341,6 +361,7 @@ int main(void)
         T(tokens_rise_where_the_lease_service_lost_everything),
         T(state_lost_after_the_floor_was_read_costs_a_round_and_no_token),
         T(a_lock_whose_token_the_store_never_saw_is_not_entered_again),
+        T(an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw),
         T(the_same_owner_enters_again_and_leaves_as_often),
         T(an_owner_enters_again_past_those_who_wait),
         T(waiters_are_served_in_order_of_arrival),

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "fence/provider.h"
+#include "proxy/engine/lease.h"
 #include "tests/unit/engine/says.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
@@ -299,6 +301,34 @@ static void a_lease_that_ends_by_itself_is_noticed(void **state)
     assert_int_equal(world_counter(*state, "leases_expired"), 1);
 }
 
+static void never_late(struct lease_call *call)
+{
+    (void)call;
+    fail();
+}
+
+/* Another daemon renews it: that is found out when it should be over here. */
+static void a_lease_renewed_elsewhere_ends_when_that_is_over(void **state)
+{
+    struct world *world = *state;
+    struct lease_provider *other = lease_memory_new(world->service);
+    struct lease_call renew = {.verb = LEASE_RENEW,
+                               .resource = bytes_of("k"),
+                               .token = 1,
+                               .ttl_ms = 500,
+                               .done = never_late};
+
+    assert_says(world, 1, "ACQUIRE k 100 OWNER me", GRANT(1, 100));
+    lease_nonce(bytes_of("me"), false, renew.nonce);
+    assert_true(lease_ask(other, &renew));
+    assert_int_equal(renew.answer, LEASE_GRANTED);
+    world_pass(world, 400);
+    assert_int_equal(world_counter(world, "leases_expired"), 0);
+    world_pass(world, 200);
+    assert_int_equal(world_counter(world, "leases_expired"), 1);
+    lease_provider_close(other, free, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +357,7 @@ int main(void)
         TEST(a_baskets_repeat_counts_nothing),
         TEST(a_malformed_basket_is_an_error),
         TEST(a_lease_that_ends_by_itself_is_noticed),
+        TEST(a_lease_renewed_elsewhere_ends_when_that_is_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,18 @@ static void one_failing_command_undoes_all_and_is_the_reply(void **state)
     assert_says(*state, "MGET a b", "*2\r\n" NIL "$1\r\n2\r\n");
 }
 
+/* After a failure the engine marks where transactions begin: they are undone in another way. */
+static void a_second_transaction_that_fails_is_undone_too(void **state)
+{
+    for (int round = 0; round < 3; round++) {
+        assert_says(*state, "MULTI", "+OK\r\n");
+        assert_says(*state, "FENCED 1 SET a v", QUEUED);
+        assert_says(*state, "FENCED 1 HSET a field v", QUEUED);
+        assert_begins(*state, "EXEC", "-WRONGTYPE ");
+        assert_says(*state, "GET a", NIL);
+    }
+}
+
 static void one_stale_token_changes_nothing(void **state)
 {
     assert_says(*state, "RELEASE b 1", ":0\r\n");
@@ -117,6 +129,17 @@ static void a_transaction_is_bounded(void **state)
         assert_says(*state, "GET a", QUEUED);
     assert_begins(*state, "GET a", "-ERR a transaction has at most 4096 commands");
     assert_begins(*state, "EXEC", "-EXECABORT");
+}
+
+static void min_and_max_themselves_are_in_range_and_sums_do_not_overflow(void **state)
+{
+    assert_says(*state, "FENCED 1 INCRBY a 3 MAX 3", ":3\r\n");
+    assert_begins(*state, "FENCED 1 INCRBY a 1 MAX 3", "-RANGE ");
+    assert_says(*state, "FENCED 1 DECRBY a 3 MIN 0", ":0\r\n");
+    assert_begins(*state, "FENCED 1 DECRBY a 1 MIN 0", "-RANGE ");
+    assert_says(*state, "FENCED 1 SET a 9223372036854775807", "+OK\r\n");
+    assert_begins(*state, "FENCED 1 INCRBY a 1", "-ERR increment or decrement would overflow");
+    assert_says(*state, "GET a", "$19\r\n9223372036854775807\r\n");
 }
 
 static void fencedall_presents_several_tokens(void **state)
@@ -193,7 +216,9 @@ static void receipts_tell_what_became_of_a_request(void **state)
     assert_begins(*state, "RECEIPT a 0 x", "-ERR ");
     assert_says(*state, "RELEASE a 1", ":0\r\n");
     assert_says(*state, "RECEIPT a 1 x", "*2\r\n:0\r\n" NIL);
-    world_pass(*state, 61000);
+    world_pass(*state, 59000); /* receipts are kept for 60 s */
+    assert_says(*state, "RECEIPT a 1 x", "*2\r\n:0\r\n" NIL);
+    world_pass(*state, 2000);
     assert_begins(*state, "RECEIPT a 1 x", "-EXPIRED ");
 }
 
@@ -245,11 +270,13 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(a_transaction_applies_whole),
         TEST(one_failing_command_undoes_all_and_is_the_reply),
+        TEST(a_second_transaction_that_fails_is_undone_too),
         TEST(one_stale_token_changes_nothing),
         TEST(tokens_are_judged_at_exec),
         TEST(what_cannot_be_queued_spoils_the_transaction),
         TEST(transactions_do_not_nest_and_discard_drops),
         TEST(a_transaction_is_bounded),
+        TEST(min_and_max_themselves_are_in_range_and_sums_do_not_overflow),
         TEST(fencedall_presents_several_tokens),
         TEST(tokens_of_a_transaction_hold_for_all_its_commands),
         TEST(a_repeat_gets_the_first_reply),
