@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured, and what it is to reach. Tags name servers: see stage.py."""
 
-from bench import clients, resp
+from bench import clients, postgres, resp
 from bench.measure import Case, Contender
 
 KEY, RANDOM = "key:__rand_int__", "__rand_int__"
 STOCKADE, REDIS, LUA = "Stockade", "Redis SET", "Redis, token checked in Lua"
+POSTGRES = "PostgreSQL"
 SQLITE = "raw SQLite, token checked"
 STOCK = 10 ** 12
 
@@ -16,7 +17,7 @@ def pairs(label, tag, words, connections=50, pipeline=1):
         def benchmark(requests):
             return clients.redis_benchmark(bout.server, words(bout.server), requests=requests,
                                            connections=connections, pipeline=pipeline,
-                                           keys=bout.case.keys)
+                                           keys=bout.case.drawn or bout.case.keys)
         unit = connections * pipeline
         if bout.rate is None:  # how many make up the time? A short run tells.
             bout.rate = benchmark(max(unit, min(50 * unit, 20000)))["rate"]
@@ -48,6 +49,13 @@ def sqlite(label, *flags):
     return Contender(label, "sqlite", run)
 
 
+def pgbench(label, number=1, statement=postgres.UPDATE, units=None):
+    def run(bout):
+        return postgres.pgbench(bout.server, postgres.updates(bout.case.keys, number, statement),
+                                seconds=bout.seconds, units=units or number)
+    return Contender(label, "postgres", run)
+
+
 def fixed(*words):
     return lambda server: words
 
@@ -57,14 +65,14 @@ def script(text, *words):
     return lambda server: ("EVALSHA", server.script(text), *words)
 
 
-def writes(keys, pipeline, goals, quick=False):
+def writes(keys, pipeline, goals, others=(), quick=False):
     how = "one by one" if pipeline == 1 else f"pipeline {pipeline}"
     return Case(
         f"write-{pipeline}-{keys}", f"fenced write, {how}, {keys:,} keys", keys,
         [pairs(STOCKADE, "stockade", fixed("FENCED", 1, "SET", KEY, RANDOM), pipeline=pipeline),
          pairs(REDIS, "redis", fixed("SET", KEY, RANDOM), pipeline=pipeline),
          pairs(LUA, "redis", script(resp.FENCED_SET, 1, KEY, 1, RANDOM), pipeline=pipeline),
-         sqlite(SQLITE, "--check"), sqlite("raw SQLite, unchecked")],
+         sqlite(SQLITE, "--check"), sqlite("raw SQLite, unchecked"), *others],
         goals, quick=quick)
 
 
@@ -122,11 +130,63 @@ def cycle_of(label, tag, words):
     return Contender(label, tag, run)
 
 
+MUTEX, LOCK = "etcd mutex", "Redis lock"
+
+
+def unlock(server):
+    return {"script": server.script(resp.UNLOCK)}
+
+
+def cycles():
+    """Take the lease, read, write, give it back; what can go together goes together."""
+    ours = cycle("Stockade", "stockade", "lease-cycle")
+    on_redis = cycle("Stockade on Redis", "stockade-redis", "lease-cycle")
+    theirs = cycle(LOCK, "redis", "lock-cycle", options=unlock)
+    yield Case("cycle-redis", "lease cycle on Redis, distinct keys", 100000, [on_redis, theirs],
+               {LOCK: 1.0}, unit="cycles")
+    yield Case("cycle", "lease cycle, distinct keys", 100000, [ours, on_redis, theirs],
+               {"Stockade on Redis": 1.5, MUTEX: 5}, unit="cycles")
+    hot = ["--hot"]
+    yield Case("cycle-hot", "lease cycle, 50 clients on one key", 100000,
+               [cycle("Stockade", "stockade", "lease-cycle", hot),
+                cycle("Stockade on Redis", "stockade-redis", "lease-cycle", hot),
+                cycle(LOCK + ", asks each 20 ms", "redis", "lock-cycle", hot, unlock)],
+               {MUTEX: 5}, unit="cycles")
+
+
+def acquires():
+    words = fixed("ACQUIRE", "lease:__rand_int__", 600000)
+    case = Case("acquire", "ACQUIRE alone, a new key each", 100000,
+                [pairs(STOCKADE, "stockade", words),
+                 pairs("Stockade on Redis", "stockade-redis", words),
+                 pairs("Redis, lock and token in Lua", "redis",
+                       script(resp.ACQUIRE, 1, "lease:__rand_int__", 600000))])
+    case.drawn = 10 ** 9
+    return case
+
+
+def mixed():
+    ours = ("GET key:{key}", "FENCED 1 SET key:{key} {value}")
+    return Case("mixed", "80 reads to 20 fenced writes, one by one", 100000,
+                [load(STOCKADE, "stockade", fixed(*ours), mix=80),
+                 load("Redis GET and SET", "redis", fixed(ours[0], "SET key:{key} {value}"),
+                      mix=80)])
+
+
+def connections(number):
+    return Case(f"connections-{number}", f"fenced write, {number:,} connections", 100000,
+                [pairs(STOCKADE, "stockade", fixed("FENCED", 1, "SET", KEY, RANDOM), number),
+                 pairs(REDIS, "redis", fixed("SET", KEY, RANDOM), number)])
+
+
 def all_cases():
     return [
         writes(1000, 1, {}), writes(1000, 16, {}),
-        writes(100000, 1, {REDIS: 1.0, LUA: 1.25}, quick=True),
-        writes(100000, 16, {REDIS: 1.0, LUA: 2, SQLITE: 0.85}, quick=True),
-        reads(1, 1.0), reads(16, 0.8), decrements(1), decrements(16), transactions(),
+        decrements(1), decrements(16),
+        writes(100000, 1, {REDIS: 1.0, LUA: 1.25, POSTGRES: 2.5}, [pgbench(POSTGRES)], quick=True),
+        writes(100000, 16, {REDIS: 1.0, LUA: 2, SQLITE: 0.85},
+               [pgbench("PostgreSQL, 16 in a transaction", 16)], quick=True),
+        reads(1, 1.0), reads(16, 0.8), mixed(), transactions(), *cycles(), acquires(),
+        connections(1), connections(1000), connections(10000),
         writes(1000000, 1, {}), writes(1000000, 16, {REDIS: 0.5, SQLITE: 0.85}),
     ]

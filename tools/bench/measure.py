@@ -39,6 +39,7 @@ class Case:
     rounds: int = 0
     ceiling: dict = dataclasses.field(default_factory=dict)  # figure: what ours may be at most
     quick: bool = False
+    drawn: int = 0          # random keys are below this, where it is not `keys`
 
 
 class Bout:

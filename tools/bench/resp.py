@@ -50,12 +50,12 @@ class RespServer(Server):
 
 
 class Stockade(RespServer):
-    """Leases in its own store, or on a Redis that syncs each write."""
+    """Leases in its own store, or on a Redis, whose cost is then part of ours."""
 
-    def __init__(self, folder, lease="local:"):
+    def __init__(self, folder, redis=None):
         super().__init__(folder)
-        self.tag = "stockade" if lease == "local:" else "stockade-redis"
-        self.lease = lease
+        self.tag = "stockade-redis" if redis else "stockade"
+        self.redis = redis
         self.store = self.folder / "stockade.db"
         self.start()
 
@@ -63,12 +63,18 @@ class Stockade(RespServer):
         self.port = self.port or free_port()
         self.spawn([BUILD / "stockaded", "--listen", f"127.0.0.1:{self.port}", "--admin", "off",
                     "--log-level", "warn", "--max-connections", CONNECTIONS_MAX,
-                    "--lease", self.lease, "--store", f"sqlite:{self.store}"])
+                    "--store", f"sqlite:{self.store}",
+                    "--lease", f"redis://127.0.0.1:{self.redis.port}" if self.redis else "local:"])
         self.wait_for(self.listens)
 
     def fill(self, keys):
         """A lease under token 1 and a value for each key."""
-        clients.fill(self, keys, "ACQUIRE key:{next} 86400000", "FENCED 1 SET key:{same} {value}")
+        if not self.redis:
+            clients.fill(self, keys, "ACQUIRE key:{next} 86400000",
+                         "FENCED 1 SET key:{same} {value}")
+
+    def pids(self):
+        return super().pids() + (self.redis.pids() if self.redis else [])
 
     def counts(self):
         """Transactions committed in the store, and operations in them."""
@@ -80,9 +86,10 @@ class Redis(RespServer):
 
     tag = "redis"
 
-    def __init__(self, folder):
+    def __init__(self, folder, filled=True):
         super().__init__(folder)
         self.scripts = {}
+        self.filled = filled
         self.start()
 
     def start(self):
@@ -96,7 +103,8 @@ class Redis(RespServer):
 
     def fill(self, keys):
         """A token and a value for each key."""
-        clients.fill(self, keys, "SET token:key:{next} 1", "SET key:{same} {value}")
+        if self.filled:
+            clients.fill(self, keys, "SET token:key:{next} 1", "SET key:{same} {value}")
 
     def script(self, text):
         """Its SHA1, loaded once."""

@@ -58,6 +58,9 @@ class Server:
         self.port = 0
         self.log = self.folder / "log"
 
+    def fill(self, keys):
+        """What the cases of this number of keys find there."""
+
     def spawn(self, command, **options):
         with self.log.open("ab") as log:
             self.process = subprocess.Popen([str(word) for word in command], stderr=log,

@@ -4,11 +4,14 @@
 import contextlib
 import pathlib
 
-from bench import raw, resp
+from bench import postgres, raw, resp
 
 MAKERS = {
     "stockade": lambda folder, servers: resp.Stockade(folder),
     "redis": lambda folder, servers: resp.Redis(folder),
+    "lease-redis": lambda folder, servers: resp.Redis(folder, filled=False),
+    "stockade-redis": lambda folder, servers: resp.Stockade(folder, servers["lease-redis"]),
+    "postgres": lambda folder, servers: postgres.Postgres(folder),
     "sqlite": lambda folder, servers: raw.Sqlite(folder, servers["stockade"]),
 }
 
@@ -17,14 +20,15 @@ MAKERS = {
 def servers_for(tags, folder, keys, progress):
     """tag: server. Made in the order of MAKERS, since some need others."""
     servers = {}
+    if "stockade-redis" in tags:
+        tags = {*tags, "lease-redis"}
     try:
         for tag, make in MAKERS.items():
             if tag not in tags:
                 continue
             progress.step(f"{tag} with {keys:,} keys", 0)
             servers[tag] = make(pathlib.Path(folder) / f"{tag}-{keys}", servers)
-            if hasattr(servers[tag], "fill"):
-                servers[tag].fill(keys)
+            servers[tag].fill(keys)
         yield servers
     finally:
         for server in reversed(servers.values()):

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PostgreSQL with its own defaults for durability (fsync and synchronous_commit are on), more
+shared memory than the default, and pgbench, which comes with it."""
+
+import glob
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+from bench.server import BenchError, Server, free_port
+
+SETTINGS = ("shared_buffers=512MB", "max_wal_size=4GB", "max_connections=120",
+            "listen_addresses=127.0.0.1", "unix_socket_directories=")
+SAMPLED = 0.2  # of the transactions, for the latencies
+UPDATE = "UPDATE item SET value = :v{n} WHERE id = :k{n} AND token = 1;\n"
+DRAW = ("\\set k{n} random({low}, {high})\n"
+        "\\set v{n} random(1000000000, 9999999999)\n")
+
+
+def program(name):
+    found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"))
+    path = found[-1] if found else shutil.which(name)
+    if not path:
+        raise BenchError(f"there is no {name}; tools/setup --bench installs it")
+    return path
+
+
+class Postgres(Server):
+    tag = "postgres"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.data = self.folder / "data"
+        # It refuses to run as root.
+        self.prefix = []
+        if os.getuid() == 0:
+            shutil.chown(self.folder, "postgres", "postgres")
+            self.folder.parent.chmod(0o711)
+            self.prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        done = subprocess.run(
+            [*self.prefix, program("initdb"), "-D", self.data, "-U", "bench", "-A", "trust",
+             "--no-locale", "-E", "UTF8"], capture_output=True, text=True, cwd=self.folder,
+            check=False)
+        if done.returncode:
+            raise BenchError(f"initdb: {done.stderr}")
+        self.start()
+
+    def start(self):
+        self.port = self.port or free_port()
+        settings = [word for setting in SETTINGS for word in ("-c", setting)]
+        self.spawn([*self.prefix, program("postgres"), "-D", self.data, "-p", self.port,
+                    *settings])
+        self.wait_for(lambda: subprocess.run(
+            [program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)],
+            check=False).returncode == 0)
+
+    def sql(self, text):
+        done = subprocess.run(
+            [program("psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "bench", "-d",
+             "postgres", "-Atqc", text], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BenchError(f"psql: {done.stderr}")
+        return done.stdout.strip()
+
+    def fill(self, keys):
+        self.sql("CREATE TABLE item(id bigint PRIMARY KEY, token bigint NOT NULL,"
+                 " value text NOT NULL, stock bigint NOT NULL)")
+        self.sql("INSERT INTO item SELECT n, 1, '000000000000', 1000000000000"
+                 f" FROM generate_series(1, {keys}) AS n")
+        self.sql("VACUUM ANALYZE item")
+        self.sql("CHECKPOINT")
+
+
+def updates(keys, number, statement=UPDATE):
+    """A script of so many updates: rising keys, so that no two of them wait for each other."""
+    step = keys // number
+    draws = "".join(DRAW.format(n=n, low=n * step + 1, high=(n + 1) * step)
+                    for n in range(number))
+    body = "".join(statement.format(n=n) for n in range(number))
+    return draws + (f"\\startpipeline\n{body}\\endpipeline\n" if number > 1 else body)
+
+
+def pgbench(server, script, *, seconds, units=1, clients=50):
+    """pgbench, prepared statements. A transaction is `units` of what is counted."""
+    file = server.folder / "script.sql"
+    file.write_text(script)
+    prefix = server.folder / "times"
+    done = subprocess.run(
+        [program("pgbench"), "-h", "127.0.0.1", "-p", str(server.port), "-U", "bench", "-n", "-M",
+         "prepared", "-c", str(clients), "-f", file, "-T", str(max(1, round(seconds))), "-l",
+         f"--log-prefix={prefix}", f"--sampling-rate={SAMPLED}", "postgres"],
+        capture_output=True, text=True, check=False)
+    count = re.search(r"actually processed: (\d+)", done.stdout)
+    rate = re.search(r"tps = ([\d.]+)", done.stdout)
+    if done.returncode or not rate or "aborted" in done.stderr:
+        raise BenchError(f"pgbench: {done.stdout}{done.stderr}")
+    took_ms = []
+    for log in glob.glob(f"{prefix}.*"):
+        took_ms += [int(line.split()[2]) / 1000 for line in pathlib.Path(log).open()]
+        os.unlink(log)
+    took_ms.sort()
+
+    def quantile(part):
+        return took_ms[min(len(took_ms) - 1, int(len(took_ms) * part))] if took_ms else 0
+    return {"rate": float(rate[1]) * units, "ops": int(count[1]) * units, "p50": quantile(.5),
+            "p99": quantile(.99), "p999": quantile(.999), "max": quantile(1)}
