@@ -15,7 +15,7 @@ import pytest
 from harness.deployment import Deployment, RECOVERED_SECONDS, granted_again
 from harness.limits import Stopwatch, patience, wait_until
 from harness.resp import Push, ReplyError, refused
-from harness.services import SERVICES, skipped
+from harness.services import SERVICES, needed, skipped
 from test_p2_rising import assert_rising, cycles
 from test_p8_live import await_waiters, line_up
 
@@ -394,3 +394,13 @@ def test_a_service_that_the_user_leaves_out_has_to_exist(monkeypatch):
         skipped()
     monkeypatch.setenv("STOCKADE_SKIP_SERVICES", "redis")
     assert skipped() == {"redis"}
+
+
+def test_a_service_whose_programs_are_missing_fails_unless_it_is_left_out(monkeypatch, tmp_path):
+    monkeypatch.delenv("STOCKADE_SKIP_SERVICES", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(AssertionError, match="redis-server.*STOCKADE_SKIP_SERVICES=redis"):
+        needed("redis")
+    monkeypatch.setenv("STOCKADE_SKIP_SERVICES", "redis")
+    with pytest.raises(pytest.skip.Exception, match="lease service redis: left out"):
+        needed("redis")

@@ -106,8 +106,9 @@ def skipped():
     return names
 
 
-def start(name, rig):
-    """The service, up; skips the test where the user asked for it."""
+def needed(name):
+    """The class of a service whose programs are there; skips the test where the user asked for
+    it."""
     if name in skipped():
         pytest.skip(f"lease service {name}: left out by {SKIP}")
     module, _, cls = SERVICES[name].partition(":")
@@ -115,4 +116,9 @@ def start(name, rig):
     missing = service.missing()
     assert not missing, (f"lease service {name} cannot be tested, these are missing: {missing}. "
                          f"Install them (make setup), or leave it out by name: {SKIP}={name}")
-    return service(rig)
+    return service
+
+
+def start(name, rig):
+    """The service, up."""
+    return needed(name)(rig)
