@@ -36,12 +36,30 @@ void audit_line(struct auditor *auditor, const struct call *call, int64_t token)
                         other->client);
 }
 
+/* Since when a quorum of the masters has no lock; -1: none has not. */
+static int64_t free_since_us(const struct world *world, const char *name)
+{
+    int64_t since_us[MASTERS_MAX];
+    int count = 0, quorum = world->plan->masters / 2 + 1;
+
+    for (int i = 0; i < world->plan->masters; i++) {
+        int64_t us = redis_free_since_us(world->redises[i], name);
+        if (us < 0)
+            continue;
+        int at = count++;
+        for (; at > 0 && since_us[at - 1] > us; at--)
+            since_us[at] = since_us[at - 1];
+        since_us[at] = us;
+    }
+    return count < quorum ? -1 : since_us[quorum - 1];
+}
+
 /* The lock is free and the service at hand, and still he waits. */
 static void judge_wait(struct auditor *auditor, const struct call *call)
 {
     struct world *world = auditor->world;
     const struct daemon *daemon = &world->daemons[call->link->daemon];
-    int64_t since_us = redis_free_since_us(world->redis, resource_names[call->resources[0]]);
+    int64_t since_us = free_since_us(world, resource_names[call->resources[0]]);
 
     if (since_us < 0 || world->trouble_us > since_us)
         since_us = since_us < 0 ? -1 : world->trouble_us;
@@ -81,7 +99,7 @@ void audit_live(struct auditor *auditor)
             party_is_paused(world, &world->daemons[call->link->daemon].party))
             continue;
         judge_answer(auditor, call);
-        if (world->plan->provider == PROVIDER_REDIS && waits(world, call))
+        if (world->plan->provider != PROVIDER_LOCAL && waits(world, call))
             judge_wait(auditor, call);
     }
 }

@@ -13,6 +13,7 @@
 #include "tests/sim/disk.h"
 #include "tests/sim/link.h"
 #include "tests/sim/redis.h"
+#include "tests/sim/redlock.h"
 
 #define RECEIPTS_KEEP_MS (24 * 3600 * 1000)
 #define EPOCH_US         1700000000000000 /* the simulated world's wall clock */
@@ -103,6 +104,40 @@ static void start_in(struct daemon *daemon, int64_t ms)
     world_at(world, world->now_us + ms * 1000, NULL, run_start, daemon);
 }
 
+static void open_provider(struct daemon *daemon)
+{
+    struct world *world = daemon->world;
+
+    if (world->plan->provider == PROVIDER_LOCAL) {
+        daemon->provider = lease_local_new(&daemon->clock);
+        return;
+    }
+    for (int i = 0; i < world->plan->masters; i++)
+        daemon->masters[i] = redis_provider_new(world->redises[i], daemon->number, &daemon->party,
+                                                &daemon->clock, turned, daemon);
+    if (world->plan->provider == PROVIDER_REDIS) {
+        daemon->provider = daemon->masters[0];
+        return;
+    }
+    daemon->redlock = sim_redlock_new(daemon, turned);
+    daemon->provider = sim_redlock_provider(daemon->redlock);
+}
+
+/* Nothing reaches the lease services any more, and all that asks them has an answer. */
+static void cut_off_provider(struct daemon *daemon)
+{
+    const struct plan *plan = daemon->world->plan;
+
+    if (plan->provider == PROVIDER_LOCAL)
+        return;
+    for (int i = 0; i < plan->masters; i++)
+        redis_provider_cut_off(daemon->masters[i]);
+    for (int i = 0; i < plan->masters; i++)
+        redis_provider_fail_all(daemon->masters[i]);
+    if (plan->provider == PROVIDER_REDLOCK)
+        sim_redlock_end_pauses(daemon->redlock);
+}
+
 static void daemon_start(struct daemon *daemon)
 {
     struct world *world = daemon->world;
@@ -117,10 +152,7 @@ static void daemon_start(struct daemon *daemon)
         start_in(daemon, 200);
         return;
     }
-    daemon->provider = plan->provider == PROVIDER_LOCAL
-                           ? lease_local_new(&daemon->clock)
-                           : redis_provider_new(world->redis, daemon->number, &daemon->party,
-                                                &daemon->clock, turned, daemon);
+    open_provider(daemon);
     daemon->engine = engine_new(&(struct engine_options){
         .host = {.changed = link_changed, .shutdown = no_shutdown, .context = daemon},
         .store = daemon->store,
@@ -160,8 +192,7 @@ static void daemon_end(struct daemon *daemon)
     struct world *world = daemon->world;
 
     daemon->up = false;
-    if (world->plan->provider == PROVIDER_REDIS)
-        redis_provider_cut_off(daemon->provider);
+    cut_off_provider(daemon);
     disk_cut_off(daemon->store);
     for (struct link *link = world->links; link != NULL; link = link->next)
         if (link->daemon == daemon->number)

@@ -9,6 +9,8 @@
 #include "proxy/engine/engine.h"
 #include "tests/sim/world.h"
 
+struct sim_redlock;
+
 struct daemon {
     struct world *world;
     int number;
@@ -20,6 +22,8 @@ struct daemon {
     struct chance chance;
     struct store *store;
     struct lease_provider *provider;
+    struct lease_provider *masters[MASTERS_MAX]; /* behind it, or the provider itself */
+    struct sim_redlock *redlock;                 /* where the provider is one; it goes with it */
     struct engine *engine;
     int64_t timer_us; /* the engine's next turn is scheduled for; -1: it is not */
     int64_t started_us;

@@ -16,17 +16,45 @@ static void trouble(struct world *world, int64_t ms)
         world->trouble_us = until_us;
 }
 
+static void strike_redis(struct redis *redis, const struct fault *fault, bool begins)
+{
+    switch (fault->kind) {
+    case FAULT_REDIS_DOWN: redis_set_down(redis, begins); break;
+    case FAULT_REDIS_DRIFT:
+        redis_set_rate(redis, begins ? fault->amount * fault->amount / 250 + 100 : 1000);
+        break;
+    case FAULT_REDIS_FLUSH: redis_flush(redis); break;
+    case FAULT_REDIS_STALE:
+        redis_break_links(redis);
+        redis_go_back(redis);
+        break;
+    case FAULT_REDIS_BACK: redis_go_back(redis); break;
+    default: break;
+    }
+}
+
+/* Of several masters a fault strikes some that are neighbours: a minority, more, or all. */
+static void strike_redises(struct world *world, const struct fault *fault, bool begins)
+{
+    int masters = world->plan->masters;
+    int struck = 1 + (int)(fault->amount % masters);
+
+    for (int i = 0; i < struck; i++)
+        strike_redis(world->redises[(fault->at_ms + i) % masters], fault, begins);
+}
+
 static void end(void *context, struct event *event)
 {
     struct world *world = context;
+    const struct fault *fault = &world->plan->faults[event->value];
 
-    switch ((enum fault_kind)event->value) {
+    switch (fault->kind) {
     case FAULT_SLOW: world->slow_net_per_mille = 0; break;
     case FAULT_LOST: world->lossy_per_mille = 0; break;
     case FAULT_DOUBLED: world->doubling_per_mille = 0; break;
     case FAULT_CUT: world->cutting_per_mille = 0; break;
-    case FAULT_REDIS_DOWN: redis_set_down(world->redis, false); break;
-    case FAULT_REDIS_DRIFT: redis_set_rate(world->redis, 1000); break;
+    case FAULT_REDIS_DOWN:
+    case FAULT_REDIS_DRIFT: strike_redises(world, fault, false); break;
     default: break;
     }
 }
@@ -39,14 +67,13 @@ static bool begin_lasting(struct world *world, const struct fault *fault)
     case FAULT_LOST: world->lossy_per_mille = (int)fault->amount / 5; break;
     case FAULT_DOUBLED: world->doubling_per_mille = (int)fault->amount / 3; break;
     case FAULT_CUT: world->cutting_per_mille = (int)fault->amount / 10; break;
-    case FAULT_REDIS_DOWN: redis_set_down(world->redis, true); break;
-    case FAULT_REDIS_DRIFT:
-        redis_set_rate(world->redis, fault->amount * fault->amount / 250 + 100);
-        break;
+    case FAULT_REDIS_DOWN:
+    case FAULT_REDIS_DRIFT: strike_redises(world, fault, true); break;
     default: return false;
     }
     trouble(world, fault->length_ms);
-    world_at(world, world->now_us + fault->length_ms * 1000, NULL, end, world)->value = fault->kind;
+    world_at(world, world->now_us + fault->length_ms * 1000, NULL, end, world)->value =
+        fault - world->plan->faults;
     return true;
 }
 
@@ -57,19 +84,6 @@ static void strike_disk(struct world *world, const struct fault *fault)
     case FAULT_DISK_REFUSES: disk_refuse_next(world->disk); break;
     case FAULT_DISK_UNSURE: disk_unsure_next(world->disk, fault->amount % 2 == 0); break;
     case FAULT_DISK_TORN: disk_tear_next(world->disk); break;
-    default: break;
-    }
-}
-
-static void strike_redis(struct world *world, const struct fault *fault)
-{
-    switch (fault->kind) {
-    case FAULT_REDIS_FLUSH: redis_flush(world->redis); break;
-    case FAULT_REDIS_STALE:
-        redis_break_links(world->redis);
-        redis_go_back(world->redis);
-        break;
-    case FAULT_REDIS_BACK: redis_go_back(world->redis); break;
     default: break;
     }
 }
@@ -101,7 +115,7 @@ static void strike(void *context, struct event *event)
     default:
         if (!begin_lasting(world, fault)) {
             strike_disk(world, fault);
-            strike_redis(world, fault);
+            strike_redises(world, fault, true);
         }
     }
     if (fault->kind != FAULT_SLOW && fault->kind != FAULT_LOST && fault->kind != FAULT_DOUBLED &&
@@ -113,7 +127,8 @@ static void mark(void *context, struct event *event)
 {
     struct world *world = context;
 
-    redis_mark(world->redis);
+    for (int i = 0; i < world->plan->masters; i++)
+        redis_mark(world->redises[i]);
     if (!world->calm)
         world_at(world, world->now_us + event->value, NULL, mark, world)->value = event->value;
 }
@@ -127,8 +142,10 @@ static void calm(void *context, struct event *event)
     world->calm = true;
     world->slow_net_per_mille = world->lossy_per_mille = 0;
     world->doubling_per_mille = world->cutting_per_mille = 0;
-    redis_set_down(world->redis, false);
-    redis_set_rate(world->redis, 1000);
+    for (int i = 0; i < world->plan->masters; i++) {
+        redis_set_down(world->redises[i], false);
+        redis_set_rate(world->redises[i], 1000);
+    }
     disk_set_full(world->disk, 0);
     trouble(world, 1000);
 }

@@ -56,8 +56,7 @@ static void print_plan(const struct plan *plan)
     for (int i = 0; i < plan->clients; i++)
         clients += !plan->client_left_out[i];
     printf("  %d of %d clients, %d daemons, %s, %s\n", clients, plan->clients, plan->daemons,
-           plan->provider == PROVIDER_REDIS ? "Redis" : "local:",
-           plan->disk == DISK_SQLITE ? "SQLite" : "memory");
+           provider_name(plan->provider), plan->disk == DISK_SQLITE ? "SQLite" : "memory");
 }
 
 static void tell_failure(const struct plan *failing, struct outcome_of_run outcome)

@@ -5,6 +5,8 @@
 
 #include "tests/sim/chance.h"
 
+#define REDLOCK_PER_MILLE 300 /* of the runs on Redis */
+
 static const char *const fault_names[FAULT_KINDS] = {
 #define X(name, text) [FAULT_##name] = (text),
     FAULT_MAP(X)
@@ -37,6 +39,11 @@ static void add_fault(struct plan *plan, struct rng *rng, enum fault_kind kind)
                                          : plan->daemons);
 }
 
+const char *provider_name(enum provider_kind provider)
+{
+    return (const char *const[]){"Redis", "local:", "Redlock"}[provider];
+}
+
 /* Some kinds of fault, some of each. */
 static void make_faults(struct plan *plan, struct rng *rng)
 {
@@ -45,12 +52,24 @@ static void make_faults(struct plan *plan, struct rng *rng)
     for (int kind = 0; kind < FAULT_KINDS; kind++) {
         bool lease_service = kind >= FAULT_LOST && kind <= FAULT_REDIS_DRIFT;
         if (!rng_per_mille(rng, kinds_per_mille) ||
-            (lease_service && plan->provider != PROVIDER_REDIS))
+            (lease_service && plan->provider == PROVIDER_LOCAL))
             continue;
         for (int64_t count = rng_between(rng, 1, 4); count > 0; count--)
             if (plan->faults_count < FAULTS_MAX)
                 add_fault(plan, rng, (enum fault_kind)kind);
     }
+}
+
+/* From dice of its own: what else a seed means stays as it is. */
+static void choose_masters(struct plan *plan)
+{
+    struct rng rng = rng_of(plan->seed, 'Q', 0);
+
+    plan->masters = 1;
+    if (plan->provider != PROVIDER_REDIS || !rng_per_mille(&rng, REDLOCK_PER_MILLE))
+        return;
+    plan->provider = PROVIDER_REDLOCK;
+    plan->masters = rng_per_mille(&rng, 800) ? 5 : 3;
 }
 
 void plan_of_seed(struct plan *plan, uint64_t seed)
@@ -61,6 +80,7 @@ void plan_of_seed(struct plan *plan, uint64_t seed)
     plan->daemons = (int)rng_between(&rng, 1, DAEMONS_MAX);
     plan->clients = (int)rng_between(&rng, 4, rng_per_mille(&rng, 300) ? CLIENTS_MAX : 8);
     plan->provider = rng_per_mille(&rng, 850) ? PROVIDER_REDIS : PROVIDER_LOCAL;
+    choose_masters(plan);
     plan->disk = rng_per_mille(&rng, 900) ? DISK_MEMORY : DISK_SQLITE;
     plan->faults_end_ms = rng_between(&rng, 2000, rng_per_mille(&rng, 200) ? 15000 : 5000);
     plan->end_ms = plan->faults_end_ms + 120000;

@@ -9,6 +9,7 @@
 
 #define DAEMONS_MAX 3
 #define CLIENTS_MAX 20
+#define MASTERS_MAX 5
 #define FAULTS_MAX  64
 #define ROUNDS_MAX  256 /* of one client */
 
@@ -60,13 +61,14 @@ struct fault {
     bool left_out;
 };
 
-enum provider_kind { PROVIDER_REDIS, PROVIDER_LOCAL };
+enum provider_kind { PROVIDER_REDIS, PROVIDER_LOCAL, PROVIDER_REDLOCK };
 enum disk_kind { DISK_MEMORY, DISK_SQLITE };
 
 struct plan {
     uint64_t seed;
     int daemons, clients;
     enum provider_kind provider;
+    int masters; /* Redises: 1, or as many as Redlock has */
     enum disk_kind disk;
     int64_t faults_end_ms; /* from then on all is calm */
     int64_t end_ms;        /* by then everybody has to be done */
@@ -89,5 +91,6 @@ struct plan {
 void plan_of_seed(struct plan *plan, uint64_t seed);
 const char *fault_name(enum fault_kind kind);
 const char *promise_name(enum promise promise);
+const char *provider_name(enum provider_kind provider);
 
 #endif

@@ -10,13 +10,14 @@
 #include "fence/token.h"
 #include "tests/sim/redis_impl.h"
 
-struct redis *redis_new(struct world *world)
+struct redis *redis_new(struct world *world, int number)
 {
     struct redis *redis = mem_zalloc(sizeof *redis);
 
     redis->world = world;
+    redis->number = number;
     redis->rate_per_mille = 1000;
-    redis->rng = rng_of(world->plan->seed, 'r', 0);
+    redis->rng = rng_of(world->plan->seed, 'r', (uint64_t)number);
     return redis;
 }
 

@@ -14,15 +14,18 @@
 
 #define REDIS_TIMEOUT_MS 400 /* of a call; then the connection is given up */
 
-struct redis *redis_new(struct world *world);
+/* The world's `number`th. */
+struct redis *redis_new(struct world *world, int number);
 void redis_free(struct redis *redis);
 
 /* `turned` is called after whatever the provider does outside of lease_ask. */
 struct lease_provider *redis_provider_new(struct redis *redis, int daemon, struct party *party,
                                           const struct clock *clock, void (*turned)(void *context),
                                           void *context);
-/* Nothing of it reaches the service any more; what is under way is answered DOWN. */
+/* Nothing of it reaches the service any more. */
 void redis_provider_cut_off(struct lease_provider *provider);
+/* After that: what is under way is answered DOWN. */
+void redis_provider_fail_all(struct lease_provider *provider);
 
 void redis_set_down(struct redis *redis, bool down);
 void redis_flush(struct redis *redis);

@@ -34,6 +34,7 @@ struct redis_answer {
 
 struct redis {
     struct world *world;
+    int number;
     struct rng rng;
     struct redis_key keys[REDIS_KEYS_MAX], marked[REDIS_KEYS_MAX];
     int count;

@@ -48,7 +48,9 @@ static struct redis_provider *of(struct lease_provider *base)
 static struct rng now_rng(const struct redis_provider *provider, uint64_t what)
 {
     const struct world *world = provider->redis->world;
-    return rng_of(world->plan->seed, what + ((uint64_t)provider->daemon << 8),
+    return rng_of(world->plan->seed,
+                  what + ((uint64_t)provider->daemon << 8) +
+                      ((uint64_t)provider->redis->number << 16),
                   (uint64_t)world->now_us);
 }
 
@@ -387,7 +389,8 @@ struct lease_provider *redis_provider_new(struct redis *redis, int daemon, struc
     provider->daemon = daemon;
     provider->party = party;
     provider->clock = clock;
-    provider->rng = rng_of(redis->world->plan->seed, 'p', (uint64_t)daemon + (party->life << 8));
+    provider->rng = rng_of(redis->world->plan->seed, 'p',
+                           (uint64_t)daemon + (party->life << 8) + ((uint64_t)redis->number << 48));
     provider->turned = turned;
     provider->context = context;
     list_init(&provider->under_way);
@@ -401,5 +404,10 @@ void redis_provider_cut_off(struct lease_provider *base)
     struct redis_provider *provider = of(base);
 
     provider->cut_off = true;
-    give_up(provider, "the daemon is gone");
+    provider->up = false;
+}
+
+void redis_provider_fail_all(struct lease_provider *base)
+{
+    give_up(of(base), "the daemon is gone");
 }

@@ -61,10 +61,11 @@ static void world_open(struct world *world)
     digest_start(&world->digest);
     world_tell(world, "seed %llu: %d daemons, %d clients, leases by %s, stored by %s",
                (unsigned long long)world->plan->seed, world->plan->daemons, world->plan->clients,
-               world->plan->provider == PROVIDER_REDIS ? "Redis" : "local:",
+               provider_name(world->plan->provider),
                world->plan->disk == DISK_SQLITE ? "SQLite" : "memory");
     world->auditor = auditor_new(world);
-    world->redis = redis_new(world);
+    for (int i = 0; i < world->plan->masters; i++)
+        world->redises[i] = redis_new(world, i);
     world->disk = disk_new(world);
     daemons_new(world);
     clients_new(world);
@@ -79,7 +80,8 @@ static void world_close(struct world *world)
     queue_free(&world->queue);
     clients_free(world);
     disk_free(world->disk);
-    redis_free(world->redis);
+    for (int i = 0; i < world->plan->masters; i++)
+        redis_free(world->redises[i]);
     auditor_free(world->auditor);
 }
 

@@ -56,7 +56,7 @@ struct world {
     struct digest digest;
     struct tally *tally;
     struct auditor *auditor;
-    struct redis *redis;
+    struct redis *redises[MASTERS_MAX]; /* as many as the plan has masters */
     struct disk *disk;
     struct daemon *daemons;
     struct client **clients;
