@@ -6,7 +6,7 @@ from bench.measure import Case, Contender
 
 KEY, RANDOM = "key:__rand_int__", "__rand_int__"
 STOCKADE, REDIS, LUA = "Stockade", "Redis SET", "Redis, token checked in Lua"
-POSTGRES = "PostgreSQL"
+POSTGRES, ETCD = "PostgreSQL", "etcd put"
 SQLITE = "raw SQLite, token checked"
 STOCK = 10 ** 12
 
@@ -30,6 +30,14 @@ def load(label, tag, words, flags=(), **options):
     def run(bout):
         return clients.commands(bout.server, words(bout.server), flags=flags, keys=bout.case.keys,
                                 time=bout.time, **options)
+    return Contender(label, tag, run)
+
+
+def puts(label, tag, work, pipeline=1):
+    """The work of bench-load that writes a value to any key."""
+    def run(bout):
+        return clients.load(bout.server, work, keys=bout.case.keys, time=bout.time,
+                            pipeline=pipeline, units=pipeline)
     return Contender(label, tag, run)
 
 
@@ -144,13 +152,17 @@ def cycles():
     theirs = cycle(LOCK, "redis", "lock-cycle", options=unlock)
     yield Case("cycle-redis", "lease cycle on Redis, distinct keys", 100000, [on_redis, theirs],
                {LOCK: 1.0}, unit="cycles")
-    yield Case("cycle", "lease cycle, distinct keys", 100000, [ours, on_redis, theirs],
+    yield Case("cycle", "lease cycle, distinct keys", 100000,
+               [ours, on_redis, theirs, cycle(MUTEX, "etcd", "etcd-cycle"),
+                cycle("ZooKeeper recipe", "zookeeper", "zookeeper-cycle")],
                {"Stockade on Redis": 1.5, MUTEX: 5}, unit="cycles")
     hot = ["--hot"]
     yield Case("cycle-hot", "lease cycle, 50 clients on one key", 100000,
                [cycle("Stockade", "stockade", "lease-cycle", hot),
                 cycle("Stockade on Redis", "stockade-redis", "lease-cycle", hot),
-                cycle(LOCK + ", asks each 20 ms", "redis", "lock-cycle", hot, unlock)],
+                cycle(LOCK + ", asks each 20 ms", "redis", "lock-cycle", hot, unlock),
+                cycle(MUTEX, "etcd", "etcd-cycle", hot),
+                cycle("ZooKeeper recipe", "zookeeper", "zookeeper-cycle", hot)],
                {MUTEX: 5}, unit="cycles")
 
 
@@ -183,9 +195,12 @@ def all_cases():
     return [
         writes(1000, 1, {}), writes(1000, 16, {}),
         decrements(1), decrements(16),
-        writes(100000, 1, {REDIS: 1.0, LUA: 1.25, POSTGRES: 2.5}, [pgbench(POSTGRES)], quick=True),
+        writes(100000, 1, {REDIS: 1.0, LUA: 1.25, POSTGRES: 2.5, ETCD: 3.5},
+               [pgbench(POSTGRES), puts(ETCD, "etcd", "etcd-put"),
+                puts("ZooKeeper set", "zookeeper", "zookeeper-set")], quick=True),
         writes(100000, 16, {REDIS: 1.0, LUA: 2, SQLITE: 0.85},
-               [pgbench("PostgreSQL, 16 in a transaction", 16)], quick=True),
+               [pgbench("PostgreSQL, 16 in a transaction", 16),
+                puts("ZooKeeper set", "zookeeper", "zookeeper-set", 16)], quick=True),
         reads(1, 1.0), reads(16, 0.8), mixed(), transactions(), *cycles(), acquires(),
         connections(1), connections(1000), connections(10000),
         writes(1000000, 1, {}), writes(1000000, 16, {REDIS: 0.5, SQLITE: 0.85}),

@@ -4,7 +4,7 @@
 import contextlib
 import pathlib
 
-from bench import postgres, raw, resp
+from bench import coordinators, postgres, raw, resp
 
 MAKERS = {
     "stockade": lambda folder, servers: resp.Stockade(folder),
@@ -12,6 +12,8 @@ MAKERS = {
     "lease-redis": lambda folder, servers: resp.Redis(folder, filled=False),
     "stockade-redis": lambda folder, servers: resp.Stockade(folder, servers["lease-redis"]),
     "postgres": lambda folder, servers: postgres.Postgres(folder),
+    "etcd": lambda folder, servers: coordinators.Etcd(folder),
+    "zookeeper": lambda folder, servers: coordinators.ZooKeeper(folder),
     "sqlite": lambda folder, servers: raw.Sqlite(folder, servers["stockade"]),
 }
 

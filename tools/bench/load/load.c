@@ -208,11 +208,13 @@ static bool take_turn(struct client *client)
 {
     const struct work *work = client->load->work;
 
-    client->got = client->awaits = 0;
+    client->awaits = 0;
     enum turn turn = client->prepared ? work->step(client) : work->prepare(client);
     if (client->in_used > 0)
         buf_consume(&client->in, client->in_used);
     client->in_used = 0;
+    client->got = client->bodies = 0;
+    buf_clear(&client->body);
     client_flush(client);
     if (!client->prepared)
         return get_ready(client, turn);
@@ -251,7 +253,7 @@ static bool receive(struct client *client)
         client->in.len += (size_t)got;
         bool was_waiting = client->awaits > 0;
         if (!client->load->work->protocol->feed(client)) {
-            client_fail(client, "not the protocol", buf_bytes(&client->in));
+            client_fail(client, "refused, or not the protocol", buf_bytes(&client->in));
             return false;
         }
         if (was_waiting && client->got == client->awaits)

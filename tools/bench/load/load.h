@@ -58,6 +58,7 @@ struct client {
     struct buf *replies_in;
     struct span replies[REPLIES_MAX];
     unsigned awaits, got, step;
+    unsigned bodies; /* replies begun in `body` */
     bool prepared, paused, writing;
     uint64_t due_ns, begun_ns, done, random;
     /* The work's. */

@@ -11,7 +11,10 @@
 #include "tools/bench/load/load.h"
 #include "tools/options.h"
 
-static const struct work *const works[] = {&resp_work, &lease_cycle_work, &lock_cycle_work};
+static const struct work *const works[] = {
+    &resp_work,          &lease_cycle_work,   &lock_cycle_work,      &zookeeper_make_work,
+    &zookeeper_set_work, &zookeeper_get_work, &zookeeper_cycle_work, &etcd_put_work,
+    &etcd_get_work,      &etcd_cycle_work};
 
 static bool add_command(void *settings, const char *text, struct failure *failure)
 {
