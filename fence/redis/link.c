@@ -384,6 +384,11 @@ void redis_link_accepted(struct redis_link *link)
     link->ready(link->context);
 }
 
+bool redis_link_refuses(const struct redis_link *link)
+{
+    return link->state == LINK_READY && link->refusal[0] != '\0';
+}
+
 static void say(char *out, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -81,6 +81,7 @@ void redis_link_send_command(struct redis_link *link, struct redis_request *requ
  * The link tells the changes, once each. */
 void redis_link_refused(struct redis_link *link, const char *why);
 void redis_link_accepted(struct redis_link *link);
+bool redis_link_refuses(const struct redis_link *link); /* ready, and that was its last word */
 struct redis_link_health redis_link_health(const struct redis_link *link);
 /* See lease_on_first_attempt. */
 void redis_link_on_first(struct redis_link *link, void (*ended)(void *context), void *context);

@@ -8,13 +8,15 @@
  *
  * While Redis is away a call is answered DOWN at once. A release that was not delivered, and a
  * grant whose outcome is unknown, leave a debt (debts.h): releases that are sent first thing when
- * Redis is back, before any new call, so that a debt can never undo a later grant. */
+ * Redis is back, before any new call, so that a debt can never undo a later grant. One that is
+ * there and refuses is back when it takes a write again, which is tried until it does. */
 #include "fence/redis/redis.h"
 
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uv.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
@@ -25,7 +27,9 @@
 #include "fence/redis/sentinels.h"
 #include "fence/token.h"
 
-#define CALLS_MAX 100000 /* under way */
+#define CALLS_MAX   100000 /* under way */
+#define PROBE_MS    500
+#define PROBE_TOKEN 1
 
 struct redis_provider {
     struct lease_provider base;
@@ -42,9 +46,12 @@ struct redis_provider {
     void *told_context;
     struct script_args args; /* scratch */
     struct debts debts;
+    uv_timer_t probe_timer; /* goes while the link refuses */
+    struct lease_call probe;
+    bool probing, closing;
     size_t under_way;
     uint64_t calls, failures, news;
-    unsigned open; /* links, and the sentinels */
+    unsigned open; /* links, the sentinels, and the timer */
     void (*closed)(void *context);
     void *closed_context;
 };
@@ -86,10 +93,19 @@ static void finish(struct ask *ask)
     struct redis_provider *provider = ask->provider;
     struct lease_call *call = ask->call;
 
-    provider->failures += call->answer == LEASE_DOWN;
+    provider->failures += call->answer == LEASE_DOWN && call != &provider->probe;
     provider->under_way--;
     free(ask);
     call->done(call);
+}
+
+static void on_probe_due(uv_timer_t *timer);
+
+static void note_refusal(struct redis_provider *provider, const char *why)
+{
+    redis_link_refused(provider->link, why);
+    if (!provider->closing && !uv_is_active((uv_handle_t *)&provider->probe_timer))
+        uv_timer_start(&provider->probe_timer, on_probe_due, PROBE_MS, 0);
 }
 
 static void on_replicas(struct replicas_wait *wait, const char *why)
@@ -107,7 +123,7 @@ static void on_replicas(struct replicas_wait *wait, const char *why)
         call->answer = LEASE_UNANSWERED;
         lease_answer_down(call, "%s", why);
         if (redis_link_ready(provider->link)) {
-            redis_link_refused(provider->link, why);
+            note_refusal(provider, why);
             pay_debts(provider);
         }
     }
@@ -138,11 +154,11 @@ static void on_done(struct redis_request *request, const struct redisReply *repl
         if (call->verb == LEASE_RELEASE && call->token != 0)
             note_debt(provider, call); /* paid late, "any token" could hit a later grant */
         lease_answer_down(call, "%s", error);
-        redis_link_refused(provider->link, error);
+        note_refusal(provider, error);
     } else if (!script_answer(call, reply)) {
         lease_answer_down(call, "an answer that makes no sense (is it Redis?)");
-    } else if (provider->replicas.needed > 0 && call->verb == LEASE_GRANT &&
-               call->answer == LEASE_GRANTED) {
+    } else if (call->answer == LEASE_GRANTED && provider->replicas.needed > 0 &&
+               (call->verb == LEASE_GRANT || call == &provider->probe)) {
         ask->wait.done = on_replicas;
         replicas_await(&provider->replicas, &ask->wait);
         return;
@@ -202,6 +218,33 @@ static void pay_debts(void *context)
         debt->call.deadline_ms = now_ms + debt->call.ttl_ms;
         send_call(provider, &debt->call);
     }
+}
+
+/* The probe: the lock of a resource that nobody can have, renewed for a moment. */
+
+static void on_probed(struct lease_call *call)
+{
+    struct redis_provider *provider = list_entry(call, struct redis_provider, probe);
+    provider->probing = false;
+}
+
+static void on_probe_due(uv_timer_t *timer)
+{
+    struct redis_provider *provider = timer->data;
+
+    if (!redis_link_refuses(provider->link))
+        return;
+    uv_timer_start(timer, on_probe_due, PROBE_MS, 0);
+    if (provider->probing)
+        return;
+    provider->probing = true;
+    provider->probe = (struct lease_call){.verb = LEASE_RENEW,
+                                          .resource = BYTES_LITERAL(""),
+                                          .token = PROBE_TOKEN,
+                                          .ttl_ms = 1,
+                                          .nonce = "probe",
+                                          .done = on_probed};
+    send_call(provider, &provider->probe);
 }
 
 static struct lease_health redis_health(const struct lease_provider *base)
@@ -267,12 +310,19 @@ static void on_closed(void *context)
     closed(closed_context);
 }
 
+static void on_timer_closed(uv_handle_t *timer)
+{
+    on_closed(timer->data);
+}
+
 static void redis_close(struct lease_provider *base, void (*closed)(void *context), void *context)
 {
     struct redis_provider *provider = (struct redis_provider *)(void *)base;
 
     provider->closed = closed;
     provider->closed_context = context;
+    provider->closing = true;
+    uv_close((uv_handle_t *)&provider->probe_timer, on_timer_closed);
     redis_link_close(provider->link, on_closed, provider);
     if (provider->listener != NULL)
         redis_link_close(provider->listener, on_closed, provider);
@@ -322,7 +372,9 @@ struct lease_provider *lease_redis_new(const struct lease_uri *uri,
     provider->uri = *uri;
     provider->surroundings = *surroundings;
     name_self(provider);
-    provider->open = 1;
+    check(uv_timer_init(surroundings->loop, &provider->probe_timer) == 0);
+    provider->probe_timer.data = provider;
+    provider->open = 2;
     provider->link = redis_link_new(uri, surroundings, pay_debts, provider);
     replicas_init(&provider->replicas, provider->link, uri->replicas, uri->timeout_ms);
     if (uri->kind == LEASE_URI_SENTINEL) {

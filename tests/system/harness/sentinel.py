@@ -128,24 +128,28 @@ class Sentinels:
                 all(one["flags"] == "slave" and one["master-link-status"] == "ok"
                     for one in replicas))
 
+    def _replicas_online(self):
+        text = self.ask(self.master, "INFO", "replication")
+        return text.count(b"state=online") == len(self.replicas)
+
     def await_settled(self):
         """The sentinels know each other and the replicas, and these are in step with the master:
         ready for a failover."""
         for sentinel in self.sentinels:
             wait_until(lambda s=sentinel: self._settled(s), "the sentinels have settled", 30)
+        wait_until(self._replicas_online, "the replicas are in step with the master", 30)
 
     def stop_replication(self):
-        """The master refuses its replicas, who have what they have."""
-        self.ask(self.master, "ACL", "SETUSER", "default", "-psync", "-sync")
+        """The replicas have what they have, and can log in at no master any more."""
+        for replica in self.replicas:
+            self.ask(replica, "CONFIG", "SET", "masteruser", "nobody", "masterauth", "wrong")
         self.ask(self.master, "CLIENT", "KILL", "TYPE", "replica")
         wait_until(lambda: b"connected_slaves:0" in self.ask(self.master, "INFO", "replication"),
                    "no replica is connected")
 
-    def resume_replication(self):
-        self.ask(self.master, "ACL", "SETUSER", "default", "+psync", "+sync")
-        for replica in self.replicas:
-            wait_until(lambda r=replica: b"master_link_status:up" in self.ask(
-                r, "INFO", "replication"), "the replica is back", 10)
+    def _let_replicate(self):
+        for server in [self.master, *self.replicas]:
+            self.ask(server, "CONFIG", "SET", "masteruser", "", "masterauth", self.password)
 
     def await_promotion(self, old):
         """Returns when most sentinels name another master than `old`, and it is one; that is the
@@ -158,6 +162,7 @@ class Sentinels:
             return None
         self.master = wait_until(promoted, "a replica was promoted", FAILOVER_SECONDS)
         self.replicas.remove(self.master)
+        self._let_replicate()
         self.old = old
 
     def fail_over(self):

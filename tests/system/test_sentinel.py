@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases on the master that sentinels name: where it is found, followed to, and what a failover to
+a replica without the lock costs (waiting), and what it does not (safety)."""
+
+import re
+
+import pytest
+
+from harness.limits import Stopwatch, patience, wait_until
+from harness.load import Load
+from harness.resp import ReplyError, refused
+from harness.rig import Rig, free_port
+from harness.sentinel import NEVER_MS, Sentinels
+from test_p2_rising import assert_rising, lock_key, token_when_up
+from test_p8_lease_service import AT_ONCE_SECONDS, SILENT_SECONDS, assert_leasedown
+
+RECOVERED_SECONDS = 3.0  # after the sentinels' own failover
+FAILOVERS = 20
+
+
+def info(client):
+    text = client("INFO", "lease").decode()
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+def await_up(client):
+    wait_until(lambda: info(client)["lease_service_up"] == "1", "the service is up", 15)
+
+
+def assert_at(client, server):
+    assert re.search(rf" at 127\.0\.0\.1:{server.address[1]}: ready",
+                     info(client)["lease_service_detail"]), info(client)
+
+
+def back_in_time(client, resource, *options):
+    with Stopwatch() as watch:
+        token = token_when_up(client, resource, 60000, *options)
+    assert watch.seconds < patience(RECOVERED_SECONDS)
+    return token
+
+
+# Finding the master. One cluster for all, where no failover happens.
+
+
+class Quiet:
+    def __init__(self, folder):
+        self.rig = Rig(folder)
+        self.cluster = Sentinels(self.rig, down_after_ms=NEVER_MS, password="secret",
+                                 sentinel_password="whisper")
+
+    def daemon(self, **parts):
+        return self.rig.daemon(lease=self.cluster.uri_with(**parts),
+                               store=f"sqlite:{self.rig.folder}/{free_port()}.db")
+
+
+@pytest.fixture(scope="module")
+def quiet_cluster(tmp_path_factory):
+    quiet = Quiet(tmp_path_factory.mktemp("sentinel"))
+    yield quiet
+    quiet.rig.close()
+
+
+@pytest.fixture
+def quiet(quiet_cluster):
+    """Its daemons end with the test, its servers live on."""
+    servers = list(quiet_cluster.rig.processes)
+    yield quiet_cluster
+    for process in [p for p in quiet_cluster.rig.processes if p not in servers]:
+        process.close_clients()
+        process.stop()
+    quiet_cluster.rig.processes[:] = servers
+
+
+def test_info_names_the_master_that_the_sentinels_name(quiet):
+    client = quiet.daemon().client()
+    await_up(client)
+    assert info(client)["lease_service"] == "sentinel"
+    assert_at(client, quiet.cluster.master)
+
+
+def test_leases_are_on_the_master_under_the_prefix_in_the_database(quiet, key):
+    client = quiet.daemon(options="prefix=shop2&db=3").client()
+    token = token_when_up(client, key)
+    peek = quiet.cluster.master.client()
+    peek("AUTH", "secret")
+    peek("SELECT", 3)
+    assert peek("GET", f"shop2:{{{key}}}:lock").split(b" ")[0] == b"%d" % token
+    assert client("RELEASE", key, token) == 0
+    assert peek("EXISTS", f"shop2:{{{key}}}:lock") == 0
+
+
+@pytest.mark.parametrize("parts, reason", [
+    ({"name": "other"}, "127.0.0.1:[0-9]+: it knows no master of this name"),
+    ({"password": "wrong"}, "WRONGPASS"),
+    ({"password": ""}, "NOAUTH"),
+    ({"sentinel_password": "wrong"}, "127.0.0.1:[0-9]+: WRONGPASS"),
+    ({"sentinel_password": ""}, "127.0.0.1:[0-9]+: NOAUTH"),
+    ({"hosts": ["no-such-host.invalid"]}, "no-such-host.invalid:26379: the name cannot be resolved"),
+], ids=["wrong master name", "wrong password", "no password", "sentinels' password wrong",
+        "sentinels' password missing", "a name that does not resolve"])
+def test_what_is_wrong_is_leasedown_at_once_with_the_reason(quiet, parts, reason):
+    client = quiet.daemon(**parts).client()
+    wait_until(lambda: re.search(reason, info(client)["lease_service_detail"]),
+               "INFO shows the reason", 10)
+    with Stopwatch() as watch, refused("LEASEDOWN", reason):
+        client("ACQUIRE", "r", 60000)
+    assert watch.seconds < patience(AT_ONCE_SECONDS)
+    assert info(client)["lease_service_up"] == "0"
+
+
+def test_nobody_there_is_leasedown_at_once(quiet):
+    client = quiet.daemon(hosts=[f"127.0.0.1:{free_port()}", f"[::1]:{free_port()}"]).client()
+    with Stopwatch() as watch, refused("LEASEDOWN", "no sentinel names the master; .*refused"):
+        client("ACQUIRE", "r", 60000)
+    assert watch.seconds < patience(AT_ONCE_SECONDS)
+
+
+def test_a_redis_that_is_no_sentinel_is_told(quiet):
+    port = quiet.cluster.master.address[1]
+    client = quiet.daemon(hosts=[f"127.0.0.1:{port}"], sentinel_password="secret").client()
+    with refused("LEASEDOWN", "unknown command"):
+        client("ACQUIRE", "r", 60000)
+
+
+def test_one_sentinel_that_answers_is_enough(quiet, key):
+    answers = f"127.0.0.1:{quiet.cluster.sentinels[1].address[1]}"
+    client = quiet.daemon(hosts=[f"127.0.0.1:{free_port()}", answers,
+                                 "no-such-host.invalid:1"]).client()
+    assert token_when_up(client, key) > 0
+
+
+def test_a_silent_sentinel_costs_nothing_where_most_answer(quiet, key):
+    quiet.cluster.sentinels[0].freeze()
+    try:
+        client = quiet.daemon(options="timeout_ms=20000").client()
+        assert token_when_up(client, key) > 0
+    finally:
+        quiet.cluster.sentinels[0].thaw()
+
+
+def test_silent_sentinels_are_leasedown_within_the_timeout_and_found_again(quiet, key):
+    for sentinel in quiet.cluster.sentinels:
+        sentinel.freeze()
+    try:
+        client = quiet.daemon(options="timeout_ms=200").client()
+        assert_leasedown(client, "r", SILENT_SECONDS)
+        with refused("LEASEDOWN", "no answer within 200 ms|has answered in time"):
+            client("ACQUIRE", key, 60000)
+    finally:
+        for sentinel in quiet.cluster.sentinels:
+            sentinel.thaw()
+    assert back_in_time(client, key) > 0
+
+
+def test_a_silent_master_is_leasedown_in_bounded_time(quiet, key):
+    client = quiet.daemon(options="timeout_ms=200").client()
+    token = token_when_up(client, key)
+    quiet.cluster.master.freeze()
+    try:
+        assert_leasedown(client, "r", SILENT_SECONDS)
+        assert client.fenced(token, "SET", key, "x") == "OK"
+    finally:
+        quiet.cluster.master.thaw()
+    assert back_in_time(client, key + "2") > 0
+
+
+def test_a_stale_sentinel_is_outvoted_whichever_answers_first(rig):
+    """It was cut off from the others, and names a master of the past, which is one still."""
+    most = Sentinels(rig, replicas=0, sentinels=2, down_after_ms=NEVER_MS)
+    stale = Sentinels(rig, replicas=0, sentinels=1, down_after_ms=NEVER_MS)
+    addresses = [f"127.0.0.1:{s.address[1]}" for s in (*stale.sentinels, *most.sentinels)]
+    for hosts in (addresses, addresses[::-1]):
+        client = rig.daemon(lease=most.uri_with(hosts=hosts)).client()
+        await_up(client)
+        assert_at(client, most.master)
+
+
+def test_grants_go_on_without_any_sentinel_while_the_master_is_there(rig):
+    cluster = Sentinels(rig, replicas=0, down_after_ms=NEVER_MS)
+    client = rig.daemon(lease=cluster.uri).client()
+    tokens = [token_when_up(client, "a")]
+    for sentinel in cluster.sentinels:
+        sentinel.kill()
+    tokens += [client.token(name) for name in ("b", "c")]
+    assert client("RENEW", "a", tokens[0], 60000) == 60000
+    assert info(client)["lease_service_up"] == "1"
+
+
+# Replicas.
+
+
+def test_with_replicas_a_grant_counts_once_they_have_it(quiet, key):
+    client = quiet.daemon(options="replicas=1").client()
+    token = token_when_up(client, key)
+    lock = quiet.cluster.ask(quiet.cluster.replicas[0], "GET", lock_key(key))
+    assert lock.split(b" ")[0] == b"%d" % token
+
+
+def test_a_grant_that_too_few_replicas_have_is_given_back(quiet, key):
+    cluster = quiet.cluster
+    client = quiet.daemon(options="replicas=1&timeout_ms=400").client()
+    held = token_when_up(client, key)
+    cluster.replicas[0].freeze()
+    try:
+        with Stopwatch() as watch, refused("LEASEDOWN", "0 of 1 replicas have the grant"):
+            client("ACQUIRE", key + "2", 60000)
+        assert watch.seconds < patience(1)
+        wait_until(lambda: cluster.ask(cluster.master, "EXISTS", lock_key(key + "2")) == 0,
+                   "the lock was given back")
+        assert "0 of 1 replicas" in info(client)["lease_service_detail"]
+        assert client("RENEW", key, held, 60000) == 60000
+        assert client.fenced(held, "SET", key, "x") == "OK"
+        assert info(client)["lease_service_up"] == "0", "a renewal is no proof of replicas"
+    finally:
+        cluster.replicas[0].thaw()
+    assert back_in_time(client, key + "2") > 0
+    assert info(client)["lease_service_up"] == "1"
+
+
+def test_grants_at_the_same_time_wait_for_replicas_together(quiet, key):
+    daemon = quiet.daemon(options="replicas=1")
+    client = daemon.client()
+    token_when_up(client, key)
+    waited = quiet.cluster.ask(quiet.cluster.master, "INFO", "commandstats")
+    replies = client.pipeline([("ACQUIRE", f"{key}:{i}", 60000) for i in range(200)])
+    assert all(not isinstance(reply, ReplyError) for reply in replies), replies
+    calls = [int(re.search(rb"cmdstat_wait:calls=(\d+)", text)[1]) for text in (
+        waited, quiet.cluster.ask(quiet.cluster.master, "INFO", "commandstats"))]
+    assert 0 < calls[1] - calls[0] <= 100
+
+
+# Failovers.
+
+
+def test_a_lease_that_a_replica_has_outlives_its_master(rig):
+    cluster = Sentinels(rig)
+    daemon = rig.daemon(lease=cluster.uri_with("replicas=1"))
+    a, b = daemon.client(), daemon.client()
+    token = token_when_up(a, "r", 60000, "OWNER", "a")  # a new replica takes a second to count
+    cluster.fail_over()
+    await_up(b)
+    assert b.acquire("r") is None
+    assert a.fenced(token, "SET", "r", "x") == "OK"
+    assert a("RENEW", "r", token, 60000) == 60000
+    assert_at(b, cluster.master)
+
+
+def test_a_paused_master_is_left_as_soon_as_the_sentinels_say_so(rig):
+    """The daemon has nothing to ask meanwhile, so no silence tells it: +switch-master does."""
+    cluster = Sentinels(rig)
+    client = rig.daemon(lease=cluster.uri_with("timeout_ms=20000")).client()
+    first = client.token("r")
+    cluster.stop_replication()
+    second = client.token("s")
+    old = cluster.master
+    old.freeze()
+    cluster.await_promotion(old)
+    wait_until(lambda: info(client)["lease_service_detail"].endswith(
+        f":{cluster.master.address[1]}: ready"), "the daemon is at the new master", 3)
+    assert client.token("s") > second
+    old.thaw()
+    client("RELEASE", "r", first)
+    assert client.token("r") > first
+    assert_at(client, cluster.master)
+
+
+@pytest.mark.slow
+def test_twenty_failovers_to_a_replica_without_the_lock_let_no_stale_holder_through(rig):
+    cluster = Sentinels(rig)
+    daemon = rig.daemon(lease=cluster.uri)
+    a, b = daemon.client(), daemon.client()
+    tokens = []
+    with Load(daemon) as load:
+        for _ in range(FAILOVERS):
+            cluster.stop_replication()
+            tokens.append(token_when_up(a, "r", 600000))
+            assert cluster.ask(cluster.replicas[0], "EXISTS", lock_key("r")) == 0
+            cluster.fail_over()
+            assert a.fenced(tokens[-1], "SET", "r", "nobody else has it yet") == "OK"
+            tokens.append(back_in_time(b, "r"))
+            with refused("STALE"):
+                a.fenced(tokens[-2], "SET", "r", "late")
+            assert b.fenced(tokens[-1], "SET", "r", "mine") == "OK"
+            b("RELEASE", "r", tokens[-1])
+            cluster.rejoin()
+    assert_rising(tokens)
+    assert load.refusals["LEASEDOWN"] > 0, "the load saw the failovers"
+    load.audit()
+
+
+@pytest.mark.slow
+def test_a_master_that_comes_back_at_its_old_address_as_a_replica_is_no_master(rig):
+    """Two failovers there and back, with the daemon asking all the time."""
+    cluster = Sentinels(rig, replicas=2)
+    daemon = rig.daemon(lease=cluster.uri_with("replicas=1"))
+    client = daemon.client()
+    with Load(daemon) as load:
+        for _ in range(4):
+            cluster.fail_over()
+            back_in_time(client, "r")
+            client("REVOKE", "r")
+            cluster.rejoin()
+            assert_at(client, cluster.master)
+    load.audit()
