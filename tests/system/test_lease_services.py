@@ -17,7 +17,7 @@ from harness.limits import Stopwatch, patience, wait_until
 from harness.resp import Push, ReplyError, refused
 from harness.services import SERVICES, needed, skipped
 from test_p2_rising import assert_rising, cycles
-from test_p8_live import await_waiters, line_up
+from test_p8_live import PROMPT_SECONDS, await_waiters, line_up
 
 SHORT_MS = 150  # a TTL that is to run out
 REFUSED_SECONDS = 3.0  # the longest that a dead service may take to be one
@@ -72,13 +72,21 @@ def test_tokens_rise_with_every_grant(at, key):
     assert_rising(cycles(at.client(), key, 20))
 
 
-def test_another_daemon_on_the_service_is_denied_what_this_one_holds(at, key):
-    token = at.client().token(key)
-    there = at.second_daemon()
-    client = there.client()
-    assert client.acquire(key) is None
-    at.client()("RELEASE", key, token)
-    assert client.token(key, 60000, "WAIT", 5000) > token
+def test_another_daemon_is_denied_what_this_one_holds_and_woken_when_it_is_free(at, key):
+    holder, there = at.client(), at.second_daemon()
+    waiter, wakes = there.client(), []
+    for _ in range(3):
+        token = holder.token(key, 60000, "WAIT", 5000)
+        assert waiter.acquire(key) is None
+        waiter.send("ACQUIRE", key, 60000, "WAIT", 10000)
+        await_waiters(there.client(), key, 1)
+        with Stopwatch() as watch:
+            holder("RELEASE", key, token)
+            fresh = waiter.read()[0]
+        wakes.append(watch.seconds)
+        assert fresh > token
+        waiter("RELEASE", key, fresh)
+    assert min(wakes) < patience(PROMPT_SECONDS), "before the look that a waiter takes by itself"
     there.stop()
 
 
