@@ -18,8 +18,8 @@ MAKEFLAGS += -j$(shell nproc)
 endif
 
 # What is built from what.
-DAEMON_FOLDERS := fence/base fence fence/redis fence/redlock store store/sqlite store/extension \
-                  proxy/resp proxy/engine proxy/host proxy/server
+DAEMON_FOLDERS := fence/base fence fence/redis fence/redlock fence/zookeeper store store/sqlite \
+                  store/extension proxy/resp proxy/engine proxy/host proxy/server
 DAEMON_MAIN := proxy/server/main.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))
@@ -54,12 +54,15 @@ extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
 DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash
 LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash
+# ZooKeeper's client comes without a .pc file.
+ZOOKEEPER_LIBS := -lzookeeper_mt
+PKG_LIBS := printf '%s ' $(ZOOKEEPER_LIBS); pkg-config --libs
 once = $(eval $(1) := $(shell $(2)))$($(1))
 PACKAGE_CFLAGS = $(call once,PACKAGE_CFLAGS,pkg-config --cflags $(DAEMON_PACKAGES) zlib)
-DAEMON_LIBS = $(call once,DAEMON_LIBS,pkg-config --libs $(DAEMON_PACKAGES))
-LIBRARY_LIBS = $(call once,LIBRARY_LIBS,pkg-config --libs $(LIBRARY_PACKAGES))
-TOOLS_LIBS = $(call once,TOOLS_LIBS,pkg-config --libs $(DAEMON_PACKAGES) zlib)
-TEST_LIBS = $(call once,TEST_LIBS,pkg-config --libs $(DAEMON_PACKAGES) zlib cmocka)
+DAEMON_LIBS = $(call once,DAEMON_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES))
+LIBRARY_LIBS = $(call once,LIBRARY_LIBS,$(PKG_LIBS) $(LIBRARY_PACKAGES))
+TOOLS_LIBS = $(call once,TOOLS_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES) zlib)
+TEST_LIBS = $(call once,TEST_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES) zlib cmocka)
 
 OPTIMISE ?= -O2
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
@@ -141,8 +144,8 @@ install: all ## install programs, library and SQLite extension: PREFIX=/usr/loca
 	install -m 644 $(LIBRARY) $(BUILD)/libstockade.a '$(INSTALLED)/lib'
 	cp -P $(LIBRARY_LINKS) '$(INSTALLED)/lib'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
-	    -e "s|@LIBS@|$$(pkg-config --static --libs $(LIBRARY_PACKAGES))|" proxy/client/stockade.pc.in \
-	    >'$(INSTALLED)/lib/pkgconfig/stockade.pc'
+	    -e "s|@LIBS@|$$($(PKG_LIBS) --static $(LIBRARY_PACKAGES))|" \
+	    proxy/client/stockade.pc.in >'$(INSTALLED)/lib/pkgconfig/stockade.pc'
 	install -m 644 $(EXTENSION) '$(INSTALLED)/lib/stockade'
 
 uninstall: ## remove what install put there, with the same PREFIX and DESTDIR

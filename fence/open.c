@@ -6,12 +6,15 @@
 #include "fence/provider_impl.h"
 #include "fence/redis/redis.h"
 #include "fence/redlock/redlock.h"
+#include "fence/zookeeper/zookeeper.h"
 
 struct lease_provider *lease_open(const struct lease_uri *uri,
                                   const struct lease_surroundings *surroundings)
 {
     if (uri->kind == LEASE_URI_REDLOCK)
         return lease_redlock_new(uri, surroundings);
+    if (uri->kind == LEASE_URI_ZOOKEEPER)
+        return lease_zookeeper_new(uri, surroundings);
     check(uri->kind == LEASE_URI_REDIS || uri->kind == LEASE_URI_REDIS_UNIX ||
           uri->kind == LEASE_URI_SENTINEL);
     return lease_redis_new(uri, surroundings);

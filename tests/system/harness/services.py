@@ -23,6 +23,7 @@ SERVICES = {
     "redis": "harness.services:Redis",
     "redlock": "harness.redlock:Redlock",
     "sentinel": "harness.sentinel:Sentinel",
+    "zookeeper": "harness.zookeeper:ZooKeeper",
 }
 SKIP = "STOCKADE_SKIP_SERVICES"
 
