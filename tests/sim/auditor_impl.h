@@ -50,5 +50,7 @@ bool audit_is_never(const struct op *op);
 void audit_reply(struct auditor *auditor, struct call *call, const struct reply *reply);
 /* auditor_live.c: of those who wait at one daemon, the first to come is the first to be served. */
 void audit_line(struct auditor *auditor, const struct call *call, int64_t token);
+/* Of a lease that somebody has, nothing goes to another while nothing is wrong. */
+void audit_alone(struct auditor *auditor, const struct grant *known, const struct grant *grant);
 
 #endif

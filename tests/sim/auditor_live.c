@@ -7,6 +7,8 @@
 
 /* From a free lock to a grant: a look each second, a call that times out, the store. */
 #define FREE_MAX_US 2500000
+/* What was sent in a bad time has arrived by then. */
+#define STRAGGLERS_US 2000000
 /* For an answer, besides the WAIT asked for: some calls of the lease service that time out one
  * after the other, and a slow disk. */
 #define ANSWER_MAX_US 6000000
@@ -34,6 +36,32 @@ void audit_line(struct auditor *auditor, const struct call *call, int64_t token)
                         "client %d got %s at daemon %d before client %d, who came first",
                         call->client, resource_names[call->resources[0]], call->link->daemon,
                         other->client);
+}
+
+/* Did anybody ask to change how long it lasts? */
+static bool was_renewed(const struct auditor *auditor, const struct grant *grant)
+{
+    for (const struct call *call = auditor->calls; call != NULL; call = call->next)
+        if (call->verb == VERB_RENEW && call->resources[0] == grant->resource &&
+            call->tokens[0] == grant->token)
+            return true;
+    return false;
+}
+
+void audit_alone(struct auditor *auditor, const struct grant *known, const struct grant *grant)
+{
+    struct world *world = auditor->world;
+
+    /* In the store a lease passes on in the commit that ends it, which cannot be told from here. */
+    if (world->plan->provider == PROVIDER_LOCAL)
+        return;
+    if (known->token >= grant->token || known->owner >= 0 || world->now_us >= known->until_us ||
+        auditor->seen[known->resource].retired >= known->token ||
+        known->told_us < world->trouble_us + STRAGGLERS_US || was_renewed(auditor, known))
+        return;
+    world_break(world, P8_LIVE, "client %d has %s for %lld ms still, and client %d gets it",
+                known->client, resource_names[known->resource],
+                (long long)(known->until_us - world->now_us) / 1000, grant->client);
 }
 
 /* Since when a quorum of the masters has no lock; -1: none has not. */

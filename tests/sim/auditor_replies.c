@@ -41,6 +41,7 @@ static void note_grant(struct auditor *auditor, const struct grant *grant)
         const struct grant *known = &auditor->grants[i];
         if (known->resource != grant->resource)
             continue;
+        audit_alone(auditor, known, grant);
         if (grant->id != 0 && known->id == grant->id)
             judge_repeat(auditor, known, grant);
         if (known->token != grant->token)
