@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases on ZooKeeper: the line across daemons, sessions that end, what is left behind, logins, and
+servers that are gone, silent, or empty again."""
+
+import itertools
+import re
+import socket
+
+import pytest
+
+from harness.limits import Stopwatch, patience, wait_until
+from harness.load import Load
+from harness.resp import Push, refused
+from harness.rig import Rig, free_port
+from harness.zookeeper import ZooKeeper
+from test_p2_rising import assert_rising, token_when_up
+from test_p8_lease_service import AT_ONCE_SECONDS, SILENT_SECONDS, assert_leasedown
+
+RECOVERED_SECONDS = 3.0  # after ZooKeeper's own recovery
+HAND_OVER_SECONDS = 0.8  # a waiter that polls looks once a second
+LONG_SESSION_MS = 60000
+RESTARTS = 6
+
+numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One for all tests that leave it up."""
+    rig = Rig(tmp_path_factory.mktemp("zookeeper"))
+    yield ZooKeeper(rig)
+    rig.close()
+
+
+class Place:
+    """A folder of ZooKeeper's for one test, and daemons on it that share a store."""
+
+    def __init__(self, rig, server):
+        self.rig = rig
+        self.server = server
+        self.chroot = f"/test{next(numbers)}"
+
+    def daemon(self, login="", **options):
+        return self.rig.daemon(lease=self.server.uri_with(login, self.chroot, **options))
+
+    def nodes(self, key):
+        return [path for path in self.server.tree()
+                if path.startswith(f"{self.chroot}/stockade/{key}/")]
+
+    def watches(self):
+        """How many sessions watch each path."""
+        counts, path = {}, None
+        for line in self.server.server.ask("wchp").splitlines():
+            if line.startswith("/"):
+                path = line.strip()
+            elif line.startswith("\t") and path.startswith(f"{self.chroot}/"):
+                counts[path] = counts.get(path, 0) + 1
+        return counts
+
+
+@pytest.fixture
+def place(rig, server):
+    return Place(rig, server)
+
+
+def info(client):
+    text = client("INFO", "lease").decode()
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+def await_up(client):
+    wait_until(lambda: info(client)["lease_service_up"] == "1", "the service is up", 15)
+
+
+# The line.
+
+
+def test_the_lease_is_a_node_that_goes_with_its_release(place):
+    client = place.daemon().client()
+    token = client.token("a b/c")
+    assert re.fullmatch(r"/test\d+/stockade/a%20b%2Fc/[0-9a-f]{16}-\d{10}",
+                        place.nodes("a%20b%2Fc")[0])
+    client("RELEASE", "a b/c", token)
+    assert place.nodes("a%20b%2Fc") == []
+
+
+def test_daemons_stand_in_line_each_watching_the_one_in_front(place):
+    """No herd: a release wakes one daemon, and it is the next one."""
+    daemons = [place.daemon(session_ms=LONG_SESSION_MS) for _ in range(4)]
+    clients = [daemon.client() for daemon in daemons]
+    tokens = [clients[0].token("r")]
+    for i, client in enumerate(clients[1:]):
+        client.send("ACQUIRE", "r", 60000, "WAIT", 60000)
+        wait_until(lambda: len(place.nodes("r")) == i + 2, "it has a place in line")
+    wait_until(lambda: len(place.watches()) == 3, "each watches")
+    assert set(place.watches().values()) == {1}
+    last = max(place.nodes("r"), key=lambda path: path[-10:])
+    assert last not in place.watches(), "nobody stands behind the last one"
+    for holder, following in itertools.pairwise(clients):
+        with Stopwatch() as watch:
+            assert holder("RELEASE", "r", tokens[-1]) == 0
+            tokens.append(following.read()[0])
+        assert watch.seconds < patience(HAND_OVER_SECONDS)
+    assert_rising(tokens)
+    assert clients[-1].fenced(tokens[-1], "SET", "r", "x") == "OK"
+    for token in tokens[:-1]:
+        with refused("STALE"):
+            clients[0].fenced(token, "SET", "r", "late")
+
+
+def test_a_place_in_line_that_nobody_asks_for_is_left(place):
+    a, b, c = (place.daemon().client() for _ in range(3))
+    token = a.token("r")
+    assert b.acquire("r") is None
+    wait_until(lambda: len(place.nodes("r")) == 2, "it lined up")
+    c.send("ACQUIRE", "r", 60000, "WAIT", 60000)
+    wait_until(lambda: len(place.nodes("r")) == 3, "behind it")
+    a("RELEASE", "r", token)
+    with Stopwatch() as watch:
+        assert c.read()[0] > token
+    assert watch.seconds < patience(2)
+    assert len(place.nodes("r")) == 1
+
+
+def test_resources_that_nobody_uses_do_not_pile_up(place):
+    client = place.daemon().client()
+    client.token("first")
+    before = place.server.nodes()
+    for i in range(200):
+        client("RELEASE", f"r{i}", client.token(f"r{i}"))
+    wait_until(lambda: place.server.nodes() <= before, "the containers are gone", 15)
+    assert client.token("r0") > 0
+
+
+# Time and sessions.
+
+
+def test_a_ttl_shorter_than_the_session_is_kept_for_a_daemon_that_died(place):
+    dead = place.daemon(session_ms=LONG_SESSION_MS)
+    client = place.daemon().client()
+    token = dead.client().token("r", 1500)
+    dead.kill()
+    with Stopwatch() as watch:
+        fresh = client.token("r", 60000, "WAIT", 20000)
+    assert fresh > token and watch.seconds < patience(4)
+
+
+def test_a_daemon_that_died_gives_its_leases_back_with_its_session(place):
+    dead = place.daemon(session_ms=1000)
+    client = place.daemon().client()
+    token = dead.client().token("r", 600000)
+    dead.kill()
+    with Stopwatch() as watch:
+        fresh = client.token("r", 60000, "WAIT", 20000)
+    assert fresh > token and watch.seconds < patience(4)
+
+
+def test_a_session_that_expires_loses_its_leases_and_its_holders_are_told(place):
+    asleep, awake = place.daemon(session_ms=1000), place.daemon()
+    holder, kept = asleep.client(proto=3), asleep.client()
+    tokens = {key: holder.token(key, 600000) for key in ("taken", "free")}
+    asleep.freeze()
+    client = awake.client()
+    fresh = client.token("taken", 60000, "WAIT", 20000)
+    wait_until(lambda: place.nodes("free") == [], "the session is over")
+    asleep.thaw()
+    told = [holder.read(15), holder.read(15)]
+    assert all(isinstance(push, Push) and push[0] == b"stockade:lost" for push in told), told
+    assert {push[1]: push[2] for push in told} == {k.encode(): t for k, t in tokens.items()}
+    await_up(kept)
+    with refused("STALE"):
+        kept.fenced(tokens["taken"], "SET", "taken", "late")
+    assert client.fenced(fresh, "SET", "taken", "x") == "OK"
+    assert kept("RENEW", "free", tokens["free"], 60000) == 60000, "nobody took it since"
+    assert client.acquire("free") is None
+    assert kept.token("new") > 0
+
+
+# Logins.
+
+
+def test_a_wrong_login_is_leasedown_and_the_right_one_works(place):
+    right = place.daemon("ann:secret@").client()
+    right("RELEASE", "r", right.token("r"))
+    for login in ("ann:hunter2guess@", "bob:secret@", ""):
+        daemon = place.daemon(login)
+        client = daemon.client()
+        assert_leasedown(client, "r", AT_ONCE_SECONDS)
+        assert "no permission" in info(client)["lease_service_detail"]
+        daemon.stop()
+        assert "hunter2guess" not in daemon.stderr()
+    assert right.token("r") > 0
+
+
+# Servers that are not there.
+
+
+def test_where_nothing_listens_it_is_leasedown_at_once_and_found_later(rig):
+    port = free_port()
+    client = rig.daemon(lease=f"zookeeper://127.0.0.1:{port}?session_ms=2000").client()
+    for _ in range(3):
+        assert_leasedown(client, "r", AT_ONCE_SECONDS)
+    assert "no server accepts" in info(client)["lease_service_detail"]
+    assert client("PING") == "PONG"
+
+
+def test_a_name_that_does_not_resolve_is_leasedown_at_once(rig):
+    client = rig.daemon(lease="zookeeper://no-such-host.invalid").client()
+    assert_leasedown(client, "r", AT_ONCE_SECONDS)
+    wait_until(lambda: "name" in info(client)["lease_service_detail"], "it says why", 20)
+
+
+def test_what_accepts_and_is_silent_is_leasedown_at_once(rig):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        client = rig.daemon(lease=f"zookeeper://127.0.0.1:{port}?session_ms=2000").client()
+        assert_leasedown(client, "r", AT_ONCE_SECONDS)
+        assert client("PING") == "PONG"
+
+
+def test_a_server_that_stands_still_is_leasedown_in_bounded_time(rig):
+    service = ZooKeeper(rig)
+    client = rig.daemon(lease=service.uri_with(session_ms=LONG_SESSION_MS)).client()
+    token = client.token("held")
+    service.server.freeze()
+    assert_leasedown(client, "r", SILENT_SECONDS)
+    assert info(client)["lease_service_up"] == "0"
+    assert client.fenced(token, "SET", "held", "written") == "OK"
+    service.server.thaw()
+    assert token_when_up(client, "r") > 0
+    assert client("RENEW", "held", token, 60000) == 60000
+
+
+def test_a_release_while_it_is_away_is_delivered_when_it_is_back(rig, server):
+    relay = rig.relay(server.server.address)
+    uri = f"zookeeper://127.0.0.1:{relay.address[1]}/test{next(numbers)}?session_ms=30000"
+    client = rig.daemon(lease=uri).client()
+    token = client.token("r")
+    relay.refuse()
+    relay.cut()
+    wait_until(lambda: info(client)["lease_service_up"] == "0", "it is away")
+    assert client("RELEASE", "r", token) == 0
+    with refused("STALE"):
+        client.fenced(token, "SET", "r", "late")
+    relay.accept()
+    assert token_when_up(client, "r", 60000, "WAIT", 5000) > token
+
+
+def test_a_lost_connection_costs_no_lease(rig, server):
+    relay = rig.relay(server.server.address)
+    uri = f"zookeeper://127.0.0.1:{relay.address[1]}/test{next(numbers)}?session_ms=30000"
+    client = rig.daemon(lease=uri).client()
+    token = client.token("r")
+    for _ in range(3):
+        relay.cut()
+        token_when_up(client, "other", 60000, "OWNER", "me")
+        lease = client.lease("r")
+        assert (lease["state"], lease["token"]) == ("held", token)
+
+
+@pytest.mark.slow
+def test_restarts_let_no_stale_write_through_and_take_three_seconds(rig):
+    service = ZooKeeper(rig)
+    daemon = rig.daemon(lease=service.uri)
+    client = daemon.client()
+    with Load(daemon, clients=4) as load:
+        for i in range(RESTARTS):
+            token_when_up(client, f"before{i}")
+            if i % 3 == 2:
+                service.lose_all()
+            else:
+                service.down()
+                assert_leasedown(client, "r", AT_ONCE_SECONDS)
+                service.up()
+            with Stopwatch() as watch:
+                token_when_up(client, f"after{i}")
+            assert watch.seconds < patience(RECOVERED_SECONDS), f"restart {i}"
+    load.audit()
