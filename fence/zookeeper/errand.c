@@ -4,12 +4,15 @@
  *
  *   look ──▶ (get the head) ──▶ decide ──▶ create ──▶ lowest? ──▶ granted
  *    ▲                            ├─────▶ set (our turn, again, renewed)
+ *    │                            ├─────▶ move (again, renewed, where it is another daemon's)
  *    │                            ├─────▶ delete (released, void, over)
  *    └──── too late ◀─────────────┴─────▶ watch the one in front
  *
  * - Each change names the version it was decided on, so it cannot undo a later one.
  * - A node that is not the lowest after its making is no lease: it is removed again. Only places in
  *   line stay, one for each daemon.
+ * - A lease that another daemon took, and whose owner enters again or renews it here, moves over to
+ *   this daemon with its number, in one transaction: else it would end with the other's session.
  * - A node of ours that no spot knows of (its making was not answered) is removed when seen. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,11 +212,20 @@ static void make_lease(struct errand *errand)
 
 /* A node that is there becomes a lease, or lives longer. */
 
+static void kept(struct errand *errand)
+{
+    if (errand->ask.verb == LEASE_RENEW)
+        answer(errand, LEASE_GRANTED, errand->lease.token, errand->lease.ttl_ms);
+    else if (errand->sight == SEEN_OUR_TURN)
+        granted(errand, LEASE_GRANTED);
+    else
+        answer(errand, LEASE_OWN, errand->lease.token, errand->lease.ttl_ms);
+}
+
 static void on_set(struct zk_op *op)
 {
     struct errand *errand = errand_of(op);
     struct spot *spot = errand->spot;
-    bool own = node_is_of(&errand->head, spot->keeper->origin);
 
     if (op->rc == ZNONODE || op->rc == ZBADVERSION) {
         spot->doubtful = true;
@@ -229,14 +241,8 @@ static void on_set(struct zk_op *op)
     note_time(spot->keeper, op->mtime_ms);
     if (errand->sight == SEEN_OUR_TURN)
         spot_forget_queued(spot);
-    if (own)
-        spot_hold(spot, &errand->head, &errand->lease, op->version);
-    if (errand->ask.verb == LEASE_RENEW)
-        answer(errand, LEASE_GRANTED, errand->lease.token, errand->lease.ttl_ms);
-    else if (errand->sight == SEEN_OUR_TURN)
-        granted(errand, LEASE_GRANTED);
-    else
-        answer(errand, LEASE_OWN, errand->lease.token, errand->lease.ttl_ms);
+    spot_hold(spot, &errand->head, &errand->lease, op->version);
+    kept(errand);
 }
 
 static void set(struct errand *errand)
@@ -264,10 +270,40 @@ static void take_turn(struct errand *errand)
         set(errand);
 }
 
+static void on_moved(struct zk_op *op)
+{
+    struct errand *errand = errand_of(op);
+
+    if (op->rc == ZOK) {
+        spot_hold(errand->spot, &errand->made, &errand->lease, 0);
+        kept(errand);
+    } else if (op->rc == ZNONODE || op->rc == ZBADVERSION || op->rc == ZNODEEXISTS) {
+        errand_look(errand);
+    } else {
+        errand->spot->unsure = outcome_unknown(op->rc);
+        errand_fail(errand, op->rc);
+    }
+}
+
+static void move(struct errand *errand)
+{
+    char gone[NODE_PATH_MAX + 1], path[NODE_PATH_MAX + 1], data[NODE_DATA_MAX];
+    int len = node_write(&errand->lease, true, data);
+
+    errand->made = node_name_at(&errand->head, errand->spot->keeper->origin);
+    errand->op.done = on_moved;
+    zk_move(errand->spot->keeper->session, &errand->op,
+            errand_path(errand, errand->head.text, gone), errand->version,
+            errand_path(errand, errand->made.text, path), data, len);
+}
+
 static void extend(struct errand *errand)
 {
     errand->lease.ttl_ms = errand->ask.ttl_ms;
-    set(errand);
+    if (node_is_of(&errand->head, errand->spot->keeper->origin))
+        set(errand);
+    else
+        move(errand);
 }
 
 /* Deciding. */
@@ -280,9 +316,9 @@ static void on_released(struct zk_op *op)
 
     if (gone && strcmp(errand->head.text, spot->held.text) == 0)
         spot_forget_held(spot);
-    if (gone) {
+    if (op->rc == ZOK) {
         answer(errand, LEASE_FREE, 0, 0);
-    } else if (op->rc == ZBADVERSION) {
+    } else if (gone || op->rc == ZBADVERSION) { /* over, or with another daemon now */
         spot->doubtful = true;
         errand_look(errand);
     } else {
@@ -345,101 +381,14 @@ static void decide_call(struct errand *errand)
         answer(errand, LEASE_FREE, 0, 0);
 }
 
-/* What this daemon does by itself. */
-
-static void tidy(struct errand *errand);
-
-static void on_place_left(struct zk_op *op)
-{
-    struct errand *errand = errand_of(op);
-
-    if (op->rc == ZOK || op->rc == ZNONODE) {
-        spot_forget_queued(errand->spot);
-        tidy(errand);
-    } else {
-        errand_fail(errand, op->rc);
-    }
-}
-
-static void on_ended(struct zk_op *op)
-{
-    struct errand *errand = errand_of(op);
-    struct spot *spot = errand->spot;
-
-    if (op->rc == ZOK || op->rc == ZNONODE) {
-        spot_forget_held(spot);
-        tidy(errand);
-    } else if (op->rc == ZBADVERSION) {
-        spot->doubtful = true;
-        errand_look(errand);
-    } else {
-        errand_fail(errand, op->rc);
-    }
-}
-
-static void tidy(struct errand *errand)
-{
-    struct spot *spot = errand->spot;
-    int64_t now_ms = keeper_now_ms(spot->keeper);
-    char path[NODE_PATH_MAX + 1];
-
-    if (!errand_may_step(errand))
-        return;
-    if (spot->held.text[0] != '\0' && spot->held_until_ms <= now_ms) {
-        errand_see_own(errand);
-        errand_remove_head(errand, on_ended);
-    } else if (spot->queued.text[0] != '\0' && spot->queued_until_ms <= now_ms) {
-        errand->op.done = on_place_left;
-        zk_delete(spot->keeper->session, &errand->op, errand_path(errand, spot->queued.text, path),
-                  -1);
-    } else if (spot->unsure) {
-        errand_look(errand);
-    } else {
-        spot_next(errand);
-    }
-}
-
-static void on_watched(struct zk_op *op)
-{
-    struct errand *errand = errand_of(op);
-
-    if (op->rc == ZNONODE) {
-        errand_look(errand);
-    } else if (op->rc == ZOK) {
-        errand->spot->watched = errand->front;
-        spot_next(errand);
-    } else {
-        errand_fail(errand, op->rc);
-    }
-}
-
-static void line_up(struct errand *errand)
-{
-    struct spot *spot = errand->spot;
-    char path[NODE_PATH_MAX + 1];
-
-    if (errand->sight == SEEN_OUR_TURN) {
-        spot->our_turn = true;
-        spot_asked(spot);
-        spot_tell(spot, spot->ahead_token, false);
-        spot_next(errand);
-    } else if (spot->queued.text[0] == '\0' || errand->front.text[0] == '\0' ||
-               strcmp(errand->front.text, spot->watched.text) == 0) {
-        spot_next(errand); /* the place is lost, or all is done */
-    } else {
-        errand->op.done = on_watched;
-        zk_watch(spot->keeper->session, &errand->op, errand_path(errand, errand->front.text, path));
-    }
-}
-
 void errand_decide(struct errand *errand)
 {
     if (errand->kind == ERRAND_CALL)
         decide_call(errand);
     else if (errand->kind == ERRAND_TIDY)
-        tidy(errand);
+        errand_tidy(errand);
     else
-        line_up(errand);
+        errand_line_up(errand);
 }
 
 /* Who holds it here and asks for it again needs no look: the change itself is refused where
@@ -461,7 +410,7 @@ static bool knows_enough(const struct errand *errand)
 void errand_run(struct errand *errand)
 {
     if (errand->kind == ERRAND_TIDY) {
-        tidy(errand);
+        errand_tidy(errand);
     } else if (!errand_may_step(errand)) {
         return;
     } else if (errand->kind == ERRAND_LINE_UP && errand->spot->queued.text[0] == '\0') {

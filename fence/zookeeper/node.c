@@ -71,6 +71,14 @@ bool node_is_of(const struct node_name *name, const char *origin)
     return strncmp(name->text, origin, NODE_ORIGIN_LEN) == 0;
 }
 
+struct node_name node_name_at(const struct node_name *place, const char *origin)
+{
+    struct node_name name = {.number = place->number};
+
+    snprintf(name.text, sizeof name.text, "%.*s-%010d", NODE_ORIGIN_LEN, origin, place->number);
+    return name;
+}
+
 bool node_before(const struct node_name *a, const struct node_name *b)
 {
     return (int32_t)((uint32_t)a->number - (uint32_t)b->number) < 0;

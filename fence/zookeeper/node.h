@@ -43,6 +43,8 @@ void node_parent(const char *base, struct bytes resource, char *out);
 /* False: this is no node of any daemon. */
 bool node_name_parse(const char *text, struct node_name *name);
 bool node_is_of(const struct node_name *name, const char *origin);
+/* The same place, under another daemon's name. */
+struct node_name node_name_at(const struct node_name *place, const char *origin);
 /* Does `a` come before `b`? The numbers of one parent wrap around. */
 bool node_before(const struct node_name *a, const struct node_name *b);
 

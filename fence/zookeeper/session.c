@@ -165,10 +165,12 @@ static void finish(struct zk_op *op)
 {
     char *text = op->text, **names = op->names;
     int names_count = op->names_count;
+    void *results = op->results;
 
     list_remove(&op->under_way);
     op->done(op); /* may be gone, or under way anew, after this */
     free(text);
+    free(results);
     for (int i = 0; i < names_count; i++)
         free(names[i]);
     free(names);
@@ -443,4 +445,17 @@ void zk_delete(struct zk_session *session, struct zk_op *op, const char *path, i
 {
     begin(session, op);
     begun(op, zoo_adelete(session->handle, path, version, on_nothing, op));
+}
+
+void zk_move(struct zk_session *session, struct zk_op *op, const char *gone, int32_t version,
+             const char *path, const char *data, int len)
+{
+    zoo_op_t steps[2];
+
+    begin(session, op);
+    zoo_op_result_t *results = mem_zalloc(2 * sizeof *results); /* written until the answer */
+    op->results = results;
+    zoo_delete_op_init(&steps[0], gone, version);
+    zoo_create_op_init(&steps[1], path, data, len, acl(session), ZOO_EPHEMERAL, NULL, 0);
+    begun(op, zoo_amulti(session->handle, 2, steps, results, on_nothing, op));
 }

@@ -47,6 +47,7 @@ struct zk_op {
     /* The session's own. */
     struct list under_way, ready;
     struct zk_session *session;
+    void *results; /* of zk_move's steps */
 };
 
 /* Begins to connect; `uri` is borrowed for this call, `events` for the session's life. `resumed`:
@@ -76,5 +77,8 @@ void zk_create(struct zk_session *session, struct zk_op *op, const char *path, c
 void zk_set(struct zk_session *session, struct zk_op *op, const char *path, const char *data,
             int len, int32_t version);
 void zk_delete(struct zk_session *session, struct zk_op *op, const char *path, int32_t version);
+/* In one transaction: removes `gone`, only at this version, and makes `path`, ephemeral. */
+void zk_move(struct zk_session *session, struct zk_op *op, const char *gone, int32_t version,
+             const char *path, const char *data, int len);
 
 #endif

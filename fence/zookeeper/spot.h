@@ -112,6 +112,10 @@ void errand_remove_stray(struct errand *errand, const struct node_name *name);
 struct errand *errand_of(struct zk_op *op);
 const char *errand_path(const struct errand *errand, const char *name, char out[NODE_PATH_MAX + 1]);
 
+/* upkeep.c */
+void errand_tidy(struct errand *errand);
+void errand_line_up(struct errand *errand);
+
 /* errand.c */
 void errand_decide(struct errand *errand);
 bool errand_may_step(struct errand *errand); /* else it has ended */

@@ -90,6 +90,19 @@ def test_another_daemon_is_denied_what_this_one_holds_and_woken_when_it_is_free(
     there.stop()
 
 
+def test_an_owner_may_go_from_one_daemon_to_another(at, key):
+    here, there = at.client(), at.second_daemon()
+    client = there.client()
+    token = here.token(key, 60000, "OWNER", "me")
+    assert client("RENEW", key, token, 60000) == 60000
+    assert here("RENEW", key, token, 60000) == 60000
+    assert client.acquire(key, 60000, "OWNER", "me").token == token
+    assert here.acquire(key) is None
+    assert [here("RELEASE", key, token) for _ in range(2)] == [1, 0]
+    assert here.token(key, 60000, "WAIT", 5000) > token
+    there.stop()
+
+
 def test_waiters_are_served_in_order(at, key):
     holder = at.client()
     tokens = [holder.token(key)]
@@ -353,7 +366,11 @@ def test_the_daemon_restarts_and_tokens_rise(at, key, how):
     assert client.fenced(token, "SET", key + "/held", "goes on") == "OK", "nobody took it"
     if not at.service.sessions:
         assert client.acquire(key + "/held") is None
-        assert client("RENEW", key + "/held", token, SHORT_MS) == SHORT_MS
+    assert client("RENEW", key + "/held", token, 60000) == 60000
+    past_session_ms = at.service.session_ms * 3 // 2 + SHORT_MS
+    grant = at.client().acquire(key + "/held", 60000, "WAIT", past_session_ms, timeout=30)
+    assert grant is None, "the renewal is this daemon's, and outlives the session of the other"
+    assert client("RENEW", key + "/held", token, SHORT_MS) == SHORT_MS
     fresh = at.client().token(key + "/held", 60000, "WAIT", 30000)
     assert fresh > token
     with refused("STALE"):

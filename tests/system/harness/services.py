@@ -35,7 +35,8 @@ class Service:
     name = ""
     programs = ()  # that have to be on PATH; a service whose are not there overrides missing()
     separate = True  # a server of its own, which may be down while the daemon is up
-    sessions = False  # a daemon's leases end when it dies: sessions with the service end then
+    sessions = False  # a daemon's leases end with its session,
+    session_ms = 0  # so long after it died
 
     def __init__(self, rig):
         self.rig = rig
