@@ -9,18 +9,21 @@ import argparse
 import collections
 import dataclasses
 import fnmatch
+import json
+import pathlib
 import resource
 import shutil
 import signal
 import sys
 import tempfile
 
-from bench import cases, table
+from bench import cases, durable, machine, report, table
 from bench.measure import Progress, run_case
 from bench.server import BenchError
 from bench.stage import servers_for
 
 
+CHECKED_KEYS = 100000
 QUICK_TAGS = ("stockade", "redis", "sqlite")
 
 
@@ -31,6 +34,10 @@ def parse():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3, help="of each run")
     parser.add_argument("--quick", action="store_true", help="few cases, under a minute")
+    parser.add_argument("--huge", action="store_true",
+                        help="ten million keys, too: minutes and gigabytes more")
+    parser.add_argument("--out", metavar="FOLDER", help="report.html and results.json go there")
+    parser.add_argument("--page", metavar="FILE", help="the same as Markdown")
     parser.add_argument("--list", action="store_true", help="the names of the cases")
     parser.add_argument("--folder", help="where the servers keep their files (default: a temporary "
                         "one)")
@@ -49,18 +56,38 @@ def chosen(options):
     if options.only:
         every = [case for case in every
                  if any(fnmatch.fnmatch(case.name, glob) for glob in options.only)]
+    elif not options.huge:
+        every = [case for case in every if not case.huge]
     if not every:
         sys.exit("bench: no such case; --list has their names")
     return every
 
 
+def write_reports(options, every, results, about, found):
+    every = [case for case in every if case.name in results]
+    if options.out:
+        out = pathlib.Path(options.out)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "report.html").write_text(report.page(every, results, about, found))
+        (out / "results.json").write_text(json.dumps({"about": about, "results": results},
+                                                     indent=1))
+        print(f"report: {out / 'report.html'}")
+    if options.page:
+        pathlib.Path(options.page).write_text(report.markdown(every, results, about, found))
+
+
 def run(options, folder):
+    about = machine.describe(folder)
+    about["command"] = " ".join(["make bench", *sys.argv[1:]]) + (
+        f" ({options.rounds} rounds of {options.seconds:g} s)")
+    print("\n".join(f"{name}: {text}" for name, text in about.items()) + "\n", flush=True)
+    every = chosen(options)
     stages = collections.defaultdict(list)
-    for case in chosen(options):
+    for case in every:
         stages[case.keys].append(case)
     progress = Progress(sum(len(case.contenders) * (case.rounds or options.rounds)
                             for stage in stages.values() for case in stage))
-    results = {}
+    results, found = {}, {}
     for keys, stage in stages.items():
         tags = {contender.tag for case in stage for contender in case.contenders}
         with servers_for(tags, folder, keys, progress) as servers:
@@ -68,7 +95,23 @@ def run(options, folder):
                 results[case.name] = run_case(case, servers, options, progress)
                 progress.clear()
                 print(table.text(case, results[case.name]), flush=True)
-    return results
+            if keys == CHECKED_KEYS and not options.quick:
+                found = check(servers, progress)
+    write_reports(options, every, results, about, found)
+
+
+def check(servers, progress):
+    """tag: writes acknowledged before a kill -9, and keys whose last one was found again."""
+    found = {}
+    for tag, server in servers.items():
+        if tag in durable.CHECKED:
+            progress.step(f"{tag}: is there what was acknowledged?", 0)
+            found[tag] = durable.check(tag, server)
+            progress.clear()
+            print(f"{tag}: killed after {found[tag][0]:,} acknowledged writes; the last ones of "
+                  f"{found[tag][1]:,} keys are there", flush=True)
+    print()
+    return found
 
 
 def main():

@@ -5,7 +5,7 @@ BENCH_LOAD_SOURCES := $(wildcard tools/bench/load/*.c)
 BENCH_SQLITE_SOURCES := $(wildcard tools/bench/sqlite/*.c) tools/bench/load/histogram.c
 PROOF_SOURCES += $(BENCH_LOAD_SOURCES) $(BENCH_SQLITE_SOURCES)
 
-.PHONY: bench bench-quick bench-programs
+.PHONY: bench bench-page bench-quick bench-programs
 
 bench-programs: $(BUILD)/bench-load $(BUILD)/bench-sqlite
 
@@ -21,14 +21,21 @@ $(BUILD)/bench-sqlite: $(call objects,$(BENCH_SQLITE_SOURCES)) $(BUILD)/tools.a 
 
 BENCH = PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tools STOCKADE_BUILD=$(BUILD) /usr/bin/python3 -m bench
 
-# CASES="write-* read-1": only these. ROUNDS, RUN_SECONDS: how many runs of each, how long.
-bench: ## Stockade beside Redis and others, in turns on this machine: make bench [CASES=GLOB]
-	@tools/setup
+# CASES="write-* read-1": only these. ROUNDS, RUN_SECONDS: how many runs of each, how long. HUGE=1:
+# ten million keys, too.
+BENCH_OPTIONS = $(CASES:%=--only '%') $(if $(ROUNDS),--rounds $(ROUNDS)) \
+    $(if $(RUN_SECONDS),--seconds $(RUN_SECONDS)) $(if $(HUGE),--huge) --out $(BUILD)/bench
+bench: ## measure beside others, in turns: make bench [CASES=GLOB] [ROUNDS=n]
+	@tools/setup --bench
 	@$(MAKE) all bench-programs
-	@$(BENCH) $(CASES:%=--only '%') $(if $(ROUNDS),--rounds $(ROUNDS)) \
-	    $(if $(RUN_SECONDS),--seconds $(RUN_SECONDS))
+	@$(BENCH) $(BENCH_OPTIONS)
 
-bench-quick: ## the same in less than a minute, beside Redis only
+bench-page: ## the same, and keep the page of results in the repository
+	@tools/setup --bench
+	@$(MAKE) all bench-programs
+	@$(BENCH) $(BENCH_OPTIONS) --page tools/bench/RESULTS.md
+
+bench-quick: ## beside Redis and SQLite only, in less than a minute
 	@tools/setup
 	@$(MAKE) all bench-programs
 	@$(BENCH) --quick $(CASES:%=--only '%')

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured, and what it is to reach. Tags name servers: see stage.py."""
 
+import socket
+
 from bench import clients, postgres, resp
 from bench.measure import Case, Contender
 
@@ -73,7 +75,7 @@ def script(text, *words):
     return lambda server: ("EVALSHA", server.script(text), *words)
 
 
-def writes(keys, pipeline, goals, others=(), quick=False):
+def writes(keys, pipeline, goals, others=(), quick=False, ceiling=None):
     how = "one by one" if pipeline == 1 else f"pipeline {pipeline}"
     return Case(
         f"write-{pipeline}-{keys}", f"fenced write, {how}, {keys:,} keys", keys,
@@ -81,7 +83,7 @@ def writes(keys, pipeline, goals, others=(), quick=False):
          pairs(REDIS, "redis", fixed("SET", KEY, RANDOM), pipeline=pipeline),
          pairs(LUA, "redis", script(resp.FENCED_SET, 1, KEY, 1, RANDOM), pipeline=pipeline),
          sqlite(SQLITE, "--check"), sqlite("raw SQLite, unchecked"), *others],
-        goals, quick=quick)
+        goals, quick=quick, ceiling=ceiling or {})
 
 
 def reads(pipeline, goal):
@@ -191,10 +193,58 @@ def connections(number):
                  pairs(REDIS, "redis", fixed("SET", KEY, RANDOM), number)])
 
 
+def half_rate():
+    """A minute at half of what it can do: are there stalls, of checkpoints or of anything?"""
+    def steady(label, tag, words):
+        def run(bout):
+            peak = clients.commands(bout.server, words, keys=bout.case.keys, time="3000ms")
+            return clients.commands(bout.server, words, keys=bout.case.keys, time=bout.time,
+                                    rate=max(1, int(peak["rate"] / 2)))
+        return Contender(label, tag, run)
+    return Case("half-rate", "fenced write, one by one, a minute at half the peak rate", 100000,
+                [steady(STOCKADE, "stockade", ["FENCED 1 SET key:{key} {value}"]),
+                 steady(REDIS, "redis", ["SET key:{key} {value}"])],
+                seconds=60, rounds=1, ceiling={"p99": 2, "gap_ms": 50})
+
+
+def idle(number=10000):
+    """Connections that do nothing, beside 50 that do."""
+    words = fixed("FENCED", 1, "SET", KEY, RANDOM)
+    alone = pairs("Stockade", "stockade", words)
+    known = {}  # the server's memory before the first of them
+
+    def run(bout):
+        before = known.setdefault(bout.server, bout.server.memory_bytes())
+        sockets = [socket.create_connection(("127.0.0.1", bout.server.port))
+                   for _ in range(number)]
+        result = alone.run(bout)
+        result["memory_mb"] = bout.server.memory_bytes() / 1e6
+        result["more_memory_mb"] = result["memory_mb"] - before / 1e6
+        for idler in sockets:
+            idler.close()
+        bout.server.wait_for(lambda: bout.server.memory_bytes() and
+                             int(bout.server.info("connected_clients")) < number)
+        return result
+    label = f"Stockade, {number:,} idle beside"
+    return Case("idle", f"fenced write, 50 connections, {number:,} idle ones beside", 100000,
+                [Contender(label, "stockade", run), alone], {"Stockade": 0.9},
+                ceiling={"more_memory_mb": 128})
+
+
+def curve(keys):
+    """Cost as the work grows, where no other case shows it."""
+    case = writes(keys, 16, {})
+    case.contenders = [contender for contender in case.contenders
+                       if contender.tag in ("stockade", "sqlite")]
+    case.name = f"curve-{keys}"
+    case.huge = keys > 1000000
+    return case
+
+
 def all_cases():
     return [
         writes(1000, 1, {}), writes(1000, 16, {}),
-        decrements(1), decrements(16),
+        decrements(1), decrements(16), curve(10000),
         writes(100000, 1, {REDIS: 1.0, LUA: 1.25, POSTGRES: 2.5, ETCD: 3.5},
                [pgbench(POSTGRES), puts(ETCD, "etcd", "etcd-put"),
                 puts("ZooKeeper set", "zookeeper", "zookeeper-set")], quick=True),
@@ -202,6 +252,9 @@ def all_cases():
                [pgbench("PostgreSQL, 16 in a transaction", 16),
                 puts("ZooKeeper set", "zookeeper", "zookeeper-set", 16)], quick=True),
         reads(1, 1.0), reads(16, 0.8), mixed(), transactions(), *cycles(), acquires(),
-        connections(1), connections(1000), connections(10000),
-        writes(1000000, 1, {}), writes(1000000, 16, {REDIS: 0.5, SQLITE: 0.85}),
+        connections(1), connections(1000), connections(10000), idle(),
+        half_rate(),
+        writes(1000000, 1, {}), writes(1000000, 16, {REDIS: 0.5, SQLITE: 0.85},
+                                       ceiling={"p99": 20}),
+        curve(10000000),
     ]

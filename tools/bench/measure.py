@@ -12,9 +12,10 @@ import statistics
 import sys
 import time
 
+WARM_UP_S = 1
 PER_OP = ("cpu_us", "written_bytes")
 FIGURES = ("rate", "p50", "p99", "p999", "max", *PER_OP, "memory_mb", "batch", "gap_ms", "gaps",
-           "fewest", "most")
+           "fewest", "most", "more_memory_mb")
 
 
 @dataclasses.dataclass
@@ -39,6 +40,7 @@ class Case:
     rounds: int = 0
     ceiling: dict = dataclasses.field(default_factory=dict)  # figure: what ours may be at most
     quick: bool = False
+    huge: bool = False      # takes minutes and gigabytes: only where it is asked for
     drawn: int = 0          # random keys are below this, where it is not `keys`
 
 
@@ -113,13 +115,20 @@ def run_case(case, servers, options, progress):
         case.prepare(servers)
     results = {contender.label: [] for contender in case.contenders}
     latest, rates = {}, {}
+
+    def turn(contender, seconds):
+        bout = Bout(servers[contender.tag], servers, case, seconds, rates.get(contender.label),
+                    latest)
+        result = latest[contender.label] = metered(contender, bout)
+        rates[contender.label] = result["rate"]
+        return result
+
+    if not options.quick:  # caches fill, a JVM compiles
+        for contender in case.contenders:
+            progress.step(f"{case.title}: {contender.label}, warming up", 0)
+            turn(contender, WARM_UP_S)
     for number in range(case.rounds or options.rounds):
         for contender in case.contenders:
             progress.step(f"{case.title}: {contender.label}, round {number + 1}")
-            bout = Bout(servers[contender.tag], servers, case, case.seconds or options.seconds,
-                        rates.get(contender.label), latest)
-            result = metered(contender, bout)
-            latest[contender.label] = result
-            rates[contender.label] = result["rate"]
-            results[contender.label].append(result)
+            results[contender.label].append(turn(contender, case.seconds or options.seconds))
     return {label: median(runs) for label, runs in results.items()}

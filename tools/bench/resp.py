@@ -97,8 +97,7 @@ class Redis(RespServer):
         self.spawn(["redis-server", "--port", self.port, "--bind", "127.0.0.1",
                     "--dir", self.folder, "--save", "", "--appendonly", "yes",
                     "--appendfsync", "always", "--maxclients", CONNECTIONS_MAX])
-        self.wait_for(lambda: b"Ready to accept connections" in self.log.read_bytes()
-                      and self.listens())
+        self.wait_for(lambda: self.listens() and self.info("loading") == "0")
         self.scripts = {}
 
     def fill(self, keys):

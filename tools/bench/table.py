@@ -29,6 +29,18 @@ def verdict(ratio, goal):
     return "ok" if ratio >= goal else "MISSED"
 
 
+CALLED = {"p99": "p99, ms", "gap_ms": "longest time without any reply, ms",
+          "more_memory_mb": "more memory, MB"}
+
+
+def ceilings(case, results):
+    """What ours may be at most, in words."""
+    for name, most in case.ceiling.items():
+        ours = results[case.contenders[0].label].get(name, 0)
+        yield (f"{CALLED[name]}: {ours:.2f}, at most {most:g}: "
+               f"{'ok' if ours <= most else 'MISSED'}")
+
+
 def text(case, results):
     lines = [case.title + (f" ({case.unit})" if case.unit != "ops" else "")]
     table = [["", *HEADS], *rows(case, results)]
@@ -37,8 +49,5 @@ def text(case, results):
         lines.append("  " + "  ".join(
             cell.ljust(width) if not column else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths))).rstrip())
-    for name, most in case.ceiling.items():
-        ours = results[case.contenders[0].label].get(name, 0)
-        lines.append(f"  {name}: {ours:.2f}, at most {most:g}: "
-                     f"{'ok' if ours <= most else 'MISSED'}")
+    lines += [f"  {line}" for line in ceilings(case, results)]
     return "\n".join(lines) + "\n"

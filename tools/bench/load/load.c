@@ -26,6 +26,7 @@
 #define SILENCE_NS  (60 * SECOND_NS)
 #define EVENTS_MAX  512
 #define RECEIVE_MAX 65536
+#define VALUE_FIRST (1U << 30) /* recorded values are above all random ones */
 
 static uint64_t now_ns(void)
 {
@@ -353,6 +354,7 @@ bool load_run(struct load *load)
         *client = (struct client){.load = load, .number = i};
         client->random = now_ns() * 2654435761ULL + i * 7919ULL + 1;
         client->prepared = !load->work->prepare;
+        client->value = load->acknowledged ? VALUE_FIRST : 0;
         load->ready += client->prepared;
         if (!connect_client(client) || (!client->prepared && !take_turn(client)))
             return false;

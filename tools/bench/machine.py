@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was measured, and on what."""
+
+import datetime
+import os
+import pathlib
+import platform
+import re
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import time
+
+from bench.server import BUILD, ROOT
+
+SYNCS = 200
+
+
+def first_line(*command):
+    program = shutil.which(command[0]) or next(
+        iter(sorted(map(str, pathlib.Path("/usr/lib/postgresql").glob(f"*/bin/{command[0]}")))),
+        None)
+    if not program:
+        return None
+    done = subprocess.run([program, *command[1:]], capture_output=True, text=True, cwd=ROOT,
+                          check=False)
+    said = (done.stdout + done.stderr).strip()
+    return said.splitlines()[0] if done.returncode == 0 and said else None
+
+
+def found(pattern, text):
+    match = re.search(pattern, text or "", re.M)
+    return match[1].strip() if match else "?"
+
+
+def sync_us(folder):
+    """The median time of a 4 KB write at a file's end and its fdatasync, in microseconds."""
+    path = pathlib.Path(folder) / "sync"
+    took = []
+    with path.open("wb", buffering=0) as file:
+        for _ in range(SYNCS):
+            begun = time.perf_counter()
+            file.write(os.urandom(4096))
+            os.fdatasync(file.fileno())
+            took.append((time.perf_counter() - begun) * 1e6)
+    path.unlink()
+    return statistics.median(took)
+
+
+def zookeeper_version():
+    jar = pathlib.Path("/usr/share/java/zookeeper.jar")
+    return found(r"zookeeper-([\d.]+)\.jar", str(jar.resolve())) if jar.exists() else None
+
+
+def describe(folder):
+    """Name: text, in the order to be shown."""
+    memory = found(r"^MemTotal:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text())
+    cpu = found(r"^model name\s*:(.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    system = found(r'^PRETTY_NAME="(.*)"', pathlib.Path("/etc/os-release").read_text())
+    files = first_line("findmnt", "-no", "FSTYPE", "-T", str(folder))
+    versions = {
+        "Stockade": first_line(str(BUILD / "stockaded"), "--version"),
+        "revision": first_line("git", "describe", "--always", "--dirty"),
+        "Redis": found(r"v=([\d.]+)", first_line("redis-server", "--version")),
+        "SQLite": sqlite3.sqlite_version,
+        "PostgreSQL": found(r"([\d.]+)", first_line("postgres", "--version")),
+        "etcd": found(r"([\d.]+)", first_line("etcd", "--version")),
+        "ZooKeeper": zookeeper_version(),
+    }
+    return {
+        "date": datetime.datetime.now().strftime("%Y-%m-%d"),
+        "machine": f"{os.cpu_count()} cores ({cpu}), {int(memory) / 1e6:.0f} GB, {files}",
+        "system": f"{system}, Linux {platform.release()}",
+        "write of 4 KB and fdatasync": f"{sync_us(folder):.0f} us",
+        "load before": f"{os.getloadavg()[0]:.2f}",
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()
+                              if version and version != "?"),
+    }
