@@ -332,7 +332,7 @@ static void redis_close(struct lease_provider *base, void (*closed)(void *contex
 
 #define IMPL(name_)                                                                                \
     {                                                                                              \
-        .name = name_, .ask = redis_ask, .watch = redis_watch, .health = redis_health,             \
+        .name = (name_), .ask = redis_ask, .watch = redis_watch, .health = redis_health,           \
         .close = redis_close, .on_first_attempt = redis_on_first,                                  \
     }
 static const struct lease_provider_impl redis_impl = IMPL("redis");

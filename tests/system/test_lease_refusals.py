@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Redis that is there and refuses: LEASEDOWN at once with its own words, INFO that says so, writes
-that go on, and recovery by itself; on one Redis, and on the master that a sentinel names."""
+"""A Redis that is there and refuses: LEASEDOWN at once with its own words, INFO that says so,
+writes that go on, and recovery by itself; on one Redis, and on the master that a sentinel names."""
 
 import re
 

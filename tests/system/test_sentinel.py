@@ -95,7 +95,8 @@ def test_leases_are_on_the_master_under_the_prefix_in_the_database(quiet, key):
     ({"password": ""}, "NOAUTH"),
     ({"sentinel_password": "wrong"}, "127.0.0.1:[0-9]+: WRONGPASS"),
     ({"sentinel_password": ""}, "127.0.0.1:[0-9]+: NOAUTH"),
-    ({"hosts": ["no-such-host.invalid"]}, "no-such-host.invalid:26379: the name cannot be resolved"),
+    ({"hosts": ["no-such-host.invalid"]},
+     "no-such-host.invalid:26379: the name cannot be resolved"),
 ], ids=["wrong master name", "wrong password", "no password", "sentinels' password wrong",
         "sentinels' password missing", "a name that does not resolve"])
 def test_what_is_wrong_is_leasedown_at_once_with_the_reason(quiet, parts, reason):
