@@ -15,6 +15,10 @@ struct subject {
     void (*turn)(struct subject *subject);
     /* Lets at least so much time pass; NULL: real time does. */
     void (*pass)(struct subject *subject, int64_t ms);
+    /* Where tokens are not counted up from the floor but may leap: added to every token, so high
+     * that there is nothing to leap to. */
+    int64_t base;
+    int many; /* resources at once; 0: ten thousand */
 };
 
 /* Runs them all under the group's name; the number of failures. */

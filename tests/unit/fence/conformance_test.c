@@ -35,7 +35,7 @@ static int redis_setup(void **state)
     rig_init(&subject->rig);
     rig_open(&subject->rig, "redis://127.0.0.1:%d", server->port);
     rig_until(&subject->rig, rig_up(&subject->rig));
-    subject->base = (struct subject){subject->rig.provider, redis_turn, NULL};
+    subject->base = (struct subject){.provider = subject->rig.provider, .turn = redis_turn};
     *state = subject;
     return 0;
 }
@@ -83,7 +83,7 @@ static struct virtual_subject *virtual_new(void **state)
 
     subject->now_ms = 1000000;
     subject->clock = (struct clock){.now_ms = virtual_now_ms, .context = subject};
-    subject->base = (struct subject){NULL, virtual_turn, virtual_pass};
+    subject->base = (struct subject){.turn = virtual_turn, .pass = virtual_pass};
     *state = subject;
     return subject;
 }

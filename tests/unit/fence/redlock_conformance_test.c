@@ -45,7 +45,7 @@ static int real_setup(void **state)
     rig_init(&subject->rig);
     rig_open(&subject->rig, "%s?timeout_ms=5000", uri); /* the machine may be busy */
     rig_until(&subject->rig, rig_detail_has(&subject->rig, "5 masters, 5 ready"));
-    subject->base = (struct subject){subject->rig.provider, real_turn, NULL};
+    subject->base = (struct subject){.provider = subject->rig.provider, .turn = real_turn};
     *state = subject;
     return 0;
 }
@@ -92,8 +92,9 @@ static struct memory_subject *memory_new(void **state, int count)
     struct memory_subject *subject = mem_zalloc(sizeof *subject);
 
     subject->masters = masters_new(count);
-    subject->base =
-        (struct subject){subject->masters->clients[0].provider, memory_turn, memory_pass};
+    subject->base = (struct subject){.provider = subject->masters->clients[0].provider,
+                                     .turn = memory_turn,
+                                     .pass = memory_pass};
     *state = subject;
     return subject;
 }

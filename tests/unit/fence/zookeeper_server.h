@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A real ZooKeeper server of a test's own: on a free port, in a temporary folder. It dies with the
+ * test, however that ends. Whatever goes wrong here fails the test. */
+#ifndef STOCKADE_TESTS_ZOOKEEPER_SERVER_H
+#define STOCKADE_TESTS_ZOOKEEPER_SERVER_H
+
+#include <sys/types.h>
+
+struct zookeeper_server {
+    pid_t pid;
+    int port;
+    char folder[64];
+};
+
+/* Starts one and waits until it answers. Ends with zookeeper_server_free. */
+struct zookeeper_server *zookeeper_server_new(void);
+void zookeeper_server_free(struct zookeeper_server *server);
+
+#endif
