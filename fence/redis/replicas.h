@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Waits until enough replicas have what a master granted (WAIT), for at most a quarter of the time
- * that a request has: Redis answers nothing else on the connection meanwhile. One WAIT is under way
- * at a time and stands for all grants that were answered before it was sent; those that come
- * meanwhile share the next. */
+ * that a request has: Redis answers nothing else on the connection meanwhile. (It looks at the time
+ * of those who wait only ten times a second.) One WAIT is under way at a time and stands for all
+ * grants that were answered before it was sent; those that come meanwhile share the next. */
 #ifndef STOCKADE_FENCE_REDIS_REPLICAS_H
 #define STOCKADE_FENCE_REDIS_REPLICAS_H
 

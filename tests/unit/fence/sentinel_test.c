@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The provider that asks sentinels, with a sentinel of the test's own that says what it likes and
+ * real Redises behind it. (Real sentinels and their failovers: tests/system/test_sentinel.py.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fence/base/mem.h"
+#include "tests/unit/fence/chatterbox.h"
+#include "tests/unit/fence/conformance.h"
+#include "tests/unit/fence/redis_server.h"
+#include "tests/unit/fence/rig.h"
+
+#define SUBSCRIBED "+OK\r\n*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n"
+
+static const char ann[] = "a0000000000000000000000000000001";
+static const char bob[] = "b0000000000000000000000000000002";
+
+static struct redis_server *server, *other;
+
+struct site {
+    struct rig rig;
+    struct chatterbox sentinel;
+    char says[2048];
+};
+
+static int setup(void **state)
+{
+    struct site *site = mem_zalloc(sizeof *site);
+
+    redis_server_reset(server);
+    redis_server_reset(other);
+    rig_init(&site->rig);
+    *state = site;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct site *site = *state;
+
+    rig_close(&site->rig);
+    if (site->sentinel.port != 0)
+        chatterbox_close(&site->sentinel, &site->rig);
+    rig_free(&site->rig);
+    free(site);
+    return 0;
+}
+
+/* The sentinel says `answer`, that it listens, and what `messages` tell on its channel. */
+static void open_sentinel(struct site *site, const char *answer, const char *const *messages)
+{
+    size_t size = sizeof site->says, used = (size_t)snprintf(site->says, size, "%s", answer);
+
+    used += (size_t)snprintf(site->says + used, size - used, SUBSCRIBED);
+    for (; messages != NULL && *messages != NULL; messages++)
+        used += (size_t)snprintf(site->says + used, size - used,
+                                 "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%zu\r\n%s\r\n",
+                                 strlen(*messages), *messages);
+    assert_true(used < size);
+    chatterbox_open(&site->sentinel, &site->rig, site->says, used);
+}
+
+static void address(char *out, size_t size, int port)
+{
+    char number[16];
+
+    snprintf(number, sizeof number, "%d", port);
+    snprintf(out, size, "*2\r\n$9\r\n127.0.0.1\r\n$%zu\r\n%s\r\n", strlen(number), number);
+}
+
+/* Opens the provider on a sentinel that names the Redis at `port`. */
+static void open_at(struct site *site, int port, const char *options, const char *const *messages)
+{
+    char answer[64];
+
+    address(answer, sizeof answer, port);
+    open_sentinel(site, answer, messages);
+    rig_open(&site->rig, "redis+sentinel://127.0.0.1:%d/shop%s", site->sentinel.port, options);
+}
+
+static bool is_at(const struct site *site, int port)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "sentinel shop at 127.0.0.1:%d: ready", port);
+    return rig_detail_has(&site->rig, text);
+}
+
+static void test_it_is_at_the_master_that_the_sentinel_names(void **state)
+{
+    struct site *site = *state;
+
+    open_at(site, server->port, "", NULL);
+    rig_until(&site->rig, is_at(site, server->port));
+    assert_string_equal(lease_provider_name(site->rig.provider), "sentinel");
+    assert_answer(rig_call(&site->rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
+    redisReply *lock = redis_server_ask(server, "EXISTS stockade:{sku:1}:lock");
+    assert_int_equal(lock->integer, 1);
+    freeReplyObject(lock);
+}
+
+static void test_an_answer_that_is_no_address_is_told_and_harms_nobody(void **state)
+{
+    static const struct {
+        const char *says, *reason;
+    } cases[] = {
+        {"*-1\r\n", "it knows no master of this name"},
+        {"$-1\r\n", "it knows no master of this name"},
+        {"-ERR not now\r\n", "ERR not now"},
+        {"+OK\r\n", "is it a sentinel?"},
+        {":7\r\n", "is it a sentinel?"},
+        {"*0\r\n", "is it a sentinel?"},
+        {"*1\r\n$9\r\n127.0.0.1\r\n", "is it a sentinel?"},
+        {"*2\r\n:1\r\n:2\r\n", "is it a sentinel?"},
+        {"*2\r\n$0\r\n\r\n$4\r\n6379\r\n", "is it a sentinel?"},
+        {"*2\r\n$9\r\n127.0.0.1\r\n$1\r\n0\r\n", "is it a sentinel?"},
+        {"*2\r\n$9\r\n127.0.0.1\r\n$5\r\n65536\r\n", "is it a sentinel?"},
+        {"*2\r\n$9\r\n127.0.0.1\r\n$3\r\nabc\r\n", "is it a sentinel?"},
+        {"HTTP/1.1 400 Bad Request\r\n\r\n", "rotocol error"},
+    };
+    struct site *site = *state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        open_sentinel(site, cases[i].says, NULL);
+        rig_open(&site->rig, "redis+sentinel://127.0.0.1:%d/shop", site->sentinel.port);
+        rig_until(&site->rig, rig_detail_has(&site->rig, cases[i].reason));
+        rig_until(&site->rig, site->sentinel.visitors >= 2); /* and it asks again */
+        assert_down(rig_call(&site->rig, LEASE_GRANT, ann, 0), cases[i].reason);
+        rig_close(&site->rig);
+        chatterbox_close(&site->sentinel, &site->rig);
+    }
+    site->sentinel.port = 0;
+}
+
+static void test_a_host_name_that_is_too_long_is_refused(void **state)
+{
+    struct site *site = *state;
+    char says[512], name[301];
+
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    snprintf(says, sizeof says, "*2\r\n$300\r\n%s\r\n$4\r\n6379\r\n", name);
+    open_sentinel(site, says, NULL);
+    rig_open(&site->rig, "redis+sentinel://127.0.0.1:%d/shop", site->sentinel.port);
+    rig_until(&site->rig, rig_detail_has(&site->rig, "is it a sentinel?"));
+}
+
+static void test_switch_master_moves_it_and_what_is_none_does_not(void **state)
+{
+    struct site *site = *state;
+    char texts[9][512], name[301];
+    const char *messages[10] = {0};
+
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    snprintf(texts[0], sizeof texts[0], "shop 127.0.0.1 1 127.0.0.1 %d", other->port);
+    snprintf(texts[1], sizeof texts[1], "store 127.0.0.1 1 127.0.0.1 2");
+    snprintf(texts[2], sizeof texts[2], "shop 127.0.0.1 1 127.0.0.1");
+    snprintf(texts[3], sizeof texts[3], "shop 127.0.0.1 1 127.0.0.1 0");
+    snprintf(texts[4], sizeof texts[4], "shop 127.0.0.1 1 127.0.0.1 65536");
+    snprintf(texts[5], sizeof texts[5], "shop 127.0.0.1 1 127.0.0.1 2 3");
+    snprintf(texts[6], sizeof texts[6], "shop 127.0.0.1 1 %s 2", name);
+    snprintf(texts[7], sizeof texts[7], "shop   127.0.0.1 2");
+    snprintf(texts[8], sizeof texts[8], " ");
+    for (int i = 0; i < 9; i++)
+        messages[i] = texts[i];
+    open_at(site, server->port, "", messages);
+    rig_until(&site->rig, is_at(site, other->port));
+    assert_answer(rig_call(&site->rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
+    assert_true(is_at(site, other->port));
+    redisReply *lock = redis_server_ask(other, "EXISTS stockade:{sku:1}:lock");
+    assert_int_equal(lock->integer, 1);
+    freeReplyObject(lock);
+}
+
+static void on_news(void *context, const struct lease_news *news)
+{
+    *(int64_t *)context = news->token;
+}
+
+static void test_news_come_from_the_new_master(void **state)
+{
+    struct site *site = *state;
+    char text[64];
+    int64_t heard = 0;
+
+    snprintf(text, sizeof text, "shop 127.0.0.1 1 127.0.0.1 %d", other->port);
+    const char *messages[] = {text, NULL};
+    open_at(site, server->port, "", messages);
+    lease_provider_watch(site->rig.provider, on_news, &heard);
+    rig_until(&site->rig, lease_provider_health(site->rig.provider).watching);
+    while (heard == 0) { /* until it listens there */
+        redis_server_do(other, "PUBLISH stockade:wake %s", "released 0123456789abcdef 7 sku:1");
+        rig_turn(&site->rig);
+    }
+    assert_int_equal(heard, 7);
+}
+
+static void test_a_replica_is_no_master(void **state)
+{
+    struct site *site = *state;
+
+    redis_server_do(server, "REPLICAOF 127.0.0.1 1");
+    open_at(site, server->port, "", NULL);
+    rig_until(&site->rig, rig_detail_has(&site->rig, "its role is slave, not master"));
+    redis_server_do(server, "REPLICAOF NO ONE");
+    rig_until(&site->rig, is_at(site, server->port));
+}
+
+static void test_a_master_that_was_demoted_is_left_and_the_sentinel_asked(void **state)
+{
+    struct site *site = *state;
+
+    open_at(site, server->port, "", NULL);
+    rig_until(&site->rig, is_at(site, server->port));
+    int visitors = site->sentinel.visitors;
+    redis_server_do(server, "REPLICAOF 127.0.0.1 1");
+    assert_down(rig_call(&site->rig, LEASE_GRANT, ann, 0), "READONLY");
+    assert_false(rig_up(&site->rig));
+    address(site->says, sizeof site->says, other->port);
+    strcat(site->says, SUBSCRIBED);
+    site->sentinel.len = strlen(site->says);
+    rig_until(&site->rig, is_at(site, other->port));
+    assert_true(site->sentinel.visitors > visitors);
+}
+
+/* Replicas: there are none, so all that were granted are given back. */
+
+static void test_grants_without_replicas_are_given_back(void **state)
+{
+    enum { CALLS = 5 };
+    struct site *site = *state;
+    struct asked asked[CALLS];
+    char resources[CALLS][16];
+    int answered = 0;
+
+    open_at(site, server->port, "?replicas=1&timeout_ms=400", NULL);
+    rig_until(&site->rig, is_at(site, server->port));
+    for (int i = 0; i < CALLS; i++) {
+        snprintf(resources[i], sizeof resources[i], "sku:%d", i);
+        asked[i] = rig_question(LEASE_GRANT, ann, 0);
+        asked[i].call.resource = bytes_of(resources[i]);
+        rig_ask(&site->rig, &asked[i]);
+    }
+    while (answered < CALLS) {
+        rig_turn(&site->rig);
+        answered = 0;
+        for (int i = 0; i < CALLS; i++)
+            answered += asked[i].answered;
+    }
+    for (int i = 0; i < CALLS; i++) {
+        assert_down(asked[i].call, "0 of 1 replicas have the grant");
+        assert_int_equal(asked[i].times, 1);
+    }
+    assert_true(rig_detail_has(&site->rig, "0 of 1 replicas have the grant"));
+    assert_answer(rig_call(&site->rig, LEASE_QUERY, "", 0), LEASE_FREE, 0);
+    assert_answer(rig_call(&site->rig, LEASE_RENEW, bob, 9), LEASE_GRANTED, 9);
+    assert_false(rig_up(&site->rig));
+}
+
+static void test_closing_answers_grants_that_wait_for_replicas(void **state)
+{
+    struct site *site = *state;
+    struct asked first = rig_question(LEASE_GRANT, ann, 0),
+                 second = rig_question(LEASE_GRANT, bob, 0);
+
+    open_at(site, server->port, "?replicas=1&timeout_ms=20000", NULL);
+    rig_until(&site->rig, is_at(site, server->port));
+    rig_ask(&site->rig, &first);
+    second.call.resource = BYTES_LITERAL("sku:2");
+    rig_ask(&site->rig, &second);
+    for (bool blocked = false; !blocked;) {
+        redisReply *clients = redis_server_ask(server, "INFO clients");
+        blocked = strstr(clients->str, "blocked_clients:1") != NULL;
+        freeReplyObject(clients);
+        rig_turn(&site->rig);
+    }
+    rig_close(&site->rig);
+    assert_down(first.call, "the connection is being closed");
+    assert_down(second.call, "the connection is being closed");
+    assert_int_equal(first.times + second.times, 2);
+}
+
+/* What holds for every provider. */
+
+struct sentinel_subject {
+    struct subject base;
+    struct site *site;
+};
+
+static void subject_turn(struct subject *subject)
+{
+    rig_turn(&((struct sentinel_subject *)(void *)subject)->site->rig);
+}
+
+static int subject_setup(void **state)
+{
+    struct sentinel_subject *subject = mem_zalloc(sizeof *subject);
+
+    setup((void **)&subject->site);
+    open_at(subject->site, server->port, "", NULL);
+    rig_until(&subject->site->rig, rig_up(&subject->site->rig));
+    subject->base = (struct subject){.provider = subject->site->rig.provider, .turn = subject_turn};
+    *state = subject;
+    return 0;
+}
+
+static int subject_teardown(void **state)
+{
+    struct sentinel_subject *subject = *state;
+
+    teardown((void **)&subject->site);
+    free(subject);
+    return 0;
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(it_is_at_the_master_that_the_sentinel_names),
+        TEST(an_answer_that_is_no_address_is_told_and_harms_nobody),
+        TEST(a_host_name_that_is_too_long_is_refused),
+        TEST(switch_master_moves_it_and_what_is_none_does_not),
+        TEST(news_come_from_the_new_master),
+        TEST(a_replica_is_no_master),
+        TEST(a_master_that_was_demoted_is_left_and_the_sentinel_asked),
+        TEST(grants_without_replicas_are_given_back),
+        TEST(closing_answers_grants_that_wait_for_replicas),
+    };
+#undef TEST
+    server = redis_server_new(NULL);
+    other = redis_server_new(NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed += conformance_run("sentinel", subject_setup, subject_teardown);
+    redis_server_free(server);
+    redis_server_free(other);
+    return failed;
+}
