@@ -65,12 +65,18 @@ static void open_sentinel(struct site *site, const char *answer, const char *con
     chatterbox_open(&site->sentinel, &site->rig, site->says, used);
 }
 
-static void address(char *out, size_t size, int port)
+static void address_of(char *out, size_t size, const char *host, int port)
 {
     char number[16];
 
     snprintf(number, sizeof number, "%d", port);
-    snprintf(out, size, "*2\r\n$9\r\n127.0.0.1\r\n$%zu\r\n%s\r\n", strlen(number), number);
+    snprintf(out, size, "*2\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(host), host, strlen(number),
+             number);
+}
+
+static void address(char *out, size_t size, int port)
+{
+    address_of(out, size, "127.0.0.1", port);
 }
 
 /* Opens the provider on a sentinel that names the Redis at `port`. */
@@ -102,6 +108,26 @@ static void test_it_is_at_the_master_that_the_sentinel_names(void **state)
     redisReply *lock = redis_server_ask(server, "EXISTS stockade:{sku:1}:lock");
     assert_int_equal(lock->integer, 1);
     freeReplyObject(lock);
+}
+
+static void test_the_master_may_have_a_name_or_an_ipv6_address(void **state)
+{
+    static const struct {
+        const char *host, *text;
+    } cases[] = {{"localhost", "at localhost:%d: ready"}, {"::1", "at [::1]:%d: ready"}};
+    struct site *site = *state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char answer[64], text[64];
+        address_of(answer, sizeof answer, cases[i].host, server->port);
+        snprintf(text, sizeof text, cases[i].text, server->port);
+        open_sentinel(site, answer, NULL);
+        rig_open(&site->rig, "redis+sentinel://127.0.0.1:%d/shop", site->sentinel.port);
+        rig_until(&site->rig, rig_detail_has(&site->rig, text));
+        rig_close(&site->rig);
+        chatterbox_close(&site->sentinel, &site->rig);
+    }
+    site->sentinel.port = 0;
 }
 
 static void test_an_answer_that_is_no_address_is_told_and_harms_nobody(void **state)
@@ -324,6 +350,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(it_is_at_the_master_that_the_sentinel_names),
+        TEST(the_master_may_have_a_name_or_an_ipv6_address),
         TEST(an_answer_that_is_no_address_is_told_and_harms_nobody),
         TEST(a_host_name_that_is_too_long_is_refused),
         TEST(switch_master_moves_it_and_what_is_none_does_not),
