@@ -110,6 +110,29 @@ void errand_see_own(struct errand *errand)
     errand->left_ms = spot->held_until_ms - keeper_now_ms(spot->keeper);
 }
 
+/* Another daemon's lease is over when it has not changed for its TTL since it was first seen here:
+ * no clock but our own decides about it. What is left of it by then. */
+static int64_t see_others(struct spot *spot, const struct node_name *name, int32_t version,
+                          int64_t ttl_ms)
+{
+    int64_t now_ms = keeper_now_ms(spot->keeper);
+
+    if (strcmp(spot->seen.text, name->text) != 0 || spot->seen_version != version) {
+        spot->seen = *name;
+        spot->seen_version = version;
+        spot->seen_ms = now_ms;
+    }
+    return spot->seen_ms + ttl_ms - now_ms;
+}
+
+/* The same by the server's clock, good enough to tell people. */
+static int64_t by_clock_ms(const struct keeper *keeper, int64_t mtime_ms, int64_t ttl_ms)
+{
+    if (!keeper->ahead_known)
+        return ttl_ms;
+    return mtime_ms + ttl_ms - (keeper_now_ms(keeper) + keeper->ahead_ms);
+}
+
 static void on_head_read(struct zk_op *op)
 {
     struct errand *errand = errand_of(op);
@@ -137,17 +160,17 @@ static void on_head_read(struct zk_op *op)
         errand_decide(errand);
         return;
     }
-    errand->left_ms = errand->lease.ttl_ms;
-    if (keeper->ahead_known)
-        errand->left_ms += op->mtime_ms - (keeper_now_ms(keeper) + keeper->ahead_ms);
-    if (errand->left_ms > errand->lease.ttl_ms)
-        errand->left_ms = errand->lease.ttl_ms;
-    if (own) { /* another daemon has let its owner in again, or an answer was lost */
+    if (own) { /* another daemon wrote it, or an answer was lost */
         spot_hold(spot, &errand->head, &errand->lease, errand->version);
-        spot->held_until_ms += errand->left_ms - errand->lease.ttl_ms;
-        heap_set(&keeper->ending, &spot->held_due, spot->held_until_ms);
+        errand->left_ms = errand->lease.ttl_ms;
+        errand_decide(errand);
+        return;
     }
-    if (errand->left_ms > 0)
+    int64_t seen_left_ms = see_others(spot, &errand->head, op->version, errand->lease.ttl_ms);
+    errand->left_ms = by_clock_ms(keeper, op->mtime_ms, errand->lease.ttl_ms);
+    if (errand->left_ms <= 0 || errand->left_ms > errand->lease.ttl_ms)
+        errand->left_ms = seen_left_ms;
+    if (seen_left_ms > 0)
         errand_decide(errand);
     else
         errand_remove_head(errand, NULL); /* its daemon is dead or asleep */

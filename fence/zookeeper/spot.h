@@ -28,6 +28,9 @@ struct spot {
     int64_t ahead_token;              /* of the lease that we wait for, as far as known */
     int64_t queued_until_ms;          /* nobody asks for it any more */
     struct heap_node queued_due;      /* when to remove it */
+    struct node_name seen;            /* another daemon's lease; this version since seen_ms */
+    int32_t seen_version;
+    int64_t seen_ms;
     bool our_turn;
     bool unsure; /* a node may be left there that nobody knows of */
     bool starting;

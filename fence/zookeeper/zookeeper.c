@@ -2,9 +2,9 @@
 /* The lease provider on ZooKeeper: calls, their time, and what is over by our clock.
  *
  * A lease is an ephemeral node, so it ends with this daemon's session at the latest, and before
- * that with its TTL: this daemon removes it then, and if it is dead or asleep whoever asks next
- * does, going by the server's clock. A release that could not be delivered is a lease whose time is
- * over.
+ * that with its TTL: this daemon removes it then, and if it is dead or asleep whoever waits for it
+ * does, when it has not changed for so long. A release that could not be delivered is a lease whose
+ * time is over.
  *
  * While ZooKeeper is away a call is answered DOWN at once; one that is not answered within its time
  * is answered DOWN, too, while its errand goes on to its end: a grant that comes out of it is given
