@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from harness.limits import Stopwatch, patience, wait_until
+from harness.limits import REPO, Stopwatch, patience, wait_until
 from harness.load import Load
 from harness.resp import ReplyError, refused
 from harness.rig import Rig, free_port
@@ -107,6 +107,28 @@ def test_what_is_wrong_is_leasedown_at_once_with_the_reason(quiet, parts, reason
         client("ACQUIRE", "r", 60000)
     assert watch.seconds < patience(AT_ONCE_SECONDS)
     assert info(client)["lease_service_up"] == "0"
+
+
+RIGHTS = ("~stockade:* &stockade:wake +evalsha +eval +script|load +get +set +del +incr +pttl "
+          "+pexpire +publish +subscribe +role +wait")
+SENTINEL_RIGHTS = "+sentinel|get-master-addr-by-name +subscribe &+switch-master"
+
+
+def test_users_with_the_rights_that_the_readme_names_are_enough(quiet, key):
+    text = " ".join((REPO / "README.md").read_text().split())
+    assert all(f"`{right}`" in text for right in [*RIGHTS.split(), *SENTINEL_RIGHTS.split()])
+    cluster = quiet.cluster
+    for server in [cluster.master, *cluster.sentinels]:
+        rights = RIGHTS if server is cluster.master else SENTINEL_RIGHTS
+        cluster.ask(server, "ACL", "SETUSER", "few", "reset", "on", ">few", *rights.split())
+    hosts = [f"few:few@127.0.0.1:{s.address[1]}" for s in cluster.sentinels[:1]]
+    hosts += [f"127.0.0.1:{s.address[1]}" for s in cluster.sentinels[1:]]
+    client = quiet.daemon(password="", hosts=hosts, sentinel_password="few",
+                          options="replicas=1&sentinel_user=few").client()
+    token = token_when_up(client, key)
+    wait_until(lambda: info(client)["lease_service_watched"] == "1", "it hears the others")
+    assert client("RENEW", key, token, 60000) == 60000
+    assert client("RELEASE", key, token) == 0
 
 
 def test_nobody_there_is_leasedown_at_once(quiet):
