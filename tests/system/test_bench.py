@@ -1,21 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/bench-leases runs and finds what does not depend on the machine's speed."""
+"""The benchmark runs, finds what does not depend on the machine's speed, and can fail."""
 
+import os
 import re
 import subprocess
+import sys
+import time
+
+import pytest
 
 from harness.limits import BUILD, REPO, patience
 
+sys.path.insert(0, str(REPO / "tools"))
+from bench import durable, resp  # noqa: E402
+from bench.server import BenchError  # noqa: E402
 
-def test_bench_leases_measures_each_thing_and_finds_nobody_out_of_turn_or_favoured():
+
+def bench(*words, seconds=50):
     done = subprocess.run(
-        [REPO / "tools/bench-leases", "--clients", "10", "--rounds", "1", "--seconds", "1",
-         "--wakes", "20", "--line", "50"], capture_output=True, text=True, timeout=patience(50),
-        env={"STOCKADE_BUILD": str(BUILD), "PATH": "/usr/bin:/bin"}, check=False)
-    assert done.returncode in (0, 1) and done.stderr == "", done.stderr
-    assert len(re.findall(r"^  .*from (?:RELEASE|its reply) .* ms$", done.stdout, re.M)) == 6
-    assert "order: 50 waiters, 0 out of turn" in done.stdout
-    contended = re.search(r"^  Stockade +[\d,]+ .*? (\d+) +(\d+) +[\d.]+$", done.stdout, re.M)
-    fewest, most = map(int, contended.groups())
-    assert 0 < fewest and most <= fewest + 2, "served in turns"
-    assert re.search(r"^  both +[\d,]+", done.stdout, re.M)
+        ["/usr/bin/python3", "-m", "bench", *map(str, words)], capture_output=True, text=True,
+        timeout=patience(seconds), check=False,
+        env={**os.environ, "STOCKADE_BUILD": str(BUILD), "PYTHONPATH": str(REPO / "tools"),
+             "PYTHONDONTWRITEBYTECODE": "1"})
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return done.stdout
+
+
+def rate(out, label):
+    return float(re.search(rf"^  {label} +([\d,]+) ", out, re.M)[1].replace(",", ""))
+
+
+def test_contenders_take_turns_and_each_has_its_figures_in_table_and_report(tmp_path):
+    out = bench("--quick", "--keys", 1000, "--rounds", 1, "--seconds", "0.2",
+                "--only", "write-16-100000", "--out", tmp_path, "--page", tmp_path / "page.md")
+    labels = ("Stockade", "Redis SET", "Redis, token checked in Lua", "raw SQLite, unchecked")
+    assert all(rate(out, label) > 0 for label in labels)
+    report = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "page.md").read_text()
+    assert all(label in report and f"| {label} |" in page for label in labels)
+    assert "<svg" in report and "http" not in report, "with plots, and self-contained"
+
+
+def test_a_server_that_lost_what_it_acknowledged_fails_the_benchmark(tmp_path):
+    class Forgetful(resp.Redis):
+        def spawn(self, command, **options):
+            super().spawn([word if word != "yes" else "no" for word in command], **options)
+
+    server = Forgetful(tmp_path / "redis")
+    try:
+        with pytest.raises(BenchError, match="lost what was acknowledged"):
+            durable.check("redis", server, 100)
+    finally:
+        server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_every_case_runs_with_redis_and_sqlite():
+    begun = time.monotonic()
+    out = bench("--keys", 2000, "--rounds", 1, "--seconds", "0.3",
+                "--peers", "stockade,stockade-redis,redis,sqlite", seconds=400)
+    titles = re.findall(r"^(\S.*)\n +/s ", out, re.M)
+    assert len(titles) >= 20, out
+    assert "all served in turn" in out
+    assert re.search(r"^stockade: killed after [\d,]+ acknowledged writes", out, re.M)
+    assert time.monotonic() - begun < patience(400)

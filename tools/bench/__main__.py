@@ -24,15 +24,18 @@ from bench.stage import servers_for
 
 
 CHECKED_KEYS = 100000
-QUICK_TAGS = ("stockade", "redis", "sqlite")
+QUICK_PEERS = "stockade,redis,sqlite"
 
 
 def parse():
     parser = argparse.ArgumentParser(prog="bench", description=__doc__.splitlines()[0])
     parser.add_argument("--only", metavar="GLOB", action="append",
                         help="cases by name; may be repeated")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3, help="of each run")
+    parser.add_argument("--rounds", type=int, help="default 5")
+    parser.add_argument("--seconds", type=float, help="of each run (default 3)")
+    parser.add_argument("--keys", type=int, metavar="N", help="at most so many in each case")
+    parser.add_argument("--peers", metavar="TAG,TAG", help="these only: stockade, stockade-redis, "
+                        "redis, sqlite, postgres, etcd, zookeeper")
     parser.add_argument("--quick", action="store_true", help="few cases, under a minute")
     parser.add_argument("--huge", action="store_true",
                         help="ten million keys, too: minutes and gigabytes more")
@@ -43,16 +46,22 @@ def parse():
                         "one)")
     options = parser.parse_args()
     if options.quick:
-        options.rounds, options.seconds = 3, 0.7
+        options.peers = options.peers or QUICK_PEERS
+    options.rounds = options.rounds or (3 if options.quick else 5)
+    options.seconds = options.seconds or (0.6 if options.quick else 3)
     return options
 
 
 def chosen(options):
     every = cases.all_cases()
     if options.quick:
-        every = [dataclasses.replace(case, contenders=[
-            contender for contender in case.contenders if contender.tag in QUICK_TAGS])
-            for case in every if case.quick]
+        every = [case for case in every if case.quick]
+    if options.peers:
+        every = [dataclasses.replace(case, contenders=contenders) for case in every if (
+            contenders := [contender for contender in case.contenders
+                           if contender.tag in options.peers.split(",")])]
+    if options.keys:
+        every = [dataclasses.replace(case, keys=min(case.keys, options.keys)) for case in every]
     if options.only:
         every = [case for case in every
                  if any(fnmatch.fnmatch(case.name, glob) for glob in options.only)]
@@ -95,18 +104,19 @@ def run(options, folder):
                 results[case.name] = run_case(case, servers, options, progress)
                 progress.clear()
                 print(table.text(case, results[case.name]), flush=True)
-            if keys == CHECKED_KEYS and not options.quick:
-                found = check(servers, progress)
+            if keys == max(stages, key=lambda keys: keys <= CHECKED_KEYS and keys) \
+                    and not options.quick:
+                found = check(servers, keys, progress)
     write_reports(options, every, results, about, found)
 
 
-def check(servers, progress):
+def check(servers, keys, progress):
     """tag: writes acknowledged before a kill -9, and keys whose last one was found again."""
     found = {}
     for tag, server in servers.items():
         if tag in durable.CHECKED:
             progress.step(f"{tag}: is there what was acknowledged?", 0)
-            found[tag] = durable.check(tag, server)
+            found[tag] = durable.check(tag, server, keys)
             progress.clear()
             print(f"{tag}: killed after {found[tag][0]:,} acknowledged writes; the last ones of "
                   f"{found[tag][1]:,} keys are there", flush=True)

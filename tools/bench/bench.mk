@@ -8,6 +8,7 @@ PROOF_SOURCES += $(BENCH_LOAD_SOURCES) $(BENCH_SQLITE_SOURCES)
 .PHONY: bench bench-page bench-quick bench-programs
 
 bench-programs: $(BUILD)/bench-load $(BUILD)/bench-sqlite
+tests: bench-programs
 
 $(BUILD)/bench-load: $(call objects,$(BENCH_LOAD_SOURCES)) $(BUILD)/tools.a $(BUILD)/client.a \
     $(BUILD)/daemon.a

@@ -3,7 +3,7 @@
 
 import socket
 
-from bench import clients, postgres, resp
+from bench import clients, postgres, resp, waiting
 from bench.measure import Case, Contender
 
 KEY, RANDOM = "key:__rand_int__", "__rand_int__"
@@ -140,7 +140,8 @@ def cycle_of(label, tag, words):
     return Contender(label, tag, run)
 
 
-MUTEX, LOCK = "etcd mutex", "Redis lock"
+MUTEX, LOCK, ON_REDIS = "etcd mutex", "Redis lock", "Stockade on Redis"
+POLLING = LOCK + ", asks each 20 ms"
 
 
 def unlock(server):
@@ -150,29 +151,47 @@ def unlock(server):
 def cycles():
     """Take the lease, read, write, give it back; what can go together goes together."""
     ours = cycle("Stockade", "stockade", "lease-cycle")
-    on_redis = cycle("Stockade on Redis", "stockade-redis", "lease-cycle")
+    on_redis = cycle(ON_REDIS, "stockade-redis", "lease-cycle")
     theirs = cycle(LOCK, "redis", "lock-cycle", options=unlock)
     yield Case("cycle-redis", "lease cycle on Redis, distinct keys", 100000, [on_redis, theirs],
                {LOCK: 1.0}, unit="cycles")
     yield Case("cycle", "lease cycle, distinct keys", 100000,
                [ours, on_redis, theirs, cycle(MUTEX, "etcd", "etcd-cycle"),
                 cycle("ZooKeeper recipe", "zookeeper", "zookeeper-cycle")],
-               {"Stockade on Redis": 1.5, MUTEX: 5}, unit="cycles")
+               {ON_REDIS: 1.5, MUTEX: 5}, unit="cycles")
     hot = ["--hot"]
     yield Case("cycle-hot", "lease cycle, 50 clients on one key", 100000,
                [cycle("Stockade", "stockade", "lease-cycle", hot),
-                cycle("Stockade on Redis", "stockade-redis", "lease-cycle", hot),
-                cycle(LOCK + ", asks each 20 ms", "redis", "lock-cycle", hot, unlock),
+                cycle(ON_REDIS, "stockade-redis", "lease-cycle", hot),
+                cycle(POLLING, "redis", "lock-cycle", hot, unlock),
                 cycle(MUTEX, "etcd", "etcd-cycle", hot),
-                cycle("ZooKeeper recipe", "zookeeper", "zookeeper-cycle", hot)],
-               {MUTEX: 5}, unit="cycles")
+                cycle("ZooKeeper recipe", "zookeeper", "zookeeper-cycle", hot),
+                Contender("Stockade on Redis, two daemons", "stockade-redis",
+                          lambda bout: waiting.shared(
+                              [bout.server, bout.servers["stockade-redis-2"]], bout.seconds))],
+               {MUTEX: 5}, unit="cycles", ceiling={"unequal": 1.2}, p99_parts={POLLING: 0.1})
+
+
+def wakes():
+    """From RELEASE to the next one's grant."""
+    def between(label, here, there):
+        return Contender(label, here, lambda bout: waiting.wake_up(
+            bout.server, bout.servers[there], bout.seconds))
+    yield Case("wake", "from RELEASE to the grant of who waits", 100000,
+               [between(STOCKADE, "stockade", "stockade"),
+                between(ON_REDIS, "stockade-redis", "stockade-redis"),
+                between("between two daemons on one Redis", "stockade-redis",
+                        "stockade-redis-2")], unit="wake-ups")
+    yield Case("order", "1,000 wait in line for one key, all served in turn", 100000,
+               [Contender(STOCKADE, "stockade", lambda bout: waiting.order(bout.server, 1000))],
+               unit="grants", rounds=1)
 
 
 def acquires():
     words = fixed("ACQUIRE", "lease:__rand_int__", 600000)
     case = Case("acquire", "ACQUIRE alone, a new key each", 100000,
                 [pairs(STOCKADE, "stockade", words),
-                 pairs("Stockade on Redis", "stockade-redis", words),
+                 pairs(ON_REDIS, "stockade-redis", words),
                  pairs("Redis, lock and token in Lua", "redis",
                        script(resp.ACQUIRE, 1, "lease:__rand_int__", 600000))])
     case.drawn = 10 ** 9
@@ -251,7 +270,8 @@ def all_cases():
         writes(100000, 16, {REDIS: 1.0, LUA: 2, SQLITE: 0.85},
                [pgbench("PostgreSQL, 16 in a transaction", 16),
                 puts("ZooKeeper set", "zookeeper", "zookeeper-set", 16)], quick=True),
-        reads(1, 1.0), reads(16, 0.8), mixed(), transactions(), *cycles(), acquires(),
+        reads(1, 1.0), reads(16, 0.8), mixed(), transactions(), *cycles(), *wakes(),
+        acquires(),
         connections(1), connections(1000), connections(10000), idle(),
         half_rate(),
         writes(1000000, 1, {}), writes(1000000, 16, {REDIS: 0.5, SQLITE: 0.85},

@@ -10,7 +10,7 @@ import threading
 
 from bench import clients
 
-WRITES_S, KILLED_AFTER_S, KEYS = 2, 1, 100000
+WRITES_S, KILLED_AFTER_S = 2, 1
 
 
 def resp_pair(write, read):
@@ -37,16 +37,16 @@ CHECKED = {
 }
 
 
-def check(tag, server):
+def check(tag, server, keys):
     """How many keys were written and found; raises BenchError where one was lost."""
     run = CHECKED[tag]
     file = server.folder / "acknowledged"
     timer = threading.Timer(KILLED_AFTER_S, server.kill)
     timer.start()
     try:
-        written = run(server, file, None, {"keys": KEYS, "time": f"{WRITES_S * 1000}ms"})
+        written = run(server, file, None, {"keys": keys, "time": f"{WRITES_S * 1000}ms"})
     finally:
         timer.join()
     server.start()
-    found = run(server, None, file, {"keys": KEYS, "ops": KEYS})
+    found = run(server, None, file, {"keys": keys, "ops": keys})
     return written["ops"], found["verified"]

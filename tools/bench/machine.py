@@ -49,8 +49,8 @@ def sync_us(folder):
 
 
 def zookeeper_version():
-    jar = pathlib.Path("/usr/share/java/zookeeper.jar")
-    return found(r"zookeeper-([\d.]+)\.jar", str(jar.resolve())) if jar.exists() else None
+    names = [jar.name for jar in pathlib.Path("/usr/share/java").glob("zookeeper-[0-9]*.jar")]
+    return found(r"zookeeper-([\d.]+)\.jar", " ".join(names))
 
 
 def describe(folder):
@@ -60,7 +60,7 @@ def describe(folder):
     system = found(r'^PRETTY_NAME="(.*)"', pathlib.Path("/etc/os-release").read_text())
     files = first_line("findmnt", "-no", "FSTYPE", "-T", str(folder))
     versions = {
-        "Stockade": first_line(str(BUILD / "stockaded"), "--version"),
+        "Stockade": found(r"([\d.]+)", first_line(str(BUILD / "stockaded"), "--version")),
         "revision": first_line("git", "describe", "--always", "--dirty"),
         "Redis": found(r"v=([\d.]+)", first_line("redis-server", "--version")),
         "SQLite": sqlite3.sqlite_version,

@@ -11,6 +11,7 @@ MAKERS = {
     "redis": lambda folder, servers: resp.Redis(folder),
     "lease-redis": lambda folder, servers: resp.Redis(folder, filled=False),
     "stockade-redis": lambda folder, servers: resp.Stockade(folder, servers["lease-redis"]),
+    "stockade-redis-2": lambda folder, servers: resp.Stockade(folder, servers["lease-redis"]),
     "postgres": lambda folder, servers: postgres.Postgres(folder),
     "etcd": lambda folder, servers: coordinators.Etcd(folder),
     "zookeeper": lambda folder, servers: coordinators.ZooKeeper(folder),
@@ -23,7 +24,7 @@ def servers_for(tags, folder, keys, progress):
     """tag: server. Made in the order of MAKERS, since some need others."""
     servers = {}
     if "stockade-redis" in tags:
-        tags = {*tags, "lease-redis"}
+        tags = {*tags, "lease-redis", "stockade-redis-2"}
     try:
         for tag, make in MAKERS.items():
             if tag not in tags:

@@ -30,15 +30,26 @@ def verdict(ratio, goal):
 
 
 CALLED = {"p99": "p99, ms", "gap_ms": "longest time without any reply, ms",
+          "unequal": "cycles of the luckiest client to the unluckiest's",
           "more_memory_mb": "more memory, MB"}
 
 
 def ceilings(case, results):
     """What ours may be at most, in words."""
     for name, most in case.ceiling.items():
-        ours = results[case.contenders[0].label].get(name, 0)
+        ours = results[case.contenders[0].label].get(name, float("inf"))
         yield (f"{CALLED[name]}: {ours:.2f}, at most {most:g}: "
                f"{'ok' if ours <= most else 'MISSED'}")
+    yield from p99_parts(case, results)
+
+
+def p99_parts(case, results):
+    for label, most in case.p99_parts.items():
+        if label not in results:
+            continue
+        part = results[case.contenders[0].label]["p99"] / results[label]["p99"]
+        yield (f"p99 as a part of that of {label}: {part:.3f}, at most {most:g}: "
+               f"{'ok' if part <= most else 'MISSED'}")
 
 
 def text(case, results):

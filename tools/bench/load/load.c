@@ -242,6 +242,22 @@ static bool went_away(struct client *client)
     return true;
 }
 
+/* What is there may be more than one step's replies: news follows the answer to a watch. */
+static bool digest(struct client *client)
+{
+    do {
+        if (!client->load->work->protocol->feed(client)) {
+            client_fail(client, "refused, or not the protocol", buf_bytes(&client->in));
+            return false;
+        }
+        if (client->awaits == 0 || client->got < client->awaits)
+            return true;
+        if (!take_turn(client))
+            return false;
+    } while (client->in.len > client->in_used);
+    return true;
+}
+
 static bool receive(struct client *client)
 {
     for (;;) {
@@ -252,13 +268,8 @@ static bool receive(struct client *client)
         if (got <= 0)
             return went_away(client);
         client->in.len += (size_t)got;
-        bool was_waiting = client->awaits > 0;
-        if (!client->load->work->protocol->feed(client)) {
-            client_fail(client, "refused, or not the protocol", buf_bytes(&client->in));
+        if (!digest(client))
             return false;
-        }
-        if (was_waiting && client->got == client->awaits)
-            return take_turn(client);
         if (got < RECEIVE_MAX)
             return true;
     }
