@@ -16,10 +16,9 @@ enum stk_error store_submit(struct store *store, struct store_op *op)
     return store->impl->submit(store, op);
 }
 
-void store_flush(struct store *store)
+bool store_flush(struct store *store)
 {
-    if (store->impl->flush != NULL)
-        store->impl->flush(store);
+    return store->impl->flush != NULL && store->impl->flush(store);
 }
 
 void store_collect(struct store *store)

@@ -5,6 +5,8 @@
  *   store_submit ──▶ queue ──▶ [ writer: BEGIN, run, run, run, COMMIT ] ──▶ wake ──▶ store_collect
  *                              [ reader: BEGIN, run, run, run, COMMIT ]              └─▶ op->done
  *
+ * - A few brief operations that find the store idle run on the caller's own thread, in store_flush:
+ *   waking another one takes longer than they do.
  * - An operation's `run` sees the state as of all earlier operations, and is alone with it. It is
  *   a plain function over the primitives of txn.h; what it means (fencing, commands) is the
  *   caller's business. It starts from scratch each time and touches nothing but its operation, for
@@ -37,6 +39,7 @@ struct store_txn; /* txn.h */
 struct store_op {
     bool writes; /* else it may only read */
     bool slow;   /* a read that may take long, and must not hold up the others */
+    bool brief;  /* takes microseconds: may run where it is submitted */
     /* On the store's thread. STK_OK: keep what was done (also where the command was refused without
      * touching anything). Anything else undoes it; the error reaches `done` in `error`. */
     enum stk_error (*run)(struct store_op *op, struct store_txn *txn);
@@ -54,10 +57,10 @@ struct store_stats {
 
 /* STK_OK, or STK_BUSY: the queue is full, `done` will not be called. */
 enum stk_error store_submit(struct store *store, struct store_op *op);
-/* No more is coming for now: the threads may begin with what was submitted. Until then they may
- * leave it lying, so that what belongs together is committed together. On the thread that submits.
- */
-void store_flush(struct store *store);
+/* No more is coming for now: what was submitted may begin. Until then the threads may leave it
+ * lying, so that what belongs together is committed together. On the thread that submits. True:
+ * some of it is finished already; collect it, `wake` is not called for it. */
+bool store_flush(struct store *store);
 /* Calls `done` of what is finished. Call it after `wake`, on the thread that submits. */
 void store_collect(struct store *store);
 /* For a store without threads (a simulator, a unit test): runs at most one batch of writes and one

@@ -11,7 +11,7 @@
 
 struct store_impl {
     enum stk_error (*submit)(struct store *store, struct store_op *op);
-    void (*flush)(struct store *store); /* NULL: a store without threads */
+    bool (*flush)(struct store *store); /* NULL: a store without threads */
     void (*collect)(struct store *store);
     bool (*step)(struct store *store);
     bool (*lost)(const struct store *store);

@@ -13,6 +13,7 @@
 #define A    COMMAND_ADMIN
 #define L    COMMAND_LEASE
 #define P    COMMAND_PUBSUB
+#define LONG COMMAND_LONG
 #define OPEN (COMMAND_NO_AUTH | COMMAND_DRAINING)
 #define NOW(name, arity, flags, fn, group, summary)                                                \
     {                                                                                              \
@@ -22,9 +23,9 @@
     {                                                                                              \
         name, arity, L, order, 1, 1, 1, fn, NULL, "leases", summary                                \
     }
-#define READ(name, arity, last, fn, group, summary)                                                \
+#define READ(name, arity, flags, last, fn, group, summary)                                         \
     {                                                                                              \
-        name, arity, 0, ORDER_READ, 1, last, 1, NULL, fn, group, summary                           \
+        name, arity, flags, ORDER_READ, 1, last, 1, NULL, fn, group, summary                       \
     }
 #define WRITE(name, arity, fn, group, summary)                                                     \
     {                                                                                              \
@@ -43,7 +44,7 @@ const struct command commands[] = {
     LEASE("REVOKE", 2, ORDER_WRITE, lease_revoke,
           "Take a lease away from its holder: resource -> the retired token"),
     LEASE("LEASE", 2, ORDER_ALONE, lease_show, "Who holds a resource: resource -> map"),
-    {"LEASES", -1, L, ORDER_READ, 0, 0, 0, lease_list, NULL, "leases",
+    {"LEASES", -1, L | LONG, ORDER_READ, 0, 0, 0, lease_list, NULL, "leases",
      "Names of resources with an unretired token: [MATCH glob] [COUNT n]"},
     {"FENCED", -4, L, ORDER_WRITE, 3, 3, 1, data_fenced, NULL, "leases",
      "Run a command only while the token is the newest: token [ID id] command key [arg ...]"},
@@ -59,14 +60,14 @@ const struct command commands[] = {
     {"DISCARD", 1, COMMAND_UNQUEUED, ORDER_NOW, 0, 0, 0, multi_discard, NULL, "transactions",
      "Drop what is queued"},
 
-    {"SQL", -2, 0, ORDER_READ, 0, 0, 0, NULL, sql_exec, "sql",
+    {"SQL", -2, LONG, ORDER_READ, 0, 0, 0, NULL, sql_exec, "sql",
      "One statement: [TYPES itfbn...] statement [param ...] -> columns, rows, changes"},
-    {"GUARD", -2, 0, ORDER_WRITE, 0, 0, 0, guard_command, NULL, "sql",
+    {"GUARD", -2, LONG, ORDER_WRITE, 0, 0, 0, guard_command, NULL, "sql",
      "Let rows change only under their token: CREATE table column prefix | DROP table | LIST"},
 
-    READ("GET", 2, 1, string_get, "string", "The value of a key"),
-    READ("STRLEN", 2, 1, string_strlen, "string", "The length of a value"),
-    READ("MGET", -2, -1, string_mget, "string", "The values of several keys"),
+    READ("GET", 2, 0, 1, string_get, "string", "The value of a key"),
+    READ("STRLEN", 2, 0, 1, string_strlen, "string", "The length of a value"),
+    READ("MGET", -2, 0, -1, string_mget, "string", "The values of several keys"),
     WRITE("SET", -3, string_set, "string", "Set a value: key value [NX|XX] [GET]; no expiry"),
     WRITE("SETNX", 3, string_setnx, "string", "Set a value where there is none"),
     WRITE("GETSET", 3, string_getset, "string", "Set a value, reply with the old one"),
@@ -81,21 +82,21 @@ const struct command commands[] = {
 
     {"DEL", -2, W, ORDER_WRITE, 1, -1, 1, NULL, key_del, "generic", "Remove the values of keys"},
     {"UNLINK", -2, W, ORDER_WRITE, 1, -1, 1, NULL, key_del, "generic", "The same as DEL"},
-    READ("EXISTS", -2, -1, key_exists, "generic", "How many of the keys have a value"),
-    READ("TYPE", 2, 1, key_type, "generic", "string, hash or none"),
-    {"SCAN", -2, 0, ORDER_READ, 0, 0, 0, NULL, key_scan, "generic",
+    READ("EXISTS", -2, 0, -1, key_exists, "generic", "How many of the keys have a value"),
+    READ("TYPE", 2, 0, 1, key_type, "generic", "string, hash or none"),
+    {"SCAN", -2, LONG, ORDER_READ, 0, 0, 0, NULL, key_scan, "generic",
      "Go through the keys: cursor [MATCH glob] [COUNT n] [TYPE type]"},
-    {"DBSIZE", 1, 0, ORDER_READ, 0, 0, 0, NULL, key_dbsize, "generic", "How many keys"},
+    {"DBSIZE", 1, LONG, ORDER_READ, 0, 0, 0, NULL, key_dbsize, "generic", "How many keys"},
 
-    READ("HGET", 3, 1, hash_get, "hash", "The value of a field"),
-    READ("HMGET", -3, 1, hash_mget, "hash", "The values of several fields"),
-    READ("HGETALL", 2, 1, hash_getall, "hash", "All fields and values"),
-    READ("HEXISTS", 3, 1, hash_exists, "hash", "Is there this field?"),
-    READ("HLEN", 2, 1, hash_len, "hash", "How many fields"),
-    READ("HKEYS", 2, 1, hash_keys, "hash", "All fields"),
-    READ("HVALS", 2, 1, hash_vals, "hash", "All values"),
-    READ("HSTRLEN", 3, 1, hash_strlen, "hash", "The length of a field's value"),
-    READ("HSCAN", -3, 1, hash_scan, "hash",
+    READ("HGET", 3, 0, 1, hash_get, "hash", "The value of a field"),
+    READ("HMGET", -3, 0, 1, hash_mget, "hash", "The values of several fields"),
+    READ("HGETALL", 2, LONG, 1, hash_getall, "hash", "All fields and values"),
+    READ("HEXISTS", 3, 0, 1, hash_exists, "hash", "Is there this field?"),
+    READ("HLEN", 2, LONG, 1, hash_len, "hash", "How many fields"),
+    READ("HKEYS", 2, LONG, 1, hash_keys, "hash", "All fields"),
+    READ("HVALS", 2, LONG, 1, hash_vals, "hash", "All values"),
+    READ("HSTRLEN", 3, 0, 1, hash_strlen, "hash", "The length of a field's value"),
+    READ("HSCAN", -3, LONG, 1, hash_scan, "hash",
          "Go through the fields: key cursor [MATCH g] [COUNT n]"),
     WRITE("HSET", -4, hash_set, "hash", "Set fields"),
     WRITE("HMSET", -4, hash_mset, "hash", "Set fields"),
@@ -128,7 +129,7 @@ const struct command commands[] = {
     NOW("COMMAND", -1, 0, server_command, "server", "COUNT | DOCS | INFO"),
     NOW("CONFIG", -2, A, server_config, "server", "GET pattern"),
     NOW("SHUTDOWN", -1, A, server_shutdown, "server", "Finish what has begun, then exit"),
-    {"FLUSHALL", -1, A, ORDER_WRITE, 0, 0, 0, server_flushall, NULL, "server",
+    {"FLUSHALL", -1, A | LONG, ORDER_WRITE, 0, 0, 0, server_flushall, NULL, "server",
      "Remove every value and revoke every lease; with --unfenced-writes allow"},
 };
 

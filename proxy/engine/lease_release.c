@@ -186,7 +186,8 @@ static void return_done(struct store_op *op)
 
 void lease_return_start(struct lease_return *back)
 {
-    back->op = (struct store_op){.writes = true, .run = return_run, .done = return_done};
+    back->op =
+        (struct store_op){.writes = true, .brief = true, .run = return_run, .done = return_done};
     list_init(&back->op.link);
     back->heir = lease_provider_needs_memory(back->engine->options.provider)
                      ? line_heir(back->engine, back->resource)

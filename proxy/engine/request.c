@@ -12,6 +12,8 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
 
+enum { BRIEF_BYTES_MAX = 4096, BRIEF_STEPS_MAX = 16 };
+
 struct request *request_new(struct session *session, const struct command *command,
                             const struct bytes *argv, size_t argc)
 {
@@ -127,12 +129,30 @@ static bool may_take_long(const struct plan *plan)
     return false;
 }
 
+/* So little that the loop may do it itself. */
+static bool is_brief(const struct request *request)
+{
+    const struct plan *plan = &request->plan;
+
+    if (request->size > BRIEF_BYTES_MAX || plan->steps_count > BRIEF_STEPS_MAX ||
+        (request->command->flags & COMMAND_LONG) != 0)
+        return false;
+    for (size_t i = 0; i < plan->steps_count; i++)
+        if ((plan->steps[i].command->flags & COMMAND_LONG) != 0 ||
+            plan->steps[i].argc > BRIEF_STEPS_MAX)
+            return false;
+    return true;
+}
+
 enum stk_error request_submit(struct request *request, bool writes,
                               enum stk_error (*run)(struct store_op *, struct store_txn *),
                               void (*done)(struct store_op *))
 {
-    request->op = (struct store_op){
-        .writes = writes, .slow = may_take_long(&request->plan), .run = run, .done = done};
+    request->op = (struct store_op){.writes = writes,
+                                    .slow = may_take_long(&request->plan),
+                                    .brief = is_brief(request),
+                                    .run = run,
+                                    .done = done};
     list_init(&request->op.link);
     return store_submit(request->engine->options.store, &request->op);
 }

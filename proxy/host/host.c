@@ -9,15 +9,16 @@
 #include "fence/open.h"
 #include "store/open.h"
 
-enum { QUEUE_OPS_MAX = 65536, BATCH_OPS_MAX = 4096 };
+enum { QUEUE_OPS_MAX = 65536, BATCH_OPS_MAX = 4096, ROUNDS_MAX = 8, LATE_MS = 10 };
 
 struct host {
     struct host_options options;
     uv_prepare_t turn;
+    uv_check_t polled;
     uv_timer_t timer;    /* the engine's next turn */
     uv_async_t wake;     /* the store has finished something */
     int64_t timer_at_ms; /* on the engine's clock; -1: the timer is not set */
-    bool closing, lost;
+    bool closing, lost, woken;
     void (*closed)(void *context);
     struct store *store; /* NULL: not open; so the next two */
     struct lease_provider *provider;
@@ -46,27 +47,61 @@ static void set_timer(struct host *host)
     uv_timer_start(&host->timer, on_timer, at_ms > now_ms ? (uint64_t)(at_ms - now_ms) : 0, 0);
 }
 
-static void on_turn(uv_prepare_t *turn)
+static void collect(struct host *host)
 {
-    struct host *host = turn->data;
-
-    engine_turn(host->engine);
-    host->options.turned(host->options.context);
-    if (!host->closing)
-        set_timer(host);
-    store_flush(host->store);
-}
-
-static void on_wake(uv_async_t *wake)
-{
-    struct host *host = wake->data;
-
     if (host->store == NULL || host->lost)
         return; /* it is being opened, or is of no more use */
     store_collect(host->store);
     host->lost = store_lost(host->store);
     if (host->lost)
         host->options.lost(host->options.context);
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    struct host *host = wake->data;
+    host->woken = true;
+}
+
+/* After all that came in with the wake-up: a client that is gone by then is not told of a lease. */
+static void on_polled(uv_check_t *polled)
+{
+    struct host *host = polled->data;
+
+    if (host->woken)
+        collect(host);
+    host->woken = false;
+}
+
+/* True: what the store has done at once is collected. Where that took its time, sockets first. */
+static bool do_at_once(struct host *host)
+{
+    int64_t start_ms = clock_now_ms(&clock_monotonic);
+
+    if (!store_flush(host->store))
+        return false;
+    if (clock_now_ms(&clock_monotonic) - start_ms >= LATE_MS) {
+        uv_async_send(&host->wake);
+        return false;
+    }
+    collect(host);
+    return true;
+}
+
+static void on_turn(uv_prepare_t *turn)
+{
+    struct host *host = turn->data;
+    int round = 0;
+
+    /* What the store has done at once may lead to more, as the steps of an ACQUIRE do. */
+    do {
+        engine_turn(host->engine);
+        host->options.turned(host->options.context);
+    } while (do_at_once(host) && !host->closing && ++round < ROUNDS_MAX);
+    if (!host->closing)
+        set_timer(host);
+    if (round == ROUNDS_MAX)
+        uv_async_send(&host->wake); /* the turn is not over, but sockets have waited long enough */
 }
 
 /* Called on the store's threads. */
@@ -87,8 +122,9 @@ struct host *host_new(const struct host_options *options)
         return NULL;
     }
     check(uv_prepare_init(options->loop, &host->turn) == 0);
+    check(uv_check_init(options->loop, &host->polled) == 0);
     check(uv_timer_init(options->loop, &host->timer) == 0);
-    host->turn.data = host->timer.data = host->wake.data = host;
+    host->turn.data = host->polled.data = host->timer.data = host->wake.data = host;
     return host;
 }
 
@@ -135,6 +171,7 @@ struct engine *host_open_engine(struct host *host, struct engine_options options
 void host_start(struct host *host, void (*ready)(void *context))
 {
     check(uv_prepare_start(&host->turn, on_turn) == 0);
+    check(uv_check_start(&host->polled, on_polled) == 0);
     lease_on_first_attempt(host->provider, ready, host->options.context);
 }
 
@@ -158,6 +195,7 @@ static void close_handles(void *context)
     struct host *host = context;
 
     uv_close((uv_handle_t *)&host->turn, NULL);
+    uv_close((uv_handle_t *)&host->polled, NULL);
     uv_close((uv_handle_t *)&host->timer, NULL);
     uv_close((uv_handle_t *)&host->wake, NULL);
     host->closed(host->options.context);

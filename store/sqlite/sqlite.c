@@ -26,6 +26,12 @@
 
 enum { READS_QUICK, READS_SLOW, READS };
 
+enum {
+    HERE_OPS_MAX = 64, /* above it, the next batch gathers while another thread commits this one */
+    /* 32 MB of WAL: a small one is copied back too often, and an unbounded one gets slow. */
+    CHECKPOINT_PAGES = 32768,
+};
+
 struct reads {
     struct sqlite_store *store;
     sqlite3 *db;
@@ -64,17 +70,20 @@ static void wake(const struct sqlite_store *store)
         store->wake(store->context);
 }
 
-static bool work_writes(void *context, struct list *batch, size_t count)
+static enum work_result work_writes(void *context, struct list *batch, size_t count, bool here)
 {
     struct sqlite_store *store = context;
     const struct writer *writer = &store->writer;
+    enum writer_outcome outcome = writer_run(&store->writer, batch, !here);
 
-    if (writer_run(&store->writer, batch) == WRITER_LOST) {
+    if (outcome == WRITER_BUSY)
+        return WORK_LATER;
+    if (outcome == WRITER_LOST) {
         log_error(store->log, "store %s: it is unknown whether the last writes are on disk",
                   store->path);
         atomic_store(&store->lost, true);
         wake(store);
-        return false;
+        return WORK_OVER;
     }
     pthread_mutex_lock(&store->lock);
     list_splice(&store->done, batch);
@@ -85,11 +94,18 @@ static bool work_writes(void *context, struct list *batch, size_t count)
     if (count > store->stats.batch_writes_max)
         store->stats.batch_writes_max = count;
     pthread_mutex_unlock(&store->lock);
-    wake(store);
-    return true;
+    if (!here)
+        wake(store);
+    return WORK_DONE;
 }
 
-static bool work_reads(void *context, struct list *batch, size_t count)
+static void tidy_writes(void *context)
+{
+    struct sqlite_store *store = context;
+    writer_tidy(&store->writer);
+}
+
+static enum work_result work_reads(void *context, struct list *batch, size_t count, bool here)
 {
     struct reads *reads = context;
     struct sqlite_store *store = reads->store;
@@ -100,8 +116,9 @@ static bool work_reads(void *context, struct list *batch, size_t count)
     store->stats.reads += count;
     store->stats.read_batches++;
     pthread_mutex_unlock(&store->lock);
-    wake(store);
-    return true;
+    if (!here)
+        wake(store);
+    return WORK_DONE;
 }
 
 static bool sqlite_lost(const struct store *base)
@@ -118,13 +135,14 @@ static enum stk_error sqlite_submit(struct store *base, struct store_op *op)
     return sqlite_lost(base) ? STK_BUSY : worker_submit(&store->writes, op);
 }
 
-static void sqlite_flush(struct store *base)
+static bool sqlite_flush(struct store *base)
 {
     struct sqlite_store *store = of(base);
+    bool done = worker_flush(&store->writes);
 
-    worker_flush(&store->writes);
     for (size_t i = 0; i < READS; i++)
-        worker_flush(&store->reads[i].worker);
+        done |= worker_flush(&store->reads[i].worker);
+    return done;
 }
 
 static void sqlite_collect(struct store *base)
@@ -213,8 +231,8 @@ static const struct store_impl sqlite_impl = {
     .close = sqlite_close,
 };
 
-static bool open_file(struct sqlite_store *store, const struct clock *clock, char *why,
-                      size_t why_size)
+static bool open_file(struct sqlite_store *store, const struct clock *clock, int checkpoint_pages,
+                      char *why, size_t why_size)
 {
     sqlite3 *db = db_open(store->path, DB_WRITER, why, why_size);
 
@@ -225,7 +243,7 @@ static bool open_file(struct sqlite_store *store, const struct clock *clock, cha
         return db_explain(db, store->path, why, why_size);
     if (!schema_prepare(db, store->path, &store->session, why, why_size))
         return false;
-    writer_open(&store->writer);
+    writer_open(&store->writer, checkpoint_pages);
     struct transaction *txn = &store->writer.txn;
     if (!guards_open(txn, store->path, store->log) || guards_look(txn, GUARDS_OWN) != STK_OK)
         return db_explain(db, store->path, why, why_size);
@@ -244,13 +262,14 @@ static bool open_file(struct sqlite_store *store, const struct clock *clock, cha
 }
 
 static struct worker worker_of(const struct store_options *options, const char *name,
-                               bool (*work)(void *context, struct list *batch, size_t count),
+                               enum work_result (*work)(void *, struct list *, size_t, bool),
                                void *context)
 {
     return (struct worker){
         .name = name,
         .queue_max = options->queue_ops_max,
         .batch_max = options->batch_ops_max,
+        .here_max = HERE_OPS_MAX,
         .threaded = options->threads,
         .work = work,
         .context = context,
@@ -270,15 +289,19 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
     store->log = options->log;
     list_init(&store->done);
     pthread_mutex_init(&store->lock, NULL);
-    if (!open_file(store, options->clock, why, why_size)) {
+    int checkpoint_pages =
+        options->checkpoint_pages != 0 ? options->checkpoint_pages : CHECKPOINT_PAGES;
+    if (!open_file(store, options->clock, checkpoint_pages, why, why_size)) {
         dispose(store);
         return NULL;
     }
     struct reads *quick = &store->reads[READS_QUICK], *slow = &store->reads[READS_SLOW];
     store->writes = worker_of(options, "store-writer", work_writes, store);
+    store->writes.tidy = tidy_writes;
     quick->worker = worker_of(options, "store-reader", work_reads, quick);
     slow->worker = worker_of(options, "store-slow", work_reads, slow);
     slow->worker.batch_max = 1;
+    slow->worker.here_max = 0;
     bool started = worker_start(&store->writes);
     started &= worker_start(&quick->worker);
     if (!worker_start(&slow->worker) || !started) {

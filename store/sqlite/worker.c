@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Submitting costs one uncontended lock. The thread is woken once for all that was submitted since
  * the last flush, and only where it sleeps; while a batch is under way the next one gathers. Both
- * make commits few under load. */
+ * make commits few under load.
+ *
+ * While the owner works off a batch himself the thread sleeps: only he could wake it. So there is
+ * never more than one batch under way. */
 #include "store/sqlite/worker.h"
 
 #include <signal.h>
 
 #include "fence/base/check.h"
+#include "fence/base/clock.h"
+
+/* A disk that stalls is waited for elsewhere, but for one look a second. */
+enum { HERE_SLOW_MS = 20, HERE_AGAIN_MS = 1000 };
+
+static bool is_long(const struct list *link)
+{
+    return !list_entry(link, const struct store_op, link)->brief;
+}
 
 /* Moves up to batch_max operations to `batch`; the lock is held. */
 static size_t take(struct worker *worker, struct list *batch)
@@ -17,9 +29,13 @@ static size_t take(struct worker *worker, struct list *batch)
     if (worker->queued <= worker->batch_max) {
         count = worker->queued;
         list_splice(batch, &worker->queue);
+        worker->queued_long = 0;
     } else {
-        for (; count < worker->batch_max; count++)
-            list_append(batch, list_pop(&worker->queue));
+        for (; count < worker->batch_max; count++) {
+            struct list *link = list_pop(&worker->queue);
+            worker->queued_long -= is_long(link);
+            list_append(batch, link);
+        }
     }
     worker->queued -= count;
     return count;
@@ -41,9 +57,11 @@ static void *worker_main(void *context)
         if (count == 0)
             break;
         pthread_mutex_unlock(&worker->lock);
-        bool go_on = worker->work(worker->context, &batch, count);
+        enum work_result result = worker->work(worker->context, &batch, count, false);
+        if (result == WORK_DONE && worker->tidy != NULL)
+            worker->tidy(worker->context);
         pthread_mutex_lock(&worker->lock);
-        if (!go_on) {
+        if (result == WORK_OVER) {
             worker->dead = true;
             break;
         }
@@ -81,24 +99,54 @@ enum stk_error worker_submit(struct worker *worker, struct store_op *op)
     if (taken) {
         list_append(&worker->queue, &op->link);
         worker->queued++;
+        worker->queued_long += is_long(&op->link);
         worker->unflushed = true;
     }
     pthread_mutex_unlock(&worker->lock);
     return taken ? STK_OK : STK_BUSY;
 }
 
-void worker_flush(struct worker *worker)
+/* Works off what is queued on this thread, if it is little; the lock is held. */
+static bool work_here(struct worker *worker)
 {
+    struct list batch;
+    int64_t start_ms = clock_now_ms(&clock_monotonic);
+
+    if (worker->queued > worker->here_max || worker->queued_long > 0 || worker->dead ||
+        start_ms < worker->here_again_ms)
+        return false;
+    size_t count = take(worker, &batch);
+    pthread_mutex_unlock(&worker->lock);
+    enum work_result result = worker->work(worker->context, &batch, count, true);
+    int64_t end_ms = clock_now_ms(&clock_monotonic);
+    if (end_ms - start_ms >= HERE_SLOW_MS)
+        worker->here_again_ms = end_ms + HERE_AGAIN_MS;
+    pthread_mutex_lock(&worker->lock);
+    worker->dead = result == WORK_OVER;
+    if (result == WORK_LATER) { /* nothing was submitted meanwhile */
+        list_splice(&worker->queue, &batch);
+        worker->queued = count;
+    }
+    return result != WORK_LATER;
+}
+
+bool worker_flush(struct worker *worker)
+{
+    bool done = false, wake = false;
+
     if (!worker->unflushed)
-        return;
+        return false;
     worker->unflushed = false;
     pthread_mutex_lock(&worker->lock);
-    bool wake = worker->asleep && worker->queued > 0;
-    if (wake)
-        worker->asleep = false;
+    if (worker->asleep && worker->queued > 0) {
+        done = work_here(worker);
+        wake = !done;
+        worker->asleep = done;
+    }
     pthread_mutex_unlock(&worker->lock);
     if (wake)
         pthread_cond_signal(&worker->news);
+    return done;
 }
 
 bool worker_step(struct worker *worker)
@@ -111,7 +159,10 @@ bool worker_step(struct worker *worker)
     size_t count = take(worker, &batch);
     if (count == 0)
         return false;
-    worker->dead = !worker->work(worker->context, &batch, count);
+    enum work_result result = worker->work(worker->context, &batch, count, false);
+    worker->dead = result == WORK_OVER;
+    if (result == WORK_DONE && worker->tidy != NULL)
+        worker->tidy(worker->context);
     return true;
 }
 

@@ -5,11 +5,13 @@
 #include <stdio.h>
 
 #include "fence/base/check.h"
+#include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
 
 /* How a transaction over some operations ended. */
 enum ended {
     ENDED_COMMITTED,
+    ENDED_BUSY,      /* it would have had to wait; nothing was run */
     ENDED_REFUSED,   /* it could not begin; nothing was run */
     ENDED_FAILED,    /* the commit failed, and nothing is kept */
     ENDED_OPERATION, /* an operation failed, and nothing is kept */
@@ -23,10 +25,30 @@ bool writer_init(struct writer *writer, sqlite3 *db, const char *path, const str
     return transaction_init(&writer->txn, db, cache_new(), clock);
 }
 
-void writer_open(struct writer *writer)
+/* Called by SQLite after each commit. */
+static int note_wal(void *context, sqlite3 *db, const char *name, int pages)
+{
+    struct writer *writer = context;
+
+    (void)db, (void)name;
+    writer->wal_pages = pages;
+    return SQLITE_OK;
+}
+
+void writer_open(struct writer *writer, int wal_pages_max)
 {
     writer->join = wal_join_attach(writer->txn.db);
     check(writer->join != NULL);
+    writer->wal_pages_max = wal_pages_max;
+    writer->waits = true; /* db_open said so */
+    sqlite3_wal_hook(writer->txn.db, note_wal, writer);
+}
+
+static void set_waits(struct writer *writer, bool waits)
+{
+    if (writer->waits != waits)
+        sqlite3_busy_timeout(writer->txn.db, waits ? DB_BUSY_TIMEOUT_MS : 0);
+    writer->waits = waits;
 }
 
 void writer_free(struct writer *writer)
@@ -160,9 +182,12 @@ static enum ended run(struct writer *writer, struct list *from, struct list *end
     struct transaction *txn = &writer->txn;
 
     if (!begin(writer)) {
+        if (!writer->waits && writer->txn.code == SQLITE_BUSY)
+            return roll_back(writer) ? ENDED_BUSY : ENDED_LOST;
         note_failure(writer, "the start of a transaction");
         return roll_back(writer) ? ENDED_REFUSED : ENDED_LOST;
     }
+    set_waits(writer, true); /* what has begun is brought to its end */
     int64_t start = sqlite3_total_changes64(txn->db);
     for (struct list *at = from; at != end; at = at->next)
         if (!run_one(writer, list_entry(at, struct store_op, link))) {
@@ -187,7 +212,7 @@ static enum ended run_all(struct writer *writer, struct list *from, struct list 
     while (from != end) {
         struct list *failed = NULL;
         ended = run(writer, from, end, &failed);
-        if (ended == ENDED_LOST)
+        if (ended == ENDED_LOST || ended == ENDED_BUSY)
             return ended;
         if (ended != ENDED_OPERATION) {
             if (ended != ENDED_COMMITTED)
@@ -211,8 +236,23 @@ static enum ended run_all(struct writer *writer, struct list *from, struct list 
     return ended;
 }
 
-enum writer_outcome writer_run(struct writer *writer, struct list *batch)
+enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool may_wait)
 {
     check(!list_empty(batch));
-    return run_all(writer, batch->next, batch) == ENDED_LOST ? WRITER_LOST : WRITER_DONE;
+    if (!may_wait && writer->wal_pages > writer->wal_pages_max)
+        return WRITER_BUSY;
+    set_waits(writer, may_wait);
+    switch (run_all(writer, batch->next, batch)) {
+    case ENDED_LOST: return WRITER_LOST;
+    case ENDED_BUSY: return WRITER_BUSY;
+    default: return WRITER_DONE;
+    }
+}
+
+void writer_tidy(struct writer *writer)
+{
+    if (writer->wal_pages <= writer->wal_pages_max)
+        return;
+    writer->wal_pages = 0;
+    (void)sqlite3_wal_checkpoint_v2(writer->txn.db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 }

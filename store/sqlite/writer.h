@@ -29,21 +29,31 @@ struct writer {
     const char *path;     /* borrowed, for the log */
     int64_t data_version; /* SQLite's: differs once another connection has committed */
     int outage;           /* SQLite's code of the failure that was logged; 0: all is well */
+    bool waits;           /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
+    int wal_pages;        /* in the WAL, as of the last commit */
+    int wal_pages_max;    /* more are copied back */
     uint64_t commits, failed_commits, foreign_commits;
 };
 
-enum writer_outcome { WRITER_DONE, WRITER_LOST };
+enum writer_outcome {
+    WRITER_DONE,
+    WRITER_BUSY, /* it may not wait, and would have to; nothing was run */
+    WRITER_LOST,
+};
 
 /* The pointers are borrowed; `clock` as in struct store_options. False: SQLite has no memory; free
  * it all the same. */
 bool writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log,
                  const struct clock *clock);
-/* The file is made, and its WAL open. */
-void writer_open(struct writer *writer);
+/* The file is made, and its WAL open, which is to be copied back when it has so many pages. */
+void writer_open(struct writer *writer, int wal_pages_max);
 /* Closes the connection, too. */
 void writer_free(struct writer *writer);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. WRITER_LOST:
- * whether the last transaction is on disk is unknown: answer nothing, run nothing more. */
-enum writer_outcome writer_run(struct writer *writer, struct list *batch);
+ * whether the last transaction is on disk is unknown: answer nothing, run nothing more. `may_wait`:
+ * for the lock of another program, and for what writer_tidy has to do. */
+enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool may_wait);
+/* Copies the WAL back where it has become long. That it fails is no harm, it is tried again. */
+void writer_tidy(struct writer *writer);
 
 #endif

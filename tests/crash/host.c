@@ -140,16 +140,18 @@ struct host *host_open(struct crash_vfs *vfs, host_reply reply, void *context, c
     host->reply = reply;
     host->context = context;
     crash_vfs_watch(vfs);
-    host->store = store_sqlite_open(
-        &(struct store_options){
-            .path = HOST_PATH, .queue_ops_max = 100, .batch_ops_max = 20, .clock = &host->clock},
-        why, why_size);
+    host->store =
+        store_sqlite_open(&(struct store_options){.path = HOST_PATH,
+                                                  .queue_ops_max = 100,
+                                                  .batch_ops_max = 20,
+                                                  .checkpoint_pages = HOST_CHECKPOINT_PAGES,
+                                                  .clock = &host->clock},
+                          why, why_size);
     if (host->store == NULL) {
         free(host);
         return NULL;
     }
     host->writer = crash_vfs_watched(vfs); /* the store opens it first */
-    sqlite3_wal_autocheckpoint(host->writer, HOST_CHECKPOINT_PAGES);
     start(host);
     return host;
 }

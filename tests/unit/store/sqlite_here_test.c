@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Brief operations that find the SQLite store idle run on the thread that flushes; nothing on it
+ * waits for a lock, for a checkpoint, or for what takes long. */
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/unit/store/rig.h"
+
+enum { DEADLINE_S = 20, PAGES_MAX = 8, WRITES = 1000 };
+
+static int rig_threaded(void **state)
+{
+    rig_sqlite(state);
+    rig_close(*state);
+    rig_open(*state, true);
+    return 0;
+}
+
+/* On any thread: no assertions. Another value each time: an unchanged page is not written. */
+static enum stk_error set_r(struct store_txn *txn, void *arg)
+{
+    static int number;
+    struct resource resource;
+    char value[16];
+    int len = snprintf(value, sizeof value, "%d", ++number);
+
+    *(pthread_t *)arg = pthread_self();
+    if (txn_resource(txn, BYTES_LITERAL("r"), &resource) != STK_OK ||
+        txn_resource_make(txn, BYTES_LITERAL("r"), &resource) != STK_OK)
+        return STK_STORE;
+    return txn_string_put(txn, &resource, (struct bytes){value, (size_t)len});
+}
+
+static enum stk_error get_r(struct store_txn *txn, void *arg)
+{
+    struct resource resource;
+
+    *(pthread_t *)arg = pthread_self();
+    return txn_resource(txn, BYTES_LITERAL("r"), &resource);
+}
+
+static void await(struct rig *rig, const struct rig_op *op)
+{
+    struct pollfd woken = {.fd = rig->woken[0], .events = POLLIN};
+    char bytes[64];
+
+    while (op->done == 0) {
+        if (poll(&woken, 1, DEADLINE_S * 1000) != 1)
+            fail_msg("the store did not wake its owner");
+        assert_true(read(rig->woken[0], bytes, sizeof bytes) > 0);
+        store_collect(rig->store);
+    }
+}
+
+/* Submits it and flushes; is it finished? */
+static bool here(struct rig *rig, struct rig_op *op, bool brief)
+{
+    op->base.brief = brief;
+    assert_int_equal(store_submit(rig->store, &op->base), STK_OK);
+    if (!store_flush(rig->store)) {
+        assert_int_equal(op->done, 0);
+        return false;
+    }
+    store_collect(rig->store);
+    assert_int_equal(op->done, 1);
+    return true;
+}
+
+static void brief_ones_run_here(bool writes, rig_body body, struct rig *rig)
+{
+    time_t end = time(NULL) + DEADLINE_S;
+    pthread_t thread;
+
+    for (int here_in_a_row = 0; here_in_a_row < 10;) {
+        struct rig_op op = rig_op(writes, body, &thread);
+        if (time(NULL) > end)
+            fail_msg("the store's thread never sleeps");
+        if (here(rig, &op, true)) {
+            assert_true(pthread_equal(thread, pthread_self()));
+            here_in_a_row++;
+        } else { /* its thread had not gone to sleep yet */
+            await(rig, &op);
+            assert_false(pthread_equal(thread, pthread_self()));
+            here_in_a_row = 0;
+        }
+        assert_int_equal(op.base.error, STK_OK);
+        assert_int_equal(op.runs, 1);
+    }
+}
+
+static void brief_writes_run_here(void **state)
+{
+    brief_ones_run_here(true, set_r, *state);
+}
+
+static void brief_reads_run_here(void **state)
+{
+    brief_ones_run_here(false, get_r, *state);
+}
+
+static void what_may_take_long_never_does(void **state)
+{
+    struct rig *rig = *state;
+    pthread_t thread;
+
+    brief_writes_run_here(state);
+    for (int i = 0; i < 20; i++) {
+        struct rig_op brief = rig_op(true, set_r, &thread), slow = rig_op(true, set_r, &thread);
+        brief.base.brief = true;
+        assert_int_equal(store_submit(rig->store, &brief.base), STK_OK);
+        assert_false(here(rig, &slow, false));
+        await(rig, &slow);
+        assert_false(pthread_equal(thread, pthread_self()));
+        assert_int_equal(brief.done, 1);
+    }
+}
+
+static void nobody_waits_here_for_another_program(void **state)
+{
+    struct rig *rig = *state;
+    sqlite3 *foreign = rig_foreign(rig);
+    pthread_t thread;
+    struct rig_op op = rig_op(true, set_r, &thread);
+    struct timespec before, after;
+
+    brief_writes_run_here(state);
+    assert_int_equal(sqlite3_exec(foreign, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    assert_false(here(rig, &op, true));
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    assert_true(after.tv_sec - before.tv_sec < 4); /* the busy timeout is 5 s */
+    assert_int_equal(sqlite3_exec(foreign, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    await(rig, &op);
+    assert_int_equal(op.base.error, STK_OK);
+    assert_int_equal(op.runs, 1);
+    sqlite3_close(foreign);
+    brief_writes_run_here(state);
+}
+
+static enum stk_error dawdle(struct store_txn *txn, void *arg)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+    return set_r(txn, arg);
+}
+
+static void what_took_long_here_is_done_elsewhere_for_a_while(void **state)
+{
+    struct rig *rig = *state;
+    pthread_t thread;
+    struct rig_op slow = rig_op(true, dawdle, &thread), next = rig_op(true, set_r, &thread);
+
+    brief_writes_run_here(state);
+    assert_true(here(rig, &slow, true));
+    assert_false(here(rig, &next, true));
+    await(rig, &next);
+    assert_false(pthread_equal(thread, pthread_self()));
+    brief_writes_run_here(state); /* until it is tried again */
+}
+
+static void a_lost_commit_is_lost_here_too(void **state)
+{
+    struct rig *rig = *state;
+    pthread_t thread;
+    struct rig_op op = rig_op(true, set_r, &thread), later = rig_op(true, set_r, &thread);
+
+    brief_writes_run_here(state);
+    rig_lose_commit(rig);
+    op.base.brief = true;
+    assert_int_equal(store_submit(rig->store, &op.base), STK_OK);
+    (void)store_flush(rig->store);
+    for (time_t end = time(NULL) + DEADLINE_S; !store_lost(rig->store);)
+        assert_true(time(NULL) < end);
+    store_collect(rig->store);
+    assert_int_equal(op.done, 0);
+    assert_int_equal(store_submit(rig->store, &later.base), STK_BUSY);
+    rig_heal(rig);
+}
+
+static void a_long_log_is_copied_back_elsewhere(void **state)
+{
+    struct rig *rig = *state;
+    struct stat wal;
+    char path[128], why[256];
+    pthread_t thread;
+    int elsewhere = 0;
+
+    rig_close(rig);
+    struct store_options options = {.path = rig->path,
+                                    .threads = true,
+                                    .queue_ops_max = RIG_QUEUE_MAX,
+                                    .batch_ops_max = RIG_BATCH_MAX,
+                                    .checkpoint_pages = PAGES_MAX};
+    struct store *store = store_sqlite_open(&options, why, sizeof why);
+    assert_non_null(store);
+    for (int i = 0; i < WRITES; i++) {
+        struct rig_op op = rig_op(true, set_r, &thread);
+        op.base.brief = true;
+        assert_int_equal(store_submit(store, &op.base), STK_OK);
+        (void)store_flush(store);
+        for (time_t end = time(NULL) + DEADLINE_S; op.done == 0; store_collect(store))
+            assert_true(time(NULL) < end);
+        assert_int_equal(op.base.error, STK_OK);
+        elsewhere += !pthread_equal(thread, pthread_self());
+    }
+    assert_true(elsewhere > 20 && elsewhere < WRITES - 100);
+    snprintf(path, sizeof path, "%s-wal", rig->path);
+    assert_int_equal(stat(path, &wal), 0);
+    assert_true(wal.st_size < 512 << 10); /* not a page for each, and what is written ahead */
+    store_close(store);
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_threaded, rig_end)
+    const struct CMUnitTest tests[] = {
+        TEST(brief_writes_run_here),
+        TEST(brief_reads_run_here),
+        TEST(what_may_take_long_never_does),
+        TEST(nobody_waits_here_for_another_program),
+        TEST(what_took_long_here_is_done_elsewhere_for_a_while),
+        TEST(a_lost_commit_is_lost_here_too),
+        TEST(a_long_log_is_copied_back_elsewhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
