@@ -221,9 +221,7 @@ static void decide(struct round *round, const struct verdict *verdict)
     bool taken = verdict->outcome == BALLOT_GRANTED || verdict->outcome == BALLOT_OWN;
 
     round->late = taken && !is_valid(round, verdict);
-    if (round->late) {
-        pause_or_end(round, verdict);
-    } else if (taken) {
+    if (taken && !round->late) {
         round->kept_token = verdict->token;
         end(round, verdict->outcome == BALLOT_OWN ? LEASE_OWN : LEASE_GRANTED, verdict->token,
             round->question.ttl_ms);
