@@ -27,9 +27,10 @@
 #include "fence/redis/sentinels.h"
 #include "fence/token.h"
 
-#define CALLS_MAX   100000 /* under way */
-#define PROBE_MS    500
-#define PROBE_TOKEN 1
+#define CALLS_MAX         100000 /* under way */
+#define PROBE_MS          500
+#define PROBE_REPLICAS_MS 1500
+#define PROBE_TOKEN       1
 
 struct redis_provider {
     struct lease_provider base;
@@ -101,11 +102,18 @@ static void finish(struct ask *ask)
 
 static void on_probe_due(uv_timer_t *timer);
 
+/* Not so soon where replicas are missing: to wait for them holds up everybody else. */
+static void probe_later(struct redis_provider *provider)
+{
+    uv_timer_start(&provider->probe_timer, on_probe_due,
+                   provider->replicas_missing ? PROBE_REPLICAS_MS : PROBE_MS, 0);
+}
+
 static void note_refusal(struct redis_provider *provider, const char *why)
 {
     redis_link_refused(provider->link, why);
     if (!provider->closing && !uv_is_active((uv_handle_t *)&provider->probe_timer))
-        uv_timer_start(&provider->probe_timer, on_probe_due, PROBE_MS, 0);
+        probe_later(provider);
 }
 
 static void on_replicas(struct replicas_wait *wait, const char *why)
@@ -234,7 +242,7 @@ static void on_probe_due(uv_timer_t *timer)
 
     if (!redis_link_refuses(provider->link))
         return;
-    uv_timer_start(timer, on_probe_due, PROBE_MS, 0);
+    probe_later(provider);
     if (provider->probing)
         return;
     provider->probing = true;

@@ -236,8 +236,8 @@ def test_a_grant_that_too_few_replicas_have_is_given_back(quiet, key):
         assert info(client)["lease_service_up"] == "0", "a renewal is no proof of replicas"
     finally:
         cluster.replicas[0].thaw()
-    assert back_in_time(client, key + "2") > 0
-    assert info(client)["lease_service_up"] == "1"
+    await_up(client)  # the daemon finds out by itself
+    assert client.token(key + "2") > 0
 
 
 def test_grants_at_the_same_time_wait_for_replicas_together(quiet, key):
