@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first commands on a new connection, sent in one go; the answers come in the same order. Any
  * refusal ends the attempt with Redis's own words as the reason, but for CLIENT SETNAME: that is a
- * courtesy, and comes last, so as not to swallow a refusal of the whole connection. */
+ * courtesy, and comes last, so as not to swallow a refusal of the whole connection. Who was sent by
+ * sentinels asks for the role first: they may be late, and a replica takes no writes. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <string.h>

@@ -13,6 +13,7 @@ void redis_link_follow(struct redis_link *link, struct sentinels *sentinels)
     check(link->state == LINK_WAITING);
     link->sentinels = sentinels;
     link->uri.hosts[0].port = 0;
+    snprintf(link->name, sizeof link->name, "sentinel %.48s", link->uri.name);
 }
 
 static void go_to(struct redis_link *link, const struct lease_host *master)

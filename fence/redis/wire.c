@@ -26,7 +26,7 @@
 #include "fence/base/mem.h"
 
 #define UNREAD_BYTES_MAX   (1024 * 1024) /* of a reply that is not complete */
-#define ARRAY_ELEMENTS_MAX 64
+#define ARRAY_ELEMENTS_MAX 1024          /* ROLE: one for each replica */
 
 struct wire {
     uv_poll_t poll;
