@@ -22,7 +22,7 @@ from test_p8_live import PROMPT_SECONDS, await_waiters, line_up
 SHORT_MS = 150  # a TTL that is to run out
 REFUSED_SECONDS = 3.0  # the longest that a dead service may take to be one
 WRITES_MIN = 50
-MANY = 10000
+MANY, PORTION = 10000, 500
 
 
 PARAMS = {name: pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in SERVICES}
@@ -378,16 +378,26 @@ def test_the_daemon_restarts_and_tokens_rise(at, key, how):
     assert_rising(released + cycles(client, key, 3))
 
 
+def leased(client, names):
+    """A token for each name, in one pipeline. On a machine that is very busy a service may fail to
+    answer in its time: who is told so asks again."""
+    grants = client.pipeline([("ACQUIRE", name, 600000) for name in names], timeout=30)
+    for n, grant in enumerate(grants):
+        if isinstance(grant, ReplyError) and "no answer within" in grant.text:
+            grants[n] = [granted_again(client, names[n], 600000, "WAIT", 5000)]
+    refusals = [grant for grant in grants if not isinstance(grant, list)]
+    assert not refusals, refusals[:3]
+    return {name: grant[0] for name, grant in zip(names, grants)}
+
+
 def test_10000_resources_are_leased_written_and_given_back(at, key):
     client = at.client()
     names = [f"{key}/{n}" for n in range(MANY)]
+    portions = [names[n:n + PORTION] for n in range(0, MANY, PORTION)]
     tokens = {}
-    for some in (names[n:n + 1000] for n in range(0, MANY, 1000)):
-        grants = client.pipeline([("ACQUIRE", name, 600000) for name in some], timeout=30)
-        refusals = [grant for grant in grants if not isinstance(grant, list)]
-        assert not refusals, refusals[:3]
-        tokens.update((name, grant[0]) for name, grant in zip(some, grants))
-    for some in (names[n:n + 1000] for n in range(0, MANY, 1000)):
+    for some in portions:
+        tokens.update(leased(client, some))
+    for some in portions:
         replies = client.pipeline([("FENCED", tokens[name], "SET", name, name) for name in some])
         assert set(replies) == {"OK"}
         assert set(client.pipeline([("RELEASE", name, tokens[name]) for name in some],
