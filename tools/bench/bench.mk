@@ -5,7 +5,7 @@ BENCH_LOAD_SOURCES := $(wildcard tools/bench/load/*.c)
 BENCH_SQLITE_SOURCES := $(wildcard tools/bench/sqlite/*.c) tools/bench/load/histogram.c
 PROOF_SOURCES += $(BENCH_LOAD_SOURCES) $(BENCH_SQLITE_SOURCES)
 
-.PHONY: bench bench-page bench-quick bench-programs
+.PHONY: bench bench-guard bench-page bench-quick bench-programs
 
 bench-programs: $(BUILD)/bench-load $(BUILD)/bench-sqlite
 tests: bench-programs
@@ -40,3 +40,10 @@ bench-quick: ## beside Redis and SQLite only, in less than a minute
 	@tools/setup
 	@$(MAKE) all bench-programs
 	@$(BENCH) --quick $(CASES:%=--only '%')
+
+# UPDATE=1: keep the figures, after a change that was to cost, or to save.
+bench-guard: ## count instructions per operation, and compare them with the figures kept
+	@tools/setup --tests
+	@$(MAKE) all bench-programs
+	@PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tools STOCKADE_BUILD=$(BUILD) /usr/bin/python3 \
+	    -m bench.guard $(if $(UPDATE),--update)

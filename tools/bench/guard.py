@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions per operation: does not depend on the machine's speed or on what else runs there.
+
+The daemon runs under callgrind twice, with few operations and with more; the difference, divided by
+the operations more, is what one costs. One client sends pipelines, so batches are always the same.
+Figures are compared with those in tools/bench/instructions.txt: more than the tolerance above is a
+regression; that far below, too, asks for the new figure: `make bench-guard UPDATE=1`.
+"""
+
+import argparse
+import pathlib
+import re
+import shutil
+import sys
+import tempfile
+
+from bench import clients, resp
+from bench.server import ROOT, BenchError
+
+KNOWN = ROOT / "tools/bench/instructions.txt"
+TOLERANCE = 0.05
+FEW, MANY, PIPELINE, KEYS = 100, 700, 16, 1000
+CASES = {
+    "write-16": "FENCED 1 SET key:{key} {value}",
+    "decrement-16": "FENCED 1 HINCRBY stock:{key} stock -1 MIN 0",
+    "read-16": "GET key:{key}",
+    "acquire-16": "ACQUIRE lease:{next} 600000",
+}
+
+
+class Counted(resp.Stockade):
+    """A daemon under callgrind."""
+
+    def spawn(self, command, **options):
+        super().spawn(["valgrind", "--tool=callgrind", "--quiet",
+                       f"--callgrind-out-file={self.folder}/calls", *command], **options)
+
+    def instructions(self):
+        """Of its whole life, which this ends."""
+        self.stop()
+        said = (self.folder / "calls").read_text(errors="replace")
+        return int(re.search(r"^(?:summary|totals):\s*(\d+)", said, re.M)[1])
+
+
+def count(folder, words, rounds):
+    server = Counted(folder)
+    try:
+        clients.fill(server, KEYS, "ACQUIRE key:{next} 86400000", "FENCED 1 SET key:{same} {value}")
+        clients.fill(server, KEYS, "ACQUIRE stock:{next} 86400000",
+                     "FENCED 1 HSET stock:{same} stock 1000000")
+        clients.commands(server, [words], clients=1, pipeline=PIPELINE, ops=rounds,
+                         keys=10 ** 6 if "{next}" in words else KEYS)
+        return server.instructions()
+    finally:
+        server.stop()
+
+
+def measure(folder, name):
+    few, many = (count(pathlib.Path(folder) / f"{name}-{rounds}", CASES[name], rounds)
+                 for rounds in (FEW, MANY))
+    return (many - few) / ((MANY - FEW) * PIPELINE)
+
+
+def read_known():
+    lines = KNOWN.read_text().splitlines() if KNOWN.exists() else []
+    return {name: int(number) for name, number in (line.split() for line in lines
+                                                   if line and not line.startswith("#"))}
+
+
+def write_known(figures):
+    lines = [f"{name} {round(number)}" for name, number in figures.items()]
+    KNOWN.write_text("# SPDX-License-Identifier: Apache-2.0\n# Instructions of the daemon for one "
+                     "operation; tools/bench/guard.py.\n" + "\n".join(lines) + "\n")
+
+
+def judge(name, now, known):
+    """A line, and whether it is good."""
+    if name not in known:
+        return f"{name:14}{now:10,.0f}  no figure to compare with", False
+    change = now / known[name] - 1
+    verdict = "ok" if abs(change) <= TOLERANCE else "MORE" if change > 0 else "LESS: commit it"
+    return f"{name:14}{now:10,.0f}{known[name]:10,}{change:+8.1%}  {verdict}", verdict == "ok"
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="bench.guard", description=__doc__.splitlines()[0])
+    parser.add_argument("--update", action="store_true", help="keep the figures")
+    options = parser.parse_args()
+    folder = tempfile.mkdtemp(prefix="stockade-guard-")
+    known, good, figures = read_known(), True, {}
+    print(f"instructions   now    before  (±{TOLERANCE:.0%})")
+    try:
+        for name in CASES:
+            figures[name] = measure(folder, name)
+            line, fine = judge(name, figures[name], known)
+            good = good and fine
+            print(line, flush=True)
+    except BenchError as error:
+        sys.exit(f"bench-guard: {error}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if options.update:
+        write_known(figures)
+    elif not good:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
