@@ -59,6 +59,8 @@ struct lease_call {
     int64_t void_token;              /* GRANT: a lock of `nonce` with this token counts as free,
                                         the store does not stand behind it; 0 = none */
     bool reentry_only;               /* GRANT: others wait; enter again or leave it alone */
+    bool waits;                      /* GRANT: where another holds it, the caller will ask again,
+                                        and keeps its place if the service has a line */
     bool revoked;                    /* RELEASE: taken away by force, which watchers are told */
     struct lease_memory memory;      /* GRANT, RENEW, QUERY */
     void (*done)(struct lease_call *call); /* called when answered later, on the loop's thread */

@@ -37,7 +37,7 @@ static void fail(struct errand *errand, const char *why)
     struct spot *spot = errand->spot;
     bool owed = errand->kind == ERRAND_CALL && errand->ask.verb == LEASE_RELEASE &&
                 spot->held.text[0] != '\0' && strcmp(spot->lease.nonce, errand->ask.nonce) == 0 &&
-                spot->lease.token == errand->ask.token;
+                (errand->ask.token == 0 || errand->ask.token == spot->lease.token);
 
     if (owed)
         spot_end_held(spot);
@@ -326,14 +326,14 @@ static void on_released(struct zk_op *op)
     }
 }
 
-/* Another has it: a GRANT may wait for it, so this daemon lines up. */
+/* Another has it: where somebody waits for it, this daemon lines up. */
 static void held(struct errand *errand)
 {
     struct spot *spot = errand->spot;
-    bool wants = errand->ask.verb == LEASE_GRANT && !errand->ask.reentry_only;
+    bool waits = errand->ask.verb == LEASE_GRANT && !errand->ask.reentry_only && errand->ask.waits;
     int64_t token = errand->sight == SEEN_LEASE ? errand->lease.token : 0;
 
-    if (wants) {
+    if (waits) {
         spot->ahead_token = token;
         spot_asked(spot);
         if (!spot_in_line(spot))

@@ -316,6 +316,7 @@ static void ask(struct acquire *acquire)
     call->token = 0;
     call->floor = acquire->view.row.fence.floor;
     call->reentry_only = !line_is_head(acquire);
+    call->waits = acquire->wish.wait_until_ms > acquire->asked_ms;
     call->memory = acquire->view.memory;
     call->done = asked;
     if (lease_ask(engine->options.provider, call))

@@ -21,6 +21,7 @@ HAND_OVER_SECONDS = 0.8  # a waiter that polls looks once a second
 LONG_SESSION_MS = 60000
 RESTARTS = 6
 
+pytestmark = pytest.mark.xdist_group("test_zookeeper")  # one server
 numbers = itertools.count(1)
 
 
@@ -108,10 +109,19 @@ def test_daemons_stand_in_line_each_watching_the_one_in_front(place):
             clients[0].fenced(token, "SET", "r", "late")
 
 
+def test_who_does_not_wait_takes_no_place_in_line(place):
+    a, b = (place.daemon().client() for _ in range(2))
+    token = a.token("r")
+    assert b.acquire("r") is None
+    assert len(place.nodes("r")) == 1
+    assert a("RELEASE", "r", token) == 0
+    assert a.token("r") > token, "free at once for who comes first"
+
+
 def test_a_place_in_line_that_nobody_asks_for_is_left(place):
     a, b, c = (place.daemon().client() for _ in range(3))
     token = a.token("r")
-    assert b.acquire("r") is None
+    assert b.acquire("r", 60000, "WAIT", 200) is None
     wait_until(lambda: len(place.nodes("r")) == 2, "it lined up")
     c.send("ACQUIRE", "r", 60000, "WAIT", 60000)
     wait_until(lambda: len(place.nodes("r")) == 3, "behind it")
