@@ -135,5 +135,6 @@ def run_case(case, servers, options, progress):
     for number in range(case.rounds or options.rounds):
         for contender in case.contenders:
             progress.step(f"{case.title}: {contender.label}, round {number + 1}")
-            results[contender.label].append(turn(contender, case.seconds or options.seconds))
+            seconds = min(case.seconds, 20 * options.seconds) or options.seconds
+            results[contender.label].append(turn(contender, seconds))
     return {label: median(runs) for label, runs in results.items()}
