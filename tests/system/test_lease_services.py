@@ -245,28 +245,21 @@ def test_tokens_rise_above_a_floor_that_the_service_has_never_seen(at, key):
 
 @SEPARATE_SERVICES
 def test_the_loss_of_all_state_lowers_no_token_and_lets_no_stale_holder_through(at, key):
-    holder, other = at.client(), at.client()
+    """And who renews in time keeps the lease."""
+    holder, other, kept = at.client(), at.client(), key + "/kept"
     before = cycles(other, key, 4)
-    token = holder.token(key)
+    token, kept_token = holder.token(key), holder.token(kept)
     at.service.lose_all()
     assert holder.fenced(token, "SET", key, 10) == "OK", "nobody else has it"
+    wait_until(lambda: renewed(holder, kept, kept_token), "the renewal", RECOVERED_SECONDS)
     fresh = granted_again(other, key)
     with refused("STALE"):
         holder.fenced(token, "SET", key, 9)
     assert other.fenced(fresh, "DECR", key) == 9
     other("RELEASE", key, fresh)
     assert_rising([*before, token, fresh, *cycles(other, key, 3)])
-
-
-@SEPARATE_SERVICES
-def test_a_renewal_after_the_loss_of_all_state_takes_the_lease_back(at, key):
-    holder, other = at.client(), at.client()
-    token = holder.token(key)
-    at.service.lose_all()
-    reply = wait_until(lambda: renewed(holder, key, token), "the renewal", RECOVERED_SECONDS)
-    assert reply == 60000
-    assert other.acquire(key) is None
-    assert holder.fenced(token, "SET", key, "x") == "OK"
+    assert other.acquire(kept) is None
+    assert holder.fenced(kept_token, "SET", kept, "x") == "OK"
 
 
 def renewed(client, key, token):
@@ -275,6 +268,7 @@ def renewed(client, key, token):
     if isinstance(reply, ReplyError):
         assert reply.code == "LEASEDOWN", reply.text
         return None
+    assert reply == 60000
     return reply
 
 
@@ -314,13 +308,18 @@ def writing(client, token, key):
 
 @SEPARATE_SERVICES
 def test_holders_write_without_a_single_error_while_the_service_is_down(at, key):
-    client = at.client()
+    """Who waits, or wants a new lease, is told. Releases count."""
+    client, waiter = at.client(), at.client()
     token = client.token(key)
+    waiter.send("ACQUIRE", key, 60000, "WAIT", 30000)
+    await_waiters(client, key, 1)
     released = client.token(key + "/released")
     with writing(at.client(), token, key) as some_more:
         some_more()
         at.service.down()
         try:
+            reply = waiter.read(REFUSED_SECONDS + 2)
+            assert isinstance(reply, ReplyError) and reply.code == "LEASEDOWN", reply
             for _ in range(2):
                 with Stopwatch() as watch, refused("LEASEDOWN", r"LEASEDOWN \w"):
                     client("ACQUIRE", key + "/new", 60000)
@@ -338,21 +337,6 @@ def test_holders_write_without_a_single_error_while_the_service_is_down(at, key)
     assert client.fenced(fresh, "SET", key + "/new", "x") == "OK"
     assert b"lease_service_up:1" in client("INFO")
     assert client.token(key + "/released", 60000, "WAIT", 10000) > released
-
-
-@SEPARATE_SERVICES
-def test_waiters_are_told_when_the_service_goes_down(at, key):
-    client, waiter = at.client(), at.client()
-    client.token(key)
-    waiter.send("ACQUIRE", key, 60000, "WAIT", 30000)
-    await_waiters(client, key, 1)
-    at.service.down()
-    try:
-        reply = waiter.read(REFUSED_SECONDS + 2)
-        assert isinstance(reply, ReplyError) and reply.code == "LEASEDOWN", reply
-    finally:
-        at.service.up()
-    granted_again(client, key + "/new")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stop", "kill -9"])
