@@ -85,10 +85,18 @@ def write_reports(options, every, results, about, found):
         pathlib.Path(options.page).write_text(report.markdown(every, results, about, found))
 
 
+def command(options):
+    """What to say again for the same."""
+    words = ["make", "bench-quick" if options.quick else "bench"]
+    if options.only:
+        words.append(f"CASES='{' '.join(options.only)}'")
+    words += [f"ROUNDS={options.rounds}", f"RUN_SECONDS={options.seconds:g}"]
+    return " ".join(words + ["HUGE=1"] * options.huge)
+
+
 def run(options, folder):
     about = machine.describe(folder)
-    about["command"] = " ".join(["make bench", *sys.argv[1:]]) + (
-        f" ({options.rounds} rounds of {options.seconds:g} s)")
+    about["command"] = command(options)
     print("\n".join(f"{name}: {text}" for name, text in about.items()) + "\n", flush=True)
     every = chosen(options)
     stages = collections.defaultdict(list)
