@@ -12,7 +12,8 @@ import pytest
 from harness.limits import BUILD, REPO, patience
 
 sys.path.insert(0, str(REPO / "tools"))
-from bench import durable, resp  # noqa: E402
+from bench import durable, guard, resp, table  # noqa: E402
+from bench.measure import Case, Contender  # noqa: E402
 from bench.server import BenchError  # noqa: E402
 
 
@@ -52,6 +53,23 @@ def test_a_server_that_lost_what_it_acknowledged_fails_the_benchmark(tmp_path):
             durable.check("redis", server, 100)
     finally:
         server.stop()
+
+
+def test_the_guard_lets_little_pass_and_nothing_that_it_does_not_know():
+    known = {"write": 10000}
+    assert [guard.judge("write", now, known)[1] for now in (9400, 9600, 10000, 10400, 10600)] == [
+        False, True, True, True, False]
+    assert not guard.judge("read", 1, known)[1]
+
+
+def test_a_goal_that_is_not_reached_is_called_missed():
+    ours, theirs = (Contender(label, label, None) for label in ("ours", "theirs"))
+    case = Case("c", "a case", 1, [ours, theirs], {"theirs": 1.0}, ceiling={"p99": 2})
+    slow, fast = {"rate": 90, "p99": 3}, {"rate": 100, "p99": 1}
+    missed = table.text(case, {"ours": slow, "theirs": fast})
+    assert "0.90  1 MISSED" in missed and "p99, ms: 3.00, at most 2: MISSED" in missed
+    reached = table.text(case, {"ours": fast, "theirs": slow})
+    assert "1.11  1 ok" in reached and "at most 2: ok" in reached
 
 
 @pytest.mark.slow
