@@ -320,8 +320,10 @@ def test_a_master_that_comes_back_at_its_old_address_as_a_replica_is_no_master(r
     with Load(daemon) as load:
         for _ in range(4):
             cluster.fail_over()
+            cluster.await_replica()  # without one it does not grant
             back_in_time(client, "r")
             client("REVOKE", "r")
             cluster.rejoin()
+            await_up(client)
             assert_at(client, cluster.master)
     load.audit()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that lease, write and give back without a pause while a lease service fails, and what
-must hold of all they saw: no write with a token was accepted once a larger one had been granted, and
-tokens rise.
+must hold of all they saw: no write with a token was accepted once a larger one had been granted,
+and tokens rise.
 
     with Load(daemon, clients=4) as load:
         ...

@@ -8,7 +8,10 @@
     cluster.rejoin()                     the old master is a replica of the new one
 
 Sentinel waits for seconds at each step; `SENTINEL DEBUG` shortens that, as Redis's own tests do.
+All of them write logs: on stdout, which nobody reads, they would stand still after a while.
 """
+
+import re
 
 from harness.limits import wait_until
 from harness.process import Process
@@ -32,9 +35,10 @@ class SentinelServer(RedisServer):
         self.address = ("127.0.0.1", port)
         self.folder = folder
         self.config = folder / f"sentinel-{port}.conf"
+        log = folder / f"sentinel-{port}.log"
         if lines is not None:  # else it goes on with what it wrote there itself
             self.config.write_text("\n".join([f"port {port}", "bind 127.0.0.1", f"dir {folder}",
-                                              *lines, ""]))
+                                              f"logfile {log}", *lines, ""]))
         Process.__init__(self, "redis-sentinel", ["redis-server", self.config, "--sentinel"],
                          stderr_path)
 
@@ -60,7 +64,8 @@ class Sentinels:
     def _redis(self, *args, port=None):
         secret = ["--requirepass", self.password, "--masterauth", self.password]
         return self.rig.redis(port=port, args=[
-            *args, "--repl-diskless-sync-delay", 0, *(secret if self.password else [])])
+            *args, "--repl-diskless-sync-delay", 0, "--logfile", self.folder / "redis.log",
+            *(secret if self.password else [])])
 
     def _sentinel(self, port=None):
         lines = [f"sentinel monitor {NAME} 127.0.0.1 {self.master.address[1]} {self.quorum}",
@@ -138,6 +143,12 @@ class Sentinels:
         for sentinel in self.sentinels:
             wait_until(lambda s=sentinel: self._settled(s), "the sentinels have settled", 30)
         wait_until(self._replicas_online, "the replicas are in step with the master", 30)
+
+    def await_replica(self):
+        """The master hears of a replica what it has; a new one says so once a second."""
+        wait_until(lambda: re.search(rb"state=online,offset=[1-9]",
+                                     self.ask(self.master, "INFO", "replication")),
+                   "the master has a replica", FAILOVER_SECONDS)
 
     def stop_replication(self):
         """The replicas have what they have, and can log in at no master any more."""
