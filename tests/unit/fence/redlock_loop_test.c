@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Redlock on real Redises: its timer, its start and its end. (What it decides: redlock_test.c.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/fence/redis_server.h"
+#include "tests/unit/fence/rig.h"
+
+#define SERVERS 3
+#define LOCK    "stockade:{sku:1}:lock"
+
+static const char ann[] = "a0000000000000000000000000000001";
+
+static struct redis_server *servers[SERVERS];
+
+static int setup(void **state)
+{
+    static struct rig rig;
+
+    for (int i = 0; i < SERVERS; i++)
+        redis_server_reset(servers[i]);
+    rig_init(&rig);
+    rig_open(&rig, "redlock://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d?timeout_ms=5000",
+             servers[0]->port, servers[1]->port, servers[2]->port);
+    *state = &rig;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    rig_free(*state);
+    return 0;
+}
+
+static struct rig *ready(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_until(rig, rig_detail_has(rig, "3 masters, 3 ready"));
+    return rig;
+}
+
+/* Two of three masters have the locks of two others, which no store has recorded. */
+static struct asked split(int64_t ttl_ms)
+{
+    for (int i = 0; i < 2; i++)
+        redis_server_do(servers[i], "SET %s %b PX %lld", LOCK, i == 0 ? "6 someone" : "7 another",
+                        (size_t)9, (long long)ttl_ms);
+    struct asked asked = rig_question(LEASE_GRANT, ann, 0);
+    asked.call.floor = 5;
+    return asked;
+}
+
+static void test_a_split_is_tried_again_until_it_counts_as_held(void **state)
+{
+    struct rig *rig = ready(state);
+    struct asked asked = split(60000);
+
+    rig_answer(rig, &asked);
+    assert_answer(asked.call, LEASE_HELD, 7);
+    assert_in_range(asked.call.answer_ttl_ms, 1, 1000); /* soon to be looked at again */
+    redisReply *reply = redis_server_ask(servers[2], "GET stockade:{sku:1}:token");
+    assert_true(atoi(reply->str) > 6); /* it was asked more than once */
+    freeReplyObject(reply);
+}
+
+static void test_a_split_that_ends_in_time_is_granted(void **state)
+{
+    struct rig *rig = ready(state);
+    struct asked asked = split(5);
+
+    rig_answer(rig, &asked);
+    while (asked.call.answer == LEASE_HELD) { /* by a busy machine */
+        asked.call.answer = LEASE_UNANSWERED;
+        rig_answer(rig, &asked);
+    }
+    assert_int_equal(asked.call.answer, LEASE_GRANTED);
+    assert_true(asked.call.answer_token > 5);
+}
+
+static void on_ended(void *context)
+{
+    (*(int *)context)++;
+}
+
+static void test_the_first_attempt_has_ended_when_that_of_each_master_has(void **state)
+{
+    struct rig *rig = *state;
+    int ended = 0;
+
+    redis_server_kill(servers[1]);
+    lease_on_first_attempt(rig->provider, on_ended, &ended);
+    rig_until(rig, ended > 0);
+    assert_int_equal(ended, 1);
+    rig_until(rig, rig_detail_has(rig, "3 masters, 2 ready; redis 127.0.0.1:"));
+}
+
+static void test_it_can_be_closed_while_it_waits(void **state)
+{
+    struct rig *rig = ready(state);
+    struct asked pausing = split(60000), silent = rig_question(LEASE_QUERY, "", 0);
+
+    rig_ask(rig, &pausing);
+    for (int i = 0; i < 2; i++)
+        redis_server_pause(servers[i]);
+    silent.call.resource = BYTES_LITERAL("sku:2");
+    rig_ask(rig, &silent);
+    rig_turn(rig);
+    rig_close(rig);
+    assert_int_equal(pausing.times, 1);
+    assert_int_equal(silent.times, 1);
+    assert_down(silent.call, "being closed");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_split_is_tried_again_until_it_counts_as_held),
+        TEST(a_split_that_ends_in_time_is_granted),
+        TEST(the_first_attempt_has_ended_when_that_of_each_master_has),
+        TEST(it_can_be_closed_while_it_waits),
+    };
+#undef TEST
+    for (int i = 0; i < SERVERS; i++)
+        servers[i] = redis_server_new(NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (int i = 0; i < SERVERS; i++)
+        redis_server_free(servers[i]);
+    return failed;
+}
