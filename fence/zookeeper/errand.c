@@ -132,6 +132,7 @@ static void made_lease(struct errand *errand)
                               ? errand->ask.token
                               : node_token(errand->made_zxid, errand->ask.floor);
     spot_hold(spot, &errand->made, &errand->lease, errand->made_version);
+    spot_guard(spot);
     granted(errand, LEASE_GRANTED);
 }
 
@@ -242,6 +243,8 @@ static void on_set(struct zk_op *op)
     if (errand->sight == SEEN_OUR_TURN)
         spot_forget_queued(spot);
     spot_hold(spot, &errand->head, &errand->lease, op->version);
+    if (errand->sight == SEEN_OUR_TURN)
+        spot_guard(spot);
     kept(errand);
 }
 
@@ -276,6 +279,7 @@ static void on_moved(struct zk_op *op)
 
     if (op->rc == ZOK) {
         spot_hold(errand->spot, &errand->made, &errand->lease, 0);
+        spot_guard(errand->spot);
         kept(errand);
     } else if (op->rc == ZNONODE || op->rc == ZBADVERSION || op->rc == ZNODEEXISTS) {
         errand_look(errand);
@@ -326,6 +330,32 @@ static void on_released(struct zk_op *op)
     }
 }
 
+/* Its daemon is to know that this is by force (spot.c). */
+static void on_marked(struct zk_op *op)
+{
+    struct errand *errand = errand_of(op);
+
+    if (op->rc != ZOK) {
+        on_released(op);
+    } else if (errand_may_step(errand)) {
+        errand->version = op->version;
+        errand_remove_head(errand, on_released);
+    }
+}
+
+static void release(struct errand *errand)
+{
+    char path[NODE_PATH_MAX + 1];
+
+    if (!errand->ask.revoked || node_is_of(&errand->head, errand->spot->keeper->origin)) {
+        errand_remove_head(errand, on_released);
+        return;
+    }
+    errand->op.done = on_marked;
+    zk_set(errand->spot->keeper->session, &errand->op, errand_path(errand, errand->head.text, path),
+           "x", 1, errand->version);
+}
+
 /* Another has it: where somebody waits for it, this daemon lines up. */
 static void held(struct errand *errand)
 {
@@ -374,7 +404,7 @@ static void decide_call(struct errand *errand)
     else if (ask->verb == LEASE_RENEW && errand->sight == SEEN_NOBODY)
         make_lease(errand);
     else if (ask->verb == LEASE_RELEASE && (named || (mine && ask->token == 0)))
-        errand_remove_head(errand, on_released);
+        release(errand);
     else if (lease || (ask->verb == LEASE_RENEW && errand->sight == SEEN_OTHERS_TURN))
         held(errand);
     else

@@ -93,6 +93,7 @@ void errand_remove_head(struct errand *errand, void (*done)(struct zk_op *op))
 {
     char path[NODE_PATH_MAX + 1];
 
+    errand->spot->removing |= strcmp(errand->head.text, errand->spot->held.text) == 0;
     errand->op.done = done != NULL ? done : on_head_removed;
     zk_delete(errand->spot->keeper->session, &errand->op,
               errand_path(errand, errand->head.text, path), errand->version);

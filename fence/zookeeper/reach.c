@@ -249,6 +249,14 @@ static void on_removed(void *context, const char *path)
         spot_removed(keeper, path);
 }
 
+static void on_written(void *context, const char *path)
+{
+    struct keeper *keeper = context;
+
+    if (keeper->state == KEEPER_READY)
+        spot_written(keeper, path);
+}
+
 static void on_closed(void *context)
 {
     struct keeper *keeper = context;
@@ -260,6 +268,7 @@ static void on_closed(void *context)
 static const struct zk_events events = {
     .news = on_news,
     .removed = on_removed,
+    .written = on_written,
     .closed = on_closed,
 };
 

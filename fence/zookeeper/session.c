@@ -6,7 +6,7 @@
  *
  * - zookeeper_init looks names up and zookeeper_close waits for threads, so neither runs on the
  *   loop. A session that is freed while its names are looked up lets go of its owner at once.
- * - The queue is bounded: an answer for each request under way, a removal for each watch, and of
+ * - The queue is bounded: an answer for each request under way, a change for each watch, and of
  *   the handle's states the last one only.
  * - The client forgets some requests when it is closed: they are answered here. */
 #include "fence/zookeeper/session.h"
@@ -24,8 +24,9 @@
 
 enum phase { PHASE_OPENING, PHASE_OPEN, PHASE_CLOSING };
 
-struct removal {
+struct change {
     struct list link;
+    bool removed;
     char path[];
 };
 
@@ -51,7 +52,7 @@ struct zk_session {
     /* Under `lock`. */
     pthread_mutex_t lock;
     struct list ready;   /* zk_op */
-    struct list removed; /* struct removal */
+    struct list changed; /* struct change */
     int state;           /* the handle's, to be told where state_is_news */
     bool state_is_news;
 };
@@ -145,10 +146,11 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
     (void)state;
     if (type == ZOO_SESSION_EVENT)
         return;
-    struct removal *removal = mem_alloc(sizeof *removal + strlen(path) + 1);
-    strcpy(removal->path, path);
+    struct change *change = mem_alloc(sizeof *change + strlen(path) + 1);
+    change->removed = type != ZOO_CHANGED_EVENT;
+    strcpy(change->path, path);
     pthread_mutex_lock(&session->lock);
-    list_append(&session->removed, &removal->link);
+    list_append(&session->changed, &change->link);
     pthread_mutex_unlock(&session->lock);
     uv_async_send(&session->async);
 }
@@ -190,15 +192,15 @@ static void tell_state(struct zk_session *session, int state)
 
 static void take_over(struct zk_session *session)
 {
-    struct list ready, removed, *link;
+    struct list ready, changed, *link;
     int state;
     bool is_news;
 
     list_init(&ready);
-    list_init(&removed);
+    list_init(&changed);
     pthread_mutex_lock(&session->lock);
     list_splice(&ready, &session->ready);
-    list_splice(&removed, &session->removed);
+    list_splice(&changed, &session->changed);
     state = session->state;
     is_news = session->state_is_news;
     session->state_is_news = false;
@@ -206,11 +208,13 @@ static void take_over(struct zk_session *session)
 
     while ((link = list_pop(&ready)) != NULL)
         finish(list_entry(link, struct zk_op, ready));
-    while ((link = list_pop(&removed)) != NULL) {
-        struct removal *removal = list_entry(link, struct removal, link);
-        if (session->phase == PHASE_OPEN)
-            session->events->removed(session->context, removal->path);
-        free(removal);
+    while ((link = list_pop(&changed)) != NULL) {
+        struct change *change = list_entry(link, struct change, link);
+        if (session->phase == PHASE_OPEN && change->removed)
+            session->events->removed(session->context, change->path);
+        else if (session->phase == PHASE_OPEN)
+            session->events->written(session->context, change->path);
+        free(change);
     }
     if (is_news && session->phase == PHASE_OPEN)
         tell_state(session, state);
@@ -334,7 +338,7 @@ struct zk_session *zk_session_open(struct uv_loop_s *loop, const struct lease_ur
     }
     list_init(&session->under_way);
     list_init(&session->ready);
-    list_init(&session->removed);
+    list_init(&session->changed);
     check(pthread_mutex_init(&session->lock, NULL) == 0);
     check(uv_async_init(loop, &session->async, on_async) == 0);
     session->async.data = session->work.data = session;

@@ -26,8 +26,9 @@ enum zk_news {
 
 struct zk_events {
     void (*news)(void *context, enum zk_news news);
-    /* A watched node has been removed. It may have been made again since. */
+    /* A watched node has been removed, or written. It may have been made again since. */
     void (*removed)(void *context, const char *path);
+    void (*written)(void *context, const char *path);
     /* After zk_session_free: nothing of it uses `context` any more. */
     void (*closed)(void *context);
 };
@@ -69,7 +70,7 @@ enum zk_mode { ZK_PERSISTENT, ZK_CONTAINER, ZK_EPHEMERAL_NUMBERED };
 
 void zk_children(struct zk_session *session, struct zk_op *op, const char *path);
 void zk_get(struct zk_session *session, struct zk_op *op, const char *path);
-/* Asks whether it is there, and if so has its removal told. */
+/* Asks whether it is there, and if so has its next change told, once. */
 void zk_watch(struct zk_session *session, struct zk_op *op, const char *path);
 void zk_create(struct zk_session *session, struct zk_op *op, const char *path, const char *data,
                int len, enum zk_mode mode);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Spots: what this daemon has at a resource, and in which order it is busy there. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zookeeper/zookeeper.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
@@ -55,7 +57,7 @@ void spot_hold(struct spot *spot, const struct node_name *name, const struct nod
     spot->held = *name;
     spot->lease = *lease;
     spot->version = version;
-    spot->doubtful = false;
+    spot->doubtful = spot->removing = spot->forced = false;
     spot->held_until_ms = keeper_now_ms(spot->keeper) + lease->ttl_ms;
     heap_set(&spot->keeper->ending, &spot->held_due, spot->held_until_ms);
     keeper_schedule(spot->keeper);
@@ -190,22 +192,100 @@ void spot_line_up(struct spot *spot)
     add_once(spot, ERRAND_LINE_UP);
 }
 
-void spot_removed(struct keeper *keeper, const char *path)
+/* The spot whose node this is, and the node's name. */
+static struct spot *spot_at(struct keeper *keeper, const char *path, const char **name)
 {
     char parent[NODE_PATH_MAX + 1];
     const char *slash = strrchr(path, '/');
 
     if (slash == NULL || strlen(path) > NODE_PATH_MAX)
-        return;
+        return NULL;
     memcpy(parent, path, (size_t)(slash - path));
     parent[slash - path] = '\0';
-    struct spot *spot = spot_find(keeper, parent);
+    *name = slash + 1;
+    return spot_find(keeper, parent);
+}
+
+static bool holds(const struct spot *spot, const char *name)
+{
+    return spot->held.text[0] != '\0' && !spot->removing && strcmp(spot->held.text, name) == 0;
+}
+
+/* Something happened to the node in front of us: a watch tells once. */
+static void look_ahead(struct spot *spot, const char *name)
+{
+    if (strcmp(spot->watched.text, name) == 0)
+        spot->watched.text[0] = '\0';
+    if (spot->queued.text[0] != '\0' && spot->keeper->state == KEEPER_READY)
+        spot_line_up(spot);
+}
+
+void spot_removed(struct keeper *keeper, const char *path)
+{
+    const char *name;
+    struct spot *spot = spot_at(keeper, path, &name);
+
     if (spot == NULL)
         return;
-    if (strcmp(spot->watched.text, slash + 1) == 0)
-        spot->watched.text[0] = '\0';
-    if (spot->queued.text[0] != '\0' && keeper->state == KEEPER_READY)
-        spot_line_up(spot);
+    look_ahead(spot, name);
+    if (holds(spot, name))
+        spot_tell(spot, spot->lease.token, spot->forced);
+}
+
+/* A guard on its way: a request and the path, which outlive the spot. */
+struct guard {
+    struct zk_op op;
+    struct keeper *keeper;
+    bool written; /* the node was there, and somebody has written it */
+    char path[];
+};
+
+/* Who takes a lease away by force writes the node before he removes it. */
+static void on_guarded(struct zk_op *op)
+{
+    struct guard *guard = list_entry(op, struct guard, op);
+    const char *name;
+    struct spot *spot = spot_at(guard->keeper, guard->path, &name);
+
+    if (spot != NULL && holds(spot, name)) {
+        spot->forced |= op->rc == ZOK && op->version != spot->version;
+        if (op->rc == ZNONODE)
+            spot_tell(spot, spot->lease.token, guard->written);
+    }
+    free(guard);
+}
+
+static void set_guard(struct keeper *keeper, const char *path, bool written)
+{
+    size_t size = strlen(path) + 1;
+    struct guard *guard = mem_zalloc(sizeof *guard + size);
+
+    memcpy(guard->path, path, size);
+    guard->keeper = keeper;
+    guard->written = written;
+    guard->op.done = on_guarded;
+    zk_watch(keeper->session, &guard->op, path);
+}
+
+void spot_guard(struct spot *spot)
+{
+    char path[NODE_PATH_MAX + 1];
+
+    if (spot->keeper->told == NULL || spot->keeper->state != KEEPER_READY)
+        return;
+    snprintf(path, sizeof path, "%s/%s", spot->path, spot->held.text);
+    set_guard(spot->keeper, path, false);
+}
+
+void spot_written(struct keeper *keeper, const char *path)
+{
+    const char *name;
+    struct spot *spot = spot_at(keeper, path, &name);
+
+    if (spot != NULL && holds(spot, name))
+        set_guard(keeper, path, true); /* it was we, or we are about to lose it */
+    else if (spot != NULL)
+        look_ahead(spot, name);
 }
 
 void spot_tell(struct spot *spot, int64_t token, bool revoked)

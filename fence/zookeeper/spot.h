@@ -20,6 +20,8 @@ struct spot {
     struct node_lease lease;
     int32_t version;
     bool doubtful;             /* somebody else may have written it */
+    bool removing;             /* by ourselves */
+    bool forced;               /* another daemon has marked it as taken away by force */
     int64_t held_until_ms;     /* its end, as we count */
     struct heap_node held_due; /* when to remove it */
     /* The place in line. */
@@ -99,6 +101,9 @@ void spot_next(struct errand *errand);
 void spot_tidy(struct spot *spot);
 void spot_line_up(struct spot *spot);
 void spot_removed(struct keeper *keeper, const char *path);
+void spot_written(struct keeper *keeper, const char *path);
+/* What others do to the lease that is held there is told as news. Only while ready. */
+void spot_guard(struct spot *spot);
 void spot_tell(struct spot *spot, int64_t token, bool revoked);
 
 /* Begins; ends with spot_next, maybe at once. */

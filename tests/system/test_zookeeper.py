@@ -49,13 +49,17 @@ class Place:
                 if path.startswith(f"{self.chroot}/stockade/{key}/")]
 
     def watches(self):
-        """How many sessions watch each path."""
-        counts, path = {}, None
+        """How many sessions watch each path that is not their own."""
+        counts, owners, head = {}, {}, None
+        for line in self.server.server.ask("dump").splitlines():
+            if line.startswith("\t"):
+                owners[line.strip()] = head
+            head = head if line.startswith("\t") else line.rstrip(":")
         for line in self.server.server.ask("wchp").splitlines():
             if line.startswith("/"):
-                path = line.strip()
-            elif line.startswith("\t") and path.startswith(f"{self.chroot}/"):
-                counts[path] = counts.get(path, 0) + 1
+                head = line
+            elif head.startswith(f"{self.chroot}/") and line.strip() not in ("", owners.get(head)):
+                counts[head] = counts.get(head, 0) + 1
         return counts
 
 
@@ -184,6 +188,27 @@ def test_a_session_that_expires_loses_its_leases_and_its_holders_are_told(place)
     assert kept("RENEW", "free", tokens["free"], 60000) == 60000, "nobody took it since"
     assert client.acquire("free") is None
     assert kept.token("new") > 0
+
+
+def test_a_holder_is_told_of_a_revocation_at_another_daemon(place):
+    here, there = place.daemon(), place.daemon().client()
+    holder = here.client(proto=3)
+    token = holder.token("r", 60000)
+    assert holder("RENEW", "r", token, 60000) == 60000
+    assert there("REVOKE", "r") == token
+    told = holder.read()
+    assert isinstance(told, Push) and told == [b"stockade:lost", b"r", token, b"revoked"]
+    assert there.token("r") > token
+
+
+def test_a_release_at_another_daemon_is_told_as_one(place):
+    here, there = place.daemon(), place.daemon().client()
+    holder, listener = here.client(), here.client(proto=3)
+    listener("SUBSCRIBE", "stockade:events:r")
+    token = holder.token("r")
+    assert b"granted" in listener.read()[2]
+    assert there("RELEASE", "r", token) == 0
+    assert b"released" in listener.read()[2]
 
 
 # Logins.
