@@ -157,23 +157,31 @@ static void copy(const char *from, const char *to)
     assert_int_equal(system(command), 0);
 }
 
-/* Also where a commit is not synced: SQLite tells readers of it next. */
-static void what_is_committed_is_in_the_file(void **state)
+/* How many rows another process finds if this one dies now. */
+static int64_t rows_after_death(const struct rig *rig)
 {
-    struct rig *rig = *state;
     char other[96], other_wal[104];
     sqlite3 *db;
 
     snprintf(other, sizeof other, "%s/b.db", rig->folder);
     snprintf(other_wal, sizeof other_wal, "%s-wal", other);
+    copy(rig->path, other);
+    copy(rig->wal, other_wal);
+    assert_int_equal(sqlite3_open(other, &db), SQLITE_OK);
+    int64_t rows = number(db, "SELECT count(*) FROM t");
+    sqlite3_close(db);
+    return rows;
+}
+
+/* Also where a commit is not synced: SQLite tells readers of it next. */
+static void what_is_committed_is_in_the_file(void **state)
+{
+    struct rig *rig = *state;
+
     run(rig, "PRAGMA synchronous = NORMAL");
     for (int i = 1; i <= 20; i++) {
         run(rig, "INSERT INTO t(v) VALUES(randomblob(3000))");
-        copy(rig->path, other);
-        copy(rig->wal, other_wal);
-        assert_int_equal(sqlite3_open(other, &db), SQLITE_OK);
-        assert_int_equal(number(db, "SELECT count(*) FROM t"), i);
-        sqlite3_close(db);
+        assert_int_equal(rows_after_death(rig), i);
     }
     assert_int_equal(rig->syncs, 0);
 }
@@ -236,7 +244,7 @@ static void a_log_that_was_cut_is_written_ahead_again_and_that_may_fail(void **s
         rig->fail = 0;
         assert_int_equal(stat(rig->wal, &cut), 0);
         assert_int_equal(cut.st_size > AHEAD_MIN, i == 2);
-        assert_int_equal(number(rig->db, "SELECT count(*) FROM t"), i);
+        assert_int_equal(rows_after_death(rig), i); /* the log's own header, too */
     }
 }
 
