@@ -11,8 +11,11 @@
  *   gives back what a late one grants under another token than the decided one.
  * - A master has at most one question of a round under way. Where it is still busy with an earlier
  *   one when the round tries again, its answer counts for the new try: it is the same question.
- * - A lease counts from the moment it was first asked for: what TTL, less that time, less the
- *   drift of the clocks, leaves nothing of, is no grant.
+ * - A lease counts from the moment it was first asked for: where TTL, less that time, less the
+ *   drift of the clocks, leaves nothing, it is tried again. Where that is always so it is granted,
+ *   and the caller, who counts too, finds that nothing is left.
+ * - What a late master grants while the same owner asks it again is the later round's, which is
+ *   told OWN there: were it given back, that round would count on a lock that is gone.
  * - What a master does with a grant that was never answered is that master's provider's business:
  *   it remembers to let go. */
 #include <stdio.h>
@@ -36,6 +39,7 @@ struct part {
     struct lease_call call;
     struct round *round;
     bool busy, releasing;
+    bool ours; /* what is answered OWN was granted to an earlier round of the same owner's */
     int64_t asked_ms;
 };
 
@@ -47,7 +51,6 @@ struct round {
     struct lease_call *call;    /* the caller's; NULL once it is answered */
     enum phase phase;
     unsigned retries, raises;
-    bool late;          /* the last quorum came when the lease was as good as over */
     int64_t kept_token; /* what was decided; a grant under another one goes back */
     struct ballot ballot;
     struct part parts[];
@@ -107,6 +110,7 @@ static void ask_all(struct round *round)
             continue;
         part->call = round->question;
         part->asked_ms = now_ms(round);
+        part->ours = false;
         ask(part);
     }
 }
@@ -127,14 +131,38 @@ static void raise_all(struct round *round, int64_t token)
     }
 }
 
-/* What was granted and is not wanted. What is answered OWN was the owner's before. */
+/* The later round that asks the same master for the same owner, or NULL. */
+static struct part *successor(const struct round *round, int64_t master)
+{
+    const struct lease_call *question = &round->question;
+    struct list *end = &round->redlock->rounds;
+
+    for (struct list *at = round->link.next; at != end; at = at->next) {
+        struct round *later = list_entry(at, struct round, link);
+        struct part *part = &later->parts[master];
+        if (later->question.verb == LEASE_GRANT && part->busy && !part->releasing &&
+            strcmp(later->question.nonce, question->nonce) == 0 &&
+            bytes_equal(later->question.resource, question->resource))
+            return part;
+    }
+    return NULL;
+}
+
+/* What was granted and is not wanted. What else is answered OWN was the owner's before. */
 static void give_back(struct round *round)
 {
     for (int i = 0; i < round->ballot.masters; i++) {
-        const struct vote *vote = &round->ballot.votes[i];
+        struct vote *vote = &round->ballot.votes[i];
         struct part *part = &round->parts[i];
-        if (part->busy || vote->answer != LEASE_GRANTED || vote->token == round->kept_token)
+        bool granted = vote->answer == LEASE_GRANTED || (vote->answer == LEASE_OWN && part->ours);
+        if (part->busy || !granted || vote->token == round->kept_token)
             continue;
+        struct part *later = successor(round, i);
+        if (later != NULL) {
+            later->ours = true;
+            vote->answer = LEASE_UNANSWERED;
+            continue;
+        }
         part->call = round->question;
         part->call.verb = LEASE_RELEASE;
         part->call.token = vote->token;
@@ -166,9 +194,6 @@ static void end_down(struct round *round)
     round->redlock->failures++;
     if (round->redlock->closing)
         lease_answer_down(round->call, "the connection is being closed");
-    else if (round->late)
-        lease_answer_down(round->call, "the masters answer too late for a lease of %lld ms",
-                          (long long)round->question.ttl_ms);
     else
         lease_answer_down(round->call, "no quorum: %d of %d masters are down: %s", down,
                           ballot->masters, why);
@@ -195,33 +220,38 @@ static int64_t jitter_ms(const struct round *round, int64_t most_ms)
     return (int64_t)(dice % (uint32_t)(most_ms + 1));
 }
 
-static void pause_or_end(struct round *round, const struct verdict *verdict)
+/* False: it has been tried often enough. */
+static bool try_later(struct round *round)
 {
     int64_t pause_ms = PAUSE_MIN_MS << round->retries;
 
-    if (round->redlock->closing || round->retries == RETRIES_MAX) {
-        int64_t ttl_ms = SPLIT_LOOK_MS + jitter_ms(round, SPLIT_LOOK_MS);
-        if (verdict->outcome == BALLOT_SPLIT && verdict->ttl_ms < ttl_ms)
-            ttl_ms = verdict->ttl_ms;
-        if (round->late || round->redlock->closing)
-            end_down(round);
-        else
-            end(round, LEASE_HELD, verdict->token, ttl_ms);
-        return;
-    }
+    if (round->redlock->closing || round->retries == RETRIES_MAX)
+        return false;
     round->phase = PAUSING;
     round->retries++;
     round->raises = 0;
     heap_set(&round->redlock->pauses, &round->pause,
              now_ms(round) + pause_ms + jitter_ms(round, 2 * pause_ms));
+    return true;
+}
+
+static void end_split(struct round *round, const struct verdict *verdict)
+{
+    int64_t ttl_ms = SPLIT_LOOK_MS + jitter_ms(round, SPLIT_LOOK_MS);
+
+    if (verdict->outcome == BALLOT_SPLIT && verdict->ttl_ms < ttl_ms)
+        ttl_ms = verdict->ttl_ms;
+    if (round->redlock->closing)
+        end_down(round);
+    else
+        end(round, LEASE_HELD, verdict->token, ttl_ms);
 }
 
 static void decide(struct round *round, const struct verdict *verdict)
 {
     bool taken = verdict->outcome == BALLOT_GRANTED || verdict->outcome == BALLOT_OWN;
 
-    round->late = taken && !is_valid(round, verdict);
-    if (taken && !round->late) {
+    if (taken && (is_valid(round, verdict) || !try_later(round))) {
         round->kept_token = verdict->token;
         end(round, verdict->outcome == BALLOT_OWN ? LEASE_OWN : LEASE_GRANTED, verdict->token,
             round->question.ttl_ms);
@@ -232,8 +262,8 @@ static void decide(struct round *round, const struct verdict *verdict)
         end(round, LEASE_FREE, 0, 0);
     } else if (verdict->outcome == BALLOT_DOWN) {
         end_down(round);
-    } else {
-        pause_or_end(round, verdict);
+    } else if (!taken && !try_later(round)) {
+        end_split(round, verdict);
     }
 }
 
