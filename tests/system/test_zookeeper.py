@@ -12,6 +12,7 @@ from harness.limits import Stopwatch, patience, wait_until
 from harness.load import Load
 from harness.resp import Push, refused
 from harness.rig import Rig, free_port
+from harness.services import needed
 from harness.zookeeper import ZooKeeper
 from test_p2_rising import assert_rising, token_when_up
 from test_p8_lease_service import AT_ONCE_SECONDS, SILENT_SECONDS, assert_leasedown
@@ -23,6 +24,11 @@ RESTARTS = 6
 
 pytestmark = pytest.mark.xdist_group("test_zookeeper")  # one server
 numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs():
+    needed("zookeeper")
 
 
 @pytest.fixture(scope="module")
