@@ -207,7 +207,7 @@ def mixed():
 
 
 def connections(number):
-    return Case(f"connections-{number}", f"fenced write, {number:,} connections", 100000,
+    return Case(f"connections-{number}", f"fenced write, connections: {number:,}", 100000,
                 [pairs(STOCKADE, "stockade", fixed("FENCED", 1, "SET", KEY, RANDOM), number),
                  pairs(REDIS, "redis", fixed("SET", KEY, RANDOM), number)])
 

@@ -15,6 +15,7 @@ import time
 from bench.server import BUILD, ROOT
 
 SYNCS = 200
+BUSY = 0.5
 
 
 def first_line(*command):
@@ -58,6 +59,7 @@ def describe(folder):
     memory = found(r"^MemTotal:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text())
     cpu = found(r"^model name\s*:(.*)", pathlib.Path("/proc/cpuinfo").read_text())
     system = found(r'^PRETTY_NAME="(.*)"', pathlib.Path("/etc/os-release").read_text())
+    load = os.getloadavg()[0]
     files = first_line("findmnt", "-no", "FSTYPE", "-T", str(folder))
     versions = {
         "Stockade": found(r"([\d.]+)", first_line(str(BUILD / "stockaded"), "--version")),
@@ -73,7 +75,8 @@ def describe(folder):
         "machine": f"{os.cpu_count()} cores ({cpu}), {int(memory) / 1e6:.0f} GB, {files}",
         "system": f"{system}, Linux {platform.release()}",
         "write of 4 KB and fdatasync": f"{sync_us(folder):.0f} us",
-        "load before": f"{os.getloadavg()[0]:.2f}",
+        "load before": f"{load:.2f}" + (", so busy with other things, too: rates mean little"
+                                        if load > BUSY else ""),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()
                               if version and version != "?"),
     }
