@@ -15,7 +15,7 @@
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
 
-#define SERVERS 5
+#define SERVERS 3
 
 static struct redis_server *servers[SERVERS];
 
@@ -44,20 +44,9 @@ static int real_setup(void **state)
     }
     rig_init(&subject->rig);
     rig_open(&subject->rig, "%s?timeout_ms=5000", uri); /* the machine may be busy */
-    rig_until(&subject->rig, rig_detail_has(&subject->rig, "5 masters, 5 ready"));
+    rig_until(&subject->rig, rig_detail_has(&subject->rig, "3 masters, 3 ready"));
     subject->base = (struct subject){.provider = subject->rig.provider, .turn = real_turn};
     *state = subject;
-    return 0;
-}
-
-static int real_minority_setup(void **state)
-{
-    real_setup(state);
-    struct rig *rig = &((struct real_subject *)*state)->rig;
-
-    redis_server_kill(servers[1]);
-    redis_server_kill(servers[4]);
-    rig_until(rig, rig_detail_has(rig, "5 masters, 3 ready; redis 127.0.0.1:"));
     return 0;
 }
 
@@ -149,8 +138,7 @@ int main(void)
         conformance_run("redlock of 5, one down, one silent", minority_setup, memory_teardown);
     for (int i = 0; i < SERVERS; i++)
         servers[i] = redis_server_new(NULL);
-    failed += conformance_run("redlock of 5 Redises", real_setup, real_teardown);
-    failed += conformance_run("redlock of 5 Redises, two down", real_minority_setup, real_teardown);
+    failed += conformance_run("redlock of 3 Redises", real_setup, real_teardown);
     for (int i = 0; i < SERVERS; i++)
         redis_server_free(servers[i]);
     return failed;
