@@ -24,6 +24,10 @@ struct store_options {
     const struct clock *clock;
 };
 
+/* For a program of our own, before it opens a store: SQLite no longer counts its memory, for the
+ * whole process, which takes a lock around each allocation. */
+void store_sqlite_uncounted(void);
+
 /* Opens or makes the file, migrates it forward, starts the threads. NULL: `why` says in one line
  * what is wrong and what to do (foreign file, newer schema, read-only, locked, no room, ...). The
  * caller owns the store and ends it with store_close. */

@@ -7,6 +7,7 @@
 
 #include "proxy/server/daemon.h"
 #include "proxy/server/options.h"
+#include "store/open.h"
 
 enum { EXIT_USAGE = 2 };
 
@@ -20,6 +21,7 @@ int main(int argc, char **argv)
     if (outcome == OPTIONS_READY) {
         struct log log = {.fd = STDERR_FILENO};
         log_level_parse(options_text(options, OPTION_LOG_LEVEL), &log.level);
+        store_sqlite_uncounted();
         status = daemon_run(options, &log);
         options_free(options);
     } else if (outcome == OPTIONS_SHOW) {

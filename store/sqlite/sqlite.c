@@ -276,6 +276,11 @@ static struct worker worker_of(const struct store_options *options, const char *
     };
 }
 
+void store_sqlite_uncounted(void)
+{
+    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
 struct store *store_sqlite_open(const struct store_options *options, char *why, size_t why_size)
 {
     struct sqlite_store *store = mem_zalloc(sizeof *store);
