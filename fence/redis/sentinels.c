@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "fence/redis/link.h"
 
@@ -120,8 +121,9 @@ static enum sentinels_answer say_why(const struct sentinels *all, char why[SENTI
     for (int i = 0; i < all->uri.hosts_count; i++) {
         const struct sentinel *sentinel = &all->of[i];
         if (sentinel->state == SILENT) {
-            snprintf(why, SENTINELS_WHY_MAX, "no sentinel names the master; %s: %s", sentinel->name,
-                     sentinel->why);
+            /* What does not fit is cut. */
+            check(snprintf(why, SENTINELS_WHY_MAX, "no sentinel names the master; %s: %s",
+                           sentinel->name, sentinel->why) > 0);
             return SENTINELS_SILENT;
         }
     }

@@ -87,7 +87,9 @@ class RedisServer(Process):
         self.user_info = ""
         super().__init__("redis-server", [
             "redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", folder,
-            "--save", "", "--appendfsync", "always", "--daemonize", "no", *args], stderr_path)
+            "--save", "", "--appendfsync", "always", "--daemonize", "no",
+            "--logfile", folder / "redis.log",  # on a pipe that nobody reads it would stand still
+            *args], stderr_path)
 
     @property
     def uri(self):
