@@ -233,12 +233,15 @@ def test_sigterm_answers_waiters_with_an_error_and_exits_with_0(rig, lease):
     assert watch.seconds < patience(3)
 
 
+BEGUN = b"begun" * 1000  # nothing brief: it is committed while the loop goes on
+
+
 def test_what_was_begun_is_finished_before_the_daemon_exits(rig, lease):
     daemon = rig.daemon(lease=lease, env=rig.fault_env())
     client = daemon.client()
     token = client.token("r")
     rig.faults.order("sync stall")
-    client.send("FENCED", token, "SET", "r", "begun")
+    client.send("FENCED", token, "SET", "r", BEGUN)
     rig.faults.await_hit()
     daemon.signal(signal.SIGTERM)
     wait_until(lambda: not accepts(daemon.address), "it takes no new connections")
@@ -246,7 +249,7 @@ def test_what_was_begun_is_finished_before_the_daemon_exits(rig, lease):
     assert client.read() == "OK"
     assert client.is_closed()
     assert daemon.wait() == 0
-    assert rig.daemon(lease=lease).client()("GET", "r") == b"begun"
+    assert rig.daemon(lease=lease).client()("GET", "r") == BEGUN
 
 
 def accepts(address):
