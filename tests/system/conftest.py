@@ -33,6 +33,11 @@ def pytest_sessionstart(session):
         pytest.exit(f"{BUILD / 'stockaded'} is missing: run make first", returncode=2)
 
 
+def pytest_collection_modifyitems(items):
+    """What shares a server stays on one worker, and begins first: last, the others would wait."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item):
     slow = item.get_closest_marker("slow")
