@@ -83,7 +83,8 @@ def programs(tmp_path_factory):
 
 
 @pytest.mark.skipif(sanitized(), reason="valgrind does not run sanitized programs")
-@pytest.mark.parametrize("program", ["example", "everything", "static"])
+@pytest.mark.parametrize("program", ["example", "everything",
+                                     pytest.param("static", marks=pytest.mark.slow)])
 def test_it_leaks_nothing_and_reads_nothing_amiss(library, programs, program, uri):
     with library.open(uri) as client:
         stock = client.acquire("sku:42")
