@@ -6,6 +6,8 @@ import os
 import pathlib
 import subprocess
 
+import pytest
+
 from harness.limits import BUILD, patience, wait_until
 
 
@@ -49,7 +51,9 @@ class Tool:
     def await_stopped_child(self, running):
         """Until a child of the process is stopped, between its read and its write."""
         def stopped():
-            assert running.poll() is None, "it ended before a child was stopped"
+            if running.poll() is not None:
+                said = running.communicate()
+                pytest.fail(f"it ended ({running.returncode}) before a child was stopped: {said}")
             return any(state == "T" for parent, state in self.processes().values()
                        if parent == running.pid)
         wait_until(stopped, "a child is stopped", 20)
