@@ -10,19 +10,16 @@
 #include "fence/redis/link.h"
 
 #include <hiredis/hiredis.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/base/text.h"
+#include "fence/patience.h"
 #include "fence/redis/link_impl.h"
 
-#define BACKOFF_MIN_MS   50
-#define BACKOFF_MAX_MS   2000
-#define FIRST_ATTEMPT_MS 1000
-#define PATIENCE         5
 #define COMMAND_ARGS_MAX 4
 
 static void on_timer(uv_timer_t *timer);
@@ -39,10 +36,9 @@ static int64_t state_due_ms(const struct redis_link *link)
         return link->due_ms;
     if (list_empty(&link->under_way))
         return -1;
-    int64_t timeout_ms = link->uri.timeout_ms, silent_ms = link->heard_ms + timeout_ms,
-            deadline_ms = list_entry(link->under_way.next, struct redis_request, link)->deadline_ms,
-            end_ms = deadline_ms + (PATIENCE - 1) * timeout_ms;
-    return silent_ms < deadline_ms ? deadline_ms : silent_ms < end_ms ? silent_ms : end_ms;
+    return patience_due_ms(
+        list_entry(link->under_way.next, struct redis_request, link)->deadline_ms, link->heard_ms,
+        link->uri.timeout_ms);
 }
 
 static void schedule(struct redis_link *link)
@@ -67,20 +63,6 @@ static void end_first(struct redis_link *link)
     link->first_ended = true;
     if (first != NULL)
         first(link->first_context);
-}
-
-/* Between half and all of the doubling delay: daemons that lost the same Redis spread out. */
-static int64_t backoff_ms(const struct redis_link *link)
-{
-    uint32_t dice;
-    int64_t delay_ms = BACKOFF_MIN_MS * 2;
-
-    for (unsigned i = 1; i < link->failures && delay_ms < BACKOFF_MAX_MS; i++)
-        delay_ms *= 2;
-    if (delay_ms > BACKOFF_MAX_MS)
-        delay_ms = BACKOFF_MAX_MS;
-    link->env.chance->fill(link->env.chance, &dice, sizeof dice);
-    return delay_ms / 2 + (int64_t)(dice % (uint32_t)(delay_ms / 2 + 1));
 }
 
 static void become_ready(struct redis_link *link)
@@ -139,7 +121,7 @@ void link_fail(struct redis_link *link, const char *reason)
     if (!more) {
         link->addresses_tried = link->addresses_count = 0;
         link->failures++;
-        link->due_ms += backoff_ms(link);
+        link->due_ms += patience_backoff_ms(link->env.chance, link->failures);
         tell_failure(link, refused);
         end_first(link);
         if (located)
@@ -254,12 +236,8 @@ static void give_up(struct redis_link *link)
  * answer. */
 static void on_overdue(struct redis_link *link, int64_t due_ms, int64_t now_ms)
 {
-    int64_t late_ms = now_ms - due_ms;
-
     if (link->grace_until_ms == 0)
-        link->grace_until_ms = now_ms + (late_ms < 1                      ? 1
-                                         : late_ms < link->uri.timeout_ms ? late_ms
-                                                                          : link->uri.timeout_ms);
+        link->grace_until_ms = patience_grace_ms(now_ms, due_ms, link->uri.timeout_ms);
     else if (now_ms >= link->grace_until_ms)
         give_up(link);
 }
@@ -389,19 +367,6 @@ bool redis_link_refuses(const struct redis_link *link)
     return link->state == LINK_READY && link->refusal[0] != '\0';
 }
 
-static void say(char *out, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* As snprintf; a text that does not fit is cut. */
-static void say(char *out, size_t size, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(out, size, format, args);
-    va_end(args);
-}
-
 struct redis_link_health redis_link_health(const struct redis_link *link)
 {
     struct redis_link_health health = {0};
@@ -411,16 +376,16 @@ struct redis_link_health redis_link_health(const struct redis_link *link)
     health.reconnects = link->connections > 0 ? link->connections - 1 : 0;
     health.up = link->state == LINK_READY && link->refusal[0] == '\0';
     if (health.up)
-        say(health.detail, size, "%s: ready", link->name);
+        text_print(health.detail, size, "%s: ready", link->name);
     else if (link->state == LINK_READY)
-        say(health.detail, size, "%s: refuses: %s", link->name, link->refusal);
+        text_print(health.detail, size, "%s: refuses: %s", link->name, link->refusal);
     else if (link->reason[0] == '\0')
-        say(health.detail, size, "%s: connecting", link->name);
+        text_print(health.detail, size, "%s: connecting", link->name);
     else if (link->state == LINK_WAITING && wait_s > 0)
-        say(health.detail, size, "%s: %s, trying again in %.1f s", link->name, link->reason,
-            wait_s);
+        text_print(health.detail, size, "%s: %s, trying again in %.1f s", link->name, link->reason,
+                   wait_s);
     else
-        say(health.detail, size, "%s: %s, trying again", link->name, link->reason);
+        text_print(health.detail, size, "%s: %s, trying again", link->name, link->reason);
     return health;
 }
 
@@ -433,7 +398,7 @@ void redis_link_on_first(struct redis_link *link, void (*ended)(void *context), 
     }
     link->first = ended;
     link->first_context = context;
-    link->first_by_ms = link_now_ms(link) + FIRST_ATTEMPT_MS;
+    link->first_by_ms = link_now_ms(link) + PATIENCE_FIRST_MS;
     schedule(link);
 }
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/base/text.h"
 #include "fence/redis/link.h"
 
 struct sentinel {
@@ -121,9 +121,8 @@ static enum sentinels_answer say_why(const struct sentinels *all, char why[SENTI
     for (int i = 0; i < all->uri.hosts_count; i++) {
         const struct sentinel *sentinel = &all->of[i];
         if (sentinel->state == SILENT) {
-            /* What does not fit is cut. */
-            check(snprintf(why, SENTINELS_WHY_MAX, "no sentinel names the master; %s: %s",
-                           sentinel->name, sentinel->why) > 0);
+            text_print(why, SENTINELS_WHY_MAX, "no sentinel names the master; %s: %s",
+                       sentinel->name, sentinel->why);
             return SENTINELS_SILENT;
         }
     }

@@ -15,28 +15,12 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/patience.h"
 #include "fence/zookeeper/spot.h"
 
-#define BACKOFF_MIN_MS 50
-#define BACKOFF_MAX_MS 2000
-#define RESUME_MS      1000 /* without a connection, then the session is resumed by a new handle */
+#define RESUME_MS 1000 /* without a connection, then the session is resumed by a new handle */
 
 static void greet(struct keeper *keeper);
-
-/* Between half and all of the doubling delay. */
-static int64_t backoff_ms(struct keeper *keeper)
-{
-    uint32_t dice;
-    int64_t delay_ms = BACKOFF_MIN_MS * 2;
-
-    for (unsigned i = 0; i < keeper->failures && delay_ms < BACKOFF_MAX_MS; i++)
-        delay_ms *= 2;
-    if (delay_ms > BACKOFF_MAX_MS)
-        delay_ms = BACKOFF_MAX_MS;
-    keeper->failures++;
-    keeper->env.chance->fill(keeper->env.chance, &dice, sizeof dice);
-    return delay_ms / 2 + (int64_t)(dice % (uint32_t)(delay_ms / 2 + 1));
-}
 
 const char *keeper_why(const struct keeper *keeper)
 {
@@ -177,7 +161,8 @@ static void on_greeted(struct zk_op *op)
         keeper_refused(keeper, op->rc, why, sizeof why);
         keeper_tell_down(keeper, why);
         keeper->base_made = false;
-        keeper->due_ms = keeper_now_ms(keeper) + backoff_ms(keeper);
+        keeper->due_ms =
+            keeper_now_ms(keeper) + patience_backoff_ms(keeper->env.chance, ++keeper->failures);
         keeper_schedule(keeper);
         keeper_end_first(keeper);
     }
@@ -211,7 +196,8 @@ static void session_ended(struct keeper *keeper)
     snprintf(keeper->reason, sizeof keeper->reason, "%s", zk_session_why(keeper->session));
     keeper->state = KEEPER_WAITING;
     keeper->ahead_known = false;
-    keeper->due_ms = keeper_now_ms(keeper) + backoff_ms(keeper);
+    keeper->due_ms =
+        keeper_now_ms(keeper) + patience_backoff_ms(keeper->env.chance, ++keeper->failures);
     keeper_tell_down(keeper, keeper->reason);
     HASH_ITER(hh, keeper->spots, spot, next)
     spot_session_lost(spot);

@@ -11,19 +11,18 @@
  * back. */
 #include "fence/zookeeper/zookeeper.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/base/text.h"
+#include "fence/patience.h"
 #include "fence/zookeeper/spot.h"
 
-#define CALLS_MAX        100000 /* under way */
-#define FIRST_ATTEMPT_MS 1000
-#define PATIENCE         5
-#define TIDY_AGAIN_MS    1000 /* where it failed */
+#define CALLS_MAX     100000 /* under way */
+#define TIDY_AGAIN_MS 1000   /* where it failed */
 
 /* Answers. */
 
@@ -95,15 +94,13 @@ static bool zookeeper_ask(struct lease_provider *base, struct lease_call *call)
 
 /* Time. */
 
-/* When the oldest call's is up. One answer after the other is no silence, up to a limit. */
+/* When the oldest call's is up. */
 static int64_t call_due_ms(const struct keeper *keeper)
 {
     if (list_empty(&keeper->asked))
         return INT64_MAX;
-    int64_t timeout_ms = keeper->uri.timeout_ms, silent_ms = keeper->heard_ms + timeout_ms,
-            deadline_ms = list_entry(keeper->asked.next, struct errand, in_asked)->ask.deadline_ms,
-            end_ms = deadline_ms + (PATIENCE - 1) * timeout_ms;
-    return silent_ms < deadline_ms ? deadline_ms : silent_ms < end_ms ? silent_ms : end_ms;
+    return patience_due_ms(list_entry(keeper->asked.next, struct errand, in_asked)->ask.deadline_ms,
+                           keeper->heard_ms, keeper->uri.timeout_ms);
 }
 
 static int64_t sooner(int64_t a_ms, int64_t b_ms)
@@ -155,16 +152,14 @@ static void give_up(struct keeper *keeper, struct errand *errand)
     free(errand);
 }
 
-/* If we come late to the end of its time, so may the answer. */
 static void look_at_calls(struct keeper *keeper, int64_t now_ms)
 {
-    int64_t due_ms = call_due_ms(keeper), late_ms = now_ms - due_ms;
+    int64_t due_ms = call_due_ms(keeper);
 
-    if (late_ms < 0) {
+    if (now_ms < due_ms) {
         keeper->grace_until_ms = 0;
     } else if (keeper->grace_until_ms == 0) {
-        keeper->grace_until_ms =
-            now_ms + (late_ms < 1 ? 1 : sooner(late_ms, keeper->uri.timeout_ms));
+        keeper->grace_until_ms = patience_grace_ms(now_ms, due_ms, keeper->uri.timeout_ms);
     } else if (now_ms >= keeper->grace_until_ms) {
         keeper->grace_until_ms = 0;
         while (call_due_ms(keeper) <= now_ms)
@@ -211,19 +206,6 @@ static void zookeeper_watch(struct lease_provider *base,
     keeper->told_context = context;
 }
 
-static void say(char *out, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* As snprintf; a text that does not fit is cut. */
-static void say(char *out, size_t size, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(out, size, format, args);
-    va_end(args);
-}
-
 static struct lease_health zookeeper_health(const struct lease_provider *base)
 {
     const struct keeper *keeper = (const struct keeper *)(const void *)base;
@@ -239,14 +221,14 @@ static struct lease_health zookeeper_health(const struct lease_provider *base)
     size_t size = sizeof health.detail;
 
     if (health.up)
-        say(health.detail, size, "%s: ready", keeper->name);
+        text_print(health.detail, size, "%s: ready", keeper->name);
     else if (keeper->refusal[0] != '\0')
-        say(health.detail, size, "%s: refuses: %s", keeper->name, keeper->refusal);
+        text_print(health.detail, size, "%s: refuses: %s", keeper->name, keeper->refusal);
     else if (ready)
-        say(health.detail, size, "%s: no answer within %d ms", keeper->name,
-            keeper->uri.timeout_ms);
+        text_print(health.detail, size, "%s: no answer within %d ms", keeper->name,
+                   keeper->uri.timeout_ms);
     else
-        say(health.detail, size, "%s: %s, trying again", keeper->name, keeper_why(keeper));
+        text_print(health.detail, size, "%s: %s, trying again", keeper->name, keeper_why(keeper));
     return health;
 }
 
@@ -262,7 +244,7 @@ static void zookeeper_on_first(struct lease_provider *base, void (*ended)(void *
     }
     keeper->first = ended;
     keeper->first_context = context;
-    keeper->first_by_ms = keeper_now_ms(keeper) + FIRST_ATTEMPT_MS;
+    keeper->first_by_ms = keeper_now_ms(keeper) + PATIENCE_FIRST_MS;
     keeper_schedule(keeper);
 }
 

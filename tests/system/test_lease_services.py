@@ -43,10 +43,6 @@ def at(shared):
     yield from shared.lend()
 
 
-def expired(client, key):
-    wait_until(lambda: client.lease(key)["state"] == "free", "the lease expired")
-
-
 # Leases.
 
 
@@ -163,7 +159,7 @@ def test_a_renewal_restarts_the_ttl_under_the_same_token(at, key):
 def test_a_renewal_after_expiry_takes_back_what_nobody_took(at, key):
     client = at.client()
     token = client.token(key, SHORT_MS)
-    expired(client, key)
+    client.await_expiry(key)
     assert client("RENEW", key, token, 60000) == 60000
     assert client.fenced(token, "SET", key, "x") == "OK"
     assert at.client().acquire(key) is None

@@ -11,10 +11,6 @@ NAMES = [b"\x00", b"\r\n$5\r\n", b"a b\tc", bytes(range(256)), b"}{", b"{tag}res
          "\N{SNOWMAN}".encode(), b"%s%n", b"'; DROP TABLE", b"\xff\xfe"]
 
 
-def expired(client, key):
-    wait_until(lambda: client.lease(key)["state"] == "free", "the lease expired")
-
-
 def test_acquire_replies_token_and_ttl_and_null_to_others(daemon, key):
     a, b = daemon.client(), daemon.client()
     grant = a.acquire(key, 5000)
@@ -77,7 +73,7 @@ def test_an_owner_that_released_gets_a_new_token(daemon, key):
 def test_an_owner_whose_lease_expired_and_was_taken_enters_as_anyone(daemon, key):
     client = daemon.client()
     first = client.token(key, 20, "OWNER", "me")
-    expired(client, key)
+    client.await_expiry(key)
     second = client.token(key, 60000, "OWNER", "you")
     assert client.acquire(key, 60000, "OWNER", "me") is None
     client("RELEASE", key, second)
@@ -99,7 +95,7 @@ def test_renew_restarts_the_ttl_under_the_same_token(daemon, key):
 def test_renew_takes_an_expired_lease_back_that_nobody_took(daemon, key):
     client = daemon.client()
     token = client.token(key, 20)
-    expired(client, key)
+    client.await_expiry(key)
     assert client("RENEW", key, token, 60000) == 60000
     lease = client.lease(key)
     assert (lease["state"], lease["token"]) == ("held", token)
@@ -110,7 +106,7 @@ def test_renew_takes_an_expired_lease_back_that_nobody_took(daemon, key):
 def test_renew_of_a_lease_that_another_took_since_is_stale(daemon, key):
     client = daemon.client()
     token = client.token(key, 20)
-    expired(client, key)
+    client.await_expiry(key)
     other = client.token(key)
     with refused("STALE"):
         client("RENEW", key, token, 60000)
@@ -133,7 +129,7 @@ def test_renew_after_a_release_or_revoke_is_stale_and_leaves_the_lease_free(daem
 def test_release_by_a_token_that_is_no_longer_the_holders_is_stale(daemon, key):
     client = daemon.client()
     old = client.token(key, 20)
-    expired(client, key)
+    client.await_expiry(key)
     new = client.token(key)
     with refused("STALE"):
         client("RELEASE", key, old)

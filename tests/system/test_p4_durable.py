@@ -228,15 +228,21 @@ def test_of_a_burst_that_meets_a_full_disk_exactly_the_acknowledged_writes_are_t
     assert sorted(int(field[1:]) for field in fields) == acked
 
 
-def test_a_write_that_was_not_yet_synced_is_not_acknowledged_nor_read(rig):
+def write_that_stalls(rig, value):
+    """The clients: one whose write over "old" waits for the disk, one that reads."""
     daemon = rig.faulty_daemon()
     writer, reader = daemon.client(), daemon.client()
     token = writer.token("r")
     writer.fenced(token, "SET", "r", "old")
     rig.faults.order("sync stall")
-    new = b"new" * 2000  # nothing brief: it is committed while the loop goes on
-    writer.send("FENCED", token, "SET", "r", new)
+    writer.send("FENCED", token, "SET", "r", value)
     rig.faults.await_hit()
+    return writer, reader
+
+
+def test_a_write_that_was_not_yet_synced_is_not_acknowledged_nor_read(rig):
+    new = b"new" * 2000  # nothing brief: it is committed while the loop goes on
+    writer, reader = write_that_stalls(rig, new)
     assert reader("GET", "r") == b"old"
     with pytest.raises(TimeoutError):
         writer.reader.read(0.15 / patience(1))
@@ -246,13 +252,7 @@ def test_a_write_that_was_not_yet_synced_is_not_acknowledged_nor_read(rig):
 
 
 def test_a_brief_write_that_was_not_yet_synced_is_not_acknowledged_nor_read(rig):
-    daemon = rig.faulty_daemon()
-    writer, reader = daemon.client(), daemon.client()
-    token = writer.token("r")
-    writer.fenced(token, "SET", "r", "old")
-    rig.faults.order("sync stall")
-    writer.send("FENCED", token, "SET", "r", "new")
-    rig.faults.await_hit()
+    writer, reader = write_that_stalls(rig, "new")
     reader.send("GET", "r")
     with pytest.raises(TimeoutError):
         writer.reader.read(0.15 / patience(1))

@@ -155,20 +155,13 @@ def test_resources_that_nobody_uses_do_not_pile_up(place):
 # Time and sessions.
 
 
-def test_a_ttl_shorter_than_the_session_is_kept_for_a_daemon_that_died(place):
-    dead = place.daemon(session_ms=LONG_SESSION_MS)
+@pytest.mark.parametrize("session_ms, ttl_ms", [(LONG_SESSION_MS, 1500), (1000, 600000)],
+                         ids=["ttl", "session"])
+def test_a_daemon_that_died_gives_its_leases_back_with_its_session_or_their_ttl(place, session_ms,
+                                                                               ttl_ms):
+    dead = place.daemon(session_ms=session_ms)
     client = place.daemon().client()
-    token = dead.client().token("r", 1500)
-    dead.kill()
-    with Stopwatch() as watch:
-        fresh = client.token("r", 60000, "WAIT", 20000)
-    assert fresh > token and watch.seconds < patience(4)
-
-
-def test_a_daemon_that_died_gives_its_leases_back_with_its_session(place):
-    dead = place.daemon(session_ms=1000)
-    client = place.daemon().client()
-    token = dead.client().token("r", 600000)
+    token = dead.client().token("r", ttl_ms)
     dead.kill()
     with Stopwatch() as watch:
         fresh = client.token("r", 60000, "WAIT", 20000)

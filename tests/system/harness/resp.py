@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from harness.limits import patience
+from harness.limits import patience, wait_until
 
 Grant = collections.namedtuple("Grant", "token ttl_ms")
 
@@ -242,6 +242,9 @@ class Client:
         if isinstance(lease.get("state"), bytes):
             lease["state"] = lease["state"].decode()
         return lease
+
+    def await_expiry(self, resource):
+        wait_until(lambda: self.lease(resource)["state"] == "free", "the lease expired")
 
     def is_closed(self, timeout=5.0):
         """Waits for the server to close; False where it sends something or keeps the line."""

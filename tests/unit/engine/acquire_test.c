@@ -56,10 +56,10 @@ static void state_lost_after_the_floor_was_read_costs_a_round_and_no_token(void 
     assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:100\r\n");
 }
 
-static void a_lock_whose_token_the_store_never_saw_is_not_entered_again(void **state)
+/* The service grants the next token, the answer never arrives: the daemon dies in between, and the
+ * lock stands. */
+static void die_while_granted(struct world *world)
 {
-    struct world *world = *state;
-    /* The service grants 1, the answer never arrives: the daemon dies in between. */
     lease_service_set_late(world->service, -1);
     world_send(world, 1, "ACQUIRE k 60000 OWNER me");
     lease_service_mark(world->service);
@@ -67,8 +67,14 @@ static void a_lock_whose_token_the_store_never_saw_is_not_entered_again(void **s
     world_settle(world);
     lease_service_set_down(world->service, NULL);
     lease_service_set_late(world->service, 0);
-    lease_service_lose_tail(world->service); /* the lock of token 1 stands */
+    lease_service_lose_tail(world->service);
     world_restart_engine(world);
+}
+
+static void a_lock_whose_token_the_store_never_saw_is_not_entered_again(void **state)
+{
+    struct world *world = *state;
+    die_while_granted(world);
     assert_says(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:2\r\n:60000\r\n");
     assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
     assert_says(world, 1, "FENCED 2 SET k v", "+OK\r\n");
@@ -80,15 +86,7 @@ static void an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw(vo
     struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
     world_pass(world, 101);
-    lease_service_set_late(world->service, -1); /* it grants 2, and the daemon dies */
-    world_send(world, 1, "ACQUIRE k 60000 OWNER me");
-    lease_service_mark(world->service);
-    lease_service_set_down(world->service, "gone");
-    world_settle(world);
-    lease_service_set_down(world->service, NULL);
-    lease_service_set_late(world->service, 0);
-    lease_service_lose_tail(world->service); /* the lock of token 2 stands */
-    world_restart_engine(world);
+    die_while_granted(world);
     assert_says(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:3\r\n:60000\r\n");
     assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
     assert_says(world, 1, "FENCED 3 SET k v", "+OK\r\n");

@@ -28,9 +28,8 @@ struct names {
 static struct names names_of(struct client *client)
 {
     struct names names;
-    unsigned number = client->load->settings->hot ? 0 : client->number;
 
-    snprintf(names.key, sizeof names.key, "cycle:%u", number);
+    snprintf(names.key, sizeof names.key, "cycle:%" PRIu64, client_cycle_key(client));
     snprintf(names.lock, sizeof names.lock, "lock:%s", names.key);
     snprintf(names.number, sizeof names.number, "%" PRIu64, client->token);
     snprintf(names.value, sizeof names.value, "%" PRIu64, client->value);

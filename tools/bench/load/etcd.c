@@ -240,11 +240,6 @@ static enum turn get_step(struct client *client)
     return TURN_DONE;
 }
 
-static uint64_t cycle_number(const struct client *client)
-{
-    return client->load->settings->hot ? 0 : client->number;
-}
-
 /* A session: a lease of etcd's, which the locks hang on. */
 static enum turn prepare_cycle(struct client *client)
 {
@@ -264,7 +259,7 @@ static void send_lock(struct client *client)
     struct buf message = {0};
     char name[32];
 
-    put_bytes(&message, 1, key_name(name, sizeof name, "lock", cycle_number(client)));
+    put_bytes(&message, 1, key_name(name, sizeof name, "lock", client_cycle_key(client)));
     put_number(&message, 2, client->lease);
     send_and_free(client, "/v3lockpb.Lock/Lock", &message);
 }
@@ -279,7 +274,7 @@ static void send_fenced_put(struct client *client)
     put_number(&compare, 2, 1); /* create revision */
     put_bytes(&compare, 3, buf_bytes(&client->name));
     put_number(&compare, 5, 0);
-    put_message(&put, key_name(name, sizeof name, "value", cycle_number(client)), ++client->value);
+    put_message(&put, key_name(name, sizeof name, "value", client_cycle_key(client)), ++client->value);
     put_bytes(&op, 2, buf_bytes(&put));
     put_bytes(&message, 1, buf_bytes(&compare));
     put_bytes(&message, 2, buf_bytes(&op));
@@ -303,7 +298,7 @@ static enum turn cycle_step(struct client *client)
             return client_fail(client, "not locked", client_reply(client, 0));
         buf_clear(&client->name);
         buf_append_bytes(&client->name, key);
-        send_get(client, key_name(name, sizeof name, "value", cycle_number(client)));
+        send_get(client, key_name(name, sizeof name, "value", client_cycle_key(client)));
         break;
     case 2: send_fenced_put(client); break;
     case 3:

@@ -64,6 +64,11 @@ uint64_t client_next_key(struct client *client)
     return client->load->next_key++ % client->load->key_count;
 }
 
+uint64_t client_cycle_key(const struct client *client)
+{
+    return client->load->settings->hot ? 0 : client->number;
+}
+
 struct bytes client_reply(const struct client *client, unsigned index)
 {
     struct span span = client->replies[index];

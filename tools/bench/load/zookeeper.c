@@ -209,11 +209,6 @@ static enum turn get_step(struct client *client)
 
 /* The cycle. token: the number of our node in the line; name: its whole path. */
 
-static uint64_t cycle_number(const struct client *client)
-{
-    return client->load->settings->hot ? 0 : client->number;
-}
-
 static enum turn prepare_cycle(struct client *client)
 {
     char path[64];
@@ -222,8 +217,8 @@ static enum turn prepare_cycle(struct client *client)
         return client_await(client, 1);
     if (client->step == 2)
         return all_good(client);
-    create(client, path_of(path, sizeof path, "lock", cycle_number(client)), 0);
-    create(client, path_of(path, sizeof path, "value", cycle_number(client)), 0);
+    create(client, path_of(path, sizeof path, "lock", client_cycle_key(client)), 0);
+    create(client, path_of(path, sizeof path, "value", client_cycle_key(client)), 0);
     return client_await(client, 2);
 }
 
@@ -259,8 +254,8 @@ static void look(struct client *client)
 {
     char path[64];
 
-    ask(client, GET_CHILDREN, path_of(path, sizeof path, "lock", cycle_number(client)), false);
-    ask(client, GET_DATA, path_of(path, sizeof path, "value", cycle_number(client)), false);
+    ask(client, GET_CHILDREN, path_of(path, sizeof path, "lock", client_cycle_key(client)), false);
+    ask(client, GET_DATA, path_of(path, sizeof path, "value", client_cycle_key(client)), false);
 }
 
 /* What the replies that have come were asked for. */
@@ -283,12 +278,12 @@ static enum turn write_or_wait(struct client *client, unsigned first)
 
     if (number != client->token) {
         snprintf(before, sizeof before, "%s/n-%010" PRIu64,
-                 path_of(path, sizeof path, "lock", cycle_number(client)), number);
+                 path_of(path, sizeof path, "lock", client_cycle_key(client)), number);
         ask(client, GET_DATA, before, true);
         return await_as(client, WATCHED, 1);
     }
     int32_t version = get32(value.data + HEADER_SIZE + 4 + length + STAT_VERSION);
-    set_data(client, path_of(path, sizeof path, "value", cycle_number(client)), ++client->value,
+    set_data(client, path_of(path, sizeof path, "value", client_cycle_key(client)), ++client->value,
              version);
     delete_node(client, client->name.data);
     return await_as(client, WRITTEN, 2);
@@ -298,7 +293,7 @@ static enum turn join(struct client *client)
 {
     char path[64], node[96];
 
-    snprintf(node, sizeof node, "%s/n-", path_of(path, sizeof path, "lock", cycle_number(client)));
+    snprintf(node, sizeof node, "%s/n-", path_of(path, sizeof path, "lock", client_cycle_key(client)));
     create(client, node, EPHEMERAL_SEQUENTIAL);
     look(client);
     return await_as(client, JOINED, 3);
