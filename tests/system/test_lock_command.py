@@ -157,6 +157,19 @@ def test_a_lost_lease_ends_the_whole_tree_of_the_program_at_once(tool, daemon, k
     assert not tool.processes()
 
 
+def test_a_lease_lost_before_it_listens_is_noticed_once_it_does(rig, tool, local, key):
+    relay = rig.relay(local.address)
+    relay.hold("up", only=b"SUBSCRIBE")
+    running = tool.start("-u", "stockade://{}:{}".format(*relay.address), "lock", key,
+                         "--ttl", "60s", "--", "sleep", "100")
+    wait_until(lambda: relay.kept("up") > 0, "it subscribes")
+    local.client()("REVOKE", key)
+    with Stopwatch() as watch:
+        relay.let("up")
+        assert end(running)[0] == LOST
+    assert watch.seconds < patience(PROMPT_SECONDS), "at once, not at the next renewal"
+
+
 def test_a_program_that_ignores_term_is_killed_after_the_grace(tool, local, key):
     started = tool.folder / "started"
     running = start(tool, local, key, "--grace", "500ms", "--", "sh", "-c",

@@ -33,6 +33,11 @@ static int64_t retry_ms(const struct keeper *keeper)
     return between(keeper->ttl_ms / 20, RETRY_MIN_MS, RETRY_MAX_MS);
 }
 
+static int64_t renew_at_ms(const struct keeper *keeper)
+{
+    return keeper->looks ? 0 : keeper->renew_at_ms;
+}
+
 /* A grant or renewal for `left_ms` whose command was sent at `sent_ms`. */
 static void renewed(struct keeper *keeper, int64_t sent_ms, int64_t left_ms)
 {
@@ -51,13 +56,14 @@ void keeper_start(struct keeper *keeper, const struct link *link, int64_t token,
 
 void keeper_look(struct keeper *keeper)
 {
-    keeper->renew_at_ms = 0;
+    keeper->looks = true;
 }
 
 static void try_later(struct keeper *keeper, const char *why)
 {
     (void)failure_set(&keeper->failure, "%s", why);
     keeper->sent_ms = 0;
+    keeper->looks = false;
     keeper->renew_at_ms = keeper_now_ms() + retry_ms(keeper);
 }
 
@@ -98,21 +104,27 @@ static void send_renewal(struct keeper *keeper, int64_t now_ms)
         return;
     }
     keeper->sent_ms = now_ms;
+    keeper->looks = false;
     link_send(&keeper->link, "RENEW %s %lld %lld", keeper->resource, (long long)keeper->token,
               (long long)keeper->ttl_ms);
 }
 
-/* Only an end concerns us. */
-static bool tells_of_an_end(const redisReply *reply)
+/* Is it time to look: an end, or the beginning of what we hear: an end before that passed unheard.
+ */
+static bool calls_for_a_look(const redisReply *reply)
 {
     static const char *const ends[] = {"\"released\"", "\"expired\"", "\"revoked\"", "\"granted\""};
 
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-        reply->element[2]->type != REDIS_REPLY_STRING) {
+        reply->element[0]->type != REDIS_REPLY_STRING) {
         return false;
     }
+    if (strcmp(reply->element[0]->str, "subscribe") == 0) {
+        return true;
+    }
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        if (strstr(reply->element[2]->str, ends[i]) != NULL) {
+        if (reply->element[2]->type == REDIS_REPLY_STRING &&
+            strstr(reply->element[2]->str, ends[i]) != NULL) {
             return true;
         }
     }
@@ -134,7 +146,7 @@ static void listen(struct keeper *keeper, int64_t now_ms)
         link_send(&keeper->events, "SUBSCRIBE stockade:events:%s", keeper->resource);
     }
     while (link_turn(&keeper->events, &reply) == LINK_REPLY) {
-        if (tells_of_an_end(reply)) {
+        if (calls_for_a_look(reply)) {
             keeper_look(keeper);
         }
         freeReplyObject(reply);
@@ -158,7 +170,7 @@ void keeper_turn(struct keeper *keeper)
         link_close(&keeper->link);
         try_later(keeper, "no answer in time");
     }
-    if (keeper->sent_ms == 0 && now_ms >= keeper->renew_at_ms) {
+    if (keeper->sent_ms == 0 && now_ms >= renew_at_ms(keeper)) {
         send_renewal(keeper, now_ms);
         read_renewals(keeper); /* sends it */
     }
@@ -167,7 +179,7 @@ void keeper_turn(struct keeper *keeper)
 int64_t keeper_next_ms(const struct keeper *keeper)
 {
     int64_t next_ms =
-        keeper->sent_ms != 0 ? keeper->sent_ms + answer_limit_ms(keeper) : keeper->renew_at_ms;
+        keeper->sent_ms != 0 ? keeper->sent_ms + answer_limit_ms(keeper) : renew_at_ms(keeper);
 
     if (keeper->lost) {
         return INT64_MAX;

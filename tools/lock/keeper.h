@@ -23,6 +23,7 @@ struct keeper {
     struct link events; /* SUBSCRIBEd */
     int64_t sent_ms;    /* when the RENEW that is on its way was sent; 0: none is */
     int64_t renew_at_ms;
+    bool looks;           /* one at once, as soon as none is on its way */
     int64_t listen_at_ms; /* when to subscribe again */
     int64_t sure_until_ms;
     bool lost;              /* the server says that the lease is another's, or nobody's */

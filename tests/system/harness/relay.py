@@ -17,9 +17,12 @@ class Gate:
 
     def __init__(self):
         self.changed = threading.Condition()
-        self.held = False
+        self.held = None  # what must occur in it to be held; b"": everything
         self.stalled = False
         self.kept_bytes = 0
+
+    def holds(self, data):
+        return self.held is not None and self.held in data
 
 
 class Relay:
@@ -68,9 +71,10 @@ class Relay:
                 if not data:
                     break
                 with gate.changed:
-                    gate.kept_bytes += len(data)
-                    gate.changed.wait_for(lambda: not gate.held or self.ended)
-                    gate.kept_bytes -= len(data)
+                    if gate.holds(data):
+                        gate.kept_bytes += len(data)
+                        gate.changed.wait_for(lambda: not gate.holds(data) or self.ended)
+                        gate.kept_bytes -= len(data)
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
@@ -82,14 +86,15 @@ class Relay:
             vars(gate).update(state)
             gate.changed.notify_all()
 
-    def hold(self, direction):
-        self._set(direction, held=True)
+    def hold(self, direction, only=b""):
+        """Everything, or what has `only` in it."""
+        self._set(direction, held=only)
 
     def stall(self, direction):
         self._set(direction, stalled=True)
 
     def let(self, direction):
-        self._set(direction, held=False, stalled=False)
+        self._set(direction, held=None, stalled=False)
 
     def kept(self, direction):
         """Bytes read and held back."""
