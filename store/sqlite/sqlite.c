@@ -15,6 +15,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "store/open.h"
+#include "store/sqlite/checkpointer.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
 #include "store/sqlite/reader.h"
@@ -23,6 +24,8 @@
 #include "store/sqlite/worker.h"
 #include "store/sqlite/writer.h"
 #include "store/store_impl.h"
+
+#define NO_THREADS "cannot start the store's threads"
 
 enum { READS_QUICK, READS_SLOW, READS };
 
@@ -50,6 +53,7 @@ struct sqlite_store {
     int64_t session;
     sqlite3 *write_db;
     struct writer writer; /* its thread's */
+    struct checkpointer checkpointer;
     /* Shared. */
     struct worker writes;
     struct reads reads[READS];
@@ -167,6 +171,7 @@ static bool sqlite_step(struct store *base)
 
     for (size_t i = 0; i < READS; i++)
         busy |= worker_step(&store->reads[i].worker);
+    busy |= checkpointer_step(&store->checkpointer);
     return busy;
 }
 
@@ -198,6 +203,7 @@ static void dispose(struct sqlite_store *store)
             reader_free(&store->reads[i].reader);
         sqlite3_close(store->reads[i].db);
     }
+    checkpointer_stop(&store->checkpointer);
     if (store->write_db != NULL)
         writer_free(&store->writer);
     pthread_mutex_destroy(&store->lock);
@@ -243,7 +249,14 @@ static bool open_file(struct sqlite_store *store, const struct clock *clock, int
         return db_explain(db, store->path, why, why_size);
     if (!schema_prepare(db, store->path, &store->session, why, why_size))
         return false;
-    writer_open(&store->writer, checkpoint_pages);
+    if ((db = db_open(store->path, DB_WRITER, why, why_size)) == NULL)
+        return false;
+    if (!checkpointer_start(&store->checkpointer, db, checkpoint_pages, store->threads, store->path,
+                            store->log)) {
+        snprintf(why, why_size, NO_THREADS);
+        return false;
+    }
+    writer_open(&store->writer, &store->checkpointer);
     struct transaction *txn = &store->writer.txn;
     if (!guards_open(txn, store->path, store->log) || guards_look(txn, GUARDS_OWN) != STK_OK)
         return db_explain(db, store->path, why, why_size);
@@ -310,7 +323,7 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
     bool started = worker_start(&store->writes);
     started &= worker_start(&quick->worker);
     if (!worker_start(&slow->worker) || !started) {
-        snprintf(why, why_size, "cannot start the store's threads");
+        snprintf(why, why_size, NO_THREADS);
         sqlite_close(&store->base);
         return NULL;
     }

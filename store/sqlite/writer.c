@@ -31,15 +31,15 @@ static int note_wal(void *context, sqlite3 *db, const char *name, int pages)
     struct writer *writer = context;
 
     (void)db, (void)name;
-    writer->wal_pages = pages;
+    checkpointer_note(writer->checkpointer, pages);
     return SQLITE_OK;
 }
 
-void writer_open(struct writer *writer, int wal_pages_max)
+void writer_open(struct writer *writer, struct checkpointer *checkpointer)
 {
     writer->join = wal_join_attach(writer->txn.db);
     check(writer->join != NULL);
-    writer->wal_pages_max = wal_pages_max;
+    writer->checkpointer = checkpointer;
     writer->waits = true; /* db_open said so */
     sqlite3_wal_hook(writer->txn.db, note_wal, writer);
 }
@@ -239,7 +239,7 @@ static enum ended run_all(struct writer *writer, struct list *from, struct list 
 enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool may_wait)
 {
     check(!list_empty(batch));
-    if (!may_wait && writer->wal_pages > writer->wal_pages_max)
+    if (!may_wait && checkpointer_wants(writer->checkpointer))
         return WRITER_BUSY;
     set_waits(writer, may_wait);
     switch (run_all(writer, batch->next, batch)) {
@@ -251,8 +251,5 @@ enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool m
 
 void writer_tidy(struct writer *writer)
 {
-    if (writer->wal_pages <= writer->wal_pages_max)
-        return;
-    writer->wal_pages = 0;
-    (void)sqlite3_wal_checkpoint_v2(writer->txn.db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    checkpointer_tidy(writer->checkpointer, writer->txn.db);
 }

@@ -19,19 +19,19 @@
 #define STOCKADE_STORE_SQLITE_WRITER_H
 
 #include "fence/base/log.h"
+#include "store/sqlite/checkpointer.h"
 #include "store/sqlite/transaction.h"
 #include "store/sqlite/wal_join.h"
 
 struct writer {
     struct transaction txn;
-    struct wal_join *join; /* NULL until writer_open */
+    struct wal_join *join;             /* NULL until writer_open */
+    struct checkpointer *checkpointer; /* borrowed; NULL until writer_open */
     const struct log *log;
     const char *path;     /* borrowed, for the log */
     int64_t data_version; /* SQLite's: differs once another connection has committed */
     int outage;           /* SQLite's code of the failure that was logged; 0: all is well */
     bool waits;           /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
-    int wal_pages;        /* in the WAL, as of the last commit */
-    int wal_pages_max;    /* more are copied back */
     uint64_t commits, failed_commits, foreign_commits;
 };
 
@@ -45,15 +45,15 @@ enum writer_outcome {
  * it all the same. */
 bool writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log,
                  const struct clock *clock);
-/* The file is made, and its WAL open, which is to be copied back when it has so many pages. */
-void writer_open(struct writer *writer, int wal_pages_max);
+/* The file is made, and its WAL open. */
+void writer_open(struct writer *writer, struct checkpointer *checkpointer);
 /* Closes the connection, too. */
 void writer_free(struct writer *writer);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. WRITER_LOST:
  * whether the last transaction is on disk is unknown: answer nothing, run nothing more. `may_wait`:
  * for the lock of another program, and for what writer_tidy has to do. */
 enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool may_wait);
-/* Copies the WAL back where it has become long. That it fails is no harm, it is tried again. */
+/* What is to be done between batches, and may take its time. */
 void writer_tidy(struct writer *writer);
 
 #endif

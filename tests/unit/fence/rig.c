@@ -79,6 +79,8 @@ void rig_free(struct rig *rig)
     uv_unref((uv_handle_t *)&rig->heartbeat);
     int64_t end_ms = clock_now_ms(&clock_monotonic) + LEFTOVERS_MS_MAX;
     while (uv_loop_alive(&rig->loop)) {
+        if (clock_now_ms(&clock_monotonic) >= end_ms)
+            uv_print_active_handles(&rig->loop, stderr);
         check(clock_now_ms(&clock_monotonic) < end_ms && "something is left on the loop");
         rig_turn(rig);
     }

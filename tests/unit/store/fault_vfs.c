@@ -25,6 +25,9 @@ struct fault_vfs {
     } after; /* any call */
     int hits;
     bool hurries;
+    const char *held; /* syncs of files with this suffix */
+    int waiting;
+    pthread_cond_t let;
 };
 
 struct fault_file {
@@ -59,6 +62,24 @@ static int meet_other(sqlite3_file *base)
     return meet_any(((struct fault_file *)base)->vfs);
 }
 
+static bool ends_in(const struct fault_file *file, const char *suffix)
+{
+    size_t len = file->path == NULL ? 0 : strlen(file->path), suffix_len = strlen(suffix);
+    return len >= suffix_len && strcmp(file->path + len - suffix_len, suffix) == 0;
+}
+
+static void wait_while_held(const struct fault_file *file)
+{
+    struct fault_vfs *vfs = file->vfs;
+
+    pthread_mutex_lock(&vfs->lock);
+    vfs->waiting++;
+    while (vfs->held != NULL && ends_in(file, vfs->held))
+        pthread_cond_wait(&vfs->let, &vfs->lock);
+    vfs->waiting--;
+    pthread_mutex_unlock(&vfs->lock);
+}
+
 /* SQLITE_OK, or what the call has to fail with. */
 static int meet(sqlite3_file *base, enum fault_place place)
 {
@@ -68,13 +89,10 @@ static int meet(sqlite3_file *base, enum fault_place place)
     int code = SQLITE_OK;
 
     pthread_mutex_lock(&vfs->lock);
-    if (fault->times > 0 && file->path != NULL) {
-        size_t len = strlen(file->path), suffix = strlen(fault->suffix);
-        if (len >= suffix && strcmp(file->path + len - suffix, fault->suffix) == 0) {
-            code = fault->code;
-            fault->times--;
-            vfs->hits++;
-        }
+    if (fault->times > 0 && ends_in(file, fault->suffix)) {
+        code = fault->code;
+        fault->times--;
+        vfs->hits++;
     }
     pthread_mutex_unlock(&vfs->lock);
     return code != SQLITE_OK ? code : meet_any(vfs);
@@ -107,6 +125,8 @@ static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
 static int file_sync(sqlite3_file *base, int flags)
 {
     int code = meet(base, FAULT_SYNC);
+
+    wait_while_held((struct fault_file *)base);
     if (code != SQLITE_OK || ((struct fault_file *)base)->vfs->hurries)
         return code;
     return below(base)->pMethods->xSync(below(base), flags);
@@ -228,6 +248,7 @@ struct fault_vfs *fault_vfs_add(void)
     vfs->base.zName = "fault";
     vfs->base.xOpen = vfs_open;
     pthread_mutex_init(&vfs->lock, NULL);
+    pthread_cond_init(&vfs->let, NULL);
     sqlite3_vfs_register(&vfs->base, 1);
     return vfs;
 }
@@ -238,6 +259,7 @@ void fault_vfs_remove(struct fault_vfs *vfs)
         return;
     sqlite3_vfs_unregister(&vfs->base);
     pthread_mutex_destroy(&vfs->lock);
+    pthread_cond_destroy(&vfs->let);
     free(vfs);
 }
 
@@ -257,6 +279,22 @@ void fault_vfs_fail_after(struct fault_vfs *vfs, int calls, int code, bool once)
     vfs->after.calls = calls;
     vfs->after.code = code;
     pthread_mutex_unlock(&vfs->lock);
+}
+
+void fault_vfs_hold(struct fault_vfs *vfs, const char *suffix)
+{
+    pthread_mutex_lock(&vfs->lock);
+    vfs->held = suffix;
+    pthread_cond_broadcast(&vfs->let);
+    pthread_mutex_unlock(&vfs->lock);
+}
+
+bool fault_vfs_holds(struct fault_vfs *vfs)
+{
+    pthread_mutex_lock(&vfs->lock);
+    bool holds = vfs->held != NULL && vfs->waiting > 0;
+    pthread_mutex_unlock(&vfs->lock);
+    return holds;
 }
 
 void fault_vfs_clear(struct fault_vfs *vfs)

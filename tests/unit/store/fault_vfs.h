@@ -23,6 +23,10 @@ void fault_vfs_fail_after(struct fault_vfs *vfs, int calls, int code, bool once)
 /* From now on waiting for a lock takes no time, and nothing is really synced: for tests of a single
  * thread. */
 void fault_vfs_hurry(struct fault_vfs *vfs);
+/* From now on syncs of files whose path ends in `suffix` (static storage) wait; NULL: no more. */
+void fault_vfs_hold(struct fault_vfs *vfs, const char *suffix);
+/* Does one wait? */
+bool fault_vfs_holds(struct fault_vfs *vfs);
 /* Nothing fails any more. */
 void fault_vfs_clear(struct fault_vfs *vfs);
 /* Calls that were failed so far. */

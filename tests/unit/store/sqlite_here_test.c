@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Brief operations that find the SQLite store idle run on the thread that flushes; nothing on it
- * waits for a lock, for a checkpoint, or for what takes long. */
+ * waits for a lock or for what takes long. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/unit/store/rig.h"
 
-enum { DEADLINE_S = 20, PAGES_MAX = 8, WRITES = 1000 };
+enum { DEADLINE_S = 20 };
 
 static int rig_threaded(void **state)
 {
@@ -180,39 +179,6 @@ static void a_lost_commit_is_lost_here_too(void **state)
     rig_heal(rig);
 }
 
-static void a_long_log_is_copied_back_elsewhere(void **state)
-{
-    struct rig *rig = *state;
-    struct stat wal;
-    char path[128], why[256];
-    pthread_t thread;
-    int elsewhere = 0;
-
-    rig_close(rig);
-    struct store_options options = {.path = rig->path,
-                                    .threads = true,
-                                    .queue_ops_max = RIG_QUEUE_MAX,
-                                    .batch_ops_max = RIG_BATCH_MAX,
-                                    .checkpoint_pages = PAGES_MAX};
-    struct store *store = store_sqlite_open(&options, why, sizeof why);
-    assert_non_null(store);
-    for (int i = 0; i < WRITES; i++) {
-        struct rig_op op = rig_op(true, set_r, &thread);
-        op.base.brief = true;
-        assert_int_equal(store_submit(store, &op.base), STK_OK);
-        (void)store_flush(store);
-        for (time_t end = time(NULL) + DEADLINE_S; op.done == 0; store_collect(store))
-            assert_true(time(NULL) < end);
-        assert_int_equal(op.base.error, STK_OK);
-        elsewhere += !pthread_equal(thread, pthread_self());
-    }
-    assert_true(elsewhere > 20 && elsewhere < WRITES - 100);
-    snprintf(path, sizeof path, "%s-wal", rig->path);
-    assert_int_equal(stat(path, &wal), 0);
-    assert_true(wal.st_size < 512 << 10); /* not a page for each, and what is written ahead */
-    store_close(store);
-}
-
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, rig_threaded, rig_end)
@@ -223,7 +189,6 @@ int main(void)
         TEST(nobody_waits_here_for_another_program),
         TEST(what_took_long_here_is_done_elsewhere_for_a_while),
         TEST(a_lost_commit_is_lost_here_too),
-        TEST(a_long_log_is_copied_back_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -274,7 +274,8 @@ static void send_fenced_put(struct client *client)
     put_number(&compare, 2, 1); /* create revision */
     put_bytes(&compare, 3, buf_bytes(&client->name));
     put_number(&compare, 5, 0);
-    put_message(&put, key_name(name, sizeof name, "value", client_cycle_key(client)), ++client->value);
+    put_message(&put, key_name(name, sizeof name, "value", client_cycle_key(client)),
+                ++client->value);
     put_bytes(&op, 2, buf_bytes(&put));
     put_bytes(&message, 1, buf_bytes(&compare));
     put_bytes(&message, 2, buf_bytes(&op));

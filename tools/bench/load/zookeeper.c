@@ -293,7 +293,8 @@ static enum turn join(struct client *client)
 {
     char path[64], node[96];
 
-    snprintf(node, sizeof node, "%s/n-", path_of(path, sizeof path, "lock", client_cycle_key(client)));
+    snprintf(node, sizeof node, "%s/n-",
+             path_of(path, sizeof path, "lock", client_cycle_key(client)));
     create(client, node, EPHEMERAL_SEQUENTIAL);
     look(client);
     return await_as(client, JOINED, 3);

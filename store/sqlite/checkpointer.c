@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/sqlite/checkpointer.h"
+
+#include <signal.h>
+
+#include "fence/base/check.h"
+#include "store/sqlite/db.h"
+
+enum {
+    REST_PAGES = 512, /* so few are left to the writer: half a megabyte */
+    PASSES_MAX = 8,   /* each one copies what was committed during the one before */
+    PAGES_FACTOR = 4,
+};
+
+static void set_state(struct checkpointer *checkpointer, enum checkpoint_state state)
+{
+    pthread_mutex_lock(&checkpointer->lock);
+    atomic_store(&checkpointer->state, state);
+    pthread_cond_broadcast(&checkpointer->news);
+    pthread_mutex_unlock(&checkpointer->lock);
+}
+
+static void note_result(struct checkpointer *checkpointer, int code)
+{
+    /* Another program copies it just now: fine, too. */
+    if (code == SQLITE_BUSY)
+        code = SQLITE_OK;
+    if (code != SQLITE_OK && code != checkpointer->outage)
+        log_error(checkpointer->log, "store %s: cannot copy the write-ahead log into the file: %s",
+                  checkpointer->path, sqlite3_errmsg(checkpointer->db));
+    checkpointer->outage = code;
+}
+
+static void copy(struct checkpointer *checkpointer)
+{
+    int copied_before = -1;
+
+    for (int pass = 0; pass < PASSES_MAX && !atomic_load(&checkpointer->stopping); pass++) {
+        int pages = 0, copied = 0;
+        int code = sqlite3_wal_checkpoint_v2(checkpointer->db, "main", SQLITE_CHECKPOINT_PASSIVE,
+                                             &pages, &copied);
+        note_result(checkpointer, code);
+        /* A reader may need what the next pages would overwrite. */
+        if (code != SQLITE_OK || pages - copied <= REST_PAGES || copied <= copied_before)
+            return;
+        copied_before = copied;
+    }
+}
+
+static void *checkpointer_main(void *context)
+{
+    struct checkpointer *checkpointer = context;
+
+    pthread_mutex_lock(&checkpointer->lock);
+    while (!atomic_load(&checkpointer->stopping)) {
+        if (atomic_load(&checkpointer->state) != CHECKPOINT_COPYING) {
+            pthread_cond_wait(&checkpointer->news, &checkpointer->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&checkpointer->lock);
+        copy(checkpointer);
+        set_state(checkpointer, CHECKPOINT_REST);
+        pthread_mutex_lock(&checkpointer->lock);
+    }
+    pthread_mutex_unlock(&checkpointer->lock);
+    return NULL;
+}
+
+bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, int pages_max,
+                        bool threaded, const char *path, const struct log *log)
+{
+    sigset_t all, before;
+
+    *checkpointer =
+        (struct checkpointer){.db = db, .path = path, .log = log, .pages_max = pages_max};
+    pthread_mutex_init(&checkpointer->lock, NULL);
+    pthread_cond_init(&checkpointer->news, NULL);
+    /* It knows only then that there is a WAL. */
+    (void)db_exec(db, "PRAGMA user_version");
+    if (!threaded)
+        return true;
+    /* Signals are the main thread's. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    checkpointer->threaded =
+        pthread_create(&checkpointer->thread, NULL, checkpointer_main, checkpointer) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (checkpointer->threaded)
+        pthread_setname_np(checkpointer->thread, "store-copier");
+    return checkpointer->threaded;
+}
+
+void checkpointer_stop(struct checkpointer *checkpointer)
+{
+    if (checkpointer->db == NULL)
+        return;
+    pthread_mutex_lock(&checkpointer->lock);
+    atomic_store(&checkpointer->stopping, true);
+    pthread_cond_broadcast(&checkpointer->news);
+    pthread_mutex_unlock(&checkpointer->lock);
+    if (checkpointer->threaded)
+        pthread_join(checkpointer->thread, NULL);
+    check(sqlite3_close(checkpointer->db) == SQLITE_OK);
+    pthread_mutex_destroy(&checkpointer->lock);
+    pthread_cond_destroy(&checkpointer->news);
+    checkpointer->db = NULL;
+}
+
+bool checkpointer_step(struct checkpointer *checkpointer)
+{
+    check(!checkpointer->threaded);
+    if (atomic_load(&checkpointer->state) != CHECKPOINT_COPYING)
+        return false;
+    copy(checkpointer);
+    set_state(checkpointer, CHECKPOINT_REST);
+    return true;
+}
+
+static bool is_too_long(const struct checkpointer *checkpointer)
+{
+    return checkpointer->pages / PAGES_FACTOR > checkpointer->pages_max;
+}
+
+void checkpointer_note(struct checkpointer *checkpointer, int pages)
+{
+    if (pages < checkpointer->pages) /* it was begun anew */
+        checkpointer->again_at = 0;
+    checkpointer->pages = pages;
+    if (pages > checkpointer->pages_max && pages >= checkpointer->again_at &&
+        atomic_load(&checkpointer->state) == CHECKPOINT_IDLE)
+        set_state(checkpointer, CHECKPOINT_COPYING);
+}
+
+bool checkpointer_wants(struct checkpointer *checkpointer)
+{
+    int state = atomic_load(&checkpointer->state);
+    return state == CHECKPOINT_REST || (state == CHECKPOINT_COPYING && is_too_long(checkpointer));
+}
+
+void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db)
+{
+    if (!checkpointer_wants(checkpointer))
+        return;
+    pthread_mutex_lock(&checkpointer->lock);
+    while (checkpointer->threaded && atomic_load(&checkpointer->state) == CHECKPOINT_COPYING)
+        pthread_cond_wait(&checkpointer->news, &checkpointer->lock);
+    pthread_mutex_unlock(&checkpointer->lock);
+    (void)sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    checkpointer->again_at = checkpointer->pages + checkpointer->pages_max / 4;
+    set_state(checkpointer, CHECKPOINT_IDLE);
+}

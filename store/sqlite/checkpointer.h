@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies a long WAL back into the file while the writer goes on, in two steps:
+ *
+ *   IDLE ──long WAL──▶ COPYING ──little is left──▶ REST ──the writer copies it──▶ IDLE
+ *
+ * The bulk is copied by a thread and a connection of its own. What is committed meanwhile is left
+ * over, and as long as something is, SQLite never begins the WAL anew. So the writer itself copies
+ * the rest, between two batches: little, so that nobody notices. A WAL that grows faster than it is
+ * copied holds up the writer, at PAGES_FACTOR times its usual length.
+ *
+ * That copying fails is no harm: the WAL has everything. It is logged, and tried again. */
+#ifndef STOCKADE_STORE_SQLITE_CHECKPOINTER_H
+#define STOCKADE_STORE_SQLITE_CHECKPOINTER_H
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "fence/base/log.h"
+
+enum checkpoint_state { CHECKPOINT_IDLE, CHECKPOINT_COPYING, CHECKPOINT_REST };
+
+struct checkpointer {
+    /* Set once. */
+    sqlite3 *db;
+    const char *path; /* borrowed, for the log */
+    const struct log *log;
+    bool threaded;
+    pthread_t thread;
+    int pages_max;
+
+    atomic_int state; /* enum checkpoint_state; changed under the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t news; /* the state has changed, or it is to stop */
+    atomic_bool stopping;
+    int outage; /* the copying thread's: SQLite's code of the failure that was logged */
+
+    /* The writer's. */
+    int pages;    /* in the WAL, as of the last commit */
+    int again_at; /* no copying is begun with fewer: some reader still needs the rest */
+};
+
+/* Takes over `db`, a connection that may write. False: no thread could be had; free it all the
+ * same. */
+bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, int pages_max,
+                        bool threaded, const char *path, const struct log *log);
+/* Ends the thread, after the piece that it is at, and closes the connection. */
+void checkpointer_stop(struct checkpointer *checkpointer);
+/* Without a thread: copies the bulk, if that is to be done. False: there was nothing to do. */
+bool checkpointer_step(struct checkpointer *checkpointer);
+
+/* The writer's part. */
+
+/* The WAL has so many pages after a commit. */
+void checkpointer_note(struct checkpointer *checkpointer, int pages);
+/* Is there something to be done in checkpointer_tidy? */
+bool checkpointer_wants(struct checkpointer *checkpointer);
+/* Between two transactions of the writer's connection `db`. May take its time. */
+void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db);
+
+#endif

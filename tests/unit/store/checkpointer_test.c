@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A long WAL is copied back beside the writer: nobody waits for it, unless it gets out of hand. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/unit/store/rig.h"
+
+enum {
+    DEADLINE_S = 30,
+    PAGES_MAX = 100,
+    FACTOR = 4,         /* so much longer it may get while it is copied */
+    FRAMES_A_WRITE = 1, /* at least */
+    STUCK_MS = 300,
+};
+
+static int open_rig(void **state)
+{
+    char why[256];
+    rig_sqlite(state);
+    struct rig *rig = *state;
+    rig_close(rig);
+    struct store_options options = {.path = rig->path,
+                                    .threads = true,
+                                    .queue_ops_max = RIG_QUEUE_MAX,
+                                    .batch_ops_max = RIG_BATCH_MAX,
+                                    .checkpoint_pages = PAGES_MAX,
+                                    .log = &rig->log};
+    rig->store = store_sqlite_open(&options, why, sizeof why);
+    return rig->store == NULL;
+}
+
+static int end_rig(void **state)
+{
+    fault_vfs_hold(((struct rig *)*state)->vfs, NULL);
+    return rig_end(state);
+}
+
+/* On any thread: no assertions. Another value each time: an unchanged page is not written. */
+static enum stk_error set_next(struct store_txn *txn, void *arg)
+{
+    struct resource resource;
+    char value[16];
+    int len = snprintf(value, sizeof value, "%d", ++*(int *)arg);
+
+    if (txn_resource(txn, BYTES_LITERAL("r"), &resource) != STK_OK ||
+        txn_resource_make(txn, BYTES_LITERAL("r"), &resource) != STK_OK)
+        return STK_STORE;
+    return txn_string_put(txn, &resource, (struct bytes){value, (size_t)len});
+}
+
+static int64_t now_ms(void)
+{
+    return clock_now_ms(&clock_monotonic);
+}
+
+/* False: not done within the time. */
+static bool await(struct rig *rig, const struct rig_op *op, int ms)
+{
+    int64_t end_ms = now_ms() + ms;
+
+    for (; op->done == 0; store_collect(rig->store))
+        if (now_ms() > end_ms)
+            return false;
+    assert_int_equal(op->base.error, STK_OK);
+    return true;
+}
+
+static void begin_write(struct rig *rig, struct rig_op *op, int *number, bool brief)
+{
+    *op = rig_op(true, set_next, number);
+    op->base.brief = brief;
+    assert_int_equal(store_submit(rig->store, &op->base), STK_OK);
+    (void)store_flush(rig->store);
+}
+
+static void write_one(struct rig *rig, int *number, bool brief)
+{
+    struct rig_op op;
+
+    begin_write(rig, &op, number, brief);
+    assert_true(await(rig, &op, DEADLINE_S * 1000));
+}
+
+static void write_until_it_copies(struct rig *rig, int *number)
+{
+    int64_t end_ms = now_ms() + DEADLINE_S * 1000;
+
+    fault_vfs_hold(rig->vfs, ".db");
+    for (; !fault_vfs_holds(rig->vfs); write_one(rig, number, false))
+        assert_true(now_ms() < end_ms);
+}
+
+static long long size_of(const struct rig *rig, const char *suffix)
+{
+    char path[128];
+    struct stat file;
+
+    snprintf(path, sizeof path, "%s%s", rig->path, suffix);
+    assert_int_equal(stat(path, &file), 0);
+    return file.st_size;
+}
+
+static void commits_go_on_while_the_log_is_copied_back(void **state)
+{
+    struct rig *rig = *state;
+    int number = 0;
+
+    write_until_it_copies(rig, &number);
+    for (int i = 0; i < PAGES_MAX / FRAMES_A_WRITE; i++)
+        write_one(rig, &number, i % 2 == 0);
+    assert_true(fault_vfs_holds(rig->vfs));
+}
+
+static void a_log_that_outgrows_its_copying_holds_up_the_writer(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_op op;
+    int number = 0, copied;
+
+    write_until_it_copies(rig, &number);
+    do
+        begin_write(rig, &op, &number, false);
+    while (await(rig, &op, STUCK_MS) && number < 10 * PAGES_MAX * FACTOR);
+    copied = number;
+    assert_true(copied < 2 * PAGES_MAX * FACTOR / FRAMES_A_WRITE);
+    fault_vfs_hold(rig->vfs, NULL);
+    assert_true(await(rig, &op, DEADLINE_S * 1000));
+}
+
+static void the_log_is_begun_anew_after_each_copying(void **state)
+{
+    struct rig *rig = *state;
+    int number = 0;
+
+    for (int i = 0; i < 50 * PAGES_MAX; i++)
+        write_one(rig, &number, true);
+    assert_true(size_of(rig, "-wal") < 2 * FACTOR * PAGES_MAX * 1024);
+    assert_string_equal(rig_log(rig), "");
+}
+
+static void a_copy_that_fails_is_told_once_and_tried_again(void **state)
+{
+    struct rig *rig = *state;
+    int number = 0;
+
+    fault_vfs_set(rig->vfs, FAULT_WRITE, ".db", 5, SQLITE_IOERR_WRITE);
+    for (int i = 0; fault_vfs_hits(rig->vfs) < 3 && i < 100 * PAGES_MAX; i++)
+        write_one(rig, &number, true);
+    fault_vfs_clear(rig->vfs);
+    assert_non_null(strstr(rig_log(rig), "cannot copy the write-ahead log into the file"));
+    long long before = size_of(rig, "-wal");
+    for (int i = 0; i < 10 * PAGES_MAX; i++)
+        write_one(rig, &number, true);
+    assert_true(size_of(rig, "-wal") <= before + FACTOR * PAGES_MAX * 1024);
+    const char *first = strstr(rig_log(rig), "cannot copy");
+    assert_null(strstr(first + 1, "cannot copy"));
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, open_rig, end_rig)
+    const struct CMUnitTest tests[] = {
+        TEST(commits_go_on_while_the_log_is_copied_back),
+        TEST(a_log_that_outgrows_its_copying_holds_up_the_writer),
+        TEST(the_log_is_begun_anew_after_each_copying),
+        TEST(a_copy_that_fails_is_told_once_and_tried_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
