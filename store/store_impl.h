@@ -43,6 +43,8 @@ struct store_txn_impl {
     enum stk_error (*count_keys)(struct store_txn *, int64_t *);
     enum stk_error (*count_live)(struct store_txn *, int64_t *);
     enum stk_error (*string)(struct store_txn *, const struct resource *, bool *, struct bytes *);
+    /* NULL where nothing is remembered. */
+    enum stk_error (*string_of)(struct store_txn *, struct bytes, bool *, struct bytes *);
     enum stk_error (*string_put)(struct store_txn *, struct resource *, struct bytes);
     enum stk_error (*field)(struct store_txn *, const struct resource *, struct bytes, bool *,
                             struct bytes *);

@@ -76,6 +76,13 @@ enum stk_error txn_string(struct store_txn *txn, const struct resource *resource
     return txn->impl->string(txn, resource, found, value);
 }
 
+enum stk_error txn_string_of(struct store_txn *txn, struct bytes name, bool *found,
+                             struct bytes *value)
+{
+    *found = false;
+    return txn->impl->string_of == NULL ? STK_OK : txn->impl->string_of(txn, name, found, value);
+}
+
 enum stk_error txn_string_put(struct store_txn *txn, struct resource *resource, struct bytes value)
 {
     return txn->impl->string_put(txn, resource, value);

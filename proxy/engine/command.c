@@ -65,7 +65,7 @@ const struct command commands[] = {
     {"GUARD", -2, LONG, ORDER_WRITE, 0, 0, 0, guard_command, NULL, "sql",
      "Let rows change only under their token: CREATE table column prefix | DROP table | LIST"},
 
-    READ("GET", 2, 0, 1, string_get, "string", "The value of a key"),
+    READ("GET", 2, COMMAND_VALUE, 1, string_get, "string", "The value of a key"),
     READ("STRLEN", 2, 0, 1, string_strlen, "string", "The length of a value"),
     READ("MGET", -2, 0, -1, string_mget, "string", "The values of several keys"),
     WRITE("SET", -3, string_set, "string", "Set a value: key value [NX|XX] [GET]; no expiry"),

@@ -122,6 +122,16 @@ static enum stk_error run_step(struct request *request, struct store_txn *txn,
         return error;
     if (request->verdict != STK_OK)
         return STK_OK;
+    if ((step->command->flags & COMMAND_VALUE) && !step->claims_key) {
+        struct bytes value;
+        bool found;
+        if (failed(txn_string_of(txn, step->argv[1], &found, &value)))
+            return error;
+        if (found) {
+            resp_bulk(exec.out, value);
+            return STK_OK;
+        }
+    }
     if (step->command->key_first > 0 && !step->claims_key &&
         failed(txn_resource(txn, step->argv[step->command->key_first], &exec.resource)))
         return error;

@@ -10,6 +10,7 @@ enum {
     REST_PAGES = 512, /* so few are left to the writer: half a megabyte */
     PASSES_MAX = 8,   /* each one copies what was committed during the one before */
     PAGES_FACTOR = 4,
+    PIECE_SIZE = 1024 * 1024,
 };
 
 static void set_state(struct checkpointer *checkpointer, enum checkpoint_state state)
@@ -27,11 +28,24 @@ static void note_result(struct checkpointer *checkpointer, int code)
         code = SQLITE_OK;
     if (code != SQLITE_OK && code != checkpointer->outage)
         log_error(checkpointer->log, "store %s: cannot copy the write-ahead log into the file: %s",
-                  checkpointer->path, sqlite3_errmsg(checkpointer->db));
+                  checkpointer->path, sqlite3_errstr(code));
     checkpointer->outage = code;
 }
 
-static void copy(struct checkpointer *checkpointer)
+/* SQLite syncs the file only where a pass has reached the end of the WAL: the writer's, mostly,
+ * which is to have little to sync, too. */
+static int sync_pieces(struct checkpoint_pieces *pieces)
+{
+    int code = SQLITE_OK;
+
+    if (pieces->unsynced > 0)
+        code = pieces->below->xSync(pieces->file, SQLITE_SYNC_NORMAL);
+    pieces->unsynced = 0;
+    return code;
+}
+
+/* Is what is left over little enough for the writer? */
+static bool copy(struct checkpointer *checkpointer)
 {
     int copied_before = -1;
 
@@ -39,12 +53,46 @@ static void copy(struct checkpointer *checkpointer)
         int pages = 0, copied = 0;
         int code = sqlite3_wal_checkpoint_v2(checkpointer->db, "main", SQLITE_CHECKPOINT_PASSIVE,
                                              &pages, &copied);
+        if (code == SQLITE_OK)
+            code = sync_pieces(&checkpointer->pieces);
         note_result(checkpointer, code);
-        /* A reader may need what the next pages would overwrite. */
-        if (code != SQLITE_OK || pages - copied <= REST_PAGES || copied <= copied_before)
-            return;
+        if (code != SQLITE_OK || pages - copied <= REST_PAGES)
+            return code == SQLITE_OK;
+        if (copied <= copied_before) /* a reader needs what the next pages would overwrite */
+            return false;
         copied_before = copied;
     }
+    return true; /* the writer is faster than the copying, and is to feel it */
+}
+
+static void work(struct checkpointer *checkpointer)
+{
+    set_state(checkpointer, copy(checkpointer) ? CHECKPOINT_REST : CHECKPOINT_IDLE);
+}
+
+static int write_piece(sqlite3_file *file, const void *bytes, int len, sqlite3_int64 at)
+{
+    struct checkpoint_pieces *pieces = (struct checkpoint_pieces *)(uintptr_t)file->pMethods;
+    int code = pieces->below->xWrite(file, bytes, len, at);
+
+    pieces->unsynced += len;
+    return code == SQLITE_OK && pieces->unsynced >= PIECE_SIZE ? sync_pieces(pieces) : code;
+}
+
+static void attach_pieces(struct checkpointer *checkpointer)
+{
+    struct checkpoint_pieces *pieces = &checkpointer->pieces;
+    sqlite3_file *file = NULL;
+
+    if (sqlite3_file_control(checkpointer->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) !=
+            SQLITE_OK ||
+        file == NULL || file->pMethods == NULL)
+        return;
+    pieces->file = file;
+    pieces->below = file->pMethods;
+    pieces->methods = *pieces->below;
+    pieces->methods.xWrite = write_piece;
+    file->pMethods = &pieces->methods;
 }
 
 static void *checkpointer_main(void *context)
@@ -58,8 +106,7 @@ static void *checkpointer_main(void *context)
             continue;
         }
         pthread_mutex_unlock(&checkpointer->lock);
-        copy(checkpointer);
-        set_state(checkpointer, CHECKPOINT_REST);
+        work(checkpointer);
         pthread_mutex_lock(&checkpointer->lock);
     }
     pthread_mutex_unlock(&checkpointer->lock);
@@ -77,6 +124,7 @@ bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, int page
     pthread_cond_init(&checkpointer->news, NULL);
     /* It knows only then that there is a WAL. */
     (void)db_exec(db, "PRAGMA user_version");
+    attach_pieces(checkpointer);
     if (!threaded)
         return true;
     /* Signals are the main thread's. */
@@ -111,8 +159,7 @@ bool checkpointer_step(struct checkpointer *checkpointer)
     check(!checkpointer->threaded);
     if (atomic_load(&checkpointer->state) != CHECKPOINT_COPYING)
         return false;
-    copy(checkpointer);
-    set_state(checkpointer, CHECKPOINT_REST);
+    work(checkpointer);
     return true;
 }
 
@@ -126,9 +173,11 @@ void checkpointer_note(struct checkpointer *checkpointer, int pages)
     if (pages < checkpointer->pages) /* it was begun anew */
         checkpointer->again_at = 0;
     checkpointer->pages = pages;
-    if (pages > checkpointer->pages_max && pages >= checkpointer->again_at &&
-        atomic_load(&checkpointer->state) == CHECKPOINT_IDLE)
-        set_state(checkpointer, CHECKPOINT_COPYING);
+    if (pages <= checkpointer->pages_max || pages < checkpointer->again_at ||
+        atomic_load(&checkpointer->state) != CHECKPOINT_IDLE)
+        return;
+    checkpointer->again_at = pages + checkpointer->pages_max / 4;
+    set_state(checkpointer, CHECKPOINT_COPYING);
 }
 
 bool checkpointer_wants(struct checkpointer *checkpointer)
@@ -146,6 +195,5 @@ void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db)
         pthread_cond_wait(&checkpointer->news, &checkpointer->lock);
     pthread_mutex_unlock(&checkpointer->lock);
     (void)sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    checkpointer->again_at = checkpointer->pages + checkpointer->pages_max / 4;
     set_state(checkpointer, CHECKPOINT_IDLE);
 }

@@ -2,6 +2,7 @@
 /* Copies a long WAL back into the file while the writer goes on, in two steps:
  *
  *   IDLE ──long WAL──▶ COPYING ──little is left──▶ REST ──the writer copies it──▶ IDLE
+ *                         └─ a reader needs the rest as it is, or a failure ──▶ IDLE, later again
  *
  * The bulk is copied by a thread and a connection of its own. What is committed meanwhile is left
  * over, and as long as something is, SQLite never begins the WAL anew. So the writer itself copies
@@ -21,7 +22,17 @@
 
 enum checkpoint_state { CHECKPOINT_IDLE, CHECKPOINT_COPYING, CHECKPOINT_REST };
 
+/* Takes the place of the methods of the connection's file: what is copied is synced piece by piece.
+ * Synced at the end, all in one, it would hold up the syncs of commits. */
+struct checkpoint_pieces {
+    sqlite3_io_methods methods; /* first: the file points here */
+    const sqlite3_io_methods *below;
+    sqlite3_file *file;
+    int unsynced; /* bytes */
+};
+
 struct checkpointer {
+    struct checkpoint_pieces pieces;
     /* Set once. */
     sqlite3 *db;
     const char *path; /* borrowed, for the log */

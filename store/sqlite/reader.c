@@ -2,16 +2,20 @@
 /* Reads never wait for the writer, nor it for them (WAL); a read that fails fails alone. */
 #include "store/sqlite/reader.h"
 
-bool reader_init(struct reader *reader, sqlite3 *db, const char *path, const struct log *log,
-                 const struct clock *clock)
+bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, const char *path,
+                 const struct log *log, const struct clock *clock)
 {
     *reader = (struct reader){.path = path, .log = log};
-    return transaction_init(&reader->txn, db, NULL, clock);
+    if (!transaction_init(&reader->txn, db, NULL, clock))
+        return false;
+    reader->txn.names = remembers ? cache_new() : NULL;
+    return true;
 }
 
 void reader_free(struct reader *reader)
 {
     transaction_free(&reader->txn);
+    cache_free(reader->txn.names);
 }
 
 static void note(struct reader *reader)
@@ -48,6 +52,8 @@ void reader_run(struct reader *reader, struct list *batch)
         run_one(reader, list_entry(at, struct store_op, link));
     transaction_settle(txn);
     transaction_ended(txn);
+    if (txn->names != NULL)
+        cache_commit(txn->names);
     if (sqlite3_get_autocommit(txn->db) == 0)
         (void)transaction_run(txn, STATEMENT_COMMIT);
 }

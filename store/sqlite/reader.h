@@ -15,9 +15,9 @@ struct reader {
     int outage;       /* as the writer's */
 };
 
-/* As writer_init. */
-bool reader_init(struct reader *reader, sqlite3 *db, const char *path, const struct log *log,
-                 const struct clock *clock);
+/* As writer_init. `remembers`: the ids of names, for quick reads of strings. */
+bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, const char *path,
+                 const struct log *log, const struct clock *clock);
 void reader_free(struct reader *reader);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. */
 void reader_run(struct reader *reader, struct list *batch);

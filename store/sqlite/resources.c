@@ -58,6 +58,8 @@ static enum stk_error fetch(struct transaction *txn, struct bytes name, struct r
     resource->type = (enum value_type)type;
     if (txn->cache != NULL)
         cache_put(txn->cache, name, resource);
+    else if (txn->names != NULL && resource->type == VALUE_STRING)
+        cache_put(txn->names, name, resource);
     return STK_OK;
 }
 

@@ -267,7 +267,7 @@ static bool open_file(struct sqlite_store *store, const struct clock *clock, int
             return false;
         reads->store = store;
         reads->db = db;
-        if (!reader_init(&reads->reader, db, store->path, store->log, clock) ||
+        if (!reader_init(&reads->reader, db, i == READS_QUICK, store->path, store->log, clock) ||
             !guards_open(&reads->reader.txn, store->path, store->log))
             return db_explain(db, store->path, why, why_size);
     }

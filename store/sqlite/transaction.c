@@ -87,6 +87,7 @@ static const struct store_txn_impl transaction_impl = {
     .count_keys = resources_count_keys,
     .count_live = resources_count_live,
     .string = values_string,
+    .string_of = values_string_of,
     .string_put = values_string_put,
     .field = values_field,
     .field_put = values_field_put,

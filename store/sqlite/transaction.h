@@ -22,9 +22,11 @@ struct transaction {
     sqlite3_stmt *statements[STATEMENTS];
     sqlite3_stmt *open;  /* bytes handed out are its own, until the next call */
     struct cache *cache; /* the writer's; NULL: this is the reader's, which must not write */
-    bool iterating;      /* in a callback, which must leave the transaction alone */
-    bool failed;         /* SQLite failed a statement: `code`, `reason` */
-    int code;            /* SQLite's primary code of the last failure */
+    struct cache *names; /* a reader's, or NULL: ids of names, as of any time under this floor */
+    int64_t names_floor;
+    bool iterating; /* in a callback, which must leave the transaction alone */
+    bool failed;    /* SQLite failed a statement: `code`, `reason` */
+    int code;       /* SQLite's primary code of the last failure */
     char reason[160];
     struct buf owner; /* of the lease read last: may go straight into the next put */
     bool floor_known;
@@ -97,6 +99,7 @@ enum stk_error resources_each_key(struct store_txn *, int64_t, txn_each_name, vo
 enum stk_error resources_count_keys(struct store_txn *, int64_t *);
 enum stk_error resources_count_live(struct store_txn *, int64_t *);
 enum stk_error values_string(struct store_txn *, const struct resource *, bool *, struct bytes *);
+enum stk_error values_string_of(struct store_txn *, struct bytes, bool *, struct bytes *);
 enum stk_error values_string_put(struct store_txn *, struct resource *, struct bytes);
 enum stk_error values_field(struct store_txn *, const struct resource *, struct bytes, bool *,
                             struct bytes *);

@@ -57,6 +57,29 @@ enum stk_error values_string(struct store_txn *base, const struct resource *reso
     return stmt == NULL ? STK_STORE : get(txn, stmt, found, value);
 }
 
+/* An id is given to one name only, and goes with its row; a row with a value stays. So a string
+ * that is found under an id that the name once had is the name's, whatever happened since. A
+ * restored file has other ids, and always another floor. */
+enum stk_error values_string_of(struct store_txn *base, struct bytes name, bool *found,
+                                struct bytes *value)
+{
+    struct transaction *txn = of(base);
+    struct resource resource;
+
+    if (txn->names == NULL)
+        return STK_OK;
+    transaction_settle(txn);
+    if (transaction_floor(txn) != STK_OK)
+        return STK_STORE;
+    if (txn->names_floor != txn->floor)
+        cache_clear(txn->names);
+    txn->names_floor = txn->floor;
+    if (!cache_find(txn->names, name, &resource))
+        return STK_OK;
+    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_STRING, &resource);
+    return stmt == NULL ? STK_STORE : get(txn, stmt, found, value);
+}
+
 enum stk_error values_string_put(struct store_txn *base, struct resource *resource,
                                  struct bytes value)
 {

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A string by its name in one look-up: the reader remembers whose id a name is. Whatever becomes of
+ * the row and of the file, it never gives another key's value, nor an old one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/store/rig.h"
+
+static enum stk_error set_a_and_b(struct store_txn *txn, void *arg)
+{
+    rig_set(txn, "a", arg);
+    rig_set(txn, "b", "bee");
+    return STK_OK;
+}
+
+/* The shortcut's answer, "(none)" where it has none. Static storage. */
+static const char *of_name(struct store_txn *txn, const char *name)
+{
+    static char text[64];
+    struct bytes value;
+    bool found;
+
+    assert_int_equal(txn_string_of(txn, bytes_of(name), &found, &value), STK_OK);
+    if (!found)
+        return "(none)";
+    snprintf(text, sizeof text, "%.*s", (int)value.len, value.data);
+    return text;
+}
+
+static enum stk_error a_is(struct store_txn *txn, void *arg)
+{
+    assert_string_equal(of_name(txn, "a"), arg);
+    return STK_OK;
+}
+
+/* As GET looks it up, which makes the reader remember. */
+static enum stk_error get_a(struct store_txn *txn, void *arg)
+{
+    if (strcmp(of_name(txn, "a"), "(none)") == 0)
+        assert_string_equal(rig_get(txn, "a"), arg);
+    else
+        assert_string_equal(of_name(txn, "a"), arg);
+    return STK_OK;
+}
+
+static void remember_a(struct rig *rig)
+{
+    assert_int_equal(rig_write(rig, set_a_and_b, (void *)"one"), STK_OK);
+    assert_int_equal(rig_read(rig, get_a, (void *)"one"), STK_OK);
+    assert_int_equal(rig_read(rig, a_is, (void *)"one"), STK_OK); /* by the shortcut now */
+}
+
+static void a_string_is_found_where_it_was(void **state)
+{
+    remember_a(*state);
+}
+
+static void it_is_the_newest(void **state)
+{
+    struct rig *rig = *state;
+
+    remember_a(rig);
+    assert_int_equal(rig_write(rig, set_a_and_b, (void *)"two"), STK_OK);
+    assert_int_equal(rig_read(rig, a_is, (void *)"two"), STK_OK);
+    rig_sql(rig, "UPDATE stockade_string SET value = x'74'"
+                 " WHERE id = (SELECT id FROM stockade_resource WHERE name = x'61')");
+    assert_int_equal(rig_read(rig, a_is, (void *)"t"), STK_OK);
+}
+
+static void a_writer_has_no_use_for_it(void **state)
+{
+    struct rig *rig = *state;
+
+    remember_a(rig);
+    assert_int_equal(rig_write(rig, a_is, (void *)"(none)"), STK_OK);
+}
+
+static void a_row_that_went_and_came_back_is_another(void **state)
+{
+    struct rig *rig = *state;
+
+    remember_a(rig);
+    rig_sql(rig, "DELETE FROM stockade_string"
+                 " WHERE id = (SELECT id FROM stockade_resource WHERE name = x'61');"
+                 "DELETE FROM stockade_resource WHERE name = x'61'");
+    assert_int_equal(rig_read(rig, a_is, (void *)"(none)"), STK_OK);
+    assert_int_equal(rig_write(rig, set_a_and_b, (void *)"three"), STK_OK);
+    assert_int_equal(rig_read(rig, get_a, (void *)"three"), STK_OK);
+    assert_int_equal(rig_read(rig, a_is, (void *)"three"), STK_OK);
+}
+
+/* The restored file gave a's id to b; a restore always raises the floor. */
+static void a_restored_file_has_other_ids(void **state)
+{
+    struct rig *rig = *state;
+
+    remember_a(rig);
+    rig_sql(rig, "BEGIN;"
+                 "UPDATE stockade_resource SET name = x'78' WHERE name = x'61';"
+                 "UPDATE stockade_resource SET name = x'61' WHERE name = x'62';"
+                 "UPDATE stockade_resource SET name = x'62' WHERE name = x'78';"
+                 "UPDATE stockade_meta SET value = value + 1000 WHERE key = 'floor';"
+                 "COMMIT");
+    assert_int_equal(rig_read(rig, get_a, (void *)"bee"), STK_OK);
+    assert_int_equal(rig_read(rig, a_is, (void *)"bee"), STK_OK);
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
+    const struct CMUnitTest tests[] = {
+        TEST(a_string_is_found_where_it_was), TEST(it_is_the_newest),
+        TEST(a_writer_has_no_use_for_it),     TEST(a_row_that_went_and_came_back_is_another),
+        TEST(a_restored_file_has_other_ids),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
