@@ -51,9 +51,9 @@ void reader_run(struct reader *reader, struct list *batch)
     for (struct list *at = batch->next; at != batch; at = at->next)
         run_one(reader, list_entry(at, struct store_op, link));
     transaction_settle(txn);
-    transaction_ended(txn);
     if (txn->names != NULL)
         cache_commit(txn->names);
+    transaction_ended(txn);
     if (sqlite3_get_autocommit(txn->db) == 0)
         (void)transaction_run(txn, STATEMENT_COMMIT);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SQLite store: a writer and two readers, a connection and a worker each, and the list of what
- * is done, which the caller collects. The second reader takes what may take long, one at a time:
+/* The SQLite store: a writer and two readers, a connection and a worker each, a checkpointer, and
+ * the list of what is done, which the caller collects. The second reader takes what may take long, one at a time:
  * the others do not wait for it, and no snapshot keeps the WAL from being emptied for longer than
  * that.
  *
