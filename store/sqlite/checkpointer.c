@@ -21,15 +21,22 @@ static void set_state(struct checkpointer *checkpointer, enum checkpoint_state s
     pthread_mutex_unlock(&checkpointer->lock);
 }
 
-static void note_result(struct checkpointer *checkpointer, int code)
+/* A sync that failed is not to be tried again: the system has forgotten what it could not write,
+ * and says yes the next time. */
+static void note_result(struct checkpointer *checkpointer, sqlite3 *db, int code)
 {
     /* Another program copies it just now: fine, too. */
     if (code == SQLITE_BUSY)
         code = SQLITE_OK;
-    if (code != SQLITE_OK && code != checkpointer->outage)
+    if (code == SQLITE_OK) {
+        checkpointer->outage = code;
+        return;
+    }
+    if (code == SQLITE_IOERR_FSYNC || sqlite3_extended_errcode(db) == SQLITE_IOERR_FSYNC)
+        atomic_store(&checkpointer->lost, true);
+    if (code != atomic_exchange(&checkpointer->outage, code))
         log_error(checkpointer->log, "store %s: cannot copy the write-ahead log into the file: %s",
                   checkpointer->path, sqlite3_errstr(code));
-    checkpointer->outage = code;
 }
 
 /* SQLite syncs the file only where a pass has reached the end of the WAL: the writer's, mostly,
@@ -55,7 +62,7 @@ static bool copy(struct checkpointer *checkpointer)
                                              &pages, &copied);
         if (code == SQLITE_OK)
             code = sync_pieces(&checkpointer->pieces);
-        note_result(checkpointer, code);
+        note_result(checkpointer, checkpointer->db, code);
         if (code != SQLITE_OK || pages - copied <= REST_PAGES)
             return code == SQLITE_OK;
         if (copied <= copied_before) /* a reader needs what the next pages would overwrite */
@@ -186,6 +193,11 @@ bool checkpointer_wants(struct checkpointer *checkpointer)
     return state == CHECKPOINT_REST || (state == CHECKPOINT_COPYING && is_too_long(checkpointer));
 }
 
+bool checkpointer_lost(struct checkpointer *checkpointer)
+{
+    return atomic_load(&checkpointer->lost);
+}
+
 void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db)
 {
     if (!checkpointer_wants(checkpointer))
@@ -194,6 +206,7 @@ void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db)
     while (checkpointer->threaded && atomic_load(&checkpointer->state) == CHECKPOINT_COPYING)
         pthread_cond_wait(&checkpointer->news, &checkpointer->lock);
     pthread_mutex_unlock(&checkpointer->lock);
-    (void)sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    note_result(checkpointer, db,
+                sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL));
     set_state(checkpointer, CHECKPOINT_IDLE);
 }

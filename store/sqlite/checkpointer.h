@@ -9,7 +9,9 @@
  * the rest, between two batches: little, so that nobody notices. A WAL that grows faster than it is
  * copied holds up the writer, at PAGES_FACTOR times its usual length.
  *
- * That copying fails is no harm: the WAL has everything. It is logged, and tried again. */
+ * That copying fails is no harm: the WAL has everything. It is logged, and tried again. But a sync
+ * of the file that fails is the end: the WAL must not be begun anew by anybody who takes the file
+ * to be whole. Whoever opens the store next copies all of it again. */
 #ifndef STOCKADE_STORE_SQLITE_CHECKPOINTER_H
 #define STOCKADE_STORE_SQLITE_CHECKPOINTER_H
 
@@ -45,7 +47,8 @@ struct checkpointer {
     pthread_mutex_t lock;
     pthread_cond_t news; /* the state has changed, or it is to stop */
     atomic_bool stopping;
-    int outage; /* the copying thread's: SQLite's code of the failure that was logged */
+    atomic_int outage; /* SQLite's code of the failure that was logged */
+    atomic_bool lost;
 
     /* The writer's. */
     int pages;    /* in the WAL, as of the last commit */
@@ -67,6 +70,8 @@ bool checkpointer_step(struct checkpointer *checkpointer);
 void checkpointer_note(struct checkpointer *checkpointer, int pages);
 /* Is there something to be done in checkpointer_tidy? */
 bool checkpointer_wants(struct checkpointer *checkpointer);
+/* A sync has failed: nothing may be written any more. */
+bool checkpointer_lost(struct checkpointer *checkpointer);
 /* Between two transactions of the writer's connection `db`. May take its time. */
 void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db);
 

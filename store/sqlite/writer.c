@@ -239,6 +239,8 @@ static enum ended run_all(struct writer *writer, struct list *from, struct list 
 enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool may_wait)
 {
     check(!list_empty(batch));
+    if (checkpointer_lost(writer->checkpointer))
+        return WRITER_LOST;
     if (!may_wait && checkpointer_wants(writer->checkpointer))
         return WRITER_BUSY;
     set_waits(writer, may_wait);

@@ -50,7 +50,8 @@ void writer_open(struct writer *writer, struct checkpointer *checkpointer);
 /* Closes the connection, too. */
 void writer_free(struct writer *writer);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. WRITER_LOST:
- * whether the last transaction is on disk is unknown: answer nothing, run nothing more. `may_wait`:
+ * whether the last transaction, or what was copied out of the WAL, is on disk is unknown: answer
+ * nothing, run nothing more. `may_wait`:
  * for the lock of another program, and for what writer_tidy has to do. */
 enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool may_wait);
 /* What is to be done between batches, and may take its time. */

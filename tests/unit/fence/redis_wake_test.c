@@ -105,7 +105,7 @@ static struct rig *opened(void **state, struct other **other)
     rig_open(rig, "redis://127.0.0.1:%d", server->port);
     rig_until(rig, rig_up(rig));
     *other = open_other(rig, "");
-    rig_until(rig, is_watching(*other));
+    rig_until(rig, is_watching(*other) && lease_provider_health((*other)->provider).up);
     return rig;
 }
 

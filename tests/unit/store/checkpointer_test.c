@@ -159,6 +159,26 @@ static void a_copy_that_fails_is_told_once_and_tried_again(void **state)
     assert_null(strstr(first + 1, "cannot copy"));
 }
 
+static void a_sync_that_fails_is_the_end(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_op op;
+    int number = 0;
+
+    fault_vfs_set(rig->vfs, FAULT_SYNC, ".db", 1, SQLITE_IOERR_FSYNC);
+    do
+        begin_write(rig, &op, &number, false);
+    while (fault_vfs_hits(rig->vfs) == 0 && await(rig, &op, DEADLINE_S * 1000));
+    int64_t end_ms = now_ms() + DEADLINE_S * 1000;
+    while (!store_lost(rig->store)) { /* at the next write, at the latest */
+        assert_true(now_ms() < end_ms);
+        if (await(rig, &op, 0))
+            begin_write(rig, &op, &number, false);
+    }
+    rig_close(rig);
+    assert_true(size_of(rig, "-wal") > PAGES_MAX * 1024); /* it has everything, for the next one */
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, open_rig, end_rig)
@@ -167,6 +187,7 @@ int main(void)
         TEST(a_log_that_outgrows_its_copying_holds_up_the_writer),
         TEST(the_log_is_begun_anew_after_each_copying),
         TEST(a_copy_that_fails_is_told_once_and_tried_again),
+        TEST(a_sync_that_fails_is_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
