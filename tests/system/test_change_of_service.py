@@ -16,8 +16,19 @@ from harness.rig import Rig, restart
 from test_p2_rising import assert_rising, cycles
 
 SHORT_MS = 150  # the lease that goes over, which `local:` holds for its full TTL again
-PAIRS = [pytest.param(*pair, marks=pytest.mark.xdist_group("pairs"))
-         for pair in itertools.permutations(services.SERVICES, 2)]
+NAMES = list(services.SERVICES)
+ROUND = list(zip(NAMES, NAMES[1:] + NAMES[:1]))
+
+
+def marks(pair):
+    """Once around all of them is for every day; each to each other takes its time."""
+    yield pytest.mark.xdist_group("pairs")
+    if pair not in ROUND:
+        yield pytest.mark.slow
+
+
+PAIRS = [pytest.param(*pair, marks=list(marks(pair)))
+         for pair in itertools.permutations(NAMES, 2)]
 
 
 class Store:
