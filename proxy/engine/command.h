@@ -32,8 +32,8 @@ enum command_flag {
     COMMAND_DRAINING = 16, /* also while the daemon stops */
     COMMAND_UNQUEUED = 32, /* between MULTI and EXEC too it is done at once */
     COMMAND_PUBSUB = 64,   /* also where a RESP2 connection has subscribed */
-    COMMAND_VALUE = 256,   /* replies with the string of its key, and wants nothing else of it */
     COMMAND_LONG = 128,    /* goes through any number of rows */
+    COMMAND_VALUE = 256,   /* replies with the string of its key, and wants nothing else of it */
 };
 
 /* A data command while it runs on the store's thread. */

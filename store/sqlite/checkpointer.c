@@ -181,7 +181,7 @@ void checkpointer_note(struct checkpointer *checkpointer, int pages)
         checkpointer->again_at = 0;
     checkpointer->pages = pages;
     if (pages <= checkpointer->pages_max || pages < checkpointer->again_at ||
-        atomic_load(&checkpointer->state) != CHECKPOINT_IDLE)
+        atomic_load(&checkpointer->state) != CHECKPOINT_IDLE || checkpointer_lost(checkpointer))
         return;
     checkpointer->again_at = pages + checkpointer->pages_max / 4;
     set_state(checkpointer, CHECKPOINT_COPYING);
@@ -206,7 +206,8 @@ void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db)
     while (checkpointer->threaded && atomic_load(&checkpointer->state) == CHECKPOINT_COPYING)
         pthread_cond_wait(&checkpointer->news, &checkpointer->lock);
     pthread_mutex_unlock(&checkpointer->lock);
-    note_result(checkpointer, db,
-                sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL));
+    if (!checkpointer_lost(checkpointer))
+        note_result(checkpointer, db,
+                    sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL));
     set_state(checkpointer, CHECKPOINT_IDLE);
 }

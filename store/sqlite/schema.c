@@ -14,7 +14,8 @@
 
 static const char *const steps[] = {
     /* A resource's id keys its data. It is given to no other resource while the row is there; the
-     * row with the largest id must not be deleted, or SQLite would give that id again.
+     * row with the largest id must not be deleted, or SQLite would give that id again. Readers
+     * find a name that they have met before by its id alone.
      * state, type: as enum fence_state and enum value_type. */
     "CREATE TABLE stockade_meta("
     "  key TEXT PRIMARY KEY, value) WITHOUT ROWID;"

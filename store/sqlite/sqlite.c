@@ -219,9 +219,10 @@ static void sqlite_close(struct store *base)
     for (size_t i = 0; i < READS; i++)
         worker_stop(&store->reads[i].worker);
     sqlite_collect(base);
+    checkpointer_stop(&store->checkpointer);
     /* The last connection to close copies the WAL into the file and deletes it, unless the disk
      * has shown that it cannot be trusted. */
-    if (sqlite_lost(base))
+    if (sqlite_lost(base) || checkpointer_lost(&store->checkpointer))
         sqlite3_db_config(store->write_db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     dispose(store);
 }

@@ -133,3 +133,11 @@ def test_a_sample_is_the_same_for_the_same_seed(tree):
     names = [sorted(re.findall(r"wrong start \d", output)) for _, output in runs]
     assert names[0] == names[1] and len(names[0]) == 3
     assert "SAMPLE=3 SEED=7, of 8" in runs[0][1] and "3 passed, 0 failed" in runs[0][1]
+
+
+def test_what_does_not_fit_fails_also_where_a_sample_leaves_it_out(tree):
+    entries = [{"name": f"wrong start {n}", "old": "s = 0", "new": f"s = {n}"} for n in range(1, 9)]
+    status, output = mutants(tree, *entries, {"name": "gone", "old": "i << n"},
+                             options=["--sample", "2"])
+    assert status == 1 and re.search("^DOES NOT APPLY .*gone", output), output
+    assert output.endswith("\n2 passed, 1 failed\n"), output

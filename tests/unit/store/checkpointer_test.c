@@ -118,14 +118,14 @@ static void a_log_that_outgrows_its_copying_holds_up_the_writer(void **state)
 {
     struct rig *rig = *state;
     struct rig_op op;
-    int number = 0, copied;
+    int number = 0, paused_at;
 
     write_until_it_copies(rig, &number);
     do
         begin_write(rig, &op, &number, false);
     while (await(rig, &op, STUCK_MS) && number < 10 * PAGES_MAX * FACTOR);
-    copied = number;
-    assert_true(copied < 2 * PAGES_MAX * FACTOR / FRAMES_A_WRITE);
+    paused_at = number;
+    assert_true(paused_at < 2 * PAGES_MAX * FACTOR / FRAMES_A_WRITE);
     fault_vfs_hold(rig->vfs, NULL);
     assert_true(await(rig, &op, DEADLINE_S * 1000));
 }
@@ -179,6 +179,20 @@ static void a_sync_that_fails_is_the_end(void **state)
     assert_true(size_of(rig, "-wal") > PAGES_MAX * 1024); /* it has everything, for the next one */
 }
 
+/* The last to close copies the log back and deletes it; not on a disk that has just lost some. */
+static void a_log_whose_copy_may_be_lost_outlives_the_store(void **state)
+{
+    struct rig *rig = *state;
+    int number = 0;
+
+    fault_vfs_set(rig->vfs, FAULT_SYNC, ".db", 1, SQLITE_IOERR_FSYNC);
+    write_until_it_copies(rig, &number);
+    assert_int_equal(fault_vfs_hits(rig->vfs), 1); /* which its caller hears of now */
+    fault_vfs_hold(rig->vfs, NULL);
+    rig_close(rig);
+    assert_true(size_of(rig, "-wal") > PAGES_MAX * 1024);
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, open_rig, end_rig)
@@ -188,6 +202,7 @@ int main(void)
         TEST(the_log_is_begun_anew_after_each_copying),
         TEST(a_copy_that_fails_is_told_once_and_tried_again),
         TEST(a_sync_that_fails_is_the_end),
+        TEST(a_log_whose_copy_may_be_lost_outlives_the_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
