@@ -89,11 +89,12 @@ def metered(contender, bout):
     server = bout.server
     os.sync()  # what others left to be written is not to be this one's trouble
     counts = server.counts() if hasattr(server, "counts") else None
-    cpu_s, written = server.cpu_s(), server.written_bytes()
+    cpu_s, written = server.cpu_s(), server.disk_bytes()
     result = contender.run(bout)
     ops = max(result["ops"], 1)
     result.setdefault("cpu_us", (server.cpu_s() - cpu_s) / ops * 1e6)
-    result.setdefault("written_bytes", (server.written_bytes() - written) / ops)
+    os.sync()
+    result["written_bytes"] = (server.disk_bytes() - written) / ops
     result.setdefault("memory_mb", server.memory_bytes() / 1e6)
     if result.get("fewest"):
         # The end cuts a round of turns in two, so one cycle more is no sign of favour.

@@ -148,24 +148,9 @@ static double cpu_s(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-static unsigned long long written_bytes(void)
-{
-    unsigned long long bytes = 0;
-    char line[128];
-    FILE *io = fopen("/proc/self/io", "r");
-
-    while (io && fgets(line, sizeof line, io))
-        if (strncmp(line, "write_bytes: ", 13) == 0)
-            bytes = strtoull(line + 13, NULL, 10);
-    if (io)
-        fclose(io);
-    return bytes;
-}
-
 static bool measure(struct run *run, const struct settings *settings)
 {
     double cpu_before_s = cpu_s();
-    unsigned long long written_before = written_bytes();
     uint64_t start_ns = now_ns(), end_ns = start_ns + (uint64_t)settings->duration_ms * 1000000ULL;
 
     while (now_ns() < end_ns)
@@ -173,13 +158,12 @@ static bool measure(struct run *run, const struct settings *settings)
             return false;
     double seconds = (double)(now_ns() - start_ns) / 1e9, done = (double)run->done;
     printf("{\"ops\": %llu, \"rate\": %.3f, \"p50\": %.4f, \"p99\": %.4f, \"p999\": %.4f, "
-           "\"max\": %.4f, \"cpu_us\": %.4f, \"written_bytes\": %.1f}\n",
+           "\"max\": %.4f, \"cpu_us\": %.4f}\n",
            (unsigned long long)run->done, done / seconds,
            (double)histogram_quantile(&run->histogram, 0.5) / 1e6,
            (double)histogram_quantile(&run->histogram, 0.99) / 1e6,
            (double)histogram_quantile(&run->histogram, 0.999) / 1e6,
-           (double)run->histogram.max_ns / 1e6, (cpu_s() - cpu_before_s) / done * 1e6,
-           (double)(written_bytes() - written_before) / done);
+           (double)run->histogram.max_ns / 1e6, (cpu_s() - cpu_before_s) / done * 1e6);
     return true;
 }
 
