@@ -12,7 +12,7 @@ import pytest
 from harness.limits import BUILD, REPO, patience
 
 sys.path.insert(0, str(REPO / "tools"))
-from bench import durable, guard, resp, table  # noqa: E402
+from bench import durable, guard, resp, summary, table  # noqa: E402
 from bench.measure import Case, Contender  # noqa: E402
 from bench.server import BenchError  # noqa: E402
 
@@ -60,6 +60,16 @@ def test_the_guard_lets_little_pass_and_nothing_that_it_does_not_know():
     assert [guard.judge("write", now, known)[1] for now in (8900, 9100, 10000, 10900, 11100)] == [
         False, True, True, True, False]
     assert not guard.judge("read", 1, known)[1]
+
+
+def test_the_readme_has_a_place_for_the_table_of_ratios():
+    readme = (REPO / "README.md").read_text()
+    figures = {"write-1-100000": {"Stockade": {"rate": 30, "p99": 1.5}, "Redis SET": {"rate": 20}}}
+    new = summary.put(readme, figures)
+    assert "| fenced write | 30 | 1.5 ms | 1.50 |  |  |  |  |\n\n<!-- /speed -->" in new
+    assert summary.put(new, figures) == new
+    with pytest.raises(ValueError):
+        summary.put("no place", figures)
 
 
 def test_a_goal_that_is_not_reached_is_called_missed():

@@ -80,7 +80,6 @@ def write_reports(options, every, results, about, found):
         (out / "report.html").write_text(report.page(every, results, about, found))
         (out / "results.json").write_text(json.dumps({"about": about, "results": results},
                                                      indent=1))
-        print(f"report: {out / 'report.html'}")
     if options.page:
         pathlib.Path(options.page).write_text(report.markdown(every, results, about, found))
 
@@ -115,7 +114,9 @@ def run(options, folder):
             if keys == max(stages, key=lambda keys: keys <= CHECKED_KEYS and keys) \
                     and not options.quick:
                 found = check(servers, keys, progress)
-    write_reports(options, every, results, about, found)
+        write_reports(options, every, results, about, found)  # what is there, if it ends early
+    if options.out:
+        print(f"report: {options.out}/report.html")
 
 
 def check(servers, keys, progress):

@@ -31,10 +31,11 @@ bench: ## measure beside others, in turns: make bench [CASES=GLOB] [ROUNDS=n]
 	@$(MAKE) all bench-programs
 	@$(BENCH) $(BENCH_OPTIONS)
 
-bench-page: ## the same, and keep the page of results in the repository
+bench-page: ## the same, and keep the results in the repository, for readers
 	@tools/setup --bench
 	@$(MAKE) all bench-programs
 	@$(BENCH) $(BENCH_OPTIONS) --page tools/bench/RESULTS.md
+	@$(BENCH).summary $(BUILD)/bench/results.json README.md
 
 bench-quick: ## beside Redis and SQLite only, in less than a minute
 	@tools/setup

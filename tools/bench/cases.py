@@ -97,9 +97,9 @@ def reads(pipeline, goal):
 def stock(servers):
     """Counters to be decremented, under token 1."""
     clients.fill(servers["stockade"], 10000, "ACQUIRE stock:{next} 86400000",
-                 f"FENCED 1 HSET stock:{{same}} stock {STOCK}")
+                 f"FENCED 1 HSET stock:{{next}} stock {STOCK}")
     clients.fill(servers["redis"], 10000, "SET token:stock:{next} 1",
-                 f"HSET stock:{{same}} stock {STOCK}")
+                 f"HSET stock:{{next}} stock {STOCK}")
 
 
 def decrements(pipeline):

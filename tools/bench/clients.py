@@ -44,9 +44,12 @@ def sqlite(store, flags=(), **options):
 
 
 def fill(server, keys, *words):
-    """The commands once for each key, and for a few more."""
+    """Each command once for each key, and for a few more. One after the other: a pipeline in which
+    each command needs the one before it would be a commit for each."""
     pipeline = 100
-    commands(server, words, clients=20, pipeline=pipeline, keys=keys, ops=-(-keys // pipeline))
+    for command in words:
+        commands(server, [command], clients=20, pipeline=pipeline, keys=keys,
+                 ops=-(-keys // pipeline))
 
 
 def redis_benchmark(server, command, *, requests, connections=50, pipeline=1, keys=100000):

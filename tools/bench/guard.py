@@ -48,9 +48,9 @@ class Counted(resp.Stockade):
 def count(folder, words, rounds):
     server = Counted(folder)
     try:
-        clients.fill(server, KEYS, "ACQUIRE key:{next} 86400000", "FENCED 1 SET key:{same} {value}")
+        clients.fill(server, KEYS, "ACQUIRE key:{next} 86400000", "FENCED 1 SET key:{next} {value}")
         clients.fill(server, KEYS, "ACQUIRE stock:{next} 86400000",
-                     "FENCED 1 HSET stock:{same} stock 1000000")
+                     "FENCED 1 HSET stock:{next} stock 1000000")
         clients.commands(server, [words], clients=1, pipeline=PIPELINE, ops=rounds,
                          keys=10 ** 6 if "{next}" in words else KEYS)
         return server.instructions()

@@ -71,7 +71,7 @@ class Stockade(RespServer):
         """A lease under token 1 and a value for each key."""
         if not self.redis:
             clients.fill(self, keys, "ACQUIRE key:{next} 86400000",
-                         "FENCED 1 SET key:{same} {value}")
+                         "FENCED 1 SET key:{next} {value}")
 
     def pids(self):
         return super().pids() + (self.redis.pids() if self.redis else [])
@@ -103,7 +103,7 @@ class Redis(RespServer):
     def fill(self, keys):
         """A token and a value for each key."""
         if self.filled:
-            clients.fill(self, keys, "SET token:key:{next} 1", "SET key:{same} {value}")
+            clients.fill(self, keys, "SET token:key:{next} 1", "SET key:{next} {value}")
 
     def script(self, text):
         """Its SHA1, loaded once."""

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RESP, and the work `resp`: the commands given, as many at once as the pipeline says.
  *
- * A command's words may hold {key} (drawn anew each time), {same} (as the last drawn), {next} (one
- * after the other), {value} (a new one each time): each 12 digits, so the bytes are laid out once
- * and only digits change. */
+ * A command's words may hold {key} (drawn anew each time), {next} (one after the other), {value} (a
+ * new one each time): each 12 digits, so the bytes are laid out once and only digits change. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +13,12 @@
 #define DIGITS    12
 #define MARKS_MAX 16
 
-enum mark_kind { MARK_KEY, MARK_SAME, MARK_NEXT, MARK_VALUE };
+enum mark_kind { MARK_KEY, MARK_NEXT, MARK_VALUE };
 
 static const struct {
     const char *text;
     enum mark_kind kind;
-} marks[] = {
-    {"{key}", MARK_KEY}, {"{same}", MARK_SAME}, {"{next}", MARK_NEXT}, {"{value}", MARK_VALUE}};
+} marks[] = {{"{key}", MARK_KEY}, {"{next}", MARK_NEXT}, {"{value}", MARK_VALUE}};
 
 struct template
 {
@@ -114,11 +112,10 @@ static uint64_t number_for(struct client *client, enum mark_kind kind)
     switch (kind) {
     case MARK_KEY: return client->key = client_any_key(client);
     case MARK_NEXT: return client->key = client_next_key(client);
-    case MARK_VALUE:
-        return client->value =
-                   client->load->acknowledged ? client->value + 1 : client_random(client, 1U << 30);
-    default: return client->key;
+    default: break;
     }
+    return client->value =
+               client->load->acknowledged ? client->value + 1 : client_random(client, 1U << 30);
 }
 
 static void send_command(struct client *client, const struct template *template)
