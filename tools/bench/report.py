@@ -15,7 +15,8 @@ NOTES = (
     "Medians over interleaved rounds. Latencies are those of a round trip: of a whole pipeline "
     "where there is one, and of a transaction for raw SQLite.",
     "CPU is the server's, in user and system mode; bytes are those written to the disk, with "
-    "what was left to be written; MB is its share of resident memory. Batch: operations in a transaction of the store.",
+    "what was left to be written; MB is its share of resident memory. Batch: operations in a "
+    "transaction of the store.",
     "Ratio: the first row's rate over this one's. Goal: what that has to reach.",
 )
 CURVES = (
