@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A memory of resource rows: name to id, fence and type, so that a fenced write needs no look-up by
- * name (the writer's; the quick reader has one of names and ids only). Bounded:
- * a set-associative table, touched (and so resident) only as it fills.
+ * name (the writer's; the quick reader has one of names and ids only). Bounded: a set-associative
+ * table, touched (and so resident) only as it fills.
  *
  * - It holds only what the database holds, or what the transaction under way has put there. What
  *   is undone of it, cache_undo forgets: a journal says which entries those are. Where another
