@@ -16,7 +16,8 @@ struct store_options {
     bool threads;         /* own writer and reader threads; else the owner calls store_step */
     size_t queue_ops_max; /* operations waiting, writes and reads counted apart */
     size_t batch_ops_max; /* operations in one transaction */
-    int checkpoint_pages; /* of the WAL, at which it is copied into the file; 0: the usual 32768 */
+    int checkpoint_pages; /* of the WAL, at which it is copied into the file; 0: by the file's size
+                           */
     void (*wake)(void *context); /* something is finished; called on the store's threads */
     void *context;
     const struct log *log; /* may be NULL */

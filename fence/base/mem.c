@@ -22,6 +22,11 @@ void *mem_alloc(size_t size)
     return granted(malloc(size), size);
 }
 
+void *mem_aligned(size_t to, size_t size)
+{
+    return granted(aligned_alloc(to, size), size);
+}
+
 void *mem_zalloc(size_t size)
 {
     return granted(calloc(1, size), size);

@@ -6,8 +6,10 @@
 
 #include <stddef.h>
 
-/* Uninitialised, zeroed, resized, copied. The caller owns the result and frees it with free(). */
+/* Uninitialised (the second one at a multiple of `to`, a power of two that divides `size`), zeroed,
+ * resized, copied. The caller owns the result and frees it with free(). */
 void *mem_alloc(size_t size);
+void *mem_aligned(size_t to, size_t size);
 void *mem_zalloc(size_t size);
 void *mem_realloc(void *old, size_t size);
 char *mem_strdup(const char *text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of four slots, found by the hash of the name; a second table finds the slot by id. Clearing
- * starts a new generation: slots of earlier ones count as empty. */
+/* Entries in one array, taken in order, so that memory grows with what is remembered; chains of
+ * them by the hash of the name; and a table by id. The chains are split one at a time as entries
+ * come (linear hashing): no put ever waits for a table to be built anew. */
 #include "store/sqlite/cache.h"
 
 #include <stdlib.h>
@@ -11,33 +12,61 @@
 #include "fence/base/mem.h"
 
 enum {
-    CACHE_SLOTS = 1 << 18, /* 64 bytes each, and the name: at most 50 MB when all are in use */
-    CACHE_WAYS = 4,
-    CACHE_NAME_MAX = 128, /* bytes */
+    LINE = 64, /* bytes fetched from memory at once */
+    NAME_HERE = 32,
+    NAME_MAX = 128,         /* bytes; longer ones are not worth their memory */
+    NAMES_MAX = 32 << 20,   /* bytes of names that are not in their entries */
+    CHAINS_FIRST = 1 << 10, /* a power of two */
 };
 
-struct slot {
-    struct resource resource;
-    char *name; /* owned, `room` bytes; kept for the next name */
-    uint32_t generation, hash;
-    uint16_t len, room;
+struct entry {
+    int64_t id; /* 0: free */
+    int64_t token;
+    uint32_t hash;
+    uint32_t next; /* place + 1 of the next one in its chain, or of those that are free; 0: none */
+    uint16_t len;
+    uint8_t state, type;
+    union {
+        char here[NAME_HERE];
+        char *apart; /* owned; where len is above NAME_HERE */
+    } name;
 };
+_Static_assert(sizeof(struct entry) == LINE, "one look at an entry is one line of memory");
 
 struct cache {
-    struct slot *slots;
-    uint32_t *by_id; /* id modulo CACHE_SLOTS: the slot, where it still has that id */
-    uint32_t generation;
-    uint32_t victim;   /* whose turn it is to go where a set is full */
-    uint32_t *journal; /* slots put or updated since the last commit; some more than once */
+    size_t max; /* entries, a power of two */
+    struct entry *entries;
+    uint32_t *chains;                /* place + 1 of the first one; 0: none */
+    uint32_t *by_id;                 /* id modulo max: the place, where it still has that id */
+    uint64_t seed;                   /* nobody can choose names that share a chain */
+    size_t used;                     /* entries that were taken since the last clear */
+    size_t count;                    /* and are in chains */
+    size_t names;                    /* bytes apart */
+    size_t chains_count, chains_low; /* chains_low: the power of two at or below */
+    size_t victim;                   /* whose turn it is to make room */
+    uint32_t free;                   /* place + 1; 0: none */
+    uint32_t *journal; /* places put or updated since the last commit; some more than once */
     size_t journal_count, journal_room;
 };
 
-struct cache *cache_new(void)
+static void start_chains(struct cache *cache)
+{
+    cache->chains_count = cache->chains_low = CHAINS_FIRST;
+    memset(cache->chains, 0, CHAINS_FIRST * sizeof *cache->chains);
+}
+
+struct cache *cache_new(size_t max)
 {
     struct cache *cache = mem_zalloc(sizeof *cache);
-    cache->slots = mem_zalloc(CACHE_SLOTS * sizeof *cache->slots);
-    cache->by_id = mem_zalloc(CACHE_SLOTS * sizeof *cache->by_id);
-    cache->generation = 1;
+
+    check(max >= CHAINS_FIRST && max <= UINT32_MAX / 2 && (max & (max - 1)) == 0);
+    cache->max = max;
+    /* None is looked at before it was filled. */
+    cache->entries = mem_aligned(LINE, max * sizeof *cache->entries);
+    cache->chains = mem_zalloc(max * sizeof *cache->chains);
+    cache->by_id = mem_zalloc(max * sizeof *cache->by_id);
+    cache->seed = (uint64_t)(uintptr_t)cache;
+    start_chains(cache);
     return cache;
 }
 
@@ -45,128 +74,246 @@ void cache_free(struct cache *cache)
 {
     if (cache == NULL)
         return;
-    for (size_t i = 0; i < CACHE_SLOTS; i++)
-        free(cache->slots[i].name);
-    free(cache->slots);
+    cache_clear(cache);
+    free(cache->entries);
+    free(cache->chains);
     free(cache->by_id);
     free(cache->journal);
     free(cache);
 }
 
-static struct slot *set_of(struct cache *cache, uint64_t hash)
+/* Chains. */
+
+static uint32_t hash_of(const struct cache *cache, struct bytes name)
 {
-    return &cache->slots[hash % (CACHE_SLOTS / CACHE_WAYS) * CACHE_WAYS];
+    return (uint32_t)XXH3_64bits_withSeed(name.data, name.len, cache->seed);
 }
 
-static bool slot_is(const struct cache *cache, const struct slot *slot, struct bytes name,
-                    uint32_t hash)
+static uint32_t *chain_of(const struct cache *cache, uint32_t hash)
 {
-    return slot->generation == cache->generation && slot->hash == hash && slot->len == name.len &&
-           memcmp(slot->name, name.data, name.len) == 0;
+    size_t chain = hash & (2 * cache->chains_low - 1);
+
+    if (chain >= cache->chains_count) /* not split yet */
+        chain &= cache->chains_low - 1;
+    return &cache->chains[chain];
+}
+
+static struct entry *entry_at(const struct cache *cache, uint32_t link)
+{
+    return link == 0 ? NULL : &cache->entries[link - 1];
+}
+
+static uint32_t link_of(const struct cache *cache, const struct entry *entry)
+{
+    return (uint32_t)(entry - cache->entries) + 1;
+}
+
+static void chain_in(struct cache *cache, struct entry *entry)
+{
+    uint32_t *chain = chain_of(cache, entry->hash);
+
+    entry->next = *chain;
+    *chain = link_of(cache, entry);
+}
+
+static void split_a_chain(struct cache *cache)
+{
+    uint32_t *from = &cache->chains[cache->chains_count - cache->chains_low];
+    struct entry *entry = entry_at(cache, *from), *next;
+
+    *from = 0;
+    cache->chains[cache->chains_count++] = 0;
+    for (; entry != NULL; entry = next) {
+        next = entry_at(cache, entry->next);
+        chain_in(cache, entry);
+    }
+    if (cache->chains_count == 2 * cache->chains_low)
+        cache->chains_low *= 2;
+}
+
+static char *name_of(struct entry *entry)
+{
+    return entry->len <= NAME_HERE ? entry->name.here : entry->name.apart;
+}
+
+static struct entry *find(const struct cache *cache, struct bytes name, uint32_t hash)
+{
+    struct entry *entry = entry_at(cache, *chain_of(cache, hash));
+
+    while (entry != NULL && (entry->hash != hash || entry->len != name.len ||
+                             memcmp(name_of(entry), name.data, name.len) != 0))
+        entry = entry_at(cache, entry->next);
+    return entry;
 }
 
 /* The entry of an id, or NULL. */
-static struct slot *slot_of_id(struct cache *cache, int64_t id)
+static struct entry *find_id(const struct cache *cache, int64_t id)
 {
-    struct slot *slot = &cache->slots[cache->by_id[id % CACHE_SLOTS]];
-    return slot->generation == cache->generation && slot->resource.id == id ? slot : NULL;
+    uint32_t place = cache->by_id[id & ((int64_t)cache->max - 1)];
+    return place < cache->used && cache->entries[place].id == id ? &cache->entries[place] : NULL;
 }
 
-bool cache_find(struct cache *cache, struct bytes name, struct resource *resource)
-{
-    uint64_t hash = XXH3_64bits(name.data, name.len);
-    const struct slot *slot = set_of(cache, hash);
+/* Entries. */
 
-    for (int way = 0; way < CACHE_WAYS; way++, slot++)
-        if (slot_is(cache, slot, name, (uint32_t)(hash >> 32))) {
-            *resource = slot->resource;
-            return true;
-        }
-    return false;
+static void drop_name(struct cache *cache, struct entry *entry)
+{
+    if (entry->len <= NAME_HERE)
+        return;
+    cache->names -= entry->len;
+    free(entry->name.apart);
 }
 
-bool cache_find_id(struct cache *cache, int64_t id, struct resource *resource)
+/* Out of its chain, and empty; it is the caller's now. */
+static void take_out(struct cache *cache, struct entry *entry)
 {
-    const struct slot *slot = slot_of_id(cache, id);
-    if (slot != NULL)
-        *resource = slot->resource;
-    return slot != NULL;
+    uint32_t *link = chain_of(cache, entry->hash);
+
+    while (*link != link_of(cache, entry))
+        link = &entry_at(cache, *link)->next;
+    *link = entry->next;
+    drop_name(cache, entry);
+    entry->id = 0;
+    cache->count--;
 }
 
-static void note(struct cache *cache, const struct slot *slot)
+static void forget(struct cache *cache, struct entry *entry)
 {
-    uint32_t at = (uint32_t)(slot - cache->slots);
+    if (entry->id == 0)
+        return;
+    take_out(cache, entry);
+    entry->next = cache->free;
+    cache->free = link_of(cache, entry);
+}
 
+/* The next one that holds something; there is one. */
+static struct entry *next_victim(struct cache *cache)
+{
+    struct entry *entry;
+
+    do
+        entry = &cache->entries[cache->victim++ % cache->used];
+    while (entry->id == 0);
+    return entry;
+}
+
+static struct entry *take_any(struct cache *cache)
+{
+    struct entry *entry = entry_at(cache, cache->free);
+
+    if (entry != NULL)
+        cache->free = entry->next;
+    else if (cache->used < cache->max)
+        entry = &cache->entries[cache->used++];
+    else
+        take_out(cache, entry = next_victim(cache));
+    return entry;
+}
+
+static struct entry *add(struct cache *cache, struct bytes name, uint32_t hash)
+{
+    while (name.len > NAME_HERE && cache->names + name.len > NAMES_MAX)
+        forget(cache, next_victim(cache));
+    struct entry *entry = take_any(cache);
+    entry->hash = hash;
+    entry->len = (uint16_t)name.len;
+    if (name.len > NAME_HERE) {
+        entry->name.apart = mem_alloc(name.len);
+        cache->names += name.len;
+    }
+    memcpy(name_of(entry), name.data, name.len);
+    if (++cache->count > cache->chains_count && cache->chains_count < cache->max)
+        split_a_chain(cache);
+    chain_in(cache, entry);
+    return entry;
+}
+
+static void note(struct cache *cache, const struct entry *entry)
+{
     if (cache->journal_count == cache->journal_room) {
         cache->journal_room = cache->journal_room * 2 + 256;
-        cache->journal = mem_realloc(cache->journal, cache->journal_room * sizeof at);
+        cache->journal = mem_realloc(cache->journal, cache->journal_room * sizeof *cache->journal);
     }
-    cache->journal[cache->journal_count++] = at;
+    cache->journal[cache->journal_count++] = (uint32_t)(entry - cache->entries);
 }
 
-static void slot_fill(struct slot *slot, struct bytes name, const struct resource *resource)
+static void set(struct entry *entry, const struct resource *resource)
 {
-    if (slot->room < name.len) {
-        slot->name = mem_realloc(slot->name, name.len);
-        slot->room = (uint16_t)name.len;
-    }
-    memcpy(slot->name, name.data, name.len);
-    slot->len = (uint16_t)name.len;
-    slot->resource = *resource;
+    entry->id = resource->id;
+    entry->token = resource->fence.token;
+    entry->state = (uint8_t)resource->fence.state;
+    entry->type = (uint8_t)resource->type;
+}
+
+static bool get(const struct entry *entry, struct resource *resource)
+{
+    if (entry == NULL)
+        return false;
+    *resource = (struct resource){
+        .id = entry->id,
+        .fence = {.token = entry->token, .state = (enum fence_state)entry->state},
+        .type = (enum value_type)entry->type,
+    };
+    return true;
+}
+
+bool cache_find(const struct cache *cache, struct bytes name, struct resource *resource)
+{
+    return get(find(cache, name, hash_of(cache, name)), resource);
+}
+
+bool cache_find_id(const struct cache *cache, int64_t id, struct resource *resource)
+{
+    return get(find_id(cache, id), resource);
 }
 
 void cache_put(struct cache *cache, struct bytes name, const struct resource *resource)
 {
-    uint64_t hash = XXH3_64bits(name.data, name.len);
-    struct slot *set = set_of(cache, hash), *slot = NULL;
+    uint32_t hash = hash_of(cache, name);
+    int64_t mask = (int64_t)cache->max - 1;
+    uint32_t *place = &cache->by_id[resource->id & mask];
 
     check(resource->id > 0);
-    if (name.len > CACHE_NAME_MAX)
+    if (name.len > NAME_MAX)
         return;
-    for (int way = 0; way < CACHE_WAYS && slot == NULL; way++)
-        if (slot_is(cache, &set[way], name, (uint32_t)(hash >> 32)))
-            slot = &set[way];
-    for (int way = 0; way < CACHE_WAYS && slot == NULL; way++)
-        if (set[way].generation != cache->generation)
-            slot = &set[way];
-    if (slot == NULL)
-        slot = &set[cache->victim++ % CACHE_WAYS];
+    struct entry *entry = find(cache, name, hash), *other = NULL;
+    if (entry == NULL)
+        entry = add(cache, name, hash);
     /* An id that shares the place in by_id loses it, and with it the entry. */
-    uint32_t *place = &cache->by_id[resource->id % CACHE_SLOTS];
-    struct slot *other = &cache->slots[*place];
-    if (other->generation == cache->generation &&
-        other->resource.id % CACHE_SLOTS == resource->id % CACHE_SLOTS)
-        other->generation = 0;
-    slot_fill(slot, name, resource);
-    slot->generation = cache->generation;
-    slot->hash = (uint32_t)(hash >> 32);
-    *place = (uint32_t)(slot - cache->slots);
-    note(cache, slot);
+    if (*place < cache->used)
+        other = &cache->entries[*place];
+    if (other != NULL && other != entry && ((other->id ^ resource->id) & mask) == 0)
+        forget(cache, other);
+    set(entry, resource);
+    *place = (uint32_t)(entry - cache->entries);
+    note(cache, entry);
 }
 
 void cache_update(struct cache *cache, const struct resource *resource)
 {
-    struct slot *slot = slot_of_id(cache, resource->id);
-    if (slot == NULL)
+    struct entry *entry = find_id(cache, resource->id);
+
+    if (entry == NULL)
         return;
-    slot->resource = *resource;
-    note(cache, slot);
+    set(entry, resource);
+    note(cache, entry);
 }
 
 void cache_forget(struct cache *cache, int64_t id)
 {
-    struct slot *slot = slot_of_id(cache, id);
-    if (slot != NULL)
-        slot->generation = 0;
+    struct entry *entry = find_id(cache, id);
+
+    if (entry != NULL)
+        forget(cache, entry);
 }
 
 void cache_clear(struct cache *cache)
 {
-    if (++cache->generation != 0)
-        return;
-    for (size_t i = 0; i < CACHE_SLOTS; i++)
-        cache->slots[i].generation = 0;
-    cache->generation = 1;
+    for (size_t i = 0; i < cache->used && cache->names > 0; i++)
+        if (cache->entries[i].id != 0)
+            drop_name(cache, &cache->entries[i]);
+    cache->used = cache->count = 0;
+    cache->free = 0;
+    start_chains(cache);
 }
 
 size_t cache_mark(const struct cache *cache)
@@ -177,8 +324,11 @@ size_t cache_mark(const struct cache *cache)
 void cache_undo(struct cache *cache, size_t mark)
 {
     check(mark <= cache->journal_count);
-    while (cache->journal_count > mark)
-        cache->slots[cache->journal[--cache->journal_count]].generation = 0;
+    while (cache->journal_count > mark) {
+        uint32_t place = cache->journal[--cache->journal_count];
+        if (place < cache->used) /* not cleared since */
+            forget(cache, &cache->entries[place]);
+    }
 }
 
 void cache_commit(struct cache *cache)

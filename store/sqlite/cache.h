@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A memory of resource rows: name to id, fence and type, so that a fenced write needs no look-up by
- * name (the writer's; the quick reader has one of names and ids only). Bounded: a set-associative
- * table, touched (and so resident) only as it fills.
+ * name (the writer's; the quick reader has one of names and ids only). Bounded, and resident only
+ * as it fills; where it is full, one goes for each that comes.
  *
  * - It holds only what the database holds, or what the transaction under way has put there. What
  *   is undone of it, cache_undo forgets: a journal says which entries those are. Where another
@@ -18,12 +18,13 @@
 
 struct cache;
 
-struct cache *cache_new(void);
+/* Remembers up to `max` rows, a power of two from 1024 on, in 72 bytes each. */
+struct cache *cache_new(size_t max);
 void cache_free(struct cache *cache);
-/* Fills in `resource` but for fence.floor, which is as it was put. */
-bool cache_find(struct cache *cache, struct bytes name, struct resource *resource);
+/* Fills in `resource` but for fence.floor, which is 0. */
+bool cache_find(const struct cache *cache, struct bytes name, struct resource *resource);
 /* The same by id. */
-bool cache_find_id(struct cache *cache, int64_t id, struct resource *resource);
+bool cache_find_id(const struct cache *cache, int64_t id, struct resource *resource);
 /* Remembers a row that exists. Long names are not worth their memory: they are not taken. */
 void cache_put(struct cache *cache, struct bytes name, const struct resource *resource);
 /* The row of resource->id has changed: brings its entry, if there is one, up to date. */

@@ -10,6 +10,11 @@ enum {
     REST_PAGES = 512, /* so few are left to the writer: half a megabyte */
     PASSES_MAX = 8,   /* each one copies what was committed during the one before */
     PAGES_FACTOR = 4,
+    /* The longer the log, the more often a page changes before it is copied. But it is to stay in
+     * proportion to the file, and a very long one takes long to search. */
+    PAGES_MAX_LEAST = 32 * 1024,
+    PAGES_MAX_MOST = 128 * 1024,
+    FILE_FACTOR = 4,
     PIECE_SIZE = 1024 * 1024,
 };
 
@@ -72,8 +77,22 @@ static bool copy(struct checkpointer *checkpointer)
     return true; /* the writer is faster than the copying, and is to feel it */
 }
 
+/* By the size of the file. */
+static void set_pages_max(struct checkpointer *checkpointer)
+{
+    int64_t file = 0;
+
+    if (checkpointer->fixed || db_int64(checkpointer->db, "PRAGMA page_count", &file) != SQLITE_OK)
+        return;
+    int64_t pages = file * FILE_FACTOR;
+    if (pages < PAGES_MAX_LEAST)
+        pages = PAGES_MAX_LEAST;
+    atomic_store(&checkpointer->pages_max, pages < PAGES_MAX_MOST ? (int)pages : PAGES_MAX_MOST);
+}
+
 static void work(struct checkpointer *checkpointer)
 {
+    set_pages_max(checkpointer);
     set_state(checkpointer, copy(checkpointer) ? CHECKPOINT_REST : CHECKPOINT_IDLE);
 }
 
@@ -125,12 +144,18 @@ bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, int page
 {
     sigset_t all, before;
 
-    *checkpointer =
-        (struct checkpointer){.db = db, .path = path, .log = log, .pages_max = pages_max};
+    *checkpointer = (struct checkpointer){
+        .db = db,
+        .path = path,
+        .log = log,
+        .fixed = pages_max != 0,
+        .pages_max = pages_max != 0 ? pages_max : PAGES_MAX_LEAST,
+    };
     pthread_mutex_init(&checkpointer->lock, NULL);
     pthread_cond_init(&checkpointer->news, NULL);
     /* It knows only then that there is a WAL. */
     (void)db_exec(db, "PRAGMA user_version");
+    set_pages_max(checkpointer);
     attach_pieces(checkpointer);
     if (!threaded)
         return true;
@@ -172,18 +197,20 @@ bool checkpointer_step(struct checkpointer *checkpointer)
 
 static bool is_too_long(const struct checkpointer *checkpointer)
 {
-    return checkpointer->pages / PAGES_FACTOR > checkpointer->pages_max;
+    return checkpointer->pages / PAGES_FACTOR > atomic_load(&checkpointer->pages_max);
 }
 
 void checkpointer_note(struct checkpointer *checkpointer, int pages)
 {
+    int pages_max = atomic_load(&checkpointer->pages_max);
+
     if (pages < checkpointer->pages) /* it was begun anew */
         checkpointer->again_at = 0;
     checkpointer->pages = pages;
-    if (pages <= checkpointer->pages_max || pages < checkpointer->again_at ||
+    if (pages <= pages_max || pages < checkpointer->again_at ||
         atomic_load(&checkpointer->state) != CHECKPOINT_IDLE || checkpointer_lost(checkpointer))
         return;
-    checkpointer->again_at = pages + checkpointer->pages_max / 4;
+    checkpointer->again_at = pages + pages_max / 4;
     set_state(checkpointer, CHECKPOINT_COPYING);
 }
 

@@ -41,9 +41,10 @@ struct checkpointer {
     const struct log *log;
     bool threaded;
     pthread_t thread;
-    int pages_max;
+    bool fixed; /* pages_max was given */
 
-    atomic_int state; /* enum checkpoint_state; changed under the lock */
+    atomic_int pages_max; /* in the WAL, from which on it is copied */
+    atomic_int state;     /* enum checkpoint_state; changed under the lock */
     pthread_mutex_t lock;
     pthread_cond_t news; /* the state has changed, or it is to stop */
     atomic_bool stopping;
@@ -55,7 +56,8 @@ struct checkpointer {
     int again_at; /* no copying is begun with fewer: some reader still needs the rest */
 };
 
-/* Takes over `db`, a connection that may write. False: no thread could be had; free it all the
+/* Takes over `db`, a connection that may write. `pages_max`: in the WAL, from which on it is
+ * copied; 0: by the size of the file, 32 to 128 MB. False: no thread could be had; free it all the
  * same. */
 bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, int pages_max,
                         bool threaded, const char *path, const struct log *log);

@@ -2,13 +2,15 @@
 /* Reads never wait for the writer, nor it for them (WAL); a read that fails fails alone. */
 #include "store/sqlite/reader.h"
 
+enum { NAMES_REMEMBERED = 1 << 18 };
+
 bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, const char *path,
                  const struct log *log, const struct clock *clock)
 {
     *reader = (struct reader){.path = path, .log = log};
     if (!transaction_init(&reader->txn, db, NULL, clock))
         return false;
-    reader->txn.names = remembers ? cache_new() : NULL;
+    reader->txn.names = remembers ? cache_new(NAMES_REMEMBERED) : NULL;
     return true;
 }
 

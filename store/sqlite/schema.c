@@ -81,7 +81,7 @@ static const char *const steps[] = {
 static const char fresh_setup[] = "PRAGMA page_size = 1024;";
 /* The writer copies the WAL back itself, after its commits. */
 static const char wal_setup[] = "PRAGMA wal_autocheckpoint = 0;"
-                                "PRAGMA journal_size_limit = 67108864;";
+                                "PRAGMA journal_size_limit = 268435456;";
 
 enum kind { KIND_FAILED, KIND_FRESH, KIND_OURS, KIND_REFUSED };
 

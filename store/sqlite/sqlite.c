@@ -31,8 +31,6 @@ enum { READS_QUICK, READS_SLOW, READS };
 
 enum {
     HERE_OPS_MAX = 64, /* above it, the next batch gathers while another thread commits this one */
-    /* 32 MB of WAL: a small one is copied back too often, and an unbounded one gets slow. */
-    CHECKPOINT_PAGES = 32768,
 };
 
 struct reads {
@@ -308,9 +306,7 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
     store->log = options->log;
     list_init(&store->done);
     pthread_mutex_init(&store->lock, NULL);
-    int checkpoint_pages =
-        options->checkpoint_pages != 0 ? options->checkpoint_pages : CHECKPOINT_PAGES;
-    if (!open_file(store, options->clock, checkpoint_pages, why, why_size)) {
+    if (!open_file(store, options->clock, options->checkpoint_pages, why, why_size)) {
         dispose(store);
         return NULL;
     }

@@ -8,6 +8,8 @@
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
 
+enum { ROWS_REMEMBERED = 1 << 20 };
+
 /* How a transaction over some operations ended. */
 enum ended {
     ENDED_COMMITTED,
@@ -22,7 +24,7 @@ bool writer_init(struct writer *writer, sqlite3 *db, const char *path, const str
                  const struct clock *clock)
 {
     *writer = (struct writer){.path = path, .log = log};
-    return transaction_init(&writer->txn, db, cache_new(), clock);
+    return transaction_init(&writer->txn, db, cache_new(ROWS_REMEMBERED), clock);
 }
 
 /* Called by SQLite after each commit. */

@@ -8,6 +8,8 @@
 
 #include "tests/unit/store/rig.h"
 
+enum { HOLDS = 1 << 18 };
+
 static struct bytes name_of(char *text, int64_t id)
 {
     int len = snprintf(text, 32, "name-%lld", (long long)id);
@@ -20,9 +22,31 @@ static struct resource resource_of(int64_t id, int64_t token)
         .id = id, .fence = {.token = token, .state = FENCE_LIVE}, .type = VALUE_STRING};
 }
 
+static bool has(struct cache *cache, const char *name, int64_t token)
+{
+    struct resource found;
+
+    if (!cache_find(cache, bytes_of(name), &found))
+        return false;
+    assert_int_equal(found.fence.token, token);
+    return true;
+}
+
+static void put(struct cache *cache, const char *name, int64_t id, int64_t token)
+{
+    struct resource resource = resource_of(id, token);
+    cache_put(cache, bytes_of(name), &resource);
+}
+
+static void update(struct cache *cache, int64_t id, int64_t token)
+{
+    struct resource resource = resource_of(id, token);
+    cache_update(cache, &resource);
+}
+
 static void what_is_put_is_found_updated_and_forgotten(void **state)
 {
-    struct cache *cache = cache_new();
+    struct cache *cache = cache_new(HOLDS);
     struct resource resource = resource_of(7, 1), found;
 
     (void)state;
@@ -52,8 +76,8 @@ static void an_update_reaches_its_entry_or_the_entry_is_gone(void **state)
 {
     /* Far more than it holds, and ids that share their place in the table by id. */
     enum { COUNT = 600000, STRIDES = 3 };
-    static const int64_t strides[STRIDES] = {1, 1 << 18, (1 << 17) + 1};
-    struct cache *cache = cache_new();
+    static const int64_t strides[STRIDES] = {1, HOLDS, HOLDS / 2 + 1};
+    struct cache *cache = cache_new(HOLDS);
     char text[32];
     int found_at_all = 0;
 
@@ -82,9 +106,81 @@ static void an_update_reaches_its_entry_or_the_entry_is_gone(void **state)
     cache_free(cache);
 }
 
+static void nothing_is_lost_until_it_is_full(void **state)
+{
+    enum { MAX = 1 << 15 };
+    struct cache *cache = cache_new(MAX);
+    struct resource found;
+    char text[32];
+
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        for (int64_t id = 1; id <= MAX; id++) {
+            struct resource resource = resource_of(id, id);
+            cache_put(cache, name_of(text, id), &resource);
+        }
+        for (int64_t id = 1; id <= MAX; id++) {
+            assert_true(cache_find(cache, name_of(text, id), &found));
+            assert_int_equal(found.id, id);
+            assert_int_equal(found.fence.token, id);
+            assert_true(cache_find_id(cache, id, &found));
+        }
+        /* What is forgotten makes room for as much. */
+        for (int64_t id = 1; id <= MAX; id += 2)
+            cache_forget(cache, id);
+        for (int64_t id = 1; id <= MAX; id++)
+            assert_int_equal(cache_find(cache, name_of(text, id), &found), id % 2 == 0);
+        for (int64_t id = 1; id <= MAX; id += 2)
+            put(cache, "", MAX + id, 1); /* one name: one entry */
+        for (int64_t id = 2; id <= MAX; id += 2)
+            assert_true(cache_find(cache, name_of(text, id), &found));
+        cache_clear(cache);
+        for (int64_t id = 1; id <= MAX; id++)
+            assert_false(cache_find(cache, name_of(text, id), &found));
+    }
+    cache_free(cache);
+}
+
+static struct bytes long_name_of(char text[128], int64_t id)
+{
+    memset(text, '-', 128);
+    (void)snprintf(text, 128, "%lld", (long long)id);
+    return (struct bytes){text, 64 + (size_t)id % 65};
+}
+
+static void long_names_push_each_other_out(void **state)
+{
+    enum { COUNT = 500000, MB = 1 << 20 };
+    struct cache *cache = cache_new(1 << 20);
+    char text[128];
+    size_t found = 0;
+
+    (void)state;
+    put(cache, "short", COUNT + 1, 7);
+    for (int64_t id = 1; id <= COUNT; id++) {
+        struct resource resource = resource_of(id, id);
+        cache_put(cache, long_name_of(text, id), &resource);
+    }
+    for (int64_t id = 1; id <= COUNT; id++) {
+        struct bytes name = long_name_of(text, id);
+        struct resource resource;
+        if (!cache_find(cache, name, &resource))
+            continue;
+        assert_int_equal(resource.id, id);
+        assert_int_equal(resource.fence.token, id);
+        found += name.len;
+    }
+    assert_in_range(found, 31 * MB, 32 * MB);
+    cache_clear(cache);
+    assert_false(cache_find(cache, long_name_of(text, COUNT), &(struct resource){.id = 0}));
+    put(cache, "short", 1, 8);
+    assert_true(has(cache, "short", 8));
+    cache_free(cache);
+}
+
 static void names_of_any_length_are_taken_or_left(void **state)
 {
-    struct cache *cache = cache_new();
+    struct cache *cache = cache_new(HOLDS);
     char longest[RESOURCE_NAME_MAX];
     struct resource resource = resource_of(1, 1), found;
 
@@ -101,31 +197,9 @@ static void names_of_any_length_are_taken_or_left(void **state)
     cache_free(cache);
 }
 
-static bool has(struct cache *cache, const char *name, int64_t token)
-{
-    struct resource found;
-
-    if (!cache_find(cache, bytes_of(name), &found))
-        return false;
-    assert_int_equal(found.fence.token, token);
-    return true;
-}
-
-static void put(struct cache *cache, const char *name, int64_t id, int64_t token)
-{
-    struct resource resource = resource_of(id, token);
-    cache_put(cache, bytes_of(name), &resource);
-}
-
-static void update(struct cache *cache, int64_t id, int64_t token)
-{
-    struct resource resource = resource_of(id, token);
-    cache_update(cache, &resource);
-}
-
 static void an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else(void **state)
 {
-    struct cache *cache = cache_new();
+    struct cache *cache = cache_new(HOLDS);
 
     (void)state;
     put(cache, "committed", 1, 1);
@@ -161,7 +235,7 @@ static void an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_e
 
 static void an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanwhile(void **state)
 {
-    struct cache *cache = cache_new();
+    struct cache *cache = cache_new(HOLDS);
 
     (void)state;
     put(cache, "a", 1, 1);
@@ -189,7 +263,7 @@ static void an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_mean
 static void an_undo_finds_every_entry_in_a_full_cache(void **state)
 {
     enum { BEFORE = 300000, AFTER = 300000 };
-    struct cache *cache = cache_new();
+    struct cache *cache = cache_new(HOLDS);
     char text[32];
     int kept = 0;
 
@@ -222,6 +296,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_put_is_found_updated_and_forgotten),
         cmocka_unit_test(an_update_reaches_its_entry_or_the_entry_is_gone),
+        cmocka_unit_test(nothing_is_lost_until_it_is_full),
+        cmocka_unit_test(long_names_push_each_other_out),
         cmocka_unit_test(names_of_any_length_are_taken_or_left),
         cmocka_unit_test(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else),
         cmocka_unit_test(an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanwhile),

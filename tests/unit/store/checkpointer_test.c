@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "store/sqlite/checkpointer.h"
 #include "tests/unit/store/rig.h"
 
 enum {
@@ -193,6 +194,42 @@ static void a_log_whose_copy_may_be_lost_outlives_the_store(void **state)
     assert_true(size_of(rig, "-wal") > PAGES_MAX * 1024);
 }
 
+static void pad(sqlite3 *db, int mb)
+{
+    char sql[96];
+
+    snprintf(sql, sizeof sql,
+             "CREATE TABLE IF NOT EXISTS pad(x); INSERT INTO pad VALUES(zeroblob(%d))", mb << 20);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+}
+
+static void a_larger_file_has_a_longer_log(void **state)
+{
+    enum { LEAST = 32 * 1024, MOST = 128 * 1024, NOT_TOLD = 0 };
+    struct rig *rig = *state;
+    struct checkpointer checkpointer;
+    sqlite3 *db, *writer;
+
+    rig_close(rig);
+    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_open(rig->path, &writer), SQLITE_OK);
+    assert_true(checkpointer_start(&checkpointer, db, NOT_TOLD, false, rig->path, &rig->log));
+    assert_int_equal(atomic_load(&checkpointer.pages_max), LEAST);
+    pad(writer, 16);
+    checkpointer_note(&checkpointer, LEAST);
+    assert_false(checkpointer_step(&checkpointer));
+    checkpointer_note(&checkpointer, LEAST + 1);
+    assert_true(checkpointer_step(&checkpointer));
+    assert_in_range(atomic_load(&checkpointer.pages_max), 4 * 16 * 1024, 4 * 17 * 1024);
+    checkpointer_stop(&checkpointer);
+    pad(writer, 32);
+    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
+    assert_true(checkpointer_start(&checkpointer, db, NOT_TOLD, false, rig->path, &rig->log));
+    assert_int_equal(atomic_load(&checkpointer.pages_max), MOST);
+    checkpointer_stop(&checkpointer);
+    assert_int_equal(sqlite3_close(writer), SQLITE_OK);
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, open_rig, end_rig)
@@ -202,6 +239,7 @@ int main(void)
         TEST(the_log_is_begun_anew_after_each_copying),
         TEST(a_copy_that_fails_is_told_once_and_tried_again),
         TEST(a_sync_that_fails_is_the_end),
+        TEST(a_larger_file_has_a_longer_log),
         TEST(a_log_whose_copy_may_be_lost_outlives_the_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
