@@ -16,20 +16,19 @@
  * - Nothing fails here: there is no I/O. */
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "fence/base/check.h"
 #include "fence/base/heap.h"
 #include "fence/base/mem.h"
+#include "fence/base/table.h"
 #include "fence/provider_impl.h"
 #include "fence/token.h"
 #include "store/open.h"
 
-#define BUCKETS_MIN     64 /* a power of two */
 #define SWEEPS_PER_CALL 4
 
 struct entry {
-    struct entry *next;     /* in its bucket */
+    struct table_node node;
     struct heap_node until; /* in the heap where it is our own */
     int64_t token;
     int64_t changed_ms;          /* another daemon's: the row's, when it was looked at */
@@ -42,75 +41,45 @@ struct local {
     struct lease_provider base;
     const struct clock *clock;
     int64_t start_ms;
-    struct entry **buckets;
-    size_t buckets_count, entries_count;
+    struct table entries;
     struct heap ending; /* of entries, by the end of their time */
     uint64_t calls;
 };
 
 /* The table. */
 
-static struct entry **bucket_of(const struct local *local, const char *name, size_t len)
+static struct entry *of_node(const struct table_node *node)
 {
-    return &local->buckets[XXH64(name, len, (uint64_t)(uintptr_t)local) &
-                           (local->buckets_count - 1)];
+    return list_entry(node, struct entry, node);
 }
 
-static void resize(struct local *local, size_t count)
+static struct bytes name_of(const struct table_node *node)
 {
-    struct entry **old = local->buckets;
-    size_t old_count = local->buckets_count;
-
-    local->buckets = mem_zalloc(count * sizeof *local->buckets);
-    local->buckets_count = count;
-    for (size_t i = 0; i < old_count; i++) {
-        struct entry *next;
-        for (struct entry *entry = old[i]; entry != NULL; entry = next) {
-            struct entry **bucket = bucket_of(local, entry->name, entry->name_len);
-            next = entry->next;
-            entry->next = *bucket;
-            *bucket = entry;
-        }
-    }
-    free(old);
+    const struct entry *entry = of_node(node);
+    return (struct bytes){entry->name, entry->name_len};
 }
 
 static struct entry *find(const struct local *local, struct bytes name)
 {
-    struct entry *entry = *bucket_of(local, name.data, name.len);
-
-    while (entry != NULL && !bytes_equal((struct bytes){entry->name, entry->name_len}, name))
-        entry = entry->next;
-    return entry;
+    struct table_node *node = table_find(&local->entries, name);
+    return node == NULL ? NULL : of_node(node);
 }
 
 static struct entry *add(struct local *local, struct bytes name)
 {
     check(name.len <= UINT16_MAX);
-    if (local->entries_count == local->buckets_count)
-        resize(local, local->buckets_count * 2);
     struct entry *entry = mem_zalloc(offsetof(struct entry, name) + name.len);
-    struct entry **bucket = bucket_of(local, name.data, name.len);
     memcpy(entry->name, name.data, name.len);
     entry->name_len = (uint16_t)name.len;
-    entry->next = *bucket;
-    *bucket = entry;
-    local->entries_count++;
+    table_add(&local->entries, &entry->node);
     return entry;
 }
 
 static void forget(struct local *local, struct entry *entry)
 {
-    struct entry **at = bucket_of(local, entry->name, entry->name_len);
-
-    while (*at != entry)
-        at = &(*at)->next;
-    *at = entry->next;
+    table_remove(&local->entries, &entry->node);
     heap_remove(&local->ending, &entry->until);
     free(entry);
-    local->entries_count--;
-    if (local->buckets_count > BUCKETS_MIN && local->entries_count < local->buckets_count / 8)
-        resize(local, local->buckets_count / 2);
 }
 
 static void sweep(struct local *local, int64_t now_ms)
@@ -268,18 +237,17 @@ static struct lease_health local_health(const struct lease_provider *base)
     return (struct lease_health){.up = true, .detail = "local: ready", .calls = local->calls};
 }
 
+static void free_entry(struct table_node *node)
+{
+    free(of_node(node));
+}
+
 static void local_close(struct lease_provider *base, void (*closed)(void *context), void *context)
 {
     struct local *local = (struct local *)(void *)base;
 
-    for (size_t i = 0; i < local->buckets_count; i++) {
-        struct entry *next;
-        for (struct entry *entry = local->buckets[i]; entry != NULL; entry = next) {
-            next = entry->next;
-            free(entry);
-        }
-    }
-    free(local->buckets);
+    table_drain(&local->entries, free_entry);
+    table_free(&local->entries);
     heap_free(&local->ending);
     free(local);
     closed(context);
@@ -300,7 +268,6 @@ struct lease_provider *lease_local_new(const struct clock *clock)
     local->base.impl = &local_impl;
     local->clock = clock;
     local->start_ms = clock_now_ms(clock);
-    local->buckets = mem_zalloc(BUCKETS_MIN * sizeof *local->buckets);
-    local->buckets_count = BUCKETS_MIN;
+    table_init(&local->entries, name_of);
     return &local->base;
 }

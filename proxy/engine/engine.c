@@ -23,6 +23,7 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->sessions);
     list_init(&engine->dirty);
     engine->started_ms = engine_now_ms(engine);
+    held_init(engine);
     sweeper_start(engine);
     lease_provider_watch(options->provider, line_told, engine);
     return engine;

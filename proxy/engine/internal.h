@@ -5,6 +5,7 @@
 #define STOCKADE_ENGINE_INTERNAL_H
 
 #include "fence/base/heap.h"
+#include "fence/base/table.h"
 #include "proxy/engine/engine.h"
 #include "proxy/engine/metrics.h"
 #include "proxy/engine/pubsub.h"
@@ -30,7 +31,6 @@ struct sweeper {
     size_t receipts_removed, resources_removed;
 };
 
-struct held; /* lease_held.c: a lease that was granted and has not ended */
 struct line; /* lease_line.c: the ACQUIREs under way for one resource */
 
 struct engine {
@@ -44,7 +44,7 @@ struct engine {
     size_t requests_open;  /* started and not finished */
     unsigned marks_left;   /* so many transactions go with a mark, since one failed lately */
     struct line *lines;    /* a uthash by resource */
-    struct held *held;     /* the same */
+    struct table held;     /* lease_held.c: leases that were granted and have not ended */
     struct pubsub pubsub;
     bool draining, shutdown_asked;
     int64_t started_ms;
@@ -90,6 +90,7 @@ void acquire_abandon(struct request *request); /* the client is gone */
 void acquire_all_abandon(struct request *request);
 /* lease_held.c */
 void held_session_closed(struct session *session);
+void held_init(struct engine *engine);
 void held_free(struct engine *engine);
 void acquire_drain(struct engine *engine); /* waiters get an error */
 

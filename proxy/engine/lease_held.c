@@ -9,16 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
-
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/base/table.h"
 #include "proxy/engine/events.h"
 #include "proxy/engine/lease.h"
 
 /* There may be a million: small. */
 struct held {
-    UT_hash_handle hh;
+    struct table_node node; /* in engine->held */
     struct engine *engine;
     struct session *holder; /* NULL: that connection is gone */
     struct list of_session; /* holder->held */
@@ -46,21 +45,38 @@ static struct bytes name_of(const struct held *held)
     return (struct bytes){held->bytes, held->name_len};
 }
 
-static struct held *find(struct engine *engine, struct bytes resource)
+static struct held *of_node(const struct table_node *node)
 {
-    struct held *held;
-    HASH_FIND(hh, engine->held, resource.data, resource.len, held);
-    return held;
+    return list_entry(node, struct held, node);
+}
+
+static struct bytes name_of_node(const struct table_node *node)
+{
+    return name_of(of_node(node));
+}
+
+static struct held *find(const struct engine *engine, struct bytes resource)
+{
+    struct table_node *node = table_find(&engine->held, resource);
+    return node == NULL ? NULL : of_node(node);
+}
+
+/* Out of the table. */
+static void dispose(struct table_node *node)
+{
+    struct held *held = of_node(node);
+
+    timer_stop(held->engine, &held->timer);
+    list_remove(&held->of_session);
+    if (held->asking != NULL)
+        held->asking->held = NULL;
+    free(held);
 }
 
 static void drop(struct held *held)
 {
-    timer_stop(held->engine, &held->timer);
-    list_remove(&held->of_session);
-    HASH_DEL(held->engine->held, held);
-    if (held->asking != NULL)
-        held->asking->held = NULL;
-    free(held);
+    table_remove(&held->engine->held, &held->node);
+    dispose(&held->node);
 }
 
 static void publish(const struct held *held, enum event_kind kind)
@@ -180,7 +196,7 @@ void held_granted(struct engine *engine, const struct held_grant *grant)
     }
     bool fresh = held == NULL;
     if (fresh) {
-        held = mem_zalloc(sizeof *held + grant->resource.len + grant->owner.len);
+        held = mem_zalloc(offsetof(struct held, bytes) + grant->resource.len + grant->owner.len);
         held->engine = engine;
         held->timer.fire = due;
         held->token = grant->token;
@@ -189,7 +205,7 @@ void held_granted(struct engine *engine, const struct held_grant *grant)
         memcpy(held->bytes, grant->resource.data, grant->resource.len);
         memcpy(held->bytes + held->name_len, grant->owner.data, grant->owner.len);
         list_init(&held->of_session);
-        HASH_ADD_KEYPTR(hh, engine->held, held->bytes, held->name_len, held);
+        table_add(&engine->held, &held->node);
     }
     held->ephemeral = grant->ephemeral;
     list_remove(&held->of_session);
@@ -269,9 +285,13 @@ void held_session_closed(struct session *session)
     }
 }
 
+void held_init(struct engine *engine)
+{
+    table_init(&engine->held, name_of_node);
+}
+
 void held_free(struct engine *engine)
 {
-    struct held *held, *next;
-    HASH_ITER(hh, engine->held, held, next)
-    drop(held);
+    table_drain(&engine->held, dispose);
+    table_free(&engine->held);
 }
