@@ -56,6 +56,13 @@ static int sync_pieces(struct checkpoint_pieces *pieces)
     return code;
 }
 
+/* A pass knows of what was in the log when it began; the writer has gone on since. */
+static int left_over(const struct checkpointer *checkpointer, int pages, int copied)
+{
+    int now = atomic_load(&checkpointer->pages);
+    return (now > pages ? now : pages) - copied;
+}
+
 /* Is what is left over little enough for the writer? */
 static bool copy(struct checkpointer *checkpointer)
 {
@@ -68,7 +75,7 @@ static bool copy(struct checkpointer *checkpointer)
         if (code == SQLITE_OK)
             code = sync_pieces(&checkpointer->pieces);
         note_result(checkpointer, checkpointer->db, code);
-        if (code != SQLITE_OK || pages - copied <= REST_PAGES)
+        if (code != SQLITE_OK || left_over(checkpointer, pages, copied) <= REST_PAGES)
             return code == SQLITE_OK;
         if (copied <= copied_before) /* a reader needs what the next pages would overwrite */
             return false;
@@ -197,16 +204,15 @@ bool checkpointer_step(struct checkpointer *checkpointer)
 
 static bool is_too_long(const struct checkpointer *checkpointer)
 {
-    return checkpointer->pages / PAGES_FACTOR > atomic_load(&checkpointer->pages_max);
+    return atomic_load(&checkpointer->pages) / PAGES_FACTOR > atomic_load(&checkpointer->pages_max);
 }
 
 void checkpointer_note(struct checkpointer *checkpointer, int pages)
 {
     int pages_max = atomic_load(&checkpointer->pages_max);
 
-    if (pages < checkpointer->pages) /* it was begun anew */
+    if (pages < atomic_exchange(&checkpointer->pages, pages)) /* it was begun anew */
         checkpointer->again_at = 0;
-    checkpointer->pages = pages;
     if (pages <= pages_max || pages < checkpointer->again_at ||
         atomic_load(&checkpointer->state) != CHECKPOINT_IDLE || checkpointer_lost(checkpointer))
         return;

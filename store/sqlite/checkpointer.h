@@ -52,8 +52,8 @@ struct checkpointer {
     atomic_bool lost;
 
     /* The writer's. */
-    int pages;    /* in the WAL, as of the last commit */
-    int again_at; /* no copying is begun with fewer: some reader still needs the rest */
+    atomic_int pages; /* in the WAL, as of the last commit; the thread looks at it */
+    int again_at;     /* no copying is begun with fewer: some reader still needs the rest */
 };
 
 /* Takes over `db`, a connection that may write. `pages_max`: in the WAL, from which on it is

@@ -194,6 +194,33 @@ static void a_log_whose_copy_may_be_lost_outlives_the_store(void **state)
     assert_true(size_of(rig, "-wal") > PAGES_MAX * 1024);
 }
 
+/* A pass copies what was there when it began. To the writer that has gone on for long since, the
+ * rest is not little: there has to be another pass. Here it finds nothing more, so there is no end
+ * to be had now. */
+static void what_came_during_a_pass_is_not_left_to_the_writer(void **state)
+{
+    enum { MANY = 1000 };
+    struct rig *rig = *state;
+    struct checkpointer checkpointer;
+    sqlite3 *db, *writer;
+
+    rig_close(rig);
+    assert_int_equal(sqlite3_open(rig->path, &writer), SQLITE_OK);
+    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(writer, "CREATE TABLE few(x)", NULL, NULL, NULL), SQLITE_OK);
+    assert_true(checkpointer_start(&checkpointer, db, PAGES_MAX, false, rig->path, &rig->log));
+    checkpointer_note(&checkpointer, MANY);
+    assert_true(checkpointer_step(&checkpointer));
+    assert_false(checkpointer_wants(&checkpointer));
+    /* Few more than there are. */
+    checkpointer_note(&checkpointer, PAGES_MAX / 2);
+    checkpointer_note(&checkpointer, PAGES_MAX + 1);
+    assert_true(checkpointer_step(&checkpointer));
+    assert_true(checkpointer_wants(&checkpointer));
+    checkpointer_stop(&checkpointer);
+    assert_int_equal(sqlite3_close(writer), SQLITE_OK);
+}
+
 static void pad(sqlite3 *db, int mb)
 {
     char sql[96];
@@ -239,6 +266,7 @@ int main(void)
         TEST(the_log_is_begun_anew_after_each_copying),
         TEST(a_copy_that_fails_is_told_once_and_tried_again),
         TEST(a_sync_that_fails_is_the_end),
+        TEST(what_came_during_a_pass_is_not_left_to_the_writer),
         TEST(a_larger_file_has_a_longer_log),
         TEST(a_log_whose_copy_may_be_lost_outlives_the_store),
     };
