@@ -9,7 +9,7 @@
  * the file in memory too, and the fence cache stands in front of the hottest rows. The writer's has
  * room for the values of a million small resources. */
 static const char writer_setup[] = "PRAGMA synchronous = FULL;"
-                                   "PRAGMA cache_size = -49152;"
+                                   "PRAGMA cache_size = -57344;"
                                    "PRAGMA temp_store = MEMORY;"
                                    "PRAGMA cell_size_check = ON;"
                                    "PRAGMA trusted_schema = OFF;"

@@ -31,6 +31,7 @@ enum { READS_QUICK, READS_SLOW, READS };
 
 enum {
     HERE_OPS_MAX = 64, /* above it, the next batch gathers while another thread commits this one */
+    READS_BATCH_MAX = 128, /* small: replies to the first ones leave while the next are read */
 };
 
 struct reads {
@@ -314,6 +315,8 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
     store->writes = worker_of(options, "store-writer", work_writes, store);
     store->writes.tidy = tidy_writes;
     quick->worker = worker_of(options, "store-reader", work_reads, quick);
+    if (quick->worker.batch_max > READS_BATCH_MAX)
+        quick->worker.batch_max = READS_BATCH_MAX;
     slow->worker = worker_of(options, "store-slow", work_reads, slow);
     slow->worker.batch_max = 1;
     slow->worker.here_max = 0;
