@@ -221,6 +221,35 @@ static void what_came_during_a_pass_is_not_left_to_the_writer(void **state)
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
 }
 
+/* Without it nothing would ever begin the log anew: there is always something left. */
+static void the_writer_copies_the_rest(void **state)
+{
+    enum { MORE = 20 };
+    struct rig *rig = *state;
+    struct checkpointer checkpointer;
+    sqlite3 *db, *writer;
+    int pages = 0;
+
+    rig_close(rig);
+    assert_int_equal(sqlite3_open(rig->path, &writer), SQLITE_OK);
+    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(writer, "CREATE TABLE few(x)", NULL, NULL, NULL), SQLITE_OK);
+    assert_true(checkpointer_start(&checkpointer, db, PAGES_MAX, false, rig->path, &rig->log));
+    checkpointer_note(&checkpointer, PAGES_MAX + 1);
+    assert_true(checkpointer_step(&checkpointer));
+    for (int i = 0; i < MORE; i++)
+        assert_int_equal(sqlite3_exec(writer, "INSERT INTO few VALUES(1)", NULL, NULL, NULL),
+                         SQLITE_OK);
+    checkpointer_tidy(&checkpointer, writer);
+    assert_false(checkpointer_wants(&checkpointer));
+    assert_int_equal(sqlite3_exec(writer, "INSERT INTO few VALUES(1)", NULL, NULL, NULL),
+                     SQLITE_OK);
+    sqlite3_wal_checkpoint_v2(writer, "main", SQLITE_CHECKPOINT_PASSIVE, &pages, NULL);
+    assert_in_range(pages, 1, MORE / 2);
+    checkpointer_stop(&checkpointer);
+    assert_int_equal(sqlite3_close(writer), SQLITE_OK);
+}
+
 static void pad(sqlite3 *db, int mb)
 {
     char sql[96];
@@ -267,6 +296,7 @@ int main(void)
         TEST(a_copy_that_fails_is_told_once_and_tried_again),
         TEST(a_sync_that_fails_is_the_end),
         TEST(what_came_during_a_pass_is_not_left_to_the_writer),
+        TEST(the_writer_copies_the_rest),
         TEST(a_larger_file_has_a_longer_log),
         TEST(a_log_whose_copy_may_be_lost_outlives_the_store),
     };
