@@ -18,7 +18,8 @@
 
 struct cache;
 
-/* Remembers up to `max` rows, a power of two from 1024 on, in 72 bytes each. */
+/* Remembers up to `max` rows, a power of two from 1024 on, in 72 bytes each; names of more than 32
+ * bytes take up to 32 MB besides. */
 struct cache *cache_new(size_t max);
 void cache_free(struct cache *cache);
 /* Fills in `resource` but for fence.floor, which is 0. */

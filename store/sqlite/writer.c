@@ -8,7 +8,7 @@
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
 
-enum { ROWS_REMEMBERED = 1 << 20 };
+enum { ROWS_REMEMBERED = 1 << 20 }; /* at most 72 MB, and long names */
 
 /* How a transaction over some operations ended. */
 enum ended {

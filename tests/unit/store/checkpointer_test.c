@@ -194,6 +194,26 @@ static void a_log_whose_copy_may_be_lost_outlives_the_store(void **state)
     assert_true(size_of(rig, "-wal") > PAGES_MAX * 1024);
 }
 
+/* The store is closed; from here on its file is another writer's. */
+static sqlite3 *open_writer(struct rig *rig)
+{
+    sqlite3 *writer;
+
+    rig_close(rig);
+    assert_int_equal(sqlite3_open(rig->path, &writer), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(writer, "CREATE TABLE few(x)", NULL, NULL, NULL), SQLITE_OK);
+    return writer;
+}
+
+/* Without a thread. */
+static void start(struct checkpointer *checkpointer, const struct rig *rig, int pages_max)
+{
+    sqlite3 *db;
+
+    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
+    assert_true(checkpointer_start(checkpointer, db, pages_max, false, rig->path, &rig->log));
+}
+
 /* A pass copies what was there when it began. To the writer that has gone on for long since, the
  * rest is not little: there has to be another pass. Here it finds nothing more, so there is no end
  * to be had now. */
@@ -202,13 +222,9 @@ static void what_came_during_a_pass_is_not_left_to_the_writer(void **state)
     enum { MANY = 1000 };
     struct rig *rig = *state;
     struct checkpointer checkpointer;
-    sqlite3 *db, *writer;
+    sqlite3 *writer = open_writer(rig);
 
-    rig_close(rig);
-    assert_int_equal(sqlite3_open(rig->path, &writer), SQLITE_OK);
-    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(writer, "CREATE TABLE few(x)", NULL, NULL, NULL), SQLITE_OK);
-    assert_true(checkpointer_start(&checkpointer, db, PAGES_MAX, false, rig->path, &rig->log));
+    start(&checkpointer, rig, PAGES_MAX);
     checkpointer_note(&checkpointer, MANY);
     assert_true(checkpointer_step(&checkpointer));
     assert_false(checkpointer_wants(&checkpointer));
@@ -227,14 +243,10 @@ static void the_writer_copies_the_rest(void **state)
     enum { MORE = 20 };
     struct rig *rig = *state;
     struct checkpointer checkpointer;
-    sqlite3 *db, *writer;
+    sqlite3 *writer = open_writer(rig);
     int pages = 0;
 
-    rig_close(rig);
-    assert_int_equal(sqlite3_open(rig->path, &writer), SQLITE_OK);
-    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(writer, "CREATE TABLE few(x)", NULL, NULL, NULL), SQLITE_OK);
-    assert_true(checkpointer_start(&checkpointer, db, PAGES_MAX, false, rig->path, &rig->log));
+    start(&checkpointer, rig, PAGES_MAX);
     checkpointer_note(&checkpointer, PAGES_MAX + 1);
     assert_true(checkpointer_step(&checkpointer));
     for (int i = 0; i < MORE; i++)
@@ -264,12 +276,9 @@ static void a_larger_file_has_a_longer_log(void **state)
     enum { LEAST = 32 * 1024, MOST = 128 * 1024, NOT_TOLD = 0 };
     struct rig *rig = *state;
     struct checkpointer checkpointer;
-    sqlite3 *db, *writer;
+    sqlite3 *writer = open_writer(rig);
 
-    rig_close(rig);
-    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_open(rig->path, &writer), SQLITE_OK);
-    assert_true(checkpointer_start(&checkpointer, db, NOT_TOLD, false, rig->path, &rig->log));
+    start(&checkpointer, rig, NOT_TOLD);
     assert_int_equal(atomic_load(&checkpointer.pages_max), LEAST);
     pad(writer, 16);
     checkpointer_note(&checkpointer, LEAST);
@@ -279,8 +288,7 @@ static void a_larger_file_has_a_longer_log(void **state)
     assert_in_range(atomic_load(&checkpointer.pages_max), 4 * 16 * 1024, 4 * 17 * 1024);
     checkpointer_stop(&checkpointer);
     pad(writer, 32);
-    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
-    assert_true(checkpointer_start(&checkpointer, db, NOT_TOLD, false, rig->path, &rig->log));
+    start(&checkpointer, rig, NOT_TOLD);
     assert_int_equal(atomic_load(&checkpointer.pages_max), MOST);
     checkpointer_stop(&checkpointer);
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
