@@ -15,6 +15,10 @@ enum {
     PAGES_MAX_LEAST = 32 * 1024,
     PAGES_MAX_MOST = 128 * 1024,
     FILE_FACTOR = 4,
+    /* Writing one resource again and again repeats its pages. The log is short then, and cheap to
+     * copy: only the last of the repeats counts. */
+    REPEATS_MAX = 512,
+    REPEATS_AGAIN_PAGES = 2048,
     PIECE_SIZE = 1024 * 1024,
 };
 
@@ -207,16 +211,17 @@ static bool is_too_long(const struct checkpointer *checkpointer)
     return atomic_load(&checkpointer->pages) / PAGES_FACTOR > atomic_load(&checkpointer->pages_max);
 }
 
-void checkpointer_note(struct checkpointer *checkpointer, int pages)
+void checkpointer_note(struct checkpointer *checkpointer, int pages, int repeats)
 {
     int pages_max = atomic_load(&checkpointer->pages_max);
+    bool repeated = repeats > REPEATS_MAX;
 
     if (pages < atomic_exchange(&checkpointer->pages, pages)) /* it was begun anew */
         checkpointer->again_at = 0;
-    if (pages <= pages_max || pages < checkpointer->again_at ||
+    if ((pages <= pages_max && !repeated) || pages < checkpointer->again_at ||
         atomic_load(&checkpointer->state) != CHECKPOINT_IDLE || checkpointer_lost(checkpointer))
         return;
-    checkpointer->again_at = pages + pages_max / 4;
+    checkpointer->again_at = pages + (repeated ? REPEATS_AGAIN_PAGES : pages_max / 4);
     set_state(checkpointer, CHECKPOINT_COPYING);
 }
 

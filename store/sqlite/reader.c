@@ -2,7 +2,7 @@
 /* Reads never wait for the writer, nor it for them (WAL); a read that fails fails alone. */
 #include "store/sqlite/reader.h"
 
-enum { NAMES_REMEMBERED = 1 << 18 }; /* at most 18 MB, and long names */
+enum { NAMES_REMEMBERED = 1 << 19 }; /* at most 36 MB, and long names */
 
 bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, const char *path,
                  const struct log *log, const struct clock *clock)

@@ -15,6 +15,7 @@ enum {
     BUFFER_SIZE = 64 * 1024, /* os_unix cannot take one write of 128 KiB */
     AHEAD_SIZE = 256 * 1024,
     FRAME_HEADER_SIZE = 24,
+    SEARCHED_FRAMES = 4096, /* by SQLite, in one hash table */
 };
 
 struct wal_join {
@@ -24,6 +25,8 @@ struct wal_join {
     int len;
     bool commits;        /* what comes next ends a commit */
     sqlite3_int64 ahead; /* the file is written up to here, or need not be */
+    uint16_t seen[SEARCHED_FRAMES]; /* by page number: how often since `frames` was 0 */
+    int frames, repeats;
     unsigned char buffer[BUFFER_SIZE];
 };
 
@@ -78,6 +81,20 @@ static bool is_commit_header(const unsigned char *bytes, int len)
     return len == FRAME_HEADER_SIZE && (bytes[4] | bytes[5] | bytes[6] | bytes[7]) != 0;
 }
 
+/* Counts the frame of which this is the header. */
+static void count(struct wal_join *join, const unsigned char *header)
+{
+    uint16_t *seen = &join->seen[(header[2] << 8 | header[3]) % SEARCHED_FRAMES];
+
+    if (join->frames == SEARCHED_FRAMES) {
+        memset(join->seen, 0, sizeof join->seen);
+        join->frames = join->repeats = 0;
+    }
+    join->frames++;
+    if (++*seen > join->repeats)
+        join->repeats = *seen;
+}
+
 static int join_write(sqlite3_file *file, const void *bytes, int len, sqlite3_int64 at)
 {
     struct wal_join *join = of(file);
@@ -94,6 +111,10 @@ static int join_write(sqlite3_file *file, const void *bytes, int len, sqlite3_in
     memcpy(join->buffer + join->len, bytes, (size_t)len);
     join->len += len;
     join->commits = is_commit_header(bytes, len);
+    if (len == FRAME_HEADER_SIZE)
+        count(join, bytes);
+    else if (at == 0) /* the log is begun anew */
+        join->frames = SEARCHED_FRAMES;
     return ends_commit ? flush_commit(file) : SQLITE_OK;
 }
 
@@ -151,6 +172,11 @@ struct wal_join *wal_join_attach(sqlite3 *db)
     join->methods.xClose = join_close;
     file->pMethods = &join->methods;
     return join;
+}
+
+int wal_join_repeats(const struct wal_join *join)
+{
+    return join->repeats;
 }
 
 void wal_join_forget(struct wal_join *join)

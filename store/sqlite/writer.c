@@ -33,7 +33,7 @@ static int note_wal(void *context, sqlite3 *db, const char *name, int pages)
     struct writer *writer = context;
 
     (void)db, (void)name;
-    checkpointer_note(writer->checkpointer, pages);
+    checkpointer_note(writer->checkpointer, pages, wal_join_repeats(writer->join));
     return SQLITE_OK;
 }
 

@@ -17,7 +17,7 @@ enum {
     STUCK_MS = 300,
 };
 
-static int open_rig(void **state)
+static int open_with(void **state, int pages_max)
 {
     char why[256];
     rig_sqlite(state);
@@ -27,10 +27,20 @@ static int open_rig(void **state)
                                     .threads = true,
                                     .queue_ops_max = RIG_QUEUE_MAX,
                                     .batch_ops_max = RIG_BATCH_MAX,
-                                    .checkpoint_pages = PAGES_MAX,
+                                    .checkpoint_pages = pages_max,
                                     .log = &rig->log};
     rig->store = store_sqlite_open(&options, why, sizeof why);
     return rig->store == NULL;
+}
+
+static int open_rig(void **state)
+{
+    return open_with(state, PAGES_MAX);
+}
+
+static int open_default(void **state)
+{
+    return open_with(state, 0);
 }
 
 static int end_rig(void **state)
@@ -225,12 +235,12 @@ static void what_came_during_a_pass_is_not_left_to_the_writer(void **state)
     sqlite3 *writer = open_writer(rig);
 
     start(&checkpointer, rig, PAGES_MAX);
-    checkpointer_note(&checkpointer, MANY);
+    checkpointer_note(&checkpointer, MANY, 1);
     assert_true(checkpointer_step(&checkpointer));
     assert_false(checkpointer_wants(&checkpointer));
     /* Few more than there are. */
-    checkpointer_note(&checkpointer, PAGES_MAX / 2);
-    checkpointer_note(&checkpointer, PAGES_MAX + 1);
+    checkpointer_note(&checkpointer, PAGES_MAX / 2, 1);
+    checkpointer_note(&checkpointer, PAGES_MAX + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
     assert_true(checkpointer_wants(&checkpointer));
     checkpointer_stop(&checkpointer);
@@ -247,7 +257,7 @@ static void the_writer_copies_the_rest(void **state)
     int pages = 0;
 
     start(&checkpointer, rig, PAGES_MAX);
-    checkpointer_note(&checkpointer, PAGES_MAX + 1);
+    checkpointer_note(&checkpointer, PAGES_MAX + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
     for (int i = 0; i < MORE; i++)
         assert_int_equal(sqlite3_exec(writer, "INSERT INTO few VALUES(1)", NULL, NULL, NULL),
@@ -281,15 +291,66 @@ static void a_larger_file_has_a_longer_log(void **state)
     start(&checkpointer, rig, NOT_TOLD);
     assert_int_equal(atomic_load(&checkpointer.pages_max), LEAST);
     pad(writer, 16);
-    checkpointer_note(&checkpointer, LEAST);
+    checkpointer_note(&checkpointer, LEAST, 1);
     assert_false(checkpointer_step(&checkpointer));
-    checkpointer_note(&checkpointer, LEAST + 1);
+    checkpointer_note(&checkpointer, LEAST + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
     assert_in_range(atomic_load(&checkpointer.pages_max), 4 * 16 * 1024, 4 * 17 * 1024);
     checkpointer_stop(&checkpointer);
     pad(writer, 32);
     start(&checkpointer, rig, NOT_TOLD);
     assert_int_equal(atomic_load(&checkpointer.pages_max), MOST);
+    checkpointer_stop(&checkpointer);
+    assert_int_equal(sqlite3_close(writer), SQLITE_OK);
+}
+
+/* The log's own count of how often it was begun. */
+static unsigned begun(const struct rig *rig)
+{
+    char path[128];
+    unsigned char header[16] = {0};
+
+    snprintf(path, sizeof path, "%s-wal", rig->path);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(header, sizeof header, 1, file), 1);
+    fclose(file);
+    return (unsigned)(header[14] << 8 | header[15]);
+}
+
+/* Long before it is long: SQLite would look for each page among all the copies of one. */
+static void a_log_that_repeats_a_page_is_begun_anew_early(void **state)
+{
+    enum { MANY = 512, LONG = 32 * 1024 };
+    struct rig *rig = *state;
+    int number = 0;
+
+    write_one(rig, &number, true);
+    unsigned before = begun(rig);
+    for (int i = 1; i < MANY - 100; i++)
+        write_one(rig, &number, true);
+    assert_int_equal(begun(rig), before);
+    while (begun(rig) == before && number < LONG / 2)
+        write_one(rig, &number, true);
+    assert_true(number < LONG / 2);
+}
+
+static void a_log_that_goes_on_repeating_is_copied_once_in_a_while(void **state)
+{
+    enum { MANY = 512, SHORT = 1000, AGAIN = 2048 };
+    struct rig *rig = *state;
+    struct checkpointer checkpointer;
+    sqlite3 *writer = open_writer(rig);
+
+    start(&checkpointer, rig, 0);
+    checkpointer_note(&checkpointer, SHORT, MANY);
+    assert_false(checkpointer_step(&checkpointer));
+    checkpointer_note(&checkpointer, SHORT, MANY + 1);
+    assert_true(checkpointer_step(&checkpointer));
+    checkpointer_note(&checkpointer, SHORT + AGAIN - 1, MANY + 1);
+    assert_false(checkpointer_step(&checkpointer));
+    checkpointer_note(&checkpointer, SHORT + AGAIN, MANY + 1);
+    assert_true(checkpointer_step(&checkpointer));
     checkpointer_stop(&checkpointer);
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
 }
@@ -307,6 +368,9 @@ int main(void)
         TEST(the_writer_copies_the_rest),
         TEST(a_larger_file_has_a_longer_log),
         TEST(a_log_whose_copy_may_be_lost_outlives_the_store),
+        TEST(a_log_that_goes_on_repeating_is_copied_once_in_a_while),
+        cmocka_unit_test_setup_teardown(a_log_that_repeats_a_page_is_begun_anew_early, open_default,
+                                        end_rig),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

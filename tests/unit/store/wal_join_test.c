@@ -248,6 +248,23 @@ static void a_log_that_was_cut_is_written_ahead_again_and_that_may_fail(void **s
     }
 }
 
+static void it_tells_how_often_a_page_is_repeated(void **state)
+{
+    enum { TIMES = 100 };
+    struct rig *rig = *state;
+
+    run(rig, "INSERT INTO t VALUES(1, 0)");
+    for (int i = 0; i < TIMES; i++)
+        run(rig, "UPDATE t SET v = v + 1");
+    assert_int_equal(wal_join_repeats(rig->join), 1 + TIMES);
+    run(rig, "PRAGMA wal_checkpoint; UPDATE t SET v = 0"); /* the log is begun anew */
+    assert_int_equal(wal_join_repeats(rig->join), 1);
+    for (int i = 0; i < TIMES; i++)
+        run(rig, "UPDATE t SET v = v + 1");
+    run(rig, "INSERT INTO t VALUES(2, zeroblob(6000000))"); /* and no page twice */
+    assert_in_range(wal_join_repeats(rig->join), 1, 3);
+}
+
 static void nothing_is_written_at_the_end_that_was_not_committed(void **state)
 {
     struct rig *rig = *state;
@@ -271,6 +288,7 @@ int main(void)
         TEST(a_transaction_larger_than_the_cache_reads_what_it_wrote),
         TEST(a_write_that_fails_fails_the_commit_and_nothing_else),
         TEST(a_log_that_was_cut_is_written_ahead_again_and_that_may_fail),
+        TEST(it_tells_how_often_a_page_is_repeated),
         TEST(nothing_is_written_at_the_end_that_was_not_committed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
