@@ -112,8 +112,10 @@ static enum work_result work_reads(void *context, struct list *batch, size_t cou
 {
     struct reads *reads = context;
     struct sqlite_store *store = reads->store;
+    bool done = here && worker_rests(&store->writes) && writer_read(&store->writer, batch);
 
-    reader_run(&reads->reader, batch);
+    if (!done)
+        reader_run(&reads->reader, batch);
     pthread_mutex_lock(&store->lock);
     list_splice(&store->done, batch);
     store->stats.reads += count;

@@ -111,16 +111,20 @@ static bool file_is_gone(struct transaction *txn)
     return true;
 }
 
+static bool read_version(struct transaction *txn, int64_t *version)
+{
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_DATA_VERSION);
+    return stmt != NULL && transaction_number(txn, stmt, version) == STK_OK;
+}
+
 static bool begin(struct writer *writer)
 {
     struct transaction *txn = &writer->txn;
     int64_t version = 0;
     enum guards_news news = GUARDS_NO_NEWS;
 
-    if (file_is_gone(txn) || !transaction_begin(txn, STATEMENT_BEGIN_WRITE))
-        return false;
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_DATA_VERSION);
-    if (stmt == NULL || transaction_number(txn, stmt, &version) != STK_OK)
+    if (file_is_gone(txn) || !transaction_begin(txn, STATEMENT_BEGIN_WRITE) ||
+        !read_version(txn, &version))
         return false;
     if (version != writer->data_version) {
         writer->foreign_commits += writer->data_version != 0;
@@ -142,6 +146,7 @@ static enum ended commit(struct writer *writer, bool changed)
     if (transaction_run(txn, STATEMENT_COMMIT) == STK_OK) {
         transaction_ended(txn);
         cache_commit(txn->cache);
+        writer->latest = true;
         writer->commits++;
         if (changed)
             note_success(writer);
@@ -251,6 +256,45 @@ enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool m
     case ENDED_BUSY: return WRITER_BUSY;
     default: return WRITER_DONE;
     }
+}
+
+static void read_one(struct writer *writer, struct store_op *op)
+{
+    struct transaction *txn = &writer->txn;
+
+    txn->failed = false;
+    op->error = op->run(op, &txn->base);
+    transaction_leave(txn);
+    if (txn->failed) {
+        op->error = STK_STORE;
+        if (txn->code != writer->read_outage)
+            log_error(writer->log, "store %s: a read failed: %s", writer->path, txn->reason);
+    }
+    writer->read_outage = txn->failed ? txn->code : 0;
+}
+
+bool writer_read(struct writer *writer, struct list *batch)
+{
+    struct transaction *txn = &writer->txn;
+    int64_t version = 0;
+
+    if (!writer->latest)
+        return false;
+    set_waits(writer, false);
+    bool reads = transaction_begin(txn, STATEMENT_BEGIN_READ) && read_version(txn, &version) &&
+                 version == writer->data_version;
+    writer->latest = reads;
+    if (reads)
+        for (struct list *at = batch->next; at != batch; at = at->next)
+            read_one(writer, list_entry(at, struct store_op, link));
+    transaction_settle(txn);
+    if (reads && transaction_run(txn, STATEMENT_COMMIT) == STK_OK) {
+        transaction_ended(txn);
+        cache_commit(txn->cache);
+    } else {
+        (void)roll_back(writer);
+    }
+    return reads;
 }
 
 void writer_tidy(struct writer *writer)

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -179,6 +180,87 @@ static void a_lost_commit_is_lost_here_too(void **state)
     rig_heal(rig);
 }
 
+struct seen {
+    char name[8];
+    int64_t token;
+    pthread_t thread;
+};
+
+static enum stk_error see(struct store_txn *txn, void *arg)
+{
+    struct seen *seen = arg;
+    struct resource resource;
+    enum stk_error error =
+        txn_resource(txn, (struct bytes){seen->name, strlen(seen->name)}, &resource);
+
+    seen->token = resource.fence.token;
+    seen->thread = pthread_self();
+    return error;
+}
+
+/* Read where it is asked for, which takes a while to come true. */
+static enum stk_error see_here(struct rig *rig, struct seen *seen)
+{
+    for (time_t end = time(NULL) + DEADLINE_S; time(NULL) < end;) {
+        struct rig_op op = rig_op(false, see, seen);
+        if (here(rig, &op, true))
+            return op.base.error;
+        await(rig, &op);
+    }
+    fail_msg("the store's thread never sleeps");
+    return STK_ERR;
+}
+
+static void change(sqlite3 *foreign, const char *sql)
+{
+    assert_int_equal(sqlite3_exec(foreign, sql, NULL, NULL, NULL), SQLITE_OK);
+}
+
+/* The writer reads what its own connection wrote; others' commits must not be missed by that, nor by
+ * its next write. */
+static void what_another_program_wrote_is_read_here(void **state)
+{
+    struct rig *rig = *state;
+    sqlite3 *foreign = rig_foreign(rig);
+    struct seen seen = {.name = "r"};
+
+    for (int token = 1; token <= 5; token++) {
+        char sql[96];
+        brief_writes_run_here(state);
+        assert_int_equal(see_here(rig, &seen), STK_OK);
+        assert_int_equal(seen.token, token - 1);
+        snprintf(sql, sizeof sql, "UPDATE stockade_resource SET token = %d WHERE name = x'72'",
+                 token);
+        change(foreign, sql);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(see_here(rig, &seen), STK_OK);
+            assert_int_equal(seen.token, token);
+        }
+    }
+    brief_writes_run_here(state);
+    assert_int_equal(store_stats(rig->store).foreign_commits, 5);
+    sqlite3_close(foreign);
+}
+
+static void a_read_that_fails_here_fails_alone(void **state)
+{
+    struct rig *rig = *state;
+    sqlite3 *foreign = rig_foreign(rig);
+    struct seen good = {.name = "r"}, bad = {.name = "bad"};
+
+    brief_writes_run_here(state);
+    change(foreign, "INSERT INTO stockade_resource(name, token, changed_ms) VALUES(CAST('bad' AS BLOB), -1, 0)");
+    brief_writes_run_here(state);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(see_here(rig, &bad), STK_STORE);
+        assert_int_equal(see_here(rig, &good), STK_OK);
+    }
+    const char *said = strstr(rig_log(rig), "a read failed");
+    assert_non_null(said);
+    brief_writes_run_here(state);
+    sqlite3_close(foreign);
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, rig_threaded, rig_end)
@@ -189,6 +271,8 @@ int main(void)
         TEST(nobody_waits_here_for_another_program),
         TEST(what_took_long_here_is_done_elsewhere_for_a_while),
         TEST(a_lost_commit_is_lost_here_too),
+        TEST(what_another_program_wrote_is_read_here),
+        TEST(a_read_that_fails_here_fails_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
