@@ -18,50 +18,51 @@
 
 #define KEYS_PER_SCRIPT "2"
 
-/* Sets value (as stored, false: nobody's), token and holder (nil: unreadable), left. */
+/* Sets value (as stored, false: nobody's), token and holder (nil: unreadable). Each call of Redis
+ * from Lua takes a microsecond of its one thread: there are as few as will do. */
 #define LOOK                                                                                       \
     "local lock, counter = KEYS[1], KEYS[2]\n"                                                     \
-    "local value, token, holder, left = redis.pcall('GET', lock), '0', nil, 0\n"                   \
+    "local value, token, holder = redis.pcall('GET', lock), '0', nil\n"                            \
     "if value then\n"                                                                              \
     "  if type(value) == 'string' then\n"                                                          \
     "    token, holder = string.match(value, '^([1-9]%d*) (.*)$')\n"                               \
     "  end\n"                                                                                      \
     "  if not holder or tonumber(token) > 9007199254740991 then token, holder = '0', nil end\n"    \
-    "  left = redis.call('PTTL', lock)\n"                                                          \
-    "  if left < 0 then left = 1000 elseif left == 0 then left = 1 end\n"                          \
     "end\n"
+
+/* The end of a block. */
+#define HELD                                                                                       \
+    "  local left = redis.call('PTTL', lock)\n"                                                    \
+    "  if left < 0 then left = 1000 elseif left == 0 then left = 1 end\n"                          \
+    "  return {'held', token, left}\n"
 
 /* nonce, ttl_ms, floor, void token, only to enter again? The rule of minting is token_next's. */
 static const char grant_text[] =
-    LOOK "local nonce, ttl, floor = ARGV[1], ARGV[2], tonumber(ARGV[3])\n"
+    LOOK "local nonce, ttl, newest = ARGV[1], ARGV[2], tonumber(ARGV[3])\n"
          "local void = holder == nonce and token == ARGV[4]\n"
+         "if value and holder ~= nonce then\n" HELD "end\n"
          "if value and not void then\n"
-         "  if holder ~= nonce then return {'held', token, left} end\n"
          "  redis.call('PEXPIRE', lock, ttl)\n"
          "  return {'own', token, tonumber(ttl)}\n"
          "end\n"
          "if ARGV[5] == '1' then return {'free', '0', 0} end\n"
-         "local last, believed = redis.pcall('GET', counter), false\n"
+         "local last = redis.pcall('GET', counter)\n"
          "if type(last) == 'string' and string.match(last, '^[1-9]%d*$') then\n"
-         "  local above = tonumber(last) - floor\n"
-         "  believed = above > 0 and above <= 4294967296\n"
+         "  local above = tonumber(last) - newest\n"
+         "  if above > 0 and above <= 4294967296 then newest = tonumber(last) end\n"
          "end\n"
-         "if (believed and tonumber(last) or floor) >= 9007199254740991 then\n"
-         "  return {'spent', '0', 0}\n"
-         "end\n"
-         "if not believed then redis.call('SET', counter, string.format('%.0f', floor)) end\n"
-         "local minted = string.format('%.0f', redis.call('INCR', counter))\n"
-         "redis.call('PEXPIRE', counter, 604800000)\n"
+         "if newest >= 9007199254740991 then return {'spent', '0', 0} end\n"
+         "local minted = string.format('%.0f', newest + 1)\n"
+         "redis.call('SET', counter, minted, 'PX', 604800000)\n"
          "if void then redis.call('DEL', lock) end\n"
          "redis.call('SET', lock, minted .. ' ' .. nonce, 'NX', 'PX', ttl)\n"
          "return {'granted', minted, tonumber(ttl)}\n";
 
 /* nonce, ttl_ms, token */
 static const char renew_text[] = LOOK "local mine, ttl = ARGV[3] .. ' ' .. ARGV[1], ARGV[2]\n"
-                                      "if value == mine then\n"
+                                      "if value and value ~= mine then\n" HELD "end\n"
+                                      "if value then\n"
                                       "  redis.call('PEXPIRE', lock, ttl)\n"
-                                      "elseif value then\n"
-                                      "  return {'held', token, left}\n"
                                       "else\n"
                                       "  redis.call('SET', lock, mine, 'NX', 'PX', ttl)\n"
                                       "end\n"
@@ -70,19 +71,16 @@ static const char renew_text[] = LOOK "local mine, ttl = ARGV[3] .. ' ' .. ARGV[
 /* nonce, token or 0, channel, word, origin, resource. A revoked lease is told even where it had run
  * out: its holder does not know. */
 static const char release_text[] = LOOK
-    "if value then\n"
-    "  if holder ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= token) then\n"
-    "    return {'held', token, left}\n"
-    "  end\n"
-    "  redis.call('DEL', lock)\n"
+    "if value and (holder ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= token)) then\n" HELD
     "end\n"
+    "if value then redis.call('DEL', lock) end\n"
     "if value or ARGV[4] == 'revoked' then\n"
     "  local ended = value and token or ARGV[2]\n"
     "  redis.pcall('PUBLISH', ARGV[3], table.concat({ARGV[4], ARGV[5], ended, ARGV[6]}, ' '))\n"
     "end\n"
     "return {'free', token, 0}\n";
 
-static const char query_text[] = LOOK "if value then return {'held', token, left} end\n"
+static const char query_text[] = LOOK "if value then\n" HELD "end\n"
                                       "return {'free', '0', 0}\n";
 
 static const char word_released[] = "released", word_revoked[] = "revoked";

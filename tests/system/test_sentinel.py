@@ -109,7 +109,7 @@ def test_what_is_wrong_is_leasedown_at_once_with_the_reason(quiet, parts, reason
     assert info(client)["lease_service_up"] == "0"
 
 
-RIGHTS = ("~stockade:* &stockade:wake +evalsha +eval +script|load +get +set +del +incr +pttl "
+RIGHTS = ("~stockade:* &stockade:wake +evalsha +eval +script|load +get +set +del +pttl "
           "+pexpire +publish +subscribe +role +wait")
 SENTINEL_RIGHTS = "+sentinel|get-master-addr-by-name +subscribe &+switch-master"
 
