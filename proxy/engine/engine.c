@@ -22,6 +22,7 @@ struct engine *engine_new(const struct engine_options *options)
     command_index_fill(&engine->index);
     list_init(&engine->sessions);
     list_init(&engine->dirty);
+    list_init(&engine->waiting_a_turn);
     engine->started_ms = engine_now_ms(engine);
     held_init(engine);
     sweeper_start(engine);
@@ -71,6 +72,7 @@ void engine_turn(struct engine *engine)
         heap_remove(&engine->timers, due);
         timer->fire(timer);
     }
+    list_splice(&engine->dirty, &engine->waiting_a_turn);
     /* `changed` may close the session, or give it room to start more, which marks it again: the
      * list is emptied from its head, and what is marked meanwhile goes to its tail. */
     struct list *link;
@@ -82,6 +84,11 @@ void engine_turn(struct engine *engine)
         engine->shutdown_asked = false;
         engine->options.host.shutdown(engine->options.host.context);
     }
+}
+
+bool engine_wants_turn(const struct engine *engine)
+{
+    return !list_empty(&engine->waiting_a_turn);
 }
 
 void engine_drain(struct engine *engine)

@@ -61,6 +61,9 @@ void engine_free(struct engine *engine);
 
 /* The end of the host's turn. */
 void engine_turn(struct engine *engine);
+/* Replies were held back for reads that came with them. What the store does at once is to be
+ * collected first; then, whether or not that was all, engine_turn sends them. */
+bool engine_wants_turn(const struct engine *engine);
 /* When engine_turn is due next, on the engine's clock; -1: no timer is set. */
 int64_t engine_next_ms(const struct engine *engine);
 

@@ -38,7 +38,7 @@ struct engine {
     struct command_index index;
     struct engine_counters counters;
     struct heap timers;
-    struct list sessions, dirty;
+    struct list sessions, dirty, waiting_a_turn;
     size_t sessions_count, acquires_count;
     uint64_t session_last; /* client ids handed out so far */
     size_t requests_open;  /* started and not finished */

@@ -345,14 +345,33 @@ void session_replied(struct session *session, struct request *request)
     session_mark(session);
 }
 
+/* Starts what was held back, mostly by the command whose reply is to be sent now. Where that is a
+ * read it may well be done within this turn: one write for both replies then. */
+static bool resume_and_wait(struct session *session)
+{
+    struct engine *engine = session->engine;
+    bool was_running = session->running_count > 0;
+
+    resume(session);
+    session->waited = !session->waited && !was_running && session->running_count > 0 &&
+                      session->running_order == ORDER_READ && session->out.len > 0;
+    if (session->waited) {
+        list_remove(&session->dirty);
+        list_append(&engine->waiting_a_turn, &session->dirty);
+    }
+    return session->waited;
+}
+
 void session_take_output(struct session *session, struct buf *out)
 {
     struct buf old = *out;
 
-    if (session->exec_under_way) {
+    if (session->exec_under_way ||
+        ((session->next != NULL || session->in.len > 0) && resume_and_wait(session))) {
         buf_clear(out);
         return;
     }
+    session->waited = false;
     /* The old memory is reused unless one big reply made it large. */
     if (old.cap > SESSION_SPARE_MAX)
         buf_free(&old);
@@ -360,8 +379,6 @@ void session_take_output(struct session *session, struct buf *out)
     *out = session->out;
     session->out = old;
     session->unsent += out->len;
-    if (session->next != NULL || session->in.len > 0)
-        resume(session);
 }
 
 void session_set_unsent(struct session *session, size_t bytes)

@@ -17,7 +17,8 @@ struct engine;
 struct multi; /* multi.c */
 
 struct session {
-    struct list link, dirty; /* engine->sessions, engine->dirty (when there is news) */
+    struct list link;  /* engine->sessions */
+    struct list dirty; /* when there is news: engine->dirty, or engine->waiting_a_turn */
     struct engine *engine;
     void *connection; /* the host's */
     uint64_t id;
@@ -42,6 +43,7 @@ struct session {
     enum command_order running_order; /* the class of those under way, ORDER_NOW aside */
     size_t reply_peak;                /* a decaying maximum: how much one more read may weigh */
     struct buf out;
+    bool waited; /* for reads, the last time: not twice in a row */
     size_t unsent;
 };
 

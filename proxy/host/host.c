@@ -97,7 +97,8 @@ static void on_turn(uv_prepare_t *turn)
     do {
         engine_turn(host->engine);
         host->options.turned(host->options.context);
-    } while (do_at_once(host) && !host->closing && ++round < ROUNDS_MAX);
+    } while ((do_at_once(host) || engine_wants_turn(host->engine)) && !host->closing &&
+             ++round < ROUNDS_MAX);
     if (!host->closing)
         set_timer(host);
     if (round == ROUNDS_MAX)

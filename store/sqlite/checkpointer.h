@@ -68,7 +68,7 @@ bool checkpointer_step(struct checkpointer *checkpointer);
 
 /* The writer's part. */
 
-/* The WAL has so many pages after a commit; one of them is there so often (see wal_join_repeats). */
+/* The WAL has so many pages after a commit, one of them so often (see wal_join_repeats). */
 void checkpointer_note(struct checkpointer *checkpointer, int pages, int repeats);
 /* Is there something to be done in checkpointer_tidy? */
 bool checkpointer_wants(struct checkpointer *checkpointer);

@@ -19,9 +19,9 @@ struct wal_join;
 
 /* The log is open: the connection is in WAL mode and has read something. NULL: it is not. */
 struct wal_join *wal_join_attach(sqlite3 *db);
-/* How often the page that is there most often is among the latest frames, up to 4,096 of them. SQLite
- * looks for a page in as many at once, by hashing: one that is there a thousand times is a thousand
- * collisions for each page that is looked for there. */
+/* How often the page that is there most often is among the latest frames, up to 4,096 of them.
+ * SQLite looks for a page in as many at once, by hashing: one that is there a thousand times is a
+ * thousand collisions for each page that is looked for there. */
 int wal_join_repeats(const struct wal_join *join);
 /* What was not committed has been rolled back, and need not be written any more. */
 void wal_join_forget(struct wal_join *join);

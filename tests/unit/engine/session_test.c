@@ -38,6 +38,76 @@ static void a_command_that_waits_holds_back_its_own_connection_only(void **state
     assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:1000\r\n$-1\r\n+PONG\r\n");
 }
 
+/* Up to the turn in which the grant is ready to be sent. */
+static void grant(struct world *world, const char *pipeline)
+{
+    world_send_only(world, 1, pipeline);
+    for (int turns = 0; !engine_wants_turn(world->engine); turns++) {
+        assert_true(turns < 100 && world->clients[1].received.len == 0);
+        store_step(world->store);
+        store_collect(world->store);
+        lease_service_step(world->service);
+        engine_turn(world->engine);
+    }
+    assert_int_equal(world->clients[1].received.len, 0);
+}
+
+static void a_grant_and_the_read_behind_it_leave_together(void **state)
+{
+    struct world *world = *state;
+
+    grant(world, "ACQUIRE k 1000\r\nGET k\r\nSET k 1");
+    store_step(world->store);
+    store_collect(world->store);
+    engine_turn(world->engine);
+    assert_string_equal(world_received(world, 1), "*2\r\n:1\r\n:1000\r\n$-1\r\n");
+}
+
+static void a_grant_does_not_wait_for_a_read_that_takes_longer(void **state)
+{
+    struct world *world = *state;
+
+    grant(world, "ACQUIRE k 1000\r\nGET k\r\nPING\r\nACQUIRE l 1000\r\nGET l");
+    engine_turn(world->engine);
+    assert_string_equal(world_received(world, 1), "*2\r\n:1\r\n:1000\r\n");
+    assert_false(engine_wants_turn(world->engine));
+    world_settle(world);
+    assert_string_equal(world_received(world, 1),
+                        "$-1\r\n+PONG\r\n*2\r\n:1\r\n:1000\r\n$-1\r\n");
+}
+
+static void many_reads_behind_a_grant_do_not_hold_it_up(void **state)
+{
+    enum { MANY = 600 };
+    struct world *world = *state;
+    struct buf lines = {0};
+
+    buf_append_text(&lines, "ACQUIRE k 1000");
+    for (int i = 0; i < MANY; i++)
+        buf_append_text(&lines, "\r\nGET k");
+    buf_append(&lines, "", 1);
+    grant(world, lines.data);
+    store_step(world->store);
+    store_collect(world->store);
+    engine_turn(world->engine);
+    assert_true(world->clients[1].received.len > strlen("*2\r\n:1\r\n:1000\r\n"));
+    world_settle(world);
+    assert_int_equal(world->clients[1].received.len,
+                     strlen("*2\r\n:1\r\n:1000\r\n") + MANY * strlen("$-1\r\n"));
+    buf_free(&lines);
+}
+
+static void who_is_waiting_for_a_read_may_be_killed(void **state)
+{
+    struct world *world = *state;
+
+    grant(world, "ACQUIRE k 1000\r\nGET k");
+    world_disconnect(world, 1);
+    assert_false(engine_wants_turn(world->engine));
+    world_settle(world);
+    assert_string_equal(world_call(world, 2, "ACQUIRE k 1000"), "*-1\r\n");
+}
+
 static void leases_taken_in_one_pipeline_keep_their_order(void **state)
 {
     struct world *world = *state;
@@ -217,6 +287,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(commands_of_one_connection_take_effect_in_order),
         T(a_command_that_waits_holds_back_its_own_connection_only),
+        T(a_grant_and_the_read_behind_it_leave_together),
+        T(a_grant_does_not_wait_for_a_read_that_takes_longer),
+        T(many_reads_behind_a_grant_do_not_hold_it_up),
+        T(who_is_waiting_for_a_read_may_be_killed),
         T(leases_taken_in_one_pipeline_keep_their_order),
         T(an_unknown_command_or_a_wrong_count_is_answered_in_its_place),
         T(a_broken_protocol_is_answered_then_closed),

@@ -216,8 +216,8 @@ static void change(sqlite3 *foreign, const char *sql)
     assert_int_equal(sqlite3_exec(foreign, sql, NULL, NULL, NULL), SQLITE_OK);
 }
 
-/* The writer reads what its own connection wrote; others' commits must not be missed by that, nor by
- * its next write. */
+/* The writer reads what its own connection wrote; others' commits must not be missed by that, nor
+ * by its next write. */
 static void what_another_program_wrote_is_read_here(void **state)
 {
     struct rig *rig = *state;
@@ -249,7 +249,8 @@ static void a_read_that_fails_here_fails_alone(void **state)
     struct seen good = {.name = "r"}, bad = {.name = "bad"};
 
     brief_writes_run_here(state);
-    change(foreign, "INSERT INTO stockade_resource(name, token, changed_ms) VALUES(CAST('bad' AS BLOB), -1, 0)");
+    change(foreign, "INSERT INTO stockade_resource(name, token, changed_ms)"
+                    " VALUES(CAST('bad' AS BLOB), -1, 0)");
     brief_writes_run_here(state);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(see_here(rig, &bad), STK_STORE);
