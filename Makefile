@@ -70,7 +70,8 @@ HARDENING := -fstack-protector-strong -fstack-clash-protection -fPIE
 LINK_HARDENING := -pie -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 # Sanitizers run under clang: gcc's combined runtimes do not write every report to the log.
 ifneq ($(SANITIZE),)
-INSTRUMENT := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+INSTRUMENT := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer \
+    -DREQUEST_SPARES_MAX=0
 else ifneq ($(COVERAGE),)
 INSTRUMENT := --coverage
 else ifneq ($(OPTIMISE),-O0)

@@ -23,6 +23,7 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->sessions);
     list_init(&engine->dirty);
     list_init(&engine->waiting_a_turn);
+    list_init(&engine->spares);
     engine->started_ms = engine_now_ms(engine);
     held_init(engine);
     sweeper_start(engine);
@@ -35,6 +36,7 @@ void engine_free(struct engine *engine)
     sweeper_stop(engine);
     held_free(engine);
     check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
+    requests_free_spares(engine);
     heap_free(&engine->timers);
     free((char *)engine->options.password);
     free((char *)engine->options.address);

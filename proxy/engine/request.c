@@ -14,6 +14,66 @@
 
 enum { BRIEF_BYTES_MAX = 4096, BRIEF_STEPS_MAX = 16 };
 
+/* Requests of the usual size are used again, with the memory of their replies: that is taken on the
+ * store's thread and given back on the loop's, which costs malloc a lock. (Builds with a sanitizer
+ * keep none, so that it sees what is used after its end.) */
+enum { SPARE_ARGS_SIZE = 256, SPARE_REPLY_SIZE = 256 };
+#ifndef REQUEST_SPARES_MAX
+#define REQUEST_SPARES_MAX 1024
+#endif
+
+static struct request *request_take(struct engine *engine, size_t args_size)
+{
+    struct list *spare;
+
+    if (args_size > SPARE_ARGS_SIZE) {
+        struct request *request = mem_alloc(sizeof *request + args_size);
+        memset(request, 0, sizeof *request);
+        return request;
+    }
+    if ((spare = list_pop(&engine->spares)) == NULL) {
+        struct request *request = mem_alloc(sizeof *request + SPARE_ARGS_SIZE);
+        memset(request, 0, sizeof *request);
+        request->usual_size = true;
+        return request;
+    }
+    engine->spares_count--;
+    struct request *request = list_entry(spare, struct request, link);
+    struct buf reply = request->reply;
+    memset(request, 0, sizeof *request);
+    request->reply = reply;
+    request->usual_size = true;
+    return request;
+}
+
+static void request_put(struct request *request)
+{
+    struct engine *engine = request->engine;
+
+    if (!request->usual_size || engine->spares_count >= REQUEST_SPARES_MAX) {
+        buf_free(&request->reply);
+        free(request);
+        return;
+    }
+    if (request->reply.cap > SPARE_REPLY_SIZE)
+        buf_free(&request->reply);
+    buf_clear(&request->reply);
+    engine->spares_count++;
+    list_append(&engine->spares, &request->link);
+}
+
+void requests_free_spares(struct engine *engine)
+{
+    struct list *link;
+
+    while ((link = list_pop(&engine->spares)) != NULL) {
+        struct request *request = list_entry(link, struct request, link);
+        buf_free(&request->reply);
+        free(request);
+    }
+    engine->spares_count = 0;
+}
+
 struct request *request_new(struct session *session, const struct command *command,
                             const struct bytes *argv, size_t argc)
 {
@@ -21,9 +81,7 @@ struct request *request_new(struct session *session, const struct command *comma
     for (size_t i = 0; i < argc; i++)
         bytes += argv[i].len;
 
-    /* Not zeroed as a whole: the arguments are written next. */
-    struct request *request = mem_alloc(sizeof *request + argc * sizeof *argv + bytes);
-    memset(request, 0, sizeof *request);
+    struct request *request = request_take(session->engine, argc * sizeof *argv + bytes);
     request->argv = (struct bytes *)(void *)(request + 1);
     char *at = (char *)(request->argv + argc);
     for (size_t i = 0; i < argc; i++) {
@@ -47,10 +105,9 @@ void request_free(struct request *request)
 {
     plan_free(&request->plan);
     multi_free(request->multi);
-    buf_free(&request->reply);
     buf_free(&request->scratch);
     free(request->state);
-    free(request);
+    request_put(request);
 }
 
 void request_finish(struct request *request)

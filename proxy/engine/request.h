@@ -32,6 +32,7 @@ struct request {
     size_t size;         /* bytes of arguments, for the session's bound */
     enum command_order order;
     bool started, finished;
+    bool usual_size;
 
     /* Set before the store's thread sees it, read-only there. */
     bool resp3;
@@ -58,6 +59,8 @@ void request_finish(struct request *request);
 void request_fail(struct request *request, enum stk_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void request_free(struct request *request);
+/* The engine ends. */
+void requests_free_spares(struct engine *engine);
 /* Just the error reply "wrong number of arguments for 'get' command". */
 void request_arity_error(struct request *request, const char *name);
 
