@@ -47,12 +47,14 @@ bool bytes_to_int64(struct bytes text, int64_t *value)
         return false;
     if (text.data[at] == '0' && (negative || text.len > 1))
         return false;
-    for (; at < text.len; at++) {
+    for (; at < text.len; at++) { /* 19 digits fit */
         unsigned digit = (unsigned)(unsigned char)text.data[at] - '0';
-        if (digit > 9 || number > (limit - digit) / 10)
+        if (digit > 9)
             return false;
         number = number * 10 + digit;
     }
+    if (number > limit)
+        return false;
     *value = negative ? (int64_t)(0 - number) : (int64_t)number;
     return true;
 }
