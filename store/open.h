@@ -11,6 +11,9 @@
 #include "fence/provider.h"
 #include "store/store.h"
 
+/* Enough for a million resources with small values. */
+#define STORE_CACHE_MB 128
+
 struct store_options {
     const char *path;     /* the SQLite file; made where it is missing. Copied. */
     bool threads;         /* own writer and reader threads; else the owner calls store_step */
@@ -18,6 +21,7 @@ struct store_options {
     size_t batch_ops_max; /* operations in one transaction */
     int checkpoint_pages; /* of the WAL, at which it is copied into the file; 0: by the file's size
                            */
+    int cache_mb; /* names and pages that writes find in memory; 0: STORE_CACHE_MB */
     void (*wake)(void *context); /* something is finished; called on the store's threads */
     void *context;
     const struct log *log; /* may be NULL */

@@ -136,6 +136,7 @@ bool host_open(struct host *host, const char *path, const char *lease, char *why
         .threads = true,
         .queue_ops_max = QUEUE_OPS_MAX,
         .batch_ops_max = BATCH_OPS_MAX,
+        .cache_mb = host->options.cache_mb,
         .wake = wake,
         .context = host,
         .log = host->options.log,

@@ -26,6 +26,7 @@ struct host;
 struct host_options {
     uv_loop_t *loop;       /* borrowed; outlives the host */
     const struct log *log; /* may be NULL */
+    int cache_mb;          /* as in struct store_options */
     /* The engine has had its turn, and the loop is about to sleep. May close the host. */
     void (*turned)(void *context);
     /* A commit has an unknown outcome (store_lost): nothing that is open will be answered. Called

@@ -192,6 +192,8 @@ static void init_loop(struct daemon *daemon)
     daemon->drain_timer.data = daemon->sigterm.data = daemon->sigint.data = daemon;
     daemon->host = host_new(&(struct host_options){.loop = &daemon->loop,
                                                    .log = daemon->log,
+                                                   .cache_mb = (int)options_number(
+                                                       daemon->options, OPTION_CACHE_SIZE),
                                                    .turned = on_turned,
                                                    .lost = on_lost,
                                                    .context = daemon});

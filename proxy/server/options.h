@@ -37,6 +37,9 @@
       "connections at a time; one more is told so and closed")                                     \
     X(MAX_WAITERS, "max-waiters", OPTION_NUMBER, "N", "100000", 1, 10000000, NULL,                 \
       "ACQUIREs under way or waiting at a time; one more is BUSY")                                 \
+    X(CACHE_SIZE, "cache-size", OPTION_NUMBER, "MB", "128", 16, 65536, NULL,                       \
+      "memory for names and pages of the store, filled as they are met; 128 is enough for\n"       \
+      "        a million small resources")                                                         \
     X(SQL_TIME_LIMIT, "sql-time-limit", OPTION_NUMBER, "MS", "1000", 1, 3600000, NULL,             \
       "milliseconds after which an SQL statement is interrupted")                                  \
     X(RECEIPTS_KEEP, "receipts-keep", OPTION_NUMBER, "SECONDS", "86400", 1, 31536000, NULL,        \

@@ -239,22 +239,24 @@ static const struct store_impl sqlite_impl = {
     .close = sqlite_close,
 };
 
-static bool open_file(struct sqlite_store *store, const struct clock *clock, int checkpoint_pages,
-                      char *why, size_t why_size)
+static bool open_file(struct sqlite_store *store, const struct store_options *options, char *why,
+                      size_t why_size)
 {
+    const struct clock *clock = options->clock;
+    int cache_mb = options->cache_mb != 0 ? options->cache_mb : STORE_CACHE_MB;
     sqlite3 *db = db_open(store->path, DB_WRITER, why, why_size);
 
     if (db == NULL)
         return false;
     store->write_db = db;
-    if (!writer_init(&store->writer, db, store->path, store->log, clock))
+    if (!writer_init(&store->writer, db, cache_mb, store->path, store->log, clock))
         return db_explain(db, store->path, why, why_size);
     if (!schema_prepare(db, store->path, &store->session, why, why_size))
         return false;
     if ((db = db_open(store->path, DB_WRITER, why, why_size)) == NULL)
         return false;
-    if (!checkpointer_start(&store->checkpointer, db, checkpoint_pages, store->threads, store->path,
-                            store->log)) {
+    if (!checkpointer_start(&store->checkpointer, db, options->checkpoint_pages, store->threads,
+                            store->path, store->log)) {
         snprintf(why, why_size, NO_THREADS);
         return false;
     }
@@ -309,7 +311,7 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
     store->log = options->log;
     list_init(&store->done);
     pthread_mutex_init(&store->lock, NULL);
-    if (!open_file(store, options->clock, options->checkpoint_pages, why, why_size)) {
+    if (!open_file(store, options, why, why_size)) {
         dispose(store);
         return NULL;
     }

@@ -8,7 +8,8 @@
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
 
-enum { ROWS_REMEMBERED = 1 << 20 }; /* at most 72 MB, and long names */
+/* Of each MB: 72 bytes for a name, and the rest for pages. */
+enum { NAMES_PER_MB = 8192, PAGES_KB_PER_MB = 448 };
 
 /* How a transaction over some operations ended. */
 enum ended {
@@ -20,11 +21,18 @@ enum ended {
     ENDED_LOST,
 };
 
-bool writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log,
-                 const struct clock *clock)
+bool writer_init(struct writer *writer, sqlite3 *db, int cache_mb, const char *path,
+                 const struct log *log, const struct clock *clock)
 {
+    size_t names = NAMES_PER_MB;
+    char pragma[64];
+
+    while (names * 2 <= (size_t)cache_mb * NAMES_PER_MB)
+        names *= 2;
     *writer = (struct writer){.path = path, .log = log};
-    return transaction_init(&writer->txn, db, cache_new(ROWS_REMEMBERED), clock);
+    snprintf(pragma, sizeof pragma, "PRAGMA cache_size = -%d", cache_mb * PAGES_KB_PER_MB);
+    return transaction_init(&writer->txn, db, cache_new(names), clock) &&
+           db_exec(db, pragma) == SQLITE_OK;
 }
 
 /* Called by SQLite after each commit. */

@@ -45,8 +45,8 @@ enum writer_outcome {
 
 /* The pointers are borrowed; `clock` as in struct store_options. False: SQLite has no memory; free
  * it all the same. */
-bool writer_init(struct writer *writer, sqlite3 *db, const char *path, const struct log *log,
-                 const struct clock *clock);
+bool writer_init(struct writer *writer, sqlite3 *db, int cache_mb, const char *path,
+                 const struct log *log, const struct clock *clock);
 /* The file is made, and its WAL open. */
 void writer_open(struct writer *writer, struct checkpointer *checkpointer);
 /* Closes the connection, too. */

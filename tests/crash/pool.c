@@ -7,18 +7,19 @@
 
 #include "store/sqlite/cache.h"
 
-struct cache *__real_cache_new(void);
-struct cache *__wrap_cache_new(void);
+struct cache *__real_cache_new(size_t max);
+struct cache *__wrap_cache_new(size_t max);
 void __wrap_cache_free(struct cache *cache);
 
 static struct cache *spare;
 
-struct cache *__wrap_cache_new(void)
+/* Of whatever size: it is not filled. */
+struct cache *__wrap_cache_new(size_t max)
 {
     struct cache *cache = spare;
 
     spare = NULL;
-    return cache != NULL ? cache : __real_cache_new();
+    return cache != NULL ? cache : __real_cache_new(max);
 }
 
 void __real_cache_free(struct cache *cache);

@@ -52,9 +52,10 @@ class RespServer(Server):
 class Stockade(RespServer):
     """Leases in its own store, or on a Redis, whose cost is then part of ours."""
 
-    def __init__(self, folder, redis=None):
+    def __init__(self, folder, redis=None, cache_mb=128):
         super().__init__(folder)
         self.tag = "stockade-redis" if redis else "stockade"
+        self.cache_mb = cache_mb
         self.redis = redis
         self.store = self.folder / "stockade.db"
         self.start()
@@ -63,7 +64,7 @@ class Stockade(RespServer):
         self.port = self.port or free_port()
         self.spawn([BUILD / "stockaded", "--listen", f"127.0.0.1:{self.port}", "--admin", "off",
                     "--log-level", "warn", "--max-connections", CONNECTIONS_MAX,
-                    "--store", f"sqlite:{self.store}",
+                    "--cache-size", self.cache_mb, "--store", f"sqlite:{self.store}",
                     "--lease", f"redis://127.0.0.1:{self.redis.port}" if self.redis else "local:"])
         self.wait_for(self.listens)
 

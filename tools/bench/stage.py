@@ -6,16 +6,22 @@ import pathlib
 
 from bench import coordinators, postgres, raw, resp
 
+
+def cache_mb(keys):
+    """The daemon's own default, and in proportion where that is too little."""
+    return 128 if keys <= 1000000 else 2048
+
+
 MAKERS = {
-    "stockade": lambda folder, servers: resp.Stockade(folder),
-    "redis": lambda folder, servers: resp.Redis(folder),
-    "lease-redis": lambda folder, servers: resp.Redis(folder, filled=False),
-    "stockade-redis": lambda folder, servers: resp.Stockade(folder, servers["lease-redis"]),
-    "stockade-redis-2": lambda folder, servers: resp.Stockade(folder, servers["lease-redis"]),
-    "postgres": lambda folder, servers: postgres.Postgres(folder),
-    "etcd": lambda folder, servers: coordinators.Etcd(folder),
-    "zookeeper": lambda folder, servers: coordinators.ZooKeeper(folder),
-    "sqlite": lambda folder, servers: raw.Sqlite(folder, servers["stockade"]),
+    "stockade": lambda folder, servers, keys: resp.Stockade(folder, cache_mb=cache_mb(keys)),
+    "redis": lambda folder, servers, keys: resp.Redis(folder),
+    "lease-redis": lambda folder, servers, keys: resp.Redis(folder, filled=False),
+    "stockade-redis": lambda folder, servers, keys: resp.Stockade(folder, servers["lease-redis"]),
+    "stockade-redis-2": lambda folder, servers, keys: resp.Stockade(folder, servers["lease-redis"]),
+    "postgres": lambda folder, servers, keys: postgres.Postgres(folder),
+    "etcd": lambda folder, servers, keys: coordinators.Etcd(folder),
+    "zookeeper": lambda folder, servers, keys: coordinators.ZooKeeper(folder),
+    "sqlite": lambda folder, servers, keys: raw.Sqlite(folder, servers["stockade"]),
 }
 
 
@@ -30,7 +36,7 @@ def servers_for(tags, folder, keys, progress):
             if tag not in tags:
                 continue
             progress.step(f"{tag} with {keys:,} keys", 0)
-            servers[tag] = make(pathlib.Path(folder) / f"{tag}-{keys}", servers)
+            servers[tag] = make(pathlib.Path(folder) / f"{tag}-{keys}", servers, keys)
             servers[tag].fill(keys)
         yield servers
     finally:
