@@ -71,8 +71,7 @@ static const char renew_text[] = LOOK "local mine, ttl = ARGV[3] .. ' ' .. ARGV[
 /* nonce, token or 0, channel, word, origin, resource. A revoked lease is told even where it had run
  * out: its holder does not know. */
 static const char release_text[] = LOOK
-    "if value and (holder ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= token)) then\n" HELD
-    "end\n"
+    "if value and (holder ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= token)) then\n" HELD "end\n"
     "if value then redis.call('DEL', lock) end\n"
     "if value or ARGV[4] == 'revoked' then\n"
     "  local ended = value and token or ARGV[2]\n"

@@ -23,7 +23,6 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->sessions);
     list_init(&engine->dirty);
     list_init(&engine->waiting_a_turn);
-    list_init(&engine->spares);
     engine->started_ms = engine_now_ms(engine);
     held_init(engine);
     sweeper_start(engine);

@@ -39,7 +39,7 @@ struct engine {
     struct engine_counters counters;
     struct heap timers;
     struct list sessions, dirty, waiting_a_turn;
-    struct list spares; /* request.c: requests to be used again */
+    struct request *spares; /* request.c: to be used again */
     size_t sessions_count, acquires_count, spares_count;
     uint64_t session_last; /* client ids handed out so far */
     size_t requests_open;  /* started and not finished */

@@ -24,26 +24,26 @@ enum { SPARE_ARGS_SIZE = 256, SPARE_REPLY_SIZE = 256 };
 
 static struct request *request_take(struct engine *engine, size_t args_size)
 {
-    struct list *spare;
+    struct request *spare = engine->spares;
 
     if (args_size > SPARE_ARGS_SIZE) {
         struct request *request = mem_alloc(sizeof *request + args_size);
         memset(request, 0, sizeof *request);
         return request;
     }
-    if ((spare = list_pop(&engine->spares)) == NULL) {
+    if (spare == NULL) {
         struct request *request = mem_alloc(sizeof *request + SPARE_ARGS_SIZE);
         memset(request, 0, sizeof *request);
         request->usual_size = true;
         return request;
     }
+    struct buf reply = spare->reply;
+    engine->spares = spare->next_spare;
     engine->spares_count--;
-    struct request *request = list_entry(spare, struct request, link);
-    struct buf reply = request->reply;
-    memset(request, 0, sizeof *request);
-    request->reply = reply;
-    request->usual_size = true;
-    return request;
+    memset(spare, 0, sizeof *spare);
+    spare->reply = reply;
+    spare->usual_size = true;
+    return spare;
 }
 
 static void request_put(struct request *request)
@@ -59,17 +59,18 @@ static void request_put(struct request *request)
         buf_free(&request->reply);
     buf_clear(&request->reply);
     engine->spares_count++;
-    list_append(&engine->spares, &request->link);
+    request->next_spare = engine->spares;
+    engine->spares = request;
 }
 
 void requests_free_spares(struct engine *engine)
 {
-    struct list *link;
+    struct request *spare;
 
-    while ((link = list_pop(&engine->spares)) != NULL) {
-        struct request *request = list_entry(link, struct request, link);
-        buf_free(&request->reply);
-        free(request);
+    while ((spare = engine->spares) != NULL) {
+        engine->spares = spare->next_spare;
+        buf_free(&spare->reply);
+        free(spare);
     }
     engine->spares_count = 0;
 }

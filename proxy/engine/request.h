@@ -32,7 +32,8 @@ struct request {
     size_t size;         /* bytes of arguments, for the session's bound */
     enum command_order order;
     bool started, finished;
-    bool usual_size;
+    bool usual_size;            /* it may be used again */
+    struct request *next_spare; /* in engine->spares */
 
     /* Set before the store's thread sees it, read-only there. */
     bool resp3;

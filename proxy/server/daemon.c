@@ -190,13 +190,13 @@ static void init_loop(struct daemon *daemon)
     check(uv_signal_init(&daemon->loop, &daemon->sigterm) == 0);
     check(uv_signal_init(&daemon->loop, &daemon->sigint) == 0);
     daemon->drain_timer.data = daemon->sigterm.data = daemon->sigint.data = daemon;
-    daemon->host = host_new(&(struct host_options){.loop = &daemon->loop,
-                                                   .log = daemon->log,
-                                                   .cache_mb = (int)options_number(
-                                                       daemon->options, OPTION_CACHE_SIZE),
-                                                   .turned = on_turned,
-                                                   .lost = on_lost,
-                                                   .context = daemon});
+    daemon->host = host_new(
+        &(struct host_options){.loop = &daemon->loop,
+                               .log = daemon->log,
+                               .cache_mb = (int)options_number(daemon->options, OPTION_CACHE_SIZE),
+                               .turned = on_turned,
+                               .lost = on_lost,
+                               .context = daemon});
     check(daemon->host != NULL);
     daemon->server = server_new(&daemon->loop, daemon->log);
 }

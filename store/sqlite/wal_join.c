@@ -23,8 +23,8 @@ struct wal_join {
     const sqlite3_io_methods *below;
     sqlite3_int64 at; /* where in the file the buffer belongs */
     int len;
-    bool commits;        /* what comes next ends a commit */
-    sqlite3_int64 ahead; /* the file is written up to here, or need not be */
+    bool commits;                   /* what comes next ends a commit */
+    sqlite3_int64 ahead;            /* the file is written up to here, or need not be */
     uint16_t seen[SEARCHED_FRAMES]; /* by page number: how often since `frames` was 0 */
     int frames, repeats;
     unsigned char buffer[BUFFER_SIZE];

@@ -72,8 +72,7 @@ static void a_grant_does_not_wait_for_a_read_that_takes_longer(void **state)
     assert_string_equal(world_received(world, 1), "*2\r\n:1\r\n:1000\r\n");
     assert_false(engine_wants_turn(world->engine));
     world_settle(world);
-    assert_string_equal(world_received(world, 1),
-                        "$-1\r\n+PONG\r\n*2\r\n:1\r\n:1000\r\n$-1\r\n");
+    assert_string_equal(world_received(world, 1), "$-1\r\n+PONG\r\n*2\r\n:1\r\n:1000\r\n$-1\r\n");
 }
 
 static void many_reads_behind_a_grant_do_not_hold_it_up(void **state)
