@@ -6,9 +6,9 @@
 #include <string.h>
 
 /* Nothing here outlives the connection or touches the file. The writer sets the size of its page
- * cache itself. A reader's is small, 4 MB: after each commit of another
- * connection SQLite empties it by a walk over all its buckets, and it has as many as it ever had
- * pages. The operating system has the file in memory, too. */
+ * cache itself. A reader's is small, 4 MB: after each commit of another connection SQLite empties
+ * it by a walk over all its buckets, and it has as many as it ever had pages. The operating system
+ * has the file in memory, too. */
 static const char writer_setup[] = "PRAGMA synchronous = FULL;"
                                    "PRAGMA temp_store = MEMORY;"
                                    "PRAGMA cell_size_check = ON;"
