@@ -20,13 +20,17 @@ void reader_free(struct reader *reader)
     cache_free(reader->txn.names);
 }
 
-static void note(struct reader *reader)
+void reader_answer(struct transaction *txn, struct store_op *op, int *outage, const char *path,
+                   const struct log *log)
 {
-    int code = reader->txn.failed ? reader->txn.code : 0;
-
-    if (code != 0 && code != reader->outage)
-        log_error(reader->log, "store %s: a read failed: %s", reader->path, reader->txn.reason);
-    reader->outage = code;
+    op->error = txn->failed ? STK_STORE : op->run(op, &txn->base);
+    transaction_leave(txn);
+    if (txn->failed)
+        op->error = STK_STORE;
+    int code = txn->failed ? txn->code : 0;
+    if (code != 0 && code != *outage)
+        log_error(log, "store %s: a read failed: %s", path, txn->reason);
+    *outage = code;
 }
 
 static void run_one(struct reader *reader, struct store_op *op)
@@ -39,11 +43,7 @@ static void run_one(struct reader *reader, struct store_op *op)
         txn->floor_known = false;
         (void)transaction_begin(txn, STATEMENT_BEGIN_READ);
     }
-    op->error = txn->failed ? STK_STORE : op->run(op, &txn->base);
-    transaction_leave(txn);
-    if (txn->failed)
-        op->error = STK_STORE;
-    note(reader);
+    reader_answer(txn, op, &reader->outage, reader->path, reader->log);
 }
 
 void reader_run(struct reader *reader, struct list *batch)

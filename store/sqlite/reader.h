@@ -19,6 +19,10 @@ struct reader {
 bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, const char *path,
                  const struct log *log, const struct clock *clock);
 void reader_free(struct reader *reader);
+/* One operation in the transaction that has begun, or has failed to. A failure is logged where it
+ * is not the `outage` that was logged before. */
+void reader_answer(struct transaction *txn, struct store_op *op, int *outage, const char *path,
+                   const struct log *log);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. */
 void reader_run(struct reader *reader, struct list *batch);
 

@@ -7,6 +7,7 @@
 #include "fence/base/check.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
+#include "store/sqlite/reader.h"
 
 /* Of each MB: 72 bytes for a name, and the rest for pages. */
 enum { NAMES_PER_MB = 8192, PAGES_KB_PER_MB = 448 };
@@ -266,21 +267,6 @@ enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool m
     }
 }
 
-static void read_one(struct writer *writer, struct store_op *op)
-{
-    struct transaction *txn = &writer->txn;
-
-    txn->failed = false;
-    op->error = op->run(op, &txn->base);
-    transaction_leave(txn);
-    if (txn->failed) {
-        op->error = STK_STORE;
-        if (txn->code != writer->read_outage)
-            log_error(writer->log, "store %s: a read failed: %s", writer->path, txn->reason);
-    }
-    writer->read_outage = txn->failed ? txn->code : 0;
-}
-
 bool writer_read(struct writer *writer, struct list *batch)
 {
     struct transaction *txn = &writer->txn;
@@ -293,8 +279,11 @@ bool writer_read(struct writer *writer, struct list *batch)
                  version == writer->data_version;
     writer->latest = reads;
     if (reads)
-        for (struct list *at = batch->next; at != batch; at = at->next)
-            read_one(writer, list_entry(at, struct store_op, link));
+        for (struct list *at = batch->next; at != batch; at = at->next) {
+            txn->failed = false;
+            reader_answer(txn, list_entry(at, struct store_op, link), &writer->read_outage,
+                          writer->path, writer->log);
+        }
     transaction_settle(txn);
     if (reads && transaction_run(txn, STATEMENT_COMMIT) == STK_OK) {
         transaction_ended(txn);

@@ -203,8 +203,10 @@ static enum stk_error see_here(struct rig *rig, struct seen *seen)
 {
     for (time_t end = time(NULL) + DEADLINE_S; time(NULL) < end;) {
         struct rig_op op = rig_op(false, see, seen);
-        if (here(rig, &op, true))
+        if (here(rig, &op, true)) {
+            assert_true(pthread_equal(seen->thread, pthread_self()));
             return op.base.error;
+        }
         await(rig, &op);
     }
     fail_msg("the store's thread never sleeps");
