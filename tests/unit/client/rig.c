@@ -16,6 +16,7 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
+#include "tests/unit/folder.h"
 
 void rig_ok(enum stk_error error, const char *what, const char *file, int line)
 {
@@ -41,8 +42,7 @@ int rig_new(void **state)
 {
     struct rig *rig = mem_zalloc(sizeof *rig);
 
-    snprintf(rig->folder, sizeof rig->folder, "/tmp/stockade-client-XXXXXX");
-    check(mkdtemp(rig->folder) != NULL);
+    folder_make(rig->folder, sizeof rig->folder);
     snprintf(rig->uri, sizeof rig->uri, "sqlite:%s/x.db", rig->folder);
     rig->client = rig_client(rig);
     *state = rig;

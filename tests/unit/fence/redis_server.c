@@ -20,6 +20,7 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
+#include "tests/unit/folder.h"
 
 #define START_MS_MAX 10000
 #define ASK_S_MAX    10
@@ -116,8 +117,7 @@ struct redis_server *redis_server_new(const char *const *options)
     struct redis_server *server = mem_zalloc(sizeof *server);
 
     close(silent_server(&server->port)); /* free just now */
-    snprintf(server->folder, sizeof server->folder, "/tmp/stockade-test-XXXXXX");
-    check(mkdtemp(server->folder) != NULL);
+    folder_make(server->folder, sizeof server->folder);
     snprintf(server->socket, sizeof server->socket, "%s/redis.sock", server->folder);
     redis_server_start(server, options);
     return server;

@@ -21,6 +21,7 @@
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
 #include "tests/unit/fence/redis_server.h"
+#include "tests/unit/folder.h"
 
 #define START_MS_MAX 30000
 
@@ -78,8 +79,7 @@ struct zookeeper_server *zookeeper_server_new(void)
     int64_t end_ms = clock_now_ms(&clock_monotonic) + START_MS_MAX;
 
     close(silent_server(&server->port)); /* free just now */
-    snprintf(server->folder, sizeof server->folder, "/tmp/stockade-test-XXXXXX");
-    check(mkdtemp(server->folder) != NULL);
+    folder_make(server->folder, sizeof server->folder);
     snprintf(config, sizeof config, "%s/zoo.cfg", server->folder);
     write_config(server, config);
     server->pid = fork();

@@ -21,6 +21,7 @@
 #include "fence/base/mem.h"
 #include "proxy/server/server.h"
 #include "store/open.h"
+#include "tests/unit/folder.h"
 
 enum { DEADLINE_MS = 10000 };
 
@@ -31,7 +32,7 @@ struct rig {
     struct lease_provider *provider;
     struct engine *engine;
     struct server *server;
-    char folder[40], path[64]; /* of a unix socket */
+    char folder[64], path[80]; /* of a unix socket */
     int port;                  /* of the TCP listener */
 };
 
@@ -45,7 +46,7 @@ static void on_turn(uv_prepare_t *turn)
 
 static void bind_both(struct rig *rig)
 {
-    char why[256], address[80];
+    char why[256], address[120];
 
     assert_true(server_bind(rig->server, "127.0.0.1:0", why, sizeof why));
     snprintf(address, sizeof address, "unix:%s", rig->path);
@@ -61,8 +62,7 @@ static struct rig *rig_new(size_t sessions_max)
     struct rig *rig = mem_zalloc(sizeof *rig);
     char why[256];
 
-    snprintf(rig->folder, sizeof rig->folder, "/tmp/stockade-server-XXXXXX");
-    assert_non_null(mkdtemp(rig->folder));
+    folder_make(rig->folder, sizeof rig->folder);
     snprintf(rig->path, sizeof rig->path, "%s/s.sock", rig->folder);
     assert_int_equal(uv_loop_init(&rig->loop), 0);
     rig->store = store_memory_new(
@@ -403,7 +403,7 @@ static void an_address_in_use_is_refused_by_name(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(10);
-    char why[256], address[80];
+    char why[256], address[120];
 
     snprintf(address, sizeof address, "127.0.0.1:%d", rig->port);
     assert_false(binds(rig, address, why));

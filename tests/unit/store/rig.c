@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fence/base/mem.h"
+#include "tests/unit/folder.h"
 
 static void on_wake(void *context)
 {
@@ -78,8 +79,7 @@ static struct rig *rig_new(bool sqlite)
     rig->sqlite = sqlite;
     rig->clock = (struct clock){.context = rig, .wall_us = wall_us};
     rig->now_ms = INT64_C(1700000000000);
-    strcpy(rig->folder, "/tmp/stockade-test-XXXXXX");
-    assert_non_null(mkdtemp(rig->folder));
+    folder_make(rig->folder, sizeof rig->folder);
     snprintf(rig->path, sizeof rig->path, "%s/store.db", rig->folder);
     snprintf(log_path, sizeof log_path, "%s/log", rig->folder);
     rig->log.fd = open(log_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);

@@ -15,6 +15,7 @@
 #include <sqlite3.h>
 
 #include "store/sqlite/wal_join.h"
+#include "tests/unit/folder.h"
 
 enum { AHEAD_MIN = 200 << 10 };
 
@@ -83,8 +84,7 @@ static int begin(void **state)
     sqlite3_file *file;
 
     the_rig = rig;
-    strcpy(rig->folder, "/tmp/stockade-test-XXXXXX");
-    assert_non_null(mkdtemp(rig->folder));
+    folder_make(rig->folder, sizeof rig->folder);
     snprintf(rig->path, sizeof rig->path, "%s/a.db", rig->folder);
     snprintf(rig->wal, sizeof rig->wal, "%s-wal", rig->path);
     assert_int_equal(sqlite3_open(rig->path, &rig->db), SQLITE_OK);
