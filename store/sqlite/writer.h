@@ -31,7 +31,7 @@ struct writer {
     const char *path;     /* borrowed, for the log */
     int64_t data_version; /* SQLite's: differs once another connection has committed */
     int outage;           /* SQLite's code of the failure that was logged; 0: all is well */
-    bool waits;           /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
+    bool waits;  /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
     uint64_t commits, failed_commits, foreign_commits;
 };
 
