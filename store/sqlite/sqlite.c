@@ -2,7 +2,8 @@
 /* The SQLite store: a writer and two readers, a connection and a worker each, a checkpointer, and
  * the list of what is done, which the caller collects. The second reader takes what may take long,
  * one at a time: the others do not wait for it, and no snapshot keeps the WAL from being emptied
- * for longer than that.
+ * for longer than that. Where the writer sleeps, brief reads that are done on the owner's thread go
+ * over its connection, which has the latest pages in memory.
  *
  * The file fails in two ways. Cleanly: the operations say STK_STORE, and the next may succeed. Or a
  * commit's outcome is unknown: then the writer stops, nothing of it is answered, store_lost() is
@@ -112,8 +113,10 @@ static enum work_result work_reads(void *context, struct list *batch, size_t cou
 {
     struct reads *reads = context;
     struct sqlite_store *store = reads->store;
+    bool done = here && worker_rests(&store->writes) && writer_read(&store->writer, batch);
 
-    reader_run(&reads->reader, batch);
+    if (!done)
+        reader_run(&reads->reader, batch);
     pthread_mutex_lock(&store->lock);
     list_splice(&store->done, batch);
     store->stats.reads += count;

@@ -149,6 +149,14 @@ bool worker_flush(struct worker *worker)
     return done;
 }
 
+bool worker_rests(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    bool rests = worker->asleep && worker->queued == 0 && !worker->dead;
+    pthread_mutex_unlock(&worker->lock);
+    return rests;
+}
+
 bool worker_step(struct worker *worker)
 {
     struct list batch;

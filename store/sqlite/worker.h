@@ -51,6 +51,8 @@ bool worker_start(struct worker *worker);
 enum stk_error worker_submit(struct worker *worker, struct store_op *op);
 /* What was submitted is to be worked off now. True: some of it was, here. */
 bool worker_flush(struct worker *worker);
+/* The thread sleeps and has nothing to do: until the next flush, what is its own is the owner's. */
+bool worker_rests(struct worker *worker);
 /* Without a thread: one batch. False: there was nothing to do. */
 bool worker_step(struct worker *worker);
 size_t worker_queued(struct worker *worker);

@@ -7,6 +7,7 @@
 #include "fence/base/check.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
+#include "store/sqlite/reader.h"
 
 /* Of each MB: 72 bytes for a name, and the rest for pages. */
 enum { NAMES_PER_MB = 8192, PAGES_KB_PER_MB = 448 };
@@ -154,6 +155,7 @@ static enum ended commit(struct writer *writer, bool changed)
     if (transaction_run(txn, STATEMENT_COMMIT) == STK_OK) {
         transaction_ended(txn);
         cache_commit(txn->cache);
+        writer->latest = true;
         writer->commits++;
         if (changed)
             note_success(writer);
@@ -263,6 +265,33 @@ enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool m
     case ENDED_BUSY: return WRITER_BUSY;
     default: return WRITER_DONE;
     }
+}
+
+bool writer_read(struct writer *writer, struct list *batch)
+{
+    struct transaction *txn = &writer->txn;
+    int64_t version = 0;
+
+    if (!writer->latest)
+        return false;
+    set_waits(writer, false);
+    bool reads = transaction_begin(txn, STATEMENT_BEGIN_READ) && read_version(txn, &version) &&
+                 version == writer->data_version;
+    writer->latest = reads;
+    if (reads)
+        for (struct list *at = batch->next; at != batch; at = at->next) {
+            txn->failed = false;
+            reader_answer(txn, list_entry(at, struct store_op, link), &writer->read_outage,
+                          writer->path, writer->log);
+        }
+    transaction_settle(txn);
+    if (reads && transaction_run(txn, STATEMENT_COMMIT) == STK_OK) {
+        transaction_ended(txn);
+        cache_commit(txn->cache);
+    } else {
+        (void)roll_back(writer);
+    }
+    return reads;
 }
 
 void writer_tidy(struct writer *writer)

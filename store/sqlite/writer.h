@@ -31,6 +31,8 @@ struct writer {
     const char *path;     /* borrowed, for the log */
     int64_t data_version; /* SQLite's: differs once another connection has committed */
     int outage;           /* SQLite's code of the failure that was logged; 0: all is well */
+    int read_outage;
+    bool latest; /* no other one has committed, as far as was seen; if so, a write looks */
     bool waits;  /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
     uint64_t commits, failed_commits, foreign_commits;
 };
@@ -54,6 +56,9 @@ void writer_free(struct writer *writer);
  * nothing, run nothing more. `may_wait`:
  * for the lock of another program, and for what writer_tidy has to do. */
 enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool may_wait);
+/* Answers a batch of brief reads between two others: what its own connection has written is in its
+ * memory, where a reader would fetch it from the file. False: nothing was run; ask a reader. */
+bool writer_read(struct writer *writer, struct list *batch);
 /* What is to be done between batches, and may take its time. */
 void writer_tidy(struct writer *writer);
 
