@@ -83,14 +83,17 @@ static void test_without_keep_alive_it_runs_out_by_itself(void **state)
     stk_lease_free(next);
 }
 
+/* Kept leases outlive a disk that stands still for half a second. */
+enum { KEPT_TTL_MS = 1000, BEYOND_MS = 1500 };
+
 static void test_it_is_kept_alive_beyond_its_ttl(void **state)
 {
     const struct rig *rig = *state;
     struct loss loss = {0};
     stk_lease_info info;
 
-    stk_lease *lease = acquire_watched(rig->client, 300, &loss);
-    for (int64_t until_ms = rig_now_ms() + 1500; rig_now_ms() < until_ms;) {
+    stk_lease *lease = acquire_watched(rig->client, KEPT_TTL_MS, &loss);
+    for (int64_t until_ms = rig_now_ms() + BEYOND_MS; rig_now_ms() < until_ms;) {
         assert_true(stk_lease_valid(lease));
         rig_nap(INT64_MAX, "");
     }
@@ -234,8 +237,9 @@ static void test_two_engines_on_one_file_share_leases(void **state)
     for (int i = 0; i < 4; i++) { /* the one that opened the store first, then the other */
         stk_client *holder = i % 2 == 0 ? rig->client : other;
         stk_client *seeker = i % 2 == 0 ? other : rig->client;
-        ok(stk_acquire(holder, "r", &(stk_lease_options){.ttl_ms = 300, .wait_ms = 10000}, &lease));
-        for (int64_t until_ms = rig_now_ms() + 900; rig_now_ms() < until_ms;) {
+        ok(stk_acquire(holder, "r", &(stk_lease_options){.ttl_ms = KEPT_TTL_MS, .wait_ms = 10000},
+                       &lease));
+        for (int64_t until_ms = rig_now_ms() + BEYOND_MS; rig_now_ms() < until_ms;) {
             assert_int_equal(stk_acquire(seeker, "r", NULL, &denied), STK_HELD);
             rig_nap(INT64_MAX, "");
         }
@@ -251,12 +255,12 @@ static void test_a_basket_is_kept_and_lost_as_one(void **state)
     const struct rig *rig = *state;
     const char *const names[] = {"b", "a", "c"};
     struct loss loss = {0};
-    const stk_lease_options options = {.ttl_ms = 300, .lost = on_lost, .context = &loss};
+    const stk_lease_options options = {.ttl_ms = KEPT_TTL_MS, .lost = on_lost, .context = &loss};
     stk_lease *basket, *denied;
 
     ok(stk_acquire_all(rig->client, names, 3, &options, &basket));
     assert_int_equal(stk_acquire_all(rig->client, names + 2, 1, NULL, &denied), STK_HELD);
-    for (int64_t until_ms = rig_now_ms() + 900; rig_now_ms() < until_ms;)
+    for (int64_t until_ms = rig_now_ms() + BEYOND_MS; rig_now_ms() < until_ms;)
         rig_nap(INT64_MAX, "");
     assert_true(stk_lease_valid(basket));
     ok(stk_revoke(rig->client, "a", NULL));
