@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Entries in one array, taken in order, so that memory grows with what is remembered; chains of
  * them by the hash of the name; and a table by id. The chains are split one at a time as entries
- * come (linear hashing): no put ever waits for a table to be built anew. */
+ * come (linear hashing): no put ever waits for a table to be built anew. Strings are in an array of
+ * their own, each with the entry that it belongs to: one that another has taken is not found. */
 #include "store/sqlite/cache.h"
 
 #include <stdlib.h>
@@ -17,6 +18,8 @@ enum {
     NAME_MAX = 128,         /* bytes; longer ones are not worth their memory */
     NAMES_MAX = 32 << 20,   /* bytes of names that are not in their entries */
     CHAINS_FIRST = 1 << 10, /* a power of two */
+    STRING_MAX = 59,        /* bytes */
+    STRINGS_MAX = 1 << 18,
 };
 
 struct entry {
@@ -26,12 +29,20 @@ struct entry {
     uint32_t next; /* place + 1 of the next one in its chain, or of those that are free; 0: none */
     uint16_t len;
     uint8_t state, type;
+    uint32_t string; /* place + 1; 0: none */
     union {
         char here[NAME_HERE];
         char *apart; /* owned; where len is above NAME_HERE */
     } name;
 };
 _Static_assert(sizeof(struct entry) == LINE, "one look at an entry is one line of memory");
+
+struct string {
+    uint32_t owner; /* place + 1 of its entry */
+    uint8_t len;
+    char bytes[STRING_MAX];
+};
+_Static_assert(sizeof(struct string) == LINE, "and one at its string is another");
 
 struct cache {
     size_t max; /* entries, a power of two */
@@ -45,6 +56,8 @@ struct cache {
     size_t chains_count, chains_low; /* chains_low: the power of two at or below */
     size_t victim;                   /* whose turn it is to make room */
     uint32_t free;                   /* place + 1; 0: none */
+    struct string *strings;
+    size_t strings_used, strings_victim;
     uint32_t *journal; /* places put or updated since the last commit; some more than once */
     size_t journal_count, journal_room;
 };
@@ -65,6 +78,7 @@ struct cache *cache_new(size_t max)
     cache->entries = mem_aligned(LINE, max * sizeof *cache->entries);
     cache->chains = mem_zalloc(max * sizeof *cache->chains);
     cache->by_id = mem_zalloc(max * sizeof *cache->by_id);
+    cache->strings = mem_aligned(LINE, STRINGS_MAX * sizeof *cache->strings);
     cache->seed = (uint64_t)(uintptr_t)cache;
     start_chains(cache);
     return cache;
@@ -78,6 +92,7 @@ void cache_free(struct cache *cache)
     free(cache->entries);
     free(cache->chains);
     free(cache->by_id);
+    free(cache->strings);
     free(cache->journal);
     free(cache);
 }
@@ -242,6 +257,8 @@ static void set(struct entry *entry, const struct resource *resource)
     entry->token = resource->fence.token;
     entry->state = (uint8_t)resource->fence.state;
     entry->type = (uint8_t)resource->type;
+    if (resource->type != VALUE_STRING)
+        entry->string = 0;
 }
 
 static bool get(const struct entry *entry, struct resource *resource)
@@ -283,6 +300,7 @@ void cache_put(struct cache *cache, struct bytes name, const struct resource *re
         other = &cache->entries[*place];
     if (other != NULL && other != entry && ((other->id ^ resource->id) & mask) == 0)
         forget(cache, other);
+    entry->string = 0;
     set(entry, resource);
     *place = (uint32_t)(entry - cache->entries);
     note(cache, entry);
@@ -296,6 +314,49 @@ void cache_update(struct cache *cache, const struct resource *resource)
         return;
     set(entry, resource);
     note(cache, entry);
+}
+
+/* Strings. */
+
+static struct string *string_of(const struct cache *cache, const struct entry *entry)
+{
+    struct string *string = &cache->strings[entry->string - 1];
+    return entry->string != 0 && string->owner == link_of(cache, entry) ? string : NULL;
+}
+
+void cache_string_put(struct cache *cache, int64_t id, struct bytes value)
+{
+    struct entry *entry = find_id(cache, id);
+
+    if (entry == NULL)
+        return;
+    struct string *string = string_of(cache, entry);
+    if (value.len > STRING_MAX) {
+        entry->string = 0;
+        return;
+    }
+    if (string == NULL) {
+        size_t place = cache->strings_used < STRINGS_MAX ? cache->strings_used++
+                                                         : cache->strings_victim++ % STRINGS_MAX;
+        string = &cache->strings[place];
+        string->owner = link_of(cache, entry);
+        entry->string = (uint32_t)place + 1;
+    }
+    string->len = (uint8_t)value.len;
+    if (value.len > 0)
+        memcpy(string->bytes, value.data, value.len);
+    note(cache, entry);
+}
+
+bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value)
+{
+    const struct entry *entry = find(cache, name, hash_of(cache, name));
+    const struct string *string = entry == NULL ? NULL : string_of(cache, entry);
+
+    if (string == NULL)
+        return false;
+    *value = (struct bytes){string->bytes, string->len};
+    return true;
 }
 
 void cache_forget(struct cache *cache, int64_t id)

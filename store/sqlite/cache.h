@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A memory of resource rows: name to id, fence and type, so that a fenced write needs no look-up by
- * name (the writer's; the quick reader has one of names and ids only). Bounded, and resident only
- * as it fills; where it is full, one goes for each that comes.
+/* A memory of resource rows: name to id, fence, type and short string, so that a fenced write needs
+ * no look-up by name, and a read none at all (the writer's; the quick reader has one of names and
+ * ids only). Bounded, and resident only as it fills; where it is full, one goes for each that
+ * comes.
  *
  * - It holds only what the database holds, or what the transaction under way has put there. What
  *   is undone of it, cache_undo forgets: a journal says which entries those are. Where another
@@ -19,7 +20,7 @@
 struct cache;
 
 /* Remembers up to `max` rows, a power of two from 1024 on, in 72 bytes each; names of more than 32
- * bytes take up to 32 MB besides. */
+ * bytes take up to 32 MB besides, and strings up to 16. */
 struct cache *cache_new(size_t max);
 void cache_free(struct cache *cache);
 /* Fills in `resource` but for fence.floor, which is 0. */
@@ -30,6 +31,10 @@ bool cache_find_id(const struct cache *cache, int64_t id, struct resource *resou
 void cache_put(struct cache *cache, struct bytes name, const struct resource *resource);
 /* The row of resource->id has changed: brings its entry, if there is one, up to date. */
 void cache_update(struct cache *cache, const struct resource *resource);
+/* The string of `id`, whose row has the type, is this now. Long ones are not taken. */
+void cache_string_put(struct cache *cache, int64_t id, struct bytes value);
+/* The string of a name, borrowed until the next put. False: it is not remembered. */
+bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value);
 /* The row of `id` is gone. */
 void cache_forget(struct cache *cache, int64_t id);
 void cache_clear(struct cache *cache);

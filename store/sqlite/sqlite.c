@@ -32,6 +32,7 @@ enum { READS_QUICK, READS_SLOW, READS };
 
 enum {
     HERE_OPS_MAX = 64, /* above it, the next batch gathers while another thread commits this one */
+    HERE_READS_MAX = 1024, /* of the writer's connection, which remembers more than a reader */
     READS_BATCH_MAX = 128, /* small: replies to the first ones leave while the next are read */
 };
 
@@ -146,6 +147,8 @@ static bool sqlite_flush(struct store *base)
     struct sqlite_store *store = of(base);
     bool done = worker_flush(&store->writes);
 
+    store->reads[READS_QUICK].worker.here_max =
+        worker_rests(&store->writes) ? HERE_READS_MAX : HERE_OPS_MAX;
     for (size_t i = 0; i < READS; i++)
         done |= worker_flush(&store->reads[i].worker);
     return done;

@@ -54,7 +54,10 @@ enum stk_error values_string(struct store_txn *base, const struct resource *reso
 {
     struct transaction *txn = of(base);
     sqlite3_stmt *stmt = statement_for(txn, STATEMENT_STRING, resource);
-    return stmt == NULL ? STK_STORE : get(txn, stmt, found, value);
+    enum stk_error error = stmt == NULL ? STK_STORE : get(txn, stmt, found, value);
+    if (error == STK_OK && *found && txn->cache != NULL)
+        cache_string_put(txn->cache, resource->id, *value);
+    return error;
 }
 
 /* An id is given to one name only, and goes with its row; a row with a value stays. So a string
@@ -66,9 +69,11 @@ enum stk_error values_string_of(struct store_txn *base, struct bytes name, bool 
     struct transaction *txn = of(base);
     struct resource resource;
 
+    transaction_settle(txn);
+    if (txn->cache != NULL)
+        *found = cache_string(txn->cache, name, value);
     if (txn->names == NULL)
         return STK_OK;
-    transaction_settle(txn);
     if (transaction_floor(txn) != STK_OK)
         return STK_STORE;
     if (txn->names_floor != txn->floor)
@@ -90,9 +95,10 @@ enum stk_error values_string_put(struct store_txn *base, struct resource *resour
     if (stmt == NULL)
         return STK_STORE;
     transaction_bind(stmt, 2, value);
-    if (transaction_change(txn, stmt) != STK_OK)
+    if (transaction_change(txn, stmt) != STK_OK || set_type(txn, resource, VALUE_STRING) != STK_OK)
         return STK_STORE;
-    return set_type(txn, resource, VALUE_STRING);
+    cache_string_put(txn->cache, resource->id, value);
+    return STK_OK;
 }
 
 enum stk_error values_field(struct store_txn *base, const struct resource *resource,

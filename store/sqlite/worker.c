@@ -20,18 +20,18 @@ static bool is_long(const struct list *link)
     return !list_entry(link, const struct store_op, link)->brief;
 }
 
-/* Moves up to batch_max operations to `batch`; the lock is held. */
-static size_t take(struct worker *worker, struct list *batch)
+/* Moves up to `max` operations to `batch`; the lock is held. */
+static size_t take(struct worker *worker, struct list *batch, size_t max)
 {
     size_t count = 0;
 
     list_init(batch);
-    if (worker->queued <= worker->batch_max) {
+    if (worker->queued <= max) {
         count = worker->queued;
         list_splice(batch, &worker->queue);
         worker->queued_long = 0;
     } else {
-        for (; count < worker->batch_max; count++) {
+        for (; count < max; count++) {
             struct list *link = list_pop(&worker->queue);
             worker->queued_long -= is_long(link);
             list_append(batch, link);
@@ -53,7 +53,7 @@ static void *worker_main(void *context)
             pthread_cond_wait(&worker->news, &worker->lock);
         }
         worker->asleep = false;
-        size_t count = take(worker, &batch);
+        size_t count = take(worker, &batch, worker->batch_max);
         if (count == 0)
             break;
         pthread_mutex_unlock(&worker->lock);
@@ -115,7 +115,7 @@ static bool work_here(struct worker *worker)
     if (worker->queued > worker->here_max || worker->queued_long > 0 || worker->dead ||
         start_ms < worker->here_again_ms)
         return false;
-    size_t count = take(worker, &batch);
+    size_t count = take(worker, &batch, worker->here_max);
     pthread_mutex_unlock(&worker->lock);
     enum work_result result = worker->work(worker->context, &batch, count, true);
     int64_t end_ms = clock_now_ms(&clock_monotonic);
@@ -164,7 +164,7 @@ bool worker_step(struct worker *worker)
     check(!worker->threaded);
     if (worker->dead)
         return false;
-    size_t count = take(worker, &batch);
+    size_t count = take(worker, &batch, worker->batch_max);
     if (count == 0)
         return false;
     enum work_result result = worker->work(worker->context, &batch, count, false);

@@ -21,7 +21,6 @@ struct worker {
     /* Set once. */
     const char *name; /* of the thread, at most 15 bytes */
     size_t queue_max, batch_max;
-    size_t here_max; /* so many, all of them brief, may be worked off in worker_flush; 0: none */
     bool threaded;
     pthread_t thread;
     /* Works off `batch`, `count` operations in order, and hands them on. `here`: on the owner's
@@ -32,6 +31,7 @@ struct worker {
     void *context;
 
     /* The owner's. */
+    size_t here_max;       /* so many, all of them brief, are worked off in worker_flush */
     bool unflushed;        /* something was submitted since the last flush */
     int64_t here_again_ms; /* nothing is worked off here before: it took too long */
 

@@ -291,6 +291,107 @@ static void an_undo_finds_every_entry_in_a_full_cache(void **state)
     cache_free(cache);
 }
 
+/* Static storage; "(none)" where it is not remembered. */
+static const char *string_of(struct cache *cache, const char *name)
+{
+    static char text[64];
+    struct bytes value;
+
+    if (!cache_string(cache, bytes_of(name), &value))
+        return "(none)";
+    snprintf(text, sizeof text, "%.*s", (int)value.len, value.data);
+    return text;
+}
+
+static void a_string_is_remembered_with_its_row(void **state)
+{
+    struct cache *cache = cache_new(HOLDS);
+    struct resource resource = resource_of(1, 1);
+    static const char longest[] = "12345678901234567890123456789012345678901234567890123456789",
+                      too_long[] = "123456789012345678901234567890123456789012345678901234567890";
+
+    (void)state;
+    cache_string_put(cache, 1, BYTES_LITERAL("no row"));
+    put(cache, "a", 1, 1);
+    put(cache, "b", 2, 1);
+    assert_string_equal(string_of(cache, "a"), "(none)");
+    cache_string_put(cache, 1, BYTES_LITERAL("one"));
+    assert_string_equal(string_of(cache, "a"), "one");
+    assert_string_equal(string_of(cache, "b"), "(none)");
+    cache_string_put(cache, 1, BYTES_LITERAL(longest));
+    cache_string_put(cache, 2, (struct bytes){NULL, 0});
+    assert_string_equal(string_of(cache, "a"), longest);
+    assert_string_equal(string_of(cache, "b"), "");
+    update(cache, 1, 2); /* another token, the same string */
+    assert_string_equal(string_of(cache, "a"), longest);
+    cache_string_put(cache, 1, BYTES_LITERAL(too_long));
+    assert_string_equal(string_of(cache, "a"), "(none)");
+    cache_string_put(cache, 1, BYTES_LITERAL("two"));
+    resource.type = VALUE_HASH;
+    cache_update(cache, &resource);
+    assert_string_equal(string_of(cache, "a"), "(none)");
+    update(cache, 1, 3);
+    assert_string_equal(string_of(cache, "a"), "(none)");
+    cache_string_put(cache, 1, BYTES_LITERAL("three"));
+    put(cache, "a", 3, 1); /* another row of that name */
+    assert_string_equal(string_of(cache, "a"), "(none)");
+    cache_string_put(cache, 3, BYTES_LITERAL("four"));
+    cache_forget(cache, 3);
+    put(cache, "c", 4, 1); /* in the same place */
+    assert_string_equal(string_of(cache, "c"), "(none)");
+    cache_clear(cache);
+    assert_string_equal(string_of(cache, "b"), "(none)");
+    put(cache, "b", 2, 1);
+    assert_string_equal(string_of(cache, "b"), "(none)");
+    cache_free(cache);
+}
+
+static void an_undo_forgets_the_strings_put_since(void **state)
+{
+    struct cache *cache = cache_new(HOLDS);
+
+    (void)state;
+    put(cache, "kept", 1, 1);
+    put(cache, "changed", 2, 1);
+    cache_string_put(cache, 1, BYTES_LITERAL("one"));
+    cache_string_put(cache, 2, BYTES_LITERAL("two"));
+    cache_commit(cache);
+    cache_string_put(cache, 2, BYTES_LITERAL("new"));
+    assert_string_equal(string_of(cache, "changed"), "new");
+    cache_undo(cache, 0);
+    assert_string_equal(string_of(cache, "kept"), "one");
+    assert_string_equal(string_of(cache, "changed"), "(none)");
+    cache_free(cache);
+}
+
+static void strings_push_each_other_out(void **state)
+{
+    enum { COUNT = 600000 };
+    struct cache *cache = cache_new(1 << 20);
+    char text[32], expected[32];
+    size_t found = 0;
+
+    (void)state;
+    for (int round = 0; round < 2; round++)
+        for (int64_t id = 1; id <= COUNT; id++) {
+            struct resource resource = resource_of(id, id);
+            cache_put(cache, name_of(text, id), &resource);
+            int len = snprintf(expected, sizeof expected, "%lld", (long long)(id + round));
+            cache_string_put(cache, id, (struct bytes){expected, (size_t)len});
+        }
+    for (int64_t id = 1; id <= COUNT; id++) {
+        struct bytes value;
+        if (!cache_string(cache, name_of(text, id), &value))
+            continue;
+        int len = snprintf(expected, sizeof expected, "%lld", (long long)(id + 1));
+        assert_int_equal(value.len, len);
+        assert_memory_equal(value.data, expected, (size_t)len);
+        found++;
+    }
+    assert_int_equal(found, 1 << 18);
+    cache_free(cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,6 +403,9 @@ int main(void)
         cmocka_unit_test(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else),
         cmocka_unit_test(an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanwhile),
         cmocka_unit_test(an_undo_finds_every_entry_in_a_full_cache),
+        cmocka_unit_test(a_string_is_remembered_with_its_row),
+        cmocka_unit_test(an_undo_forgets_the_strings_put_since),
+        cmocka_unit_test(strings_push_each_other_out),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }

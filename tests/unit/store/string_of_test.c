@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A string by its name in one look-up: the reader remembers whose id a name is. Whatever becomes of
- * the row and of the file, it never gives another key's value, nor an old one. */
+/* A string by its name in one look-up, for the reader remembers whose id a name is, or in none, for
+ * the writer remembers what it has read and written. Whatever becomes of the row and of the file,
+ * neither gives another key's value, nor an old one, nor one that was never committed. */
 #include <stdio.h>
 #include <string.h>
 
@@ -67,13 +68,105 @@ static void it_is_the_newest(void **state)
     assert_int_equal(rig_read(rig, a_is, (void *)"t"), STK_OK);
 }
 
-static void a_writer_has_no_use_for_it(void **state)
+/* The writer. */
+
+static void a_writer_remembers_what_it_wrote(void **state)
 {
     struct rig *rig = *state;
 
     remember_a(rig);
+    assert_int_equal(rig_write(rig, a_is, (void *)"one"), STK_OK);
+    assert_int_equal(rig_write(rig, set_a_and_b, (void *)"two"), STK_OK);
+    assert_int_equal(rig_write(rig, a_is, (void *)"two"), STK_OK);
+}
+
+static void and_what_it_read(void **state)
+{
+    struct rig *rig = *state;
+
+    remember_a(rig);
+    rig_close(rig);
+    rig_open(rig, false);
+    assert_int_equal(rig_write(rig, a_is, (void *)"(none)"), STK_OK);
+    assert_int_equal(rig_write(rig, get_a, (void *)"one"), STK_OK);
+    assert_int_equal(rig_write(rig, a_is, (void *)"one"), STK_OK);
+}
+
+static void a_writer_forgets_what_another_program_has_changed(void **state)
+{
+    struct rig *rig = *state;
+
+    remember_a(rig);
+    rig_sql(rig, "UPDATE stockade_string SET value = x'74'"
+                 " WHERE id = (SELECT id FROM stockade_resource WHERE name = x'61')");
+    assert_int_equal(rig_write(rig, a_is, (void *)"(none)"), STK_OK);
+    assert_int_equal(rig_write(rig, get_a, (void *)"t"), STK_OK);
+    assert_int_equal(rig_write(rig, a_is, (void *)"t"), STK_OK);
+}
+
+static enum stk_error set_a_and_fail(struct store_txn *txn, void *arg)
+{
+    rig_set(txn, "a", arg);
+    assert_string_equal(of_name(txn, "a"), arg);
+    return STK_ERR;
+}
+
+static enum stk_error set_a_and_undo(struct store_txn *txn, void *arg)
+{
+    assert_int_equal(txn_mark(txn), STK_OK);
+    rig_set(txn, "a", arg);
+    assert_string_equal(of_name(txn, "a"), arg);
+    assert_int_equal(txn_mark_undo(txn), STK_OK);
+    return STK_OK;
+}
+
+static void a_writer_does_not_remember_what_was_undone(void **state)
+{
+    struct rig *rig = *state;
+
+    remember_a(rig);
+    assert_int_equal(rig_write(rig, set_a_and_fail, (void *)"never"), STK_ERR);
+    assert_int_equal(rig_write(rig, get_a, (void *)"one"), STK_OK);
+    assert_int_equal(rig_write(rig, set_a_and_undo, (void *)"never"), STK_OK);
+    assert_int_equal(rig_write(rig, get_a, (void *)"one"), STK_OK);
+    rig_fail_commit(rig);
+    assert_int_equal(rig_write(rig, set_a_and_b, (void *)"never"), STK_STORE);
+    rig_heal(rig);
+    assert_int_equal(rig_write(rig, get_a, (void *)"one"), STK_OK);
+}
+
+static enum stk_error clear_a(struct store_txn *txn, void *arg)
+{
+    struct resource resource = rig_find(txn, "a");
+
+    assert_int_equal(txn_value_clear(txn, &resource), STK_OK);
+    assert_string_equal(of_name(txn, "a"), "(none)");
+    return arg == NULL ? STK_OK : txn_field_put(txn, &resource, BYTES_LITERAL("f"), bytes_of(arg));
+}
+
+static enum stk_error flush_all(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    return txn_flush(txn);
+}
+
+static void a_writer_forgets_what_was_removed(void **state)
+{
+    struct rig *rig = *state;
+
+    remember_a(rig);
+    assert_int_equal(rig_write(rig, clear_a, NULL), STK_OK);
+    assert_int_equal(rig_write(rig, a_is, (void *)"(none)"), STK_OK);
+    assert_int_equal(rig_write(rig, set_a_and_b, (void *)"two"), STK_OK);
+    assert_int_equal(rig_write(rig, clear_a, (void *)"a hash now"), STK_OK);
+    assert_int_equal(rig_write(rig, a_is, (void *)"(none)"), STK_OK);
+    assert_int_equal(rig_write(rig, clear_a, NULL), STK_OK);
+    assert_int_equal(rig_write(rig, set_a_and_b, (void *)"three"), STK_OK);
+    assert_int_equal(rig_write(rig, flush_all, NULL), STK_OK);
     assert_int_equal(rig_write(rig, a_is, (void *)"(none)"), STK_OK);
 }
+
+/* The reader again. */
 
 static void a_row_that_went_and_came_back_is_another(void **state)
 {
@@ -109,8 +202,14 @@ int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
     const struct CMUnitTest tests[] = {
-        TEST(a_string_is_found_where_it_was), TEST(it_is_the_newest),
-        TEST(a_writer_has_no_use_for_it),     TEST(a_row_that_went_and_came_back_is_another),
+        TEST(a_string_is_found_where_it_was),
+        TEST(it_is_the_newest),
+        TEST(a_writer_remembers_what_it_wrote),
+        TEST(and_what_it_read),
+        TEST(a_writer_forgets_what_another_program_has_changed),
+        TEST(a_writer_does_not_remember_what_was_undone),
+        TEST(a_writer_forgets_what_was_removed),
+        TEST(a_row_that_went_and_came_back_is_another),
         TEST(a_restored_file_has_other_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
