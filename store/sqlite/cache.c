@@ -324,13 +324,10 @@ static struct string *string_of(const struct cache *cache, const struct entry *e
     return entry->string != 0 && string->owner == link_of(cache, entry) ? string : NULL;
 }
 
-void cache_string_put(struct cache *cache, int64_t id, struct bytes value)
+static void set_string(struct cache *cache, struct entry *entry, struct bytes value)
 {
-    struct entry *entry = find_id(cache, id);
-
-    if (entry == NULL)
-        return;
     struct string *string = string_of(cache, entry);
+
     if (value.len > STRING_MAX) {
         entry->string = 0;
         return;
@@ -346,6 +343,22 @@ void cache_string_put(struct cache *cache, int64_t id, struct bytes value)
     if (value.len > 0)
         memcpy(string->bytes, value.data, value.len);
     note(cache, entry);
+}
+
+void cache_string_put(struct cache *cache, int64_t id, struct bytes value)
+{
+    struct entry *entry = find_id(cache, id);
+
+    if (entry != NULL)
+        set_string(cache, entry, value);
+}
+
+void cache_string_update(struct cache *cache, int64_t id, struct bytes value)
+{
+    struct entry *entry = find_id(cache, id);
+
+    if (entry != NULL && string_of(cache, entry) != NULL)
+        set_string(cache, entry, value);
 }
 
 bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value)

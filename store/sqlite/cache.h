@@ -31,8 +31,10 @@ bool cache_find_id(const struct cache *cache, int64_t id, struct resource *resou
 void cache_put(struct cache *cache, struct bytes name, const struct resource *resource);
 /* The row of resource->id has changed: brings its entry, if there is one, up to date. */
 void cache_update(struct cache *cache, const struct resource *resource);
-/* The string of `id`, whose row has the type, is this now. Long ones are not taken. */
+/* Remembers the string of `id`, whose row has the type. Long ones are not taken. */
 void cache_string_put(struct cache *cache, int64_t id, struct bytes value);
+/* The string of `id` has changed: brings it, if it is remembered, up to date. */
+void cache_string_update(struct cache *cache, int64_t id, struct bytes value);
 /* The string of a name, borrowed until the next put. False: it is not remembered. */
 bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value);
 /* The row of `id` is gone. */

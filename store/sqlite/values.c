@@ -97,7 +97,7 @@ enum stk_error values_string_put(struct store_txn *base, struct resource *resour
     transaction_bind(stmt, 2, value);
     if (transaction_change(txn, stmt) != STK_OK || set_type(txn, resource, VALUE_STRING) != STK_OK)
         return STK_STORE;
-    cache_string_put(txn->cache, resource->id, value);
+    cache_string_update(txn->cache, resource->id, value);
     return STK_OK;
 }
 

@@ -312,19 +312,21 @@ static void a_string_is_remembered_with_its_row(void **state)
 
     (void)state;
     cache_string_put(cache, 1, BYTES_LITERAL("no row"));
+    cache_string_update(cache, 1, BYTES_LITERAL("no row"));
     put(cache, "a", 1, 1);
     put(cache, "b", 2, 1);
+    cache_string_update(cache, 1, BYTES_LITERAL("never asked for"));
     assert_string_equal(string_of(cache, "a"), "(none)");
     cache_string_put(cache, 1, BYTES_LITERAL("one"));
     assert_string_equal(string_of(cache, "a"), "one");
     assert_string_equal(string_of(cache, "b"), "(none)");
-    cache_string_put(cache, 1, BYTES_LITERAL(longest));
+    cache_string_update(cache, 1, BYTES_LITERAL(longest));
     cache_string_put(cache, 2, (struct bytes){NULL, 0});
     assert_string_equal(string_of(cache, "a"), longest);
     assert_string_equal(string_of(cache, "b"), "");
     update(cache, 1, 2); /* another token, the same string */
     assert_string_equal(string_of(cache, "a"), longest);
-    cache_string_put(cache, 1, BYTES_LITERAL(too_long));
+    cache_string_update(cache, 1, BYTES_LITERAL(too_long));
     assert_string_equal(string_of(cache, "a"), "(none)");
     cache_string_put(cache, 1, BYTES_LITERAL("two"));
     resource.type = VALUE_HASH;
@@ -356,7 +358,7 @@ static void an_undo_forgets_the_strings_put_since(void **state)
     cache_string_put(cache, 1, BYTES_LITERAL("one"));
     cache_string_put(cache, 2, BYTES_LITERAL("two"));
     cache_commit(cache);
-    cache_string_put(cache, 2, BYTES_LITERAL("new"));
+    cache_string_update(cache, 2, BYTES_LITERAL("new"));
     assert_string_equal(string_of(cache, "changed"), "new");
     cache_undo(cache, 0);
     assert_string_equal(string_of(cache, "kept"), "one");
