@@ -213,14 +213,17 @@ static struct entry *next_victim(struct cache *cache)
 
 static struct entry *take_any(struct cache *cache)
 {
-    struct entry *entry = entry_at(cache, cache->free);
+    struct entry *entry;
 
-    if (entry != NULL)
+    if (cache->free != 0) {
+        entry = entry_at(cache, cache->free);
         cache->free = entry->next;
-    else if (cache->used < cache->max)
+    } else if (cache->used < cache->max) {
         entry = &cache->entries[cache->used++];
-    else
-        take_out(cache, entry = next_victim(cache));
+    } else {
+        entry = next_victim(cache);
+        take_out(cache, entry);
+    }
     return entry;
 }
 

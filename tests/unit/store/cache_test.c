@@ -2,6 +2,7 @@
 /* The fence cache never says anything that was not put last. */
 #include "store/sqlite/cache.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -378,14 +379,14 @@ static void strings_push_each_other_out(void **state)
         for (int64_t id = 1; id <= COUNT; id++) {
             struct resource resource = resource_of(id, id);
             cache_put(cache, name_of(text, id), &resource);
-            int len = snprintf(expected, sizeof expected, "%lld", (long long)(id + round));
+            int len = snprintf(expected, sizeof expected, "%" PRId64, id + round);
             cache_string_put(cache, id, (struct bytes){expected, (size_t)len});
         }
     for (int64_t id = 1; id <= COUNT; id++) {
         struct bytes value;
         if (!cache_string(cache, name_of(text, id), &value))
             continue;
-        int len = snprintf(expected, sizeof expected, "%lld", (long long)(id + 1));
+        int len = snprintf(expected, sizeof expected, "%" PRId64, id + 1);
         assert_int_equal(value.len, len);
         assert_memory_equal(value.data, expected, (size_t)len);
         found++;
