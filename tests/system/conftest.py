@@ -13,6 +13,7 @@ import signal
 
 import pytest
 
+from harness.late import pytest_runtest_protocol  # noqa: F401 (a hook)
 from harness.library import Library
 from harness.limits import BUILD, patience
 from harness.rig import Rig

@@ -37,12 +37,24 @@ def wait_until(predicate, what, timeout=5.0):
         time.sleep(0.003)
 
 
+class Seconds(float):
+    """A duration that writes down which upper bounds it was found to miss: harness/late.py."""
+
+    missed = []
+
+    def __lt__(self, bound):
+        if float(self) < bound:
+            return True
+        self.missed.append(f"{float(self):.2f} s, not below {float(bound):.2f} s")
+        return False
+
+
 class Stopwatch:
-    """How long a block took, for bounds on waiting."""
+    """How long a block took, for bounds on waiting: assert watch.seconds < bound."""
 
     def __enter__(self):
         self.begun = time.monotonic()
         return self
 
     def __exit__(self, *_):
-        self.seconds = time.monotonic() - self.begun
+        self.seconds = Seconds(time.monotonic() - self.begun)
