@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that failed because something took too long are tried again.
 
-A machine that others use stands still now and then, for half a second and more. A defect that makes
-something late does so each time. So a test that fails, and has seen a Stopwatch miss an upper bound,
-runs again, fixtures and all, up to twice; what was late at first is told in the report. Everything
-else that fails, fails at once.
+A machine that others use stands still now and then, for half a second and more. A defect that
+makes something late does so each time. So a test that fails, and has seen a Stopwatch miss an upper
+bound, runs again, fixtures and all, up to twice; what was late at first is told in the report.
+Everything else that fails, fails at once.
 """
 
 import pytest
