@@ -86,8 +86,8 @@ enum stk_error txn_count_live(struct store_txn *txn, int64_t *count);
  * caller has ruled out the wrong type before it puts, or cleared the value. */
 enum stk_error txn_string(struct store_txn *txn, const struct resource *resource, bool *found,
                           struct bytes *value);
-/* The same by name alone, where the store remembers whose id the name is: one look-up instead of
- * two. Not found says nothing: look for the resource then. */
+/* The same by name alone, where the store remembers the string, or whose id the name is: one
+ * look-up, or none, instead of two. Not found says nothing: look for the resource then. */
 enum stk_error txn_string_of(struct store_txn *txn, struct bytes name, bool *found,
                              struct bytes *value);
 enum stk_error txn_string_put(struct store_txn *txn, struct resource *resource, struct bytes value);

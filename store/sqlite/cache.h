@@ -35,7 +35,7 @@ void cache_update(struct cache *cache, const struct resource *resource);
 void cache_string_put(struct cache *cache, int64_t id, struct bytes value);
 /* The string of `id` has changed: brings it, if it is remembered, up to date. */
 void cache_string_update(struct cache *cache, int64_t id, struct bytes value);
-/* The string of a name, borrowed until the next put. False: it is not remembered. */
+/* The string of a name, borrowed until the next put or update. False: it is not remembered. */
 bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value);
 /* The row of `id` is gone. */
 void cache_forget(struct cache *cache, int64_t id);
