@@ -34,9 +34,9 @@ static void set_state(struct checkpointer *checkpointer, enum checkpoint_state s
  * and says yes the next time. */
 static void note_result(struct checkpointer *checkpointer, sqlite3 *db, int code)
 {
-    /* Another program copies it just now: fine, too. */
+    /* Another program copies it just now, or the writer has its hands on the index. */
     if (code == SQLITE_BUSY)
-        code = SQLITE_OK;
+        return;
     if (code == SQLITE_OK) {
         checkpointer->outage = code;
         return;

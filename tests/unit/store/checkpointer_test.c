@@ -100,8 +100,12 @@ static void write_until_it_copies(struct rig *rig, int *number)
     int64_t end_ms = now_ms() + DEADLINE_S * 1000;
 
     fault_vfs_hold(rig->vfs, ".db");
-    for (; !fault_vfs_holds(rig->vfs); write_one(rig, number, false))
+    for (int i = 0; i <= PAGES_MAX / FRAMES_A_WRITE; i++)
+        write_one(rig, number, false);
+    while (!fault_vfs_holds(rig->vfs)) { /* no more: a log that is too long waits for the copy */
         assert_true(now_ms() < end_ms);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
 }
 
 static long long size_of(const struct rig *rig, const char *suffix)
@@ -167,7 +171,8 @@ static void a_copy_that_fails_is_told_once_and_tried_again(void **state)
         write_one(rig, &number, true);
     assert_true(size_of(rig, "-wal") <= before + FACTOR * PAGES_MAX * 1024);
     const char *first = strstr(rig_log(rig), "cannot copy");
-    assert_null(strstr(first + 1, "cannot copy"));
+    if (strstr(first + 1, "cannot copy") != NULL)
+        fail_msg("told twice:\n%s", first);
 }
 
 static void a_sync_that_fails_is_the_end(void **state)
