@@ -9,10 +9,20 @@ import pytest
 from harness.limits import REPO
 
 HEAD = """
+import sys
+import time
 import pytest
 from harness.limits import Seconds
 
 tries = []
+
+def stand_still():
+    # Nothing else of this process runs: the loop keeps the interpreter to itself.
+    sys.setswitchinterval(10)
+    end = time.monotonic() + 0.4
+    while time.monotonic() < end:
+        pass
+    sys.setswitchinterval(0.005)
 
 @pytest.fixture
 def fresh():
@@ -37,6 +47,9 @@ def test_it(fresh):
     ("assert False", False, 1),  # wrong
     ("assert Seconds(0.1) < 1 and False", False, 1),
     ("assert Seconds(4 - seconds) < 2 or seconds == 1", True, 1),  # late, and that is good
+    ("stand_still(); assert seconds == 2", True, 2),
+    ("stand_still(); assert False", False, 3),
+    ("len(tries) < 2 and stand_still(); assert False", False, 2),
 ])
 def test_what_was_late_is_tried_again_and_nothing_else(tmp_path, body, passed, tries):
     script, report = tmp_path / "test_it.py", tmp_path / "report.xml"

@@ -1,33 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that failed because something took too long are tried again.
+"""Tests that failed because the machine was late are tried again.
 
-A machine that others use stands still now and then, for half a second and more. A defect that
-makes something late does so each time. So a test that fails, and has seen a Stopwatch miss an upper
-bound, runs again, fixtures and all, up to twice; what was late at first is told in the report.
-Everything else that fails, fails at once.
+A machine that others use stands still now and then, for half a second and more: a lease of a second
+is lost then, and rightly. A defect shows each time. So a test that fails, and meanwhile the machine
+stood still (harness/stalls.py) or a Stopwatch missed an upper bound, runs again, fixtures and all,
+up to twice; what was late is told in the report. Everything else that fails, fails at once.
 """
+
+import functools
+import time
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from harness.limits import Seconds
+from harness.stalls import Stalls
 
 TRIES = 3
 
 
-def failed_late(reports):
-    return bool(Seconds.missed) and any(report.failed for report in reports)
+@functools.lru_cache(maxsize=None)
+def stalls():
+    return Stalls()
+
+
+def lateness(since):
+    """What was late, in words; "" where nothing was."""
+    longest = stalls().longest_since(since)
+    return "; ".join(Seconds.missed + ([f"a stall of {longest:.2f} s"] if longest else []))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item, nextitem):
+    stalls()
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for attempt in range(1, TRIES + 1):
         Seconds.missed.clear()
+        begun = time.monotonic()
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        if attempt == TRIES or not failed_late(reports):
+        failed = any(report.failed for report in reports)
+        why = lateness(begun) if failed and attempt < TRIES else ""
+        if not why:
             break
-        item.user_properties.append(("late", "; ".join(Seconds.missed)))
+        item.user_properties.append(("late", why))
         item._initrequest()  # new fixtures
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)

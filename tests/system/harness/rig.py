@@ -8,9 +8,12 @@
 A process that the test ended by force is not expected to exit with 0; every other one is.
 """
 
+import fcntl
+import functools
 import itertools
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -113,9 +116,30 @@ class RedisServer(Process):
         self.client()("FLUSHALL")
 
 
+# Below those that the system gives to whoever names none, clients among them.
+PORTS = range(12000, 32000)
+ports_had = set()
+
+
+@functools.lru_cache(maxsize=None)
+def port_locks():
+    return open(BUILD / "flags", "r+b")
+
+
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
+    """A port on which nothing listens, and that no other test is given while this process lives:
+    a server that finds another in its place ends, and the other would answer for it."""
+    for port in random.sample(PORTS, 1000):
+        if port in ports_had:
+            continue
+        try:
+            fcntl.lockf(port_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            ports_had.add(port)
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return port
+    raise AssertionError("no port is free")
 
 
 class Rig:

@@ -84,8 +84,8 @@ static void test_without_keep_alive_it_runs_out_by_itself(void **state)
     stk_lease_free(next);
 }
 
-/* Kept leases outlive a disk that stands still for half a second. */
-enum { KEPT_TTL_MS = 1000, BEYOND_MS = 1500 };
+/* Kept leases outlive a machine that stands still for a second. */
+enum { KEPT_TTL_MS = 2000, BEYOND_MS = 2500 };
 
 static void test_it_is_kept_alive_beyond_its_ttl(void **state)
 {
@@ -113,9 +113,9 @@ static void test_many_leases_are_kept_by_one_keeper(void **state)
 
     for (int i = 0; i < 200; i++) {
         snprintf(name, sizeof name, "r%d", i);
-        leases[i] = rig_acquire(rig->client, name, 1000 + i);
+        leases[i] = rig_acquire(rig->client, name, KEPT_TTL_MS + i);
     }
-    for (int64_t until_ms = rig_now_ms() + 2500; rig_now_ms() < until_ms;)
+    for (int64_t until_ms = rig_now_ms() + 2 * BEYOND_MS; rig_now_ms() < until_ms;)
         rig_nap(INT64_MAX, "");
     for (int i = 0; i < 200; i++) {
         assert_true(stk_lease_valid(leases[i]));
@@ -129,13 +129,13 @@ static void test_the_loss_of_a_revoked_lease_is_told_once(void **state)
     struct loss loss = {0};
     int64_t token;
 
-    stk_lease *lease = acquire_watched(rig->client, 300, &loss);
+    stk_lease *lease = acquire_watched(rig->client, KEPT_TTL_MS, &loss);
     ok(stk_revoke(rig->client, "r", &token));
     assert_int_equal(token, 1);
     await(atomic_load(&loss.calls) > 0);
     assert_int_equal(atomic_load(&loss.why), STK_STALE);
     assert_false(atomic_load(&loss.valid));
-    for (int64_t until_ms = rig_now_ms() + 400; rig_now_ms() < until_ms;)
+    for (int64_t until_ms = rig_now_ms() + KEPT_TTL_MS; rig_now_ms() < until_ms;)
         rig_nap(INT64_MAX, "");
     assert_int_equal(atomic_load(&loss.calls), 1);
     assert_int_equal(stk_release(lease), STK_STALE);
@@ -187,7 +187,7 @@ struct taken {
 static void *take_and_end(void *context)
 {
     struct taken *taken = context;
-    taken->lease = acquire_watched(taken->client, 300, taken->loss);
+    taken->lease = acquire_watched(taken->client, KEPT_TTL_MS, taken->loss);
     return NULL;
 }
 
@@ -235,9 +235,9 @@ static void test_two_engines_on_one_file_share_leases(void **state)
     stk_client *other = rig_client(rig);
     stk_lease *lease, *denied;
 
-    for (int i = 0; i < 4; i++) { /* the one that opened the store first, then the other */
-        stk_client *holder = i % 2 == 0 ? rig->client : other;
-        stk_client *seeker = i % 2 == 0 ? other : rig->client;
+    for (int i = 0; i < 2; i++) { /* the one that opened the store first, then the other */
+        stk_client *holder = i == 0 ? rig->client : other;
+        stk_client *seeker = i == 0 ? other : rig->client;
         ok(stk_acquire(holder, "r", &(stk_lease_options){.ttl_ms = KEPT_TTL_MS, .wait_ms = 10000},
                        &lease));
         for (int64_t until_ms = rig_now_ms() + BEYOND_MS; rig_now_ms() < until_ms;) {

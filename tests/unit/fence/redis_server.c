@@ -25,18 +25,50 @@
 #define START_MS_MAX 10000
 #define ASK_S_MAX    10
 #define OPTIONS_MAX  32
+/* Below those that the system gives to whoever names none; some for each process. */
+#define PORT_MIN   12000
+#define PORTS      20000
+#define PORTS_EACH 50
+
+/* A socket that listens there, or -1 where that port has another. */
+static int listener(int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                  .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    check(fd >= 0);
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 64) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
 
 int silent_server(int *port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address;
     socklen_t len = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = listener(0);
 
-    check(fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0);
-    check(listen(fd, 64) == 0);
-    check(getsockname(fd, (struct sockaddr *)&address, &len) == 0);
+    check(fd >= 0 && getsockname(fd, (struct sockaddr *)&address, &len) == 0);
     *port = ntohs(address.sin_port);
     return fd;
+}
+
+int free_port(void)
+{
+    static int tried;
+
+    for (;;) {
+        int port = PORT_MIN + (getpid() % (PORTS / PORTS_EACH) * PORTS_EACH + tried) % PORTS;
+        check(tried++ < PORTS);
+        int fd = listener(port);
+        if (fd < 0)
+            continue;
+        close(fd);
+        return port;
+    }
 }
 
 static void run(const struct redis_server *server, const char *const *options, int log)
@@ -116,7 +148,7 @@ struct redis_server *redis_server_new(const char *const *options)
 {
     struct redis_server *server = mem_zalloc(sizeof *server);
 
-    close(silent_server(&server->port)); /* free just now */
+    server->port = free_port();
     folder_make(server->folder, sizeof server->folder);
     snprintf(server->socket, sizeof server->socket, "%s/redis.sock", server->folder);
     redis_server_start(server, options);

@@ -36,4 +36,7 @@ void redis_server_do(const struct redis_server *server, const char *format, ...)
 /* A listening socket that accepts nothing and answers nothing; its port. close() it. */
 int silent_server(int *port);
 
+/* A port on which nothing listens, and that no other test takes meanwhile. */
+int free_port(void);
+
 #endif

@@ -78,7 +78,7 @@ struct zookeeper_server *zookeeper_server_new(void)
     char config[96];
     int64_t end_ms = clock_now_ms(&clock_monotonic) + START_MS_MAX;
 
-    close(silent_server(&server->port)); /* free just now */
+    server->port = free_port();
     folder_make(server->folder, sizeof server->folder);
     snprintf(config, sizeof config, "%s/zoo.cfg", server->folder);
     write_config(server, config);
