@@ -4,7 +4,7 @@
 A machine that others use stands still now and then, for half a second and more: a lease of a second
 is lost then, and rightly. A defect shows each time. So a test that fails, and meanwhile the machine
 stood still (harness/stalls.py) or a Stopwatch missed an upper bound, runs again, fixtures and all,
-up to twice; what was late is told in the report. Everything else that fails, fails at once.
+up to four times; what was late is told in the report. Everything else that fails, fails at once.
 """
 
 import functools
@@ -16,7 +16,7 @@ from _pytest.runner import runtestprotocol
 from harness.limits import Seconds
 from harness.stalls import Stalls
 
-TRIES = 3
+TRIES = 5
 
 
 @functools.lru_cache(maxsize=None)
