@@ -29,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fence/base/bytes.h"
 #include "fence/base/err.h"
 #include "fence/base/list.h"
 
@@ -40,6 +41,9 @@ struct store_op {
     bool writes; /* else it may only read */
     bool slow;   /* a read that may take long, and must not hold up the others */
     bool brief;  /* takes microseconds: may run where it is submitted */
+    /* The resource that it looks up first, borrowed, or empty: a hint, which makes a batch faster
+     * and is no harm where it is wrong. */
+    struct bytes about;
     /* On the store's thread. STK_OK: keep what was done (also where the command was refused without
      * touching anything). Anything else undoes it; the error reaches `done` in `error`. */
     enum stk_error (*run)(struct store_op *op, struct store_txn *txn);

@@ -202,6 +202,15 @@ static bool is_brief(const struct request *request)
     return true;
 }
 
+static struct bytes about(const struct request *request)
+{
+    const struct plan *plan = &request->plan;
+
+    if (plan->claims_count > 0)
+        return plan->claims[0].resource;
+    return request->argc > 1 ? request->argv[1] : (struct bytes){"", 0};
+}
+
 enum stk_error request_submit(struct request *request, bool writes,
                               enum stk_error (*run)(struct store_op *, struct store_txn *),
                               void (*done)(struct store_op *))
@@ -209,6 +218,7 @@ enum stk_error request_submit(struct request *request, bool writes,
     request->op = (struct store_op){.writes = writes,
                                     .slow = may_take_long(&request->plan),
                                     .brief = is_brief(request),
+                                    .about = about(request),
                                     .run = run,
                                     .done = done};
     list_init(&request->op.link);

@@ -375,6 +375,34 @@ bool cache_string(const struct cache *cache, struct bytes name, struct bytes *va
     return true;
 }
 
+uint32_t cache_ahead_chain(const struct cache *cache, struct bytes name)
+{
+    uint32_t hash = hash_of(cache, name);
+
+    __builtin_prefetch(chain_of(cache, hash));
+    return hash;
+}
+
+void cache_ahead_entry(const struct cache *cache, uint32_t hash)
+{
+    __builtin_prefetch(entry_at(cache, *chain_of(cache, hash)));
+}
+
+void cache_ahead_rest(const struct cache *cache, uint32_t hash)
+{
+    const struct entry *entry = entry_at(cache, *chain_of(cache, hash));
+
+    if (entry == NULL)
+        return;
+    if (entry->hash != hash) { /* not all chains are short */
+        __builtin_prefetch(entry_at(cache, entry->next));
+        return;
+    }
+    __builtin_prefetch(&cache->by_id[entry->id & ((int64_t)cache->max - 1)]);
+    if (entry->string != 0)
+        __builtin_prefetch(&cache->strings[entry->string - 1]);
+}
+
 void cache_forget(struct cache *cache, int64_t id)
 {
     struct entry *entry = find_id(cache, id);

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "store/txn.h"
 
@@ -37,6 +38,11 @@ void cache_string_put(struct cache *cache, int64_t id, struct bytes value);
 void cache_string_update(struct cache *cache, int64_t id, struct bytes value);
 /* The string of a name, borrowed until the next put or update. False: it is not remembered. */
 bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value);
+/* For ahead.h: three steps towards what a look-up of the name will need, each of which asks memory
+ * for what the next one reads. Any hash may be given to the last two, at any time. */
+uint32_t cache_ahead_chain(const struct cache *cache, struct bytes name);
+void cache_ahead_entry(const struct cache *cache, uint32_t hash);
+void cache_ahead_rest(const struct cache *cache, uint32_t hash);
 /* The row of `id` is gone. */
 void cache_forget(struct cache *cache, int64_t id);
 void cache_clear(struct cache *cache);

@@ -2,6 +2,8 @@
 /* Reads never wait for the writer, nor it for them (WAL); a read that fails fails alone. */
 #include "store/sqlite/reader.h"
 
+#include "store/sqlite/ahead.h"
+
 enum { NAMES_REMEMBERED = 1 << 19 }; /* at most 36 MB, and long names */
 
 bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, const char *path,
@@ -49,9 +51,13 @@ static void run_one(struct reader *reader, struct store_op *op)
 void reader_run(struct reader *reader, struct list *batch)
 {
     struct transaction *txn = &reader->txn;
+    struct ahead ahead;
 
-    for (struct list *at = batch->next; at != batch; at = at->next)
+    ahead_start(&ahead, txn->names, batch->next, batch);
+    for (struct list *at = batch->next; at != batch; at = at->next) {
+        ahead_step(&ahead);
         run_one(reader, list_entry(at, struct store_op, link));
+    }
     transaction_settle(txn);
     if (txn->names != NULL)
         cache_commit(txn->names);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "fence/base/check.h"
+#include "store/sqlite/ahead.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
 #include "store/sqlite/reader.h"
@@ -205,11 +206,15 @@ static enum ended run(struct writer *writer, struct list *from, struct list *end
     }
     set_waits(writer, true); /* what has begun is brought to its end */
     int64_t start = sqlite3_total_changes64(txn->db);
-    for (struct list *at = from; at != end; at = at->next)
+    struct ahead ahead;
+    ahead_start(&ahead, txn->cache, from, end);
+    for (struct list *at = from; at != end; at = at->next) {
+        ahead_step(&ahead);
         if (!run_one(writer, list_entry(at, struct store_op, link))) {
             *failed = at;
             return roll_back(writer) ? ENDED_OPERATION : ENDED_LOST;
         }
+    }
     return commit(writer, sqlite3_total_changes64(txn->db) != start);
 }
 
@@ -278,8 +283,11 @@ bool writer_read(struct writer *writer, struct list *batch)
     bool reads = transaction_begin(txn, STATEMENT_BEGIN_READ) && read_version(txn, &version) &&
                  version == writer->data_version;
     writer->latest = reads;
+    struct ahead ahead;
+    ahead_start(&ahead, txn->cache, batch->next, batch);
     if (reads)
         for (struct list *at = batch->next; at != batch; at = at->next) {
+            ahead_step(&ahead);
             txn->failed = false;
             reader_answer(txn, list_entry(at, struct store_op, link), &writer->read_outage,
                           writer->path, writer->log);

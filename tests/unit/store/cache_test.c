@@ -395,6 +395,42 @@ static void strings_push_each_other_out(void **state)
     cache_free(cache);
 }
 
+static void look_ahead(const struct cache *cache, const char *name)
+{
+    uint32_t hash = cache_ahead_chain(cache, bytes_of(name));
+    cache_ahead_entry(cache, hash);
+    cache_ahead_rest(cache, hash);
+}
+
+/* With the address sanitizer this is a test of what is read on the way. */
+static void looking_ahead_changes_nothing_whatever_the_name(void **state)
+{
+    enum { COUNT = 3000 }; /* some chains have several */
+    struct cache *cache = cache_new(1024 * 4);
+    char name[32];
+
+    (void)state;
+    look_ahead(cache, "");
+    look_ahead(cache, "none yet");
+    for (int64_t id = 1; id <= COUNT; id++) {
+        (void)name_of(name, id);
+        put(cache, name, id, id);
+        cache_string_put(cache, id, BYTES_LITERAL("s"));
+        look_ahead(cache, name);
+    }
+    for (int64_t id = 1; id <= 2 * COUNT; id++) {
+        struct bytes value;
+        (void)name_of(name, id);
+        look_ahead(cache, name);
+        assert_int_equal(has(cache, name, id), id <= COUNT);
+        assert_int_equal(cache_string(cache, bytes_of(name), &value), id <= COUNT);
+    }
+    cache_clear(cache);
+    look_ahead(cache, "name-1");
+    assert_false(has(cache, "name-1", 1));
+    cache_free(cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -409,6 +445,7 @@ int main(void)
         cmocka_unit_test(a_string_is_remembered_with_its_row),
         cmocka_unit_test(an_undo_forgets_the_strings_put_since),
         cmocka_unit_test(strings_push_each_other_out),
+        cmocka_unit_test(looking_ahead_changes_nothing_whatever_the_name),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }

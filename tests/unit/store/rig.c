@@ -141,7 +141,8 @@ static void op_done(struct store_op *base)
 struct rig_op rig_op(bool writes, rig_body body, void *arg)
 {
     return (struct rig_op){
-        .base = {.writes = writes, .run = op_run, .done = op_done},
+        /* About what many tests use, and some do not: it must not matter. */
+        .base = {.writes = writes, .about = BYTES_LITERAL("a"), .run = op_run, .done = op_done},
         .body = body,
         .arg = arg,
     };
