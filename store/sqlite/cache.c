@@ -27,9 +27,10 @@ struct entry {
     int64_t token;
     uint32_t hash;
     uint32_t next; /* place + 1 of the next one in its chain, or of those that are free; 0: none */
-    uint16_t len;
+    uint8_t len;
     uint8_t state, type;
-    uint32_t string; /* place + 1; 0: none */
+    uint8_t string_len; /* of the row's string, remembered or not; 0: not known */
+    uint32_t string;    /* place + 1; 0: none */
     union {
         char here[NAME_HERE];
         char *apart; /* owned; where len is above NAME_HERE */
@@ -233,7 +234,7 @@ static struct entry *add(struct cache *cache, struct bytes name, uint32_t hash)
         forget(cache, next_victim(cache));
     struct entry *entry = take_any(cache);
     entry->hash = hash;
-    entry->len = (uint16_t)name.len;
+    entry->len = (uint8_t)name.len;
     if (name.len > NAME_HERE) {
         entry->name.apart = mem_alloc(name.len);
         cache->names += name.len;
@@ -261,7 +262,7 @@ static void set(struct entry *entry, const struct resource *resource)
     entry->state = (uint8_t)resource->fence.state;
     entry->type = (uint8_t)resource->type;
     if (resource->type != VALUE_STRING)
-        entry->string = 0;
+        entry->string = entry->string_len = 0;
 }
 
 static bool get(const struct entry *entry, struct resource *resource)
@@ -303,7 +304,7 @@ void cache_put(struct cache *cache, struct bytes name, const struct resource *re
         other = &cache->entries[*place];
     if (other != NULL && other != entry && ((other->id ^ resource->id) & mask) == 0)
         forget(cache, other);
-    entry->string = 0;
+    entry->string = entry->string_len = 0;
     set(entry, resource);
     *place = (uint32_t)(entry - cache->entries);
     note(cache, entry);
@@ -348,20 +349,36 @@ static void set_string(struct cache *cache, struct entry *entry, struct bytes va
     note(cache, entry);
 }
 
+static void set_string_len(struct entry *entry, size_t len)
+{
+    entry->string_len = (uint8_t)(len <= UINT8_MAX ? len : 0);
+}
+
 void cache_string_put(struct cache *cache, int64_t id, struct bytes value)
 {
     struct entry *entry = find_id(cache, id);
 
-    if (entry != NULL)
-        set_string(cache, entry, value);
+    if (entry == NULL)
+        return;
+    set_string_len(entry, value.len);
+    set_string(cache, entry, value);
 }
 
 void cache_string_update(struct cache *cache, int64_t id, struct bytes value)
 {
     struct entry *entry = find_id(cache, id);
 
-    if (entry != NULL && string_of(cache, entry) != NULL)
+    if (entry == NULL)
+        return;
+    set_string_len(entry, value.len);
+    if (string_of(cache, entry) != NULL)
         set_string(cache, entry, value);
+}
+
+bool cache_string_has_len(const struct cache *cache, int64_t id, size_t len)
+{
+    const struct entry *entry = find_id(cache, id);
+    return entry != NULL && len > 0 && entry->string_len == len;
 }
 
 bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value)

@@ -36,6 +36,8 @@ void cache_update(struct cache *cache, const struct resource *resource);
 void cache_string_put(struct cache *cache, int64_t id, struct bytes value);
 /* The string of `id` has changed: brings it, if it is remembered, up to date. */
 void cache_string_update(struct cache *cache, int64_t id, struct bytes value);
+/* Whether the string of `id` has that many bytes; false also where that is not known. */
+bool cache_string_has_len(const struct cache *cache, int64_t id, size_t len);
 /* The string of a name, borrowed until the next put or update. False: it is not remembered. */
 bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value);
 /* For ahead.h: three steps towards what a look-up of the name will need, each of which asks memory

@@ -67,7 +67,7 @@ enum stk_error resources_find(struct store_txn *base, struct bytes name, struct 
 {
     struct transaction *txn = of(base);
 
-    transaction_settle(txn);
+    transaction_release(txn);
     if (txn->cache == NULL || !cache_find(txn->cache, name, resource)) {
         enum stk_error error = fetch(txn, name, resource);
         if (error != STK_OK)

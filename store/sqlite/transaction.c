@@ -118,6 +118,7 @@ bool transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
 
 void transaction_free(struct transaction *txn)
 {
+    transaction_settle(txn);
     for (size_t i = 0; i < STATEMENTS; i++)
         sqlite3_finalize(txn->statements[i]);
     sql_free(txn->sql);
@@ -129,6 +130,7 @@ bool transaction_begin(struct transaction *txn, enum statement how)
 {
     txn->failed = false;
     txn->touched = false;
+    txn->put_before = false;
     txn->now_ms = store_wall_ms(txn->clock);
     txn->begun = transaction_run(txn, how) == STK_OK;
     return txn->begun;
@@ -182,11 +184,18 @@ enum stk_error transaction_no_memory(struct transaction *txn)
     return STK_STORE;
 }
 
-void transaction_settle(struct transaction *txn)
+void transaction_release(struct transaction *txn)
 {
     if (txn->open != NULL)
         sqlite3_reset(txn->open);
     txn->open = NULL;
+}
+
+void transaction_settle(struct transaction *txn)
+{
+    transaction_release(txn);
+    sqlite3_blob_close(txn->over);
+    txn->over = NULL;
 }
 
 sqlite3_stmt *transaction_statement(struct transaction *txn, enum statement which)
@@ -194,7 +203,7 @@ sqlite3_stmt *transaction_statement(struct transaction *txn, enum statement whic
     sqlite3_stmt **stmt = &txn->statements[which];
 
     check(!txn->iterating);
-    transaction_settle(txn);
+    transaction_release(txn);
     if (transaction_is_gone(txn)) /* what runs now would commit by itself */
         return NULL;
     if (*stmt == NULL && sqlite3_prepare_v3(txn->db, sql_of[which], -1, SQLITE_PREPARE_PERSISTENT,
@@ -212,8 +221,42 @@ enum stk_error transaction_change(struct transaction *txn, sqlite3_stmt *stmt)
     return error;
 }
 
+/* Opening takes as long as a statement saves twice over: not for a first string, which may be the
+ * only one. A row that another program has put there may hold what is no string, or another one. */
+enum stk_error transaction_overwrite(struct transaction *txn, int64_t id, struct bytes value,
+                                     bool *done)
+{
+    int code;
+
+    check(!txn->iterating);
+    transaction_release(txn);
+    *done = false;
+    if (!txn->put_before || transaction_is_gone(txn))
+        return STK_OK;
+    if (txn->over != NULL)
+        code = sqlite3_blob_reopen(txn->over, id);
+    else
+        code = sqlite3_blob_open(txn->db, "main", "stockade_string", "value", id, true, &txn->over);
+    bool fits = code == SQLITE_OK && (size_t)sqlite3_blob_bytes(txn->over) == value.len;
+    if (fits)
+        code = sqlite3_blob_write(txn->over, value.data, (int)value.len, 0);
+    if (code != SQLITE_OK && (fits || code != SQLITE_ERROR))
+        return transaction_fail(txn);
+    if (code != SQLITE_OK) /* it is no use any more */
+        transaction_settle(txn);
+    txn->overwrites += fits;
+    *done = fits;
+    return STK_OK;
+}
+
+int64_t transaction_changes(const struct transaction *txn)
+{
+    return sqlite3_total_changes64(txn->db) + txn->overwrites;
+}
+
 enum stk_error transaction_run(struct transaction *txn, enum statement which)
 {
+    transaction_settle(txn);
     sqlite3_stmt *stmt = transaction_statement(txn, which);
     return stmt == NULL ? STK_STORE : transaction_change(txn, stmt);
 }

@@ -21,6 +21,10 @@ struct transaction {
     sqlite3 *db;
     sqlite3_stmt *statements[STATEMENTS];
     sqlite3_stmt *open;  /* bytes handed out are its own, until the next call */
+    sqlite3_blob *over;  /* on the string that was overwritten last; SQLite then refuses to commit,
+                          * to set marks and to change the schema */
+    bool put_before;     /* a string, in this transaction */
+    int64_t overwrites;  /* strings, ever: sqlite3_total_changes does not count them */
     struct cache *cache; /* the writer's; NULL: this is the reader's, which must not write */
     struct cache *names; /* a reader's, or NULL: ids of names, as of any time under this floor */
     int64_t names_floor;
@@ -70,9 +74,18 @@ enum stk_error transaction_run(struct transaction *txn, enum statement which);
 enum stk_error transaction_change(struct transaction *txn, sqlite3_stmt *stmt);
 /* Steps a bound statement to its next row. False: there is none, or it failed (`error`). */
 bool transaction_row(struct transaction *txn, sqlite3_stmt *stmt, enum stk_error *error);
+/* The string of `id`, which has as many bytes as `value`, becomes `value`: through SQLite's
+ * incremental blob I/O, which takes half the time of a statement once it is open. `*done` false: it
+ * is not worth it, or not the case after all, and nothing has changed. */
+enum stk_error transaction_overwrite(struct transaction *txn, int64_t id, struct bytes value,
+                                     bool *done);
+/* Rows that were changed on the connection, ever. */
+int64_t transaction_changes(const struct transaction *txn);
 /* The first number of the first row; unchanged where there is no row. */
 enum stk_error transaction_number(struct transaction *txn, sqlite3_stmt *stmt, int64_t *number);
-/* Closes what is open: what was handed out is gone. */
+/* What was handed out is gone. */
+void transaction_release(struct transaction *txn);
+/* The same; and nothing of the transaction's is under way in SQLite. */
 void transaction_settle(struct transaction *txn);
 /* Remembers SQLite's last error. Returns STK_STORE. */
 enum stk_error transaction_fail(struct transaction *txn);

@@ -69,7 +69,7 @@ enum stk_error values_string_of(struct store_txn *base, struct bytes name, bool 
     struct transaction *txn = of(base);
     struct resource resource;
 
-    transaction_settle(txn);
+    transaction_release(txn);
     if (txn->cache != NULL)
         *found = cache_string(txn->cache, name, value);
     if (txn->names == NULL)
@@ -85,18 +85,32 @@ enum stk_error values_string_of(struct store_txn *base, struct bytes name, bool 
     return stmt == NULL ? STK_STORE : get(txn, stmt, found, value);
 }
 
+static enum stk_error string_put(struct transaction *txn, const struct resource *resource,
+                                 struct bytes value)
+{
+    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_STRING_PUT, resource);
+
+    if (stmt == NULL)
+        return STK_STORE;
+    transaction_bind(stmt, 2, value);
+    return transaction_change(txn, stmt);
+}
+
 enum stk_error values_string_put(struct store_txn *base, struct resource *resource,
                                  struct bytes value)
 {
     struct transaction *txn = of(base);
 
+    bool done = false;
+
     check(txn->cache != NULL && resource->id != 0 && resource->type != VALUE_HASH);
-    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_STRING_PUT, resource);
-    if (stmt == NULL)
+    if (cache_string_has_len(txn->cache, resource->id, value.len) &&
+        transaction_overwrite(txn, resource->id, value, &done) != STK_OK)
         return STK_STORE;
-    transaction_bind(stmt, 2, value);
-    if (transaction_change(txn, stmt) != STK_OK || set_type(txn, resource, VALUE_STRING) != STK_OK)
+    if (!done && (string_put(txn, resource, value) != STK_OK ||
+                  set_type(txn, resource, VALUE_STRING) != STK_OK))
         return STK_STORE;
+    txn->put_before = true;
     cache_string_update(txn->cache, resource->id, value);
     return STK_OK;
 }

@@ -173,7 +173,7 @@ static enum ended commit(struct writer *writer, bool changed)
 static bool run_one(struct writer *writer, struct store_op *op)
 {
     struct transaction *txn = &writer->txn;
-    int64_t before = sqlite3_total_changes64(txn->db);
+    int64_t before = transaction_changes(txn);
 
     txn->touched = false;
     op->error = op->run(op, &txn->base);
@@ -188,7 +188,7 @@ static bool run_one(struct writer *writer, struct store_op *op)
             op->error = STK_ERR;
         return false;
     }
-    return op->error == STK_OK || (!txn->touched && sqlite3_total_changes64(txn->db) == before);
+    return op->error == STK_OK || (!txn->touched && transaction_changes(txn) == before);
 }
 
 /* One transaction over the operations from `from` up to `end`, which is not run. `failed` is the
@@ -205,7 +205,7 @@ static enum ended run(struct writer *writer, struct list *from, struct list *end
         return roll_back(writer) ? ENDED_REFUSED : ENDED_LOST;
     }
     set_waits(writer, true); /* what has begun is brought to its end */
-    int64_t start = sqlite3_total_changes64(txn->db);
+    int64_t start = transaction_changes(txn);
     struct ahead ahead;
     ahead_start(&ahead, txn->cache, from, end);
     for (struct list *at = from; at != end; at = at->next) {
@@ -215,7 +215,7 @@ static enum ended run(struct writer *writer, struct list *from, struct list *end
             return roll_back(writer) ? ENDED_OPERATION : ENDED_LOST;
         }
     }
-    return commit(writer, sqlite3_total_changes64(txn->db) != start);
+    return commit(writer, transaction_changes(txn) != start);
 }
 
 static void fail_all(struct list *at, const struct list *end)

@@ -2,6 +2,7 @@
 /* The SQLite store while SQLite gets no memory: an error, not the end of the process. */
 #include <sqlite3.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "store/sql.h"
 #include "store/sqlite/sql_memory.h"
@@ -131,12 +132,80 @@ static void a_guard_is_made_whole_or_not_at_all_where_memory_runs_out(void **sta
     assert_true(at > 300);
 }
 
+static enum stk_error set(struct store_txn *txn, const char *name, const char *value)
+{
+    struct resource resource;
+    enum stk_error error = txn_resource(txn, bytes_of(name), &resource);
+
+    if (error == STK_OK)
+        error = txn_string_put(txn, &resource, bytes_of(value));
+    return error;
+}
+
+static enum stk_error set_a(struct store_txn *txn, void *arg)
+{
+    return set(txn, "a", arg);
+}
+
+/* As long as it was: the string is overwritten. */
+static enum stk_error set_b(struct store_txn *txn, void *arg)
+{
+    return set(txn, "b", arg);
+}
+
+static enum stk_error get_b(struct store_txn *txn, void *arg)
+{
+    snprintf(arg, 32, "%s", rig_get(txn, "b"));
+    return STK_OK;
+}
+
+static enum stk_error make_both(struct store_txn *txn, void *arg)
+{
+    rig_set(txn, "a", "a");
+    rig_set(txn, "b", arg);
+    return STK_OK;
+}
+
+static void a_string_is_overwritten_or_left_where_memory_runs_out(void **state)
+{
+    struct rig *rig = *state;
+    long at = 0;
+    bool met = true;
+    char expected[32] = "b-000", value[32], found[32];
+
+    assert_int_equal(rig_write(rig, make_both, expected), STK_OK);
+    while (met) {
+        struct rig_op first = rig_op(true, set_a, (void *)"a");
+        struct rig_op second = rig_op(true, set_b, value);
+        at++;
+        assert_int_equal(rig_write(rig, set_b, expected), STK_OK); /* its length is known */
+        snprintf(value, sizeof value, "b-%03ld", at);
+        rig_submit(rig, &first);
+        rig_submit(rig, &second);
+        refuse_memory(at, false);
+        rig_settle(rig);
+        met = memory.calls >= at;
+        refuse_memory(0, false);
+        bool lost = store_lost(rig->store); /* by the COMMIT */
+        if (lost) {
+            rig_close(rig);
+            rig_open(rig, false);
+        }
+        assert_int_equal(rig_write(rig, get_b, found), STK_OK);
+        if (lost ? strcmp(found, value) == 0 : second.base.error == STK_OK)
+            snprintf(expected, sizeof expected, "%s", value);
+        assert_string_equal(found, expected);
+    }
+    assert_true(at > 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, rig_sqlite, rig_end)
         TEST(a_store_that_cannot_be_opened_for_lack_of_memory_says_so),
         TEST(a_guard_is_made_whole_or_not_at_all_where_memory_runs_out),
+        TEST(a_string_is_overwritten_or_left_where_memory_runs_out),
     };
     return cmocka_run_group_tests(tests, install, NULL);
 }
