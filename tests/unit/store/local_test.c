@@ -242,6 +242,18 @@ static void test_a_grant_on_its_way_to_the_store_holds_against_an_older_memory(v
 }
 
 /* A million leases held at once, and what is left of them afterwards. */
+static void test_a_lease_given_back_is_free_before_the_store_knows(void **state)
+{
+    struct lease_call call = ask(*state, LEASE_GRANT, ann, 0, NULL);
+
+    assert_int_equal(call.answer, LEASE_GRANTED);
+    const struct lease_memory memory = remembered(THIS_RUN, call.answer_token, 1000);
+    assert_int_equal(ask(*state, LEASE_RELEASE, ann, memory.token, &memory).answer, LEASE_FREE);
+    call = ask(*state, LEASE_GRANT, bob, 0, &memory);
+    assert_int_equal(call.answer, LEASE_GRANTED);
+    assert_int_equal(call.answer_token, memory.token + 1);
+}
+
 static void test_memory_follows_the_number_of_held_leases(void **state)
 {
     enum { LEASES = 1000000 };
@@ -284,6 +296,7 @@ int main(void)
         TEST(another_daemons_lease_that_it_gave_back_is_free),
         TEST(our_own_lease_that_another_daemon_took_away_is_free),
         TEST(a_grant_on_its_way_to_the_store_holds_against_an_older_memory),
+        TEST(a_lease_given_back_is_free_before_the_store_knows),
         TEST(memory_follows_the_number_of_held_leases),
     };
 #undef TEST
