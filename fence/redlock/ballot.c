@@ -134,11 +134,15 @@ static struct verdict count_grant(const struct ballot *ballot, const struct tall
 {
     int64_t token;
     int has = tally->count[LEASE_GRANTED] + tally->count[LEASE_OWN];
+    int own = most(ballot, LEASE_OWN, &token);
 
-    if (most(ballot, LEASE_OWN, &token) >= tally->quorum)
+    if (own >= tally->quorum)
         return (struct verdict){.outcome = BALLOT_OWN, .token = token};
     if (most(ballot, LEASE_GRANTED, &token) >= tally->quorum && is_fresh(token, question->floor))
         return (struct verdict){.outcome = BALLOT_GRANTED, .token = token};
+    /* It may have been told of its lease, and asks again: a new token would outdate that one. */
+    if (own > 0 && own + tally->count[LEASE_UNANSWERED] >= tally->quorum)
+        return open_verdict();
     if (has >= tally->quorum)
         return (struct verdict){.outcome = BALLOT_RAISE, .token = largest(ballot, question->floor)};
     if (has + tally->count[LEASE_UNANSWERED] >= tally->quorum)

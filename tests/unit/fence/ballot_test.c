@@ -81,6 +81,10 @@ static void test_a_grant_takes_a_quorum_under_one_token(void **state)
         {"G6 G6 . .", BALLOT_OPEN, 0, 0},
         {"O5 . O5 . O5", BALLOT_OWN, 5, 0},
         {"O5 G6 O5 G6 O5", BALLOT_OWN, 5, 0},
+        /* What a quorum may still call the owner's is not granted anew meanwhile. */
+        {"O5 O5 G6 . .", BALLOT_OPEN, 0, 0},
+        {"O5 O5 G6 G6 .", BALLOT_OPEN, 0, 0},
+        {"O5 O5 G6 G6 D", BALLOT_RAISE, 6, 0},
         {"O6 G6 O6 . .", BALLOT_GRANTED, 6, 0},
         {"O6 O6 O6 . .", BALLOT_OWN, 6, 0},
     };
