@@ -202,6 +202,7 @@ static bool is_brief(const struct request *request)
     return true;
 }
 
+/* A guess, which costs little where it is wrong: most commands name their resource first. */
 static struct bytes about(const struct request *request)
 {
     const struct plan *plan = &request->plan;

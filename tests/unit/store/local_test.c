@@ -241,7 +241,6 @@ static void test_a_grant_on_its_way_to_the_store_holds_against_an_older_memory(v
     assert_int_equal(call.answer_token, 35);
 }
 
-/* A million leases held at once, and what is left of them afterwards. */
 static void test_a_lease_given_back_is_free_before_the_store_knows(void **state)
 {
     struct lease_call call = ask(*state, LEASE_GRANT, ann, 0, NULL);
@@ -254,6 +253,7 @@ static void test_a_lease_given_back_is_free_before_the_store_knows(void **state)
     assert_int_equal(call.answer_token, memory.token + 1);
 }
 
+/* A million leases held at once, and what is left of them afterwards. */
 static void test_memory_follows_the_number_of_held_leases(void **state)
 {
     enum { LEASES = 1000000 };

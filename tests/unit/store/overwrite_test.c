@@ -103,6 +103,13 @@ static void what_is_overwritten_holds(void **state)
     expect_b(rig, "b-two!");
 }
 
+static void expect_b_after(struct rig *rig, rig_body body, const char *value)
+{
+    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
+    assert_int_equal(after_a(rig, body, NULL), STK_OK);
+    expect_b(rig, value);
+}
+
 static enum stk_error change_lengths(struct store_txn *txn, void *arg)
 {
     (void)arg;
@@ -118,11 +125,7 @@ static enum stk_error change_lengths(struct store_txn *txn, void *arg)
 
 static void another_length_is_another_row(void **state)
 {
-    struct rig *rig = *state;
-
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
-    assert_int_equal(after_a(rig, change_lengths, NULL), STK_OK);
-    expect_b(rig, "SHORT");
+    expect_b_after(*state, change_lengths, "SHORT");
 }
 
 static enum stk_error remove_and_put_again(struct store_txn *txn, void *arg)
@@ -140,11 +143,7 @@ static enum stk_error remove_and_put_again(struct store_txn *txn, void *arg)
 
 static void a_string_that_is_gone_is_not_overwritten(void **state)
 {
-    struct rig *rig = *state;
-
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
-    assert_int_equal(after_a(rig, remove_and_put_again, NULL), STK_OK);
-    expect_b(rig, "b-3333");
+    expect_b_after(*state, remove_and_put_again, "b-3333");
 }
 
 static enum stk_error overwrite_b_and_fail(struct store_txn *txn, void *arg)
@@ -206,11 +205,7 @@ static enum stk_error mistake_the_length(struct store_txn *txn, void *arg)
 
 static void a_length_that_is_mistaken_is_noticed(void **state)
 {
-    struct rig *rig = *state;
-
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
-    assert_int_equal(after_a(rig, mistake_the_length, NULL), STK_OK);
-    expect_b(rig, "b-zero");
+    expect_b_after(*state, mistake_the_length, "b-zero");
 }
 
 static enum stk_error read_and_replace(struct store_txn *txn, void *arg)
