@@ -28,14 +28,16 @@ void handle_extend(stk_lease *lease, int64_t asked_ms, int64_t ttl_ms)
     lease->renew_ms = asked_ms + ttl_ms / 3;
 }
 
-void handle_compose_renewal(const stk_lease *lease, int64_t ttl_ms, struct buf *out)
+void handle_compose_renewal(const stk_lease *lease, int64_t ttl_ms, bool notify, struct buf *out)
 {
     for (size_t i = 0; i < lease->count; i++) {
-        ask_begin(out, 4);
+        ask_begin(out, notify ? 5 : 4);
         ask_text(out, "RENEW");
         ask_text(out, lease->holds[i].resource);
         ask_int(out, lease->holds[i].token);
         ask_int(out, ttl_ms);
+        if (notify)
+            ask_text(out, "NOTIFY");
     }
 }
 
@@ -128,7 +130,7 @@ enum stk_error handle_renew(stk_lease *lease, int64_t ttl_ms, int64_t deadline_m
                         .replies_count = lease->count,
                         .repeatable = true,
                         .deadline_ms = deadline_ms};
-    handle_compose_renewal(lease, ttl_ms, &call.request);
+    handle_compose_renewal(lease, ttl_ms, false, &call.request);
     error = call_run(&call);
     if (error == STK_OK)
         error = first_error(&call, "RENEW");

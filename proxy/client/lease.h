@@ -51,8 +51,8 @@ struct stk_lease {
 enum stk_error handle_check(const stk_lease *lease);
 /* It is good for ttl_ms from asked_ms on. The lock is held. */
 void handle_extend(stk_lease *lease, int64_t asked_ms, int64_t ttl_ms);
-/* One RENEW for each of its resources. */
-void handle_compose_renewal(const stk_lease *lease, int64_t ttl_ms, struct buf *out);
+/* One RENEW for each of its resources. `notify`: whose connection is told of their loss. */
+void handle_compose_renewal(const stk_lease *lease, int64_t ttl_ms, bool notify, struct buf *out);
 /* stk_renew, until then. */
 enum stk_error handle_renew(stk_lease *lease, int64_t ttl_ms, int64_t deadline_ms);
 /* The daemon said STALE to a write under this lease alone: lost, and the keeper tells. */

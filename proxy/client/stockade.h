@@ -125,7 +125,8 @@ typedef struct stk_lease_options {
     bool no_keep_alive; /* do not renew it by itself */
     /* The lease is lost: it was revoked or taken (STK_STALE), its thread has ended (STK_ABANDONED),
      * or it could not be renewed and its time is nearly over: why that was. Called once at most,
-     * on the keep-alive thread, with a tenth of the TTL to go where the daemon is silent. It may
+     * on the keep-alive thread; at once where the daemon tells of the loss, at the next renewal
+     * where it does not, with a tenth of the TTL to go where it is silent. It may
      * ask stk_lease_* questions, and release or free the lease; it holds up other leases'
      * renewals, so be brief. Not with no_keep_alive. */
     void (*lost)(stk_lease *lease, enum stk_error why, void *context);
@@ -135,8 +136,8 @@ typedef struct stk_lease_options {
 
 /* One resource (1 to 512 bytes), or several: all or none, taken in one global order, so that two
  * that cross never deadlock. STK_HELD: somebody else has it. The lease belongs to the calling
- * thread, and is renewed every third of its TTL until it is released or freed, its client is
- * closed, or that thread ends. */
+ * thread, and is renewed every third of its TTL (once, for the first time, after a tenth of a
+ * second) until it is released or freed, its client is closed, or that thread ends. */
 enum stk_error stk_acquire(stk_client *client, const char *resource,
                            const stk_lease_options *options, stk_lease **lease);
 enum stk_error stk_acquire_all(stk_client *client, const char *const *resources, size_t count,

@@ -158,7 +158,7 @@ void server_reset(struct request *request)
     multi_free(session->multi);
     session->multi = NULL;
     pubsub_clear(session);
-    session->resp3 = session->authenticated = false;
+    session->resp3 = session->authenticated = session->notified = false;
     session->name[0] = '\0';
     resp_simple(&request->reply, "RESET");
     request_finish(request);

@@ -101,9 +101,9 @@ void events_publish(struct engine *engine, const struct event *event)
 void events_tell_lost(struct session *session, struct bytes resource, int64_t token,
                       const char *reason)
 {
-    if (!session->resp3 || session->ending)
+    if ((!session->resp3 && !session->notified) || session->ending)
         return;
-    pubsub_head(&session->out, 4, true);
+    pubsub_head(&session->out, 4, session->resp3);
     resp_bulk_text(&session->out, "stockade:lost");
     resp_bulk(&session->out, resource);
     resp_int(&session->out, token);

@@ -30,8 +30,9 @@ struct event {
 /* On the loop's thread. Costs next to nothing where nobody listens. */
 void events_publish(struct engine *engine, const struct event *event);
 
-/* Pushes ["stockade:lost", resource, token, reason] to the connection that held the lease; reason
- * is "revoked", "expired" or "taken". Nothing where the connection speaks RESP2. */
+/* Pushes ["stockade:lost", resource, token, reason] to the connection that held the lease, or that
+ * said RENEW ... NOTIFY since; reason is "revoked", "expired" or "taken". In RESP2 it is an array,
+ * and only for one that said so. */
 void events_tell_lost(struct session *session, struct bytes resource, int64_t token,
                       const char *reason);
 

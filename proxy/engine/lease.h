@@ -116,12 +116,10 @@ bool line_take_again(struct acquire *head);
 void line_leave(struct acquire *acquire, int64_t granted_ms);
 /* The head, if it waits, which is to inherit the lease: no wake-up reaches it before. Or NULL. */
 struct acquire *line_heir(struct engine *engine, struct bytes resource);
-/* The lease may be free: the head asks. */
-void line_wake(struct engine *engine, struct bytes resource);
+void line_wake(struct engine *engine, struct bytes resource); /* may be free: the head asks */
 /* Another daemon's news; `context` is the engine. */
 void line_told(void *context, const struct lease_news *news);
-/* How many are waiting. */
-int64_t line_waiters(struct engine *engine, struct bytes resource);
+int64_t line_waiters(struct engine *engine, struct bytes resource); /* how many wait */
 
 /* lease_held.c: the leases that this daemon has granted and not seen end. */
 struct held_grant {
@@ -131,7 +129,9 @@ struct held_grant {
     bool ephemeral, fresh; /* fresh: not entered again */
 };
 void held_granted(struct engine *engine, const struct held_grant *grant);
-void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t ttl_ms);
+/* `notified`, where it is not NULL, is told of the loss from now on, in RESP2, too. */
+void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t ttl_ms,
+                  struct session *notified);
 /* The token was retired here. */
 void held_returned(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
 /* Another daemon is said to have ended it: asks the service. */

@@ -186,6 +186,13 @@ static void set_until(struct held *held, int64_t ttl_ms)
     timer_set(held->engine, &held->timer, held->until_ms + 1);
 }
 
+static void set_holder(struct held *held, struct session *session)
+{
+    list_remove(&held->of_session);
+    list_append(&session->held, &held->of_session);
+    held->holder = session;
+}
+
 void held_granted(struct engine *engine, const struct held_grant *grant)
 {
     struct held *held = find(engine, grant->resource);
@@ -208,19 +215,24 @@ void held_granted(struct engine *engine, const struct held_grant *grant)
         table_add(&engine->held, &held->node);
     }
     held->ephemeral = grant->ephemeral;
-    list_remove(&held->of_session);
-    list_append(&grant->session->held, &held->of_session);
-    held->holder = grant->session;
+    set_holder(held, grant->session);
     set_until(held, grant->ttl_ms);
     if (grant->fresh)
         publish(held, EVENT_GRANTED);
 }
 
-void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t ttl_ms)
+void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t ttl_ms,
+                  struct session *notified)
 {
     struct held *held = find(engine, resource);
-    if (held != NULL && held->token == token)
-        set_until(held, ttl_ms);
+
+    if (notified != NULL)
+        notified->notified = true;
+    if (held == NULL || held->token != token)
+        return;
+    set_until(held, ttl_ms);
+    if (notified != NULL && !held->ephemeral) /* else it goes with the connection that it has */
+        set_holder(held, notified);
 }
 
 void held_returned(struct engine *engine, struct bytes resource, int64_t token, bool revoked)

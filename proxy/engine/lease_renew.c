@@ -10,6 +10,7 @@
 struct renew {
     struct request *request;
     int64_t token, ttl_ms, session;
+    bool notify;
     int64_t dated_ms; /* the row is written where it was written longer ago than this */
     struct lease_view view;
     struct lease_call call;
@@ -70,7 +71,8 @@ static void confirm_done(struct store_op *op)
 
     if (op->error == STK_OK && request->verdict == STK_OK) {
         request->engine->counters.leases_renewed++;
-        held_renewed(request->engine, request->argv[1], renew->token, renew->ttl_ms);
+        held_renewed(request->engine, request->argv[1], renew->token, renew->ttl_ms,
+                     renew->notify ? request->session : NULL);
         resp_int(&request->reply, renew->ttl_ms);
         request_finish(request);
     } else if (op->error != STK_OK) {
@@ -134,6 +136,11 @@ void lease_renew(struct request *request)
     if (!request_name(request, 1, "a resource") || !request_token(request, 2, &renew->token) ||
         !request_int(request, 3, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &renew->ttl_ms))
         return;
+    renew->notify = request->argc == 5 && request_is_word(request, 4, "NOTIFY");
+    if (request->argc > 4 && !renew->notify) {
+        request_fail_arity(request, request->command->name);
+        return;
+    }
     /* Others that share the file, and no lease service, see a renewal by its date. */
     renew->dated_ms = lease_provider_needs_memory(request->engine->options.provider)
                           ? renew->ttl_ms / 4

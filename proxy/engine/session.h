@@ -26,6 +26,7 @@ struct session {
         lib_version[SESSION_NAME_MAX + 1];
     int64_t opened_ms, active_ms;
     bool trusted, authenticated, resp3;
+    bool notified;    /* has said RENEW ... NOTIFY */
     bool ending;      /* no more commands; close once all is replied and sent */
     bool input_ended; /* the client sends no more */
     bool killed;      /* close now */

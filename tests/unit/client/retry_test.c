@@ -24,6 +24,16 @@ static stk_client *open_script(struct script *script, const char *const *answers
     return client;
 }
 
+/* Without keep-alive, whose renewals would take the answers of what a test asks. */
+static stk_lease *acquire(stk_client *client)
+{
+    const stk_lease_options options = {.ttl_ms = 60000, .no_keep_alive = true};
+    stk_lease *lease;
+
+    ok(stk_acquire(client, "r", &options, &lease));
+    return lease;
+}
+
 static void assert_same_request(struct script *script, size_t a, size_t b)
 {
     char one[256], other[256];
@@ -43,7 +53,7 @@ static void test_a_write_is_sent_again_with_its_id_until_there_is_an_answer(void
 
     (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
-    stk_lease *lease = rig_acquire(client, "r", 60000);
+    stk_lease *lease = acquire(client);
     ok(stk_fenced(lease, 2, incr, NULL, &reply));
     assert_int_equal(stk_reply_integer(reply), 1);
     stk_reply_free(reply);
@@ -61,7 +71,8 @@ static void test_a_write_is_sent_again_with_its_id_until_there_is_an_answer(void
 static void test_an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left(void **state)
 {
     static const char *const answers[] = {PONG, NULL, GRANTED};
-    const stk_lease_options options = {.ttl_ms = 60000, .wait_ms = 5000, .owner = "me"};
+    const stk_lease_options options = {
+        .ttl_ms = 60000, .wait_ms = 5000, .owner = "me", .no_keep_alive = true};
     struct script script;
     stk_lease *lease;
     char one[256], other[256];
@@ -92,7 +103,7 @@ static void test_an_acquire_whose_first_grant_is_over_asks_with_another_id(void 
 
     (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
-    stk_lease *lease = rig_acquire(client, "r", 60000);
+    stk_lease *lease = acquire(client);
     assert_int_equal(stk_lease_token(lease, "r"), 7);
     script_request(&script, 2, one);
     script_request(&script, 3, other);
@@ -124,7 +135,7 @@ static void test_a_silent_server_ends_a_call_in_time_and_costs_its_connection(vo
 
     (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 100);
-    stk_lease *lease = rig_acquire(client, "r", 60000);
+    stk_lease *lease = acquire(client);
     int64_t begun_ms = rig_now_ms();
     assert_int_equal(stk_fenced(lease, 2, incr, NULL, NULL), STK_UNSURE);
     assert_int_equal(strlen(stk_last_id()), 32);

@@ -281,6 +281,8 @@ static void subscriptions_are_bounded(void **state)
     assert_says(world, 2, line, "-ERR a channel or pattern has at most 1024 bytes\r\n");
 }
 
+#define LOST_R "\r\n$13\r\nstockade:lost\r\n$1\r\nr\r\n:1\r\n$7\r\nrevoked\r\n"
+
 static void a_holder_is_told_of_its_loss_in_resp3(void **state)
 {
     struct world *world = *state;
@@ -289,8 +291,48 @@ static void a_holder_is_told_of_its_loss_in_resp3(void **state)
     world_call(world, 1, "ACQUIRE r 1000");
     world_call(world, 2, "ACQUIRE s 1000");
     world_call(world, 3, "REVOKE r"), world_call(world, 3, "REVOKE s");
-    assert_got(world, 1, ">4\r\n$13\r\nstockade:lost\r\n$1\r\nr\r\n:1\r\n$7\r\nrevoked\r\n");
+    assert_got(world, 1, ">4" LOST_R);
     assert_got(world, 2, "");
+}
+
+static void who_asks_for_it_with_a_renewal_is_told_in_resp2_too(void **state)
+{
+    struct world *world = *state;
+
+    world_call(world, 1, "HELLO 3");
+    world_call(world, 1, "ACQUIRE r 1000");
+    assert_says(world, 2, "RENEW r 1 1000 NOTIFY", ":1000\r\n");
+    world_call(world, 2, "RENEW r 1 1000"); /* it has asked before */
+    world_call(world, 3, "REVOKE r");
+    assert_got(world, 2, "*4" LOST_R);
+    assert_got(world, 1, ""); /* one connection is told: the last one */
+    assert_begins(world, 2, "RENEW r 1 1000 NOTIFY", "-STALE ");
+
+    world_call(world, 1, "ACQUIRE s 1000"), world_call(world, 2, "RENEW s 1 1000 notify");
+    world_call(world, 1, "RELEASE s 1");
+    assert_got(world, 2, ""); /* its holder's own doing is no loss */
+
+    world_call(world, 1, "ACQUIRE t 1000"), world_call(world, 2, "RENEW t 1 1000 NOTIFY");
+    world_call(world, 2, "RESET");
+    world_call(world, 3, "REVOKE t");
+    assert_got(world, 2, "");
+    assert_begins(world, 2, "RENEW t 1 1000 NOW", "-ERR wrong number");
+    assert_begins(world, 2, "RENEW t 1 1000 NOTIFY NOTIFY", "-ERR wrong number");
+}
+
+static void who_asks_to_be_told_may_go_before_the_lease(void **state)
+{
+    struct world *world = *state;
+
+    world_call(world, 1, "ACQUIRE r 1000"), world_call(world, 2, "RENEW r 1 1000 NOTIFY");
+    world_disconnect(world, 2);
+    world_call(world, 3, "REVOKE r");
+    assert_got(world, 1, "");
+
+    /* One that goes with its connection stays with it. */
+    world_call(world, 1, "ACQUIRE e 1000 EPHEMERAL"), world_call(world, 3, "RENEW e 1 1000 NOTIFY");
+    world_disconnect(world, 1);
+    assert_says(world, 3, "ACQUIRE e 1000", "*2\r\n:2\r\n:1000\r\n");
 }
 
 int main(void)
@@ -307,6 +349,8 @@ int main(void)
         TEST(a_subscriber_that_does_not_read_is_disconnected),
         TEST(subscriptions_are_bounded),
         TEST(a_holder_is_told_of_its_loss_in_resp3),
+        TEST(who_asks_for_it_with_a_renewal_is_told_in_resp2_too),
+        TEST(who_asks_to_be_told_may_go_before_the_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
