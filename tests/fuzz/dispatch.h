@@ -31,6 +31,7 @@ struct talk {
     bool uncounted; /* it subscribed, quit, or broke the protocol: replies are no more counted */
     bool silent;    /* what follows is not answered any more */
     bool resp3;     /* it has asked for RESP3 at least once */
+    bool notified;  /* it has said RENEW ... NOTIFY */
 };
 
 /* The client sends this. */

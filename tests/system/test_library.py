@@ -281,13 +281,13 @@ def test_a_commit_of_unknown_outcome_is_unsure_and_ends_the_client_not_the_proce
 
 def test_it_renews_every_third_of_the_ttl_for_as_long_as_the_handle_lives(rig, library):
     daemon = rig.daemon()
-    ttl_ms = int(patience(1200))
+    ttl_ms = int(patience(3000))
     with library.open(uri_of(daemon)) as client:
         lease = client.acquire("r", ttl_ms=ttl_ms)
-        time.sleep(5 * ttl_ms / 1000)
+        time.sleep(2 * ttl_ms / 1000)
         assert lease.valid and client.query("r").held and lease.lost == []
         renewed = int(re.search(rb"leases_renewed:(\d+)", daemon.client()("INFO"))[1])
-        assert 11 <= renewed <= 16  # the first one comes early
+        assert 5 <= renewed <= 8  # the first one comes early
         lease.free()  # not released: it lapses
         wait_until(lambda: not client.query("r").held, "the lease is over", 3 * ttl_ms / 1000)
 
