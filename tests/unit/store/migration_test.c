@@ -139,7 +139,7 @@ static void a_file_of_version_1_keeps_its_tokens_data_and_leases(void **state)
     struct rig *rig = *state;
 
     rig_open(rig, false);
-    assert_int_equal(number(rig, "PRAGMA user_version"), 2);
+    assert_int_equal(number(rig, "PRAGMA user_version"), 3);
     assert_int_equal(store_session(rig->store), 8);
     assert_ok(rig_write(rig, expect_all, NULL));
     assert_ok(rig_read(rig, expect_all, NULL));
