@@ -176,6 +176,21 @@ static void a_machine_that_runs_for_longer_counts_for_nothing_either(void **stat
     assert_int_equal(store_time(rig), begin_ms);
 }
 
+/* As in a container that was moved with its clocks. */
+static void a_count_that_went_back_within_a_boot_counts_for_nothing(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    rig_close(rig);
+    reboot(rig, rig->boot);
+    rig->wall_ahead_ms += 400 * (int64_t)DAY_MS;
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms);
+    pass(rig, HOUR_MS);
+    assert_int_equal(store_time(rig), begin_ms + HOUR_MS);
+}
+
 static void where_no_boot_is_known_each_start_counts_as_one(void **state)
 {
     struct rig *rig = *state;
@@ -323,6 +338,7 @@ int main(void)
         FILE_ONLY(a_second_between_the_clocks_is_no_disagreement),
         FILE_ONLY(after_a_reboot_it_goes_on_where_it_was_noted_last),
         FILE_ONLY(a_machine_that_runs_for_longer_counts_for_nothing_either),
+        FILE_ONLY(a_count_that_went_back_within_a_boot_counts_for_nothing),
         FILE_ONLY(where_no_boot_is_known_each_start_counts_as_one),
         FILE_ONLY(a_close_in_order_notes_the_time),
         FILE_ONLY(what_writes_nothing_notes_nothing),
