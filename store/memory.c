@@ -9,6 +9,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "store/clock.h"
 #include "store/memory_rows.h"
 #include "store/open.h"
 #include "store/store_impl.h"
@@ -23,7 +24,7 @@ struct queue {
 struct memory_store {
     struct store base;
     struct memory_rows *rows;
-    const struct clock *clock;
+    struct store_clock clock;
     struct queue writes, reads;
     struct list done;
     size_t queue_max, batch_max;
@@ -65,7 +66,7 @@ static size_t take(struct memory_store *store, struct queue *queue, struct list 
 
 static void run(struct memory_store *store, struct list *batch, bool writes)
 {
-    store->rows->now_ms = store_wall_ms(store->clock);
+    store->rows->now_ms = store_clock_now_ms(&store->clock);
     for (struct list *at = batch->next; at != batch; at = at->next) {
         struct store_op *op = list_entry(at, struct store_op, link);
         size_t mark = memory_rows_mark(store->rows, writes);
@@ -189,7 +190,8 @@ struct store *store_memory_new(const struct store_options *options)
     check(options->queue_ops_max > 0 && options->batch_ops_max > 0 && !options->threads);
     store->base.impl = &memory_impl;
     store->rows = memory_rows_new();
-    store->clock = options->clock;
+    store_clock_init(&store->clock, options->clock);
+    (void)store_clock_resume(&store->clock, &(struct store_clock_note){0});
     list_init(&store->writes.ops);
     list_init(&store->reads.ops);
     list_init(&store->done);

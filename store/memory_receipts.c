@@ -70,21 +70,18 @@ void memory_retire(struct memory_rows *rows, const struct row *row)
         }
 }
 
-/* When the first entry's token ended, as far as the clock can be believed. */
-static int64_t date_first(struct memory_rows *rows)
+static bool first_is_old(const struct memory_rows *rows, int64_t before_ms)
 {
     const struct globals *globals = &rows->globals;
-    size_t number = globals->retired_first + 1;
-    int64_t at_ms = rows->retired[globals->retired_first].retired_ms;
 
-    if (number <= globals->cap && at_ms > globals->cap_ms)
-        at_ms = globals->cap_ms;
-    if (at_ms <= rows->now_ms)
-        return at_ms;
-    struct globals *changed = memory_rows_globals(rows);
-    changed->cap = changed->retired_count;
-    changed->cap_ms = rows->now_ms;
-    return rows->now_ms;
+    return globals->retired_first < globals->retired_count &&
+           rows->retired[globals->retired_first].retired_ms < before_ms;
+}
+
+enum stk_error memory_receipts_due(struct store_txn *txn, int64_t before_ms, bool *due)
+{
+    *due = first_is_old(of(txn), before_ms);
+    return STK_OK;
 }
 
 static size_t remove_receipts(struct memory_rows *rows, size_t max)
@@ -111,16 +108,12 @@ enum stk_error memory_sweep_receipts(struct store_txn *txn, int64_t before_ms, s
                                      size_t *removed, bool *more)
 {
     struct memory_rows *rows = of(txn);
-    const struct globals *globals = &rows->globals;
 
     check(max > 0);
     *removed = 0;
     *more = false;
     for (size_t left = max, gone;; left -= gone < left ? gone + 1 : gone) {
-        bool none = globals->retired_first == globals->retired_count;
-        if (globals->cap != 0 && (none || globals->retired_first >= globals->cap))
-            memory_rows_globals(rows)->cap = 0;
-        if (none || date_first(rows) >= before_ms)
+        if (!first_is_old(rows, before_ms))
             return STK_OK;
         *more = left == 0;
         if (*more)
@@ -130,25 +123,52 @@ enum stk_error memory_sweep_receipts(struct store_txn *txn, int64_t before_ms, s
     }
 }
 
-/* Whether the row may go; one that is abandoned and has receipts is revoked instead. */
-static bool is_of_no_use(struct memory_rows *rows, const struct row *row, int64_t before_ms,
-                         int64_t live_before_ms)
+/* Unused, and for long. */
+static bool is_old(const struct row *row, int64_t before_ms, int64_t live_before_ms)
 {
     bool live = row->now.resource.fence.state == FENCE_LIVE;
 
-    if (row->now.resource.type != VALUE_NONE ||
-        row->now.lease.changed_ms >= (live ? live_before_ms : before_ms))
-        return false;
-    if (row->receipts_count == 0)
-        return true;
-    if (live) {
-        struct content *content = memory_rows_change(rows, row->now.resource.id);
-        log_end(rows, content->resource.id, content->resource.fence.token);
-        content->resource.fence.state = FENCE_REVOKED;
-        content->lease.holds = 0;
-        content->lease.changed_ms = rows->now_ms;
-    }
-    return false;
+    return row->now.resource.type == VALUE_NONE &&
+           row->now.lease.changed_ms < (live ? live_before_ms : before_ms);
+}
+
+/* What to do about an old row: it goes; one that is abandoned and has receipts is revoked. */
+static bool is_to_go(const struct row *row, int64_t last)
+{
+    return row->receipts_count == 0 && row->now.resource.id < last;
+}
+
+static bool is_to_be_revoked(const struct row *row)
+{
+    return row->receipts_count > 0 && row->now.resource.fence.state == FENCE_LIVE;
+}
+
+static void revoke(struct memory_rows *rows, const struct row *row)
+{
+    struct content *content = memory_rows_change(rows, row->now.resource.id);
+
+    log_end(rows, content->resource.id, content->resource.fence.token);
+    content->resource.fence.state = FENCE_REVOKED;
+    content->lease.holds = 0;
+    content->lease.changed_ms = rows->now_ms;
+}
+
+static int64_t last_id(const struct memory_rows *rows)
+{
+    int64_t last = (int64_t)rows->count;
+
+    while (last > 0 && row_of(rows, last) == NULL)
+        last--;
+    return last;
+}
+
+/* The next row behind the id; NULL: there is none. */
+static const struct row *row_after(const struct memory_rows *rows, int64_t id)
+{
+    while ((size_t)id < rows->count)
+        if (rows->by_id[id++] != NULL)
+            return rows->by_id[id - 1];
+    return NULL;
 }
 
 enum stk_error memory_sweep_resources(struct store_txn *txn, int64_t before_ms,
@@ -156,28 +176,48 @@ enum stk_error memory_sweep_resources(struct store_txn *txn, int64_t before_ms,
                                       size_t *removed, bool *more)
 {
     struct memory_rows *rows = of(txn);
-    int64_t last = (int64_t)rows->count, end = 0, floor = rows->globals.floor;
+    int64_t last = last_id(rows), floor = rows->globals.floor, at = *after;
+    const struct row *row;
 
     check(max > 0);
     *removed = 0;
-    while (last > 0 && row_of(rows, last) == NULL)
-        last--;
-    for (int64_t id = *after + 1; id <= last && max > 0; id++) {
-        const struct row *row = row_of(rows, id);
-        if (row == NULL)
+    *after = 0;
+    for (; max > 0 && (row = row_after(rows, at)) != NULL; max--) {
+        *after = at = row->now.resource.id;
+        if (!is_old(row, before_ms, live_before_ms))
             continue;
-        max--;
-        end = id;
-        if (!is_of_no_use(rows, row, before_ms, live_before_ms) || id == last)
-            continue;
-        if (row->now.resource.fence.token > floor)
-            floor = row->now.resource.fence.token;
-        memory_rows_remove(rows, id);
-        ++*removed;
+        if (is_to_be_revoked(row))
+            revoke(rows, row);
+        else if (is_to_go(row, last)) {
+            if (row->now.resource.fence.token > floor)
+                floor = row->now.resource.fence.token;
+            memory_rows_remove(rows, at);
+            ++*removed;
+        }
     }
     if (floor > rows->globals.floor)
         memory_rows_globals(rows)->floor = floor;
-    *after = end;
+    *more = *after != 0;
+    return STK_OK;
+}
+
+enum stk_error memory_resources_due(struct store_txn *txn, int64_t before_ms,
+                                    int64_t live_before_ms, size_t max, int64_t *after, bool *due,
+                                    bool *more)
+{
+    const struct memory_rows *rows = of(txn);
+    int64_t last = last_id(rows), at = *after, end = 0;
+    const struct row *row;
+
+    check(max > 0);
+    *due = false;
+    for (; max > 0 && (row = row_after(rows, at)) != NULL; max--) {
+        end = at = row->now.resource.id;
+        *due |= is_old(row, before_ms, live_before_ms) &&
+                (is_to_be_revoked(row) || is_to_go(row, last));
+    }
     *more = end != 0;
+    if (!*due)
+        *after = end;
     return STK_OK;
 }

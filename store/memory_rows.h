@@ -47,8 +47,6 @@ struct retired {
 struct globals {
     int64_t floor;
     size_t retired_first, retired_count; /* the log is what lies between, as places */
-    size_t cap;                          /* as in sqlite/sweep.c */
-    int64_t cap_ms;
 };
 
 enum undo_kind {
@@ -123,6 +121,9 @@ enum stk_error memory_receipt_put(struct store_txn *, const struct resource *, s
 enum stk_error memory_sweep_receipts(struct store_txn *, int64_t, size_t, size_t *, bool *);
 enum stk_error memory_sweep_resources(struct store_txn *, int64_t, int64_t, size_t, int64_t *,
                                       size_t *, bool *);
+enum stk_error memory_receipts_due(struct store_txn *, int64_t, bool *);
+enum stk_error memory_resources_due(struct store_txn *, int64_t, int64_t, size_t, int64_t *, bool *,
+                                    bool *);
 /* Logs the live token's end where it has receipts. */
 void memory_retire(struct memory_rows *rows, const struct row *row);
 

@@ -344,5 +344,7 @@ const struct store_txn_impl memory_txn_impl = {
     .receipt_put = memory_receipt_put,
     .sweep_receipts = memory_sweep_receipts,
     .sweep_resources = memory_sweep_resources,
+    .receipts_due = memory_receipts_due,
+    .resources_due = memory_resources_due,
     .flush = rows_flush,
 };

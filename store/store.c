@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hands calls on to the store behind the interface; and the one date that all stores use. */
+/* Hands calls on to the store behind the interface. No logic of its own. */
 #include "store/store.h"
 
 #include "store/store_impl.h"
-
-int64_t store_wall_ms(const struct clock *clock)
-{
-    if (clock == NULL)
-        clock = &clock_monotonic;
-    return clock->wall_us != NULL ? clock->wall_us(clock) / 1000 : clock_now_ms(clock);
-}
 
 enum stk_error store_submit(struct store *store, struct store_op *op)
 {

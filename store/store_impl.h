@@ -4,7 +4,6 @@
 #ifndef STOCKADE_STORE_STORE_IMPL_H
 #define STOCKADE_STORE_STORE_IMPL_H
 
-#include "fence/base/clock.h"
 #include "store/sql.h"
 #include "store/store.h"
 #include "store/txn.h"
@@ -23,10 +22,6 @@ struct store_impl {
 struct store {
     const struct store_impl *impl;
 };
-
-/* What dates rows: milliseconds since 1970 by the clock (NULL: the system's). A clock without a
- * wall clock, a virtual one, gives its own milliseconds. */
-int64_t store_wall_ms(const struct clock *clock);
 
 /* As in txn.h and sql.h, with the same contracts. */
 struct store_txn_impl {
@@ -61,6 +56,9 @@ struct store_txn_impl {
     enum stk_error (*sweep_receipts)(struct store_txn *, int64_t, size_t, size_t *, bool *);
     enum stk_error (*sweep_resources)(struct store_txn *, int64_t, int64_t, size_t, int64_t *,
                                       size_t *, bool *);
+    enum stk_error (*receipts_due)(struct store_txn *, int64_t, bool *);
+    enum stk_error (*resources_due)(struct store_txn *, int64_t, int64_t, size_t, int64_t *, bool *,
+                                    bool *);
     enum stk_error (*flush)(struct store_txn *);
     /* NULL, all of them, in a store without SQL. */
     enum stk_error (*sql)(struct store_txn *, struct sql_call *);

@@ -123,6 +123,17 @@ enum stk_error txn_value_clear(struct store_txn *txn, struct resource *resource)
     return txn->impl->value_clear(txn, resource);
 }
 
+enum stk_error txn_receipts_due(struct store_txn *txn, int64_t before_ms, bool *due)
+{
+    return txn->impl->receipts_due(txn, before_ms, due);
+}
+
+enum stk_error txn_resources_due(struct store_txn *txn, int64_t before_ms, int64_t live_before_ms,
+                                 size_t max, int64_t *after, bool *due, bool *more)
+{
+    return txn->impl->resources_due(txn, before_ms, live_before_ms, max, after, due, more);
+}
+
 enum stk_error txn_flush(struct store_txn *txn)
 {
     return txn->impl->flush(txn);

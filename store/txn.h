@@ -51,7 +51,7 @@ struct receipt {
     struct bytes reply;
 };
 
-/* When the transaction began, in milliseconds since 1970: for the age of things. */
+/* When the transaction began, by the store's time (store/clock.h): for the age of things. */
 int64_t txn_now_ms(struct store_txn *txn);
 
 /* A mark inside an operation: what is done after it can be undone, what was done before it stays.
@@ -123,6 +123,11 @@ enum stk_error txn_sweep_receipts(struct store_txn *txn, int64_t before_ms, size
  * id; 0: start). `more` is false at the end of the table, and `*after` 0 again. */
 enum stk_error txn_sweep_resources(struct store_txn *txn, int64_t before_ms, int64_t live_before_ms,
                                    size_t max, int64_t *after, size_t *removed, bool *more);
+/* For a read: is there anything to do for a sweep with the same arguments? Where there is, the walk
+ * over the resources stays where it is; else it has moved on. */
+enum stk_error txn_receipts_due(struct store_txn *txn, int64_t before_ms, bool *due);
+enum stk_error txn_resources_due(struct store_txn *txn, int64_t before_ms, int64_t live_before_ms,
+                                 size_t max, int64_t *after, bool *due, bool *more);
 /* Removes every value and revokes every live fence. */
 enum stk_error txn_flush(struct store_txn *txn);
 

@@ -3,8 +3,11 @@
 #include "fence/base/clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "fence/base/check.h"
 
@@ -26,6 +29,19 @@ static int64_t system_wall_us(const struct clock *clock)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+/* A UUID and a line feed. */
+static void system_boot(const struct clock *clock, char id[CLOCK_BOOT_SIZE])
+{
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd >= 0 ? read(fd, id, CLOCK_BOOT_SIZE - 1) : 0;
+
+    (void)clock;
+    if (fd >= 0)
+        close(fd);
+    id[len > 0 ? len : 0] = '\0';
+    id[strcspn(id, "\n")] = '\0';
+}
+
 static void system_fill(const struct chance *chance, void *bytes, size_t len)
 {
     (void)chance;
@@ -40,5 +56,5 @@ static void system_fill(const struct chance *chance, void *bytes, size_t len)
     }
 }
 
-const struct clock clock_monotonic = {monotonic_now_ms, NULL, system_wall_us};
+const struct clock clock_monotonic = {monotonic_now_ms, NULL, system_wall_us, system_boot};
 const struct chance chance_system = {system_fill, NULL};

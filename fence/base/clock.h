@@ -7,12 +7,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define CLOCK_BOOT_SIZE 40
+
 struct clock {
     /* Milliseconds since some fixed moment; never goes back (CLOCK_MONOTONIC or a virtual one). */
     int64_t (*now_ms)(const struct clock *clock);
     void *context;
-    /* Microseconds since 1970, only to show to people; NULL: there is no wall clock. */
+    /* Microseconds since 1970, to show to people: it may be set at any time. NULL: there is no wall
+     * clock. */
     int64_t (*wall_us)(const struct clock *clock);
+    /* Names the boot of the machine from which now_ms counts; "" where that is not known, as where
+     * this is NULL. */
+    void (*boot)(const struct clock *clock, char id[CLOCK_BOOT_SIZE]);
 };
 
 struct chance {
@@ -27,6 +33,13 @@ extern const struct chance chance_system;
 static inline int64_t clock_now_ms(const struct clock *clock)
 {
     return clock->now_ms(clock);
+}
+
+static inline void clock_boot(const struct clock *clock, char id[CLOCK_BOOT_SIZE])
+{
+    id[0] = '\0';
+    if (clock->boot != NULL)
+        clock->boot(clock, id);
 }
 
 #endif

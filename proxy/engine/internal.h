@@ -26,7 +26,7 @@ struct sweeper {
     int64_t resources_after; /* where the walk over the resources is: an id */
     int64_t walk_due_ms;
     /* The operation's. */
-    bool walks, more;
+    bool walks, ends_abandoned, due, more;
     int64_t walked_to;
     size_t receipts_removed, resources_removed;
 };

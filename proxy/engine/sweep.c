@@ -1,67 +1,130 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sweeper: removes old receipts and forgotten resources, in small operations between which
- * everybody else's writes pass. It looks once a second, and goes on at once while there is more. */
+ * everybody else's writes pass. It looks once a second, and goes on at once while there is more. It
+ * reads first, and writes where there is something to do: a daemon that idles commits nothing.
+ *
+ *   rests ──a second──▶ looks ──something is due──▶ sweeps ──▶ looks on, or rests
+ *                         └──nothing is──▶ looks on, or rests */
 #include "proxy/engine/internal.h"
 
 #define SWEEP_EVERY_MS     1000
 #define SWEEP_ROWS_MAX     128
 #define RESOURCES_EVERY_MS (10 * 60 * 1000) /* from the end of one walk to the next */
 /* A live token whose row was not written for so long has no lease any more: leases last at most
- * LEASE_TTL_MAX_MS, and renewals write the row once an hour. */
+ * LEASE_TTL_MAX_MS, and renewals write the row once an hour. A daemon that starts may hold the
+ * leases of its last run for their full time again, however old they are. */
 #define ABANDONED_MS (26 * 60 * 60 * 1000LL)
+
+static int64_t receipts_before_ms(const struct sweeper *sweeper, struct store_txn *txn)
+{
+    return txn_now_ms(txn) - sweeper->engine->options.receipts_keep_ms;
+}
+
+static int64_t resources_before_ms(const struct sweeper *sweeper, struct store_txn *txn)
+{
+    return txn_now_ms(txn) - sweeper->engine->options.forget_ms;
+}
+
+static int64_t live_before_ms(const struct sweeper *sweeper, struct store_txn *txn)
+{
+    return sweeper->ends_abandoned ? resources_before_ms(sweeper, txn) - ABANDONED_MS : INT64_MIN;
+}
+
+static enum stk_error look_run(struct store_op *op, struct store_txn *txn)
+{
+    struct sweeper *sweeper = list_entry(op, struct sweeper, op);
+    enum stk_error error = txn_receipts_due(txn, receipts_before_ms(sweeper, txn), &sweeper->due);
+
+    sweeper->walked_to = sweeper->resources_after;
+    sweeper->more = false;
+    if (error == STK_OK && sweeper->walks && !sweeper->due)
+        error =
+            txn_resources_due(txn, resources_before_ms(sweeper, txn), live_before_ms(sweeper, txn),
+                              SWEEP_ROWS_MAX, &sweeper->walked_to, &sweeper->due, &sweeper->more);
+    return error;
+}
 
 static enum stk_error sweep_run(struct store_op *op, struct store_txn *txn)
 {
     struct sweeper *sweeper = list_entry(op, struct sweeper, op);
-    const struct engine_options *options = &sweeper->engine->options;
-    int64_t now_ms = txn_now_ms(txn), after = sweeper->resources_after;
     bool more_receipts = false, more_resources = false;
 
     sweeper->receipts_removed = sweeper->resources_removed = 0;
-    enum stk_error error =
-        txn_sweep_receipts(txn, now_ms - options->receipts_keep_ms, SWEEP_ROWS_MAX,
-                           &sweeper->receipts_removed, &more_receipts);
-    if (error == STK_OK && sweeper->walks) {
-        int64_t before_ms = now_ms - options->forget_ms;
-        error = txn_sweep_resources(txn, before_ms, before_ms - ABANDONED_MS, SWEEP_ROWS_MAX,
-                                    &after, &sweeper->resources_removed, &more_resources);
-    }
-    sweeper->walked_to = after;
+    sweeper->walked_to = sweeper->resources_after;
+    enum stk_error error = txn_sweep_receipts(txn, receipts_before_ms(sweeper, txn), SWEEP_ROWS_MAX,
+                                              &sweeper->receipts_removed, &more_receipts);
+    if (error == STK_OK && sweeper->walks)
+        error = txn_sweep_resources(
+            txn, resources_before_ms(sweeper, txn), live_before_ms(sweeper, txn), SWEEP_ROWS_MAX,
+            &sweeper->walked_to, &sweeper->resources_removed, &more_resources);
     sweeper->more = more_receipts || more_resources;
     return error;
 }
 
-static void sweep(struct sweeper *sweeper);
+static void look(struct sweeper *sweeper);
+
+static void go_on(struct sweeper *sweeper)
+{
+    struct engine *engine = sweeper->engine;
+
+    sweeper->resources_after = sweeper->walked_to;
+    if (sweeper->walks && sweeper->walked_to == 0)
+        sweeper->walk_due_ms = engine_now_ms(engine) + RESOURCES_EVERY_MS;
+    if (sweeper->more && !engine->draining)
+        look(sweeper);
+    else
+        engine->counters.sweeps++;
+}
+
+static void submit(struct sweeper *sweeper, const struct store_op *op)
+{
+    sweeper->op = *op;
+    list_init(&sweeper->op.link);
+    if (store_submit(sweeper->engine->options.store, &sweeper->op) != STK_OK)
+        return; /* the next time, then */
+    sweeper->under_way = true;
+    sweeper->engine->requests_open++;
+}
+
+static void ended(struct sweeper *sweeper)
+{
+    sweeper->under_way = false;
+    sweeper->engine->requests_open--;
+}
 
 static void sweep_done(struct store_op *op)
 {
     struct sweeper *sweeper = list_entry(op, struct sweeper, op);
-    struct engine *engine = sweeper->engine;
 
-    sweeper->under_way = false;
-    engine->requests_open--;
-    if (op->error == STK_OK) {
-        engine->counters.receipts_removed += sweeper->receipts_removed;
-        engine->counters.resources_forgotten += sweeper->resources_removed;
-        sweeper->resources_after = sweeper->walked_to;
-        if (sweeper->walks && sweeper->walked_to == 0)
-            sweeper->walk_due_ms = engine_now_ms(engine) + RESOURCES_EVERY_MS;
-        if (sweeper->more && !engine->draining)
-            sweep(sweeper);
-    }
+    ended(sweeper);
+    if (op->error != STK_OK)
+        return;
+    sweeper->engine->counters.receipts_removed += sweeper->receipts_removed;
+    sweeper->engine->counters.resources_forgotten += sweeper->resources_removed;
+    go_on(sweeper);
 }
 
-static void sweep(struct sweeper *sweeper)
+static void look_done(struct store_op *op)
 {
-    struct engine *engine = sweeper->engine;
+    struct sweeper *sweeper = list_entry(op, struct sweeper, op);
 
-    sweeper->walks = engine->options.forget_ms > 0 && engine_now_ms(engine) >= sweeper->walk_due_ms;
-    sweeper->op = (struct store_op){.writes = true, .run = sweep_run, .done = sweep_done};
-    list_init(&sweeper->op.link);
-    if (store_submit(engine->options.store, &sweeper->op) != STK_OK)
-        return; /* the next time, then */
-    sweeper->under_way = true;
-    engine->requests_open++;
+    ended(sweeper);
+    if (op->error != STK_OK)
+        return;
+    if (!sweeper->due)
+        go_on(sweeper);
+    else if (!sweeper->engine->draining)
+        submit(sweeper, &(struct store_op){.writes = true, .run = sweep_run, .done = sweep_done});
+}
+
+static void look(struct sweeper *sweeper)
+{
+    const struct engine *engine = sweeper->engine;
+    int64_t now_ms = engine_now_ms(engine);
+
+    sweeper->walks = engine->options.forget_ms > 0 && now_ms >= sweeper->walk_due_ms;
+    sweeper->ends_abandoned = now_ms - engine->started_ms >= ABANDONED_MS;
+    submit(sweeper, &(struct store_op){.run = look_run, .done = look_done});
 }
 
 static void on_timer(struct timer *timer)
@@ -69,7 +132,7 @@ static void on_timer(struct timer *timer)
     struct sweeper *sweeper = list_entry(timer, struct sweeper, timer);
 
     if (!sweeper->under_way && !sweeper->engine->draining)
-        sweep(sweeper);
+        look(sweeper);
     timer_set(sweeper->engine, timer, engine_now_ms(sweeper->engine) + SWEEP_EVERY_MS);
 }
 

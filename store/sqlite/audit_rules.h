@@ -18,6 +18,11 @@
       "SELECT NULL, 'stockade_meta has no usable mark of the file'"                                \
       " WHERE (SELECT typeof(value) || length(value) FROM stockade_meta WHERE key = 'file')"       \
       " IS NOT 'blob16'")                                                                          \
+    X("schema", 3,                                                                                 \
+      "SELECT NULL, 'stockade_clock has ' || count(*) || ' rows that can be used, not 1'"          \
+      " FROM stockade_clock WHERE typeof(boot) = 'text' AND typeof(offset_ms) = 'integer'"         \
+      " AND typeof(reached_ms) = 'integer' AND typeof(wall_ms) = 'integer'"                        \
+      " AND typeof(start_ms) = 'integer' HAVING count(*) <> 1")                                    \
     X("fence", 1,                                                                                  \
       "SELECT id, 'its name is ' || typeof(name) || ' of ' || length(name) || ' bytes'"            \
       " FROM stockade_resource WHERE typeof(name) <> 'blob' OR length(name) NOT BETWEEN 1 AND 512" \

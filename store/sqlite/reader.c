@@ -7,7 +7,7 @@
 enum { NAMES_REMEMBERED = 1 << 19 }; /* at most 36 MB, and long names */
 
 bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, const char *path,
-                 const struct log *log, const struct clock *clock)
+                 const struct log *log, struct store_clock *clock)
 {
     *reader = (struct reader){.path = path, .log = log};
     if (!transaction_init(&reader->txn, db, NULL, clock))

@@ -51,7 +51,7 @@ enum stk_error receipts_put(struct store_txn *base, const struct resource *resou
     sqlite3_bind_int64(stmt, 4, (int64_t)receipt->fingerprint);
     sqlite3_bind_int64(stmt, 5, receipt->resp3);
     transaction_bind(stmt, 6, receipt->reply);
-    sqlite3_bind_int64(stmt, 7, txn->now_ms);
+    sqlite3_bind_int64(stmt, 7, store_clock_wall_ms(txn->clock->machine)); /* for people */
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
     /* Of a token that has ended already, nobody else would log it. */

@@ -8,7 +8,8 @@
  * daemon's writer waits for it, notices the foreign commit and drops its caches; readers see the
  * old pages until they begin anew; and what fails half-way, or is killed, is rolled back. What a
  * daemon remembers of leases by itself (`local:`'s table, Redis's locks) delays the next grant by
- * what is left of the old TTL, and no more: the store judges every grant and every write. */
+ * what is left of the old TTL, and no more: the store judges every grant and every write. The
+ * store's time goes on as the backup's does (store/clock.h), and running daemons follow it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static bool unpack(const struct restore_call *call, struct scratch *scratch, cha
 /* The floor for what `known` is the largest token of; 0: there are no tokens left above it. */
 static int64_t floor_above(int64_t known)
 {
-    int64_t now_us = store_wall_ms(NULL) * 1000;
+    int64_t now_us = store_clock_wall_ms(&clock_monotonic) * 1000;
 
     if (known < 0 || known > TOKEN_MAX - TOKEN_LEAP_MAX)
         return 0;
@@ -99,6 +100,7 @@ static bool revise(struct restore_call *call, sqlite3 *db, const struct present 
                    size_t why_size)
 {
     struct transaction txn;
+    struct store_clock clock;
     int64_t token = 0, session = 0;
 
     if (db_int64(db, largest_token, &token) != SQLITE_OK ||
@@ -110,8 +112,11 @@ static bool revise(struct restore_call *call, sqlite3 *db, const struct present 
                  token > present->token ? call->file : call->store);
         return false;
     }
+    store_clock_init(&clock, NULL);
     bool revised =
-        transaction_init(&txn, db, NULL, NULL) && transaction_begin(&txn, STATEMENT_BEGIN_WRITE) &&
+        transaction_init(&txn, db, NULL, &clock) &&
+        transaction_begin(&txn, STATEMENT_BEGIN_WRITE) &&
+        transaction_resume_clock(&txn, true) == STK_OK &&
         retire(call, &txn, session > present->session ? session : present->session + 1) &&
         transaction_run(&txn, STATEMENT_COMMIT) == STK_OK;
     if (!revised)

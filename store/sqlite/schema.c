@@ -73,6 +73,17 @@ static const char *const steps[] = {
     "  FROM stockade_receipt JOIN stockade_resource ON stockade_resource.id = resource;"
     "CREATE VIEW stockade_guards(\"table\", \"column\", prefix) AS"
     "  SELECT name, key, prefix FROM stockade_guard;",
+
+    /* From here on changed_ms and retired_ms are of the store's time: struct store_clock_note. What
+     * seems to lie in the future counts from now. */
+    "CREATE TABLE stockade_clock("
+    "  number INTEGER PRIMARY KEY CHECK(number = 1), boot TEXT NOT NULL,"
+    "  offset_ms INTEGER NOT NULL, reached_ms INTEGER NOT NULL, wall_ms INTEGER NOT NULL,"
+    "  start_ms INTEGER NOT NULL);"
+    "INSERT INTO stockade_clock VALUES(1, '', 0, 0, 0, 0);"
+    "UPDATE stockade_resource SET changed_ms = 0 WHERE changed_ms > unixepoch() * 1000;"
+    "UPDATE stockade_retired SET retired_ms = 0 WHERE retired_ms > unixepoch() * 1000;"
+    "DELETE FROM stockade_meta WHERE key IN ('retired_cap', 'retired_cap_ms');",
 };
 
 #define SCHEMA_VERSION ((int64_t)(sizeof steps / sizeof *steps))

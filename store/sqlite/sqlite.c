@@ -52,6 +52,7 @@ struct sqlite_store {
     void *context;
     const struct log *log;
     int64_t session;
+    struct store_clock clock; /* the note in it is the writer's */
     sqlite3 *write_db;
     struct writer writer; /* its thread's */
     struct checkpointer checkpointer;
@@ -224,10 +225,12 @@ static void sqlite_close(struct store *base)
     for (size_t i = 0; i < READS; i++)
         worker_stop(&store->reads[i].worker);
     sqlite_collect(base);
+    bool trusted = !sqlite_lost(base) && !checkpointer_lost(&store->checkpointer) &&
+                   writer_stop_clock(&store->writer);
     checkpointer_stop(&store->checkpointer);
     /* The last connection to close copies the WAL into the file and deletes it, unless the disk
      * has shown that it cannot be trusted. */
-    if (sqlite_lost(base) || checkpointer_lost(&store->checkpointer))
+    if (!trusted || checkpointer_lost(&store->checkpointer))
         sqlite3_db_config(store->write_db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     dispose(store);
 }
@@ -246,13 +249,14 @@ static const struct store_impl sqlite_impl = {
 static bool open_file(struct sqlite_store *store, const struct store_options *options, char *why,
                       size_t why_size)
 {
-    const struct clock *clock = options->clock;
+    struct store_clock *clock = &store->clock;
     int cache_mb = options->cache_mb != 0 ? options->cache_mb : STORE_CACHE_MB;
     sqlite3 *db = db_open(store->path, DB_WRITER, why, why_size);
 
     if (db == NULL)
         return false;
     store->write_db = db;
+    store_clock_init(clock, options->clock);
     if (!writer_init(&store->writer, db, cache_mb, store->path, store->log, clock))
         return db_explain(db, store->path, why, why_size);
     if (!schema_prepare(db, store->path, &store->session, why, why_size))
@@ -266,6 +270,12 @@ static bool open_file(struct sqlite_store *store, const struct store_options *op
     }
     writer_open(&store->writer, &store->checkpointer);
     struct transaction *txn = &store->writer.txn;
+    if (!writer_start_clock(&store->writer)) {
+        if (txn->code != SQLITE_CORRUPT)
+            return db_explain(db, store->path, why, why_size);
+        snprintf(why, why_size, "%s is damaged: %s", store->path, txn->reason);
+        return false;
+    }
     if (!guards_open(txn, store->path, store->log) || guards_look(txn, GUARDS_OWN) != STK_OK)
         return db_explain(db, store->path, why, why_size);
     for (size_t i = 0; i < READS; i++) {

@@ -63,15 +63,12 @@
                    " VALUES(?1, ?2, ?3)")                                                          \
     X(RETIRED_FIRST, "SELECT number, resource, token, retired_ms FROM stockade_retired"            \
                      " ORDER BY number LIMIT 1")                                                   \
-    X(RETIRED_LAST, "SELECT max(number) FROM stockade_retired")                                    \
     X(RETIRED_REMOVE, "DELETE FROM stockade_retired WHERE number = ?1")                            \
     X(RECEIPTS_GONE, "UPDATE stockade_resource SET receipts_gone = ?2"                             \
                      " WHERE id = ?1 AND receipts_gone < ?2")                                      \
     X(RECEIPTS_REMOVE,                                                                             \
       "DELETE FROM stockade_receipt WHERE resource = ?1 AND id IN ("                               \
       "SELECT id FROM stockade_receipt WHERE resource = ?1 AND token = ?2 ORDER BY id LIMIT ?3)")  \
-    X(META, "SELECT value FROM stockade_meta WHERE key = ?1")                                      \
-    X(META_PUT, "REPLACE INTO stockade_meta(key, value) VALUES(?1, ?2)")                           \
     /* Resources that are of no use any more, between two ids. */                                  \
     X(SWEEP_END, "SELECT max(id) FROM ("                                                           \
                  "SELECT id FROM stockade_resource WHERE id > ?1 ORDER BY id LIMIT ?2)")           \
@@ -86,6 +83,13 @@
       " AND changed_ms < CASE state WHEN 1 THEN ?3 ELSE ?4 END"                                    \
       " AND NOT EXISTS(SELECT 1 FROM stockade_receipt WHERE resource = stockade_resource.id)"      \
       " RETURNING id, token")                                                                      \
+    X(SWEEP_DUE, "SELECT EXISTS(SELECT 1 FROM stockade_resource AS r WHERE id > ?1 AND id <= ?2"   \
+                 " AND type = 0 AND changed_ms < CASE state WHEN 1 THEN ?3 ELSE ?4 END"            \
+                 " AND CASE WHEN EXISTS(SELECT 1 FROM stockade_receipt WHERE resource = r.id)"     \
+                 " THEN state = 1 ELSE id < (SELECT max(id) FROM stockade_resource) END)")         \
+    X(CLOCK, "SELECT boot, offset_ms, reached_ms, wall_ms, start_ms FROM stockade_clock")          \
+    X(CLOCK_PUT, "UPDATE stockade_clock SET boot = ?1, offset_ms = ?2, reached_ms = ?3,"           \
+                 " wall_ms = ?4, start_ms = ?5")                                                   \
     X(FLOOR_RAISE, "UPDATE stockade_meta SET value = ?1 WHERE key = 'floor' AND value < ?1")
 
 enum statement {

@@ -4,9 +4,7 @@
  *
  * - Before the first receipt of a token goes, its resource says so (receipts_gone): an ID without a
  *   receipt never passes for "not applied" where there may have been one.
- * - A token's end is dated by the wall clock, which may jump. An entry of the log that seems to lie
- *   in the future is as old as the moment in which that was noticed, and so is all that stood in
- * the log then: the cap. Entries behind the cap are dated as they say.
+ * - Ages go by the store's time (store/clock.h), which no jump of a clock makes larger.
  * - Before a resource goes, the store-wide floor rises to its token: its next token is larger (P2).
  *   An entry of the log that still names it finds no receipts. */
 #include "fence/base/check.h"
@@ -21,49 +19,6 @@ static struct transaction *of(struct store_txn *txn)
 struct entry {
     int64_t number, resource, token, retired_ms;
 };
-
-struct cap {
-    int64_t number; /* of the last entry it holds for; 0: there is no cap */
-    int64_t at_ms;
-};
-
-static const char cap_number[] = "retired_cap", cap_at_ms[] = "retired_cap_ms";
-
-static enum stk_error meta(struct transaction *txn, const char *key, int64_t *value)
-{
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_META);
-
-    if (stmt == NULL)
-        return STK_STORE;
-    sqlite3_bind_text(stmt, 1, key, -1, SQLITE_STATIC);
-    return transaction_number(txn, stmt, value);
-}
-
-static enum stk_error meta_put(struct transaction *txn, const char *key, int64_t value)
-{
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_META_PUT);
-
-    if (stmt == NULL)
-        return STK_STORE;
-    sqlite3_bind_text(stmt, 1, key, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(stmt, 2, value);
-    return transaction_change(txn, stmt);
-}
-
-static enum stk_error cap_read(struct transaction *txn, struct cap *cap)
-{
-    *cap = (struct cap){0};
-    enum stk_error error = meta(txn, cap_number, &cap->number);
-    return error != STK_OK ? error : meta(txn, cap_at_ms, &cap->at_ms);
-}
-
-static enum stk_error cap_set(struct transaction *txn, struct cap *cap, int64_t number,
-                              int64_t at_ms)
-{
-    *cap = (struct cap){number, at_ms};
-    enum stk_error error = meta_put(txn, cap_number, number);
-    return error != STK_OK ? error : meta_put(txn, cap_at_ms, at_ms);
-}
 
 static enum stk_error first_entry(struct transaction *txn, struct entry *entry)
 {
@@ -83,24 +38,19 @@ static enum stk_error first_entry(struct transaction *txn, struct entry *entry)
     return STK_OK;
 }
 
-/* Brings the cap up to date with the first entry, and the entry's date with the cap. */
-static enum stk_error date_entry(struct transaction *txn, struct cap *cap, struct entry *entry)
+static bool is_old(const struct entry *entry, int64_t before_ms)
 {
-    enum stk_error error = STK_OK;
-    int64_t last = 0;
+    return entry->number != 0 && entry->retired_ms < before_ms;
+}
 
-    /* Numbers begin anew in an empty log, so a cap must not outlive its entries. */
-    if (cap->number != 0 && (entry->number == 0 || entry->number > cap->number))
-        error = cap_set(txn, cap, 0, 0);
-    if (entry->number <= cap->number && entry->retired_ms > cap->at_ms)
-        entry->retired_ms = cap->at_ms;
-    if (error != STK_OK || entry->retired_ms <= txn->now_ms)
-        return error;
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RETIRED_LAST);
-    if (stmt == NULL || transaction_number(txn, stmt, &last) != STK_OK)
-        return STK_STORE;
-    entry->retired_ms = txn->now_ms;
-    return cap_set(txn, cap, last, txn->now_ms);
+enum stk_error sweep_receipts_due(struct store_txn *base, int64_t before_ms, bool *due)
+{
+    struct transaction *txn = of(base);
+    struct entry entry;
+    enum stk_error error = first_entry(txn, &entry);
+
+    *due = is_old(&entry, store_clock_before_ms(txn->clock, before_ms));
+    return error;
 }
 
 /* Removes up to `max` of the entry's receipts, and the entry where these were the last. */
@@ -134,18 +84,16 @@ enum stk_error sweep_receipts(struct store_txn *base, int64_t before_ms, size_t 
                               size_t *removed, bool *more)
 {
     struct transaction *txn = of(base);
-    struct cap cap;
     struct entry entry;
 
     check(txn->cache != NULL && max > 0);
+    before_ms = store_clock_before_ms(txn->clock, before_ms);
     *removed = 0;
     *more = false;
-    if (cap_read(txn, &cap) != STK_OK)
-        return STK_STORE;
     for (size_t left = max, gone;; left -= gone < left ? gone + 1 : gone) {
-        if (first_entry(txn, &entry) != STK_OK || date_entry(txn, &cap, &entry) != STK_OK)
+        if (first_entry(txn, &entry) != STK_OK)
             return STK_STORE;
-        if (entry.number == 0 || entry.retired_ms >= before_ms)
+        if (!is_old(&entry, before_ms))
             return STK_OK;
         *more = left == 0;
         if (*more)
@@ -209,21 +157,31 @@ static enum stk_error remove_resources(struct transaction *txn, int64_t after, i
     return transaction_change(txn, stmt);
 }
 
+/* The last of up to `max` rows behind `after`; 0: there are none. */
+static enum stk_error find_end(struct transaction *txn, int64_t after, size_t max, int64_t *end)
+{
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_SWEEP_END);
+
+    *end = 0;
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 1, after);
+    sqlite3_bind_int64(stmt, 2, (int64_t)max);
+    return transaction_number(txn, stmt, end);
+}
+
 enum stk_error sweep_resources(struct store_txn *base, int64_t before_ms, int64_t live_before_ms,
                                size_t max, int64_t *after, size_t *removed, bool *more)
 {
     struct transaction *txn = of(base);
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_SWEEP_END);
-    int64_t end = 0;
+    int64_t end;
 
     check(txn->cache != NULL && max > 0);
+    before_ms = store_clock_before_ms(txn->clock, before_ms);
+    live_before_ms = store_clock_before_ms(txn->clock, live_before_ms);
     *removed = 0;
     *more = false;
-    if (stmt == NULL)
-        return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, *after);
-    sqlite3_bind_int64(stmt, 2, (int64_t)max);
-    if (transaction_number(txn, stmt, &end) != STK_OK)
+    if (find_end(txn, *after, max, &end) != STK_OK)
         return STK_STORE;
     if (end != 0 &&
         (retire_abandoned(txn, *after, end, live_before_ms) != STK_OK ||
@@ -231,5 +189,32 @@ enum stk_error sweep_resources(struct store_txn *base, int64_t before_ms, int64_
         return STK_STORE;
     *after = end;
     *more = end != 0;
+    return STK_OK;
+}
+
+enum stk_error sweep_resources_due(struct store_txn *base, int64_t before_ms,
+                                   int64_t live_before_ms, size_t max, int64_t *after, bool *due,
+                                   bool *more)
+{
+    struct transaction *txn = of(base);
+    int64_t end, any = 0;
+
+    check(max > 0);
+    *due = *more = false;
+    if (find_end(txn, *after, max, &end) != STK_OK)
+        return STK_STORE;
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_SWEEP_DUE);
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 1, *after);
+    sqlite3_bind_int64(stmt, 2, end);
+    sqlite3_bind_int64(stmt, 3, store_clock_before_ms(txn->clock, live_before_ms));
+    sqlite3_bind_int64(stmt, 4, store_clock_before_ms(txn->clock, before_ms));
+    if (transaction_number(txn, stmt, &any) != STK_OK)
+        return STK_STORE;
+    *due = any != 0;
+    *more = end != 0;
+    if (!*due)
+        *after = end;
     return STK_OK;
 }

@@ -99,6 +99,8 @@ static const struct store_txn_impl transaction_impl = {
     .receipt_put = receipts_put,
     .sweep_receipts = sweep_receipts,
     .sweep_resources = sweep_resources,
+    .receipts_due = sweep_receipts_due,
+    .resources_due = sweep_resources_due,
     .flush = values_flush,
     .sql = sql_run,
     .present = present,
@@ -108,7 +110,7 @@ static const struct store_txn_impl transaction_impl = {
 };
 
 bool transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
-                      const struct clock *clock)
+                      struct store_clock *clock)
 {
     *txn = (struct transaction){
         .base.impl = &transaction_impl, .db = db, .cache = cache, .clock = clock};
@@ -131,7 +133,7 @@ bool transaction_begin(struct transaction *txn, enum statement how)
     txn->failed = false;
     txn->touched = false;
     txn->put_before = false;
-    txn->now_ms = store_wall_ms(txn->clock);
+    txn->now_ms = store_clock_now_ms(txn->clock);
     txn->begun = transaction_run(txn, how) == STK_OK;
     return txn->begun;
 }

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "store/clock.h"
 #include "store/sqlite/cache.h"
 #include "store/sqlite/statements.h"
 #include "store/store_impl.h"
@@ -34,11 +35,11 @@ struct transaction {
     char reason[160];
     struct buf owner; /* of the lease read last: may go straight into the next put */
     bool floor_known;
-    int64_t floor; /* the store-wide one */
-    const struct clock *clock;
-    int64_t now_ms; /* when it began */
-    bool begun;     /* and not ended by us; SQLite may have ended it all the same */
-    bool touched;   /* SQL has changed what sqlite3_total_changes does not count (DDL) */
+    int64_t floor;             /* the store-wide one */
+    struct store_clock *clock; /* of all transactions on the file */
+    int64_t now_ms;            /* when it began */
+    bool begun;                /* and not ended by us; SQLite may have ended it all the same */
+    bool touched;              /* SQL has changed what sqlite3_total_changes does not count (DDL) */
     bool marked;
     size_t cache_mark;
     const struct claim *claims; /* presented by the operation under way */
@@ -49,10 +50,10 @@ struct transaction {
     struct guards *guards; /* guards.h */
 };
 
-/* `db` and `clock` (NULL: the system's) are borrowed; `cache` may be NULL. False: SQLite has no
- * memory; free it all the same. */
+/* `db` and `clock` are borrowed; `cache` may be NULL. False: SQLite has no memory; free it all the
+ * same. */
 bool transaction_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
-                      const struct clock *clock);
+                      struct store_clock *clock);
 /* Finalizes the statements. */
 void transaction_free(struct transaction *txn);
 /* False: it could not begin. */
@@ -98,6 +99,13 @@ struct bytes transaction_column(sqlite3_stmt *stmt, int at);
 enum stk_error transaction_no_memory(struct transaction *txn);
 /* The row is damaged, or was written by something that is not Stockade. Returns STK_STORE. */
 enum stk_error transaction_implausible(struct transaction *txn);
+/* The store's time (clock.c), within a transaction that writes: goes on with it as the file says,
+ * when the file is opened, or when another process has committed. */
+enum stk_error transaction_resume_clock(struct transaction *txn, bool opens);
+/* Something was written: notes the time, if that is due. `*noted`: once it is committed, `note` is
+ * the clock's. */
+enum stk_error transaction_note_clock(struct transaction *txn, struct store_clock_note *note,
+                                      bool *noted);
 /* The store-wide floor, into txn->floor. */
 enum stk_error transaction_floor(struct transaction *txn);
 
@@ -135,5 +143,8 @@ enum stk_error receipts_log(struct transaction *txn, int64_t id, int64_t token);
 enum stk_error sweep_receipts(struct store_txn *, int64_t, size_t, size_t *, bool *);
 enum stk_error sweep_resources(struct store_txn *, int64_t, int64_t, size_t, int64_t *, size_t *,
                                bool *);
+enum stk_error sweep_receipts_due(struct store_txn *, int64_t, bool *);
+enum stk_error sweep_resources_due(struct store_txn *, int64_t, int64_t, size_t, int64_t *, bool *,
+                                   bool *);
 
 #endif

@@ -24,7 +24,7 @@ enum ended {
 };
 
 bool writer_init(struct writer *writer, sqlite3 *db, int cache_mb, const char *path,
-                 const struct log *log, const struct clock *clock)
+                 const struct log *log, struct store_clock *clock)
 {
     size_t names = NAMES_PER_MB;
     char pragma[64];
@@ -54,6 +54,17 @@ void writer_open(struct writer *writer, struct checkpointer *checkpointer)
     writer->checkpointer = checkpointer;
     writer->waits = true; /* db_open said so */
     sqlite3_wal_hook(writer->txn.db, note_wal, writer);
+}
+
+bool writer_start_clock(struct writer *writer)
+{
+    struct transaction *txn = &writer->txn;
+    bool started = transaction_begin(txn, STATEMENT_BEGIN_WRITE) &&
+                   transaction_resume_clock(txn, true) == STK_OK &&
+                   transaction_run(txn, STATEMENT_COMMIT) == STK_OK;
+
+    transaction_ended(txn);
+    return started;
 }
 
 static void set_waits(struct writer *writer, bool waits)
@@ -142,6 +153,8 @@ static bool begin(struct writer *writer)
         cache_clear(txn->cache);
         txn->floor_known = false;
         news = GUARDS_FOREIGN;
+        if (transaction_resume_clock(txn, false) != STK_OK)
+            return false;
     }
     return guards_look(txn, news) == STK_OK;
 }
@@ -151,9 +164,18 @@ static bool begin(struct writer *writer)
 static enum ended commit(struct writer *writer, bool changed)
 {
     struct transaction *txn = &writer->txn;
+    struct store_clock_note note;
+    bool noted = false;
 
     transaction_settle(txn);
+    if (changed && transaction_note_clock(txn, &note, &noted) != STK_OK) {
+        writer->failed_commits++;
+        note_failure(writer, "a statement");
+        return roll_back(writer) ? ENDED_FAILED : ENDED_LOST;
+    }
     if (transaction_run(txn, STATEMENT_COMMIT) == STK_OK) {
+        if (noted)
+            txn->clock->note = note;
         transaction_ended(txn);
         cache_commit(txn->cache);
         writer->latest = true;
@@ -300,6 +322,16 @@ bool writer_read(struct writer *writer, struct list *batch)
         (void)roll_back(writer);
     }
     return reads;
+}
+
+bool writer_stop_clock(struct writer *writer)
+{
+    struct store_clock_note note;
+
+    set_waits(writer, false);
+    if (!store_clock_due(writer->txn.clock, &note))
+        return true;
+    return begin(writer) ? commit(writer, true) != ENDED_LOST : roll_back(writer);
 }
 
 void writer_tidy(struct writer *writer)

@@ -43,12 +43,15 @@ enum writer_outcome {
     WRITER_LOST,
 };
 
-/* The pointers are borrowed; `clock` as in struct store_options. False: SQLite has no memory; free
- * it all the same. */
+/* The pointers are borrowed. False: SQLite has no memory; free it all the same. */
 bool writer_init(struct writer *writer, sqlite3 *db, int cache_mb, const char *path,
-                 const struct log *log, const struct clock *clock);
+                 const struct log *log, struct store_clock *clock);
 /* The file is made, and its WAL open. */
 void writer_open(struct writer *writer, struct checkpointer *checkpointer);
+/* Goes on with the store's time. False: SQLite says why not. */
+bool writer_start_clock(struct writer *writer);
+/* Nothing more will be written: notes the store's time, if it can. False: as WRITER_LOST. */
+bool writer_stop_clock(struct writer *writer);
 /* Closes the connection, too. */
 void writer_free(struct writer *writer);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. WRITER_LOST:

@@ -17,6 +17,7 @@ static struct {
     char folder[64];
     struct store *store;
     const struct world *world;
+    int64_t before_ms; /* that worlds took which are over */
     struct clock clock;
     unsigned inputs;
 } the;
@@ -24,7 +25,7 @@ static struct {
 static int64_t now_ms(const struct clock *clock)
 {
     (void)clock;
-    return the.world == NULL ? 0 : the.world->now_ms;
+    return the.before_ms + (the.world == NULL ? 0 : the.world->now_ms);
 }
 
 static int64_t wall_us(const struct clock *clock)
@@ -81,6 +82,8 @@ struct store *lasting_open(const struct store_options *given)
 
 void lasting_set_world(const struct world *world)
 {
+    if (world == NULL)
+        the.before_ms = now_ms(&the.clock);
     the.world = world;
     if (world == NULL && the.inputs >= INPUTS_PER_FILE) {
         the.inputs = 0;

@@ -16,7 +16,6 @@
 #include "tests/sim/redlock.h"
 
 #define RECEIPTS_KEEP_MS (24 * 3600 * 1000)
-#define EPOCH_US         1700000000000000 /* the simulated world's wall clock */
 
 static int64_t daemon_now_ms(const struct clock *clock)
 {
@@ -26,8 +25,7 @@ static int64_t daemon_now_ms(const struct clock *clock)
 
 static int64_t daemon_wall_us(const struct clock *clock)
 {
-    const struct daemon *daemon = clock->context;
-    return daemon->wall_us + daemon->world->now_us;
+    return world_wall_us(((const struct daemon *)clock->context)->world);
 }
 
 static void daemon_fill(const struct chance *chance, void *bytes, size_t len)
@@ -146,8 +144,7 @@ static void daemon_start(struct daemon *daemon)
     daemon->clock =
         (struct clock){.now_ms = daemon_now_ms, .wall_us = daemon_wall_us, .context = daemon};
     daemon->chance = (struct chance){daemon_fill, daemon};
-    daemon->store =
-        disk_open(world->disk, daemon->number, &daemon->party, &daemon->clock, woken, daemon);
+    daemon->store = disk_open(world->disk, daemon->number, &daemon->party, woken, daemon);
     if (daemon->store == NULL) {
         start_in(daemon, 200);
         return;
@@ -241,6 +238,8 @@ static void power_off(void *context, struct event *event)
     for (int i = 0; i < world->plan->daemons; i++)
         daemon_crash(&world->daemons[i], rng_between(&world->daemons[i].rng, 20, 400));
     disk_power_off(world->disk);
+    world->booted_us = world->now_us;
+    world->boots++;
 }
 
 void daemon_power_off(struct world *world, int64_t us)
@@ -263,7 +262,6 @@ void daemons_new(struct world *world)
         daemon->rng = rng_of(world->plan->seed, 'D', (uint64_t)i);
         daemon->clock_ms = rng_between(&daemon->rng, 1000, 100000000);
         daemon->rate_ppm = rng_between(&daemon->rng, 998000, 1002000);
-        daemon->wall_us = EPOCH_US; /* one file is one machine's, and so is its wall clock */
         daemon_start(daemon);
     }
 }

@@ -17,7 +17,7 @@ struct daemon {
     struct party party;
     bool up;
     struct clock clock;
-    int64_t clock_ms, rate_ppm, wall_us; /* where its clocks began, how fast one runs */
+    int64_t clock_ms, rate_ppm; /* where its clock began, how fast it runs */
     struct rng rng;
     struct chance chance;
     struct store *store;

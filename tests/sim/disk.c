@@ -4,6 +4,7 @@
  * fall between any two of these. */
 #include "tests/sim/disk.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,7 +185,7 @@ static const struct store_impl disk_impl = {
 };
 
 struct store *disk_open(struct disk *disk, int number, struct party *party,
-                        const struct clock *clock, void (*wake)(void *context), void *context)
+                        void (*wake)(void *context), void *context)
 {
     struct handle *handle = mem_zalloc(sizeof *handle);
 
@@ -192,14 +193,15 @@ struct store *disk_open(struct disk *disk, int number, struct party *party,
     handle->disk = disk;
     handle->number = number;
     handle->party = party;
-    handle->clock = clock;
     handle->wake = wake;
     handle->context = context;
     list_init(&handle->writes);
     list_init(&handle->reads);
     list_init(&handle->done);
     if (disk->world->plan->disk == DISK_MEMORY) {
+        struct store_clock_note kept = disk->clock.note;
         handle->session = ++disk->sessions;
+        (void)store_clock_resume(&disk->clock, &kept);
     } else if (!sqlite_open(handle)) {
         free(handle);
         return NULL;
@@ -256,7 +258,9 @@ bool memory_batch(struct handle *handle, struct list *batch, bool writes)
     enum disk_fault fault = disk->next;
     struct list *at;
 
-    rows->now_ms = store_wall_ms(handle->clock);
+    struct store_clock_note note;
+
+    rows->now_ms = store_clock_now_ms(&disk->clock);
     for (at = batch->next; at != batch; at = at->next) {
         struct store_op *op = list_entry(at, struct store_op, link);
         size_t mark = memory_rows_mark(rows, writes);
@@ -273,6 +277,8 @@ bool memory_batch(struct handle *handle, struct list *batch, bool writes)
         disk->next = DISK_FAULT_NONE;
     bool kept =
         fault == DISK_FAULT_NONE || (fault != DISK_FAULT_REFUSES && rng_below(&disk->rng, 2) == 0);
+    if (kept && store_clock_due(&disk->clock, &note))
+        disk->clock.note = note;
     if (kept)
         memory_rows_commit(rows);
     else
@@ -309,12 +315,34 @@ static bool memory_look(struct disk *disk, const char *name, struct look *look)
 
 /* The disk. */
 
+/* Its count begins anew with each boot; the daemons' own clocks run at other rates. */
+static int64_t machine_now_ms(const struct clock *clock)
+{
+    const struct world *world = clock->context;
+    return (world->now_us - world->booted_us) / 1000;
+}
+
+static int64_t machine_wall_us(const struct clock *clock)
+{
+    return world_wall_us(clock->context);
+}
+
+static void machine_boot(const struct clock *clock, char id[CLOCK_BOOT_SIZE])
+{
+    snprintf(id, CLOCK_BOOT_SIZE, "boot %d", ((const struct world *)clock->context)->boots);
+}
+
 struct disk *disk_new(struct world *world)
 {
     struct disk *disk = mem_zalloc(sizeof *disk);
 
     disk->world = world;
     disk->rng = rng_of(world->plan->seed, 'd', 0);
+    disk->machine = (struct clock){.now_ms = machine_now_ms,
+                                   .wall_us = machine_wall_us,
+                                   .boot = machine_boot,
+                                   .context = world};
+    store_clock_init(&disk->clock, &disk->machine);
     if (world->plan->disk == DISK_MEMORY)
         disk->rows = memory_rows_new();
     else

@@ -8,7 +8,6 @@
 #ifndef STOCKADE_TESTS_SIM_DISK_H
 #define STOCKADE_TESTS_SIM_DISK_H
 
-#include "fence/base/clock.h"
 #include "store/store.h"
 #include "tests/sim/world.h"
 
@@ -18,7 +17,7 @@ void disk_free(struct disk *disk);
 /* The store of daemon `number`: its steps belong to `party`, `wake` is called when something is
  * finished. NULL: it cannot be opened now. Ends with disk_close. */
 struct store *disk_open(struct disk *disk, int number, struct party *party,
-                        const struct clock *clock, void (*wake)(void *context), void *context);
+                        void (*wake)(void *context), void *context);
 /* Nothing of it reaches the disk any more: what it was given is failed, what it is given is
  * refused. */
 void disk_cut_off(struct store *store);

@@ -3,6 +3,7 @@
 #ifndef STOCKADE_TESTS_SIM_DISK_IMPL_H
 #define STOCKADE_TESTS_SIM_DISK_IMPL_H
 
+#include "store/clock.h"
 #include "store/memory_rows.h"
 #include "store/store_impl.h"
 #include "tests/sim/disk.h"
@@ -16,11 +17,13 @@ enum disk_fault { DISK_FAULT_NONE, DISK_FAULT_REFUSES, DISK_FAULT_UNSURE, DISK_F
 struct disk {
     struct world *world;
     struct rng rng;
+    struct clock machine; /* of the one that has it, and all daemons on it */
     int64_t sessions;
     int64_t full_until_us;
     enum disk_fault next;
     bool power_follows;       /* an unsure commit */
     struct memory_rows *rows; /* DISK_MEMORY */
+    struct store_clock clock; /* DISK_MEMORY: the store's */
     struct buf text;          /* handed out by disk_look */
     /* DISK_SQLITE */
     struct vfs *vfs;
@@ -34,7 +37,6 @@ struct handle {
     struct disk *disk;
     int number; /* the daemon's */
     struct party *party;
-    const struct clock *clock;
     void (*wake)(void *context);
     void *context;
     struct list writes, reads, done;

@@ -58,10 +58,11 @@ bool sqlite_open(struct handle *handle)
     char why[200];
 
     vfs->full = handle->disk->full_until_us > handle->disk->world->now_us;
-    handle->inner = store_sqlite_open(
-        &(struct store_options){
-            .path = path, .queue_ops_max = 5000, .batch_ops_max = 5000, .clock = handle->clock},
-        why, sizeof why);
+    handle->inner = store_sqlite_open(&(struct store_options){.path = path,
+                                                              .queue_ops_max = 5000,
+                                                              .batch_ops_max = 5000,
+                                                              .clock = &handle->disk->machine},
+                                      why, sizeof why);
     if (handle->inner == NULL) {
         world_tell(handle->disk->world, "the store cannot be opened: %s", why);
         /* Where the power fails while it is being opened, everybody goes. */

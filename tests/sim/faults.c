@@ -88,6 +88,16 @@ static void strike_disk(struct world *world, const struct fault *fault)
     }
 }
 
+/* By hours, to and fro: nothing but a date may show it. */
+static void set_wall(struct world *world, const struct fault *fault)
+{
+    int64_t hours = fault->at_ms % 3 == 0 ? -fault->amount : fault->amount;
+
+    world->wall_ahead_us += hours * 3600 * 1000000;
+    world_tell(world, "the wall clock is set by %lld hours", (long long)hours);
+    world_count_fault(world, fault->kind);
+}
+
 static void strike(void *context, struct event *event)
 {
     struct world *world = context;
@@ -95,6 +105,10 @@ static void strike(void *context, struct event *event)
     struct daemon *daemon = &world->daemons[fault->who % world->plan->daemons];
     struct client *client = world->clients[fault->who % world->plan->clients];
 
+    if (fault->kind == FAULT_WALL_JUMP) {
+        set_wall(world, fault);
+        return;
+    }
     if (fault->kind > FAULT_CUT)
         world_tell(world, "fault: %s (for %lld ms, amount %lld)", fault_name(fault->kind),
                    (long long)fault->length_ms, (long long)fault->amount);
@@ -147,6 +161,7 @@ static void calm(void *context, struct event *event)
         redis_set_rate(world->redises[i], 1000);
     }
     disk_set_full(world->disk, 0);
+    world->wall_ahead_us = 0;
     trouble(world, 1000);
 }
 

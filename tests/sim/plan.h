@@ -44,7 +44,8 @@ enum promise {
     X(DISK_FULL, "disk full")                                                                      \
     X(DISK_REFUSES, "commit fails cleanly")                                                        \
     X(DISK_UNSURE, "sync fails, outcome unknown")                                                  \
-    X(DISK_TORN, "power lost within a commit")
+    X(DISK_TORN, "power lost within a commit")                                                     \
+    X(WALL_JUMP, "wall clock jumps")
 
 enum fault_kind {
 #define X(name, text) FAULT_##name,

@@ -9,6 +9,8 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 
+#define EPOCH_US 1700000000000000
+
 static bool before(const struct event *a, const struct event *b)
 {
     return a->at_us != b->at_us ? a->at_us < b->at_us : a->number < b->number;
@@ -132,6 +134,11 @@ int64_t world_latency_us(const struct world *world, struct rng *rng)
         return slow * rng_between(rng, 1, 20);
     }
     return rng_per_mille(rng, 10) ? slow : usual;
+}
+
+int64_t world_wall_us(const struct world *world)
+{
+    return EPOCH_US + world->now_us + world->wall_ahead_us;
 }
 
 void world_count_fault(struct world *world, enum fault_kind kind)

@@ -52,6 +52,9 @@ struct tally {
 struct world {
     const struct plan *plan;
     int64_t now_us;
+    int64_t wall_ahead_us; /* the wall clock was set so far ahead, or back */
+    int64_t booted_us;     /* the machine that has the disk and the daemons, the last time */
+    int boots;
     struct queue queue;
     struct digest digest;
     struct tally *tally;
@@ -88,6 +91,7 @@ bool party_is_paused(const struct world *world, const struct party *party);
 /* One message's time on its way between two processes, in microseconds. */
 int64_t world_latency_us(const struct world *world, struct rng *rng);
 
+int64_t world_wall_us(const struct world *world);
 void world_count_fault(struct world *world, enum fault_kind kind);
 /* A line of the story. */
 void world_tell(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -181,6 +181,20 @@ static enum stk_error on_sweep_resources(struct store_txn *base, int64_t before_
                                              removed, more);
 }
 
+static enum stk_error on_receipts_due(struct store_txn *base, int64_t before_ms, bool *due)
+{
+    return fails(base) ? STK_STORE : txn_receipts_due(inner(base), before_ms, due);
+}
+
+static enum stk_error on_resources_due(struct store_txn *base, int64_t before_ms,
+                                       int64_t live_before_ms, size_t max, int64_t *after,
+                                       bool *due, bool *more)
+{
+    return fails(base)
+               ? STK_STORE
+               : txn_resources_due(inner(base), before_ms, live_before_ms, max, after, due, more);
+}
+
 static enum stk_error on_flush(struct store_txn *base)
 {
     return fails(base) ? STK_STORE : txn_flush(inner(base));
@@ -211,6 +225,8 @@ static const struct store_txn_impl txn_impl = {
     .receipt_put = on_receipt_put,
     .sweep_receipts = on_sweep_receipts,
     .sweep_resources = on_sweep_resources,
+    .receipts_due = on_receipts_due,
+    .resources_due = on_resources_due,
     .flush = on_flush,
 };
 

@@ -131,7 +131,13 @@ void world_free(struct world *world)
 
 void world_restart_engine(struct world *world)
 {
+    world_restart_engine_in(world, 0);
+}
+
+void world_restart_engine_in(struct world *world, int64_t ms)
+{
     stop_engine(world);
+    world->now_ms += ms;
     start_engine(world);
 }
 

@@ -49,6 +49,8 @@ void world_pass(struct world *world, int64_t ms);
 /* Another engine on the same store and lease service: what a killed daemon leaves behind, started
  * again. Clients are gone. */
 void world_restart_engine(struct world *world);
+/* The same; it was down for so long. */
+void world_restart_engine_in(struct world *world, int64_t ms);
 
 struct client *world_connect(struct world *world, int number);
 void world_disconnect(struct world *world, int number);

@@ -52,6 +52,43 @@ static const char version_1_rows[] =
     "INSERT INTO stockade_string VALUES(2, x'74657874'), (9, x'6e616b6564');"
     "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(42);";
 
+/* What 0.2.0 made of that, or made anew. */
+static const char version_2[] =
+    "ALTER TABLE stockade_resource ADD COLUMN changed_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE stockade_resource ADD COLUMN receipts_gone INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE stockade_receipt("
+    "  resource INTEGER NOT NULL, id BLOB NOT NULL, token INTEGER NOT NULL,"
+    "  fingerprint INTEGER NOT NULL, resp3 INTEGER NOT NULL, written_ms INTEGER NOT NULL,"
+    "  reply BLOB NOT NULL, PRIMARY KEY(resource, id)) WITHOUT ROWID;"
+    "CREATE INDEX stockade_receipt_token ON stockade_receipt(resource, token);"
+    "CREATE TABLE stockade_retired("
+    "  number INTEGER PRIMARY KEY, resource INTEGER NOT NULL, token INTEGER NOT NULL,"
+    "  retired_ms INTEGER NOT NULL);"
+    "CREATE TABLE stockade_guard("
+    "  name TEXT PRIMARY KEY COLLATE NOCASE, key TEXT NOT NULL, prefix TEXT NOT NULL)"
+    "  WITHOUT ROWID;"
+    "INSERT INTO stockade_meta VALUES('file', randomblob(16));"
+    "CREATE VIEW stockade_receipts(resource, id, token, written, reply) AS"
+    "  SELECT CAST(name AS TEXT), CAST(stockade_receipt.id AS TEXT), stockade_receipt.token,"
+    "    datetime(written_ms / 1000, 'unixepoch'), CAST(reply AS TEXT)"
+    "  FROM stockade_receipt JOIN stockade_resource ON stockade_resource.id = resource;"
+    "CREATE VIEW stockade_guards(\"table\", \"column\", prefix) AS"
+    "  SELECT name, key, prefix FROM stockade_guard;"
+    "PRAGMA user_version = 2;";
+
+/* Ends of tokens, by wall clocks that were right, far behind, far ahead and, as was noticed then,
+ * set back. */
+static const char version_2_rows[] =
+    "INSERT INTO stockade_resource(id, name, token, state, changed_ms) VALUES"
+    "  (20, x'61', 3, 2, 1699999990000), (21, x'62', 1, 2, 5),"
+    "  (22, x'63', 1, 2, 4000000000000), (23, x'6c617374', 1, 2, 5);"
+    "INSERT INTO stockade_receipt VALUES"
+    "  (20, x'31', 1, 1, 0, 1699999990000, x'2b0d0a'), (20, x'32', 2, 1, 0, 5, x'2b0d0a'),"
+    "  (20, x'33', 3, 1, 0, 4000000000000, x'2b0d0a');"
+    "INSERT INTO stockade_retired(resource, token, retired_ms) VALUES"
+    "  (20, 1, 4000000000000), (20, 2, 5), (20, 3, 1699999990000);"
+    "INSERT INTO stockade_meta VALUES('retired_cap', 1), ('retired_cap_ms', 1699999990000);";
+
 static int rig_version_1(void **state)
 {
     rig_sqlite(state);
@@ -60,6 +97,14 @@ static int rig_version_1(void **state)
     assert_int_equal(unlink(rig->path), 0);
     rig_sql(rig, version_1);
     rig_sql(rig, version_1_rows);
+    return 0;
+}
+
+static int rig_version_2(void **state)
+{
+    rig_version_1(state);
+    rig_sql(*state, version_2);
+    rig_sql(*state, version_2_rows);
     return 0;
 }
 
@@ -139,7 +184,7 @@ static void a_file_of_version_1_keeps_its_tokens_data_and_leases(void **state)
     struct rig *rig = *state;
 
     rig_open(rig, false);
-    assert_int_equal(number(rig, "PRAGMA user_version"), 2);
+    assert_int_equal(number(rig, "PRAGMA user_version"), 3);
     assert_int_equal(store_session(rig->store), 8);
     assert_ok(rig_write(rig, expect_all, NULL));
     assert_ok(rig_read(rig, expect_all, NULL));
@@ -150,6 +195,40 @@ static void a_file_of_version_1_keeps_its_tokens_data_and_leases(void **state)
     assert_int_equal(store_session(rig->store), 9);
     assert_int_equal(number(rig, "SELECT count(*) FROM pragma_integrity_check"
                                  " WHERE integrity_check <> 'ok'"),
+                     0);
+}
+
+struct clean_up {
+    int64_t keep_ms;
+    size_t receipts, resources;
+};
+
+static enum stk_error clean_up(struct store_txn *txn, void *arg)
+{
+    struct clean_up *done = arg;
+    int64_t before_ms = txn_now_ms(txn) - done->keep_ms, after = 0;
+    bool more;
+
+    assert_ok(txn_sweep_receipts(txn, before_ms, 100, &done->receipts, &more));
+    return txn_sweep_resources(txn, before_ms, before_ms, 100, &after, &done->resources, &more);
+}
+
+static void P6_what_a_file_of_version_2_dated_is_new_whatever_its_date(void **state)
+{
+    struct rig *rig = *state;
+    struct clean_up done = {.keep_ms = 3600 * 1000};
+
+    rig_open(rig, false);
+    assert_int_equal(number(rig, "SELECT count(*) FROM stockade_meta WHERE key LIKE '%cap%'"), 0);
+    rig->now_ms += done.keep_ms;
+    assert_ok(rig_write(rig, clean_up, &done));
+    assert_int_equal(done.receipts, 0);
+    assert_int_equal(done.resources, 0);
+    /* And of that age then. */
+    rig->now_ms++;
+    assert_ok(rig_write(rig, clean_up, &done));
+    assert_int_equal(done.receipts, 3);
+    assert_int_equal(number(rig, "SELECT count(*) FROM stockade_resource WHERE id IN (20,21,22)"),
                      0);
 }
 
@@ -212,6 +291,8 @@ int main(void)
         TEST(a_file_of_version_1_keeps_its_tokens_data_and_leases),
         TEST(a_migrated_file_has_the_tables_and_views_of_a_fresh_one),
         TEST(a_migration_that_fails_leaves_the_file_as_it_was),
+        cmocka_unit_test_setup_teardown(P6_what_a_file_of_version_2_dated_is_new_whatever_its_date,
+                                        rig_version_2, rig_end),
     };
     return cmocka_run_group_tests_name("migration", tests, NULL, NULL);
 }

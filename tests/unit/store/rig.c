@@ -18,9 +18,19 @@ static void on_wake(void *context)
     assert_int_equal(write(rig->woken[1], "w", 1), 1);
 }
 
+static int64_t count_ms(const struct clock *clock)
+{
+    return ((const struct rig *)clock->context)->now_ms;
+}
+
 static int64_t wall_us(const struct clock *clock)
 {
-    return ((const struct rig *)clock->context)->now_ms * 1000;
+    return (count_ms(clock) + ((const struct rig *)clock->context)->wall_ahead_ms) * 1000;
+}
+
+static void boot_id(const struct clock *clock, char id[CLOCK_BOOT_SIZE])
+{
+    snprintf(id, CLOCK_BOOT_SIZE, "%s", ((const struct rig *)clock->context)->boot);
 }
 
 static struct store_options options_of(struct rig *rig, bool threads)
@@ -77,7 +87,9 @@ static struct rig *rig_new(bool sqlite)
     char log_path[96];
 
     rig->sqlite = sqlite;
-    rig->clock = (struct clock){.context = rig, .wall_us = wall_us};
+    rig->clock =
+        (struct clock){.now_ms = count_ms, .wall_us = wall_us, .boot = boot_id, .context = rig};
+    rig->boot = "first boot";
     rig->now_ms = INT64_C(1700000000000);
     folder_make(rig->folder, sizeof rig->folder);
     snprintf(rig->path, sizeof rig->path, "%s/store.db", rig->folder);

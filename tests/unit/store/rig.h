@@ -27,7 +27,11 @@ struct rig {
     int woken[2];   /* a pipe: one byte for each wake */
     struct log log; /* into a file, for rig_log */
     struct clock clock;
-    int64_t now_ms; /* what the store's clock says; stands still. Change it while no batch runs. */
+    /* The machine's count, which stands still, and the store's time where nothing has parted them;
+     * how far ahead of it the wall clock is; the machine's boot. Change them while no batch runs.
+     */
+    int64_t now_ms, wall_ahead_ms;
+    const char *boot;
 };
 
 typedef enum stk_error (*rig_body)(struct store_txn *txn, void *arg);

@@ -20,6 +20,7 @@ static char *own_state(const struct rig *rig)
         "SELECT * FROM stockade_meta",
         "SELECT * FROM stockade_receipt",
         "SELECT * FROM stockade_retired",
+        "SELECT * FROM stockade_clock",
         "SELECT * FROM stockade_guard",
         "SELECT * FROM guarded",
     };

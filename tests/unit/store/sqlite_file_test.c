@@ -127,7 +127,7 @@ static void a_file_is_marked_and_versioned_and_has_a_wal(void **state)
     struct rig *rig = *state;
 
     assert_int_equal(number(rig, "PRAGMA application_id"), 0x53544b44);
-    assert_int_equal(number(rig, "PRAGMA user_version"), 2);
+    assert_int_equal(number(rig, "PRAGMA user_version"), 3);
     assert_string_equal(row(rig, "PRAGMA journal_mode"), "wal");
     assert_string_equal(row(rig, "PRAGMA integrity_check"), "ok");
     assert_int_equal(number(rig, "SELECT count(*) FROM sqlite_schema"

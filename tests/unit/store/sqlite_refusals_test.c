@@ -242,6 +242,7 @@ static const char *const queries[] = {
     "SELECT * FROM stockade_hash ORDER BY id, field",
     "SELECT * FROM stockade_receipt ORDER BY resource, id",
     "SELECT * FROM stockade_retired ORDER BY number",
+    "SELECT * FROM stockade_clock",
     "SELECT * FROM stockade_guard ORDER BY name",
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/check.h"
 #include "tests/unit/store/rig.h"
 
 enum { SEEDS = 12, ROUNDS = 60, BATCH = 8, NAMES = 24, FIELDS = 5, IDS = 6, KEEP_MS = 5000 };
@@ -109,16 +110,27 @@ static enum stk_error change_one(struct store_txn *txn, uint64_t *state)
 
 static enum stk_error sweep(struct store_txn *txn, struct drawing *drawing, uint64_t *state)
 {
-    int64_t before_ms = txn_now_ms(txn) - KEEP_MS, after = draw(state, NAMES);
-    size_t max = 1 + draw(state, 6), removed;
-    bool more;
+    int64_t before_ms = txn_now_ms(txn) - KEEP_MS, live_before_ms = before_ms - KEEP_MS;
+    int64_t after = draw(state, NAMES), looked_to = after;
+    size_t max = 1 + draw(state, 6), removed = 0;
+    bool receipts = draw(state, 2) == 0, due = false, more = false, more_to_look = false;
+    enum stk_error error;
 
-    enum stk_error error = draw(state, 2) == 0
-                               ? txn_sweep_receipts(txn, before_ms, max, &removed, &more)
-                               : txn_sweep_resources(txn, before_ms, before_ms - KEEP_MS, max,
-                                                     &after, &removed, &more);
-    if (error == STK_OK)
-        drawing->outcome = after * 1000 + (int64_t)removed * 10 + more;
+    if (receipts)
+        error = txn_receipts_due(txn, before_ms, &due);
+    else
+        error =
+            txn_resources_due(txn, before_ms, live_before_ms, max, &looked_to, &due, &more_to_look);
+    if (error != STK_OK)
+        return error;
+    check(!due || looked_to == after);
+    error = receipts
+                ? txn_sweep_receipts(txn, before_ms, max, &removed, &more)
+                : txn_sweep_resources(txn, before_ms, live_before_ms, max, &after, &removed, &more);
+    if (error != STK_OK)
+        return error;
+    check(due || (removed == 0 && looked_to == after && more_to_look == more));
+    drawing->outcome = after * 1000 + (int64_t)removed * 10 + more * 2 + due;
     return error;
 }
 
@@ -246,9 +258,10 @@ static void run_seed(struct rig *memory, struct rig *sqlite, uint64_t seed)
         uint64_t seeds[BATCH];
         struct buf a = {0}, b = {0};
         unsigned event = draw(&state, 12);
-        memory->now_ms +=
-            (int64_t)draw(&state, KEEP_MS) - (draw(&state, 10) == 0 ? 9 * KEEP_MS : 0);
+        memory->now_ms += (int64_t)draw(&state, KEEP_MS);
+        memory->wall_ahead_ms = draw(&state, 10) == 0 ? -9 * KEEP_MS : 9 * KEEP_MS;
         sqlite->now_ms = memory->now_ms;
+        sqlite->wall_ahead_ms = memory->wall_ahead_ms;
         for (int i = 0; i < BATCH; i++) {
             (void)draw(&state, 2);
             seeds[i] = state;

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store's time: whatever clocks do, nothing is older than it is. */
+#include <stdio.h>
+#include <string.h>
+
+#include "store/clock.h"
+#include "tests/unit/store/rig.h"
+
+#define assert_ok(call) assert_int_equal((call), STK_OK)
+
+enum { HOUR_MS = 3600 * 1000, DAY_MS = 24 * HOUR_MS };
+
+static enum stk_error read_time(struct store_txn *txn, void *arg)
+{
+    *(int64_t *)arg = txn_now_ms(txn);
+    return STK_OK;
+}
+
+/* By the writer's word; the reader has to agree. */
+static int64_t store_time(struct rig *rig)
+{
+    int64_t writer_ms = 0, reader_ms = 0;
+
+    assert_ok(rig_write(rig, read_time, &writer_ms));
+    assert_ok(rig_read(rig, read_time, &reader_ms));
+    assert_int_equal(writer_ms, reader_ms);
+    return writer_ms;
+}
+
+static enum stk_error grant(struct store_txn *txn, void *arg)
+{
+    rig_grant(txn, arg, "o");
+    return STK_OK;
+}
+
+/* Something that is dated. */
+static void write_something(struct rig *rig)
+{
+    assert_ok(rig_write(rig, grant, (void *)(uintptr_t) "r"));
+}
+
+static int64_t changed_ms;
+
+static enum stk_error read_date(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    changed_ms = rig_lease(txn, "r").changed_ms;
+    return STK_OK;
+}
+
+/* Time passes, for all clocks. */
+static void pass(struct rig *rig, int64_t ms)
+{
+    rig->now_ms += ms;
+}
+
+static void reboot(struct rig *rig, const char *boot)
+{
+    rig->wall_ahead_ms += rig->now_ms - 5;
+    rig->now_ms = 5;
+    rig->boot = boot;
+}
+
+static int64_t number(const struct rig *rig, const char *sql)
+{
+    sqlite3 *db = rig_foreign(rig);
+    sqlite3_stmt *stmt = NULL;
+
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    int64_t value = sqlite3_column_int64(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return value;
+}
+
+static void it_begins_at_the_wall_clocks_and_goes_on_by_what_is_measured(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    assert_int_equal(begin_ms, rig->now_ms);
+    rig->wall_ahead_ms = 400 * (int64_t)DAY_MS;
+    assert_int_equal(store_time(rig), begin_ms);
+    pass(rig, 1234);
+    rig->wall_ahead_ms = -400 * (int64_t)DAY_MS;
+    assert_int_equal(store_time(rig), begin_ms + 1234);
+}
+
+static void time_without_a_process_counts_where_both_clocks_say_that_it_passed(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    rig_close(rig);
+    pass(rig, DAY_MS);
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms + DAY_MS);
+    /* The wall clock was set ahead: what was measured counts. */
+    rig_close(rig);
+    pass(rig, HOUR_MS);
+    rig->wall_ahead_ms = 400 * (int64_t)DAY_MS;
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms + DAY_MS + HOUR_MS);
+}
+
+static void of_two_clocks_that_disagree_at_a_start_the_one_that_says_less_is_believed(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    rig_close(rig);
+    pass(rig, DAY_MS);
+    rig->wall_ahead_ms = -(DAY_MS - HOUR_MS);
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms + HOUR_MS);
+    /* From here on they agree again. */
+    rig_close(rig);
+    pass(rig, HOUR_MS);
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms + 2 * HOUR_MS);
+    /* It does not go back behind what it had reached. */
+    rig_close(rig);
+    rig->wall_ahead_ms = -400 * (int64_t)DAY_MS;
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms + 2 * HOUR_MS);
+}
+
+static void a_second_between_the_clocks_is_no_disagreement(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    rig_close(rig);
+    pass(rig, DAY_MS);
+    rig->wall_ahead_ms = -1000;
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms + DAY_MS);
+}
+
+static void after_a_reboot_it_goes_on_where_it_was_noted_last(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    pass(rig, NOTED_EVERY_MS);
+    write_something(rig);
+    pass(rig, NOTED_EVERY_MS - 1);
+    write_something(rig);
+    assert_int_equal(store_time(rig), begin_ms + 2 * NOTED_EVERY_MS - 1);
+    rig_close(rig);
+    reboot(rig, "second boot");
+    rig->wall_ahead_ms += 400 * (int64_t)DAY_MS;
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms + NOTED_EVERY_MS);
+    assert_ok(rig_read(rig, read_date, NULL));
+    assert_true(changed_ms < store_time(rig) + NOTED_EVERY_MS);
+    pass(rig, HOUR_MS);
+    assert_int_equal(store_time(rig), begin_ms + NOTED_EVERY_MS + HOUR_MS);
+    /* Of this boot now: as exact as before. */
+    rig_close(rig);
+    pass(rig, HOUR_MS);
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms + NOTED_EVERY_MS + 2 * HOUR_MS);
+}
+
+static void a_machine_that_runs_for_longer_counts_for_nothing_either(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    rig_close(rig);
+    rig->boot = "another machine's";
+    pass(rig, 400 * (int64_t)DAY_MS);
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms);
+}
+
+/* As in a container that was moved with its clocks. */
+static void a_count_that_went_back_within_a_boot_counts_for_nothing(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    rig_close(rig);
+    reboot(rig, rig->boot);
+    rig->wall_ahead_ms += 400 * (int64_t)DAY_MS;
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms);
+    pass(rig, HOUR_MS);
+    assert_int_equal(store_time(rig), begin_ms + HOUR_MS);
+}
+
+static void where_no_boot_is_known_each_start_counts_as_one(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    rig_close(rig);
+    rig->boot = "";
+    rig_open(rig, false);
+    rig_close(rig);
+    pass(rig, DAY_MS);
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms);
+}
+
+static void a_close_in_order_notes_the_time(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    pass(rig, 30 * (int64_t)DAY_MS);
+    rig_close(rig);
+    reboot(rig, "second boot");
+    rig_open(rig, false);
+    assert_int_equal(store_time(rig), begin_ms + 30 * (int64_t)DAY_MS);
+}
+
+static void what_writes_nothing_notes_nothing(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    pass(rig, DAY_MS);
+    (void)store_time(rig);
+    assert_int_equal(number(rig, "SELECT reached_ms FROM stockade_clock"), begin_ms);
+    write_something(rig);
+    assert_int_equal(number(rig, "SELECT reached_ms FROM stockade_clock"), begin_ms + DAY_MS);
+}
+
+static void a_note_that_is_lost_with_its_commit_is_made_with_the_next_one(void **state)
+{
+    struct rig *rig = *state;
+    int64_t begin_ms = store_time(rig);
+
+    pass(rig, NOTED_EVERY_MS);
+    rig_fail_commit(rig);
+    assert_int_equal(rig_write(rig, grant, (void *)(uintptr_t) "r"), STK_STORE);
+    rig_heal(rig);
+    write_something(rig);
+    assert_int_equal(number(rig, "SELECT reached_ms FROM stockade_clock"),
+                     begin_ms + NOTED_EVERY_MS);
+}
+
+static void a_close_that_cannot_note_the_time_closes_all_the_same(void **state)
+{
+    struct rig *rig = *state;
+
+    (void)store_time(rig);
+    pass(rig, DAY_MS);
+    rig_fail_commit(rig);
+    rig_close(rig);
+    rig_heal(rig);
+    rig_open(rig, false);
+    rig_lose_commit(rig);
+    pass(rig, DAY_MS);
+    rig_close(rig);
+    rig_heal(rig);
+    rig_open(rig, false);
+    write_something(rig);
+}
+
+static void two_processes_on_a_file_have_the_same_time(void **state)
+{
+    struct rig *rig = *state, other = *rig;
+    int64_t begin_ms = store_time(rig);
+
+    pass(rig, HOUR_MS);
+    other.clock.context = rig;
+    other.store = NULL;
+    rig->wall_ahead_ms = 400 * (int64_t)DAY_MS;
+    rig_open(&other, false);
+    assert_int_equal(store_time(&other), begin_ms + HOUR_MS);
+    assert_int_equal(store_time(rig), begin_ms + HOUR_MS);
+    rig_close(&other);
+    /* Also where the second one does not believe the first one's clock. */
+    pass(rig, HOUR_MS);
+    rig->wall_ahead_ms = -400 * (int64_t)DAY_MS;
+    rig_open(&other, false);
+    int64_t time_ms = store_time(&other);
+    assert_true(time_ms >= begin_ms && time_ms < begin_ms + 2 * HOUR_MS);
+    assert_int_equal(store_time(rig), time_ms);
+    pass(rig, HOUR_MS);
+    assert_int_equal(store_time(rig), time_ms + HOUR_MS);
+    assert_int_equal(store_time(&other), time_ms + HOUR_MS);
+    rig_close(&other);
+}
+
+static void a_file_that_another_machine_has_put_in_its_place_goes_on_from_there(void **state)
+{
+    struct rig *rig = *state;
+
+    (void)store_time(rig);
+    rig_sql(rig, "UPDATE stockade_clock SET boot = 'elsewhere', offset_ms = 1,"
+                 " reached_ms = 1600000000000, start_ms = 1500000000000");
+    assert_int_equal(store_time(rig), INT64_C(1600000000000));
+    pass(rig, HOUR_MS);
+    assert_int_equal(store_time(rig), INT64_C(1600000000000) + HOUR_MS);
+}
+
+static void a_first_start_without_a_right_clock_is_one_like_any_other(void **state)
+{
+    struct rig *rig = *state, other = *rig;
+
+    snprintf(other.path, sizeof other.path, "%s/other.db", rig->folder);
+    other.clock.context = rig;
+    rig->wall_ahead_ms = -rig->now_ms;
+    rig_open(&other, false);
+    int64_t begin_ms = store_time(&other);
+    rig->wall_ahead_ms = 0;
+    pass(rig, HOUR_MS);
+    rig_close(&other);
+    rig_open(&other, false);
+    assert_int_equal(store_time(&other), begin_ms + HOUR_MS);
+    rig_close(&other);
+}
+
+static void a_file_without_its_clock_is_refused(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_close(rig);
+    rig_sql(rig, "DELETE FROM stockade_clock");
+    assert_non_null(strstr(rig_refusal(rig), "impossible values"));
+}
+
+int main(void)
+{
+#define BOTH(test)                                                                                 \
+    cmocka_unit_test_setup_teardown(test, rig_memory, rig_end),                                    \
+        cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
+#define FILE_ONLY(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
+    const struct CMUnitTest tests[] = {
+        BOTH(it_begins_at_the_wall_clocks_and_goes_on_by_what_is_measured),
+        FILE_ONLY(time_without_a_process_counts_where_both_clocks_say_that_it_passed),
+        FILE_ONLY(of_two_clocks_that_disagree_at_a_start_the_one_that_says_less_is_believed),
+        FILE_ONLY(a_second_between_the_clocks_is_no_disagreement),
+        FILE_ONLY(after_a_reboot_it_goes_on_where_it_was_noted_last),
+        FILE_ONLY(a_machine_that_runs_for_longer_counts_for_nothing_either),
+        FILE_ONLY(a_count_that_went_back_within_a_boot_counts_for_nothing),
+        FILE_ONLY(where_no_boot_is_known_each_start_counts_as_one),
+        FILE_ONLY(a_close_in_order_notes_the_time),
+        FILE_ONLY(what_writes_nothing_notes_nothing),
+        FILE_ONLY(a_note_that_is_lost_with_its_commit_is_made_with_the_next_one),
+        FILE_ONLY(a_close_that_cannot_note_the_time_closes_all_the_same),
+        FILE_ONLY(two_processes_on_a_file_have_the_same_time),
+        FILE_ONLY(a_file_that_another_machine_has_put_in_its_place_goes_on_from_there),
+        FILE_ONLY(a_first_start_without_a_right_clock_is_one_like_any_other),
+        FILE_ONLY(a_file_without_its_clock_is_refused),
+    };
+    return cmocka_run_group_tests_name("clock", tests, NULL, NULL);
+}
