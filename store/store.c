@@ -11,6 +11,16 @@ int64_t store_wall_ms(const struct clock *clock)
     return clock->wall_us != NULL ? clock->wall_us(clock) / 1000 : clock_now_ms(clock);
 }
 
+void store_op_fail(struct store_op *op, const char *why)
+{
+    size_t len = 0;
+
+    op->error = STK_STORE;
+    for (; why[len] != '\0' && len + 1 < sizeof op->why; len++)
+        op->why[len] = why[len] >= ' ' && why[len] <= '~' ? why[len] : '?';
+    op->why[len] = '\0';
+}
+
 enum stk_error store_submit(struct store *store, struct store_op *op)
 {
     return store->impl->submit(store, op);

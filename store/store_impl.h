@@ -24,6 +24,9 @@ struct store {
     const struct store_impl *impl;
 };
 
+/* The operation fails with STK_STORE; `why` becomes one printable line. */
+void store_op_fail(struct store_op *op, const char *why);
+
 /* What dates rows: milliseconds since 1970 by the clock (NULL: the system's). A clock without a
  * wall clock, a virtual one, gives its own milliseconds. */
 int64_t store_wall_ms(const struct clock *clock);

@@ -31,7 +31,7 @@ struct transaction {
     bool iterating; /* in a callback, which must leave the transaction alone */
     bool failed;    /* SQLite failed a statement: `code`, `reason` */
     int code;       /* SQLite's primary code of the last failure */
-    char reason[160];
+    char reason[STORE_WHY_MAX];
     struct buf owner; /* of the lease read last: may go straight into the next put */
     bool floor_known;
     int64_t floor; /* the store-wide one */

@@ -20,6 +20,7 @@
 
 #include "fence/base/log.h"
 #include "store/sqlite/checkpointer.h"
+#include "store/sqlite/files.h"
 #include "store/sqlite/transaction.h"
 #include "store/sqlite/wal_join.h"
 
@@ -27,6 +28,8 @@ struct writer {
     struct transaction txn;
     struct wal_join *join;             /* NULL until writer_open */
     struct checkpointer *checkpointer; /* borrowed; NULL until writer_open */
+    struct files *files;               /* the same */
+    int64_t page_size;
     const struct log *log;
     const char *path;     /* borrowed, for the log */
     int64_t data_version; /* SQLite's: differs once another connection has committed */
@@ -48,7 +51,7 @@ enum writer_outcome {
 bool writer_init(struct writer *writer, sqlite3 *db, int cache_mb, const char *path,
                  const struct log *log, const struct clock *clock);
 /* The file is made, and its WAL open. */
-void writer_open(struct writer *writer, struct checkpointer *checkpointer);
+void writer_open(struct writer *writer, struct checkpointer *checkpointer, struct files *files);
 /* Closes the connection, too. */
 void writer_free(struct writer *writer);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. WRITER_LOST:
