@@ -84,7 +84,9 @@ void store_collect(struct store *store);
 bool store_step(struct store *store);
 /* The outcome of a commit is unknown: end the process without answering what is open. */
 bool store_lost(const struct store *store);
-/* Counts openings of this store for writing; rows remember under which one they were granted. */
+/* Counts openings of this store for writing; rows remember under which one they were granted. The
+ * first one has made it. */
+#define STORE_SESSION_FIRST 1
 int64_t store_session(const struct store *store);
 struct store_stats store_stats(const struct store *store);
 /* Runs what is queued, delivers it, closes. Call it on the thread that submits. */

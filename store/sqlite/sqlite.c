@@ -270,6 +270,11 @@ static bool open_file(struct sqlite_store *store, const struct store_options *op
         return db_explain(db, store->path, why, why_size);
     if (!schema_prepare(db, store->path, &store->session, why, why_size))
         return false;
+    if (store->session == STORE_SESSION_FIRST)
+        log_warn(store->log,
+                 "store %s is new: there was none, and tokens begin at 1; if there was one before, "
+                 "stop now, and put its file back or restore a backup (stockade restore)",
+                 store->path);
     files_open(&store->files, db, store->path, store->log);
     if ((db = db_open(store->path, DB_WRITER, why, why_size)) == NULL)
         return false;
