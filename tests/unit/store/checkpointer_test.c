@@ -153,7 +153,7 @@ static void the_log_is_begun_anew_after_each_copying(void **state)
     for (int i = 0; i < 50 * PAGES_MAX; i++)
         write_one(rig, &number, true);
     assert_true(size_of(rig, "-wal") < 2 * FACTOR * PAGES_MAX * 1024);
-    assert_string_equal(rig_log(rig), "");
+    assert_null(strstr(rig_log(rig), "error"));
 }
 
 static void a_copy_that_fails_is_told_once_and_tried_again(void **state)
