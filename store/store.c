@@ -2,6 +2,8 @@
 /* Hands calls on to the store behind the interface; and the one date that all stores use. */
 #include "store/store.h"
 
+#include <string.h>
+
 #include "store/store_impl.h"
 
 int64_t store_wall_ms(const struct clock *clock)
@@ -11,14 +13,22 @@ int64_t store_wall_ms(const struct clock *clock)
     return clock->wall_us != NULL ? clock->wall_us(clock) / 1000 : clock_now_ms(clock);
 }
 
-void store_op_fail(struct store_op *op, const char *why)
+void store_op_fail(struct store_op *op, struct store_reasons *reasons, const char *why)
 {
-    size_t len = 0;
+    char text[STORE_WHY_MAX];
+    size_t len = 0, i = 0;
 
+    for (; why[len] != '\0' && len + 1 < sizeof text; len++)
+        text[len] = why[len] >= ' ' && why[len] <= '~' ? why[len] : '?';
+    text[len] = '\0';
     op->error = STK_STORE;
-    for (; why[len] != '\0' && len + 1 < sizeof op->why; len++)
-        op->why[len] = why[len] >= ' ' && why[len] <= '~' ? why[len] : '?';
-    op->why[len] = '\0';
+    pthread_mutex_lock(&reasons->lock);
+    while (i < reasons->count && strcmp(reasons->texts[i], text) != 0)
+        i++;
+    if (i == reasons->count && i < STORE_REASONS_MAX)
+        memcpy(reasons->texts[reasons->count++], text, len + 1);
+    op->why = i < STORE_REASONS_MAX ? reasons->texts[i] : NULL;
+    pthread_mutex_unlock(&reasons->lock);
 }
 
 enum stk_error store_submit(struct store *store, struct store_op *op)

@@ -51,8 +51,9 @@ struct store_op {
     enum stk_error (*run)(struct store_op *op, struct store_txn *txn);
     void (*done)(struct store_op *op); /* on the caller's thread */
     enum stk_error error;
-    char why[STORE_WHY_MAX]; /* STK_STORE: why, for people; empty where nobody knows */
-    struct list link;        /* the store's own */
+    const char
+        *why; /* STK_STORE: why, for people; NULL: nobody knows. Lives as long as the store */
+    struct list link; /* the store's own */
 };
 
 /* Whether it takes writes. */

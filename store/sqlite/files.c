@@ -129,9 +129,11 @@ static bool has_moved(sqlite3 *db)
 /* The main file is there. A commit may make it smaller, at the next checkpoint; else it grows. */
 static bool is_cut(struct files *files, int64_t size, bool sized)
 {
-    int64_t size_min = files->size < files->size_min ? files->size : files->size_min;
+    int64_t size_min = 0;
 
-    if (size == 0 || (sized && size < size_min))
+    if (sized)
+        size_min = files->size < files->size_min ? files->size : files->size_min;
+    if (size == 0 || size < size_min)
         return true;
     if (sized) {
         files->size = size;

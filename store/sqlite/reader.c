@@ -7,11 +7,13 @@
 enum { NAMES_REMEMBERED = 1 << 19 }; /* at most 36 MB, and long names */
 
 bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, struct files *files,
-                 const char *path, const struct log *log, const struct clock *clock)
+                 struct store_reasons *reasons, const char *path, const struct log *log,
+                 const struct clock *clock)
 {
     *reader = (struct reader){.files = files, .path = path, .log = log};
     if (!transaction_init(&reader->txn, db, NULL, clock))
         return false;
+    reader->txn.reasons = reasons;
     reader->txn.names = remembers ? cache_new(NAMES_REMEMBERED) : NULL;
     return true;
 }
@@ -28,7 +30,7 @@ void reader_answer(struct transaction *txn, struct store_op *op, int *outage, co
     op->error = txn->failed ? STK_STORE : op->run(op, &txn->base);
     transaction_leave(txn);
     if (txn->failed)
-        store_op_fail(op, txn->reason);
+        store_op_fail(op, txn->reasons, txn->reason);
     int code = txn->failed ? txn->code : 0;
     if (code != 0 && code != *outage)
         log_error(log, "store %s: a read failed: %s", path, txn->reason);
@@ -56,7 +58,7 @@ void reader_run(struct reader *reader, struct list *batch)
 
     if (files_gone(reader->files) && files_why(reader->files, why)) {
         for (struct list *at = batch->next; at != batch; at = at->next)
-            store_op_fail(list_entry(at, struct store_op, link), why);
+            store_op_fail(list_entry(at, struct store_op, link), txn->reasons, why);
         return;
     }
     ahead_start(&ahead, txn->names, batch->next, batch);

@@ -19,7 +19,8 @@ struct reader {
 
 /* As writer_init. `remembers`: the ids of names, for quick reads of strings. */
 bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, struct files *files,
-                 const char *path, const struct log *log, const struct clock *clock);
+                 struct store_reasons *reasons, const char *path, const struct log *log,
+                 const struct clock *clock);
 void reader_free(struct reader *reader);
 /* One operation in the transaction that has begun, or has failed to. A failure is logged where it
  * is not the `outage` that was logged before. */

@@ -57,6 +57,7 @@ struct sqlite_store {
     struct writer writer; /* its thread's */
     struct checkpointer checkpointer;
     struct files files;
+    struct store_reasons reasons;
     /* Shared. */
     struct worker writes;
     struct reads reads[READS];
@@ -77,6 +78,16 @@ static void wake(const struct sqlite_store *store)
         store->wake(store->context);
 }
 
+/* The lock is held. */
+static void note_outage(struct sqlite_store *store)
+{
+    const struct writer *writer = &store->writer;
+    bool fails = writer->outage != 0;
+
+    store->stats.state = fails ? STORE_FAILING : STORE_FINE;
+    snprintf(store->stats.why, sizeof store->stats.why, "%s", fails ? writer->txn.reason : "");
+}
+
 static enum work_result work_writes(void *context, struct list *batch, size_t count, bool here)
 {
     struct sqlite_store *store = context;
@@ -94,9 +105,8 @@ static enum work_result work_writes(void *context, struct list *batch, size_t co
     }
     pthread_mutex_lock(&store->lock);
     list_splice(&store->done, batch);
-    store->stats.state = writer->outage != 0 ? STORE_FAILING : STORE_FINE;
-    snprintf(store->stats.why, sizeof store->stats.why, "%s",
-             writer->outage != 0 ? writer->txn.reason : "");
+    if (writer->outage != 0 || store->stats.state != STORE_FINE)
+        note_outage(store);
     store->stats.commits = writer->commits;
     store->stats.failed_commits = writer->failed_commits;
     store->stats.foreign_commits = writer->foreign_commits;
@@ -220,6 +230,7 @@ static void dispose(struct sqlite_store *store)
         writer_free(&store->writer);
     files_close(&store->files);
     pthread_mutex_destroy(&store->lock);
+    pthread_mutex_destroy(&store->reasons.lock);
     free(store->path);
     free(store);
 }
@@ -283,7 +294,7 @@ static bool open_file(struct sqlite_store *store, const struct store_options *op
         snprintf(why, why_size, NO_THREADS);
         return false;
     }
-    writer_open(&store->writer, &store->checkpointer, &store->files);
+    writer_open(&store->writer, &store->checkpointer, &store->files, &store->reasons);
     struct transaction *txn = &store->writer.txn;
     if (!guards_open(txn, store->path, store->log) || guards_look(txn, GUARDS_OWN) != STK_OK)
         return db_explain(db, store->path, why, why_size);
@@ -294,8 +305,8 @@ static bool open_file(struct sqlite_store *store, const struct store_options *op
             return false;
         reads->store = store;
         reads->db = db;
-        if (!reader_init(&reads->reader, db, i == READS_QUICK, &store->files, store->path,
-                         store->log, clock) ||
+        if (!reader_init(&reads->reader, db, i == READS_QUICK, &store->files, &store->reasons,
+                         store->path, store->log, clock) ||
             !guards_open(&reads->reader.txn, store->path, store->log))
             return db_explain(db, store->path, why, why_size);
     }
@@ -335,6 +346,7 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
     store->log = options->log;
     list_init(&store->done);
     pthread_mutex_init(&store->lock, NULL);
+    pthread_mutex_init(&store->reasons.lock, NULL);
     if (!open_file(store, options, why, why_size)) {
         dispose(store);
         return NULL;

@@ -32,7 +32,8 @@ struct transaction {
     bool failed;    /* SQLite failed a statement: `code`, `reason` */
     int code;       /* SQLite's primary code of the last failure */
     char reason[STORE_WHY_MAX];
-    struct buf owner; /* of the lease read last: may go straight into the next put */
+    struct store_reasons *reasons; /* borrowed; for operations that fail */
+    struct buf owner;              /* of the lease read last: may go straight into the next put */
     bool floor_known;
     int64_t floor; /* the store-wide one */
     const struct clock *clock;

@@ -51,13 +51,15 @@ static int note_wal(void *context, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-void writer_open(struct writer *writer, struct checkpointer *checkpointer, struct files *files)
+void writer_open(struct writer *writer, struct checkpointer *checkpointer, struct files *files,
+                 struct store_reasons *reasons)
 {
     writer->join = wal_join_attach(writer->txn.db);
     check(writer->join != NULL);
     writer->checkpointer = checkpointer;
     checkpointer_attach_writer(checkpointer, writer->txn.db);
     writer->files = files;
+    writer->txn.reasons = reasons;
     writer->waits = true; /* db_open said so */
     sqlite3_wal_hook(writer->txn.db, note_wal, writer);
 }
@@ -206,7 +208,7 @@ static bool run_one(struct writer *writer, struct store_op *op)
     transaction_leave(txn);
     if (txn->failed) {
         note_failure(writer, "a statement");
-        store_op_fail(op, txn->reason);
+        store_op_fail(op, txn->reasons, txn->reason);
         return false;
     }
     if (transaction_is_gone(txn)) {
@@ -247,7 +249,8 @@ static enum ended run(struct writer *writer, struct list *from, struct list *end
 static void fail_all(const struct writer *writer, struct list *at, const struct list *end)
 {
     for (; at != end; at = at->next)
-        store_op_fail(list_entry(at, struct store_op, link), writer->txn.reason);
+        store_op_fail(list_entry(at, struct store_op, link), writer->txn.reasons,
+                      writer->txn.reason);
 }
 
 /* Works off the operations in as few transactions as it takes. Anything but ENDED_LOST: each has
@@ -298,7 +301,7 @@ static void save(struct writer *writer, struct list *batch, bool lost)
     for (struct list *at = batch->next; at != batch; at = at->next) {
         struct store_op *op = list_entry(at, struct store_op, link);
         if (op->error == STK_STORE)
-            store_op_fail(op, txn->reason);
+            store_op_fail(op, txn->reasons, txn->reason);
     }
 }
 

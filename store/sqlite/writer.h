@@ -51,7 +51,8 @@ enum writer_outcome {
 bool writer_init(struct writer *writer, sqlite3 *db, int cache_mb, const char *path,
                  const struct log *log, const struct clock *clock);
 /* The file is made, and its WAL open. */
-void writer_open(struct writer *writer, struct checkpointer *checkpointer, struct files *files);
+void writer_open(struct writer *writer, struct checkpointer *checkpointer, struct files *files,
+                 struct store_reasons *reasons);
 /* Closes the connection, too. */
 void writer_free(struct writer *writer);
 /* Runs the batch, which stays as it is; `error` of each operation says how it ended. WRITER_LOST:

@@ -64,6 +64,7 @@ static void expect_refusal(struct rig *rig, const char *named)
     struct rig_op op = write_r(rig, "refused");
     assert_int_equal(op.done, 1);
     assert_int_equal(op.base.error, STK_STORE);
+    assert_non_null(op.base.why);
     assert_non_null(strstr(op.base.why, named));
     struct store_stats stats = store_stats(rig->store);
     assert_int_equal(stats.state, STORE_STOPPED);
