@@ -36,6 +36,8 @@
 struct store;
 struct store_txn; /* txn.h */
 
+#define STORE_WHY_MAX 224 /* bytes of a reason, one line, its end included */
+
 /* Owned by the caller, untouched by it from submit to done. */
 struct store_op {
     bool writes; /* else it may only read */
@@ -49,7 +51,16 @@ struct store_op {
     enum stk_error (*run)(struct store_op *op, struct store_txn *txn);
     void (*done)(struct store_op *op); /* on the caller's thread */
     enum stk_error error;
+    const char
+        *why; /* STK_STORE: why, for people; NULL: nobody knows. Lives as long as the store */
     struct list link; /* the store's own */
+};
+
+/* Whether it takes writes. */
+enum store_state {
+    STORE_FINE,
+    STORE_FAILING, /* the last one failed; the next may succeed */
+    STORE_STOPPED, /* none succeeds until a person has done something */
 };
 
 /* How far the writer and the reader have come; counters since the start. */
@@ -57,6 +68,8 @@ struct store_stats {
     uint64_t commits, writes, reads, read_batches, failed_commits, foreign_commits;
     size_t writes_queued, reads_queued;
     size_t batch_writes_max; /* the largest batch so far */
+    enum store_state state;
+    char why[STORE_WHY_MAX]; /* of the state, for people; empty: STORE_FINE */
 };
 
 /* STK_OK, or STK_BUSY: the queue is full, `done` will not be called. */
@@ -72,7 +85,9 @@ void store_collect(struct store *store);
 bool store_step(struct store *store);
 /* The outcome of a commit is unknown: end the process without answering what is open. */
 bool store_lost(const struct store *store);
-/* Counts openings of this store for writing; rows remember under which one they were granted. */
+/* Counts openings of this store for writing; rows remember under which one they were granted. The
+ * first one has made it. */
+#define STORE_SESSION_FIRST 1
 int64_t store_session(const struct store *store);
 struct store_stats store_stats(const struct store *store);
 /* Runs what is queued, delivers it, closes. Call it on the thread that submits. */

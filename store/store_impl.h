@@ -4,6 +4,8 @@
 #ifndef STOCKADE_STORE_STORE_IMPL_H
 #define STOCKADE_STORE_STORE_IMPL_H
 
+#include <pthread.h>
+
 #include "store/sql.h"
 #include "store/store.h"
 #include "store/txn.h"
@@ -22,6 +24,18 @@ struct store_impl {
 struct store {
     const struct store_impl *impl;
 };
+
+/* What operations were told, each text once: they only point here. */
+#define STORE_REASONS_MAX 32
+struct store_reasons {
+    pthread_mutex_t lock;
+    size_t count;
+    char texts[STORE_REASONS_MAX][STORE_WHY_MAX];
+};
+
+/* The operation fails with STK_STORE; `why` becomes one printable line. More texts than there is
+ * room for are left to the log. On any thread. */
+void store_op_fail(struct store_op *op, struct store_reasons *reasons, const char *why);
 
 /* As in txn.h and sql.h, with the same contracts. */
 struct store_txn_impl {

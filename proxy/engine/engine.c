@@ -106,14 +106,21 @@ bool engine_idle(const struct engine *engine)
 bool engine_health(struct engine *engine, struct buf *json)
 {
     struct lease_health lease = lease_provider_health(engine->options.provider);
-    bool healthy = !store_lost(engine->options.store) && !engine->draining;
+    struct store_stats store = store_stats(engine->options.store);
+    bool lost = store_lost(engine->options.store), stopped = store.state == STORE_STOPPED;
 
     buf_printf(json, "{\"status\":\"%s\",\"lease\":{\"provider\":\"%s\",\"up\":%s},",
-               healthy            ? "ok"
-               : engine->draining ? "draining"
-                                  : "store lost",
+               engine->draining ? "draining"
+               : lost           ? "store lost"
+               : stopped        ? "store stopped"
+                                : "ok",
                lease_provider_name(engine->options.provider), lease.up ? "true" : "false");
+    buf_printf(json, "\"store\":{\"up\":%s,\"detail\":\"",
+               store.state == STORE_FINE && !lost ? "true" : "false");
+    for (const char *c = store.state == STORE_FINE ? "ok" : store.why; *c != '\0'; c++)
+        buf_append(json, *c == '"' || *c == '\\' || *c < ' ' ? "?" : c, 1);
+    buf_append_text(json, "\"},");
     buf_printf(json, "\"connections\":%zu,\"uptime_ms\":%lld}\n", engine->sessions_count,
                (long long)(engine_now_ms(engine) - engine->started_ms));
-    return healthy;
+    return !engine->draining && !lost && !stopped;
 }

@@ -75,8 +75,9 @@ bool engine_idle(const struct engine *engine);
 /* INFO's text (section NULL: all), and the same counters in Prometheus's text format. */
 void engine_info(struct engine *engine, const char *section, struct buf *out);
 void engine_metrics(struct engine *engine, struct buf *out);
-/* True and {"status":"ok",...}: the store takes writes. A lease service that is down shows in the
- * text and does not make the daemon unhealthy: holders still write. */
+/* True and {"status":"ok",...}: nobody has to do something about the store. A write that failed
+ * shows in the text (the next may succeed: without any it would never be healthy again), as does a
+ * lease service that is down: holders still write. */
 bool engine_health(struct engine *engine, struct buf *json);
 
 /* A new connection. `peer` is copied ("127.0.0.1:5123", "unix"); `trusted`: it came over loopback

@@ -56,6 +56,8 @@ static size_t store_gauges(const struct engine *engine, struct gauge *gauges)
     struct store_stats store = store_stats(engine->options.store);
     size_t n = 0;
 
+    gauges[n++] = (struct gauge){"store_up", "1 while the store takes writes, as far as is known",
+                                 store.state == STORE_FINE, false};
     gauges[n++] = (struct gauge){"store_commits", "Transactions committed", store.commits, true};
     gauges[n++] =
         (struct gauge){"store_writes", "Operations committed in them", store.writes, true};
@@ -131,6 +133,9 @@ static void section_lease(struct engine *engine, struct buf *out)
 static void section_store(struct engine *engine, struct buf *out)
 {
     struct gauge gauges[GAUGES_MAX];
+    struct store_stats store = store_stats(engine->options.store);
+
+    buf_printf(out, "store_detail:%s\r\n", store.state == STORE_FINE ? "ok" : store.why);
     print_gauges(gauges, store_gauges(engine, gauges), out);
 }
 

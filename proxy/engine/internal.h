@@ -48,7 +48,7 @@ struct engine {
     struct table held;     /* lease_held.c: leases that were granted and have not ended */
     struct pubsub pubsub;
     bool draining, shutdown_asked;
-    int64_t started_ms;
+    int64_t started_ms, behind_said_ms;
     struct sweeper sweeper;
 };
 

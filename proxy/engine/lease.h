@@ -96,6 +96,7 @@ struct acquire {
     int64_t ttl_ms, asked_ms, left_ms;
     struct bytes owner; /* in the request, `nonce` or request->scratch */
     bool anonymous, recorded;
+    bool behind;                 /* recorded in a row of its own, though not the first token */
     bool repeats;                /* its id was granted before: enters again, uncounted */
     uint64_t fingerprint;        /* with an id */
     int64_t session, connection; /* for the row: the store's session, this client's id */

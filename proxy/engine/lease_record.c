@@ -36,7 +36,7 @@ enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn)
     bool has_receipt = false;
     enum stk_error error = txn_resource(txn, request->argv[1], row);
 
-    acquire->recorded = false;
+    acquire->recorded = acquire->behind = false;
     if (error == STK_OK && acquire->wish.id.len > 0 && row->id != 0)
         error = txn_receipt(txn, row, acquire->wish.id, &has_receipt, &receipt);
     if (error != STK_OK)
@@ -56,6 +56,7 @@ enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn)
     } else {
         if (!fence_admits(&row->fence, token))
             return look_again(acquire, txn);
+        acquire->behind = row->id == 0 && token > row->fence.floor + 1;
         if (row->id == 0 && (error = txn_resource_make(txn, request->argv[1], row)) != STK_OK)
             return error;
         row->fence = (struct fence){.token = token, .floor = token, .state = FENCE_LIVE};

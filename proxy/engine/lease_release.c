@@ -211,6 +211,7 @@ static void command_done(struct lease_return *back)
     struct engine_counters *counters = &request->engine->counters;
 
     request->op.error = back->error;
+    request->op.why = back->op.why;
     request->verdict = back->verdict;
     if (back->error == STK_BUSY) {
         request_fail(request, STK_BUSY, NULL);

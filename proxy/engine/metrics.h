@@ -21,6 +21,7 @@
     X(leases_given_back, "Grants given back because nobody could receive them in time")            \
     X(lease_service_errors, "Commands answered LEASEDOWN")                                         \
     X(grants_repeated, "Grants minted again above the store's floor: the service had lost state")  \
+    X(grants_behind, "First grants in a new store of what the lease service had counted before")   \
     X(fenced_accepted, "Commands accepted with a current token")                                   \
     X(receipts_replayed, "Repeats answered with the first reply")                                  \
     X(sweeps, "Looks for receipts and resources that are too old to keep")                         \

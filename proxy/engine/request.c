@@ -130,7 +130,10 @@ void request_finish(struct request *request)
 void request_fail(struct request *request, enum stk_error error, const char *format, ...)
 {
     buf_clear(&request->reply);
-    if (format == NULL) {
+    if (error == STK_STORE && format == NULL && request->op.why != NULL) {
+        resp_error(&request->reply, error, "%s; nothing of this command was applied",
+                   request->op.why);
+    } else if (format == NULL) {
         resp_error(&request->reply, error, NULL);
     } else {
         char text[256];

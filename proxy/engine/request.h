@@ -56,7 +56,8 @@ struct request *request_new(struct session *session, const struct command *comma
                             const struct bytes *argv, size_t argc);
 /* The reply is complete. Frees the request, now or when its turn in the order comes. */
 void request_finish(struct request *request);
-/* The same with an error as the whole reply; NULL: the code's usual text. */
+/* The same with an error as the whole reply; NULL: the code's usual text, and for STK_STORE what
+ * request->op says of why. */
 void request_fail(struct request *request, enum stk_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void request_free(struct request *request);

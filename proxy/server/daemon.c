@@ -157,8 +157,10 @@ static void on_lost(void *context)
 {
     struct daemon *daemon = context;
 
-    log_error(daemon->log, "a commit has an unknown outcome (its fsync failed): ending without "
-                           "answering what is open; start again to recover");
+    log_error(daemon->log,
+              "a commit has an unknown outcome (its fsync failed, or the store's files "
+              "went away under it): ending without answering what is open; start "
+              "again to recover");
     _exit(EXIT_STORE_LOST);
 }
 

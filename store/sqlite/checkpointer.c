@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/sqlite/checkpointer.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <time.h>
 
 #include "fence/base/check.h"
 #include "store/sqlite/db.h"
@@ -19,7 +21,6 @@ enum {
      * copy: only the last of the repeats counts. */
     REPEATS_MAX = 512,
     REPEATS_AGAIN_PAGES = 2048,
-    PIECE_SIZE = 1024 * 1024,
 };
 
 static void set_state(struct checkpointer *checkpointer, enum checkpoint_state state)
@@ -48,18 +49,6 @@ static void note_result(struct checkpointer *checkpointer, sqlite3 *db, int code
                   checkpointer->path, sqlite3_errstr(code));
 }
 
-/* SQLite syncs the file only where a pass has reached the end of the WAL: the writer's, mostly,
- * which is to have little to sync, too. */
-static int sync_pieces(struct checkpoint_pieces *pieces)
-{
-    int code = SQLITE_OK;
-
-    if (pieces->unsynced > 0)
-        code = pieces->below->xSync(pieces->file, SQLITE_SYNC_NORMAL);
-    pieces->unsynced = 0;
-    return code;
-}
-
 /* A pass knows of what was in the log when it began; the writer has gone on since. */
 static int left_over(const struct checkpointer *checkpointer, int pages, int copied)
 {
@@ -74,10 +63,12 @@ static bool copy(struct checkpointer *checkpointer)
 
     for (int pass = 0; pass < PASSES_MAX && !atomic_load(&checkpointer->stopping); pass++) {
         int pages = 0, copied = 0;
+        if (!files_look(checkpointer->files, checkpointer->db))
+            return false;
         int code = sqlite3_wal_checkpoint_v2(checkpointer->db, "main", SQLITE_CHECKPOINT_PASSIVE,
                                              &pages, &copied);
         if (code == SQLITE_OK)
-            code = sync_pieces(&checkpointer->pieces);
+            code = pieces_code(&checkpointer->pieces);
         note_result(checkpointer, checkpointer->db, code);
         if (code != SQLITE_OK || left_over(checkpointer, pages, copied) <= REST_PAGES)
             return code == SQLITE_OK;
@@ -107,29 +98,23 @@ static void work(struct checkpointer *checkpointer)
     set_state(checkpointer, copy(checkpointer) ? CHECKPOINT_REST : CHECKPOINT_IDLE);
 }
 
-static int write_piece(sqlite3_file *file, const void *bytes, int len, sqlite3_int64 at)
+/* True: it is over, and nothing has happened. The lock is held. */
+static bool wait_a_second(struct checkpointer *checkpointer)
 {
-    struct checkpoint_pieces *pieces = (struct checkpoint_pieces *)(uintptr_t)file->pMethods;
-    int code = pieces->below->xWrite(file, bytes, len, at);
+    struct timespec end;
 
-    pieces->unsynced += len;
-    return code == SQLITE_OK && pieces->unsynced >= PIECE_SIZE ? sync_pieces(pieces) : code;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec++;
+    return pthread_cond_clockwait(&checkpointer->news, &checkpointer->lock, CLOCK_MONOTONIC,
+                                  &end) == ETIMEDOUT;
 }
 
-static void attach_pieces(struct checkpointer *checkpointer)
+bool checkpointer_save(struct checkpointer *checkpointer, sqlite3 *db)
 {
-    struct checkpoint_pieces *pieces = &checkpointer->pieces;
-    sqlite3_file *file = NULL;
+    int code = files_save(checkpointer->files, db);
 
-    if (sqlite3_file_control(checkpointer->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) !=
-            SQLITE_OK ||
-        file == NULL || file->pMethods == NULL)
-        return;
-    pieces->file = file;
-    pieces->below = file->pMethods;
-    pieces->methods = *pieces->below;
-    pieces->methods.xWrite = write_piece;
-    file->pMethods = &pieces->methods;
+    note_result(checkpointer, db, code);
+    return code == SQLITE_OK;
 }
 
 static void *checkpointer_main(void *context)
@@ -138,25 +123,28 @@ static void *checkpointer_main(void *context)
 
     pthread_mutex_lock(&checkpointer->lock);
     while (!atomic_load(&checkpointer->stopping)) {
-        if (atomic_load(&checkpointer->state) != CHECKPOINT_COPYING) {
-            pthread_cond_wait(&checkpointer->news, &checkpointer->lock);
+        bool copies = atomic_load(&checkpointer->state) == CHECKPOINT_COPYING;
+        if (!copies && !wait_a_second(checkpointer))
             continue;
-        }
         pthread_mutex_unlock(&checkpointer->lock);
-        work(checkpointer);
+        if (copies)
+            work(checkpointer);
+        else if (!files_look(checkpointer->files, checkpointer->db))
+            (void)checkpointer_save(checkpointer, checkpointer->db);
         pthread_mutex_lock(&checkpointer->lock);
     }
     pthread_mutex_unlock(&checkpointer->lock);
     return NULL;
 }
 
-bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, int pages_max,
-                        bool threaded, const char *path, const struct log *log)
+bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, struct files *files,
+                        int pages_max, bool threaded, const char *path, const struct log *log)
 {
     sigset_t all, before;
 
     *checkpointer = (struct checkpointer){
         .db = db,
+        .files = files,
         .path = path,
         .log = log,
         .fixed = pages_max != 0,
@@ -167,7 +155,7 @@ bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, int page
     /* It knows only then that there is a WAL. */
     (void)db_exec(db, "PRAGMA user_version");
     set_pages_max(checkpointer);
-    attach_pieces(checkpointer);
+    pieces_attach(&checkpointer->pieces, db);
     if (!threaded)
         return true;
     /* Signals are the main thread's. */
@@ -195,6 +183,11 @@ void checkpointer_stop(struct checkpointer *checkpointer)
     pthread_mutex_destroy(&checkpointer->lock);
     pthread_cond_destroy(&checkpointer->news);
     checkpointer->db = NULL;
+}
+
+void checkpointer_attach_writer(struct checkpointer *checkpointer, sqlite3 *db)
+{
+    pieces_attach(&checkpointer->writer_pieces, db);
 }
 
 bool checkpointer_step(struct checkpointer *checkpointer)
@@ -244,8 +237,10 @@ void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db)
     while (checkpointer->threaded && atomic_load(&checkpointer->state) == CHECKPOINT_COPYING)
         pthread_cond_wait(&checkpointer->news, &checkpointer->lock);
     pthread_mutex_unlock(&checkpointer->lock);
-    if (!checkpointer_lost(checkpointer))
+    if (!checkpointer_lost(checkpointer) && files_look(checkpointer->files, db)) {
+        int code = sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
         note_result(checkpointer, db,
-                    sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL));
+                    code == SQLITE_OK ? pieces_code(&checkpointer->writer_pieces) : code);
+    }
     set_state(checkpointer, CHECKPOINT_IDLE);
 }

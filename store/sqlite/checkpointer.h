@@ -11,7 +11,7 @@
  *
  * That copying fails is no harm: the WAL has everything. It is logged, and tried again. But a sync
  * of the file that fails is the end: the WAL must not be begun anew by anybody who takes the file
- * to be whole. Whoever opens the store next copies all of it again. */
+ * to be whole. Whoever opens the store next copies all of it again (pieces.h). */
 #ifndef STOCKADE_STORE_SQLITE_CHECKPOINTER_H
 #define STOCKADE_STORE_SQLITE_CHECKPOINTER_H
 
@@ -21,23 +21,17 @@
 #include <stdbool.h>
 
 #include "fence/base/log.h"
+#include "store/sqlite/files.h"
+#include "store/sqlite/pieces.h"
 
 enum checkpoint_state { CHECKPOINT_IDLE, CHECKPOINT_COPYING, CHECKPOINT_REST };
 
-/* Takes the place of the methods of the connection's file: what is copied is synced piece by piece.
- * Synced at the end, all in one, it would hold up the syncs of commits. */
-struct checkpoint_pieces {
-    sqlite3_io_methods methods; /* first: the file points here */
-    const sqlite3_io_methods *below;
-    sqlite3_file *file;
-    int unsynced; /* bytes */
-};
-
 struct checkpointer {
-    struct checkpoint_pieces pieces;
+    struct pieces pieces, writer_pieces;
     /* Set once. */
     sqlite3 *db;
-    const char *path; /* borrowed, for the log */
+    struct files *files; /* borrowed */
+    const char *path;    /* borrowed, for the log */
     const struct log *log;
     bool threaded;
     pthread_t thread;
@@ -59,8 +53,8 @@ struct checkpointer {
 /* Takes over `db`, a connection that may write. `pages_max`: in the WAL, from which on it is
  * copied; 0: by the size of the file, 32 to 128 MB. False: no thread could be had; free it all the
  * same. */
-bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, int pages_max,
-                        bool threaded, const char *path, const struct log *log);
+bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, struct files *files,
+                        int pages_max, bool threaded, const char *path, const struct log *log);
 /* Ends the thread, after the piece that it is at, and closes the connection. */
 void checkpointer_stop(struct checkpointer *checkpointer);
 /* Without a thread: copies the bulk, if that is to be done. False: there was nothing to do. */
@@ -68,12 +62,17 @@ bool checkpointer_step(struct checkpointer *checkpointer);
 
 /* The writer's part. */
 
+/* Its connection copies, too. */
+void checkpointer_attach_writer(struct checkpointer *checkpointer, sqlite3 *db);
+
 /* The WAL has so many pages after a commit, one of them so often (see wal_join_repeats). */
 void checkpointer_note(struct checkpointer *checkpointer, int pages, int repeats);
 /* Is there something to be done in checkpointer_tidy? */
 bool checkpointer_wants(struct checkpointer *checkpointer);
 /* A sync has failed: nothing may be written any more. */
 bool checkpointer_lost(struct checkpointer *checkpointer);
+/* The files are not in place: files_save. True: all is saved that can be. */
+bool checkpointer_save(struct checkpointer *checkpointer, sqlite3 *db);
 /* Between two transactions of the writer's connection `db`. May take its time. */
 void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db);
 

@@ -6,12 +6,14 @@
 
 enum { NAMES_REMEMBERED = 1 << 19 }; /* at most 36 MB, and long names */
 
-bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, const char *path,
-                 const struct log *log, struct store_clock *clock)
+bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, struct files *files,
+                 struct store_reasons *reasons, const char *path, const struct log *log,
+                 struct store_clock *clock)
 {
-    *reader = (struct reader){.path = path, .log = log};
+    *reader = (struct reader){.files = files, .path = path, .log = log};
     if (!transaction_init(&reader->txn, db, NULL, clock))
         return false;
+    reader->txn.reasons = reasons;
     reader->txn.names = remembers ? cache_new(NAMES_REMEMBERED) : NULL;
     return true;
 }
@@ -28,7 +30,7 @@ void reader_answer(struct transaction *txn, struct store_op *op, int *outage, co
     op->error = txn->failed ? STK_STORE : op->run(op, &txn->base);
     transaction_leave(txn);
     if (txn->failed)
-        op->error = STK_STORE;
+        store_op_fail(op, txn->reasons, txn->reason);
     int code = txn->failed ? txn->code : 0;
     if (code != 0 && code != *outage)
         log_error(log, "store %s: a read failed: %s", path, txn->reason);
@@ -52,7 +54,13 @@ void reader_run(struct reader *reader, struct list *batch)
 {
     struct transaction *txn = &reader->txn;
     struct ahead ahead;
+    char why[STORE_WHY_MAX];
 
+    if (files_gone(reader->files) && files_why(reader->files, why)) {
+        for (struct list *at = batch->next; at != batch; at = at->next)
+            store_op_fail(list_entry(at, struct store_op, link), txn->reasons, why);
+        return;
+    }
     ahead_start(&ahead, txn->names, batch->next, batch);
     for (struct list *at = batch->next; at != batch; at = at->next) {
         ahead_step(&ahead);

@@ -6,18 +6,21 @@
 #define STOCKADE_STORE_SQLITE_READER_H
 
 #include "fence/base/log.h"
+#include "store/sqlite/files.h"
 #include "store/sqlite/transaction.h"
 
 struct reader {
     struct transaction txn;
+    struct files *files; /* borrowed */
     const struct log *log;
     const char *path; /* borrowed, for the log */
     int outage;       /* as the writer's */
 };
 
 /* As writer_init. `remembers`: the ids of names, for quick reads of strings. */
-bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, const char *path,
-                 const struct log *log, struct store_clock *clock);
+bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, struct files *files,
+                 struct store_reasons *reasons, const char *path, const struct log *log,
+                 struct store_clock *clock);
 void reader_free(struct reader *reader);
 /* One operation in the transaction that has begun, or has failed to. A failure is logged where it
  * is not the `outage` that was logged before. */

@@ -96,6 +96,23 @@ static const char wal_setup[] = "PRAGMA wal_autocheckpoint = 0;"
 
 enum kind { KIND_FAILED, KIND_FRESH, KIND_OURS, KIND_REFUSED };
 
+/* A file without objects: nothing at all yet, or what another program has begun. */
+static enum kind recognise_empty(sqlite3 *db, const char *path, char *why, size_t why_size)
+{
+    int64_t version = 0, wide = 0;
+
+    if (db_int64(db, "PRAGMA user_version", &version) != SQLITE_OK ||
+        db_int64(db, "SELECT encoding <> 'UTF-8' FROM pragma_encoding", &wide) != SQLITE_OK)
+        return KIND_FAILED;
+    if (version == 0 && wide == 0)
+        return KIND_FRESH;
+    snprintf(why, why_size,
+             "%s is a database that another program has begun%s; it was left alone: remove it if "
+             "nobody needs it, or name another file",
+             path, wide != 0 ? ", with text in UTF-16, where a store has UTF-8" : "");
+    return KIND_REFUSED;
+}
+
 /* What the file is; KIND_REFUSED has filled in `why`, KIND_FAILED left the reason in `db`. */
 static enum kind recognise(sqlite3 *db, const char *path, int64_t *version, char *why,
                            size_t why_size)
@@ -106,7 +123,7 @@ static enum kind recognise(sqlite3 *db, const char *path, int64_t *version, char
         db_int64(db, "SELECT count(*) FROM sqlite_schema", &objects) != SQLITE_OK)
         return KIND_FAILED;
     if (application == 0 && objects == 0)
-        return KIND_FRESH;
+        return recognise_empty(db, path, why, why_size);
     if (application != SCHEMA_APPLICATION_ID) {
         snprintf(why, why_size, "%s is another program's database; it was left alone", path);
         return KIND_REFUSED;

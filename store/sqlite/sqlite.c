@@ -18,6 +18,7 @@
 #include "store/open.h"
 #include "store/sqlite/checkpointer.h"
 #include "store/sqlite/db.h"
+#include "store/sqlite/files.h"
 #include "store/sqlite/guards.h"
 #include "store/sqlite/reader.h"
 #include "store/sqlite/schema.h"
@@ -56,6 +57,8 @@ struct sqlite_store {
     sqlite3 *write_db;
     struct writer writer; /* its thread's */
     struct checkpointer checkpointer;
+    struct files files;
+    struct store_reasons reasons;
     /* Shared. */
     struct worker writes;
     struct reads reads[READS];
@@ -76,6 +79,16 @@ static void wake(const struct sqlite_store *store)
         store->wake(store->context);
 }
 
+/* The lock is held. */
+static void note_outage(struct sqlite_store *store)
+{
+    const struct writer *writer = &store->writer;
+    bool fails = writer->outage != 0;
+
+    store->stats.state = fails ? STORE_FAILING : STORE_FINE;
+    snprintf(store->stats.why, sizeof store->stats.why, "%s", fails ? writer->txn.reason : "");
+}
+
 static enum work_result work_writes(void *context, struct list *batch, size_t count, bool here)
 {
     struct sqlite_store *store = context;
@@ -93,6 +106,8 @@ static enum work_result work_writes(void *context, struct list *batch, size_t co
     }
     pthread_mutex_lock(&store->lock);
     list_splice(&store->done, batch);
+    if (writer->outage != 0 || store->stats.state != STORE_FINE)
+        note_outage(store);
     store->stats.commits = writer->commits;
     store->stats.failed_commits = writer->failed_commits;
     store->stats.foreign_commits = writer->foreign_commits;
@@ -194,6 +209,8 @@ static struct store_stats sqlite_stats(const struct store *base)
     pthread_mutex_lock(&store->lock);
     struct store_stats stats = store->stats;
     pthread_mutex_unlock(&store->lock);
+    if (files_why(&store->files, stats.why))
+        stats.state = STORE_STOPPED;
     stats.writes_queued = worker_queued(&store->writes);
     stats.reads_queued = 0;
     for (size_t i = 0; i < READS; i++)
@@ -212,7 +229,9 @@ static void dispose(struct sqlite_store *store)
     checkpointer_stop(&store->checkpointer);
     if (store->write_db != NULL)
         writer_free(&store->writer);
+    files_close(&store->files);
     pthread_mutex_destroy(&store->lock);
+    pthread_mutex_destroy(&store->reasons.lock);
     free(store->path);
     free(store);
 }
@@ -228,9 +247,13 @@ static void sqlite_close(struct store *base)
     bool trusted = !sqlite_lost(base) && !checkpointer_lost(&store->checkpointer) &&
                    writer_stop_clock(&store->writer);
     checkpointer_stop(&store->checkpointer);
+    bool disk_lost = checkpointer_lost(&store->checkpointer);
     /* The last connection to close copies the WAL into the file and deletes it, unless the disk
-     * has shown that it cannot be trusted. */
-    if (!trusted || checkpointer_lost(&store->checkpointer))
+     * has shown that it cannot be trusted, or that name may lead to another file now. */
+    bool in_place = files_look(&store->files, store->write_db);
+    if (!in_place && !sqlite_lost(base))
+        (void)files_save(&store->files, store->write_db);
+    if (!in_place || !trusted || disk_lost)
         sqlite3_db_config(store->write_db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     dispose(store);
 }
@@ -251,8 +274,9 @@ static bool open_file(struct sqlite_store *store, const struct store_options *op
 {
     struct store_clock *clock = &store->clock;
     int cache_mb = options->cache_mb != 0 ? options->cache_mb : STORE_CACHE_MB;
+    if (files_bereft(store->path, why, why_size))
+        return false;
     sqlite3 *db = db_open(store->path, DB_WRITER, why, why_size);
-
     if (db == NULL)
         return false;
     store->write_db = db;
@@ -261,14 +285,20 @@ static bool open_file(struct sqlite_store *store, const struct store_options *op
         return db_explain(db, store->path, why, why_size);
     if (!schema_prepare(db, store->path, &store->session, why, why_size))
         return false;
+    if (store->session == STORE_SESSION_FIRST)
+        log_warn(store->log,
+                 "store %s is new: there was none, and tokens begin at 1; if there was one before, "
+                 "stop now, and put its file back or restore a backup (stockade restore)",
+                 store->path);
+    files_open(&store->files, db, store->path, store->log);
     if ((db = db_open(store->path, DB_WRITER, why, why_size)) == NULL)
         return false;
-    if (!checkpointer_start(&store->checkpointer, db, options->checkpoint_pages, store->threads,
-                            store->path, store->log)) {
+    if (!checkpointer_start(&store->checkpointer, db, &store->files, options->checkpoint_pages,
+                            store->threads, store->path, store->log)) {
         snprintf(why, why_size, NO_THREADS);
         return false;
     }
-    writer_open(&store->writer, &store->checkpointer);
+    writer_open(&store->writer, &store->checkpointer, &store->files, &store->reasons);
     struct transaction *txn = &store->writer.txn;
     if (!writer_start_clock(&store->writer)) {
         if (txn->code != SQLITE_CORRUPT)
@@ -285,7 +315,8 @@ static bool open_file(struct sqlite_store *store, const struct store_options *op
             return false;
         reads->store = store;
         reads->db = db;
-        if (!reader_init(&reads->reader, db, i == READS_QUICK, store->path, store->log, clock) ||
+        if (!reader_init(&reads->reader, db, i == READS_QUICK, &store->files, &store->reasons,
+                         store->path, store->log, clock) ||
             !guards_open(&reads->reader.txn, store->path, store->log))
             return db_explain(db, store->path, why, why_size);
     }
@@ -325,6 +356,7 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
     store->log = options->log;
     list_init(&store->done);
     pthread_mutex_init(&store->lock, NULL);
+    pthread_mutex_init(&store->reasons.lock, NULL);
     if (!open_file(store, options, why, why_size)) {
         dispose(store);
         return NULL;

@@ -32,8 +32,9 @@ struct transaction {
     bool iterating; /* in a callback, which must leave the transaction alone */
     bool failed;    /* SQLite failed a statement: `code`, `reason` */
     int code;       /* SQLite's primary code of the last failure */
-    char reason[160];
-    struct buf owner; /* of the lease read last: may go straight into the next put */
+    char reason[STORE_WHY_MAX];
+    struct store_reasons *reasons; /* borrowed; for operations that fail */
+    struct buf owner;              /* of the lease read last: may go straight into the next put */
     bool floor_known;
     int64_t floor;             /* the store-wide one */
     struct store_clock *clock; /* of all transactions on the file */

@@ -27,6 +27,7 @@ struct wal_join {
     sqlite3_int64 ahead;            /* the file is written up to here, or need not be */
     uint16_t seen[SEARCHED_FRAMES]; /* by page number: how often since `frames` was 0 */
     int frames, repeats;
+    int64_t pages; /* of the database, as the last commit's frame has it */
     unsigned char buffer[BUFFER_SIZE];
 };
 
@@ -93,6 +94,8 @@ static void count(struct wal_join *join, const unsigned char *header)
     join->frames++;
     if (++*seen > join->repeats)
         join->repeats = *seen;
+    if (join->commits)
+        join->pages = (int64_t)header[4] << 24 | header[5] << 16 | header[6] << 8 | header[7];
 }
 
 static int join_write(sqlite3_file *file, const void *bytes, int len, sqlite3_int64 at)
@@ -177,6 +180,11 @@ struct wal_join *wal_join_attach(sqlite3 *db)
 int wal_join_repeats(const struct wal_join *join)
 {
     return join->repeats;
+}
+
+int64_t wal_join_pages(const struct wal_join *join)
+{
+    return join->pages;
 }
 
 void wal_join_forget(struct wal_join *join)

@@ -14,6 +14,7 @@
 #define STOCKADE_STORE_SQLITE_WAL_JOIN_H
 
 #include <sqlite3.h>
+#include <stdint.h>
 
 struct wal_join;
 
@@ -23,6 +24,8 @@ struct wal_join *wal_join_attach(sqlite3 *db);
  * SQLite looks for a page in as many at once, by hashing: one that is there a thousand times is a
  * thousand collisions for each page that is looked for there. */
 int wal_join_repeats(const struct wal_join *join);
+/* Of the database, as this connection's last commit has left it; 0: there was none. */
+int64_t wal_join_pages(const struct wal_join *join);
 /* What was not committed has been rolled back, and need not be written any more. */
 void wal_join_forget(struct wal_join *join);
 /* When the connection is closed. NULL is fine. */

@@ -3,6 +3,7 @@
 #include "store/sqlite/writer.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "fence/base/check.h"
 #include "store/sqlite/ahead.h"
@@ -12,6 +13,9 @@
 
 /* Of each MB: 72 bytes for a name, and the rest for pages. */
 enum { NAMES_PER_MB = 8192, PAGES_KB_PER_MB = 448 };
+
+/* Readers that are not done stand in the way. What is not acknowledged can wait for them. */
+enum { SAVE_TRIES = 3, SAVE_TRIES_LOST = 300, SAVE_AGAIN_MS = 10 };
 
 /* How a transaction over some operations ended. */
 enum ended {
@@ -47,11 +51,15 @@ static int note_wal(void *context, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-void writer_open(struct writer *writer, struct checkpointer *checkpointer)
+void writer_open(struct writer *writer, struct checkpointer *checkpointer, struct files *files,
+                 struct store_reasons *reasons)
 {
     writer->join = wal_join_attach(writer->txn.db);
     check(writer->join != NULL);
     writer->checkpointer = checkpointer;
+    checkpointer_attach_writer(checkpointer, writer->txn.db);
+    writer->files = files;
+    writer->txn.reasons = reasons;
     writer->waits = true; /* db_open said so */
     sqlite3_wal_hook(writer->txn.db, note_wal, writer);
 }
@@ -82,16 +90,24 @@ void writer_free(struct writer *writer)
     wal_join_free(writer->join);
 }
 
-/* Once per outage, whatever the number of operations that meet it. */
+/* Once per outage, whatever the number of operations that meet it. Where the files are not in
+ * place, that is why; they have told the log. */
 static void note_failure(struct writer *writer, const char *doing)
 {
-    const struct transaction *txn = &writer->txn;
+    struct transaction *txn = &writer->txn;
+    size_t len = strlen(txn->reason);
 
+    if (!files_look(writer->files, txn->db) && files_why(writer->files, txn->reason)) {
+        writer->outage = txn->code = SQLITE_READONLY;
+        return;
+    }
+    if (txn->code == SQLITE_BUSY)
+        snprintf(txn->reason + len, sizeof txn->reason - len,
+                 " (another program holds the write lock)");
     if (writer->outage == txn->code)
         return;
     writer->outage = txn->code;
-    log_error(writer->log, "store %s: %s failed: %s%s", writer->path, doing, txn->reason,
-              txn->code == SQLITE_BUSY ? " (another program holds the write lock)" : "");
+    log_error(writer->log, "store %s: %s failed: %s", writer->path, doing, txn->reason);
 }
 
 static void note_success(struct writer *writer)
@@ -119,23 +135,25 @@ static bool roll_back(struct writer *writer)
     return true;
 }
 
-/* Writing on into a file that has no name any more would lose what is acknowledged. */
-static bool file_is_gone(struct transaction *txn)
-{
-    int moved = 0;
-
-    if (sqlite3_file_control(txn->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK ||
-        moved == 0)
-        return false;
-    txn->code = SQLITE_READONLY;
-    snprintf(txn->reason, sizeof txn->reason, "the file was moved or deleted; restart to go on");
-    return true;
-}
-
 static bool read_version(struct transaction *txn, int64_t *version)
 {
     sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_DATA_VERSION);
     return stmt != NULL && transaction_number(txn, stmt, version) == STK_OK;
+}
+
+/* After what others have committed. False: it is not known. */
+static bool measure(struct writer *writer)
+{
+    sqlite3 *db = writer->txn.db;
+    int64_t pages = 0;
+
+    if (db_int64(db, "PRAGMA page_size", &writer->page_size) != SQLITE_OK ||
+        db_int64(db, "PRAGMA page_count", &pages) != SQLITE_OK) {
+        (void)transaction_fail(&writer->txn);
+        return false;
+    }
+    files_resized(writer->files, pages * writer->page_size);
+    return true;
 }
 
 static bool begin(struct writer *writer)
@@ -144,10 +162,12 @@ static bool begin(struct writer *writer)
     int64_t version = 0;
     enum guards_news news = GUARDS_NO_NEWS;
 
-    if (file_is_gone(txn) || !transaction_begin(txn, STATEMENT_BEGIN_WRITE) ||
-        !read_version(txn, &version))
+    if ((files_stopped(writer->files) && !files_look(writer->files, txn->db)) ||
+        !transaction_begin(txn, STATEMENT_BEGIN_WRITE) || !read_version(txn, &version))
         return false;
     if (version != writer->data_version) {
+        if (!measure(writer))
+            return false;
         writer->foreign_commits += writer->data_version != 0;
         writer->data_version = version;
         cache_clear(txn->cache);
@@ -168,6 +188,10 @@ static enum ended commit(struct writer *writer, bool changed)
     bool noted = false;
 
     transaction_settle(txn);
+    if (!files_look_writer(writer->files, txn->db)) {
+        note_failure(writer, "a commit");
+        return roll_back(writer) ? ENDED_REFUSED : ENDED_LOST;
+    }
     if (changed && transaction_note_clock(txn, &note, &noted) != STK_OK) {
         writer->failed_commits++;
         note_failure(writer, "a statement");
@@ -176,6 +200,10 @@ static enum ended commit(struct writer *writer, bool changed)
     if (transaction_run(txn, STATEMENT_COMMIT) == STK_OK) {
         if (noted)
             txn->clock->note = note;
+        if (changed)
+            files_resize(writer->files, wal_join_pages(writer->join) * writer->page_size);
+        if (!files_look_writer(writer->files, txn->db))
+            return ENDED_LOST;
         transaction_ended(txn);
         cache_commit(txn->cache);
         writer->latest = true;
@@ -201,8 +229,8 @@ static bool run_one(struct writer *writer, struct store_op *op)
     op->error = op->run(op, &txn->base);
     transaction_leave(txn);
     if (txn->failed) {
-        op->error = STK_STORE;
         note_failure(writer, "a statement");
+        store_op_fail(op, txn->reasons, txn->reason);
         return false;
     }
     if (transaction_is_gone(txn)) {
@@ -240,10 +268,11 @@ static enum ended run(struct writer *writer, struct list *from, struct list *end
     return commit(writer, transaction_changes(txn) != start);
 }
 
-static void fail_all(struct list *at, const struct list *end)
+static void fail_all(const struct writer *writer, struct list *at, const struct list *end)
 {
     for (; at != end; at = at->next)
-        list_entry(at, struct store_op, link)->error = STK_STORE;
+        store_op_fail(list_entry(at, struct store_op, link), writer->txn.reasons,
+                      writer->txn.reason);
 }
 
 /* Works off the operations in as few transactions as it takes. Anything but ENDED_LOST: each has
@@ -259,7 +288,7 @@ static enum ended run_all(struct writer *writer, struct list *from, struct list 
             return ended;
         if (ended != ENDED_OPERATION) {
             if (ended != ENDED_COMMITTED)
-                fail_all(from, end);
+                fail_all(writer, from, end);
             return ended;
         }
         bool by_store = writer->txn.failed, alone = failed == from;
@@ -269,14 +298,33 @@ static enum ended run_all(struct writer *writer, struct list *from, struct list 
             return ended;
         /* It failed on top of what was not kept. */
         if (ended == ENDED_REFUSED || ended == ENDED_FAILED)
-            fail_all(failed, failed->next);
+            fail_all(writer, failed, failed->next);
         if (ended == ENDED_REFUSED) { /* no use to wait for the lock again */
-            fail_all(failed, end);
+            fail_all(writer, failed, end);
             return ended;
         }
         from = by_store && !alone ? failed : failed->next;
     }
     return ended;
+}
+
+/* The files are not in place: what was acknowledged is saved before anybody is answered, and before
+ * the process ends. The answers say how that went. */
+static void save(struct writer *writer, struct list *batch, bool lost)
+{
+    struct transaction *txn = &writer->txn;
+
+    for (int i = 0; i < (lost ? SAVE_TRIES_LOST : SAVE_TRIES); i++)
+        if (checkpointer_save(writer->checkpointer, txn->db))
+            break;
+        else
+            sqlite3_sleep(SAVE_AGAIN_MS);
+    (void)files_why(writer->files, txn->reason);
+    for (struct list *at = batch->next; at != batch; at = at->next) {
+        struct store_op *op = list_entry(at, struct store_op, link);
+        if (op->error == STK_STORE)
+            store_op_fail(op, txn->reasons, txn->reason);
+    }
 }
 
 enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool may_wait)
@@ -287,7 +335,10 @@ enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool m
     if (!may_wait && checkpointer_wants(writer->checkpointer))
         return WRITER_BUSY;
     set_waits(writer, may_wait);
-    switch (run_all(writer, batch->next, batch)) {
+    enum ended ended = run_all(writer, batch->next, batch);
+    if (files_stopped(writer->files))
+        save(writer, batch, ended == ENDED_LOST);
+    switch (ended) {
     case ENDED_LOST: return WRITER_LOST;
     case ENDED_BUSY: return WRITER_BUSY;
     default: return WRITER_DONE;
@@ -299,7 +350,7 @@ bool writer_read(struct writer *writer, struct list *batch)
     struct transaction *txn = &writer->txn;
     int64_t version = 0;
 
-    if (!writer->latest)
+    if (!writer->latest || files_gone(writer->files))
         return false;
     set_waits(writer, false);
     bool reads = transaction_begin(txn, STATEMENT_BEGIN_READ) && read_version(txn, &version) &&

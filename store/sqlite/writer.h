@@ -20,6 +20,7 @@
 
 #include "fence/base/log.h"
 #include "store/sqlite/checkpointer.h"
+#include "store/sqlite/files.h"
 #include "store/sqlite/transaction.h"
 #include "store/sqlite/wal_join.h"
 
@@ -27,6 +28,8 @@ struct writer {
     struct transaction txn;
     struct wal_join *join;             /* NULL until writer_open */
     struct checkpointer *checkpointer; /* borrowed; NULL until writer_open */
+    struct files *files;               /* the same */
+    int64_t page_size;
     const struct log *log;
     const char *path;     /* borrowed, for the log */
     int64_t data_version; /* SQLite's: differs once another connection has committed */
@@ -47,7 +50,8 @@ enum writer_outcome {
 bool writer_init(struct writer *writer, sqlite3 *db, int cache_mb, const char *path,
                  const struct log *log, struct store_clock *clock);
 /* The file is made, and its WAL open. */
-void writer_open(struct writer *writer, struct checkpointer *checkpointer);
+void writer_open(struct writer *writer, struct checkpointer *checkpointer, struct files *files,
+                 struct store_reasons *reasons);
 /* Goes on with the store's time. False: SQLite says why not. */
 bool writer_start_clock(struct writer *writer);
 /* Nothing more will be written: notes the store's time, if it can. False: as WRITER_LOST. */

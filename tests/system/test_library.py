@@ -28,6 +28,18 @@ def uri(request, rig):
     return uri_of(rig.daemon())
 
 
+def test_an_embedded_store_whose_log_was_deleted_says_so_and_loses_nothing(rig, library):
+    with library.open(f"sqlite:{rig.store}") as client:
+        lease = client.acquire("r", ttl_ms=60000)
+        client.set(lease, "r", "acknowledged")
+        rig.store.with_name(rig.store.name + "-wal").unlink()
+        with pytest.raises(StkError, match="stockade.db-wal was deleted") as caught:
+            client.set(lease, "r", "refused")
+        assert caught.value.code == "STORE"
+    with library.open(f"sqlite:{rig.store}") as client:
+        assert client.command("GET", "r") == b"acknowledged"
+
+
 # What is installed.
 
 def exported(path, *options):

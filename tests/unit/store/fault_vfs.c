@@ -28,6 +28,11 @@ struct fault_vfs {
     const char *held; /* syncs of files with this suffix */
     int waiting;
     pthread_cond_t let;
+    struct {
+        const char *suffix;
+        void (*call)(void *context);
+        void *context;
+    } on_sync;
 };
 
 struct fault_file {
@@ -80,6 +85,12 @@ static void wait_while_held(const struct fault_file *file)
     pthread_mutex_unlock(&vfs->lock);
 }
 
+static void tell_of_sync(const struct fault_file *file)
+{
+    if (file->vfs->on_sync.suffix != NULL && ends_in(file, file->vfs->on_sync.suffix))
+        file->vfs->on_sync.call(file->vfs->on_sync.context);
+}
+
 /* SQLITE_OK, or what the call has to fail with. */
 static int meet(sqlite3_file *base, enum fault_place place)
 {
@@ -127,6 +138,7 @@ static int file_sync(sqlite3_file *base, int flags)
     int code = meet(base, FAULT_SYNC);
 
     wait_while_held((struct fault_file *)base);
+    tell_of_sync((const struct fault_file *)base);
     if (code != SQLITE_OK || ((struct fault_file *)base)->vfs->hurries)
         return code;
     return below(base)->pMethods->xSync(below(base), flags);
@@ -295,6 +307,14 @@ bool fault_vfs_holds(struct fault_vfs *vfs)
     bool holds = vfs->held != NULL && vfs->waiting > 0;
     pthread_mutex_unlock(&vfs->lock);
     return holds;
+}
+
+void fault_vfs_on_sync(struct fault_vfs *vfs, const char *suffix, void (*call)(void *context),
+                       void *context)
+{
+    vfs->on_sync.suffix = suffix;
+    vfs->on_sync.call = call;
+    vfs->on_sync.context = context;
 }
 
 void fault_vfs_clear(struct fault_vfs *vfs)

@@ -27,6 +27,10 @@ void fault_vfs_hurry(struct fault_vfs *vfs);
 void fault_vfs_hold(struct fault_vfs *vfs, const char *suffix);
 /* Does one wait? */
 bool fault_vfs_holds(struct fault_vfs *vfs);
+/* From now on each sync of a file whose path ends in `suffix` (static storage; NULL: none) calls
+ * `call` first. While nothing else runs. */
+void fault_vfs_on_sync(struct fault_vfs *vfs, const char *suffix, void (*call)(void *context),
+                       void *context);
 /* Nothing fails any more. */
 void fault_vfs_clear(struct fault_vfs *vfs);
 /* Calls that were failed so far. */

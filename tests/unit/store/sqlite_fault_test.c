@@ -205,7 +205,7 @@ static void a_file_that_was_moved_away_takes_no_writes(void **state)
     write_several(rig, "1", STK_OK, 1);
     snprintf(away, sizeof away, "%s.away", rig->path);
     assert_int_equal(rename(rig->path, away), 0);
-    write_several(rig, "2", STK_STORE, 0);
+    write_several(rig, "2", STK_STORE, 1);
     assert_int_equal(occurrences(rig_log(rig), "moved or deleted"), 1);
     assert_int_equal(rename(away, rig->path), 0);
     write_several(rig, "3", STK_OK, 1);

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is saved, and when that is safe:
+ *
+ * - Main file AWAY: -wal and -shm are shared with everybody as ever, so an ordinary checkpoint
+ *   makes the file whole, wherever it is now. The -wal is left where it is: without its main file
+ *   no store is begun anew beside it.
+ * - No -wal: only who has it open can still read it. It is copied into the main file, if nobody has
+ *   begun with a new one: there is none, or an empty one whose readers share our -shm. SQLite's
+ *   PENDING lock on the main file keeps newcomers out meanwhile. (A newcomer who had his lock just
+ *   before, and nothing else yet, may see a file in the middle of the copying, once.)
+ * - No -shm, but the -wal: nothing needs to be saved, and nothing may be copied: somebody may have
+ *   begun the -wal anew.
+ * - Main file cut short: what was copied into it is lost. The -wal is left for people. */
+#include "store/sqlite/files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fence/base/mem.h"
+
+static const char *const suffixes[FILES] = {"", "-wal", "-shm"};
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+void files_open(struct files *files, sqlite3 *db, const char *path, const struct log *log)
+{
+    const char *name = sqlite3_db_filename(db, "main");
+    struct stat status;
+    int found = 0;
+
+    *files = (struct files){.path = path, .log = log};
+    pthread_mutex_init(&files->lock, NULL);
+    for (int i = 0; i < FILES && name != NULL; i++) {
+        size_t size = strlen(name) + strlen(suffixes[i]) + 1;
+        files->paths[i] = mem_alloc(size);
+        snprintf(files->paths[i], size, "%s%s", name, suffixes[i]);
+        if (stat(files->paths[i], &status) != 0)
+            continue;
+        files->ids[i].device = status.st_dev;
+        files->ids[i].number = status.st_ino;
+        found++;
+    }
+    files->watched = found == FILES;
+}
+
+void files_close(struct files *files)
+{
+    for (int i = 0; i < FILES; i++)
+        free(files->paths[i]);
+    if (files->path != NULL)
+        pthread_mutex_destroy(&files->lock);
+    files->path = NULL;
+}
+
+static bool in_place(const struct files *files, int i, struct stat *status)
+{
+    return stat(files->paths[i], status) == 0 && status->st_dev == files->ids[i].device &&
+           status->st_ino == files->ids[i].number;
+}
+
+/* The lock is held. */
+static void explain(struct files *files)
+{
+    const char *name = base_name(files->paths[FILE_MAIN]);
+    const char *saved = files->saved   ? "what was acknowledged is saved"
+                        : files->tried ? "what was acknowledged cannot be saved yet, do not kill -9"
+                                       : "what was acknowledged is not saved yet";
+
+    if (files->away)
+        snprintf(files->why, sizeof files->why,
+                 "%.48s was moved or deleted; put it back, or stop what uses the store and restore "
+                 "a backup (stockade restore)",
+                 name);
+    else if (files->gone_file == FILE_WAL)
+        snprintf(
+            files->why, sizeof files->why,
+            "%.48s-wal was deleted or replaced while it was open; %s; stop what uses the store, "
+            "then start again",
+            name, saved);
+    else if (files->gone_file == FILE_SHM)
+        snprintf(files->why, sizeof files->why,
+                 "%.48s-shm was deleted or replaced while it was open; nothing is lost; stop what "
+                 "uses the store, then start again",
+                 name);
+    else
+        snprintf(files->why, sizeof files->why,
+                 "%.48s was cut short by another program; stop what uses the store and restore a "
+                 "backup (stockade restore)",
+                 name);
+}
+
+/* The lock is held. */
+static void go(struct files *files, int file)
+{
+    files->gone_file = file;
+    files->saved = files->tried = false;
+    atomic_store(&files->away, false);
+    atomic_store(&files->gone, true);
+    explain(files);
+    log_error(files->log, "store %s stops: %s", files->path, files->why);
+}
+
+static void set_away(struct files *files, bool away)
+{
+    if (files->away == away)
+        return;
+    atomic_store(&files->away, away);
+    files->saved = files->tried = false;
+    explain(files);
+    if (away)
+        log_error(files->log, "store %s stops: %s", files->path, files->why);
+    else
+        log_info(files->log, "store %s: the file is back", files->path);
+}
+
+static bool has_moved(sqlite3 *db)
+{
+    int moved = 0;
+    return sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+           moved != 0;
+}
+
+/* The main file is there. A commit may make it smaller, at the next checkpoint; else it grows. */
+static bool is_cut(struct files *files, int64_t size, bool sized)
+{
+    int64_t size_min = 0;
+
+    if (sized)
+        size_min = files->size < files->size_min ? files->size : files->size_min;
+    if (size == 0 || size < size_min)
+        return true;
+    if (sized) {
+        files->size = size;
+        files->size_min = files->size_last;
+    }
+    return false;
+}
+
+static bool look(struct files *files, sqlite3 *db, bool sized)
+{
+    struct stat main, wal, shm;
+
+    if (atomic_load(&files->gone))
+        return false;
+    pthread_mutex_lock(&files->lock);
+    if (!files->watched) {
+        set_away(files, has_moved(db));
+    } else {
+        bool main_is = in_place(files, FILE_MAIN, &main);
+        bool wal_is = in_place(files, FILE_WAL, &wal), shm_is = in_place(files, FILE_SHM, &shm);
+
+        if (atomic_load(&files->gone))
+            ;
+        else if (main_is && is_cut(files, main.st_size, sized))
+            go(files, FILE_MAIN);
+        else if (!wal_is && main_is)
+            go(files, FILE_WAL);
+        else if (!shm_is && main_is)
+            go(files, FILE_SHM);
+        else
+            set_away(files, !main_is);
+    }
+    pthread_mutex_unlock(&files->lock);
+    return !files_stopped(files);
+}
+
+bool files_look(struct files *files, sqlite3 *db)
+{
+    return look(files, db, false);
+}
+
+bool files_look_writer(struct files *files, sqlite3 *db)
+{
+    return look(files, db, true);
+}
+
+void files_resize(struct files *files, int64_t bytes)
+{
+    files->size_last = bytes;
+    if (bytes < files->size_min)
+        files->size_min = bytes;
+}
+
+void files_resized(struct files *files, int64_t bytes)
+{
+    files->size = 0; /* whatever it is at the next look */
+    files->size_min = files->size_last = bytes;
+}
+
+bool files_stopped(const struct files *files)
+{
+    return atomic_load(&files->away) || atomic_load(&files->gone);
+}
+
+bool files_gone(const struct files *files)
+{
+    return atomic_load(&files->gone);
+}
+
+bool files_why(struct files *files, char why[STORE_WHY_MAX])
+{
+    pthread_mutex_lock(&files->lock);
+    bool stopped = files_stopped(files);
+    if (stopped)
+        memcpy(why, files->why, STORE_WHY_MAX);
+    pthread_mutex_unlock(&files->lock);
+    return stopped;
+}
+
+/* A checkpoint of all of the log. */
+static int copy_all(sqlite3 *db)
+{
+    int pages = 0, copied = 0;
+    int code = sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, &pages, &copied);
+
+    return code == SQLITE_OK && copied < pages ? SQLITE_BUSY : code;
+}
+
+/* Has anybody begun with other files? The lock of newcomers is ours. */
+static bool is_alone(const struct files *files)
+{
+    struct stat status;
+    bool no_wal = stat(files->paths[FILE_WAL], &status) != 0, empty = no_wal || status.st_size == 0;
+
+    if (in_place(files, FILE_SHM, &status))
+        return empty;
+    return no_wal && stat(files->paths[FILE_SHM], &status) != 0;
+}
+
+static int save_log(const struct files *files, sqlite3 *db)
+{
+    sqlite3_file *file = NULL;
+    int level = SQLITE_LOCK_NONE, code = SQLITE_BUSY;
+    struct stat status;
+
+    if (sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK ||
+        file == NULL || file->pMethods == NULL)
+        return SQLITE_ERROR;
+    /* Our other connections keep it from being had whole: PENDING is what is left then. */
+    (void)file->pMethods->xLock(file, SQLITE_LOCK_EXCLUSIVE);
+    (void)file->pMethods->xFileControl(file, SQLITE_FCNTL_LOCKSTATE, &level);
+    if (level >= SQLITE_LOCK_PENDING) {
+        if (in_place(files, FILE_MAIN, &status) && is_alone(files))
+            code = copy_all(db);
+        (void)file->pMethods->xUnlock(file, SQLITE_LOCK_SHARED);
+    }
+    return code;
+}
+
+int files_save(struct files *files, sqlite3 *db)
+{
+    int code = SQLITE_OK;
+
+    pthread_mutex_lock(&files->lock);
+    bool gone = atomic_load(&files->gone), first = !files->tried;
+    if (!files->saved && (files->away || (gone && files->gone_file == FILE_WAL))) {
+        code = files->away ? copy_all(db) : save_log(files, db);
+        files->saved = code == SQLITE_OK;
+        files->tried = true;
+        explain(files);
+        if (files->saved && gone)
+            log_warn(files->log, "store %s: %s", files->path, files->why);
+        else if (!files->saved && first)
+            log_error(files->log, "store %s: %s: %s", files->path, files->why,
+                      code == SQLITE_BUSY ? "another program uses it" : sqlite3_errmsg(db));
+    }
+    pthread_mutex_unlock(&files->lock);
+    return code;
+}
+
+bool files_bereft(const char *path, char *why, size_t why_size)
+{
+    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+    int has_main = 0, has_wal = 0;
+    bool bereft = false;
+
+    if (vfs == NULL || *path == '\0')
+        return false;
+    char *name = mem_zalloc((size_t)vfs->mxPathname + sizeof "-wal");
+    /* Both have something in them, or are not there. */
+    int named = vfs->xFullPathname(vfs, path, vfs->mxPathname, name);
+    if ((named & 0xff) == SQLITE_OK &&
+        vfs->xAccess(vfs, name, SQLITE_ACCESS_EXISTS, &has_main) == SQLITE_OK && !has_main) {
+        strcat(name, "-wal");
+        bereft = vfs->xAccess(vfs, name, SQLITE_ACCESS_EXISTS, &has_wal) == SQLITE_OK && has_wal;
+    }
+    if (bereft)
+        snprintf(why, why_size,
+                 "%s is missing or empty, but its write-ahead log %s is there: put the file back "
+                 "beside it, or restore a backup (stockade restore); only for a new store, whose "
+                 "tokens begin at 1 again, remove the -wal",
+                 path, base_name(name));
+    free(name);
+    return bereft;
+}

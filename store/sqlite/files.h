@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether the store's three files are still those that their names lead to.
+ *
+ * SQLite goes on with the files that it has open, whatever becomes of their names. A -wal without a
+ * name is gone when the process ends, with all that was acknowledged since it was copied back. A
+ * -shm without a name no longer keeps writers apart: who opens the file next makes another one. So
+ * the names are looked at before a commit is written, and again when it is on disk and before it is
+ * acknowledged. What the second look finds in its place was there all the time (an open file keeps
+ * its number), so until then everybody else had the same files open, and whoever comes later finds
+ * the commit in them. What is left is the time from the first look to the write that follows it,
+ * microseconds: who deletes the -shm, opens the file anew and commits, all within them, has his
+ * commit written over by one that is not acknowledged.
+ *
+ *   in place ──▶ AWAY: the main file was moved or deleted. It may come back.
+ *      └───────▶ GONE: -wal or -shm were deleted or replaced, or the main file was cut short. Other
+ *                programs may have gone on with new ones: neither reads nor writes can be trusted
+ *                any more, until everybody has opened the store again.
+ *
+ * Only files of the operating system are watched: a VFS of its own may keep them elsewhere. */
+#ifndef STOCKADE_STORE_SQLITE_FILES_H
+#define STOCKADE_STORE_SQLITE_FILES_H
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fence/base/log.h"
+#include "store/store.h"
+
+enum { FILE_MAIN, FILE_WAL, FILE_SHM, FILES };
+
+struct files {
+    /* Set once. */
+    char *paths[FILES]; /* owned */
+    const char *path;   /* borrowed, for the log */
+    const struct log *log;
+    bool watched;
+    struct {
+        dev_t device;
+        ino_t number;
+    } ids[FILES];
+
+    /* The writer's. */
+    int64_t size, size_min; /* the main file's, bytes: as last seen; it may shrink to */
+    int64_t size_last;      /* as the last commit has it */
+
+    pthread_mutex_t lock;
+    atomic_bool away, gone; /* changed under the lock */
+    /* Under the lock. */
+    bool saved, tried;
+    int gone_file; /* FILE_MAIN: it was cut short */
+    char why[STORE_WHY_MAX];
+};
+
+/* The connection has its WAL open. */
+void files_open(struct files *files, sqlite3 *db, const char *path, const struct log *log);
+void files_close(struct files *files);
+/* True: all are in place. Else the news were logged. */
+bool files_look(struct files *files, sqlite3 *db);
+/* The same for the writer, who knows how small the main file may be. */
+bool files_look_writer(struct files *files, sqlite3 *db);
+/* The writer's: a commit makes the database so large; somebody else's commits did. */
+void files_resize(struct files *files, int64_t bytes);
+void files_resized(struct files *files, int64_t bytes);
+/* As of the last look: AWAY or GONE; GONE. On any thread, cost nothing. */
+bool files_stopped(const struct files *files);
+bool files_gone(const struct files *files);
+/* False: all were in place when they were last looked at. */
+bool files_why(struct files *files, char why[STORE_WHY_MAX]);
+/* Copies what only an open file has into the main file, so that it outlives this process. Needs a
+ * connection that is in no transaction. SQLITE_OK: it is done, or there is nothing to be done;
+ * SQLITE_BUSY: not now; anything else: it failed. */
+int files_save(struct files *files, sqlite3 *db);
+
+/* True: a store's log without its main file, which SQLite would delete, and begin anew. `why` says
+ * what to do. */
+bool files_bereft(const char *path, char *why, size_t why_size);
+
+#endif

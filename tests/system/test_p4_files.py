@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4 Durable, P2 Rising: the store's files are deleted, replaced or cut under a running daemon, or
+are not all there at a start."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+
+import pytest
+
+from harness.limits import wait_until
+from harness.resp import Closed, ReplyError, refused
+from test_startup import refusal
+
+
+def beside(rig, suffix):
+    return rig.store.with_name(rig.store.name + suffix)
+
+
+def info(client, section):
+    lines = client("INFO", section).decode().split("\r\n")
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def acknowledged(rig):
+    """A daemon with a held lease and a value, and what was granted: (daemon, client, token)."""
+    daemon = rig.daemon()
+    client = daemon.client()
+    token = client.token("r", 60000, "OWNER", "me")
+    assert client.fenced(token, "SET", "r", "acknowledged") == "OK"
+    return daemon, client, token
+
+
+def expect_stopped(daemon, client, token, named):
+    """Writes and grants get STORE with the reason, which INFO, /health and the log know, too."""
+    for command in (("FENCED", token, "SET", "r", "refused"), ("ACQUIRE", "s", 60000),
+                    ("REVOKE", "r")):
+        reply = client.ask(*command)
+        assert isinstance(reply, ReplyError) and reply.code == "STORE", reply
+        assert named in str(reply) and "stop what uses" in str(reply), reply
+    reason = info(client, "store")["store_detail"]
+    assert named in reason
+    assert info(client, "store")["store_up"] == "0"
+    status, _, body = daemon.get("/health")
+    health = json.loads(body)
+    assert status == 503 and health["status"] == "store stopped"
+    assert health["store"] == {"up": False, "detail": reason}
+    assert named in daemon.stderr()
+
+
+def expect_all_there(rig, token):
+    client = rig.daemon().client()
+    assert client("GET", "r") == b"acknowledged"
+    lease = client.lease("r")
+    assert (lease["state"], lease["token"], lease["owner"]) == ("held", token, b"me")
+    assert client("REVOKE", "r") == token
+    with refused("STALE"):
+        client.fenced(token, "SET", "r", "poison")
+
+
+@pytest.mark.parametrize("suffixes", [["-wal"], ["-wal", "-shm"], ["-shm"]], ids="".join)
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_files_deleted_under_a_daemon_stop_it_and_what_was_acknowledged_is_there_afterwards(
+        rig, suffixes, how):
+    daemon, client, token = acknowledged(rig)
+    for suffix in suffixes:
+        beside(rig, suffix).unlink()
+    expect_stopped(daemon, client, token, rig.store.name + suffixes[0])
+    with refused("STORE"):
+        client("GET", "r")
+    if how == signal.SIGKILL:
+        daemon.kill()
+    else:
+        daemon.stop()
+    expect_all_there(rig, token)
+
+
+def test_an_idle_daemon_notices_that_its_log_was_deleted_and_saves_what_was_acknowledged(rig):
+    daemon, client, token = acknowledged(rig)
+    beside(rig, "-wal").unlink()
+    wait_until(lambda: "is saved" in daemon.stderr(), "it saves what was acknowledged")
+    daemon.kill()
+    expect_all_there(rig, token)
+
+
+def test_two_daemons_whose_shared_memory_was_deleted_never_grant_the_same_token(rig):
+    first, client, token = acknowledged(rig)
+    beside(rig, "-shm").unlink()
+    second = rig.daemon().client()
+    assert second("REVOKE", "r") == token
+    other = second.token("r")
+    second.fenced(other, "SET", "r", "second")
+    reply = client.ask("ACQUIRE", "r", 60000, "OWNER", "me")
+    assert isinstance(reply, ReplyError) and reply.code == "STORE", reply
+    expect_stopped(first, client, token, f"{rig.store.name}-shm")
+    first.stop()
+    assert second.fenced(other, "APPEND", "r", " goes on") == len("second goes on")
+    assert second("GET", "r") == b"second goes on"
+    with sqlite3.connect(rig.store) as file:
+        assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    file.close()
+
+
+def test_what_a_second_daemon_has_made_in_the_place_of_deleted_files_is_left_alone(rig):
+    first, client, token = acknowledged(rig)
+    first.stop()  # what there was is in the main file
+    first = rig.daemon()
+    client = first.client()
+    client.fenced(token, "SET", "r", "in the log")
+    first.freeze()  # it is not to notice before the other one has begun
+    for suffix in ("-wal", "-shm"):
+        beside(rig, suffix).unlink()
+    second = rig.daemon().client()
+    assert second.fenced(token, "SET", "r", "second") == "OK"
+    first.thaw()
+    with refused("STORE"):
+        client.fenced(token, "SET", "r", "first")
+    assert "cannot be saved" in first.stderr()
+    first.stop()
+    assert second("GET", "r") == b"second"
+    with sqlite3.connect(rig.store) as file:
+        assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    file.close()
+
+
+def test_a_file_cut_to_nothing_stops_the_daemon_and_no_new_store_is_made_of_it(rig):
+    daemon, client, token = acknowledged(rig)
+    os.truncate(rig.store, 0)
+    expect_stopped(daemon, client, token, f"{rig.store.name} was cut")
+    daemon.stop()
+    line = refusal(rig)
+    assert str(rig.store) in line and f"{rig.store.name}-wal" in line and "restore" in line
+    assert beside(rig, "-wal").stat().st_size > 0
+
+
+def test_a_file_moved_away_stops_writes_until_it_is_back(rig):
+    daemon, client, token = acknowledged(rig)
+    away = beside(rig, ".away")
+    rig.store.rename(away)
+    reply = client.ask("FENCED", token, "SET", "r", "refused")
+    assert reply.code == "STORE" and "moved or deleted" in str(reply) and "restore" in str(reply)
+    assert "restart" not in str(reply)
+    assert client("GET", "r") == b"acknowledged"
+    away.rename(rig.store)
+    assert client.fenced(token, "SET", "r", "again") == "OK"
+    assert daemon.get("/health")[0] == 200
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_a_file_moved_away_is_whole_and_its_place_is_not_taken_by_a_new_store(rig, how):
+    daemon, client, token = acknowledged(rig)
+    away = beside(rig, ".away")
+    rig.store.rename(away)
+    expect_stopped(daemon, client, token, "moved or deleted")
+    if how == signal.SIGKILL:
+        daemon.kill()
+    else:
+        daemon.stop()
+    line = refusal(rig)
+    assert str(rig.store) in line and f"{rig.store.name}-wal" in line and "put the file back" in line
+    assert not rig.store.exists()
+    shutil.copy(away, beside(rig, ".copy"))
+    with sqlite3.connect(beside(rig, ".copy")) as file:
+        assert file.execute("SELECT token FROM stockade_fences").fetchone() == (token,)
+    file.close()
+    away.rename(rig.store)
+    expect_all_there(rig, token)
+
+
+def test_the_same_holds_for_a_daemon_whose_folder_was_deleted(rig):
+    folder = rig.folder / "deep"
+    folder.mkdir()
+    daemon = rig.daemon(store=f"sqlite:{folder}/stockade.db")
+    client = daemon.client()
+    token = client.token("r")
+    shutil.rmtree(folder)
+    with refused("STORE"):
+        client.fenced(token, "SET", "r", "refused")
+    assert daemon.get("/health")[0] == 503
+
+
+def test_a_new_store_is_never_made_in_silence(rig):
+    daemon = rig.daemon()
+    assert f"{rig.store} is new" in daemon.stderr() and "restore" in daemon.stderr()
+    daemon.stop()
+    daemon = rig.daemon()
+    daemon.stop()
+    assert daemon.stderr().count("is new") == 0
+
+
+def test_a_new_store_beside_a_lease_service_that_knows_an_old_one_says_so(rig):
+    redis = rig.redis()
+    daemon = rig.daemon(lease=redis.uri)
+    client = daemon.client()
+    for _ in range(3):
+        client("RELEASE", "r", client.token("r"))
+    client.token("held")
+    daemon.stop()
+    for path in rig.folder.glob("stockade.db*"):
+        path.unlink()
+    daemon = rig.daemon(lease=redis.uri)
+    client = daemon.client()
+    assert client.token("fresh") == 1
+    assert "has counted" not in daemon.stderr()
+    assert client.token("r") == 4
+    assert 'has counted "r" up to 3' in daemon.stderr() and "restore" in daemon.stderr()
+    client("RELEASE", "r", 4)
+    assert client.token("r") == 5
+    assert info(client, "stats")["grants_behind"] == "1"
+    assert daemon.stderr().count("has counted") == 1, "one line for all of them"
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
+def test_a_database_in_utf_16_without_objects_is_refused_by_name_and_left_as_it_was(rig, encoding):
+    with sqlite3.connect(rig.store) as file:
+        file.execute(f"PRAGMA encoding = '{encoding}'")
+        file.execute("CREATE TABLE t(x)")
+        file.execute("DROP TABLE t")
+    file.close()
+    before = rig.store.read_bytes()
+    line = refusal(rig)
+    assert str(rig.store) in line and "UTF-16" in line and "remove it" in line
+    assert rig.store.read_bytes() == before
+
+
+def test_a_database_that_another_program_has_begun_is_refused_by_name_and_left_as_it_was(rig):
+    with sqlite3.connect(rig.store) as file:
+        file.execute("PRAGMA user_version = 7")
+    file.close()
+    before = rig.store.read_bytes()
+    assert str(rig.store) in refusal(rig)
+    assert rig.store.read_bytes() == before
+
+
+def test_a_full_disk_is_named_in_the_reply_in_info_and_in_health(rig):
+    daemon = rig.faulty_daemon()
+    client = daemon.client()
+    token = client.token("r")
+    rig.faults.order("write ENOSPC")
+    for command in (("FENCED", token, "SET", "r", 1), ("ACQUIRE", "s", 60000), ("REVOKE", "r"),
+                    ("RELEASE", "r", token), ("ACQUIREALL", 60000, 2, "t", "u")):
+        reply = client.ask(*command)
+        assert reply.code == "STORE" and "full" in str(reply), reply
+        assert "nothing of this command was applied" in str(reply)
+        assert len(str(reply)) < 400 and str(reply).isprintable()
+    assert "full" in info(client, "store")["store_detail"]
+    status, _, body = daemon.get("/health")
+    assert status == 200 and "full" in json.loads(body)["store"]["detail"]
+    rig.faults.clear()
+    assert client.fenced(token, "SET", "r", 1) == "OK"
+    assert info(client, "store")["store_detail"] == "ok"
+
+
+def test_a_file_that_another_program_locks_is_named_in_the_reply(rig):
+    daemon = rig.daemon()
+    client = daemon.client(timeout=20)
+    token = client.token("r")
+    file = sqlite3.connect(rig.store, isolation_level=None)
+    file.execute("BEGIN IMMEDIATE")
+    reply = client.ask("FENCED", token, "SET", "r", 1)
+    assert reply.code == "STORE" and "another program" in str(reply)
+    file.execute("ROLLBACK")
+    file.close()
+    assert client.fenced(token, "SET", "r", 1) == "OK"
+
+
+def test_a_commit_whose_log_goes_while_it_is_synced_is_not_acknowledged_and_nothing_is_lost(rig):
+    daemon = rig.faulty_daemon()
+    client = daemon.client()
+    token = client.token("r", 60000, "OWNER", "me")
+    client.fenced(token, "SET", "r", "acknowledged")
+    rig.faults.order("sync stall")
+    client.send("FENCED", token, "SET", "r", "unknown outcome")
+    rig.faults.await_hit()
+    beside(rig, "-wal").unlink()
+    rig.faults.clear()
+    with pytest.raises(Closed):
+        pytest.fail(f"replied {client.read()!r}")
+    assert daemon.wait() == 70
+    daemon.killed = True
+    assert "is saved" in daemon.stderr()
+    client = rig.daemon().client()
+    assert client("GET", "r") in (b"acknowledged", b"unknown outcome")
+    assert client.lease("r")["token"] == token

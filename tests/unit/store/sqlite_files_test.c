@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A store whose files are taken away, replaced or cut short while it is open. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/unit/store/rig.h"
+
+#define assert_ok(call) assert_int_equal((call), STK_OK)
+
+static enum stk_error set_r(struct store_txn *txn, void *arg)
+{
+    rig_set(txn, "r", arg);
+    return STK_OK;
+}
+
+static enum stk_error get_r(struct store_txn *txn, void *arg)
+{
+    snprintf(arg, 16, "%s", rig_get(txn, "r"));
+    return STK_OK;
+}
+
+static const char *name_of(const struct rig *rig, const char *suffix)
+{
+    static char name[128];
+    snprintf(name, sizeof name, "%s%s", rig->path, suffix);
+    return name;
+}
+
+static bool is_there(const struct rig *rig, const char *suffix)
+{
+    struct stat status;
+    return stat(name_of(rig, suffix), &status) == 0;
+}
+
+static void remove_file(const struct rig *rig, const char *suffix)
+{
+    assert_int_equal(unlink(name_of(rig, suffix)), 0);
+}
+
+/* Another, empty file takes the place of the store's. */
+static void replace_file(const struct rig *rig, const char *suffix)
+{
+    char other[128];
+    snprintf(other, sizeof other, "%s.other", rig->path);
+    FILE *file = fopen(other, "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(rename(other, name_of(rig, suffix)), 0);
+}
+
+static struct rig_op write_r(struct rig *rig, char *value)
+{
+    struct rig_op op = rig_op(true, set_r, value);
+    rig_submit(rig, &op);
+    rig_settle(rig);
+    return op;
+}
+
+/* Refused, and `op.why` names `named`. */
+static void expect_refusal(struct rig *rig, const char *named)
+{
+    struct rig_op op = write_r(rig, "refused");
+    assert_int_equal(op.done, 1);
+    assert_int_equal(op.base.error, STK_STORE);
+    assert_non_null(op.base.why);
+    assert_non_null(strstr(op.base.why, named));
+    struct store_stats stats = store_stats(rig->store);
+    assert_int_equal(stats.state, STORE_STOPPED);
+    assert_string_equal(stats.why, op.base.why);
+    assert_non_null(strstr(rig_log(rig), op.base.why));
+    assert_false(store_lost(rig->store));
+}
+
+/* What somebody finds who has the main file and nothing else, as after `kill -9`. */
+static void expect_in_main_file(const struct rig *rig, const char *value)
+{
+    char copy[128], bytes[4096];
+    size_t got;
+    snprintf(copy, sizeof copy, "%s.copy", rig->path);
+    FILE *from = fopen(rig->path, "r"), *to = fopen(copy, "w");
+    assert_true(from != NULL && to != NULL);
+    while ((got = fread(bytes, 1, sizeof bytes, from)) > 0)
+        assert_int_equal(fwrite(bytes, 1, got, to), got);
+    assert_int_equal(fclose(from) | fclose(to), 0);
+    sqlite3 *db;
+    sqlite3_stmt *stmt;
+    assert_int_equal(sqlite3_open(copy, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT value FROM stockade_string", -1, &stmt, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    assert_string_equal((const char *)sqlite3_column_text(stmt, 0), value);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+}
+
+/* The next one to open it finds what was acknowledged. */
+static void expect_after_reopening(struct rig *rig, const char *value)
+{
+    char seen[16];
+    rig_close(rig);
+    rig_open(rig, false);
+    assert_ok(rig_read(rig, get_r, seen));
+    assert_string_equal(seen, value);
+    assert_ok(rig_write(rig, set_r, "afterwards"));
+    assert_int_equal(store_stats(rig->store).state, STORE_FINE);
+}
+
+static void a_log_that_was_deleted_takes_no_writes_and_what_it_held_is_saved_at_once(void **state)
+{
+    struct rig *rig = *state;
+    char seen[16];
+
+    assert_ok(rig_write(rig, set_r, "1"));
+    remove_file(rig, "-wal");
+    expect_refusal(rig, "store.db-wal");
+    expect_in_main_file(rig, "1");
+    assert_int_equal(rig_read(rig, get_r, seen), STK_STORE);
+    expect_refusal(rig, "saved");
+    expect_after_reopening(rig, "1");
+}
+
+static void a_log_that_was_replaced_takes_no_writes(void **state)
+{
+    struct rig *rig = *state;
+
+    assert_ok(rig_write(rig, set_r, "1"));
+    replace_file(rig, "-wal");
+    expect_refusal(rig, "store.db-wal");
+    expect_in_main_file(rig, "1"); /* the new one is empty: nobody has written */
+    expect_after_reopening(rig, "1");
+}
+
+static void a_shared_memory_that_was_deleted_takes_no_writes_and_the_log_stays(void **state)
+{
+    struct rig *rig = *state;
+
+    assert_ok(rig_write(rig, set_r, "1"));
+    remove_file(rig, "-shm");
+    expect_refusal(rig, "store.db-shm");
+    rig_close(rig);
+    assert_true(is_there(rig, "-wal")); /* another program may have begun to use it */
+    expect_after_reopening(rig, "1");
+}
+
+static void without_log_and_shared_memory_what_was_acknowledged_is_saved_at_once(void **state)
+{
+    struct rig *rig = *state;
+
+    assert_ok(rig_write(rig, set_r, "1"));
+    remove_file(rig, "-wal");
+    remove_file(rig, "-shm");
+    expect_refusal(rig, "store.db-wal");
+    expect_in_main_file(rig, "1");
+    expect_after_reopening(rig, "1");
+}
+
+static void a_file_that_was_cut_to_nothing_takes_no_writes_and_its_log_stays(void **state)
+{
+    struct rig *rig = *state;
+
+    assert_ok(rig_write(rig, set_r, "1"));
+    assert_int_equal(truncate(rig->path, 0), 0);
+    expect_refusal(rig, "store.db was cut");
+    rig_close(rig);
+    assert_true(is_there(rig, "-wal"));
+    /* SQLite would delete the log, and begin anew. */
+    assert_non_null(strstr(rig_refusal(rig), "store.db-wal"));
+    assert_true(is_there(rig, "-wal"));
+}
+
+static void a_file_that_was_cut_in_half_takes_no_writes(void **state)
+{
+    struct rig *rig = *state;
+    struct stat status;
+
+    rig_sql(rig, "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(zeroblob(100000))");
+    rig_sql(rig, "PRAGMA wal_checkpoint");
+    assert_ok(rig_write(rig, set_r, "1"));
+    assert_int_equal(stat(rig->path, &status), 0);
+    assert_int_equal(truncate(rig->path, status.st_size / 2), 0);
+    expect_refusal(rig, "store.db was cut");
+}
+
+static void another_program_may_make_the_file_smaller(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_sql(rig, "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(zeroblob(100000))");
+    rig_sql(rig, "PRAGMA wal_checkpoint");
+    assert_ok(rig_write(rig, set_r, "1"));
+    rig_sql(rig, "DROP TABLE theirs; VACUUM");
+    rig_sql(rig, "PRAGMA wal_checkpoint(TRUNCATE)");
+    assert_ok(rig_write(rig, set_r, "2"));
+    rig_sql(rig, "PRAGMA wal_checkpoint(TRUNCATE)");
+    assert_ok(rig_write(rig, set_r, "3"));
+}
+
+static void a_file_that_was_moved_takes_no_writes_until_it_is_back_and_is_whole(void **state)
+{
+    struct rig *rig = *state;
+    char away[128], seen[16];
+
+    assert_ok(rig_write(rig, set_r, "1"));
+    snprintf(away, sizeof away, "%s.away", rig->path);
+    assert_int_equal(rename(rig->path, away), 0);
+    expect_refusal(rig, "moved or deleted");
+    assert_null(strstr(rig_log(rig), "restart to go on"));
+    assert_ok(rig_read(rig, get_r, seen)); /* nobody can have changed it */
+    assert_string_equal(seen, "1");
+    assert_int_equal(rename(away, rig->path), 0);
+    expect_in_main_file(rig, "1");
+    assert_ok(rig_write(rig, set_r, "2"));
+    assert_int_equal(store_stats(rig->store).state, STORE_FINE);
+}
+
+static void a_file_that_was_deleted_leaves_its_log_so_that_nobody_begins_anew(void **state)
+{
+    struct rig *rig = *state;
+
+    assert_ok(rig_write(rig, set_r, "1"));
+    remove_file(rig, "");
+    expect_refusal(rig, "moved or deleted");
+    rig_close(rig);
+    assert_true(is_there(rig, "-wal"));
+    assert_non_null(strstr(rig_refusal(rig), "store.db-wal"));
+    assert_false(is_there(rig, ""));
+    assert_true(is_there(rig, "-wal"));
+    remove_file(rig, "-wal");
+    rig_open(rig, false); /* as a person has decided */
+}
+
+static void a_folder_that_was_moved_takes_no_writes_and_loses_nothing(void **state)
+{
+    struct rig *rig = *state;
+    char away[128];
+
+    assert_ok(rig_write(rig, set_r, "1"));
+    snprintf(away, sizeof away, "%s.away", rig->folder);
+    assert_int_equal(rename(rig->folder, away), 0);
+    struct rig_op op = write_r(rig, "refused");
+    assert_int_equal(op.base.error, STK_STORE);
+    rig_close(rig);
+    assert_int_equal(rename(away, rig->folder), 0);
+    assert_true(is_there(rig, "-wal"));
+    rig_open(rig, false);
+    char seen[16];
+    assert_ok(rig_read(rig, get_r, seen));
+    assert_string_equal(seen, "1");
+}
+
+struct meddling {
+    const struct rig *rig;
+    const char *suffix;
+};
+
+static enum stk_error set_r_and_remove(struct store_txn *txn, void *arg)
+{
+    const struct meddling *meddling = arg;
+    rig_set(txn, "r", "2");
+    if (is_there(meddling->rig, meddling->suffix))
+        remove_file(meddling->rig, meddling->suffix);
+    return STK_OK;
+}
+
+/* Before its commit is written: what is refused leaves no trace. */
+static void files_that_go_within_a_batch_take_nothing_of_it(void **state)
+{
+    static const char *const suffixes[] = {"-wal", "-shm", ""};
+    struct rig *rig = *state;
+
+    for (int i = 0; i < 3; i++) {
+        assert_ok(rig_write(rig, set_r, "1"));
+        struct meddling meddling = {rig, suffixes[i]};
+        assert_int_equal(rig_write(rig, set_r_and_remove, &meddling), STK_STORE);
+        assert_false(store_lost(rig->store));
+        if (i < 2)
+            expect_after_reopening(rig, "1");
+    }
+}
+
+static void on_sync_remove(void *context)
+{
+    const struct meddling *meddling = context;
+    if (is_there(meddling->rig, meddling->suffix))
+        remove_file(meddling->rig, meddling->suffix);
+}
+
+/* It has reached the disk, and nobody can say whether it will be found there. */
+static void a_commit_whose_files_go_while_it_is_synced_is_not_acknowledged(void **state)
+{
+    static const char *const suffixes[] = {"-wal", "-shm"};
+    struct rig *rig = *state;
+
+    for (int i = 0; i < 2; i++) {
+        assert_ok(rig_write(rig, set_r, "1"));
+        struct meddling meddling = {rig, suffixes[i]};
+        fault_vfs_on_sync(rig->vfs, "-wal", on_sync_remove, &meddling);
+        struct rig_op op = write_r(rig, "2");
+        fault_vfs_on_sync(rig->vfs, NULL, NULL, NULL);
+        assert_int_equal(op.done, 0);
+        assert_true(store_lost(rig->store));
+        if (i == 0)
+            expect_in_main_file(rig, "2"); /* saved all the same: it and what was before it */
+        expect_after_reopening(rig, "2");
+    }
+}
+
+static void an_idle_store_notices_by_itself_and_saves_what_was_acknowledged(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_close(rig);
+    rig_open(rig, true);
+    struct rig_op op = rig_op(true, set_r, "1");
+    rig_submit(rig, &op);
+    while (op.done == 0)
+        store_collect(rig->store);
+    assert_ok(op.base.error);
+    remove_file(rig, "-wal");
+    for (int i = 0; i < 3000 && strstr(store_stats(rig->store).why, "saved") == NULL; i++)
+        usleep(10000);
+    assert_int_equal(store_stats(rig->store).state, STORE_STOPPED);
+    expect_in_main_file(rig, "1");
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
+    const struct CMUnitTest tests[] = {
+        TEST(a_log_that_was_deleted_takes_no_writes_and_what_it_held_is_saved_at_once),
+        TEST(a_log_that_was_replaced_takes_no_writes),
+        TEST(a_shared_memory_that_was_deleted_takes_no_writes_and_the_log_stays),
+        TEST(without_log_and_shared_memory_what_was_acknowledged_is_saved_at_once),
+        TEST(a_file_that_was_cut_to_nothing_takes_no_writes_and_its_log_stays),
+        TEST(a_file_that_was_cut_in_half_takes_no_writes),
+        TEST(another_program_may_make_the_file_smaller),
+        TEST(a_file_that_was_moved_takes_no_writes_until_it_is_back_and_is_whole),
+        TEST(a_file_that_was_deleted_leaves_its_log_so_that_nobody_begins_anew),
+        TEST(a_folder_that_was_moved_takes_no_writes_and_loses_nothing),
+        TEST(files_that_go_within_a_batch_take_nothing_of_it),
+        TEST(a_commit_whose_files_go_while_it_is_synced_is_not_acknowledged),
+        TEST(an_idle_store_notices_by_itself_and_saves_what_was_acknowledged),
+    };
+    return cmocka_run_group_tests_name("sqlite files", tests, NULL, NULL);
+}
