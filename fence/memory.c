@@ -13,11 +13,16 @@
 #include "fence/provider_impl.h"
 #include "fence/token.h"
 
+#define ATTEMPTS_MAX 8
+
 struct state {
     int64_t counter;  /* the last token */
     int64_t token;    /* the lock's; 0: there is none */
     int64_t until_ms; /* the lock's end */
     char nonce[LEASE_NONCE_LEN + 1];
+    /* Who has entered and not given up; none: no attempt can give the lock up, only its token. */
+    uint64_t attempts[ATTEMPTS_MAX];
+    size_t attempts_count;
 };
 
 struct entry {
@@ -30,7 +35,8 @@ struct lease_service {
     const struct clock *clock;
     struct entry *entries;
     struct list providers;
-    const char *down; /* why, or NULL */
+    uint64_t attempts; /* so far */
+    const char *down;  /* why, or NULL */
     bool loses_news;
     int64_t late_ms;
 };
@@ -67,10 +73,19 @@ static void lock(struct state *state, const struct lease_call *call, int64_t tok
     memcpy(state->nonce, call->nonce, sizeof state->nonce);
 }
 
+static void enter(struct state *state, uint64_t attempt)
+{
+    if (state->attempts_count == ATTEMPTS_MAX)
+        state->attempts_count = 0;
+    else if (state->attempts_count > 0)
+        state->attempts[state->attempts_count++] = attempt;
+}
+
 static void grant(struct state *state, struct lease_call *call, bool mine, int64_t now_ms)
 {
     if (mine && state->token != call->void_token) {
         lock(state, call, state->token, now_ms);
+        enter(state, call->attempt);
         lease_answer(call, LEASE_OWN, state->token, call->ttl_ms);
     } else if (state->token != 0 && !mine) {
         lease_answer(call, LEASE_HELD, state->token, state->until_ms - now_ms);
@@ -84,8 +99,21 @@ static void grant(struct state *state, struct lease_call *call, bool mine, int64
         }
         state->counter = token;
         lock(state, call, token, now_ms);
+        state->attempts[0] = call->attempt;
+        state->attempts_count = 1;
         lease_answer(call, LEASE_GRANTED, token, call->ttl_ms);
     }
+}
+
+/* Does nobody else keep the lock? */
+static bool give_up(struct state *state, uint64_t attempt)
+{
+    for (size_t i = 0; i < state->attempts_count; i++)
+        if (state->attempts[i] == attempt) {
+            state->attempts[i] = state->attempts[--state->attempts_count];
+            return state->attempts_count == 0;
+        }
+    return false;
 }
 
 /* A provider of another daemon hears of it at once. */
@@ -114,11 +142,14 @@ static void happen(struct memory_provider *teller, struct lease_call *call)
     bool named = mine && state->token == call->token;
 
     if (call->verb == LEASE_GRANT) {
+        call->attempt = ++service->attempts;
         grant(state, call, mine, now_ms);
     } else if (call->verb == LEASE_RENEW && (named || state->token == 0)) {
         lock(state, call, call->token, now_ms);
+        state->attempts_count = 0;
         lease_answer(call, LEASE_GRANTED, call->token, call->ttl_ms);
-    } else if (call->verb == LEASE_RELEASE && (named || (mine && call->token == 0))) {
+    } else if (call->verb == LEASE_RELEASE && (named || (mine && call->token == 0)) &&
+               (call->attempt == 0 || give_up(state, call->attempt))) {
         int64_t ended = state->token;
         state->token = 0;
         lease_answer(call, LEASE_FREE, 0, 0);

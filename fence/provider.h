@@ -52,7 +52,11 @@ struct lease_call {
     enum lease_verb verb;
     struct bytes resource;           /* borrowed until answered */
     char nonce[LEASE_NONCE_LEN + 1]; /* the owner, as the service stores it */
-    int64_t token;                   /* RENEW, RELEASE: whose; RELEASE with 0: any token of nonce */
+    int64_t token;                   /* RENEW, RELEASE: whose; RELEASE of an attempt: 0, any */
+    uint64_t attempt;                /* RELEASE: only this attempt gives up, and who entered the
+                                        lease beside it keeps it; 0: the token's lease is over.
+                                        GRANT: the provider's name for this attempt; 0: it has
+                                        no need of one */
     int64_t ttl_ms;                  /* GRANT, RENEW; RELEASE: what may be left of the lease: so
                                         long a release that was not delivered is remembered */
     int64_t floor;                   /* GRANT: the store's; mint above it */

@@ -210,7 +210,7 @@ static bool answer(struct local *local, struct lease_call *call, int64_t now_ms)
         hold(local, holder.entry, call, call->token, now_ms);
         return lease_answer(call, LEASE_GRANTED, call->token, call->ttl_ms);
     }
-    if (call->verb == LEASE_RELEASE && (named || (mine && call->token == 0))) {
+    if (call->verb == LEASE_RELEASE && named) {
         if (holder.entry != NULL)
             forget(local, holder.entry);
         return lease_answer(call, LEASE_FREE, 0, 0);

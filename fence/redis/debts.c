@@ -30,6 +30,7 @@ void debts_add(struct debts *debts, const struct lease_call *call, int64_t token
     debt->call.verb = LEASE_RELEASE;
     debt->call.resource = (struct bytes){debt->resource, call->resource.len};
     debt->call.token = token;
+    debt->call.attempt = call->attempt;
     debt->call.revoked = call->revoked;
     heap_set(&debts->heap, &debt->node, until_ms);
     if (debts->heap.count > DEBTS_MAX)

@@ -8,8 +8,9 @@
  *
  * While Redis is away a call is answered DOWN at once. A release that was not delivered, and a
  * grant whose outcome is unknown, leave a debt (debts.h): releases that are sent first thing when
- * Redis is back, before any new call, so that a debt can never undo a later grant. One that is
- * there and refuses is back when it takes a write again, which is tried until it does. */
+ * Redis is back. They name a token that was retired, or the attempt, so that a debt can never undo
+ * a grant that its owner was told of, here or by another daemon. One that is there and refuses is
+ * back when it takes a write again, which is tried until it does. */
 #include "fence/redis/redis.h"
 
 #include <hiredis/hiredis.h>
@@ -52,7 +53,8 @@ struct redis_provider {
     bool probing, closing;
     size_t under_way;
     uint64_t calls, failures, news;
-    unsigned open; /* links, the sentinels, and the timer */
+    uint64_t attempts; /* the last one's name; counts on from a random number */
+    unsigned open;     /* links, the sentinels, and the timer */
     void (*closed)(void *context);
     void *closed_context;
 };
@@ -74,16 +76,15 @@ static void send_ask(struct ask *ask)
     redis_link_send(provider->link, &ask->request, ask->call->verb, ask->by_text, &provider->args);
 }
 
-/* What a call without a known outcome leaves to be done. A grant may have taken the lock for an
- * owner who will never hear of it; where he holds it anyway, letting go would be the harm. */
+/* What a call without a known outcome leaves to be done. A grant may have taken or entered the lock
+ * for an owner who will never hear of it. */
 static void note_debt(struct redis_provider *provider, const struct lease_call *call)
 {
     int64_t now_ms = clock_now_ms(provider->surroundings.clock);
-    bool holds = call->memory.live && strcmp(call->memory.nonce, call->nonce) == 0;
 
     if (call->verb == LEASE_RELEASE)
         debts_add(&provider->debts, call, call->token, call->deadline_ms, now_ms);
-    else if (call->verb == LEASE_GRANT && !call->reentry_only && !holds)
+    else if (call->verb == LEASE_GRANT)
         debts_add(&provider->debts, call, 0, now_ms + call->ttl_ms, now_ms);
 }
 
@@ -159,8 +160,8 @@ static void on_done(struct redis_request *request, const struct redisReply *repl
         return;
     } else if (reply->type == REDIS_REPLY_ERROR) {
         script_error(reply, error);
-        if (call->verb == LEASE_RELEASE && call->token != 0)
-            note_debt(provider, call); /* paid late, "any token" could hit a later grant */
+        if (call->verb == LEASE_RELEASE)
+            note_debt(provider, call);
         lease_answer_down(call, "%s", error);
         note_refusal(provider, error);
     } else if (!script_answer(call, reply)) {
@@ -183,6 +184,8 @@ static void send_call(struct redis_provider *provider, struct lease_call *call)
     ask->request.done = on_done;
     ask->provider = provider;
     ask->call = call;
+    if (call->verb == LEASE_GRANT)
+        call->attempt = ++provider->attempts;
     provider->under_way++;
     send_ask(ask);
 }
@@ -363,6 +366,7 @@ static void name_self(struct redis_provider *provider)
     uint64_t random;
 
     chance->fill(chance, &random, sizeof random);
+    chance->fill(chance, &provider->attempts, sizeof provider->attempts);
     snprintf(provider->origin, sizeof provider->origin, "%016llx", (unsigned long long)random);
     if (uri->db == 0)
         snprintf(provider->channel, sizeof provider->channel, "%s:wake", uri->prefix);

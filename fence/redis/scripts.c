@@ -17,15 +17,17 @@
 #include "fence/token.h"
 
 #define KEYS_PER_SCRIPT "2"
+#define SCRIPT_MARK_LEN 16 /* hexadecimal digits of an attempt */
 
-/* Sets value (as stored, false: nobody's), token and holder (nil: unreadable). Each call of Redis
- * from Lua takes a microsecond of its one thread: there are as few as will do. */
+/* Sets value (as stored, false: nobody's), token, holder (nil: unreadable) and marks: " <attempt>"
+ * as often as there are any. Each call of Redis from Lua takes a microsecond of its one thread:
+ * there are as few as will do. */
 #define LOOK                                                                                       \
     "local lock, counter = KEYS[1], KEYS[2]\n"                                                     \
-    "local value, token, holder = redis.pcall('GET', lock), '0', nil\n"                            \
+    "local value, token, holder, marks = redis.pcall('GET', lock), '0', nil, ''\n"                 \
     "if value then\n"                                                                              \
     "  if type(value) == 'string' then\n"                                                          \
-    "    token, holder = string.match(value, '^([1-9]%d*) (.*)$')\n"                               \
+    "    token, holder, marks = string.match(value, '^([1-9]%d*) (%S+)([ %x]*)$')\n"               \
     "  end\n"                                                                                      \
     "  if not holder or tonumber(token) > 9007199254740991 then token, holder = '0', nil end\n"    \
     "end\n"
@@ -36,13 +38,16 @@
     "  if left < 0 then left = 1000 elseif left == 0 then left = 1 end\n"                          \
     "  return {'held', token, left}\n"
 
-/* nonce, ttl_ms, floor, void token, only to enter again? The rule of minting is token_next's. */
+/* nonce, ttl_ms, floor, void token, only to enter again?, attempt. The rule of minting is
+ * token_next's. Of marks there are at most eight, of 17 bytes each. */
 static const char grant_text[] =
     LOOK "local nonce, ttl, newest = ARGV[1], ARGV[2], tonumber(ARGV[3])\n"
          "local void = holder == nonce and token == ARGV[4]\n"
          "if value and holder ~= nonce then\n" HELD "end\n"
          "if value and not void then\n"
-         "  redis.call('PEXPIRE', lock, ttl)\n"
+         "  if marks ~= '' then marks = #marks < 136 and marks .. ' ' .. ARGV[6] or "
+         "'' end\n"
+         "  redis.call('SET', lock, token .. ' ' .. nonce .. marks, 'PX', ttl)\n"
          "  return {'own', token, tonumber(ttl)}\n"
          "end\n"
          "if ARGV[5] == '1' then return {'free', '0', 0} end\n"
@@ -55,23 +60,32 @@ static const char grant_text[] =
          "local minted = string.format('%.0f', newest + 1)\n"
          "redis.call('SET', counter, minted, 'PX', 604800000)\n"
          "if void then redis.call('DEL', lock) end\n"
-         "redis.call('SET', lock, minted .. ' ' .. nonce, 'NX', 'PX', ttl)\n"
+         "redis.call('SET', lock, minted .. ' ' .. nonce .. ' ' .. ARGV[6], 'NX', 'PX', ttl)\n"
          "return {'granted', minted, tonumber(ttl)}\n";
 
 /* nonce, ttl_ms, token */
 static const char renew_text[] = LOOK "local mine, ttl = ARGV[3] .. ' ' .. ARGV[1], ARGV[2]\n"
-                                      "if value and value ~= mine then\n" HELD "end\n"
-                                      "if value then\n"
+                                      "if value and (token ~= ARGV[3] or holder ~= ARGV[1]) "
+                                      "then\n" HELD "end\n"
+                                      "if value and marks == '' then\n"
                                       "  redis.call('PEXPIRE', lock, ttl)\n"
                                       "else\n"
-                                      "  redis.call('SET', lock, mine, 'NX', 'PX', ttl)\n"
+                                      "  redis.call('SET', lock, mine, 'PX', ttl)\n"
                                       "end\n"
                                       "return {'granted', ARGV[3], tonumber(ttl)}\n";
 
-/* nonce, token or 0, channel, word, origin, resource. A revoked lease is told even where it had run
- * out: its holder does not know. */
+/* nonce, token or 0, channel, word, origin, resource, attempt or nothing. A revoked lease is told
+ * even where it had run out: its holder does not know. */
 static const char release_text[] = LOOK
     "if value and (holder ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= token)) then\n" HELD "end\n"
+    "if value and ARGV[7] ~= '' then\n"
+    "  local rest, found = string.gsub(marks, ' ' .. ARGV[7], '')\n"
+    "  local left = redis.call('PTTL', lock)\n"
+    "  if found > 0 and rest ~= '' and left > 0 then\n"
+    "    redis.call('SET', lock, token .. ' ' .. holder .. rest, 'PX', left)\n"
+    "  end\n"
+    "  if found == 0 or rest ~= '' then\n" HELD "end\n"
+    "end\n"
     "if value then redis.call('DEL', lock) end\n"
     "if value or ARGV[4] == 'revoked' then\n"
     "  local ended = value and token or ARGV[2]\n"
@@ -125,6 +139,14 @@ static void add_number(struct script_args *args, int64_t number)
     add(args, start);
 }
 
+static void add_attempt(struct script_args *args, uint64_t attempt)
+{
+    size_t start = args->text.len;
+    if (attempt != 0)
+        buf_printf(&args->text, "%0*llx", SCRIPT_MARK_LEN, (unsigned long long)attempt);
+    add(args, start);
+}
+
 static void add_key(struct script_args *args, const char *prefix, struct bytes resource,
                     const char *last)
 {
@@ -151,6 +173,7 @@ void script_args(const struct lease_call *call, const struct script_self *self,
         add_number(args, call->floor);
         add_number(args, call->void_token);
         add_number(args, call->reentry_only);
+        add_attempt(args, call->attempt);
         break;
     case LEASE_RENEW:
         add_text(args, call->nonce);
@@ -164,6 +187,7 @@ void script_args(const struct lease_call *call, const struct script_self *self,
         add_text(args, call->revoked ? word_revoked : word_released);
         add_text(args, self->origin);
         add_bytes(args, call->resource);
+        add_attempt(args, call->attempt);
         break;
     case LEASE_QUERY: break;
     }

@@ -2,9 +2,14 @@
 /* What the Redis provider asks of a Redis: one Lua script for each verb, how a lease call becomes
  * its keys and arguments, and how its reply becomes the call's answer. No I/O.
  *
- *   {prefix}:{resource}:lock    "<token> <nonce>", expires with the lease
+ *   {prefix}:{resource}:lock    "<token> <nonce> <attempt>...", expires with the lease
  *   {prefix}:{resource}:token   the last token; expires a week after the last grant, as the store's
  *                               floor restores it
+ *
+ * An attempt is one GRANT that was asked; the lock names those that have taken or entered it and
+ * have not given up. Where nobody heard a GRANT's answer its daemon lets go of that attempt alone,
+ * and the last one's going frees the lock. A renewal, or too many, makes it "<token> <nonce>", as
+ * older daemons write it: a lease that no attempt can give up, only its token.
  *
  * and the channel {prefix}:wake, behind which other databases than 0 add their number: what ends a
  * lease publishes "released|revoked <origin> <token> <resource>" there. An ACL that forbids it

@@ -14,8 +14,8 @@
  * - A lease counts from the moment it was first asked for: where TTL, less that time, less the
  *   drift of the clocks, leaves nothing, it is tried again. Where that is always so it is granted,
  *   and the caller, who counts too, finds that nothing is left.
- * - What a late master grants while the same owner asks it again is the later round's, which is
- *   told OWN there: were it given back, that round would count on a lock that is gone.
+ * - What goes back is this attempt's part in the lease. What a later round of the same owner's was
+ *   told OWN there stays with that round, and what he had before stays his.
  * - What a master does with a grant that was never answered is that master's provider's business:
  *   it remembers to let go. */
 #include <stdio.h>
@@ -39,7 +39,6 @@ struct part {
     struct lease_call call;
     struct round *round;
     bool busy, releasing;
-    bool ours; /* what is answered OWN was granted to an earlier round of the same owner's */
     int64_t asked_ms;
 };
 
@@ -110,7 +109,6 @@ static void ask_all(struct round *round)
             continue;
         part->call = round->question;
         part->asked_ms = now_ms(round);
-        part->ours = false;
         ask(part);
     }
 }
@@ -131,41 +129,19 @@ static void raise_all(struct round *round, int64_t token)
     }
 }
 
-/* The later round that asks the same master for the same owner, or NULL. */
-static struct part *successor(const struct round *round, int64_t master)
-{
-    const struct lease_call *question = &round->question;
-    struct list *end = &round->redlock->rounds;
-
-    for (struct list *at = round->link.next; at != end; at = at->next) {
-        struct round *later = list_entry(at, struct round, link);
-        struct part *part = &later->parts[master];
-        if (later->question.verb == LEASE_GRANT && part->busy && !part->releasing &&
-            strcmp(later->question.nonce, question->nonce) == 0 &&
-            bytes_equal(later->question.resource, question->resource))
-            return part;
-    }
-    return NULL;
-}
-
-/* What was granted and is not wanted. What else is answered OWN was the owner's before. */
+/* What was granted and is not wanted. */
 static void give_back(struct round *round)
 {
     for (int i = 0; i < round->ballot.masters; i++) {
-        struct vote *vote = &round->ballot.votes[i];
+        const struct vote *vote = &round->ballot.votes[i];
         struct part *part = &round->parts[i];
-        bool granted = vote->answer == LEASE_GRANTED || (vote->answer == LEASE_OWN && part->ours);
-        if (part->busy || !granted || vote->token == round->kept_token)
+        uint64_t attempt = part->call.attempt;
+        if (part->busy || !vote_has(vote) || vote->token == round->kept_token)
             continue;
-        struct part *later = successor(round, i);
-        if (later != NULL) {
-            later->ours = true;
-            vote->answer = LEASE_UNANSWERED;
-            continue;
-        }
         part->call = round->question;
         part->call.verb = LEASE_RELEASE;
         part->call.token = vote->token;
+        part->call.attempt = attempt;
         part->releasing = true;
         ask(part);
     }

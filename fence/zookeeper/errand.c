@@ -37,7 +37,7 @@ static void fail(struct errand *errand, const char *why)
     struct spot *spot = errand->spot;
     bool owed = errand->kind == ERRAND_CALL && errand->ask.verb == LEASE_RELEASE &&
                 spot->held.text[0] != '\0' && strcmp(spot->lease.nonce, errand->ask.nonce) == 0 &&
-                (errand->ask.token == 0 || errand->ask.token == spot->lease.token);
+                errand->ask.token == spot->lease.token;
 
     if (owed)
         spot_end_held(spot);
@@ -403,7 +403,7 @@ static void decide_call(struct errand *errand)
         take_turn(errand);
     else if (ask->verb == LEASE_RENEW && errand->sight == SEEN_NOBODY)
         make_lease(errand);
-    else if (ask->verb == LEASE_RELEASE && (named || (mine && ask->token == 0)))
+    else if (ask->verb == LEASE_RELEASE && named)
         release(errand);
     else if (lease || (ask->verb == LEASE_RENEW && errand->sight == SEEN_OTHERS_TURN))
         held(errand);

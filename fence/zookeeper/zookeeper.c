@@ -62,8 +62,7 @@ static void note_debt(struct keeper *keeper, const struct lease_call *call)
     node_parent(keeper->base_path, call->resource, path);
     struct spot *spot = spot_find(keeper, path);
     if (call->verb == LEASE_RELEASE && spot != NULL && spot->held.text[0] != '\0' &&
-        strcmp(spot->lease.nonce, call->nonce) == 0 &&
-        (call->token == 0 || call->token == spot->lease.token))
+        strcmp(spot->lease.nonce, call->nonce) == 0 && call->token == spot->lease.token)
         spot_end_held(spot);
 }
 

@@ -97,6 +97,7 @@ struct acquire {
     struct bytes owner; /* in the request, `nonce` or request->scratch */
     bool anonymous, recorded;
     bool behind;                 /* recorded in a row of its own, though not the first token */
+    bool of_basket;              /* which remembers the id, once it is whole */
     bool repeats;                /* its id was granted before: enters again, uncounted */
     uint64_t fingerprint;        /* with an id */
     int64_t session, connection; /* for the row: the store's session, this client's id */
@@ -138,7 +139,12 @@ void held_returned(struct engine *engine, struct bytes resource, int64_t token, 
 /* Another daemon is said to have ended it: asks the service. */
 void held_doubt(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
 
-/* lease_acquire.c: begins one attempt; called by the line for its head. */
+/* lease_acquire.c: ACQUIRE as a part of a basket. Its id is looked for under the basket's
+ * fingerprint, and not remembered: that is for the basket to do. */
+void acquire_for_basket(struct request *sub, uint64_t fingerprint);
+/* It was granted: has it counted a hold of its own, or is it the repeat of one that did? */
+bool acquire_counted(const struct request *sub);
+/* Begins one attempt; called by the line for its head. */
 void acquire_try(struct acquire *acquire);
 /* The head's token is recorded with its predecessor's return; `inherited`: that is done. */
 void acquire_inherit(struct acquire *acquire);

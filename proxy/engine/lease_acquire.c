@@ -100,8 +100,19 @@ static void returned(struct lease_return *back)
                      "the lease ran out while it was being granted; try a longer ttl_ms");
 }
 
+/* It was granted, and has entered a lease that an earlier request was told of. */
+static bool counted_nothing(const struct acquire *acquire)
+{
+    return acquire->repeats && acquire->call.answer == LEASE_OWN;
+}
+
+bool acquire_counted(const struct request *sub)
+{
+    return !counted_nothing(sub->state);
+}
+
 /* A repeat that counted nothing has nothing to give back; and what a repeat of this one has been
- * told meanwhile is its client's. */
+ * told meanwhile is its client's. (Of one in a basket there is no repeat yet.) */
 static void give_back(struct acquire *acquire)
 {
     struct lease_return *back = &acquire->back;
@@ -113,10 +124,10 @@ static void give_back(struct acquire *acquire)
                                   .token = acquire->call.answer_token,
                                   .session = acquire->session,
                                   .connection = acquire->connection,
-                                  .own_only = acquire->wish.id.len > 0,
+                                  .own_only = acquire->wish.id.len > 0 && !acquire->of_basket,
                                   .unseen = true,
                                   .done = returned};
-    if (acquire->repeats && acquire->call.answer == LEASE_OWN)
+    if (counted_nothing(acquire))
         returned(back);
     else
         lease_return_start(back);
@@ -471,11 +482,12 @@ static void make_owner(struct acquire *acquire)
     } else {
         lease_nonce(acquire->owner, false, acquire->nonce);
     }
-    if (acquire->wish.id.len > 0)
+    if (acquire->wish.id.len > 0 && !acquire->of_basket)
         acquire->fingerprint = lease_fingerprint("ACQUIRE", acquire->wish.owner);
 }
 
-void lease_acquire(struct request *request)
+/* `basket`: the fingerprint of that which it belongs to, or NULL. */
+static void begin(struct request *request, const uint64_t *basket)
 {
     struct engine *engine = request->engine;
     struct acquire *acquire = mem_zalloc(sizeof *acquire);
@@ -486,6 +498,8 @@ void lease_acquire(struct request *request)
     acquire->connection = (int64_t)request->session->id;
     list_init(&acquire->in_line);
     acquire->deadline.fire = deadline_fired;
+    acquire->of_basket = basket != NULL;
+    acquire->fingerprint = basket != NULL ? *basket : 0;
     if (!request_name(request, 1, "a resource") ||
         !request_int(request, 2, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &acquire->ttl_ms) ||
         !lease_wish_parse(request, 3, &acquire->wish))
@@ -501,4 +515,14 @@ void lease_acquire(struct request *request)
         acquire->call.nonce[i] = acquire->nonce[i];
     line_join(engine, acquire);
     acquire_try(acquire);
+}
+
+void lease_acquire(struct request *request)
+{
+    begin(request, NULL);
+}
+
+void acquire_for_basket(struct request *sub, uint64_t fingerprint)
+{
+    begin(sub, &fingerprint);
 }

@@ -3,15 +3,22 @@
  * other in the order of the names, the same for everybody: so two baskets that cross never wait for
  * each other in a circle.
  *
- *   TAKING ──all granted──▶ FRESHENING ──▶ reply [token ...]
- *      │                        │
- *      └──null, error───────────┴──▶ RETURNING ──▶ null, error
+ *   TAKING ──all granted──▶ FRESHENING ──▶ CONFIRMING ──▶ reply [token ...]
+ *      │                        │              │
+ *      └──null, error───────────┴──────────────┴──▶ RETURNING ──▶ null, error
  *
- * While it waits for one, those it has are renewed at a third of their TTL; before the reply all
- * are renewed once more where that took time, so that the basket is whole when it is handed out. */
+ * - While it waits for one, those it has are renewed at a third of their TTL; before the reply all
+ *   are renewed once more where that took time, so that the basket is fresh when it is handed out.
+ * - It is whole when it is handed out: one look at the store confirms that each token is good.
+ * - Its ID is remembered there and then, for all of it. Before that a repeat is a basket of its
+ *   own: nobody gives back what another counts on, as each gives back what it has counted itself.
+ *   From then on its leases are its client's, also where the reply is lost: a repeat finds them,
+ *   counts nothing, and gives nothing back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <xxhash.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
@@ -19,17 +26,19 @@
 
 #define BASKET_MAX 256
 
-enum basket_phase { BASKET_TAKING, BASKET_FRESHENING, BASKET_RETURNING };
+enum basket_phase { BASKET_TAKING, BASKET_FRESHENING, BASKET_CONFIRMING, BASKET_RETURNING };
 
 struct basket_item {
     struct bytes resource;
     size_t place; /* in the order asked */
     int64_t token;
+    bool counted; /* a hold of its own; else what its ID was granted before */
 };
 
 struct basket {
     struct request *request;
     struct lease_wish wish;
+    uint64_t fingerprint;
     enum basket_phase phase;
     struct request *taking;   /* the ACQUIRE under way, or NULL */
     struct request *renewing; /* the RENEW under way, or NULL */
@@ -88,6 +97,10 @@ static void give_back_last(struct basket *basket)
 {
     const struct basket_item *item = &basket->items[--basket->taken];
 
+    if (!item->counted) {
+        go_on(basket);
+        return;
+    }
     basket->back = (struct lease_return){.engine = basket->request->engine,
                                          .kind = RETURN_RELEASE,
                                          .resource = item->resource,
@@ -184,6 +197,7 @@ static void take_finished(struct request *sub)
             basket->renewed_ms = now_ms;
             timer_set(sub->engine, &basket->keep_alive, now_ms + basket->ttl_ms / 3);
         }
+        basket->items[basket->taken].counted = acquire_counted(sub);
         basket->items[basket->taken++].token = token;
     } else if (sub->reply.len > 0 && sub->reply.data[0] == '-') {
         give_up(basket, buf_bytes(&sub->reply));
@@ -226,7 +240,7 @@ static void take_next(struct basket *basket)
     if (wish->ephemeral)
         argv[argc++] = bytes_of("EPHEMERAL");
     basket->taking = new_sub(basket, argv, argc, take_finished);
-    lease_acquire(basket->taking);
+    acquire_for_basket(basket->taking, basket->fingerprint);
 }
 
 static void reply_whole(struct basket *basket)
@@ -241,6 +255,135 @@ static void reply_whole(struct basket *basket)
         resp_int(out, tokens[i]);
     free(tokens);
     end(basket);
+}
+
+/* The confirmation, on the store's thread; it may run more than once. */
+
+/* What the store says of one item. */
+struct sight {
+    struct resource row;
+    struct lease lease; /* where the basket has an ID */
+    bool known;         /* a twin of this basket was told of this very token */
+};
+
+/* The request's verdict: is the token good, and the ID no other command's? */
+static enum stk_error look_at(struct basket *basket, const struct basket_item *item,
+                              struct store_txn *txn, struct sight *sight)
+{
+    struct request *request = basket->request;
+    struct receipt receipt;
+    bool found = false;
+    enum stk_error error = txn_resource(txn, item->resource, &sight->row);
+
+    sight->known = false;
+    if (error != STK_OK)
+        return error;
+    request->verdict = fence_judge(&sight->row.fence, item->token);
+    if (request->verdict != STK_OK || basket->wish.id.len == 0)
+        return STK_OK;
+    error = txn_receipt(txn, &sight->row, basket->wish.id, &found, &receipt);
+    if (error != STK_OK || !found)
+        return error;
+    sight->known = receipt.token == item->token;
+    if (receipt.fingerprint != basket->fingerprint)
+        request->verdict = STK_ERR;
+    error = txn_lease(txn, &sight->row, &sight->lease);
+    if (error == STK_OK && sight->known && item->counted && sight->lease.holds <= 1)
+        request->verdict = STK_STALE; /* the twin's hold has been released since */
+    return error;
+}
+
+/* What both twins have counted counts once. */
+static enum stk_error count_once(struct store_txn *txn, struct sight *sight)
+{
+    struct lease *lease = &sight->lease;
+    struct buf owner = {0}; /* lease->owner is borrowed from the row that is written now */
+
+    lease->holds--;
+    buf_append_bytes(&owner, lease->owner);
+    lease->owner = buf_bytes(&owner);
+    enum stk_error error = txn_fence_put(txn, &sight->row, lease);
+    buf_free(&owner);
+    return error;
+}
+
+static enum stk_error remember(const struct basket *basket, const struct basket_item *item,
+                               struct store_txn *txn, const struct resource *row)
+{
+    struct buf reply = {0};
+
+    resp_array(&reply, 2);
+    resp_int(&reply, item->token);
+    resp_int(&reply, basket->ttl_ms);
+    enum stk_error error = txn_receipt_put(txn, row, basket->wish.id,
+                                           &(struct receipt){.token = item->token,
+                                                             .fingerprint = basket->fingerprint,
+                                                             .reply = buf_bytes(&reply)});
+    buf_free(&reply);
+    return error;
+}
+
+static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
+{
+    struct basket *basket = request_of_op(op)->state;
+    bool has_id = basket->wish.id.len > 0;
+    enum stk_error error = STK_OK;
+    struct sight sight;
+
+    for (size_t i = 0; i < basket->count; i++) {
+        error = look_at(basket, &basket->items[i], txn, &sight);
+        if (error != STK_OK || basket->request->verdict != STK_OK)
+            return error;
+    }
+    for (size_t i = 0; has_id && error == STK_OK && i < basket->count; i++) {
+        const struct basket_item *item = &basket->items[i];
+        error = look_at(basket, item, txn, &sight);
+        if (error == STK_OK && !sight.known)
+            error = remember(basket, item, txn, &sight.row);
+        else if (error == STK_OK && item->counted)
+            error = count_once(txn, &sight);
+    }
+    return error;
+}
+
+static void give_up_for(struct basket *basket, enum stk_error error, const char *why)
+{
+    struct buf reply = {0};
+
+    resp_error(&reply, error, why == NULL ? NULL : "%s", why);
+    give_up(basket, buf_bytes(&reply));
+    buf_free(&reply);
+}
+
+static void confirm_done(struct store_op *op)
+{
+    struct basket *basket = request_of_op(op)->state;
+    struct engine *engine = basket->request->engine;
+
+    if (op->error != STK_OK) {
+        engine->counters.store_errors += op->error == STK_STORE;
+        give_up_for(basket, op->error, NULL);
+    } else if (basket->request->verdict == STK_ERR) {
+        give_up_for(basket, STK_ERR, "this ID was used for another command");
+    } else if (basket->request->verdict != STK_OK) {
+        give_up_for(basket, STK_STALE,
+                    "a lease of the basket ended before all were granted; ask again");
+    } else if (basket->request->session != NULL || basket->wish.id.len > 0) {
+        reply_whole(basket); /* a repeat may have been told already */
+        return;
+    }
+    go_on(basket);
+}
+
+static void confirm(struct basket *basket)
+{
+    basket->phase = BASKET_CONFIRMING;
+    enum stk_error error =
+        request_submit(basket->request, basket->wish.id.len > 0, confirm_run, confirm_done);
+    if (error != STK_OK) {
+        give_up_for(basket, error, NULL);
+        go_on(basket);
+    }
 }
 
 /* What comes next, once nothing is under way. */
@@ -262,7 +405,7 @@ static void go_on(struct basket *basket)
         basket->phase = BASKET_FRESHENING;
         renew_all(basket);
     } else {
-        reply_whole(basket);
+        confirm(basket);
     }
 }
 
@@ -300,7 +443,13 @@ static bool fill(struct request *request, struct basket *basket)
             request_fail(request, STK_ERR, "a resource is named twice");
             return false;
         }
-    return lease_wish_parse(request, 3 + basket->count, &basket->wish);
+    if (!lease_wish_parse(request, 3 + basket->count, &basket->wish))
+        return false;
+    basket->fingerprint = lease_fingerprint("ACQUIREALL", basket->wish.owner);
+    for (size_t i = 0; i < basket->count; i++)
+        basket->fingerprint = XXH3_64bits_withSeed(
+            basket->items[i].resource.data, basket->items[i].resource.len, basket->fingerprint);
+    return true;
 }
 
 /* ACQUIREALL ttl_ms n resource ... [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL] */

@@ -68,7 +68,7 @@ enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn)
                            .session = acquire->session,
                            .connection = acquire->connection};
     error = txn_fence_put(txn, row, &lease);
-    if (error == STK_OK && acquire->wish.id.len > 0 && !has_receipt)
+    if (error == STK_OK && acquire->wish.id.len > 0 && !has_receipt && !acquire->of_basket)
         error = remember(acquire, txn);
     acquire->recorded = error == STK_OK;
     return error;

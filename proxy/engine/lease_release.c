@@ -68,7 +68,8 @@ static enum stk_error release_replay(struct lease_return *back, struct store_txn
 
     if (error != STK_OK || !*found)
         return error;
-    back->misused = receipt.fingerprint != lease_fingerprint("RELEASE", (struct bytes){"", 0});
+    back->misused = receipt.fingerprint != lease_fingerprint("RELEASE", (struct bytes){"", 0}) ||
+                    receipt.token != back->token;
     if (!back->misused)
         (void)bytes_to_int64((struct bytes){receipt.reply.data + 1, receipt.reply.len - 3},
                              &back->holds);

@@ -6,6 +6,8 @@
 #include "tests/sim/auditor_impl.h"
 #include "tests/sim/daemon.h"
 
+#define LOOKED_US 50000 /* from a look at the store to the reply */
+
 static const char *name_of(const struct call *call, int i)
 {
     return resource_names[call->resources[i]];
@@ -78,9 +80,29 @@ static void judge_grant(struct auditor *auditor, const struct call *call, int i,
                                         .client = call->client,
                                         .owner = call->owner,
                                         .id = call->id,
+                                        .asked_us = call->arrived_us,
                                         .told_us = now_us,
                                         /* One that goes with its connection may go any time. */
                                         .until_us = call->ephemeral ? 0 : now_us + ttl_ms * 990});
+}
+
+/* All or none: of a basket each token is good when the reply leaves, but for what has happened
+ * since the daemon looked. */
+static void judge_basket(struct auditor *auditor, const struct call *call,
+                         const struct reply *reply)
+{
+    struct world *world = auditor->world;
+
+    for (int i = 0; i < call->count; i++) {
+        const struct seen *seen = seen_of(auditor, call, i);
+        bool good = seen->live && seen->token == reply->items[i].number;
+        audit_check(auditor, P1_FENCED);
+        if (!good && seen->changed_us + LOOKED_US < world->now_us &&
+            world->daemons[call->link->daemon].pauses_us == call->arrived_pauses_us)
+            world_break(world, P1_FENCED,
+                        "client %d is told token %lld of %s, which was over before", call->client,
+                        (long long)reply->items[i].number, name_of(call, i));
+    }
 }
 
 static void judge_acquire(struct auditor *auditor, const struct call *call,
@@ -89,6 +111,7 @@ static void judge_acquire(struct auditor *auditor, const struct call *call,
     if (reply->kind == 0)
         return;
     if (call->verb == VERB_ACQUIRE_ALL) {
+        judge_basket(auditor, call, reply);
         for (int i = 0; i < call->count; i++)
             judge_grant(auditor, call, i, reply->items[i].number, 0);
         return;

@@ -96,6 +96,14 @@ bool client_call(struct client *client, struct call *call)
     return client->got;
 }
 
+void client_move(struct client *client)
+{
+    client->home = (client->home + 1) % client->world->plan->daemons;
+    if (client->link != NULL)
+        link_close(client->link);
+    client->link = link_open(client->world, client->number, client->home);
+}
+
 void client_replied(struct client *client, struct link *link, const struct reply *reply)
 {
     if (client->link != link || !client->waits_reply)

@@ -52,6 +52,9 @@ void client_sleep_until(struct client *client, int64_t at_us);
 /* Sends, and waits for the reply. False: the connection is gone, or no patience is left. */
 bool client_call(struct client *client, struct call *call);
 
+/* To the next daemon, from now on. */
+void client_move(struct client *client);
+
 /* For the network. */
 void client_replied(struct client *client, struct link *link, const struct reply *reply);
 void client_closed(struct client *client, struct link *link);

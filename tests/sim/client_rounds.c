@@ -72,6 +72,10 @@ static bool acquire(struct client *client, const enum resource_number *resources
             continue;
         }
         const struct reply *reply = &client->reply;
+        if (owner >= 0 && reply_is_error(reply, "LEASEDOWN") && sometimes(client, 800)) {
+            client_move(client); /* he enters there what may have been granted here */
+            continue;
+        }
         if (reply->kind != '*')
             return false;
         tokens[0] = reply->items[0].number;

@@ -16,6 +16,20 @@ static void trouble(struct world *world, int64_t ms)
         world->trouble_us = until_us;
 }
 
+/* What it was asked to keep, or for how long, it may not have kept. */
+static void amnesia(struct world *world, const struct fault *fault)
+{
+    int64_t until_us = world->now_us;
+
+    if (fault->kind == FAULT_REDIS_DRIFT)
+        until_us += fault->length_ms * 1000;
+    else if (fault->kind != FAULT_REDIS_FLUSH && fault->kind != FAULT_REDIS_STALE &&
+             fault->kind != FAULT_REDIS_BACK)
+        return;
+    if (until_us > world->amnesia_us)
+        world->amnesia_us = until_us;
+}
+
 static void strike_redis(struct redis *redis, const struct fault *fault, bool begins)
 {
     switch (fault->kind) {
@@ -113,6 +127,7 @@ static void strike(void *context, struct event *event)
         world_tell(world, "fault: %s (for %lld ms, amount %lld)", fault_name(fault->kind),
                    (long long)fault->length_ms, (long long)fault->amount);
     trouble(world, 0);
+    amnesia(world, fault);
     switch (fault->kind) {
     case FAULT_DAEMON_CRASH:
         world->tally->faults[fault->kind] += daemon->up;

@@ -67,6 +67,46 @@ static void lock(struct redis *redis, struct redis_key *key, const struct redis_
     strcpy(key->nonce, ask->nonce);
 }
 
+/* As in the lock's value: whom it waits for before it is free; nobody: for its token. */
+
+static void mark_only(struct redis_key *key, uint64_t attempt)
+{
+    memset(key->marks, 0, sizeof key->marks);
+    key->marks[0] = attempt;
+}
+
+static bool has_marks(const struct redis_key *key)
+{
+    uint64_t any = 0;
+
+    for (int i = 0; i < REDIS_MARKS_MAX; i++)
+        any |= key->marks[i];
+    return any != 0;
+}
+
+static void mark_too(struct redis_key *key, uint64_t attempt)
+{
+    for (int i = 0; has_marks(key) && i < REDIS_MARKS_MAX; i++)
+        if (key->marks[i] == 0) {
+            key->marks[i] = attempt;
+            return;
+        }
+    mark_only(key, 0);
+}
+
+/* True: that was the last one. */
+static bool unmark(struct redis_key *key, uint64_t attempt)
+{
+    bool found = false;
+
+    for (int i = 0; i < REDIS_MARKS_MAX; i++)
+        if (key->marks[i] == attempt) {
+            key->marks[i] = 0;
+            found = true;
+        }
+    return found && !has_marks(key);
+}
+
 static struct redis_answer held(struct redis *redis, const struct redis_key *key)
 {
     int64_t left_ms = (key->until_us - service_us(redis)) / 1000;
@@ -81,6 +121,7 @@ static struct redis_answer grant(struct redis *redis, struct redis_key *key,
 
     if (mine && key->token != ask->void_token) {
         lock(redis, key, ask, key->token);
+        mark_too(key, ask->attempt);
         return (struct redis_answer){
             .answer = LEASE_OWN, .token = key->token, .ttl_ms = ask->ttl_ms};
     }
@@ -90,6 +131,7 @@ static struct redis_answer grant(struct redis *redis, struct redis_key *key,
         return (struct redis_answer){.answer = LEASE_FREE};
     key->counter = token_next(key->counter, ask->floor);
     lock(redis, key, ask, key->counter);
+    mark_only(key, ask->attempt);
     return (struct redis_answer){
         .answer = LEASE_GRANTED, .token = key->counter, .ttl_ms = ask->ttl_ms};
 }
@@ -114,10 +156,13 @@ struct redis_answer redis_execute(struct redis *redis, const struct redis_ask *a
         if (key->token != 0 && !(mine && key->token == ask->token))
             return held(redis, key);
         lock(redis, key, ask, ask->token);
+        mark_only(key, 0);
         return (struct redis_answer){
             .answer = LEASE_GRANTED, .token = ask->token, .ttl_ms = ask->ttl_ms};
     case LEASE_RELEASE:
         if (key->token != 0 && (!mine || (ask->token != 0 && ask->token != key->token)))
+            return held(redis, key);
+        if (key->token != 0 && ask->attempt != 0 && !unmark(key, ask->attempt))
             return held(redis, key);
         if (key->token != 0 || ask->revoked)
             publish(redis, ask, ended);

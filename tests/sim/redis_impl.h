@@ -5,8 +5,9 @@
 
 #include "tests/sim/redis.h"
 
-#define REDIS_KEYS_MAX 16
-#define REDIS_NAME_MAX 16
+#define REDIS_KEYS_MAX  16
+#define REDIS_NAME_MAX  16
+#define REDIS_MARKS_MAX 8
 
 struct redis_key {
     char name[REDIS_NAME_MAX];
@@ -14,6 +15,7 @@ struct redis_key {
     int64_t until_us;       /* on the service's clock */
     int64_t busy_us;        /* when somebody was last seen to have the lock, in true time */
     char nonce[LEASE_NONCE_LEN + 1];
+    uint64_t marks[REDIS_MARKS_MAX]; /* attempts that have entered and not given up, or 0 */
 };
 
 /* A call on its way: a copy, for the call may be over before it arrives. */
@@ -24,6 +26,7 @@ struct redis_ask {
     enum lease_verb verb;
     char name[REDIS_NAME_MAX], nonce[LEASE_NONCE_LEN + 1];
     int64_t token, ttl_ms, floor, void_token;
+    uint64_t attempt;
     bool reentry_only, revoked;
 };
 

@@ -156,6 +156,10 @@ static void send(struct redis_provider *provider, struct lease_call *call)
 {
     struct world *world = provider->redis->world;
     struct pending *pending = mem_zalloc(sizeof *pending);
+
+    if (call->verb == LEASE_GRANT)
+        call->attempt = ((uint64_t)(provider->daemon + 1) << 56) + (provider->party->life << 32) +
+                        provider->asks + 1;
     struct redis_ask ask = {.number = ++provider->asks,
                             .daemon = provider->daemon,
                             .life = provider->party->life,
@@ -165,6 +169,7 @@ static void send(struct redis_provider *provider, struct lease_call *call)
                             .ttl_ms = call->ttl_ms,
                             .floor = call->floor,
                             .void_token = call->void_token,
+                            .attempt = call->attempt,
                             .reentry_only = call->reentry_only,
                             .revoked = call->revoked};
 
@@ -189,13 +194,12 @@ static void send(struct redis_provider *provider, struct lease_call *call)
 static void note_debt(struct redis_provider *provider, const struct lease_call *call)
 {
     int64_t now_ms = clock_now_ms(provider->clock);
-    bool holds = call->memory.live && strcmp(call->memory.nonce, call->nonce) == 0;
 
     if (provider->cut_off)
         return;
     if (call->verb == LEASE_RELEASE)
         debts_add(&provider->debts, call, call->token, call->deadline_ms, now_ms);
-    else if (call->verb == LEASE_GRANT && !call->reentry_only && !holds)
+    else if (call->verb == LEASE_GRANT)
         debts_add(&provider->debts, call, 0, now_ms + call->ttl_ms, now_ms);
 }
 

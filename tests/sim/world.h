@@ -68,6 +68,7 @@ struct world {
     int slow_net_per_mille, lossy_per_mille; /* what the weather is between everybody */
     int doubling_per_mille, cutting_per_mille;
     int64_t trouble_us;  /* until when some fault was at work */
+    int64_t amnesia_us;  /* until when the lease service's state or time was wrong */
     bool calm;           /* faults are over: everybody finishes */
     struct buf *story;   /* NULL: nobody listens */
     enum promise broken; /* the first violation; PROMISE_NONE: none */

@@ -106,6 +106,35 @@ def test_a_basket_that_waits_keeps_what_it_has(daemon, key):
     assert basket.fenced(tokens[1], "SET", f"{key}:b", 1) == "OK"
 
 
+@pytest.mark.parametrize("how", ["first closes", "first's time is up", "repeat closes"])
+def test_a_basket_that_is_answered_is_whole_whatever_became_of_its_twin(daemon, key, how):
+    holder, first, repeat = daemon.client(), daemon.client(timeout=30), daemon.client(timeout=30)
+    watch = daemon.client()
+    names = [f"{key}:a", f"{key}:b"]
+    token = holder.token(names[1])
+
+    def ask(client, wait_ms):
+        client.send("ACQUIREALL", 60000, 2, *names, "WAIT", wait_ms, "ID", f"{key}:id")
+
+    ask(first, 1000 if how == "first's time is up" else 20000)
+    wait_until(lambda: watch.lease(names[1])["waiters"] == 1, "the first waits for the second")
+    ask(repeat, 20000)
+    wait_until(lambda: watch.lease(names[0])["waiters"] == 1, "its repeat waits for the first")
+    if how == "repeat closes":
+        repeat.close()
+    elif how == "first closes":
+        first.close()
+    else:
+        assert first.read() is None
+    answered = first if how == "repeat closes" else repeat
+    wait_until(lambda: watch.lease(names[0])["waiters"] == 0 and
+               watch.lease(names[1])["waiters"] == 1, "one is left, and waits for the second")
+    assert holder("RELEASE", names[1], token) == 0
+    for name, one in zip(names, answered.read()):
+        assert answered.fenced(one, "SET", name, "x") == "OK"
+        assert answered("RELEASE", name, one) == 0
+
+
 @pytest.mark.parametrize("command", [
     ("ACQUIREALL", 1000, 2, "a", "a"), ("ACQUIREALL", 1000, 0), ("ACQUIREALL", 9, 1, "a"),
     ("ACQUIREALL", 1000, 3, "a", "b"), ("ACQUIREALL", 1000, 1, ""),

@@ -3,6 +3,7 @@
 
 import pytest
 
+from harness import services
 from harness.limits import Stopwatch, patience, wait_until
 from harness.resp import ReplyError, refused
 from harness.rig import free_port, restart
@@ -144,6 +145,49 @@ def test_release_succeeds_while_redis_is_down_and_the_unlock_follows(rig):
     relay.accept()
     wait_until(lambda: redis.client()("EXISTS", "stockade:{r}:lock") == 0, "the unlock", 10)
     assert client.token("r") > token
+
+
+def counter(client, name):
+    text = client("INFO").decode()
+    return int(text.split(f"\n{name}:")[1].split("\r")[0])
+
+
+@pytest.mark.parametrize("name", ["redis", "redlock", "zookeeper"])
+def test_what_one_daemon_owes_does_not_unlock_what_its_owner_took_at_another(rig, name):
+    """A service that stands still makes the owner go to another daemon. When it goes on, both
+    grants happen; the first daemon, which comes back last, lets go of what nobody heard of."""
+    service = services.start(name, rig)
+    servers = service.masters if name == "redlock" else [service.server]
+    relays = [rig.relay(server.address) for server in servers]
+
+    def client_of(places, timeout_ms):
+        hosts = ",".join(f"127.0.0.1:{place.address[1]}" for place in places)
+        options = "&session_ms=30000" if name == "zookeeper" else ""
+        uri = f"{name}://{hosts}?timeout_ms={timeout_ms}{options}"
+        client = rig.daemon(lease=uri).client(timeout=30)
+        wait_until(lambda: counter(client, "lease_service_up") == 1, "the service is reached", 10)
+        return client
+
+    here, there = client_of(relays, int(patience(200))), client_of(servers, 30000)
+    for server in servers:
+        server.freeze()
+    with refused("LEASEDOWN"):
+        here("ACQUIRE", "r", 60000, "OWNER", "job1")
+    for relay in relays:
+        relay.refuse()
+        relay.cut()
+    there.send("ACQUIRE", "r", 60000, "OWNER", "job1")
+    for server in servers:
+        server.thaw()
+    token, _ = there.read()
+    for relay in relays:
+        relay.accept()
+    wait_until(lambda: counter(here, "lease_service_up") == 1, "the first daemon is back", 30)
+    for client in (here, there):  # the first one's question goes behind its debt
+        assert client("ACQUIRE", "r", 60000, "OWNER", "job2") is None
+    assert here.fenced(token, "SET", "r", "job1's") == "OK"
+    assert there("RELEASE", "r", token) == 0
+    assert here.token("r", 60000, "OWNER", "job2") > token
 
 
 def test_revoke_fences_at_once_while_redis_is_down(rig, held):

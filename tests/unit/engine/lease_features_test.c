@@ -62,6 +62,17 @@ static void a_release_repeated_with_its_id_is_not_counted_twice(void **state)
     assert_begins(*state, 1, "FENCED 2 ID b SET r 1", "-ERR this ID was used");
 }
 
+static void a_release_under_another_token_is_no_repeat(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE r 1000", GRANT(1, 1000));
+    assert_says(*state, 1, "RELEASE r 1 ID z", ":0\r\n");
+    assert_says(*state, 1, "ACQUIRE r 1000", GRANT(2, 1000));
+    assert_begins(*state, 1, "RELEASE r 2 ID z", "-ERR this ID was used for another command");
+    assert_says(*state, 1, "RELEASE r 1 ID z", ":0\r\n"); /* the repeat */
+    assert_int_equal(holds(*state, "r"), 1);
+    assert_says(*state, 1, "RELEASE r 2 ID y", ":0\r\n");
+}
+
 static void a_repeat_finds_its_lease_though_its_lock_is_gone(void **state)
 {
     assert_says(*state, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
@@ -277,6 +288,146 @@ static void a_baskets_repeat_counts_nothing(void **state)
     assert_int_equal(holds(*state, "b"), 1);
 }
 
+/* Each token that a basket was answered is good at that moment, and its reply is what was said. */
+static void assert_whole(struct world *world, int client, const char *reply, const char *set)
+{
+    assert_string_equal(world_received(world, client), reply);
+    assert_says(world, client, set, "+OK\r\n");
+}
+
+static void a_repeated_basket_is_whole_though_the_first_ones_client_is_gone(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_disconnect(*state, 1);
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(*state, 2, "*2\r\n:2\r\n:2\r\n", "FENCEDALL 2 a 2 b 2 MSET a 1 b 1");
+}
+
+static void a_repeated_basket_is_whole_though_the_first_ones_time_is_up(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 1000 ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_pass(*state, 1100);
+    assert_string_equal(world_received(*state, 1), NOBODY);
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(*state, 2, "*2\r\n:2\r\n:2\r\n", "FENCEDALL 2 a 2 b 2 MSET a 1 b 1");
+}
+
+static void a_basket_is_whole_though_its_repeat_was_given_up(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_disconnect(*state, 2);
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+}
+
+static void waiting_twins_of_a_basket_get_one_basket(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+    world_pass(*state, 1100);
+    assert_whole(*state, 2, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 2 b 2");
+    assert_int_equal(holds(*state, "a"), 1);
+    assert_int_equal(holds(*state, "b"), 1);
+}
+
+static void an_owners_waiting_twins_of_a_basket_count_once(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    world_pass(*state, 1100);
+    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+    assert_whole(*state, 2, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 2 b 2");
+    assert_int_equal(holds(*state, "a"), 1);
+    assert_int_equal(holds(*state, "b"), 1);
+}
+
+static void a_twin_whose_basket_was_released_in_part_gets_none(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+    assert_says(*state, 1, "RELEASE a 1", ":1\r\n");
+    world_pass(*state, 1100);
+    assert_memory_equal(world_received(*state, 2), "-STALE ", 7);
+    assert_says(*state, 3, "ACQUIRE a 60000", GRANT(2, 60000));
+    assert_int_equal(holds(*state, "b"), 1);
+}
+
+static void an_owners_other_hold_stays_when_his_basket_fails(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    assert_says(*state, 3, "ACQUIRE a 60000 OWNER me", GRANT(1, 60000));
+    world_disconnect(*state, 1);
+    world_settle(*state);
+    assert_int_equal(holds(*state, "a"), 2);
+    world_disconnect(*state, 2);
+    world_settle(*state);
+    assert_int_equal(holds(*state, "a"), 1);
+    assert_says(*state, 3, "RELEASE a 1", ":0\r\n");
+}
+
+static void twins_of_a_basket_that_both_fail_leave_nothing_held(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 1000 ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 2000 ID x");
+    world_pass(*state, 2100);
+    assert_string_equal(world_received(*state, 1), NOBODY);
+    assert_string_equal(world_received(*state, 2), NOBODY);
+    assert_says(*state, 3, "ACQUIRE a 60000", GRANT(3, 60000));
+}
+
+static void a_baskets_repeat_that_fails_leaves_it_alone(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIREALL 60000 2 a b ID x", "*2\r\n:1\r\n:1\r\n");
+    lease_service_set_late(world->service, 50);
+    world_send(world, 2, "ACQUIREALL 60000 2 a b ID x");
+    world_pass(world, 70); /* it has entered a again, and asks for b */
+    world_disconnect(world, 2);
+    world_pass(world, 300);
+    lease_service_set_late(world->service, 0);
+    assert_says(world, 1, "FENCEDALL 2 a 1 b 1 MSET a 1 b 1", "+OK\r\n");
+    assert_says(world, 3, "ACQUIRE a 60000", NOBODY);
+}
+
+static void a_basket_that_lost_a_lease_just_now_is_not_answered(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000");
+    assert_says(*state, 9, "REVOKE a", ":1\r\n");
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_memory_equal(world_received(*state, 1), "-STALE ", 7);
+    world_settle(*state);
+    assert_says(*state, 2, "ACQUIRE b 1000", GRANT(3, 1000)); /* what it had is given back */
+}
+
+static void an_id_names_a_basket_with_its_resources(void **state)
+{
+    assert_says(*state, 1, "ACQUIREALL 60000 2 a b ID x", "*2\r\n:1\r\n:1\r\n");
+    assert_says(*state, 1, "ACQUIREALL 60000 2 b a ID x", "*2\r\n:1\r\n:1\r\n");
+    assert_begins(*state, 1, "ACQUIREALL 60000 2 a c ID x", "-ERR this ID was used");
+    assert_begins(*state, 1, "ACQUIRE a 60000 ID x", "-ERR this ID was used");
+    assert_says(*state, 2, "ACQUIRE c 60000 ID x", GRANT(1, 60000)); /* nothing is left of it */
+    assert_begins(*state, 1, "ACQUIREALL 60000 2 c d ID x", "-ERR this ID was used");
+}
+
 static void a_malformed_basket_is_an_error(void **state)
 {
     static const char *const wrong[] = {
@@ -336,6 +487,7 @@ int main(void)
         TEST(an_acquire_repeated_with_its_id_is_not_counted_twice),
         TEST(reentry_counts_once_for_each_id),
         TEST(a_release_repeated_with_its_id_is_not_counted_twice),
+        TEST(a_release_under_another_token_is_no_repeat),
         TEST(a_repeat_finds_its_lease_though_its_lock_is_gone),
         TEST(two_waiting_twins_get_one_lease),
         TEST(a_repeat_that_comes_too_late_leaves_the_lease_alone),
@@ -355,6 +507,17 @@ int main(void)
         TEST(a_basket_meets_a_daemon_that_stops),
         TEST(an_ephemeral_basket_ends_with_its_connection),
         TEST(a_baskets_repeat_counts_nothing),
+        TEST(a_repeated_basket_is_whole_though_the_first_ones_client_is_gone),
+        TEST(a_repeated_basket_is_whole_though_the_first_ones_time_is_up),
+        TEST(a_basket_is_whole_though_its_repeat_was_given_up),
+        TEST(waiting_twins_of_a_basket_get_one_basket),
+        TEST(an_owners_waiting_twins_of_a_basket_count_once),
+        TEST(a_twin_whose_basket_was_released_in_part_gets_none),
+        TEST(an_owners_other_hold_stays_when_his_basket_fails),
+        TEST(twins_of_a_basket_that_both_fail_leave_nothing_held),
+        TEST(a_baskets_repeat_that_fails_leaves_it_alone),
+        TEST(a_basket_that_lost_a_lease_just_now_is_not_answered),
+        TEST(an_id_names_a_basket_with_its_resources),
         TEST(a_malformed_basket_is_an_error),
         TEST(a_lease_that_ends_by_itself_is_noticed),
         TEST(a_lease_renewed_elsewhere_ends_when_that_is_over),

@@ -76,6 +76,7 @@ static const char *const sent[] = {
     "ACQUIRE o 1000 ID j",
     "ACQUIRE h 10000 OWNER me ID j",
     "ACQUIREALL 1000 2 x o",
+    "ACQUIREALL 1000 2 x o ID j",
     "RELEASE s 1",
     "RELEASE h 1 ID j",
     "REVOKE s",

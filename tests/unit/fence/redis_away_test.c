@@ -32,8 +32,28 @@ static int setup(void **state)
     return 0;
 }
 
+/* The rig's provider, and another daemon's on its loop, take turns. The other one is closed after
+ * the test, where it ended before it did, too. */
+static struct lease_provider *other;
+
+static void switch_daemons(struct rig *rig)
+{
+    struct lease_provider *provider = rig->provider;
+
+    rig->provider = other;
+    other = provider;
+}
+
+static void close_other(struct rig *rig)
+{
+    switch_daemons(rig);
+    rig_close(rig);
+    switch_daemons(rig);
+}
+
 static int teardown(void **state)
 {
+    close_other(*state);
     rig_free(*state);
     return 0;
 }
@@ -171,6 +191,53 @@ static void test_a_reentry_without_answer_leaves_the_lease_alone(void **state)
     redis_server_resume(server);
     rig_until(rig, rig_up(rig));
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, 1);
+}
+
+static void open_other(struct rig *rig, int timeout_ms)
+{
+    switch_daemons(rig);
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=%d", server->port, timeout_ms);
+    rig_until(rig, rig_up(rig));
+    switch_daemons(rig);
+}
+
+static void test_a_debt_leaves_alone_what_its_owner_has_taken_at_another_daemon(void **state)
+{
+    struct rig *rig = opened(state, 100);
+    struct asked here = rig_question(LEASE_GRANT, ann, 0), there = here;
+
+    open_other(rig, 5000);
+    redis_server_pause(server);
+    rig_answer(rig, &here);
+    assert_down(here.call, "no answer");
+    switch_daemons(rig);
+    rig_ask(rig, &there);
+    switch_daemons(rig);
+    /* Both grants happen, in whichever order; then the first one's daemon pays its debt. */
+    redis_server_resume(server);
+    rig_until(rig, there.answered && rig_up(rig));
+    assert_int_equal(there.call.answer_token, 1);
+    assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, 1);
+    assert_answer(rig_call(rig, LEASE_GRANT, bob, 0), LEASE_HELD, 1);
+}
+
+static void test_what_two_daemons_owe_for_one_owner_is_let_go_when_both_have_paid(void **state)
+{
+    struct rig *rig = opened(state, 100);
+    struct asked here = rig_question(LEASE_GRANT, ann, 0), there = here;
+
+    open_other(rig, 100);
+    redis_server_pause(server);
+    rig_ask(rig, &here);
+    switch_daemons(rig);
+    rig_ask(rig, &there);
+    switch_daemons(rig);
+    rig_until(rig, here.answered && there.answered);
+    assert_down(here.call, "no answer");
+    assert_down(there.call, "no answer");
+    redis_server_resume(server);
+    rig_until(rig, rig_up(rig) && lease_provider_health(other).up);
+    rig_until(rig, is_free(rig));
 }
 
 static void test_a_release_asked_while_redis_is_away_is_delivered_when_it_is_back(void **state)
@@ -334,6 +401,8 @@ int main(void)
         TEST(the_first_attempt_counts_as_ended_after_a_second),
         TEST(a_paused_redis_answers_down_in_time_and_gets_back_what_it_granted),
         TEST(a_reentry_without_answer_leaves_the_lease_alone),
+        TEST(a_debt_leaves_alone_what_its_owner_has_taken_at_another_daemon),
+        TEST(what_two_daemons_owe_for_one_owner_is_let_go_when_both_have_paid),
         TEST(a_release_asked_while_redis_is_away_is_delivered_when_it_is_back),
         TEST(a_release_lost_on_its_way_is_delivered_when_redis_is_back),
         TEST(a_debt_that_is_paid_late_cannot_undo_a_newer_grant),

@@ -88,6 +88,19 @@ static void assert_redis_has(const char *key, const char *value)
     freeReplyObject(reply);
 }
 
+/* "<token> <nonce>", and the attempts behind it. */
+static void assert_lock_of(const char *key, const char *lease, const struct lease_call *calls,
+                           size_t count)
+{
+    char value[256];
+    int len = snprintf(value, sizeof value, "%s", lease);
+
+    for (size_t i = 0; i < count; i++)
+        len += snprintf(value + len, sizeof value - (size_t)len, " %016llx",
+                        (unsigned long long)calls[i].attempt);
+    assert_redis_has(key, value);
+}
+
 static long long redis_number(const char *command, const char *key)
 {
     redisReply *reply = redis_server_ask(server, "%s %s", command, key);
@@ -98,12 +111,13 @@ static long long redis_number(const char *command, const char *key)
     return number;
 }
 
-static void test_a_grant_leaves_token_and_nonce_and_a_counter_that_expires(void **state)
+static void test_a_grant_leaves_token_nonce_and_attempt_and_a_counter_that_expires(void **state)
 {
     struct rig *rig = opened(state);
+    struct lease_call granted = grant(rig, ann, 33);
 
-    assert_answer(grant(rig, ann, 33), LEASE_GRANTED, 34);
-    assert_redis_has(LOCK, "34 a0000000000000000000000000000001");
+    assert_answer(granted, LEASE_GRANTED, 34);
+    assert_lock_of(LOCK, "34 a0000000000000000000000000000001", &granted, 1);
     assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
     assert_redis_has(TOKEN, "34");
     assert_in_range(redis_number("PTTL", TOKEN), 604700000, 604800000);
@@ -118,10 +132,52 @@ static void test_prefix_and_database_are_options(void **state)
 
     rig_open(rig, "redis://127.0.0.1:%d/3?prefix=shop", server->port);
     rig_until(rig, rig_up(rig));
-    assert_answer(grant(rig, ann, 0), LEASE_GRANTED, 1);
+    struct lease_call granted = grant(rig, ann, 0);
+    assert_answer(granted, LEASE_GRANTED, 1);
     assert_int_equal(redis_number("EXISTS", "shop:{sku:1}:lock"), 0);
     redis_server_do(server, "SWAPDB 0 3");
-    assert_redis_has("shop:{sku:1}:lock", "1 a0000000000000000000000000000001");
+    assert_lock_of("shop:{sku:1}:lock", "1 a0000000000000000000000000000001", &granted, 1);
+}
+
+static void test_a_lock_names_the_attempts_that_entered_until_it_is_renewed(void **state)
+{
+    struct rig *rig = opened(state);
+    struct lease_call calls[] = {grant(rig, ann, 33), grant(rig, ann, 33), grant(rig, ann, 33)};
+    struct lease_call renewal = {.verb = LEASE_RENEW, .token = 34}, given = calls[1];
+
+    assert_lock_of(LOCK, "34 a0000000000000000000000000000001", calls, 3);
+    given.verb = LEASE_RELEASE;
+    given.token = 0;
+    assert_answer(ask(rig, given), LEASE_HELD, 34);
+    calls[1] = calls[2];
+    assert_lock_of(LOCK, "34 a0000000000000000000000000000001", calls, 2);
+    assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
+    snprintf(renewal.nonce, sizeof renewal.nonce, "%s", ann);
+    assert_answer(ask(rig, renewal), LEASE_GRANTED, 34);
+    assert_redis_has(LOCK, "34 a0000000000000000000000000000001");
+    assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
+}
+
+/* What older daemons wrote, and what they write beside us. */
+static void test_a_lock_without_attempts_is_entered_renewed_and_released(void **state)
+{
+    struct rig *rig = opened(state);
+    struct lease_call renewal = {.verb = LEASE_RENEW, .token = 12}, again;
+
+    redis_server_do(server, "SET %s %b PX 10000", LOCK, "12 a0000000000000000000000000000001",
+                    (size_t)35);
+    assert_answer(grant(rig, bob, 12), LEASE_HELD, 12);
+    again = grant(rig, ann, 12);
+    assert_answer(again, LEASE_OWN, 12);
+    assert_redis_has(LOCK, "12 a0000000000000000000000000000001");
+    assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
+    again.verb = LEASE_RELEASE;
+    again.token = 0;
+    assert_answer(ask(rig, again), LEASE_HELD, 12);
+    snprintf(renewal.nonce, sizeof renewal.nonce, "%s", ann);
+    assert_answer(ask(rig, renewal), LEASE_GRANTED, 12);
+    assert_answer(release(rig, bob, 12), LEASE_HELD, 12);
+    assert_answer(release(rig, ann, 12), LEASE_FREE, 0);
 }
 
 /* What token_next makes of it is what the script must make of it. */
@@ -200,7 +256,9 @@ static void expect_held_by_a_stranger(struct rig *rig, int64_t ttl_max_ms)
     snprintf(renewal.nonce, sizeof renewal.nonce, "%s", ann);
     assert_answer(ask(rig, renewal), LEASE_HELD, 0);
     assert_answer(release(rig, ann, 12), LEASE_HELD, 0);
-    assert_answer(release(rig, ann, 0), LEASE_HELD, 0);
+    struct lease_call debt = {.verb = LEASE_RELEASE, .attempt = 1};
+    snprintf(debt.nonce, sizeof debt.nonce, "%s", ann);
+    assert_answer(ask(rig, debt), LEASE_HELD, 0);
     assert_answer(ask(rig, (struct lease_call){.verb = LEASE_QUERY}), LEASE_HELD, 0);
     assert_int_equal(redis_number("EXISTS", LOCK), 1);
 }
@@ -370,7 +428,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_grant_leaves_token_and_nonce_and_a_counter_that_expires),
+        TEST(a_grant_leaves_token_nonce_and_attempt_and_a_counter_that_expires),
+        TEST(a_lock_names_the_attempts_that_entered_until_it_is_renewed),
+        TEST(a_lock_without_attempts_is_entered_renewed_and_released),
         TEST(prefix_and_database_are_options),
         TEST(a_counter_is_believed_as_the_token_rule_says),
         TEST(a_corrupt_counter_is_not_believed),
