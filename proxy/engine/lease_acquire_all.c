@@ -5,10 +5,12 @@
  *
  *   TAKING ──all granted──▶ FRESHENING ──▶ reply [token ...]
  *      │                        │
- *      └──null, error───────────┴──▶ RETURNING ──▶ null, error
+ *      ▲──null, error───────────┴──▶ RETURNING ──▶ null, error
+ *      └──────one is over, and there is time────┘
  *
  * While it waits for one, those it has are renewed at a third of their TTL; before the reply all
- * are renewed once more where that took time, so that the basket is whole when it is handed out. */
+ * are renewed once more where that took time. Where one is over all the same, all go back and it
+ * begins anew: the basket is whole when it is handed out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +26,7 @@ enum basket_phase { BASKET_TAKING, BASKET_FRESHENING, BASKET_RETURNING };
 struct basket_item {
     struct bytes resource;
     size_t place; /* in the order asked */
-    int64_t token;
+    int64_t token, until_ms;
 };
 
 struct basket {
@@ -35,7 +37,7 @@ struct basket {
     struct request *renewing; /* the RENEW under way, or NULL */
     size_t taken;             /* items whose lease it has */
     size_t renewed;           /* of these, in this pass */
-    int64_t renewed_ms;       /* when the last pass began */
+    bool again;               /* one was lost: from the beginning, once all are back */
     int64_t ttl_ms;
     struct timer keep_alive;
     struct lease_return back;
@@ -92,6 +94,7 @@ static void give_back_last(struct basket *basket)
                                          .kind = RETURN_RELEASE,
                                          .resource = item->resource,
                                          .token = item->token,
+                                         .grant_id = basket->wish.id,
                                          .done = returned};
     lease_return_start(&basket->back);
 }
@@ -107,17 +110,44 @@ static void give_up(struct basket *basket, struct bytes reply)
     buf_append_bytes(out, reply);
 }
 
+/* One of its leases is over, by nobody's fault. */
+static void lose(struct basket *basket)
+{
+    if (basket->phase != BASKET_RETURNING)
+        basket->again = true;
+    basket->phase = BASKET_RETURNING;
+}
+
+static void end_with_null(struct basket *basket)
+{
+    resp_null_array(&basket->request->reply, basket->request->resp3);
+    end(basket);
+}
+
+/* ":29998": as long as that from now on. False: it is none. */
+static bool read_int(struct bytes text, int64_t *number)
+{
+    const char *end = text.len == 0 ? NULL : memchr(text.data, '\r', text.len);
+
+    return end != NULL && text.data[0] == ':' &&
+           bytes_to_int64((struct bytes){text.data + 1, (size_t)(end - text.data) - 1}, number);
+}
+
 static void renew_next(struct basket *basket);
 
 static void renew_finished(struct request *sub)
 {
     struct basket *basket = basket_of(sub);
-    bool lost = sub->reply.len > 0 && sub->reply.data[0] == '-';
+    int64_t left_ms;
 
     basket->renewing = NULL;
-    basket->renewed++;
-    if (lost)
+    if (read_int(buf_bytes(&sub->reply), &left_ms))
+        basket->items[basket->renewed].until_ms = engine_now_ms(sub->engine) + left_ms;
+    else if (renew_lost(sub))
+        lose(basket);
+    else
         give_up(basket, buf_bytes(&sub->reply));
+    basket->renewed++;
     request_free(sub);
     if (basket->phase == BASKET_RETURNING) {
         if (basket->taking != NULL && basket->taking->session != NULL) {
@@ -149,7 +179,6 @@ static void renew_next(struct basket *basket)
 static void renew_all(struct basket *basket)
 {
     basket->renewed = 0;
-    basket->renewed_ms = engine_now_ms(basket->request->engine);
     renew_next(basket);
 }
 
@@ -160,38 +189,39 @@ static void keep_alive(struct timer *timer)
         renew_all(basket);
 }
 
-/* ":34" at the head of [34, 30000]; 0: it is no grant. */
-static int64_t granted_token(const struct buf *reply)
+/* [34, 30000]. False: it is no grant. */
+static bool read_grant(struct bytes reply, struct basket_item *item, int64_t now_ms)
 {
-    static const char head[] = "*2\r\n:";
-    int64_t token = 0;
+    static const char head[] = "*2\r\n";
+    int64_t left_ms;
 
-    if (reply->len < sizeof head || memcmp(reply->data, head, sizeof head - 1) != 0)
-        return 0;
-    const char *at = reply->data + sizeof head - 1;
-    (void)bytes_to_int64((struct bytes){at, strcspn(at, "\r")}, &token);
-    return token;
+    if (reply.len < sizeof head || memcmp(reply.data, head, sizeof head - 1) != 0)
+        return false;
+    reply = (struct bytes){reply.data + 4, reply.len - 4};
+    if (!read_int(reply, &item->token))
+        return false;
+    const char *second = memchr(reply.data, '\n', reply.len);
+    if (second == NULL ||
+        !read_int((struct bytes){second + 1, reply.len - (size_t)(second + 1 - reply.data)},
+                  &left_ms))
+        return false;
+    item->until_ms = now_ms + left_ms;
+    return true;
 }
 
 static void take_finished(struct request *sub)
 {
     struct basket *basket = basket_of(sub);
-    int64_t token = granted_token(&sub->reply), now_ms = engine_now_ms(sub->engine);
+    int64_t now_ms = engine_now_ms(sub->engine);
 
     basket->taking = NULL;
-    if (token != 0) {
-        if (basket->taken == 0) {
-            basket->renewed_ms = now_ms;
+    if (read_grant(buf_bytes(&sub->reply), &basket->items[basket->taken], now_ms)) {
+        if (basket->taken++ == 0)
             timer_set(sub->engine, &basket->keep_alive, now_ms + basket->ttl_ms / 3);
-        }
-        basket->items[basket->taken++].token = token;
     } else if (sub->reply.len > 0 && sub->reply.data[0] == '-') {
         give_up(basket, buf_bytes(&sub->reply));
     } else {
-        struct buf null = {0};
-        resp_null_array(&null, basket->request->resp3);
-        give_up(basket, buf_bytes(&null));
-        buf_free(&null);
+        give_up(basket, (struct bytes){"", 0});
     }
     request_free(sub);
     go_on(basket);
@@ -243,6 +273,34 @@ static void reply_whole(struct basket *basket)
     end(basket);
 }
 
+/* Of the lease that ends first. */
+static int64_t least_left_ms(const struct basket *basket)
+{
+    int64_t until_ms = INT64_MAX;
+
+    for (size_t i = 0; i < basket->taken; i++)
+        if (basket->items[i].until_ms < until_ms)
+            until_ms = basket->items[i].until_ms;
+    return until_ms - engine_now_ms(basket->request->engine);
+}
+
+/* All are back. */
+static void given_back(struct basket *basket)
+{
+    bool again = basket->again && !is_over(basket);
+
+    basket->again = false;
+    if (again && basket->wish.wait_until_ms > engine_now_ms(basket->request->engine)) {
+        basket->phase = BASKET_TAKING;
+        timer_stop(basket->request->engine, &basket->keep_alive);
+        go_on(basket);
+    } else if (basket->request->reply.len == 0) {
+        end_with_null(basket);
+    } else {
+        end(basket);
+    }
+}
+
 /* What comes next, once nothing is under way. */
 static void go_on(struct basket *basket)
 {
@@ -254,13 +312,16 @@ static void go_on(struct basket *basket)
         if (basket->taken > 0)
             give_back_last(basket);
         else
-            end(basket);
+            given_back(basket);
     } else if (basket->taken < basket->count) {
         take_next(basket);
     } else if (basket->phase == BASKET_TAKING &&
-               engine_now_ms(basket->request->engine) - basket->renewed_ms > basket->ttl_ms / 8) {
+               least_left_ms(basket) < basket->ttl_ms - basket->ttl_ms / 8) {
         basket->phase = BASKET_FRESHENING;
         renew_all(basket);
+    } else if (least_left_ms(basket) <= 0) {
+        lose(basket);
+        go_on(basket);
     } else {
         reply_whole(basket);
     }
