@@ -176,9 +176,10 @@ void lease_renew(struct request *request)
         request_fail_arity(request, request->command->name);
         return;
     }
-    /* Others that share the file, and no lease service, see a renewal by its date. */
+    /* Others that share the file, and no lease service, see a renewal by its date: they count the
+     * time that is told here from there. */
     renew->dated_ms = lease_provider_needs_memory(request->engine->options.provider)
-                          ? renew->ttl_ms / 4
+                          ? 1
                           : RENEWAL_WRITTEN_MS;
     begin(renew);
 }

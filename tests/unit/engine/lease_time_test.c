@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "proxy/engine/lease.h"
 #include "tests/unit/engine/says.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
@@ -145,6 +146,55 @@ static void a_renewal_that_is_over_each_time_is_not_told_as_held(void **state)
     assert_memory_equal(world_received(world, 1), "-BUSY the lease ran out", 23);
     assert_int_equal(lease_says(world, "k", "held"), 0);
     assert_says(world, 1, "RENEW k 1 1000", ":1000\r\n"); /* nobody has taken it */
+}
+
+/* What a daemon that opens the same file sees there. */
+struct look {
+    struct store_op op;
+    struct lease_view view;
+    int64_t session;
+};
+
+static enum stk_error look_run(struct store_op *op, struct store_txn *txn)
+{
+    struct look *look = (struct look *)(void *)op;
+    return lease_view_read(txn, bytes_of("k"), look->session, &look->view, NULL);
+}
+
+static void look_done(struct store_op *op)
+{
+    assert_int_equal(op->error, STK_OK);
+}
+
+static int64_t left_at_another_daemon_ms(struct world *world, struct lease_provider *local)
+{
+    struct look look = {.op = {.run = look_run, .done = look_done},
+                        .session = store_session(world->store) + 1};
+    struct lease_call call = {.verb = LEASE_QUERY,
+                              .resource = BYTES_LITERAL("k"),
+                              .asked_ms = world->now_ms,
+                              .done = not_late};
+
+    list_init(&look.op.link);
+    assert_int_equal(store_submit(world->store, &look.op), STK_OK);
+    world_settle(world);
+    call.memory = look.view.memory;
+    assert_true(lease_ask(local, &call));
+    assert_int_equal(call.answer, LEASE_HELD);
+    return lease_left_ms(&call, world->now_ms);
+}
+
+static void a_renewal_that_is_told_is_seen_by_another_daemon_on_the_same_file(void **state)
+{
+    struct world *world = *state;
+    struct lease_provider *other = lease_local_new(&world->clock);
+
+    assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
+    assert_int_equal(left_at_another_daemon_ms(world, other), 1000);
+    world_pass(world, 200);
+    assert_says(world, 1, "RENEW k 1 1000", ":1000\r\n");
+    assert_int_equal(left_at_another_daemon_ms(world, other), 1000);
+    lease_provider_close(other, ignore, NULL);
 }
 
 /* LEASE. */
@@ -352,6 +402,7 @@ int main(void)
         TL(a_renewal_that_was_over_before_its_reply_is_made_again),
         T(a_renewal_that_was_over_before_its_reply_and_taken_by_another_is_stale),
         T(a_renewal_that_is_over_each_time_is_not_told_as_held),
+        TL(a_renewal_that_is_told_is_seen_by_another_daemon_on_the_same_file),
         T(a_lease_that_is_shown_late_has_what_is_left),
         T(a_lease_that_was_over_when_it_was_shown_is_free),
         T(a_lease_that_was_renewed_while_it_was_looked_at_is_held),
