@@ -178,8 +178,7 @@ void lease_renew(struct request *request)
     }
     /* Others that share the file, and no lease service, see a renewal by its date: they count the
      * time that is told here from there. */
-    renew->dated_ms = lease_provider_needs_memory(request->engine->options.provider)
-                          ? 1
-                          : RENEWAL_WRITTEN_MS;
+    renew->dated_ms =
+        lease_provider_needs_memory(request->engine->options.provider) ? 1 : RENEWAL_WRITTEN_MS;
     begin(renew);
 }

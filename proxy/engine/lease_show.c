@@ -56,11 +56,11 @@ static void queried(struct lease_call *call)
         buf_free(&show->owner);
         request_fail(show->request, STK_LEASEDOWN, "%s", call->reason);
     } else if (call->answer == LEASE_HELD && left_ms == 0 && ++show->rounds < SHOW_ROUNDS_MAX) {
-        ask(show); /* the answer took its time, and nobody knows whether it still holds */
+        ask(show); /* the answer took its time, or it ends this very millisecond: see again */
     } else {
         /* A lock under another token is a grant on its way, or one that never arrived: the store's
          * lease is over, or about to be. */
-        show_reply(show, call->answer == LEASE_HELD && left_ms > 0 && memory->live, left_ms);
+        show_reply(show, call->answer == LEASE_HELD && memory->live, left_ms);
     }
 }
 
