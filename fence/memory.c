@@ -232,6 +232,7 @@ static void memory_close(struct lease_provider *base, void (*closed)(void *conte
 
 static const struct lease_provider_impl memory_impl = {
     .name = "memory",
+    .own_clock = true,
     .ask = memory_ask,
     .watch = memory_watch,
     .health = memory_health,

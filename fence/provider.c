@@ -6,6 +6,10 @@
 #include "fence/base/check.h"
 #include "fence/provider_impl.h"
 
+/* Two clocks that count milliseconds begin them at different moments: of the same time one may
+ * count one more than the other. */
+#define ROUNDING_MS 1
+
 bool lease_ask(struct lease_provider *provider, struct lease_call *call)
 {
     check(call->resource.len > 0 && call->done != NULL);
@@ -14,7 +18,8 @@ bool lease_ask(struct lease_provider *provider, struct lease_call *call)
     if (call->verb != LEASE_RELEASE)
         call->attempt = 0;
     call->answer = LEASE_UNANSWERED;
-    call->answer_token = call->answer_ttl_ms = 0;
+    call->answer_token = call->answer_ttl_ms = call->answer_until_ms = 0;
+    call->rounding_ms = provider->impl->own_clock ? 0 : ROUNDING_MS;
     call->reason[0] = '\0';
     list_init(&call->link);
     bool answered = provider->impl->ask(provider, call);
@@ -56,7 +61,14 @@ bool lease_answer(struct lease_call *call, enum lease_answer answer, int64_t tok
     call->answer = answer;
     call->answer_token = token;
     call->answer_ttl_ms = ttl_ms;
+    call->answer_until_ms = call->asked_ms + ttl_ms - call->rounding_ms;
     return true;
+}
+
+int64_t lease_left_ms(const struct lease_call *call, int64_t now_ms)
+{
+    int64_t left_ms = call->answer_until_ms - now_ms;
+    return left_ms < 0 ? 0 : left_ms;
 }
 
 bool lease_answer_down(struct lease_call *call, const char *format, ...)

@@ -59,6 +59,8 @@ struct lease_call {
                                         no need of one */
     int64_t ttl_ms;                  /* GRANT, RENEW; RELEASE: what may be left of the lease: so
                                         long a release that was not delivered is remembered */
+    int64_t asked_ms;                /* GRANT, RENEW, QUERY: now, or earlier, on the caller's
+                                        clock, for answer_until_ms */
     int64_t floor;                   /* GRANT: the store's; mint above it */
     int64_t void_token;              /* GRANT: a lock of `nonce` with this token counts as free,
                                         the store does not stand behind it; 0 = none */
@@ -72,12 +74,16 @@ struct lease_call {
     /* The answer. */
     enum lease_answer answer;
     int64_t answer_token;
-    int64_t answer_ttl_ms; /* HELD: left; at least 1 */
-    char reason[128];      /* DOWN: why, for people */
+    int64_t answer_ttl_ms; /* HELD: left when the service looked, at least 1: when to ask again */
+    /* GRANTED, OWN, HELD: on the caller's clock, and never later than the end by the service's own:
+     * what anybody is told to be left counts to here. */
+    int64_t answer_until_ms;
+    char reason[128]; /* DOWN: why, for people */
 
     /* The provider's own while the call is under way. */
     struct list link;
     int64_t deadline_ms;
+    int64_t rounding_ms;
 };
 
 struct lease_health {
@@ -97,6 +103,9 @@ struct lease_news {
 };
 
 struct lease_provider;
+
+/* What is left of the lease that the call was answered with; 0: it may be over. */
+int64_t lease_left_ms(const struct lease_call *call, int64_t now_ms);
 
 /* Does it know of other daemons' leases only what the store remembers? Then renewals are written
  * there, for others to see. */

@@ -9,6 +9,7 @@
 struct lease_provider_impl {
     const char *name;
     bool needs_memory; /* see lease_provider_needs_memory */
+    bool own_clock;    /* its leases end by the very clock of its callers */
     bool (*ask)(struct lease_provider *provider, struct lease_call *call);
     /* NULL where there is nobody to hear of. */
     void (*watch)(struct lease_provider *provider,
@@ -24,7 +25,8 @@ struct lease_provider {
     const struct lease_provider_impl *impl;
 };
 
-/* Fills in the answer; returns true, so that an `ask` can end with it. */
+/* Fills in the answer; returns true, so that an `ask` can end with it. The lease lives `ttl_ms`
+ * from some moment after it was asked for. */
 bool lease_answer(struct lease_call *call, enum lease_answer answer, int64_t token, int64_t ttl_ms);
 bool lease_answer_down(struct lease_call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -256,6 +256,7 @@ static void local_close(struct lease_provider *base, void (*closed)(void *contex
 static const struct lease_provider_impl local_impl = {
     .name = "local",
     .needs_memory = true,
+    .own_clock = true,
     .ask = local_ask,
     .health = local_health,
     .close = local_close,

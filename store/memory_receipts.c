@@ -57,6 +57,20 @@ enum stk_error memory_receipt_put(struct store_txn *txn, const struct resource *
     return STK_OK;
 }
 
+enum stk_error memory_receipt_drop(struct store_txn *txn, const struct resource *resource,
+                                   struct bytes id)
+{
+    struct memory_rows *rows = of(txn);
+    struct row *row = row_of(rows, resource->id);
+    bool found;
+
+    check(row != NULL);
+    size_t place = memory_receipt_place(row, id, &found);
+    if (found)
+        memory_receipt_remove(rows, row, place);
+    return STK_OK;
+}
+
 void memory_retire(struct memory_rows *rows, const struct row *row)
 {
     const struct fence *fence = &row->now.resource.fence;

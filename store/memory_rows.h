@@ -118,6 +118,7 @@ enum stk_error memory_receipt(struct store_txn *, const struct resource *, struc
                               struct receipt *);
 enum stk_error memory_receipt_put(struct store_txn *, const struct resource *, struct bytes,
                                   const struct receipt *);
+enum stk_error memory_receipt_drop(struct store_txn *, const struct resource *, struct bytes);
 enum stk_error memory_sweep_receipts(struct store_txn *, int64_t, size_t, size_t *, bool *);
 enum stk_error memory_sweep_resources(struct store_txn *, int64_t, int64_t, size_t, int64_t *,
                                       size_t *, bool *);

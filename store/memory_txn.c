@@ -342,6 +342,7 @@ const struct store_txn_impl memory_txn_impl = {
     .value_clear = rows_value_clear,
     .receipt = memory_receipt,
     .receipt_put = memory_receipt_put,
+    .receipt_remove = memory_receipt_drop,
     .sweep_receipts = memory_sweep_receipts,
     .sweep_resources = memory_sweep_resources,
     .receipts_due = memory_receipts_due,

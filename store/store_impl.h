@@ -67,6 +67,7 @@ struct store_txn_impl {
                               struct receipt *);
     enum stk_error (*receipt_put)(struct store_txn *, const struct resource *, struct bytes,
                                   const struct receipt *);
+    enum stk_error (*receipt_remove)(struct store_txn *, const struct resource *, struct bytes);
     enum stk_error (*sweep_receipts)(struct store_txn *, int64_t, size_t, size_t *, bool *);
     enum stk_error (*sweep_resources)(struct store_txn *, int64_t, int64_t, size_t, int64_t *,
                                       size_t *, bool *);

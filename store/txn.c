@@ -151,6 +151,12 @@ enum stk_error txn_receipt_put(struct store_txn *txn, const struct resource *res
     return txn->impl->receipt_put(txn, resource, id, receipt);
 }
 
+enum stk_error txn_receipt_remove(struct store_txn *txn, const struct resource *resource,
+                                  struct bytes id)
+{
+    return txn->impl->receipt_remove(txn, resource, id);
+}
+
 enum stk_error txn_sweep_receipts(struct store_txn *txn, int64_t before_ms, size_t max,
                                   size_t *removed, bool *more)
 {

@@ -111,6 +111,9 @@ enum stk_error txn_receipt(struct store_txn *txn, const struct resource *resourc
                            bool *found, struct receipt *receipt);
 enum stk_error txn_receipt_put(struct store_txn *txn, const struct resource *resource,
                                struct bytes id, const struct receipt *receipt);
+/* It is as if the request had never been; harmless where there is none. */
+enum stk_error txn_receipt_remove(struct store_txn *txn, const struct resource *resource,
+                                  struct bytes id);
 /* Clean-up, a little at a time: looks at no more than `max` rows, and says in `more` whether there
  * is more to do now. Receipts go when their token was retired before `before_ms`; before the first
  * one goes, lease.receipts_gone has risen to the token. */

@@ -11,9 +11,9 @@
  *   gives back what a late one grants under another token than the decided one.
  * - A master has at most one question of a round under way. Where it is still busy with an earlier
  *   one when the round tries again, its answer counts for the new try: it is the same question.
- * - A lease counts from the moment it was first asked for: where TTL, less that time, less the
- *   drift of the clocks, leaves nothing, it is tried again. Where that is always so it is granted,
- *   and the caller, who counts too, finds that nothing is left.
+ * - A lease counts from the moment the first of those that agree was asked: where TTL, less that
+ *   time, less the drift of the clocks, leaves nothing, it is tried again. Where that is always so
+ *   it is granted, and the caller, who is told when it ends, finds that nothing is left.
  * - What goes back is this attempt's part in the lease. What a later round of the same owner's was
  *   told OWN there stays with that round, and what he had before stays his.
  * - What a master does with a grant that was never answered is that master's provider's business:
@@ -30,7 +30,7 @@
 #define RAISES_MAX    4
 #define PAUSE_MIN_MS  4 /* before the first retry; twice as long each time, and as much jitter */
 #define SPLIT_LOOK_MS 100
-#define DRIFT_MIN_MS  2 /* and 1 % of the TTL */
+#define DRIFT_MS      2 /* and 1 % of the TTL */
 
 enum phase { VOTING, PAUSING, OVER };
 
@@ -39,7 +39,6 @@ struct part {
     struct lease_call call;
     struct round *round;
     bool busy, releasing;
-    int64_t asked_ms;
 };
 
 struct round {
@@ -108,7 +107,7 @@ static void ask_all(struct round *round)
         if (part->busy || round->ballot.votes[i].answer != LEASE_UNANSWERED)
             continue;
         part->call = round->question;
-        part->asked_ms = now_ms(round);
+        part->call.asked_ms = now_ms(round);
         ask(part);
     }
 }
@@ -124,7 +123,7 @@ static void raise_all(struct round *round, int64_t token)
         part->call = round->question;
         part->call.floor = token - 1;
         part->call.void_token = vote->token;
-        part->asked_ms = now_ms(round);
+        part->call.asked_ms = now_ms(round);
         ask(part);
     }
 }
@@ -175,16 +174,16 @@ static void end_down(struct round *round)
                           ballot->masters, why);
 }
 
-/* Is there anything left of a lease that those have granted who agree? */
-static bool is_valid(const struct round *round, const struct verdict *verdict)
+/* When the lease that those have granted who agree may end at the first of them. */
+static int64_t until_ms(const struct round *round, const struct verdict *verdict)
 {
-    int64_t ttl_ms = round->question.ttl_ms, asked_ms = INT64_MAX;
+    int64_t ttl_ms = round->question.ttl_ms, until_ms = INT64_MAX;
 
     for (int i = 0; i < round->ballot.masters; i++)
         if (vote_has(&round->ballot.votes[i]) && round->ballot.votes[i].token == verdict->token &&
-            round->parts[i].asked_ms < asked_ms)
-            asked_ms = round->parts[i].asked_ms;
-    return now_ms(round) - asked_ms < ttl_ms - ttl_ms / 100 - DRIFT_MIN_MS;
+            round->parts[i].call.answer_until_ms < until_ms)
+            until_ms = round->parts[i].call.answer_until_ms;
+    return until_ms - ttl_ms / 100 - DRIFT_MS;
 }
 
 static int64_t jitter_ms(const struct round *round, int64_t most_ms)
@@ -226,11 +225,13 @@ static void end_split(struct round *round, const struct verdict *verdict)
 static void decide(struct round *round, const struct verdict *verdict)
 {
     bool taken = verdict->outcome == BALLOT_GRANTED || verdict->outcome == BALLOT_OWN;
+    int64_t end_ms = taken ? until_ms(round, verdict) : 0;
 
-    if (taken && (is_valid(round, verdict) || !try_later(round))) {
+    if (taken && (end_ms > now_ms(round) || !try_later(round))) {
         round->kept_token = verdict->token;
         end(round, verdict->outcome == BALLOT_OWN ? LEASE_OWN : LEASE_GRANTED, verdict->token,
             round->question.ttl_ms);
+        round->call->answer_until_ms = end_ms;
     } else if (verdict->outcome == BALLOT_HELD) {
         round->kept_token = 0; /* of a renewal, too */
         end(round, LEASE_HELD, verdict->token, verdict->ttl_ms);

@@ -86,6 +86,13 @@ static void note_time(struct keeper *keeper, int64_t mtime_ms)
 
 static void make(struct errand *errand);
 
+/* The lease lives its TTL from when it was asked for: others count from when they see it. */
+static void hold(struct errand *errand, const struct node_name *name, int32_t version)
+{
+    spot_hold(errand->spot, name, &errand->lease, version,
+              errand->ask.asked_ms + errand->lease.ttl_ms);
+}
+
 /* The time of a lease that nobody has heard of is over at once. */
 static void granted(struct errand *errand, enum lease_answer verdict)
 {
@@ -131,7 +138,7 @@ static void made_lease(struct errand *errand)
     errand->lease.token = errand->ask.verb == LEASE_RENEW
                               ? errand->ask.token
                               : node_token(errand->made_zxid, errand->ask.floor);
-    spot_hold(spot, &errand->made, &errand->lease, errand->made_version);
+    hold(errand, &errand->made, errand->made_version);
     spot_guard(spot);
     granted(errand, LEASE_GRANTED);
 }
@@ -242,7 +249,7 @@ static void on_set(struct zk_op *op)
     note_time(spot->keeper, op->mtime_ms);
     if (errand->sight == SEEN_OUR_TURN)
         spot_forget_queued(spot);
-    spot_hold(spot, &errand->head, &errand->lease, op->version);
+    hold(errand, &errand->head, op->version);
     if (errand->sight == SEEN_OUR_TURN)
         spot_guard(spot);
     kept(errand);
@@ -278,7 +285,7 @@ static void on_moved(struct zk_op *op)
     struct errand *errand = errand_of(op);
 
     if (op->rc == ZOK) {
-        spot_hold(errand->spot, &errand->made, &errand->lease, 0);
+        hold(errand, &errand->made, 0);
         spot_guard(errand->spot);
         kept(errand);
     } else if (op->rc == ZNONODE || op->rc == ZBADVERSION || op->rc == ZNODEEXISTS) {

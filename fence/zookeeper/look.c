@@ -161,15 +161,14 @@ static void on_head_read(struct zk_op *op)
         errand_decide(errand);
         return;
     }
-    if (own) { /* another daemon wrote it, or an answer was lost */
-        spot_hold(spot, &errand->head, &errand->lease, errand->version);
-        errand->left_ms = errand->lease.ttl_ms;
-        errand_decide(errand);
-        return;
-    }
-    int64_t seen_left_ms = see_others(spot, &errand->head, op->version, errand->lease.ttl_ms);
-    errand->left_ms = by_clock_ms(keeper, op->mtime_ms, errand->lease.ttl_ms);
-    if (errand->left_ms <= 0 || errand->left_ms > errand->lease.ttl_ms)
+    int64_t ttl_ms = errand->lease.ttl_ms, seen_left_ms = ttl_ms;
+    if (own) /* another daemon wrote it, or an answer was lost */
+        spot_hold(spot, &errand->head, &errand->lease, errand->version,
+                  keeper_now_ms(keeper) + ttl_ms);
+    else
+        seen_left_ms = see_others(spot, &errand->head, op->version, ttl_ms);
+    errand->left_ms = by_clock_ms(keeper, op->mtime_ms, ttl_ms);
+    if (errand->left_ms <= 0 || errand->left_ms > ttl_ms)
         errand->left_ms = seen_left_ms;
     if (seen_left_ms > 0)
         errand_decide(errand);

@@ -50,15 +50,14 @@ void spot_free_if_idle(struct spot *spot)
     free(spot);
 }
 
-/* The lease lives its TTL from now on. */
 void spot_hold(struct spot *spot, const struct node_name *name, const struct node_lease *lease,
-               int32_t version)
+               int32_t version, int64_t until_ms)
 {
     spot->held = *name;
     spot->lease = *lease;
     spot->version = version;
     spot->doubtful = spot->removing = spot->forced = false;
-    spot->held_until_ms = keeper_now_ms(spot->keeper) + lease->ttl_ms;
+    spot->held_until_ms = until_ms;
     heap_set(&spot->keeper->ending, &spot->held_due, spot->held_until_ms);
     keeper_schedule(spot->keeper);
 }

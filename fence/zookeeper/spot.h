@@ -83,7 +83,7 @@ struct spot *spot_of(struct keeper *keeper, struct bytes resource); /* made wher
 struct spot *spot_find(struct keeper *keeper, const char *path);
 void spot_free_if_idle(struct spot *spot);
 void spot_hold(struct spot *spot, const struct node_name *name, const struct node_lease *lease,
-               int32_t version);
+               int32_t version, int64_t until_ms);
 void spot_forget_held(struct spot *spot);
 void spot_end_held(struct spot *spot); /* as if its time were over */
 void spot_queue(struct spot *spot, const struct node_name *name, int64_t zxid);

@@ -83,7 +83,8 @@ static bool zookeeper_ask(struct lease_provider *base, struct lease_call *call)
     errand->ask = *call;
     errand->ask.resource = spot->resource;
     errand->call = call;
-    errand->ask.deadline_ms = keeper_now_ms(keeper) + keeper->uri.timeout_ms;
+    errand->ask.asked_ms = keeper_now_ms(keeper);
+    errand->ask.deadline_ms = errand->ask.asked_ms + keeper->uri.timeout_ms;
     list_append(&keeper->asked, &errand->in_asked);
     if (++keeper->calls_open == 1)
         keeper_schedule(keeper);

@@ -80,7 +80,7 @@ static stk_lease *make_handle(const struct acquire *acquire)
 static bool read_grant(const struct acquire *acquire, const redisReply *reply, stk_lease *lease)
 {
     size_t count = acquire->all ? acquire->count : 2;
-    int64_t ttl_ms = acquire->ttl_ms;
+    int64_t told_ms = acquire->ttl_ms;
 
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != count)
         return false;
@@ -89,10 +89,9 @@ static bool read_grant(const struct acquire *acquire, const redisReply *reply, s
             return false;
     for (size_t i = 0; i < acquire->count; i++)
         lease->holds[i].token = reply->element[i]->integer;
-    if (!acquire->all && reply->element[1]->integer < ttl_ms)
-        ttl_ms = reply->element[1]->integer;
-    handle_extend(lease, acquire->call.asked_ms, ttl_ms);
-    lease->ttl_ms = acquire->ttl_ms; /* for its renewals */
+    if (!acquire->all)
+        told_ms = reply->element[1]->integer;
+    handle_extend(lease, acquire->call.asked_ms, acquire->ttl_ms, told_ms);
     return true;
 }
 

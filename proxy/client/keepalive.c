@@ -130,6 +130,7 @@ static void renew(struct keepalive *keeper, stk_lease *lease)
     lease->renewing = true;
     lease->round++;
     lease->unanswered = lease->count;
+    lease->told_ms = lease->ttl_ms;
     lease->asked_ms = now_ms();
     for (size_t i = 0; i < lease->count; i++) {
         struct renewal *renewal = mem_zalloc(sizeof *renewal);
@@ -193,14 +194,19 @@ static void take_reply(struct keepalive *keeper, struct renewal *renewal, const 
     if (!counts)
         return;
     enum stk_error error = reply_code(reply);
+    int64_t told_ms = reply->integer;
     if (error == STK_STALE || error == STK_UNKNOWN) {
         lose(keeper, lease, STK_STALE);
     } else if (!reply_is_int(reply)) {
         try_again(keeper, lease, error != STK_OK ? error : STK_PROTOCOL);
-    } else if (--lease->unanswered == 0) {
+    } else {
+        if (told_ms < lease->told_ms)
+            lease->told_ms = told_ms;
+        if (--lease->unanswered > 0)
+            return;
         lease->why = STK_OK;
         lease->renewing = false;
-        handle_extend(lease, lease->asked_ms, lease->ttl_ms);
+        handle_extend(lease, lease->asked_ms, lease->ttl_ms, lease->told_ms);
         schedule(keeper, lease);
     }
 }

@@ -21,11 +21,13 @@ enum stk_error handle_check(const stk_lease *lease)
     return client_check(lease->client);
 }
 
-void handle_extend(stk_lease *lease, int64_t asked_ms, int64_t ttl_ms)
+void handle_extend(stk_lease *lease, int64_t asked_ms, int64_t ttl_ms, int64_t told_ms)
 {
+    int64_t good_ms = told_ms < ttl_ms ? told_ms : ttl_ms;
+
     lease->ttl_ms = ttl_ms;
-    lease->until_ms = asked_ms + ttl_ms - margin_ms(ttl_ms);
-    lease->renew_ms = asked_ms + ttl_ms / 3;
+    lease->until_ms = asked_ms + good_ms - margin_ms(good_ms);
+    lease->renew_ms = asked_ms + good_ms / 3;
 }
 
 void handle_compose_renewal(const stk_lease *lease, int64_t ttl_ms, bool notify, struct buf *out)
@@ -114,6 +116,15 @@ static enum stk_error first_error(const struct call *call, const char *command)
     return STK_OK;
 }
 
+/* The least that the replies tell. */
+static int64_t told_ms(const struct call *call, int64_t ttl_ms)
+{
+    for (size_t i = 0; i < call->replies_count; i++)
+        if (call->replies[i]->integer < ttl_ms)
+            ttl_ms = call->replies[i]->integer;
+    return ttl_ms;
+}
+
 enum stk_error handle_renew(stk_lease *lease, int64_t ttl_ms, int64_t deadline_ms)
 {
     enum stk_error error;
@@ -136,7 +147,7 @@ enum stk_error handle_renew(stk_lease *lease, int64_t ttl_ms, int64_t deadline_m
         error = first_error(&call, "RENEW");
     pthread_mutex_lock(&lease->client->lock);
     if (error == STK_OK && lease->state == STATE_LIVE) {
-        handle_extend(lease, call.asked_ms, ttl_ms);
+        handle_extend(lease, call.asked_ms, ttl_ms, told_ms(&call, ttl_ms));
         keepalive_look(lease);
     } else if (error == STK_STALE || error == STK_UNKNOWN) { /* the caller knows; no `lost` */
         keepalive_forget(lease);

@@ -44,13 +44,15 @@ struct stk_lease {
     int64_t renew_ms, asked_ms;
     bool renewing;
     unsigned round;    /* counts renewals, to know late replies of the last one */
-    size_t unanswered; /* of this round */
+    size_t unanswered; /* of this round; and the least that its answers told so far */
+    int64_t told_ms;
 };
 
 /* STK_OK, or fail(): another process, or its client is closed. */
 enum stk_error handle_check(const stk_lease *lease);
-/* It is good for ttl_ms from asked_ms on. The lock is held. */
-void handle_extend(stk_lease *lease, int64_t asked_ms, int64_t ttl_ms);
+/* What was asked for at asked_ms is good for told_ms from then on, as the server says, and no
+ * longer than ttl_ms, which renewals ask for. The lock is held. */
+void handle_extend(stk_lease *lease, int64_t asked_ms, int64_t ttl_ms, int64_t told_ms);
 /* One RENEW for each of its resources. `notify`: whose connection is told of their loss. */
 void handle_compose_renewal(const stk_lease *lease, int64_t ttl_ms, bool notify, struct buf *out);
 /* stk_renew, until then. */

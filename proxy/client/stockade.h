@@ -152,9 +152,10 @@ enum stk_error stk_release(stk_lease *lease);
 void stk_lease_free(stk_lease *lease);
 /* Renews now, with this TTL from here on; 0: the same. */
 enum stk_error stk_renew(stk_lease *lease, int64_t ttl_ms);
-/* Does it still have time, for certain, by this machine's monotonic clock? Its TTL counts from
- * before the request was sent, less a margin of TTL / 100 + 2 ms for clocks that drift. Once lost
- * it stays lost. This is for what happens outside the store: a write inside it is judged there. */
+/* Does it still have time, for certain, by this machine's monotonic clock? What the daemon told to
+ * be left counts from before the request was sent, less a margin of a hundredth + 2 ms for clocks
+ * that drift. Once lost it stays lost. This is for what happens outside the store: a write inside
+ * it is judged there. */
 bool stk_lease_valid(const stk_lease *lease);
 int64_t stk_lease_left_ms(const stk_lease *lease); /* 0: not valid */
 /* The token; `resource` NULL: of its first. 0: it is none of its resources. */

@@ -58,7 +58,8 @@ struct lease_return {
     int64_t token, session, connection; /* RETURN_RELEASE, RETURN_CLOSE; as in the row */
     struct bytes id;                    /* RETURN_RELEASE: the request's; empty: none */
     bool own_only;                      /* nothing, where another connection has entered since */
-    bool unseen; /* nobody was told of the grant: no event tells of its end */
+    bool unseen;           /* nobody was told of the grant: no event tells of its end */
+    struct bytes grant_id; /* of the ACQUIRE that nobody was told of: free again; or empty */
     void (*done)(struct lease_return *);
 
     /* The result. */
@@ -93,7 +94,7 @@ struct acquire {
     enum acquire_phase phase;
     struct timer deadline;
     struct lease_wish wish;
-    int64_t ttl_ms, asked_ms, left_ms;
+    int64_t ttl_ms, left_ms;
     struct bytes owner; /* in the request, `nonce` or request->scratch */
     bool anonymous, recorded;
     bool behind;                 /* recorded in a row of its own, though not the first token */
@@ -122,6 +123,9 @@ void line_wake(struct engine *engine, struct bytes resource); /* may be free: th
 /* Another daemon's news; `context` is the engine. */
 void line_told(void *context, const struct lease_news *news);
 int64_t line_waiters(struct engine *engine, struct bytes resource); /* how many wait */
+
+/* lease_renew.c: did this RENEW, which has finished, fail because the lease is over? */
+bool renew_lost(const struct request *request);
 
 /* lease_held.c: the leases that this daemon has granted and not seen end. */
 struct held_grant {

@@ -15,6 +15,8 @@
  *   steps leaves a lock whose token the store never saw.
  * - A token the store does not admit is never handed out; the next one is minted above the store's
  *   floor (P2), at most ACQUIRE_ROUNDS_MAX times.
+ * - A lease that is over by then is given back and tried for again while there is time to wait;
+ *   else the answer is null. The id of such a grant is free again: nobody was told.
  * - A client that goes away: what waits leaves the line, what is on its way is given back.
  * - Where the store is the only memory of leases (local:), the head of the line needs no question
  *   when the lease is released here: it inherits it, in the transaction that retires the old token.
@@ -96,8 +98,7 @@ static void returned(struct lease_return *back)
     else if (acquire->wish.wait_until_ms > engine_now_ms(back->engine))
         acquire_try(acquire);
     else
-        request_fail(leave(acquire, 0), STK_BUSY,
-                     "the lease ran out while it was being granted; try a longer ttl_ms");
+        end_with_null(acquire);
 }
 
 /* It was granted, and has entered a lease that an earlier request was told of. */
@@ -118,15 +119,17 @@ static void give_back(struct acquire *acquire)
     struct lease_return *back = &acquire->back;
 
     acquire->phase = ACQUIRE_RETURNING;
-    *back = (struct lease_return){.engine = acquire->request->engine,
-                                  .kind = RETURN_RELEASE,
-                                  .resource = acquire->request->argv[1],
-                                  .token = acquire->call.answer_token,
-                                  .session = acquire->session,
-                                  .connection = acquire->connection,
-                                  .own_only = acquire->wish.id.len > 0 && !acquire->of_basket,
-                                  .unseen = true,
-                                  .done = returned};
+    *back =
+        (struct lease_return){.engine = acquire->request->engine,
+                              .kind = RETURN_RELEASE,
+                              .resource = acquire->request->argv[1],
+                              .token = acquire->call.answer_token,
+                              .session = acquire->session,
+                              .connection = acquire->connection,
+                              .own_only = acquire->wish.id.len > 0 && !acquire->of_basket,
+                              .grant_id = acquire->of_basket ? (struct bytes){0} : acquire->wish.id,
+                              .unseen = true,
+                              .done = returned};
     if (counted_nothing(acquire))
         returned(back);
     else
@@ -233,9 +236,8 @@ static void warn_behind(struct acquire *acquire)
 /* Step 4: the client's, if there is somebody and something left. */
 static void recorded(struct acquire *acquire)
 {
-    acquire->left_ms =
-        acquire->ttl_ms - (engine_now_ms(acquire->request->engine) - acquire->asked_ms);
-    if (is_over(acquire) || acquire->left_ms <= 0)
+    acquire->left_ms = lease_left_ms(&acquire->call, engine_now_ms(acquire->request->engine));
+    if (is_over(acquire) || acquire->left_ms == 0)
         give_back(acquire);
     else
         reply_granted(acquire);
@@ -347,12 +349,12 @@ static void ask(struct acquire *acquire)
     struct engine *engine = acquire->request->engine;
 
     acquire->phase = ACQUIRE_ASKING;
-    acquire->asked_ms = engine_now_ms(engine);
     call->verb = LEASE_GRANT;
+    call->asked_ms = engine_now_ms(engine);
     call->token = 0;
     call->floor = acquire->view.row.fence.floor;
     call->reentry_only = !line_is_head(acquire);
-    call->waits = acquire->wish.wait_until_ms > acquire->asked_ms;
+    call->waits = acquire->wish.wait_until_ms > call->asked_ms;
     call->memory = acquire->view.memory;
     call->done = asked;
     if (lease_ask(engine->options.provider, call))
@@ -434,7 +436,7 @@ void acquire_try(struct acquire *acquire)
 void acquire_inherit(struct acquire *acquire)
 {
     acquire->phase = ACQUIRE_RECORDING;
-    acquire->asked_ms = engine_now_ms(acquire->request->engine);
+    acquire->call.asked_ms = engine_now_ms(acquire->request->engine); /* before others see it */
     acquire->recorded = false;
 }
 
@@ -442,10 +444,12 @@ static void inheritance_known(struct lease_call *call)
 {
     struct acquire *acquire = list_entry(call, struct acquire, call);
 
-    if (call->answer == LEASE_GRANTED)
+    if (call->answer == LEASE_GRANTED) {
         recorded(acquire);
-    else
-        acquire_try(acquire); /* another daemon was granted it since */
+        return;
+    }
+    call->answer_token = call->token;
+    give_back(acquire); /* another daemon was granted it since */
 }
 
 void acquire_inherited(struct acquire *acquire, bool committed)

@@ -4,11 +4,13 @@
  * each other in a circle.
  *
  *   TAKING ──all granted──▶ FRESHENING ──▶ CONFIRMING ──▶ reply [token ...]
- *      │                        │              │
- *      └──null, error───────────┴──────────────┴──▶ RETURNING ──▶ null, error
+ *    ▲ │                        │              │
+ *    │ └──null, error───────────┴──────────────┴──▶ RETURNING ──▶ null, error
+ *    └──────────one is over, and there is time──────────┘
  *
  * - While it waits for one, those it has are renewed at a third of their TTL; before the reply all
- *   are renewed once more where that took time, so that the basket is fresh when it is handed out.
+ *   are renewed once more where that took time. Where one is over all the same, all go back and it
+ *   begins anew.
  * - It is whole when it is handed out: one look at the store confirms that each token is good.
  * - Its ID is remembered there and then, for all of it. Before that a repeat is a basket of its
  *   own: nobody gives back what another counts on, as each gives back what it has counted itself.
@@ -25,13 +27,14 @@
 #include "proxy/engine/lease.h"
 
 #define BASKET_MAX 256
+#define ID_OVER    "the leases that this ID was granted are over; ask again with another ID"
 
 enum basket_phase { BASKET_TAKING, BASKET_FRESHENING, BASKET_CONFIRMING, BASKET_RETURNING };
 
 struct basket_item {
     struct bytes resource;
     size_t place; /* in the order asked */
-    int64_t token;
+    int64_t token, until_ms;
     bool counted; /* a hold of its own; else what its ID was granted before */
 };
 
@@ -44,7 +47,9 @@ struct basket {
     struct request *renewing; /* the RENEW under way, or NULL */
     size_t taken;             /* items whose lease it has */
     size_t renewed;           /* of these, in this pass */
-    int64_t renewed_ms;       /* when the last pass began */
+    bool again;               /* one was lost: from the beginning, once all are back */
+    bool over;                /* so the confirmation found */
+    bool remembered;          /* its ID is, for all of it */
     int64_t ttl_ms;
     struct timer keep_alive;
     struct lease_return back;
@@ -109,7 +114,8 @@ static void give_back_last(struct basket *basket)
     lease_return_start(&basket->back);
 }
 
-/* It will not be whole: the reply says why, what it has goes back. */
+/* It will not be whole: the reply says why, what it has goes back. Once its ID is remembered they
+ * are its client's, who may have been told of them by a repeat: they stay. */
 static void give_up(struct basket *basket, struct bytes reply)
 {
     struct buf *out = &basket->request->reply;
@@ -117,7 +123,44 @@ static void give_up(struct basket *basket, struct bytes reply)
     if (basket->phase == BASKET_RETURNING)
         return;
     basket->phase = BASKET_RETURNING;
+    if (basket->remembered)
+        basket->taken = 0;
     buf_append_bytes(out, reply);
+}
+
+static void give_up_for(struct basket *basket, enum stk_error error, const char *why)
+{
+    struct buf reply = {0};
+
+    resp_error(&reply, error, why == NULL ? NULL : "%s", why);
+    give_up(basket, buf_bytes(&reply));
+    buf_free(&reply);
+}
+
+/* One of its leases is over, by nobody's fault. */
+static void lose(struct basket *basket)
+{
+    if (basket->remembered) {
+        give_up_for(basket, STK_STALE, ID_OVER);
+    } else if (basket->phase != BASKET_RETURNING) {
+        basket->again = true;
+        basket->phase = BASKET_RETURNING;
+    }
+}
+
+static void end_with_null(struct basket *basket)
+{
+    resp_null_array(&basket->request->reply, basket->request->resp3);
+    end(basket);
+}
+
+/* ":29998": as long as that from now on. False: it is none. */
+static bool read_int(struct bytes text, int64_t *number)
+{
+    const char *end = text.len == 0 ? NULL : memchr(text.data, '\r', text.len);
+
+    return end != NULL && text.data[0] == ':' &&
+           bytes_to_int64((struct bytes){text.data + 1, (size_t)(end - text.data) - 1}, number);
 }
 
 static void renew_next(struct basket *basket);
@@ -125,12 +168,16 @@ static void renew_next(struct basket *basket);
 static void renew_finished(struct request *sub)
 {
     struct basket *basket = basket_of(sub);
-    bool lost = sub->reply.len > 0 && sub->reply.data[0] == '-';
+    int64_t left_ms;
 
     basket->renewing = NULL;
-    basket->renewed++;
-    if (lost)
+    if (read_int(buf_bytes(&sub->reply), &left_ms))
+        basket->items[basket->renewed].until_ms = engine_now_ms(sub->engine) + left_ms;
+    else if (renew_lost(sub))
+        lose(basket);
+    else
         give_up(basket, buf_bytes(&sub->reply));
+    basket->renewed++;
     request_free(sub);
     if (basket->phase == BASKET_RETURNING) {
         if (basket->taking != NULL && basket->taking->session != NULL) {
@@ -162,7 +209,6 @@ static void renew_next(struct basket *basket)
 static void renew_all(struct basket *basket)
 {
     basket->renewed = 0;
-    basket->renewed_ms = engine_now_ms(basket->request->engine);
     renew_next(basket);
 }
 
@@ -173,39 +219,40 @@ static void keep_alive(struct timer *timer)
         renew_all(basket);
 }
 
-/* ":34" at the head of [34, 30000]; 0: it is no grant. */
-static int64_t granted_token(const struct buf *reply)
+/* [34, 30000]. False: it is no grant. */
+static bool read_grant(struct bytes reply, struct basket_item *item, int64_t now_ms)
 {
-    static const char head[] = "*2\r\n:";
-    int64_t token = 0;
+    static const char head[] = "*2\r\n";
+    int64_t left_ms;
 
-    if (reply->len < sizeof head || memcmp(reply->data, head, sizeof head - 1) != 0)
-        return 0;
-    const char *at = reply->data + sizeof head - 1;
-    (void)bytes_to_int64((struct bytes){at, strcspn(at, "\r")}, &token);
-    return token;
+    if (reply.len < sizeof head || memcmp(reply.data, head, sizeof head - 1) != 0)
+        return false;
+    reply = (struct bytes){reply.data + 4, reply.len - 4};
+    if (!read_int(reply, &item->token))
+        return false;
+    const char *second = memchr(reply.data, '\n', reply.len);
+    if (second == NULL ||
+        !read_int((struct bytes){second + 1, reply.len - (size_t)(second + 1 - reply.data)},
+                  &left_ms))
+        return false;
+    item->until_ms = now_ms + left_ms;
+    return true;
 }
 
 static void take_finished(struct request *sub)
 {
     struct basket *basket = basket_of(sub);
-    int64_t token = granted_token(&sub->reply), now_ms = engine_now_ms(sub->engine);
+    int64_t now_ms = engine_now_ms(sub->engine);
 
     basket->taking = NULL;
-    if (token != 0) {
-        if (basket->taken == 0) {
-            basket->renewed_ms = now_ms;
-            timer_set(sub->engine, &basket->keep_alive, now_ms + basket->ttl_ms / 3);
-        }
+    if (read_grant(buf_bytes(&sub->reply), &basket->items[basket->taken], now_ms)) {
         basket->items[basket->taken].counted = acquire_counted(sub);
-        basket->items[basket->taken++].token = token;
+        if (basket->taken++ == 0)
+            timer_set(sub->engine, &basket->keep_alive, now_ms + basket->ttl_ms / 3);
     } else if (sub->reply.len > 0 && sub->reply.data[0] == '-') {
         give_up(basket, buf_bytes(&sub->reply));
     } else {
-        struct buf null = {0};
-        resp_null_array(&null, basket->request->resp3);
-        give_up(basket, buf_bytes(&null));
-        buf_free(&null);
+        give_up(basket, (struct bytes){"", 0});
     }
     request_free(sub);
     go_on(basket);
@@ -257,6 +304,34 @@ static void reply_whole(struct basket *basket)
     end(basket);
 }
 
+/* Of the lease that ends first. */
+static int64_t least_left_ms(const struct basket *basket)
+{
+    int64_t until_ms = INT64_MAX;
+
+    for (size_t i = 0; i < basket->taken; i++)
+        if (basket->items[i].until_ms < until_ms)
+            until_ms = basket->items[i].until_ms;
+    return until_ms - engine_now_ms(basket->request->engine);
+}
+
+/* All are back. */
+static void given_back(struct basket *basket)
+{
+    bool again = basket->again && !is_over(basket);
+
+    basket->again = false;
+    if (again && basket->wish.wait_until_ms > engine_now_ms(basket->request->engine)) {
+        basket->phase = BASKET_TAKING;
+        timer_stop(basket->request->engine, &basket->keep_alive);
+        go_on(basket);
+    } else if (basket->request->reply.len == 0) {
+        end_with_null(basket);
+    } else {
+        end(basket);
+    }
+}
+
 /* The confirmation, on the store's thread; it may run more than once. */
 
 /* What the store says of one item. */
@@ -266,7 +341,7 @@ struct sight {
     bool known;         /* a twin of this basket was told of this very token */
 };
 
-/* The request's verdict: is the token good, and the ID no other command's? */
+/* Is the token good? Then the request's verdict: is the ID this command's, and not used up? */
 static enum stk_error look_at(struct basket *basket, const struct basket_item *item,
                               struct store_txn *txn, struct sight *sight)
 {
@@ -278,8 +353,8 @@ static enum stk_error look_at(struct basket *basket, const struct basket_item *i
     sight->known = false;
     if (error != STK_OK)
         return error;
-    request->verdict = fence_judge(&sight->row.fence, item->token);
-    if (request->verdict != STK_OK || basket->wish.id.len == 0)
+    basket->over |= fence_judge(&sight->row.fence, item->token) != STK_OK;
+    if (basket->over || basket->wish.id.len == 0)
         return STK_OK;
     error = txn_receipt(txn, &sight->row, basket->wish.id, &found, &receipt);
     if (error != STK_OK || !found)
@@ -330,9 +405,11 @@ static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
     enum stk_error error = STK_OK;
     struct sight sight;
 
+    basket->over = false;
+    basket->request->verdict = STK_OK;
     for (size_t i = 0; i < basket->count; i++) {
         error = look_at(basket, &basket->items[i], txn, &sight);
-        if (error != STK_OK || basket->request->verdict != STK_OK)
+        if (error != STK_OK || basket->over || basket->request->verdict != STK_OK)
             return error;
     }
     for (size_t i = 0; has_id && error == STK_OK && i < basket->count; i++) {
@@ -346,13 +423,18 @@ static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
     return error;
 }
 
-static void give_up_for(struct basket *basket, enum stk_error error, const char *why)
+/* All tokens are good. What the confirmation took may have been all the time that was left. */
+static void hand_out(struct basket *basket)
 {
-    struct buf reply = {0};
-
-    resp_error(&reply, error, why == NULL ? NULL : "%s", why);
-    give_up(basket, buf_bytes(&reply));
-    buf_free(&reply);
+    if (least_left_ms(basket) > 0 || (basket->remembered && basket->request->session == NULL)) {
+        reply_whole(basket);
+    } else if (basket->remembered && basket->phase == BASKET_CONFIRMING) {
+        basket->phase = BASKET_FRESHENING;
+        renew_all(basket);
+    } else {
+        lose(basket);
+        go_on(basket);
+    }
 }
 
 static void confirm_done(struct store_op *op)
@@ -366,10 +448,15 @@ static void confirm_done(struct store_op *op)
     } else if (basket->request->verdict == STK_ERR) {
         give_up_for(basket, STK_ERR, "this ID was used for another command");
     } else if (basket->request->verdict != STK_OK) {
-        give_up_for(basket, STK_STALE,
-                    "a lease of the basket ended before all were granted; ask again");
-    } else if (basket->request->session != NULL || basket->wish.id.len > 0) {
-        reply_whole(basket); /* a repeat may have been told already */
+        give_up_for(basket, STK_STALE, ID_OVER);
+    } else if (basket->over) {
+        lose(basket);
+    } else if (basket->wish.id.len > 0) {
+        basket->remembered = true;
+        hand_out(basket);
+        return;
+    } else if (!is_over(basket)) {
+        hand_out(basket);
         return;
     }
     go_on(basket);
@@ -397,13 +484,18 @@ static void go_on(struct basket *basket)
         if (basket->taken > 0)
             give_back_last(basket);
         else
-            end(basket);
+            given_back(basket);
     } else if (basket->taken < basket->count) {
         take_next(basket);
     } else if (basket->phase == BASKET_TAKING &&
-               engine_now_ms(basket->request->engine) - basket->renewed_ms > basket->ttl_ms / 8) {
+               least_left_ms(basket) < basket->ttl_ms - basket->ttl_ms / 8) {
         basket->phase = BASKET_FRESHENING;
         renew_all(basket);
+    } else if (basket->remembered) {
+        hand_out(basket);
+    } else if (least_left_ms(basket) <= 0) {
+        lose(basket);
+        go_on(basket);
     } else {
         confirm(basket);
     }

@@ -97,6 +97,22 @@ static bool is_still_its_own(const struct lease_return *back, const struct lease
     return lease->session == back->session && lease->connection == back->connection;
 }
 
+/* A grant that nobody was told of goes with its receipt: what asks again with the same id is no
+ * repeat. */
+static enum stk_error forget_grant(const struct lease_return *back, struct store_txn *txn,
+                                   const struct resource *row)
+{
+    struct receipt receipt;
+    bool found = false;
+
+    if (back->grant_id.len == 0)
+        return STK_OK;
+    enum stk_error error = txn_receipt(txn, row, back->grant_id, &found, &receipt);
+    if (error != STK_OK || !found || receipt.token != back->token)
+        return error;
+    return txn_receipt_remove(txn, row, back->grant_id);
+}
+
 /* Retires the token, or counts one hold less. On the store's thread. */
 static enum stk_error return_run(struct store_op *op, struct store_txn *txn)
 {
@@ -121,7 +137,9 @@ static enum stk_error return_run(struct store_op *op, struct store_txn *txn)
         back->verdict = fence_judge(&row.fence, back->token);
         if (back->verdict == STK_STALE && back->token == row.fence.token &&
             row.fence.state == FENCE_RELEASED)
-            back->verdict = STK_OK; /* the last release again: still free */
+            back->verdict = STK_OK;     /* the last release again: still free */
+        if (back->verdict == STK_STALE) /* another was faster, or revoked it */
+            return forget_grant(back, txn, &row);
         if (back->verdict != STK_OK || row.fence.state != FENCE_LIVE)
             return STK_OK;
     }
@@ -143,6 +161,8 @@ static enum stk_error return_run(struct store_op *op, struct store_txn *txn)
     buf_free(&owner);
     if (error == STK_OK && back->id.len > 0)
         error = release_remember(back, txn, &row);
+    if (error == STK_OK)
+        error = forget_grant(back, txn, &row);
     if (error == STK_OK && back->let_go && back->heir != NULL)
         error = acquire_record_heir(back->heir, txn);
     return error;

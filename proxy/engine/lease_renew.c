@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RENEW: the store says whose lease it is, the lease service extends it (or takes it back where it
  * expired and nobody has it), and the writer confirms that no release or revoke came first; where
- * one did, the lock is let go again and the answer is STALE. */
+ * one did, the lock is let go again and the answer is STALE. What is told is what is left then; a
+ * lease that is over by then is renewed once more, as long as nobody has taken it. */
 #include <string.h>
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lease.h"
 
+#define RENEW_ROUNDS_MAX 3
+
 struct renew {
     struct request *request;
+    unsigned rounds;
     int64_t token, ttl_ms, session;
-    bool notify;
+    bool notify, ran_out;
     int64_t dated_ms; /* the row is written where it was written longer ago than this */
     struct lease_view view;
     struct lease_call call;
@@ -63,6 +67,28 @@ static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
     return error;
 }
 
+static void begin(struct renew *renew);
+
+static void confirmed(struct renew *renew)
+{
+    struct request *request = renew->request;
+    int64_t left_ms = lease_left_ms(&renew->call, engine_now_ms(request->engine));
+
+    if (left_ms > 0) {
+        request->engine->counters.leases_renewed++;
+        held_renewed(request->engine, request->argv[1], renew->token, left_ms,
+                     renew->notify ? request->session : NULL);
+        resp_int(&request->reply, left_ms);
+        request_finish(request);
+    } else if (request->session != NULL && ++renew->rounds < RENEW_ROUNDS_MAX) {
+        begin(renew);
+    } else {
+        renew->ran_out = true;
+        request_fail(request, STK_BUSY,
+                     "the lease ran out while it was being renewed; try again, or a longer ttl_ms");
+    }
+}
+
 static void confirm_done(struct store_op *op)
 {
     struct request *request = request_of_op(op);
@@ -70,11 +96,7 @@ static void confirm_done(struct store_op *op)
     struct lease_call *call = &renew->call;
 
     if (op->error == STK_OK && request->verdict == STK_OK) {
-        request->engine->counters.leases_renewed++;
-        held_renewed(request->engine, request->argv[1], renew->token, renew->ttl_ms,
-                     renew->notify ? request->session : NULL);
-        resp_int(&request->reply, renew->ttl_ms);
-        request_finish(request);
+        confirmed(renew);
     } else if (op->error != STK_OK) {
         request_refused(request); /* the lease itself was extended: harmless */
     } else {
@@ -119,11 +141,24 @@ static void read_done(struct store_op *op)
                                 .resource = request->argv[1],
                                 .token = renew->token,
                                 .ttl_ms = renew->ttl_ms,
+                                .asked_ms = engine_now_ms(request->engine),
                                 .memory = renew->view.memory,
                                 .done = renewed};
     memcpy(call->nonce, renew->view.memory.nonce, sizeof call->nonce);
     if (lease_ask(request->engine->options.provider, call))
         renewed(call);
+}
+
+static void begin(struct renew *renew)
+{
+    if (request_submit(renew->request, false, read_run, read_done) != STK_OK)
+        request_fail(renew->request, STK_BUSY, NULL);
+}
+
+bool renew_lost(const struct request *request)
+{
+    const struct renew *renew = request->state;
+    return renew->ran_out || request->verdict == STK_STALE;
 }
 
 void lease_renew(struct request *request)
@@ -141,10 +176,9 @@ void lease_renew(struct request *request)
         request_fail_arity(request, request->command->name);
         return;
     }
-    /* Others that share the file, and no lease service, see a renewal by its date. */
-    renew->dated_ms = lease_provider_needs_memory(request->engine->options.provider)
-                          ? renew->ttl_ms / 4
-                          : RENEWAL_WRITTEN_MS;
-    if (request_submit(request, false, read_run, read_done) != STK_OK)
-        request_fail(request, STK_BUSY, NULL);
+    /* Others that share the file, and no lease service, see a renewal by its date: they count the
+     * time that is told here from there. */
+    renew->dated_ms =
+        lease_provider_needs_memory(request->engine->options.provider) ? 1 : RENEWAL_WRITTEN_MS;
+    begin(renew);
 }

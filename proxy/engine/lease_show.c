@@ -8,9 +8,11 @@
 #include "proxy/engine/lease.h"
 
 #define LEASES_COUNT_DEFAULT 100000
+#define SHOW_ROUNDS_MAX      3
 
 struct show {
     struct request *request;
+    unsigned rounds;
     int64_t session;
     struct lease_view view;
     struct buf owner;
@@ -42,19 +44,38 @@ static void show_reply(struct show *show, bool held, int64_t ttl_ms)
     request_finish(request);
 }
 
+static void ask(struct show *show);
+
 static void queried(struct lease_call *call)
 {
     struct show *show = list_entry(call, struct show, call);
     const struct lease_memory *memory = &show->view.memory;
+    int64_t left_ms = lease_left_ms(call, engine_now_ms(show->request->engine));
 
     if (call->answer == LEASE_DOWN) {
         buf_free(&show->owner);
         request_fail(show->request, STK_LEASEDOWN, "%s", call->reason);
+    } else if (call->answer == LEASE_HELD && left_ms == 0 && ++show->rounds < SHOW_ROUNDS_MAX) {
+        ask(show); /* the answer took its time, or it ends this very millisecond: see again */
     } else {
         /* A lock under another token is a grant on its way, or one that never arrived: the store's
          * lease is over, or about to be. */
-        show_reply(show, call->answer == LEASE_HELD && memory->live, call->answer_ttl_ms);
+        show_reply(show, call->answer == LEASE_HELD && memory->live, left_ms);
     }
+}
+
+static void ask(struct show *show)
+{
+    struct lease_call *call = &show->call;
+
+    *call = (struct lease_call){.verb = LEASE_QUERY,
+                                .resource = show->request->argv[1],
+                                .asked_ms = engine_now_ms(show->request->engine),
+                                .memory = show->view.memory,
+                                .done = queried};
+    memcpy(call->nonce, show->view.memory.nonce, sizeof call->nonce);
+    if (lease_ask(show->request->engine->options.provider, call))
+        queried(call);
 }
 
 static enum stk_error show_run(struct store_op *op, struct store_txn *txn)
@@ -68,7 +89,6 @@ static void show_done(struct store_op *op)
 {
     struct request *request = request_of_op(op);
     struct show *show = request->state;
-    struct lease_call *call = &show->call;
 
     if (op->error != STK_OK) {
         buf_free(&show->owner);
@@ -80,13 +100,7 @@ static void show_done(struct store_op *op)
         request_finish(request);
         return;
     }
-    *call = (struct lease_call){.verb = LEASE_QUERY,
-                                .resource = request->argv[1],
-                                .memory = show->view.memory,
-                                .done = queried};
-    memcpy(call->nonce, show->view.memory.nonce, sizeof call->nonce);
-    if (lease_ask(request->engine->options.provider, call))
-        queried(call);
+    ask(show);
 }
 
 void lease_show(struct request *request)

@@ -60,6 +60,19 @@ enum stk_error receipts_put(struct store_txn *base, const struct resource *resou
     return STK_OK;
 }
 
+enum stk_error receipts_remove(struct store_txn *base, const struct resource *resource,
+                               struct bytes id)
+{
+    struct transaction *txn = of(base);
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RECEIPT_REMOVE);
+
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 1, resource->id);
+    transaction_bind(stmt, 2, id);
+    return transaction_change(txn, stmt);
+}
+
 enum stk_error receipts_log(struct transaction *txn, int64_t id, int64_t token)
 {
     sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RETIRED_ADD);

@@ -53,6 +53,7 @@
     X(RECEIPT_PUT,                                                                                 \
       "INSERT OR IGNORE INTO stockade_receipt(resource, id, token, fingerprint, resp3,"            \
       " reply, written_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                    \
+    X(RECEIPT_REMOVE, "DELETE FROM stockade_receipt WHERE resource = ?1 AND id = ?2")              \
     X(RECEIPTS_ANY, "SELECT EXISTS(SELECT 1 FROM stockade_receipt"                                 \
                     " WHERE resource = ?1 AND token = ?2)")                                        \
     X(RETIRE_ALL, "INSERT INTO stockade_retired(resource, token, retired_ms)"                      \

@@ -97,6 +97,7 @@ static const struct store_txn_impl transaction_impl = {
     .value_clear = values_clear,
     .receipt = receipts_find,
     .receipt_put = receipts_put,
+    .receipt_remove = receipts_remove,
     .sweep_receipts = sweep_receipts,
     .sweep_resources = sweep_resources,
     .receipts_due = sweep_receipts_due,

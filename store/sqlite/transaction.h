@@ -136,6 +136,7 @@ enum stk_error receipts_find(struct store_txn *, const struct resource *, struct
                              struct receipt *);
 enum stk_error receipts_put(struct store_txn *, const struct resource *, struct bytes,
                             const struct receipt *);
+enum stk_error receipts_remove(struct store_txn *, const struct resource *, struct bytes);
 /* Logs the live token's end where it has receipts: `fence` is about to take its place. */
 enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct fence *fence);
 enum stk_error receipts_retire_all(struct transaction *txn);

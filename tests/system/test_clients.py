@@ -37,7 +37,7 @@ def test_redis_cli_runs_a_lease_cycle(daemon, key, proto):
     assert cli("FENCED", token, "SET", key, 5) == "OK"
     assert cli("FENCED", token, "DECRBY", key, 1, "MIN", 0) == "4"
     assert cli("LEASE", key).split()[:4] == ["state", "held", "token", token]
-    assert cli("RENEW", key, token, 30000) == "30000"
+    assert 20000 < int(cli("RENEW", key, token, 30000)) <= 30000
     assert cli("RELEASE", key, token) == "0"
     assert cli("FENCED", token, "SET", key, 9).startswith("STALE ")
     assert cli("GET", key) == "4"
@@ -125,7 +125,7 @@ def test_redis_py_runs_a_lease_cycle(redis_client, key):
     lease = r.execute_command("LEASE", key)
     lease = dict(zip(lease[::2], lease[1::2]))
     assert lease[b"owner"] == b"python" and lease[b"token"] == token
-    assert r.execute_command("RENEW", key, token, 5000) == 5000
+    assert 0 < r.execute_command("RENEW", key, token, 5000) <= 5000
     assert r.execute_command("RELEASE", key, token) == 0
     with pytest.raises(redis_py.ResponseError, match="^STALE "):
         r.execute_command("FENCED", token, "SET", key, 11)

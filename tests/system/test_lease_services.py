@@ -90,8 +90,8 @@ def test_an_owner_may_go_from_one_daemon_to_another(at, key):
     here, there = at.client(), at.second_daemon()
     client = there.client()
     token = here.token(key, 60000, "OWNER", "me")
-    assert client("RENEW", key, token, 60000) == 60000
-    assert here("RENEW", key, token, 60000) == 60000
+    client.renew(key, token, 60000)
+    here.renew(key, token, 60000)
     assert client.acquire(key, 60000, "OWNER", "me").token == token
     assert here.acquire(key) is None
     assert [here("RELEASE", key, token) for _ in range(2)] == [1, 0]
@@ -148,10 +148,10 @@ def test_only_its_owner_keeps_a_lease(at, key):
 def test_a_renewal_restarts_the_ttl_under_the_same_token(at, key):
     client = at.client()
     token = client.token(key, 2000)
-    assert client("RENEW", key, token, 60000) == 60000
+    client.renew(key, token, 60000)
     lease = client.lease(key)
     assert lease["token"] == token and lease["ttl_ms"] > 50000
-    assert client("RENEW", key, token, SHORT_MS) == SHORT_MS, "shorter works too"
+    client.renew(key, token, SHORT_MS)
     fresh = at.client().token(key, 60000, "WAIT", 5000)
     assert fresh > token
 
@@ -160,7 +160,7 @@ def test_a_renewal_after_expiry_takes_back_what_nobody_took(at, key):
     client = at.client()
     token = client.token(key, SHORT_MS)
     client.await_expiry(key)
-    assert client("RENEW", key, token, 60000) == 60000
+    client.renew(key, token, 60000)
     assert client.fenced(token, "SET", key, "x") == "OK"
     assert at.client().acquire(key) is None
     lease = client.lease(key)
@@ -264,7 +264,7 @@ def renewed(client, key, token):
     if isinstance(reply, ReplyError):
         assert reply.code == "LEASEDOWN", reply.text
         return None
-    assert reply == 60000
+    assert 0 < reply <= 60000
     return reply
 
 
@@ -346,11 +346,11 @@ def test_the_daemon_restarts_and_tokens_rise(at, key, how):
     assert client.fenced(token, "SET", key + "/held", "goes on") == "OK", "nobody took it"
     if not at.service.sessions:
         assert client.acquire(key + "/held") is None
-    assert client("RENEW", key + "/held", token, 60000) == 60000
+    client.renew(key + "/held", token, 60000)
     past_session_ms = at.service.session_ms * 5 // 4 if how == signal.SIGKILL else SHORT_MS
     grant = at.client().acquire(key + "/held", 60000, "WAIT", past_session_ms, timeout=30)
     assert grant is None, "the renewal is this daemon's, and outlives the session of the other"
-    assert client("RENEW", key + "/held", token, SHORT_MS) == SHORT_MS
+    client.renew(key + "/held", token, SHORT_MS)
     fresh = at.client().token(key + "/held", 60000, "WAIT", 30000)
     assert fresh > token
     with refused("STALE"):

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stockade lock`: the program runs while the lease is held, and no longer."""
 
+import contextlib
 import os
 import pty
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -230,6 +233,31 @@ def test_a_dead_daemon_that_comes_back_in_time_is_not_noticed_by_the_program(rig
     assert (renewed["token"], running.poll()) == (token, None)
     (tool.folder / "go").touch()
     assert end(running) == (0, "")
+
+
+def answer(connection, answers):
+    """A server that grants once, renews once, and is silent from then on."""
+    with contextlib.suppress(OSError), connection:
+        while asked := connection.recv(4096):
+            for command in [word for word in answers if word in asked]:
+                connection.sendall(answers.pop(command))
+
+
+def test_a_lease_is_held_for_as_long_as_its_renewal_told_and_no_longer(tool):
+    answers = {b"ACQUIRE": b"*2\r\n:7\r\n:3000\r\n", b"RENEW": b":400\r\n"}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=answer, args=(server.accept()[0], answers),
+                                     daemon=True).start()
+        threading.Thread(target=serve, daemon=True).start()
+        running = tool.start("-u", "stockade://127.0.0.1:{}".format(server.getsockname()[1]),
+                             "lock", "r", "--ttl", "3s", "--", "sleep", "100")
+        wait_until(lambda: b"RENEW" not in answers, "it was renewed")
+        with Stopwatch() as watch:
+            assert end(running)[0] == LOST
+    assert watch.seconds < patience(1.5), "and not the 3 s that were asked for"
 
 
 def test_a_release_whose_reply_was_lost_is_repeated_and_is_no_loss(rig, tool):

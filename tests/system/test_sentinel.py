@@ -127,7 +127,7 @@ def test_users_with_the_rights_that_the_readme_names_are_enough(quiet, key):
                           options="replicas=1&sentinel_user=few").client()
     token = token_when_up(client, key)
     wait_until(lambda: info(client)["lease_service_watched"] == "1", "it hears the others")
-    assert client("RENEW", key, token, 60000) == 60000
+    client.renew(key, token, 60000)
     assert client("RELEASE", key, token) == 0
 
 
@@ -205,7 +205,7 @@ def test_grants_go_on_without_any_sentinel_while_the_master_is_there(rig):
     for sentinel in cluster.sentinels:
         sentinel.kill()
     tokens += [client.token(name) for name in ("b", "c")]
-    assert client("RENEW", "a", tokens[0], 60000) == 60000
+    client.renew("a", tokens[0], 60000)
     assert info(client)["lease_service_up"] == "1"
 
 
@@ -231,7 +231,7 @@ def test_a_grant_that_too_few_replicas_have_is_given_back(quiet, key):
         wait_until(lambda: cluster.ask(cluster.master, "EXISTS", lock_key(key + "2")) == 0,
                    "the lock was given back")
         assert "0 of 1 replicas" in info(client)["lease_service_detail"]
-        assert client("RENEW", key, held, 60000) == 60000
+        client.renew(key, held, 60000)
         assert client.fenced(held, "SET", key, "x") == "OK"
         assert info(client)["lease_service_up"] == "0", "a renewal is no proof of replicas"
     finally:
@@ -264,7 +264,7 @@ def test_a_lease_that_a_replica_has_outlives_its_master(rig):
     await_up(b)
     assert b.acquire("r") is None
     assert a.fenced(token, "SET", "r", "x") == "OK"
-    assert a("RENEW", "r", token, 60000) == 60000
+    a.renew("r", token, 60000)
     assert_at(b, cluster.master)
 
 

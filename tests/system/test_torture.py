@@ -81,9 +81,9 @@ GOOD = {
         "a A 0-1 -> 1", "b A 2-3 -> 2", "a S 4-5 token=1 value=x -> STALE",
         "b S 6-7 token=2 value=x -> OK", "b G 8-9 -> x"),
     "an acquire without a lease had one that ran out": (
-        "a A 0-1 -> 1", "b A 2-3 -> BUSY", "a S 4-5 token=1 value=x -> STALE"),
+        "a A 0-1 -> 1", "b A 2-3 -> null", "a S 4-5 token=1 value=x -> STALE"),
     "a lease that ran out on its way is seen": (
-        "a A 0-1 -> BUSY", "b L 2-3 -> 1", "a A 4-5 -> 2"),
+        "a A 0-1 -> null", "b L 2-3 -> 1", "a A 4-5 -> 2"),
     "the last release again": (
         "a A 0-1 -> 1", "a R 2-3 token=1 -> 0", "a R 4-5 token=1 -> 0",
         "a N 6-7 token=1 -> STALE", "b V 8-9 -> 1"),

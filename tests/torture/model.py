@@ -58,8 +58,7 @@ def is_free(op):
 def may_bump(op):
     """An ACQUIRE that ended without a lease may have been granted one that ran out on its way: it
     was given back, but the older tokens are fenced out."""
-    return op.op == "acquire" and op.known and (
-        op.error is not None or op.reply is None and bool(op.wait))
+    return op.op == "acquire" and op.known and op.reply is None
 
 
 def is_current(state, token):

@@ -41,6 +41,8 @@ static int64_t renew_at_ms(const struct keeper *keeper)
 /* A grant or renewal for `left_ms` whose command was sent at `sent_ms`. */
 static void renewed(struct keeper *keeper, int64_t sent_ms, int64_t left_ms)
 {
+    if (left_ms > keeper->ttl_ms)
+        left_ms = keeper->ttl_ms;
     keeper->sure_until_ms = sent_ms + left_ms - left_ms / 100 - 1;
     keeper->renew_at_ms = sent_ms + left_ms / 3;
 }
@@ -70,7 +72,7 @@ static void try_later(struct keeper *keeper, const char *why)
 static void judge(struct keeper *keeper, const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_INTEGER) {
-        renewed(keeper, keeper->sent_ms, keeper->ttl_ms);
+        renewed(keeper, keeper->sent_ms, reply->integer);
         keeper->sent_ms = 0;
     } else if (client_is_error(reply, "STALE") || client_is_error(reply, "UNKNOWN")) {
         keeper->lost = true;

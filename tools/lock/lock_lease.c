@@ -67,7 +67,7 @@ static int freshen(struct lock *lock, int64_t token)
 {
     struct keeper *keeper = &lock->keeper;
     redisReply *reply = NULL;
-    int64_t sent_ms = keeper_now_ms();
+    int64_t sent_ms = keeper_now_ms(), left_ms = keeper->ttl_ms;
     int number, code = 0;
 
     link_send(&keeper->link, "RENEW %s %lld %lld", keeper->resource, (long long)token,
@@ -82,10 +82,12 @@ static int freshen(struct lock *lock, int64_t token)
         if (reply->type != REDIS_REPLY_INTEGER) {
             (void)refused(lock, reply);
             code = LOCK_LOST;
+        } else {
+            left_ms = reply->integer;
         }
         freeReplyObject(reply);
     }
-    keeper_start(keeper, &keeper->link, token, sent_ms, keeper->ttl_ms);
+    keeper_start(keeper, &keeper->link, token, sent_ms, left_ms);
     return code;
 }
 

@@ -179,6 +179,52 @@ static void test_news_of_a_loss_bring_the_next_renewal_forward(void **state)
     script_end(&script);
 }
 
+/* The daemon tells what is left, which is less where the lease service or the store took its time.
+ */
+static void test_a_lease_is_good_for_as_long_as_its_renewal_told(void **state)
+{
+    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:" TTL "\r\n", ":1000\r\n",
+                                          ":900000\r\n"};
+    struct script script;
+    stk_client *client;
+    stk_lease *lease;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    ok(stk_acquire(client, "r", &(stk_lease_options){.ttl_ms = 600000, .no_keep_alive = true},
+                   &lease));
+    ok(stk_renew(lease, 600000));
+    assert_true(stk_lease_left_ms(lease) < 1000);
+    ok(stk_renew(lease, 600000)); /* and never longer than it asked for */
+    assert_in_range(stk_lease_left_ms(lease), 1000, 600000);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+/* Of two leases under one handle the one that ends first counts. */
+static void test_a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told(void **state)
+{
+    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:8\r\n", ":" TTL "\r\n",
+                                          ":300000\r\n"};
+    static const char *const resources[] = {"r", "s"};
+    struct script script;
+    stk_client *client;
+    stk_lease *lease;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    ok(stk_acquire_all(client, resources, 2, &(stk_lease_options){.ttl_ms = 600000}, &lease));
+    assert_true(stk_lease_left_ms(lease) > 300000);
+    await(stk_lease_left_ms(lease) < 300000);
+    assert_true(stk_lease_valid(lease));
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
 static void test_what_nobody_asked_for_ends_the_keepers_connection_and_no_lease(void **state)
 {
     static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:3000\r\n", ":3000\r\n:7\r\n",
@@ -380,6 +426,8 @@ int main(void)
         TEST(many_leases_are_kept_by_one_keeper),
         TEST(the_loss_of_a_revoked_lease_is_told_once),
         TEST(news_of_a_loss_bring_the_next_renewal_forward),
+        TEST(a_lease_is_good_for_as_long_as_its_renewal_told),
+        TEST(a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told),
         TEST(what_nobody_asked_for_ends_the_keepers_connection_and_no_lease),
         TEST(a_callback_may_release_and_free_its_lease),
         TEST(a_lease_is_freed_only_after_its_callback_has_returned),

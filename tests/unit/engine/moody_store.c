@@ -166,6 +166,12 @@ static enum stk_error on_receipt_put(struct store_txn *base, const struct resour
     return fails(base) ? STK_STORE : txn_receipt_put(inner(base), row, id, receipt);
 }
 
+static enum stk_error on_receipt_remove(struct store_txn *base, const struct resource *row,
+                                        struct bytes id)
+{
+    return fails(base) ? STK_STORE : txn_receipt_remove(inner(base), row, id);
+}
+
 static enum stk_error on_sweep_receipts(struct store_txn *base, int64_t before_ms, size_t max,
                                         size_t *removed, bool *more)
 {
@@ -223,6 +229,7 @@ static const struct store_txn_impl txn_impl = {
     .value_clear = on_clear,
     .receipt = on_receipt,
     .receipt_put = on_receipt_put,
+    .receipt_remove = on_receipt_remove,
     .sweep_receipts = on_sweep_receipts,
     .sweep_resources = on_sweep_resources,
     .receipts_due = on_receipts_due,

@@ -287,6 +287,45 @@ static void test_a_quorum_that_comes_too_late_for_the_ttl_is_asked_again(void **
     assert_answer(longer.call, LEASE_GRANTED, 51);
 }
 
+static void test_what_is_told_ends_with_the_first_that_was_asked_less_the_drift(void **state)
+{
+    struct masters *masters = *state;
+    struct asked asked = grant(ann, 5);
+
+    for (int i = 0; i < 5; i++)
+        lease_service_set_late(masters->services[i], 10 * i);
+    asked.call.asked_ms = masters->now_ms;
+    ask(masters, 0, &asked);
+    masters_pass(masters, 50);
+    assert_answer(asked.call, LEASE_GRANTED, 6);
+    assert_int_equal(asked.call.answer_until_ms, asked.call.asked_ms + TTL_MS - TTL_MS / 100 - 2);
+    for (int i = 0; i < 5; i++)
+        lease_service_set_late(masters->services[i], 0);
+    for (int i = 0; i < 5; i++)
+        assert_true(lease_left_ms(&asked.call, masters->now_ms) <=
+                    of_master(masters, i, LEASE_QUERY, "", 0).answer_ttl_ms);
+}
+
+/* The first try's time is not counted: it was given back. */
+static void test_what_is_told_of_a_second_try_counts_from_there(void **state)
+{
+    struct masters *masters = *state;
+    struct asked asked = grant(ann, 5);
+
+    for (int i = 0; i < 5; i++)
+        lease_service_set_late(masters->services[i], 97);
+    asked.call.ttl_ms = 100;
+    asked.call.asked_ms = masters->now_ms;
+    ask(masters, 0, &asked);
+    masters_pass(masters, 98);
+    for (int i = 0; i < 5; i++)
+        lease_service_set_late(masters->services[i], 0);
+    while (!asked.answered)
+        masters_pass(masters, 1);
+    assert_answer(asked.call, LEASE_GRANTED, 7);
+    assert_int_equal(lease_left_ms(&asked.call, masters->now_ms), 97);
+}
+
 static void test_a_quorum_that_is_always_too_late_is_left_to_the_caller(void **state)
 {
     struct masters *masters = *state;
@@ -400,6 +439,8 @@ int main(void)
         TEST(a_renewal_that_is_lost_leaves_nothing_behind),
         TEST(a_renewal_without_a_quorum_is_down_and_keeps_what_it_has),
         TEST(a_quorum_that_comes_too_late_for_the_ttl_is_asked_again),
+        TEST(what_is_told_ends_with_the_first_that_was_asked_less_the_drift),
+        TEST(what_is_told_of_a_second_try_counts_from_there),
         TEST(a_quorum_that_is_always_too_late_is_left_to_the_caller),
         TEST(what_a_late_master_grants_is_not_taken_from_the_owners_next_try),
         TEST(what_the_owners_next_try_cannot_use_is_given_back_after_all),

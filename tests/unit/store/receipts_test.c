@@ -280,6 +280,49 @@ static void tokens_of_names_that_are_not_cached_end_as_well(void **state)
     assert_int_equal(sweep(state, 10).removed, 2);
 }
 
+static enum stk_error remove_one(struct store_txn *txn, void *arg)
+{
+    struct resource resource = rig_find(txn, "r");
+
+    (void)arg;
+    assert_ok(txn_receipt_remove(txn, &resource, bytes_of("1-0")));
+    assert_string_equal(rig_receipt(txn, "r", "1-0"), "(none)");
+    assert_ok(txn_receipt_remove(txn, &resource, bytes_of("1-0"))); /* there is none */
+    return STK_OK;
+}
+
+static enum stk_error remove_one_in_vain(struct store_txn *txn, void *arg)
+{
+    (void)remove_one(txn, arg);
+    return STK_ERR;
+}
+
+static enum stk_error put_it_again(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    assert_string_equal(rig_receipt(txn, "r", "1-0"), "(none)");
+    assert_string_equal(rig_receipt(txn, "r", "1-1"), "reply to 1-1");
+    rig_receipt_put(txn, "r", "1-0");
+    assert_string_equal(rig_receipt(txn, "r", "1-0"), "reply to 1-0");
+    return STK_OK;
+}
+
+static enum stk_error find_it(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    assert_string_equal(rig_receipt(txn, "r", "1-0"), "reply to 1-0");
+    return STK_OK;
+}
+
+static void a_receipt_that_is_removed_leaves_its_id_free_and_the_others_there(void **state)
+{
+    grant(state, 2);
+    assert_int_equal(rig_write(*state, remove_one_in_vain, NULL), STK_ERR);
+    assert_ok(rig_read(*state, find_it, NULL));
+    assert_ok(rig_write(*state, remove_one, NULL));
+    assert_ok(rig_write(*state, put_it_again, NULL));
+}
+
 #define TESTS(X)                                                                                   \
     X(a_receipt_is_read_as_it_was_put_first_for_each_resource)                                     \
     X(receipts_live_as_long_as_their_token_and_a_day)                                              \
@@ -289,6 +332,7 @@ static void tokens_of_names_that_are_not_cached_end_as_well(void **state)
     X(a_sweep_is_bounded_and_says_so_before_it_takes_the_first)                                    \
     X(a_sweep_of_many_tokens_is_bounded_by_them_too)                                               \
     X(P6_a_wall_clock_that_is_set_makes_nothing_old_and_keeps_nothing_longer)                      \
+    X(a_receipt_that_is_removed_leaves_its_id_free_and_the_others_there)                           \
     X(what_is_undone_leaves_neither_receipts_nor_ends)                                             \
     X(tokens_of_names_that_are_not_cached_end_as_well)
 

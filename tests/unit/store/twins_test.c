@@ -88,6 +88,13 @@ static enum stk_error put_receipt(struct store_txn *txn, const struct resource *
     return txn_receipt_put(txn, resource, name, &receipt);
 }
 
+static enum stk_error remove_receipt(struct store_txn *txn, const struct resource *resource,
+                                     uint64_t *state)
+{
+    char id[16];
+    return txn_receipt_remove(txn, resource, drawn(state, id, sizeof id, "i", IDS));
+}
+
 static enum stk_error change_one(struct store_txn *txn, uint64_t *state)
 {
     char text[16];
@@ -99,7 +106,8 @@ static enum stk_error change_one(struct store_txn *txn, uint64_t *state)
         error = txn_resource_make(txn, name, &resource);
     if (error != STK_OK)
         return error;
-    switch (draw(state, 6)) {
+    switch (draw(state, 7)) {
+    case 6: return remove_receipt(txn, &resource, state);
     case 0:
     case 1: return change_fence(txn, &resource, state);
     case 2: return put_receipt(txn, &resource, state);

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of a lease's time, and short leases where the store or the lease service takes its
+time: never more than is left there, and nobody's error."""
+
+import contextlib
+import sqlite3
+
+import pytest
+
+from harness.limits import patience, wait_until
+from harness.resp import refused
+
+LOCK, COUNTER = "stockade:{r}:lock", "stockade:{r}:token"
+TTL_MS = 150
+
+
+@pytest.fixture
+def redis(rig):
+    return rig.redis()
+
+
+@pytest.fixture
+def peek(redis):
+    return redis.client()
+
+
+@pytest.fixture
+def client(rig, redis):
+    return rig.daemon(lease=redis.uri).client()
+
+
+@contextlib.contextmanager
+def locked(rig):
+    """Another program is writing to the store's file."""
+    with contextlib.closing(sqlite3.connect(rig.store, timeout=patience(10),
+                                            isolation_level=None)) as file:
+        file.execute("BEGIN IMMEDIATE")
+        yield
+        file.execute("ROLLBACK")
+
+
+def ask_late(relay, peek, client, *command):
+    """The reply, and what Redis had left when it had answered and nobody knew yet."""
+    kept = relay.kept("down")
+    relay.hold("down")
+    client.send(*command)
+    # Not the news of the last release, which come the same way.
+    wait_until(lambda: relay.kept("down") > kept and peek("EXISTS", LOCK), "Redis has answered")
+    left = peek("PTTL", LOCK)
+    relay.let("down")
+    return client.read(), left
+
+
+def test_no_reply_tells_more_than_redis_has_left_whatever_the_phases_of_the_clocks(
+        rig, redis, peek):
+    relay = rig.relay(redis.address)
+    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+    client("RELEASE", "r", client.token("r"))
+    told = []
+    for _ in range(20):
+        (token, granted), left = ask_late(relay, peek, client, "ACQUIRE", "r", 60000)
+        told.append((granted, left))
+        told.append(ask_late(relay, peek, client, "RENEW", "r", token, 50000))
+        lease, left = ask_late(relay, peek, client, "LEASE", "r")
+        told.append((dict(zip(lease[::2], lease[1::2]))[b"ttl_ms"], left))
+        client("RELEASE", "r", token)
+    assert not [(i, *pair) for i, pair in enumerate(told) if not 0 < pair[0] <= pair[1]]
+
+
+def test_a_renewal_that_the_store_held_up_past_its_ttl_is_told_when_it_is_held(rig, peek, client):
+    token = client.token("r")
+    with locked(rig):
+        client.send("RENEW", "r", token, 1000)
+        wait_until(lambda: peek("PTTL", LOCK) == -2, "the renewed lease ran out")
+    assert 0 < client.read() <= 1000
+    assert peek("PTTL", LOCK) > 0
+
+
+def test_a_renewal_that_another_overtook_in_a_slow_store_is_stale(rig, peek, client):
+    token = client.token("r")
+    with locked(rig):
+        client.send("RENEW", "r", token, 1000)
+        wait_until(lambda: peek("PTTL", LOCK) == -2, "the renewed lease ran out")
+        peek("SET", LOCK, f"{token + 1} {'f' * 32}", "PX", 60000)
+    assert client.read().code == "STALE"
+
+
+def hold_up(rig, peek, client, *options):
+    """An ACQUIRE whose lease is over before the store has it."""
+    granted = int(peek("GET", COUNTER) or 0)
+    with locked(rig):
+        client.send("ACQUIRE", "r", TTL_MS, *options)
+        wait_until(lambda: int(peek("GET", COUNTER) or 0) > granted, "Redis has granted it")
+        wait_until(lambda: peek("EXISTS", LOCK) == 0, "and it ran out")
+    return client.read()
+
+
+@pytest.mark.parametrize("options", [(), ("ID", "x"), ("OWNER", "o"), ("OWNER", "o", "ID", "x")])
+def test_a_grant_that_ran_out_in_a_slow_store_is_null_and_may_be_asked_for_again(
+        rig, peek, client, options):
+    assert hold_up(rig, peek, client, *options) is None
+    assert client.token("r", 60000, *options) > 1
+    with refused("STALE"):
+        client.fenced(1, "SET", "r", "x")
+
+
+@pytest.mark.parametrize("options", [(), ("ID", "x"), ("OWNER", "o"), ("OWNER", "o", "ID", "x")])
+def test_a_grant_that_ran_out_in_a_slow_store_is_tried_again_within_its_wait(
+        rig, peek, client, options):
+    token, left = hold_up(rig, peek, client, "WAIT", 20000, *options)
+    assert token > 1 and 0 < left <= TTL_MS
+    if "ID" in options:
+        assert client("ACQUIRE", "r", 60000, *options)[0] >= token, "a repeat, not a stranger"
+
+
+def test_baskets_at_short_ttls_behind_a_slow_lease_service_are_whole_or_null(rig, redis, peek):
+    """Each step takes longer than a third of the TTL, so what was taken first runs out."""
+    relay = rig.relay(redis.address)
+    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+    client = daemon.client()
+    client("RELEASE", "a", client.token("a"))
+    relay.hold("down")
+    client.send("ACQUIREALL", TTL_MS, 2, "a", "b", "ID", "x")
+    lock = "stockade:{a}:lock"
+    wait_until(lambda: peek("EXISTS", lock) == 1, "the first is taken")
+    wait_until(lambda: peek("EXISTS", lock) == 0, "and ran out")
+    relay.let("down")
+    reply = client.read()
+    if reply is not None:  # the machine was quick behind it
+        assert len(reply) == 2
+        client("FENCEDALL", 2, "a", reply[0], "b", reply[1], "MSET", "a", 1, "b", 2)
+    else:
+        assert len(client("ACQUIREALL", 60000, 2, "a", "b", "ID", "x")) == 2

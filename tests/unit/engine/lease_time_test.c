@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slow stores and slow lease services: what is told of a lease's time is never more than what is
+ * left when it is told, what is over by then is not told as held, and that is nobody's error. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proxy/engine/lease.h"
+#include "tests/unit/engine/says.h"
+
+#define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
+#define NOBODY            "*-1\r\n"
+
+static int setup_local(void **state)
+{
+    *state = world_new_local();
+    return 0;
+}
+
+/* A number, or -1, of what LEASE says; "held" is 1 or 0. */
+static long lease_says(struct world *world, const char *resource, const char *field)
+{
+    char line[64], key[32];
+
+    snprintf(line, sizeof line, "LEASE %s", resource);
+    const char *reply = world_call(world, 9, line);
+    if (strcmp(field, "held") == 0)
+        return strstr(reply, "\r\nheld\r\n") != NULL;
+    snprintf(key, sizeof key, "%s\r\n:", field);
+    const char *at = strstr(reply, key);
+    return at == NULL ? -1 : strtol(at + strlen(key), NULL, 10);
+}
+
+/* The store takes one step: what comes after it waits. */
+static void step(struct world *world)
+{
+    (void)store_step(world->store);
+    store_collect(world->store);
+}
+
+/* The lease service answers the command, then the store stands still for so long. */
+static void send_into_a_slow_store(struct world *world, const char *line, int64_t ms)
+{
+    world_send_only(world, 1, line);
+    step(world);
+    world->now_ms += ms;
+}
+
+static void assert_heard(struct world *world, int client, const char *reply)
+{
+    assert_string_equal(world_received(world, client), reply);
+}
+
+static void ignore(void *context)
+{
+    (void)context;
+}
+
+static void not_late(struct lease_call *call)
+{
+    (void)call;
+    fail();
+}
+
+/* Another daemon of the same service takes the lease, where it is free. */
+static enum lease_answer another_daemon_asks(struct world *world, const char *resource)
+{
+    struct lease_provider *daemon = lease_memory_new(world->service);
+    struct lease_call call = {.verb = LEASE_GRANT,
+                              .resource = bytes_of(resource),
+                              .nonce = "another",
+                              .ttl_ms = 60000,
+                              .done = not_late};
+
+    assert_true(lease_ask(daemon, &call));
+    lease_provider_close(daemon, ignore, NULL);
+    return call.answer;
+}
+
+/* RENEW. */
+
+static void a_renewal_that_the_store_held_up_tells_what_is_left(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
+    send_into_a_slow_store(world, "RENEW k 1 10000", 1500);
+    world_settle(world);
+    assert_heard(world, 1, ":8500\r\n");
+    assert_int_equal(lease_says(world, "k", "ttl_ms"), 8500);
+}
+
+static void a_renewal_whose_answer_was_late_tells_what_is_left(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
+    lease_service_set_late(world->service, 300);
+    world_send(world, 1, "RENEW k 1 10000");
+    world_pass(world, 300);
+    lease_service_set_late(world->service, 0);
+    assert_heard(world, 1, ":9700\r\n");
+    assert_int_equal(lease_says(world, "k", "ttl_ms"), 9700);
+}
+
+static void a_renewal_that_was_over_before_its_reply_is_made_again(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
+    send_into_a_slow_store(world, "RENEW k 1 1000", 1500);
+    world_settle(world);
+    assert_heard(world, 1, ":1000\r\n");
+    assert_int_equal(lease_says(world, "k", "held"), 1);
+    assert_int_equal(lease_says(world, "k", "ttl_ms"), 1000);
+}
+
+static void a_renewal_that_was_over_before_its_reply_and_taken_by_another_is_stale(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
+    send_into_a_slow_store(world, "RENEW k 1 1000", 1500);
+    assert_int_equal(another_daemon_asks(world, "k"), LEASE_GRANTED);
+    world_settle(world);
+    assert_memory_equal(world_received(world, 1), "-STALE ", 7);
+}
+
+static void a_renewal_that_is_over_each_time_is_not_told_as_held(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
+    world_send_only(world, 1, "RENEW k 1 1000");
+    for (int i = 0; i < 10; i++) {
+        step(world);
+        world->now_ms += 1500;
+    }
+    world_settle(world);
+    assert_memory_equal(world_received(world, 1), "-BUSY the lease ran out", 23);
+    assert_int_equal(lease_says(world, "k", "held"), 0);
+    assert_says(world, 1, "RENEW k 1 1000", ":1000\r\n"); /* nobody has taken it */
+}
+
+/* What a daemon that opens the same file sees there. */
+struct look {
+    struct store_op op;
+    struct lease_view view;
+    int64_t session;
+};
+
+static enum stk_error look_run(struct store_op *op, struct store_txn *txn)
+{
+    struct look *look = (struct look *)(void *)op;
+    return lease_view_read(txn, bytes_of("k"), look->session, &look->view, NULL);
+}
+
+static void look_done(struct store_op *op)
+{
+    assert_int_equal(op->error, STK_OK);
+}
+
+static int64_t left_at_another_daemon_ms(struct world *world, struct lease_provider *local)
+{
+    struct look look = {.op = {.run = look_run, .done = look_done},
+                        .session = store_session(world->store) + 1};
+    struct lease_call call = {.verb = LEASE_QUERY,
+                              .resource = BYTES_LITERAL("k"),
+                              .asked_ms = world->now_ms,
+                              .done = not_late};
+
+    list_init(&look.op.link);
+    assert_int_equal(store_submit(world->store, &look.op), STK_OK);
+    world_settle(world);
+    call.memory = look.view.memory;
+    assert_true(lease_ask(local, &call));
+    assert_int_equal(call.answer, LEASE_HELD);
+    return lease_left_ms(&call, world->now_ms);
+}
+
+static void a_renewal_that_is_told_is_seen_by_another_daemon_on_the_same_file(void **state)
+{
+    struct world *world = *state;
+    struct lease_provider *other = lease_local_new(&world->clock);
+
+    assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
+    assert_int_equal(left_at_another_daemon_ms(world, other), 1000);
+    world_pass(world, 200);
+    assert_says(world, 1, "RENEW k 1 1000", ":1000\r\n");
+    assert_int_equal(left_at_another_daemon_ms(world, other), 1000);
+    lease_provider_close(other, ignore, NULL);
+}
+
+/* LEASE. */
+
+static void a_lease_that_is_shown_late_has_what_is_left(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
+    lease_service_set_late(world->service, 300);
+    world_send(world, 2, "LEASE k");
+    world_pass(world, 300);
+    lease_service_set_late(world->service, 0);
+    assert_non_null(strstr(world_received(world, 2), "ttl_ms\r\n:700\r\n"));
+}
+
+static void a_lease_that_was_over_when_it_was_shown_is_free(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIRE k 200", GRANT(1, 200));
+    lease_service_set_late(world->service, 300);
+    world_send(world, 2, "LEASE k");
+    world_pass(world, 1000);
+    lease_service_set_late(world->service, 0);
+    assert_non_null(strstr(world_received(world, 2), "free\r\n"));
+}
+
+static void a_lease_that_was_renewed_while_it_was_looked_at_is_held(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIRE k 200", GRANT(1, 200));
+    lease_service_set_late(world->service, -1);
+    world_send(world, 2, "LEASE k");
+    world_send(world, 1, "RENEW k 1 60000");
+    world->now_ms += 300;
+    lease_service_set_late(world->service, 0);
+    world_settle(world);
+    assert_non_null(strstr(world_received(world, 2), "held\r\n"));
+    assert_int_equal(lease_says(world, "k", "ttl_ms"), 59700);
+}
+
+/* ACQUIRE. */
+
+static void a_grant_that_the_store_held_up_tells_what_is_left(void **state)
+{
+    struct world *world = *state;
+
+    send_into_a_slow_store(world, "ACQUIRE k 10000", 1500);
+    world_settle(world);
+    assert_heard(world, 1, GRANT(1, 8500));
+    assert_int_equal(lease_says(world, "k", "ttl_ms"), 8500);
+}
+
+/* Where it counted from the end of its predecessor's return, a daemon on the same file that saw it
+ * at once would take it before the time that was told. */
+static void an_inherited_lease_counts_from_before_others_saw_it(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 2, "ACQUIRE k 60000", GRANT(1, 60000));
+    assert_says(world, 1, "ACQUIRE k 10000 WAIT 60000", "");
+    world_send_only(world, 2, "RELEASE k 1");
+    (void)store_step(world->store);
+    world->now_ms += 1500;
+    world_settle(world);
+    assert_heard(world, 1, GRANT(2, 8500));
+}
+
+static void a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free(void **state)
+{
+    struct world *world = *state;
+
+    send_into_a_slow_store(world, "ACQUIRE k 1000 ID x", 1500);
+    world_settle(world);
+    assert_heard(world, 1, NOBODY);
+    assert_says(world, 1, "ACQUIRE k 1000 ID x", GRANT(2, 1000));
+    assert_says(world, 2, "ACQUIRE k 1000 ID x", GRANT(2, 1000)); /* it is remembered */
+    assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
+}
+
+static void a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait(void **state)
+{
+    struct world *world = *state;
+
+    send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 5000 ID x", 1500);
+    world_settle(world);
+    assert_heard(world, 1, GRANT(2, 1000));
+    assert_says(world, 2, "ACQUIRE k 1000 ID x", GRANT(2, 1000));
+    assert_says(world, 1, "RELEASE k 2", ":0\r\n");
+    assert_begins(world, 2, "ACQUIRE k 1000 ID x", "-STALE "); /* this one was told, and is over */
+}
+
+/* The first try was counted, given back, and must not pass for one that is to be repeated. */
+static void an_entry_that_came_too_late_is_counted_when_it_is_tried_again(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 2, "ACQUIRE k 60000 OWNER me", GRANT(1, 60000));
+    send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 5000 OWNER me ID x", 1500);
+    world_send_only(world, 2, "RENEW k 1 60000"); /* so the lease itself goes on */
+    world_settle(world);
+    assert_heard(world, 1, GRANT(1, 1000));
+    assert_int_equal(lease_says(world, "k", "holds"), 2);
+}
+
+static void a_grant_that_another_overtook_on_its_way_is_tried_again(void **state)
+{
+    struct world *world = *state;
+
+    send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 60000 ID x", 1500);
+    (void)store_step(world->store); /* token 1 is recorded, and over */
+    world_send_only(world, 2, "REVOKE k");
+    world_settle(world);
+    assert_heard(world, 1, GRANT(2, 1000));
+}
+
+static void a_client_that_left_before_its_grant_may_repeat_it(void **state)
+{
+    struct world *world = *state;
+
+    world_send_only(world, 1, "ACQUIRE k 60000 ID x");
+    step(world);
+    world_disconnect(world, 1);
+    world_settle(world);
+    assert_says(world, 2, "ACQUIRE k 60000 ID x", GRANT(2, 60000));
+}
+
+/* ACQUIREALL. */
+
+static void a_basket_whose_first_lease_ran_out_while_it_was_taken_is_null(void **state)
+{
+    struct world *world = *state;
+
+    lease_service_set_late(world->service, 600);
+    world_send(world, 1, "ACQUIREALL 1000 2 a b ID x");
+    world_pass(world, 6000);
+    lease_service_set_late(world->service, 0);
+    assert_heard(world, 1, NOBODY);
+    assert_int_equal(lease_says(world, "a", "held"), 0);
+    assert_int_equal(lease_says(world, "b", "held"), 0);
+    assert_says(world, 1, "ACQUIREALL 1000 2 a b ID x", "*2\r\n:2\r\n:2\r\n");
+}
+
+static void a_basket_whose_first_lease_ran_out_while_it_was_taken_begins_anew(void **state)
+{
+    struct world *world = *state;
+
+    lease_service_set_late(world->service, 600);
+    world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 60000 ID x");
+    world_pass(world, 20000);
+    assert_heard(world, 1, "");
+    lease_service_set_late(world->service, 0);
+    for (int i = 0; i < 5000 && world->clients[1].received.len == 0; i++)
+        world_pass(world, 1);
+    world_pass(world, 600); /* what is late still comes in */
+    assert_memory_equal(world_received(world, 1), "*2\r\n:", 5);
+    assert_int_equal(lease_says(world, "a", "held"), 1);
+    assert_int_equal(lease_says(world, "b", "held"), 1);
+    assert_int_equal(lease_says(world, "a", "holds"), 1);
+}
+
+static void a_basket_that_lost_a_lease_to_another_waits_for_it_again(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 2, "ACQUIRE b 60000", GRANT(1, 60000));
+    assert_says(world, 1, "ACQUIREALL 1000 2 a b WAIT 120000", "");
+    lease_service_lose_all(world->service);
+    assert_int_equal(another_daemon_asks(world, "a"), LEASE_GRANTED);
+    world_pass(world, 400);
+    assert_heard(world, 1, "");
+    world_pass(world, 59000);
+    assert_heard(world, 1, "");
+    assert_says(world, 2, "RELEASE b 1", ":0\r\n");
+    lease_service_lose_all(world->service);
+    world_pass(world, 1100);
+    assert_true(strncmp(world_received(world, 1), "*2\r\n:", 5) == 0);
+}
+
+static void a_basket_that_cannot_be_given_back_wholly_ends_all_the_same(void **state)
+{
+    struct world *world = *state;
+
+    lease_service_set_late(world->service, 600);
+    world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 60000");
+    world_pass(world, 2500);
+    world_disconnect(world, 1);
+    world_pass(world, 5000);
+    lease_service_set_late(world->service, 0);
+    assert_int_equal(lease_says(world, "a", "held"), 0);
+    assert_int_equal(lease_says(world, "b", "held"), 0);
+}
+
+int main(void)
+{
+#define T(name)  cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+#define TL(name) cmocka_unit_test_setup_teardown(name, setup_local, world_teardown)
+    const struct CMUnitTest tests[] = {
+        T(a_renewal_that_the_store_held_up_tells_what_is_left),
+        TL(a_renewal_that_the_store_held_up_tells_what_is_left),
+        T(a_renewal_whose_answer_was_late_tells_what_is_left),
+        T(a_renewal_that_was_over_before_its_reply_is_made_again),
+        TL(a_renewal_that_was_over_before_its_reply_is_made_again),
+        T(a_renewal_that_was_over_before_its_reply_and_taken_by_another_is_stale),
+        T(a_renewal_that_is_over_each_time_is_not_told_as_held),
+        TL(a_renewal_that_is_told_is_seen_by_another_daemon_on_the_same_file),
+        T(a_lease_that_is_shown_late_has_what_is_left),
+        T(a_lease_that_was_over_when_it_was_shown_is_free),
+        T(a_lease_that_was_renewed_while_it_was_looked_at_is_held),
+        T(a_grant_that_the_store_held_up_tells_what_is_left),
+        TL(a_grant_that_the_store_held_up_tells_what_is_left),
+        TL(an_inherited_lease_counts_from_before_others_saw_it),
+        T(a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free),
+        TL(a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free),
+        T(a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait),
+        TL(a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait),
+        T(an_entry_that_came_too_late_is_counted_when_it_is_tried_again),
+        T(a_grant_that_another_overtook_on_its_way_is_tried_again),
+        T(a_client_that_left_before_its_grant_may_repeat_it),
+        T(a_basket_whose_first_lease_ran_out_while_it_was_taken_is_null),
+        T(a_basket_whose_first_lease_ran_out_while_it_was_taken_begins_anew),
+        T(a_basket_that_lost_a_lease_to_another_waits_for_it_again),
+        T(a_basket_that_cannot_be_given_back_wholly_ends_all_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
