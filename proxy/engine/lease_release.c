@@ -45,8 +45,8 @@ enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int
     view->memory.token = view->row.fence.token;
     view->memory.live = view->row.fence.state == FENCE_LIVE;
     view->memory.this_run = lease.session == session;
-    /* A daemon that opened the store before this one may still be at work. By the wall clock alone
-     * no lease ends: what looks old is still held for its TTL from this daemon's start. */
+    /* A daemon that opened the store before this one may still be at work, unless the lease would
+     * be over by the store's time, too. Even then it is held for its TTL from this one's start. */
     view->memory.earlier_run =
         lease.session < session && lease.changed_ms + lease.ttl_ms < txn_now_ms(txn);
     view->memory.changed_ms = lease.changed_ms;
