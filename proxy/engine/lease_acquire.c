@@ -98,15 +98,10 @@ static void returned(struct lease_return *back)
                      "the lease ran out while it was being granted; try a longer ttl_ms");
 }
 
-/* It was granted, and has entered a lease that an earlier request was told of. */
-static bool counted_nothing(const struct acquire *acquire)
-{
-    return acquire->repeats && acquire->call.answer == LEASE_OWN;
-}
-
 bool acquire_counted(const struct request *sub)
 {
-    return !counted_nothing(sub->state);
+    const struct acquire *acquire = sub->state;
+    return !acquire->repeats || acquire->call.answer != LEASE_OWN;
 }
 
 /* A repeat that counted nothing has nothing to give back; and what a repeat of this one has been
@@ -125,10 +120,10 @@ static void give_back(struct acquire *acquire)
                                   .own_only = acquire->wish.id.len > 0 && !acquire->of_basket,
                                   .unseen = true,
                                   .done = returned};
-    if (counted_nothing(acquire))
-        returned(back);
-    else
+    if (acquire_counted(acquire->request))
         lease_return_start(back);
+    else
+        returned(back);
 }
 
 static void reply_granted(struct acquire *acquire)
