@@ -37,8 +37,7 @@ struct lease_view {
     struct lease_memory memory;
     int64_t holds, connection;
 };
-/* On the store's thread. `session` is store_session(). Where `owner` is not NULL the owner's name
- * is copied there. */
+/* On the store's thread; `session` is store_session(), `owner` takes the name, or is NULL. */
 enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int64_t session,
                                struct lease_view *view, struct buf *owner);
 
@@ -113,15 +112,13 @@ void line_join(struct engine *engine, struct acquire *acquire); /* at the tail *
 bool line_is_head(const struct acquire *acquire);
 /* The head was denied: look again when the lease may be over, in `held_ms`. */
 void line_look_in(struct acquire *head, int64_t held_ms);
-/* Was the line woken while its head was asking? Answers once. */
-bool line_take_again(struct acquire *head);
+bool line_take_again(struct acquire *head); /* was it woken while its head asked? Says so once */
 /* `granted_ms`: how long the leaver now holds the lease; 0: it does not. */
 void line_leave(struct acquire *acquire, int64_t granted_ms);
 /* The head, if it waits, which is to inherit the lease: no wake-up reaches it before. Or NULL. */
 struct acquire *line_heir(struct engine *engine, struct bytes resource);
-void line_wake(struct engine *engine, struct bytes resource); /* may be free: the head asks */
-/* Another daemon's news; `context` is the engine. */
-void line_told(void *context, const struct lease_news *news);
+void line_wake(struct engine *engine, struct bytes resource);       /* may be free: the head asks */
+void line_told(void *context, const struct lease_news *news);       /* `context` is the engine */
 int64_t line_waiters(struct engine *engine, struct bytes resource); /* how many wait */
 
 /* lease_renew.c: did this RENEW, which has finished, fail because the lease is over? */
@@ -143,13 +140,10 @@ void held_returned(struct engine *engine, struct bytes resource, int64_t token, 
 /* Another daemon is said to have ended it: asks the service. */
 void held_doubt(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
 
-/* lease_acquire.c: ACQUIRE as a part of a basket. Its id is looked for under the basket's
- * fingerprint, and not remembered: that is for the basket to do. */
+/* lease_acquire.c: ACQUIRE as a part of a basket, whose id this is, and which will remember it. */
 void acquire_for_basket(struct request *sub, uint64_t fingerprint);
-/* It was granted: has it counted a hold of its own, or is it the repeat of one that did? */
-bool acquire_counted(const struct request *sub);
-/* Begins one attempt; called by the line for its head. */
-void acquire_try(struct acquire *acquire);
+bool acquire_counted(const struct request *sub); /* it was granted: a hold of its own? */
+void acquire_try(struct acquire *acquire);       /* one attempt; the line calls it for its head */
 /* The head's token is recorded with its predecessor's return; `inherited`: that is done. */
 void acquire_inherit(struct acquire *acquire);
 void acquire_inherited(struct acquire *acquire, bool committed);

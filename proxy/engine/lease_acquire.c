@@ -101,15 +101,10 @@ static void returned(struct lease_return *back)
         end_with_null(acquire);
 }
 
-/* It was granted, and has entered a lease that an earlier request was told of. */
-static bool counted_nothing(const struct acquire *acquire)
-{
-    return acquire->repeats && acquire->call.answer == LEASE_OWN;
-}
-
 bool acquire_counted(const struct request *sub)
 {
-    return !counted_nothing(sub->state);
+    const struct acquire *acquire = sub->state;
+    return !acquire->repeats || acquire->call.answer != LEASE_OWN;
 }
 
 /* A repeat that counted nothing has nothing to give back; and what a repeat of this one has been
@@ -130,10 +125,10 @@ static void give_back(struct acquire *acquire)
                               .grant_id = acquire->of_basket ? (struct bytes){0} : acquire->wish.id,
                               .unseen = true,
                               .done = returned};
-    if (counted_nothing(acquire))
-        returned(back);
-    else
+    if (acquire_counted(acquire->request))
         lease_return_start(back);
+    else
+        returned(back);
 }
 
 static void reply_granted(struct acquire *acquire)

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -31,4 +33,12 @@ void assert_begins(struct world *world, int client, const char *line, const char
     const char *reply = world_call(world, client, line);
     if (strncmp(reply, start, strlen(start)) != 0)
         fail_msg("%s: got %s, not %s", line, reply, start);
+}
+
+long holds(struct world *world, const char *resource)
+{
+    char line[64];
+    snprintf(line, sizeof line, "LEASE %s", resource);
+    const char *at = strstr(world_call(world, 9, line), "holds\r\n:");
+    return at == NULL ? -1 : strtol(at + 8, NULL, 10);
 }

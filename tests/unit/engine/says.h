@@ -12,5 +12,7 @@ int world_teardown(void **state);
 /* The client sends the line, and gets this reply to the byte; or one that begins with this. */
 void assert_says(struct world *world, int client, const char *line, const char *reply);
 void assert_begins(struct world *world, int client, const char *line, const char *start);
+/* How often the resource's lease is entered; -1: it has none. */
+long holds(struct world *world, const char *resource);
 
 #endif

@@ -311,36 +311,6 @@ static void test_an_attempt_gives_up_its_own_part_of_a_lease_only(void **state)
     assert_answer(give_up(subject, &sku, &again), LEASE_FREE, 0);
 }
 
-static void test_no_attempt_gives_up_a_lease_that_was_renewed(void **state)
-{
-    struct subject *subject = *state;
-    struct known sku = {.name = BYTES_LITERAL("sku:1"), .floor = 6};
-    struct lease_call granted = grant(subject, &sku, ann, LONG_MS);
-
-    if (granted.attempt == 0)
-        return;
-    renew(subject, &sku, ann, 7, LONG_MS);
-    assert_answer(give_up(subject, &sku, &granted), LEASE_HELD, 7);
-    granted = grant(subject, &sku, ann, LONG_MS);
-    assert_answer(granted, LEASE_OWN, 7);
-    assert_answer(give_up(subject, &sku, &granted), LEASE_HELD, 7);
-    assert_answer(release(subject, &sku, ann, 7), LEASE_FREE, 0);
-}
-
-static void test_a_lease_entered_often_is_given_up_by_its_token_only(void **state)
-{
-    struct subject *subject = *state;
-    struct known sku = {.name = BYTES_LITERAL("sku:1"), .floor = 6};
-    struct lease_call calls[20];
-
-    for (size_t i = 0; i < 20; i++)
-        calls[i] = grant(subject, &sku, ann, LONG_MS);
-    for (size_t i = 0; i < 20 && calls[0].attempt != 0; i++)
-        assert_answer(give_up(subject, &sku, &calls[i]), LEASE_HELD, 7);
-    assert_answer(query(subject, &sku), LEASE_HELD, 7);
-    assert_answer(release(subject, &sku, ann, 7), LEASE_FREE, 0);
-}
-
 static void test_a_lock_under_the_void_token_counts_as_free(void **state)
 {
     struct subject *subject = *state;
@@ -498,8 +468,6 @@ int conformance_run(const char *name, int (*setup)(void **state), int (*teardown
         TEST(release_frees_and_may_be_repeated),
         TEST(release_by_another_or_of_another_token_changes_nothing),
         TEST(an_attempt_gives_up_its_own_part_of_a_lease_only),
-        TEST(no_attempt_gives_up_a_lease_that_was_renewed),
-        TEST(a_lease_entered_often_is_given_up_by_its_token_only),
         TEST(a_lock_under_the_void_token_counts_as_free),
         TEST(who_may_only_enter_again_takes_nothing_else),
         TEST(tokens_rise_over_many_cycles),

@@ -158,6 +158,22 @@ static void test_a_lock_names_the_attempts_that_entered_until_it_is_renewed(void
     assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
 }
 
+static void test_a_lock_entered_often_is_given_up_by_its_token_only(void **state)
+{
+    struct rig *rig = opened(state);
+    struct lease_call calls[20];
+
+    for (size_t i = 0; i < 20; i++)
+        calls[i] = grant(rig, ann, 33);
+    assert_redis_has(LOCK, "34 a0000000000000000000000000000001");
+    for (size_t i = 0; i < 20; i++) {
+        calls[i].verb = LEASE_RELEASE;
+        calls[i].token = 0;
+        assert_answer(ask(rig, calls[i]), LEASE_HELD, 34);
+    }
+    assert_answer(release(rig, ann, 34), LEASE_FREE, 0);
+}
+
 /* What older daemons wrote, and what they write beside us. */
 static void test_a_lock_without_attempts_is_entered_renewed_and_released(void **state)
 {
@@ -430,6 +446,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_grant_leaves_token_nonce_and_attempt_and_a_counter_that_expires),
         TEST(a_lock_names_the_attempts_that_entered_until_it_is_renewed),
+        TEST(a_lock_entered_often_is_given_up_by_its_token_only),
         TEST(a_lock_without_attempts_is_entered_renewed_and_released),
         TEST(prefix_and_database_are_options),
         TEST(a_counter_is_believed_as_the_token_rule_says),

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ACQUIREALL: baskets of leases, all or none, whoever asks again, is lost or fails meanwhile. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proxy/engine/lease.h"
+#include "tests/unit/engine/says.h"
+
+#define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
+#define NOBODY            "*-1\r\n"
+
+static void a_basket_is_taken_whole_in_the_order_asked(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE b 1000", GRANT(1, 1000));
+    assert_says(*state, 1, "RELEASE b 1", ":0\r\n");
+    assert_says(*state, 1, "ACQUIREALL 1000 3 c b a", "*3\r\n:1\r\n:2\r\n:1\r\n");
+    assert_says(*state, 1, "FENCEDALL 3 c 1 b 2 a 1 MSET a 1 b 2 c 3", "+OK\r\n");
+}
+
+static void a_basket_with_one_taken_is_not_taken_at_all(void **state)
+{
+    assert_says(*state, 1, "ACQUIRE b 1000", GRANT(1, 1000));
+    assert_says(*state, 2, "ACQUIREALL 1000 3 a b c", NOBODY);
+    assert_says(*state, 3, "ACQUIRE a 1000", GRANT(2, 1000)); /* 1 was given back */
+    assert_says(*state, 3, "ACQUIRE c 1000", GRANT(1, 1000));
+}
+
+static void crossing_baskets_never_deadlock(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE a 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 5000 2 a b WAIT 60000");
+    world_send(*state, 2, "ACQUIREALL 5000 2 b a WAIT 60000");
+    assert_says(*state, 9, "RELEASE a 1", ":0\r\n");
+    assert_string_equal(world_received(*state, 1), "*2\r\n:2\r\n:1\r\n");
+    assert_string_equal(world_received(*state, 2), "");
+    assert_says(*state, 1, "RELEASE a 2", ":0\r\n");
+    assert_says(*state, 1, "RELEASE b 1", ":0\r\n");
+    assert_string_equal(world_received(*state, 2), "*2\r\n:2\r\n:3\r\n");
+}
+
+static void what_a_waiting_basket_has_is_kept_alive(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
+    world_pass(*state, 10000);
+    assert_says(*state, 2, "ACQUIRE a 1000", NOBODY);
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_string_equal(world_received(*state, 1), "*2\r\n:1\r\n:2\r\n");
+    world_pass(*state, 900); /* both are fresh */
+    assert_says(*state, 2, "ACQUIRE a 1000", NOBODY);
+}
+
+static void a_basket_whose_time_is_up_gives_all_back(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 1000 2 a b WAIT 3000");
+    world_pass(*state, 3100);
+    assert_string_equal(world_received(*state, 1), NOBODY);
+    assert_says(*state, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+}
+
+static void a_basket_whose_client_is_gone_gives_all_back(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
+    world_disconnect(*state, 1);
+    world_settle(*state);
+    assert_says(*state, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+}
+
+static void a_basket_whose_client_goes_while_it_is_renewed_gives_all_back(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 9, "ACQUIRE c 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 900 3 a b c WAIT 30000");
+    world_pass(world, 200);
+    lease_service_set_late(world->service, 50);
+    world_send(world, 9, "RELEASE c 1");
+    world_pass(world, 120); /* it has c now; a is being renewed, b is next */
+    world_disconnect(world, 1);
+    world_pass(world, 400);
+    lease_service_set_late(world->service, 0);
+    assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+    assert_says(world, 2, "ACQUIRE b 1000", GRANT(2, 1000));
+}
+
+static void a_basket_that_loses_a_lease_while_it_waits_gives_the_rest_back(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE c 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 1000 3 a b c WAIT 30000");
+    assert_says(*state, 9, "REVOKE a", ":1\r\n");
+    world_pass(*state, 400);
+    assert_memory_equal(world_received(*state, 1), "-STALE ", 7);
+    world_settle(*state);
+    assert_says(*state, 2, "ACQUIRE b 1000", GRANT(2, 1000));
+    assert_says(*state, 9, "RELEASE c 1", ":0\r\n");
+    assert_says(*state, 2, "ACQUIRE c 1000", GRANT(2, 1000));
+}
+
+static void a_basket_whose_lease_service_dies_gives_back_what_it_can(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
+    lease_service_set_down(world->service, "test");
+    world_pass(world, 400);
+    assert_memory_equal(world_received(world, 1), "-LEASEDOWN ", 11);
+    lease_service_set_down(world->service, NULL);
+    world_pass(world, 1100); /* the lock stands until its TTL, its token is retired at once */
+    assert_begins(world, 1, "FENCED 1 SET a late", "-STALE ");
+    assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+}
+
+static void a_basket_meets_a_daemon_that_stops(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
+    engine_drain(world->engine);
+    world_settle(world);
+    assert_memory_equal(world_received(world, 1), "-BUSY ", 6);
+    assert_true(engine_idle(world->engine));
+}
+
+static void an_ephemeral_basket_ends_with_its_connection(void **state)
+{
+    assert_says(*state, 1, "ACQUIREALL 1000 2 a b EPHEMERAL", "*2\r\n:1\r\n:1\r\n");
+    world_disconnect(*state, 1);
+    world_settle(*state);
+    assert_says(*state, 2, "LEASES", "*0\r\n");
+    assert_says(*state, 2, "ACQUIREALL 1000 2 a b", "*2\r\n:2\r\n:2\r\n");
+}
+
+static void a_baskets_repeat_counts_nothing(void **state)
+{
+    assert_says(*state, 1, "ACQUIREALL 1000 2 a b ID x OWNER me", "*2\r\n:1\r\n:1\r\n");
+    assert_says(*state, 2, "ACQUIREALL 1000 2 a b ID x OWNER me", "*2\r\n:1\r\n:1\r\n");
+    assert_int_equal(holds(*state, "a"), 1);
+    assert_int_equal(holds(*state, "b"), 1);
+}
+
+/* Each token that a basket was answered is good at that moment, and its reply is what was said. */
+static void assert_whole(struct world *world, int client, const char *reply, const char *set)
+{
+    assert_string_equal(world_received(world, client), reply);
+    assert_says(world, client, set, "+OK\r\n");
+}
+
+static void a_repeated_basket_is_whole_though_the_first_ones_client_is_gone(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_disconnect(*state, 1);
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(*state, 2, "*2\r\n:2\r\n:2\r\n", "FENCEDALL 2 a 2 b 2 MSET a 1 b 1");
+}
+
+static void a_repeated_basket_is_whole_though_the_first_ones_time_is_up(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 1000 ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_pass(*state, 1100);
+    assert_string_equal(world_received(*state, 1), NOBODY);
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(*state, 2, "*2\r\n:2\r\n:2\r\n", "FENCEDALL 2 a 2 b 2 MSET a 1 b 1");
+}
+
+static void a_basket_is_whole_though_its_repeat_was_given_up(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_disconnect(*state, 2);
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+}
+
+static void waiting_twins_of_a_basket_get_one_basket(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+    world_pass(*state, 1100);
+    assert_whole(*state, 2, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 2 b 2");
+    assert_int_equal(holds(*state, "a"), 1);
+    assert_int_equal(holds(*state, "b"), 1);
+}
+
+static void an_owners_waiting_twins_of_a_basket_count_once(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    world_pass(*state, 1100);
+    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+    assert_whole(*state, 2, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 2 b 2");
+    assert_int_equal(holds(*state, "a"), 1);
+    assert_int_equal(holds(*state, "b"), 1);
+}
+
+static void a_twin_whose_basket_was_released_in_part_gets_none(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+    assert_says(*state, 1, "RELEASE a 1", ":1\r\n");
+    world_pass(*state, 1100);
+    assert_memory_equal(world_received(*state, 2), "-STALE ", 7);
+    assert_says(*state, 3, "ACQUIRE a 60000", GRANT(2, 60000));
+    assert_int_equal(holds(*state, "b"), 1);
+}
+
+static void an_owners_other_hold_stays_when_his_basket_fails(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    assert_says(*state, 3, "ACQUIRE a 60000 OWNER me", GRANT(1, 60000));
+    world_disconnect(*state, 1);
+    world_settle(*state);
+    assert_int_equal(holds(*state, "a"), 2);
+    world_disconnect(*state, 2);
+    world_settle(*state);
+    assert_int_equal(holds(*state, "a"), 1);
+    assert_says(*state, 3, "RELEASE a 1", ":0\r\n");
+}
+
+static void twins_of_a_basket_that_both_fail_leave_nothing_held(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 1000 ID x");
+    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 2000 ID x");
+    world_pass(*state, 2100);
+    assert_string_equal(world_received(*state, 1), NOBODY);
+    assert_string_equal(world_received(*state, 2), NOBODY);
+    assert_says(*state, 3, "ACQUIRE a 60000", GRANT(3, 60000));
+}
+
+static void a_baskets_repeat_that_fails_leaves_it_alone(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIREALL 60000 2 a b ID x", "*2\r\n:1\r\n:1\r\n");
+    lease_service_set_late(world->service, 50);
+    world_send(world, 2, "ACQUIREALL 60000 2 a b ID x");
+    world_pass(world, 70); /* it has entered a again, and asks for b */
+    world_disconnect(world, 2);
+    world_pass(world, 300);
+    lease_service_set_late(world->service, 0);
+    assert_says(world, 1, "FENCEDALL 2 a 1 b 1 MSET a 1 b 1", "+OK\r\n");
+    assert_says(world, 3, "ACQUIRE a 60000", NOBODY);
+}
+
+static void a_basket_that_lost_a_lease_just_now_is_not_answered(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000");
+    assert_says(*state, 9, "REVOKE a", ":1\r\n");
+    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
+    assert_memory_equal(world_received(*state, 1), "-STALE ", 7);
+    world_settle(*state);
+    assert_says(*state, 2, "ACQUIRE b 1000", GRANT(3, 1000)); /* what it had is given back */
+}
+
+static void an_id_names_a_basket_with_its_resources(void **state)
+{
+    assert_says(*state, 1, "ACQUIREALL 60000 2 a b ID x", "*2\r\n:1\r\n:1\r\n");
+    assert_says(*state, 1, "ACQUIREALL 60000 2 b a ID x", "*2\r\n:1\r\n:1\r\n");
+    assert_begins(*state, 1, "ACQUIREALL 60000 2 a c ID x", "-ERR this ID was used");
+    assert_begins(*state, 1, "ACQUIRE a 60000 ID x", "-ERR this ID was used");
+    assert_says(*state, 2, "ACQUIRE c 60000 ID x", GRANT(1, 60000)); /* nothing is left of it */
+    assert_begins(*state, 1, "ACQUIREALL 60000 2 c d ID x", "-ERR this ID was used");
+}
+
+static void a_malformed_basket_is_an_error(void **state)
+{
+    static const char *const wrong[] = {
+        "ACQUIREALL 1000 0 a",   "ACQUIREALL 1000 2 a",
+        "ACQUIREALL 1000 2 a a", "ACQUIREALL 9 1 a",
+        "ACQUIREALL 1000 257 a", "ACQUIREALL 1000 1 a WAIT",
+        "ACQUIREALL 1000 1 a b", "ACQUIREALL 1000 1 a OWNER x ID",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_begins(*state, 1, wrong[i], "-ERR ");
+    assert_says(*state, 1, "LEASES", "*0\r\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+        TEST(a_basket_is_taken_whole_in_the_order_asked),
+        TEST(a_basket_with_one_taken_is_not_taken_at_all),
+        TEST(crossing_baskets_never_deadlock),
+        TEST(what_a_waiting_basket_has_is_kept_alive),
+        TEST(a_basket_whose_time_is_up_gives_all_back),
+        TEST(a_basket_whose_client_is_gone_gives_all_back),
+        TEST(a_basket_whose_client_goes_while_it_is_renewed_gives_all_back),
+        TEST(a_basket_that_loses_a_lease_while_it_waits_gives_the_rest_back),
+        TEST(a_basket_whose_lease_service_dies_gives_back_what_it_can),
+        TEST(a_basket_meets_a_daemon_that_stops),
+        TEST(an_ephemeral_basket_ends_with_its_connection),
+        TEST(a_baskets_repeat_counts_nothing),
+        TEST(a_repeated_basket_is_whole_though_the_first_ones_client_is_gone),
+        TEST(a_repeated_basket_is_whole_though_the_first_ones_time_is_up),
+        TEST(a_basket_is_whole_though_its_repeat_was_given_up),
+        TEST(waiting_twins_of_a_basket_get_one_basket),
+        TEST(an_owners_waiting_twins_of_a_basket_count_once),
+        TEST(a_twin_whose_basket_was_released_in_part_gets_none),
+        TEST(an_owners_other_hold_stays_when_his_basket_fails),
+        TEST(twins_of_a_basket_that_both_fail_leave_nothing_held),
+        TEST(a_baskets_repeat_that_fails_leaves_it_alone),
+        TEST(a_basket_that_lost_a_lease_just_now_is_not_answered),
+        TEST(an_id_names_a_basket_with_its_resources),
+        TEST(a_malformed_basket_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
