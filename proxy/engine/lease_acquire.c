@@ -26,6 +26,7 @@
 #include "proxy/engine/lease.h"
 
 #define ACQUIRE_ROUNDS_MAX 16
+#define LEASE_GLANCE_MS    15 /* or so: what another daemon holds in the same file */
 
 static struct acquire *acquire_of_op(struct store_op *op)
 {
