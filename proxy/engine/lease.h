@@ -10,7 +10,6 @@
 #define LEASE_TTL_MAX_MS  (24 * 3600 * 1000)
 #define LEASE_WAIT_MAX_MS LEASE_TTL_MAX_MS
 #define LEASE_LOOK_MS     1000 /* a waiter that missed its wake-up looks again within this */
-#define LEASE_GLANCE_MS   15   /* or so: what another daemon holds in the same file */
 
 /* The name under which a lease service knows an owner: for one that the client named, 128 bits of
  * XXH3 of it; a generated owner is already such a nonce. Two named owners with one nonce would take
@@ -120,10 +119,8 @@ struct acquire *line_heir(struct engine *engine, struct bytes resource);
 void line_wake(struct engine *engine, struct bytes resource);       /* may be free: the head asks */
 void line_told(void *context, const struct lease_news *news);       /* `context` is the engine */
 int64_t line_waiters(struct engine *engine, struct bytes resource); /* how many wait */
-
 /* lease_renew.c: did this RENEW, which has finished, fail because the lease is over? */
 bool renew_lost(const struct request *request);
-
 /* lease_held.c: the leases that this daemon has granted and not seen end. */
 struct held_grant {
     struct bytes resource, owner;

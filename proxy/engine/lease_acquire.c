@@ -28,6 +28,7 @@
 
 #define ACQUIRE_ROUNDS_MAX 16
 #define BEHIND_SAID_MS     60000
+#define LEASE_GLANCE_MS    15 /* or so: what another daemon holds in the same file */
 
 static struct acquire *acquire_of_op(struct store_op *op)
 {
