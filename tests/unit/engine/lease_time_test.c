@@ -390,6 +390,48 @@ static void a_basket_that_cannot_be_given_back_wholly_ends_all_the_same(void **s
     assert_int_equal(lease_says(world, "b", "held"), 0);
 }
 
+/* All is granted; the store stands still before it confirms that. */
+static void basket_with_a_slow_end(struct world *world, const char *line)
+{
+    world_send_only(world, 1, line);
+    step(world);
+    step(world);
+    world->now_ms += 1500;
+    world_settle(world);
+}
+
+static void a_basket_that_ran_out_before_its_reply_is_null(void **state)
+{
+    struct world *world = *state;
+
+    basket_with_a_slow_end(world, "ACQUIREALL 1000 1 a");
+    assert_heard(world, 1, NOBODY);
+    assert_int_equal(lease_says(world, "a", "held"), 0);
+    assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+}
+
+static void a_basket_with_an_id_that_ran_out_before_its_reply_is_made_fresh(void **state)
+{
+    struct world *world = *state;
+
+    basket_with_a_slow_end(world, "ACQUIREALL 1000 1 a ID x");
+    assert_heard(world, 1, "*1\r\n:1\r\n");
+    assert_int_equal(lease_says(world, "a", "ttl_ms"), 1000);
+}
+
+static void a_basket_with_an_id_that_another_overtook_before_its_reply_is_stale(void **state)
+{
+    struct world *world = *state;
+
+    world_send_only(world, 1, "ACQUIREALL 1000 1 a ID x");
+    step(world);
+    step(world);
+    world->now_ms += 1500;
+    assert_int_equal(another_daemon_asks(world, "a"), LEASE_GRANTED);
+    world_settle(world);
+    assert_memory_equal(world_received(world, 1), "-STALE ", 7);
+}
+
 int main(void)
 {
 #define T(name)  cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
@@ -420,6 +462,9 @@ int main(void)
         T(a_basket_whose_first_lease_ran_out_while_it_was_taken_begins_anew),
         T(a_basket_that_lost_a_lease_to_another_waits_for_it_again),
         T(a_basket_that_cannot_be_given_back_wholly_ends_all_the_same),
+        T(a_basket_that_ran_out_before_its_reply_is_null),
+        T(a_basket_with_an_id_that_ran_out_before_its_reply_is_made_fresh),
+        T(a_basket_with_an_id_that_another_overtook_before_its_reply_is_stale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
