@@ -94,13 +94,12 @@ struct acquire {
     struct timer deadline;
     struct lease_wish wish;
     int64_t ttl_ms, asked_ms, left_ms;
-    struct bytes owner; /* in the request, `nonce` or request->scratch */
-    bool anonymous, recorded;
-    bool behind;                 /* recorded in a row of its own, though not the first token */
-    bool repeats;                /* its id was granted before: enters again, uncounted */
-    uint64_t fingerprint;        /* with an id */
-    int64_t session, connection; /* for the row: the store's session, this client's id */
-    unsigned rounds;             /* grants minted again */
+    struct bytes owner;               /* in the request, `nonce` or request->scratch */
+    bool anonymous, recorded, behind; /* behind: in a new row, though not with the first token */
+    bool repeats;                     /* its id was granted before: enters again, uncounted */
+    uint64_t fingerprint;             /* with an id */
+    int64_t session, connection;      /* for the row: the store's session, this client's id */
+    unsigned rounds;                  /* grants minted again */
     char nonce[LEASE_NONCE_LEN + 1];
     struct lease_view view;
     struct lease_call call;
@@ -127,7 +126,7 @@ struct held_grant {
     struct bytes resource, owner;
     int64_t token, ttl_ms;
     struct session *session;
-    bool ephemeral, fresh; /* fresh: not entered again */
+    bool ephemeral, fresh, behind; /* fresh: not entered again; behind: as in struct acquire */
 };
 void held_granted(struct engine *engine, const struct held_grant *grant);
 /* `notified`, where it is not NULL, is told of the loss from now on, in RESP2, too. */
