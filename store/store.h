@@ -22,7 +22,7 @@
  * - Queues are bounded: a full one refuses with STK_BUSY.
  * - A commit that failed cleanly fails its operations with STK_STORE. One with an unknown outcome
  *   (an fsync failed, or the files went away under it) answers nothing: store_lost() turns true,
- * and the process has to end. */
+ *   and the process has to end. */
 #ifndef STOCKADE_STORE_STORE_H
 #define STOCKADE_STORE_STORE_H
 
