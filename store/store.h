@@ -21,7 +21,8 @@
  * - A read sees every write that was collected before the read was submitted.
  * - Queues are bounded: a full one refuses with STK_BUSY.
  * - A commit that failed cleanly fails its operations with STK_STORE. One with an unknown outcome
- *   (an fsync failed) answers nothing: store_lost() turns true, and the process has to end. */
+ *   (an fsync failed, or the files went away under it) answers nothing: store_lost() turns true,
+ *   and the process has to end. */
 #ifndef STOCKADE_STORE_STORE_H
 #define STOCKADE_STORE_STORE_H
 

@@ -126,7 +126,7 @@ struct held_grant {
     struct bytes resource, owner;
     int64_t token, ttl_ms;
     struct session *session;
-    bool ephemeral, fresh; /* fresh: not entered again */
+    bool ephemeral, fresh, behind; /* fresh: not entered again; behind: as in struct acquire */
 };
 void held_granted(struct engine *engine, const struct held_grant *grant);
 /* `notified`, where it is not NULL, is told of the loss from now on, in RESP2, too. */

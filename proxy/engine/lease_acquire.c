@@ -22,12 +22,10 @@
  *   when the lease is released here: it inherits it, in the transaction that retires the old token.
  */
 #include "fence/base/check.h"
-#include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease.h"
 
 #define ACQUIRE_ROUNDS_MAX 16
-#define BEHIND_SAID_MS     60000
 #define LEASE_GLANCE_MS    15 /* or so: what another daemon holds in the same file */
 
 static struct acquire *acquire_of_op(struct store_op *op)
@@ -144,7 +142,8 @@ static void reply_granted(struct acquire *acquire)
                                       .ttl_ms = left_ms,
                                       .session = request->session,
                                       .ephemeral = acquire->wish.ephemeral,
-                                      .fresh = acquire->call.answer == LEASE_GRANTED});
+                                      .fresh = acquire->call.answer == LEASE_GRANTED,
+                                      .behind = acquire->behind});
 
     if (acquire->call.answer == LEASE_OWN)
         request->engine->counters.leases_reentered++;
@@ -207,28 +206,6 @@ static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
 
 static void ask(struct acquire *acquire);
 
-/* A store that was made at this start cannot know what another one has handed out. The lease
- * service may: then somebody should hear of it, once in a while. (Its counter is ahead, too, where
- * a first grant was not recorded.) */
-static void warn_behind(struct acquire *acquire)
-{
-    struct engine *engine = acquire->request->engine;
-    int64_t now_ms = engine_now_ms(engine);
-    char name[64];
-
-    if (!acquire->behind || store_session(engine->options.store) != STORE_SESSION_FIRST)
-        return;
-    if (engine->counters.grants_behind++ > 0 && now_ms - engine->behind_said_ms < BEHIND_SAID_MS)
-        return;
-    engine->behind_said_ms = now_ms;
-    log_warn(engine->options.log,
-             "the lease service has counted %s up to %lld, and the store, which is new, knows "
-             "nothing of it: if there was a store before, stop, and put its file back or restore a "
-             "backup (stockade restore)",
-             log_quoted(acquire->request->argv[1], name, sizeof name),
-             (long long)acquire->call.answer_token - 1);
-}
-
 /* Step 4: the client's, if there is somebody and something left. */
 static void recorded(struct acquire *acquire)
 {
@@ -260,7 +237,6 @@ static void record_done(struct store_op *op)
         ask(acquire);
         return;
     }
-    warn_behind(acquire);
     recorded(acquire);
 }
 

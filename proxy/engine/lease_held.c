@@ -10,10 +10,13 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
 #include "proxy/engine/events.h"
 #include "proxy/engine/lease.h"
+
+enum { BEHIND_SAID_MS = 60000 };
 
 /* There may be a million: small. */
 struct held {
@@ -193,6 +196,26 @@ static void set_holder(struct held *held, struct session *session)
     held->holder = session;
 }
 
+/* A store that was made at this start cannot know what another one has handed out. The lease
+ * service may: then somebody should hear of it, once in a while. (Its counter is ahead, too, where
+ * a first grant was not recorded.) */
+static void warn_behind(struct engine *engine, const struct held_grant *grant)
+{
+    int64_t now_ms = engine_now_ms(engine);
+    char name[64];
+
+    if (!grant->behind || store_session(engine->options.store) != STORE_SESSION_FIRST)
+        return;
+    if (engine->counters.grants_behind++ > 0 && now_ms - engine->behind_said_ms < BEHIND_SAID_MS)
+        return;
+    engine->behind_said_ms = now_ms;
+    log_warn(engine->options.log,
+             "the lease service has counted %s up to %lld, and the store, which is new, knows "
+             "nothing of it: if there was a store before, stop, and put its file back or restore a "
+             "backup (stockade restore)",
+             log_quoted(grant->resource, name, sizeof name), (long long)grant->token - 1);
+}
+
 void held_granted(struct engine *engine, const struct held_grant *grant)
 {
     struct held *held = find(engine, grant->resource);
@@ -217,6 +240,7 @@ void held_granted(struct engine *engine, const struct held_grant *grant)
     held->ephemeral = grant->ephemeral;
     set_holder(held, grant->session);
     set_until(held, grant->ttl_ms);
+    warn_behind(engine, grant);
     if (grant->fresh)
         publish(held, EVENT_GRANTED);
 }

@@ -2,11 +2,16 @@
 /* The writer: the one who changes the file. It takes a batch of operations through one transaction
  * (group commit) and says of each how it ended.
  *
- *   BEGIN IMMEDIATE ─▶ run, run, run ─▶ COMMIT ─▶ all done
- *        │                  │              ├─ failed cleanly: every operation STK_STORE
- *        │                  │              └─ anything else: unknown, WRITER_LOST
+ *   BEGIN IMMEDIATE ─▶ run, run, run ─▶ look ─▶ COMMIT ─▶ look ─▶ all done
+ *        │                  │            │        │         └─ files gone: unknown, WRITER_LOST
+ *        │                  │            │        ├─ failed cleanly: every operation STK_STORE
+ *        │                  │            │        └─ anything else: unknown, WRITER_LOST
+ *        │                  │            └─ files gone (files.h): every operation STK_STORE
  *        │                  └─ one fails, and has changed something: see below
- *        └─ failed (locked, moved away): every operation STK_STORE
+ *        └─ failed (locked): every operation STK_STORE
+ *
+ * Where files are gone, what was acknowledged is saved before anybody is answered or the process
+ * ends.
  *
  * An operation that fails and has changed something, or has lost the transaction (SQL can end it),
  * cannot be taken out of it: the transaction is rolled back; what ran before the operation runs

@@ -7,10 +7,11 @@ import os
 import shutil
 import signal
 import sqlite3
+import subprocess
 
 import pytest
 
-from harness.limits import wait_until
+from harness.limits import BUILD, patience, wait_until
 from harness.resp import Closed, ReplyError, refused
 from test_startup import refusal
 
@@ -22,6 +23,11 @@ def beside(rig, suffix):
 def info(client, section):
     lines = client("INFO", section).decode().split("\r\n")
     return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def upkeep(rig, verb, path):
+    subprocess.run([BUILD / "stockade", verb, path, "--store", f"sqlite:{rig.store}"], check=True,
+                   capture_output=True, timeout=patience(30))
 
 
 def acknowledged(rig):
@@ -103,7 +109,7 @@ def test_two_daemons_whose_shared_memory_was_deleted_never_grant_the_same_token(
     file.close()
 
 
-def test_what_a_second_daemon_has_made_in_the_place_of_deleted_files_is_left_alone(rig):
+def test_what_others_made_in_the_place_of_deleted_files_is_left_alone(rig):
     first, client, token = acknowledged(rig)
     first.stop()  # what there was is in the main file
     first = rig.daemon()
@@ -127,12 +133,18 @@ def test_what_a_second_daemon_has_made_in_the_place_of_deleted_files_is_left_alo
 
 def test_a_file_cut_to_nothing_stops_the_daemon_and_no_new_store_is_made_of_it(rig):
     daemon, client, token = acknowledged(rig)
+    backup = beside(rig, ".backup")
+    upkeep(rig, "backup", backup)
     os.truncate(rig.store, 0)
     expect_stopped(daemon, client, token, f"{rig.store.name} was cut")
     daemon.stop()
     line = refusal(rig)
     assert str(rig.store) in line and f"{rig.store.name}-wal" in line and "restore" in line
     assert beside(rig, "-wal").stat().st_size > 0
+    upkeep(rig, "restore", backup)  # what the line says
+    client = rig.daemon().client()
+    assert client("GET", "r") == b"acknowledged"
+    assert client.token("r") > token
 
 
 def test_a_file_moved_away_stops_writes_until_it_is_back(rig):
@@ -159,7 +171,8 @@ def test_a_file_moved_away_is_whole_and_its_place_is_not_taken_by_a_new_store(ri
     else:
         daemon.stop()
     line = refusal(rig)
-    assert str(rig.store) in line and f"{rig.store.name}-wal" in line and "put the file back" in line
+    assert str(rig.store) in line and f"{rig.store.name}-wal" in line
+    assert "put the file back" in line
     assert not rig.store.exists()
     shutil.copy(away, beside(rig, ".copy"))
     with sqlite3.connect(beside(rig, ".copy")) as file:
