@@ -15,13 +15,17 @@ import time
 
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import Late, Wait, patience, wait_until
 
 Grant = collections.namedtuple("Grant", "token ttl_ms")
 
 
 class Closed(ConnectionError):
     """The server closed the connection."""
+
+
+class NoReply(Late, TimeoutError):
+    """None came in the time that it may take."""
 
 
 class ReplyError(Exception):
@@ -77,14 +81,16 @@ class Reader:
         self.buffer = bytearray()
         self.at = 0
         self.raw = b""
-        self.deadline = None
+        self.wait = None
 
     def _fill(self):
-        self.sock.settimeout(max(self.deadline - time.monotonic(), 0.001))
+        self.sock.settimeout(max(self.wait.left, 0.001))
         try:
             data = self.sock.recv(1 << 18)
         except ConnectionResetError as lost:
             raise Closed("reset by the server") from lost
+        except TimeoutError:
+            raise NoReply("no reply", self.wait.begun, self.wait.allowed) from None
         if not data:
             raise Closed(f"closed by the server after {bytes(self.buffer)!r}")
         self.buffer += data
@@ -144,7 +150,7 @@ class Reader:
 
     def read(self, timeout=10.0):
         """One reply, errors as values. Raises TimeoutError and Closed."""
-        self.deadline = time.monotonic() + patience(timeout)
+        self.wait = Wait(timeout)
         self.at = 0
         value = self._value()
         self.raw = bytes(self.buffer[:self.at])
