@@ -104,9 +104,9 @@ def test_it_waits_in_line_and_runs_when_the_holder_releases(tool, daemon, key):
 def test_a_wait_longer_than_the_ttl_leaves_a_lease_that_is_whole(tool, local, key):
     holder = local.client()
     token = holder.token(key)
-    running = start(tool, local, key, "--ttl", "500ms", "--wait", "20s", "--", "sleep", "0.2")
+    running = start(tool, local, key, "--ttl", "2s", "--wait", "20s", "--", "sleep", "0.2")
     wait_until(lambda: holder.lease(key)["waiters"] == 1, "it waits")
-    time.sleep(0.7)  # longer than the TTL: the time itself is what is tested
+    time.sleep(2.2)  # longer than the TTL: the time itself is what is tested
     holder("RELEASE", key, token)
     assert end(running) == (0, "")
 
@@ -132,11 +132,11 @@ def test_help_tells_the_exit_codes(tool):
 
 def test_it_renews_for_as_long_as_the_program_runs(tool, daemon, key):
     client = daemon.client()
-    running = start(tool, daemon, key, "--ttl", "1500ms", "--", "sleep", "4")
+    running = start(tool, daemon, key, "--ttl", "2s", "--", "sleep", "5")
     wait_until(lambda: (client.lease(key) or {}).get("state") == "held", "it is held")
     token = client.lease(key)["token"]
     while running.poll() is None:
-        assert client.acquire(key, 60000) is None or running.wait(patience(1)) == 0
+        assert client.acquire(key, 60000) is None or running.wait(patience(10)) == 0
     assert end(running) == (0, "")
     assert client.lease(key)["token"] <= token + 1
 
@@ -291,7 +291,7 @@ def stopped_ones(tool):
 
 def test_tstp_stops_the_program_and_cont_continues_it_under_its_lease(tool, local, key):
     ready, go = tool.folder / "ready", tool.folder / "go"
-    running = start(tool, local, key, "--ttl", "600ms", "--", "sh", "-c",
+    running = start(tool, local, key, "--ttl", "3s", "--", "sh", "-c",
                     f"touch {ready}; while [ ! -e {go} ]; do sleep 0.05; done; exit 4")
     await_file(ready)
     running.send_signal(signal.SIGTSTP)
@@ -370,7 +370,7 @@ def test_ctrl_z_stops_both_and_fg_goes_on_only_with_the_lease(tool, terminal, lo
     # stopped before exec.
     at_terminal(terminal, local, key,
                 f"touch {ready}; read word <{go}; touch {done}; exit 5",
-                "--ttl", "500ms")
+                "--ttl", "1500ms")
     await_file(ready)
     client = local.client()
     terminal.type("\x1a")

@@ -30,8 +30,8 @@ class Late(AssertionError):
     passed, or a measurement above its bound. The only failure that a machine which stood still may
     excuse (harness/late.py), so nothing else is told by it."""
 
-    def __init__(self, what, begun, allowed):
-        self.begun, self.ended, self.allowed = begun, time.monotonic(), allowed
+    def __init__(self, what, begun, allowed, ended=None):
+        self.begun, self.ended, self.allowed = begun, ended or time.monotonic(), allowed
         super().__init__(what)
 
 
@@ -66,17 +66,20 @@ def wait_until(predicate, what, timeout=5.0):
 
 
 class Seconds(float):
-    """A duration that was measured: `seconds < bound` is true or raises Late."""
+    """A duration that was measured, of the monotonic clock: `seconds < bound` is true or raises
+    Late. (Two of them compare as numbers do, so that they can be sorted.)"""
 
-    def __new__(cls, begun):
-        seconds = super().__new__(cls, time.monotonic() - begun)
-        seconds.begun = begun
+    def __new__(cls, begun, ended=None):
+        ended = time.monotonic() if ended is None else ended
+        seconds = super().__new__(cls, ended - begun)
+        seconds.begun, seconds.ended = begun, ended
         return seconds
 
     def __lt__(self, bound):
-        if float(self) < bound:
-            return True
-        raise Late(f"{float(self):.2f} s, not below {float(bound):.2f} s", self.begun, bound)
+        if isinstance(bound, Seconds) or float(self) < bound:
+            return float(self) < float(bound)
+        raise Late(f"{float(self):.2f} s, not below {float(bound):.2f} s", self.begun, bound,
+                   self.ended)
 
 
 class Stopwatch:

@@ -40,8 +40,8 @@ class Stalls:
     def excuse(self, begun, ended, allowed):
         """How long the machine stood still from `begun` to `ended`, all in seconds, where that
         explains why it took longer than allowed: without it there had been time enough, and it is
-        at least a quarter of the whole. Else 0."""
+        at least half of the whole. Else 0."""
         time.sleep(2 * NAP_S * len(os.sched_getaffinity(0)))  # what ends now is seen by then
         stood = sum(max(0, min(ended, to) - max(begun, since)) for since, to in list(self.seen))
         took = ended - begun
-        return stood if stood >= max(took - allowed, took / 4) else 0
+        return stood if stood >= max(took - allowed, took / 2) else 0
