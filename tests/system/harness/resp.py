@@ -229,8 +229,8 @@ class Client:
         return grant
 
     def token(self, resource, ttl_ms=60000, *options, timeout=None):
-        """The token of a grant that must succeed; of a longer one, as above, where it took its whole
-        TTL to be told."""
+        """The token of a grant that must succeed; of a longer one, as above, where it took its
+        whole TTL to be told."""
         for _ in range(5):
             begun = time.monotonic()
             grant = self.acquire(resource, ttl_ms, *options, timeout=timeout)
