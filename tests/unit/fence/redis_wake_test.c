@@ -254,7 +254,7 @@ static void test_a_silent_peer_is_noticed(void **state)
     struct other *other;
     struct rig *rig = *state;
 
-    other = open_other(rig, "?timeout_ms=100");
+    other = open_other(rig, "?timeout_ms=500");
     rig_until(rig, is_watching(other));
     struct deadline listening = deadline_in(2600);
     while (deadline_spent_ms(&listening) < listening.allowed_ms) { /* a peer that answers is kept */
