@@ -147,6 +147,7 @@ def test_a_lost_lease_ends_the_whole_tree_of_the_program_at_once(tool, daemon, k
     running = start(tool, daemon, key, "--ttl", "60s", "--", "sh", "-c",
                     f"(sleep 100 & sleep 100) & sh -c 'sleep 100; true' & touch {started}; wait")
     await_file(started)
+    wait_until(lambda: len(tool.processes()) >= 7, "the tree is there: we, two shells, their four")
     client = daemon.client()
     words = [client.lease(key)["token"]] if how == "RELEASE" else []
     with Stopwatch() as watch:
