@@ -67,7 +67,7 @@ static void test_a_redis_that_is_not_there_yet_is_told_once_and_found_later(void
     int firsts = 0;
 
     redis_server_kill(server);
-    rig_open(rig, "redis://127.0.0.1:%d", server->port);
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", server->port);
     lease_on_first_attempt(rig->provider, on_first, &firsts);
     assert_false(rig_up(rig));
     assert_true(rig_detail_has(rig, "connecting"));
@@ -254,7 +254,7 @@ static void test_a_debt_is_forgotten_when_the_lease_is_over(void **state)
 
 static void test_a_restarted_and_empty_redis_mints_above_the_floor(void **state)
 {
-    struct rig *rig = opened(state, 1000);
+    struct rig *rig = opened(state, 5000);
     struct asked next = rig_question(LEASE_GRANT, bob, 0);
 
     next.call.floor = 41;
@@ -298,7 +298,7 @@ static void test_calls_under_way_when_redis_dies_are_answered_once(void **state)
 
 static void test_too_many_calls_under_way_are_refused(void **state)
 {
-    struct rig *rig = opened(state, 2000);
+    struct rig *rig = opened(state, 5000);
     struct asked *calls = mem_zalloc((CALLS_MAX + 1) * sizeof *calls);
 
     redis_server_pause(server);

@@ -45,7 +45,7 @@ static struct rig *opened(void **state)
 {
     struct rig *rig = *state;
 
-    rig_open(rig, "redis://127.0.0.1:%d", server->port);
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", server->port);
     rig_until(rig, rig_up(rig));
     return rig;
 }
@@ -116,7 +116,7 @@ static void test_prefix_and_database_are_options(void **state)
 {
     struct rig *rig = *state;
 
-    rig_open(rig, "redis://127.0.0.1:%d/3?prefix=shop", server->port);
+    rig_open(rig, "redis://127.0.0.1:%d/3?prefix=shop&timeout_ms=5000", server->port);
     rig_until(rig, rig_up(rig));
     assert_answer(grant(rig, ann, 0), LEASE_GRANTED, 1);
     assert_int_equal(redis_number("EXISTS", "shop:{sku:1}:lock"), 0);
