@@ -13,10 +13,11 @@ import signal
 
 import pytest
 
-from harness.late import pytest_runtest_protocol  # noqa: F401 (a hook)
 from harness.library import Library
 from harness.limits import BUILD, patience
 from harness.rig import Rig
+
+pytest_plugins = ["harness.late"]
 
 TEST_SECONDS_MAX = 60
 SLOW_TEST_SECONDS_MAX = 900

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -85,11 +84,9 @@ def test_a_goal_that_is_not_reached_is_called_missed():
 @pytest.mark.slow
 @pytest.mark.alone
 def test_every_case_runs_with_redis_and_sqlite():
-    begun = time.monotonic()
     out = bench("--keys", 2000, "--rounds", 1, "--seconds", "0.3",
                 "--peers", "stockade,stockade-redis,redis,sqlite", seconds=400)
     titles = re.findall(r"^(\S.*)\n +/s ", out, re.M)
     assert len(titles) >= 20, out
     assert "all served in turn" in out
     assert re.search(r"^stockade: killed after [\d,]+ acknowledged writes", out, re.M)
-    assert time.monotonic() - begun < patience(400)

@@ -2,27 +2,59 @@
 """What the tests themselves do where the machine stood still: harness/late.py."""
 
 import subprocess
+import sys
+import time
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from harness.limits import REPO
+from harness.limits import REPO, wait_until
+from harness.stalls import STALL_S, Stalls
 
+# The stalls are those that the test has, whatever this machine does.
+CONFTEST = """
+import time
+import harness.late
+from harness.stalls import Stalls
+
+pytest_plugins = ["harness.late"]
+known = Stalls()
+harness.late.stalls = lambda: known
+
+def stand_still(seconds=0.4):
+    begun = time.monotonic()
+    time.sleep(seconds)
+    known.seen.append((begun, time.monotonic()))
+"""
 HEAD = """
-import sys
+import socket
+import threading
 import time
 import pytest
-from harness.limits import Seconds
+from conftest import stand_still
+from harness.limits import Late, Stopwatch, Wait, wait_until
+from harness.resp import Reader
 
 tries = []
 
-def stand_still():
-    # Nothing else of this process runs: the loop keeps the interpreter to itself.
-    sys.setswitchinterval(10)
-    end = time.monotonic() + 0.4
-    while time.monotonic() < end:
-        pass
-    sys.setswitchinterval(0.005)
+def measure(block):
+    with Stopwatch() as watch:
+        block()
+    return watch.seconds
+
+def still(seconds=0.4):
+    # Once, and never again.
+    if tries.count("still") == 0:
+        tries.append("still")
+        stand_still(seconds)
+
+def reply(during=time.time):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        if tries.count("still"):
+            theirs.send(b"+OK\\r\\n")
+        threading.Timer(0.05, during).start()
+        Reader(ours).read(0.5)
 
 @pytest.fixture
 def fresh():
@@ -30,36 +62,105 @@ def fresh():
     yield fixture
     fixture.append("used up")
 
-def test_it(fresh):
+@pytest.fixture
+def slow_start():
+    assert measure(still) < 0.3
+
+@pytest.fixture
+def wrong_end():
+    yield
+    assert False
+
+def test_it(FIXTURES):
     assert fresh == []
     fresh.append(1)
     tries.append(1)
-    seconds = Seconds(len(tries))
     """
 
 
-@pytest.mark.parametrize("body, passed, tries", [
-    ("assert Seconds(0.1) < 1", True, 1),
-    ("assert seconds < 2", True, 1),
-    ("assert Seconds(4 - seconds) < 2", True, 3),  # late, late, in time
-    ("assert Seconds(9 - seconds) < 2", False, 5),  # never in time
-    ("assert 1 < seconds", False, 1),  # early
-    ("assert False", False, 1),  # wrong
-    ("assert Seconds(0.1) < 1 and False", False, 1),
-    ("assert Seconds(4 - seconds) < 2 or seconds == 1", True, 1),  # late, and that is good
-    ("stand_still(); assert seconds == 2", True, 2),
-    ("stand_still(); assert False", False, 5),
-    ("len(tries) < 2 and stand_still(); assert False", False, 2),
-])
-def test_what_was_late_is_tried_again_and_nothing_else(tmp_path, body, passed, tries):
-    script, report = tmp_path / "test_it.py", tmp_path / "report.xml"
-    script.write_text(HEAD + body + "\n")
-    (tmp_path / "conftest.py").write_text("from harness.late import pytest_runtest_protocol\n")
+def run(folder, body, fixtures="fresh"):
+    """Returns (how often it was tried, whether it passed, why it was repeated, the output)."""
+    script, report = folder / "test_it.py", folder / "report.xml"
+    script.write_text(HEAD.replace("FIXTURES", fixtures) + body + "\n")
+    (folder / "conftest.py").write_text(CONFTEST)
     done = subprocess.run(["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                           f"--junitxml={report}", script], cwd=tmp_path, check=False,
+                           f"--junitxml={report}", script], cwd=folder, check=False,
                           env={"PYTHONPATH": str(REPO / "tests/system"), "PATH": "/usr/bin:/bin"},
                           stdout=subprocess.PIPE, text=True, timeout=60)
-    assert (done.returncode == 0) == passed, done.stdout
-    case, = ElementTree.parse(report).iter("testcase")
-    assert len([p for p in case.iter("property") if p.get("name") == "late"]) == tries - 1
-    assert done.stdout.count("1 passed" if passed else "1 failed") == 1
+    case = next(ElementTree.parse(report).iter("testcase"))
+    why = [p.get("value") for p in case.iter("property") if p.get("name") == "late"]
+    passed = done.returncode == 0
+    assert done.stdout.count("1 passed" if passed else "1 failed") == 1, done.stdout
+    return len(why) + 1, passed, why, done.stdout
+
+
+@pytest.mark.parametrize("body", [
+    "assert len(tries) == 2",
+    "assert tries.count(1) < 0",
+    "raise TimeoutError",
+    "assert measure(stand_still) < 9 and len(tries) == 2",
+    "wait_until(lambda: True, 'it is there'); assert len(tries) == 2",
+])
+def test_a_wrong_value_fails_at_once_while_the_machine_stands_still(tmp_path, body):
+    assert run(tmp_path, f"stand_still()\n    {body}")[:2] == (1, False)
+
+
+@pytest.mark.parametrize("body", [
+    "assert measure(still) < 0.3",
+    "wait_until(lambda: still() or len(tries) > 2, 'it is there', 0.3)",
+    "wait = Wait(0.3); still(); wait.check('it is there')",
+    "reply(still)",
+])
+def test_an_interval_that_was_missed_in_a_stall_is_tried_again(tmp_path, body):
+    tries, passed, why, output = run(tmp_path, body)
+    assert (tries, passed) == (2, True), output
+    assert "with a stall of 0." in why[0]
+
+
+def test_a_fixture_that_missed_its_interval_in_a_stall_is_tried_again(tmp_path):
+    assert run(tmp_path, "", "slow_start, fresh")[:2] == (2, True)
+
+
+def test_an_interval_that_is_missed_each_time_fails_after_three_tries(tmp_path):
+    assert run(tmp_path, "assert measure(stand_still) < 0.3")[:2] == (3, False)
+
+
+@pytest.mark.parametrize("body", [
+    "stand_still(); assert measure(lambda: time.sleep(0.4)) < 0.3",
+    "stand_still(); wait_until(lambda: False, 'it is there', 0.3)",
+    "stand_still(); reply()",
+])
+def test_a_stall_outside_the_interval_that_was_missed_excuses_nothing(tmp_path, body):
+    assert run(tmp_path, body)[:2] == (1, False)
+
+
+@pytest.mark.parametrize("body", [
+    "assert measure(lambda: (stand_still(0.2), time.sleep(0.7))) < 0.3",
+    "wait_until(lambda: still(0.2), 'it is there', 2)",
+])
+def test_a_stall_that_is_too_short_for_what_was_missed_excuses_nothing(tmp_path, body):
+    assert run(tmp_path, body)[:2] == (1, False)
+
+
+def test_a_wrong_end_of_a_test_that_was_late_is_not_excused(tmp_path):
+    body = "assert measure(stand_still) < 0.3"
+    assert run(tmp_path, body, "wrong_end, fresh")[:2] == (1, False)
+
+
+def test_what_is_in_time_passes_once(tmp_path):
+    assert run(tmp_path, "assert 0.1 < measure(stand_still) < 9")[:2] == (1, True)
+
+
+def test_a_machine_that_stands_still_is_seen():
+    stalls = Stalls().watch()
+    interval = sys.getswitchinterval()
+    begun = time.monotonic()
+    sys.setswitchinterval(10)  # nothing else of this process runs, its watch included
+    while time.monotonic() < begun + 4 * STALL_S:
+        pass
+    sys.setswitchinterval(interval)
+    ended = time.monotonic()
+    wait_until(lambda: stalls.excuse(begun, ended, STALL_S), "the stall is seen")
+    since, to = stalls.seen[-1]
+    assert to - since >= STALL_S and begun <= to
+    assert stalls.excuse(begun - 10, begun - 5, 1) == 0

@@ -48,12 +48,12 @@ def at(shared):
 
 def test_a_free_lease_is_granted_and_denied_to_others(at, key):
     a, b = at.client(), at.client()
-    grant = a.acquire(key, 5000)
-    assert 3000 < grant.ttl_ms <= 5000
-    assert b.acquire(key, 5000) is None
+    grant = a.acquire(key, 20000)
+    assert 15000 < grant.ttl_ms <= 20000
+    assert b.acquire(key, 20000) is None
     lease = b.lease(key)
     assert (lease["state"], lease["token"]) == ("held", grant.token)
-    assert 0 < lease["ttl_ms"] <= 5000
+    assert 15000 < lease["ttl_ms"] <= 20000
     assert a.fenced(grant.token, "SET", key, "x") == "OK"
 
 
@@ -70,7 +70,7 @@ def test_tokens_rise_with_every_grant(at, key):
 
 def test_another_daemon_is_denied_what_this_one_holds_and_woken_when_it_is_free(at, key):
     holder, there = at.client(), at.second_daemon()
-    waiter, wakes = there.client(), []
+    waiter = there.client()
     for _ in range(3):
         token = holder.token(key, 60000, "WAIT", 5000)
         assert waiter.acquire(key) is None
@@ -79,10 +79,9 @@ def test_another_daemon_is_denied_what_this_one_holds_and_woken_when_it_is_free(
         with Stopwatch() as watch:
             holder("RELEASE", key, token)
             fresh = waiter.read()[0]
-        wakes.append(watch.seconds)
+        assert watch.seconds < patience(PROMPT_SECONDS), "before the look that it takes by itself"
         assert fresh > token
         waiter("RELEASE", key, fresh)
-    assert min(wakes) < patience(PROMPT_SECONDS), "before the look that a waiter takes by itself"
     there.stop()
 
 

@@ -23,7 +23,7 @@ def assert_holder_writes(client, token, key="held"):
     with Stopwatch() as watch:
         assert client.fenced(token, "SET", key, "written") == "OK"
         assert client("GET", key) == b"written"
-    assert watch.seconds < patience(0.5)
+    assert watch.seconds < patience(AT_ONCE_SECONDS)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from harness.redlock import Redlock
 from harness.resp import refused
 from harness.rig import Rig
 from test_p2_rising import assert_rising, cycles, lock_key
-from test_wake_across_daemons import LOOK_SECONDS, pair, wait_for
+from test_wake_across_daemons import PROMPT_SECONDS, pair, wait_for
 
 PAIRS = list(itertools.combinations(range(5), 2))
 TRIPLES = list(itertools.combinations(range(5), 3))
@@ -178,7 +178,7 @@ def test_a_waiter_at_another_daemon_is_woken_at_once(site, key):
     with Stopwatch() as watch:
         holder("RELEASE", key, token)
         assert waiter.read()[0] > token
-    assert watch.seconds < patience(LOOK_SECONDS / 2)
+    assert watch.seconds < patience(PROMPT_SECONDS)
     for daemon in daemons:
         daemon.close_clients()
         daemon.stop()
@@ -254,7 +254,7 @@ def test_a_lost_majority_lets_no_stale_write_through(loaded):
 
 
 def p99_of_a_grant(client, key):
-    """In seconds, of GRANTS; and the median."""
+    """Of GRANTS; and the median."""
     taken = []
     for _ in range(GRANTS):
         with Stopwatch() as watch:
@@ -268,21 +268,17 @@ def p99_of_a_grant(client, key):
 @pytest.mark.alone
 @pytest.mark.parametrize("number", range(5))
 def test_one_stopped_master_adds_at_most_one_timeout_to_the_p99_of_a_grant(site, key, number):
-    """Three times at most: the machine may have been busy with something else."""
     timeout_ms = int(patience(100))
     uri = site.redlock.uri.replace(f"timeout_ms={site.redlock.timeout_ms}",
                                    f"timeout_ms={timeout_ms}")
     daemon = site.rig.daemon(lease=uri, store=f"sqlite:{site.rig.folder}/p99-{number}.db")
     client = daemon.client()
     granted_again(client, key + "/first")
-    for attempt in range(3):
-        normal_p99, normal = p99_of_a_grant(client, key)
-        site.redlock.masters[number].freeze()
-        p99, median = p99_of_a_grant(client, key)
-        site.redlock.masters[number].thaw()
-        if p99 <= normal_p99 + timeout_ms / 1000 and median <= 2 * normal + 0.01:
-            break
-    else:
-        pytest.fail(f"normal {normal_p99}, {normal}; with a stopped master {p99}, {median}")
+    normal_p99, normal = p99_of_a_grant(client, key)
+    site.redlock.masters[number].freeze()
+    p99, median = p99_of_a_grant(client, key)
+    site.redlock.masters[number].thaw()
+    assert p99 < float(normal_p99) + timeout_ms / 1000
+    assert median < 2 * float(normal) + 0.01
     daemon.close_clients()
     daemon.stop()

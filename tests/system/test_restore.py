@@ -136,10 +136,11 @@ def test_the_owner_of_a_lease_from_before_gets_a_new_token_not_the_old_one(rig, 
 def test_who_waits_during_a_restore_gets_a_new_token(rig, upkeep, lease):
     daemon = rig.daemon(lease=lease)
     holder, waiter = daemon.client(), daemon.client()
-    old = holder.token("r", 1500)
+    old = holder.token("r", SECONDS_LONG)
     upkeep.do("backup", rig.folder / "backup.db")
     waiter.send("ACQUIRE", "r", SECONDS_LONG, *WAIT)
     wait_until(lambda: holder.lease("r")["waiters"] == 1, "it waits")
+    holder("RENEW", "r", old, 3000)
     floor = floor_said(upkeep.do("restore", rig.folder / "backup.db"))
     token = waiter.read()[0]
     assert token > floor

@@ -227,7 +227,7 @@ def test_a_grant_that_too_few_replicas_have_is_given_back(quiet, key):
     try:
         with Stopwatch() as watch, refused("LEASEDOWN", "0 of 1 replicas have the grant"):
             client("ACQUIRE", key + "2", 60000)
-        assert watch.seconds < patience(1)
+        assert watch.seconds < patience(2)
         wait_until(lambda: cluster.ask(cluster.master, "EXISTS", lock_key(key + "2")) == 0,
                    "the lock was given back")
         assert "0 of 1 replicas" in info(client)["lease_service_detail"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one SQL statement may take, and that it takes nothing from anybody else."""
 
+import statistics
 import threading
 import time
 
@@ -82,7 +83,7 @@ def test_a_read_is_stopped_in_time_and_nobody_else_notices(rig, key):
     with Stopwatch() as whole:
         for _ in range(3):
             slow.send("SQL", ENDLESS + "SELECT max(x) FROM c")
-        for number in range(50):
+        for number in range(20):
             assert other.fenced(token, "SET", key, number) == "OK"
             assert other("GET", key) == b"%d" % number
         assert other("PING") == "PONG"
@@ -90,7 +91,7 @@ def test_a_read_is_stopped_in_time_and_nobody_else_notices(rig, key):
     for _ in range(3):
         reply = slow.read()
         assert isinstance(reply, ReplyError) and "took more than 1500 ms" in reply.text
-    assert slow("GET", key) == b"49"
+    assert slow("GET", key) == b"19"
 
 
 @pytest.mark.parametrize("bad", [
@@ -151,10 +152,10 @@ def test_a_statement_compiled_once_is_fast_the_next_time(local):
     """Thousands a second from one connection: nothing is compiled again."""
     client = local.client()
     long = "SELECT ?1 WHERE " + " AND ".join(f"?1 <> {i}" for i in range(400))
-    with Stopwatch() as cold:
-        for i in range(50):
-            assert rows(client, long + f" -- {i}", "x") == [[b"x"]]
-    with Stopwatch() as warm:
-        for i in range(50):
-            assert rows(client, long + " -- 0", "x") == [[b"x"]]
-    assert warm.seconds < cold.seconds, (warm.seconds, cold.seconds)
+    cold, warm = [], []
+    for i in range(50):
+        for took, number in ((cold, i), (warm, 0)):
+            with Stopwatch() as watch:
+                assert rows(client, long + f" -- {number}", "x") == [[b"x"]]
+            took.append(float(watch.seconds))
+    assert statistics.median(warm) < statistics.median(cold), (warm, cold)

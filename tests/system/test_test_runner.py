@@ -2,6 +2,7 @@
 """tools/check judges unit tests; here it is judged, on a made-up tree with one program."""
 
 import os
+import re
 import shutil
 import subprocess
 
@@ -15,47 +16,88 @@ PROGRAM = """\
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 void *volatile kept;
+static double now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
 static void stall(void) { kill(getppid(), SIGSTOP); usleep(300000); kill(getppid(), SIGCONT); }
 static void leak(void) { kept = malloc(100); kept = NULL; }
 static void use_after_free(void) { kept = malloc(100); free(kept); *(volatile char *)kept = 1; }
 static int says(const char *result) { puts(result); fflush(stdout); return *result == 'n'; }
-int main(void)
+static void is_late(double from, double allowed)
 {
+    printf("# late from %.3f to %.3f, allowed %.3f\\n", from, now(), allowed);
+}
+int main(int argc, char **argv)
+{
+    double begun = now();
+    char tried[4096];
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     puts("1..1");
-    if (open("tried", O_CREAT | O_EXCL, 0600) < 0)
+    snprintf(tried, sizeof tried, "%s.tried", argv[0]);
+    if (open(tried, O_CREAT | O_EXCL, 0600) < 0)
         return says("ok 1 - it");
     FIRST
 }
 """
 PASSES = 'return says("ok 1 - it");'
 FAILS = 'return says("not ok 1 - it");'
+LATE = "stall(); is_late(begun, 0.2); " + FAILS
+
+HARNESS = "tests/system/harness"
+SYSTEM_TESTS = """\
+import time
+import pytest
+import harness.late
+from harness.limits import Stopwatch
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_it(number, tries=[]):
+    with Stopwatch() as watch:
+        tries.append(number)
+        if tries.count(number) == 1:
+            begun = time.monotonic()
+            time.sleep(0.3)
+            harness.late.stalls().seen.append((begun, time.monotonic()))
+    assert watch.seconds < 0.2
+"""
 
 
-def check(tree, first):
-    """Returns (exit status, output) of tools/check on a program, built with AddressSanitizer, whose
-    first run does as said."""
-    for name in ("tools/check", "tests/system/harness/stalls.py", "tests/support/lsan.supp"):
+def check(tree, first, programs=1, system_tests=0):
+    """Returns (exit status, output) of tools/check on so many programs, built with
+    AddressSanitizer, whose first run does as said, and so many system tests that are late once."""
+    for name in ("tools/check", f"{HARNESS}/__init__.py", f"{HARNESS}/stalls.py",
+                 f"{HARNESS}/late.py", f"{HARNESS}/limits.py", "tests/system/pytest.ini",
+                 "tests/support/lsan.supp"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPO / name, tree / name)
-    source, program = tree / "tests/unit/a_test.c", tree / "build/tests/unit/a_test"
-    for file in (source, program):
-        file.parent.mkdir(parents=True)
-    source.write_text(PROGRAM.replace("FIRST", first))
+    (tree / "tests/system/conftest.py").write_text('pytest_plugins = ["harness.late"]\n')
+    (tree / "tests/system/test_it.py").write_text(SYSTEM_TESTS.replace("COUNT", str(system_tests)))
+    sources, built = tree / "tests/unit", tree / "build/tests/unit"
+    sources.mkdir()
+    built.mkdir(parents=True)
     (tree / "build/flags").write_text("-fsanitize=address\n")
-    subprocess.run(["gcc", "-w", "-fsanitize=address", "-o", program, source], check=True)
-    done = subprocess.run([tree / "tools/check", "unit"], stdout=subprocess.PIPE, text=True,
-                          stderr=subprocess.STDOUT, timeout=patience(50),
-                          env=dict(os.environ, STOCKADE_BUILD="build"))
+    for name in [f"{letter}_test" for letter in "abcdefgh"[:programs]]:
+        (sources / name).with_suffix(".c").write_text(PROGRAM.replace("FIRST", first))
+        subprocess.run(["gcc", "-w", "-fsanitize=address", "-o", built / name,
+                        (sources / name).with_suffix(".c")], check=True)
+    done = subprocess.run([tree / "tools/check", "unit", *(["system"] if system_tests else [])],
+                          stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT,
+                          timeout=patience(50), env=dict(os.environ, STOCKADE_BUILD="build"))
     return done.returncode, done.stdout
 
 
-def test_what_fails_while_the_machine_stands_still_runs_again_and_its_leaks_are_forgotten(tmp_path):
-    status, output = check(tmp_path, "stall(); leak();" + FAILS)
+def test_what_was_late_while_the_machine_stood_still_runs_again_and_its_leaks_are_forgotten(
+        tmp_path):
+    status, output = check(tmp_path, "leak();" + LATE)
     assert status == 0 and output.endswith("\n1 passed, 0 failed\n"), output
-    assert "Late, and tried again:\n  unit/a_test: a stall of 0." in output
+    assert re.search(r"Late, and tried again:\n  unit/a_test: 0\.\d\d s instead of 0\.20 s, "
+                     r"with a stall of 0\.\d\d s\n", output), output
 
 
 def test_what_fails_while_the_machine_runs_well_fails_at_once(tmp_path):
@@ -64,10 +106,31 @@ def test_what_fails_while_the_machine_runs_well_fails_at_once(tmp_path):
     assert "FAILED unit/a_test: it\n" in output and "LeakSanitizer" in output
 
 
+@pytest.mark.parametrize("fault", [
+    FAILS,  # a value is wrong
+    "is_late(begun, 0.2); puts(\"ok 1 - another\"); " + FAILS,
+    # Five minutes before, and without need.
+    'printf("# late from %.3f to %.3f, allowed 1.000\\n", begun - 302, begun - 300); ' + FAILS,
+    "is_late(begun - 5, 1.0); " + FAILS])
+def test_a_stall_excuses_no_wrong_value_and_no_interval_elsewhere(tmp_path, fault):
+    status, output = check(tmp_path, "stall(); " + fault)
+    assert status == 1 and "FAILED unit/a_test: it\n" in output, output
+    assert "tried again" not in output
+
+
 @pytest.mark.parametrize("fault, said", [
     ("leak();" + PASSES, "LeakSanitizer"),
-    ('puts("not ok 1 - it"); leak(); use_after_free();', "heap-use-after-free"),
-    ("abort();", "killed by SIGABRT")])
+    ('is_late(begun, 0.2); puts("not ok 1 - it"); leak(); use_after_free();',
+     "heap-use-after-free"),
+    ("is_late(begun, 0.2); abort();", "killed by SIGABRT")])
 def test_a_stall_excuses_no_memory_error_and_no_crash(tmp_path, fault, said):
     status, output = check(tmp_path, "stall();" + fault)
-    assert status == 1 and output.endswith(" 1 failed\n") and said in output, output
+    assert status == 1 and said in output and "FAILED " in output, output
+
+
+@pytest.mark.parametrize("programs, system_tests, fails", [(1, 4, False), (2, 4, True)])
+def test_five_repeats_in_a_run_are_excused_and_six_fail_it(tmp_path, programs, system_tests, fails):
+    status, output = check(tmp_path, LATE, programs, system_tests)
+    assert status == fails, output
+    assert output.endswith(f"\n{programs + system_tests} passed, {fails:d} failed\n"), output
+    assert ("FAILED 6 repeats of tests that were late, and 5 at most" in output) == fails, output

@@ -5,10 +5,11 @@ import itertools
 import pathlib
 import random
 import sys
-import time
 from xml.etree import ElementTree
 
 import pytest
+
+from harness.limits import Stopwatch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
@@ -260,9 +261,9 @@ def long_story(writes):
 
 def test_thousands_of_operations_are_checked_in_seconds():
     ops = long_story(3000)
-    begun = time.monotonic()
-    assert verdict(ops).ok
-    assert time.monotonic() - begun < 20
+    with Stopwatch() as watch:
+        assert verdict(ops).ok
+    assert watch.seconds < 20
     wrong = [op._replace(reply="never") if op.index == len(ops) - 50 and op.op == "get" else op
              for op in ops]
     changed = next(i for i in range(len(ops) - 50, len(ops)) if ops[i].op == "get")

@@ -3,17 +3,16 @@
 and within a second where the message is lost or not allowed."""
 
 import select
-import statistics
 import time
 
 import pytest
 
-from harness.limits import Stopwatch, patience, wait_until
+from harness.limits import Stopwatch, Wait, patience, wait_until
 from harness.relay import Relay
 from harness.resp import Push
 
 LOOK_SECONDS = 1.0
-PROMPT_SECONDS = 0.5  # far below a look, far above the usual
+PROMPT_SECONDS = 0.8  # below a look, far above the usual
 
 
 def counter(client, name):
@@ -70,8 +69,10 @@ def test_wake_ups_across_daemons_take_milliseconds(rig):
             holder.send("RELEASE", f"r{number}", token)
             assert waiter.read()[0] > token
         assert holder.read() == 0
-        took.append(watch.seconds)
-    assert statistics.median(took) < patience(0.05), took
+        assert watch.seconds < patience(PROMPT_SECONDS), "none is left for the look"
+        took.append(float(watch.seconds))
+    # Of the quicker ones, for the machine may be busy with something else.
+    assert sorted(took)[len(took) // 4] < patience(0.05), took
     assert counter(waiter, "lease_service_news") == 30
 
 
@@ -181,7 +182,7 @@ def test_a_daemon_that_was_paused_wakes_its_waiters_when_it_goes_on(rig):
     wait_for(there, waiter, "r")
     there.freeze()
     holder("RELEASE", "r", token)
-    time.sleep(0.2)
+    time.sleep(0.2)  # the pause itself
     there.thaw()
     with Stopwatch() as watch:
         assert waiter.read()[0] > token
@@ -229,7 +230,8 @@ def test_100_waiters_at_two_daemons_are_all_served(rig):
 
 
 def next_served(waiting):
-    sockets = {client.sock: client for client in waiting}
-    ready = select.select(list(sockets), [], [], patience(10))[0]
-    assert ready, "nobody is served"
+    sockets, wait = {client.sock: client for client in waiting}, Wait(10)
+    ready = select.select(list(sockets), [], [], wait.left)[0]
+    if not ready:
+        raise wait.late("somebody is served")
     return sockets[ready[0]]

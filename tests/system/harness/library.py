@@ -20,7 +20,7 @@ from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t
 
 import pytest
 
-from harness.limits import BUILD, REPO, patience
+from harness.limits import BUILD, REPO, Wait, patience
 
 LOST = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
 
@@ -262,8 +262,9 @@ class Remote:
         self.process.stdin.flush()
 
     def answer(self, timeout=20):
-        ready = select.select([self.process.stdout], [], [], patience(timeout))[0]
-        assert ready, "the remote process does not answer"
+        wait = Wait(timeout)
+        if not select.select([self.process.stdout], [], [], wait.left)[0]:
+            raise wait.late("the remote process answers")
         line = self.process.stdout.readline()
         assert line, "the remote process has died"
         kind, value = json.loads(line)

@@ -25,28 +25,61 @@ def patience(seconds):
     return seconds * (6 if sanitized() else 1)
 
 
+class Late(AssertionError):
+    """An interval of the monotonic clock that took longer than allowed: a wait whose deadline
+    passed, or a measurement above its bound. The only failure that a machine which stood still may
+    excuse (harness/late.py), so nothing else is told by it."""
+
+    def __init__(self, what, begun, allowed, ended=None):
+        self.begun, self.ended, self.allowed = begun, ended or time.monotonic(), allowed
+        super().__init__(what)
+
+
+class Wait:
+    """The time that a wait may take, from now: a loop that ends by `check`, or waits on something
+    for `left`."""
+
+    def __init__(self, timeout):
+        self.begun, self.allowed = time.monotonic(), patience(timeout)
+
+    @property
+    def left(self):
+        return max(0, self.begun + self.allowed - time.monotonic())
+
+    def late(self, what):
+        return Late(f"not within {self.allowed:g} s: {what}", self.begun, self.allowed)
+
+    def check(self, what):
+        if self.left == 0:
+            raise self.late(what)
+
+
 def wait_until(predicate, what, timeout=5.0):
     """Polls until predicate() is true and returns its value; fails with `what` at the deadline."""
-    deadline = time.monotonic() + patience(timeout)
+    wait = Wait(timeout)
     while True:
         value = predicate()
         if value:
             return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {patience(timeout):g} s: {what}")
+        wait.check(what)
         time.sleep(0.003)
 
 
 class Seconds(float):
-    """A duration that writes down which upper bounds it was found to miss: harness/late.py."""
+    """A duration that was measured, of the monotonic clock: `seconds < bound` is true or raises
+    Late. (Two of them compare as numbers do, so that they can be sorted.)"""
 
-    missed = []
+    def __new__(cls, begun, ended=None):
+        ended = time.monotonic() if ended is None else ended
+        seconds = super().__new__(cls, ended - begun)
+        seconds.begun, seconds.ended = begun, ended
+        return seconds
 
     def __lt__(self, bound):
-        if float(self) < bound:
-            return True
-        self.missed.append(f"{float(self):.2f} s, not below {float(bound):.2f} s")
-        return False
+        if isinstance(bound, Seconds) or float(self) < bound:
+            return float(self) < float(bound)
+        raise Late(f"{float(self):.2f} s, not below {float(bound):.2f} s", self.begun, bound,
+                   self.ended)
 
 
 class Stopwatch:
@@ -57,4 +90,4 @@ class Stopwatch:
         return self
 
     def __exit__(self, *_):
-        self.seconds = Seconds(time.monotonic() - self.begun)
+        self.seconds = Seconds(self.begun)

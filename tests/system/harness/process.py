@@ -7,9 +7,8 @@ import re
 import select
 import signal
 import subprocess
-import time
 
-from harness.limits import patience, sanitized
+from harness.limits import Wait, sanitized
 
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error: ")
 
@@ -41,12 +40,11 @@ class Process:
 
     def first_line(self, timeout=10.0):
         """The first line on stdout; b"" where the process closed it without one."""
-        deadline = time.monotonic() + patience(timeout)
+        wait = Wait(timeout)
         descriptor = self.popen.stdout.fileno()
         while b"\n" not in self.unread:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-                raise AssertionError(f"no line on stdout in time:\n{self.describe()}")
+            if not select.select([descriptor], [], [], wait.left)[0]:
+                raise wait.late(f"a line on stdout:\n{self.describe()}")
             data = os.read(descriptor, 4096)
             if not data:
                 break
@@ -56,10 +54,11 @@ class Process:
 
     def wait(self, timeout=15.0):
         """The exit status, in time."""
+        wait = Wait(timeout)
         try:
-            status = self.popen.wait(patience(timeout))
+            status = self.popen.wait(wait.left)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"did not exit in time:\n{self.describe()}") from None
+            raise wait.late(f"the process ends:\n{self.describe()}") from None
         self.popen.stdout.close()
         return status
 

@@ -20,7 +20,7 @@ import socket
 import urllib.error
 import urllib.request
 
-from harness.limits import BUILD, patience, wait_until
+from harness.limits import BUILD, Late, patience, wait_until
 from harness.process import Process
 from harness.relay import Relay
 from harness.resp import Client
@@ -206,7 +206,8 @@ class Rig:
         return relay
 
     def close(self):
-        """Ends everything, daemons first; raises the first failure."""
+        """Ends everything, daemons first; raises the first failure, and rather one that no stall
+        excuses."""
         failures = []
         for relay in self.relays:
             relay.let("up")
@@ -221,7 +222,7 @@ class Rig:
         for relay in self.relays:
             relay.close()
         if failures:
-            raise failures[0]
+            raise min(failures, key=lambda failure: isinstance(failure, Late))
 
 
 class Faults:

@@ -5,6 +5,7 @@ It naps on one core after the other, since a virtual machine can lose one of the
 """
 
 import collections
+import itertools
 import os
 import threading
 import time
@@ -16,21 +17,31 @@ STALLS_KEPT_MAX = 10000
 
 class Stalls:
     def __init__(self):
-        self._seen = collections.deque(maxlen=STALLS_KEPT_MAX)  # (when it ended, seconds)
-        threading.Thread(target=self._watch, daemon=True).start()
+        self.seen = collections.deque(maxlen=STALLS_KEPT_MAX)  # (begun, ended), one after the other
+        self._looked = threading.Event()
 
-    def _watch(self):
-        cores = sorted(os.sched_getaffinity(0))
-        while True:
-            for core in cores:
-                begun = time.monotonic()
-                os.sched_setaffinity(0, {core})  # this thread's alone
-                time.sleep(NAP_S)
-                now = time.monotonic()
-                if now - begun - NAP_S >= STALL_S:
-                    self._seen.append((now, now - begun - NAP_S))
+    def watch(self):
+        """From now on, on a thread."""
+        threading.Thread(target=self._look, daemon=True).start()
+        self._looked.wait()
+        return self
 
-    def longest_since(self, when):
-        """In seconds; 0 where there was none of STALL_S and more."""
-        time.sleep(2 * NAP_S * len(os.sched_getaffinity(0)))  # one that ends now is seen by then
-        return max((seconds for ended, seconds in list(self._seen) if ended >= when), default=0)
+    def _look(self):
+        now = time.monotonic()
+        for core in itertools.cycle(sorted(os.sched_getaffinity(0))):
+            due = now + NAP_S
+            os.sched_setaffinity(0, {core})  # this thread's alone
+            time.sleep(NAP_S)
+            now = time.monotonic()
+            if now - due >= STALL_S:
+                self.seen.append((due, now))
+            self._looked.set()
+
+    def excuse(self, begun, ended, allowed):
+        """How long the machine stood still from `begun` to `ended`, all in seconds, where that
+        explains why it took longer than allowed: without it there had been time enough, and it is
+        at least half of the whole. Else 0."""
+        time.sleep(2 * NAP_S * len(os.sched_getaffinity(0)))  # what ends now is seen by then
+        stood = sum(max(0, min(ended, to) - max(begun, since)) for since, to in list(self.seen))
+        took = ended - begun
+        return stood if stood >= max(took - allowed, took / 2) else 0

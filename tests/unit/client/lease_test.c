@@ -96,7 +96,7 @@ static void test_it_is_kept_alive_beyond_its_ttl(void **state)
     stk_lease *lease = acquire_watched(rig->client, KEPT_TTL_MS, &loss);
     for (int64_t until_ms = rig_now_ms() + BEYOND_MS; rig_now_ms() < until_ms;) {
         assert_true(stk_lease_valid(lease));
-        rig_nap(INT64_MAX, "");
+        rig_nap();
     }
     ok(stk_query(rig->client, "r", &info));
     assert_true(info.held && info.token == 1);
@@ -116,7 +116,7 @@ static void test_many_leases_are_kept_by_one_keeper(void **state)
         leases[i] = rig_acquire(rig->client, name, KEPT_TTL_MS + i);
     }
     for (int64_t until_ms = rig_now_ms() + 2 * BEYOND_MS; rig_now_ms() < until_ms;)
-        rig_nap(INT64_MAX, "");
+        rig_nap();
     for (int i = 0; i < 200; i++) {
         assert_true(stk_lease_valid(leases[i]));
         stk_lease_free(leases[i]);
@@ -136,7 +136,7 @@ static void test_the_loss_of_a_revoked_lease_is_told_once(void **state)
     assert_int_equal(atomic_load(&loss.why), STK_STALE);
     assert_false(atomic_load(&loss.valid));
     for (int64_t until_ms = rig_now_ms() + KEPT_TTL_MS; rig_now_ms() < until_ms;)
-        rig_nap(INT64_MAX, "");
+        rig_nap();
     assert_int_equal(atomic_load(&loss.calls), 1);
     assert_int_equal(stk_release(lease), STK_STALE);
     stk_lease_free(lease);
@@ -348,7 +348,7 @@ static void test_two_engines_on_one_file_share_leases(void **state)
                        &lease));
         for (int64_t until_ms = rig_now_ms() + BEYOND_MS; rig_now_ms() < until_ms;) {
             assert_int_equal(stk_acquire(seeker, "r", NULL, &denied), STK_HELD);
-            rig_nap(INT64_MAX, "");
+            rig_nap();
         }
         assert_true(stk_lease_valid(lease));
         ok(stk_release(lease));
@@ -368,7 +368,7 @@ static void test_a_basket_is_kept_and_lost_as_one(void **state)
     ok(stk_acquire_all(rig->client, names, 3, &options, &basket));
     assert_int_equal(stk_acquire_all(rig->client, names + 2, 1, NULL, &denied), STK_HELD);
     for (int64_t until_ms = rig_now_ms() + BEYOND_MS; rig_now_ms() < until_ms;)
-        rig_nap(INT64_MAX, "");
+        rig_nap();
     assert_true(stk_lease_valid(basket));
     ok(stk_revoke(rig->client, "a", NULL));
     await(atomic_load(&loss.calls) > 0);

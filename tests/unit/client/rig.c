@@ -31,10 +31,8 @@ int64_t rig_now_ms(void)
     return clock_now_ms(&clock_monotonic);
 }
 
-void rig_nap(int64_t until_ms, const char *what)
+void rig_nap(void)
 {
-    if (rig_now_ms() > until_ms)
-        fail_msg("in vain: %s", what);
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "proxy/client/stockade.h"
+#include "tests/unit/deadline.h"
 
 enum { RIG_TIMEOUT_MS = 20000 };
 
@@ -37,12 +38,14 @@ stk_lease *rig_acquire(stk_client *client, const char *resource, int64_t ttl_ms)
 /* Until the condition is true; fails the test where that takes too long. */
 #define await(condition)                                                                           \
     do {                                                                                           \
-        int64_t rig_until_ms = rig_now_ms() + RIG_TIMEOUT_MS;                                      \
-        while (!(condition))                                                                       \
-            rig_nap(rig_until_ms, #condition);                                                     \
+        struct deadline rig_deadline = deadline_in(RIG_TIMEOUT_MS);                                \
+        while (!(condition)) {                                                                     \
+            deadline_keep(&rig_deadline);                                                          \
+            rig_nap();                                                                             \
+        }                                                                                          \
     } while (0)
 int64_t rig_now_ms(void);
-void rig_nap(int64_t until_ms, const char *what);
+void rig_nap(void); /* a millisecond */
 
 /* A server on a TCP port. Each request takes the next answer, on whichever connection: bytes to
  * send, NULL to close the connection instead, "" to stay silent. Behind the last it is silent. */

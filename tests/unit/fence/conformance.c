@@ -13,6 +13,7 @@
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
 #include "fence/token.h"
+#include "tests/unit/deadline.h"
 
 #define LONG_MS  60000
 #define SHORT_MS 100 /* to be granted and to run out */
@@ -56,10 +57,10 @@ static struct pending question(const struct known *known, enum lease_verb verb, 
 
 static void await(struct subject *subject, struct pending *pending)
 {
-    int64_t end_ms = clock_now_ms(&clock_monotonic) + 10000;
+    struct deadline deadline = deadline_in(10000);
 
     while (!pending->answered) {
-        assert_true(clock_now_ms(&clock_monotonic) < end_ms);
+        deadline_keep(&deadline);
         subject->turn(subject);
     }
 }
@@ -144,12 +145,12 @@ static struct lease_call query(struct subject *subject, struct known *known)
 /* Until the lease there is over. */
 static void pass_over(struct subject *subject, struct known *known)
 {
-    int64_t end_ms = clock_now_ms(&clock_monotonic) + 10000;
+    struct deadline deadline = deadline_in(10000);
 
     if (subject->pass != NULL)
         subject->pass(subject, SHORT_MS);
     while (query(subject, known).answer != LEASE_FREE)
-        assert_true(clock_now_ms(&clock_monotonic) < end_ms);
+        deadline_keep(&deadline);
 }
 
 #define assert_answer(call, answer_, token_)                                                       \

@@ -33,7 +33,7 @@ static int redis_setup(void **state)
 
     redis_server_reset(server);
     rig_init(&subject->rig);
-    rig_open(&subject->rig, "redis://127.0.0.1:%d", server->port);
+    rig_open(&subject->rig, "redis://127.0.0.1:%d?timeout_ms=5000", server->port);
     rig_until(&subject->rig, rig_up(&subject->rig));
     subject->base = (struct subject){.provider = subject->rig.provider, .turn = redis_turn};
     *state = subject;

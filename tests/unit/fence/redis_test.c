@@ -45,7 +45,7 @@ static struct rig *opened(void **state)
 {
     struct rig *rig = *state;
 
-    rig_open(rig, "redis://127.0.0.1:%d", server->port);
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", server->port);
     rig_until(rig, rig_up(rig));
     return rig;
 }
@@ -130,7 +130,7 @@ static void test_prefix_and_database_are_options(void **state)
 {
     struct rig *rig = *state;
 
-    rig_open(rig, "redis://127.0.0.1:%d/3?prefix=shop", server->port);
+    rig_open(rig, "redis://127.0.0.1:%d/3?prefix=shop&timeout_ms=5000", server->port);
     rig_until(rig, rig_up(rig));
     struct lease_call granted = grant(rig, ann, 0);
     assert_answer(granted, LEASE_GRANTED, 1);

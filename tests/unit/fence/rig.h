@@ -7,6 +7,7 @@
 
 #include "fence/open.h"
 #include "fence/provider.h"
+#include "tests/unit/deadline.h"
 
 struct rig {
     uv_loop_t loop;
@@ -34,9 +35,9 @@ void rig_turn(struct rig *rig);  /* once around the loop, at most some milliseco
 /* Turns until `cond`; fails the test after 10 s. */
 #define rig_until(rig, cond)                                                                       \
     do {                                                                                           \
-        int64_t rig_end_ms = clock_now_ms(&clock_monotonic) + 10000;                               \
+        struct deadline rig_deadline = deadline_in(10000);                                         \
         while (!(cond)) {                                                                          \
-            assert_true(clock_now_ms(&clock_monotonic) < rig_end_ms);                              \
+            deadline_keep(&rig_deadline);                                                          \
             rig_turn(rig);                                                                         \
         }                                                                                          \
     } while (0)

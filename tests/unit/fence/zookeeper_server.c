@@ -20,6 +20,7 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
+#include "tests/unit/deadline.h"
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/folder.h"
 
@@ -76,7 +77,7 @@ struct zookeeper_server *zookeeper_server_new(void)
 {
     struct zookeeper_server *server = mem_zalloc(sizeof *server);
     char config[96];
-    int64_t end_ms = clock_now_ms(&clock_monotonic) + START_MS_MAX;
+    struct deadline deadline = deadline_in(START_MS_MAX);
 
     server->port = free_port();
     folder_make(server->folder, sizeof server->folder);
@@ -87,7 +88,7 @@ struct zookeeper_server *zookeeper_server_new(void)
     if (server->pid == 0)
         run(config);
     while (!answers(server)) {
-        check(clock_now_ms(&clock_monotonic) < end_ms && "ZooKeeper does not start");
+        deadline_keep(&deadline);
         check(waitpid(server->pid, NULL, WNOHANG) == 0 && "ZooKeeper ended (is it installed?)");
         usleep(10000);
     }

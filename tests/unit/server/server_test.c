@@ -21,6 +21,7 @@
 #include "fence/base/mem.h"
 #include "proxy/server/server.h"
 #include "store/open.h"
+#include "tests/unit/deadline.h"
 #include "tests/unit/folder.h"
 
 enum { DEADLINE_MS = 10000 };
@@ -136,12 +137,12 @@ static int client(struct rig *rig)
 
 static void send_all(struct rig *rig, int fd, const char *data, size_t len)
 {
-    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + DEADLINE_MS;
+    struct deadline deadline = deadline_in(DEADLINE_MS);
 
     while (len > 0) {
         ssize_t sent = send(fd, data, len, MSG_NOSIGNAL);
         assert_true(sent > 0 || errno == EAGAIN);
-        assert_true(clock_now_ms(&clock_monotonic) < deadline_ms);
+        deadline_keep(&deadline);
         if (sent > 0) {
             data += sent;
             len -= (size_t)sent;
@@ -158,7 +159,7 @@ static void send_text(struct rig *rig, int fd, const char *text)
 /* Receives up to `len` bytes, less only at the end of the stream. -1: the connection was reset. */
 static ssize_t receive(struct rig *rig, int fd, char *data, size_t len)
 {
-    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + DEADLINE_MS;
+    struct deadline deadline = deadline_in(DEADLINE_MS);
     size_t at = 0;
 
     while (at < len) {
@@ -167,7 +168,7 @@ static ssize_t receive(struct rig *rig, int fd, char *data, size_t len)
             break;
         if (got < 0 && errno != EAGAIN)
             return -1;
-        assert_true(clock_now_ms(&clock_monotonic) < deadline_ms);
+        deadline_keep(&deadline);
         if (got > 0)
             at += (size_t)got;
         else
@@ -335,12 +336,12 @@ static void who_does_not_hang_up_after_the_end_is_hung_up(void **state)
     (void)state;
     struct rig *rig = rig_new(10);
     int fd = client(rig);
-    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + DEADLINE_MS;
+    struct deadline deadline = deadline_in(DEADLINE_MS);
 
     send_text(rig, fd, "QUIT\r\n");
     expect(rig, fd, "+OK\r\n");
     while (send(fd, "x", 1, MSG_NOSIGNAL) == 1) { /* until a reset says that nobody is there */
-        assert_true(clock_now_ms(&clock_monotonic) < deadline_ms);
+        deadline_keep(&deadline);
         turn(rig, fd, POLLERR);
     }
     close(fd);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
 
 enum { DEADLINE_S = 20 };
@@ -49,8 +50,9 @@ static void await(struct rig *rig, const struct rig_op *op)
     char bytes[64];
 
     while (op->done == 0) {
-        if (poll(&woken, 1, DEADLINE_S * 1000) != 1)
-            fail_msg("the store did not wake its owner");
+        struct deadline deadline = deadline_in(DEADLINE_S * 1000);
+        while (poll(&woken, 1, 100) != 1)
+            deadline_keep(&deadline);
         assert_true(read(rig->woken[0], bytes, sizeof bytes) > 0);
         store_collect(rig->store);
     }
@@ -72,13 +74,12 @@ static bool here(struct rig *rig, struct rig_op *op, bool brief)
 
 static void brief_ones_run_here(bool writes, rig_body body, struct rig *rig)
 {
-    time_t end = time(NULL) + DEADLINE_S;
+    struct deadline deadline = deadline_in(DEADLINE_S * 1000); /* its thread sleeps by then */
     pthread_t thread;
 
     for (int here_in_a_row = 0; here_in_a_row < 10;) {
         struct rig_op op = rig_op(writes, body, &thread);
-        if (time(NULL) > end)
-            fail_msg("the store's thread never sleeps");
+        deadline_keep(&deadline);
         if (here(rig, &op, true)) {
             assert_true(pthread_equal(thread, pthread_self()));
             here_in_a_row++;
@@ -125,14 +126,12 @@ static void nobody_waits_here_for_another_program(void **state)
     sqlite3 *foreign = rig_foreign(rig);
     pthread_t thread;
     struct rig_op op = rig_op(true, set_r, &thread);
-    struct timespec before, after;
 
     brief_writes_run_here(state);
     assert_int_equal(sqlite3_exec(foreign, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
-    clock_gettime(CLOCK_MONOTONIC, &before);
+    struct deadline deadline = deadline_in(4000); /* the busy timeout is 5 s */
     assert_false(here(rig, &op, true));
-    clock_gettime(CLOCK_MONOTONIC, &after);
-    assert_true(after.tv_sec - before.tv_sec < 4); /* the busy timeout is 5 s */
+    deadline_keep(&deadline);
     assert_int_equal(sqlite3_exec(foreign, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
     await(rig, &op);
     assert_int_equal(op.base.error, STK_OK);
@@ -172,8 +171,9 @@ static void a_lost_commit_is_lost_here_too(void **state)
     op.base.brief = true;
     assert_int_equal(store_submit(rig->store, &op.base), STK_OK);
     (void)store_flush(rig->store);
-    for (time_t end = time(NULL) + DEADLINE_S; !store_lost(rig->store);)
-        assert_true(time(NULL) < end);
+    struct deadline deadline = deadline_in(DEADLINE_S * 1000);
+    while (!store_lost(rig->store))
+        deadline_keep(&deadline);
     store_collect(rig->store);
     assert_int_equal(op.done, 0);
     assert_int_equal(store_submit(rig->store, &later.base), STK_BUSY);
@@ -201,7 +201,7 @@ static enum stk_error see(struct store_txn *txn, void *arg)
 /* Read where it is asked for, which takes a while to come true. */
 static enum stk_error see_here(struct rig *rig, struct seen *seen)
 {
-    for (time_t end = time(NULL) + DEADLINE_S; time(NULL) < end;) {
+    for (struct deadline deadline = deadline_in(DEADLINE_S * 1000);; deadline_keep(&deadline)) {
         struct rig_op op = rig_op(false, see, seen);
         if (here(rig, &op, true)) {
             assert_true(pthread_equal(seen->thread, pthread_self()));
@@ -209,8 +209,6 @@ static enum stk_error see_here(struct rig *rig, struct seen *seen)
         }
         await(rig, &op);
     }
-    fail_msg("the store's thread never sleeps");
-    return STK_ERR;
 }
 
 static void change(sqlite3 *foreign, const char *sql)

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "fence/base/clock.h"
+#include "tests/unit/deadline.h"
 #include "tools/crew.h"
 #include "tools/signals.h"
 
@@ -63,12 +64,12 @@ static int wait_for_ever_the_first_stopped(void *context, unsigned index)
 /* Looks and wakes until all have ended. */
 static unsigned see_to_the_end(struct crew *crew, struct signals *signals, int64_t pause_ms)
 {
-    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + DEADLINE_MS;
+    struct deadline deadline = deadline_in(DEADLINE_MS);
     unsigned stopped = 0;
 
     while (crew->running > 0) {
         int64_t now_ms = clock_now_ms(&clock_monotonic);
-        assert_true(now_ms < deadline_ms);
+        deadline_keep(&deadline);
         stopped += crew_look(crew, now_ms, pause_ms);
         crew_wake(crew, now_ms);
         if (crew->running > 0) {
@@ -81,12 +82,12 @@ static unsigned see_to_the_end(struct crew *crew, struct signals *signals, int64
 /* Until one has stopped, for so long. */
 static void see_one_stopped(struct crew *crew, struct signals *signals, int64_t pause_ms)
 {
-    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + DEADLINE_MS;
+    struct deadline deadline = deadline_in(DEADLINE_MS);
     unsigned stopped = 0;
 
     while (stopped == 0) {
         int64_t now_ms = clock_now_ms(&clock_monotonic);
-        assert_true(now_ms < deadline_ms);
+        deadline_keep(&deadline);
         (void)signals_wait(signals, -1, 100);
         stopped = crew_look(crew, now_ms, pause_ms);
     }

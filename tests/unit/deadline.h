@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How long a wait may take, or what a test measures. Who misses it fails the test, and says which
+ * interval of the monotonic clock was missed: where the machine stood still meanwhile, tools/check
+ * tries the program again. A plain assertion that fails is never excused, so nothing but time goes
+ * through here. */
+#ifndef STOCKADE_TESTS_DEADLINE_H
+#define STOCKADE_TESTS_DEADLINE_H
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The parts of cmocka.h need the headers above it. */
+#include <cmocka.h>
+
+#include "fence/base/clock.h"
+
+struct deadline {
+    int64_t begun_ms, allowed_ms;
+};
+
+/* From now on. */
+static inline struct deadline deadline_in(int64_t allowed_ms)
+{
+    return (struct deadline){clock_now_ms(&clock_monotonic), allowed_ms};
+}
+
+static inline int64_t deadline_spent_ms(const struct deadline *deadline)
+{
+    return clock_now_ms(&clock_monotonic) - deadline->begun_ms;
+}
+
+/* Fails the test once the time is over: in a wait, and after what must not take longer. */
+#define deadline_keep(deadline) deadline_keep_at(deadline, __FILE__, __LINE__)
+static inline void deadline_keep_at(const struct deadline *deadline, const char *file, int line)
+{
+    int64_t spent_ms = deadline_spent_ms(deadline), ended_ms = deadline->begun_ms + spent_ms;
+
+    if (spent_ms <= deadline->allowed_ms)
+        return;
+    print_error("# late from %" PRId64 ".%03d to %" PRId64 ".%03d, allowed %" PRId64 ".%03d\n",
+                deadline->begun_ms / 1000, (int)(deadline->begun_ms % 1000), ended_ms / 1000,
+                (int)(ended_ms % 1000), deadline->allowed_ms / 1000,
+                (int)(deadline->allowed_ms % 1000));
+    _fail(file, line);
+}
+
+#endif
