@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fence/base/mem.h"
+#include "proxy/engine/session.h"
 #include "tests/unit/engine/says.h"
 
 static int setup(void **state)
@@ -203,6 +204,29 @@ static void a_slow_reader_holds_its_own_commands_back(void **state)
     assert_int_equal(world->clients[1].received.len, 1000 * (size_t)(100000 + 11));
 }
 
+/* Replies keep their order, so what is answered already waits with its arguments. */
+static void what_is_pipelined_behind_a_wait_is_bounded_in_bytes(void **state)
+{
+    enum { ECHO = 1 << 20, MANY = 100 };
+    struct world *world = *state;
+    struct buf echo = {0};
+    int sent = 0;
+
+    buf_printf(&echo, "*2\r\n$4\r\nECHO\r\n$%d\r\n%*s", ECHO, ECHO, "x");
+    buf_append(&echo, "", 1);
+    assert_string_equal(world_call(world, 1, "ACQUIRE k 1000"), "*2\r\n:1\r\n:1000\r\n");
+    assert_string_equal(world_call(world, 2, "ACQUIRE k 1000 WAIT 500"), "");
+    for (; sent < MANY && session_wants_input(world->clients[2].session); sent++)
+        world_send(world, 2, echo.data);
+    /* One is begun below the bound, the next one waits in its bytes. */
+    assert_in_range(sent, SESSION_REQUEST_BYTES_MAX / ECHO, SESSION_REQUEST_BYTES_MAX / ECHO + 2);
+    world_pass(world, 600);
+    assert_int_equal(world->clients[2].received.len,
+                     strlen("*-1\r\n") + (size_t)sent * (ECHO + strlen("$1048576\r\n\r\n")));
+    assert_true(session_wants_input(world->clients[2].session));
+    buf_free(&echo);
+}
+
 static void without_a_password_only_auth_is_understood(void **state)
 {
     struct world *world = *state;
@@ -297,6 +321,7 @@ int main(void)
         T(a_browser_is_hung_up_on_before_its_body_is_read),
         T(quit_answers_and_closes_and_takes_nothing_more),
         T(a_slow_reader_holds_its_own_commands_back),
+        T(what_is_pipelined_behind_a_wait_is_bounded_in_bytes),
         T(without_a_password_only_auth_is_understood),
         T(a_bare_write_needs_a_token_unless_nobody_has_one),
         T(a_failed_commit_fails_its_commands_and_leaves_no_trace),

@@ -208,6 +208,33 @@ static void a_transactions_id_belongs_to_all_its_resources(void **state)
                   "+OK\r\n" QUEUED "-ERR a transaction has one ID");
 }
 
+/* Each resource's goes with that resource's own token. */
+static void receipts_of_a_transaction_under_unequal_tokens_last_as_long_as_each_token(void **state)
+{
+    assert_says(*state, "RELEASE b 1", ":0\r\n");
+    assert_says(*state, "ACQUIRE b 1000", "*2\r\n:2\r\n:1000\r\n");
+    assert_says(*state, "MULTI\r\nFENCED 1 ID s INCR a\r\nFENCED 2 INCR b\r\nEXEC",
+                "+OK\r\n" QUEUED QUEUED "*2\r\n:1\r\n:1\r\n");
+    assert_says(*state, "RELEASE a 1", ":0\r\n");
+    world_pass(*state, 65000);
+    assert_begins(*state, "RECEIPT a 1 s", "-EXPIRED ");
+    assert_says(*state, "RECEIPT b 2 s", "*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n"); /* 2 is live */
+    assert_says(*state, "RELEASE b 2", ":0\r\n");
+    world_pass(*state, 65000);
+    assert_begins(*state, "RECEIPT b 2 s", "-EXPIRED ");
+    assert_int_equal(world_counter(*state, "receipts_removed"), 2);
+}
+
+/* The key is among the command's words; what else was presented is not. */
+static void an_id_belongs_to_the_resources_that_were_presented(void **state)
+{
+    assert_says(*state, "ACQUIRE c 1000", "*2\r\n:1\r\n:1000\r\n");
+    assert_says(*state, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
+    assert_begins(*state, "FENCEDALL 2 a 1 c 1 ID x INCR a", "-ERR this ID was used");
+    assert_begins(*state, "FENCED 1 ID x INCR a", "-ERR this ID was used");
+    assert_says(*state, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
+}
+
 static void receipts_tell_what_became_of_a_request(void **state)
 {
     assert_says(*state, "RECEIPT a 1 x", NIL); /* it still could be */
@@ -282,6 +309,8 @@ int main(void)
         TEST(a_repeat_gets_the_first_reply),
         TEST(a_refused_write_may_be_tried_again),
         TEST(a_transactions_id_belongs_to_all_its_resources),
+        TEST(receipts_of_a_transaction_under_unequal_tokens_last_as_long_as_each_token),
+        TEST(an_id_belongs_to_the_resources_that_were_presented),
         TEST(receipts_tell_what_became_of_a_request),
         TEST(receipts_go_when_their_token_is_long_gone),
         TEST(a_reply_too_large_for_a_receipt_is_refused_before_it_counts),
