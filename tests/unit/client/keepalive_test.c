@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The keeper's half of the protocol, before a server that answers as the test has written down:
+ * what it makes of replies that are late, refused, for somebody else, or not asked for. */
+#include "tests/unit/client/rig.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+/* What a `lost` was told. */
+struct loss {
+    atomic_int calls;
+    _Atomic enum stk_error why;
+};
+
+static void on_lost(stk_lease *lease, enum stk_error why, void *context)
+{
+    struct loss *loss = context;
+
+    (void)lease;
+    atomic_store(&loss->why, why);
+    atomic_fetch_add(&loss->calls, 1);
+}
+
+static stk_lease *acquire_watched(stk_client *client, int64_t ttl_ms, struct loss *loss)
+{
+    const stk_lease_options options = {.ttl_ms = ttl_ms, .lost = on_lost, .context = loss};
+    stk_lease *lease;
+
+    ok(stk_acquire(client, "r", &options, &lease));
+    return lease;
+}
+
+/* Keeps the connection's first request, PING, and the grant out of the count. */
+enum { FIRST_RENEWAL = 2 };
+#define TTL  "600000"
+#define LOST "*4\r\n$13\r\nstockade:lost\r\n$1\r\nr\r\n:7\r\n$7\r\nrevoked\r\n"
+
+static int used(struct script *script)
+{
+    pthread_mutex_lock(&script->lock);
+    int count = (int)script->used;
+    pthread_mutex_unlock(&script->lock);
+    return count;
+}
+
+static void test_news_of_a_loss_bring_the_next_renewal_forward(void **state)
+{
+    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:" TTL "\r\n",
+                                          ":" TTL "\r\n" LOST, ":" TTL "\r\n" LOST,
+                                          "-STALE revoked\r\n"};
+    struct script script;
+    struct loss loss = {0};
+    stk_client *client;
+    char seen[256];
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_lease *lease = acquire_watched(client, 600000, &loss);
+    await(atomic_load(&loss.calls) > 0);
+    assert_int_equal(atomic_load(&loss.why), STK_STALE);
+    script_request(&script, FIRST_RENEWAL, seen);
+    assert_string_equal(seen, "RENEW r 7 " TTL " NOTIFY");
+    assert_int_equal(used(&script), FIRST_RENEWAL + 3);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_what_nobody_asked_for_ends_the_keepers_connection_and_no_lease(void **state)
+{
+    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:3000\r\n", ":3000\r\n:7\r\n",
+                                          ":3000\r\n"};
+    struct script script;
+    struct loss loss = {0};
+    stk_client *client;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_lease *lease = acquire_watched(client, 3000, &loss);
+    await(used(&script) == FIRST_RENEWAL + 2);
+    assert_true(stk_lease_valid(lease));
+    assert_int_equal(atomic_load(&loss.calls), 0);
+    pthread_mutex_lock(&script.lock);
+    assert_int_equal(script.connections, 3); /* the client's, the keeper's two */
+    pthread_mutex_unlock(&script.lock);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+/* Of a basket whose renewal was refused in part, the rest is still on its way. */
+static void test_a_late_reply_to_the_round_before_renews_nothing(void **state)
+{
+    static const char *const names[] = {"r", "s"};
+    static const char *const answers[] = {
+        "+PONG\r\n",
+        "*2\r\n:7\r\n:8\r\n", /* the basket */
+        "-BUSY try again\r\n",
+        "", /* the first round: r, and s not yet */
+        ":" TTL "\r\n:" TTL "\r\n",
+        "-STALE over\r\n", /* s after all; the second: r, s */
+    };
+    struct script script;
+    struct loss loss = {0};
+    const stk_lease_options options = {.ttl_ms = 600000, .lost = on_lost, .context = &loss};
+    stk_client *client;
+    stk_lease *basket;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    ok(stk_acquire_all(client, names, 2, &options, &basket));
+    await(atomic_load(&loss.calls) > 0);
+    assert_int_equal(atomic_load(&loss.why), STK_STALE);
+    assert_int_equal(used(&script), FIRST_RENEWAL + 4);
+    stk_lease_free(basket);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+/* The daemon counts from when it hears of it, which may be long before its answer is here. */
+static void test_a_renewal_counts_from_when_it_was_asked_for(void **state)
+{
+    static const char *const answers[] = {
+        "+PONG\r\n",
+        "*2\r\n:7\r\n:" TTL "\r\n",
+        "", /* the renewal, not answered yet */
+        "*2\r\n:8\r\n:" TTL "\r\n",
+        ":" TTL "\r\n:" TTL "\r\n", /* both renewals */
+    };
+    enum { LATE_MS = 300 };
+    struct script script;
+    stk_client *client;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_lease *lease = rig_acquire(client, "r", 600000);
+    int64_t until_ms = rig_now_ms() + stk_lease_left_ms(lease);
+    await(used(&script) == FIRST_RENEWAL + 1);
+    int64_t asked_ms = rig_now_ms(); /* or before */
+    await(rig_now_ms() >= asked_ms + LATE_MS);
+    stk_lease *other = rig_acquire(client, "s", 600000);
+    await(rig_now_ms() + stk_lease_left_ms(lease) > until_ms + 50);
+    assert_true(rig_now_ms() + stk_lease_left_ms(lease) <= asked_ms + 600000 - 6002 + 1);
+    stk_lease_free(other);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_news_of_a_loss_bring_the_next_renewal_forward),
+        cmocka_unit_test(test_what_nobody_asked_for_ends_the_keepers_connection_and_no_lease),
+        cmocka_unit_test(test_a_late_reply_to_the_round_before_renews_nothing),
+        cmocka_unit_test(test_a_renewal_counts_from_when_it_was_asked_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
