@@ -152,6 +152,50 @@ static void test_a_renewal_counts_from_when_it_was_asked_for(void **state)
     script_end(&script);
 }
 
+/* Its connection may lead nowhere. */
+static void test_a_renewal_without_an_answer_is_asked_again_on_another_connection(void **state)
+{
+    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:4000\r\n", "", /* silent */
+                                          ":4000\r\n"};
+    struct script script;
+    struct loss loss = {0};
+    stk_client *client;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_lease *lease = acquire_watched(client, 4000, &loss);
+    await(used(&script) == FIRST_RENEWAL + 2);
+    assert_int_equal(atomic_load(&loss.calls), 0);
+    pthread_mutex_lock(&script.lock);
+    assert_int_equal(script.connections, 3); /* the client's, the keeper's two */
+    pthread_mutex_unlock(&script.lock);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+/* How long the grant was on its way nobody knows. */
+static void test_a_lease_that_was_waited_for_counts_from_a_renewal(void **state)
+{
+    const struct rig *rig = *state;
+    enum { HELD_MS = 400, TTL_MS = 2000, MARGIN_MS = TTL_MS / 100 + 2 };
+    const stk_lease_options held = {.ttl_ms = HELD_MS, .no_keep_alive = true};
+    const stk_lease_options waited = {
+        .ttl_ms = TTL_MS, .wait_ms = RIG_TIMEOUT_MS, .no_keep_alive = true};
+    stk_client *other = rig_client(rig);
+    stk_lease *before, *lease;
+
+    int64_t held_ms = rig_now_ms();
+    ok(stk_acquire(other, "r", &held, &before));
+    ok(stk_acquire(rig->client, "r", &waited, &lease));
+    int64_t until_ms = rig_now_ms() + stk_lease_left_ms(lease);
+    assert_true(until_ms >= held_ms + HELD_MS + TTL_MS - MARGIN_MS - 1);
+    stk_lease_free(before);
+    stk_lease_free(lease);
+    stk_client_close(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +203,9 @@ int main(void)
         cmocka_unit_test(test_what_nobody_asked_for_ends_the_keepers_connection_and_no_lease),
         cmocka_unit_test(test_a_late_reply_to_the_round_before_renews_nothing),
         cmocka_unit_test(test_a_renewal_counts_from_when_it_was_asked_for),
+        cmocka_unit_test(test_a_renewal_without_an_answer_is_asked_again_on_another_connection),
+        cmocka_unit_test_setup_teardown(test_a_lease_that_was_waited_for_counts_from_a_renewal,
+                                        rig_new, rig_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
