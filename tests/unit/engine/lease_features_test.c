@@ -435,6 +435,23 @@ static void a_lease_renewed_elsewhere_ends_when_that_is_over(void **state)
     lease_provider_close(other, free, NULL);
 }
 
+static void fill_with_1e(const struct chance *chance, void *bytes, size_t len)
+{
+    (void)chance;
+    memset(bytes, 0x1e, len);
+}
+
+/* Two owners never share one by accident: all of the 128 bits count. */
+static void an_owners_nonce_has_all_the_bits_that_chance_gave(void **state)
+{
+    const struct chance chance = {.fill = fill_with_1e};
+    char nonce[LEASE_NONCE_LEN + 1];
+
+    (void)state;
+    lease_make_nonce(&chance, nonce);
+    assert_string_equal(nonce, "1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e");
+}
+
 /* Each daemon numbers its connections from 1. */
 static void a_lease_that_another_daemon_renews_is_no_longer_of_the_connection_it_had(void **state)
 {
@@ -497,6 +514,7 @@ int main(void)
         TEST(a_malformed_basket_is_an_error),
         TEST(a_lease_that_ends_by_itself_is_noticed),
         TEST(a_lease_renewed_elsewhere_ends_when_that_is_over),
+        cmocka_unit_test(an_owners_nonce_has_all_the_bits_that_chance_gave),
         TEST(news_of_a_release_elsewhere_wakes_who_waits),
         TEST(news_that_overtake_an_answer_are_not_forgotten),
         TEST(a_lease_that_passed_to_another_unseen_is_told_as_lost),

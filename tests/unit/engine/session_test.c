@@ -319,6 +319,41 @@ static void a_failed_commit_fails_its_commands_and_leaves_no_trace(void **state)
                         "$1\r\n1\r\n:2\r\n+string\r\n");
 }
 
+static enum stk_error write_nothing(struct store_op *op, struct store_txn *txn)
+{
+    (void)op, (void)txn;
+    return STK_OK;
+}
+
+static void never_done(struct store_op *op)
+{
+    (void)op;
+    fail();
+}
+
+static void a_daemon_whose_store_is_lost_or_that_stops_is_not_healthy(void **state)
+{
+    struct world *world = *state;
+    struct store_op write = {.writes = true, .run = write_nothing, .done = never_done};
+    struct buf json = {0};
+
+    assert_true(engine_health(world->engine, &json));
+    store_memory_fail(world->store, MEMORY_COMMIT_LOST);
+    list_init(&write.link);
+    assert_int_equal(store_submit(world->store, &write), STK_OK);
+    world_settle(world);
+    buf_clear(&json);
+    assert_false(engine_health(world->engine, &json));
+    buf_append(&json, "", 1);
+    assert_non_null(strstr(json.data, "\"status\":\"store lost\""));
+    engine_drain(world->engine);
+    buf_clear(&json);
+    assert_false(engine_health(world->engine, &json));
+    buf_append(&json, "", 1);
+    assert_non_null(strstr(json.data, "\"status\":\"draining\""));
+    buf_free(&json);
+}
+
 static void a_killed_client_is_closed_and_the_killer_is_answered(void **state)
 {
     struct world *world = *state;
@@ -381,6 +416,7 @@ int main(void)
         T(without_a_password_only_auth_is_understood),
         T(a_bare_write_needs_a_token_unless_nobody_has_one),
         T(a_failed_commit_fails_its_commands_and_leaves_no_trace),
+        T(a_daemon_whose_store_is_lost_or_that_stops_is_not_healthy),
         T(a_killed_client_is_closed_and_the_killer_is_answered),
         T(shutdown_is_passed_on_to_the_host),
         T(hscan_returns_each_field_once_whatever_the_count),

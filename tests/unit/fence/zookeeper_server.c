@@ -100,6 +100,19 @@ struct zookeeper_server *zookeeper_server_new(void)
     return server;
 }
 
+void zookeeper_server_pause(struct zookeeper_server *server)
+{
+    int status;
+
+    check(kill(server->pid, SIGSTOP) == 0);
+    check(waitpid(server->pid, &status, WUNTRACED) == server->pid && WIFSTOPPED(status));
+}
+
+void zookeeper_server_resume(struct zookeeper_server *server)
+{
+    check(kill(server->pid, SIGCONT) == 0);
+}
+
 void zookeeper_server_kill(struct zookeeper_server *server)
 {
     check(kill(server->pid, SIGKILL) == 0);

@@ -4,7 +4,6 @@
 #define THREADED /* the client calls that wait */
 
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "tests/unit/fence/rig.h"
 #include "tests/unit/fence/zookeeper_server.h"
@@ -137,7 +135,7 @@ static void test_a_release_lost_on_its_way_ends_the_lease_when_zookeeper_is_back
     struct asked lost = rig_question(LEASE_RELEASE, ann, 0);
 
     lost.call.token = rig_call(here, LEASE_GRANT, ann, 0).answer_token;
-    check(kill(server->pid, SIGSTOP) == 0);
+    zookeeper_server_pause(server);
     rig_ask(here, &lost);
     rig_turn(here); /* it dies unread with the server */
     zookeeper_server_kill(server);
@@ -146,6 +144,39 @@ static void test_a_release_lost_on_its_way_ends_the_lease_when_zookeeper_is_back
     zookeeper_server_start(server);
     rig_until(here, rig_up(here));
     assert_answer(rig_call(here, LEASE_QUERY, "", 0), LEASE_FREE, 0);
+}
+
+static void test_a_release_asked_while_zookeeper_is_away_ends_the_lease_when_it_is_back(
+    void **state)
+{
+    struct rig *here = &((struct pair *)*state)->here;
+
+    int64_t token = rig_call(here, LEASE_GRANT, ann, 0).answer_token;
+    zookeeper_server_kill(server);
+    rig_until(here, !rig_up(here));
+    assert_int_equal(rig_call(here, LEASE_RELEASE, ann, token).answer, LEASE_DOWN);
+    zookeeper_server_start(server);
+    rig_until(here, rig_up(here));
+    assert_answer(rig_call(here, LEASE_QUERY, "", 0), LEASE_FREE, 0);
+}
+
+/* Its caller was told that ZooKeeper does not answer, and knows no token of it. */
+static void test_a_grant_that_comes_too_late_is_given_back(void **state)
+{
+    struct pair *pair = *state;
+    struct rig *here = &pair->here, *there = &pair->there;
+
+    rig_open(there, "zookeeper://127.0.0.1:%d/t%d?timeout_ms=100&session_ms=30000", server->port,
+             folders);
+    rig_until(there, rig_up(there));
+    zookeeper_server_pause(server);
+    struct lease_call late = rig_call(there, LEASE_GRANT, bob, 0);
+    zookeeper_server_resume(server);
+    assert_down(late, "no answer within 100 ms");
+    rig_until(there, rig_up(there));
+    rig_until(there, rig_call(there, LEASE_QUERY, "", 0).answer == LEASE_FREE);
+    int64_t token = rig_call(here, LEASE_GRANT, ann, 0).answer_token;
+    assert_answer(rig_call(there, LEASE_QUERY, "", 0), LEASE_HELD, token);
 }
 
 static void test_left_out_by_the_user(void **state)
@@ -162,6 +193,8 @@ int main(void)
         TEST(a_lease_that_is_renewed_is_not_taken_for_dead_elsewhere),
         TEST(a_renewal_of_a_lease_that_somebody_has_written_reads_it_again),
         TEST(a_release_lost_on_its_way_ends_the_lease_when_zookeeper_is_back),
+        TEST(a_release_asked_while_zookeeper_is_away_ends_the_lease_when_it_is_back),
+        TEST(a_grant_that_comes_too_late_is_given_back),
     };
 
     if (zookeeper_left_out())
