@@ -146,6 +146,25 @@ static void test_a_release_lost_on_its_way_ends_the_lease_when_zookeeper_is_back
     assert_answer(rig_call(here, LEASE_QUERY, "", 0), LEASE_FREE, 0);
 }
 
+/* A call may come before the timer that would end the lease. */
+static void test_who_asks_first_when_zookeeper_is_back_does_not_revive_a_lease(void **state)
+{
+    struct rig *here = &((struct pair *)*state)->here;
+    struct asked lost = rig_question(LEASE_RELEASE, ann, 0);
+
+    lost.call.token = rig_call(here, LEASE_GRANT, ann, 0).answer_token;
+    zookeeper_server_pause(server);
+    rig_ask(here, &lost);
+    rig_turn(here);
+    zookeeper_server_kill(server);
+    rig_until(here, lost.answered);
+    zookeeper_server_start(server);
+    while (!rig_up(here))
+        uv_run(&here->loop, UV_RUN_NOWAIT); /* ends behind its network, timers come next */
+    rig_call(here, LEASE_QUERY, "", 0);
+    assert_answer(rig_call(here, LEASE_QUERY, "", 0), LEASE_FREE, 0);
+}
+
 static void test_a_release_asked_while_zookeeper_is_away_ends_the_lease_when_it_is_back(
     void **state)
 {
@@ -193,6 +212,7 @@ int main(void)
         TEST(a_lease_that_is_renewed_is_not_taken_for_dead_elsewhere),
         TEST(a_renewal_of_a_lease_that_somebody_has_written_reads_it_again),
         TEST(a_release_lost_on_its_way_ends_the_lease_when_zookeeper_is_back),
+        TEST(who_asks_first_when_zookeeper_is_back_does_not_revive_a_lease),
         TEST(a_release_asked_while_zookeeper_is_away_ends_the_lease_when_it_is_back),
         TEST(a_grant_that_comes_too_late_is_given_back),
     };
