@@ -161,6 +161,10 @@ static void on_head_read(struct zk_op *op)
         errand_decide(errand);
         return;
     }
+    if (own && spot->held_until_ms <= keeper_now_ms(keeper)) {
+        errand_remove_head(errand, NULL); /* released, and that was lost: to look revives nothing */
+        return;
+    }
     int64_t ttl_ms = errand->lease.ttl_ms, seen_left_ms = ttl_ms;
     if (own) /* another daemon wrote it, or an answer was lost */
         spot_hold(spot, &errand->head, &errand->lease, errand->version,

@@ -142,112 +142,6 @@ static void test_the_loss_of_a_revoked_lease_is_told_once(void **state)
     stk_lease_free(lease);
 }
 
-/* Keeps the connection's first request, PING, and the grant out of the count. */
-enum { FIRST_RENEWAL = 2 };
-#define TTL  "600000"
-#define LOST "*4\r\n$13\r\nstockade:lost\r\n$1\r\nr\r\n:7\r\n$7\r\nrevoked\r\n"
-
-static int used(struct script *script)
-{
-    pthread_mutex_lock(&script->lock);
-    int count = (int)script->used;
-    pthread_mutex_unlock(&script->lock);
-    return count;
-}
-
-static void test_news_of_a_loss_bring_the_next_renewal_forward(void **state)
-{
-    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:" TTL "\r\n",
-                                          ":" TTL "\r\n" LOST, ":" TTL "\r\n" LOST,
-                                          "-STALE revoked\r\n"};
-    struct script script;
-    struct loss loss = {0};
-    stk_client *client;
-    char seen[256];
-
-    (void)state;
-    script_start(&script, answers, sizeof answers / sizeof *answers);
-    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
-    stk_lease *lease = acquire_watched(client, 600000, &loss);
-    await(atomic_load(&loss.calls) > 0);
-    assert_int_equal(atomic_load(&loss.why), STK_STALE);
-    script_request(&script, FIRST_RENEWAL, seen);
-    assert_string_equal(seen, "RENEW r 7 " TTL " NOTIFY");
-    assert_int_equal(used(&script), FIRST_RENEWAL + 3);
-    stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
-}
-
-/* The daemon tells what is left, which is less where the lease service or the store took its time.
- */
-static void test_a_lease_is_good_for_as_long_as_its_renewal_told(void **state)
-{
-    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:" TTL "\r\n", ":1000\r\n",
-                                          ":900000\r\n"};
-    struct script script;
-    stk_client *client;
-    stk_lease *lease;
-
-    (void)state;
-    script_start(&script, answers, sizeof answers / sizeof *answers);
-    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
-    ok(stk_acquire(client, "r", &(stk_lease_options){.ttl_ms = 600000, .no_keep_alive = true},
-                   &lease));
-    ok(stk_renew(lease, 600000));
-    assert_true(stk_lease_left_ms(lease) < 1000);
-    ok(stk_renew(lease, 600000)); /* and never longer than it asked for */
-    assert_in_range(stk_lease_left_ms(lease), 1000, 600000);
-    stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
-}
-
-/* Of two leases under one handle the one that ends first counts. */
-static void test_a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told(void **state)
-{
-    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:8\r\n", ":" TTL "\r\n",
-                                          ":300000\r\n"};
-    static const char *const resources[] = {"r", "s"};
-    struct script script;
-    stk_client *client;
-    stk_lease *lease;
-
-    (void)state;
-    script_start(&script, answers, sizeof answers / sizeof *answers);
-    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
-    ok(stk_acquire_all(client, resources, 2, &(stk_lease_options){.ttl_ms = 600000}, &lease));
-    assert_true(stk_lease_left_ms(lease) > 300000);
-    await(stk_lease_left_ms(lease) < 300000);
-    assert_true(stk_lease_valid(lease));
-    stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
-}
-
-static void test_what_nobody_asked_for_ends_the_keepers_connection_and_no_lease(void **state)
-{
-    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:3000\r\n", ":3000\r\n:7\r\n",
-                                          ":3000\r\n"};
-    struct script script;
-    struct loss loss = {0};
-    stk_client *client;
-
-    (void)state;
-    script_start(&script, answers, sizeof answers / sizeof *answers);
-    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
-    stk_lease *lease = acquire_watched(client, 3000, &loss);
-    await(used(&script) == FIRST_RENEWAL + 2);
-    assert_true(stk_lease_valid(lease));
-    assert_int_equal(atomic_load(&loss.calls), 0);
-    pthread_mutex_lock(&script.lock);
-    assert_int_equal(script.connections, 3); /* the client's, the keeper's two */
-    pthread_mutex_unlock(&script.lock);
-    stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
-}
-
 static void test_a_callback_may_release_and_free_its_lease(void **state)
 {
     const struct rig *rig = *state;
@@ -425,10 +319,6 @@ int main(void)
         TEST(it_is_kept_alive_beyond_its_ttl),
         TEST(many_leases_are_kept_by_one_keeper),
         TEST(the_loss_of_a_revoked_lease_is_told_once),
-        TEST(news_of_a_loss_bring_the_next_renewal_forward),
-        TEST(a_lease_is_good_for_as_long_as_its_renewal_told),
-        TEST(a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told),
-        TEST(what_nobody_asked_for_ends_the_keepers_connection_and_no_lease),
         TEST(a_callback_may_release_and_free_its_lease),
         TEST(a_lease_is_freed_only_after_its_callback_has_returned),
         TEST(a_lease_of_a_thread_that_ended_is_renewed_no_more),

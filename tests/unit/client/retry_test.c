@@ -70,7 +70,7 @@ static void test_a_write_is_sent_again_with_its_id_until_there_is_an_answer(void
 
 static void test_an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left(void **state)
 {
-    static const char *const answers[] = {PONG, NULL, GRANTED};
+    static const char *const answers[] = {PONG, NULL, NULL, GRANTED}; /* a pause between them */
     const stk_lease_options options = {
         .ttl_ms = 60000, .wait_ms = 5000, .owner = "me", .no_keep_alive = true};
     struct script script;
@@ -83,12 +83,12 @@ static void test_an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left
     stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
     ok(stk_acquire(client, "r", &options, &lease));
     script_request(&script, 1, one);
-    script_request(&script, 2, other);
+    script_request(&script, 3, other);
     assert_int_equal(sscanf(one, "ACQUIRE r 60000 WAIT %lld OWNER me ID %63s", &wait_ms, id), 2);
     assert_int_equal(
         sscanf(other, "ACQUIRE r 60000 WAIT %lld OWNER me ID %63s", &wait_again_ms, id_again), 2);
     assert_string_equal(id, id_again);
-    assert_true(wait_again_ms <= wait_ms && wait_ms <= 5000 && wait_again_ms > 0);
+    assert_true(wait_again_ms < wait_ms && wait_ms <= 5000 && wait_again_ms > 0);
     stk_lease_free(lease);
     stk_client_close(client);
     script_end(&script);
@@ -108,6 +108,36 @@ static void test_an_acquire_whose_first_grant_is_over_asks_with_another_id(void 
     script_request(&script, 2, one);
     script_request(&script, 3, other);
     assert_string_not_equal(one, other);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_a_grant_that_was_long_on_its_way_lasts_as_long_as_the_daemon_says(void **state)
+{
+    static const char *const answers[] = {PONG, "*2\r\n:7\r\n:900\r\n"};
+    struct script script;
+
+    (void)state;
+    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    stk_lease *lease = acquire(client); /* for a minute */
+    assert_in_range(stk_lease_left_ms(lease), 0, 900);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_a_lease_under_which_a_write_was_stale_is_over(void **state)
+{
+    static const char *const answers[] = {PONG, GRANTED, "-STALE token 7 of \"r\"\r\n"};
+    struct script script;
+
+    (void)state;
+    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    stk_lease *lease = acquire(client);
+    assert_true(stk_lease_valid(lease));
+    assert_int_equal(stk_fenced(lease, 2, incr, NULL, NULL), STK_STALE);
+    assert_false(stk_lease_valid(lease));
     stk_lease_free(lease);
     stk_client_close(client);
     script_end(&script);
@@ -243,6 +273,8 @@ int main(void)
         cmocka_unit_test(test_a_write_is_sent_again_with_its_id_until_there_is_an_answer),
         cmocka_unit_test(test_an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left),
         cmocka_unit_test(test_an_acquire_whose_first_grant_is_over_asks_with_another_id),
+        cmocka_unit_test(test_a_grant_that_was_long_on_its_way_lasts_as_long_as_the_daemon_says),
+        cmocka_unit_test(test_a_lease_under_which_a_write_was_stale_is_over),
         cmocka_unit_test(test_what_carries_no_id_is_not_sent_again),
         cmocka_unit_test(test_a_silent_server_ends_a_call_in_time_and_costs_its_connection),
         cmocka_unit_test(test_a_server_that_talks_nonsense_is_an_error),

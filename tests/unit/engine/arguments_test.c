@@ -147,6 +147,10 @@ static void a_name_or_an_id_has_at_most_512_bytes(void **state)
     for (int len = 512; len <= 513; len++) {
         snprintf(line, sizeof line, "FENCED 1 ID %.*s SET k v", len, name);
         assert_begins(*state, 1, line, len == 512 ? "+OK" : "-ERR");
+        snprintf(line, sizeof line, "ACQUIRE l%d 1000 ID %.*s", len, len, name);
+        assert_begins(*state, 1, line, len == 512 ? "*2\r\n:1\r\n" : "-ERR an ID must be");
+        snprintf(line, sizeof line, "ACQUIREALL 1000 1 m%d ID %.*s", len, len, name);
+        assert_begins(*state, 1, line, len == 512 ? "*1\r\n:1\r\n" : "-ERR an ID must be");
     }
 }
 
@@ -174,6 +178,19 @@ static void a_value_or_a_reply_that_is_too_large_is_refused(void **state)
     assert_non_null(strstr(world_received(world, 1),
                            "-ERR the transaction's replies are too large; nothing was applied"));
     assert_says(world, 1, "STRLEN k", ":15728640\r\n");
+}
+
+static void a_client_has_a_name_of_at_most_64_bytes(void **state)
+{
+    char name[66], line[100];
+
+    memset(name, 'n', sizeof name);
+    for (int len = 64; len <= 65; len++) {
+        snprintf(line, sizeof line, "CLIENT SETNAME %.*s", len, name);
+        assert_begins(*state, 1, line, len == 64 ? "+OK" : "-ERR Client names");
+        snprintf(line, sizeof line, "CLIENT SETINFO LIB-VER %.*s", len, name);
+        assert_begins(*state, 1, line, len == 64 ? "+OK" : "-ERR lib-ver");
+    }
 }
 
 static void a_client_sees_itself_and_the_others(void **state)
@@ -235,6 +252,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_name_or_an_id_has_at_most_512_bytes, setup,
                                         world_teardown),
         cmocka_unit_test_setup_teardown(a_value_or_a_reply_that_is_too_large_is_refused, setup,
+                                        world_teardown),
+        cmocka_unit_test_setup_teardown(a_client_has_a_name_of_at_most_64_bytes, setup,
                                         world_teardown),
         cmocka_unit_test_setup_teardown(a_client_sees_itself_and_the_others, setup, world_teardown),
         cmocka_unit_test_setup_teardown(

@@ -57,6 +57,28 @@ static void what_a_waiting_basket_has_is_kept_alive(void **state)
     assert_says(*state, 2, "ACQUIRE a 1000", NOBODY);
 }
 
+/* What is left of it, as LEASE tells. */
+static long left_ms(struct world *world, const char *resource)
+{
+    char line[64];
+    snprintf(line, sizeof line, "LEASE %s", resource);
+    const char *at = strstr(world_call(world, 9, line), "ttl_ms\r\n:");
+    return at == NULL ? -1 : strtol(at + 9, NULL, 10);
+}
+
+/* It waited for less than the third of its TTL after which it renews what it has. */
+static void a_basket_that_took_its_time_is_fresh_when_it_is_handed_out(void **state)
+{
+    assert_says(*state, 9, "ACQUIRE c 60000", GRANT(1, 60000));
+    world_send(*state, 1, "ACQUIREALL 1000 3 a b c WAIT 30000");
+    world_pass(*state, 300);
+    assert_says(*state, 9, "RELEASE c 1", ":0\r\n");
+    assert_string_equal(world_received(*state, 1), "*3\r\n:1\r\n:1\r\n:2\r\n");
+    assert_in_range(left_ms(*state, "a"), 990, 1000);
+    assert_in_range(left_ms(*state, "b"), 990, 1000);
+    assert_in_range(left_ms(*state, "c"), 990, 1000);
+}
+
 static void a_basket_whose_time_is_up_gives_all_back(void **state)
 {
     assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
@@ -306,6 +328,7 @@ int main(void)
         TEST(a_basket_with_one_taken_is_not_taken_at_all),
         TEST(crossing_baskets_never_deadlock),
         TEST(what_a_waiting_basket_has_is_kept_alive),
+        TEST(a_basket_that_took_its_time_is_fresh_when_it_is_handed_out),
         TEST(a_basket_whose_time_is_up_gives_all_back),
         TEST(a_basket_whose_client_is_gone_gives_all_back),
         TEST(a_basket_whose_client_goes_while_it_is_renewed_gives_all_back),

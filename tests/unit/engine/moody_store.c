@@ -13,6 +13,7 @@ struct moody {
     struct store *inner;
     int left; /* calls until one fails; 0: none does */
     bool failed, full;
+    int64_t session; /* 0: as it is */
 };
 
 struct moody_txn {
@@ -287,7 +288,8 @@ static bool moody_lost(const struct store *base)
 
 static int64_t moody_session(const struct store *base)
 {
-    return store_session(((const struct moody *)base)->inner);
+    const struct moody *store = (const struct moody *)base;
+    return store->session != 0 ? store->session : store_session(store->inner);
 }
 
 static struct store_stats moody_stats(const struct store *base)
@@ -336,4 +338,9 @@ bool moody_store_failed(const struct store *base)
 void moody_store_set_full(struct store *base, bool full)
 {
     ((struct moody *)base)->full = full;
+}
+
+void moody_store_set_session(struct store *base, int64_t session)
+{
+    ((struct moody *)base)->session = session;
 }

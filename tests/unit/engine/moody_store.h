@@ -13,5 +13,7 @@ void moody_store_fail(struct store *store, int nth);
 bool moody_store_failed(const struct store *store);
 /* Takes no operation, as if the queue were full. */
 void moody_store_set_full(struct store *store, bool full);
+/* From now on it is as if another daemon had opened it. */
+void moody_store_set_session(struct store *store, int64_t session);
 
 #endif

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "proxy/engine/events.h"
+#include "proxy/engine/internal.h"
 #include "proxy/engine/pubsub.h"
 #include "tests/unit/engine/says.h"
 
@@ -281,6 +282,18 @@ static void subscriptions_are_bounded(void **state)
     assert_says(world, 2, line, "-ERR a channel or pattern has at most 1024 bytes\r\n");
 }
 
+static void subscriptions_of_all_together_are_bounded(void **state)
+{
+    struct world *world = *state;
+
+    world->engine->pubsub.subscriptions = PUBSUB_TOTAL_MAX - 1; /* so many connections take long */
+    assert_begins(world, 1, "SUBSCRIBE a", "*3\r\n");
+    assert_begins(world, 2, "SUBSCRIBE a", "-BUSY there are too many subscriptions");
+    assert_begins(world, 1, "SUBSCRIBE a", "*3\r\n"); /* which is there already */
+    assert_begins(world, 1, "UNSUBSCRIBE a", "*3\r\n");
+    assert_begins(world, 2, "SUBSCRIBE a", "*3\r\n");
+}
+
 #define LOST_R "\r\n$13\r\nstockade:lost\r\n$1\r\nr\r\n:1\r\n$7\r\nrevoked\r\n"
 
 static void a_holder_is_told_of_its_loss_in_resp3(void **state)
@@ -348,6 +361,7 @@ int main(void)
         TEST(a_message_never_stands_before_the_reply_to_an_earlier_command),
         TEST(a_subscriber_that_does_not_read_is_disconnected),
         TEST(subscriptions_are_bounded),
+        TEST(subscriptions_of_all_together_are_bounded),
         TEST(a_holder_is_told_of_its_loss_in_resp3),
         TEST(who_asks_for_it_with_a_renewal_is_told_in_resp2_too),
         TEST(who_asks_to_be_told_may_go_before_the_lease),

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fence/base/mem.h"
+#include "proxy/engine/session.h"
 #include "tests/unit/engine/says.h"
 
 static int setup(void **state)
@@ -203,6 +204,80 @@ static void a_slow_reader_holds_its_own_commands_back(void **state)
     assert_int_equal(world->clients[1].received.len, 1000 * (size_t)(100000 + 11));
 }
 
+/* Replies keep their order, so what is answered already waits with its arguments. */
+static void what_is_pipelined_behind_a_wait_is_bounded_in_bytes(void **state)
+{
+    enum { ECHO = 1 << 20, MANY = 100 };
+    struct world *world = *state;
+    struct buf echo = {0};
+    int sent = 0;
+
+    buf_printf(&echo, "*2\r\n$4\r\nECHO\r\n$%d\r\n%*s", ECHO, ECHO, "x");
+    buf_append(&echo, "", 1);
+    assert_string_equal(world_call(world, 1, "ACQUIRE k 1000"), "*2\r\n:1\r\n:1000\r\n");
+    assert_string_equal(world_call(world, 2, "ACQUIRE k 1000 WAIT 500"), "");
+    for (; sent < MANY && session_wants_input(world->clients[2].session); sent++)
+        world_send(world, 2, echo.data);
+    /* One is begun below the bound, the next one waits in its bytes. */
+    assert_in_range(sent, SESSION_REQUEST_BYTES_MAX / ECHO, SESSION_REQUEST_BYTES_MAX / ECHO + 2);
+    world_pass(world, 600);
+    assert_int_equal(world->clients[2].received.len,
+                     strlen("*-1\r\n") + (size_t)sent * (ECHO + strlen("$1048576\r\n\r\n")));
+    assert_true(session_wants_input(world->clients[2].session));
+    buf_free(&echo);
+}
+
+static void errors_behind_a_wait_are_bounded_in_number(void **state)
+{
+    struct world *world = *state;
+    struct buf nonsense = {0};
+    int sent = 0;
+
+    for (int i = 0; i < 100; i++)
+        buf_append_text(&nonsense, i == 99 ? "nope" : "nope\r\n");
+    buf_append(&nonsense, "", 1);
+    assert_string_equal(world_call(world, 1, "ACQUIRE k 1000"), "*2\r\n:1\r\n:1000\r\n");
+    assert_string_equal(world_call(world, 2, "ACQUIRE k 1000 WAIT 500"), "");
+    for (; sent < 1000 && session_wants_input(world->clients[2].session); sent++) {
+        world_send(world, 2, nonsense.data);
+        assert_in_range(world->clients[2].session->pending_count, 1, SESSION_REQUESTS_MAX);
+    }
+    assert_in_range(sent, 1, 999);
+    world_pass(world, 600);
+    assert_true(session_wants_input(world->clients[2].session));
+    assert_int_equal(world_counter(world, "commands_processed"), 2 + 100 * sent);
+    buf_free(&nonsense);
+}
+
+static void what_waits_keeps_the_leases_behind_it_back(void **state)
+{
+    struct world *world = *state;
+    assert_string_equal(world_call(world, 1, "ACQUIRE k 1000"), "*2\r\n:1\r\n:1000\r\n");
+    assert_string_equal(world_call(world, 2, "ACQUIRE k 1000 WAIT 500\r\nACQUIRE j 1000"), "");
+    assert_string_equal(world_call(world, 3, "LEASES"), "*1\r\n$1\r\nk\r\n");
+    assert_string_equal(world_call(world, 1, "RELEASE k 1"), ":0\r\n");
+    assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:1000\r\n*2\r\n:1\r\n:1000\r\n");
+}
+
+/* Reads run side by side, but not so many that their replies fill the memory. */
+static void large_reads_of_one_connection_are_few_at_a_time(void **state)
+{
+    enum { VALUE = 1 << 20, MANY = 100 };
+    struct world *world = *state;
+    struct buf set = {0};
+
+    buf_printf(&set, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%*s", VALUE, VALUE, "x");
+    buf_append(&set, "", 1);
+    assert_string_equal(world_call(world, 1, set.data), "+OK\r\n");
+    world_call(world, 1, "GET k"); /* so much one weighs */
+    for (int i = 0; i < MANY; i++)
+        world_send_only(world, 1, "GET k");
+    assert_in_range(store_stats(world->store).reads_queued, 1, 8);
+    world_settle(world);
+    assert_int_equal(world->clients[1].received.len, MANY * (VALUE + strlen("$1048576\r\n\r\n")));
+    buf_free(&set);
+}
+
 static void without_a_password_only_auth_is_understood(void **state)
 {
     struct world *world = *state;
@@ -217,6 +292,8 @@ static void without_a_password_only_auth_is_understood(void **state)
     assert_string_equal(world_call(world, 1, "GET k"), "$-1\r\n");
     assert_string_equal(world_call(world, 1, "RESET\r\nGET k"),
                         "+RESET\r\n-NOAUTH Authentication required.\r\n");
+    assert_string_equal(world_call(world, 1, "*1\r\n$20000\r\nx"),
+                        "-ERR Protocol error: unauthenticated bulk length\r\n");
 }
 
 static void a_bare_write_needs_a_token_unless_nobody_has_one(void **state)
@@ -240,6 +317,41 @@ static void a_failed_commit_fails_its_commands_and_leaves_no_trace(void **state)
     assert_true(strncmp(world_call(world, 1, "SET k 2"), "-STORE ", 7) == 0);
     assert_string_equal(world_call(world, 1, "GET k\r\nINCR k\r\nTYPE k"),
                         "$1\r\n1\r\n:2\r\n+string\r\n");
+}
+
+static enum stk_error write_nothing(struct store_op *op, struct store_txn *txn)
+{
+    (void)op, (void)txn;
+    return STK_OK;
+}
+
+static void never_done(struct store_op *op)
+{
+    (void)op;
+    fail();
+}
+
+static void a_daemon_whose_store_is_lost_or_that_stops_is_not_healthy(void **state)
+{
+    struct world *world = *state;
+    struct store_op write = {.writes = true, .run = write_nothing, .done = never_done};
+    struct buf json = {0};
+
+    assert_true(engine_health(world->engine, &json));
+    store_memory_fail(world->store, MEMORY_COMMIT_LOST);
+    list_init(&write.link);
+    assert_int_equal(store_submit(world->store, &write), STK_OK);
+    world_settle(world);
+    buf_clear(&json);
+    assert_false(engine_health(world->engine, &json));
+    buf_append(&json, "", 1);
+    assert_non_null(strstr(json.data, "\"status\":\"store lost\""));
+    engine_drain(world->engine);
+    buf_clear(&json);
+    assert_false(engine_health(world->engine, &json));
+    buf_append(&json, "", 1);
+    assert_non_null(strstr(json.data, "\"status\":\"draining\""));
+    buf_free(&json);
 }
 
 static void a_killed_client_is_closed_and_the_killer_is_answered(void **state)
@@ -297,9 +409,14 @@ int main(void)
         T(a_browser_is_hung_up_on_before_its_body_is_read),
         T(quit_answers_and_closes_and_takes_nothing_more),
         T(a_slow_reader_holds_its_own_commands_back),
+        T(what_is_pipelined_behind_a_wait_is_bounded_in_bytes),
+        T(errors_behind_a_wait_are_bounded_in_number),
+        T(what_waits_keeps_the_leases_behind_it_back),
+        T(large_reads_of_one_connection_are_few_at_a_time),
         T(without_a_password_only_auth_is_understood),
         T(a_bare_write_needs_a_token_unless_nobody_has_one),
         T(a_failed_commit_fails_its_commands_and_leaves_no_trace),
+        T(a_daemon_whose_store_is_lost_or_that_stops_is_not_healthy),
         T(a_killed_client_is_closed_and_the_killer_is_answered),
         T(shutdown_is_passed_on_to_the_host),
         T(hscan_returns_each_field_once_whatever_the_count),

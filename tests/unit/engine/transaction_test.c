@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fence/base/mem.h"
+#include "proxy/engine/plan.h"
 #include "tests/unit/engine/world.h"
 
 #define QUEUED "+QUEUED\r\n"
@@ -131,6 +132,32 @@ static void a_transaction_is_bounded(void **state)
     assert_begins(*state, "EXEC", "-EXECABORT");
 }
 
+static void a_transaction_is_bounded_in_bytes(void **state)
+{
+    enum { VALUE = 1 << 20 };
+    struct buf set = {0};
+
+    buf_printf(&set, "*5\r\n$6\r\nFENCED\r\n$1\r\n1\r\n$3\r\nSET\r\n$1\r\na\r\n$%d\r\n%*s", VALUE,
+               VALUE, "x");
+    buf_append(&set, "", 1);
+    assert_says(*state, "MULTI", "+OK\r\n");
+    for (int i = 1; i < TRANSACTION_BYTES_MAX / VALUE; i++)
+        assert_says(*state, set.data, QUEUED);
+    assert_begins(*state, set.data, "-ERR a transaction has at most 4096 commands and 16 MiB");
+    assert_begins(*state, "EXEC", "-EXECABORT");
+    assert_says(*state, "GET a", NIL);
+    buf_free(&set);
+}
+
+static void a_transaction_that_meets_the_daemons_end_is_not_queued_on(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
+    engine_drain(world->engine);
+    assert_begins(world, "FENCED 1 SET b x", "-BUSY the daemon is stopping");
+}
+
 static void min_and_max_themselves_are_in_range_and_sums_do_not_overflow(void **state)
 {
     assert_says(*state, "FENCED 1 INCRBY a 3 MAX 3", ":3\r\n");
@@ -208,6 +235,33 @@ static void a_transactions_id_belongs_to_all_its_resources(void **state)
                   "+OK\r\n" QUEUED "-ERR a transaction has one ID");
 }
 
+/* Each resource's goes with that resource's own token. */
+static void receipts_of_a_transaction_under_unequal_tokens_last_as_long_as_each_token(void **state)
+{
+    assert_says(*state, "RELEASE b 1", ":0\r\n");
+    assert_says(*state, "ACQUIRE b 1000", "*2\r\n:2\r\n:1000\r\n");
+    assert_says(*state, "MULTI\r\nFENCED 1 ID s INCR a\r\nFENCED 2 INCR b\r\nEXEC",
+                "+OK\r\n" QUEUED QUEUED "*2\r\n:1\r\n:1\r\n");
+    assert_says(*state, "RELEASE a 1", ":0\r\n");
+    world_pass(*state, 65000);
+    assert_begins(*state, "RECEIPT a 1 s", "-EXPIRED ");
+    assert_says(*state, "RECEIPT b 2 s", "*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n"); /* 2 is live */
+    assert_says(*state, "RELEASE b 2", ":0\r\n");
+    world_pass(*state, 65000);
+    assert_begins(*state, "RECEIPT b 2 s", "-EXPIRED ");
+    assert_int_equal(world_counter(*state, "receipts_removed"), 2);
+}
+
+/* The key is among the command's words; what else was presented is not. */
+static void an_id_belongs_to_the_resources_that_were_presented(void **state)
+{
+    assert_says(*state, "ACQUIRE c 1000", "*2\r\n:1\r\n:1000\r\n");
+    assert_says(*state, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
+    assert_begins(*state, "FENCEDALL 2 a 1 c 1 ID x INCR a", "-ERR this ID was used");
+    assert_begins(*state, "FENCED 1 ID x INCR a", "-ERR this ID was used");
+    assert_says(*state, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
+}
+
 static void receipts_tell_what_became_of_a_request(void **state)
 {
     assert_says(*state, "RECEIPT a 1 x", NIL); /* it still could be */
@@ -233,6 +287,26 @@ static void receipts_go_when_their_token_is_long_gone(void **state)
     assert_begins(*state, "RECEIPT a 1 x", "-EXPIRED ");
     assert_says(*state, "RECEIPT b 1 y", "*2\r\n:1\r\n+OK\r\n"); /* its token is not retired */
     assert_int_equal(world_counter(*state, "receipts_removed"), 1);
+}
+
+/* Of a row that was cleaned up only the floor is left: its token is not one that never was. */
+static void a_receipt_of_a_forgotten_resource_may_have_been_removed(void **state)
+{
+    struct world *world =
+        world_new(&(struct engine_options){.receipts_keep_ms = 1000, .forget_ms = 1000});
+
+    (void)state;
+    assert_says(world, "ACQUIRE r 1000", "*2\r\n:1\r\n:1000\r\n");
+    assert_says(world, "RELEASE r 1", ":0\r\n");
+    assert_begins(world, "ACQUIRE last 1000", "*2\r\n");
+    for (int i = 0; i < 2; i++) { /* rows are looked at every ten minutes */
+        world->now_ms += 11 * 60 * 1000;
+        world_settle(world);
+    }
+    assert_says(world, "LEASE r", NIL);
+    assert_begins(world, "RECEIPT r 1 x", "-EXPIRED ");
+    assert_begins(world, "RECEIPT r 2 x", "-UNKNOWN ");
+    world_free(world);
 }
 
 static void a_reply_too_large_for_a_receipt_is_refused_before_it_counts(void **state)
@@ -276,14 +350,19 @@ int main(void)
         TEST(what_cannot_be_queued_spoils_the_transaction),
         TEST(transactions_do_not_nest_and_discard_drops),
         TEST(a_transaction_is_bounded),
+        TEST(a_transaction_is_bounded_in_bytes),
+        TEST(a_transaction_that_meets_the_daemons_end_is_not_queued_on),
         TEST(min_and_max_themselves_are_in_range_and_sums_do_not_overflow),
         TEST(fencedall_presents_several_tokens),
         TEST(tokens_of_a_transaction_hold_for_all_its_commands),
         TEST(a_repeat_gets_the_first_reply),
         TEST(a_refused_write_may_be_tried_again),
         TEST(a_transactions_id_belongs_to_all_its_resources),
+        TEST(receipts_of_a_transaction_under_unequal_tokens_last_as_long_as_each_token),
+        TEST(an_id_belongs_to_the_resources_that_were_presented),
         TEST(receipts_tell_what_became_of_a_request),
         TEST(receipts_go_when_their_token_is_long_gone),
+        cmocka_unit_test(a_receipt_of_a_forgotten_resource_may_have_been_removed),
         TEST(a_reply_too_large_for_a_receipt_is_refused_before_it_counts),
         TEST(a_receipt_is_read_in_the_readers_protocol),
     };

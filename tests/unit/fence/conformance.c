@@ -245,6 +245,18 @@ static void test_renewal_takes_back_an_expired_lease_that_nobody_took(void **sta
     assert_answer(grant(subject, &sku, bob, LONG_MS), LEASE_HELD, token);
 }
 
+static void test_an_expired_lease_that_was_taken_back_ends_again(void **state)
+{
+    struct subject *subject = *state;
+    struct known sku = KNOWN("sku:1");
+
+    int64_t token = short_grant(subject, &sku, ann);
+    pass_over(subject, &sku);
+    assert_answer(renew(subject, &sku, ann, token, SHORT_MS), LEASE_GRANTED, token);
+    pass_over(subject, &sku);
+    assert_answer(grant(subject, &sku, bob, LONG_MS), LEASE_GRANTED, token + 1);
+}
+
 static void test_renewal_is_denied_when_another_took_the_lease(void **state)
 {
     struct subject *subject = *state;
@@ -465,6 +477,7 @@ int conformance_run(const char *name, int (*setup)(void **state), int (*teardown
         TEST(the_same_owner_gets_a_larger_token_after_expiry),
         TEST(renewal_makes_the_lease_live_longer),
         TEST(renewal_takes_back_an_expired_lease_that_nobody_took),
+        TEST(an_expired_lease_that_was_taken_back_ends_again),
         TEST(renewal_is_denied_when_another_took_the_lease),
         TEST(release_frees_and_may_be_repeated),
         TEST(release_by_another_or_of_another_token_changes_nothing),

@@ -41,6 +41,23 @@ static void test_a_debt_is_a_release_with_memory_of_its_own(void **state)
     debts_free(&debts);
 }
 
+/* So that its holder, at another daemon, is told. */
+static void test_a_revocation_that_is_owed_stays_one(void **state)
+{
+    struct debts debts = {0};
+
+    (void)state;
+    for (int revoked = 0; revoked < 2; revoked++) {
+        struct lease_call call = {
+            .verb = LEASE_RELEASE, .resource = BYTES_LITERAL("sku:1"), .revoked = revoked};
+        debts_add(&debts, &call, 34, 1000, 400);
+        struct debt *debt = debts_take(&debts, 400);
+        assert_int_equal(debt->call.revoked, revoked);
+        free(debt);
+    }
+    debts_free(&debts);
+}
+
 static void test_debts_whose_time_is_over_are_forgotten(void **state)
 {
     struct debts debts = {0};
@@ -75,6 +92,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_debt_is_a_release_with_memory_of_its_own),
+        cmocka_unit_test(test_a_revocation_that_is_owed_stays_one),
         cmocka_unit_test(test_debts_whose_time_is_over_are_forgotten),
         cmocka_unit_test(test_of_too_many_those_that_end_soonest_are_forgotten),
     };

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -204,6 +205,25 @@ static void test_switch_master_moves_it_and_what_is_none_does_not(void **state)
     freeReplyObject(lock);
 }
 
+/* One of two is no majority: the other may know of a newer master. */
+static void test_half_of_the_sentinels_have_to_wait_for_the_others_word(void **state)
+{
+    enum { TIMEOUT_MS = 300 };
+    struct site *site = *state;
+    char answer[64];
+    int port, fd = silent_server(&port);
+
+    address(answer, sizeof answer, server->port);
+    open_sentinel(site, answer, NULL);
+    int64_t start_ms = clock_now_ms(&clock_monotonic);
+    rig_open(&site->rig, "redis+sentinel://127.0.0.1:%d,127.0.0.1:%d/shop?timeout_ms=%d",
+             site->sentinel.port, port, TIMEOUT_MS);
+    rig_until(&site->rig, is_at(site, server->port));
+    assert_true(clock_now_ms(&clock_monotonic) - start_ms >= TIMEOUT_MS);
+    rig_close(&site->rig);
+    close(fd);
+}
+
 static void on_news(void *context, const struct lease_news *news)
 {
     *(int64_t *)context = news->token;
@@ -354,6 +374,7 @@ int main(void)
         TEST(an_answer_that_is_no_address_is_told_and_harms_nobody),
         TEST(a_host_name_that_is_too_long_is_refused),
         TEST(switch_master_moves_it_and_what_is_none_does_not),
+        TEST(half_of_the_sentinels_have_to_wait_for_the_others_word),
         TEST(news_come_from_the_new_master),
         TEST(a_replica_is_no_master),
         TEST(a_master_that_was_demoted_is_left_and_the_sentinel_asked),

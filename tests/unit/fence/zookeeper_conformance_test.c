@@ -74,12 +74,6 @@ static void test_left_out_by_the_user(void **state)
     skip();
 }
 
-static bool left_out(void)
-{
-    const char *names = getenv("STOCKADE_SKIP_SERVICES"); /* as in tests/system */
-    return names != NULL && strstr(names, "zookeeper") != NULL;
-}
-
 int main(void)
 {
     const struct CMUnitTest none[] = {cmocka_unit_test(test_left_out_by_the_user)};
@@ -88,7 +82,7 @@ int main(void)
             test_a_token_is_the_number_of_the_transaction_that_made_the_node, setup, teardown),
     };
 
-    if (left_out())
+    if (zookeeper_left_out())
         return cmocka_run_group_tests_name("zookeeper", none, NULL, NULL);
     server = zookeeper_server_new();
     int failed = conformance_run("zookeeper", setup, teardown);

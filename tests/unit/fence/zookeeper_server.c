@@ -73,14 +73,11 @@ static bool answers(const struct zookeeper_server *server)
     return strstr(text, "Mode: standalone") != NULL;
 }
 
-struct zookeeper_server *zookeeper_server_new(void)
+void zookeeper_server_start(struct zookeeper_server *server)
 {
-    struct zookeeper_server *server = mem_zalloc(sizeof *server);
     char config[96];
     struct deadline deadline = deadline_in(START_MS_MAX);
 
-    server->port = free_port();
-    folder_make(server->folder, sizeof server->folder);
     snprintf(config, sizeof config, "%s/zoo.cfg", server->folder);
     write_config(server, config);
     server->pid = fork();
@@ -92,7 +89,41 @@ struct zookeeper_server *zookeeper_server_new(void)
         check(waitpid(server->pid, NULL, WNOHANG) == 0 && "ZooKeeper ended (is it installed?)");
         usleep(10000);
     }
+}
+
+struct zookeeper_server *zookeeper_server_new(void)
+{
+    struct zookeeper_server *server = mem_zalloc(sizeof *server);
+
+    server->port = free_port();
+    folder_make(server->folder, sizeof server->folder);
+    zookeeper_server_start(server);
     return server;
+}
+
+void zookeeper_server_pause(struct zookeeper_server *server)
+{
+    int status;
+
+    check(kill(server->pid, SIGSTOP) == 0);
+    check(waitpid(server->pid, &status, WUNTRACED) == server->pid && WIFSTOPPED(status));
+}
+
+void zookeeper_server_resume(struct zookeeper_server *server)
+{
+    check(kill(server->pid, SIGCONT) == 0);
+}
+
+void zookeeper_server_kill(struct zookeeper_server *server)
+{
+    check(kill(server->pid, SIGKILL) == 0);
+    check(waitpid(server->pid, NULL, 0) == server->pid);
+}
+
+bool zookeeper_left_out(void)
+{
+    const char *names = getenv("STOCKADE_SKIP_SERVICES");
+    return names != NULL && strstr(names, "zookeeper") != NULL;
 }
 
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
@@ -105,8 +136,7 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
 
 void zookeeper_server_free(struct zookeeper_server *server)
 {
-    check(kill(server->pid, SIGKILL) == 0);
-    check(waitpid(server->pid, NULL, 0) == server->pid);
+    zookeeper_server_kill(server);
     nftw(server->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     free(server);
 }

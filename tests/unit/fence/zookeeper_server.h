@@ -4,6 +4,7 @@
 #ifndef STOCKADE_TESTS_ZOOKEEPER_SERVER_H
 #define STOCKADE_TESTS_ZOOKEEPER_SERVER_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct zookeeper_server {
@@ -15,5 +16,14 @@ struct zookeeper_server {
 /* Starts one and waits until it answers. Ends with zookeeper_server_free. */
 struct zookeeper_server *zookeeper_server_new(void);
 void zookeeper_server_free(struct zookeeper_server *server);
+/* It stands still, and so does all that is sent to it, until it goes on. */
+void zookeeper_server_pause(struct zookeeper_server *server);
+void zookeeper_server_resume(struct zookeeper_server *server);
+/* It dies with all that it has not read. */
+void zookeeper_server_kill(struct zookeeper_server *server);
+/* Again, with what it had written. */
+void zookeeper_server_start(struct zookeeper_server *server);
+/* Does the user do without, by STOCKADE_SKIP_SERVICES as in tests/system? */
+bool zookeeper_left_out(void);
 
 #endif

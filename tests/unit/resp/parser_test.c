@@ -345,6 +345,27 @@ static void the_memory_of_a_huge_request_is_given_back(void **state)
     resp_parser_free(parser);
 }
 
+static void the_memory_of_many_arguments_is_given_back(void **state)
+{
+    (void)state;
+    enum { COUNT = 100000 };
+    struct resp_parser *parser = resp_parser_new();
+    struct buf stream = {0};
+    size_t used;
+
+    buf_printf(&stream, "*%d\r\n", COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        buf_append_text(&stream, "$1\r\na\r\n");
+    size_t before = memory_in_use();
+    assert_int_equal(resp_parse(parser, &resp_limits_default, stream.data, stream.len, &used),
+                     RESP_REQUEST);
+    assert_int_equal(resp_argc(parser), COUNT);
+    assert_int_equal(resp_parse(parser, &resp_limits_default, "", 0, &used), RESP_MORE);
+    assert_true(memory_in_use() < before + 4096);
+    resp_parser_free(parser);
+    buf_free(&stream);
+}
+
 static void many_arguments_pass(void **state)
 {
     (void)state;
@@ -427,6 +448,7 @@ int main(void)
         cmocka_unit_test(an_endless_line_is_cut_off),
         cmocka_unit_test(a_huge_request_passes_in_pieces),
         cmocka_unit_test(the_memory_of_a_huge_request_is_given_back),
+        cmocka_unit_test(the_memory_of_many_arguments_is_given_back),
         cmocka_unit_test(many_arguments_pass),
         cmocka_unit_test(garbage_has_one_meaning_however_it_is_cut),
     };

@@ -98,12 +98,30 @@ static void connections_are_cut_to_the_files_there_may_be(void **state)
     assert_true(fit > 0 && fit < limit.rlim_cur);
 }
 
+/* Besides them the store, the lease service and admin HTTP need some. */
+static void a_limit_of_files_is_raised_by_more_than_the_connections(void **state)
+{
+    (void)state;
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    rlim_t most = limit.rlim_max, wanted = 512;
+    if (most < 1024)
+        skip();
+    limit.rlim_cur = wanted;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(process_fit_connections(wanted, NULL), wanted);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(limit.rlim_cur, wanted + 256);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_password_is_the_only_line),
         cmocka_unit_test(a_missing_password_file_is_refused),
         cmocka_unit_test(a_password_that_others_can_read_is_warned_of),
+        cmocka_unit_test(a_limit_of_files_is_raised_by_more_than_the_connections),
         cmocka_unit_test(connections_are_cut_to_the_files_there_may_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "fence/base/mem.h"
-#include "proxy/server/server.h"
+#include "proxy/server/server_internal.h"
 #include "store/open.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/folder.h"
@@ -276,6 +276,25 @@ static void a_reader_that_stops_is_not_read_from_and_loses_nothing(void **state)
     rig_free(rig);
 }
 
+/* Each of them costs a descriptor until its client has read why and gone. */
+static void those_turned_away_that_do_not_go_are_few(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 160, LINGERING_MAX = 128 };
+    struct rig *rig = rig_new(1);
+    int fds[CLIENTS];
+
+    for (int i = 0; i < CLIENTS; i++) {
+        fds[i] = client(rig);
+        turn(rig, fds[i], POLLIN);
+        assert_in_range(rig->server->lingering_count, 0, LINGERING_MAX);
+    }
+    assert_int_equal(rig->server->lingering_count, LINGERING_MAX);
+    for (int i = 0; i < CLIENTS; i++)
+        close(fds[i]);
+    rig_free(rig);
+}
+
 static void who_is_one_too_many_can_read_why(void **state)
 {
     (void)state;
@@ -463,6 +482,7 @@ int main(void)
         cmocka_unit_test(tcp_and_unix_sockets_serve_the_same),
         cmocka_unit_test(a_request_that_dribbles_in_is_answered),
         cmocka_unit_test(a_reader_that_stops_is_not_read_from_and_loses_nothing),
+        cmocka_unit_test(those_turned_away_that_do_not_go_are_few),
         cmocka_unit_test(who_is_one_too_many_can_read_why),
         cmocka_unit_test(a_broken_protocol_is_told_before_the_end_even_behind_a_flood),
         cmocka_unit_test(quit_answers_what_came_before_and_drops_what_comes_after),

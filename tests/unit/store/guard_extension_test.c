@@ -163,6 +163,16 @@ static void what_was_presented_ends_with_its_savepoint(void **state)
     assert_int_equal(run(*state, "SELECT group_concat(v) FROM t"), 6);
 }
 
+/* Savepoints are numbered from 0 in each transaction. */
+static void savepoints_of_a_transaction_that_is_over_count_for_nothing(void **state)
+{
+    succeeds(*state, "BEGIN; SELECT stockade_present('r:1', 34), stockade_present('r:2', 7);"
+                     "SAVEPOINT a; ROLLBACK");
+    succeeds(*state, "BEGIN; SAVEPOINT a; SAVEPOINT b; SELECT stockade_present('r:1', 34);"
+                     "INSERT INTO t VALUES(1, 1); ROLLBACK TO a");
+    fails(*state, "INSERT INTO t VALUES(1, 2)", "GUARDED");
+}
+
 static void savepoints_without_news_cost_nothing(void **state)
 {
     succeeds(*state, "BEGIN; SELECT stockade_present('r:1', 34); SAVEPOINT a; ROLLBACK TO a;"
@@ -259,6 +269,7 @@ int main(void)
         test(a_key_that_names_no_resource_is_refused),
         test(what_was_presented_ends_with_the_transaction),
         test(what_was_presented_ends_with_its_savepoint),
+        test(savepoints_of_a_transaction_that_is_over_count_for_nothing),
         test(savepoints_without_news_cost_nothing),
         test(rows_change_only_while_recursive_triggers_is_on),
         test(a_token_for_one_file_opens_no_other),

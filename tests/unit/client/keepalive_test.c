@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The keeper's half of the protocol, before a server that answers as the test has written down:
+ * what it makes of replies that are late, refused, for somebody else, or not asked for. */
+#include "tests/unit/client/rig.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+/* What a `lost` was told. */
+struct loss {
+    atomic_int calls;
+    _Atomic enum stk_error why;
+};
+
+static void on_lost(stk_lease *lease, enum stk_error why, void *context)
+{
+    struct loss *loss = context;
+
+    (void)lease;
+    atomic_store(&loss->why, why);
+    atomic_fetch_add(&loss->calls, 1);
+}
+
+static stk_lease *acquire_watched(stk_client *client, int64_t ttl_ms, struct loss *loss)
+{
+    const stk_lease_options options = {.ttl_ms = ttl_ms, .lost = on_lost, .context = loss};
+    stk_lease *lease;
+
+    ok(stk_acquire(client, "r", &options, &lease));
+    return lease;
+}
+
+/* Keeps the connection's first request, PING, and the grant out of the count. */
+enum { FIRST_RENEWAL = 2 };
+#define TTL  "600000"
+#define LOST "*4\r\n$13\r\nstockade:lost\r\n$1\r\nr\r\n:7\r\n$7\r\nrevoked\r\n"
+
+static int used(struct script *script)
+{
+    pthread_mutex_lock(&script->lock);
+    int count = (int)script->used;
+    pthread_mutex_unlock(&script->lock);
+    return count;
+}
+
+static void test_news_of_a_loss_bring_the_next_renewal_forward(void **state)
+{
+    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:" TTL "\r\n",
+                                          ":" TTL "\r\n" LOST, ":" TTL "\r\n" LOST,
+                                          "-STALE revoked\r\n"};
+    struct script script;
+    struct loss loss = {0};
+    stk_client *client;
+    char seen[256];
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_lease *lease = acquire_watched(client, 600000, &loss);
+    await(atomic_load(&loss.calls) > 0);
+    assert_int_equal(atomic_load(&loss.why), STK_STALE);
+    script_request(&script, FIRST_RENEWAL, seen);
+    assert_string_equal(seen, "RENEW r 7 " TTL " NOTIFY");
+    assert_int_equal(used(&script), FIRST_RENEWAL + 3);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+static void test_what_nobody_asked_for_ends_the_keepers_connection_and_no_lease(void **state)
+{
+    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:3000\r\n", ":3000\r\n:7\r\n",
+                                          ":3000\r\n"};
+    struct script script;
+    struct loss loss = {0};
+    stk_client *client;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_lease *lease = acquire_watched(client, 3000, &loss);
+    await(used(&script) == FIRST_RENEWAL + 2);
+    assert_true(stk_lease_valid(lease));
+    assert_int_equal(atomic_load(&loss.calls), 0);
+    pthread_mutex_lock(&script.lock);
+    assert_int_equal(script.connections, 3); /* the client's, the keeper's two */
+    pthread_mutex_unlock(&script.lock);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+/* Of a basket whose renewal was refused in part, the rest is still on its way. */
+static void test_a_late_reply_to_the_round_before_renews_nothing(void **state)
+{
+    static const char *const names[] = {"r", "s"};
+    static const char *const answers[] = {
+        "+PONG\r\n",
+        "*2\r\n:7\r\n:8\r\n", /* the basket */
+        "-BUSY try again\r\n",
+        "", /* the first round: r, and s not yet */
+        ":" TTL "\r\n:" TTL "\r\n",
+        "-STALE over\r\n", /* s after all; the second: r, s */
+    };
+    struct script script;
+    struct loss loss = {0};
+    const stk_lease_options options = {.ttl_ms = 600000, .lost = on_lost, .context = &loss};
+    stk_client *client;
+    stk_lease *basket;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    ok(stk_acquire_all(client, names, 2, &options, &basket));
+    await(atomic_load(&loss.calls) > 0);
+    assert_int_equal(atomic_load(&loss.why), STK_STALE);
+    assert_int_equal(used(&script), FIRST_RENEWAL + 4);
+    stk_lease_free(basket);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+/* The daemon counts from when it hears of it, which may be long before its answer is here. */
+static void test_a_renewal_counts_from_when_it_was_asked_for(void **state)
+{
+    static const char *const answers[] = {
+        "+PONG\r\n",
+        "*2\r\n:7\r\n:" TTL "\r\n",
+        "", /* the renewal, not answered yet */
+        "*2\r\n:8\r\n:" TTL "\r\n",
+        ":" TTL "\r\n:" TTL "\r\n", /* both renewals */
+    };
+    enum { LATE_MS = 300 };
+    struct script script;
+    stk_client *client;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_lease *lease = rig_acquire(client, "r", 600000);
+    int64_t until_ms = rig_now_ms() + stk_lease_left_ms(lease);
+    await(used(&script) == FIRST_RENEWAL + 1);
+    int64_t asked_ms = rig_now_ms(); /* or before */
+    await(rig_now_ms() >= asked_ms + LATE_MS);
+    stk_lease *other = rig_acquire(client, "s", 600000);
+    await(rig_now_ms() + stk_lease_left_ms(lease) > until_ms + 50);
+    assert_true(rig_now_ms() + stk_lease_left_ms(lease) <= asked_ms + 600000 - 6002 + 1);
+    stk_lease_free(other);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+/* Its connection may lead nowhere. */
+static void test_a_renewal_without_an_answer_is_asked_again_on_another_connection(void **state)
+{
+    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:4000\r\n", "", /* silent */
+                                          ":4000\r\n"};
+    struct script script;
+    struct loss loss = {0};
+    stk_client *client;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_lease *lease = acquire_watched(client, 4000, &loss);
+    await(used(&script) == FIRST_RENEWAL + 2);
+    assert_int_equal(atomic_load(&loss.calls), 0);
+    pthread_mutex_lock(&script.lock);
+    assert_int_equal(script.connections, 3); /* the client's, the keeper's two */
+    pthread_mutex_unlock(&script.lock);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+/* How long the grant was on its way nobody knows. */
+static void test_a_lease_that_was_waited_for_counts_from_a_renewal(void **state)
+{
+    const struct rig *rig = *state;
+    enum { HELD_MS = 400, TTL_MS = 2000, MARGIN_MS = TTL_MS / 100 + 2 };
+    const stk_lease_options held = {.ttl_ms = HELD_MS, .no_keep_alive = true};
+    const stk_lease_options waited = {
+        .ttl_ms = TTL_MS, .wait_ms = RIG_TIMEOUT_MS, .no_keep_alive = true};
+    stk_client *other = rig_client(rig);
+    stk_lease *before, *lease;
+
+    int64_t held_ms = rig_now_ms();
+    ok(stk_acquire(other, "r", &held, &before));
+    ok(stk_acquire(rig->client, "r", &waited, &lease));
+    int64_t until_ms = rig_now_ms() + stk_lease_left_ms(lease);
+    assert_true(until_ms >= held_ms + HELD_MS + TTL_MS - MARGIN_MS - 1);
+    stk_lease_free(before);
+    stk_lease_free(lease);
+    stk_client_close(other);
+}
+
+/* The daemon tells what is left, which is less where the lease service or the store took its time.
+ */
+static void test_a_lease_is_good_for_as_long_as_its_renewal_told(void **state)
+{
+    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:" TTL "\r\n", ":1000\r\n",
+                                          ":900000\r\n"};
+    struct script script;
+    stk_client *client;
+    stk_lease *lease;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    ok(stk_acquire(client, "r", &(stk_lease_options){.ttl_ms = 600000, .no_keep_alive = true},
+                   &lease));
+    ok(stk_renew(lease, 600000));
+    assert_true(stk_lease_left_ms(lease) < 1000);
+    ok(stk_renew(lease, 600000)); /* and never longer than it asked for */
+    assert_in_range(stk_lease_left_ms(lease), 1000, 600000);
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+/* Of two leases under one handle the one that ends first counts. */
+static void test_a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told(void **state)
+{
+    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:8\r\n", ":" TTL "\r\n",
+                                          ":300000\r\n"};
+    static const char *const resources[] = {"r", "s"};
+    struct script script;
+    stk_client *client;
+    stk_lease *lease;
+
+    (void)state;
+    script_start(&script, answers, sizeof answers / sizeof *answers);
+    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    ok(stk_acquire_all(client, resources, 2, &(stk_lease_options){.ttl_ms = 600000}, &lease));
+    assert_true(stk_lease_left_ms(lease) > 300000);
+    await(stk_lease_left_ms(lease) < 300000);
+    assert_true(stk_lease_valid(lease));
+    stk_lease_free(lease);
+    stk_client_close(client);
+    script_end(&script);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_news_of_a_loss_bring_the_next_renewal_forward),
+        cmocka_unit_test(test_what_nobody_asked_for_ends_the_keepers_connection_and_no_lease),
+        cmocka_unit_test(test_a_lease_is_good_for_as_long_as_its_renewal_told),
+        cmocka_unit_test(test_a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told),
+        cmocka_unit_test(test_a_late_reply_to_the_round_before_renews_nothing),
+        cmocka_unit_test(test_a_renewal_counts_from_when_it_was_asked_for),
+        cmocka_unit_test(test_a_renewal_without_an_answer_is_asked_again_on_another_connection),
+        cmocka_unit_test_setup_teardown(test_a_lease_that_was_waited_for_counts_from_a_renewal,
+                                        rig_new, rig_free),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Backup and restore where all goes well: which files they keep their hands off, and what a restore
+ * takes away from those who held leases. (Where the disk fails: maintenance_test.c.) */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "fence/token.h"
+#include "store/maintenance.h"
+#include "tests/unit/store/rig.h"
+
+struct set {
+    struct rig *rig;
+    char backup[96], why[MAINTENANCE_WHY_MAX];
+};
+
+static enum stk_error furnish(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    rig_grant(txn, "live", "owner");
+    rig_receipt_put(txn, "live", "id");
+    rig_grant(txn, "over", "owner");
+    rig_release(txn, "over");
+    return STK_OK;
+}
+
+static struct set prepare(void **state)
+{
+    struct set set = {.rig = *state};
+
+    snprintf(set.backup, sizeof set.backup, "%s/backup.db", set.rig->folder);
+    assert_int_equal(rig_write(set.rig, furnish, NULL), STK_OK);
+    return set;
+}
+
+static bool back_up(struct set *set, bool replace)
+{
+    struct backup_call call = {.store = set->rig->path, .file = set->backup, .replace = replace};
+    return store_backup(&call, set->why, sizeof set->why);
+}
+
+static bool restore(struct set *set, struct restore_call *call)
+{
+    *call = (struct restore_call){.file = set->backup, .store = set->rig->path};
+    return store_restore(call, set->why, sizeof set->why);
+}
+
+/* One number from the store's file. */
+static int64_t number(const struct set *set, const char *sql)
+{
+    sqlite3 *db = rig_foreign(set->rig);
+    sqlite3_stmt *stmt;
+
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    int64_t value = sqlite3_column_int64(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return value;
+}
+
+static void a_backup_does_not_replace_the_store_or_its_log(void **state)
+{
+    struct set set = prepare(state);
+    static const char *const parts[] = {"", "-wal", "-shm"};
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(set.backup, sizeof set.backup, "%s%s", set.rig->path, parts[i]);
+        assert_int_equal(access(set.backup, F_OK), 0);
+        assert_false(back_up(&set, true));
+        assert_non_null(strstr(set.why, "is the store itself, or a part of it"));
+    }
+}
+
+static bool take_the_name(void *context, const char *doing, int64_t done, int64_t total)
+{
+    (void)doing, (void)done, (void)total;
+    close(open(((struct set *)context)->backup, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    return true;
+}
+
+static void a_file_that_is_made_during_a_backup_is_not_replaced(void **state)
+{
+    struct set set = prepare(state);
+    struct backup_call call = {
+        .store = set.rig->path, .file = set.backup, .watch = {take_the_name, &set}};
+
+    /* So large that it is copied in several steps, between which somebody watches. */
+    rig_sql(set.rig, "CREATE TABLE large(x); INSERT INTO large VALUES(zeroblob(17500000));");
+    assert_false(store_backup(&call, set.why, sizeof set.why));
+    assert_non_null(strstr(set.why, "is there already"));
+}
+
+static void a_second_backup_to_one_name_is_refused_while_the_first_is_made(void **state)
+{
+    struct set set = prepare(state);
+    char scratch[112];
+
+    snprintf(scratch, sizeof scratch, "%s.tmp", set.backup);
+    int fd = open(scratch, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0);
+    assert_false(back_up(&set, false));
+    assert_non_null(strstr(set.why, "another backup or restore is writing"));
+    close(fd);
+    assert_true(back_up(&set, false));
+}
+
+static void a_restore_ends_every_lease(void **state)
+{
+    struct set set = prepare(state);
+    struct restore_call call;
+
+    assert_true(back_up(&set, false));
+    assert_true(restore(&set, &call));
+    assert_int_equal(call.revoked, 1);
+    assert_int_equal(number(&set, "SELECT count(*) FROM stockade_resource"), 2);
+    assert_int_equal(number(&set, "SELECT count(*) FROM stockade_resource WHERE state = 1"), 0);
+    /* So that their receipts are removed one day. */
+    assert_int_equal(number(&set, "SELECT count(*) FROM stockade_retired"), 1);
+}
+
+static void a_restore_lifts_the_floor_above_the_tokens_of_the_store_it_replaces(void **state)
+{
+    struct set set = prepare(state);
+    struct restore_call call;
+    int64_t token = INT64_C(8000000000000000); /* far beyond the microseconds since 1970 */
+    char sql[96];
+
+    assert_true(back_up(&set, false));
+    snprintf(sql, sizeof sql, "UPDATE stockade_resource SET token = %lld WHERE state = 1",
+             (long long)token);
+    rig_sql(set.rig, sql);
+    assert_true(restore(&set, &call));
+    assert_int_equal(call.floor, token + TOKEN_LEAP_MAX);
+    assert_int_equal(number(&set, "SELECT value FROM stockade_meta WHERE key = 'floor'"),
+                     call.floor);
+}
+
+/* What is presented to programs, and remembered by daemons, is of the file that was there. */
+static void a_restored_file_is_another_one_with_a_later_session(void **state)
+{
+    static const char session[] = "SELECT value FROM stockade_meta WHERE key = 'session'",
+                      mark[] = "SELECT sum(unicode(substr(hex(value), n, 1)) * n * n * n) FROM"
+                               " stockade_meta, (WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL"
+                               " SELECT n + 1 FROM c LIMIT 32) SELECT n FROM c)"
+                               " WHERE key = 'file'";
+    struct set set = prepare(state);
+    struct restore_call call;
+
+    assert_true(back_up(&set, false));
+    for (int i = 0; i < 3; i++) { /* three more daemons, one after the other */
+        rig_close(set.rig);
+        rig_open(set.rig, false);
+    }
+    int64_t last = number(&set, session), before = number(&set, mark);
+    assert_true(restore(&set, &call));
+    assert_true(number(&set, session) > last);
+    assert_int_not_equal(number(&set, mark), before);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_sqlite, rig_end)
+    const struct CMUnitTest tests[] = {
+        TEST(a_backup_does_not_replace_the_store_or_its_log),
+        TEST(a_file_that_is_made_during_a_backup_is_not_replaced),
+        TEST(a_second_backup_to_one_name_is_refused_while_the_first_is_made),
+        TEST(a_restore_ends_every_lease),
+        TEST(a_restore_lifts_the_floor_above_the_tokens_of_the_store_it_replaces),
+        TEST(a_restored_file_is_another_one_with_a_later_session),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
