@@ -250,6 +250,29 @@ enum stk_error hash_incrby(struct exec *exec)
     return STK_OK;
 }
 
+enum stk_error hash_incrbyfloat(struct exec *exec)
+{
+    enum stk_error error;
+    struct bytes old = {0}, sum;
+    char text[EXEC_FLOAT_SIZE];
+    bool found, finite;
+
+    if (!exec_is_float(exec->argv[3], &finite))
+        return exec_error(exec, EXEC_NOT_FLOAT);
+    if (!finite)
+        return exec_error(exec, "value is NaN or Infinity");
+    if (!field_fits(exec, exec->argv[2]) || exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    if (failed(look_up(exec, exec->argv[2], &found, &old)))
+        return error;
+    if (!exec_add_float(exec, exec->argv[3], found, old, "hash value is not a float", text, &sum))
+        return STK_OK;
+    if (failed(put(exec, exec->argv[2], sum)))
+        return error;
+    resp_bulk(exec->out, sum);
+    return STK_OK;
+}
+
 /* HSCAN's cursor is a number, fields are ordered by their bytes: so the cursor is one more than the
  * first seven bytes of the last field returned, and fields that share those seven bytes go out
  * together. A field that is there during the whole iteration is returned once. */

@@ -58,7 +58,8 @@ struct command {
     enum command_order order;
     int key_first, key_last, key_step; /* as COMMAND reports them; 0: no keys */
     /* One of the two. `start` runs on the loop and finishes the request, now or later. `exec` runs
-     * inside the store's transaction: STK_OK with a reply, or the store's error. */
+     * inside the store's transaction: STK_OK with a reply, or the store's error. PING has both: it
+     * starts on the loop, and runs in the store as a part of a transaction. */
     command_start *start;
     command_exec *exec;
     const char *group, *summary;

@@ -28,13 +28,19 @@
 struct engine;
 struct session;
 
-/* What the host does for the engine. Called from engine_turn only. */
+/* What the process has used so far, or uses now. */
+struct engine_usage {
+    uint64_t rss_bytes, rss_peak_bytes, cpu_user_us, cpu_system_us;
+};
+
+/* What the host does for the engine. Called on the engine's thread. */
 struct engine_host {
     void (*changed)(void *connection); /* news of this session, see above */
     void (*shutdown)(void *context);   /* SHUTDOWN was asked for: drain and exit */
     /* The i-th option as CONFIG GET shows it, or false behind the last. Borrowed until the next
      * call. May be NULL. */
     bool (*option)(void *context, size_t i, const char **name, const char **value);
+    void (*usage)(struct engine_usage *usage); /* for INFO. May be NULL */
     void *context;
 };
 
@@ -72,8 +78,9 @@ int64_t engine_next_ms(const struct engine *engine);
 void engine_drain(struct engine *engine);
 bool engine_idle(const struct engine *engine);
 
-/* INFO's text (section NULL: all), and the same counters in Prometheus's text format. */
-void engine_info(struct engine *engine, const char *section, struct buf *out);
+/* INFO's text, and the same counters in Prometheus's text format. */
+void engine_info(struct engine *engine, const struct bytes *sections, size_t count,
+                 struct buf *out); /* no section: all */
 void engine_metrics(struct engine *engine, struct buf *out);
 /* True and {"status":"ok",...}: the store takes writes. A lease service that is down shows in the
  * text and does not make the daemon unhealthy: holders still write. */

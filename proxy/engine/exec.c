@@ -3,7 +3,14 @@
  * clients and people know them. */
 #include "proxy/engine/exec.h"
 
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "fence/base/check.h"
 
 bool exec_wrong_type(struct exec *exec, enum value_type type)
 {
@@ -64,6 +71,68 @@ bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, s
         resp_error(exec->out, STK_RANGE, NULL);
         return false;
     }
+    return true;
+}
+
+/* As strtold reads it, all of it, and within range. */
+static bool parse_float(struct bytes text, long double *value)
+{
+    char copy[EXEC_FLOAT_SIZE], *end;
+
+    if (text.len == 0 || text.len >= sizeof copy || isspace((unsigned char)text.data[0]))
+        return false;
+    memcpy(copy, text.data, text.len);
+    copy[text.len] = '\0';
+    errno = 0;
+    *value = strtold(copy, &end);
+    bool out_of_range = errno == ERANGE && (isinf(*value) || *value == 0);
+    return end == copy + text.len && !out_of_range && !isnan(*value);
+}
+
+bool exec_is_float(struct bytes text, bool *finite)
+{
+    long double value;
+    bool is = parse_float(text, &value);
+
+    *finite = is && isfinite(value);
+    return is;
+}
+
+/* Without an exponent, whatever its size. */
+static struct bytes write_float(long double value, char text[EXEC_FLOAT_SIZE])
+{
+    int len = snprintf(text, EXEC_FLOAT_SIZE, "%.17Lf", value);
+
+    check(len > 0 && len < EXEC_FLOAT_SIZE);
+    while (text[len - 1] == '0')
+        len--;
+    if (text[len - 1] == '.')
+        len--;
+    if (len == 2 && text[0] == '-' && text[1] == '0') {
+        text[0] = '0';
+        len = 1;
+    }
+    return (struct bytes){text, (size_t)len};
+}
+
+bool exec_add_float(struct exec *exec, struct bytes delta, bool found, struct bytes old,
+                    const char *not_float, char text[EXEC_FLOAT_SIZE], struct bytes *sum)
+{
+    long double value = 0, more;
+
+    if (found && !parse_float(old, &value)) {
+        exec_error(exec, not_float);
+        return false;
+    }
+    if (!parse_float(delta, &more)) {
+        exec_error(exec, EXEC_NOT_FLOAT);
+        return false;
+    }
+    if (!isfinite(value + more)) {
+        exec_error(exec, "increment would produce NaN or Infinity");
+        return false;
+    }
+    *sum = write_float(value + more, text);
     return true;
 }
 

@@ -36,6 +36,15 @@ bool exec_add_parse(struct exec *exec, size_t at, struct exec_add *add);
 bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, struct bytes old,
                     const char *not_integer, int64_t *sum);
 
+/* What INCRBYFLOAT and HINCRBYFLOAT do, with the precision and the form of Redis: long doubles, 17
+ * digits behind the point, no zeros at the end. */
+#define EXEC_FLOAT_SIZE 5120 /* the largest number with its digits */
+#define EXEC_NOT_FLOAT  "value is not a valid float"
+bool exec_is_float(struct bytes text, bool *finite);
+/* `old` (not found: 0) plus `delta`, in `text`. False: an error was replied. */
+bool exec_add_float(struct exec *exec, struct bytes delta, bool found, struct bytes old,
+                    const char *not_float, char text[EXEC_FLOAT_SIZE], struct bytes *sum);
+
 /* Collects elements behind a header that is written last. */
 struct exec_collect {
     struct buf body;

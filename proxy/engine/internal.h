@@ -81,6 +81,11 @@ void multi_free(struct multi *multi);      /* may be NULL */
 void sweeper_start(struct engine *engine);
 void sweeper_stop(struct engine *engine);
 
+/* cmd_string.c: is this a SET with an expiry, the usual recipe for a lock? */
+bool string_set_expires(const struct bytes *argv, size_t argc);
+#define SET_EXPIRES_ERROR                                                                          \
+    "values do not expire here: SET takes NX, XX and GET; for a lock: ACQUIRE key ttl_ms"
+
 /* cmd_sql.c: the statement among SQL's arguments; whether it is DDL. */
 struct bytes sql_statement(const struct bytes *argv, size_t argc);
 bool sql_is_definition(struct bytes statement);
@@ -101,14 +106,16 @@ command_start server_ping, server_echo, server_hello, server_auth, server_quit, 
     server_shutdown, server_flushall;
 command_start lease_acquire, lease_acquire_all, lease_renew, lease_release, lease_revoke,
     lease_show, lease_list, data_fenced, data_fenced_all, receipt_show;
-command_start multi_begin, multi_exec, multi_discard, guard_command;
-command_start pubsub_subscribe, pubsub_unsubscribe, pubsub_psubscribe, pubsub_punsubscribe;
-command_exec sql_exec;
+command_start multi_begin, multi_exec, multi_discard, multi_watch, guard_command;
+command_start pubsub_subscribe, pubsub_unsubscribe, pubsub_psubscribe, pubsub_punsubscribe,
+    pubsub_publish, pubsub_command;
+command_exec server_ping_exec, sql_exec;
 command_exec string_get, string_set, string_setnx, string_getset, string_getdel, string_mget,
     string_mset, string_append, string_strlen, string_incr, string_decr, string_incrby,
-    string_decrby;
+    string_decrby, string_incrbyfloat, string_getrange, string_setrange;
 command_exec key_del, key_exists, key_type, key_scan, key_dbsize;
 command_exec hash_get, hash_set, hash_setnx, hash_mget, hash_mset, hash_getall, hash_del,
-    hash_exists, hash_len, hash_keys, hash_vals, hash_incrby, hash_strlen, hash_scan;
+    hash_exists, hash_len, hash_keys, hash_vals, hash_incrby, hash_incrbyfloat, hash_strlen,
+    hash_scan;
 
 #endif

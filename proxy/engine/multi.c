@@ -85,6 +85,17 @@ void multi_queue(struct request *request)
     session_answer(session, bytes_of("+QUEUED\r\n"));
 }
 
+/* Between MULTI and EXEC it is no part of a transaction. */
+void multi_watch(struct request *request)
+{
+    request_fail(
+        request, STK_ERR,
+        "%s is not needed here, and not supported: take a lease (ACQUIRE key ttl_ms), read, "
+        "and write under its token (FENCED token ..., also between MULTI and EXEC); EXEC "
+        "applies nothing where a token is no longer the newest",
+        request->command->name);
+}
+
 void multi_begin(struct request *request)
 {
     struct session *session = request->session;

@@ -150,7 +150,7 @@ static bool make_fenced(struct request *request)
     }
     if (!take_step(request, at, step))
         return false;
-    if (step->command->exec == NULL || step->command->key_first == 0)
+    if (step->command->start != NULL || step->command->key_first == 0)
         return refuse(request, STK_ERR, "FENCED takes a command on a key, not %s%s",
                       step->command->name,
                       step->command->exec == sql_exec ? ": use FENCEDALL" : "");
@@ -200,7 +200,7 @@ static bool make_fenced_all(struct request *request)
         return refuse(request, STK_ERR, "FENCEDALL: the command is missing");
     if (!take_step(request, at, step))
         return false;
-    if (step->command->exec == NULL)
+    if (step->command->start != NULL)
         return refuse(request, STK_ERR, "FENCEDALL takes a data command or SQL, not %s",
                       step->command->name);
     step->sql_right = SQL_MAY_WRITE;
@@ -231,7 +231,8 @@ static bool make_bare(struct request *request, bool queued)
     }
     step->unfenced = step->command->flags & COMMAND_WRITES;
     if (step->unfenced && !request->engine->options.unfenced_writes)
-        return refuse(request, STK_NOTOKEN, NULL);
+        return refuse(request, STK_NOTOKEN,
+                      string_set_expires(step->argv, step->argc) ? SET_EXPIRES_ERROR : NULL);
     return true;
 }
 

@@ -219,6 +219,7 @@ static void take_parsed(struct session *session)
     const struct bytes *argv = resp_argv(session->parser);
     const struct command *command = command_find(&session->engine->index, argv[0]);
 
+    session->last_command = command == NULL ? NULL : command->name;
     if (command == NULL && is_browser(argv[0])) {
         session->engine->counters.protocol_errors++;
         log_warn(session->engine->options.log, "closed %s: it speaks HTTP, not RESP",
@@ -234,7 +235,7 @@ static void take_parsed(struct session *session)
         session->next = request_new(session, command, argv, argc);
         if (multi_takes(session, command))
             session->next->order = ORDER_NOW;
-        else if (command->exec != NULL || command->start == data_fenced ||
+        else if (command->start == NULL || command->start == data_fenced ||
                  command->start == data_fenced_all)
             plan_make(session->next, false);
         else if (command->start == lease_acquire)

@@ -25,6 +25,7 @@ struct session {
     char peer[64], name[SESSION_NAME_MAX + 1], lib_name[SESSION_NAME_MAX + 1],
         lib_version[SESSION_NAME_MAX + 1];
     int64_t opened_ms, active_ms;
+    const char *last_command; /* its name, or with its subcommand: "client|list"; NULL: none yet */
     bool trusted, authenticated, resp3;
     bool notified;    /* has said RENEW ... NOTIFY */
     bool ending;      /* no more commands; close once all is replied and sent */

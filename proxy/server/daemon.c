@@ -215,6 +215,7 @@ static void open_engine(struct daemon *daemon)
         .host = {.changed = server_changed,
                  .shutdown = on_shutdown_command,
                  .option = show_option,
+                 .usage = process_usage,
                  .context = daemon},
         .password = daemon->password,
         .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "fence/base/mem.h"
 
@@ -41,6 +42,37 @@ size_t process_fit_connections(size_t connections, const struct log *log)
     log_warn(log, "max-connections is %zu: this process may open no more than %llu files", fit,
              (unsigned long long)limit.rlim_cur);
     return fit;
+}
+
+static uint64_t microseconds(struct timeval time)
+{
+    return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
+}
+
+/* The second number there is the pages in memory. */
+static uint64_t resident_bytes(void)
+{
+    unsigned long long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%llu %llu", &pages, &resident) != 2)
+        resident = 0;
+    fclose(file);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void process_usage(struct engine_usage *usage)
+{
+    struct rusage used;
+
+    usage->rss_bytes = resident_bytes();
+    if (getrusage(RUSAGE_SELF, &used) != 0)
+        return;
+    usage->rss_peak_bytes = (uint64_t)used.ru_maxrss * 1024;
+    usage->cpu_user_us = microseconds(used.ru_utime);
+    usage->cpu_system_us = microseconds(used.ru_stime);
 }
 
 char *process_read_password(const char *path, const struct log *log, char *why, size_t why_size)

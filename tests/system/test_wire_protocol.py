@@ -299,7 +299,8 @@ def test_a_bare_write_is_refused_without_unfenced_writes(local, key):
               ("APPEND", key, "v"), ("INCR", key), ("INCRBY", key, 1), ("DECR", key),
               ("DECRBY", key, 1), ("DEL", key), ("UNLINK", key), ("HSET", key, "f", "v"),
               ("HSETNX", key, "f", "v"), ("HMSET", key, "f", "v"), ("HDEL", key, "f"),
-              ("HINCRBY", key, "f", 1)]
+              ("HINCRBY", key, "f", 1), ("INCRBYFLOAT", key, 1), ("HINCRBYFLOAT", key, "f", 1),
+              ("SETRANGE", key, 0, "v")]
     for state in ("never granted", "held", "released"):
         if state == "held":
             token = client.token(key)
