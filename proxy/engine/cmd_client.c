@@ -87,7 +87,10 @@ static void client_list(struct request *request)
         describe(list_entry(at, struct session, link), engine_now_ms(engine), &text);
     resp_verbatim(&request->reply, buf_bytes(&text), request->resp3);
     buf_free(&text);
-    request_finish(request);
+    if (session_is_admin(request->session)) /* who looks for those that do not read */
+        request_finish(request);
+    else
+        request_show(request);
 }
 
 static void client_info(struct request *request)

@@ -110,5 +110,5 @@ void server_command(struct request *request)
         request_fail_subcommand(request);
         return;
     }
-    request_finish(request);
+    request_show(request);
 }

@@ -93,7 +93,7 @@ static void list_done(struct store_op *op)
     struct request *request = request_of_op(op);
 
     if (!request_refused(request))
-        request_finish(request);
+        request_show(request);
 }
 
 static const struct {

@@ -22,7 +22,7 @@ void server_ping(struct request *request)
     } else {
         resp_simple(&request->reply, "PONG");
     }
-    request_finish(request);
+    request_show(request);
 }
 
 enum stk_error server_ping_exec(struct exec *exec)
@@ -39,7 +39,7 @@ enum stk_error server_ping_exec(struct exec *exec)
 void server_echo(struct request *request)
 {
     resp_bulk(&request->reply, request->argv[1]);
-    request_finish(request);
+    request_show(request);
 }
 
 /* Takes as long for a wrong password as for the right one. */
@@ -258,7 +258,7 @@ void server_config(struct request *request)
     resp_map(&request->reply, count, request->resp3);
     buf_append_bytes(&request->reply, buf_bytes(&body));
     buf_free(&body);
-    request_finish(request);
+    request_show(request);
 }
 
 void server_shutdown(struct request *request)

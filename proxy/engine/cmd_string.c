@@ -29,9 +29,8 @@ static enum stk_error reply_value(struct exec *exec, bool *found)
     if (failed(txn_string(exec->txn, &exec->resource, found, &value)))
         return error;
     if (*found)
-        resp_bulk(exec->out, value);
-    else
-        resp_null(exec->out, exec->resp3);
+        return exec_bulk(exec, value);
+    resp_null(exec->out, exec->resp3);
     return STK_OK;
 }
 
@@ -67,10 +66,8 @@ enum stk_error string_mget(struct exec *exec)
             resp_null(exec->out, exec->resp3);
         else if (failed(reply_value(exec, &found)))
             return error;
-        if (exec->out->len > REPLY_BYTES_MAX) {
-            buf_clear(exec->out);
-            return exec_error(exec, "the reply is too large; ask for fewer keys");
-        }
+        if (exec->out->len > REPLY_BYTES_MAX)
+            return exec_error_instead(exec, "the reply is too large; ask for fewer keys");
     }
     return STK_OK;
 }
@@ -212,10 +209,8 @@ enum stk_error string_getrange(struct exec *exec)
     if (end >= len)
         end = len - 1;
     if (crossed || start > end)
-        resp_bulk_text(exec->out, "");
-    else
-        resp_bulk(exec->out, (struct bytes){value.data + start, (size_t)(end - start) + 1});
-    return STK_OK;
+        return exec_bulk(exec, (struct bytes){"", 0});
+    return exec_bulk(exec, (struct bytes){value.data + start, (size_t)(end - start) + 1});
 }
 
 enum stk_error string_setrange(struct exec *exec)

@@ -58,12 +58,17 @@ struct engine_options {
     int64_t forget_ms;        /* resources unused for so long are removed; 0: never */
     size_t sessions_max;      /* connections; one more is told so and closed */
     size_t waiters_max;       /* ACQUIREs under way or waiting, in all; more get BUSY */
+    size_t replies_max;       /* bytes of replies not sent yet, in all; 0: no bound */
     const char *address;      /* "127.0.0.1:7379", for INFO; copied */
 };
 
 /* The caller owns the engine; close every session before engine_free. */
 struct engine *engine_new(const struct engine_options *options);
 void engine_free(struct engine *engine);
+
+/* Takes over what may change while it runs: password, unfenced_writes, waiters_max, sql_limit_ms,
+ * replies_max. Who is connected stays so. */
+void engine_reconfigure(struct engine *engine, const struct engine_options *options);
 
 /* The end of the host's turn. */
 void engine_turn(struct engine *engine);
@@ -106,6 +111,9 @@ bool session_wants_input(const struct session *session);
 void session_take_output(struct session *session, struct buf *out);
 /* How many bytes taken earlier are still not sent: a slow reader's commands wait. */
 void session_set_unsent(struct session *session, size_t bytes);
+/* Of a connection whose session was closed: so many bytes were not sent, and now are so many. The
+ * host says 0 in the end. */
+void engine_count_unsent(struct engine *engine, size_t *counted, size_t bytes);
 /* After the output, close: QUIT, a broken protocol, CLIENT KILL. */
 bool session_ended(const struct session *session);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "proxy/engine/replies.h"
 
 bool exec_wrong_type(struct exec *exec, enum value_type type)
 {
@@ -24,6 +25,29 @@ enum stk_error exec_error(struct exec *exec, const char *text)
 {
     resp_error(exec->out, STK_ERR, "%s", text);
     return STK_OK;
+}
+
+enum stk_error exec_room(struct exec *exec, size_t more)
+{
+    size_t bytes = exec->out->len + more;
+
+    return bytes <= REPLY_SMALL || replies_take(exec->replies, exec->share, bytes) ? STK_OK
+                                                                                   : STK_BUSY;
+}
+
+enum stk_error exec_bulk(struct exec *exec, struct bytes value)
+{
+    enum stk_error error = exec_room(exec, value.len);
+
+    if (error == STK_OK)
+        resp_bulk(exec->out, value);
+    return error;
+}
+
+enum stk_error exec_error_instead(struct exec *exec, const char *text)
+{
+    exec->out->len = exec->at;
+    return exec_error(exec, text);
 }
 
 enum stk_error exec_syntax(struct exec *exec)
@@ -142,16 +166,22 @@ bool exec_collect(struct exec_collect *collect, struct bytes element)
         collect->too_large = true;
         return false;
     }
+    if (exec_room(collect->exec, collect->body.len + element.len) != STK_OK) {
+        collect->no_room = true;
+        return false;
+    }
     resp_bulk(&collect->body, element);
     collect->count++;
     return true;
 }
 
-void exec_collect_end(struct exec *exec, struct exec_collect *collect, bool pairs)
+enum stk_error exec_collect_end(struct exec_collect *collect, bool pairs)
 {
+    struct exec *exec = collect->exec;
+
     if (collect->too_large) {
-        exec_error(exec, "the reply is too large; read it in parts with SCAN or HSCAN");
-    } else {
+        exec_error_instead(exec, "the reply is too large; read it in parts with SCAN or HSCAN");
+    } else if (!collect->no_room) {
         if (pairs)
             resp_map(exec->out, collect->count / 2, exec->resp3);
         else
@@ -159,6 +189,7 @@ void exec_collect_end(struct exec *exec, struct exec_collect *collect, bool pair
         buf_append_bytes(exec->out, buf_bytes(&collect->body));
     }
     buf_free(&collect->body);
+    return collect->no_room ? STK_BUSY : STK_OK;
 }
 
 static enum value_type parse_type(struct bytes text)

@@ -41,13 +41,15 @@ static size_t lease_gauges(const struct engine *engine, struct gauge *gauges)
     return n;
 }
 
-static size_t pubsub_gauges(const struct engine *engine, struct gauge *gauges)
+static size_t own_gauges(const struct engine *engine, struct gauge *gauges)
 {
     gauges[0] = (struct gauge){"subscribers", "Connections that have subscribed",
                                engine->pubsub.subscribers, false};
     gauges[1] = (struct gauge){"subscriptions", "Their channels and patterns",
                                engine->pubsub.subscriptions, false};
-    return 2;
+    gauges[2] = (struct gauge){"reply_bytes", "Large replies that clients have not read yet",
+                               engine->replies.bytes, false};
+    return 3;
 }
 
 static size_t store_gauges(const struct engine *engine, struct gauge *gauges)
@@ -86,7 +88,7 @@ static void section_counters(struct engine *engine, struct buf *out)
     ENGINE_COUNTERS(X)
 #undef X
     struct gauge gauges[GAUGES_MAX];
-    print_gauges(gauges, pubsub_gauges(engine, gauges), out);
+    print_gauges(gauges, own_gauges(engine, gauges), out);
 }
 
 static void section_server(struct engine *engine, struct buf *out)
@@ -224,7 +226,7 @@ void server_info(struct request *request)
     engine_info(request->engine, request->argv + 1, request->argc - 1, &text);
     resp_verbatim(&request->reply, buf_bytes(&text), request->resp3);
     buf_free(&text);
-    request_finish(request);
+    request_show(request);
 }
 
 static void metric(struct buf *out, const char *name, const char *help, uint64_t value, bool counts)
@@ -242,7 +244,7 @@ void engine_metrics(struct engine *engine, struct buf *out)
     ENGINE_COUNTERS(X)
 #undef X
     size_t count = lease_gauges(engine, gauges);
-    count += pubsub_gauges(engine, gauges + count);
+    count += own_gauges(engine, gauges + count);
     count += store_gauges(engine, gauges + count);
     for (size_t i = 0; i < count; i++)
         metric(out, gauges[i].name, gauges[i].help, gauges[i].value, gauges[i].counts);

@@ -9,6 +9,7 @@
 #include "proxy/engine/engine.h"
 #include "proxy/engine/metrics.h"
 #include "proxy/engine/pubsub.h"
+#include "proxy/engine/replies.h"
 #include "proxy/engine/request.h"
 #include "proxy/engine/session.h"
 
@@ -31,6 +32,18 @@ struct sweeper {
     size_t receipts_removed, resources_removed;
 };
 
+/* notes.c: how many lines of one kind go into the log. */
+enum note_kind { NOTE_REFUSED, NOTE_REVOKED, NOTES };
+
+struct note_limit {
+    struct timer timer; /* runs while lines are left out */
+    struct engine *engine;
+    const char *what;
+    int64_t from_ms; /* when this second began */
+    unsigned lines;  /* in it */
+    uint64_t left_out;
+};
+
 struct line; /* lease_line.c: the ACQUIREs under way for one resource */
 
 struct engine {
@@ -43,13 +56,16 @@ struct engine {
     size_t sessions_count, acquires_count, spares_count;
     uint64_t session_last; /* client ids handed out so far */
     size_t requests_open;  /* started and not finished */
-    unsigned marks_left;   /* so many transactions go with a mark, since one failed lately */
-    struct line *lines;    /* a uthash by resource */
-    struct table held;     /* lease_held.c: leases that were granted and have not ended */
+    struct replies replies;
+    size_t reads_weight; /* guessed: of the replies of the reads under way */
+    unsigned marks_left; /* so many transactions go with a mark, since one failed lately */
+    struct line *lines;  /* a uthash by resource */
+    struct table held;   /* lease_held.c: leases that were granted and have not ended */
     struct pubsub pubsub;
     bool draining, shutdown_asked;
     int64_t started_ms;
     struct sweeper sweeper;
+    struct note_limit notes[NOTES];
 };
 
 /* engine.c */
@@ -68,6 +84,16 @@ int64_t engine_now_ms(const struct engine *engine);
 void data_start(struct request *request);
 /* True: the store failed, or the token rule refused: replies so, counts it, frees the request. */
 bool request_refused(struct request *request);
+
+/* What was refused by the token rule: counts it, and notes it. */
+void request_count_refusal(struct request *request);
+
+/* notes.c */
+void notes_init(struct engine *engine);
+void notes_end(struct engine *engine);
+/* STALE, UNKNOWN, NOTOKEN or GUARDED. */
+void note_refused(struct request *request, enum stk_error error);
+void note_revoked(struct request *request, int64_t token, bool ended);
 
 /* multi.c: a connection's MULTI, from there to EXEC. */
 /* Must this command go into the transaction, rather than be run? */

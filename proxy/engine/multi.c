@@ -51,7 +51,8 @@ static bool may_queue(struct multi *multi, struct request *request)
         return false;
     if (multi->count >= TRANSACTION_STEPS_MAX ||
         multi->bytes + request->size > TRANSACTION_BYTES_MAX) {
-        resp_error(&request->reply, STK_ERR, "a transaction has at most %d commands and %d MiB",
+        resp_error(&request->reply, STK_ERR,
+                   "a transaction has at most %d commands and %d MiB of arguments",
                    TRANSACTION_STEPS_MAX, TRANSACTION_BYTES_MAX >> 20);
         return false;
     }
@@ -72,6 +73,7 @@ void multi_queue(struct request *request)
 
     if (!session_admits(session, request) || !may_queue(multi, request)) {
         multi->spoiled = true;
+        request_count_refusal(request);
         session_answer(session, buf_bytes(&request->reply));
         request_free(request);
         return;

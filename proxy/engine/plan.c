@@ -63,10 +63,12 @@ static bool all_claimed(struct request *request, const struct step *step)
         return true;
     for (size_t i = (size_t)command->key_first; i <= last_key(step); i += (size_t)command->key_step)
         if (!claims_have(step->claims, step->claims_count, step->argv[i]) &&
-            !claims_have(plan->claims, plan->claims_count, step->argv[i]))
+            !claims_have(plan->claims, plan->claims_count, step->argv[i])) {
+            request->refused_name = step->argv[i];
             return refuse(request, STK_NOTOKEN, "no token was presented for key '%.*s'",
                           (int)(step->argv[i].len < 64 ? step->argv[i].len : 64),
                           step->argv[i].data);
+        }
     return true;
 }
 
@@ -230,9 +232,11 @@ static bool make_bare(struct request *request, bool queued)
         return true;
     }
     step->unfenced = step->command->flags & COMMAND_WRITES;
-    if (step->unfenced && !request->engine->options.unfenced_writes)
+    if (step->unfenced && !request->engine->options.unfenced_writes) {
+        request->refused_name = step->argv[step->command->key_first];
         return refuse(request, STK_NOTOKEN,
                       string_set_expires(step->argv, step->argc) ? SET_EXPIRES_ERROR : NULL);
+    }
     return true;
 }
 

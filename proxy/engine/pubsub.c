@@ -10,8 +10,8 @@
  * which goes straight to the output, never stands among the replies to earlier commands. In RESP3
  * it may: a push is told from a reply by its type.
  *
- * Messages to a slow reader pile up in its session's output, where PUBSUB_UNSENT_MAX bounds them.
- */
+ * Messages to a slow reader pile up in its session's output, where PUBSUB_UNSENT_MAX bounds them,
+ * and PUBSUB_UNSENT_TIGHT where there is no room for replies. */
 #include "proxy/engine/pubsub.h"
 
 #include <stdlib.h>
@@ -187,9 +187,17 @@ static bool has_room(struct request *request, bool pattern)
     return false;
 }
 
+/* Each channel is confirmed, also one that is named a thousand times. */
+static bool has_reply_room(struct request *request)
+{
+    enum { CONFIRMATION_MAX = 64 };
+
+    return request_room(request, request->size + request->argc * CONFIRMATION_MAX);
+}
+
 static void subscribe_all(struct request *request, bool pattern)
 {
-    if (!has_room(request, pattern))
+    if (!has_room(request, pattern) || !has_reply_room(request))
         return;
     for (size_t i = 1; i < request->argc; i++) {
         subscribe(request->session, pattern, request->argv[i]);
@@ -224,6 +232,8 @@ static void unsubscribe_all(struct request *request, bool pattern)
     struct session *session = request->session;
     const char *kind = pattern ? "punsubscribe" : "unsubscribe";
 
+    if (!has_reply_room(request))
+        return;
     for (size_t i = 1; i < request->argc; i++) {
         struct subscription *subscription =
             find(session, find_topic(session->engine, pattern, request->argv[i]));
@@ -269,8 +279,8 @@ static void drop_slow(struct session *session)
 {
     session->engine->counters.subscribers_dropped++;
     log_warn(session->engine->options.log,
-             "closed %s: it does not read what it has subscribed to, over %d MiB wait for it",
-             session->peer, PUBSUB_UNSENT_MAX >> 20);
+             "closed %s: it does not read what it has subscribed to, %zu KiB wait for it",
+             session->peer, (session->out.len + session->unsent) >> 10);
     session->killed = true;
     session_end(session);
 }
@@ -282,7 +292,8 @@ static bool send_to(struct session *session, const struct buf *message)
 
     if (session->ending)
         return false;
-    if (at + session->unsent + message->len > PUBSUB_UNSENT_MAX) {
+    bool full = replies_full(&session->engine->replies, 0);
+    if (at + session->unsent + message->len > (full ? PUBSUB_UNSENT_TIGHT : PUBSUB_UNSENT_MAX)) {
         drop_slow(session);
         return false;
     }
@@ -294,6 +305,7 @@ static bool send_to(struct session *session, const struct buf *message)
     buf_append_bytes(&session->out, buf_bytes(message));
     if (session->resp3)
         session->out.data[at] = '>';
+    session_count(session);
     session_mark(session);
     return true;
 }
@@ -368,7 +380,7 @@ static void reply_channels(struct request *request)
     resp_array(&request->reply, count);
     buf_append_bytes(&request->reply, buf_bytes(&names));
     buf_free(&names);
-    request_finish(request);
+    request_show(request);
 }
 
 static void reply_listeners(struct request *request)
@@ -379,7 +391,7 @@ static void reply_listeners(struct request *request)
         resp_bulk(&request->reply, request->argv[i]);
         resp_int(&request->reply, topic == NULL ? 0 : (int64_t)topic->count);
     }
-    request_finish(request);
+    request_show(request);
 }
 
 static void reply_patterns(struct request *request)

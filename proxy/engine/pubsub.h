@@ -8,11 +8,12 @@
 
 #include "fence/base/bytes.h"
 
-#define PUBSUB_CONNECTION_MAX 1024      /* subscriptions of one connection */
-#define PUBSUB_TOTAL_MAX      100000    /* of all connections */
-#define PUBSUB_NAME_MAX       1024      /* bytes of a channel or pattern */
-#define PUBSUB_UNSENT_MAX     (4 << 20) /* bytes that may wait for one slow subscriber */
-#define PUBSUB_MESSAGE_MAX    (1 << 20) /* bytes of a client's message: some fit into that */
+#define PUBSUB_CONNECTION_MAX 1024       /* subscriptions of one connection */
+#define PUBSUB_TOTAL_MAX      100000     /* of all connections */
+#define PUBSUB_NAME_MAX       1024       /* bytes of a channel or pattern */
+#define PUBSUB_UNSENT_MAX     (4 << 20)  /* bytes that may wait for one slow subscriber */
+#define PUBSUB_UNSENT_TIGHT   (64 << 10) /* the same where --max-reply-memory is reached */
+#define PUBSUB_MESSAGE_MAX    (1 << 20)  /* bytes of a client's message: some fit into that */
 
 struct engine;
 struct request;

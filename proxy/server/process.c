@@ -3,6 +3,7 @@
 #include "proxy/server/process.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,12 +14,15 @@
 #include "fence/base/mem.h"
 
 /* For the store, the lease service, admin HTTP, and connections that are being closed. */
-enum { FILES_RESERVED = 256, PASSWORD_MAX = 512 };
+enum { FILES_RESERVED = 256, PASSWORD_MAX = 512, LARGE_BYTES = 512 << 10 };
 
 void process_prepare(void)
 {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
+    /* A large reply, once it is sent, is given back to the system. (Else the first one that is
+     * freed raises this, and what comes after it stays with the process.) */
+    mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     umask(S_IRWXG | S_IRWXO);
 }
 
