@@ -112,6 +112,16 @@ void buf_consume(struct buf *buf, size_t len)
         memmove(buf->data, buf->data + len, buf->len);
 }
 
+void buf_fit(struct buf *buf)
+{
+    if (buf->len == 0) {
+        buf_free(buf);
+    } else if (buf->cap > buf->len) {
+        buf->data = mem_realloc(buf->data, buf->len);
+        buf->cap = buf->len;
+    }
+}
+
 void buf_clear(struct buf *buf)
 {
     buf->len = 0;

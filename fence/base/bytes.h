@@ -42,6 +42,7 @@ void buf_append_text(struct buf *buf, const char *text);
 void buf_printf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Removes the first `len` bytes. */
 void buf_consume(struct buf *buf, size_t len);
+void buf_fit(struct buf *buf);   /* gives back memory that is not used */
 void buf_clear(struct buf *buf); /* keeps the memory */
 void buf_free(struct buf *buf);  /* back to all zero */
 struct bytes buf_bytes(const struct buf *buf);

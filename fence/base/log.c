@@ -21,6 +21,16 @@ bool log_level_parse(const char *text, enum log_level *level)
     return false;
 }
 
+bool log_takes(const struct log *log, enum log_level level)
+{
+    return log != NULL && level >= __atomic_load_n(&log->level, __ATOMIC_RELAXED);
+}
+
+void log_set_level(struct log *log, enum log_level level)
+{
+    __atomic_store_n(&log->level, level, __ATOMIC_RELAXED);
+}
+
 void log_line(const struct log *log, enum log_level level, const char *format, ...)
 {
     char line[1024];
@@ -28,7 +38,7 @@ void log_line(const struct log *log, enum log_level level, const char *format, .
     struct tm utc;
     va_list args;
 
-    if (log == NULL || level < log->level)
+    if (!log_takes(log, level))
         return;
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);

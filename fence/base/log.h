@@ -19,6 +19,10 @@ struct log {
 
 /* debug, info, warn, error. False: none of these. */
 bool log_level_parse(const char *text, enum log_level *level);
+/* Are lines of this level written? */
+bool log_takes(const struct log *log, enum log_level level);
+/* From now on, whichever thread writes. */
+void log_set_level(struct log *log, enum log_level level);
 void log_line(const struct log *log, enum log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* `text` in quotes with unprintable bytes as \xNN, cut to fit, into `out`; returns `out`. */

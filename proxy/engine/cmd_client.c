@@ -65,14 +65,17 @@ static void client_setinfo(struct request *request)
 
 static void describe(const struct session *session, int64_t now_ms, struct buf *text)
 {
+    char lower[COMMAND_LOWER_SIZE];
+
     buf_printf(text,
-               "id=%llu addr=%s name=%s age=%lld idle=%lld db=0 pending=%zu in=%zu out=%zu resp=%d "
-               "lib-name=%s lib-ver=%s user=default\n",
+               "id=%llu addr=%s name=%s age=%lld idle=%lld db=0 pending=%zu in=%zu out=%zu cmd=%s "
+               "resp=%d lib-name=%s lib-ver=%s user=default\n",
                (unsigned long long)session->id, session->peer, session->name,
                (long long)(now_ms - session->opened_ms) / 1000,
                (long long)(now_ms - session->active_ms) / 1000, session->pending_count,
-               session->in.len, session->out.len + session->unsent, session->resp3 ? 3 : 2,
-               session->lib_name, session->lib_version);
+               session->in.len, session->out.len + session->unsent,
+               session->last_command == NULL ? "NULL" : command_lower(session->last_command, lower),
+               session->resp3 ? 3 : 2, session->lib_name, session->lib_version);
 }
 
 static void client_list(struct request *request)
@@ -84,7 +87,10 @@ static void client_list(struct request *request)
         describe(list_entry(at, struct session, link), engine_now_ms(engine), &text);
     resp_verbatim(&request->reply, buf_bytes(&text), request->resp3);
     buf_free(&text);
-    request_finish(request);
+    if (session_is_admin(request->session)) /* who looks for those that do not read */
+        request_finish(request);
+    else
+        request_show(request);
 }
 
 static void client_info(struct request *request)
@@ -188,6 +194,7 @@ void server_client(struct request *request)
         if (!request_is_word(request, 1, subcommands[i].name))
             continue;
         int arity = subcommands[i].arity;
+        request->session->last_command = subcommands[i].full_name;
         if (arity >= 0 ? request->argc == (size_t)arity : request->argc >= (size_t)-arity)
             subcommands[i].start(request);
         else

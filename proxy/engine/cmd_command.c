@@ -85,6 +85,10 @@ void server_command(struct request *request)
 {
     struct buf *out = &request->reply;
 
+    if (request->argc > 1)
+        request->session->last_command = request_is_word(request, 1, "COUNT")  ? "command|count"
+                                         : request_is_word(request, 1, "DOCS") ? "command|docs"
+                                                                               : "command|info";
     if (request->argc == 1 || (request->argc == 2 && request_is_word(request, 1, "INFO"))) {
         resp_array(out, commands_count);
         for (size_t i = 0; i < commands_count; i++)
@@ -106,5 +110,5 @@ void server_command(struct request *request)
         request_fail_subcommand(request);
         return;
     }
-    request_finish(request);
+    request_show(request);
 }

@@ -93,7 +93,7 @@ static void list_done(struct store_op *op)
     struct request *request = request_of_op(op);
 
     if (!request_refused(request))
-        request_finish(request);
+        request_show(request);
 }
 
 static const struct {
@@ -115,6 +115,7 @@ void guard_command(struct request *request)
     for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
         if (!request_is_word(request, 1, subcommands[i].name))
             continue;
+        request->session->last_command = subcommands[i].arity_name;
         request->state = mem_zalloc(sizeof(struct outcome));
         if (request->argc != subcommands[i].argc)
             request_fail_arity(request, subcommands[i].arity_name);

@@ -43,9 +43,8 @@ static enum stk_error reply_field(struct exec *exec, struct bytes field)
     if (failed(look_up(exec, field, &found, &value)))
         return error;
     if (found)
-        resp_bulk(exec->out, value);
-    else
-        resp_null(exec->out, exec->resp3);
+        return exec_bulk(exec, value);
+    resp_null(exec->out, exec->resp3);
     return STK_OK;
 }
 
@@ -63,10 +62,8 @@ enum stk_error hash_mget(struct exec *exec)
         enum stk_error error;
         if (failed(reply_field(exec, exec->argv[i])))
             return error;
-        if (exec->out->len > REPLY_BYTES_MAX) {
-            buf_clear(exec->out);
-            return exec_error(exec, "the reply is too large; ask for fewer fields");
-        }
+        if (exec->out->len > REPLY_BYTES_MAX)
+            return exec_error_instead(exec, "the reply is too large; ask for fewer fields");
     }
     return STK_OK;
 }
@@ -124,7 +121,7 @@ static bool collect_all(void *context, struct bytes field, struct bytes value)
 
 static enum stk_error reply_all(struct exec *exec, bool fields, bool values)
 {
-    struct all all = {.fields = fields, .values = values};
+    struct all all = {.parts = {.exec = exec}, .fields = fields, .values = values};
 
     if (exec_wrong_type(exec, VALUE_HASH))
         return STK_OK;
@@ -136,8 +133,7 @@ static enum stk_error reply_all(struct exec *exec, bool fields, bool values)
             return error;
         }
     }
-    exec_collect_end(exec, &all.parts, fields && values);
-    return STK_OK;
+    return exec_collect_end(&all.parts, fields && values);
 }
 
 enum stk_error hash_getall(struct exec *exec)
@@ -250,6 +246,29 @@ enum stk_error hash_incrby(struct exec *exec)
     return STK_OK;
 }
 
+enum stk_error hash_incrbyfloat(struct exec *exec)
+{
+    enum stk_error error;
+    struct bytes old = {0}, sum;
+    char text[EXEC_FLOAT_SIZE];
+    bool found, finite;
+
+    if (!exec_is_float(exec->argv[3], &finite))
+        return exec_error(exec, EXEC_NOT_FLOAT);
+    if (!finite)
+        return exec_error(exec, "value is NaN or Infinity");
+    if (!field_fits(exec, exec->argv[2]) || exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    if (failed(look_up(exec, exec->argv[2], &found, &old)))
+        return error;
+    if (!exec_add_float(exec, exec->argv[3], found, old, "hash value is not a float", text, &sum))
+        return STK_OK;
+    if (failed(put(exec, exec->argv[2], sum)))
+        return error;
+    resp_bulk(exec->out, sum);
+    return STK_OK;
+}
+
 /* HSCAN's cursor is a number, fields are ordered by their bytes: so the cursor is one more than the
  * first seven bytes of the last field returned, and fields that share those seven bytes go out
  * together. A field that is there during the whole iteration is returned once. */
@@ -299,7 +318,7 @@ static bool scan_field(void *context, struct bytes field, struct bytes value)
 
 enum stk_error hash_scan(struct exec *exec)
 {
-    struct field_scan scan = {0};
+    struct field_scan scan = {.parts = {.exec = exec}};
     char bytes[CURSOR_BYTES];
     int64_t cursor;
 
@@ -317,6 +336,5 @@ enum stk_error hash_scan(struct exec *exec)
     }
     resp_array(exec->out, 2);
     resp_bulk_int(exec->out, scan.cursor);
-    exec_collect_end(exec, &scan.parts, false);
-    return STK_OK;
+    return exec_collect_end(&scan.parts, false);
 }

@@ -79,7 +79,7 @@ static bool scan_key(void *context, int64_t id, struct bytes name, enum value_ty
  * the whole iteration is returned once. */
 enum stk_error key_scan(struct exec *exec)
 {
-    struct key_scan scan = {0};
+    struct key_scan scan = {.names = {.exec = exec}};
     enum stk_error error;
     int64_t after;
 
@@ -94,6 +94,5 @@ enum stk_error key_scan(struct exec *exec)
     }
     resp_array(exec->out, 2);
     resp_bulk_int(exec->out, scan.looked_at == scan.options.count ? scan.last : 0);
-    exec_collect_end(exec, &scan.names, false);
-    return STK_OK;
+    return exec_collect_end(&scan.names, false);
 }

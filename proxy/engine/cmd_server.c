@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proxy/engine/exec.h"
 #include "proxy/engine/internal.h"
 
 void server_ping(struct request *request)
@@ -21,13 +22,24 @@ void server_ping(struct request *request)
     } else {
         resp_simple(&request->reply, "PONG");
     }
-    request_finish(request);
+    request_show(request);
+}
+
+enum stk_error server_ping_exec(struct exec *exec)
+{
+    if (exec->argc > 2)
+        return exec_error(exec, "wrong number of arguments for 'ping' command");
+    if (exec->argc == 2)
+        resp_bulk(exec->out, exec->argv[1]);
+    else
+        resp_simple(exec->out, "PONG");
+    return STK_OK;
 }
 
 void server_echo(struct request *request)
 {
     resp_bulk(&request->reply, request->argv[1]);
-    request_finish(request);
+    request_show(request);
 }
 
 /* Takes as long for a wrong password as for the right one. */
@@ -194,7 +206,15 @@ void server_time(struct request *request)
 /* What redis-benchmark asks for, answered for a store that is durable at each reply. */
 static const char *const config_constants[][2] = {{"appendonly", "yes"}, {"save", ""}};
 
-static void config_collect(struct request *request, size_t pattern, struct buf *body, size_t *count)
+static bool config_asked(const struct request *request, const char *name)
+{
+    for (size_t i = 2; i < request->argc; i++)
+        if (bytes_match_glob(request->argv[i], bytes_of(name)))
+            return true;
+    return false;
+}
+
+static void config_collect(struct request *request, struct buf *body, size_t *count)
 {
     const struct engine_host *host = &request->engine->options.host;
     const char *name, *value;
@@ -208,7 +228,7 @@ static void config_collect(struct request *request, size_t pattern, struct buf *
                    !host->option(host->context, i - constants, &name, &value)) {
             return;
         }
-        if (!bytes_match_glob(request->argv[pattern], bytes_of(name)))
+        if (!config_asked(request, name))
             continue;
         resp_bulk_text(body, name);
         resp_bulk_text(body, value);
@@ -225,6 +245,7 @@ void server_config(struct request *request)
         request_fail(request, STK_ERR, "options are set where the daemon starts: stockaded --help");
         return;
     }
+    request->session->last_command = "config|get";
     if (!request_is_word(request, 1, "GET")) {
         request_fail_subcommand(request);
         return;
@@ -233,12 +254,11 @@ void server_config(struct request *request)
         request_fail_arity(request, "config|get");
         return;
     }
-    for (size_t i = 2; i < request->argc; i++)
-        config_collect(request, i, &body, &count);
+    config_collect(request, &body, &count);
     resp_map(&request->reply, count, request->resp3);
     buf_append_bytes(&request->reply, buf_bytes(&body));
     buf_free(&body);
-    request_finish(request);
+    request_show(request);
 }
 
 void server_shutdown(struct request *request)
@@ -268,8 +288,15 @@ static void flush_done(struct store_op *op)
 
 void server_flushall(struct request *request)
 {
-    if (!request->engine->options.unfenced_writes)
-        request_fail(request, STK_NOPERM, "FLUSHALL needs a daemon with --unfenced-writes allow");
+    bool right = request->argc == 1 ||
+                 (request->argc == 2 &&
+                  (request_is_word(request, 1, "SYNC") || request_is_word(request, 1, "ASYNC")));
+
+    if (!right)
+        request_fail(request, STK_ERR, "syntax error");
+    else if (!request->engine->options.unfenced_writes)
+        request_fail(request, STK_NOPERM, "%s needs a daemon with --unfenced-writes allow",
+                     request->command->name);
     else if (request_submit(request, true, flush_run, flush_done) != STK_OK)
         request_fail(request, STK_BUSY, NULL);
 }

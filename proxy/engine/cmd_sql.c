@@ -18,10 +18,11 @@ enum { SQL_ROWS_MAX = 100000, SQL_PARAMS_MAX = 32766 };
 
 /* The reply in the making: what comes before the rows is known, their number is not. */
 struct result {
+    struct exec *exec;
     struct sql_call call;
     struct buf columns, rows;
     size_t columns_count, rows_count;
-    bool resp3;
+    bool resp3, no_room;
 };
 
 static bool has_types(const struct bytes *argv, size_t argc)
@@ -143,6 +144,10 @@ static bool on_row(void *context, const struct sql_value *values, size_t count)
     for (size_t i = 0; i < count; i++) {
         if (result->columns.len + result->rows.len + values[i].bytes.len > REPLY_BYTES_MAX)
             return too_much(result, "64 MiB at most");
+        result->no_room = exec_room(result->exec, result->columns.len + result->rows.len +
+                                                      values[i].bytes.len) != STK_OK;
+        if (result->no_room)
+            return false;
         add_value(result, &values[i]);
     }
     return true;
@@ -168,6 +173,7 @@ static void reply(struct exec *exec, const struct result *result)
 static enum stk_error run(struct exec *exec, size_t at, const struct sql_value *params)
 {
     struct result result = {
+        .exec = exec,
         .call = {.statement = exec->argv[at - 1],
                  .params = params,
                  .params_count = exec->argc - at,
@@ -182,6 +188,8 @@ static enum stk_error run(struct exec *exec, size_t at, const struct sql_value *
 
     if (error == STK_OK) {
         reply(exec, &result);
+    } else if (result.no_room) {
+        error = STK_BUSY;
     } else if (error != STK_STORE) {
         resp_error(exec->out, error, "%s", result.call.why);
         error = STK_OK;

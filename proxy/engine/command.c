@@ -61,6 +61,10 @@ const struct command commands[] = {
     {"DISCARD", 1, COMMAND_UNQUEUED, ORDER_NOW, 0, 0, 0, multi_discard, NULL, "transactions",
      "Drop what is queued"},
 
+    {"WATCH", -2, 0, ORDER_NOW, 1, -1, 1, multi_watch, NULL, "transactions",
+     "Refused: take a lease, and write under its token"},
+    NOW("UNWATCH", 1, 0, multi_watch, "transactions", "Refused, as WATCH"),
+
     {"SQL", -2, LONG, ORDER_READ, 0, 0, 0, NULL, sql_exec, "sql",
      "One statement: [TYPES itfbn...] statement [param ...] -> columns, rows, changes"},
     {"GUARD", -2, LONG, ORDER_WRITE, 0, 0, 0, guard_command, NULL, "sql",
@@ -69,6 +73,7 @@ const struct command commands[] = {
     READ("GET", 2, COMMAND_VALUE, 1, string_get, "string", "The value of a key"),
     READ("STRLEN", 2, 0, 1, string_strlen, "string", "The length of a value"),
     READ("MGET", -2, 0, -1, string_mget, "string", "The values of several keys"),
+    READ("GETRANGE", 4, 0, 1, string_getrange, "string", "A part of a value: key start end"),
     WRITE("SET", -3, string_set, "string", "Set a value: key value [NX|XX] [GET]; no expiry"),
     WRITE("SETNX", 3, string_setnx, "string", "Set a value where there is none"),
     WRITE("GETSET", 3, string_getset, "string", "Set a value, reply with the old one"),
@@ -76,10 +81,12 @@ const struct command commands[] = {
     {"MSET", -3, W, ORDER_WRITE, 1, -1, 2, NULL, string_mset, "string",
      "Set the values of several keys"},
     WRITE("APPEND", 3, string_append, "string", "Append to a value"),
+    WRITE("SETRANGE", 4, string_setrange, "string", "Write over a part: key offset value"),
     WRITE("INCR", 2, string_incr, "string", "Add one"),
     WRITE("DECR", 2, string_decr, "string", "Take one"),
     WRITE("INCRBY", -3, string_incrby, "string", "Add: key n [MIN m] [MAX m]; RANGE outside"),
     WRITE("DECRBY", -3, string_decrby, "string", "Take: key n [MIN m] [MAX m]; RANGE outside"),
+    WRITE("INCRBYFLOAT", 3, string_incrbyfloat, "string", "Add a number with a fraction"),
 
     {"DEL", -2, W, ORDER_WRITE, 1, -1, 1, NULL, key_del, "generic", "Remove the values of keys"},
     {"UNLINK", -2, W, ORDER_WRITE, 1, -1, 1, NULL, key_del, "generic", "The same as DEL"},
@@ -105,6 +112,7 @@ const struct command commands[] = {
     WRITE("HDEL", -3, hash_del, "hash", "Remove fields"),
     WRITE("HINCRBY", -4, hash_incrby, "hash",
           "Add to a field: key field n [MIN m] [MAX m]; RANGE outside"),
+    WRITE("HINCRBYFLOAT", 4, hash_incrbyfloat, "hash", "Add a number with a fraction to a field"),
 
     {"SUBSCRIBE", -2, P, ORDER_ALONE, 0, 0, 0, pubsub_subscribe, NULL, "pubsub",
      "Listen to channels: stockade:events, stockade:events:<resource>"},
@@ -114,8 +122,13 @@ const struct command commands[] = {
      "Listen to all channels that match a glob"},
     {"PUNSUBSCRIBE", -1, P, ORDER_ALONE, 0, 0, 0, pubsub_punsubscribe, NULL, "pubsub",
      "Listen to these patterns, or any, no more"},
+    {"PUBLISH", 3, 0, ORDER_ALONE, 0, 0, 0, pubsub_publish, NULL, "pubsub",
+     "Tell all who listen to a channel: channel message -> how many; not to stockade:*"},
+    NOW("PUBSUB", -2, 0, pubsub_command, "pubsub",
+        "CHANNELS [pattern] | NUMSUB channel ... | NUMPAT"),
 
-    NOW("PING", -1, COMMAND_DRAINING | P, server_ping, "connection", "PONG, or the message"),
+    {"PING", -1, COMMAND_DRAINING | P, ORDER_NOW, 0, 0, 0, server_ping, server_ping_exec,
+     "connection", "PONG, or the message"},
     NOW("ECHO", 2, 0, server_echo, "connection", "The message"),
     NOW("HELLO", -1, OPEN, server_hello, "connection", "[2|3 [AUTH user password] [SETNAME name]]"),
     NOW("AUTH", -2, OPEN, server_auth, "connection", "[user] password"),
@@ -126,12 +139,14 @@ const struct command commands[] = {
     NOW("CLIENT", -2, 0, server_client, "connection",
         "ID | SETNAME | GETNAME | SETINFO | LIST | KILL"),
     NOW("TIME", 1, 0, server_time, "server", "Unix seconds and microseconds"),
-    NOW("INFO", -1, COMMAND_DRAINING, server_info, "server", "[section]"),
+    NOW("INFO", -1, COMMAND_DRAINING, server_info, "server", "[section ...]"),
     NOW("COMMAND", -1, 0, server_command, "server", "COUNT | DOCS | INFO"),
     NOW("CONFIG", -2, A, server_config, "server", "GET pattern"),
     NOW("SHUTDOWN", -1, A, server_shutdown, "server", "Finish what has begun, then exit"),
     {"FLUSHALL", -1, A | LONG, ORDER_WRITE, 0, 0, 0, server_flushall, NULL, "server",
      "Remove every value and revoke every lease; with --unfenced-writes allow"},
+    {"FLUSHDB", -1, A | LONG, ORDER_WRITE, 0, 0, 0, server_flushall, NULL, "server",
+     "The same as FLUSHALL: there is one database"},
 };
 
 const size_t commands_count = sizeof commands / sizeof *commands;

@@ -11,6 +11,7 @@
 #include "store/sql.h"
 #include "store/txn.h"
 
+struct replies;
 struct request;
 
 /* Commands of one connection take effect in the order sent. Those of one order class may be under
@@ -43,6 +44,9 @@ struct exec {
     const struct bytes *argv; /* argv[0] is the command, argv[1] the key where it has one */
     struct resource resource; /* of argv[1], for commands with a key */
     struct buf *out;          /* the reply; complete, or empty where the store failed */
+    size_t at;                /* where it begins there: behind those of a transaction's steps */
+    struct replies *replies;  /* the room for it, and */
+    size_t *share;            /* what it has of that */
     bool resp3;
     enum sql_right sql_right; /* what SQL may do */
     int64_t sql_limit_ms;
@@ -58,7 +62,9 @@ struct command {
     enum command_order order;
     int key_first, key_last, key_step; /* as COMMAND reports them; 0: no keys */
     /* One of the two. `start` runs on the loop and finishes the request, now or later. `exec` runs
-     * inside the store's transaction: STK_OK with a reply, or the store's error. */
+     * inside the store's transaction: STK_OK with a reply, the store's error, or STK_BUSY: there is
+     * no room for the reply, and what it did is undone. PING has both: it
+     * starts on the loop, and runs in the store as a part of a transaction. */
     command_start *start;
     command_exec *exec;
     const char *group, *summary;

@@ -6,6 +6,7 @@
  * the judgement: what was applied once gets its first reply, whatever has become of its token. A
  * refused plan has changed nothing and leaves no receipt. */
 #include <stdio.h>
+#include <string.h>
 
 #include "fence/base/check.h"
 #include "proxy/engine/events.h"
@@ -68,6 +69,7 @@ static enum stk_error judge(struct request *request, struct store_txn *txn, cons
         if (request->verdict == STK_OK)
             continue;
         request->refused = claim;
+        request->refused_name = claim->resource;
         request->newest = resource.fence.token;
         if (request->plan.claims_count == 1) {
             refuse(request, request->verdict, NULL);
@@ -97,6 +99,7 @@ static enum stk_error judge_unfenced(struct request *request, struct store_txn *
             return error;
         if (!fence_unclaimed(&resource.fence)) {
             request->verdict = STK_NOTOKEN;
+            request->refused_name = step->argv[i];
             refuse(request, STK_NOTOKEN, NULL);
             return STK_OK;
         }
@@ -113,9 +116,12 @@ static enum stk_error run_step(struct request *request, struct store_txn *txn,
                         .argc = step->argc,
                         .argv = step->argv,
                         .out = &request->reply,
+                        .at = request->reply.len,
+                        .replies = &request->engine->replies,
+                        .share = &request->share,
                         .resp3 = request->resp3,
                         .sql_right = step->sql_right,
-                        .sql_limit_ms = request->engine->options.sql_limit_ms};
+                        .sql_limit_ms = request->plan.sql_limit_ms};
 
     if (failed(step->unfenced ? judge_unfenced(request, txn, step)
                               : judge(request, txn, step, &exec.resource)))
@@ -127,10 +133,8 @@ static enum stk_error run_step(struct request *request, struct store_txn *txn,
         bool found;
         if (failed(txn_string_of(txn, step->argv[1], &found, &value)))
             return error;
-        if (found) {
-            resp_bulk(exec.out, value);
-            return STK_OK;
-        }
+        if (found)
+            return exec_bulk(&exec, value);
     }
     if (step->command->key_first > 0 && !step->claims_key &&
         failed(txn_resource(txn, step->argv[step->command->key_first], &exec.resource)))
@@ -212,6 +216,8 @@ static enum stk_error apply(struct request *request, struct store_txn *txn)
     if (marked && failed(txn_mark(txn)))
         return error;
     error = plan->whole ? run_steps(request, txn) : run_step(request, txn, &plan->steps[0]);
+    if (error == STK_BUSY)
+        replies_refuse(&request->engine->replies, &request->reply);
     if (error != STK_OK)
         return error;
     if (request->verdict != STK_OK || reply_is_error(&request->reply, 0))
@@ -228,6 +234,7 @@ static enum stk_error data_run(struct store_op *op, struct store_txn *txn)
     struct request *request = request_of_op(op);
 
     buf_clear(&request->reply);
+    replies_count(&request->engine->replies, &request->share, 0);
     request->verdict = STK_OK;
     request->refused = NULL;
     request->replayed = false;
@@ -244,6 +251,17 @@ static void count_verdict(struct engine_counters *counters, enum stk_error verdi
     counters->refused_stale += verdict == STK_STALE;
     counters->refused_unknown += verdict == STK_UNKNOWN;
     counters->refused_notoken += verdict == STK_NOTOKEN;
+}
+
+void request_count_refusal(struct request *request)
+{
+    enum stk_error verdict = request->verdict;
+
+    if (verdict == STK_OK)
+        return;
+    count_verdict(&request->engine->counters, verdict);
+    if (verdict == STK_STALE || verdict == STK_UNKNOWN || verdict == STK_NOTOKEN)
+        note_refused(request, verdict);
 }
 
 bool request_refused(struct request *request)
@@ -273,6 +291,13 @@ static void publish_refusal(const struct request *request)
                                                         .newest = request->newest});
 }
 
+static bool is_guarded(const struct buf *reply)
+{
+    static const struct bytes start = BYTES_LITERAL("-GUARDED ");
+    return reply_is_error(reply, 0) && reply->len > start.len &&
+           memcmp(reply->data, start.data, start.len) == 0;
+}
+
 static void data_done(struct store_op *op)
 {
     struct request *request = request_of_op(op);
@@ -282,7 +307,14 @@ static void data_done(struct store_op *op)
         (void)request_refused(request);
         return;
     }
-    count_verdict(counters, request->verdict);
+    if (op->error == STK_BUSY) { /* there is no room for the reply, which says so now */
+        counters->refused_busy++;
+        request_finish(request);
+        return;
+    }
+    request_count_refusal(request);
+    if (is_guarded(&request->reply))
+        note_refused(request, STK_GUARDED);
     publish_refusal(request);
     counters->receipts_replayed += request->replayed;
     if (request->verdict == STK_OK && !request->replayed)
@@ -297,10 +329,11 @@ static void data_done(struct store_op *op)
 void data_start(struct request *request)
 {
     if (request->plan.refused) {
-        count_verdict(&request->engine->counters, request->verdict);
+        request_count_refusal(request);
         request_finish(request);
         return;
     }
+    request->plan.sql_limit_ms = request->engine->options.sql_limit_ms;
     if (request_submit(request, request->order == ORDER_WRITE, data_run, data_done) != STK_OK)
         request_fail(request, STK_BUSY, NULL);
 }

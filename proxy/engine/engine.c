@@ -19,22 +19,38 @@ struct engine *engine_new(const struct engine_options *options)
     if (options->password != NULL)
         engine->options.password = mem_strdup(options->password);
     engine->options.address = mem_strdup(options->address != NULL ? options->address : "");
+    atomic_init(&engine->replies.bytes, 0);
+    atomic_init(&engine->replies.bytes_max, options->replies_max);
     command_index_fill(&engine->index);
     list_init(&engine->sessions);
     list_init(&engine->dirty);
     list_init(&engine->waiting_a_turn);
     engine->started_ms = engine_now_ms(engine);
     held_init(engine);
+    notes_init(engine);
     sweeper_start(engine);
     lease_provider_watch(options->provider, line_told, engine);
     return engine;
 }
 
+void engine_reconfigure(struct engine *engine, const struct engine_options *options)
+{
+    free((char *)engine->options.password);
+    engine->options.password = options->password == NULL ? NULL : mem_strdup(options->password);
+    engine->options.unfenced_writes = options->unfenced_writes;
+    engine->options.waiters_max = options->waiters_max;
+    engine->options.sql_limit_ms = options->sql_limit_ms;
+    engine->options.replies_max = options->replies_max;
+    atomic_store(&engine->replies.bytes_max, options->replies_max);
+}
+
 void engine_free(struct engine *engine)
 {
     sweeper_stop(engine);
+    notes_end(engine);
     held_free(engine);
     check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
+    check(engine->replies.bytes == 0 && engine->reads_weight == 0);
     requests_free_spares(engine);
     heap_free(&engine->timers);
     free((char *)engine->options.password);
@@ -85,6 +101,11 @@ void engine_turn(struct engine *engine)
         engine->shutdown_asked = false;
         engine->options.host.shutdown(engine->options.host.context);
     }
+}
+
+void engine_count_unsent(struct engine *engine, size_t *counted, size_t bytes)
+{
+    replies_count(&engine->replies, counted, bytes);
 }
 
 bool engine_wants_turn(const struct engine *engine)

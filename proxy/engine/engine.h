@@ -28,13 +28,19 @@
 struct engine;
 struct session;
 
-/* What the host does for the engine. Called from engine_turn only. */
+/* What the process has used so far, or uses now. */
+struct engine_usage {
+    uint64_t rss_bytes, rss_peak_bytes, cpu_user_us, cpu_system_us;
+};
+
+/* What the host does for the engine. Called on the engine's thread. */
 struct engine_host {
     void (*changed)(void *connection); /* news of this session, see above */
     void (*shutdown)(void *context);   /* SHUTDOWN was asked for: drain and exit */
     /* The i-th option as CONFIG GET shows it, or false behind the last. Borrowed until the next
      * call. May be NULL. */
     bool (*option)(void *context, size_t i, const char **name, const char **value);
+    void (*usage)(struct engine_usage *usage); /* for INFO. May be NULL */
     void *context;
 };
 
@@ -52,12 +58,17 @@ struct engine_options {
     int64_t forget_ms;        /* resources unused for so long are removed; 0: never */
     size_t sessions_max;      /* connections; one more is told so and closed */
     size_t waiters_max;       /* ACQUIREs under way or waiting, in all; more get BUSY */
+    size_t replies_max;       /* bytes of replies not sent yet, in all; 0: no bound */
     const char *address;      /* "127.0.0.1:7379", for INFO; copied */
 };
 
 /* The caller owns the engine; close every session before engine_free. */
 struct engine *engine_new(const struct engine_options *options);
 void engine_free(struct engine *engine);
+
+/* Takes over what may change while it runs: password, unfenced_writes, waiters_max, sql_limit_ms,
+ * replies_max. Who is connected stays so. */
+void engine_reconfigure(struct engine *engine, const struct engine_options *options);
 
 /* The end of the host's turn. */
 void engine_turn(struct engine *engine);
@@ -72,8 +83,9 @@ int64_t engine_next_ms(const struct engine *engine);
 void engine_drain(struct engine *engine);
 bool engine_idle(const struct engine *engine);
 
-/* INFO's text (section NULL: all), and the same counters in Prometheus's text format. */
-void engine_info(struct engine *engine, const char *section, struct buf *out);
+/* INFO's text, and the same counters in Prometheus's text format. */
+void engine_info(struct engine *engine, const struct bytes *sections, size_t count,
+                 struct buf *out); /* no section: all */
 void engine_metrics(struct engine *engine, struct buf *out);
 /* True and {"status":"ok",...}: nobody has to do something about the store. A write that failed
  * shows in the text (the next may succeed: without any it would never be healthy again), as does a
@@ -100,6 +112,9 @@ bool session_wants_input(const struct session *session);
 void session_take_output(struct session *session, struct buf *out);
 /* How many bytes taken earlier are still not sent: a slow reader's commands wait. */
 void session_set_unsent(struct session *session, size_t bytes);
+/* Of a connection whose session was closed: so many bytes were not sent, and now are so many. The
+ * host says 0 in the end. */
+void engine_count_unsent(struct engine *engine, size_t *counted, size_t bytes);
 /* After the output, close: QUIT, a broken protocol, CLIENT KILL. */
 bool session_ended(const struct session *session);
 

@@ -26,6 +26,13 @@ enum stk_error exec_syntax(struct exec *exec);
 /* An ERR reply; the same way. */
 enum stk_error exec_error(struct exec *exec, const char *text);
 
+/* Is there room for a reply of `more` bytes than now? STK_OK, or STK_BUSY: return it. */
+enum stk_error exec_room(struct exec *exec, size_t more);
+/* resp_bulk of a value that may be large. */
+enum stk_error exec_bulk(struct exec *exec, struct bytes value);
+/* Replies with the error instead of what was written so far; the same way. */
+enum stk_error exec_error_instead(struct exec *exec, const char *text);
+
 /* What INCRBY, DECRBY and HINCRBY do: the sum, its bounds, Redis's overflow rule. */
 struct exec_add {
     int64_t delta, min, max;
@@ -36,16 +43,26 @@ bool exec_add_parse(struct exec *exec, size_t at, struct exec_add *add);
 bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, struct bytes old,
                     const char *not_integer, int64_t *sum);
 
+/* What INCRBYFLOAT and HINCRBYFLOAT do, with the precision and the form of Redis: long doubles, 17
+ * digits behind the point, no zeros at the end. */
+#define EXEC_FLOAT_SIZE 5120 /* the largest number with its digits */
+#define EXEC_NOT_FLOAT  "value is not a valid float"
+bool exec_is_float(struct bytes text, bool *finite);
+/* `old` (not found: 0) plus `delta`, in `text`. False: an error was replied. */
+bool exec_add_float(struct exec *exec, struct bytes delta, bool found, struct bytes old,
+                    const char *not_float, char text[EXEC_FLOAT_SIZE], struct bytes *sum);
+
 /* Collects elements behind a header that is written last. */
 struct exec_collect {
+    struct exec *exec; /* set by the caller */
     struct buf body;
     size_t count;
-    bool too_large;
+    bool too_large, no_room;
 };
-/* False: the reply has become too large, stop. */
+/* False: the reply has become too large, or there is no room for it: stop. */
 bool exec_collect(struct exec_collect *collect, struct bytes element);
 /* Writes the header and the body, or the error; frees the body. `pairs`: a map of count/2. */
-void exec_collect_end(struct exec *exec, struct exec_collect *collect, bool pairs);
+enum stk_error exec_collect_end(struct exec_collect *collect, bool pairs);
 
 /* The options of SCAN and HSCAN: [MATCH glob] [COUNT n] [TYPE type]. */
 struct exec_scan {

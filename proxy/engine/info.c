@@ -3,7 +3,6 @@
  * in metrics.h; what the store and the lease provider count is theirs and asked for here. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "proxy/engine/internal.h"
@@ -42,13 +41,15 @@ static size_t lease_gauges(const struct engine *engine, struct gauge *gauges)
     return n;
 }
 
-static size_t pubsub_gauges(const struct engine *engine, struct gauge *gauges)
+static size_t own_gauges(const struct engine *engine, struct gauge *gauges)
 {
     gauges[0] = (struct gauge){"subscribers", "Connections that have subscribed",
                                engine->pubsub.subscribers, false};
     gauges[1] = (struct gauge){"subscriptions", "Their channels and patterns",
                                engine->pubsub.subscriptions, false};
-    return 2;
+    gauges[2] = (struct gauge){"reply_bytes", "Large replies that clients have not read yet",
+                               engine->replies.bytes, false};
+    return 3;
 }
 
 static size_t store_gauges(const struct engine *engine, struct gauge *gauges)
@@ -89,23 +90,75 @@ static void section_counters(struct engine *engine, struct buf *out)
     ENGINE_COUNTERS(X)
 #undef X
     struct gauge gauges[GAUGES_MAX];
-    print_gauges(gauges, pubsub_gauges(engine, gauges), out);
+    print_gauges(gauges, own_gauges(engine, gauges), out);
 }
 
 static void section_server(struct engine *engine, struct buf *out)
 {
     int64_t up_ms = engine_now_ms(engine) - engine->started_ms;
 
-    buf_printf(out, "redis_version:" REDIS_LEVEL "\r\nredis_mode:standalone\r\n");
+    buf_printf(out, "redis_version:" REDIS_LEVEL "\r\nredis_mode:standalone\r\narch_bits:%d\r\n",
+               (int)sizeof(void *) * 8);
     buf_printf(out, "stockade_version:" STOCKADE_VERSION "\r\nprocess_id:%ld\r\n", (long)getpid());
-    buf_printf(out, "address:%s\r\nuptime_in_seconds:%" PRId64 "\r\n", engine->options.address,
-               up_ms / 1000);
+    buf_printf(out, "address:%s\r\nuptime_in_seconds:%" PRId64 "\r\nuptime_in_days:%" PRId64 "\r\n",
+               engine->options.address, up_ms / 1000, up_ms / 1000 / 86400);
 }
 
 static void section_clients(struct engine *engine, struct buf *out)
 {
     buf_printf(out, "connected_clients:%zu\r\nmaxclients:%zu\r\nblocked_clients:%zu\r\n",
                engine->sessions_count, engine->options.sessions_max, engine->acquires_count);
+}
+
+static struct engine_usage usage_of(const struct engine *engine)
+{
+    struct engine_usage usage = {0};
+
+    if (engine->options.host.usage != NULL)
+        engine->options.host.usage(&usage);
+    return usage;
+}
+
+/* Twice: as a number, and for people. */
+static void print_memory(struct buf *out, const char *name, uint64_t bytes)
+{
+    static const char units[] = "KMG";
+    double amount = (double)bytes / 1024;
+    size_t unit = 0;
+
+    for (; amount >= 1024 && units[unit + 1] != '\0'; unit++)
+        amount /= 1024;
+    buf_printf(out, "%s:%" PRIu64 "\r\n%s_human:%.2f%c\r\n", name, bytes, name, amount,
+               units[unit]);
+}
+
+static void section_memory(struct engine *engine, struct buf *out)
+{
+    struct engine_usage usage = usage_of(engine);
+
+    print_memory(out, "used_memory", usage.rss_bytes);
+    print_memory(out, "used_memory_rss", usage.rss_bytes);
+    print_memory(out, "used_memory_peak", usage.rss_peak_bytes);
+    buf_append_text(out, "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n");
+}
+
+static void print_seconds(struct buf *out, const char *name, uint64_t us)
+{
+    buf_printf(out, "%s:%" PRIu64 ".%06" PRIu64 "\r\n", name, us / 1000000, us % 1000000);
+}
+
+static void section_cpu(struct engine *engine, struct buf *out)
+{
+    struct engine_usage usage = usage_of(engine);
+
+    print_seconds(out, "used_cpu_sys", usage.cpu_system_us);
+    print_seconds(out, "used_cpu_user", usage.cpu_user_us);
+}
+
+static void section_cluster(struct engine *engine, struct buf *out)
+{
+    (void)engine;
+    buf_append_text(out, "cluster_enabled:0\r\n");
 }
 
 static void section_persistence(struct engine *engine, struct buf *out)
@@ -143,22 +196,26 @@ static const struct {
     const char *name, *title;
     void (*write)(struct engine *engine, struct buf *out);
 } sections[] = {
-    {"server", "Server", section_server},
-    {"clients", "Clients", section_clients},
-    {"persistence", "Persistence", section_persistence},
-    {"stats", "Stats", section_counters},
-    {"replication", "Replication", section_replication},
-    {"lease", "Lease", section_lease},
-    {"store", "Store", section_store},
+    {"server", "Server", section_server}, {"clients", "Clients", section_clients},
+    {"memory", "Memory", section_memory}, {"persistence", "Persistence", section_persistence},
+    {"stats", "Stats", section_counters}, {"replication", "Replication", section_replication},
+    {"cpu", "CPU", section_cpu},          {"cluster", "Cluster", section_cluster},
+    {"lease", "Lease", section_lease},    {"store", "Store", section_store},
 };
 
-void engine_info(struct engine *engine, const char *section, struct buf *out)
+static bool is_asked(const struct bytes *asked, size_t count, const char *section)
 {
-    bool all = section == NULL || strcasecmp(section, "all") == 0 ||
-               strcasecmp(section, "default") == 0 || strcasecmp(section, "everything") == 0;
+    for (size_t i = 0; i < count; i++)
+        if (bytes_equal_nocase(asked[i], section) || bytes_equal_nocase(asked[i], "all") ||
+            bytes_equal_nocase(asked[i], "default") || bytes_equal_nocase(asked[i], "everything"))
+            return true;
+    return count == 0;
+}
 
+void engine_info(struct engine *engine, const struct bytes *asked, size_t count, struct buf *out)
+{
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
-        if (!all && strcasecmp(section, sections[i].name) != 0)
+        if (!is_asked(asked, count, sections[i].name))
             continue;
         if (out->len > 0)
             buf_append_text(out, "\r\n");
@@ -169,17 +226,12 @@ void engine_info(struct engine *engine, const char *section, struct buf *out)
 
 void server_info(struct request *request)
 {
-    struct buf text = {0}, section = {0};
+    struct buf text = {0};
 
-    if (request->argc > 1) {
-        buf_append_bytes(&section, request->argv[1]);
-        buf_append(&section, "", 1);
-    }
-    engine_info(request->engine, request->argc > 1 ? section.data : NULL, &text);
+    engine_info(request->engine, request->argv + 1, request->argc - 1, &text);
     resp_verbatim(&request->reply, buf_bytes(&text), request->resp3);
     buf_free(&text);
-    buf_free(&section);
-    request_finish(request);
+    request_show(request);
 }
 
 static void metric(struct buf *out, const char *name, const char *help, uint64_t value, bool counts)
@@ -197,7 +249,7 @@ void engine_metrics(struct engine *engine, struct buf *out)
     ENGINE_COUNTERS(X)
 #undef X
     size_t count = lease_gauges(engine, gauges);
-    count += pubsub_gauges(engine, gauges + count);
+    count += own_gauges(engine, gauges + count);
     count += store_gauges(engine, gauges + count);
     for (size_t i = 0; i < count; i++)
         metric(out, gauges[i].name, gauges[i].help, gauges[i].value, gauges[i].counts);

@@ -9,6 +9,7 @@
 #include "proxy/engine/engine.h"
 #include "proxy/engine/metrics.h"
 #include "proxy/engine/pubsub.h"
+#include "proxy/engine/replies.h"
 #include "proxy/engine/request.h"
 #include "proxy/engine/session.h"
 
@@ -31,6 +32,18 @@ struct sweeper {
     size_t receipts_removed, resources_removed;
 };
 
+/* notes.c: how many lines of one kind go into the log. */
+enum note_kind { NOTE_REFUSED, NOTE_REVOKED, NOTES };
+
+struct note_limit {
+    struct timer timer; /* runs while lines are left out */
+    struct engine *engine;
+    const char *what;
+    int64_t from_ms; /* when this second began */
+    unsigned lines;  /* in it */
+    uint64_t left_out;
+};
+
 struct line; /* lease_line.c: the ACQUIREs under way for one resource */
 
 struct engine {
@@ -43,13 +56,16 @@ struct engine {
     size_t sessions_count, acquires_count, spares_count;
     uint64_t session_last; /* client ids handed out so far */
     size_t requests_open;  /* started and not finished */
-    unsigned marks_left;   /* so many transactions go with a mark, since one failed lately */
-    struct line *lines;    /* a uthash by resource */
-    struct table held;     /* lease_held.c: leases that were granted and have not ended */
+    struct replies replies;
+    size_t reads_weight; /* guessed: of the replies of the reads under way */
+    unsigned marks_left; /* so many transactions go with a mark, since one failed lately */
+    struct line *lines;  /* a uthash by resource */
+    struct table held;   /* lease_held.c: leases that were granted and have not ended */
     struct pubsub pubsub;
     bool draining, shutdown_asked;
     int64_t started_ms, behind_said_ms;
     struct sweeper sweeper;
+    struct note_limit notes[NOTES];
 };
 
 /* engine.c */
@@ -69,6 +85,16 @@ void data_start(struct request *request);
 /* True: the store failed, or the token rule refused: replies so, counts it, frees the request. */
 bool request_refused(struct request *request);
 
+/* What was refused by the token rule: counts it, and notes it. */
+void request_count_refusal(struct request *request);
+
+/* notes.c */
+void notes_init(struct engine *engine);
+void notes_end(struct engine *engine);
+/* STALE, UNKNOWN, NOTOKEN or GUARDED. */
+void note_refused(struct request *request, enum stk_error error);
+void note_revoked(struct request *request, int64_t token, bool ended);
+
 /* multi.c: a connection's MULTI, from there to EXEC. */
 /* Must this command go into the transaction, rather than be run? */
 bool multi_takes(const struct session *session, const struct command *command);
@@ -80,6 +106,11 @@ void multi_free(struct multi *multi);      /* may be NULL */
 /* sweep.c */
 void sweeper_start(struct engine *engine);
 void sweeper_stop(struct engine *engine);
+
+/* cmd_string.c: is this a SET with an expiry, the usual recipe for a lock? */
+bool string_set_expires(const struct bytes *argv, size_t argc);
+#define SET_EXPIRES_ERROR                                                                          \
+    "values do not expire here: SET takes NX, XX and GET; for a lock: ACQUIRE key ttl_ms"
 
 /* cmd_sql.c: the statement among SQL's arguments; whether it is DDL. */
 struct bytes sql_statement(const struct bytes *argv, size_t argc);
@@ -101,14 +132,16 @@ command_start server_ping, server_echo, server_hello, server_auth, server_quit, 
     server_shutdown, server_flushall;
 command_start lease_acquire, lease_acquire_all, lease_renew, lease_release, lease_revoke,
     lease_show, lease_list, data_fenced, data_fenced_all, receipt_show;
-command_start multi_begin, multi_exec, multi_discard, guard_command;
-command_start pubsub_subscribe, pubsub_unsubscribe, pubsub_psubscribe, pubsub_punsubscribe;
-command_exec sql_exec;
+command_start multi_begin, multi_exec, multi_discard, multi_watch, guard_command;
+command_start pubsub_subscribe, pubsub_unsubscribe, pubsub_psubscribe, pubsub_punsubscribe,
+    pubsub_publish, pubsub_command;
+command_exec server_ping_exec, sql_exec;
 command_exec string_get, string_set, string_setnx, string_getset, string_getdel, string_mget,
     string_mset, string_append, string_strlen, string_incr, string_decr, string_incrby,
-    string_decrby;
+    string_decrby, string_incrbyfloat, string_getrange, string_setrange;
 command_exec key_del, key_exists, key_type, key_scan, key_dbsize;
 command_exec hash_get, hash_set, hash_setnx, hash_mget, hash_mset, hash_getall, hash_del,
-    hash_exists, hash_len, hash_keys, hash_vals, hash_incrby, hash_strlen, hash_scan;
+    hash_exists, hash_len, hash_keys, hash_vals, hash_incrby, hash_incrbyfloat, hash_strlen,
+    hash_scan;
 
 #endif

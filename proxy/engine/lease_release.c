@@ -244,6 +244,8 @@ static void command_done(struct lease_return *back)
         request_fail(request, STK_ERR, "this ID was used for another command");
         return;
     }
+    if (back->kind == RETURN_REVOKE)
+        note_revoked(request, back->retired_token, back->let_go);
     if (back->kind == RETURN_RELEASE) {
         counters->leases_released += back->let_go;
         resp_int(&request->reply, back->holds);

@@ -139,15 +139,19 @@ static enum stk_error list_run(struct store_op *op, struct store_txn *txn)
 {
     struct request *request = request_of_op(op);
     struct list_leases *leases = request->state;
-    struct exec exec = {.out = &request->reply, .resp3 = request->resp3};
+    struct replies *replies = &request->engine->replies;
+    struct exec exec = {.out = &request->reply,
+                        .replies = replies,
+                        .share = &request->share,
+                        .resp3 = request->resp3};
 
-    leases->names = (struct exec_collect){0};
+    leases->names = (struct exec_collect){.exec = &exec};
     buf_clear(&request->reply);
     enum stk_error error = txn_each_live(txn, 0, list_one, leases);
     if (error != STK_OK)
         buf_free(&leases->names.body);
-    else
-        exec_collect_end(&exec, &leases->names, false);
+    else if (exec_collect_end(&leases->names, false) != STK_OK)
+        replies_refuse(replies, &request->reply);
     return error;
 }
 

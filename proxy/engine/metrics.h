@@ -33,6 +33,7 @@
     X(refused_notoken, "Writes refused with NOTOKEN")                                              \
     X(refused_busy, "Commands refused with BUSY: a queue was full")                                \
     X(events_published, "Events of leases, heard or not")                                          \
+    X(messages_published, "Messages of PUBLISH, heard or not")                                     \
     X(events_delivered, "Messages sent to subscribers")                                            \
     X(subscribers_dropped, "Subscribers disconnected because they did not read")                   \
     X(store_errors, "Commands that failed with STORE")

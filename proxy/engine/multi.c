@@ -51,7 +51,8 @@ static bool may_queue(struct multi *multi, struct request *request)
         return false;
     if (multi->count >= TRANSACTION_STEPS_MAX ||
         multi->bytes + request->size > TRANSACTION_BYTES_MAX) {
-        resp_error(&request->reply, STK_ERR, "a transaction has at most %d commands and %d MiB",
+        resp_error(&request->reply, STK_ERR,
+                   "a transaction has at most %d commands and %d MiB of arguments",
                    TRANSACTION_STEPS_MAX, TRANSACTION_BYTES_MAX >> 20);
         return false;
     }
@@ -72,6 +73,7 @@ void multi_queue(struct request *request)
 
     if (!session_admits(session, request) || !may_queue(multi, request)) {
         multi->spoiled = true;
+        request_count_refusal(request);
         session_answer(session, buf_bytes(&request->reply));
         request_free(request);
         return;
@@ -83,6 +85,17 @@ void multi_queue(struct request *request)
     multi->queue[multi->count++] = request;
     multi->bytes += request->size;
     session_answer(session, bytes_of("+QUEUED\r\n"));
+}
+
+/* Between MULTI and EXEC it is no part of a transaction. */
+void multi_watch(struct request *request)
+{
+    request_fail(
+        request, STK_ERR,
+        "%s is not needed here, and not supported: take a lease (ACQUIRE key ttl_ms), read, "
+        "and write under its token (FENCED token ..., also between MULTI and EXEC); EXEC "
+        "applies nothing where a token is no longer the newest",
+        request->command->name);
 }
 
 void multi_begin(struct request *request)

@@ -63,10 +63,12 @@ static bool all_claimed(struct request *request, const struct step *step)
         return true;
     for (size_t i = (size_t)command->key_first; i <= last_key(step); i += (size_t)command->key_step)
         if (!claims_have(step->claims, step->claims_count, step->argv[i]) &&
-            !claims_have(plan->claims, plan->claims_count, step->argv[i]))
+            !claims_have(plan->claims, plan->claims_count, step->argv[i])) {
+            request->refused_name = step->argv[i];
             return refuse(request, STK_NOTOKEN, "no token was presented for key '%.*s'",
                           (int)(step->argv[i].len < 64 ? step->argv[i].len : 64),
                           step->argv[i].data);
+        }
     return true;
 }
 
@@ -150,7 +152,7 @@ static bool make_fenced(struct request *request)
     }
     if (!take_step(request, at, step))
         return false;
-    if (step->command->exec == NULL || step->command->key_first == 0)
+    if (step->command->start != NULL || step->command->key_first == 0)
         return refuse(request, STK_ERR, "FENCED takes a command on a key, not %s%s",
                       step->command->name,
                       step->command->exec == sql_exec ? ": use FENCEDALL" : "");
@@ -200,7 +202,7 @@ static bool make_fenced_all(struct request *request)
         return refuse(request, STK_ERR, "FENCEDALL: the command is missing");
     if (!take_step(request, at, step))
         return false;
-    if (step->command->exec == NULL)
+    if (step->command->start != NULL)
         return refuse(request, STK_ERR, "FENCEDALL takes a data command or SQL, not %s",
                       step->command->name);
     step->sql_right = SQL_MAY_WRITE;
@@ -230,8 +232,11 @@ static bool make_bare(struct request *request, bool queued)
         return true;
     }
     step->unfenced = step->command->flags & COMMAND_WRITES;
-    if (step->unfenced && !request->engine->options.unfenced_writes)
-        return refuse(request, STK_NOTOKEN, NULL);
+    if (step->unfenced && !request->engine->options.unfenced_writes) {
+        request->refused_name = step->argv[step->command->key_first];
+        return refuse(request, STK_NOTOKEN,
+                      string_set_expires(step->argv, step->argc) ? SET_EXPIRES_ERROR : NULL);
+    }
     return true;
 }
 

@@ -16,9 +16,11 @@
 
 #define PLAN_CLAIMS_MAX       1024 /* of one FENCEDALL */
 #define TRANSACTION_STEPS_MAX 4096
-#define TRANSACTION_BYTES_MAX (16 << 20) /* of arguments */
-#define RECEIPT_ID_MAX        512        /* bytes */
-#define RECEIPT_REPLY_MAX     (64 << 10) /* bytes */
+#define TRANSACTION_BYTES_MAX                                                                      \
+    (17 << 20)                       /* of arguments, as requests count them: as one request       \
+                                      */
+#define RECEIPT_ID_MAX    512        /* bytes */
+#define RECEIPT_REPLY_MAX (64 << 10) /* bytes */
 
 struct request;
 
@@ -39,6 +41,7 @@ struct plan {
     size_t claims_count, steps_count;
     struct bytes id;      /* of the request; empty: none */
     uint64_t fingerprint; /* of all but the tokens, where there is an id */
+    int64_t sql_limit_ms; /* of each statement */
     bool whole;           /* a transaction: replies in an array, or one error */
     bool marked;          /* may fail halfway: what it did is undone by itself then; else, where a
                              transaction fails, its batch is rolled back and run without it */

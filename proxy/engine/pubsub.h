@@ -8,10 +8,12 @@
 
 #include "fence/base/bytes.h"
 
-#define PUBSUB_CONNECTION_MAX 1024      /* subscriptions of one connection */
-#define PUBSUB_TOTAL_MAX      100000    /* of all connections */
-#define PUBSUB_NAME_MAX       1024      /* bytes of a channel or pattern */
-#define PUBSUB_UNSENT_MAX     (4 << 20) /* bytes that may wait for one slow subscriber */
+#define PUBSUB_CONNECTION_MAX 1024       /* subscriptions of one connection */
+#define PUBSUB_TOTAL_MAX      100000     /* of all connections */
+#define PUBSUB_NAME_MAX       1024       /* bytes of a channel or pattern */
+#define PUBSUB_UNSENT_MAX     (4 << 20)  /* bytes that may wait for one slow subscriber */
+#define PUBSUB_UNSENT_TIGHT   (64 << 10) /* the same where --max-reply-memory is reached */
+#define PUBSUB_MESSAGE_MAX    (1 << 20)  /* bytes of a client's message: some fit into that */
 
 struct engine;
 struct request;
@@ -25,8 +27,8 @@ struct pubsub {
 };
 
 /* Sends `text` to all who listen to the channel, each in its own protocol, and disconnects those
- * who have let too much pile up. */
-void pubsub_send(struct engine *engine, struct bytes channel, struct bytes text);
+ * who have let too much pile up. Returns how many it was sent to. */
+size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes text);
 /* The session listens to nothing any more. No replies. */
 void pubsub_clear(struct session *session);
 /* A RESP2 connection that has subscribed may only do what concerns that. */

@@ -13,6 +13,8 @@
 #include "proxy/engine/internal.h"
 
 enum { BRIEF_BYTES_MAX = 4096, BRIEF_STEPS_MAX = 16 };
+/* Replies that wait for their turn count from this length on: SESSION_REQUESTS_MAX bounds them. */
+enum { REPLY_UNCOUNTED_MAX = 512 };
 
 /* Requests of the usual size are used again, with the memory of their replies: that is taken on the
  * store's thread and given back on the loop's, which costs malloc a lock. (Builds with a sanitizer
@@ -104,6 +106,7 @@ struct request *request_new(struct session *session, const struct command *comma
 
 void request_free(struct request *request)
 {
+    replies_count(&request->engine->replies, &request->share, 0);
     plan_free(&request->plan);
     multi_free(request->multi);
     buf_free(&request->scratch);
@@ -119,12 +122,33 @@ void request_finish(struct request *request)
     request->finished = true;
     request->engine->requests_open--;
     request->engine->counters.commands_processed++;
+    request->engine->reads_weight -= request->weight;
+    if (request->share > 0 || request->reply.len > REPLY_UNCOUNTED_MAX)
+        replies_count(&request->engine->replies, &request->share, request->reply.len);
     if (request->finished_sub != NULL)
         request->finished_sub(request);
     else if (session == NULL)
         request_free(request);
     else
         session_replied(session, request);
+}
+
+bool request_room(struct request *request, size_t bytes)
+{
+    struct replies *replies = &request->engine->replies;
+
+    if (bytes <= REPLY_SMALL || replies_take(replies, &request->share, bytes))
+        return true;
+    replies_refuse(replies, &request->reply);
+    request->engine->counters.refused_busy++;
+    request_finish(request);
+    return false;
+}
+
+void request_show(struct request *request)
+{
+    if (request_room(request, request->reply.len))
+        request_finish(request);
 }
 
 void request_fail(struct request *request, enum stk_error error, const char *format, ...)

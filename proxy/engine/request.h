@@ -30,6 +30,7 @@ struct request {
     struct request *parent;
     struct multi *multi; /* EXEC's: what was queued; or NULL */
     size_t size;         /* bytes of arguments, for the session's bound */
+    size_t weight;       /* of a read under way, in engine->reads_weight */
     enum command_order order;
     bool started, finished;
     bool usual_size;            /* it may be used again */
@@ -43,10 +44,12 @@ struct request {
 
     /* The store's between submit and done, then the loop's. */
     struct buf reply;
+    size_t share;                /* of the room for replies */
     struct buf scratch;          /* the command's own */
     enum stk_error verdict;      /* what the token rule said; STK_OK: accepted */
     const struct claim *refused; /* where a claim of the plan was: which, and */
     int64_t newest;              /* the newest token of its resource */
+    struct bytes refused_name;   /* of the resource; borrowed from the arguments */
     bool replayed;               /* the reply is a receipt's */
     struct store_op op;
 };
@@ -56,8 +59,13 @@ struct request *request_new(struct session *session, const struct command *comma
                             const struct bytes *argv, size_t argc);
 /* The reply is complete. Frees the request, now or when its turn in the order comes. */
 void request_finish(struct request *request);
-/* The same with an error as the whole reply; NULL: the code's usual text, and for STK_STORE what
- * request->op says of why. */
+/* The same where the reply may be large, of a command that has changed nothing: it is BUSY instead
+ * where there is no room. */
+void request_show(struct request *request);
+/* Room for a reply of so many bytes, before it is made. False: the request has failed. */
+bool request_room(struct request *request, size_t bytes);
+/* request_finish with an error as the whole reply; NULL: the code's usual text, and for STK_STORE
+ * what request->op says of why. */
 void request_fail(struct request *request, enum stk_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void request_free(struct request *request);

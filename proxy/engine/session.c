@@ -8,7 +8,7 @@
  *   an ORDER_ALONE one is alone. So one connection's commands take effect in order.
  * - Nothing is parsed while `next` is held back, so memory is bounded by SESSION_INPUT_MAX, the
  *   parser's limits, SESSION_REQUESTS_MAX and SESSION_REQUEST_BYTES_MAX, and for replies by
- *   SESSION_OUTPUT_MAX plus what is running.
+ *   SESSION_OUTPUT_MAX plus what is running, and for all sessions together by engine->replies.
  * A broken protocol is answered with its error after the replies before it, then closed. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +70,7 @@ void session_close(struct session *session)
         request_free(session->next);
     multi_free(session->multi);
     pubsub_clear(session);
+    replies_count(&engine->replies, &session->share, 0);
     list_remove(&session->link);
     list_remove(&session->dirty);
     engine->sessions_count--;
@@ -101,12 +102,23 @@ bool session_is_admin(const struct session *session)
     return session->engine->options.password != NULL ? session->authenticated : session->trusted;
 }
 
+void session_count(struct session *session)
+{
+    size_t bytes = session->out.len + session->unsent;
+
+    replies_count(&session->engine->replies, &session->share, bytes > REPLY_SMALL ? bytes : 0);
+}
+
 /* May the parsed request start now, or must what is under way finish first? */
 static bool may_start(const struct session *session, const struct request *request)
 {
     if (session->pending_count >= SESSION_REQUESTS_MAX ||
         session->pending_bytes >= SESSION_REQUEST_BYTES_MAX ||
         session->out.len + session->unsent >= SESSION_OUTPUT_MAX)
+        return false;
+    /* Who has read what came before may always ask for one thing more. */
+    if (replies_full(&session->engine->replies, session->engine->reads_weight) &&
+        (session->pending_count > 0 || session->out.len + session->unsent >= REPLY_SMALL))
         return false;
     if (request->order == ORDER_NOW || session->running_count == 0)
         return true;
@@ -158,6 +170,10 @@ static void start(struct session *session, struct request *request)
     if (request->order != ORDER_NOW) {
         session->running_order = request->order;
         session->running_count++;
+    }
+    if (request->order == ORDER_READ) {
+        request->weight = session->reply_peak < REPLY_SMALL ? session->reply_peak : REPLY_SMALL;
+        session->engine->reads_weight += request->weight;
     }
     if (!session_admits(session, request))
         request_finish(request);
@@ -219,6 +235,7 @@ static void take_parsed(struct session *session)
     const struct bytes *argv = resp_argv(session->parser);
     const struct command *command = command_find(&session->engine->index, argv[0]);
 
+    session->last_command = command == NULL ? NULL : command->name;
     if (command == NULL && is_browser(argv[0])) {
         session->engine->counters.protocol_errors++;
         log_warn(session->engine->options.log, "closed %s: it speaks HTTP, not RESP",
@@ -234,7 +251,7 @@ static void take_parsed(struct session *session)
         session->next = request_new(session, command, argv, argc);
         if (multi_takes(session, command))
             session->next->order = ORDER_NOW;
-        else if (command->exec != NULL || command->start == data_fenced ||
+        else if (command->start == NULL || command->start == data_fenced ||
                  command->start == data_fenced_all)
             plan_make(session->next, false);
         else if (command->start == lease_acquire)
@@ -322,6 +339,20 @@ bool session_wants_input(const struct session *session)
     return session->in.len < SESSION_INPUT_MAX && !session->input_ended;
 }
 
+/* A large one is not copied. */
+static void take_reply(struct session *session, struct buf *reply)
+{
+    if (session->out.len == 0 && reply->len > REPLY_SMALL) {
+        struct buf old = session->out;
+        session->out = *reply;
+        *reply = old;
+        buf_clear(reply);
+    } else {
+        buf_append_bytes(&session->out, buf_bytes(reply));
+    }
+    session_count(session);
+}
+
 void session_replied(struct session *session, struct request *request)
 {
     if (request->order != ORDER_NOW)
@@ -339,7 +370,7 @@ void session_replied(struct session *session, struct request *request)
         list_remove(&first->link);
         session->pending_count--;
         session->pending_bytes -= first->size;
-        buf_append_bytes(&session->out, buf_bytes(&first->reply));
+        take_reply(session, &first->reply);
         request_free(first);
     }
     session_mark(session);
@@ -383,9 +414,10 @@ void session_take_output(struct session *session, struct buf *out)
 
 void session_set_unsent(struct session *session, size_t bytes)
 {
-    bool held = session->unsent >= SESSION_OUTPUT_MAX;
+    bool less = session->unsent >= REPLY_SMALL && bytes < session->unsent;
     session->unsent = bytes;
-    if (held && bytes < SESSION_OUTPUT_MAX)
+    session_count(session);
+    if (less)
         session_mark(session);
 }
 

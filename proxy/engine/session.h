@@ -25,6 +25,7 @@ struct session {
     char peer[64], name[SESSION_NAME_MAX + 1], lib_name[SESSION_NAME_MAX + 1],
         lib_version[SESSION_NAME_MAX + 1];
     int64_t opened_ms, active_ms;
+    const char *last_command; /* its name, or with its subcommand: "client|list"; NULL: none yet */
     bool trusted, authenticated, resp3;
     bool notified;    /* has said RENEW ... NOTIFY */
     bool ending;      /* no more commands; close once all is replied and sent */
@@ -46,11 +47,13 @@ struct session {
     struct buf out;
     bool waited; /* for reads, the last time: not twice in a row */
     size_t unsent;
+    size_t share; /* of the room for replies: what is in `out` and unsent, where that is much */
 };
 
 /* session.c */
 void session_mark(struct session *session); /* it has news: `changed` at the end of the turn */
 void session_end(struct session *session);
+void session_count(struct session *session); /* something was added to `out` */
 bool session_is_admin(const struct session *session);
 bool session_is_authenticated(const struct session *session);
 /* The checks that come before any command. False: the error is in the reply. */

@@ -24,6 +24,9 @@
 /* Memory up to this size is kept from one request to the next. */
 enum { HELD_KEPT_MAX = 4096, ARGS_KEPT_MAX = 128, ARGS_FIRST = 8 };
 
+/* What is longer than Redis takes, too, is told in its words. */
+enum { REDIS_BULK_MAX = 512 * 1024 * 1024 };
+
 const struct resp_limits resp_limits_unauthenticated = {
     .args_max = 10,
     .bulk_max = 16 * 1024,
@@ -34,7 +37,7 @@ const struct resp_limits resp_limits_unauthenticated = {
 const struct resp_limits resp_limits_default = {
     .args_max = 1024 * 1024,
     .bulk_max = 16 * 1024 * 1024,
-    .request_max = 16 * 1024 * 1024,
+    .request_max = 17 * 1024 * 1024,
     .inline_max = 64 * 1024,
 };
 
@@ -51,7 +54,7 @@ struct resp_parser {
     size_t argc, args_cap;
     struct bytes *argv; /* lengths; the views are set when the request is complete */
     size_t *starts;     /* where each argument begins in the window */
-    char broken_text[64];
+    char broken_text[96];
 };
 
 enum step {
@@ -103,6 +106,13 @@ static enum step too_long(struct resp_parser *parser, const struct resp_limits *
     char why[48];
     snprintf(why, sizeof why, "%s %s length", limits->before_auth ? "unauthenticated" : "invalid",
              what);
+    return broken(parser, why);
+}
+
+static enum step too_large(struct resp_parser *parser, const char *what, size_t max)
+{
+    char why[80];
+    snprintf(why, sizeof why, "%s at most %zu bytes", what, max);
     return broken(parser, why);
 }
 
@@ -207,10 +217,13 @@ static enum step step_bulk_header(struct resp_parser *parser, const struct resp_
         return step;
     if (!header_number(line, &len) || len < 0)
         return broken(parser, "invalid bulk length");
-    if ((uint64_t)len > limits->bulk_max)
-        return too_long(parser, limits, "bulk");
+    if ((uint64_t)len > limits->bulk_max) {
+        if (limits->before_auth || len > REDIS_BULK_MAX)
+            return too_long(parser, limits, "bulk");
+        return too_large(parser, "an argument has", limits->bulk_max);
+    }
     if (parser->request_len + (size_t)len > limits->request_max)
-        return broken(parser, "too big request");
+        return too_large(parser, "the arguments of a request have", limits->request_max);
     parser->body_len = (size_t)len;
     parser->request_len += (size_t)len;
     parser->state = BULK_BODY;

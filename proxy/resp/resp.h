@@ -26,7 +26,9 @@ struct resp_limits {
 
 /* Before a connection has authenticated, and after. */
 extern const struct resp_limits resp_limits_unauthenticated; /* 10 arguments, 16 KiB */
-extern const struct resp_limits resp_limits_default; /* 1 Mi arguments, 16 MiB; inline 64 KiB */
+/* 1 Mi arguments, 16 MiB each, 17 MiB all: whatever else a request carries, the largest value fits
+ * into it. Inline 64 KiB. */
+extern const struct resp_limits resp_limits_default;
 
 enum resp_status {
     RESP_MORE,    /* all bytes used, the request is not complete */

@@ -35,6 +35,8 @@ struct conn {
     struct session *session; /* NULL: lingering or closed */
     union socket_handle socket;
     struct buf out; /* what the write under way sends */
+    size_t unsent;  /* bytes of it that wait, and how many of */
+    size_t counted; /* them the engine counts, where the session is closed */
     union {
         uv_write_t write;
         uv_shutdown_t shutdown;
@@ -136,6 +138,9 @@ static void on_written(uv_write_t *request, int status)
     struct conn *conn = request->data;
 
     conn->writing = false;
+    conn->unsent = 0;
+    if (conn->counted > 0)
+        engine_count_unsent(conn->server->engine, &conn->counted, 0);
     conn->server->writing_count--;
     buf_free(&conn->out);
     if (status < 0) {
@@ -170,9 +175,11 @@ static size_t send_out(struct conn *conn)
     }
     conn->out = *out;
     *out = (struct buf){0};
+    buf_fit(&conn->out); /* it may take long, and only what it holds is counted */
     piece = uv_buf_init(conn->out.data + done, (unsigned)left);
     conn->request.write.data = conn;
     conn->writing = true;
+    conn->unsent = left;
     conn->server->writing_count++;
     check(uv_write(&conn->request.write, &conn->socket.stream, &piece, 1, on_written) == 0);
     return left;
@@ -193,6 +200,8 @@ static void linger(struct conn *conn)
     conn->linger_until_ms = uv_now(server->loop) + LINGER_WRITING_MS;
     if (!conn->writing)
         send_out(conn);
+    if (conn->writing)
+        engine_count_unsent(server->engine, &conn->counted, conn->unsent);
     if (server->lingering_count > LINGERING_MAX)
         drop(conn);
     if (uv_is_closing(&conn->socket.handle))

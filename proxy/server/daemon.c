@@ -9,7 +9,7 @@
  *     └── a part that cannot be opened ──────────▶ ENDING
  *
  * Store, provider and engine are the host's (proxy/host), which turns them; here are the sockets
- * around it, the signals and the stages.
+ * around it, the signals and the stages. SIGHUP has the options read again.
  *
  * How it fails: a part that cannot be opened is one line in the log and exit status 1. A commit
  * whose outcome is unknown ends the process with status 70 and without a word to clients: what is
@@ -40,10 +40,10 @@ enum stage { RUNNING, DRAINING, HANGING_UP, ENDING };
 
 struct daemon {
     struct options *options;
-    const struct log *log;
+    struct log *log;
     uv_loop_t loop;
     uv_timer_t drain_timer;
-    uv_signal_t sigterm, sigint;
+    uv_signal_t sigterm, sigint, sighup, sigusr1, sigusr2;
     enum stage stage;
     bool signalled, shutdown_asked;
     char *password;
@@ -66,9 +66,9 @@ static void close_own_handles(void *context)
 {
     struct daemon *daemon = context;
     uv_handle_t *const handles[] = {
-        (uv_handle_t *)&daemon->drain_timer,
-        (uv_handle_t *)&daemon->sigterm,
-        (uv_handle_t *)&daemon->sigint,
+        (uv_handle_t *)&daemon->drain_timer, (uv_handle_t *)&daemon->sigterm,
+        (uv_handle_t *)&daemon->sigint,      (uv_handle_t *)&daemon->sighup,
+        (uv_handle_t *)&daemon->sigusr1,     (uv_handle_t *)&daemon->sigusr2,
     };
     for (size_t i = 0; i < sizeof handles / sizeof *handles; i++)
         uv_close(handles[i], NULL);
@@ -183,6 +183,136 @@ static bool show_option(void *context, size_t i, const char **name, const char *
     return true;
 }
 
+/* What the engine is told, at the start and on SIGHUP. */
+static struct engine_options engine_options_of(const struct daemon *daemon)
+{
+    const struct options *options = daemon->options;
+
+    return (struct engine_options){
+        .host = {.changed = server_changed,
+                 .shutdown = on_shutdown_command,
+                 .option = show_option,
+                 .usage = process_usage,
+                 .context = (void *)(uintptr_t)daemon},
+        .password = daemon->password,
+        .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
+        .sessions_max = daemon->connections_max,
+        .waiters_max = (size_t)options_number(options, OPTION_MAX_WAITERS),
+        .replies_max = (size_t)options_number(options, OPTION_MAX_REPLY_MEMORY) << 20,
+        .sql_limit_ms = options_number(options, OPTION_SQL_TIME_LIMIT),
+        .receipts_keep_ms = options_number(options, OPTION_RECEIPTS_KEEP) * 1000,
+        .forget_ms = options_number(options, OPTION_FORGET_AFTER) * 1000,
+        .address = server_address(daemon->server, 0),
+    };
+}
+
+static void warn_exposed(const struct daemon *daemon)
+{
+    if (server_is_exposed(daemon->server) && daemon->password == NULL)
+        log_warn(daemon->log, "other machines can connect and there is no password: set "
+                              "password-file, or listen on 127.0.0.1 or a unix socket only");
+}
+
+/* *password is allocated; NULL where there is none. */
+static bool read_password(const struct daemon *daemon, const struct options *options,
+                          char **password, char *why)
+{
+    const char *path = options_text(options, OPTION_PASSWORD_FILE);
+    char reason[128];
+
+    *password = NULL;
+    if (*path == '\0')
+        return true;
+    *password = process_read_password(path, daemon->log, reason, sizeof reason);
+    if (*password == NULL)
+        snprintf(why, WHY_SIZE, "%s %s: %s", options_origin(options, OPTION_PASSWORD_FILE), path,
+                 reason);
+    return *password != NULL;
+}
+
+/* SIGHUP: all or nothing is taken, but for what needs a restart. */
+
+static bool same_password(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static void take_options(struct daemon *daemon, struct options *fresh)
+{
+    size_t taken = 0;
+
+    for (int i = 0; i < OPTIONS; i++) {
+        enum option option = (enum option)i;
+        if (!options_differ(daemon->options, fresh, option))
+            continue;
+        if (!options_reloads(option)) {
+            log_warn(daemon->log, "SIGHUP: %s has changed, and takes a restart",
+                     options_name(option));
+            continue;
+        }
+        options_take(daemon->options, fresh, option);
+        taken++;
+        log_info(daemon->log, "SIGHUP: %s is now '%s', was '%s'", options_name(option),
+                 options_shown(daemon->options, option), options_shown(fresh, option));
+    }
+    log_info(daemon->log, "SIGHUP: the options were read again, changed: %zu", taken);
+}
+
+static void take_password(struct daemon *daemon, char *password)
+{
+    if (!same_password(daemon->password, password))
+        log_info(daemon->log, "SIGHUP: %s; who is logged in stays so",
+                 password == NULL ? "there is no password any more" : "the password has changed");
+    free(daemon->password);
+    daemon->password = password;
+    warn_exposed(daemon);
+}
+
+static void reload(struct daemon *daemon)
+{
+    struct buf message = {0};
+    char why[WHY_SIZE], *password;
+    struct options *fresh = options_again(daemon->options, &message);
+
+    if (fresh == NULL) {
+        log_error(daemon->log, "SIGHUP: %.*s; what was in force stays in force", (int)message.len,
+                  message.data);
+    } else if (!read_password(daemon, fresh, &password, why)) {
+        log_error(daemon->log, "SIGHUP: %s; what was in force stays in force", why);
+    } else {
+        take_options(daemon, fresh);
+        take_password(daemon, password);
+        struct engine_options options = engine_options_of(daemon);
+        engine_reconfigure(daemon->engine, &options);
+        enum log_level level = LOG_INFO_LEVEL;
+        log_level_parse(option(daemon, OPTION_LOG_LEVEL), &level);
+        log_set_level(daemon->log, level);
+    }
+    if (fresh != NULL)
+        options_free(fresh);
+    buf_free(&message);
+}
+
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    struct daemon *daemon = handle->data;
+
+    (void)number;
+    if (daemon->stage == RUNNING)
+        reload(daemon);
+    else
+        log_info(daemon->log, "SIGHUP: the daemon is stopping, and reads nothing any more");
+}
+
+static void on_user_signal(uv_signal_t *handle, int number)
+{
+    const struct daemon *daemon = handle->data;
+
+    log_info(daemon->log,
+             "signal %d (%s) is ignored: the log goes to stderr, so there is no file to open again",
+             number, strsignal(number));
+}
+
 /* The start. */
 
 static void init_loop(struct daemon *daemon)
@@ -191,7 +321,15 @@ static void init_loop(struct daemon *daemon)
     check(uv_timer_init(&daemon->loop, &daemon->drain_timer) == 0);
     check(uv_signal_init(&daemon->loop, &daemon->sigterm) == 0);
     check(uv_signal_init(&daemon->loop, &daemon->sigint) == 0);
+    check(uv_signal_init(&daemon->loop, &daemon->sighup) == 0);
+    check(uv_signal_init(&daemon->loop, &daemon->sigusr1) == 0);
+    check(uv_signal_init(&daemon->loop, &daemon->sigusr2) == 0);
     daemon->drain_timer.data = daemon->sigterm.data = daemon->sigint.data = daemon;
+    daemon->sighup.data = daemon->sigusr1.data = daemon->sigusr2.data = daemon;
+    /* From here on: they must not end a daemon that is about to start. */
+    uv_signal_start(&daemon->sighup, on_hangup, SIGHUP);
+    uv_signal_start(&daemon->sigusr1, on_user_signal, SIGUSR1);
+    uv_signal_start(&daemon->sigusr2, on_user_signal, SIGUSR2);
     daemon->host = host_new(
         &(struct host_options){.loop = &daemon->loop,
                                .log = daemon->log,
@@ -212,22 +350,8 @@ static bool open_host(struct daemon *daemon, char *why)
 
 static void open_engine(struct daemon *daemon)
 {
-    const struct options *options = daemon->options;
-    const struct engine_options engine_options = {
-        .host = {.changed = server_changed,
-                 .shutdown = on_shutdown_command,
-                 .option = show_option,
-                 .context = daemon},
-        .password = daemon->password,
-        .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
-        .sessions_max = daemon->connections_max,
-        .waiters_max = (size_t)options_number(options, OPTION_MAX_WAITERS),
-        .sql_limit_ms = options_number(options, OPTION_SQL_TIME_LIMIT),
-        .receipts_keep_ms = options_number(options, OPTION_RECEIPTS_KEEP) * 1000,
-        .forget_ms = options_number(options, OPTION_FORGET_AFTER) * 1000,
-        .address = server_address(daemon->server, 0),
-    };
-    daemon->engine = host_open_engine(daemon->host, engine_options);
+    const struct engine_options options = engine_options_of(daemon);
+    daemon->engine = host_open_engine(daemon->host, options);
 }
 
 static bool bind_all(struct daemon *daemon, char *why)
@@ -237,24 +361,8 @@ static bool bind_all(struct daemon *daemon, char *why)
     for (size_t i = 0; (address = options_at(daemon->options, OPTION_LISTEN, i)) != NULL; i++)
         if (!server_bind(daemon->server, address, why, WHY_SIZE))
             return false;
-    if (server_is_exposed(daemon->server) && daemon->password == NULL)
-        log_warn(daemon->log, "other machines can connect and there is no password: set "
-                              "password-file, or listen on 127.0.0.1 or a unix socket only");
+    warn_exposed(daemon);
     return true;
-}
-
-static bool open_password(struct daemon *daemon, char *why)
-{
-    const char *path = option(daemon, OPTION_PASSWORD_FILE);
-    char reason[128];
-
-    if (*path == '\0')
-        return true;
-    daemon->password = process_read_password(path, daemon->log, reason, sizeof reason);
-    if (daemon->password == NULL)
-        snprintf(why, WHY_SIZE, "%s %s: %s", options_origin(daemon->options, OPTION_PASSWORD_FILE),
-                 path, reason);
-    return daemon->password != NULL;
 }
 
 static bool open_admin(struct daemon *daemon, char *why)
@@ -270,7 +378,8 @@ static bool open_parts(struct daemon *daemon, char *why)
 {
     daemon->connections_max = process_fit_connections(
         (size_t)options_number(daemon->options, OPTION_MAX_CONNECTIONS), daemon->log);
-    if (!open_password(daemon, why) || !open_host(daemon, why) || !bind_all(daemon, why))
+    if (!read_password(daemon, daemon->options, &daemon->password, why) ||
+        !open_host(daemon, why) || !bind_all(daemon, why))
         return false;
     open_engine(daemon);
     return server_open(daemon->server, daemon->engine, why, WHY_SIZE) && open_admin(daemon, why);
@@ -300,7 +409,7 @@ static void start(struct daemon *daemon)
     host_start(daemon->host, say_ready);
 }
 
-int daemon_run(struct options *options, const struct log *log)
+int daemon_run(struct options *options, struct log *log)
 {
     struct daemon *daemon = mem_zalloc(sizeof *daemon);
     char why[WHY_SIZE];

@@ -9,7 +9,8 @@
 
 /* Runs until SIGTERM, SIGINT or SHUTDOWN; returns the exit status. What prevents it is one line in
  * the log. Does not return where a commit's outcome is unknown (exit status 70), or where it is
- * told to stop a second time (1). */
-int daemon_run(struct options *options, const struct log *log);
+ * told to stop a second time (1). SIGHUP reads the options again;
+ * `log` gets a new level by that. */
+int daemon_run(struct options *options, struct log *log);
 
 #endif

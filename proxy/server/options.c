@@ -19,18 +19,21 @@
 #define STOCKADE_VERSION "0.1.0"
 #endif
 
+enum taken { START, SIGHUP_TOO };
+
 struct option_row {
     const char *name;
     enum option_kind kind;
     const char *value, *fallback;
     int64_t min, max;
     bool (*valid)(const char *text, char *why, size_t why_size);
+    enum taken taken;
     const char *help;
 };
 
 static const struct option_row rows[OPTIONS] = {
-#define X(id, name, kind, value, fallback, min, max, valid, help)                                  \
-    [OPTION_##id] = {name, kind, value, fallback, min, max, valid, help},
+#define X(id, name, kind, value, fallback, min, max, valid, taken, help)                           \
+    [OPTION_##id] = {name, kind, value, fallback, min, max, valid, taken, help},
     OPTION_MAP(X)
 #undef X
 };
@@ -45,6 +48,9 @@ struct option_value {
 struct options {
     struct option_value values[OPTIONS];
     struct buf shown;
+    int argc; /* where they came from; borrowed */
+    char *const *argv;
+    char *const *env;
 };
 
 enum option option_find(struct bytes name)
@@ -202,12 +208,16 @@ static void write_help(struct buf *out)
         buf_printf(out, "  --%s %s\n        %s", row->name, row->value, row->help);
         if (*row->fallback != '\0')
             buf_printf(out, " (default %s)", row->fallback);
+        if (row->taken == SIGHUP_TOO)
+            buf_append_text(out, " [SIGHUP]");
         buf_append_text(out, "\n");
     }
     buf_append_text(out, "  --help, --version\n\n"
                          "Each is also an environment variable (STOCKADE_LISTEN) and a line of the "
                          "config file\n(listen = ...). A flag wins over the environment, that over "
-                         "the file.\n");
+                         "the file.\n"
+                         "SIGHUP has them read again: those marked [SIGHUP] change at once, the "
+                         "others at the next\nstart, and the log says which.\n");
 }
 
 /* --help and --version win over whatever else there is. */
@@ -232,6 +242,9 @@ enum options_outcome options_load(struct options **options, int argc, char *cons
     if (asks_to_show(argc, argv, message))
         return OPTIONS_SHOW;
     struct options *loaded = mem_zalloc(sizeof *loaded);
+    loaded->argc = argc;
+    loaded->argv = argv;
+    loaded->env = env;
     load_defaults(loaded);
     bool right = load_flags(loaded, argc, argv, message) && load_environment(loaded, env, message);
     const char *file = options_text(loaded, OPTION_CONFIG);
@@ -243,6 +256,38 @@ enum options_outcome options_load(struct options **options, int argc, char *cons
     }
     *options = loaded;
     return OPTIONS_READY;
+}
+
+struct options *options_again(const struct options *options, struct buf *message)
+{
+    struct options *fresh = NULL;
+    enum options_outcome outcome =
+        options_load(&fresh, options->argc, options->argv, options->env, message);
+
+    return outcome == OPTIONS_READY ? fresh : NULL;
+}
+
+bool options_reloads(enum option option)
+{
+    return rows[option].taken == SIGHUP_TOO;
+}
+
+bool options_differ(const struct options *a, const struct options *b, enum option option)
+{
+    const struct option_value *one = &a->values[option], *other = &b->values[option];
+
+    for (size_t i = 0; i < one->count && i < other->count; i++)
+        if (strcmp(one->texts[i], other->texts[i]) != 0)
+            return true;
+    return one->count != other->count;
+}
+
+void options_take(struct options *options, struct options *from, enum option option)
+{
+    struct option_value old = options->values[option];
+
+    options->values[option] = from->values[option];
+    from->values[option] = old;
 }
 
 void options_free(struct options *options)

@@ -12,40 +12,45 @@
 
 #include "fence/base/bytes.h"
 
-/* X(id, name, kind, value, default, min, max, valid, help). `value` names the value in the help
- * and, for a choice, lists what there is; `valid` is a function of options_valid.h or NULL. The
- * default "" stands for "not given"; nobody can give that. */
+/* X(id, name, kind, value, default, min, max, valid, taken, help). `value` names the value in the
+ * help and, for a choice, lists what there is; `valid` is a function of options_valid.h or NULL.
+ * The default "" stands for "not given"; nobody can give that. `taken`: START, or also on SIGHUP,
+ * while the daemon runs. */
 #define OPTION_MAP(X)                                                                              \
-    X(CONFIG, "config", OPTION_TEXT, "FILE", "", 0, 0, NULL,                                       \
+    X(CONFIG, "config", OPTION_TEXT, "FILE", "", 0, 0, NULL, START,                                \
       "read options from FILE: lines of name = value, # comments")                                 \
     X(LISTEN, "listen", OPTION_LIST, "HOST:PORT|unix:PATH", "127.0.0.1:7379", 0, 0, valid_listen,  \
-      "where clients connect; port 0 is any free one; may be repeated")                            \
+      START, "where clients connect; port 0 is any free one; may be repeated")                     \
     X(STORE, "store", OPTION_TEXT, "sqlite:PATH", "sqlite:./stockade.db", 0, 0, valid_store,       \
-      "the file that holds the data and the fences")                                               \
-    X(LEASE, "lease", OPTION_TEXT, "URI", "local:", 0, 0, valid_lease,                             \
+      START, "the file that holds the data and the fences")                                        \
+    X(LEASE, "lease", OPTION_TEXT, "URI", "local:", 0, 0, valid_lease, START,                      \
       "who grants leases: local:, redis://host:port, redis+unix:PATH, redlock://host,host,host,\n" \
       "        redis+sentinel://host,.../name, zookeeper://host,.../chroot")                       \
-    X(ADMIN, "admin", OPTION_TEXT, "HOST:PORT|off", "127.0.0.1:7380", 0, 0, valid_admin,           \
+    X(ADMIN, "admin", OPTION_TEXT, "HOST:PORT|off", "127.0.0.1:7380", 0, 0, valid_admin, START,    \
       "where /health and /metrics are served over HTTP")                                           \
-    X(PASSWORD_FILE, "password-file", OPTION_TEXT, "FILE", "", 0, 0, NULL,                         \
+    X(PASSWORD_FILE, "password-file", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,             \
       "connections must AUTH with the password in FILE's only line")                               \
     X(UNFENCED_WRITES, "unfenced-writes", OPTION_CHOICE, "deny|allow", "deny", 0, 0, NULL,         \
-      "allow: keys whose token is not held may be written without one")                            \
+      SIGHUP_TOO, "allow: keys whose token is not held may be written without one")                \
     X(LOG_LEVEL, "log-level", OPTION_CHOICE, "debug|info|warn|error", "info", 0, 0, NULL,          \
-      "what is logged on stderr")                                                                  \
-    X(MAX_CONNECTIONS, "max-connections", OPTION_NUMBER, "N", "10000", 1, 1000000, NULL,           \
+      SIGHUP_TOO, "what is logged on stderr")                                                      \
+    X(MAX_CONNECTIONS, "max-connections", OPTION_NUMBER, "N", "10000", 1, 1000000, NULL, START,    \
       "connections at a time; one more is told so and closed")                                     \
-    X(MAX_WAITERS, "max-waiters", OPTION_NUMBER, "N", "100000", 1, 10000000, NULL,                 \
+    X(MAX_WAITERS, "max-waiters", OPTION_NUMBER, "N", "100000", 1, 10000000, NULL, SIGHUP_TOO,     \
       "ACQUIREs under way or waiting at a time; one more is BUSY")                                 \
-    X(CACHE_SIZE, "cache-size", OPTION_NUMBER, "MB", "128", 16, 65536, NULL,                       \
+    X(MAX_REPLY_MEMORY, "max-reply-memory", OPTION_NUMBER, "MB", "256", 128, 1048576, NULL,        \
+      SIGHUP_TOO,                                                                                  \
+      "memory for replies that clients have not read yet, all together; a large reply for\n"       \
+      "        which there is no room is BUSY")                                                    \
+    X(CACHE_SIZE, "cache-size", OPTION_NUMBER, "MB", "128", 16, 65536, NULL, START,                \
       "memory for names and pages of the store, filled as they are met; 128 is enough for\n"       \
       "        a million small resources")                                                         \
-    X(SQL_TIME_LIMIT, "sql-time-limit", OPTION_NUMBER, "MS", "1000", 1, 3600000, NULL,             \
+    X(SQL_TIME_LIMIT, "sql-time-limit", OPTION_NUMBER, "MS", "1000", 1, 3600000, NULL, SIGHUP_TOO, \
       "milliseconds after which an SQL statement is interrupted")                                  \
-    X(RECEIPTS_KEEP, "receipts-keep", OPTION_NUMBER, "SECONDS", "86400", 1, 31536000, NULL,        \
+    X(RECEIPTS_KEEP, "receipts-keep", OPTION_NUMBER, "SECONDS", "86400", 1, 31536000, NULL, START, \
       "receipts of requests with an ID outlive their token by this")                               \
     X(FORGET_AFTER, "forget-after", OPTION_NUMBER, "SECONDS", "2592000", 0, 3153600000, NULL,      \
-      "resources without lease or value are forgotten after this; 0: never")
+      START, "resources without lease or value are forgotten after this; 0: never")
 
 enum option_kind { OPTION_TEXT, OPTION_LIST, OPTION_CHOICE, OPTION_NUMBER };
 
@@ -64,10 +69,19 @@ enum options_outcome {
     OPTIONS_WRONG, /* `message` is one line, without its end; exit 2 */
 };
 
-/* `env` is as environ. *options is set where it is OPTIONS_READY; the caller frees it. */
+/* `env` is as environ. *options is set where it is OPTIONS_READY; the caller frees it. `argv` and
+ * `env` are borrowed for as long as it lives. */
 enum options_outcome options_load(struct options **options, int argc, char *const *argv,
                                   char *const *env, struct buf *message);
 void options_free(struct options *options);
+
+/* All sources read anew, as they are now. NULL: `message` says what is wrong. */
+struct options *options_again(const struct options *options, struct buf *message);
+/* May it change while the daemon runs? */
+bool options_reloads(enum option option);
+bool options_differ(const struct options *a, const struct options *b, enum option option);
+/* Takes over the value of one option; what it was goes to `from`. */
+void options_take(struct options *options, struct options *from, enum option option);
 
 const char *options_name(enum option option); /* "max-waiters" */
 /* Borrowed from the options. Of a list, the first. */

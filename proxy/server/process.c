@@ -3,21 +3,26 @@
 #include "proxy/server/process.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "fence/base/mem.h"
 
 /* For the store, the lease service, admin HTTP, and connections that are being closed. */
-enum { FILES_RESERVED = 256, PASSWORD_MAX = 512 };
+enum { FILES_RESERVED = 256, PASSWORD_MAX = 512, LARGE_BYTES = 512 << 10 };
 
 void process_prepare(void)
 {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
+    /* A large reply, once it is sent, is given back to the system. (Else the first one that is
+     * freed raises this, and what comes after it stays with the process.) */
+    mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     umask(S_IRWXG | S_IRWXO);
 }
 
@@ -41,6 +46,37 @@ size_t process_fit_connections(size_t connections, const struct log *log)
     log_warn(log, "max-connections is %zu: this process may open no more than %llu files", fit,
              (unsigned long long)limit.rlim_cur);
     return fit;
+}
+
+static uint64_t microseconds(struct timeval time)
+{
+    return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
+}
+
+/* The second number there is the pages in memory. */
+static uint64_t resident_bytes(void)
+{
+    unsigned long long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%llu %llu", &pages, &resident) != 2)
+        resident = 0;
+    fclose(file);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void process_usage(struct engine_usage *usage)
+{
+    struct rusage used;
+
+    usage->rss_bytes = resident_bytes();
+    if (getrusage(RUSAGE_SELF, &used) != 0)
+        return;
+    usage->rss_peak_bytes = (uint64_t)used.ru_maxrss * 1024;
+    usage->cpu_user_us = microseconds(used.ru_utime);
+    usage->cpu_system_us = microseconds(used.ru_stime);
 }
 
 char *process_read_password(const char *path, const struct log *log, char *why, size_t why_size)

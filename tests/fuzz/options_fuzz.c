@@ -120,11 +120,10 @@ static void check_value(enum option option, const char *text)
         [OPTION_UNFENCED_WRITES] = "|deny|allow|",
         [OPTION_LOG_LEVEL] = "|debug|info|warn|error|",
     };
-    static const int64_t ranges[OPTIONS][2] = {[OPTION_MAX_CONNECTIONS] = {1, 1000000},
-                                               [OPTION_MAX_WAITERS] = {1, 10000000},
-                                               [OPTION_SQL_TIME_LIMIT] = {1, 3600000},
-                                               [OPTION_RECEIPTS_KEEP] = {1, 31536000},
-                                               [OPTION_FORGET_AFTER] = {0, 3153600000}};
+    static const int64_t ranges[OPTIONS][2] = {
+        [OPTION_MAX_CONNECTIONS] = {1, 1000000},    [OPTION_MAX_WAITERS] = {1, 10000000},
+        [OPTION_MAX_REPLY_MEMORY] = {128, 1048576}, [OPTION_SQL_TIME_LIMIT] = {1, 3600000},
+        [OPTION_RECEIPTS_KEEP] = {1, 31536000},     [OPTION_FORGET_AFTER] = {0, 3153600000}};
     int64_t number;
 
     if (choices[option] != NULL) {

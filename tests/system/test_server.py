@@ -99,7 +99,7 @@ def test_who_is_authenticated_is_an_administrator(guarded):
     assert victim.is_closed()
 
 
-ADMIN_COMMANDS = ["SHUTDOWN", "CLIENT KILL ID 1", "CONFIG GET save", "FLUSHALL",
+ADMIN_COMMANDS = ["SHUTDOWN", "CLIENT KILL ID 1", "CONFIG GET save", "FLUSHALL", "FLUSHDB",
                   "GUARD CREATE t k t:", "GUARD DROP t"]
 
 
@@ -128,11 +128,13 @@ def test_who_comes_from_elsewhere_is_no_administrator_without_a_password(rig):
     assert daemon.wait() == 0
 
 
-def test_flushall_needs_unfenced_writes(local, key):
+@pytest.mark.parametrize("name", ["FLUSHALL", "FLUSHDB"])
+def test_flushall_and_flushdb_need_unfenced_writes(local, key, name):
     client = local.client()
     token = client.token(key)
     client.fenced(token, "SET", key, "v")
-    assert isinstance(client.ask("FLUSHALL"), ReplyError)
+    with refused("NOPERM", f"^NOPERM {name} needs"):
+        client(name)
     assert client("GET", key) == b"v"
 
 
@@ -233,6 +235,37 @@ def test_info_has_sections_of_fields(local, proto):
         assert [line[2:].lower() for line in part if line.startswith("# ")] == [section]
     assert info(client, "nosuch")[0] == {}
     assert info(client, "REPLICATION")[0].get("role") == "master", "valkey-glide needs it"
+
+
+def test_info_has_the_fields_that_clients_test_suites_read(local, rig):
+    """In the sections in which Redis has them, of the same kinds."""
+    ours, theirs = local.client(), rig.redis().client()
+    for section, names in {"server": ("arch_bits", "process_id", "uptime_in_days"),
+                           "memory": ("used_memory", "used_memory_human", "used_memory_rss",
+                                      "used_memory_rss_human", "used_memory_peak",
+                                      "used_memory_peak_human", "maxmemory"),
+                           "cpu": ("used_cpu_user", "used_cpu_sys"),
+                           "cluster": ("cluster_enabled",)}.items():
+        mine, other = info(ours, section)[0], info(theirs, section)[0]
+        for name in names:
+            form = re.sub(r"\d+", "0", other[name])
+            assert re.sub(r"\d+", "0", mine[name]) == form or "human" in name, (name, mine[name])
+    fields = info(ours)[0]
+    assert fields["arch_bits"] == "64" and fields["cluster_enabled"] == "0"
+    assert 1 << 18 < int(fields["used_memory"]) <= int(fields["used_memory_peak"])
+    assert re.fullmatch(r"\d+\.\d\d[KMG]", fields["used_memory_human"])
+    before = float(fields["used_cpu_user"]) + float(fields["used_cpu_sys"])
+    wait_until(lambda: [ours("COMMAND") for _ in range(50)] and sum(
+        float(info(ours, "cpu")[0][name]) for name in ("used_cpu_user", "used_cpu_sys")) > before,
+        "it counts what it uses")
+
+
+def test_info_takes_several_sections(local):
+    client = local.client()
+    fields, lines = info(client, "cpu", "MEMORY", "cpu")
+    assert [line for line in lines if line.startswith("# ")] == ["# Memory", "# CPU"]
+    assert "used_cpu_user" in fields and "used_memory" in fields
+    assert info(client, "nosuch", "all")[0].keys() == info(client)[0].keys()
 
 
 def test_info_counts_what_happened(rig):

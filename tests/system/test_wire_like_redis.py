@@ -9,7 +9,7 @@ import shlex
 
 import pytest
 
-from harness.resp import ReplyError
+from harness.resp import ReplyError, encode, refused
 
 MAX = (1 << 63) - 1
 MIN = -(1 << 63)
@@ -52,6 +52,51 @@ HGET c | HSET h dup 1 dup 2 | HGET h dup
 HSET one f "" | HGETALL one | HKEYS one | HVALS one | HGETALL | hgetall one x
 """
 
+FLOATS = f"""
+INCRBYFLOAT n 1.5 | INCRBYFLOAT n 0.1 | GET n | INCRBYFLOAT n -1.6 | INCRBYFLOAT n -0
+INCRBYFLOAT n 3
+INCRBYFLOAT n 3.0e3 | INCRBYFLOAT n 1e-3 | INCRBYFLOAT n 1e-18 | INCRBYFLOAT n 0x1p4
+INCRBYFLOAT n +2
+INCRBYFLOAT n .5 | INCRBYFLOAT n 5. | INCRBYFLOAT n inf | INCRBYFLOAT n -Infinity
+INCRBYFLOAT n nan
+INCRBYFLOAT n abc | INCRBYFLOAT n "" | INCRBYFLOAT n " 1" | INCRBYFLOAT n "1 " | INCRBYFLOAT n 1,5
+INCRBYFLOAT n 1e5000 | INCRBYFLOAT n 1e-5000 | INCRBYFLOAT n | INCRBYFLOAT n 1 MIN 0
+INCRBYFLOAT | GET n
+INCRBYFLOAT n "1\x00" | INCRBYFLOAT n 0x | INCRBYFLOAT n 1e | INCRBYFLOAT n - | INCRBYFLOAT n --1
+SET b 1e4000 | INCRBYFLOAT b 1 | STRLEN b | SET b 1e4932 | INCRBYFLOAT b 1e4932 | STRLEN b
+SET a abc | INCRBYFLOAT a 1 | INCRBYFLOAT a abc | SET a "" | INCRBYFLOAT a 1 | SET a inf
+INCRBYFLOAT a 1
+SET a " 1" | INCRBYFLOAT a 1 | SET a "1 " | INCRBYFLOAT a 1 | SET a 5.0e3 | INCRBYFLOAT a 200
+INCR a
+SET i {MAX} | INCRBYFLOAT i 1 | INCR i | SET z -1 | INCRBYFLOAT z 1 | INCRBYFLOAT z -0.0 | GET z
+SET r 10.50 | INCRBYFLOAT r 0.1 | INCRBYFLOAT r 0.00000000000000001
+INCRBYFLOAT r 0.000000000000000001
+SET t 3 | INCRBYFLOAT t 0.33333333333333333333 | INCRBYFLOAT t 1e17 | INCRBYFLOAT t -1e17
+SET p nan | INCRBYFLOAT p 1 | SET p 0x10 | INCRBYFLOAT p 1 | SET p 1e-4940 | INCRBYFLOAT p 1
+HINCRBYFLOAT h f 1.5 | HINCRBYFLOAT h f 0.1 | HGET h f | HINCRBYFLOAT h f -1.6
+HINCRBYFLOAT h f 3.0e3
+HINCRBYFLOAT h f abc | HINCRBYFLOAT h f "" | HINCRBYFLOAT h f inf | HINCRBYFLOAT h f nan
+HINCRBYFLOAT h f | HINCRBYFLOAT h | HINCRBYFLOAT h f 1 MAX 2 | HGET h f | HSET h t text
+HINCRBYFLOAT h t 1 | HINCRBYFLOAT h t abc | HSET h e "" | HINCRBYFLOAT h e 1 | HSET h s " 1"
+HINCRBYFLOAT h s 1 | HSET h big 1e4932 | HINCRBYFLOAT h big 1e4932 | HINCRBYFLOAT none f -0
+INCRBYFLOAT h 1 | INCRBYFLOAT h abc | HINCRBYFLOAT a f 1 | HINCRBYFLOAT a f abc | HINCRBY h f 1
+"""
+
+RANGES = f"""
+SETRANGE k 0 hello | SETRANGE k 6 world | GET k | SETRANGE k 1 E | GET k | SETRANGE k 0 "" | GET k
+SETRANGE k 100 "" | STRLEN k | SETRANGE none 5 "" | EXISTS none | SETRANGE new 5 x | GET new
+SETRANGE k -1 x | SETRANGE k abc x | SETRANGE k | SETRANGE k 0 | SETRANGE k 0 x y | SETRANGE k 1.5 x
+SETRANGE k "" x | SETRANGE k 11 ! | GET k | SETRANGE k {1 << 32} x | SETRANGE k {MAX} x | STRLEN k
+SETRANGE none2 {MAX} "" | SETRANGE none2 -1 "" | EXISTS none2 | SETRANGE k {MAX + 1} x
+GETRANGE k 0 -1 | GETRANGE k 0 3 | GETRANGE k -3 -1 | GETRANGE k 3 1 | GETRANGE k 100 200
+GETRANGE k -100 2 | GETRANGE k 2 100 | GETRANGE k -1 -3 | GETRANGE k -200 -100 | GETRANGE none 0 -1
+GETRANGE k 0 0 | GETRANGE k 5 5 | GETRANGE k abc 1 | GETRANGE k 0 abc | GETRANGE k 0 | GETRANGE k
+GETRANGE k {MIN} {MAX} | GETRANGE k {MAX} {MIN} | GETRANGE k {MIN} {MIN} | GETRANGE k {MAX} {MAX}
+GETRANGE k 0 -100 | GETRANGE k 0 1 2 | GETRANGE k 1.0 2 | SET e "" | GETRANGE e 0 -1
+SETRANGE e 0 ""
+HSET h f v | SETRANGE h 0 x | SETRANGE h 0 "" | SETRANGE h abc x | GETRANGE h 0 -1 | GETRANGE h a b
+"""
+
 TYPES = """
 SET s v | HSET h f v | GET h | APPEND h x | STRLEN h | INCR h | DECRBY h 1 | GETSET h x | GETDEL h
 SETNX h x | SET h x GET | SET h x NX | SET h x NX GET | TYPE s | TYPE h | TYPE none | MGET s h none
@@ -73,12 +118,16 @@ CONFIG | CONFIG NOSUCH | CONFIG GET | COMMAND NOSUCH | AUTH | AUTH secret | AUTH
 HELLO 4 | HELLO abc | HELLO 1 | RESET | CLIENT GETNAME | QUITX | TIME x | DBSIZE x | SCAN | SCAN abc
 SCAN 0 COUNT | SCAN 0 COUNT 0 | SCAN 0 COUNT abc | SCAN 0 NOSUCH x | HSCAN | HSCAN h | HSCAN h abc
 HSCAN none 0 | HSCAN h 0 COUNT 0 | HSCAN h 0 NOSUCH x | CLIENT ID x | CLIENT KILL
+FLUSHDB x | FLUSHDB ASYNC SYNC | FLUSHALL x | FLUSHALL SYNC ASYNC | WATCH | UNWATCH x
+PUBSUB | PUBSUB NOSUCH | PUBSUB NUMPAT x | PUBSUB CHANNELS a b | PUBSUB NUMSUB | PUBSUB numpat
+PUBSUB CHANNELS none* | PUBSUB NUMSUB a b | PUBLISH | PUBLISH a | PUBLISH a b c | PUBLISH nobody x
 """
 
-SCRIPTS = {"strings": STRINGS, "numbers": NUMBERS, "hashes": HASHES, "types": TYPES,
-           "others": OTHERS}
+SCRIPTS = {"strings": STRINGS, "numbers": NUMBERS, "floats": FLOATS, "ranges": RANGES,
+           "hashes": HASHES, "types": TYPES, "others": OTHERS}
 KEYS_OF_NOTHING = {"NOSUCH", "nosuch", "CLIENT", "client", "CONFIG", "COMMAND", "PING", "ECHO",
-                   "SELECT", "AUTH", "HELLO", "SCAN", "", "a b"}
+                   "SELECT", "AUTH", "HELLO", "SCAN", "", "a b", "FLUSHDB", "FLUSHALL", "PUBSUB",
+                   "PUBLISH"}
 
 
 def commands(script):
@@ -163,18 +212,72 @@ def test_hscan_finds_every_field_with_its_value(pair, key):
         assert ours == theirs, options
 
 
-def test_dbsize_counts_keys_and_flushall_removes_them(rig):
+def test_dbsize_counts_keys_and_flushall_and_flushdb_remove_them(rig):
     client = rig.daemon("--unfenced-writes", "allow").client()
     other = rig.redis().client()
     for command in (["DBSIZE"], ["SET", "a", "1"], ["HSET", "h", "f", "v"], ["DBSIZE"],
                     ["SET", "a", "2"], ["DBSIZE"], ["DEL", "a"], ["DBSIZE"], ["HDEL", "h", "f"],
-                    ["DBSIZE"], ["SET", "b", "1"], ["FLUSHALL"], ["DBSIZE"], ["EXISTS", "b"]):
+                    ["DBSIZE"], ["SET", "b", "1"], ["FLUSHALL"], ["DBSIZE"], ["EXISTS", "b"],
+                    ["SET", "b", "1"], ["FLUSHDB"], ["DBSIZE"], ["SET", "b", "1"],
+                    ["FLUSHDB", "ASYNC"], ["DBSIZE"], ["SET", "b", "1"], ["flushall", "sync"],
+                    ["DBSIZE"]):
         assert client.ask(*command) == other.ask(*command), command
+
+
+def test_a_transaction_takes_ping_and_floats_and_ranges_as_redis_does(pair, key):
+    ours, theirs = pair
+    for command in (["MULTI"], ["PING"], ["INCRBYFLOAT", key, "1.25"], ["PING", "hello"],
+                    ["SETRANGE", key, "4", "!"], ["GETRANGE", key, "1", "-1"], ["ping", ""],
+                    ["HINCRBYFLOAT", key + "h", "f", "-0.5"], ["EXEC"], ["MULTI"], ["PING"],
+                    ["EXEC"], ["MULTI"], ["PING"], ["DISCARD"], ["PING"]):
+        ours.ask(*command), theirs.ask(*command)
+        assert ours.reader.raw == theirs.reader.raw, command
+
+
+def test_messages_are_published_and_listeners_counted_as_in_redis(pair, redis, unfenced, key):
+    """Over RESP3 what a connection publishes to itself comes before the reply."""
+    before = [client("PUBSUB", "NUMPAT") for client in pair]
+    listeners = [server.client(proto=2) for server in (unfenced, redis)]
+    for client in listeners:
+        client.send("SUBSCRIBE", key, key + "/b")
+        client.read(), client.read()
+        client.send("PSUBSCRIBE", key + "*", key + "?b", key + "*")
+        for _ in range(3):
+            client.read()
+    ours, theirs = pair
+    for command in (["PUBLISH", key, "one"], ["PUBLISH", key + "/b", ""],
+                    ["PUBLISH", key + "x", "3"],
+                    ["PUBLISH", "other" + key, "4"], ["PUBLISH", key, b"\x00\r\n\xff"],
+                    ["PUBSUB", "CHANNELS", key], ["PUBSUB", "CHANNELS", "no" + key],
+                    ["PUBSUB", "NUMSUB", key, key + "/b", "none", key], ["pubsub", "numsub"]):
+        ours.ask(*command), theirs.ask(*command)
+        assert ours.reader.raw == theirs.reader.raw, command
+    assert [client("PUBSUB", "NUMPAT") - count for client, count in zip(pair, before)] == [2, 2]
+    for client in pair:
+        client.sorted = sorted(client("PUBSUB", "CHANNELS", key + "*"))
+    assert ours.sorted == theirs.sorted == sorted([key.encode(), (key + "/b").encode()])
+    heard = [[client.read() for _ in range(8)] for client in listeners]
+    assert sorted(map(repr, heard[0])) == sorted(map(repr, heard[1]))
+    assert [b"message", key.encode(), b"one"] in heard[0]
+    for client in listeners:
+        assert client.ask("PUBLISH", key, "x").code == "ERR", "a listener over RESP2 listens"
+
+
+def test_who_listens_over_resp3_may_publish_to_itself(unfenced, redis, key):
+    raws = []
+    for server in (unfenced, redis):
+        client = server.client(proto=3)
+        client.send("SUBSCRIBE", key)
+        client.read()
+        client.send("PUBLISH", key, "me")
+        raws.append([(client.read(), client.reader.raw)[1] for _ in range(2)])
+    assert raws[0] == raws[1]
 
 
 ARITY = ("GET SET SETNX GETSET GETDEL MGET APPEND STRLEN INCR INCRBY DECR DECRBY DEL UNLINK EXISTS "
          "TYPE SCAN HGET HSET HSETNX HMGET HMSET HGETALL HDEL HEXISTS HLEN HKEYS HVALS HINCRBY "
-         "HSTRLEN HSCAN ECHO AUTH SELECT CLIENT CONFIG").split()
+         "HSTRLEN HSCAN ECHO AUTH SELECT CLIENT CONFIG INCRBYFLOAT HINCRBYFLOAT SETRANGE GETRANGE "
+         "FLUSHALL FLUSHDB PUBLISH PUBSUB WATCH UNWATCH PING").split()
 
 
 def test_command_info_and_count_and_docs_know_the_commands(pair):
@@ -221,7 +324,116 @@ def test_time_is_the_time(pair):
 
 def test_every_expiry_option_of_set_is_refused_and_sets_nothing(unfenced, key):
     client = unfenced.client()
-    for options in (("EX", "10"), ("PX", "10000"), ("EXAT", "9999999999"), ("KEEPTTL",)):
+    for options in (("EX", "10"), ("PX", "10000"), ("EXAT", "9999999999"), ("KEEPTTL",),
+                    ("NX", "PX", "10000"), ("px", "1", "nx")):
         reply = client.ask("SET", key, "v", *options)
         assert isinstance(reply, ReplyError) and reply.code == "ERR", (options, reply)
+        assert "ACQUIRE" in reply.text, reply.text
     assert client("EXISTS", key) == 0
+
+
+def test_the_recipe_for_a_lock_is_told_of_acquire(local, key):
+    client = local.client()
+    with refused("NOTOKEN", "SET takes NX, XX and GET; for a lock: ACQUIRE"):
+        client("SET", key, "me", "NX", "PX", "30000")
+    token = client.token(key)
+    with refused("ERR", "ACQUIRE"):
+        client("FENCED", token, "SET", key, "me", "PX", "30000", "NX")
+    with refused("NOTOKEN", "FENCED"):
+        client("SET", key, "PX")
+
+
+@pytest.mark.parametrize("name", ["WATCH", "UNWATCH"])
+def test_watch_is_refused_and_says_what_to_use(unfenced, key, name):
+    client = unfenced.client()
+    with refused("ERR", f"^ERR {name} .*ACQUIRE.*FENCED"):
+        client(name, *([key] if name == "WATCH" else []))
+    assert client("MULTI") == "OK"
+    with refused("ERR", "no part of a transaction"):
+        client(name, *([key] if name == "WATCH" else []))
+    with refused("EXECABORT"):
+        client("EXEC")
+
+
+def test_the_daemons_own_channels_are_not_published_to(unfenced, key):
+    listener, client = unfenced.client(), unfenced.client()
+    listener("PSUBSCRIBE", "*")
+    for channel in ("stockade:events", "stockade:events:" + key, "stockade:", "stockade:x"):
+        with refused("NOPERM", "stockade: are the daemon's own"):
+            client("PUBLISH", channel, "forged")
+    assert client("PUBLISH", "stockad:e", key) >= 1
+    assert listener.read() == [b"pmessage", b"*", b"stockad:e", key.encode()]
+
+
+def test_what_is_published_is_bounded(unfenced, key):
+    """A larger message would disconnect all who listen."""
+    client, listener = unfenced.client(), unfenced.client()
+    listener("SUBSCRIBE", key)
+    assert client("PUBLISH", key, "x" * (1 << 20)) == 1
+    assert len(listener.read()[2]) == 1 << 20
+    with refused("ERR", "1 MiB"):
+        client("PUBLISH", key, "x" * ((1 << 20) + 1))
+    with refused("ERR", "1024 bytes"):
+        client("PUBLISH", "c" * 1025, "x")
+    assert client("PUBLISH", key, "y") == 1
+    assert listener.read()[2] == b"y"
+
+
+def test_publish_comes_after_the_writes_before_it(unfenced, key):
+    """Who hears the message finds what was written before."""
+    client, listener, reader = (unfenced.client() for _ in range(3))
+    listener("SUBSCRIBE", key)
+    for i in range(50):
+        client.send_bytes(encode("SET", key, i) + encode("PUBLISH", key, i))
+        assert listener.read()[2] == reader("GET", key) == b"%d" % i
+        assert [client.read(), client.read()] == ["OK", 1]
+
+
+def test_floats_and_ranges_are_fenced_and_applied_once(daemon, key):
+    client = daemon.client()
+    token = client.token(key)
+    assert client("FENCED", token, "ID", "a", "INCRBYFLOAT", key, "2.5") == b"2.5"
+    assert client("FENCED", token, "ID", "a", "INCRBYFLOAT", key, "2.5") == b"2.5"
+    assert client("FENCED", token, "ID", "b", "SETRANGE", key, 3, "1") == 4
+    assert client("FENCED", token, "ID", "b", "SETRANGE", key, 3, "1") == 4
+    assert client("FENCED", token, "GETRANGE", key, 0, -1) == b"2.51"
+    assert client("RECEIPT", key, token, "a") == [1, b"2.5"]
+    client("RELEASE", key, token)
+    for write in (("INCRBYFLOAT", key, 1), ("SETRANGE", key, 0, "9"),
+                  ("HINCRBYFLOAT", key, "f", 1)):
+        with refused("STALE"):
+            client("FENCED", token, *write)
+    assert client("GETRANGE", key, 0, 10) == b"2.51"
+
+
+def test_setrange_is_bounded_by_the_size_of_a_value(unfenced, key):
+    client = unfenced.client()
+    limit = 16 << 20
+    assert client("SETRANGE", key, limit - 3, "end") == limit
+    for offset in (limit - 2, limit, (1 << 63) - 1):
+        with refused("ERR", "maximum allowed size"):
+            client("SETRANGE", key, offset, "end")
+    assert client("GETRANGE", key, -4, -1) == b"\0end"
+    client("DEL", key)
+
+
+def test_client_list_shows_the_command_that_each_sent_last(unfenced, redis):
+    for server in (unfenced, redis):
+        other, client = server.client(), server.client()
+        number = other("CLIENT", "ID")
+
+        def shown():
+            lines = client("CLIENT", "LIST").decode().splitlines()
+            line = next(line for line in lines if f"id={number} " in line)
+            return dict(field.split("=", 1) for field in line.split(" "))["cmd"]
+
+        assert shown() == "client|id"
+        for command, name in ((("GET", "k"), "get"), (("CONFIG", "GET", "save"), "config|get"),
+                              (("MULTI",), "multi"), (("Ping",), "ping"), (("EXEC",), "exec"),
+                              (("CLIENT", "SETNAME", "x"), "client|setname"),
+                              (("PUBSUB", "NUMPAT"), "pubsub|numpat"),
+                              (("COMMAND", "COUNT"), "command|count"),
+                              (("PUBLISH", "c", "x"), "publish"), (("GET",), "get")):
+            other.ask(*command)
+            assert shown() == name
+        assert "cmd=client|info " in client("CLIENT", "INFO").decode()

@@ -206,6 +206,69 @@ def test_values_of_any_size_come_back_whole(unfenced, key, size):
     client("DEL", key)
 
 
+VALUE_MAX = 16 << 20
+REQUEST_MAX = 17 << 20
+
+
+def test_a_value_has_exactly_16_mib_at_most(unfenced, key):
+    """To the byte, however much else the request carries."""
+    client = unfenced.client(timeout=20)
+    value = b"v" * VALUE_MAX
+    name, field = key.ljust(512, "k"), "f" * 512
+    assert client("SET", name, value) == "OK"
+    assert client("STRLEN", name) == VALUE_MAX and client("GET", name) == value
+    assert client("HSET", "h" + key, field, value) == 1
+    assert client("HSTRLEN", "h" + key, field) == VALUE_MAX
+    assert client("SET", name, value[1:]) == "OK" and client("APPEND", name, "w") == VALUE_MAX
+    with refused("ERR", "maximum allowed size"):
+        client("APPEND", name, "w")
+    token = client.token(name)
+    names = [f"{key}{i}".ljust(512, "r") for i in range(1023)]
+    tokens = [grant[0] for grant in client.pipeline([("ACQUIRE", n, 60000) for n in names])]
+    claims = [word for claim in zip(names, tokens) for word in claim]
+    assert client("FENCED", token, "ID", "i" * 512, "SET", name, value) == "OK"
+    assert client("FENCEDALL", 1024, name, token, *claims, "ID", "i" * 511,
+                  "SET", name, value) == "OK"
+    client("MULTI")
+    assert client("FENCED", token, "SET", name, value) == "QUEUED"
+    assert client("EXEC") == ["OK"]
+    client("FENCED", token, "DEL", name), client("DEL", "h" + key)
+    client.send_bytes(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (VALUE_MAX + 1))
+    words = last_words(client)
+    assert [word.text for word in words] == \
+        [f"ERR Protocol error: an argument has at most {VALUE_MAX} bytes"]
+
+
+def test_a_request_has_exactly_17_mib_of_arguments_at_most(unfenced, key):
+    client = unfenced.client(timeout=20)
+    rest = len("MSET") + 2 * len(key) + 1
+    half = b"v" * (REQUEST_MAX // 2)
+    other = b"v" * (REQUEST_MAX - rest - len(half))
+    assert client("MSET", key, half, key + "b", other) == "OK"
+    assert client("STRLEN", key + "b") == len(other)
+    client("DEL", key, key + "b")
+    client.send_bytes(encode("MSET", key, half, key + "b").replace(b"*4", b"*5", 1) +
+                      b"$%d\r\n" % (len(other) + 1))
+    words = last_words(client)
+    assert [word.text for word in words] == \
+        [f"ERR Protocol error: the arguments of a request have at most {REQUEST_MAX} bytes"]
+
+
+def test_a_transaction_has_17_mib_at_most(unfenced, key):
+    """Each argument takes 16 bytes more than its length."""
+    client = unfenced.client(timeout=20)
+    first = b"v" * (8 << 20)
+    used = sum(len(word) + 16 for word in (b"SET", key.encode(), first))
+    fits = REQUEST_MAX - used - sum(len(word) + 16 for word in (b"SET", key.encode(), b""))
+    for size, answers in ((fits, ("QUEUED", ["OK", "OK"])), (fits + 1, ("ERR", "EXECABORT"))):
+        client("MULTI")
+        assert client("SET", key, first) == "QUEUED"
+        queued, done = client.ask("SET", key, b"v" * size), client.ask("EXEC")
+        assert (getattr(queued, "code", queued), getattr(done, "code", done)) == answers
+    assert queued.text == "ERR a transaction has at most 4096 commands and 17 MiB of arguments"
+    client("DEL", key)
+
+
 def test_a_half_closed_connection_still_gets_the_replies_to_what_it_sent(local):
     client = local.client()
     client.send_bytes((encode("PING") + encode("GET", "none")) * 100)
@@ -299,7 +362,8 @@ def test_a_bare_write_is_refused_without_unfenced_writes(local, key):
               ("APPEND", key, "v"), ("INCR", key), ("INCRBY", key, 1), ("DECR", key),
               ("DECRBY", key, 1), ("DEL", key), ("UNLINK", key), ("HSET", key, "f", "v"),
               ("HSETNX", key, "f", "v"), ("HMSET", key, "f", "v"), ("HDEL", key, "f"),
-              ("HINCRBY", key, "f", 1)]
+              ("HINCRBY", key, "f", 1), ("INCRBYFLOAT", key, 1), ("HINCRBYFLOAT", key, "f", 1),
+              ("SETRANGE", key, 0, "v")]
     for state in ("never granted", "held", "released"):
         if state == "held":
             token = client.token(key)

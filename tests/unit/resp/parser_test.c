@@ -205,9 +205,9 @@ static void malformed_headers_break_the_stream_in_redis_words(void **state)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         expect_text(counts[i], "Protocol error: invalid multibulk length");
 
-    static const char *const lengths[] = {"$\r\n",   "$-1\r\n",       "$x\r\n",
-                                          "$+4\r\n", "$04\r\n",       "$4\n",
-                                          "$4x\r\n", "$16777217\r\n", "$9223372036854775808\r\n"};
+    static const char *const lengths[] = {"$\r\n",   "$-1\r\n",        "$x\r\n",
+                                          "$+4\r\n", "$04\r\n",        "$4\n",
+                                          "$4x\r\n", "$536870913\r\n", "$9223372036854775808\r\n"};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         char stream[64];
         snprintf(stream, sizeof stream, "*1\r\n%s", lengths[i]);
@@ -244,9 +244,10 @@ static void limits_are_exact(void **state)
         {"*4\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\nd\r\n", "1:a 1:b 1:c 1:d \n"},
         {"*5\r\n", "Protocol error: invalid multibulk length"},
         {"*1\r\n$8\r\n12345678\r\n", "8:12345678 \n"},
-        {"*1\r\n$9\r\n", "Protocol error: invalid bulk length"},
+        {"*1\r\n$9\r\n", "Protocol error: an argument has at most 8 bytes"},
         {"*2\r\n$8\r\n12345678\r\n$4\r\n1234\r\n", "8:12345678 4:1234 \n"},
-        {"*2\r\n$8\r\n12345678\r\n$5\r\n", "Protocol error: too big request"},
+        {"*2\r\n$8\r\n12345678\r\n$5\r\n",
+         "Protocol error: the arguments of a request have at most 12 bytes"},
         {"a b c d\r\n", "1:a 1:b 1:c 1:d \n"},
         {"a b c d e\r\n", "Protocol error: invalid multibulk length"},
         {"012345678901234567890123\n", "24:012345678901234567890123 \n"},

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--max-reply-memory: what clients ask for and do not read costs a bounded amount of memory, all
+connections together. The others are served meanwhile."""
+
+import re
+import socket
+
+import pytest
+
+from harness.limits import REPO, sanitized, wait_until
+from harness.resp import Client, ReplyError, refused
+
+MB = 1 << 20
+LIMIT_MB = 128
+VALUE_MB = 16
+
+
+def waiting_bytes(daemon):
+    return int(re.search(r"^stockade_reply_bytes (\d+)$", daemon.get("/metrics")[2], re.M)[1])
+
+
+class Unread(Client):
+    """A client that takes next to nothing from the network until it reads."""
+
+    def __init__(self, address, **options):
+        super().__init__(address, **options)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+
+    def read(self, timeout=None):
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 * MB)
+        return super().read(timeout)
+
+
+@pytest.fixture
+def crowded(rig):
+    """A daemon with a value of 16 MiB under `big`, and a hash `hash` as large."""
+    daemon = rig.daemon("--max-reply-memory", LIMIT_MB, "--unfenced-writes", "allow")
+    client = daemon.client(timeout=30)
+    client("SET", "big", b"v" * (VALUE_MB * MB))
+    client("HSET", "hash", *(word for i in range(16) for word in (f"f{i}", b"v" * (MB - 1000))))
+    return daemon
+
+
+def crowd(daemon, *command, count=30):
+    """So many connections that have asked and do not read. Returns when all are answered: what
+    there was room for waits to be read, the others have been refused."""
+    observer = daemon.client()
+    looks = []
+
+    def answered():
+        """But for the looks themselves, which count when they are answered, too."""
+        text = observer("INFO", "stats")
+        looks.append(int(re.search(rb"commands_processed:(\d+)", text)[1]))
+        return looks[-1] - looks[0] - (len(looks) - 1)
+
+    clients = [Unread(daemon.address, timeout=30) for _ in range(count)]
+    daemon.clients += clients
+    answered()
+    for client in clients:
+        client.send(*command)
+    wait_until(lambda: answered() >= count, "all were answered", 30)
+    return clients
+
+
+def fill(daemon):
+    """Until a reply of 8 MiB finds no room. (The kernel takes some 4 MiB of each.)"""
+    crowd(daemon, "GET", "big", count=15)
+    for _ in range(30):
+        room = LIMIT_MB * MB - waiting_bytes(daemon)
+        if room < 8 * MB:
+            return
+        crowd(daemon, "GETRANGE", "big", 0, min(10 * MB, room - MB), count=1)
+    raise AssertionError(f"there is still room for {room} bytes")
+
+
+@pytest.mark.parametrize("command", ["GET big", "HGETALL hash", "HVALS hash", "MGET big",
+                                     "HMGET hash " + " ".join(f"f{i}" for i in range(16)),
+                                     "GETRANGE big 0 -1"])
+def test_unread_replies_take_no_more_than_the_limit(crowded, command):
+    if sanitized():
+        pytest.skip("sanitized builds are larger")
+    before = crowded.rss_bytes()
+    clients = crowd(crowded, *command.split())
+    assert crowded.peak_rss_bytes() - before < (LIMIT_MB + 4 * VALUE_MB) * MB
+    assert waiting_bytes(crowded) <= LIMIT_MB * MB
+    assert crowded.client()("PING") == "PONG", "who asks for little is served"
+    assert crowded.client()("SET", "k", "v") == "OK"
+    replies = [client.read() for client in clients]
+    refusals = [reply for reply in replies if isinstance(reply, ReplyError)]
+    assert 30 - LIMIT_MB // VALUE_MB <= len(refusals) < 30
+    for refusal in refusals:
+        assert re.match(r"BUSY replies that clients have not read take 1[0-9]{2} of 128 MiB "
+                        r"\(--max-reply-memory\)", refusal.text), refusal.text
+    wait_until(lambda: waiting_bytes(crowded) < MB, "what was read is forgotten")
+    for client in clients:
+        assert client("PING") == "PONG", "the connection lives on"
+    assert not isinstance(clients[-1].ask(*command.split()), ReplyError), "there is room again"
+
+
+def test_a_write_whose_reply_finds_no_room_changes_nothing(crowded):
+    client = crowded.client(timeout=30)
+    for command in (("GETDEL",), ("GETSET", "x"), ("SET", "x", "GET")):
+        key = "big/" + command[0]
+        client("SET", key, b"v" * (VALUE_MB * MB))
+        token = client.token(key)
+    fill(crowded)
+    for command in (("GETDEL",), ("GETSET", "x"), ("SET", "x", "GET")):
+        key = "big/" + command[0]
+        token = client.lease(key)["token"]
+        words = (command[0], key, *command[1:])
+        with refused("BUSY", "nothing was applied"):
+            client("FENCED", token, *words)
+        client("MULTI")
+        client("FENCED", token, "SETRANGE", key, 0, "!")
+        client("FENCED", token, *words)
+        with refused("BUSY"):
+            client("EXEC")
+        assert client("STRLEN", key) == VALUE_MB * MB
+        assert client("GETRANGE", key, 0, 1) == b"vv"
+
+
+def test_sql_finds_no_room_either_and_changes_nothing(crowded):
+    client = crowded.client(timeout=30)
+    client("SQL", "CREATE TABLE t(k TEXT PRIMARY KEY, v BLOB)")
+    token = client.token("r")
+    insert = "INSERT INTO t VALUES (?, zeroblob(16000000))"
+    client("FENCEDALL", 1, "r", token, "SQL", insert, "a")
+    fill(crowded)
+    with refused("BUSY", "--max-reply-memory"):
+        client("SQL", "SELECT v FROM t")
+    with refused("BUSY", "--max-reply-memory"):
+        client("FENCEDALL", 1, "r", token, "SQL", insert + " RETURNING v", "b")
+    assert client("SQL", "SELECT k FROM t")[3] == [[b"a"]]
+
+
+def test_what_the_daemon_shows_of_itself_is_counted_too(crowded):
+    fill(crowded)
+    client = crowded.client()
+    with refused("BUSY", "--max-reply-memory"):
+        client("ECHO", "x" * (15 * MB))
+    with refused("BUSY", "--max-reply-memory"):
+        client("COMMAND", "DOCS", *["GET"] * 300000)
+    with refused("BUSY", "--max-reply-memory"):
+        client("UNSUBSCRIBE", *["channel"] * 300000)
+    assert client("PING") == "PONG"
+    assert b"cmd=" in client("CLIENT", "LIST"), "who looks for those that do not read, finds them"
+
+
+def test_who_goes_away_leaves_its_room_to_others(crowded):
+    clients = crowd(crowded, "GET", "big")
+    assert waiting_bytes(crowded) > 64 * MB
+    for client in clients:
+        client.close()
+    wait_until(lambda: waiting_bytes(crowded) == 0, "what they left unread is forgotten")
+    assert len(crowded.client(timeout=30)("GET", "big")) == VALUE_MB * MB
+
+
+def test_many_small_replies_are_bounded_too(rig):
+    """A connection that does not read starts nothing more; nobody is refused for it."""
+    daemon = rig.daemon("--max-reply-memory", LIMIT_MB, "--unfenced-writes", "allow",
+                        "--max-connections", 2000)
+    client = daemon.client(timeout=30)
+    client("SET", "k", b"v" * 16000)
+    clients = [Unread(daemon.address, timeout=30) for _ in range(900)]
+    daemon.clients += clients
+    for unread in clients:
+        unread.send_bytes(b"GET k\r\n" * 300)
+    most = 0
+    for _ in range(300):
+        client("PING")
+        most = max(most, waiting_bytes(daemon))
+    assert most <= (LIMIT_MB + 40) * MB
+    if not sanitized():  # the heap has holes between so many that grow side by side
+        assert daemon.peak_rss_bytes() < 5 * (LIMIT_MB + 40) * MB
+    for unread in clients[::300]:
+        for _ in range(300):
+            assert len(unread.read()) == 16000
+
+
+def test_the_readme_tells_the_option():
+    assert "--max-reply-memory" in (REPO / "README.md").read_text()

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SIGHUP has the options read again; SIGUSR1 and SIGUSR2 are ignored. None ends the daemon."""
+
+import signal
+import subprocess
+
+import pytest
+
+from harness.limits import BUILD, wait_until
+from harness.resp import refused
+
+
+class Configured:
+    """A daemon with a config file that can be written anew."""
+
+    def __init__(self, rig, *lines, **options):
+        self.path = rig.folder / "stockaded.conf"
+        self.write(*lines)
+        self.daemon = rig.daemon("--config", self.path, **options)
+        self.hangups = 0
+
+    def write(self, *lines):
+        self.path.write_text("".join(line + "\n" for line in lines))
+
+    def hang_up(self, *lines):
+        """Writes the file, sends the signal; what the log says of it."""
+        if lines:
+            self.write(*lines)
+        start = len(self.daemon.stderr())
+        self.daemon.signal(signal.SIGHUP)
+        ends = "the options were read again", "stays in force"
+        wait_until(lambda: any(end in self.daemon.stderr()[start:] for end in ends),
+                   "SIGHUP is done")
+        self.daemon.client()("PING")
+        return self.daemon.stderr()[start:]
+
+    def option(self, name):
+        return self.daemon.client()("CONFIG", "GET", name)[1].decode()
+
+
+def test_sighup_does_not_end_the_daemon_and_says_what_it_read(rig):
+    configured = Configured(rig, "log-level = info")
+    client = configured.daemon.client()
+    token = client.token("r")
+    assert "changed: 0" in configured.hang_up()
+    assert client("FENCED", token, "SET", "r", "v") == "OK", "who is connected stays so"
+
+
+def test_sighup_takes_the_options_that_may_change(rig):
+    configured = Configured(rig, "log-level = info")
+    client = configured.daemon.client()
+    with refused("NOTOKEN"):
+        client("SET", "k", "v")
+    told = configured.hang_up("log-level = debug", "unfenced-writes = allow", "max-waiters = 7",
+                              "sql-time-limit = 50", "max-reply-memory = 130")
+    assert "changed: 5" in told and "log-level is now 'debug', was 'info'" in told
+    assert client("SET", "k", "v") == "OK"
+    for name, value in (("log-level", "debug"), ("max-waiters", "7"), ("sql-time-limit", "50"),
+                        ("max-reply-memory", "130")):
+        assert configured.option(name) == value
+    with refused("ERR", "more than 50 ms"):
+        client("SQL", "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) "
+                      "SELECT max(n) FROM t")
+    configured.hang_up("log-level = error")
+    with refused("NOTOKEN"):
+        client("SET", "k", "v")
+    start = len(configured.daemon.stderr())
+    client.ask("SET", "k", "v")
+    configured.daemon.signal(signal.SIGUSR1)
+    client("PING")
+    assert configured.daemon.stderr()[start:] == "", "errors only"
+
+
+def test_what_takes_a_restart_is_told_and_stays_as_it_is(rig):
+    configured = Configured(rig, "max-connections = 100")
+    told = configured.hang_up("max-connections = 200", "cache-size = 64", "max-waiters = 9")
+    for name in ("max-connections", "cache-size"):
+        assert f"{name} has changed, and takes a restart" in told
+    assert configured.option("max-connections") == "100"
+    assert configured.option("max-waiters") == "9"
+
+
+@pytest.mark.parametrize("lines", [["max-waiters = many"], ["nosuch = 1"], ["max-waiters 3"],
+                                   ["max-waiters = 3", "password-file = /nosuch/file"], None],
+                         ids=str)
+def test_a_file_that_cannot_be_read_changes_nothing_and_is_told(rig, lines):
+    configured = Configured(rig, "max-waiters = 5")
+    if lines is None:
+        configured.path.unlink()
+    told = configured.hang_up(*lines or ())
+    assert " error SIGHUP: " in told and "what was in force stays in force" in told
+    assert configured.option("max-waiters") == "5"
+    assert configured.daemon.client().ask("GET", "k") is None, "no password either"
+
+
+def test_a_new_password_counts_from_sighup_on(rig):
+    path = rig.folder / "password"
+    path.write_text("first\n")
+    configured = Configured(rig, f"password-file = {path}")
+    old = configured.daemon.client()
+    old("AUTH", "first")
+    path.write_text("second\n")
+    start = len(configured.daemon.stderr())
+    configured.daemon.signal(signal.SIGHUP)
+    wait_until(lambda: "the password has changed" in configured.daemon.stderr()[start:],
+               "it is read")
+    assert old("GET", "k") is None, "who is logged in stays so"
+    client = configured.daemon.client()
+    with refused("WRONGPASS"):
+        client("AUTH", "first")
+    assert client("AUTH", "second") == "OK"
+    configured.write(f"password-file = {rig.folder / 'nosuch'}")
+    configured.daemon.signal(signal.SIGHUP)
+    wait_until(lambda: "stays in force" in configured.daemon.stderr()[start:], "it is told")
+    with refused("NOAUTH"):
+        configured.daemon.client()("GET", "k")
+    configured.write("")
+    configured.daemon.signal(signal.SIGHUP)
+    wait_until(lambda: "no password any more" in configured.daemon.stderr()[start:], "it is told")
+    assert configured.daemon.client()("GET", "k") is None
+
+
+def test_flags_and_environment_win_over_the_file_as_at_the_start(rig):
+    configured = Configured(rig, "max-waiters = 5", env={"STOCKADE_SQL_TIME_LIMIT": "77"})
+    assert "changed: 1" in configured.hang_up("max-waiters = 6", "sql-time-limit = 99",
+                                              "lease = redis://127.0.0.1:1")
+    assert configured.option("sql-time-limit") == "77" and configured.option("lease") == "local:"
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_user_signals_are_ignored_with_a_line_in_the_log(rig, number):
+    daemon = rig.daemon()
+    daemon.signal(number)
+    wait_until(lambda: f"signal {number.value} " in daemon.stderr(), "it is told")
+    assert "is ignored" in daemon.stderr() and daemon.client()("PING") == "PONG"
+
+
+def test_sighup_while_stopping_is_told_and_does_not_disturb(rig):
+    daemon = rig.daemon()
+    blocked = daemon.client()
+    daemon.signal(signal.SIGTERM)
+    daemon.signal(signal.SIGHUP)
+    assert daemon.wait() == 0
+    blocked.close()
+
+
+def test_help_marks_what_sighup_changes():
+    text = subprocess.run([BUILD / "stockaded", "--help"], capture_output=True, text=True,
+                          check=True).stdout
+    marked = {part.split()[0] for part in text.split("\n  --")[1:]
+              if "[SIGHUP]" in part.split("\n\n")[0]}
+    assert marked == {"password-file", "unfenced-writes", "log-level", "max-waiters",
+                      "max-reply-memory", "sql-time-limit"}
