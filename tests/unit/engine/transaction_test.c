@@ -143,7 +143,7 @@ static void a_transaction_is_bounded_in_bytes(void **state)
     assert_says(*state, "MULTI", "+OK\r\n");
     for (int i = 1; i < TRANSACTION_BYTES_MAX / VALUE; i++)
         assert_says(*state, set.data, QUEUED);
-    assert_begins(*state, set.data, "-ERR a transaction has at most 4096 commands and 16 MiB");
+    assert_begins(*state, set.data, "-ERR a transaction has at most 4096 commands and 17 MiB");
     assert_begins(*state, "EXEC", "-EXECABORT");
     assert_says(*state, "GET a", NIL);
     buf_free(&set);
