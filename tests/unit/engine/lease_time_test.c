@@ -17,12 +17,6 @@
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
 #define NOBODY            "*-1\r\n"
 
-static int setup_local(void **state)
-{
-    *state = world_new_local();
-    return 0;
-}
-
 /* A number, or -1, of what LEASE says; "held" is 1 or 0. */
 static long lease_says(struct world *world, const char *resource, const char *field)
 {
@@ -465,7 +459,7 @@ static void a_client_that_left_before_its_basket_ran_out_may_repeat_it(void **st
 int main(void)
 {
 #define T(name)  cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
-#define TL(name) cmocka_unit_test_setup_teardown(name, setup_local, world_teardown)
+#define TL(name) cmocka_unit_test_setup_teardown(name, world_setup_local, world_teardown)
     const struct CMUnitTest tests[] = {
         T(a_renewal_that_the_store_held_up_tells_what_is_left),
         TL(a_renewal_that_the_store_held_up_tells_what_is_left),
