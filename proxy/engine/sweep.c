@@ -124,7 +124,7 @@ static void look(struct sweeper *sweeper)
 
     sweeper->walks = engine->options.forget_ms > 0 && now_ms >= sweeper->walk_due_ms;
     sweeper->ends_abandoned = now_ms - engine->started_ms >= ABANDONED_MS;
-    submit(sweeper, &(struct store_op){.run = look_run, .done = look_done});
+    submit(sweeper, &(struct store_op){.brief = true, .run = look_run, .done = look_done});
 }
 
 static void on_timer(struct timer *timer)

@@ -17,6 +17,9 @@ enum { NAMES_PER_MB = 8192, PAGES_KB_PER_MB = 448 };
 /* Readers that are not done stand in the way. What is not acknowledged can wait for them. */
 enum { SAVE_TRIES = 3, SAVE_TRIES_LOST = 300, SAVE_AGAIN_MS = 10 };
 
+/* An idle daemon looks once a second, and this is less. */
+enum { CATCH_UP_MS = 500 };
+
 /* How a transaction over some operations ended. */
 enum ended {
     ENDED_COMMITTED,
@@ -156,14 +159,14 @@ static bool measure(struct writer *writer)
     return true;
 }
 
-static bool begin(struct writer *writer)
+static bool begin(struct writer *writer, enum statement how)
 {
     struct transaction *txn = &writer->txn;
     int64_t version = 0;
     enum guards_news news = GUARDS_NO_NEWS;
 
     if ((files_stopped(writer->files) && !files_look(writer->files, txn->db)) ||
-        !transaction_begin(txn, STATEMENT_BEGIN_WRITE) || !read_version(txn, &version))
+        !transaction_begin(txn, how) || !read_version(txn, &version))
         return false;
     if (version != writer->data_version) {
         if (!measure(writer))
@@ -248,7 +251,7 @@ static enum ended run(struct writer *writer, struct list *from, struct list *end
 {
     struct transaction *txn = &writer->txn;
 
-    if (!begin(writer)) {
+    if (!begin(writer, STATEMENT_BEGIN_WRITE)) {
         if (!writer->waits && writer->txn.code == SQLITE_BUSY)
             return roll_back(writer) ? ENDED_BUSY : ENDED_LOST;
         note_failure(writer, "the start of a transaction");
@@ -345,13 +348,31 @@ enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool m
     }
 }
 
+/* Others have committed since the last transaction: a daemon that idles learns what they did to
+ * guards and to the store's time, too. */
+static void catch_up(struct writer *writer)
+{
+    int64_t now_ms = store_clock_now_ms(writer->txn.clock);
+
+    if (now_ms - writer->caught_up_ms < CATCH_UP_MS)
+        return;
+    writer->caught_up_ms = now_ms;
+    set_waits(writer, false);
+    writer->latest = begin(writer, STATEMENT_BEGIN_READ);
+    (void)roll_back(writer);
+}
+
 bool writer_read(struct writer *writer, struct list *batch)
 {
     struct transaction *txn = &writer->txn;
     int64_t version = 0;
 
-    if (!writer->latest || files_gone(writer->files))
+    if (files_gone(writer->files))
         return false;
+    if (!writer->latest) {
+        catch_up(writer);
+        return false;
+    }
     set_waits(writer, false);
     bool reads = transaction_begin(txn, STATEMENT_BEGIN_READ) && read_version(txn, &version) &&
                  version == writer->data_version;
@@ -382,7 +403,8 @@ bool writer_stop_clock(struct writer *writer)
     set_waits(writer, false);
     if (!store_clock_due(writer->txn.clock, &note))
         return true;
-    return begin(writer) ? commit(writer, true) != ENDED_LOST : roll_back(writer);
+    return begin(writer, STATEMENT_BEGIN_WRITE) ? commit(writer, true) != ENDED_LOST
+                                                : roll_back(writer);
 }
 
 void writer_tidy(struct writer *writer)

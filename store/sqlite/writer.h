@@ -40,8 +40,9 @@ struct writer {
     int64_t data_version; /* SQLite's: differs once another connection has committed */
     int outage;           /* SQLite's code of the failure that was logged; 0: all is well */
     int read_outage;
-    bool latest; /* no other one has committed, as far as was seen; if so, a write looks */
-    bool waits;  /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
+    bool latest;          /* no other one has committed, as far as was seen; if so, a write looks */
+    int64_t caught_up_ms; /* when it last looked at what others have committed, without writing */
+    bool waits;           /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
     uint64_t commits, failed_commits, foreign_commits;
 };
 

@@ -107,4 +107,4 @@ def test_at_level_warn_nothing_of_it_is_told(rig):
     daemon = rig.daemon("--log-level", "warn")
     client = daemon.client()
     client.ask("SET", "k", "v"), client("REVOKE", "k")
-    assert daemon.stderr() == ""
+    assert daemon.log() == ""

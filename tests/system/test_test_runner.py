@@ -25,7 +25,7 @@ static double now(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
-static void stall(void) { kill(getppid(), SIGSTOP); usleep(300000); kill(getppid(), SIGCONT); }
+static void stall(void) { kill(getppid(), SIGSTOP); usleep(600000); kill(getppid(), SIGCONT); }
 static void leak(void) { kept = malloc(100); kept = NULL; }
 static void use_after_free(void) { kept = malloc(100); free(kept); *(volatile char *)kept = 1; }
 static int says(const char *result) { puts(result); fflush(stdout); return *result == 'n'; }
@@ -62,7 +62,7 @@ def test_it(number, tries=[]):
         tries.append(number)
         if tries.count(number) == 1:
             begun = time.monotonic()
-            time.sleep(0.3)
+            time.sleep(0.6)
             harness.late.stalls().seen.append((begun, time.monotonic()))
     assert watch.seconds < 0.2
 """
@@ -96,8 +96,8 @@ def test_what_was_late_while_the_machine_stood_still_runs_again_and_its_leaks_ar
         tmp_path):
     status, output = check(tmp_path, "leak();" + LATE)
     assert status == 0 and output.endswith("\n1 passed, 0 failed\n"), output
-    assert re.search(r"Late, and tried again:\n  unit/a_test: 0\.\d\d s instead of 0\.20 s, "
-                     r"with a stall of 0\.\d\d s\n", output), output
+    assert re.search(r"Late, and tried again:\n  unit/a_test: \d\.\d\d s instead of 0\.20 s, "
+                     r"with a stall of \d\.\d\d s\n", output), output
 
 
 def test_what_fails_while_the_machine_runs_well_fails_at_once(tmp_path):

@@ -134,7 +134,7 @@ def test_a_connection_that_hears_nothing_any_more_is_replaced(rig, forgetful):
     assert counter(client, "lease_service_up") == 1
     relay.forgets = False
     await_news(daemon)
-    assert "warn" not in daemon.stderr()
+    assert "warn" not in daemon.log()
 
 
 def test_without_the_right_to_listen_or_publish_it_works_by_looking(rig):

@@ -62,6 +62,10 @@ class Stockaded(Process):
     def address(self):
         return self.listeners[0]
 
+    def log(self):
+        """What it has logged, but for the line that each new store has."""
+        return "".join(line for line in self.stderr().splitlines(True) if " is new: " not in line)
+
     def client(self, **options):
         client = Client(self.address, **options)
         self.clients.append(client)

@@ -18,13 +18,19 @@ STALLS_KEPT_MAX = 10000
 class Stalls:
     def __init__(self):
         self.seen = collections.deque(maxlen=STALLS_KEPT_MAX)  # (begun, ended), one after the other
-        self._looked = threading.Event()
+        self._looks = None  # how often it has looked; None: nobody watches
 
     def watch(self):
         """From now on, on a thread."""
+        self._looks = 0
         threading.Thread(target=self._look, daemon=True).start()
-        self._looked.wait()
+        self._await_looks(1)
         return self
+
+    def _await_looks(self, count):
+        due = (self._looks or 0) + count
+        while self._looks is not None and self._looks < due:
+            time.sleep(NAP_S)
 
     def _look(self):
         now = time.monotonic()
@@ -35,13 +41,13 @@ class Stalls:
             now = time.monotonic()
             if now - due >= STALL_S:
                 self.seen.append((due, now))
-            self._looked.set()
+            self._looks += 1
 
     def excuse(self, begun, ended, allowed):
         """How long the machine stood still from `begun` to `ended`, all in seconds, where that
         explains why it took longer than allowed: without it there had been time enough, and it is
         at least half of the whole. Else 0."""
-        time.sleep(2 * NAP_S * len(os.sched_getaffinity(0)))  # what ends now is seen by then
+        self._await_looks(1 + len(os.sched_getaffinity(0)))  # what lasts until now is seen by then
         stood = sum(max(0, min(ended, to) - max(begun, since)) for since, to in list(self.seen))
         took = ended - begun
         return stood if stood >= max(took - allowed, took / 2) else 0

@@ -13,7 +13,6 @@
 
 #include "fence/provider.h"
 #include "proxy/engine/lease.h"
-#include "tests/unit/engine/moody_store.h"
 #include "tests/unit/engine/says.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
@@ -187,89 +186,6 @@ static void a_lease_renewed_elsewhere_ends_when_that_is_over(void **state)
     lease_provider_close(other, free, NULL);
 }
 
-static void ignore_answer(struct lease_call *call)
-{
-    (void)call;
-}
-
-/* What another daemon asks of the lease service, as owner "me" of k. */
-static struct lease_call asked_elsewhere(struct lease_provider *other, enum lease_verb verb,
-                                         int64_t token)
-{
-    struct lease_call call = {.verb = verb,
-                              .resource = bytes_of("k"),
-                              .token = token,
-                              .ttl_ms = 60000,
-                              .done = never_late};
-
-    lease_nonce(bytes_of("me"), false, call.nonce);
-    assert_true(lease_ask(other, &call));
-    return call;
-}
-
-static void news_of_a_release_elsewhere_wakes_who_waits(void **state)
-{
-    struct world *world = *state;
-    struct lease_provider *other = lease_memory_new(world->service);
-
-    assert_int_equal(asked_elsewhere(other, LEASE_GRANT, 0).answer, LEASE_GRANTED);
-    assert_says(world, 1, "ACQUIRE k 1000 WAIT 30000", "");
-    assert_int_equal(asked_elsewhere(other, LEASE_RELEASE, 1).answer, LEASE_FREE);
-    world_settle(world); /* no time has passed */
-    assert_string_equal(world_received(world, 1), GRANT(2, 1000));
-    lease_provider_close(other, free, NULL);
-}
-
-/* It hears of the release before the answer, which says that the lease is held. */
-static void news_that_overtake_an_answer_are_not_forgotten(void **state)
-{
-    struct world *world = *state;
-    struct lease_provider *other = lease_memory_new(world->service);
-    struct lease_call release = {
-        .verb = LEASE_RELEASE, .resource = bytes_of("k"), .token = 1, .done = ignore_answer};
-
-    assert_int_equal(asked_elsewhere(other, LEASE_GRANT, 0).answer, LEASE_GRANTED);
-    lease_service_set_late(world->service, -1);
-    assert_says(world, 1, "ACQUIRE k 1000 WAIT 30000", "");
-    lease_nonce(bytes_of("me"), false, release.nonce);
-    assert_false(lease_ask(other, &release)); /* done, and answered late */
-    assert_says(world, 1, "", "");
-    lease_service_set_late(world->service, 0);
-    world_settle(world);
-    assert_string_equal(world_received(world, 1), GRANT(2, 1000));
-    lease_provider_close(other, free, NULL);
-}
-
-/* Its holder was not told before: another daemon let it go. */
-static void a_lease_that_passed_to_another_unseen_is_told_as_lost(void **state)
-{
-    struct world *world = *state;
-    struct lease_provider *other = lease_memory_new(world->service);
-
-    world_call(world, 1, "HELLO 3");
-    assert_says(world, 1, "ACQUIRE k 60000 OWNER me", GRANT(1, 60000));
-    lease_service_lose_news(world->service, true);
-    assert_int_equal(asked_elsewhere(other, LEASE_RELEASE, 1).answer, LEASE_FREE);
-    assert_says(world, 2, "ACQUIRE k 1000", GRANT(2, 1000));
-    assert_string_equal(world_received(world, 1),
-                        ">4\r\n$13\r\nstockade:lost\r\n$1\r\nk\r\n:1\r\n$5\r\ntaken\r\n");
-    assert_int_equal(world_counter(world, "leases_expired"), 1);
-    lease_provider_close(other, free, NULL);
-}
-
-/* Its token is dead, whatever lock is left. */
-static void a_revoked_lease_whose_lock_is_left_is_shown_as_free(void **state)
-{
-    struct world *world = *state;
-
-    assert_says(world, 1, "ACQUIRE k 60000 OWNER me", GRANT(1, 60000));
-    lease_service_set_down(world->service, "test");
-    assert_says(world, 2, "REVOKE k", ":1\r\n");
-    lease_service_set_down(world->service, NULL);
-    assert_says(world, 2, "ACQUIRE k 1000", NOBODY);
-    assert_begins(world, 2, "LEASE k", "*12\r\n$5\r\nstate\r\n$4\r\nfree\r\n");
-}
-
 static void fill_with_1e(const struct chance *chance, void *bytes, size_t len)
 {
     (void)chance;
@@ -285,38 +201,6 @@ static void an_owners_nonce_has_all_the_bits_that_chance_gave(void **state)
     (void)state;
     lease_make_nonce(&chance, nonce);
     assert_string_equal(nonce, "1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e");
-}
-
-/* Each daemon numbers its connections from 1. */
-static void a_lease_that_another_daemon_renews_is_no_longer_of_the_connection_it_had(void **state)
-{
-    struct world *world = world_new_on(moody_store_new, NULL);
-
-    (void)state;
-    moody_store_set_session(world->store, 1);
-    assert_says(world, 1, "ACQUIRE r 10000", GRANT(1, 10000));
-    moody_store_set_session(world->store, 2);
-    world_restart_engine(world);
-    assert_begins(world, 1, "RENEW r 1 10000", ":");
-    world_send(world, 1, "ACQUIRE r 1000 WAIT 100"); /* it waits for another, not for itself */
-    world_pass(world, 200);
-    assert_string_equal(world_received(world, 1), NOBODY);
-    world_free(world);
-}
-
-/* Its connection has the number that the new holder's has at the other daemon. */
-static void an_ephemeral_lease_that_moved_to_another_daemon_outlives_its_connection(void **state)
-{
-    struct world *world = world_new_on(moody_store_new, NULL);
-
-    (void)state;
-    moody_store_set_session(world->store, 1);
-    assert_says(world, 1, "ACQUIRE r 10000 EPHEMERAL", GRANT(1, 10000));
-    moody_store_set_session(world->store, 2); /* so the row is not this daemon's any more */
-    world_disconnect(world, 1);
-    world_settle(world);
-    assert_says(world, 2, "FENCED 1 SET r x", "+OK\r\n");
-    world_free(world);
 }
 
 int main(void)
@@ -336,13 +220,7 @@ int main(void)
         TEST(a_repeat_moves_an_ephemeral_lease_to_its_connection),
         TEST(a_lease_that_ends_by_itself_is_noticed),
         TEST(a_lease_renewed_elsewhere_ends_when_that_is_over),
-        TEST(news_of_a_release_elsewhere_wakes_who_waits),
-        TEST(news_that_overtake_an_answer_are_not_forgotten),
-        TEST(a_lease_that_passed_to_another_unseen_is_told_as_lost),
-        TEST(a_revoked_lease_whose_lock_is_left_is_shown_as_free),
         TEST(an_owners_nonce_has_all_the_bits_that_chance_gave),
-        TEST(a_lease_that_another_daemon_renews_is_no_longer_of_the_connection_it_had),
-        TEST(an_ephemeral_lease_that_moved_to_another_daemon_outlives_its_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
