@@ -67,10 +67,12 @@ struct store *lasting_open(const struct store_options *given)
     struct store_options options = *given;
     char path[128], why[256] = "";
 
-    if (the.store != NULL)
+    if (the.store != NULL && the.inputs < INPUTS_PER_FILE)
         return the.store;
     if (the.folder[0] == '\0')
         begin_all();
+    end_file();
+    the.inputs = 0;
     snprintf(path, sizeof path, "%s/db", the.folder);
     options.path = path;
     options.clock = &the.clock;
@@ -85,10 +87,6 @@ void lasting_set_world(const struct world *world)
     if (world == NULL)
         the.before_ms = now_ms(&the.clock);
     the.world = world;
-    if (world == NULL && the.inputs >= INPUTS_PER_FILE) {
-        the.inputs = 0;
-        end_file();
-    }
 }
 
 unsigned lasting_number(void)

@@ -8,11 +8,11 @@
 
 /* For world_new_on: the store that there is, or a new one. Not to be closed with the world. */
 struct store *lasting_open(const struct store_options *options);
-/* Whose clock is the store's clock, or NULL. */
+/* Whose clock is the store's clock; NULL before it ends. */
 void lasting_set_world(const struct world *world);
 /* What this input has for its names. */
 unsigned lasting_number(void);
-/* Removes values and leases; the file ends with every 500th input. */
+/* Removes values and leases; every 500th input is its file's last. */
 void lasting_end_input(void);
 
 #endif

@@ -437,7 +437,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     world_settle(run.world);
     if (run.on_sqlite)
         lasting_end_input();
-    world_free(run.world);
     lasting_set_world(NULL);
+    world_free(run.world);
     return 0;
 }

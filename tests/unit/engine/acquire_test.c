@@ -349,7 +349,8 @@ static void lease_shows_who_holds(void **state)
     assert_says(world, 1, "LEASES", "*0\r\n");
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+#define T(name)  cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+#define TL(name) cmocka_unit_test_setup_teardown(name, world_setup_local, world_teardown)
 
 int main(void)
 {
@@ -372,6 +373,7 @@ int main(void)
         T(a_lease_that_ran_out_on_the_way_is_not_handed_out),
         T(a_commit_that_fails_gives_the_lock_back),
         T(a_second_entry_that_fails_leaves_the_first_its_lock),
+        TL(a_second_entry_that_fails_leaves_the_first_its_lock),
         T(a_dead_lease_service_stops_grants_at_once_and_no_writes),
         T(waiting_for_oneself_is_a_deadlock),
         T(a_revoked_holder_is_fenced_and_the_next_is_served),

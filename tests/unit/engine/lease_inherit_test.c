@@ -13,12 +13,6 @@
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
 
-static int setup(void **state)
-{
-    *state = world_new_local();
-    return 0;
-}
-
 static void assert_heard(struct world *world, int client, const char *reply)
 {
     assert_string_equal(world_received(world, client), reply);
@@ -174,7 +168,7 @@ static void a_twin_of_a_request_that_was_granted_inherits_nothing(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, world_teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, world_setup_local, world_teardown)
     const struct CMUnitTest tests[] = {
         T(a_write_its_release_and_the_next_grant_are_one_commit),
         T(a_revoked_lease_is_inherited_too),

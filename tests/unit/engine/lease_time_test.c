@@ -17,12 +17,6 @@
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
 #define NOBODY            "*-1\r\n"
 
-static int setup_local(void **state)
-{
-    *state = world_new_local();
-    return 0;
-}
-
 /* A number, or -1, of what LEASE says; "held" is 1 or 0. */
 static long lease_says(struct world *world, const char *resource, const char *field)
 {
@@ -432,10 +426,40 @@ static void a_basket_with_an_id_that_another_overtook_before_its_reply_is_stale(
     assert_memory_equal(world_received(world, 1), "-STALE ", 7);
 }
 
+/* A repeat may have been told of it. */
+static void a_basket_with_an_id_that_lost_one_lease_before_its_reply_keeps_the_others(void **state)
+{
+    struct world *world = *state;
+
+    world_send_only(world, 1, "ACQUIREALL 1000 2 a b ID x");
+    for (int i = 0; i < 4; i++)
+        step(world);
+    world_send_only(world, 2, "RENEW a 1 60000");
+    world->now_ms += 1500;
+    assert_int_equal(another_daemon_asks(world, "b"), LEASE_GRANTED);
+    world_settle(world);
+    assert_memory_equal(world_received(world, 1), "-STALE ", 7);
+    assert_int_equal(lease_says(world, "a", "held"), 1);
+}
+
+static void a_client_that_left_before_its_basket_ran_out_may_repeat_it(void **state)
+{
+    struct world *world = *state;
+
+    world_send_only(world, 1, "ACQUIREALL 1000 1 a ID x");
+    step(world);
+    step(world);
+    world_disconnect(world, 1);
+    world->now_ms += 1500;
+    world_settle(world);
+    assert_int_equal(lease_says(world, "a", "held"), 0);
+    assert_says(world, 2, "ACQUIREALL 1000 1 a ID x", "*1\r\n:2\r\n");
+}
+
 int main(void)
 {
 #define T(name)  cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
-#define TL(name) cmocka_unit_test_setup_teardown(name, setup_local, world_teardown)
+#define TL(name) cmocka_unit_test_setup_teardown(name, world_setup_local, world_teardown)
     const struct CMUnitTest tests[] = {
         T(a_renewal_that_the_store_held_up_tells_what_is_left),
         TL(a_renewal_that_the_store_held_up_tells_what_is_left),
@@ -465,6 +489,8 @@ int main(void)
         T(a_basket_that_ran_out_before_its_reply_is_null),
         T(a_basket_with_an_id_that_ran_out_before_its_reply_is_made_fresh),
         T(a_basket_with_an_id_that_another_overtook_before_its_reply_is_stale),
+        T(a_basket_with_an_id_that_lost_one_lease_before_its_reply_keeps_the_others),
+        T(a_client_that_left_before_its_basket_ran_out_may_repeat_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -228,6 +228,22 @@ static void a_message_never_stands_before_the_reply_to_an_earlier_command(void *
     assert_non_null(strstr(all, "*3\r\n$7\r\nmessage\r\n"));
 }
 
+/* Who hears it finds what was written. */
+static void a_message_comes_after_the_writes_before_it(void **state)
+{
+    struct world *world = *state;
+
+    world_call(world, 1, "ACQUIRE r 60000");
+    world_call(world, 2, "SUBSCRIBE c");
+    world_send_only(world, 1, "FENCED 1 SET r x");
+    world_send_only(world, 1, "PUBLISH c m");
+    engine_turn(world->engine);
+    assert_got(world, 2, "");
+    world_settle(world);
+    assert_got(world, 2, "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n");
+    assert_got(world, 1, "+OK\r\n:1\r\n");
+}
+
 static void a_subscriber_that_does_not_read_is_disconnected(void **state)
 {
     struct world *world = *state;
@@ -359,6 +375,7 @@ int main(void)
         TEST(names_become_json_whatever_their_bytes),
         TEST(only_those_who_asked_for_it_hear_it),
         TEST(a_message_never_stands_before_the_reply_to_an_earlier_command),
+        TEST(a_message_comes_after_the_writes_before_it),
         TEST(a_subscriber_that_does_not_read_is_disconnected),
         TEST(subscriptions_are_bounded),
         TEST(subscriptions_of_all_together_are_bounded),

@@ -17,6 +17,12 @@ int world_setup(void **state)
     return 0;
 }
 
+int world_setup_local(void **state)
+{
+    *state = world_new_local();
+    return 0;
+}
+
 int world_teardown(void **state)
 {
     world_free(*state);

@@ -7,6 +7,7 @@
 
 /* For cmocka: a world with the options' defaults in *state; and its end, whatever the options. */
 int world_setup(void **state);
+int world_setup_local(void **state); /* world_new_local */
 int world_teardown(void **state);
 
 /* The client sends the line, and gets this reply to the byte; or one that begins with this. */
