@@ -75,6 +75,8 @@ void process_usage(struct engine_usage *usage)
     if (getrusage(RUSAGE_SELF, &used) != 0)
         return;
     usage->rss_peak_bytes = (uint64_t)used.ru_maxrss * 1024;
+    if (usage->rss_peak_bytes < usage->rss_bytes) /* the kernel brings it up to date now and then */
+        usage->rss_peak_bytes = usage->rss_bytes;
     usage->cpu_user_us = microseconds(used.ru_utime);
     usage->cpu_system_us = microseconds(used.ru_stime);
 }
