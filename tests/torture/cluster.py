@@ -208,17 +208,13 @@ class Cluster:
 
     def last_words(self, unresolved):
         """With everything healed: takes every lease once more, reads everything at every daemon,
-        and asks about each sale whose outcome nobody knows. Returns the first lease that it waited
-        for in vain, or None."""
+        and asks about each sale whose outcome nobody knows; then takes every lease from a Redis
+        that has forgotten all tokens. Returns the first lease that it waited for in vain, or
+        None."""
         caller = self.direct("final")
         for at, prefix in enumerate(self.prefixes):
             for key in self.keys():
-                deadline = time.monotonic() + LEASE_SECONDS_MAX
-                token = None
-                while token is None and time.monotonic() < deadline:
-                    with contextlib.suppress(Lost):
-                        token = caller.acquire(at, key, 3000, 1000)
-                    time.sleep(0 if token is not None else 0.05)
+                token = self.take(caller, at, key)
                 if token is None:
                     return f"{prefix}{key} at d{at}"
                 caller.fget(at, key, token)
@@ -228,9 +224,28 @@ class Cluster:
                     if same == prefix:
                         caller.get(other, key)
                 caller.release(at, key, token)
+        if self.redis is not None:
+            self.redis.client()("FLUSHALL")
+            for at, prefix in enumerate(self.prefixes):
+                for key in self.keys():
+                    token = self.take(caller, at, key)
+                    if token is None:
+                        return f"{prefix}{key} at d{at}, after a FLUSHALL"
+                    caller.release(at, key, token)
         for at in range(len(self.prefixes)):
             caller.drop(at)
         return None
+
+    @staticmethod
+    def take(caller, at, key):
+        """The token, or None where the lease is not to be had in time."""
+        token = None
+        deadline = time.monotonic() + LEASE_SECONDS_MAX
+        while token is None and time.monotonic() < deadline:
+            with contextlib.suppress(Lost):
+                token = caller.acquire(at, key, 3000, 1000)
+            time.sleep(0 if token is not None else 0.05)
+        return token
 
     def close(self):
         """Ends everyone. Returns what went wrong at that."""

@@ -243,6 +243,20 @@ static void a_note_that_is_lost_with_its_commit_is_made_with_the_next_one(void *
                      begin_ms + NOTED_EVERY_MS);
 }
 
+static void a_write_beside_which_the_time_cannot_be_noted_is_not_acknowledged(void **state)
+{
+    struct rig *rig = *state;
+
+    write_something(rig);
+    pass(rig, NOTED_EVERY_MS);
+    rig_sql(rig, "CREATE TRIGGER refuse BEFORE UPDATE ON stockade_clock"
+                 " BEGIN SELECT RAISE(ABORT, 'no room'); END");
+    assert_int_equal(rig_write(rig, grant, (void *)(uintptr_t) "r"), STK_STORE);
+    assert_int_equal(rig_write(rig, grant, (void *)(uintptr_t) "s"), STK_STORE);
+    rig_sql(rig, "DROP TRIGGER refuse");
+    write_something(rig);
+}
+
 static void a_close_that_cannot_note_the_time_closes_all_the_same(void **state)
 {
     struct rig *rig = *state;
@@ -343,6 +357,7 @@ int main(void)
         FILE_ONLY(a_close_in_order_notes_the_time),
         FILE_ONLY(what_writes_nothing_notes_nothing),
         FILE_ONLY(a_note_that_is_lost_with_its_commit_is_made_with_the_next_one),
+        FILE_ONLY(a_write_beside_which_the_time_cannot_be_noted_is_not_acknowledged),
         FILE_ONLY(a_close_that_cannot_note_the_time_closes_all_the_same),
         FILE_ONLY(two_processes_on_a_file_have_the_same_time),
         FILE_ONLY(a_file_that_another_machine_has_put_in_its_place_goes_on_from_there),
