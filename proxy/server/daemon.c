@@ -70,8 +70,18 @@ static void close_own_handles(void *context)
         (uv_handle_t *)&daemon->sigint,      (uv_handle_t *)&daemon->sighup,
         (uv_handle_t *)&daemon->sigusr1,     (uv_handle_t *)&daemon->sigusr2,
     };
+    static const int harmless[] = {SIGHUP, SIGUSR1, SIGUSR2};
+    sigset_t blocked;
+
+    /* Without their handles these would end the process, which still has its store to close. */
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        sigaddset(&blocked, harmless[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, NULL);
     for (size_t i = 0; i < sizeof handles / sizeof *handles; i++)
         uv_close(handles[i], NULL);
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        signal(harmless[i], SIG_IGN);
 }
 
 /* Closes what is open; the loop runs dry after it. */
