@@ -95,7 +95,8 @@ struct acquire {
     int64_t ttl_ms, left_ms;
     struct bytes owner; /* in the request, `nonce` or request->scratch */
     bool anonymous, recorded;
-    bool behind;                 /* recorded in a row of its own, though not the first token */
+    bool entered;                /* recorded: the owner has this very lease already */
+    bool behind;                 /* the row is new, and the token not the first one */
     bool of_basket;              /* which remembers the id, once it is whole */
     bool repeats;                /* its id was granted before: enters again, uncounted */
     uint64_t fingerprint;        /* with an id */

@@ -103,7 +103,7 @@ static void returned(struct lease_return *back)
 bool acquire_counted(const struct request *sub)
 {
     const struct acquire *acquire = sub->state;
-    return !acquire->repeats || acquire->call.answer != LEASE_OWN;
+    return !acquire->repeats || !acquire->entered;
 }
 
 /* A repeat that counted nothing has nothing to give back; and what a repeat of this one has been
@@ -135,17 +135,16 @@ static void reply_granted(struct acquire *acquire)
     int64_t token = acquire->call.answer_token, left_ms = acquire->left_ms;
     struct request *request = leave(acquire, left_ms);
 
-    held_granted(request->engine,
-                 &(struct held_grant){.resource = request->argv[1],
-                                      .owner = acquire->owner,
-                                      .token = token,
-                                      .ttl_ms = left_ms,
-                                      .session = request->session,
-                                      .ephemeral = acquire->wish.ephemeral,
-                                      .fresh = acquire->call.answer == LEASE_GRANTED,
-                                      .behind = acquire->behind});
+    held_granted(request->engine, &(struct held_grant){.resource = request->argv[1],
+                                                       .owner = acquire->owner,
+                                                       .token = token,
+                                                       .ttl_ms = left_ms,
+                                                       .session = request->session,
+                                                       .ephemeral = acquire->wish.ephemeral,
+                                                       .fresh = !acquire->entered,
+                                                       .behind = acquire->behind});
 
-    if (acquire->call.answer == LEASE_OWN)
+    if (acquire->entered)
         request->engine->counters.leases_reentered++;
     else
         request->engine->counters.leases_granted++;
@@ -394,6 +393,7 @@ static void read_done(struct store_op *op)
             become_owner(acquire);
         acquire->call.void_token = 0;
         acquire->rounds = 0;
+        acquire->behind = false;
         ask(acquire);
     }
 }
