@@ -35,6 +35,7 @@ struct lease_view {
     struct resource row;
     struct lease_memory memory;
     int64_t holds, connection;
+    bool runs; /* by what the store knows of its time the lease is not over */
 };
 /* On the store's thread; `session` is store_session(), `owner` takes the name, or is NULL. */
 enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int64_t session,

@@ -301,6 +301,8 @@ static void asked(struct lease_call *call)
     struct acquire *acquire = list_entry(call, struct acquire, call);
     bool taken = call->answer == LEASE_GRANTED || call->answer == LEASE_OWN;
 
+    if (call->verb == LEASE_RENEW && call->answer == LEASE_GRANTED)
+        call->answer = LEASE_OWN;
     if (is_over(acquire) && call->answer == LEASE_GRANTED)
         unlock(acquire);
     else if (is_over(acquire))
@@ -318,11 +320,15 @@ static void ask(struct acquire *acquire)
 {
     struct lease_call *call = &acquire->call;
     struct engine *engine = acquire->request->engine;
+    const struct lease_view *view = &acquire->view;
+    /* A repeat whose lease still runs gets that one, though the service may have lost its lock, or
+     * those of several masters that can be reached. */
+    bool renews = acquire->repeats && view->runs && call->void_token == 0;
 
     acquire->phase = ACQUIRE_ASKING;
-    call->verb = LEASE_GRANT;
+    call->verb = renews ? LEASE_RENEW : LEASE_GRANT;
     call->asked_ms = engine_now_ms(engine);
-    call->token = 0;
+    call->token = renews ? view->memory.token : 0;
     call->floor = acquire->view.row.fence.floor;
     call->reentry_only = !line_is_head(acquire);
     call->waits = acquire->wish.wait_until_ms > call->asked_ms;

@@ -26,8 +26,8 @@ static void judge_repeat(struct auditor *auditor, const struct grant *known,
 {
     struct world *world = auditor->world;
     const struct seen *seen = &auditor->seen[grant->resource];
-    bool over = world->now_us > known->until_us || world->trouble_us > known->told_us ||
-                seen->token_us < known->told_us || seen->retired >= known->token;
+    bool over = world->now_us > known->until_us || seen->token_us < known->told_us ||
+                seen->retired >= known->token;
 
     audit_check(auditor, P6_ONCE);
     if (known->token > grant->token || (known->token < grant->token && !over))
