@@ -12,9 +12,11 @@
  *
  * - A grant is the client's only when the store has recorded its token, and so has fenced every
  *   older one (P1). What the lease service says is never enough: a daemon that died between the two
- *   steps leaves a lock whose token the store never saw.
+ *   steps leaves a lock whose token the store never saw. Such a token is ended in the store before
+ *   the lock is replaced: whose grant it was may still be on its way to record it.
  * - A token the store does not admit is never handed out; the next one is minted above the store's
  *   floor (P2), at most ACQUIRE_ROUNDS_MAX times.
+ * - A repeat with the id of a lease that still runs renews it instead of asking for one.
  * - A lease that is over by then is given back and tried for again while there is time to wait;
  *   else the answer is null. The id of such a grant is free again: nobody was told.
  * - A client that goes away: what waits leaves the line, what is on its way is given back.
