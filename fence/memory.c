@@ -84,7 +84,8 @@ static void enter(struct state *state, uint64_t attempt)
 static void grant(struct state *state, struct lease_call *call, bool mine, int64_t now_ms)
 {
     if (mine && state->token != call->void_token) {
-        lock(state, call, state->token, now_ms);
+        if (state->until_ms < now_ms + call->ttl_ms)
+            lock(state, call, state->token, now_ms);
         enter(state, call->attempt);
         lease_answer(call, LEASE_OWN, state->token, call->ttl_ms);
     } else if (state->token != 0 && !mine) {

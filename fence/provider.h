@@ -27,7 +27,7 @@ enum lease_verb {
 enum lease_answer {
     LEASE_UNANSWERED = 0,
     LEASE_GRANTED, /* GRANT: a fresh `token` above `floor`; RENEW: it lives `ttl_ms` */
-    LEASE_OWN,     /* GRANT: `nonce` holds it already, under `token`; the TTL was restarted */
+    LEASE_OWN,     /* GRANT: `nonce` holds it already, under `token`, for `ttl_ms` at least */
     LEASE_HELD,    /* another holds it (`token`), for `ttl_ms` still */
     LEASE_FREE,    /* nobody holds it: QUERY, RELEASE done (also where it was gone already),
                       GRANT that was only to enter again */

@@ -39,7 +39,9 @@
     "  return {'held', token, left}\n"
 
 /* nonce, ttl_ms, floor, void token, only to enter again?, attempt. The rule of minting is
- * token_next's. Of marks there are at most eight, of 17 bytes each. */
+ * token_next's. Of marks there are at most eight, of 17 bytes each. Entering again shortens
+ * nothing: what asks may have been held up on its way, and the owner told of a longer lease since.
+ */
 static const char grant_text[] =
     LOOK "local nonce, ttl, newest = ARGV[1], ARGV[2], tonumber(ARGV[3])\n"
          "local void = holder == nonce and token == ARGV[4]\n"
@@ -47,7 +49,9 @@ static const char grant_text[] =
          "if value and not void then\n"
          "  if marks ~= '' then marks = #marks < 136 and marks .. ' ' .. ARGV[6] or "
          "'' end\n"
-         "  redis.call('SET', lock, token .. ' ' .. nonce .. marks, 'PX', ttl)\n"
+         "  local left = redis.call('PTTL', lock)\n"
+         "  if left < tonumber(ttl) then left = ttl end\n"
+         "  redis.call('SET', lock, token .. ' ' .. nonce .. marks, 'PX', left)\n"
          "  return {'own', token, tonumber(ttl)}\n"
          "end\n"
          "if ARGV[5] == '1' then return {'free', '0', 0} end\n"

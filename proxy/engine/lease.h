@@ -35,6 +35,7 @@ struct lease_view {
     struct resource row;
     struct lease_memory memory;
     int64_t holds, connection;
+    bool runs; /* by what the store knows of its time the lease is not over */
 };
 /* On the store's thread; `session` is store_session(), `owner` takes the name, or is NULL. */
 enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int64_t session,
@@ -95,7 +96,8 @@ struct acquire {
     int64_t ttl_ms, left_ms;
     struct bytes owner; /* in the request, `nonce` or request->scratch */
     bool anonymous, recorded;
-    bool behind;                 /* recorded in a row of its own, though not the first token */
+    bool entered;                /* recorded: the owner has this very lease already */
+    bool behind;                 /* the row is new, and the token not the first one */
     bool of_basket;              /* which remembers the id, once it is whole */
     bool repeats;                /* its id was granted before: enters again, uncounted */
     uint64_t fingerprint;        /* with an id */

@@ -12,9 +12,11 @@
  *
  * - A grant is the client's only when the store has recorded its token, and so has fenced every
  *   older one (P1). What the lease service says is never enough: a daemon that died between the two
- *   steps leaves a lock whose token the store never saw.
+ *   steps leaves a lock whose token the store never saw. Such a token is ended in the store before
+ *   the lock is replaced: whose grant it was may still be on its way to record it.
  * - A token the store does not admit is never handed out; the next one is minted above the store's
  *   floor (P2), at most ACQUIRE_ROUNDS_MAX times.
+ * - A repeat with the id of a lease that still runs renews it instead of asking for one.
  * - A lease that is over by then is given back and tried for again while there is time to wait;
  *   else the answer is null. The id of such a grant is free again: nobody was told.
  * - A client that goes away: what waits leaves the line, what is on its way is given back.
@@ -103,7 +105,7 @@ static void returned(struct lease_return *back)
 bool acquire_counted(const struct request *sub)
 {
     const struct acquire *acquire = sub->state;
-    return !acquire->repeats || acquire->call.answer != LEASE_OWN;
+    return !acquire->repeats || !acquire->entered;
 }
 
 /* A repeat that counted nothing has nothing to give back; and what a repeat of this one has been
@@ -135,17 +137,16 @@ static void reply_granted(struct acquire *acquire)
     int64_t token = acquire->call.answer_token, left_ms = acquire->left_ms;
     struct request *request = leave(acquire, left_ms);
 
-    held_granted(request->engine,
-                 &(struct held_grant){.resource = request->argv[1],
-                                      .owner = acquire->owner,
-                                      .token = token,
-                                      .ttl_ms = left_ms,
-                                      .session = request->session,
-                                      .ephemeral = acquire->wish.ephemeral,
-                                      .fresh = acquire->call.answer == LEASE_GRANTED,
-                                      .behind = acquire->behind});
+    held_granted(request->engine, &(struct held_grant){.resource = request->argv[1],
+                                                       .owner = acquire->owner,
+                                                       .token = token,
+                                                       .ttl_ms = left_ms,
+                                                       .session = request->session,
+                                                       .ephemeral = acquire->wish.ephemeral,
+                                                       .fresh = !acquire->entered,
+                                                       .behind = acquire->behind});
 
-    if (acquire->call.answer == LEASE_OWN)
+    if (acquire->entered)
         request->engine->counters.leases_reentered++;
     else
         request->engine->counters.leases_granted++;
@@ -302,6 +303,8 @@ static void asked(struct lease_call *call)
     struct acquire *acquire = list_entry(call, struct acquire, call);
     bool taken = call->answer == LEASE_GRANTED || call->answer == LEASE_OWN;
 
+    if (call->verb == LEASE_RENEW && call->answer == LEASE_GRANTED)
+        call->answer = LEASE_OWN;
     if (is_over(acquire) && call->answer == LEASE_GRANTED)
         unlock(acquire);
     else if (is_over(acquire))
@@ -319,11 +322,15 @@ static void ask(struct acquire *acquire)
 {
     struct lease_call *call = &acquire->call;
     struct engine *engine = acquire->request->engine;
+    const struct lease_view *view = &acquire->view;
+    /* A repeat whose lease still runs gets that one, though the service may have lost its lock, or
+     * those of several masters that can be reached. */
+    bool renews = acquire->repeats && view->runs && call->void_token == 0;
 
     acquire->phase = ACQUIRE_ASKING;
-    call->verb = LEASE_GRANT;
+    call->verb = renews ? LEASE_RENEW : LEASE_GRANT;
     call->asked_ms = engine_now_ms(engine);
-    call->token = 0;
+    call->token = renews ? view->memory.token : 0;
     call->floor = acquire->view.row.fence.floor;
     call->reentry_only = !line_is_head(acquire);
     call->waits = acquire->wish.wait_until_ms > call->asked_ms;
@@ -394,6 +401,7 @@ static void read_done(struct store_op *op)
             become_owner(acquire);
         acquire->call.void_token = 0;
         acquire->rounds = 0;
+        acquire->behind = false;
         ask(acquire);
     }
 }

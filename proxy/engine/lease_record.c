@@ -26,6 +26,21 @@ static enum stk_error look_again(struct acquire *acquire, struct store_txn *txn)
     return lease_view_read(txn, acquire->request->argv[1], acquire->session, &acquire->view, NULL);
 }
 
+/* The owner has the lock under a token that the store never saw: the daemon that was granted it has
+ * died, or is about to record it for a twin of this request. Either this one voids it or that one
+ * tells it, and who is here first has the word: a token that is over here is recorded by nobody. */
+static enum stk_error retire_unseen(struct acquire *acquire, struct store_txn *txn)
+{
+    struct resource *row = &acquire->view.row;
+
+    row->fence.state = FENCE_RELEASED;
+    enum stk_error error = txn_fence_put(txn, row,
+                                         &(struct lease){.owner = acquire->owner,
+                                                         .anonymous = acquire->anonymous,
+                                                         .session = acquire->session});
+    return error == STK_OK ? look_again(acquire, txn) : error;
+}
+
 enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn)
 {
     struct request *request = acquire->request;
@@ -36,30 +51,31 @@ enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn)
     bool has_receipt = false;
     enum stk_error error = txn_resource(txn, request->argv[1], row);
 
-    acquire->recorded = acquire->behind = false;
+    acquire->recorded = acquire->entered = false;
     if (error == STK_OK && acquire->wish.id.len > 0 && row->id != 0)
         error = txn_receipt(txn, row, acquire->wish.id, &has_receipt, &receipt);
     if (error != STK_OK)
         return error;
     /* A twin of this request may have been granted since the receipt was looked for. */
     acquire->repeats |= has_receipt && receipt.token == token;
-    if (acquire->call.answer == LEASE_OWN) {
-        if (fence_judge(&row->fence, token) != STK_OK)
-            return look_again(acquire, txn);
+    if (fence_judge(&row->fence, token) == STK_OK) {
         error = txn_lease(txn, row, &lease);
         if (error != STK_OK)
             return error;
         bool named = !lease.anonymous && !acquire->anonymous;
         if (!(named || acquire->repeats) || !bytes_equal(lease.owner, acquire->owner))
             return look_again(acquire, txn);
+        acquire->entered = true;
         holds = lease.holds + !acquire->repeats;
     } else {
         if (!fence_admits(&row->fence, token))
             return look_again(acquire, txn);
-        acquire->behind = row->id == 0 && token > row->fence.floor + 1;
+        acquire->behind |= row->id == 0 && token > row->fence.floor + 1;
         if (row->id == 0 && (error = txn_resource_make(txn, request->argv[1], row)) != STK_OK)
             return error;
         row->fence = (struct fence){.token = token, .floor = token, .state = FENCE_LIVE};
+        if (acquire->call.answer == LEASE_OWN)
+            return retire_unseen(acquire, txn);
     }
     lease = (struct lease){.owner = acquire->owner,
                            .anonymous = acquire->anonymous,

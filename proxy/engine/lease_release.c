@@ -35,6 +35,7 @@ enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int
 
     view->memory = (struct lease_memory){0};
     view->holds = view->connection = 0;
+    view->runs = false;
     if (error != STK_OK || view->row.fence.state == FENCE_NONE)
         return error;
     error = txn_lease(txn, &view->row, &lease);
@@ -42,6 +43,7 @@ enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int
         return error;
     view->holds = lease.holds;
     view->connection = lease.connection;
+    view->runs = txn_now_ms(txn) < lease.changed_ms + lease.ttl_ms;
     view->memory.token = view->row.fence.token;
     view->memory.live = view->row.fence.state == FENCE_LIVE;
     view->memory.this_run = lease.session == session;

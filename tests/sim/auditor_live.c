@@ -38,18 +38,16 @@ void audit_line(struct auditor *auditor, const struct call *call, int64_t token)
                         other->client);
 }
 
-/* Did anybody ask to change how long it lasts? Its owner does by entering again, and does not say
- * where: any call of his counts that was on its way since. */
-static bool was_renewed(const struct auditor *auditor, const struct grant *grant)
+/* Did anybody ask for it to end before now? Entering again shortens nothing. */
+static bool was_shortened(const struct auditor *auditor, const struct grant *grant)
 {
-    for (const struct call *call = auditor->calls; call != NULL; call = call->next) {
-        bool renews = call->verb == VERB_RENEW && call->tokens[0] == grant->token;
-        bool enters = call->verb <= VERB_ACQUIRE_ALL && grant->owner >= 0 &&
-                      call->owner == grant->owner && call->arrived_us > grant->asked_us;
-        for (int i = 0; (renews || enters) && i < call->count; i++)
-            if (call->resources[i] == grant->resource)
-                return true;
-    }
+    int64_t now_us = auditor->world->now_us;
+
+    for (const struct call *call = auditor->calls; call != NULL; call = call->next)
+        if (call->verb == VERB_RENEW && call->tokens[0] == grant->token &&
+            call->resources[0] == grant->resource &&
+            call->arrived_us + call->ttl_ms * 990 <= now_us)
+            return true;
     return false;
 }
 
@@ -69,7 +67,7 @@ void audit_alone(struct auditor *auditor, const struct grant *known, const struc
         return;
     if (known->token >= grant->token || world->now_us >= known->until_us ||
         auditor->seen[known->resource].retired >= known->token ||
-        known->told_us < excused_us(world) + STRAGGLERS_US || was_renewed(auditor, known))
+        known->told_us < excused_us(world) + STRAGGLERS_US || was_shortened(auditor, known))
         return;
     world_break(world, P8_LIVE, "client %d has %s for %lld ms still, and client %d gets it",
                 known->client, resource_names[known->resource],

@@ -26,8 +26,8 @@ static void judge_repeat(struct auditor *auditor, const struct grant *known,
 {
     struct world *world = auditor->world;
     const struct seen *seen = &auditor->seen[grant->resource];
-    bool over = world->now_us > known->until_us || world->trouble_us > known->told_us ||
-                seen->token_us < known->told_us || seen->retired >= known->token;
+    bool over = world->now_us > known->until_us || seen->token_us < known->told_us ||
+                seen->retired >= known->token;
 
     audit_check(auditor, P6_ONCE);
     if (known->token > grant->token || (known->token < grant->token && !over))
@@ -80,7 +80,6 @@ static void judge_grant(struct auditor *auditor, const struct call *call, int i,
                                         .client = call->client,
                                         .owner = call->owner,
                                         .id = call->id,
-                                        .asked_us = call->arrived_us,
                                         .told_us = now_us,
                                         /* One that goes with its connection may go any time. */
                                         .until_us = call->ephemeral ? 0 : now_us + ttl_ms * 990});

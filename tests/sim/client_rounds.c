@@ -73,6 +73,7 @@ static bool acquire(struct client *client, const enum resource_number *resources
         }
         const struct reply *reply = &client->reply;
         if (owner >= 0 && reply_is_error(reply, "LEASEDOWN") && sometimes(client, 800)) {
+            world->tally->moves += world->plan->daemons > 1;
             client_move(client); /* he enters there what may have been granted here */
             continue;
         }

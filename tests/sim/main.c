@@ -116,6 +116,7 @@ static void print_result(const struct result *result, double seconds)
     for (int i = 0; i < FAULT_KINDS; i++)
         printf("%s %s %" PRIu64, i > 0 ? "," : "", fault_name((enum fault_kind)i),
                tally->faults[i]);
+    printf(", owner goes on at another daemon after LEASEDOWN %" PRIu64, tally->moves);
     printf("\nchecks:");
     for (int i = P1_FENCED; i < SANE; i++)
         printf("%s %s %" PRIu64, i > 1 ? "," : "", promise_name((enum promise)i), tally->checks[i]);

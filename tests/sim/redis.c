@@ -120,7 +120,8 @@ static struct redis_answer grant(struct redis *redis, struct redis_key *key,
     bool mine = key->token != 0 && strcmp(key->nonce, ask->nonce) == 0;
 
     if (mine && key->token != ask->void_token) {
-        lock(redis, key, ask, key->token);
+        if (key->until_us < service_us(redis) + ask->ttl_ms * 1000)
+            lock(redis, key, ask, key->token);
         mark_too(key, ask->attempt);
         return (struct redis_answer){
             .answer = LEASE_OWN, .token = key->token, .ttl_ms = ask->ttl_ms};

@@ -44,6 +44,7 @@ struct link;
 /* What happened how often: printed at the end, so that one can see that it does happen. */
 struct tally {
     uint64_t events, virtual_ms, ops;
+    uint64_t moves; /* of owners who got LEASEDOWN and went on at another daemon */
     uint64_t faults[FAULT_KINDS];
     uint64_t checks[PROMISES];
     uint64_t replies[8]; /* by the first word, auditor.c */

@@ -92,6 +92,41 @@ static void an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw(vo
     assert_says(world, 1, "FENCED 3 SET k v", "+OK\r\n");
 }
 
+/* The first one is granted it; the other one enters it before the store has it, and gets there
+ * first. Nobody is told of a token that is dead. */
+static void an_owner_at_two_daemons_at_once_gets_one_lease(void **state)
+{
+    struct world *world = *state, *twin = world_add_twin(world);
+    lease_service_set_late(world->service, -1);
+    world_send(twin, 1, "ACQUIRE k 60000 OWNER me");
+    world_send(world, 1, "ACQUIRE k 60000 OWNER me");
+    lease_service_set_late(world->service, 0);
+    world_settle(world);
+    assert_string_equal(world_received(world, 1), "*2\r\n:2\r\n:60000\r\n");
+    assert_string_equal(world_received(twin, 1), "*2\r\n:2\r\n:60000\r\n");
+    assert_int_equal(holds(world, "k"), 2);
+    assert_says(twin, 1, "FENCED 2 SET k v", "+OK\r\n");
+    assert_int_equal(world_counter(world, "leases_granted"), 1);
+    assert_int_equal(world_counter(twin, "leases_reentered"), 1);
+}
+
+/* The service mints the same token for him twice, as it loses state in between. */
+static void an_owner_who_is_granted_one_token_twice_has_one_lease(void **state)
+{
+    struct world *world = *state, *twin = world_add_twin(world);
+    lease_service_set_late(world->service, -1);
+    world_send(world, 1, "ACQUIRE k 60000 OWNER me");
+    lease_service_lose_all(world->service);
+    world_send(twin, 1, "ACQUIRE k 60000 OWNER me");
+    lease_service_set_late(world->service, 0);
+    world_settle(world);
+    assert_string_equal(world_received(world, 1), "*2\r\n:1\r\n:60000\r\n");
+    assert_string_equal(world_received(twin, 1), "*2\r\n:1\r\n:60000\r\n");
+    assert_int_equal(holds(world, "k"), 2);
+    assert_says(world, 1, "FENCED 1 SET k v", "+OK\r\n");
+    assert_int_equal(world_counter(twin, "leases_reentered"), 1);
+}
+
 static void the_same_owner_enters_again_and_leaves_as_often(void **state)
 {
     struct world *world = *state;
@@ -361,6 +396,8 @@ int main(void)
         T(state_lost_after_the_floor_was_read_costs_a_round_and_no_token),
         T(a_lock_whose_token_the_store_never_saw_is_not_entered_again),
         T(an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw),
+        T(an_owner_at_two_daemons_at_once_gets_one_lease),
+        T(an_owner_who_is_granted_one_token_twice_has_one_lease),
         T(the_same_owner_enters_again_and_leaves_as_often),
         T(an_owner_enters_again_past_those_who_wait),
         T(waiters_are_served_in_order_of_arrival),

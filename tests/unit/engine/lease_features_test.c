@@ -72,6 +72,29 @@ static void a_repeat_finds_its_lease_though_its_lock_is_gone(void **state)
     assert_says(*state, 1, "ACQUIRE r 1000 ID x", GRANT(2, 1000));
 }
 
+static void a_repeat_finds_its_lease_though_the_lease_service_has_lost_it(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
+    lease_service_lose_all(world->service);
+    world_pass(world, 400);
+    assert_says(world, 2, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
+    assert_int_equal(holds(world, "r"), 1);
+    assert_says(world, 3, "ACQUIRE r 1000", NOBODY); /* its lock stands again */
+    assert_says(world, 1, "FENCED 1 SET r x", "+OK\r\n");
+}
+
+static void a_repeat_does_not_take_back_what_another_has(void **state)
+{
+    struct world *world = *state;
+
+    assert_says(world, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
+    lease_service_lose_all(world->service);
+    assert_says(world, 2, "ACQUIRE r 1000", GRANT(2, 1000));
+    assert_begins(world, 1, "ACQUIRE r 1000 ID x", "-STALE ");
+}
+
 static void two_waiting_twins_get_one_lease(void **state)
 {
     assert_says(*state, 1, "ACQUIRE r 1000", GRANT(1, 1000));
@@ -212,6 +235,8 @@ int main(void)
         TEST(a_release_repeated_with_its_id_is_not_counted_twice),
         TEST(a_release_under_another_token_is_no_repeat),
         TEST(a_repeat_finds_its_lease_though_its_lock_is_gone),
+        TEST(a_repeat_finds_its_lease_though_the_lease_service_has_lost_it),
+        TEST(a_repeat_does_not_take_back_what_another_has),
         TEST(two_waiting_twins_get_one_lease),
         TEST(a_repeat_that_comes_too_late_leaves_the_lease_alone),
         TEST(a_lease_that_was_repeated_is_not_given_back),

@@ -102,6 +102,24 @@ struct world *world_new_local(void)
     return make(store_memory_new, true, NULL);
 }
 
+struct world *world_add_twin(struct world *world)
+{
+    struct world *twin = mem_zalloc(sizeof *twin);
+
+    check(world->twin == NULL);
+    *twin = (struct world){.clock = world->clock,
+                           .store = world->store,
+                           .service = world->service,
+                           .provider = lease_memory_new(world->service),
+                           .chance_state = ~world->chance_state,
+                           .options = world->options,
+                           .twin = world};
+    twin->chance = (struct chance){world_fill, twin};
+    start_engine(twin);
+    world->twin = twin;
+    return twin;
+}
+
 static void stop_engine(struct world *world)
 {
     for (int i = 0; i < WORLD_CLIENTS_MAX; i++)
@@ -117,15 +135,27 @@ static void ignore(void *context)
     (void)context;
 }
 
-void world_free(struct world *world)
+static void free_daemon(struct world *world)
 {
     stop_engine(world);
     lease_provider_close(world->provider, ignore, NULL);
+    for (int i = 0; i < WORLD_CLIENTS_MAX; i++)
+        buf_free(&world->clients[i].received);
+}
+
+void world_free(struct world *world)
+{
+    struct world *twin = world->twin;
+
+    if (twin != NULL) {
+        free_daemon(twin);
+        world->twin = NULL;
+        free(twin);
+    }
+    free_daemon(world);
     lease_service_free(world->service);
     if (!world->keeps_store)
         store_close(world->store);
-    for (int i = 0; i < WORLD_CLIENTS_MAX; i++)
-        buf_free(&world->clients[i].received);
     free(world);
 }
 
@@ -141,6 +171,14 @@ void world_restart_engine_in(struct world *world, int64_t ms)
     start_engine(world);
 }
 
+static bool turn(struct world *world)
+{
+    int64_t next_ms = engine_next_ms(world->engine);
+
+    engine_turn(world->engine);
+    return next_ms >= 0 && next_ms <= clock_now_ms(&world->clock);
+}
+
 void world_settle(struct world *world)
 {
     /* The end of a turn may start commands: quiet means that nothing moved after it either. */
@@ -149,9 +187,8 @@ void world_settle(struct world *world)
         bool moved = store_step(world->store);
         store_collect(world->store);
         moved |= lease_service_step(world->service) > 0;
-        int64_t next_ms = engine_next_ms(world->engine);
-        moved |= next_ms >= 0 && next_ms <= world->now_ms;
-        engine_turn(world->engine);
+        moved |= turn(world);
+        moved |= world->twin != NULL && turn(world->twin);
         quiet = moved ? 0 : quiet + 1;
     }
 }

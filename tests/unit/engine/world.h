@@ -25,7 +25,8 @@ struct world {
     struct chance chance;
     uint64_t chance_state;
     struct store *store;
-    bool keeps_store; /* world_free leaves it to the test */
+    bool keeps_store;   /* world_free leaves it to the test */
+    struct world *twin; /* another daemon on the same store and lease service, or NULL */
     struct lease_service *service;
     struct lease_provider *provider;
     struct engine_options options; /* as given */
@@ -41,6 +42,9 @@ struct world *world_new_on(struct store *(*store_new)(const struct store_options
                            const struct engine_options *options);
 /* With leases in the store, `local:`. */
 struct world *world_new_local(void);
+/* Another daemon on the same store and lease service: the world's twin, which goes with it. Time
+ * passes in the world; what settles one settles both. */
+struct world *world_add_twin(struct world *world);
 void world_free(struct world *world);
 /* Turns everything until nothing moves any more. */
 void world_settle(struct world *world);

@@ -201,6 +201,21 @@ static void test_the_owner_enters_again_under_the_same_token_and_a_new_ttl(void 
     assert_in_range(query(subject, &sku).answer_ttl_ms, 1001, LONG_MS);
 }
 
+/* What asks may be an attempt of long ago, which was held up on its way. */
+static void test_entering_again_does_not_shorten_what_was_told(void **state)
+{
+    struct subject *subject = *state;
+    struct known sku = KNOWN("sku:1");
+    struct lease_call first = grant(subject, &sku, ann, LONG_MS), again;
+
+    if (first.attempt == 0)
+        return; /* nothing is held up */
+    again = grant(subject, &sku, ann, 1000);
+    assert_answer(again, LEASE_OWN, 1);
+    assert_int_equal(again.answer_ttl_ms, 1000);
+    assert_in_range(query(subject, &sku).answer_ttl_ms, 1001, LONG_MS);
+}
+
 static void test_an_expired_lease_goes_to_the_next_with_a_larger_token(void **state)
 {
     struct subject *subject = *state;
@@ -473,6 +488,7 @@ int conformance_run(const char *name, int (*setup)(void **state), int (*teardown
         TEST(a_free_resource_is_granted_above_the_floor),
         TEST(a_held_resource_is_denied_with_its_token_and_what_is_left),
         TEST(the_owner_enters_again_under_the_same_token_and_a_new_ttl),
+        TEST(entering_again_does_not_shorten_what_was_told),
         TEST(an_expired_lease_goes_to_the_next_with_a_larger_token),
         TEST(the_same_owner_gets_a_larger_token_after_expiry),
         TEST(renewal_makes_the_lease_live_longer),
