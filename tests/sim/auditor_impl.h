@@ -22,8 +22,8 @@ struct grant {
     enum resource_number resource;
     int64_t token;
     int client, owner, id;
-    int64_t told_us;  /* when */
-    int64_t until_us; /* how long it should last at least */
+    int64_t asked_us, told_us; /* when */
+    int64_t until_us;          /* how long it should last at least */
 };
 
 struct auditor {

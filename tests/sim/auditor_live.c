@@ -38,16 +38,21 @@ void audit_line(struct auditor *auditor, const struct call *call, int64_t token)
                         other->client);
 }
 
-/* Did anybody ask for it to end before now? Entering again shortens nothing. */
+/* Did anybody ask for it to end before now? Its owner may, by a basket: entering again shortens
+ * nothing, but a basket renews what it has for its own time. */
 static bool was_shortened(const struct auditor *auditor, const struct grant *grant)
 {
     int64_t now_us = auditor->world->now_us;
 
-    for (const struct call *call = auditor->calls; call != NULL; call = call->next)
-        if (call->verb == VERB_RENEW && call->tokens[0] == grant->token &&
-            call->resources[0] == grant->resource &&
-            call->arrived_us + call->ttl_ms * 990 <= now_us)
-            return true;
+    for (const struct call *call = auditor->calls; call != NULL; call = call->next) {
+        bool renews = call->verb == VERB_RENEW && call->tokens[0] == grant->token;
+        bool enters = call->verb == VERB_ACQUIRE_ALL && grant->owner >= 0 &&
+                      call->owner == grant->owner && call->arrived_us > grant->asked_us;
+        bool over = call->arrived_us + call->ttl_ms * 990 <= now_us;
+        for (int i = 0; over && (renews || enters) && i < call->count; i++)
+            if (call->resources[i] == grant->resource)
+                return true;
+    }
     return false;
 }
 

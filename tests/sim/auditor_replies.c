@@ -80,6 +80,7 @@ static void judge_grant(struct auditor *auditor, const struct call *call, int i,
                                         .client = call->client,
                                         .owner = call->owner,
                                         .id = call->id,
+                                        .asked_us = call->arrived_us,
                                         .told_us = now_us,
                                         /* One that goes with its connection may go any time. */
                                         .until_us = call->ephemeral ? 0 : now_us + ttl_ms * 990});
