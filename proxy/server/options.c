@@ -24,16 +24,16 @@ enum taken { START, SIGHUP_TOO };
 struct option_row {
     const char *name;
     enum option_kind kind;
+    enum taken taken;
     const char *value, *fallback;
     int64_t min, max;
     bool (*valid)(const char *text, char *why, size_t why_size);
-    enum taken taken;
     const char *help;
 };
 
 static const struct option_row rows[OPTIONS] = {
 #define X(id, name, kind, value, fallback, min, max, valid, taken, help)                           \
-    [OPTION_##id] = {name, kind, value, fallback, min, max, valid, taken, help},
+    [OPTION_##id] = {name, kind, taken, value, fallback, min, max, valid, help},
     OPTION_MAP(X)
 #undef X
 };
