@@ -138,8 +138,12 @@ static struct verdict count_grant(const struct ballot *ballot, const struct tall
 
     if (own >= tally->quorum)
         return (struct verdict){.outcome = BALLOT_OWN, .token = token};
+    /* Where he has entered at one of them it is his lease by an earlier attempt, perhaps elsewhere,
+     * which is not this one's to give back as a whole. */
     if (most(ballot, LEASE_GRANTED, &token) >= tally->quorum && is_fresh(token, question->floor))
-        return (struct verdict){.outcome = BALLOT_GRANTED, .token = token};
+        return (struct verdict){.outcome = agreeing(ballot, LEASE_OWN, token) > 0 ? BALLOT_OWN
+                                                                                  : BALLOT_GRANTED,
+                                .token = token};
     /* It may have been told of its lease, and asks again: a new token would outdate that one. */
     if (own > 0 && own + tally->count[LEASE_UNANSWERED] >= tally->quorum)
         return open_verdict();

@@ -360,7 +360,7 @@ static void test_what_a_late_master_grants_is_not_taken_from_the_owners_next_try
     ask(masters, 0, &second);
     assert_false(second.answered);
     masters_pass(masters, SOON_MS);
-    assert_answer(second.call, LEASE_GRANTED, 6);
+    assert_answer(second.call, LEASE_OWN, 6);
     lease_service_set_late(masters->services[3], 0);
     lease_service_set_down(masters->services[4], NULL);
     assert_masters_have(masters, (int64_t[]){6, 6, 5, 6, 0});
