@@ -159,14 +159,14 @@ static bool measure(struct writer *writer)
     return true;
 }
 
-static bool begin(struct writer *writer, enum statement how)
+static bool begin(struct writer *writer)
 {
     struct transaction *txn = &writer->txn;
     int64_t version = 0;
     enum guards_news news = GUARDS_NO_NEWS;
 
     if ((files_stopped(writer->files) && !files_look(writer->files, txn->db)) ||
-        !transaction_begin(txn, how) || !read_version(txn, &version))
+        !transaction_begin(txn, STATEMENT_BEGIN_WRITE) || !read_version(txn, &version))
         return false;
     if (version != writer->data_version) {
         if (!measure(writer))
@@ -251,7 +251,7 @@ static enum ended run(struct writer *writer, struct list *from, struct list *end
 {
     struct transaction *txn = &writer->txn;
 
-    if (!begin(writer, STATEMENT_BEGIN_WRITE)) {
+    if (!begin(writer)) {
         if (!writer->waits && writer->txn.code == SQLITE_BUSY)
             return roll_back(writer) ? ENDED_BUSY : ENDED_LOST;
         note_failure(writer, "the start of a transaction");
@@ -348,17 +348,20 @@ enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool m
     }
 }
 
-/* Others have committed since the last transaction: a daemon that idles learns what they did to
- * guards and to the store's time, too. */
+/* Others may have committed since the last write. What they did to guards is told without waiting
+ * for the next one, which looks at all the rest: this changes nothing, in the file or here. */
 static void catch_up(struct writer *writer)
 {
-    int64_t now_ms = store_clock_now_ms(writer->txn.clock);
+    struct transaction *txn = &writer->txn;
+    int64_t now_ms = store_clock_now_ms(txn->clock), version = 0;
 
     if (now_ms - writer->caught_up_ms < CATCH_UP_MS)
         return;
     writer->caught_up_ms = now_ms;
     set_waits(writer, false);
-    writer->latest = begin(writer, STATEMENT_BEGIN_READ);
+    if (transaction_begin(txn, STATEMENT_BEGIN_READ) && read_version(txn, &version) &&
+        version != writer->data_version)
+        (void)guards_look(txn, GUARDS_FOREIGN);
     (void)roll_back(writer);
 }
 
@@ -403,8 +406,7 @@ bool writer_stop_clock(struct writer *writer)
     set_waits(writer, false);
     if (!store_clock_due(writer->txn.clock, &note))
         return true;
-    return begin(writer, STATEMENT_BEGIN_WRITE) ? commit(writer, true) != ENDED_LOST
-                                                : roll_back(writer);
+    return begin(writer) ? commit(writer, true) != ENDED_LOST : roll_back(writer);
 }
 
 void writer_tidy(struct writer *writer)
