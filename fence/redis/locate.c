@@ -20,6 +20,8 @@ static void go_to(struct redis_link *link, const struct lease_host *master)
 {
     char text[sizeof link->name];
 
+    if (strcmp(link->uri.hosts[0].name, master->name) != 0)
+        link_stop_resolving(link); /* a lookup under way brings the old master's address */
     link->uri.hosts[0] = *master;
     struct lease_uri there = lease_uri_member(&link->uri, 0);
     lease_uri_text(&there, text, sizeof text);
@@ -64,6 +66,7 @@ void redis_link_look(struct redis_link *link)
                sentinels_master(link->sentinels, false, &master, why) == SENTINELS_AGREE &&
                !lease_host_equal(&master, &link->uri.hosts[0])) {
         link->uri.hosts[0].port = 0;
+        link->addresses_tried = link->addresses_count = 0;
         snprintf(why, sizeof why, "the sentinels name another master");
         link_fail(link, why);
         link_hurry(link);

@@ -110,7 +110,8 @@ bool session_input_ended(struct session *session);
 bool session_wants_input(const struct session *session);
 /* Moves the bytes that are ready to `out` (whose old content is dropped and memory reused). */
 void session_take_output(struct session *session, struct buf *out);
-/* How many bytes taken earlier are still not sent: a slow reader's commands wait. */
+/* How many bytes taken earlier are still held because not all of them were sent: a slow reader's
+ * commands wait. */
 void session_set_unsent(struct session *session, size_t bytes);
 /* Of a connection whose session was closed: so many bytes were not sent, and now are so many. The
  * host says 0 in the end. */

@@ -13,6 +13,9 @@
 #include "fence/base/check.h"
 #include "proxy/engine/replies.h"
 
+/* At most so many bytes stand around a bulk string: "$12345678\r\n" and "\r\n". */
+enum { BULK_FRAME_MAX = 32 };
+
 bool exec_wrong_type(struct exec *exec, enum value_type type)
 {
     if (exec->resource.type == VALUE_NONE || exec->resource.type == type)
@@ -37,7 +40,7 @@ enum stk_error exec_room(struct exec *exec, size_t more)
 
 enum stk_error exec_bulk(struct exec *exec, struct bytes value)
 {
-    enum stk_error error = exec_room(exec, value.len);
+    enum stk_error error = exec_room(exec, value.len + BULK_FRAME_MAX);
 
     if (error == STK_OK)
         resp_bulk(exec->out, value);

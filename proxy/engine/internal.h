@@ -57,7 +57,7 @@ struct engine {
     uint64_t session_last; /* client ids handed out so far */
     size_t requests_open;  /* started and not finished */
     struct replies replies;
-    size_t reads_weight; /* guessed: of the replies of the reads under way */
+    size_t reads_weight; /* what the replies of the reads under way may take unasked */
     unsigned marks_left; /* so many transactions go with a mark, since one failed lately */
     struct line *lines;  /* a uthash by resource */
     struct table held;   /* lease_held.c: leases that were granted and have not ended */

@@ -172,7 +172,7 @@ static void start(struct session *session, struct request *request)
         session->running_count++;
     }
     if (request->order == ORDER_READ) {
-        request->weight = session->reply_peak < REPLY_SMALL ? session->reply_peak : REPLY_SMALL;
+        request->weight = REPLY_SMALL;
         session->engine->reads_weight += request->weight;
     }
     if (!session_admits(session, request))

@@ -45,9 +45,9 @@ struct session {
     enum command_order running_order; /* the class of those under way, ORDER_NOW aside */
     size_t reply_peak;                /* a decaying maximum: how much one more read may weigh */
     struct buf out;
-    bool waited; /* for reads, the last time: not twice in a row */
-    size_t unsent;
-    size_t share; /* of the room for replies: what is in `out` and unsent, where that is much */
+    bool waited;   /* for reads, the last time: not twice in a row */
+    size_t unsent; /* bytes that were taken from `out` and are held until they have left */
+    size_t share;  /* of the room for replies: what is in `out` and unsent, where that is much */
 };
 
 /* session.c */

@@ -35,8 +35,8 @@ struct conn {
     struct session *session; /* NULL: lingering or closed */
     union socket_handle socket;
     struct buf out; /* what the write under way sends */
-    size_t unsent;  /* bytes of it that wait, and how many of */
-    size_t counted; /* them the engine counts, where the session is closed */
+    size_t unsent;  /* its length: all of it is held until the last byte has left; */
+    size_t counted; /* what the engine counts of it, where the session is closed */
     union {
         uv_write_t write;
         uv_shutdown_t shutdown;
@@ -154,7 +154,7 @@ static void on_written(uv_write_t *request, int status)
 }
 
 /* Sends server->out: what the socket takes now, and the rest as a write of its own. Returns how
- * many bytes wait. */
+ * many bytes are held until then; 0: all is sent. */
 static size_t send_out(struct conn *conn)
 {
     struct buf *out = &conn->server->out;
@@ -179,10 +179,10 @@ static size_t send_out(struct conn *conn)
     piece = uv_buf_init(conn->out.data + done, (unsigned)left);
     conn->request.write.data = conn;
     conn->writing = true;
-    conn->unsent = left;
+    conn->unsent = conn->out.len;
     conn->server->writing_count++;
     check(uv_write(&conn->request.write, &conn->socket.stream, &piece, 1, on_written) == 0);
-    return left;
+    return conn->unsent;
 }
 
 /* The session has ended; or there never was one, and server->out says why. */

@@ -84,10 +84,12 @@ static void close_own_handles(void *context)
         signal(harmless[i], SIG_IGN);
 }
 
-/* Closes what is open; the loop runs dry after it. */
+/* Closes what is open; the loop runs dry after it. Nothing is under way any more that the limit of
+ * draining could cut short; what closes has limits of its own. */
 static void end(struct daemon *daemon)
 {
     daemon->stage = ENDING;
+    uv_timer_stop(&daemon->drain_timer);
     if (daemon->admin != NULL)
         admin_close(daemon->admin);
     server_close(daemon->server);

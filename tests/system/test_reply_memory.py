@@ -171,8 +171,8 @@ def test_many_small_replies_are_bounded_too(rig):
         client("PING")
         most = max(most, waiting_bytes(daemon))
     assert most <= (LIMIT_MB + 40) * MB
-    if not sanitized():  # the heap has holes between so many that grow side by side
-        assert daemon.peak_rss_bytes() < 5 * (LIMIT_MB + 40) * MB
+    if not sanitized():  # growing buffers have holes and copies: some 250 MiB are usual
+        assert daemon.peak_rss_bytes() < 3 * LIMIT_MB * MB
     for unread in clients[::300]:
         for _ in range(300):
             assert len(unread.read()) == 16000

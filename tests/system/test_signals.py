@@ -3,10 +3,11 @@
 
 import signal
 import subprocess
+import time
 
 import pytest
 
-from harness.limits import BUILD, wait_until
+from harness.limits import BUILD, Wait, wait_until
 from harness.resp import refused
 
 
@@ -139,8 +140,11 @@ def test_sighup_does_not_end_a_daemon_that_stops_whenever_it_comes(rig):
     for _ in range(10):
         daemon = rig.daemon()
         daemon.signal(signal.SIGTERM)
+        limit = Wait(10)
         while daemon.alive():
             daemon.signal(signal.SIGHUP)
+            limit.check("the daemon ends")
+            time.sleep(0.0002)  # without a pause SIGTERM may never have its turn
         assert daemon.wait() == 0
 
 

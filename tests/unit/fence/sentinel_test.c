@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The provider that asks sentinels, with a sentinel of the test's own that says what it likes and
  * real Redises behind it. (Real sentinels and their failovers: tests/system/test_sentinel.py.) */
+#include <dlfcn.h>
+#include <netdb.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,25 @@ static const char ann[] = "a0000000000000000000000000000001";
 static const char bob[] = "b0000000000000000000000000000002";
 
 static struct redis_server *server, *other;
+
+/* libuv's threads look names up by this one: "slow.test" has no answer while `name_server_hangs`,
+ * "there.test" is this machine, and the others are the system's. */
+static atomic_bool name_server_hangs;
+
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
+                struct addrinfo **found)
+{
+    int (*system_s)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+    *(void **)&system_s = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (strcmp(name, "slow.test") == 0) {
+        struct deadline begun = deadline_in(0);
+        while (name_server_hangs && deadline_spent_ms(&begun) < 30000)
+            usleep(1000);
+        return EAI_NONAME;
+    }
+    return system_s(strcmp(name, "there.test") == 0 ? "127.0.0.1" : name, service, hints, found);
+}
 
 struct site {
     struct rig rig;
@@ -205,6 +227,24 @@ static void test_switch_master_moves_it_and_what_is_none_does_not(void **state)
     freeReplyObject(lock);
 }
 
+static void test_a_master_of_another_name_does_not_wait_for_the_lookup_of_the_one_before(
+    void **state)
+{
+    struct site *site = *state;
+    char answer[64], message[64], text[64];
+    const char *messages[] = {message, NULL};
+
+    name_server_hangs = true;
+    address_of(answer, sizeof answer, "slow.test", server->port);
+    snprintf(message, sizeof message, "shop slow.test 1 there.test %d", other->port);
+    snprintf(text, sizeof text, "at there.test:%d: ready", other->port);
+    open_sentinel(site, answer, messages);
+    rig_open(&site->rig, "redis+sentinel://127.0.0.1:%d/shop", site->sentinel.port);
+    rig_until(&site->rig, rig_detail_has(&site->rig, text));
+    name_server_hangs = false; /* its answer comes, and is nobody's any more */
+    rig_close(&site->rig);
+}
+
 /* One of two is no majority: the other may know of a newer master. */
 static void test_half_of_the_sentinels_have_to_wait_for_the_others_word(void **state)
 {
@@ -374,6 +414,7 @@ int main(void)
         TEST(an_answer_that_is_no_address_is_told_and_harms_nobody),
         TEST(a_host_name_that_is_too_long_is_refused),
         TEST(switch_master_moves_it_and_what_is_none_does_not),
+        TEST(a_master_of_another_name_does_not_wait_for_the_lookup_of_the_one_before),
         TEST(half_of_the_sentinels_have_to_wait_for_the_others_word),
         TEST(news_come_from_the_new_master),
         TEST(a_replica_is_no_master),
