@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests/README.md says where things are tested; each file, test and target named has to exist."""
+"""The pages for those who change the code name files, functions, tests and targets. Each exists."""
 
 import re
 import subprocess
@@ -8,19 +8,20 @@ import pytest
 
 from harness.limits import REPO
 
-PAGES = ["tests/README.md", "tests/model/README.md"]
+PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md", "tests/model/README.md"]
 PAGE = "\n".join((REPO / page).read_text() for page in PAGES)
 SPANS = sorted(set(re.findall(r"`([^`\n]+)`", PAGE)))
 FILES = [span for span in SPANS if re.fullmatch(r"(tests|proxy|fence|store)/[\w./*-]+", span)]
 SYSTEM_FILES = [span for span in SPANS if re.fullmatch(r"test_\w+\.py", span)]
 TESTS = [span for span in SPANS if re.fullmatch(r"test_\w+", span)]
+FUNCTIONS = [span[:-2] for span in SPANS if re.fullmatch(r"\w+\(\)", span)]
 TARGETS = sorted(set(re.findall(r"`make (\w+)", PAGE)))
 FAULTS = sorted(set(re.findall(r"`(FAULT_\w+)`", PAGE)))
 
 
 def test_there_is_something_to_look_for():
     assert len(FILES) > 15 and len(SYSTEM_FILES) > 8 and len(TESTS) > 5
-    assert len(TARGETS) > 6 and len(FAULTS) > 4
+    assert len(TARGETS) > 6 and len(FAULTS) > 4 and len(FUNCTIONS) > 15
 
 
 @pytest.mark.parametrize("promise", [f"P{n}" for n in range(1, 9)])
@@ -42,6 +43,13 @@ def test_the_system_test_that_is_named_exists(name):
 def test_the_test_that_is_named_exists(name):
     sources = (path.read_text() for path in (REPO / "tests/system").glob("test_*.py"))
     assert any(re.search(rf"^def {name}\(", source, re.M) for source in sources)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_function_that_is_named_exists(name):
+    definition = re.compile(rf"^\w[\w *]*\b{name}\(", re.M)
+    assert any(definition.search(path.read_text()) for folder in ("fence", "store", "proxy")
+               for path in (REPO / folder).rglob("*.c"))
 
 
 @pytest.mark.parametrize("name", FAULTS)
