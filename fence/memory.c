@@ -47,8 +47,8 @@ struct memory_provider {
     struct list link; /* in the service */
     struct list late; /* lease_call, answered but not told; deadline_ms: when to tell */
     uint64_t calls, failures, news;
-    void (*told)(void *context, const struct lease_news *news);
-    void *told_context;
+    void (*on_news)(void *context, const struct lease_news *news);
+    void *news_context;
 };
 
 static struct state *state_of(struct lease_service *service, struct bytes name)
@@ -127,10 +127,10 @@ static void tell_others(const struct memory_provider *teller, const struct lease
 
     for (struct list *p = service->providers.next; p != &service->providers; p = p->next) {
         struct memory_provider *other = list_entry(p, struct memory_provider, link);
-        if (other == teller || other->told == NULL || service->loses_news)
+        if (other == teller || other->on_news == NULL || service->loses_news)
             continue;
         other->news++;
-        other->told(other->told_context, &news);
+        other->on_news(other->news_context, &news);
     }
 }
 
@@ -184,12 +184,13 @@ static bool memory_ask(struct lease_provider *base, struct lease_call *call)
 }
 
 static void memory_watch(struct lease_provider *base,
-                         void (*told)(void *context, const struct lease_news *news), void *context)
+                         void (*on_news)(void *context, const struct lease_news *news),
+                         void *context)
 {
     struct memory_provider *provider = (struct memory_provider *)(void *)base;
 
-    provider->told = told;
-    provider->told_context = context;
+    provider->on_news = on_news;
+    provider->news_context = context;
 }
 
 static struct lease_health memory_health(const struct lease_provider *base)
@@ -199,7 +200,7 @@ static struct lease_health memory_health(const struct lease_provider *base)
         .up = provider->service->down == NULL,
         .calls = provider->calls,
         .failures = provider->failures,
-        .watching = provider->told != NULL && provider->service->down == NULL,
+        .watching = provider->on_news != NULL && provider->service->down == NULL,
         .news = provider->news,
     };
 

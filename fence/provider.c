@@ -28,10 +28,11 @@ bool lease_ask(struct lease_provider *provider, struct lease_call *call)
 }
 
 void lease_provider_watch(struct lease_provider *provider,
-                          void (*told)(void *context, const struct lease_news *news), void *context)
+                          void (*on_news)(void *context, const struct lease_news *news),
+                          void *context)
 {
     if (provider->impl->watch != NULL)
-        provider->impl->watch(provider, told, context);
+        provider->impl->watch(provider, on_news, context);
 }
 
 struct lease_health lease_provider_health(const struct lease_provider *provider)

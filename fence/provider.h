@@ -116,7 +116,7 @@ bool lease_ask(struct lease_provider *provider, struct lease_call *call);
 /* From now on tells the news as they come in, on the loop's thread and not from inside of its own
  * lease_ask; never where the provider cannot know. One call per provider. */
 void lease_provider_watch(struct lease_provider *provider,
-                          void (*told)(void *context, const struct lease_news *news),
+                          void (*on_news)(void *context, const struct lease_news *news),
                           void *context);
 struct lease_health lease_provider_health(const struct lease_provider *provider);
 /* "redis", "local", ...: the kind, for INFO. Static storage. */

@@ -13,7 +13,7 @@ struct lease_provider_impl {
     bool (*ask)(struct lease_provider *provider, struct lease_call *call);
     /* NULL where there is nobody to hear of. */
     void (*watch)(struct lease_provider *provider,
-                  void (*told)(void *context, const struct lease_news *news), void *context);
+                  void (*on_news)(void *context, const struct lease_news *news), void *context);
     struct lease_health (*health)(const struct lease_provider *provider);
     void (*close)(struct lease_provider *provider, void (*closed)(void *context), void *context);
     /* See lease_on_first_attempt (open.h). NULL where there is nothing to reach. */

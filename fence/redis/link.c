@@ -74,9 +74,9 @@ static void become_ready(struct redis_link *link)
         link_listen_ready(link);
         return;
     }
-    if (link->told != TOLD_UP)
+    if (link->logged != LOGGED_UP)
         log_info(link->env.log, "lease service %s is ready", link->name);
-    link->told = TOLD_UP;
+    link->logged = LOGGED_UP;
     link->ready(link->context);
     end_first(link);
 }
@@ -101,10 +101,10 @@ static void tell_failure(struct redis_link *link, bool refused)
         link_listen_failed(link, refused);
         return;
     }
-    if (link->told != TOLD_DOWN)
+    if (link->logged != LOGGED_DOWN)
         log_warn(link->env.log, "lease service %s is down: %s; trying again until it is back",
                  link->name, link->reason);
-    link->told = TOLD_DOWN;
+    link->logged = LOGGED_DOWN;
 }
 
 void link_fail(struct redis_link *link, const char *reason)
@@ -336,7 +336,7 @@ void redis_link_send(struct redis_link *link, struct redis_request *request, enu
     send_request(link, request, args->count + 2, argv, lens);
 }
 
-/* So speaks a replica. */
+/* Errors that only a replica gives: this one is not the master any more. */
 static bool is_replicas(const char *error)
 {
     return strncmp(error, "READONLY", 8) == 0 || strncmp(error, "MASTERDOWN", 10) == 0;

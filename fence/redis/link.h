@@ -9,7 +9,7 @@
  *      └───────────┴───────────┴────────────┴────────────┴──────────┘
  *       failed: 50 ms .. 2 s, doubling, with jitter
  *
- * To locate is to ask the sentinels where the master is (locate.c); one that follows none goes by.
+ * Locating asks the sentinels where the master is (locate.c). A link without sentinels skips it.
  * Every step has the same time limit, and every request: where one is not answered in time the
  * connection is dropped, and all its requests fail with it. */
 #ifndef STOCKADE_FENCE_REDIS_LINK_H

@@ -53,7 +53,7 @@ struct redis_link {
     unsigned failures;              /* in a row */
     char reason[128];               /* of the last one */
     char refusal[SCRIPT_ERROR_MAX]; /* the last write's error; "" */
-    enum { TOLD_NOTHING, TOLD_UP, TOLD_DOWN } told;
+    enum { LOGGED_NOTHING, LOGGED_UP, LOGGED_DOWN } logged;
     uint64_t connections;
 
     /* A listener's; else `heard` is NULL. */

@@ -47,9 +47,9 @@ void link_listen_ready(struct redis_link *link)
 {
     link->asked_again = false;
     link->due_ms = link_now_ms(link) + LISTEN_QUIET_MS;
-    if (link->told == TOLD_DOWN)
+    if (link->logged == LOGGED_DOWN)
         log_info(link->env.log, "lease service %s lets this daemon listen again", link->name);
-    link->told = TOLD_UP;
+    link->logged = LOGGED_UP;
     if (link->named != NULL)
         link->named(link->context, &link->master, NULL);
 }
@@ -59,12 +59,12 @@ void link_listen_failed(struct redis_link *link, bool refused)
     if (!refused)
         return;
     link->due_ms = link_now_ms(link) + LISTEN_REFUSED_MS;
-    if (link->told != TOLD_DOWN)
+    if (link->logged != LOGGED_DOWN)
         log_warn(link->env.log,
                  "lease service %s does not let this daemon listen to %s: %s; leases that other "
                  "daemons end are noticed within a second, not at once",
                  link->name, link->channel, link->reason);
-    link->told = TOLD_DOWN;
+    link->logged = LOGGED_DOWN;
 }
 
 struct redis_link *redis_listener_new(const struct lease_uri *uri,

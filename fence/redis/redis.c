@@ -44,8 +44,8 @@ struct redis_provider {
     struct sentinels *sentinels; /* or NULL */
     struct replicas replicas;
     bool replicas_missing; /* the last grant went to too few */
-    void (*told)(void *context, const struct lease_news *news);
-    void *told_context;
+    void (*on_news)(void *context, const struct lease_news *news);
+    void *news_context;
     struct script_args args; /* scratch */
     struct debts debts;
     uv_timer_t probe_timer; /* goes while the link refuses */
@@ -283,17 +283,18 @@ static void on_message(void *context, struct bytes message)
     if (!script_news(message, &provider->self, &news))
         return;
     provider->news++;
-    provider->told(provider->told_context, &news);
+    provider->on_news(provider->news_context, &news);
 }
 
 static void redis_watch(struct lease_provider *base,
-                        void (*told)(void *context, const struct lease_news *news), void *context)
+                        void (*on_news)(void *context, const struct lease_news *news),
+                        void *context)
 {
     struct redis_provider *provider = (struct redis_provider *)(void *)base;
 
     check(provider->listener == NULL);
-    provider->told = told;
-    provider->told_context = context;
+    provider->on_news = on_news;
+    provider->news_context = context;
     provider->listener = redis_listener_new(&provider->uri, &provider->surroundings,
                                             provider->channel, on_message, provider);
     if (provider->sentinels != NULL)

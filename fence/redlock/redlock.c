@@ -52,27 +52,28 @@ static struct lease_health redlock_health(const struct lease_provider *base)
     return health;
 }
 
-static void on_news(void *context, const struct lease_news *news)
+static void on_master_news(void *context, const struct lease_news *news)
 {
     struct redlock_master *master = context;
     struct redlock *redlock = master->redlock;
 
-    if (!hearsay_heard(&redlock->hearsay, news, master->number, quorum(redlock),
-                       clock_now_ms(redlock->env.clock)))
+    if (!news_votes_add(&redlock->news_votes, news, master->number, quorum(redlock),
+                        clock_now_ms(redlock->env.clock)))
         return;
     redlock->news++;
-    redlock->told(redlock->told_context, news);
+    redlock->on_news(redlock->news_context, news);
 }
 
 static void redlock_watch(struct lease_provider *base,
-                          void (*told)(void *context, const struct lease_news *news), void *context)
+                          void (*on_news)(void *context, const struct lease_news *news),
+                          void *context)
 {
     struct redlock *redlock = of(base);
 
-    redlock->told = told;
-    redlock->told_context = context;
+    redlock->on_news = on_news;
+    redlock->news_context = context;
     for (int i = 0; i < redlock->count; i++)
-        lease_provider_watch(redlock->masters[i].provider, on_news, &redlock->masters[i]);
+        lease_provider_watch(redlock->masters[i].provider, on_master_news, &redlock->masters[i]);
 }
 
 static void on_first_ended(void *context)

@@ -6,7 +6,7 @@
 #include "fence/base/heap.h"
 #include "fence/provider_impl.h"
 #include "fence/redlock/ballot.h"
-#include "fence/redlock/hearsay.h"
+#include "fence/redlock/news_votes.h"
 #include "fence/redlock/redlock.h"
 
 /* One of the masters, and what its callbacks need to find the way home. */
@@ -26,9 +26,9 @@ struct redlock {
     bool closing;
     uint64_t calls, failures, news;
 
-    struct hearsay hearsay;
-    void (*told)(void *context, const struct lease_news *news);
-    void *told_context;
+    struct news_votes news_votes;
+    void (*on_news)(void *context, const struct lease_news *news);
+    void *news_context;
     int first_open; /* masters whose first attempt has not ended */
     void (*first)(void *context);
     void *first_context;

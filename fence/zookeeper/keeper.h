@@ -61,8 +61,8 @@ struct keeper {
     int64_t grace_until_ms; /* a call's time is up, but the verdict waits until then; 0 */
     uint64_t calls, failed, news;
 
-    void (*told)(void *context, const struct lease_news *news);
-    void *told_context;
+    void (*on_news)(void *context, const struct lease_news *news);
+    void *news_context;
     void (*first)(void *context);
     void *first_context;
     int64_t first_by_ms;

@@ -88,9 +88,9 @@ static void tell_lost(struct keeper *keeper)
         struct lost *one = list_entry(link, struct lost, link);
         const struct lease_news news = {
             .revoked = true, .resource = {one->resource, one->len}, .token = one->token};
-        if (keeper->told != NULL && keeper->state == KEEPER_READY) {
+        if (keeper->on_news != NULL && keeper->state == KEEPER_READY) {
             keeper->news++;
-            keeper->told(keeper->told_context, &news);
+            keeper->on_news(keeper->news_context, &news);
         }
         free(one);
     }

@@ -107,7 +107,7 @@ void spot_session_lost(struct spot *spot)
 {
     struct keeper *keeper = spot->keeper;
 
-    if (spot->held.text[0] != '\0' && keeper->told != NULL) {
+    if (spot->held.text[0] != '\0' && keeper->on_news != NULL) {
         struct lost *lost = mem_zalloc(sizeof *lost + spot->resource.len);
         lost->token = spot->lease.token;
         lost->len = spot->resource.len;
@@ -270,7 +270,7 @@ void spot_guard(struct spot *spot)
 {
     char path[NODE_PATH_MAX + 1];
 
-    if (spot->keeper->told == NULL || spot->keeper->state != KEEPER_READY)
+    if (spot->keeper->on_news == NULL || spot->keeper->state != KEEPER_READY)
         return;
     snprintf(path, sizeof path, "%s/%s", spot->path, spot->held.text);
     set_guard(spot->keeper, path, false);
@@ -292,8 +292,8 @@ void spot_tell(struct spot *spot, int64_t token, bool revoked)
     struct keeper *keeper = spot->keeper;
     const struct lease_news news = {.revoked = revoked, .resource = spot->resource, .token = token};
 
-    if (keeper->told == NULL || keeper->state == KEEPER_CLOSING)
+    if (keeper->on_news == NULL || keeper->state == KEEPER_CLOSING)
         return;
     keeper->news++;
-    keeper->told(keeper->told_context, &news);
+    keeper->on_news(keeper->news_context, &news);
 }

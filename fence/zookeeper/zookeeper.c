@@ -196,14 +196,14 @@ static void on_timer(uv_timer_t *timer)
 /* The interface. */
 
 static void zookeeper_watch(struct lease_provider *base,
-                            void (*told)(void *context, const struct lease_news *news),
+                            void (*on_news)(void *context, const struct lease_news *news),
                             void *context)
 {
     struct keeper *keeper = (struct keeper *)(void *)base;
 
-    check(keeper->told == NULL);
-    keeper->told = told;
-    keeper->told_context = context;
+    check(keeper->on_news == NULL);
+    keeper->on_news = on_news;
+    keeper->news_context = context;
 }
 
 static struct lease_health zookeeper_health(const struct lease_provider *base)
@@ -215,7 +215,7 @@ static struct lease_health zookeeper_health(const struct lease_provider *base)
         .calls = keeper->calls,
         .failures = keeper->failed,
         .reconnects = keeper->connections > 0 ? keeper->connections - 1 : 0,
-        .watching = ready && keeper->told != NULL,
+        .watching = ready && keeper->on_news != NULL,
         .news = keeper->news,
     };
     size_t size = sizeof health.detail;

@@ -29,7 +29,7 @@ struct engine *engine_new(const struct engine_options *options)
     held_init(engine);
     notes_init(engine);
     sweeper_start(engine);
-    lease_provider_watch(options->provider, line_told, engine);
+    lease_provider_watch(options->provider, line_on_news, engine);
     return engine;
 }
 

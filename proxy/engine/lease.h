@@ -17,14 +17,14 @@
 void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN + 1]);
 
 /* What ACQUIRE and ACQUIREALL take alike. */
-struct lease_wish {
+struct lease_options {
     int64_t wait_until_ms; /* 0: does not wait */
     struct bytes owner;    /* empty: a new one */
     struct bytes id;       /* empty: none */
     bool ephemeral;
 };
 /* The options from argv[at] on. False: the request has failed. */
-bool lease_wish_parse(struct request *request, size_t at, struct lease_wish *wish);
+bool lease_options_parse(struct request *request, size_t at, struct lease_options *options);
 /* What a receipt remembers of a lease command besides its resource. */
 uint64_t lease_fingerprint(const char *command, struct bytes owner);
 /* A name that nobody else has. */
@@ -68,9 +68,9 @@ struct lease_return {
     int64_t retired_token;  /* RETURN_REVOKE: 0 where none was ever granted */
 
     /* Its own. */
-    struct acquire *heir; /* gets the lease in the same transaction; NULL: nobody */
-    bool let_go;          /* the lease ended by this: the service has to know */
-    bool misused;         /* the id is another command's */
+    struct acquire *next_holder; /* gets the lease in the same transaction; NULL: nobody */
+    bool let_go;                 /* the lease ended by this: the service has to know */
+    bool misused;                /* the id is another command's */
     struct lease_memory memory;
     struct store_op op;
     struct lease_call call;
@@ -92,7 +92,7 @@ struct acquire {
     struct list in_line;
     enum acquire_phase phase;
     struct timer deadline;
-    struct lease_wish wish;
+    struct lease_options options;
     int64_t ttl_ms, left_ms;
     struct bytes owner; /* in the request, `nonce` or request->scratch */
     bool anonymous, recorded;
@@ -117,9 +117,9 @@ bool line_take_again(struct acquire *head); /* was it woken while its head asked
 /* `granted_ms`: how long the leaver now holds the lease; 0: it does not. */
 void line_leave(struct acquire *acquire, int64_t granted_ms);
 /* The head, if it waits, which is to inherit the lease: no wake-up reaches it before. Or NULL. */
-struct acquire *line_heir(struct engine *engine, struct bytes resource);
+struct acquire *line_next_holder(struct engine *engine, struct bytes resource);
 void line_wake(struct engine *engine, struct bytes resource);       /* may be free: the head asks */
-void line_told(void *context, const struct lease_news *news);       /* `context` is the engine */
+void line_on_news(void *context, const struct lease_news *news);    /* `context` is the engine */
 int64_t line_waiters(struct engine *engine, struct bytes resource); /* how many wait */
 /* lease_renew.c: did this RENEW, which has finished, fail because the lease is over? */
 bool renew_lost(const struct request *request);
@@ -148,7 +148,7 @@ void acquire_inherit(struct acquire *acquire);
 void acquire_inherited(struct acquire *acquire, bool committed);
 /* lease_record.c, on the store's thread: the store's word on its token, in `recorded`. */
 enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn);
-enum stk_error acquire_record_heir(struct acquire *acquire, struct store_txn *txn);
+enum stk_error acquire_record_next_holder(struct acquire *acquire, struct store_txn *txn);
 void acquire_stop(struct acquire *acquire); /* it waits, and the daemon is stopping */
 
 #endif

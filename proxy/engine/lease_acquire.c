@@ -96,7 +96,7 @@ static void returned(struct lease_return *back)
     back->engine->counters.leases_given_back++;
     if (is_over(acquire))
         end_over(acquire);
-    else if (acquire->wish.wait_until_ms > engine_now_ms(back->engine))
+    else if (acquire->options.wait_until_ms > engine_now_ms(back->engine))
         acquire_try(acquire);
     else
         end_with_null(acquire);
@@ -115,17 +115,17 @@ static void give_back(struct acquire *acquire)
     struct lease_return *back = &acquire->back;
 
     acquire->phase = ACQUIRE_RETURNING;
-    *back =
-        (struct lease_return){.engine = acquire->request->engine,
-                              .kind = RETURN_RELEASE,
-                              .resource = acquire->request->argv[1],
-                              .token = acquire->call.answer_token,
-                              .session = acquire->session,
-                              .connection = acquire->connection,
-                              .own_only = acquire->wish.id.len > 0 && !acquire->of_basket,
-                              .grant_id = acquire->of_basket ? (struct bytes){0} : acquire->wish.id,
-                              .unseen = true,
-                              .done = returned};
+    *back = (struct lease_return){.engine = acquire->request->engine,
+                                  .kind = RETURN_RELEASE,
+                                  .resource = acquire->request->argv[1],
+                                  .token = acquire->call.answer_token,
+                                  .session = acquire->session,
+                                  .connection = acquire->connection,
+                                  .own_only = acquire->options.id.len > 0 && !acquire->of_basket,
+                                  .grant_id =
+                                      acquire->of_basket ? (struct bytes){0} : acquire->options.id,
+                                  .unseen = true,
+                                  .done = returned};
     if (acquire_counted(acquire->request))
         lease_return_start(back);
     else
@@ -142,7 +142,7 @@ static void reply_granted(struct acquire *acquire)
                                                        .token = token,
                                                        .ttl_ms = left_ms,
                                                        .session = request->session,
-                                                       .ephemeral = acquire->wish.ephemeral,
+                                                       .ephemeral = acquire->options.ephemeral,
                                                        .fresh = !acquire->entered,
                                                        .behind = acquire->behind});
 
@@ -276,7 +276,7 @@ static void denied(struct acquire *acquire)
     const struct lease_call *call = &acquire->call;
     const struct lease_memory *memory = &acquire->view.memory;
 
-    if (acquire->wish.wait_until_ms <= engine_now_ms(request->engine)) {
+    if (acquire->options.wait_until_ms <= engine_now_ms(request->engine)) {
         end_with_null(acquire);
         return;
     }
@@ -287,7 +287,7 @@ static void denied(struct acquire *acquire)
     }
     if (acquire->deadline.node.place == 0) {
         request->engine->counters.leases_waited++;
-        timer_set(request->engine, &acquire->deadline, acquire->wish.wait_until_ms);
+        timer_set(request->engine, &acquire->deadline, acquire->options.wait_until_ms);
     }
     acquire->phase = ACQUIRE_WAITING;
     if (!line_is_head(acquire))
@@ -333,7 +333,7 @@ static void ask(struct acquire *acquire)
     call->token = renews ? view->memory.token : 0;
     call->floor = acquire->view.row.fence.floor;
     call->reentry_only = !line_is_head(acquire);
-    call->waits = acquire->wish.wait_until_ms > call->asked_ms;
+    call->waits = acquire->options.wait_until_ms > call->asked_ms;
     call->memory = acquire->view.memory;
     call->done = asked;
     if (lease_ask(engine->options.provider, call))
@@ -346,7 +346,8 @@ static enum stk_error look_for_repeat(struct acquire *acquire, struct store_txn 
     struct request *request = acquire->request;
     struct receipt receipt;
     bool found = false;
-    enum stk_error error = txn_receipt(txn, &acquire->view.row, acquire->wish.id, &found, &receipt);
+    enum stk_error error =
+        txn_receipt(txn, &acquire->view.row, acquire->options.id, &found, &receipt);
 
     if (error != STK_OK || !found)
         return error;
@@ -363,7 +364,7 @@ static enum stk_error read_run(struct store_op *op, struct store_txn *txn)
 {
     struct acquire *acquire = acquire_of_op(op);
     struct request *request = acquire->request;
-    bool has_id = acquire->wish.id.len > 0;
+    bool has_id = acquire->options.id.len > 0;
     enum stk_error error = lease_view_read(txn, request->argv[1], acquire->session, &acquire->view,
                                            has_id ? &request->scratch : NULL);
 
@@ -458,7 +459,7 @@ void acquire_prepare(struct request *request)
 
 static void make_owner(struct acquire *acquire)
 {
-    acquire->owner = acquire->wish.owner;
+    acquire->owner = acquire->options.owner;
     acquire->anonymous = acquire->owner.len == 0;
     if (acquire->anonymous) {
         lease_make_nonce(acquire->request->engine->options.chance, acquire->nonce);
@@ -466,8 +467,8 @@ static void make_owner(struct acquire *acquire)
     } else {
         lease_nonce(acquire->owner, false, acquire->nonce);
     }
-    if (acquire->wish.id.len > 0 && !acquire->of_basket)
-        acquire->fingerprint = lease_fingerprint("ACQUIRE", acquire->wish.owner);
+    if (acquire->options.id.len > 0 && !acquire->of_basket)
+        acquire->fingerprint = lease_fingerprint("ACQUIRE", acquire->options.owner);
 }
 
 /* `basket`: the fingerprint of that which it belongs to, or NULL. */
@@ -486,7 +487,7 @@ static void begin(struct request *request, const uint64_t *basket)
     acquire->fingerprint = basket != NULL ? *basket : 0;
     if (!request_name(request, 1, "a resource") ||
         !request_int(request, 2, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &acquire->ttl_ms) ||
-        !lease_wish_parse(request, 3, &acquire->wish))
+        !lease_options_parse(request, 3, &acquire->options))
         return;
     if (engine->acquires_count >= engine->options.waiters_max) {
         request_fail(request, STK_BUSY, "too many are waiting (max-waiters); try again");

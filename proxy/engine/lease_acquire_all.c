@@ -40,7 +40,7 @@ struct basket_item {
 
 struct basket {
     struct request *request;
-    struct lease_wish wish;
+    struct lease_options options;
     uint64_t fingerprint;
     enum basket_phase phase;
     struct request *taking;   /* the ACQUIRE under way, or NULL */
@@ -260,7 +260,7 @@ static void take_finished(struct request *sub)
 
 static void take_next(struct basket *basket)
 {
-    const struct lease_wish *wish = &basket->wish;
+    const struct lease_options *options = &basket->options;
     struct engine *engine = basket->request->engine;
     char ttl[24], wait[24];
     struct bytes argv[10];
@@ -270,21 +270,21 @@ static void take_next(struct basket *basket)
     argv[argc++] = bytes_of("ACQUIRE");
     argv[argc++] = basket->items[basket->taken].resource;
     argv[argc++] = bytes_of(ttl);
-    int64_t left_ms = wish->wait_until_ms - engine_now_ms(engine);
-    if (wish->wait_until_ms != 0 && left_ms > 0) {
+    int64_t left_ms = options->wait_until_ms - engine_now_ms(engine);
+    if (options->wait_until_ms != 0 && left_ms > 0) {
         snprintf(wait, sizeof wait, "%lld", (long long)left_ms);
         argv[argc++] = bytes_of("WAIT");
         argv[argc++] = bytes_of(wait);
     }
-    if (wish->owner.len > 0) {
+    if (options->owner.len > 0) {
         argv[argc++] = bytes_of("OWNER");
-        argv[argc++] = wish->owner;
+        argv[argc++] = options->owner;
     }
-    if (wish->id.len > 0) {
+    if (options->id.len > 0) {
         argv[argc++] = bytes_of("ID");
-        argv[argc++] = wish->id;
+        argv[argc++] = options->id;
     }
-    if (wish->ephemeral)
+    if (options->ephemeral)
         argv[argc++] = bytes_of("EPHEMERAL");
     basket->taking = new_sub(basket, argv, argc, take_finished);
     acquire_for_basket(basket->taking, basket->fingerprint);
@@ -321,7 +321,7 @@ static void given_back(struct basket *basket)
     bool again = basket->again && !is_over(basket);
 
     basket->again = false;
-    if (again && basket->wish.wait_until_ms > engine_now_ms(basket->request->engine)) {
+    if (again && basket->options.wait_until_ms > engine_now_ms(basket->request->engine)) {
         basket->phase = BASKET_TAKING;
         timer_stop(basket->request->engine, &basket->keep_alive);
         go_on(basket);
@@ -354,9 +354,9 @@ static enum stk_error look_at(struct basket *basket, const struct basket_item *i
     if (error != STK_OK)
         return error;
     basket->over |= fence_judge(&sight->row.fence, item->token) != STK_OK;
-    if (basket->over || basket->wish.id.len == 0)
+    if (basket->over || basket->options.id.len == 0)
         return STK_OK;
-    error = txn_receipt(txn, &sight->row, basket->wish.id, &found, &receipt);
+    error = txn_receipt(txn, &sight->row, basket->options.id, &found, &receipt);
     if (error != STK_OK || !found)
         return error;
     sight->known = receipt.token == item->token;
@@ -390,7 +390,7 @@ static enum stk_error remember(const struct basket *basket, const struct basket_
     resp_array(&reply, 2);
     resp_int(&reply, item->token);
     resp_int(&reply, basket->ttl_ms);
-    enum stk_error error = txn_receipt_put(txn, row, basket->wish.id,
+    enum stk_error error = txn_receipt_put(txn, row, basket->options.id,
                                            &(struct receipt){.token = item->token,
                                                              .fingerprint = basket->fingerprint,
                                                              .reply = buf_bytes(&reply)});
@@ -401,7 +401,7 @@ static enum stk_error remember(const struct basket *basket, const struct basket_
 static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
 {
     struct basket *basket = request_of_op(op)->state;
-    bool has_id = basket->wish.id.len > 0;
+    bool has_id = basket->options.id.len > 0;
     enum stk_error error = STK_OK;
     struct sight sight;
 
@@ -451,7 +451,7 @@ static void confirm_done(struct store_op *op)
         give_up_for(basket, STK_STALE, ID_OVER);
     } else if (basket->over) {
         lose(basket);
-    } else if (basket->wish.id.len > 0) {
+    } else if (basket->options.id.len > 0) {
         basket->remembered = true;
         hand_out(basket);
         return;
@@ -466,7 +466,7 @@ static void confirm(struct basket *basket)
 {
     basket->phase = BASKET_CONFIRMING;
     enum stk_error error =
-        request_submit(basket->request, basket->wish.id.len > 0, confirm_run, confirm_done);
+        request_submit(basket->request, basket->options.id.len > 0, confirm_run, confirm_done);
     if (error != STK_OK) {
         give_up_for(basket, error, NULL);
         go_on(basket);
@@ -535,9 +535,9 @@ static bool fill(struct request *request, struct basket *basket)
             request_fail(request, STK_ERR, "a resource is named twice");
             return false;
         }
-    if (!lease_wish_parse(request, 3 + basket->count, &basket->wish))
+    if (!lease_options_parse(request, 3 + basket->count, &basket->options))
         return false;
-    basket->fingerprint = lease_fingerprint("ACQUIREALL", basket->wish.owner);
+    basket->fingerprint = lease_fingerprint("ACQUIREALL", basket->options.owner);
     for (size_t i = 0; i < basket->count; i++)
         basket->fingerprint = XXH3_64bits_withSeed(
             basket->items[i].resource.data, basket->items[i].resource.len, basket->fingerprint);

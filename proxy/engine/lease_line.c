@@ -2,9 +2,9 @@
 /* The line for one resource: who came first is served first, and only the head asks the lease
  * service, however many wait.
  *
- * Leases in the store pass to the head in the transaction of the release itself (line_heir). Else
- * the head is woken by a release or revoke, at this daemon or as news from another one, by the end
- * of the lease as the service last told it, and once a second in case a wake-up was lost.
+ * Leases in the store pass to the head in the transaction of the release itself (line_next_holder).
+ * Else the head is woken by a release or revoke, at this daemon or as news from another one, by the
+ * end of the lease as the service last told it, and once a second in case a wake-up was lost.
  *
  * Invariant: where the head waits, the look timer is set; so nobody waits for ever. */
 #include <stdlib.h>
@@ -124,7 +124,7 @@ void line_wake(struct engine *engine, struct bytes resource)
         head_tries(line);
 }
 
-struct acquire *line_heir(struct engine *engine, struct bytes resource)
+struct acquire *line_next_holder(struct engine *engine, struct bytes resource)
 {
     struct line *line = find(engine, resource);
 
@@ -135,7 +135,7 @@ struct acquire *line_heir(struct engine *engine, struct bytes resource)
     return head_of(line);
 }
 
-void line_told(void *context, const struct lease_news *news)
+void line_on_news(void *context, const struct lease_news *news)
 {
     held_doubt(context, news->resource, news->token, news->revoked);
     line_wake(context, news->resource);

@@ -6,13 +6,13 @@
 #include "proxy/engine/lease.h"
 
 /* One option at argv[*at]; moves on behind it. False: the request has failed. */
-static bool parse_one(struct request *request, size_t *at, struct lease_wish *wish)
+static bool parse_one(struct request *request, size_t *at, struct lease_options *options)
 {
     size_t value = *at + 1;
     int64_t wait_ms;
 
     if (request_is_word(request, *at, "EPHEMERAL")) {
-        wish->ephemeral = true;
+        options->ephemeral = true;
         *at += 1;
         return true;
     }
@@ -20,15 +20,15 @@ static bool parse_one(struct request *request, size_t *at, struct lease_wish *wi
     if (value < request->argc && request_is_word(request, value - 1, "WAIT")) {
         if (!request_int(request, value, 0, LEASE_WAIT_MAX_MS, "WAIT", &wait_ms))
             return false;
-        wish->wait_until_ms = wait_ms > 0 ? engine_now_ms(request->engine) + wait_ms : 0;
+        options->wait_until_ms = wait_ms > 0 ? engine_now_ms(request->engine) + wait_ms : 0;
         return true;
     }
     if (value < request->argc && request_is_word(request, value - 1, "OWNER")) {
-        wish->owner = request->argv[value];
+        options->owner = request->argv[value];
         return request_name(request, value, "an owner");
     }
     if (value < request->argc && request_is_word(request, value - 1, "ID")) {
-        wish->id = request->argv[value];
+        options->id = request->argv[value];
         return request_id(request, value);
     }
     request_fail(request, STK_ERR, "syntax error: %s [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL]",
@@ -36,10 +36,10 @@ static bool parse_one(struct request *request, size_t *at, struct lease_wish *wi
     return false;
 }
 
-bool lease_wish_parse(struct request *request, size_t at, struct lease_wish *wish)
+bool lease_options_parse(struct request *request, size_t at, struct lease_options *options)
 {
     while (at < request->argc)
-        if (!parse_one(request, &at, wish))
+        if (!parse_one(request, &at, options))
             return false;
     return true;
 }

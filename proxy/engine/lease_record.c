@@ -11,7 +11,7 @@ static enum stk_error remember(const struct acquire *acquire, struct store_txn *
     resp_array(&reply, 2);
     resp_int(&reply, acquire->call.answer_token);
     resp_int(&reply, acquire->ttl_ms);
-    enum stk_error error = txn_receipt_put(txn, &acquire->view.row, acquire->wish.id,
+    enum stk_error error = txn_receipt_put(txn, &acquire->view.row, acquire->options.id,
                                            &(struct receipt){.token = acquire->call.answer_token,
                                                              .fingerprint = acquire->fingerprint,
                                                              .reply = buf_bytes(&reply)});
@@ -52,8 +52,8 @@ enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn)
     enum stk_error error = txn_resource(txn, request->argv[1], row);
 
     acquire->recorded = acquire->entered = false;
-    if (error == STK_OK && acquire->wish.id.len > 0 && row->id != 0)
-        error = txn_receipt(txn, row, acquire->wish.id, &has_receipt, &receipt);
+    if (error == STK_OK && acquire->options.id.len > 0 && row->id != 0)
+        error = txn_receipt(txn, row, acquire->options.id, &has_receipt, &receipt);
     if (error != STK_OK)
         return error;
     /* A twin of this request may have been granted since the receipt was looked for. */
@@ -84,13 +84,13 @@ enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn)
                            .session = acquire->session,
                            .connection = acquire->connection};
     error = txn_fence_put(txn, row, &lease);
-    if (error == STK_OK && acquire->wish.id.len > 0 && !has_receipt && !acquire->of_basket)
+    if (error == STK_OK && acquire->options.id.len > 0 && !has_receipt && !acquire->of_basket)
         error = remember(acquire, txn);
     acquire->recorded = error == STK_OK;
     return error;
 }
 
-enum stk_error acquire_record_heir(struct acquire *acquire, struct store_txn *txn)
+enum stk_error acquire_record_next_holder(struct acquire *acquire, struct store_txn *txn)
 {
     struct resource *row = &acquire->view.row;
     struct receipt receipt;
@@ -98,8 +98,8 @@ enum stk_error acquire_record_heir(struct acquire *acquire, struct store_txn *tx
     enum stk_error error = txn_resource(txn, acquire->request->argv[1], row);
 
     acquire->recorded = false;
-    if (error == STK_OK && acquire->wish.id.len > 0)
-        error = txn_receipt(txn, row, acquire->wish.id, &granted_before, &receipt);
+    if (error == STK_OK && acquire->options.id.len > 0)
+        error = txn_receipt(txn, row, acquire->options.id, &granted_before, &receipt);
     if (error != STK_OK || granted_before) /* a twin of this request was: it is told so */
         return error;
     acquire->call.answer = LEASE_GRANTED;

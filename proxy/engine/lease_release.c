@@ -165,8 +165,8 @@ static enum stk_error return_run(struct store_op *op, struct store_txn *txn)
         error = release_remember(back, txn, &row);
     if (error == STK_OK)
         error = forget_grant(back, txn, &row);
-    if (error == STK_OK && back->let_go && back->heir != NULL)
-        error = acquire_record_heir(back->heir, txn);
+    if (error == STK_OK && back->let_go && back->next_holder != NULL)
+        error = acquire_record_next_holder(back->next_holder, txn);
     return error;
 }
 
@@ -174,8 +174,8 @@ static void return_unlocked(struct lease_call *call)
 {
     struct lease_return *back = list_entry(call, struct lease_return, call);
 
-    if (back->heir != NULL)
-        acquire_inherited(back->heir, true);
+    if (back->next_holder != NULL)
+        acquire_inherited(back->next_holder, true);
     else
         line_wake(back->engine, back->resource);
     back->done(back);
@@ -188,8 +188,8 @@ static void return_done(struct store_op *op)
 
     back->error = op->error;
     if (back->error != STK_OK || !back->let_go) {
-        if (back->heir != NULL)
-            acquire_inherited(back->heir, false);
+        if (back->next_holder != NULL)
+            acquire_inherited(back->next_holder, false);
         back->done(back);
         return;
     }
@@ -212,14 +212,14 @@ void lease_return_start(struct lease_return *back)
     back->op =
         (struct store_op){.writes = true, .brief = true, .run = return_run, .done = return_done};
     list_init(&back->op.link);
-    back->heir = lease_provider_needs_memory(back->engine->options.provider)
-                     ? line_heir(back->engine, back->resource)
-                     : NULL;
+    back->next_holder = lease_provider_needs_memory(back->engine->options.provider)
+                            ? line_next_holder(back->engine, back->resource)
+                            : NULL;
     back->error = store_submit(back->engine->options.store, &back->op);
     if (back->error == STK_OK)
         return;
-    if (back->heir != NULL)
-        acquire_inherited(back->heir, false);
+    if (back->next_holder != NULL)
+        acquire_inherited(back->next_holder, false);
     back->done(back);
 }
 

@@ -25,8 +25,8 @@ struct redis_provider {
     int64_t to_us, from_us; /* when the latest message of each direction arrives */
     struct list under_way;  /* struct pending */
     struct debts debts;
-    void (*told)(void *context, const struct lease_news *news);
-    void *told_context;
+    void (*on_news)(void *context, const struct lease_news *news);
+    void *news_context;
     void (*turned)(void *context);
     void *context;
 };
@@ -304,11 +304,11 @@ static void news_arrived(void *context, struct event *event)
     struct redis_ask ask;
 
     memcpy(&ask, event->bytes.data, sizeof ask);
-    if (provider->told == NULL || !provider->up)
+    if (provider->on_news == NULL || !provider->up)
         return;
-    provider->told(provider->told_context, &(struct lease_news){.revoked = ask.revoked,
-                                                                .resource = bytes_of(ask.name),
-                                                                .token = event->value});
+    provider->on_news(provider->news_context, &(struct lease_news){.revoked = ask.revoked,
+                                                                   .resource = bytes_of(ask.name),
+                                                                   .token = event->value});
     provider->turned(provider->context);
 }
 
@@ -348,11 +348,11 @@ static bool provider_ask(struct lease_provider *base, struct lease_call *call)
 }
 
 static void provider_watch(struct lease_provider *base,
-                           void (*told)(void *context, const struct lease_news *news),
+                           void (*on_news)(void *context, const struct lease_news *news),
                            void *context)
 {
-    of(base)->told = told;
-    of(base)->told_context = context;
+    of(base)->on_news = on_news;
+    of(base)->news_context = context;
 }
 
 static struct lease_health provider_health(const struct lease_provider *base)
