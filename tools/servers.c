@@ -43,7 +43,8 @@ bool servers_make_folder(struct servers *servers, struct failure *failure)
     return true;
 }
 
-/* A port that is free now. It may be taken before the server binds it: the caller tries again. */
+/* A port that is free now, or 0: none can be had, and errno says why. Another program may take it
+ * before the server binds it: the caller tries again. */
 static int free_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -56,7 +57,9 @@ static int free_port(void)
         port = ntohs(address.sin_port);
     }
     if (fd >= 0) {
+        int saved = errno;
         (void)close(fd);
+        errno = saved;
     }
     return port;
 }
@@ -88,6 +91,10 @@ static bool redis_try(struct servers *servers, struct failure *failure)
     char port[16], said[300];
 
     servers->redis = (struct client_uri){.host = "127.0.0.1", .port = free_port()};
+    if (servers->redis.port == 0) {
+        return failure_set(failure, "no free port on 127.0.0.1 for a private redis-server: %s",
+                           strerror(errno));
+    }
     (void)snprintf(port, sizeof port, "%d", servers->redis.port);
     char *argv[] = {
         "redis-server", "--port", port,    "--bind",        "127.0.0.1",   "--save", "",

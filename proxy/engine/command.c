@@ -137,7 +137,7 @@ const struct command commands[] = {
         "Back to a connection's first state"),
     NOW("SELECT", 2, 0, server_select, "connection", "Only database 0"),
     NOW("CLIENT", -2, 0, server_client, "connection",
-        "ID | SETNAME | GETNAME | SETINFO | LIST | KILL"),
+        "ID | SETNAME | GETNAME | SETINFO | INFO | LIST | KILL"),
     NOW("TIME", 1, 0, server_time, "server", "Unix seconds and microseconds"),
     NOW("INFO", -1, COMMAND_DRAINING, server_info, "server", "[section ...]"),
     NOW("COMMAND", -1, 0, server_command, "server", "COUNT | DOCS | INFO"),

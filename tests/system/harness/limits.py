@@ -21,6 +21,11 @@ def sanitized():
     return b"__asan_init" in binary or b"__tsan_init" in binary
 
 
+@functools.cache
+def thread_sanitized():
+    return b"__tsan_init" in (BUILD / "stockaded").read_bytes()
+
+
 def patience(seconds):
     return seconds * (6 if sanitized() else 1)
 
