@@ -18,8 +18,9 @@ MAKEFLAGS += -j$(shell nproc)
 endif
 
 # What is built from what.
-DAEMON_FOLDERS := fence/base fence fence/redis fence/redlock fence/zookeeper store store/sqlite \
-                  store/extension proxy/resp proxy/engine proxy/host proxy/server
+DAEMON_FOLDERS := fence/base fence $(addprefix fence/lease,/ /redis /redlock /zookeeper) \
+                  store store/sqlite store/extension proxy/resp \
+                  $(addprefix proxy/engine,/ /session /write /lease /command) proxy/host proxy/server
 DAEMON_MAIN := proxy/server/main.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))
@@ -33,6 +34,8 @@ EXTENSION_SOURCES := $(wildcard store/extension/*.c) store/sqlite/guard_function
 UNIT_SOURCES := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
 TEST_SOURCES := $(filter %_test.c,$(UNIT_SOURCES))
 HELPER_SOURCES := $(filter-out %_test.c,$(UNIT_SOURCES))
+# In-memory stores and lease services, for the tests alone.
+TWIN_SOURCES := $(wildcard tests/twins/*.c)
 # Filled in by tests/*/*.mk: more sources whose dependencies are to be tracked.
 PROOF_SOURCES :=
 SHIM_SOURCES := $(wildcard tests/support/*_shim.c)
@@ -174,6 +177,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 $(BUILD)/daemon.a: $(call objects,$(DAEMON_SOURCES))
 $(BUILD)/client.a: $(call objects,$(CLIENT_SOURCES))
 $(BUILD)/tools.a: $(call objects,$(TOOLS_SOURCES))
+$(BUILD)/twins.a: $(call objects,$(TWIN_SOURCES))
 $(BUILD)/%.a:
 	@rm -f $@
 	@ar rcs $@ $^
@@ -226,7 +230,8 @@ define unit_test
 $(BUILD)/$(1:%.c=%): $(call objects,$(1) $(foreach h,$(HELPER_SOURCES),$(if \
     $(filter $(dir $(1)),$(dir $(h))),$(h)))) \
     $(if $(filter tests/unit/tools/%,$(1)),$(BUILD)/tools.a) \
-    $(if $(filter tests/unit/tools/% tests/unit/client/%,$(1)),$(BUILD)/client.a) $(BUILD)/daemon.a
+    $(if $(filter tests/unit/tools/% tests/unit/client/%,$(1)),$(BUILD)/client.a) \
+    $(BUILD)/twins.a $(BUILD)/daemon.a
 	@mkdir -p $$(@D)
 	@$$(LINK) -o $$@ $$^ $$(TEST_LIBS) -pthread -lm
 endef
@@ -241,5 +246,5 @@ $(BUILD)/%_shim.so: tests/support/%_shim.c $(BUILD)/flags
 	@$(CC) $(LANGUAGE) -O2 -g $(WARNINGS) -fPIC -shared -o $@ $< -ldl
 
 -include $(patsubst %.o,%.d,$(call objects,$(DAEMON_SOURCES) $(CLIENT_SOURCES) \
-    $(TOOLS_SOURCES) $(UNIT_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN) $(PROOF_SOURCES)) \
+    $(TOOLS_SOURCES) $(UNIT_SOURCES) $(TWIN_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN) $(PROOF_SOURCES)) \
     $(extension_objects) $(library_objects))

@@ -21,7 +21,7 @@
 #include "fence/base/heap.h"
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
-#include "fence/provider_impl.h"
+#include "fence/lease/provider_impl.h"
 #include "fence/token.h"
 #include "store/open.h"
 

@@ -8,7 +8,7 @@
 
 #include "fence/base/clock.h"
 #include "fence/base/log.h"
-#include "fence/provider.h"
+#include "fence/lease/provider.h"
 #include "store/store.h"
 
 /* Enough for a million resources with small values. */

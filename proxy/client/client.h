@@ -13,7 +13,7 @@
 #include "proxy/client/own.h"
 #include "proxy/client/peer.h"
 #include "proxy/client/stockade.h"
-#include "proxy/engine/command.h"
+#include "proxy/engine/command/command.h"
 
 struct keepalive;
 

@@ -9,7 +9,7 @@
 #include <sys/un.h>
 
 #include "fence/base/bytes.h"
-#include "fence/uri.h"
+#include "fence/lease/uri.h"
 
 #define PORT_DEFAULT "7379"
 #define LEASE_PREFIX "?lease="

@@ -8,7 +8,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
-#include "proxy/engine/lease.h"
+#include "proxy/engine/lease/lease.h"
 
 struct engine *engine_new(const struct engine_options *options)
 {

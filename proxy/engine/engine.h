@@ -22,7 +22,7 @@
 #include "fence/base/bytes.h"
 #include "fence/base/clock.h"
 #include "fence/base/log.h"
-#include "fence/provider.h"
+#include "fence/lease/provider.h"
 #include "store/store.h"
 
 struct engine;

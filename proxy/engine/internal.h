@@ -8,10 +8,10 @@
 #include "fence/base/table.h"
 #include "proxy/engine/engine.h"
 #include "proxy/engine/metrics.h"
-#include "proxy/engine/pubsub.h"
-#include "proxy/engine/replies.h"
-#include "proxy/engine/request.h"
-#include "proxy/engine/session.h"
+#include "proxy/engine/session/pubsub.h"
+#include "proxy/engine/session/replies.h"
+#include "proxy/engine/session/request.h"
+#include "proxy/engine/session/session.h"
 
 struct timer {
     struct heap_node node;
@@ -44,7 +44,7 @@ struct note_limit {
     uint64_t left_out;
 };
 
-struct line; /* lease_line.c: the ACQUIREs under way for one resource */
+struct line; /* lease/line.c: the ACQUIREs under way for one resource */
 
 struct engine {
     struct engine_options options;
@@ -60,7 +60,7 @@ struct engine {
     size_t reads_weight; /* what the replies of the reads under way may take unasked */
     unsigned marks_left; /* so many transactions go with a mark, since one failed lately */
     struct line *lines;  /* a uthash by resource */
-    struct table held;   /* lease_held.c: leases that were granted and have not ended */
+    struct table held;   /* lease/held.c: leases that were granted and have not ended */
     struct pubsub pubsub;
     bool draining, shutdown_asked;
     int64_t started_ms, behind_said_ms;
@@ -73,7 +73,7 @@ void timer_set(struct engine *engine, struct timer *timer, int64_t at_ms);
 void timer_stop(struct engine *engine, struct timer *timer);
 int64_t engine_now_ms(const struct engine *engine);
 
-/* lease_renew.c: how often at most a renewal goes without a date in the store. */
+/* lease/renew.c: how often at most a renewal goes without a date in the store. */
 #define RENEWAL_WRITTEN_MS (60 * 60 * 1000)
 
 /* A mark costs each transaction a tenth; going without costs the batch of one that fails a lot. */
@@ -107,20 +107,20 @@ void multi_free(struct multi *multi);      /* may be NULL */
 void sweeper_start(struct engine *engine);
 void sweeper_stop(struct engine *engine);
 
-/* cmd_string.c: is this a SET with an expiry, the usual recipe for a lock? */
+/* command/string.c: is this a SET with an expiry, the usual recipe for a lock? */
 bool string_set_expires(const struct bytes *argv, size_t argc);
 #define SET_EXPIRES_ERROR                                                                          \
     "values do not expire here: SET takes NX, XX and GET; for a lock: ACQUIRE key ttl_ms"
 
-/* cmd_sql.c: the statement among SQL's arguments; whether it is DDL. */
+/* command/sql.c: the statement among SQL's arguments; whether it is DDL. */
 struct bytes sql_statement(const struct bytes *argv, size_t argc);
 bool sql_is_definition(struct bytes statement);
 
-/* lease_acquire.c, lease_line.c */
+/* lease/acquire.c, lease/line.c */
 void acquire_prepare(struct request *request); /* the order: does it wait? */
 void acquire_abandon(struct request *request); /* the client is gone */
 void acquire_all_abandon(struct request *request);
-/* lease_held.c */
+/* lease/held.c */
 void held_session_closed(struct session *session);
 void held_init(struct engine *engine);
 void held_free(struct engine *engine);

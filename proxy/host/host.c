@@ -6,7 +6,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "fence/open.h"
+#include "fence/lease/open.h"
 #include "store/open.h"
 
 enum { QUEUE_OPS_MAX = 65536, BATCH_OPS_MAX = 4096, ROUNDS_MAX = 8, LATE_MS = 10 };

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fence/uri.h"
+#include "fence/lease/uri.h"
 #include "proxy/server/address.h"
 
 bool valid_listen(const char *text, char *why, size_t why_size)

@@ -21,10 +21,10 @@
 #include <string.h>
 
 #include "fence/base/check.h"
-#include "store/memory.h"
 #include "tests/fuzz/dispatch.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/snapshot.h"
+#include "tests/twins/memory_store.h"
 #include "tests/unit/engine/world.h"
 
 enum { CLIENTS = 4, LINES_MAX = 64, TURNS_MAX = 64 };

@@ -17,11 +17,11 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "store/memory.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/lasting.h"
 #include "tests/fuzz/replies.h"
 #include "tests/fuzz/snapshot.h"
+#include "tests/twins/memory_store.h"
 #include "tests/unit/engine/world.h"
 
 enum {

@@ -5,7 +5,7 @@
 #define STOCKADE_TESTS_SIM_DAEMON_H
 
 #include "fence/base/clock.h"
-#include "fence/provider.h"
+#include "fence/lease/provider.h"
 #include "proxy/engine/engine.h"
 #include "tests/sim/world.h"
 

@@ -4,9 +4,9 @@
 #define STOCKADE_TESTS_SIM_DISK_IMPL_H
 
 #include "store/clock.h"
-#include "store/memory_rows.h"
 #include "store/store_impl.h"
 #include "tests/sim/disk.h"
+#include "tests/twins/memory_rows.h"
 
 struct vfs;
 struct sqlite3;

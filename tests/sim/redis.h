@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A simulated Redis, as the lease scripts use it (fence/redis/scripts.c), and a daemon's lease
- * provider that talks to it by messages: late, lost, doubled or reordered, answers too. The
+/* A simulated Redis, as the lease scripts use it (fence/lease/redis/scripts.c), and a daemon's
+ * lease provider that talks to it by messages: late, lost, doubled or reordered, answers too. The
  * provider times out, reconnects and pays its debts as the real one does.
  *
  * The service loses everything, or its tail, fails over to a stale replica, is down, and its clock
@@ -9,7 +9,7 @@
 #define STOCKADE_TESTS_SIM_REDIS_H
 
 #include "fence/base/clock.h"
-#include "fence/provider.h"
+#include "fence/lease/provider.h"
 #include "tests/sim/world.h"
 
 #define REDIS_TIMEOUT_MS 400 /* of a call; then the connection is given up */

@@ -8,8 +8,8 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "fence/provider_impl.h"
-#include "fence/redis/debts.h"
+#include "fence/lease/provider_impl.h"
+#include "fence/lease/redis/debts.h"
 #include "tests/sim/redis_impl.h"
 
 struct redis_provider {

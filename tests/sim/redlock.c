@@ -7,7 +7,7 @@
 
 #include "fence/base/list.h"
 #include "fence/base/mem.h"
-#include "fence/redlock/redlock.h"
+#include "fence/lease/redlock/redlock.h"
 
 struct sim_redlock {
     struct daemon *daemon;

@@ -56,7 +56,7 @@ def test_help_and_the_readme_name_every_kind_of_lease_service():
     text = subprocess.run([BUILD / "stockaded", "--help"], capture_output=True, text=True,
                           check=True).stdout
     shown = (REPO / "README.md").read_text()
-    schemes = re.findall(r'^    \{"([a-z+]+:(?://)?)", LEASE_URI', (REPO / "fence/uri.c")
+    schemes = re.findall(r'^    \{"([a-z+]+:(?://)?)", LEASE_URI', (REPO / "fence/lease/uri.c")
                          .read_text(), re.M)
     assert len(schemes) == 6
     for scheme in schemes:

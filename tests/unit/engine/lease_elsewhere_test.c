@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "fence/provider.h"
-#include "proxy/engine/lease.h"
+#include "fence/lease/provider.h"
+#include "proxy/engine/lease/lease.h"
 #include "tests/unit/engine/moody_store.h"
 #include "tests/unit/engine/says.h"
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "fence/provider.h"
-#include "proxy/engine/lease.h"
+#include "fence/lease/provider.h"
+#include "proxy/engine/lease/lease.h"
 #include "tests/unit/engine/says.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"

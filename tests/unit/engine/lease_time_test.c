@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "proxy/engine/lease.h"
+#include "proxy/engine/lease/lease.h"
 #include "tests/unit/engine/says.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "proxy/engine/events.h"
 #include "proxy/engine/internal.h"
-#include "proxy/engine/pubsub.h"
+#include "proxy/engine/session/events.h"
+#include "proxy/engine/session/pubsub.h"
 #include "tests/unit/engine/says.h"
 
 static void assert_got(struct world *world, int client, const char *text)

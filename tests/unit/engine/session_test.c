@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "fence/base/mem.h"
-#include "proxy/engine/session.h"
+#include "proxy/engine/session/session.h"
 #include "tests/unit/engine/says.h"
 
 static int setup(void **state)

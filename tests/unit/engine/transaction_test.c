@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "fence/base/mem.h"
-#include "proxy/engine/plan.h"
+#include "proxy/engine/write/plan.h"
 #include "tests/unit/engine/world.h"
 
 #define QUEUED "+QUEUED\r\n"

@@ -6,10 +6,10 @@
 #define STOCKADE_TESTS_ENGINE_WORLD_H
 
 #include "fence/base/clock.h"
-#include "fence/memory.h"
 #include "proxy/engine/engine.h"
-#include "store/memory.h"
 #include "store/open.h"
+#include "tests/twins/memory_lease.h"
+#include "tests/twins/memory_store.h"
 
 #define WORLD_CLIENTS_MAX 64
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "fence/redlock/ballot.h"
+#include "fence/lease/redlock/ballot.h"
 #include "fence/token.h"
 
 #define FLOOR 5

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "fence/provider.h"
+#include "fence/lease/provider.h"
 
 /* As cmocka's fixtures: *state is a subject from setup to teardown. */
 struct subject {

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "fence/base/mem.h"
-#include "fence/memory.h"
 #include "store/open.h"
+#include "tests/twins/memory_lease.h"
 #include "tests/unit/fence/conformance.h"
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "fence/redis/debts.h"
+#include "fence/lease/redis/debts.h"
 
 static void owe(struct debts *debts, const char *resource, int64_t token, int64_t until_ms,
                 int64_t now_ms)

@@ -3,8 +3,8 @@
 #ifndef STOCKADE_TESTS_MASTERS_H
 #define STOCKADE_TESTS_MASTERS_H
 
-#include "fence/memory.h"
-#include "fence/redlock/redlock.h"
+#include "fence/lease/redlock/redlock.h"
+#include "tests/twins/memory_lease.h"
 
 #define MASTERS_MAX 5
 

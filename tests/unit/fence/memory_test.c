@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "fence/memory.h"
+#include "tests/twins/memory_lease.h"
 
 static int64_t held_still(const struct clock *clock)
 {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "fence/redlock/news_votes.h"
+#include "fence/lease/redlock/news_votes.h"
 
 enum { QUORUM = 2 };
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "fence/patience.h"
+#include "fence/lease/patience.h"
 
 static void fill(const struct chance *chance, void *bytes, size_t len)
 {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "fence/provider_impl.h"
+#include "fence/lease/provider_impl.h"
 
 #define TTL_MS 20
 

@@ -5,8 +5,8 @@
 
 #include <uv.h>
 
-#include "fence/open.h"
-#include "fence/provider.h"
+#include "fence/lease/open.h"
+#include "fence/lease/provider.h"
 #include "tests/unit/deadline.h"
 
 struct rig {

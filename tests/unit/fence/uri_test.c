@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "fence/uri.h"
+#include "fence/lease/uri.h"
 
 static struct lease_uri parsed(const char *text)
 {

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
+#include "fence/lease/zookeeper/node.h"
 #include "fence/token.h"
-#include "fence/zookeeper/node.h"
 
 static const char nonce[] = "a0000000000000000000000000000001";
 static const char origin[] = "0123456789abcdef";

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "store/memory.h"
+#include "tests/twins/memory_store.h"
 #include "tests/unit/store/rig.h"
 
 void rig_fail_commit(struct rig *rig)

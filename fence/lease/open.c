@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One line for each kind of lease service. */
+#include "fence/lease/open.h"
+
+#include "fence/base/check.h"
+#include "fence/lease/provider_impl.h"
+#include "fence/lease/redis/redis.h"
+#include "fence/lease/redlock/redlock.h"
+#include "fence/lease/zookeeper/zookeeper.h"
+
+struct lease_provider *lease_open(const struct lease_uri *uri,
+                                  const struct lease_surroundings *surroundings)
+{
+    if (uri->kind == LEASE_URI_REDLOCK)
+        return lease_redlock_new(uri, surroundings);
+    if (uri->kind == LEASE_URI_ZOOKEEPER)
+        return lease_zookeeper_new(uri, surroundings);
+    check(uri->kind == LEASE_URI_REDIS || uri->kind == LEASE_URI_REDIS_UNIX ||
+          uri->kind == LEASE_URI_SENTINEL);
+    return lease_redis_new(uri, surroundings);
+}
+
+void lease_on_first_attempt(struct lease_provider *provider, void (*ended)(void *context),
+                            void *context)
+{
+    if (provider->impl->on_first_attempt != NULL)
+        provider->impl->on_first_attempt(provider, ended, context);
+    else
+        ended(context);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a parsed URI to a lease provider at work. (`local:` needs the store's folder and is made
+ * there: store/open.h.) */
+#ifndef STOCKADE_FENCE_LEASE_OPEN_H
+#define STOCKADE_FENCE_LEASE_OPEN_H
+
+#include "fence/base/clock.h"
+#include "fence/base/log.h"
+#include "fence/lease/provider.h"
+#include "fence/lease/uri.h"
+
+struct uv_loop_s; /* uv_loop_t */
+
+/* What a provider lives in. All borrowed; outlives the provider. */
+struct lease_surroundings {
+    struct uv_loop_s *loop;
+    const struct clock *clock;
+    const struct chance *chance; /* jitter */
+    const struct log *log;       /* may be NULL */
+};
+
+/* Begins to connect and returns at once; a service that cannot be reached is tried again for ever.
+ * The URI is copied, and is not of kind LEASE_URI_LOCAL. Ends with lease_provider_close, which
+ * needs the loop to turn until it has called back. The process must ignore SIGPIPE (hiredis uses
+ * write). */
+struct lease_provider *lease_open(const struct lease_uri *uri,
+                                  const struct lease_surroundings *surroundings);
+
+/* Calls `ended` once the first attempt to reach the service has ended, well or not, or a second has
+ * passed: a daemon that starts can then say how things stand. At once (before this returns) where
+ * that is so already, or where the provider has nothing to reach. One call per provider; never
+ * after lease_provider_close. */
+void lease_on_first_attempt(struct lease_provider *provider, void (*ended)(void *context),
+                            void *context);
+
+#endif

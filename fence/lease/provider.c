@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The provider interface: calls go through the implementer's table. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "fence/base/check.h"
+#include "fence/lease/provider_impl.h"
+
+/* Two clocks that count milliseconds begin them at different moments: of the same time one may
+ * count one more than the other. */
+#define ROUNDING_MS 1
+
+bool lease_ask(struct lease_provider *provider, struct lease_call *call)
+{
+    check(call->resource.len > 0 && call->done != NULL);
+    check(call->verb != LEASE_GRANT || (call->ttl_ms > 0 && call->floor >= 0));
+    check(call->verb != LEASE_RELEASE || call->token != 0 || call->attempt != 0);
+    if (call->verb != LEASE_RELEASE)
+        call->attempt = 0;
+    call->answer = LEASE_UNANSWERED;
+    call->answer_token = call->answer_ttl_ms = call->answer_until_ms = 0;
+    call->rounding_ms = provider->impl->own_clock ? 0 : ROUNDING_MS;
+    call->reason[0] = '\0';
+    list_init(&call->link);
+    bool answered = provider->impl->ask(provider, call);
+    check(!answered || call->answer != LEASE_UNANSWERED);
+    return answered;
+}
+
+void lease_provider_watch(struct lease_provider *provider,
+                          void (*on_news)(void *context, const struct lease_news *news),
+                          void *context)
+{
+    if (provider->impl->watch != NULL)
+        provider->impl->watch(provider, on_news, context);
+}
+
+struct lease_health lease_provider_health(const struct lease_provider *provider)
+{
+    return provider->impl->health(provider);
+}
+
+bool lease_provider_needs_memory(const struct lease_provider *provider)
+{
+    return provider->impl->needs_memory;
+}
+
+const char *lease_provider_name(const struct lease_provider *provider)
+{
+    return provider->impl->name;
+}
+
+void lease_provider_close(struct lease_provider *provider, void (*closed)(void *context),
+                          void *context)
+{
+    provider->impl->close(provider, closed, context);
+}
+
+bool lease_answer(struct lease_call *call, enum lease_answer answer, int64_t token, int64_t ttl_ms)
+{
+    check(call->answer == LEASE_UNANSWERED);
+    call->answer = answer;
+    call->answer_token = token;
+    call->answer_ttl_ms = ttl_ms;
+    call->answer_until_ms = call->asked_ms + ttl_ms - call->rounding_ms;
+    return true;
+}
+
+int64_t lease_left_ms(const struct lease_call *call, int64_t now_ms)
+{
+    int64_t left_ms = call->answer_until_ms - now_ms;
+    return left_ms < 0 ? 0 : left_ms;
+}
+
+bool lease_answer_down(struct lease_call *call, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(call->reason, sizeof call->reason, format, args);
+    va_end(args);
+    return lease_answer(call, LEASE_DOWN, 0, 0);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A lease provider, as its callers see it: somebody who knows whether a resource is free right now
+ * and mints tokens (Redis, a quorum of them, ZooKeeper, or the store's own `local:`).
+ *
+ * A provider decides about *time*; it never decides about safety. What it grants counts only once
+ * the store has admitted the token, and what it loses or gets wrong costs waiting, never data.
+ *
+ * One call carries one question and its answer; the caller owns it, and keeps it still, until it is
+ * answered. Every call is answered exactly once, within the provider's timeout. All of this happens
+ * on one thread, the loop's. */
+#ifndef STOCKADE_FENCE_LEASE_PROVIDER_H
+#define STOCKADE_FENCE_LEASE_PROVIDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+#include "fence/base/list.h"
+
+enum lease_verb {
+    LEASE_GRANT,   /* take it if it is free; enter again if `nonce` holds it already */
+    LEASE_RENEW,   /* `token` of `nonce` lives `ttl_ms` from now; taken back if nobody has it */
+    LEASE_RELEASE, /* let go if it is still `token` of `nonce` */
+    LEASE_QUERY,   /* who holds it? */
+};
+
+enum lease_answer {
+    LEASE_UNANSWERED = 0,
+    LEASE_GRANTED, /* GRANT: a fresh `token` above `floor`; RENEW: it lives `ttl_ms` */
+    LEASE_OWN,     /* GRANT: `nonce` holds it already, under `token`, for `ttl_ms` at least */
+    LEASE_HELD,    /* another holds it (`token`), for `ttl_ms` still */
+    LEASE_FREE,    /* nobody holds it: QUERY, RELEASE done (also where it was gone already),
+                      GRANT that was only to enter again */
+    LEASE_DOWN,    /* the service cannot be reached or refuses: `reason` */
+};
+
+#define LEASE_NONCE_LEN 32 /* hexadecimal digits: 128 bits that stand for the owner */
+
+/* What the store remembers of the newest grant. Only `local:` needs it: it has no other memory. */
+struct lease_memory {
+    int64_t token;      /* 0: nothing was ever granted */
+    bool live;          /* not retired */
+    bool this_run;      /* granted by this very daemon since it started */
+    bool earlier_run;   /* granted before this daemon opened the store, and not written since */
+    int64_t changed_ms; /* when the row was written last: another number after each renewal */
+    int64_t ttl_ms;     /* as granted or last renewed */
+    char nonce[LEASE_NONCE_LEN + 1];
+};
+
+struct lease_call {
+    /* The question. */
+    enum lease_verb verb;
+    struct bytes resource;           /* borrowed until answered */
+    char nonce[LEASE_NONCE_LEN + 1]; /* the owner, as the service stores it */
+    int64_t token;                   /* RENEW, RELEASE: whose; RELEASE of an attempt: 0, any */
+    uint64_t attempt;                /* RELEASE: only this attempt gives up, and who entered the
+                                        lease beside it keeps it; 0: the token's lease is over.
+                                        GRANT: the provider's name for this attempt; 0: it has
+                                        no need of one */
+    int64_t ttl_ms;                  /* GRANT, RENEW; RELEASE: what may be left of the lease: so
+                                        long a release that was not delivered is remembered */
+    int64_t asked_ms;                /* GRANT, RENEW, QUERY: now, or earlier, on the caller's
+                                        clock, for answer_until_ms */
+    int64_t floor;                   /* GRANT: the store's; mint above it */
+    int64_t void_token;              /* GRANT: a lock of `nonce` with this token counts as free,
+                                        the store does not stand behind it; 0 = none */
+    bool reentry_only;               /* GRANT: others wait; enter again or leave it alone */
+    bool waits;                      /* GRANT: where another holds it, the caller will ask again,
+                                        and keeps its place if the service has a line */
+    bool revoked;                    /* RELEASE: taken away by force, which watchers are told */
+    struct lease_memory memory;      /* GRANT, RENEW, QUERY */
+    void (*done)(struct lease_call *call); /* called when answered later, on the loop's thread */
+
+    /* The answer. */
+    enum lease_answer answer;
+    int64_t answer_token;
+    int64_t answer_ttl_ms; /* HELD: left when the service looked, at least 1: when to ask again */
+    /* GRANTED, OWN, HELD: on the caller's clock, and never later than the end by the service's own:
+     * what anybody is told to be left counts to here. */
+    int64_t answer_until_ms;
+    char reason[128]; /* DOWN: why, for people */
+
+    /* The provider's own while the call is under way. */
+    struct list link;
+    int64_t deadline_ms;
+    int64_t rounding_ms;
+};
+
+struct lease_health {
+    bool up;
+    char detail[160]; /* "redis 127.0.0.1:6379: ready", or why it is down */
+    uint64_t calls, failures, reconnects;
+    bool watching; /* news from other daemons arrive */
+    uint64_t news; /* so many have */
+};
+
+/* What another daemon that shares the service has done to a lease. News may be lost, come late or
+ * come twice, and whoever can write to the service can forge them: a hint, never a proof. */
+struct lease_news {
+    bool revoked;          /* taken away by force; else given back */
+    struct bytes resource; /* borrowed for the call */
+    int64_t token;         /* the one that has ended */
+};
+
+struct lease_provider;
+
+/* What is left of the lease that the call was answered with; 0: it may be over. */
+int64_t lease_left_ms(const struct lease_call *call, int64_t now_ms);
+
+/* Does it know of other daemons' leases only what the store remembers? Then renewals are written
+ * there, for others to see. */
+bool lease_provider_needs_memory(const struct lease_provider *provider);
+
+/* Asks. True: answered already, `done` is not called. False: `done` will be. */
+bool lease_ask(struct lease_provider *provider, struct lease_call *call);
+/* From now on tells the news as they come in, on the loop's thread and not from inside of its own
+ * lease_ask; never where the provider cannot know. One call per provider. */
+void lease_provider_watch(struct lease_provider *provider,
+                          void (*on_news)(void *context, const struct lease_news *news),
+                          void *context);
+struct lease_health lease_provider_health(const struct lease_provider *provider);
+/* "redis", "local", ...: the kind, for INFO. Static storage. */
+const char *lease_provider_name(const struct lease_provider *provider);
+/* Answers what is under way with LEASE_DOWN, frees everything; `closed` is called on the loop's
+ * thread when nothing of it is left (it may be called before this returns). */
+void lease_provider_close(struct lease_provider *provider, void (*closed)(void *context),
+                          void *context);
+
+#endif

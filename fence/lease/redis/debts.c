@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Debts in order of the end of their locks, so that the cheapest one to forget comes first. */
+#include "fence/lease/redis/debts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/mem.h"
+
+static struct debt *first(const struct debts *debts)
+{
+    struct heap_node *node = heap_first(&debts->heap);
+    return node == NULL ? NULL : list_entry(node, struct debt, node);
+}
+
+static void forget(struct debts *debts, struct debt *debt)
+{
+    heap_remove(&debts->heap, &debt->node);
+    free(debt);
+}
+
+void debts_add(struct debts *debts, const struct lease_call *call, int64_t token, int64_t until_ms,
+               int64_t now_ms)
+{
+    if (until_ms <= now_ms)
+        return;
+    struct debt *debt = mem_zalloc(sizeof *debt + call->resource.len);
+    memcpy(debt->resource, call->resource.data, call->resource.len);
+    memcpy(debt->call.nonce, call->nonce, sizeof debt->call.nonce);
+    debt->call.verb = LEASE_RELEASE;
+    debt->call.resource = (struct bytes){debt->resource, call->resource.len};
+    debt->call.token = token;
+    debt->call.attempt = call->attempt;
+    debt->call.revoked = call->revoked;
+    heap_set(&debts->heap, &debt->node, until_ms);
+    if (debts->heap.count > DEBTS_MAX)
+        forget(debts, first(debts));
+}
+
+struct debt *debts_take(struct debts *debts, int64_t now_ms)
+{
+    struct debt *debt;
+
+    while ((debt = first(debts)) != NULL && debt->node.at_ms <= now_ms)
+        forget(debts, debt);
+    if (debt != NULL) {
+        debt->call.ttl_ms = debt->node.at_ms - now_ms;
+        heap_remove(&debts->heap, &debt->node);
+    }
+    return debt;
+}
+
+void debts_free(struct debts *debts)
+{
+    struct debt *debt;
+
+    while ((debt = first(debts)) != NULL)
+        forget(debts, debt);
+    heap_free(&debts->heap);
+}

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The handle's life, and the hand-over from the client's threads to the loop.
+ *
+ *   zookeeper_init ──▶ callbacks ──▶ queue, uv_async ──▶ loop ──▶ zookeeper_close
+ *   (libuv's pool)     (client's threads)                         (libuv's pool)
+ *
+ * - zookeeper_init looks names up and zookeeper_close waits for threads, so neither runs on the
+ *   loop. A session that is freed while its names are looked up lets go of its owner at once.
+ * - The queue is bounded: an answer for each request under way, a change for each watch, and of
+ *   the handle's states the last one only.
+ * - The client forgets some requests when it is closed: they are answered here. */
+#include "fence/lease/zookeeper/session.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+#include <zookeeper/zookeeper.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+
+enum phase { PHASE_OPENING, PHASE_OPEN, PHASE_CLOSING };
+
+struct change {
+    struct list link;
+    bool removed;
+    char path[];
+};
+
+struct zk_session {
+    /* The loop's. */
+    uv_loop_t *loop;
+    uv_async_t async;
+    uv_work_t work;
+    const struct zk_events *events; /* NULL: let go of */
+    void *context;
+    enum phase phase;
+    bool was_connected;
+    struct list under_way; /* zk_op */
+
+    /* Written before the thread that opens or closes starts, or by it. */
+    char *hosts;
+    char *login; /* "user:password"; NULL: none */
+    int session_ms;
+    clientid_t resumed; /* client_id 0: a new session */
+    zhandle_t *handle;
+    int open_error;
+
+    /* Under `lock`. */
+    pthread_mutex_t lock;
+    struct list ready;   /* zk_op */
+    struct list changed; /* struct change */
+    int state;           /* the handle's, to be told where state_is_news */
+    bool state_is_news;
+};
+
+/* On the client's threads. */
+
+static void hand_over(struct zk_op *op, int rc, const struct Stat *stat)
+{
+    struct zk_session *session = op->session;
+
+    op->rc = rc;
+    if (rc == ZOK && stat != NULL) {
+        op->zxid = stat->czxid;
+        op->mtime_ms = stat->mtime;
+        op->version = stat->version;
+    }
+    pthread_mutex_lock(&session->lock);
+    list_append(&session->ready, &op->ready);
+    pthread_mutex_unlock(&session->lock);
+    uv_async_send(&session->async);
+}
+
+static void on_nothing(int rc, const void *data)
+{
+    hand_over((struct zk_op *)(uintptr_t)data, rc, NULL);
+}
+
+static void on_stat(int rc, const struct Stat *stat, const void *data)
+{
+    hand_over((struct zk_op *)(uintptr_t)data, rc, stat);
+}
+
+static void keep_text(struct zk_op *op, const char *text, size_t len)
+{
+    op->text = mem_zalloc(len + 1);
+    memcpy(op->text, text, len);
+    op->text_len = len;
+}
+
+static void on_data(int rc, const char *value, int len, const struct Stat *stat, const void *data)
+{
+    struct zk_op *op = (struct zk_op *)(uintptr_t)data;
+
+    if (rc == ZOK)
+        keep_text(op, value, len < 0 ? 0 : (size_t)len); /* -1: no content at all */
+    hand_over(op, rc, stat);
+}
+
+static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+    struct zk_op *op = (struct zk_op *)(uintptr_t)data;
+
+    if (rc == ZOK)
+        keep_text(op, path, strlen(path));
+    hand_over(op, rc, stat);
+}
+
+static void on_names(int rc, const struct String_vector *names, const void *data)
+{
+    struct zk_op *op = (struct zk_op *)(uintptr_t)data;
+
+    if (rc == ZOK && names->count > 0) {
+        op->names = mem_zalloc((size_t)names->count * sizeof *op->names);
+        op->names_count = names->count;
+        for (int i = 0; i < names->count; i++)
+            op->names[i] = mem_strdup(names->data[i]);
+    }
+    hand_over(op, rc, NULL);
+}
+
+static void on_state(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+    struct zk_session *session = context;
+
+    (void)handle;
+    (void)path;
+    if (type != ZOO_SESSION_EVENT)
+        return;
+    pthread_mutex_lock(&session->lock);
+    session->state = state;
+    session->state_is_news = true;
+    pthread_mutex_unlock(&session->lock);
+    uv_async_send(&session->async);
+}
+
+static void on_watch(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+    struct zk_session *session = context;
+
+    (void)handle;
+    (void)state;
+    if (type == ZOO_SESSION_EVENT)
+        return;
+    struct change *change = mem_alloc(sizeof *change + strlen(path) + 1);
+    change->removed = type != ZOO_CHANGED_EVENT;
+    strcpy(change->path, path);
+    pthread_mutex_lock(&session->lock);
+    list_append(&session->changed, &change->link);
+    pthread_mutex_unlock(&session->lock);
+    uv_async_send(&session->async);
+}
+
+/* The client would write to stderr; what matters is told by zk_session_why. */
+static void on_log(const char *message)
+{
+    (void)message;
+}
+
+/* On the loop. */
+
+static void finish(struct zk_op *op)
+{
+    char *text = op->text, **names = op->names;
+    int names_count = op->names_count;
+    void *results = op->results;
+
+    list_remove(&op->under_way);
+    op->done(op); /* may be gone, or under way anew, after this */
+    free(text);
+    free(results);
+    for (int i = 0; i < names_count; i++)
+        free(names[i]);
+    free(names);
+}
+
+static void tell_state(struct zk_session *session, int state)
+{
+    if (state == ZOO_CONNECTED_STATE) {
+        session->was_connected = true;
+        session->events->news(session->context, ZK_CONNECTED);
+    } else if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE) {
+        session->events->news(session->context, ZK_ENDED);
+    } else {
+        session->events->news(session->context, ZK_LOST);
+    }
+}
+
+static void take_over(struct zk_session *session)
+{
+    struct list ready, changed, *link;
+    int state;
+    bool is_news;
+
+    list_init(&ready);
+    list_init(&changed);
+    pthread_mutex_lock(&session->lock);
+    list_splice(&ready, &session->ready);
+    list_splice(&changed, &session->changed);
+    state = session->state;
+    is_news = session->state_is_news;
+    session->state_is_news = false;
+    pthread_mutex_unlock(&session->lock);
+
+    while ((link = list_pop(&ready)) != NULL)
+        finish(list_entry(link, struct zk_op, ready));
+    while ((link = list_pop(&changed)) != NULL) {
+        struct change *change = list_entry(link, struct change, link);
+        if (session->phase == PHASE_OPEN && change->removed)
+            session->events->removed(session->context, change->path);
+        else if (session->phase == PHASE_OPEN)
+            session->events->written(session->context, change->path);
+        free(change);
+    }
+    if (is_news && session->phase == PHASE_OPEN)
+        tell_state(session, state);
+}
+
+static void on_async(uv_async_t *async)
+{
+    struct zk_session *session = async->data;
+
+    if (session->phase != PHASE_OPENING)
+        take_over(session);
+}
+
+static void on_async_closed(uv_handle_t *async)
+{
+    struct zk_session *session = async->data;
+    const struct zk_events *events = session->events;
+    void *context = session->context;
+
+    check(list_empty(&session->under_way));
+    pthread_mutex_destroy(&session->lock);
+    free(session->hosts);
+    free(session->login);
+    free(session);
+    if (events != NULL)
+        events->closed(context);
+}
+
+/* In libuv's pool. */
+static void close_run(uv_work_t *work)
+{
+    struct zk_session *session = work->data;
+
+    if (session->handle != NULL)
+        zookeeper_close(session->handle);
+}
+
+static void close_done(uv_work_t *work, int status)
+{
+    struct zk_session *session = work->data;
+
+    (void)status;
+    take_over(session);
+    while (!list_empty(&session->under_way)) {
+        struct zk_op *op = list_entry(session->under_way.next, struct zk_op, under_way);
+        op->rc = ZCLOSING;
+        finish(op);
+    }
+    uv_close((uv_handle_t *)&session->async, on_async_closed);
+}
+
+static void begin_close(struct zk_session *session)
+{
+    session->phase = PHASE_CLOSING;
+    check(uv_queue_work(session->loop, &session->work, close_run, close_done) == 0);
+}
+
+/* In libuv's pool. */
+static void open_run(uv_work_t *work)
+{
+    struct zk_session *session = work->data;
+
+    errno = 0;
+    session->handle = zookeeper_init2(session->hosts, on_state, session->session_ms,
+                                      session->resumed.client_id != 0 ? &session->resumed : NULL,
+                                      session, 0, on_log);
+    if (session->handle == NULL)
+        session->open_error = errno != 0 ? errno : EINVAL;
+    else if (session->login != NULL)
+        zoo_add_auth(session->handle, "digest", session->login, (int)strlen(session->login), NULL,
+                     NULL);
+}
+
+static void open_done(uv_work_t *work, int status)
+{
+    struct zk_session *session = work->data;
+
+    (void)status;
+    if (session->events == NULL) {
+        begin_close(session);
+        return;
+    }
+    session->phase = PHASE_OPEN;
+    if (session->handle == NULL)
+        session->events->news(session->context, ZK_ENDED);
+    else
+        take_over(session);
+}
+
+static char *hosts_text(const struct lease_uri *uri)
+{
+    char *text = mem_zalloc(LEASE_URI_HOSTS_MAX * (sizeof uri->hosts[0].name + 16));
+    size_t len = 0;
+
+    for (int i = 0; i < uri->hosts_count; i++) {
+        const struct lease_host *host = &uri->hosts[i];
+        /* An IPv6 address without brackets: the client takes the last colon for the port's. */
+        len += (size_t)sprintf(text + len, "%s%s:%d", i > 0 ? "," : "", host->name, host->port);
+    }
+    return text;
+}
+
+struct zk_session *zk_session_open(struct uv_loop_s *loop, const struct lease_uri *uri,
+                                   const struct zk_events *events, void *context,
+                                   const struct zk_session *resumed)
+{
+    struct zk_session *session = mem_zalloc(sizeof *session);
+
+    session->loop = loop;
+    session->events = events;
+    session->context = context;
+    session->session_ms = uri->session_ms;
+    session->hosts = hosts_text(uri);
+    if (resumed != NULL) {
+        session->resumed = *zoo_client_id(resumed->handle);
+        session->was_connected = true;
+    }
+    if (uri->user[0] != '\0') {
+        session->login = mem_zalloc(sizeof uri->user + sizeof uri->password + 1);
+        sprintf(session->login, "%s:%s", uri->user, uri->password);
+    }
+    list_init(&session->under_way);
+    list_init(&session->ready);
+    list_init(&session->changed);
+    check(pthread_mutex_init(&session->lock, NULL) == 0);
+    check(uv_async_init(loop, &session->async, on_async) == 0);
+    session->async.data = session->work.data = session;
+    check(uv_queue_work(loop, &session->work, open_run, open_done) == 0);
+    return session;
+}
+
+const char *zk_session_why(const struct zk_session *session)
+{
+    if (session->phase == PHASE_OPENING)
+        return "the names of the servers are being looked up";
+    if (session->handle == NULL)
+        return session->open_error == ENOMEM ? "out of memory"
+                                             : "no server's name could be resolved";
+    int state = zoo_state(session->handle);
+    if (state == ZOO_EXPIRED_SESSION_STATE)
+        return "the session has expired";
+    if (state == ZOO_AUTH_FAILED_STATE)
+        return "the login was refused";
+    if (state == ZOO_ASSOCIATING_STATE)
+        return "connected, but the server does not answer";
+    return session->was_connected ? "the connection was lost" : "no server accepts a connection";
+}
+
+void zk_session_free(struct zk_session *session)
+{
+    const struct zk_events *events = session->events;
+    void *context = session->context;
+
+    check(session->phase != PHASE_CLOSING);
+    if (session->phase == PHASE_OPEN) {
+        begin_close(session);
+        return;
+    }
+    uv_cancel((uv_req_t *)&session->work); /* either way open_done will be called */
+    session->events = NULL;
+    events->closed(context);
+}
+
+bool zk_session_resumable(const struct zk_session *session)
+{
+    return session->phase == PHASE_OPEN && session->handle != NULL && session->was_connected &&
+           zoo_state(session->handle) != ZOO_CONNECTED_STATE;
+}
+
+/* Requests. */
+
+static void begin(struct zk_session *session, struct zk_op *op)
+{
+    void (*done)(struct zk_op * op) = op->done;
+
+    check(session->phase == PHASE_OPEN && session->handle != NULL);
+    *op = (struct zk_op){.done = done, .session = session};
+    list_init(&op->ready);
+    list_append(&session->under_way, &op->under_way);
+}
+
+/* A request that the client does not take is answered all the same, and later. */
+static void begun(struct zk_op *op, int rc)
+{
+    if (rc != ZOK)
+        hand_over(op, rc, NULL);
+}
+
+static const struct ACL_vector *acl(const struct zk_session *session)
+{
+    return session->login != NULL ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+}
+
+void zk_children(struct zk_session *session, struct zk_op *op, const char *path)
+{
+    begin(session, op);
+    begun(op, zoo_aget_children(session->handle, path, 0, on_names, op));
+}
+
+void zk_get(struct zk_session *session, struct zk_op *op, const char *path)
+{
+    begin(session, op);
+    begun(op, zoo_aget(session->handle, path, 0, on_data, op));
+}
+
+void zk_watch(struct zk_session *session, struct zk_op *op, const char *path)
+{
+    begin(session, op);
+    begun(op, zoo_awexists(session->handle, path, on_watch, session, on_stat, op));
+}
+
+void zk_create(struct zk_session *session, struct zk_op *op, const char *path, const char *data,
+               int len, enum zk_mode mode)
+{
+    int client_mode = mode == ZK_PERSISTENT  ? ZOO_PERSISTENT
+                      : mode == ZK_CONTAINER ? ZOO_CONTAINER
+                                             : ZOO_EPHEMERAL_SEQUENTIAL;
+
+    begin(session, op);
+    begun(op, zoo_acreate2(session->handle, path, data, len, acl(session), client_mode, on_created,
+                           op));
+}
+
+void zk_set(struct zk_session *session, struct zk_op *op, const char *path, const char *data,
+            int len, int32_t version)
+{
+    begin(session, op);
+    begun(op, zoo_aset(session->handle, path, data, len, version, on_stat, op));
+}
+
+void zk_delete(struct zk_session *session, struct zk_op *op, const char *path, int32_t version)
+{
+    begin(session, op);
+    begun(op, zoo_adelete(session->handle, path, version, on_nothing, op));
+}
+
+void zk_move(struct zk_session *session, struct zk_op *op, const char *gone, int32_t version,
+             const char *path, const char *data, int len)
+{
+    zoo_op_t steps[2];
+
+    begin(session, op);
+    zoo_op_result_t *results = mem_zalloc(2 * sizeof *results); /* written until the answer */
+    op->results = results;
+    zoo_delete_op_init(&steps[0], gone, version);
+    zoo_create_op_init(&steps[1], path, data, len, acl(session), ZOO_EPHEMERAL, NULL, 0);
+    begun(op, zoo_amulti(session->handle, 2, steps, results, on_nothing, op));
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hashes: Redis's commands, arguments and replies. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "proxy/engine/internal.h"
+#include "proxy/engine/write/exec.h"
+
+static bool field_fits(struct exec *exec, struct bytes field)
+{
+    if (field.len >= 1 && field.len <= RESOURCE_NAME_MAX)
+        return true;
+    exec_error(exec, "a field must be 1 to 512 bytes long");
+    return false;
+}
+
+/* One field's value; a missing hash has no fields. */
+static enum stk_error look_up(struct exec *exec, struct bytes field, bool *found,
+                              struct bytes *value)
+{
+    *found = false;
+    if (exec->resource.type != VALUE_HASH)
+        return STK_OK;
+    return txn_field(exec->txn, &exec->resource, field, found, value);
+}
+
+static enum stk_error put(struct exec *exec, struct bytes field, struct bytes value)
+{
+    enum stk_error error;
+
+    if (exec->resource.id == 0 &&
+        failed(txn_resource_make(exec->txn, exec->argv[1], &exec->resource)))
+        return error;
+    return txn_field_put(exec->txn, &exec->resource, field, value);
+}
+
+static enum stk_error reply_field(struct exec *exec, struct bytes field)
+{
+    enum stk_error error;
+    struct bytes value;
+    bool found;
+
+    if (failed(look_up(exec, field, &found, &value)))
+        return error;
+    if (found)
+        return exec_bulk(exec, value);
+    resp_null(exec->out, exec->resp3);
+    return STK_OK;
+}
+
+enum stk_error hash_get(struct exec *exec)
+{
+    return exec_wrong_type(exec, VALUE_HASH) ? STK_OK : reply_field(exec, exec->argv[2]);
+}
+
+enum stk_error hash_mget(struct exec *exec)
+{
+    if (exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    resp_array(exec->out, exec->argc - 2);
+    for (size_t i = 2; i < exec->argc; i++) {
+        enum stk_error error;
+        if (failed(reply_field(exec, exec->argv[i])))
+            return error;
+        if (exec->out->len > REPLY_BYTES_MAX)
+            return exec_error_instead(exec, "the reply is too large; ask for fewer fields");
+    }
+    return STK_OK;
+}
+
+/* Is it there, or how long is its value? */
+static enum stk_error reply_measure(struct exec *exec, bool length)
+{
+    enum stk_error error;
+    struct bytes value;
+    bool found;
+
+    if (exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    if (failed(look_up(exec, exec->argv[2], &found, &value)))
+        return error;
+    resp_int(exec->out, !found ? 0 : length ? (int64_t)value.len : 1);
+    return STK_OK;
+}
+
+enum stk_error hash_exists(struct exec *exec)
+{
+    return reply_measure(exec, false);
+}
+
+enum stk_error hash_strlen(struct exec *exec)
+{
+    return reply_measure(exec, true);
+}
+
+enum stk_error hash_len(struct exec *exec)
+{
+    enum stk_error error;
+    int64_t count = 0;
+
+    if (exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    if (exec->resource.type == VALUE_HASH &&
+        failed(txn_count_fields(exec->txn, &exec->resource, &count)))
+        return error;
+    resp_int(exec->out, count);
+    return STK_OK;
+}
+
+struct all {
+    struct exec_collect parts;
+    bool fields, values;
+};
+
+static bool collect_all(void *context, struct bytes field, struct bytes value)
+{
+    struct all *all = context;
+    return (!all->fields || exec_collect(&all->parts, field)) &&
+           (!all->values || exec_collect(&all->parts, value));
+}
+
+static enum stk_error reply_all(struct exec *exec, bool fields, bool values)
+{
+    struct all all = {.parts = {.exec = exec}, .fields = fields, .values = values};
+
+    if (exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    if (exec->resource.type == VALUE_HASH) {
+        enum stk_error error =
+            txn_each_field_from(exec->txn, &exec->resource, (struct bytes){0}, collect_all, &all);
+        if (error != STK_OK) {
+            buf_free(&all.parts.body);
+            return error;
+        }
+    }
+    return exec_collect_end(&all.parts, fields && values);
+}
+
+enum stk_error hash_getall(struct exec *exec)
+{
+    return reply_all(exec, true, true);
+}
+
+enum stk_error hash_keys(struct exec *exec)
+{
+    return reply_all(exec, true, false);
+}
+
+enum stk_error hash_vals(struct exec *exec)
+{
+    return reply_all(exec, false, true);
+}
+
+/* argv[2..] are fields and values. Replies with the number of new ones, or OK. */
+static enum stk_error set_pairs(struct exec *exec, const char *arity, bool reply_ok)
+{
+    int64_t added = 0;
+
+    if (exec->argc % 2 != 0)
+        return exec_error(exec, arity);
+    for (size_t i = 2; i < exec->argc; i += 2)
+        if (!field_fits(exec, exec->argv[i]))
+            return STK_OK;
+    if (exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    for (size_t i = 2; i < exec->argc; i += 2) {
+        enum stk_error error;
+        struct bytes old;
+        bool found = false;
+        if (!reply_ok && failed(look_up(exec, exec->argv[i], &found, &old)))
+            return error;
+        if (failed(put(exec, exec->argv[i], exec->argv[i + 1])))
+            return error;
+        added += !found;
+    }
+    if (reply_ok)
+        resp_simple(exec->out, "OK");
+    else
+        resp_int(exec->out, added);
+    return STK_OK;
+}
+
+enum stk_error hash_set(struct exec *exec)
+{
+    return set_pairs(exec, "wrong number of arguments for 'hset' command", false);
+}
+
+enum stk_error hash_mset(struct exec *exec)
+{
+    return set_pairs(exec, "wrong number of arguments for 'hmset' command", true);
+}
+
+enum stk_error hash_setnx(struct exec *exec)
+{
+    enum stk_error error;
+    struct bytes old;
+    bool found;
+
+    if (!field_fits(exec, exec->argv[2]) || exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    if (failed(look_up(exec, exec->argv[2], &found, &old)))
+        return error;
+    if (!found && failed(put(exec, exec->argv[2], exec->argv[3])))
+        return error;
+    resp_int(exec->out, !found);
+    return STK_OK;
+}
+
+enum stk_error hash_del(struct exec *exec)
+{
+    int64_t removed = 0;
+
+    if (exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    for (size_t i = 2; i < exec->argc && exec->resource.type == VALUE_HASH; i++) {
+        enum stk_error error;
+        bool found;
+        if (failed(txn_field_remove(exec->txn, &exec->resource, exec->argv[i], &found)))
+            return error;
+        removed += found;
+    }
+    resp_int(exec->out, removed);
+    return STK_OK;
+}
+
+enum stk_error hash_incrby(struct exec *exec)
+{
+    enum stk_error error;
+    struct exec_add by;
+    struct bytes old = {0};
+    bool found;
+    int64_t sum;
+    char text[24];
+
+    if (!exec_add_parse(exec, 3, &by) || !field_fits(exec, exec->argv[2]) ||
+        exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    if (failed(look_up(exec, exec->argv[2], &found, &old)))
+        return error;
+    if (!exec_add_apply(exec, &by, found, old, "hash value is not an integer", &sum))
+        return STK_OK;
+    int len = snprintf(text, sizeof text, "%" PRId64, sum);
+    if (failed(put(exec, exec->argv[2], (struct bytes){text, (size_t)len})))
+        return error;
+    resp_int(exec->out, sum);
+    return STK_OK;
+}
+
+enum stk_error hash_incrbyfloat(struct exec *exec)
+{
+    enum stk_error error;
+    struct bytes old = {0}, sum;
+    char text[EXEC_FLOAT_SIZE];
+    bool found, finite;
+
+    if (!exec_is_float(exec->argv[3], &finite))
+        return exec_error(exec, EXEC_NOT_FLOAT);
+    if (!finite)
+        return exec_error(exec, "value is NaN or Infinity");
+    if (!field_fits(exec, exec->argv[2]) || exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    if (failed(look_up(exec, exec->argv[2], &found, &old)))
+        return error;
+    if (!exec_add_float(exec, exec->argv[3], found, old, "hash value is not a float", text, &sum))
+        return STK_OK;
+    if (failed(put(exec, exec->argv[2], sum)))
+        return error;
+    resp_bulk(exec->out, sum);
+    return STK_OK;
+}
+
+/* HSCAN's cursor is a number, fields are ordered by their bytes: so the cursor is one more than the
+ * first seven bytes of the last field returned, and fields that share those seven bytes go out
+ * together. A field that is there during the whole iteration is returned once. */
+#define CURSOR_BYTES 7
+#define CURSOR_MAX   ((INT64_C(1) << (8 * CURSOR_BYTES)) + 1)
+
+static int64_t cursor_behind(struct bytes field)
+{
+    int64_t cursor = 0;
+    for (size_t i = 0; i < CURSOR_BYTES; i++)
+        cursor = cursor << 8 | (i < field.len ? (unsigned char)field.data[i] : 0);
+    return cursor + 1;
+}
+
+/* The smallest field with a cursor_behind above `cursor`: its bytes go into `bytes`. */
+static struct bytes field_at(int64_t cursor, char bytes[CURSOR_BYTES])
+{
+    size_t len = CURSOR_BYTES;
+    for (size_t i = CURSOR_BYTES; i > 0; i--, cursor >>= 8)
+        bytes[i - 1] = (char)(cursor & 0xff);
+    while (len > 0 && bytes[len - 1] == 0)
+        len--;
+    return (struct bytes){bytes, len};
+}
+
+struct field_scan {
+    struct exec_scan options;
+    struct exec_collect parts;
+    int64_t looked_at, last, cursor;
+};
+
+static bool scan_field(void *context, struct bytes field, struct bytes value)
+{
+    struct field_scan *scan = context;
+    int64_t behind = cursor_behind(field);
+
+    if (scan->looked_at >= scan->options.count && behind != scan->last) {
+        scan->cursor = scan->last;
+        return false;
+    }
+    scan->looked_at++;
+    scan->last = behind;
+    if (scan->options.matches && !bytes_match_glob(scan->options.match, field))
+        return true;
+    return exec_collect(&scan->parts, field) && exec_collect(&scan->parts, value);
+}
+
+enum stk_error hash_scan(struct exec *exec)
+{
+    struct field_scan scan = {.parts = {.exec = exec}};
+    char bytes[CURSOR_BYTES];
+    int64_t cursor;
+
+    if (!bytes_to_int64(exec->argv[2], &cursor) || cursor < 0 || cursor > CURSOR_MAX)
+        return exec_error(exec, "invalid cursor");
+    if (!exec_scan_parse(exec, 3, false, &scan.options) || exec_wrong_type(exec, VALUE_HASH))
+        return STK_OK;
+    if (exec->resource.type == VALUE_HASH) {
+        enum stk_error error = txn_each_field_from(exec->txn, &exec->resource,
+                                                   field_at(cursor, bytes), scan_field, &scan);
+        if (error != STK_OK) {
+            buf_free(&scan.parts.body);
+            return error;
+        }
+    }
+    resp_array(exec->out, 2);
+    resp_bulk_int(exec->out, scan.cursor);
+    return exec_collect_end(&scan.parts, false);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* RECEIPT resource token id: was this request applied? One snapshot tells of the receipt and of the
+ * fence, so "it was not, and never will be" cannot be overtaken: a retired token accepts nothing
+ * any more, and what it accepted before is in the same snapshot. */
+#include "fence/base/mem.h"
+#include "proxy/engine/internal.h"
+#include "proxy/engine/write/exec.h"
+
+struct asked {
+    int64_t token, keep_ms;
+};
+
+/* What to say where there is no receipt. */
+static enum stk_error without(struct request *request, struct store_txn *txn,
+                              const struct resource *resource)
+{
+    const struct asked *asked = request->state;
+    enum stk_error error;
+    struct lease lease;
+
+    request->verdict = fence_judge(&resource->fence, asked->token);
+    if (request->verdict == STK_UNKNOWN && asked->token <= resource->fence.floor)
+        request->verdict = STK_EXPIRED; /* its row was cleaned up */
+    if (request->verdict == STK_OK)
+        resp_null(&request->reply, request->resp3);
+    if (request->verdict != STK_STALE)
+        return STK_OK;
+    if (failed(txn_lease(txn, resource, &lease)))
+        return error;
+    if (asked->token <= lease.receipts_gone ||
+        lease.changed_ms + asked->keep_ms < txn_now_ms(txn)) {
+        request->verdict = STK_EXPIRED;
+        return STK_OK;
+    }
+    request->verdict = STK_OK;
+    resp_array(&request->reply, 2);
+    resp_int(&request->reply, 0);
+    resp_null(&request->reply, request->resp3);
+    return STK_OK;
+}
+
+static enum stk_error receipt_run(struct store_op *op, struct store_txn *txn)
+{
+    struct request *request = request_of_op(op);
+    enum stk_error error;
+    struct resource resource;
+    struct receipt receipt;
+    bool found = false;
+
+    buf_clear(&request->reply);
+    request->verdict = STK_OK;
+    if (failed(txn_resource(txn, request->argv[1], &resource)))
+        return error;
+    if (resource.id != 0 && failed(txn_receipt(txn, &resource, request->argv[3], &found, &receipt)))
+        return error;
+    if (!found)
+        return without(request, txn, &resource);
+    resp_array(&request->reply, 2);
+    resp_int(&request->reply, 1);
+    resp_append_value(&request->reply, receipt.reply, receipt.resp3, request->resp3);
+    return STK_OK;
+}
+
+static void receipt_done(struct store_op *op)
+{
+    struct request *request = request_of_op(op);
+    if (!request_refused(request))
+        request_finish(request);
+}
+
+void receipt_show(struct request *request)
+{
+    struct asked *asked = mem_zalloc(sizeof *asked);
+
+    request->state = asked;
+    asked->keep_ms = request->engine->options.receipts_keep_ms;
+    if (!request_name(request, 1, "a resource") || !request_token(request, 2, &asked->token))
+        return;
+    if (request_id(request, 3) &&
+        request_submit(request, false, receipt_run, receipt_done) != STK_OK)
+        request_fail(request, STK_BUSY, NULL);
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE, PUNSUBSCRIBE, PUBLISH, PUBSUB, and the sending of messages.
+ *
+ *   engine ── topic (a channel or a pattern) ──┐
+ *                                              ├── subscription
+ *   session ── subscriber ─────────────────────┘
+ *
+ * A topic lives as long as its subscriptions. These commands wait for what their connection has
+ * under way (ORDER_ALONE), and a RESP2 connection that listens starts nothing else: so a message,
+ * which goes straight to the output, never stands among the replies to earlier commands. In RESP3
+ * it may: a push is told from a reply by its type.
+ *
+ * Messages to a slow reader pile up in its session's output, where PUBSUB_UNSENT_MAX bounds them,
+ * and PUBSUB_UNSENT_TIGHT where there is no room for replies. */
+#include "proxy/engine/session/pubsub.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "fence/base/mem.h"
+#include "proxy/engine/internal.h"
+
+struct topic {
+    UT_hash_handle hh;
+    struct list subscriptions;
+    size_t count; /* of them */
+    bool is_pattern;
+    size_t len;
+    char name[];
+};
+
+struct subscription {
+    UT_hash_handle hh; /* by topic */
+    struct list in_topic;
+    struct topic *topic;
+    struct session *session;
+};
+
+struct subscriber {
+    struct subscription *all; /* a uthash, in order of subscription */
+    size_t count;
+};
+
+static struct bytes name_of(const struct topic *topic)
+{
+    return (struct bytes){topic->name, topic->len};
+}
+
+static struct topic **topics(struct engine *engine, bool pattern)
+{
+    return pattern ? &engine->pubsub.patterns : &engine->pubsub.channels;
+}
+
+static struct topic *find_topic(struct engine *engine, bool pattern, struct bytes name)
+{
+    struct topic *topic;
+    HASH_FIND(hh, *topics(engine, pattern), name.data, name.len, topic);
+    return topic;
+}
+
+static struct subscription *find(const struct session *session, const struct topic *topic)
+{
+    struct subscription *found = NULL;
+
+    if (session->subscriber != NULL && topic != NULL)
+        HASH_FIND_PTR(session->subscriber->all, &topic, found);
+    return found;
+}
+
+static void subscribe(struct session *session, bool pattern, struct bytes name)
+{
+    struct engine *engine = session->engine;
+    struct topic *topic = find_topic(engine, pattern, name);
+
+    if (find(session, topic) != NULL)
+        return;
+    if (topic == NULL) {
+        topic = mem_zalloc(sizeof *topic + name.len);
+        list_init(&topic->subscriptions);
+        topic->is_pattern = pattern;
+        topic->len = name.len;
+        if (name.len > 0)
+            memcpy(topic->name, name.data, name.len);
+        HASH_ADD_KEYPTR(hh, *topics(engine, pattern), topic->name, topic->len, topic);
+    }
+    if (session->subscriber == NULL) {
+        session->subscriber = mem_zalloc(sizeof *session->subscriber);
+        engine->pubsub.subscribers++;
+    }
+    struct subscription *subscription = mem_zalloc(sizeof *subscription);
+    subscription->topic = topic;
+    subscription->session = session;
+    list_append(&topic->subscriptions, &subscription->in_topic);
+    topic->count++;
+    HASH_ADD_PTR(session->subscriber->all, topic, subscription);
+    session->subscriber->count++;
+    engine->pubsub.subscriptions++;
+}
+
+/* The last one takes the subscriber with it. */
+static void unsubscribe(struct subscription *subscription)
+{
+    struct session *session = subscription->session;
+    struct subscriber *subscriber = session->subscriber;
+    struct topic *topic = subscription->topic;
+
+    HASH_DEL(subscriber->all, subscription);
+    list_remove(&subscription->in_topic);
+    free(subscription);
+    if (--topic->count == 0) {
+        HASH_DEL(*topics(session->engine, topic->is_pattern), topic);
+        free(topic);
+    }
+    session->engine->pubsub.subscriptions--;
+    if (--subscriber->count > 0)
+        return;
+    free(subscriber);
+    session->subscriber = NULL;
+    session->engine->pubsub.subscribers--;
+}
+
+void pubsub_clear(struct session *session)
+{
+    while (session->subscriber != NULL)
+        unsubscribe(session->subscriber->all);
+}
+
+bool pubsub_restricts(const struct session *session)
+{
+    return session->subscriber != NULL && !session->resp3;
+}
+
+bool pubsub_refuse(struct request *request)
+{
+    char lower[COMMAND_LOWER_SIZE];
+
+    resp_error(&request->reply, STK_ERR,
+               "Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
+               "are allowed in this context",
+               command_lower(request->command->name, lower));
+    return false;
+}
+
+/* The commands. */
+
+void pubsub_head(struct buf *out, size_t count, bool resp3)
+{
+    buf_printf(out, "%c%zu\r\n", resp3 ? '>' : '*', count);
+}
+
+static void reply_kind(struct request *request, const char *kind)
+{
+    pubsub_head(&request->reply, 3, request->resp3);
+    resp_bulk_text(&request->reply, kind);
+}
+
+/* How many subscriptions there are now ends every confirmation. */
+static void reply_count(struct request *request)
+{
+    const struct subscriber *subscriber = request->session->subscriber;
+    resp_int(&request->reply, subscriber == NULL ? 0 : (int64_t)subscriber->count);
+}
+
+/* False: the request has failed. */
+static bool has_room(struct request *request, bool pattern)
+{
+    struct session *session = request->session;
+    size_t more = 0, held = session->subscriber == NULL ? 0 : session->subscriber->count;
+
+    for (size_t i = 1; i < request->argc; i++) {
+        if (request->argv[i].len > PUBSUB_NAME_MAX) {
+            request_fail(request, STK_ERR, "a channel or pattern has at most %d bytes",
+                         PUBSUB_NAME_MAX);
+            return false;
+        }
+        more += find(session, find_topic(session->engine, pattern, request->argv[i])) == NULL;
+    }
+    if (held + more > PUBSUB_CONNECTION_MAX)
+        request_fail(request, STK_ERR, "at most %d subscriptions on one connection",
+                     PUBSUB_CONNECTION_MAX);
+    else if (session->engine->pubsub.subscriptions + more > PUBSUB_TOTAL_MAX)
+        request_fail(request, STK_BUSY, "there are too many subscriptions in all; try again");
+    else
+        return true;
+    return false;
+}
+
+/* Each channel is confirmed, also one that is named a thousand times. */
+static bool has_reply_room(struct request *request)
+{
+    enum { CONFIRMATION_MAX = 64 };
+
+    return request_room(request, request->size + request->argc * CONFIRMATION_MAX);
+}
+
+static void subscribe_all(struct request *request, bool pattern)
+{
+    if (!has_room(request, pattern) || !has_reply_room(request))
+        return;
+    for (size_t i = 1; i < request->argc; i++) {
+        subscribe(request->session, pattern, request->argv[i]);
+        reply_kind(request, pattern ? "psubscribe" : "subscribe");
+        resp_bulk(&request->reply, request->argv[i]);
+        reply_count(request);
+    }
+    request_finish(request);
+}
+
+/* All channels, or all patterns. */
+static void unsubscribe_from_all(struct request *request, bool pattern, const char *kind)
+{
+    struct session *session = request->session;
+    struct subscription *at, *next;
+
+    if (session->subscriber == NULL)
+        return;
+    HASH_ITER(hh, session->subscriber->all, at, next)
+    {
+        if (at->topic->is_pattern != pattern)
+            continue;
+        reply_kind(request, kind);
+        resp_bulk(&request->reply, name_of(at->topic));
+        unsubscribe(at);
+        reply_count(request);
+    }
+}
+
+static void unsubscribe_all(struct request *request, bool pattern)
+{
+    struct session *session = request->session;
+    const char *kind = pattern ? "punsubscribe" : "unsubscribe";
+
+    if (!has_reply_room(request))
+        return;
+    for (size_t i = 1; i < request->argc; i++) {
+        struct subscription *subscription =
+            find(session, find_topic(session->engine, pattern, request->argv[i]));
+        if (subscription != NULL)
+            unsubscribe(subscription);
+        reply_kind(request, kind);
+        resp_bulk(&request->reply, request->argv[i]);
+        reply_count(request);
+    }
+    if (request->argc == 1)
+        unsubscribe_from_all(request, pattern, kind);
+    if (request->reply.len == 0) { /* all, and there were none */
+        reply_kind(request, kind);
+        resp_null(&request->reply, request->resp3);
+        reply_count(request);
+    }
+    request_finish(request);
+}
+
+void pubsub_subscribe(struct request *request)
+{
+    subscribe_all(request, false);
+}
+
+void pubsub_psubscribe(struct request *request)
+{
+    subscribe_all(request, true);
+}
+
+void pubsub_unsubscribe(struct request *request)
+{
+    unsubscribe_all(request, false);
+}
+
+void pubsub_punsubscribe(struct request *request)
+{
+    unsubscribe_all(request, true);
+}
+
+/* The sending. */
+
+static void drop_slow(struct session *session)
+{
+    session->engine->counters.subscribers_dropped++;
+    log_warn(session->engine->options.log,
+             "closed %s: it does not read what it has subscribed to, %zu KiB wait for it",
+             session->peer, (session->out.len + session->unsent) >> 10);
+    session->killed = true;
+    session_end(session);
+}
+
+/* `message` begins with the head for RESP2. False: the session cannot take it. */
+static bool send_to(struct session *session, const struct buf *message)
+{
+    size_t at = session->out.len;
+
+    if (session->ending)
+        return false;
+    bool full = replies_full(&session->engine->replies, 0);
+    if (at + session->unsent + message->len > (full ? PUBSUB_UNSENT_TIGHT : PUBSUB_UNSENT_MAX)) {
+        drop_slow(session);
+        return false;
+    }
+    session->engine->counters.events_delivered++;
+    if (!session->resp3 && !list_empty(&session->pending)) {
+        session_answer(session, buf_bytes(message)); /* it was RESP3 until now, and still replies */
+        return true;
+    }
+    buf_append_bytes(&session->out, buf_bytes(message));
+    if (session->resp3)
+        session->out.data[at] = '>';
+    session_count(session);
+    session_mark(session);
+    return true;
+}
+
+static size_t send_to_topic(const struct topic *topic, struct bytes channel, struct bytes text)
+{
+    struct buf message = {0};
+    size_t sent = 0;
+
+    pubsub_head(&message, topic->is_pattern ? 4 : 3, false);
+    resp_bulk_text(&message, topic->is_pattern ? "pmessage" : "message");
+    if (topic->is_pattern)
+        resp_bulk(&message, name_of(topic));
+    resp_bulk(&message, channel);
+    resp_bulk(&message, text);
+    for (struct list *at = topic->subscriptions.next; at != &topic->subscriptions; at = at->next)
+        sent += send_to(list_entry(at, struct subscription, in_topic)->session, &message);
+    buf_free(&message);
+    return sent;
+}
+
+size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes text)
+{
+    struct topic *topic = find_topic(engine, false, channel);
+    size_t sent = topic == NULL ? 0 : send_to_topic(topic, channel, text);
+
+    for (topic = engine->pubsub.patterns; topic != NULL; topic = topic->hh.next)
+        if (bytes_match_glob(name_of(topic), channel))
+            sent += send_to_topic(topic, channel, text);
+    return sent;
+}
+
+/* PUBLISH and PUBSUB. */
+
+void pubsub_publish(struct request *request)
+{
+    static const struct bytes own = BYTES_LITERAL("stockade:");
+    struct bytes channel = request->argv[1], text = request->argv[2];
+
+    if (channel.len > PUBSUB_NAME_MAX) {
+        request_fail(request, STK_ERR, "a channel or pattern has at most %d bytes",
+                     PUBSUB_NAME_MAX);
+    } else if (text.len > PUBSUB_MESSAGE_MAX) {
+        request_fail(request, STK_ERR, "a message has at most %d MiB", PUBSUB_MESSAGE_MAX >> 20);
+    } else if (channel.len >= own.len && memcmp(channel.data, own.data, own.len) == 0) {
+        request_fail(request, STK_NOPERM,
+                     "channels that begin with stockade: are the daemon's own; publish on another");
+    } else {
+        request->engine->counters.messages_published++;
+        resp_int(&request->reply, (int64_t)pubsub_send(request->engine, channel, text));
+        request_finish(request);
+    }
+}
+
+static void reply_channels(struct request *request)
+{
+    struct buf names = {0};
+    size_t count = 0;
+
+    if (request->argc > 3) {
+        request_fail(request, STK_ERR,
+                     "unknown subcommand or wrong number of arguments for '%.*s'. Try PUBSUB HELP.",
+                     (int)request->argv[1].len, request->argv[1].data);
+        return;
+    }
+    for (struct topic *topic = request->engine->pubsub.channels; topic != NULL;
+         topic = topic->hh.next)
+        if (request->argc == 2 || bytes_match_glob(request->argv[2], name_of(topic))) {
+            resp_bulk(&names, name_of(topic));
+            count++;
+        }
+    resp_array(&request->reply, count);
+    buf_append_bytes(&request->reply, buf_bytes(&names));
+    buf_free(&names);
+    request_show(request);
+}
+
+static void reply_listeners(struct request *request)
+{
+    resp_array(&request->reply, (request->argc - 2) * 2);
+    for (size_t i = 2; i < request->argc; i++) {
+        const struct topic *topic = find_topic(request->engine, false, request->argv[i]);
+        resp_bulk(&request->reply, request->argv[i]);
+        resp_int(&request->reply, topic == NULL ? 0 : (int64_t)topic->count);
+    }
+    request_show(request);
+}
+
+static void reply_patterns(struct request *request)
+{
+    resp_int(&request->reply, (int64_t)HASH_COUNT(request->engine->pubsub.patterns));
+    request_finish(request);
+}
+
+static const struct {
+    const char *name, *full_name;
+    size_t argc_min, argc_max; /* with PUBSUB */
+    command_start *start;
+} subcommands[] = {
+    {"channels", "pubsub|channels", 2, SIZE_MAX, reply_channels},
+    {"numsub", "pubsub|numsub", 2, SIZE_MAX, reply_listeners},
+    {"numpat", "pubsub|numpat", 2, 2, reply_patterns},
+};
+
+void pubsub_command(struct request *request)
+{
+    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
+        if (!request_is_word(request, 1, subcommands[i].name))
+            continue;
+        request->session->last_command = subcommands[i].full_name;
+        if (request->argc >= subcommands[i].argc_min && request->argc <= subcommands[i].argc_max)
+            subcommands[i].start(request);
+        else
+            request_fail_arity(request, subcommands[i].full_name);
+        return;
+    }
+    request_fail_subcommand(request);
+}

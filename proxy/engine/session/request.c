@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a request, and the arguments that many commands share. */
+#include "proxy/engine/session/request.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "proxy/engine/internal.h"
+
+enum { BRIEF_BYTES_MAX = 4096, BRIEF_STEPS_MAX = 16 };
+/* Replies that wait for their turn count from this length on: SESSION_REQUESTS_MAX bounds them. */
+enum { REPLY_UNCOUNTED_MAX = 512 };
+
+/* Requests of the usual size are used again, with the memory of their replies: that is taken on the
+ * store's thread and given back on the loop's, which costs malloc a lock. (Builds with a sanitizer
+ * keep none, so that it sees what is used after its end.) */
+enum { SPARE_ARGS_SIZE = 256, SPARE_REPLY_SIZE = 256 };
+#ifndef REQUEST_SPARES_MAX
+#define REQUEST_SPARES_MAX 1024
+#endif
+
+static struct request *request_take(struct engine *engine, size_t args_size)
+{
+    struct request *spare = engine->spares;
+
+    if (args_size > SPARE_ARGS_SIZE) {
+        struct request *request = mem_alloc(sizeof *request + args_size);
+        memset(request, 0, sizeof *request);
+        return request;
+    }
+    if (spare == NULL) {
+        struct request *request = mem_alloc(sizeof *request + SPARE_ARGS_SIZE);
+        memset(request, 0, sizeof *request);
+        request->usual_size = true;
+        return request;
+    }
+    struct buf reply = spare->reply;
+    engine->spares = spare->next_spare;
+    engine->spares_count--;
+    memset(spare, 0, sizeof *spare);
+    spare->reply = reply;
+    spare->usual_size = true;
+    return spare;
+}
+
+static void request_put(struct request *request)
+{
+    struct engine *engine = request->engine;
+
+    if (!request->usual_size || engine->spares_count >= REQUEST_SPARES_MAX) {
+        buf_free(&request->reply);
+        free(request);
+        return;
+    }
+    if (request->reply.cap > SPARE_REPLY_SIZE)
+        buf_free(&request->reply);
+    buf_clear(&request->reply);
+    engine->spares_count++;
+    request->next_spare = engine->spares;
+    engine->spares = request;
+}
+
+void requests_free_spares(struct engine *engine)
+{
+    struct request *spare;
+
+    while ((spare = engine->spares) != NULL) {
+        engine->spares = spare->next_spare;
+        buf_free(&spare->reply);
+        free(spare);
+    }
+    engine->spares_count = 0;
+}
+
+struct request *request_new(struct session *session, const struct command *command,
+                            const struct bytes *argv, size_t argc)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < argc; i++)
+        bytes += argv[i].len;
+
+    struct request *request = request_take(session->engine, argc * sizeof *argv + bytes);
+    request->argv = (struct bytes *)(void *)(request + 1);
+    char *at = (char *)(request->argv + argc);
+    for (size_t i = 0; i < argc; i++) {
+        if (argv[i].len > 0)
+            memcpy(at, argv[i].data, argv[i].len);
+        request->argv[i] = (struct bytes){at, argv[i].len};
+        at += argv[i].len;
+    }
+    list_init(&request->link);
+    request->session = session;
+    request->engine = session->engine;
+    request->command = command;
+    request->argc = argc;
+    request->size = bytes + argc * sizeof *argv;
+    request->resp3 = session->resp3;
+    request->order = command->order;
+    return request;
+}
+
+void request_free(struct request *request)
+{
+    replies_count(&request->engine->replies, &request->share, 0);
+    plan_free(&request->plan);
+    multi_free(request->multi);
+    buf_free(&request->scratch);
+    free(request->state);
+    request_put(request);
+}
+
+void request_finish(struct request *request)
+{
+    struct session *session = request->session;
+
+    check(request->started && !request->finished);
+    request->finished = true;
+    request->engine->requests_open--;
+    request->engine->counters.commands_processed++;
+    request->engine->reads_weight -= request->weight;
+    if (request->share > 0 || request->reply.len > REPLY_UNCOUNTED_MAX)
+        replies_count(&request->engine->replies, &request->share, request->reply.len);
+    if (request->finished_sub != NULL)
+        request->finished_sub(request);
+    else if (session == NULL)
+        request_free(request);
+    else
+        session_replied(session, request);
+}
+
+bool request_room(struct request *request, size_t bytes)
+{
+    struct replies *replies = &request->engine->replies;
+
+    if (bytes <= REPLY_SMALL || replies_take(replies, &request->share, bytes))
+        return true;
+    replies_refuse(replies, &request->reply);
+    request->engine->counters.refused_busy++;
+    request_finish(request);
+    return false;
+}
+
+void request_show(struct request *request)
+{
+    if (request_room(request, request->reply.len))
+        request_finish(request);
+}
+
+void request_fail(struct request *request, enum stk_error error, const char *format, ...)
+{
+    buf_clear(&request->reply);
+    if (error == STK_STORE && format == NULL && request->op.why != NULL) {
+        resp_error(&request->reply, error, "%s; nothing of this command was applied",
+                   request->op.why);
+    } else if (format == NULL) {
+        resp_error(&request->reply, error, NULL);
+    } else {
+        char text[256];
+        va_list args;
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        resp_error(&request->reply, error, "%s", text);
+    }
+    if (error == STK_BUSY)
+        request->engine->counters.refused_busy++;
+    if (error == STK_LEASEDOWN)
+        request->engine->counters.lease_service_errors++;
+    request_finish(request);
+}
+
+const char *command_lower(const char *name, char out[COMMAND_LOWER_SIZE])
+{
+    size_t len = 0;
+
+    for (; name[len] != '\0' && len + 1 < COMMAND_LOWER_SIZE; len++)
+        out[len] = (char)tolower((unsigned char)name[len]);
+    out[len] = '\0';
+    return out;
+}
+
+void request_arity_error(struct request *request, const char *name)
+{
+    char lower[COMMAND_LOWER_SIZE];
+
+    buf_clear(&request->reply);
+    resp_error(&request->reply, STK_ERR, "wrong number of arguments for '%s' command",
+               command_lower(name, lower));
+}
+
+void request_fail_arity(struct request *request, const char *name)
+{
+    request_arity_error(request, name);
+    request_finish(request);
+}
+
+void request_fail_subcommand(struct request *request)
+{
+    struct bytes given = request->argv[1];
+    request_fail(request, STK_ERR, "unknown subcommand '%.*s'. Try %s HELP.",
+                 (int)(given.len < 128 ? given.len : 128), given.data, request->command->name);
+}
+
+static bool may_take_long(const struct plan *plan)
+{
+    for (size_t i = 0; i < plan->steps_count; i++)
+        if (plan->steps[i].command->exec == sql_exec)
+            return true;
+    return false;
+}
+
+/* So little that the loop may do it itself. */
+static bool is_brief(const struct request *request)
+{
+    const struct plan *plan = &request->plan;
+
+    if (request->size > BRIEF_BYTES_MAX || plan->steps_count > BRIEF_STEPS_MAX ||
+        (request->command->flags & COMMAND_LONG) != 0)
+        return false;
+    for (size_t i = 0; i < plan->steps_count; i++)
+        if ((plan->steps[i].command->flags & COMMAND_LONG) != 0 ||
+            plan->steps[i].argc > BRIEF_STEPS_MAX)
+            return false;
+    return true;
+}
+
+/* A guess, which costs little where it is wrong: most commands name their resource first. */
+static struct bytes about(const struct request *request)
+{
+    const struct plan *plan = &request->plan;
+
+    if (plan->claims_count > 0)
+        return plan->claims[0].resource;
+    return request->argc > 1 ? request->argv[1] : (struct bytes){"", 0};
+}
+
+enum stk_error request_submit(struct request *request, bool writes,
+                              enum stk_error (*run)(struct store_op *, struct store_txn *),
+                              void (*done)(struct store_op *))
+{
+    request->op = (struct store_op){.writes = writes,
+                                    .slow = may_take_long(&request->plan),
+                                    .brief = is_brief(request),
+                                    .about = about(request),
+                                    .run = run,
+                                    .done = done};
+    list_init(&request->op.link);
+    return store_submit(request->engine->options.store, &request->op);
+}
+
+bool request_is_word(const struct request *request, size_t i, const char *word)
+{
+    return i < request->argc && bytes_equal_nocase(request->argv[i], word);
+}
+
+bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
+                 int64_t *value)
+{
+    if (bytes_to_int64(request->argv[i], value) && *value >= min && *value <= max)
+        return true;
+    request_fail(request, STK_ERR, "%s must be a number from %lld to %lld", what, (long long)min,
+                 (long long)max);
+    return false;
+}
+
+bool request_name(struct request *request, size_t i, const char *what)
+{
+    if (request->argv[i].len >= 1 && request->argv[i].len <= RESOURCE_NAME_MAX)
+        return true;
+    request_fail(request, STK_ERR, "%s must be 1 to %d bytes long", what, RESOURCE_NAME_MAX);
+    return false;
+}
+
+bool request_id(struct request *request, size_t i)
+{
+    if (request->argv[i].len >= 1 && request->argv[i].len <= RECEIPT_ID_MAX)
+        return true;
+    request_fail(request, STK_ERR, "an ID must be 1 to %d bytes long", RECEIPT_ID_MAX);
+    return false;
+}
+
+bool request_token(struct request *request, size_t i, int64_t *token)
+{
+    if (token_parse(request->argv[i], token))
+        return true;
+    request_fail(request, STK_ERR, "a token is a number from 1 to %lld", (long long)TOKEN_MAX);
+    return false;
+}

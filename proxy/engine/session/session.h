@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A session's inside: what the engine's own files may know of a connection. Its outside is in
+ * engine.h, its rules are in session.c. */
+#ifndef STOCKADE_ENGINE_SESSION_H
+#define STOCKADE_ENGINE_SESSION_H
+
+#include "fence/base/list.h"
+#include "proxy/engine/session/request.h"
+
+#define SESSION_REQUESTS_MAX      256         /* under way on one connection */
+#define SESSION_REQUEST_BYTES_MAX (32 << 20)  /* their arguments */
+#define SESSION_INPUT_MAX         (64 << 10)  /* bytes kept unparsed while it may not start more */
+#define SESSION_OUTPUT_MAX        (256 << 10) /* unsent bytes beyond which no command is started */
+#define SESSION_NAME_MAX          64
+
+struct engine;
+struct multi; /* multi.c */
+
+struct session {
+    struct list link;  /* engine->sessions */
+    struct list dirty; /* when there is news: engine->dirty, or engine->waiting_a_turn */
+    struct engine *engine;
+    void *connection; /* the host's */
+    uint64_t id;
+    char peer[64], name[SESSION_NAME_MAX + 1], lib_name[SESSION_NAME_MAX + 1],
+        lib_version[SESSION_NAME_MAX + 1];
+    int64_t opened_ms, active_ms;
+    const char *last_command; /* its name, or with its subcommand: "client|list"; NULL: none yet */
+    bool trusted, authenticated, resp3;
+    bool notified;    /* has said RENEW ... NOTIFY */
+    bool ending;      /* no more commands; close once all is replied and sent */
+    bool input_ended; /* the client sends no more */
+    bool killed;      /* close now */
+
+    struct resp_parser *parser;
+    struct buf in;                 /* arrived, not parsed yet */
+    struct request *next;          /* parsed, not started yet */
+    struct multi *multi;           /* between MULTI and EXEC; or NULL */
+    bool exec_under_way;           /* answers wait for its reply: one packet, not two */
+    struct subscriber *subscriber; /* pubsub.c; NULL: listens to nothing */
+    struct list held;              /* leases granted to this connection */
+    struct list pending;           /* started, in order of arrival, not replied yet */
+    size_t pending_count, pending_bytes;
+    size_t running_count;             /* of the pending ones: not finished */
+    enum command_order running_order; /* the class of those under way, ORDER_NOW aside */
+    size_t reply_peak;                /* a decaying maximum: how much one more read may weigh */
+    struct buf out;
+    bool waited;   /* for reads, the last time: not twice in a row */
+    size_t unsent; /* bytes that were taken from `out` and are held until they have left */
+    size_t share;  /* of the room for replies: what is in `out` and unsent, where that is much */
+};
+
+/* session.c */
+void session_mark(struct session *session); /* it has news: `changed` at the end of the turn */
+void session_end(struct session *session);
+void session_count(struct session *session); /* something was added to `out` */
+bool session_is_admin(const struct session *session);
+bool session_is_authenticated(const struct session *session);
+/* The checks that come before any command. False: the error is in the reply. */
+bool session_admits(struct session *session, struct request *request);
+/* A started request of no command, for an answer in its place in the order. */
+struct request *session_place(struct session *session);
+/* An answer that is ready, in its place in the order. */
+void session_answer(struct session *session, struct bytes reply);
+void session_replied(struct session *session, struct request *request); /* it has finished */
+
+/* command/client.c: a name without spaces or special characters. False: it is not one. */
+bool session_set_text(char text[SESSION_NAME_MAX + 1], struct bytes value);
+#define CLIENT_NAME_ERROR "Client names cannot contain spaces, newlines or special characters."
+
+#endif

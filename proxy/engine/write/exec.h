@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the data commands share while they run in the store: option parsing, the wrong type,
+ * counters with bounds, and the collecting of replies whose length is not known in advance. */
+#ifndef STOCKADE_ENGINE_EXEC_H
+#define STOCKADE_ENGINE_EXEC_H
+
+#include "proxy/engine/command/command.h"
+#include "proxy/resp/resp.h"
+
+#define VALUE_BYTES_MAX (16 << 20) /* one value; as much as one argument may have */
+#define REPLY_BYTES_MAX (64 << 20) /* one reply; iterate with SCAN or HSCAN beyond */
+
+/* Tests a call to the store; a local `error` keeps what it said, and the `return error` stands at
+ * each use. */
+#define failed(call) ((error = (call)) != STK_OK)
+
+static inline bool exec_is_word(const struct exec *exec, size_t i, const char *word)
+{
+    return i < exec->argc && bytes_equal_nocase(exec->argv[i], word);
+}
+
+/* True where the key holds something else than `type`: the reply is WRONGTYPE then. */
+bool exec_wrong_type(struct exec *exec, enum value_type type);
+/* Replies "ERR syntax error"; for `return exec_syntax(exec)`. */
+enum stk_error exec_syntax(struct exec *exec);
+/* An ERR reply; the same way. */
+enum stk_error exec_error(struct exec *exec, const char *text);
+
+/* Is there room for a reply of `more` bytes than now? STK_OK, or STK_BUSY: return it. */
+enum stk_error exec_room(struct exec *exec, size_t more);
+/* resp_bulk of a value that may be large. */
+enum stk_error exec_bulk(struct exec *exec, struct bytes value);
+/* Replies with the error instead of what was written so far; the same way. */
+enum stk_error exec_error_instead(struct exec *exec, const char *text);
+
+/* What INCRBY, DECRBY and HINCRBY do: the sum, its bounds, Redis's overflow rule. */
+struct exec_add {
+    int64_t delta, min, max;
+};
+/* argv[at] is the delta, then come [MIN m] [MAX m]. False: an error was replied. */
+bool exec_add_parse(struct exec *exec, size_t at, struct exec_add *add);
+/* `old` (an integer as text, or not found: 0) plus the delta. False: an error was replied. */
+bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, struct bytes old,
+                    const char *not_integer, int64_t *sum);
+
+/* What INCRBYFLOAT and HINCRBYFLOAT do, with the precision and the form of Redis: long doubles, 17
+ * digits behind the point, no zeros at the end. */
+#define EXEC_FLOAT_SIZE 5120 /* the largest number with its digits */
+#define EXEC_NOT_FLOAT  "value is not a valid float"
+bool exec_is_float(struct bytes text, bool *finite);
+/* `old` (not found: 0) plus `delta`, in `text`. False: an error was replied. */
+bool exec_add_float(struct exec *exec, struct bytes delta, bool found, struct bytes old,
+                    const char *not_float, char text[EXEC_FLOAT_SIZE], struct bytes *sum);
+
+/* Collects elements behind a header that is written last. */
+struct exec_collect {
+    struct exec *exec; /* set by the caller */
+    struct buf body;
+    size_t count;
+    bool too_large, no_room;
+};
+/* False: the reply has become too large, or there is no room for it: stop. */
+bool exec_collect(struct exec_collect *collect, struct bytes element);
+/* Writes the header and the body, or the error; frees the body. `pairs`: a map of count/2. */
+enum stk_error exec_collect_end(struct exec_collect *collect, bool pairs);
+
+/* The options of SCAN and HSCAN: [MATCH glob] [COUNT n] [TYPE type]. */
+struct exec_scan {
+    bool matches;
+    struct bytes match;
+    int64_t count;
+    bool typed;
+    enum value_type type;
+};
+/* False: an error was replied. */
+bool exec_scan_parse(struct exec *exec, size_t at, bool takes_type, struct exec_scan *scan);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Undo: before an operation first changes a row, a copy of the whole row goes on the undo log (but
+ * receipts, of which there may be many: they are logged one by one). Undoing puts things back,
+ * newest first. That costs a copy of a hash per operation, which a twin can afford for being
+ * obviously right. */
+#include "tests/twins/memory_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+
+struct buf memory_copy(struct bytes bytes)
+{
+    struct buf buf = {0};
+    buf_append_bytes(&buf, bytes);
+    return buf;
+}
+
+static void content_free(struct content *content)
+{
+    buf_free(&content->owner);
+    buf_free(&content->string);
+    for (size_t i = 0; i < content->fields_count; i++) {
+        buf_free(&content->fields[i].name);
+        buf_free(&content->fields[i].value);
+    }
+    free(content->fields);
+}
+
+static struct content content_copy(const struct content *from)
+{
+    struct content copy = *from;
+
+    copy.owner = memory_copy(buf_bytes(&from->owner));
+    copy.string = memory_copy(buf_bytes(&from->string));
+    copy.fields = mem_alloc((from->fields_count + 1) * sizeof *copy.fields);
+    for (size_t i = 0; i < from->fields_count; i++) {
+        copy.fields[i].name = memory_copy(buf_bytes(&from->fields[i].name));
+        copy.fields[i].value = memory_copy(buf_bytes(&from->fields[i].value));
+    }
+    return copy;
+}
+
+static void receipt_free(struct kept_receipt *receipt)
+{
+    buf_free(&receipt->id);
+    buf_free(&receipt->reply);
+    free(receipt);
+}
+
+static void row_free(struct row *row)
+{
+    content_free(&row->now);
+    for (size_t i = 0; i < row->receipts_count; i++)
+        receipt_free(row->receipts[i]);
+    free(row->receipts);
+    free((char *)(uintptr_t)row->name.data);
+    free(row);
+}
+
+static struct undo *log_add(struct memory_rows *rows, enum undo_kind kind, struct row *row)
+{
+    check(rows->writes);
+    if (rows->log_count == rows->log_room) {
+        rows->log_room = rows->log_room * 2 + 64;
+        rows->log = mem_realloc(rows->log, rows->log_room * sizeof *rows->log);
+    }
+    struct undo *undo = &rows->log[rows->log_count++];
+    *undo = (struct undo){.kind = kind, .row = row};
+    return undo;
+}
+
+int64_t memory_rows_add(struct memory_rows *rows, struct bytes name)
+{
+    struct row *row = mem_zalloc(sizeof *row);
+    struct buf copy = memory_copy(name);
+    row->name = buf_bytes(&copy);
+    if (rows->count == rows->room) {
+        rows->room = rows->room * 2 + 64;
+        rows->by_id = mem_realloc(rows->by_id, rows->room * sizeof(struct row *));
+    }
+    rows->by_id[rows->count++] = row;
+    row->now.resource.id = (int64_t)rows->count;
+    HASH_ADD_KEYPTR(hh, rows->by_name, row->name.data, row->name.len, row);
+    row->saved_in = rows->operation;
+    log_add(rows, UNDO_MADE, row);
+    return row->now.resource.id;
+}
+
+struct content *memory_rows_change(struct memory_rows *rows, int64_t id)
+{
+    check(id > 0 && (size_t)id <= rows->count && rows->by_id[id - 1] != NULL);
+    struct row *row = rows->by_id[id - 1];
+    if (row->saved_in != rows->operation)
+        log_add(rows, UNDO_CHANGED, row)->before = content_copy(&row->now);
+    row->saved_in = rows->operation;
+    return &row->now;
+}
+
+struct content *memory_rows_look(struct memory_rows *rows, int64_t id)
+{
+    check(id >= 0 && (size_t)id <= rows->count && (id == 0 || rows->by_id[id - 1] != NULL));
+    return id == 0 ? NULL : &rows->by_id[id - 1]->now;
+}
+
+void memory_rows_remove(struct memory_rows *rows, int64_t id)
+{
+    struct row *row = rows->by_id[id - 1];
+
+    check(row->receipts_count == 0);
+    log_add(rows, UNDO_REMOVED, row);
+    HASH_DEL(rows->by_name, row);
+    rows->by_id[id - 1] = NULL;
+}
+
+struct globals *memory_rows_globals(struct memory_rows *rows)
+{
+    log_add(rows, UNDO_GLOBALS, NULL)->globals = rows->globals;
+    return &rows->globals;
+}
+
+/* Receipts. */
+
+size_t memory_receipt_place(const struct row *row, struct bytes id, bool *found)
+{
+    size_t low = 0, high = row->receipts_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (bytes_compare(buf_bytes(&row->receipts[middle]->id), id) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *found = low < row->receipts_count && bytes_equal(buf_bytes(&row->receipts[low]->id), id);
+    return low;
+}
+
+static void insert(struct row *row, struct kept_receipt *receipt)
+{
+    bool found;
+    size_t place = memory_receipt_place(row, buf_bytes(&receipt->id), &found);
+
+    check(!found);
+    if (row->receipts_count == row->receipts_room) {
+        row->receipts_room = row->receipts_room * 2 + 4;
+        row->receipts =
+            mem_realloc(row->receipts, row->receipts_room * sizeof(struct kept_receipt *));
+    }
+    memmove(&row->receipts[place + 1], &row->receipts[place],
+            (row->receipts_count++ - place) * sizeof(struct kept_receipt *));
+    row->receipts[place] = receipt;
+}
+
+static struct kept_receipt *take_out(struct row *row, size_t place)
+{
+    struct kept_receipt *receipt = row->receipts[place];
+
+    memmove(&row->receipts[place], &row->receipts[place + 1],
+            (--row->receipts_count - place) * sizeof(struct kept_receipt *));
+    return receipt;
+}
+
+void memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes id,
+                        const struct receipt *receipt)
+{
+    struct kept_receipt *kept = mem_zalloc(sizeof *kept);
+
+    kept->receipt = *receipt;
+    kept->id = memory_copy(id);
+    kept->reply = memory_copy(receipt->reply);
+    kept->receipt.reply = buf_bytes(&kept->reply);
+    insert(row, kept);
+    log_add(rows, UNDO_RECEIPT_PUT, row)->receipt = kept;
+}
+
+void memory_receipt_remove(struct memory_rows *rows, struct row *row, size_t place)
+{
+    log_add(rows, UNDO_RECEIPT_REMOVED, row)->receipt = take_out(row, place);
+}
+
+/* Undoing. */
+
+size_t memory_rows_mark(struct memory_rows *rows, bool writes)
+{
+    rows->operation++;
+    rows->writes = writes;
+    return rows->log_count;
+}
+
+static void undo_one(struct memory_rows *rows, struct undo *undo)
+{
+    struct row *row = undo->row;
+    bool found;
+
+    switch (undo->kind) {
+    case UNDO_MADE:
+        check(rows->by_id[--rows->count] == row && rows->by_name != NULL);
+        HASH_DEL(rows->by_name, row);
+        row_free(row);
+        break;
+    case UNDO_CHANGED:
+        content_free(&row->now);
+        row->now = undo->before;
+        row->saved_in = 0;
+        break;
+    case UNDO_REMOVED:
+        rows->by_id[row->now.resource.id - 1] = row;
+        HASH_ADD_KEYPTR(hh, rows->by_name, row->name.data, row->name.len, row);
+        break;
+    case UNDO_RECEIPT_PUT: {
+        size_t place = memory_receipt_place(row, buf_bytes(&undo->receipt->id), &found);
+        receipt_free(take_out(row, place));
+        break;
+    }
+    case UNDO_RECEIPT_REMOVED: insert(row, undo->receipt); break;
+    case UNDO_GLOBALS: rows->globals = undo->globals; break;
+    }
+}
+
+void memory_rows_undo(struct memory_rows *rows, size_t mark)
+{
+    while (rows->log_count > mark)
+        undo_one(rows, &rows->log[--rows->log_count]);
+}
+
+void memory_rows_commit(struct memory_rows *rows)
+{
+    while (rows->log_count > 0) {
+        struct undo *undo = &rows->log[--rows->log_count];
+        if (undo->kind == UNDO_CHANGED)
+            content_free(&undo->before);
+        else if (undo->kind == UNDO_REMOVED)
+            row_free(undo->row);
+        else if (undo->kind == UNDO_RECEIPT_REMOVED)
+            receipt_free(undo->receipt);
+    }
+    if (rows->globals.retired_first == rows->globals.retired_count)
+        rows->globals.retired_first = rows->globals.retired_count = 0;
+}
+
+struct memory_rows *memory_rows_new(void)
+{
+    struct memory_rows *rows = mem_zalloc(sizeof *rows);
+    rows->txn.impl = &memory_txn_impl;
+    return rows;
+}
+
+void memory_rows_free(struct memory_rows *rows)
+{
+    memory_rows_commit(rows);
+    HASH_CLEAR(hh, rows->by_name);
+    for (size_t i = 0; i < rows->count; i++)
+        if (rows->by_id[i] != NULL)
+            row_free(rows->by_id[i]);
+    free(rows->retired);
+    free(rows->by_id);
+    free(rows->log);
+    free(rows);
+}

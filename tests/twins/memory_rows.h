@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory store's data: rows with their values and receipts, the log of retired tokens, and how
+ * to undo what was done to them. The row of an id is at id - 1; where one was removed, nothing is.
+ */
+#ifndef STOCKADE_TESTS_TWINS_MEMORY_ROWS_H
+#define STOCKADE_TESTS_TWINS_MEMORY_ROWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <uthash.h>
+
+#include "store/store_impl.h"
+
+struct field {
+    struct buf name, value;
+};
+
+/* What an operation can change in a row. */
+struct content {
+    struct resource resource;
+    struct lease lease; /* `owner` is in the buffer */
+    struct buf owner, string;
+    struct field *fields; /* sorted by name */
+    size_t fields_count;
+};
+
+struct kept_receipt {
+    struct receipt receipt; /* `reply` is in the buffer */
+    struct buf id, reply;
+};
+
+struct row {
+    struct bytes name; /* owned */
+    struct content now;
+    struct kept_receipt **receipts; /* sorted by id */
+    size_t receipts_count, receipts_room;
+    uint64_t saved_in; /* the operation that has put it on the log */
+    UT_hash_handle hh;
+};
+
+/* The end of a token that has receipts. */
+struct retired {
+    int64_t resource, token, retired_ms;
+};
+
+/* What concerns no single row. Entries of the log of retired tokens are numbered from 1. */
+struct globals {
+    int64_t floor;
+    size_t retired_first, retired_count; /* the log is what lies between, as places */
+};
+
+enum undo_kind {
+    UNDO_MADE,
+    UNDO_CHANGED,
+    UNDO_REMOVED,
+    UNDO_RECEIPT_PUT,
+    UNDO_RECEIPT_REMOVED,
+    UNDO_GLOBALS,
+};
+
+struct undo {
+    enum undo_kind kind;
+    struct row *row;
+    union {
+        struct content before;
+        struct kept_receipt *receipt;
+        struct globals globals;
+    };
+};
+
+struct memory_rows {
+    struct store_txn txn;
+    struct row *by_name;
+    struct row **by_id;
+    size_t count, room;
+    struct undo *log;
+    size_t log_count, log_room;
+    struct globals globals;
+    struct retired *retired;
+    size_t retired_room;
+    uint64_t operation;
+    int64_t now_ms; /* of the batch */
+    bool writes, marked;
+    size_t mark;
+};
+
+/* The primitives, on a struct memory_rows. */
+extern const struct store_txn_impl memory_txn_impl;
+
+struct memory_rows *memory_rows_new(void);
+void memory_rows_free(struct memory_rows *rows);
+/* A new operation, or a part of one, begins: what it changes can be undone down to the mark. A
+ * write by one that does not say `writes` is a bug. */
+size_t memory_rows_mark(struct memory_rows *rows, bool writes);
+/* Undoes all that was done since the mark; 0: since the last commit. */
+void memory_rows_undo(struct memory_rows *rows, size_t mark);
+void memory_rows_commit(struct memory_rows *rows);
+
+/* A new row; returns its id. */
+int64_t memory_rows_add(struct memory_rows *rows, struct bytes name);
+/* The content of the row of an id, about to be changed. */
+struct content *memory_rows_change(struct memory_rows *rows, int64_t id);
+/* The content to look at, or NULL for id 0. */
+struct content *memory_rows_look(struct memory_rows *rows, int64_t id);
+/* It has no receipts. */
+void memory_rows_remove(struct memory_rows *rows, int64_t id);
+/* About to be changed. */
+struct globals *memory_rows_globals(struct memory_rows *rows);
+
+/* Where the receipt of an id is in the row, or would be. */
+size_t memory_receipt_place(const struct row *row, struct bytes id, bool *found);
+void memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes id,
+                        const struct receipt *receipt);
+void memory_receipt_remove(struct memory_rows *rows, struct row *row, size_t place);
+
+/* The primitives of receipts and sweeps: memory_receipts.c. */
+enum stk_error memory_receipt(struct store_txn *, const struct resource *, struct bytes, bool *,
+                              struct receipt *);
+enum stk_error memory_receipt_put(struct store_txn *, const struct resource *, struct bytes,
+                                  const struct receipt *);
+enum stk_error memory_receipt_drop(struct store_txn *, const struct resource *, struct bytes);
+enum stk_error memory_sweep_receipts(struct store_txn *, int64_t, size_t, size_t *, bool *);
+enum stk_error memory_sweep_resources(struct store_txn *, int64_t, int64_t, size_t, int64_t *,
+                                      size_t *, bool *);
+enum stk_error memory_receipts_due(struct store_txn *, int64_t, bool *);
+enum stk_error memory_resources_due(struct store_txn *, int64_t, int64_t, size_t, int64_t *, bool *,
+                                    bool *);
+/* Logs the live token's end where it has receipts. */
+void memory_retire(struct memory_rows *rows, const struct row *row);
+
+/* Owned by the caller. */
+struct buf memory_copy(struct bytes bytes);
+
+#endif

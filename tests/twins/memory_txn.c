@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The primitives of txn.h over the memory store's rows. Nothing here can fail. */
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "tests/twins/memory_rows.h"
+
+static struct memory_rows *of(struct store_txn *txn)
+{
+    return (struct memory_rows *)txn;
+}
+
+static int64_t rows_now_ms(struct store_txn *txn)
+{
+    return of(txn)->now_ms;
+}
+
+static enum stk_error rows_mark(struct store_txn *txn)
+{
+    struct memory_rows *rows = of(txn);
+
+    check(!rows->marked);
+    rows->marked = true;
+    rows->mark = memory_rows_mark(rows, rows->writes);
+    return STK_OK;
+}
+
+static enum stk_error rows_mark_keep(struct store_txn *txn)
+{
+    struct memory_rows *rows = of(txn);
+
+    check(rows->marked);
+    rows->marked = false;
+    return STK_OK;
+}
+
+static enum stk_error rows_mark_undo(struct store_txn *txn)
+{
+    memory_rows_undo(of(txn), of(txn)->mark);
+    return rows_mark_keep(txn);
+}
+
+static enum stk_error rows_resource(struct store_txn *txn, struct bytes name,
+                                    struct resource *resource)
+{
+    struct row *row;
+
+    HASH_FIND(hh, of(txn)->by_name, name.data, name.len, row);
+    *resource = row != NULL ? row->now.resource : (struct resource){.id = 0};
+    struct fence *fence = &resource->fence;
+    int64_t floor = of(txn)->globals.floor;
+    fence->floor = floor > fence->token ? floor : fence->token;
+    return STK_OK;
+}
+
+static enum stk_error rows_resource_make(struct store_txn *txn, struct bytes name,
+                                         struct resource *resource)
+{
+    struct memory_rows *rows = of(txn);
+
+    if (resource->id == 0)
+        rows_resource(txn, name, resource);
+    if (resource->id != 0)
+        return STK_OK;
+    resource->id = memory_rows_add(rows, name);
+    struct content *content = memory_rows_change(rows, resource->id);
+    content->lease.changed_ms = rows->now_ms;
+    content->lease.receipts_gone = rows->globals.floor;
+    return STK_OK;
+}
+
+static enum stk_error rows_fence_put(struct store_txn *txn, const struct resource *resource,
+                                     const struct lease *lease)
+{
+    struct memory_rows *rows = of(txn);
+    struct content *content = memory_rows_change(rows, resource->id);
+    const struct fence *fence = &resource->fence;
+    int64_t receipts_gone = content->lease.receipts_gone;
+
+    check(fence->token >= 1 && fence->token <= TOKEN_MAX && fence->state != FENCE_NONE);
+    check(fence->token >= content->resource.fence.token);
+    if (fence->token > content->resource.fence.token || fence->state != FENCE_LIVE)
+        memory_retire(rows, rows->by_id[resource->id - 1]);
+    content->resource.fence = *fence;
+    struct buf owner = memory_copy(lease->owner); /* which may be the old one's bytes */
+    buf_free(&content->owner);
+    content->owner = owner;
+    content->lease = *lease;
+    content->lease.changed_ms = rows->now_ms;
+    content->lease.receipts_gone = receipts_gone;
+    return STK_OK;
+}
+
+static enum stk_error rows_lease(struct store_txn *txn, const struct resource *resource,
+                                 struct lease *lease)
+{
+    const struct content *content = memory_rows_look(of(txn), resource->id);
+
+    *lease = (struct lease){.receipts_gone = resource->fence.floor};
+    if (content != NULL)
+        *lease = content->lease;
+    lease->owner = content != NULL ? buf_bytes(&content->owner) : (struct bytes){"", 0};
+    return STK_OK;
+}
+
+static bool is_live(const struct content *content)
+{
+    return content->resource.fence.state == FENCE_LIVE;
+}
+
+static bool is_key(const struct content *content)
+{
+    return content->resource.type != VALUE_NONE;
+}
+
+static enum stk_error each_name(struct memory_rows *rows, bool (*wanted)(const struct content *),
+                                int64_t after, txn_each_name each, void *context)
+{
+    for (size_t at = after > 0 ? (size_t)after : 0; at < rows->count; at++) {
+        const struct row *row = rows->by_id[at];
+        if (row != NULL && wanted(&row->now) &&
+            !each(context, row->now.resource.id, row->name, row->now.resource.type))
+            break;
+    }
+    return STK_OK;
+}
+
+static enum stk_error rows_each_live(struct store_txn *txn, int64_t after, txn_each_name each,
+                                     void *context)
+{
+    return each_name(of(txn), is_live, after, each, context);
+}
+
+static enum stk_error rows_each_key(struct store_txn *txn, int64_t after, txn_each_name each,
+                                    void *context)
+{
+    return each_name(of(txn), is_key, after, each, context);
+}
+
+static bool count_one(void *context, int64_t id, struct bytes name, enum value_type type)
+{
+    (void)id, (void)name, (void)type;
+    ++*(int64_t *)context;
+    return true;
+}
+
+static enum stk_error rows_count_live(struct store_txn *txn, int64_t *count)
+{
+    *count = 0;
+    return rows_each_live(txn, 0, count_one, count);
+}
+
+static enum stk_error rows_count_keys(struct store_txn *txn, int64_t *count)
+{
+    *count = 0;
+    return rows_each_key(txn, 0, count_one, count);
+}
+
+static enum stk_error rows_string(struct store_txn *txn, const struct resource *resource,
+                                  bool *found, struct bytes *value)
+{
+    const struct content *content = memory_rows_look(of(txn), resource->id);
+
+    *found = content != NULL && content->resource.type == VALUE_STRING;
+    if (*found)
+        *value = buf_bytes(&content->string);
+    return STK_OK;
+}
+
+static enum stk_error rows_string_put(struct store_txn *txn, struct resource *resource,
+                                      struct bytes value)
+{
+    struct content *content = memory_rows_change(of(txn), resource->id);
+
+    check(content->resource.type != VALUE_HASH);
+    struct buf copy = memory_copy(value);
+    buf_free(&content->string);
+    content->string = copy;
+    content->resource.type = resource->type = VALUE_STRING;
+    return STK_OK;
+}
+
+/* The place of the first field that is not before `name`. */
+static size_t field_place(const struct content *content, struct bytes name, bool *found)
+{
+    size_t low = 0, high = content->fields_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (bytes_compare(buf_bytes(&content->fields[middle].name), name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *found =
+        low < content->fields_count && bytes_equal(buf_bytes(&content->fields[low].name), name);
+    return low;
+}
+
+static enum stk_error rows_field(struct store_txn *txn, const struct resource *resource,
+                                 struct bytes field, bool *found, struct bytes *value)
+{
+    const struct content *content = memory_rows_look(of(txn), resource->id);
+
+    *found = false;
+    if (content == NULL)
+        return STK_OK;
+    size_t place = field_place(content, field, found);
+    if (*found)
+        *value = buf_bytes(&content->fields[place].value);
+    return STK_OK;
+}
+
+static enum stk_error rows_field_put(struct store_txn *txn, struct resource *resource,
+                                     struct bytes field, struct bytes value)
+{
+    struct content *content = memory_rows_change(of(txn), resource->id);
+    bool found;
+
+    check(content->resource.type != VALUE_STRING);
+    size_t place = field_place(content, field, &found);
+    struct buf copy = memory_copy(value);
+    if (found) {
+        buf_free(&content->fields[place].value);
+    } else {
+        size_t behind = content->fields_count - place;
+        content->fields =
+            mem_realloc(content->fields, (content->fields_count + 1) * sizeof *content->fields);
+        memmove(&content->fields[place + 1], &content->fields[place],
+                behind * sizeof *content->fields);
+        content->fields[place].name = memory_copy(field);
+        content->fields_count++;
+    }
+    content->fields[place].value = copy;
+    content->resource.type = resource->type = VALUE_HASH;
+    return STK_OK;
+}
+
+static enum stk_error rows_field_remove(struct store_txn *txn, struct resource *resource,
+                                        struct bytes field, bool *found)
+{
+    *found = false;
+    if (resource->id == 0)
+        return STK_OK;
+    struct content *content = memory_rows_change(of(txn), resource->id);
+    size_t place = field_place(content, field, found);
+    if (!*found)
+        return STK_OK;
+    buf_free(&content->fields[place].name);
+    buf_free(&content->fields[place].value);
+    content->fields_count--;
+    memmove(&content->fields[place], &content->fields[place + 1],
+            (content->fields_count - place) * sizeof *content->fields);
+    if (content->fields_count == 0)
+        content->resource.type = resource->type = VALUE_NONE;
+    return STK_OK;
+}
+
+static enum stk_error rows_each_field(struct store_txn *txn, const struct resource *resource,
+                                      struct bytes from, txn_each_field each, void *context)
+{
+    const struct content *content = memory_rows_look(of(txn), resource->id);
+    bool found;
+
+    if (content == NULL)
+        return STK_OK;
+    for (size_t at = field_place(content, from, &found); at < content->fields_count; at++)
+        if (!each(context, buf_bytes(&content->fields[at].name),
+                  buf_bytes(&content->fields[at].value)))
+            break;
+    return STK_OK;
+}
+
+static enum stk_error rows_count_fields(struct store_txn *txn, const struct resource *resource,
+                                        int64_t *count)
+{
+    const struct content *content = memory_rows_look(of(txn), resource->id);
+    *count = content != NULL ? (int64_t)content->fields_count : 0;
+    return STK_OK;
+}
+
+static void clear_value(struct content *content)
+{
+    buf_free(&content->string);
+    for (size_t i = 0; i < content->fields_count; i++) {
+        buf_free(&content->fields[i].name);
+        buf_free(&content->fields[i].value);
+    }
+    content->fields_count = 0;
+    content->resource.type = VALUE_NONE;
+}
+
+static enum stk_error rows_value_clear(struct store_txn *txn, struct resource *resource)
+{
+    if (resource->id != 0)
+        clear_value(memory_rows_change(of(txn), resource->id));
+    resource->type = VALUE_NONE;
+    return STK_OK;
+}
+
+static enum stk_error rows_flush(struct store_txn *txn)
+{
+    struct memory_rows *rows = of(txn);
+
+    for (size_t at = 0; at < rows->count; at++) {
+        struct row *row = rows->by_id[at];
+        if (row == NULL || (!is_live(&row->now) && !is_key(&row->now)))
+            continue;
+        memory_retire(rows, row);
+        struct content *content = memory_rows_change(rows, (int64_t)at + 1);
+        clear_value(content);
+        content->lease.holds = 0;
+        if (is_live(content)) {
+            content->resource.fence.state = FENCE_REVOKED;
+            content->lease.changed_ms = rows->now_ms;
+        }
+    }
+    return STK_OK;
+}
+
+const struct store_txn_impl memory_txn_impl = {
+    .now_ms = rows_now_ms,
+    .mark = rows_mark,
+    .mark_keep = rows_mark_keep,
+    .mark_undo = rows_mark_undo,
+    .resource = rows_resource,
+    .resource_make = rows_resource_make,
+    .fence_put = rows_fence_put,
+    .lease = rows_lease,
+    .each_live = rows_each_live,
+    .each_key = rows_each_key,
+    .count_keys = rows_count_keys,
+    .count_live = rows_count_live,
+    .string = rows_string,
+    .string_put = rows_string_put,
+    .field = rows_field,
+    .field_put = rows_field_put,
+    .field_remove = rows_field_remove,
+    .each_field_from = rows_each_field,
+    .count_fields = rows_count_fields,
+    .value_clear = rows_value_clear,
+    .receipt = memory_receipt,
+    .receipt_put = memory_receipt_put,
+    .receipt_remove = memory_receipt_drop,
+    .sweep_receipts = memory_sweep_receipts,
+    .sweep_resources = memory_sweep_resources,
+    .receipts_due = memory_receipts_due,
+    .resources_due = memory_resources_due,
+    .flush = rows_flush,
+};
