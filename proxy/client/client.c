@@ -9,6 +9,7 @@
 #include "proxy/client/embedded.h"
 #include "proxy/client/export.h"
 #include "proxy/client/lease.h"
+#include "proxy/engine/command/table.h"
 
 enum { TIMEOUT_MS_MAX = 24 * 3600 * 1000 };
 
@@ -73,7 +74,7 @@ EXPORT enum stk_error stk_client_open(const char *uri, int64_t timeout_ms, stk_c
     list_init(&client->idle);
     list_init(&client->leases);
     pthread_mutex_init(&client->lock, NULL);
-    command_index_fill(&client->commands);
+    command_index_fill(&client->commands, commands, commands_count);
     enum stk_error error = target_parse(uri, &client->target, why, sizeof why)
                                ? begin(client)
                                : fail(STK_MISUSE, "URI: %s", why);

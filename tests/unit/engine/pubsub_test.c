@@ -70,6 +70,10 @@ static void a_resp2_connection_that_listens_does_nothing_else(void **state)
     assert_says(*state, 1, "get k",
                 "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
                 "RESET are allowed in this context\r\n");
+    /* One error, though its token is missing, too. */
+    assert_says(*state, 1, "SET k v",
+                "-ERR Can't execute 'set': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+                "RESET are allowed in this context\r\n");
     assert_says(*state, 1, "MULTI",
                 "-ERR Can't execute 'multi': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT "
                 "/ RESET are allowed in this context\r\n");
