@@ -113,13 +113,13 @@ static void acquire_has_three_answers(void **state)
     struct lease lease;
 
     (void)state;
-    assert_int_equal(lease_of(&granted, &lease), LEASE_GRANTED);
+    assert_int_equal(lease_of(&granted, &lease), ACQUIRE_GRANTED);
     assert_int_equal(lease.token, 34);
     assert_int_equal(lease.ttl_ms, 200);
-    assert_int_equal(lease_of(&held, &lease), LEASE_HELD);
-    assert_int_equal(lease_of(&refused, &lease), LEASE_REFUSED);
+    assert_int_equal(lease_of(&held, &lease), ACQUIRE_HELD);
+    assert_int_equal(lease_of(&refused, &lease), ACQUIRE_REFUSED);
     granted.elements = 1;
-    assert_int_equal(lease_of(&granted, &lease), LEASE_REFUSED);
+    assert_int_equal(lease_of(&granted, &lease), ACQUIRE_REFUSED);
 }
 
 int main(void)
