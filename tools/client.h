@@ -25,7 +25,8 @@ struct client_uri {
     int db;                 /* SELECTed where not 0 */
 };
 
-/* SCHEME://[[user]:password@]host:port[/db] or SCHEME+unix:PATH; the scheme is stockade or redis. */
+/* SCHEME://[[user]:password@]host:port[/db] or SCHEME+unix:PATH; the scheme is stockade or redis.
+ */
 bool client_uri_parse(struct client_uri *uri, const char *scheme, const char *text,
                       struct failure *failure);
 

@@ -146,13 +146,12 @@ static bool is_ipv6(const char *text)
     unsigned char address[sizeof(struct in6_addr)];
     char digits[INET6_ADDRSTRLEN];
     size_t len = strcspn(text, "%");
+    const char *interface = text[len] == '%' ? text + len + 1 : "-";
 
-    if (len >= sizeof digits)
+    if (len >= sizeof digits || *interface == '\0' || interface[strspn(interface, LETTERS)] != '\0')
         return false;
     memcpy(digits, text, len);
     digits[len] = '\0';
-    if (text[len] == '%' && (text[len + 1] == '\0' || text[len + 1 + strspn(text + len + 1, LETTERS)] != '\0'))
-        return false;
     return inet_pton(AF_INET6, digits, address) == 1;
 }
 
@@ -209,7 +208,10 @@ static bool refuse_option(struct uri_reader *reader, const struct uri_option *op
             continue;
         allowed &= ~(1U << i);
         text_print(names + used, sizeof names - used, "%s%s",
-                   used == 0 ? "" : allowed != 0 ? ", " : " and ", options[i].name);
+                   used == 0      ? ""
+                   : allowed != 0 ? ", "
+                                  : " and ",
+                   options[i].name);
     }
     return uri_refuse(reader, reader->at, "the options are %s", names);
 }

@@ -67,7 +67,7 @@ struct uri_option {
     int min, max;            /* an int's */
 };
 
-#define URI_TEXT(type, field)           offsetof(type, field), sizeof((type *)NULL)->field, 0, 0
+#define URI_TEXT(type, field)             offsetof(type, field), sizeof((type *)NULL)->field, 0, 0
 #define URI_NUMBER(type, field, min, max) offsetof(type, field), 0, min, max
 
 /* Reads "name=" and returns which of the options it is; -1: refused. Bit i of `allowed` is set

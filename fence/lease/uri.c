@@ -119,8 +119,7 @@ static bool take_after_hosts(struct parse *parse)
 
     switch (parse->scheme->after) {
     case NOTHING: break;
-    case A_DB:
-        return len == 0 || uri_take_number(&parse->in, len, 0, DB_MAX, &uri->db, "database");
+    case A_DB: return len == 0 || uri_take_number(&parse->in, len, 0, DB_MAX, &uri->db, "database");
     case A_NAME:
         return uri_take_text(&parse->in, len, uri->name, sizeof uri->name, "master's name");
     case A_CHROOT: return take_chroot(parse, len);
@@ -210,8 +209,7 @@ static bool take_all(struct parse *parse)
 
     for (const char *at = text; *at != '\0'; at++)
         if (*at <= ' ' || *at > '~')
-            return uri_refuse(&parse->in, at,
-                              "a blank, or no printable ASCII; write it as %%XX");
+            return uri_refuse(&parse->in, at, "a blank, or no printable ASCII; write it as %%XX");
     for (size_t i = 0; i < sizeof not_supported / sizeof *not_supported; i++)
         if (uri_after(text, not_supported[i].scheme) != NULL)
             return uri_refuse(&parse->in, text, "%s", not_supported[i].why);

@@ -47,7 +47,8 @@ struct lease_uri {
     int session_ms;  /* LEASE_URI_ZOOKEEPER */
 };
 
-/* False: `why` says what is wrong and where ("lease URI, column 9: ..."), and `uri` is of no use. */
+/* False: `why` says what is wrong and where ("lease URI, column 9: ..."), and `uri` is of no use.
+ */
 bool lease_uri_parse(const char *text, struct lease_uri *uri, char *why, size_t why_size);
 /* The Redis at the i-th host: all else as in `uri`, but for a sentinel the sentinels' login. */
 struct lease_uri lease_uri_member(const struct lease_uri *uri, int i);

@@ -177,8 +177,7 @@ static int connect_tcp(const struct target *target, int64_t deadline_ms, int wak
     char port[16];
 
     snprintf(port, sizeof port, "%d", target->host.port);
-    struct addrinfo *all =
-        resolve(target->host.name, port, deadline_ms, wake_fd, resolve_error);
+    struct addrinfo *all = resolve(target->host.name, port, deadline_ms, wake_fd, resolve_error);
     for (const struct addrinfo *at = all; at != NULL && fd < 0; at = at->ai_next)
         fd = connect_to(at->ai_addr, at->ai_addrlen, deadline_ms, wake_fd, error);
     if (all != NULL)

@@ -23,7 +23,8 @@ static void say_servers(struct place *place)
     }
     if (place->servers.stockaded_program.pid != 0) {
         term_line(&place->term, "private stockaded on port %d, leases on %s Redis",
-                  place->servers.stockade.host.port, place->redis_given != NULL ? "the given" : "that");
+                  place->servers.stockade.host.port,
+                  place->redis_given != NULL ? "the given" : "that");
     }
     term_line(&place->term, "%s", "");
 }
@@ -39,8 +40,7 @@ bool place_find_servers(struct place *place, bool needs_redis, bool needs_stocka
         !servers_start_redis(&place->servers, failure)) {
         return false;
     }
-    if (start_stockade &&
-        !servers_start_stockaded(&place->servers, place->redis->text, failure)) {
+    if (start_stockade && !servers_start_stockaded(&place->servers, place->redis->text, failure)) {
         return false;
     }
     say_servers(place);

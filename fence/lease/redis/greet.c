@@ -34,7 +34,8 @@ void link_greet(struct redis_link *link)
 
     link->greetings = 0;
     if (link->uri.login.user[0] != '\0')
-        send_step(link, step_auth, 3, (const char *[]){"AUTH", link->uri.login.user, link->uri.login.password});
+        send_step(link, step_auth, 3,
+                  (const char *[]){"AUTH", link->uri.login.user, link->uri.login.password});
     else if (link->uri.login.password[0] != '\0')
         send_step(link, step_auth, 2, (const char *[]){"AUTH", link->uri.login.password});
     snprintf(db, sizeof db, "%d", link->uri.db);

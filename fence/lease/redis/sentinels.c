@@ -16,7 +16,7 @@ struct sentinel {
     struct redis_link *link;
     char name[128]; /* "127.0.0.1:26379" */
     enum { ASKED, NAMED, SILENT } state;
-    struct uri_host master;    /* NAMED */
+    struct uri_host master;      /* NAMED */
     uint64_t named;              /* NAMED: so many had been before */
     char why[SENTINELS_WHY_MAX]; /* SILENT */
     bool told;                   /* that it is silent */

@@ -39,6 +39,9 @@ static void a_login_is_read(void **state)
     assert_true(client_uri_parse(&uri, "redis", "redis://me:secret@h:1/0", &failure));
     assert_string_equal(uri.login.user, "me");
     assert_string_equal(uri.login.password, "secret");
+    assert_true(client_uri_parse(&uri, "redis", "redis://me:100%25@h:1", &failure));
+    assert_string_equal(uri.login.password, "100%");
+    assert_string_equal(uri.text, "redis://me:100%25@h:1");
 }
 
 static void a_unix_socket_is_read(void **state)
