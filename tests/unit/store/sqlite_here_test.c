@@ -3,23 +3,14 @@
  * waits for a lock or for what takes long. */
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 enum { DEADLINE_S = 20 };
-
-static int rig_threaded(void **state)
-{
-    rig_sqlite(state);
-    rig_close(*state);
-    rig_open(*state, true);
-    return 0;
-}
 
 /* On any thread: no assertions. Another value each time: an unchanged page is not written. */
 static enum stk_error set_r(struct store_txn *txn, void *arg)
@@ -93,22 +84,21 @@ static void brief_ones_run_here(bool writes, rig_body body, struct rig *rig)
     }
 }
 
-static void brief_writes_run_here(void **state)
+THREADED_TEST(brief_writes_run_here)
 {
-    brief_ones_run_here(true, set_r, *state);
+    brief_ones_run_here(true, set_r, rig);
 }
 
-static void brief_reads_run_here(void **state)
+THREADED_TEST(brief_reads_run_here)
 {
-    brief_ones_run_here(false, get_r, *state);
+    brief_ones_run_here(false, get_r, rig);
 }
 
-static void what_may_take_long_never_does(void **state)
+THREADED_TEST(what_may_take_long_never_does)
 {
-    struct rig *rig = *state;
     pthread_t thread;
 
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     for (int i = 0; i < 20; i++) {
         struct rig_op brief = rig_op(true, set_r, &thread), slow = rig_op(true, set_r, &thread);
         brief.base.brief = true;
@@ -120,14 +110,13 @@ static void what_may_take_long_never_does(void **state)
     }
 }
 
-static void nobody_waits_here_for_another_program(void **state)
+THREADED_TEST(nobody_waits_here_for_another_program)
 {
-    struct rig *rig = *state;
     sqlite3 *foreign = rig_foreign(rig);
     pthread_t thread;
     struct rig_op op = rig_op(true, set_r, &thread);
 
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     assert_int_equal(sqlite3_exec(foreign, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     struct deadline deadline = deadline_in(4000); /* the busy timeout is 5 s */
     assert_false(here(rig, &op, true));
@@ -137,7 +126,7 @@ static void nobody_waits_here_for_another_program(void **state)
     assert_int_equal(op.base.error, STK_OK);
     assert_int_equal(op.runs, 1);
     sqlite3_close(foreign);
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
 }
 
 static enum stk_error dawdle(struct store_txn *txn, void *arg)
@@ -146,27 +135,25 @@ static enum stk_error dawdle(struct store_txn *txn, void *arg)
     return set_r(txn, arg);
 }
 
-static void what_took_long_here_is_done_elsewhere_for_a_while(void **state)
+THREADED_TEST(what_took_long_here_is_done_elsewhere_for_a_while)
 {
-    struct rig *rig = *state;
     pthread_t thread;
     struct rig_op slow = rig_op(true, dawdle, &thread), next = rig_op(true, set_r, &thread);
 
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     assert_true(here(rig, &slow, true));
     assert_false(here(rig, &next, true));
     await(rig, &next);
     assert_false(pthread_equal(thread, pthread_self()));
-    brief_writes_run_here(state); /* until it is tried again */
+    brief_writes_run_here(rig); /* until it is tried again */
 }
 
-static void a_lost_commit_is_lost_here_too(void **state)
+THREADED_TEST(a_lost_commit_is_lost_here_too)
 {
-    struct rig *rig = *state;
     pthread_t thread;
     struct rig_op op = rig_op(true, set_r, &thread), later = rig_op(true, set_r, &thread);
 
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     rig_lose_commit(rig);
     op.base.brief = true;
     assert_int_equal(store_submit(rig->store, &op.base), STK_OK);
@@ -218,15 +205,14 @@ static void change(sqlite3 *foreign, const char *sql)
 
 /* The writer reads what its own connection wrote; others' commits must not be missed by that, nor
  * by its next write. */
-static void what_another_program_wrote_is_read_here(void **state)
+THREADED_TEST(what_another_program_wrote_is_read_here)
 {
-    struct rig *rig = *state;
     sqlite3 *foreign = rig_foreign(rig);
     struct seen seen = {.name = "r"};
 
     for (int token = 1; token <= 5; token++) {
         char sql[96];
-        brief_writes_run_here(state);
+        brief_writes_run_here(rig);
         assert_int_equal(see_here(rig, &seen), STK_OK);
         assert_int_equal(seen.token, token - 1);
         snprintf(sql, sizeof sql, "UPDATE stockade_resource SET token = %d WHERE name = x'72'",
@@ -237,43 +223,26 @@ static void what_another_program_wrote_is_read_here(void **state)
             assert_int_equal(seen.token, token);
         }
     }
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     assert_int_equal(store_stats(rig->store).foreign_commits, 5);
     sqlite3_close(foreign);
 }
 
-static void a_read_that_fails_here_fails_alone(void **state)
+THREADED_TEST(a_read_that_fails_here_fails_alone)
 {
-    struct rig *rig = *state;
     sqlite3 *foreign = rig_foreign(rig);
     struct seen good = {.name = "r"}, bad = {.name = "bad"};
 
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     change(foreign, "INSERT INTO stockade_resource(name, token, changed_ms)"
                     " VALUES(CAST('bad' AS BLOB), -1, 0)");
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(see_here(rig, &bad), STK_STORE);
         assert_int_equal(see_here(rig, &good), STK_OK);
     }
     const char *said = strstr(rig_log(rig), "a read failed");
     assert_non_null(said);
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     sqlite3_close(foreign);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_threaded, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(brief_writes_run_here),
-        TEST(brief_reads_run_here),
-        TEST(what_may_take_long_never_does),
-        TEST(nobody_waits_here_for_another_program),
-        TEST(what_took_long_here_is_done_elsewhere_for_a_while),
-        TEST(a_lost_commit_is_lost_here_too),
-        TEST(what_another_program_wrote_is_read_here),
-        TEST(a_read_that_fails_here_fails_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
