@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How long a lease service is waited for, and when it is tried again: long enough for one that is
+ * slow, and never for ever. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fence/lease/reconnect.h"
+
+enum { TIMEOUT_MS = 100 };
+
+static unsigned char dice;
+static int64_t now_ms;
+
+static void fill(const struct chance *chance, void *bytes, size_t len)
+{
+    (void)chance;
+    memset(bytes, dice, len);
+}
+
+static int64_t tell_now_ms(const struct clock *clock)
+{
+    (void)clock;
+    return now_ms;
+}
+
+static struct reconnect made(void)
+{
+    static const struct clock clock = {.now_ms = tell_now_ms};
+    static const struct chance chance = {.fill = fill};
+    struct reconnect reconnect;
+
+    reconnect_init(&reconnect, "redis 127.0.0.1:6379", TIMEOUT_MS,
+                   &(struct lease_surroundings){NULL, &clock, &chance, NULL});
+    return reconnect;
+}
+
+/* The pause after so many failures in a row. */
+static int64_t pause_ms(unsigned failures)
+{
+    struct reconnect reconnect = made();
+
+    reconnect.failures = failures - 1;
+    return reconnect_down(&reconnect, "gone");
+}
+
+static void test_the_pause_between_attempts_doubles_up_to_two_seconds(void **state)
+{
+    (void)state;
+    dice = 0; /* the shortest */
+    assert_int_equal(pause_ms(1), 50);
+    assert_int_equal(pause_ms(2), 100);
+    assert_int_equal(pause_ms(3), 200);
+    assert_int_equal(pause_ms(6), 1000);
+    assert_int_equal(pause_ms(1000), 1000);
+    for (unsigned failures = 1; failures < 100; failures++, dice += 37)
+        assert_in_range(pause_ms(failures), 50, 2000);
+}
+
+static void test_a_connection_that_was_up_is_soon_tried_again(void **state)
+{
+    struct reconnect reconnect = made();
+
+    (void)state;
+    dice = 0;
+    for (int i = 0; i < 10; i++)
+        reconnect_down(&reconnect, "gone");
+    reconnect_up(&reconnect);
+    assert_int_equal(reconnect_down(&reconnect, "gone again"), 50);
+    assert_string_equal(reconnect_reason(&reconnect), "gone again");
+}
+
+static int64_t due_ms(int64_t heard_ms)
+{
+    struct reconnect reconnect = made();
+
+    reconnect.heard_ms = heard_ms;
+    return reconnect_due_ms(&reconnect, 1100);
+}
+
+static void test_one_answer_after_the_other_is_no_silence(void **state)
+{
+    (void)state;
+    assert_int_equal(due_ms(0), 1100);
+    assert_int_equal(due_ms(1000), 1100);
+    assert_int_equal(due_ms(1050), 1150);
+}
+
+static void test_who_answers_all_but_one_is_waited_for_five_times_as_long_at_most(void **state)
+{
+    (void)state;
+    assert_int_equal(due_ms(1399), 1499);
+    assert_int_equal(due_ms(1450), 1500);
+    assert_int_equal(due_ms(100000), 1500);
+}
+
+/* Until when an answer is waited for that was due at 1100, if that is noticed at `late_ms`. */
+static int64_t grace_ms(int64_t late_ms)
+{
+    struct reconnect reconnect = made();
+
+    now_ms = 1099;
+    assert_false(reconnect_is_overdue(&reconnect, 1100));
+    assert_int_equal(reconnect.grace_until_ms, 0);
+    now_ms = late_ms;
+    assert_false(reconnect_is_overdue(&reconnect, 1100));
+    now_ms = reconnect.grace_until_ms - 1;
+    assert_false(reconnect_is_overdue(&reconnect, 1100));
+    now_ms++;
+    assert_true(reconnect_is_overdue(&reconnect, 1100));
+    return reconnect.grace_until_ms;
+}
+
+static void test_a_pause_of_our_own_is_granted_to_the_answer_too(void **state)
+{
+    (void)state;
+    assert_int_equal(grace_ms(1100), 1101);
+    assert_int_equal(grace_ms(1150), 1200);
+    assert_int_equal(grace_ms(9000), 9100);
+}
+
+static void on_ended(void *context)
+{
+    ++*(int *)context;
+}
+
+static void test_the_end_of_the_first_attempt_is_told_once(void **state)
+{
+    struct reconnect reconnect = made();
+    int ended = 0;
+
+    (void)state;
+    now_ms = 5000;
+    assert_int_equal(reconnect_first_due_ms(&reconnect), INT64_MAX);
+    reconnect_on_first_attempt(&reconnect, on_ended, &ended);
+    assert_int_equal(reconnect_first_due_ms(&reconnect), 6000);
+    assert_int_equal(ended, 0);
+    reconnect_end_first_attempt(&reconnect);
+    reconnect_end_first_attempt(&reconnect);
+    assert_int_equal(ended, 1);
+    reconnect_on_first_attempt(&reconnect, on_ended, &ended); /* at once: it has ended */
+    assert_int_equal(ended, 2);
+}
+
+static const char *detail(const struct reconnect *reconnect, bool answers, int64_t retry_at_ms,
+                          struct lease_health *health)
+{
+    *health = (struct lease_health){0};
+    reconnect_health(reconnect, answers, retry_at_ms, health);
+    return health->detail;
+}
+
+static void test_its_health_is_said_in_words(void **state)
+{
+    struct reconnect reconnect = made();
+    struct lease_health health;
+
+    (void)state;
+    now_ms = 1000;
+#define NAME "redis 127.0.0.1:6379: "
+    assert_string_equal(detail(&reconnect, false, 0, &health), NAME "connecting");
+    assert_false(health.up);
+    reconnect_up(&reconnect);
+    assert_string_equal(detail(&reconnect, true, 0, &health), NAME "ready");
+    assert_true(health.up);
+    assert_true(reconnect_refused(&reconnect, "READONLY"));
+    assert_false(reconnect_refused(&reconnect, "OOM"));
+    assert_string_equal(detail(&reconnect, true, 0, &health), NAME "refuses: OOM");
+    assert_false(health.up);
+    assert_true(reconnect_accepted(&reconnect));
+    assert_false(reconnect_accepted(&reconnect));
+    reconnect_down(&reconnect, "gone");
+    assert_string_equal(detail(&reconnect, false, 1400, &health),
+                        NAME "gone, trying again in 0.4 s");
+    assert_string_equal(detail(&reconnect, false, 0, &health), NAME "gone, trying again");
+    assert_int_equal(health.reconnects, 0);
+    reconnect_up(&reconnect);
+    assert_string_equal(detail(&reconnect, true, 0, &health), NAME "ready");
+    assert_int_equal(health.reconnects, 1);
+#undef NAME
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_pause_between_attempts_doubles_up_to_two_seconds),
+        cmocka_unit_test(test_a_connection_that_was_up_is_soon_tried_again),
+        cmocka_unit_test(test_one_answer_after_the_other_is_no_silence),
+        cmocka_unit_test(test_who_answers_all_but_one_is_waited_for_five_times_as_long_at_most),
+        cmocka_unit_test(test_a_pause_of_our_own_is_granted_to_the_answer_too),
+        cmocka_unit_test(test_the_end_of_the_first_attempt_is_told_once),
+        cmocka_unit_test(test_its_health_is_said_in_words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
