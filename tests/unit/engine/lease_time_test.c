@@ -70,7 +70,7 @@ static enum lease_answer another_daemon_asks(struct world *world, const char *re
 
 /* RENEW. */
 
-WORLD_TEST(a_renewal_that_the_store_held_up_tells_what_is_left)
+EITHER_TEST(a_renewal_that_the_store_held_up_tells_what_is_left)
 {
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
     send_into_a_slow_store(world, "RENEW k 1 10000", 1500);
@@ -90,7 +90,7 @@ WORLD_TEST(a_renewal_whose_answer_was_late_tells_what_is_left)
     assert_int_equal(lease_says(world, "k", "ttl_ms"), 9700);
 }
 
-WORLD_TEST(a_renewal_that_was_over_before_its_reply_is_made_again)
+EITHER_TEST(a_renewal_that_was_over_before_its_reply_is_made_again)
 {
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
     send_into_a_slow_store(world, "RENEW k 1 1000", 1500);
@@ -208,7 +208,7 @@ WORLD_TEST(a_lease_that_was_renewed_while_it_was_looked_at_is_held)
 
 /* ACQUIRE. */
 
-WORLD_TEST(a_grant_that_the_store_held_up_tells_what_is_left)
+EITHER_TEST(a_grant_that_the_store_held_up_tells_what_is_left)
 {
     send_into_a_slow_store(world, "ACQUIRE k 10000", 1500);
     world_settle(world);
@@ -229,7 +229,7 @@ LOCAL_TEST(an_inherited_lease_counts_from_before_others_saw_it)
     assert_heard(world, 1, GRANT(2, 8500));
 }
 
-WORLD_TEST(a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free)
+EITHER_TEST(a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free)
 {
     send_into_a_slow_store(world, "ACQUIRE k 1000 ID x", 1500);
     world_settle(world);
@@ -239,7 +239,7 @@ WORLD_TEST(a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free)
     assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
 }
 
-WORLD_TEST(a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait)
+EITHER_TEST(a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait)
 {
     send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 5000 ID x", 1500);
     world_settle(world);
