@@ -12,10 +12,10 @@ TEST(a_host_and_port_are_read)
 
     assert_true(client_uri_parse(&uri, "stockade", "stockade://127.0.0.1:7379", &failure));
     assert_false(uri.is_unix);
-    assert_string_equal(uri.host, "127.0.0.1");
-    assert_int_equal(uri.port, 7379);
+    assert_string_equal(uri.host.name, "127.0.0.1");
+    assert_int_equal(uri.host.port, 7379);
     assert_true(client_uri_parse(&uri, "redis", "redis://[::1]:6379/3", &failure));
-    assert_string_equal(uri.host, "::1");
+    assert_string_equal(uri.host.name, "::1");
     assert_int_equal(uri.db, 3);
 }
 
@@ -24,12 +24,15 @@ TEST(a_login_is_read)
     struct client_uri uri;
 
     assert_true(client_uri_parse(&uri, "redis", "redis://:p@ss:word@h:1", &failure));
-    assert_string_equal(uri.user, "");
-    assert_string_equal(uri.password, "p@ss:word");
-    assert_string_equal(uri.host, "h");
+    assert_string_equal(uri.login.user, "");
+    assert_string_equal(uri.login.password, "p@ss:word");
+    assert_string_equal(uri.host.name, "h");
     assert_true(client_uri_parse(&uri, "redis", "redis://me:secret@h:1/0", &failure));
-    assert_string_equal(uri.user, "me");
-    assert_string_equal(uri.password, "secret");
+    assert_string_equal(uri.login.user, "me");
+    assert_string_equal(uri.login.password, "secret");
+    assert_true(client_uri_parse(&uri, "redis", "redis://me:100%25@h:1", &failure));
+    assert_string_equal(uri.login.password, "100%");
+    assert_string_equal(uri.text, "redis://me:100%25@h:1");
 }
 
 TEST(a_unix_socket_is_read)
@@ -100,11 +103,11 @@ TEST(acquire_has_three_answers)
     redisReply refused = {.type = REDIS_REPLY_ERROR, .str = text};
     struct lease lease;
 
-    assert_int_equal(lease_of(&granted, &lease), LEASE_GRANTED);
+    assert_int_equal(lease_of(&granted, &lease), ACQUIRE_GRANTED);
     assert_int_equal(lease.token, 34);
     assert_int_equal(lease.ttl_ms, 200);
-    assert_int_equal(lease_of(&held, &lease), LEASE_HELD);
-    assert_int_equal(lease_of(&refused, &lease), LEASE_REFUSED);
+    assert_int_equal(lease_of(&held, &lease), ACQUIRE_HELD);
+    assert_int_equal(lease_of(&refused, &lease), ACQUIRE_REFUSED);
     granted.elements = 1;
-    assert_int_equal(lease_of(&granted, &lease), LEASE_REFUSED);
+    assert_int_equal(lease_of(&granted, &lease), ACQUIRE_REFUSED);
 }
