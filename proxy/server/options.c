@@ -21,6 +21,7 @@
 #include "fence/base/check.h"
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
+#include "fence/base/uri.h"
 #include "fence/lease/uri.h"
 #include "proxy/server/address.h"
 
@@ -53,7 +54,9 @@ static bool valid_admin(const char *text, char *why, size_t why_size)
 
 static bool valid_store(const char *text, char *why, size_t why_size)
 {
-    if (strncmp(text, "sqlite:", 7) == 0 && text[7] != '\0')
+    const char *path = uri_after(text, "sqlite:");
+
+    if (path != NULL && *path != '\0')
         return true;
     snprintf(why, why_size, "expected sqlite:PATH");
     return false;
@@ -155,32 +158,10 @@ static void clear(struct option_value *value)
     value->count = 0;
 }
 
-/* Append a lease URI without anything that is, or could be, a password. It need not be valid. */
-static void append_masked(struct buf *out, const char *uri)
-{
-    const char *slashes = strstr(uri, "://"), *at = strrchr(uri, '@');
-    const char *rest = slashes == NULL ? uri : slashes + 3;
-    const char *password = strstr(uri, "password="); /* whatever the rest looks like */
-
-    if (at == NULL && *rest == ':')
-        at = rest + strlen(rest) - 1; /* :password, and the host forgotten */
-    if (at != NULL && at >= rest && (password == NULL || at < password)) {
-        buf_append(out, uri, (size_t)(rest - uri));
-        buf_append_text(out, "***");
-        uri = *at == '@' ? at : at + 1;
-    }
-    if (password == NULL) {
-        buf_append_text(out, uri);
-    } else {
-        buf_append(out, uri, (size_t)(password - uri) + strlen("password="));
-        buf_append_text(out, "***");
-    }
-}
-
 static void append_shown(struct buf *out, enum option option, const char *text)
 {
     if (option == OPTION_LEASE)
-        append_masked(out, text);
+        uri_append_masked(out, text);
     else
         buf_append_text(out, text);
 }
