@@ -20,7 +20,8 @@ endif
 # What is built from what.
 DAEMON_FOLDERS := fence/base fence $(addprefix fence/lease,/ /redis /redlock /zookeeper) \
                   store store/sqlite store/extension proxy/resp \
-                  $(addprefix proxy/engine,/ /session /write /lease /command) proxy/host proxy/server
+                  $(addprefix proxy/engine,/ /session /write /lease /command) \
+                  proxy/host proxy/server
 DAEMON_MAIN := proxy/server/main.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))
@@ -123,10 +124,11 @@ replay: ## replay real order history: make replay ORDERS=FILE.csv.gz
 format: ## lay the C files out
 	@git ls-files -co --exclude-standard '*.[ch]' | xargs -r clang-format -i
 
-tidy: ## layout, sizes, include directions, globals and static analysis
+# CHECKS: those of tools/tidy to run, all by default.
+tidy: ## layout, direction of includes and calls, globals and static analysis
 	@tools/setup --all
 	@$(MAKE) all bench-programs
-	@STOCKADE_BUILD=$(BUILD) tools/tidy $(LANGUAGE) -Iproxy/client
+	@STOCKADE_BUILD=$(BUILD) tools/tidy $(CHECKS) -- $(LANGUAGE) -Iproxy/client
 
 asan: ## check under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/setup --all
@@ -245,6 +247,6 @@ $(BUILD)/%_shim.so: tests/support/%_shim.c $(BUILD)/flags
 	@echo 'cc  $<'
 	@$(CC) $(LANGUAGE) -O2 -g $(WARNINGS) -fPIC -shared -o $@ $< -ldl
 
--include $(patsubst %.o,%.d,$(call objects,$(DAEMON_SOURCES) $(CLIENT_SOURCES) \
-    $(TOOLS_SOURCES) $(UNIT_SOURCES) $(TWIN_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN) $(PROOF_SOURCES)) \
+-include $(patsubst %.o,%.d,$(call objects,$(DAEMON_SOURCES) $(CLIENT_SOURCES) $(TOOLS_SOURCES) \
+    $(UNIT_SOURCES) $(TWIN_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN) $(PROOF_SOURCES)) \
     $(extension_objects) $(library_objects))

@@ -183,23 +183,21 @@ static void forget_lookup(struct redis_conn *conn)
     conn->lookup = NULL;
 }
 
-static void go_to(struct redis_conn *conn, const struct lease_host *master)
+static void go_to(struct redis_conn *conn, const struct uri_host *master)
 {
-    char text[sizeof conn->reconnect.name];
+    char address[URI_HOST_TEXT_MAX];
 
     if (strcmp(conn->uri.hosts[0].name, master->name) != 0)
         forget_lookup(conn); /* it would bring the old master's address */
     conn->uri.hosts[0] = *master;
-    struct lease_uri there = lease_uri_member(&conn->uri, 0);
-    lease_uri_text(&there, text, sizeof text);
-    snprintf(conn->reconnect.name, sizeof conn->reconnect.name, "sentinel %.48s at%.96s",
-             conn->uri.name, strchr(text, ' '));
+    snprintf(conn->reconnect.name, sizeof conn->reconnect.name, "sentinel %.48s at %.95s",
+             conn->uri.name, uri_host_text(master, address));
 }
 
 /* True: uri.hosts[0] is the master. */
 static bool locate(struct redis_conn *conn, bool last)
 {
-    struct lease_host master;
+    struct uri_host master;
     char why[REDIS_WHY_MAX];
 
     if (conn->state != LOCATING)
@@ -270,7 +268,7 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
 static void resolve(struct redis_conn *conn)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    const struct lease_host *host = &conn->uri.hosts[0];
+    const struct uri_host *host = &conn->uri.hosts[0];
     char port[8];
 
     enter_step(conn, RESOLVING);
@@ -294,7 +292,7 @@ static void resolve(struct redis_conn *conn)
 static void attempt(struct redis_conn *conn, bool last)
 {
     unsigned char address[sizeof(struct in6_addr)];
-    const struct lease_host *host = &conn->uri.hosts[0];
+    const struct uri_host *host = &conn->uri.hosts[0];
 
     if (conn->addresses_tried == conn->addresses_count) {
         conn->addresses_tried = conn->addresses_count = 0;
@@ -713,14 +711,14 @@ bool redis_conn_is_refusing(const struct redis_conn *conn)
 
 void redis_conn_relocate(struct redis_conn *conn)
 {
-    struct lease_host master;
+    struct uri_host master;
     char why[REDIS_WHY_MAX];
 
     if (conn->state == LOCATING) {
         attempt(conn, false);
     } else if (conn->state != CLOSING &&
                conn->events->locate(conn->context, false, &master, why) == REDIS_LOCATED &&
-               !lease_host_equal(&master, &conn->uri.hosts[0])) {
+               !uri_host_equal(&master, &conn->uri.hosts[0])) {
         conn->uri.hosts[0].port = 0;
         conn->addresses_tried = conn->addresses_count = 0;
         fail(conn, "the sentinels name another master");

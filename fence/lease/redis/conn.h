@@ -39,9 +39,9 @@ struct redis_events {
     /* Listeners, sentinels: a message on the channel; borrowed. */
     void (*on_message)(void *context, struct bytes message);
     /* Sentinels: the address of the master uri->name; or NULL, and why there is none. */
-    void (*on_master)(void *context, const struct lease_host *master, const char *why);
+    void (*on_master)(void *context, const struct uri_host *master, const char *why);
     /* Roles at a master: where is it? `last`: there is no more time to find out. */
-    enum redis_located (*locate)(void *context, bool last, struct lease_host *master,
+    enum redis_located (*locate)(void *context, bool last, struct uri_host *master,
                                  char why[REDIS_WHY_MAX]);
     /* REDIS_MASTER_REQUESTER: the master is gone, or seems to be none. */
     void (*on_master_lost)(void *context);

@@ -47,10 +47,11 @@ void greeting_send(struct greeting *greeting, struct wire *wire)
     char db[16];
 
     greeting->unanswered = 0;
-    if (uri->user[0] != '\0')
-        send(greeting, wire, STEP_AUTH, 3, (const char *[]){"AUTH", uri->user, uri->password});
-    else if (uri->password[0] != '\0')
-        send(greeting, wire, STEP_AUTH, 2, (const char *[]){"AUTH", uri->password});
+    if (uri->login.user[0] != '\0')
+        send(greeting, wire, STEP_AUTH, 3,
+             (const char *[]){"AUTH", uri->login.user, uri->login.password});
+    else if (uri->login.password[0] != '\0')
+        send(greeting, wire, STEP_AUTH, 2, (const char *[]){"AUTH", uri->login.password});
     if ((greeting->parts & GREETING_ROLE) != 0)
         send(greeting, wire, STEP_ROLE, 1, (const char *[]){"ROLE"});
     if ((greeting->parts & GREETING_MASTER) != 0)
@@ -92,7 +93,7 @@ static bool take_role(const redisReply *reply, char *why)
     return false;
 }
 
-static bool take_master(const redisReply *reply, struct lease_host *master, char *why)
+static bool take_master(const redisReply *reply, struct uri_host *master, char *why)
 {
     int64_t port;
 

@@ -34,7 +34,7 @@ struct greeting {
 
     unsigned unanswered;             /* commands */
     char shas[SCRIPTS][SHA_LEN + 1]; /* GREETING_SCRIPTS: their names, for EVALSHA */
-    struct lease_host master;        /* GREETING_MASTER: the answer */
+    struct uri_host master;          /* GREETING_MASTER: the answer */
 };
 
 /* Sends the greeting. Each answer arrives as the wire's reply to a `request` that only

@@ -349,7 +349,7 @@ static void on_message(void *context, struct bytes message)
     provider->on_news(provider->news_context, &news);
 }
 
-static enum redis_located locate(void *context, bool last, struct lease_host *master,
+static enum redis_located locate(void *context, bool last, struct uri_host *master,
                                  char why[REDIS_WHY_MAX])
 {
     const struct redis_provider *provider = context;

@@ -13,11 +13,11 @@
 struct sentinel {
     struct sentinels *all;
     struct redis_conn *conn;
-    char name[128]; /* "127.0.0.1:26379" */
+    char name[URI_HOST_TEXT_MAX]; /* "127.0.0.1:26379" */
     enum { ASKED, NAMED, SILENT } state;
-    struct lease_host master; /* NAMED */
-    uint64_t answer;          /* NAMED: a number that rises with each answer of any of them */
-    char why[REDIS_WHY_MAX];  /* SILENT */
+    struct uri_host master;  /* NAMED */
+    uint64_t answer;         /* NAMED: a number that rises with each answer of any of them */
+    char why[REDIS_WHY_MAX]; /* SILENT */
     bool logged_silent;
 };
 
@@ -33,14 +33,14 @@ struct sentinels {
     struct sentinel of[LEASE_URI_HOSTS_MAX];
 };
 
-static void name_master(struct sentinel *sentinel, const struct lease_host *master)
+static void name_master(struct sentinel *sentinel, const struct uri_host *master)
 {
     sentinel->state = NAMED;
     sentinel->master = *master;
     sentinel->answer = sentinel->all->answers++;
 }
 
-static void on_master(void *context, const struct lease_host *master, const char *why)
+static void on_master(void *context, const struct uri_host *master, const char *why)
 {
     struct sentinel *sentinel = context;
     struct sentinels *all = sentinel->all;
@@ -66,7 +66,7 @@ static void on_message(void *context, struct bytes message)
 {
     struct sentinel *sentinel = context;
     struct bytes words[5] = {{0}};
-    struct lease_host master = {0};
+    struct uri_host master = {0};
     int64_t port;
 
     for (int i = 0; i < 5; i++) {
@@ -91,7 +91,6 @@ struct sentinels *sentinels_new(const struct lease_uri *uri,
                                 void (*on_change)(void *context), void *context)
 {
     struct sentinels *all = mem_zalloc(sizeof *all);
-    char text[sizeof all->of->name + 8];
 
     all->uri = *uri;
     all->log = surroundings->log;
@@ -101,20 +100,19 @@ struct sentinels *sentinels_new(const struct lease_uri *uri,
         struct lease_uri member = lease_uri_member(uri, i);
         struct sentinel *sentinel = &all->of[i];
         sentinel->all = all;
-        lease_uri_text(&member, text, sizeof text);
-        snprintf(sentinel->name, sizeof sentinel->name, "%s", strchr(text, ' ') + 1);
+        uri_host_text(&uri->hosts[i], sentinel->name);
         sentinel->conn = redis_conn_new(REDIS_SENTINEL, &member, surroundings, "+switch-master",
                                         &events, sentinel);
     }
     return all;
 }
 
-static int count_votes(const struct sentinels *all, const struct lease_host *master)
+static int count_votes(const struct sentinels *all, const struct uri_host *master)
 {
     int votes = 0;
 
     for (int i = 0; i < all->uri.hosts_count; i++)
-        votes += all->of[i].state == NAMED && lease_host_equal(&all->of[i].master, master);
+        votes += all->of[i].state == NAMED && uri_host_equal(&all->of[i].master, master);
     return votes;
 }
 
@@ -131,8 +129,8 @@ static void say_why(const struct sentinels *all, char why[REDIS_WHY_MAX])
     snprintf(why, REDIS_WHY_MAX, "no sentinel has answered in time");
 }
 
-enum redis_located sentinels_locate(const struct sentinels *all, bool last,
-                                    struct lease_host *master, char why[REDIS_WHY_MAX])
+enum redis_located sentinels_locate(const struct sentinels *all, bool last, struct uri_host *master,
+                                    char why[REDIS_WHY_MAX])
 {
     const struct sentinel *best = NULL;
     int asked = 0, votes = 0;

@@ -21,7 +21,7 @@ struct sentinels *sentinels_new(const struct lease_uri *uri,
 /* Where is the master? REDIS_LOCATING: too few have answered yet. `last`: they had their time, so
  * the address that most of those name that have answered will do. */
 enum redis_located sentinels_locate(const struct sentinels *sentinels, bool last,
-                                    struct lease_host *master, char why[REDIS_WHY_MAX]);
+                                    struct uri_host *master, char why[REDIS_WHY_MAX]);
 /* The address that they named is not the master's any more: ask them again. */
 void sentinels_ask_again(struct sentinels *sentinels);
 /* Frees all, from a turn of the loop, then calls `closed`. */

@@ -3,6 +3,7 @@
 #ifndef STOCKADE_TESTS_STORE_RIG_H
 #define STOCKADE_TESTS_STORE_RIG_H
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -32,6 +33,7 @@ struct rig {
      */
     int64_t now_ms, wall_ahead_ms;
     const char *boot;
+    struct list ops; /* those of rig_op_new */
 };
 
 typedef enum stk_error (*rig_body)(struct store_txn *txn, void *arg);
@@ -44,6 +46,8 @@ struct rig_op {
     int runs, done;
     int *order; /* the next place in the order of `done`; may be NULL */
     int place;
+    pthread_t thread; /* that ran it last */
+    struct list link; /* rig->ops */
 };
 
 /* cmocka's set-up and tear-down; *state is the rig. The store is open. */
@@ -59,6 +63,8 @@ void rig_close(struct rig *rig);
 const char *rig_refusal(struct rig *rig);
 
 struct rig_op rig_op(bool writes, rig_body body, void *arg);
+/* The same, owned by the rig: it outlives a test that fails while another thread still runs it. */
+struct rig_op *rig_op_new(struct rig *rig, bool writes, rig_body body, void *arg);
 void rig_submit(struct rig *rig, struct rig_op *op);
 /* Steps and collects until there is nothing left to do. */
 void rig_settle(struct rig *rig);
