@@ -11,6 +11,7 @@
 #include "store/sqlite/audit_rules.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/guards.h"
+#include "store/sqlite/operation.h"
 #include "store/sqlite/schema.h"
 
 enum {
@@ -232,14 +233,14 @@ static void ask_guards(struct audit *audit)
 
     if (audit->interrupted)
         return;
-    if (transaction_init(&txn, audit->db, NULL, NULL) &&
-        guards_open(&txn, audit->call->store, NULL) && guards_look(&txn, GUARDS_OWN) == STK_OK) {
+    if (operations_init(&txn, audit->db, NULL, NULL) &&
+        guards_open(&txn, audit->call->store, NULL) && guards_check(&txn, GUARDS_OWN) == STK_OK) {
         struct guard_count count = {audit, txn.guards};
         (void)guards_each(&txn.base, judge_guard, &count);
     } else {
         tell_failure(audit, "the guards");
     }
-    transaction_free(&txn);
+    operations_free(&txn);
 }
 
 static void count_rows(struct audit *audit)

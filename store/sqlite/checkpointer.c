@@ -63,7 +63,7 @@ static bool copy(struct checkpointer *checkpointer)
 
     for (int pass = 0; pass < PASSES_MAX && !atomic_load(&checkpointer->stopping); pass++) {
         int pages = 0, copied = 0;
-        if (!files_look(checkpointer->files, checkpointer->db))
+        if (!files_check(checkpointer->files, checkpointer->db))
             return false;
         int code = sqlite3_wal_checkpoint_v2(checkpointer->db, "main", SQLITE_CHECKPOINT_PASSIVE,
                                              &pages, &copied);
@@ -129,7 +129,7 @@ static void *checkpointer_main(void *context)
         pthread_mutex_unlock(&checkpointer->lock);
         if (copies)
             work(checkpointer);
-        else if (!files_look(checkpointer->files, checkpointer->db))
+        else if (!files_check(checkpointer->files, checkpointer->db))
             (void)checkpointer_save(checkpointer, checkpointer->db);
         pthread_mutex_lock(&checkpointer->lock);
     }
@@ -237,7 +237,7 @@ void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db)
     while (checkpointer->threaded && atomic_load(&checkpointer->state) == CHECKPOINT_COPYING)
         pthread_cond_wait(&checkpointer->news, &checkpointer->lock);
     pthread_mutex_unlock(&checkpointer->lock);
-    if (!checkpointer_lost(checkpointer) && files_look(checkpointer->files, db)) {
+    if (!checkpointer_lost(checkpointer) && files_check(checkpointer->files, db)) {
         int code = sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
         note_result(checkpointer, db,
                     code == SQLITE_OK ? pieces_code(&checkpointer->writer_pieces) : code);

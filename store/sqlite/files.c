@@ -170,12 +170,12 @@ static bool look(struct files *files, sqlite3 *db, bool sized)
     return !files_stopped(files);
 }
 
-bool files_look(struct files *files, sqlite3 *db)
+bool files_check(struct files *files, sqlite3 *db)
 {
     return look(files, db, false);
 }
 
-bool files_look_writer(struct files *files, sqlite3 *db)
+bool files_check_writer(struct files *files, sqlite3 *db)
 {
     return look(files, db, true);
 }

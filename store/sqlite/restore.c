@@ -19,8 +19,9 @@
 
 #include "fence/token.h"
 #include "store/sqlite/copy.h"
+#include "store/sqlite/operation.h"
+#include "store/sqlite/receipts.h"
 #include "store/sqlite/schema.h"
-#include "store/sqlite/transaction.h"
 
 enum {
     LOCK_TRIES_MAX = 30000, /* of a millisecond */
@@ -114,14 +115,13 @@ static bool revise(struct restore_call *call, sqlite3 *db, const struct present 
     }
     store_clock_init(&clock, NULL);
     bool revised =
-        transaction_init(&txn, db, NULL, &clock) &&
-        transaction_begin(&txn, STATEMENT_BEGIN_WRITE) &&
+        operations_init(&txn, db, NULL, &clock) && transaction_begin(&txn, STATEMENT_BEGIN_WRITE) &&
         transaction_resume_clock(&txn, true) == STK_OK &&
         retire(call, &txn, session > present->session ? session : present->session + 1) &&
         transaction_run(&txn, STATEMENT_COMMIT) == STK_OK;
     if (!revised)
         (void)db_explain(db, call->file, why, why_size);
-    transaction_free(&txn);
+    operations_free(&txn);
     return revised;
 }
 

@@ -250,7 +250,7 @@ static void sqlite_close(struct store *base)
     bool disk_lost = checkpointer_lost(&store->checkpointer);
     /* The last connection to close copies the WAL into the file and deletes it, unless the disk
      * has shown that it cannot be trusted, or that name may lead to another file now. */
-    bool in_place = files_look(&store->files, store->write_db);
+    bool in_place = files_check(&store->files, store->write_db);
     if (!in_place && !sqlite_lost(base))
         (void)files_save(&store->files, store->write_db);
     if (!in_place || !trusted || disk_lost)
@@ -306,7 +306,7 @@ static bool open_file(struct sqlite_store *store, const struct store_options *op
         snprintf(why, why_size, "%s is damaged: %s", store->path, txn->reason);
         return false;
     }
-    if (!guards_open(txn, store->path, store->log) || guards_look(txn, GUARDS_OWN) != STK_OK)
+    if (!guards_open(txn, store->path, store->log) || guards_check(txn, GUARDS_OWN) != STK_OK)
         return db_explain(db, store->path, why, why_size);
     for (size_t i = 0; i < READS; i++) {
         struct reads *reads = &store->reads[i];

@@ -9,6 +9,7 @@
 #include "store/sqlite/ahead.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
+#include "store/sqlite/operation.h"
 #include "store/sqlite/reader.h"
 
 /* Of each MB: 72 bytes for a name, and the rest for pages. */
@@ -40,7 +41,7 @@ bool writer_init(struct writer *writer, sqlite3 *db, int cache_mb, const char *p
         names *= 2;
     *writer = (struct writer){.path = path, .log = log};
     snprintf(pragma, sizeof pragma, "PRAGMA cache_size = -%d", cache_mb * PAGES_KB_PER_MB);
-    return transaction_init(&writer->txn, db, cache_new(names), clock) &&
+    return operations_init(&writer->txn, db, cache_new(names), clock) &&
            db_exec(db, pragma) == SQLITE_OK;
 }
 
@@ -87,7 +88,7 @@ static void set_waits(struct writer *writer, bool waits)
 
 void writer_free(struct writer *writer)
 {
-    transaction_free(&writer->txn);
+    operations_free(&writer->txn);
     cache_free(writer->txn.cache);
     check(sqlite3_close(writer->txn.db) == SQLITE_OK); /* no statement is forgotten */
     wal_join_free(writer->join);
@@ -100,7 +101,7 @@ static void note_failure(struct writer *writer, const char *doing)
     struct transaction *txn = &writer->txn;
     size_t len = strlen(txn->reason);
 
-    if (!files_look(writer->files, txn->db) && files_why(writer->files, txn->reason)) {
+    if (!files_check(writer->files, txn->db) && files_why(writer->files, txn->reason)) {
         writer->outage = txn->code = SQLITE_READONLY;
         return;
     }
@@ -165,7 +166,7 @@ static bool begin(struct writer *writer)
     int64_t version = 0;
     enum guards_news news = GUARDS_NO_NEWS;
 
-    if ((files_stopped(writer->files) && !files_look(writer->files, txn->db)) ||
+    if ((files_stopped(writer->files) && !files_check(writer->files, txn->db)) ||
         !transaction_begin(txn, STATEMENT_BEGIN_WRITE) || !read_version(txn, &version))
         return false;
     if (version != writer->data_version) {
@@ -179,7 +180,7 @@ static bool begin(struct writer *writer)
         if (transaction_resume_clock(txn, false) != STK_OK)
             return false;
     }
-    return guards_look(txn, news) == STK_OK;
+    return guards_check(txn, news) == STK_OK;
 }
 
 /* Commits. Only what SQLite reports before it has written the commit record is a clean failure;
@@ -191,7 +192,7 @@ static enum ended commit(struct writer *writer, bool changed)
     bool noted = false;
 
     transaction_settle(txn);
-    if (!files_look_writer(writer->files, txn->db)) {
+    if (!files_check_writer(writer->files, txn->db)) {
         note_failure(writer, "a commit");
         return roll_back(writer) ? ENDED_REFUSED : ENDED_LOST;
     }
@@ -205,7 +206,7 @@ static enum ended commit(struct writer *writer, bool changed)
             txn->clock->note = note;
         if (changed)
             files_resize(writer->files, wal_join_pages(writer->join) * writer->page_size);
-        if (!files_look_writer(writer->files, txn->db))
+        if (!files_check_writer(writer->files, txn->db))
             return ENDED_LOST;
         transaction_ended(txn);
         cache_commit(txn->cache);
@@ -229,8 +230,7 @@ static bool run_one(struct writer *writer, struct store_op *op)
     int64_t before = transaction_changes(txn);
 
     txn->touched = false;
-    op->error = op->run(op, &txn->base);
-    transaction_leave(txn);
+    operation_run(txn, op);
     if (txn->failed) {
         note_failure(writer, "a statement");
         store_op_fail(op, txn->reasons, txn->reason);
@@ -361,7 +361,7 @@ static void catch_up(struct writer *writer)
     set_waits(writer, false);
     if (transaction_begin(txn, STATEMENT_BEGIN_READ) && read_version(txn, &version) &&
         version != writer->data_version)
-        (void)guards_look(txn, GUARDS_FOREIGN);
+        (void)guards_check(txn, GUARDS_FOREIGN);
     (void)roll_back(writer);
 }
 
