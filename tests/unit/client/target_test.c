@@ -24,14 +24,16 @@ static struct target parsed(const char *uri)
 static void test_a_daemon_by_host_and_port(void **state)
 {
     static const struct {
-        const char *uri, *host, *port, *text;
+        const char *uri, *host;
+        int port;
+        const char *text;
     } rows[] = {
-        {"stockade://127.0.0.1:7000", "127.0.0.1", "7000", "127.0.0.1:7000"},
-        {"stockade://shop.example", "shop.example", "7379", "shop.example:7379"},
-        {"stockade://[::1]:7000", "::1", "7000", "[::1]:7000"},
-        {"stockade://[fe80::1]", "fe80::1", "7379", "[fe80::1]:7379"},
-        {"stockade://h:1", "h", "1", "h:1"},
-        {"stockade://h:65535", "h", "65535", "h:65535"},
+        {"stockade://127.0.0.1:7000", "127.0.0.1", 7000, "127.0.0.1:7000"},
+        {"stockade://shop.example", "shop.example", 7379, "shop.example:7379"},
+        {"stockade://[::1]:7000", "::1", 7000, "[::1]:7000"},
+        {"stockade://[fe80::1]", "fe80::1", 7379, "[fe80::1]:7379"},
+        {"stockade://h:1", "h", 1, "h:1"},
+        {"stockade://h:65535", "h", 65535, "h:65535"},
     };
     char text[300];
 
@@ -39,10 +41,10 @@ static void test_a_daemon_by_host_and_port(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct target target = parsed(rows[i].uri);
         assert_int_equal(target.kind, TARGET_TCP);
-        assert_string_equal(target.host, rows[i].host);
-        assert_string_equal(target.port, rows[i].port);
+        assert_string_equal(target.host.name, rows[i].host);
+        assert_int_equal(target.host.port, rows[i].port);
         assert_string_equal(target_text(&target, text, sizeof text), rows[i].text);
-        assert_string_equal(target.password, "");
+        assert_string_equal(target.login.password, "");
     }
 }
 
@@ -50,14 +52,14 @@ static void test_credentials_are_decoded(void **state)
 {
     (void)state;
     struct target target = parsed("stockade://ann:se%3Acr%40t%2f@h:1");
-    assert_string_equal(target.user, "ann");
-    assert_string_equal(target.password, "se:cr@t/");
+    assert_string_equal(target.login.user, "ann");
+    assert_string_equal(target.login.password, "se:cr@t/");
     target = parsed("stockade://:pw@[::1]:1");
-    assert_string_equal(target.user, "");
-    assert_string_equal(target.password, "pw");
+    assert_string_equal(target.login.user, "");
+    assert_string_equal(target.login.password, "pw");
     target = parsed("stockade://a:b@c@h:1"); /* the last @ is the one */
-    assert_string_equal(target.password, "b@c");
-    assert_string_equal(target.host, "h");
+    assert_string_equal(target.login.password, "b@c");
+    assert_string_equal(target.host.name, "h");
 }
 
 static void test_a_socket_and_a_store(void **state)

@@ -74,13 +74,16 @@ static void shift(int64_t *token, int64_t by)
         *token += by;
 }
 
-static bool ask(struct subject *subject, struct lease_call *call)
+static void ask(struct subject *subject, struct pending *pending)
 {
+    struct lease_call *call = &pending->call;
+
     shift(&call->token, subject->base);
     shift(&call->void_token, subject->base);
     if (call->floor < BASE_TOKEN_MAX)
         call->floor += subject->base;
-    return lease_ask(subject->provider, call);
+    pending->answered = false;
+    lease_ask(subject->provider, call);
 }
 
 static void settle(struct subject *subject, struct pending *pending)
@@ -94,7 +97,7 @@ static struct lease_call put(struct subject *subject, struct known *known, struc
 {
     struct lease_call *call = &pending.call;
 
-    pending.answered = ask(subject, call);
+    ask(subject, &pending);
     settle(subject, &pending);
     if (call->verb == LEASE_GRANT && call->answer == LEASE_GRANTED) {
         assert_true(call->answer_token > known->floor && call->answer_token <= TOKEN_MAX);
@@ -445,8 +448,8 @@ static void test_of_two_at_once_one_is_granted(void **state)
     struct pending a = question(&sku, LEASE_GRANT, ann, 0, LONG_MS);
     struct pending b = question(&sku, LEASE_GRANT, bob, 0, LONG_MS);
 
-    a.answered = ask(subject, &a.call);
-    b.answered = ask(subject, &b.call);
+    ask(subject, &a);
+    ask(subject, &b);
     settle(subject, &a);
     settle(subject, &b);
     assert_answer(a.call, LEASE_GRANTED, 1);
@@ -466,7 +469,7 @@ static void test_thousands_of_resources_at_once(void **state)
             snprintf(names[i], sizeof names[i], "sku:%d", i);
             struct known sku = {.name = bytes_of(names[i])};
             pending[i] = question(&sku, LEASE_GRANT, round == 0 ? ann : bob, 0, LONG_MS);
-            pending[i].answered = ask(subject, &pending[i].call);
+            ask(subject, &pending[i]);
         }
         for (int i = 0; i < many; i++) {
             settle(subject, &pending[i]);

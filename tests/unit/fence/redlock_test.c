@@ -46,7 +46,8 @@ static void on_closed(void *context)
 static void ask(struct masters *masters, int client, struct asked *asked)
 {
     asked->call.done = on_answer;
-    asked->answered = lease_ask(masters->clients[client].provider, &asked->call);
+    asked->answered = false;
+    lease_ask(masters->clients[client].provider, &asked->call);
 }
 
 static struct lease_call answer(struct masters *masters, struct asked asked)
@@ -77,7 +78,7 @@ static struct lease_call of_master(struct masters *masters, int number, enum lea
     asked.call.done = on_answer;
     if (verb == LEASE_GRANT)
         asked.call.floor = token - 1;
-    asked.answered = lease_ask(provider, &asked.call);
+    lease_ask(provider, &asked.call);
     for (int i = 0; i < SOON_MS && !asked.answered; i++)
         masters_pass(masters, 1);
     assert_true(asked.answered);
@@ -196,7 +197,7 @@ static void test_of_those_who_split_the_masters_the_one_who_pauses_keeps_nothing
     assert_int_equal(a.times, 1);
     assert_int_equal(a.call.answer, LEASE_HELD);
     assert_in_range(a.call.answer_ttl_ms, 1, TTL_MS);
-    assert_int_equal(b.times, 0);
+    assert_int_equal(b.times, 1);
 }
 
 static void test_who_is_alone_after_a_split_is_granted(void **state)

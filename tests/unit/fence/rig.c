@@ -138,7 +138,8 @@ static void on_answer(struct lease_call *call)
 void rig_ask(struct rig *rig, struct asked *asked)
 {
     asked->call.done = on_answer;
-    asked->answered = lease_ask(rig->provider, &asked->call);
+    asked->answered = false;
+    lease_ask(rig->provider, &asked->call);
 }
 
 void rig_answer(struct rig *rig, struct asked *asked)

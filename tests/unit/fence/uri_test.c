@@ -45,8 +45,8 @@ static void test_redis_with_its_defaults(void **state)
     assert_string_equal(uri.hosts[0].name, "cache.example.com");
     assert_int_equal(uri.hosts[0].port, 6379);
     assert_int_equal(uri.db, 0);
-    assert_string_equal(uri.user, "");
-    assert_string_equal(uri.password, "");
+    assert_string_equal(uri.login.user, "");
+    assert_string_equal(uri.login.password, "");
     assert_string_equal(uri.prefix, "stockade");
     assert_int_equal(uri.timeout_ms, 1000);
     expect_text(&uri, "redis cache.example.com:6379");
@@ -62,14 +62,14 @@ static void test_redis_with_everything(void **state)
     assert_string_equal(uri.hosts[0].name, "10.0.0.1");
     assert_int_equal(uri.hosts[0].port, 7000);
     assert_int_equal(uri.db, 12);
-    assert_string_equal(uri.user, "shop");
-    assert_string_equal(uri.password, "p:@/%ss:");
+    assert_string_equal(uri.login.user, "shop");
+    assert_string_equal(uri.login.password, "p:@/%ss:");
     assert_string_equal(uri.prefix, "my shop");
     assert_int_equal(uri.timeout_ms, 250);
     expect_text(&uri, "redis 10.0.0.1:7000");
     uri = parsed("redis://:secret@h:1?timeout_ms=10");
-    assert_string_equal(uri.user, "");
-    assert_string_equal(uri.password, "secret");
+    assert_string_equal(uri.login.user, "");
+    assert_string_equal(uri.login.password, "secret");
 }
 
 static void test_redis_by_ipv6(void **state)
@@ -93,8 +93,8 @@ static void test_redis_by_unix_socket(void **state)
     assert_int_equal(uri.kind, LEASE_URI_REDIS_UNIX);
     assert_string_equal(uri.path, "/run/my redis.sock");
     assert_int_equal(uri.db, 3);
-    assert_string_equal(uri.user, "u");
-    assert_string_equal(uri.password, "p&");
+    assert_string_equal(uri.login.user, "u");
+    assert_string_equal(uri.login.password, "p&");
     assert_string_equal(uri.prefix, "x");
     assert_int_equal(uri.timeout_ms, 99);
     expect_text(&uri, "redis /run/my redis.sock");
@@ -118,14 +118,14 @@ static void test_sentinels(void **state)
     assert_string_equal(uri.name, "my shop");
     assert_int_equal(uri.db, 2);
     assert_int_equal(uri.replicas, 1);
-    assert_string_equal(uri.user, "u");
-    assert_string_equal(uri.sentinel_user, "su");
-    assert_string_equal(uri.sentinel_password, "sp");
+    assert_string_equal(uri.login.user, "u");
+    assert_string_equal(uri.sentinel_login.user, "su");
+    assert_string_equal(uri.sentinel_login.password, "sp");
     expect_text(&uri, "sentinel my shop of a:26379,10.0.0.2:5000,[::1]:26379");
     struct lease_uri sentinel = lease_uri_member(&uri, 1);
     expect_text(&sentinel, "redis 10.0.0.2:5000");
-    assert_string_equal(sentinel.user, "su");
-    assert_string_equal(sentinel.password, "sp");
+    assert_string_equal(sentinel.login.user, "su");
+    assert_string_equal(sentinel.login.password, "sp");
     assert_int_equal(sentinel.db, 0);
     assert_int_equal(parsed("redis+sentinel://h/n").timeout_ms, 1000);
 }
@@ -143,8 +143,8 @@ static void test_redlock(void **state)
     expect_text(&uri, "redlock of a:1,a:2,b:6379");
     struct lease_uri master = lease_uri_member(&uri, 2);
     expect_text(&master, "redis b:6379");
-    assert_string_equal(master.user, "u");
-    assert_string_equal(master.password, "p");
+    assert_string_equal(master.login.user, "u");
+    assert_string_equal(master.login.password, "p");
     assert_string_equal(master.prefix, "x");
     assert_int_equal(master.db, 3);
 }

@@ -37,10 +37,9 @@ static void ignore(void *context)
     (void)context;
 }
 
-static void never(struct lease_call *call)
+static void ignore_answer(struct lease_call *call)
 {
     (void)call;
-    fail_msg("local: answers at once");
 }
 
 static int teardown(void **state)
@@ -71,14 +70,15 @@ static struct lease_call ask(struct lease_provider *local, enum lease_verb verb,
                               .resource = BYTES_LITERAL("sku:1"),
                               .token = token,
                               .ttl_ms = 1000,
-                              .done = never};
+                              .done = ignore_answer};
 
     snprintf(call.nonce, sizeof call.nonce, "%s", nonce);
     if (memory != NULL) {
         call.memory = *memory;
         call.floor = memory->token;
     }
-    assert_true(lease_ask(local, &call));
+    lease_ask(local, &call);
+    assert_int_not_equal(call.answer, LEASE_UNANSWERED);
     return call;
 }
 
@@ -261,11 +261,11 @@ static void test_memory_follows_the_number_of_held_leases(void **state)
     size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
 
     for (int i = 0; i < LEASES; i++) {
-        struct lease_call call = {.verb = LEASE_GRANT, .ttl_ms = 1000, .done = never};
+        struct lease_call call = {.verb = LEASE_GRANT, .ttl_ms = 1000, .done = ignore_answer};
         snprintf(name, sizeof name, "inventory:%08d", i);
         memcpy(call.nonce, ann, sizeof ann);
         call.resource = bytes_of(name);
-        assert_true(lease_ask(*state, &call));
+        lease_ask(*state, &call);
         assert_int_equal(call.answer, LEASE_GRANTED);
     }
     size_t each = (mallinfo2().uordblks + mallinfo2().hblkhd - before) / LEASES;

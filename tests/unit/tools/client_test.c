@@ -20,10 +20,10 @@ static void a_host_and_port_are_read(void **state)
     (void)state;
     assert_true(client_uri_parse(&uri, "stockade", "stockade://127.0.0.1:7379", &failure));
     assert_false(uri.is_unix);
-    assert_string_equal(uri.host, "127.0.0.1");
-    assert_int_equal(uri.port, 7379);
+    assert_string_equal(uri.host.name, "127.0.0.1");
+    assert_int_equal(uri.host.port, 7379);
     assert_true(client_uri_parse(&uri, "redis", "redis://[::1]:6379/3", &failure));
-    assert_string_equal(uri.host, "::1");
+    assert_string_equal(uri.host.name, "::1");
     assert_int_equal(uri.db, 3);
 }
 
@@ -33,12 +33,15 @@ static void a_login_is_read(void **state)
 
     (void)state;
     assert_true(client_uri_parse(&uri, "redis", "redis://:p@ss:word@h:1", &failure));
-    assert_string_equal(uri.user, "");
-    assert_string_equal(uri.password, "p@ss:word");
-    assert_string_equal(uri.host, "h");
+    assert_string_equal(uri.login.user, "");
+    assert_string_equal(uri.login.password, "p@ss:word");
+    assert_string_equal(uri.host.name, "h");
     assert_true(client_uri_parse(&uri, "redis", "redis://me:secret@h:1/0", &failure));
-    assert_string_equal(uri.user, "me");
-    assert_string_equal(uri.password, "secret");
+    assert_string_equal(uri.login.user, "me");
+    assert_string_equal(uri.login.password, "secret");
+    assert_true(client_uri_parse(&uri, "redis", "redis://me:100%25@h:1", &failure));
+    assert_string_equal(uri.login.password, "100%");
+    assert_string_equal(uri.text, "redis://me:100%25@h:1");
 }
 
 static void a_unix_socket_is_read(void **state)
@@ -113,13 +116,13 @@ static void acquire_has_three_answers(void **state)
     struct lease lease;
 
     (void)state;
-    assert_int_equal(lease_of(&granted, &lease), LEASE_GRANTED);
+    assert_int_equal(lease_of(&granted, &lease), ACQUIRE_GRANTED);
     assert_int_equal(lease.token, 34);
     assert_int_equal(lease.ttl_ms, 200);
-    assert_int_equal(lease_of(&held, &lease), LEASE_HELD);
-    assert_int_equal(lease_of(&refused, &lease), LEASE_REFUSED);
+    assert_int_equal(lease_of(&held, &lease), ACQUIRE_HELD);
+    assert_int_equal(lease_of(&refused, &lease), ACQUIRE_REFUSED);
     granted.elements = 1;
-    assert_int_equal(lease_of(&granted, &lease), LEASE_REFUSED);
+    assert_int_equal(lease_of(&granted, &lease), ACQUIRE_REFUSED);
 }
 
 int main(void)
