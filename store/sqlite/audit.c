@@ -268,7 +268,7 @@ bool store_audit(struct audit_call *call, char *why, size_t why_size)
     if (audit.db == NULL)
         return false;
     if (!schema_recognise(audit.db, call->store, &audit.version, why, why_size)) {
-        sqlite3_close(audit.db);
+        db_close(audit.db);
         return false;
     }
     sqlite3_progress_handler(audit.db, WATCH_EVERY, watch_instructions, &call->watch);
@@ -282,7 +282,7 @@ bool store_audit(struct audit_call *call, char *why, size_t why_size)
         ask_guards(&audit);
     count_rows(&audit);
     sqlite3_progress_handler(audit.db, 0, NULL, NULL);
-    sqlite3_close(audit.db);
+    db_close(audit.db);
     if (audit.interrupted)
         snprintf(why, why_size, "interrupted");
     return !audit.interrupted;

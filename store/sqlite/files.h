@@ -77,6 +77,6 @@ int files_save(struct files *files, sqlite3 *db);
 
 /* True: a store's log without its main file, which SQLite would delete, and begin anew. `why` says
  * what to do. */
-bool files_bereft(const char *path, char *why, size_t why_size);
+bool files_orphaned(const char *path, char *why, size_t why_size);
 
 #endif

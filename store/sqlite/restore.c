@@ -49,7 +49,7 @@ static bool unpack(const struct restore_call *call, struct scratch *scratch, cha
     sqlite3 *file = copy_source(call->file, why, why_size);
     bool copied = file != NULL &&
                   copy_database(scratch->db, scratch->path, file, &call->watch, why, why_size);
-    sqlite3_close(file);
+    db_close(file);
     if (!copied)
         return false;
     /* Out of the mode that preparing a store brings: a second file would only be in the way. */
@@ -192,13 +192,13 @@ static bool put_in_place(struct restore_call *call, struct scratch *scratch, sql
 static bool restore_over(struct restore_call *call, struct scratch *scratch,
                          struct present *present, char *why, size_t why_size)
 {
-    sqlite3 *store = db_open(call->store, DB_WRITER, why, why_size);
+    sqlite3 *store = db_open(call->store, DB_OFFLINE, why, why_size);
     bool restored = store != NULL && look_at_present(call, store, present, why, why_size) &&
                     fit_pages(present, scratch, why, why_size) &&
                     revise(call, scratch->db, present, why, why_size) &&
                     put_in_place(call, scratch, store, why, why_size);
 
-    sqlite3_close(store);
+    db_close(store);
     /* A store without a file starts afresh; an empty file would only look as if it were one. */
     struct stat status;
     if (!restored && !present->is_there && stat(call->store, &status) == 0 && status.st_size == 0)
