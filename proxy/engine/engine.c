@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/json.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
@@ -136,12 +137,10 @@ bool engine_health(struct engine *engine, struct buf *json)
                : stopped        ? "store stopped"
                                 : "ok",
                lease_provider_name(engine->options.provider), lease.up ? "true" : "false");
-    buf_printf(json, "\"store\":{\"up\":%s,\"detail\":\"",
+    buf_printf(json, "\"store\":{\"up\":%s,\"detail\":",
                store.state == STORE_FINE && !lost ? "true" : "false");
-    for (const char *c = store.state == STORE_FINE ? "ok" : store.why; *c != '\0'; c++)
-        buf_append(json, *c == '"' || *c == '\\' || *c < ' ' ? "?" : c, 1);
-    buf_append_text(json, "\"},");
-    buf_printf(json, "\"connections\":%zu,\"uptime_ms\":%lld}\n", engine->sessions_count,
+    json_string(json, bytes_of(store.state == STORE_FINE ? "ok" : store.why));
+    buf_printf(json, "},\"connections\":%zu,\"uptime_ms\":%lld}\n", engine->sessions_count,
                (long long)(engine_now_ms(engine) - engine->started_ms));
     return !engine->draining && !lost && !stopped;
 }
