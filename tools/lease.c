@@ -6,17 +6,17 @@
 
 enum { WRITE_TTL_MS = 10000, WRITE_WAIT_MS = 3000 };
 
-enum lease_answer lease_of(const redisReply *reply, struct lease *lease)
+enum acquire_reply lease_of(const redisReply *reply, struct lease *lease)
 {
     if (reply->type == REDIS_REPLY_NIL) {
-        return LEASE_HELD;
+        return ACQUIRE_HELD;
     }
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
         client_to_int64(reply->element[0], &lease->token) &&
         client_to_int64(reply->element[1], &lease->ttl_ms)) {
-        return LEASE_GRANTED;
+        return ACQUIRE_GRANTED;
     }
-    return LEASE_REFUSED;
+    return ACQUIRE_REFUSED;
 }
 
 bool lease_write(struct client *client, const char *command, const char *key, const char *value)
@@ -28,13 +28,13 @@ bool lease_write(struct client *client, const char *command, const char *key, co
     if (reply == NULL) {
         return false;
     }
-    enum lease_answer answer = lease_of(reply, &lease);
-    if (answer != LEASE_GRANTED) {
+    enum acquire_reply answer = lease_of(reply, &lease);
+    if (answer != ACQUIRE_GRANTED) {
         (void)failure_set(&client->failure, "no lease on %s: %s", key,
-                          answer == LEASE_HELD ? "another holds it" : client_text(reply));
+                          answer == ACQUIRE_HELD ? "another holds it" : client_text(reply));
     }
     freeReplyObject(reply);
-    if (answer != LEASE_GRANTED) {
+    if (answer != ACQUIRE_GRANTED) {
         return false;
     }
     bool written =

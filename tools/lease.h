@@ -12,13 +12,13 @@ struct lease {
     int64_t ttl_ms; /* left when the reply was sent */
 };
 
-enum lease_answer {
-    LEASE_GRANTED,
-    LEASE_HELD,    /* null: another holds it, the wait ran out */
-    LEASE_REFUSED, /* an error reply */
+enum acquire_reply {
+    ACQUIRE_GRANTED,
+    ACQUIRE_HELD,    /* null: another holds it, the wait ran out */
+    ACQUIRE_REFUSED, /* an error reply */
 };
 
-enum lease_answer lease_of(const redisReply *reply, struct lease *lease);
+enum acquire_reply lease_of(const redisReply *reply, struct lease *lease);
 
 /* ACQUIRE, FENCED `token` COMMAND KEY [VALUE], RELEASE. `value` NULL: the command has none. */
 bool lease_write(struct client *client, const char *command, const char *key, const char *value);

@@ -10,7 +10,7 @@
  * count one more than the other. */
 #define ROUNDING_MS 1
 
-bool lease_ask(struct lease_provider *provider, struct lease_call *call)
+void lease_ask(struct lease_provider *provider, struct lease_call *call)
 {
     check(call->resource.len > 0 && call->done != NULL);
     check(call->verb != LEASE_GRANT || (call->ttl_ms > 0 && call->floor >= 0));
@@ -22,9 +22,10 @@ bool lease_ask(struct lease_provider *provider, struct lease_call *call)
     call->rounding_ms = provider->impl->own_clock ? 0 : ROUNDING_MS;
     call->reason[0] = '\0';
     list_init(&call->link);
-    bool answered = provider->impl->ask(provider, call);
-    check(!answered || call->answer != LEASE_UNANSWERED);
-    return answered;
+    if (!provider->impl->ask(provider, call))
+        return;
+    check(call->answer != LEASE_UNANSWERED);
+    call->done(call);
 }
 
 void lease_provider_watch(struct lease_provider *provider,

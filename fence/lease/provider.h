@@ -69,7 +69,7 @@ struct lease_call {
                                         and keeps its place if the service has a line */
     bool revoked;                    /* RELEASE: taken away by force, which watchers are told */
     struct lease_memory memory;      /* GRANT, RENEW, QUERY */
-    void (*done)(struct lease_call *call); /* called when answered later, on the loop's thread */
+    void (*done)(struct lease_call *call); /* called once, when it is answered */
 
     /* The answer. */
     enum lease_answer answer;
@@ -111,8 +111,9 @@ int64_t lease_left_ms(const struct lease_call *call, int64_t now_ms);
  * there, for others to see. */
 bool lease_provider_needs_memory(const struct lease_provider *provider);
 
-/* Asks. True: answered already, `done` is not called. False: `done` will be. */
-bool lease_ask(struct lease_provider *provider, struct lease_call *call);
+/* Asks. `done` is called when the answer is there: later, or before this returns. Ask last: the
+ * call and what it is a part of may be gone by then. */
+void lease_ask(struct lease_provider *provider, struct lease_call *call);
 /* From now on tells the news as they come in, on the loop's thread and not from inside of its own
  * lease_ask; never where the provider cannot know. One call per provider. */
 void lease_provider_watch(struct lease_provider *provider,

@@ -55,11 +55,11 @@ static enum stk_error authenticate(struct connection *connection, const struct t
     redisReply *reply = NULL;
     size_t sent = 0;
 
-    resp_array(&request, target->user[0] != '\0' ? 3 : 2);
+    resp_array(&request, target->login.user[0] != '\0' ? 3 : 2);
     resp_bulk_text(&request, "AUTH");
-    if (target->user[0] != '\0')
-        resp_bulk_text(&request, target->user);
-    resp_bulk_text(&request, target->password);
+    if (target->login.user[0] != '\0')
+        resp_bulk_text(&request, target->login.user);
+    resp_bulk_text(&request, target->login.password);
     enum io_result result = connection_send(connection, buf_bytes(&request), deadline_ms, &sent);
     if (result == IO_DONE)
         result = connection_receive(connection, deadline_ms, &reply);
@@ -90,7 +90,7 @@ struct connection *connection_open(const struct target *target, struct embedded 
     connection->transport = transport;
     connection->reader = redisReaderCreate();
     check(connection->reader != NULL);
-    if (embedded == NULL && target->password[0] != '\0')
+    if (embedded == NULL && target->login.password[0] != '\0')
         *error = authenticate(connection, target, deadline_ms);
     else
         *error = STK_OK;

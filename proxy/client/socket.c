@@ -273,10 +273,12 @@ static int connect_unix(const struct target *target, struct attempt *attempt)
 /* Try each address in turn, until one answers or the time is over. */
 static int connect_tcp(const struct target *target, struct attempt *attempt)
 {
-    struct addrinfo *all = resolve(target->host, target->port, attempt->deadline_ms,
-                                   attempt->wake_fd, &attempt->error);
+    char port[16];
     int fd = -1;
 
+    snprintf(port, sizeof port, "%d", target->host.port);
+    struct addrinfo *all =
+        resolve(target->host.name, port, attempt->deadline_ms, attempt->wake_fd, &attempt->error);
     for (const struct addrinfo *at = all; at != NULL && fd < 0; at = at->ai_next)
         fd = connect_to(at->ai_addr, at->ai_addrlen, attempt);
     if (all != NULL)

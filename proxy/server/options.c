@@ -12,6 +12,7 @@
 #include "fence/base/check.h"
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
+#include "fence/base/uri.h"
 #include "proxy/server/options_load.h"
 #include "proxy/server/options_valid.h"
 
@@ -90,7 +91,7 @@ static void clear(struct option_value *value)
 static void append_shown(struct buf *out, enum option option, const char *text)
 {
     if (option == OPTION_LEASE)
-        append_masked(out, text);
+        uri_append_masked(out, text);
     else
         buf_append_text(out, text);
 }

@@ -28,7 +28,9 @@ bool valid_admin(const char *text, char *why, size_t why_size)
 
 bool valid_store(const char *text, char *why, size_t why_size)
 {
-    if (strncmp(text, "sqlite:", 7) == 0 && text[7] != '\0')
+    const char *path = uri_after(text, "sqlite:");
+
+    if (path != NULL && *path != '\0')
         return true;
     snprintf(why, why_size, "expected sqlite:PATH");
     return false;
@@ -38,27 +40,6 @@ bool valid_lease(const char *text, char *why, size_t why_size)
 {
     struct lease_uri uri;
     return lease_uri_parse(text, &uri, why, why_size);
-}
-
-void append_masked(struct buf *out, const char *uri)
-{
-    const char *slashes = strstr(uri, "://"), *at = strrchr(uri, '@');
-    const char *rest = slashes == NULL ? uri : slashes + 3;
-    const char *password = strstr(uri, "password="); /* whatever the rest looks like */
-
-    if (at == NULL && *rest == ':')
-        at = rest + strlen(rest) - 1; /* :password, and the host forgotten */
-    if (at != NULL && at >= rest && (password == NULL || at < password)) {
-        buf_append(out, uri, (size_t)(rest - uri));
-        buf_append_text(out, "***");
-        uri = *at == '@' ? at : at + 1;
-    }
-    if (password == NULL) {
-        buf_append_text(out, uri);
-    } else {
-        buf_append(out, uri, (size_t)(password - uri) + strlen("password="));
-        buf_append_text(out, "***");
-    }
 }
 
 /* `choices` as "deny|allow". */

@@ -7,14 +7,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "fence/base/bytes.h"
-
 bool valid_listen(const char *text, char *why, size_t why_size);
 bool valid_store(const char *text, char *why, size_t why_size);
 bool valid_lease(const char *text, char *why, size_t why_size);
 bool valid_admin(const char *text, char *why, size_t why_size);
-/* Appends a lease URI without what is, or could be, a password; it need not be a valid one. */
-void append_masked(struct buf *out, const char *uri);
 bool valid_choice(const char *choices, const char *text, char *why, size_t why_size);
 
 #endif

@@ -116,14 +116,14 @@ static enum purchase stockade_lock(struct basket_buyer *buyer, struct basket_lin
     if (reply == NULL) {
         return PURCHASE_FAILED;
     }
-    enum lease_answer answer = lease_of(reply, &lease);
-    bool failed = answer == LEASE_REFUSED && !client_is_error(reply, "BUSY");
+    enum acquire_reply answer = lease_of(reply, &lease);
+    bool failed = answer == ACQUIRE_REFUSED && !client_is_error(reply, "BUSY");
     if (failed) {
         (void)failure_set(&buyer->client.failure, "acquiring: the server said: %s",
                           client_text(reply));
     }
     freeReplyObject(reply);
-    if (answer != LEASE_GRANTED) {
+    if (answer != ACQUIRE_GRANTED) {
         return failed ? PURCHASE_FAILED : PURCHASE_AGAIN;
     }
     line->mark = lease.token;

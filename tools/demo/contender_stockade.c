@@ -75,12 +75,12 @@ static enum purchase fenced_buy(struct buyer *buyer)
     if (reply == NULL) {
         return buyer_failed(buyer, "acquiring", reply);
     }
-    enum lease_answer answer = lease_of(reply, &lease);
-    if (answer == LEASE_REFUSED && !client_is_error(reply, "BUSY")) {
+    enum acquire_reply answer = lease_of(reply, &lease);
+    if (answer == ACQUIRE_REFUSED && !client_is_error(reply, "BUSY")) {
         return buyer_failed(buyer, "acquiring", reply);
     }
     freeReplyObject(reply);
-    if (answer != LEASE_GRANTED) {
+    if (answer != ACQUIRE_GRANTED) {
         return PURCHASE_AGAIN;
     }
     ledger_passes(buyer->ledger, lease.token);

@@ -97,12 +97,12 @@ static int granted(struct lock *lock, const redisReply *reply, int64_t sent_ms)
     struct lease lease;
 
     switch (lease_of(reply, &lease)) {
-    case LEASE_REFUSED: return refused(lock, reply);
-    case LEASE_HELD:
+    case ACQUIRE_REFUSED: return refused(lock, reply);
+    case ACQUIRE_HELD:
         (void)failure_set(&keeper->failure, "another holds %s, still after %" PRId64 " ms",
                           keeper->resource, lock->settings.wait_ms);
         return LOCK_HELD;
-    case LEASE_GRANTED: break;
+    case ACQUIRE_GRANTED: break;
     }
     if (keeper_now_ms() - sent_ms > keeper->ttl_ms / 10) {
         return freshen(lock, lease.token);

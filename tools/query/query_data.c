@@ -173,7 +173,7 @@ static int64_t acquire(struct query *query, int *code)
     if (reply == NULL) {
         return 0;
     }
-    if (lease_of(reply, &lease) != LEASE_GRANTED) {
+    if (lease_of(reply, &lease) != ACQUIRE_GRANTED) {
         *code = query_refuse(query, QUERY_HELD, "HELD", "another holds the lease");
     }
     freeReplyObject(reply);

@@ -31,14 +31,14 @@ static bool acquire_batch(const struct replay *replay, struct client *client, si
         if (reply == NULL) {
             return false;
         }
-        enum lease_answer answer = lease_of(reply, &leases[i - first]);
-        if (answer != LEASE_GRANTED) {
+        enum acquire_reply answer = lease_of(reply, &leases[i - first]);
+        if (answer != ACQUIRE_GRANTED) {
             (void)failure_set(&client->failure, "no lease on %s: %s",
                               replay_key(replay, &replay->orders.skus[i], key),
-                              answer == LEASE_HELD ? "another holds it" : client_text(reply));
+                              answer == ACQUIRE_HELD ? "another holds it" : client_text(reply));
         }
         freeReplyObject(reply);
-        if (answer != LEASE_GRANTED) {
+        if (answer != ACQUIRE_GRANTED) {
             return false;
         }
     }

@@ -102,12 +102,12 @@ static enum attempt acquire_and_read(struct worker *worker, const char *key, str
     client_append(client, "GET %s", key);
     redisReply *granted = client_next(client);
     redisReply *read = granted != NULL ? client_next(client) : NULL;
-    enum lease_answer answer = read != NULL ? lease_of(granted, lease) : LEASE_REFUSED;
+    enum acquire_reply answer = read != NULL ? lease_of(granted, lease) : ACQUIRE_REFUSED;
     if (read == NULL) {
         attempt = judge(worker, "acquiring", NULL);
-    } else if (answer == LEASE_REFUSED) {
+    } else if (answer == ACQUIRE_REFUSED) {
         attempt = judge(worker, "acquiring", granted);
-    } else if (answer == LEASE_HELD) {
+    } else if (answer == ACQUIRE_HELD) {
         atomic_fetch_add(&worker->tally->held, 1);
         attempt = ATTEMPT_AGAIN;
     } else if (!client_to_int64(read, stock)) {

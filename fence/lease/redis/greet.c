@@ -33,10 +33,11 @@ void link_greet(struct redis_link *link)
     char db[16];
 
     link->greetings = 0;
-    if (link->uri.user[0] != '\0')
-        send_step(link, step_auth, 3, (const char *[]){"AUTH", link->uri.user, link->uri.password});
-    else if (link->uri.password[0] != '\0')
-        send_step(link, step_auth, 2, (const char *[]){"AUTH", link->uri.password});
+    if (link->uri.login.user[0] != '\0')
+        send_step(link, step_auth, 3,
+                  (const char *[]){"AUTH", link->uri.login.user, link->uri.login.password});
+    else if (link->uri.login.password[0] != '\0')
+        send_step(link, step_auth, 2, (const char *[]){"AUTH", link->uri.login.password});
     snprintf(db, sizeof db, "%d", link->uri.db);
     if (link->sentinels != NULL)
         send_step(link, step_role, 1, (const char *[]){"ROLE"});
@@ -78,7 +79,7 @@ static void take_role(struct redis_link *link, const redisReply *reply)
 /* The address that a sentinel names. */
 static void take_master(struct redis_link *link, const redisReply *reply)
 {
-    struct lease_host *master = &link->master;
+    struct uri_host *master = &link->master;
     int64_t port;
 
     if (reply->type == REDIS_REPLY_NIL) {

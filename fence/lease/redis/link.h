@@ -53,7 +53,7 @@ struct redis_link *redis_listener_new(const struct lease_uri *uri,
  * for the address of the master uri->name. `named` is told it, or with NULL why there is none. */
 struct redis_link *redis_sentinel_new(
     const struct lease_uri *uri, const struct lease_surroundings *surroundings,
-    void (*named)(void *context, const struct lease_host *master, const char *why),
+    void (*named)(void *context, const struct uri_host *master, const char *why),
     void (*heard)(void *context, struct bytes message), void *context);
 /* A ready one connects once more, to ask again. */
 void redis_link_again(struct redis_link *link);

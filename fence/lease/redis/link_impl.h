@@ -62,8 +62,8 @@ struct redis_link {
     bool asked_again; /* whether the other side is still there */
 
     /* A sentinel's, which is a listener, too; else `named` is NULL. */
-    void (*named)(void *context, const struct lease_host *master, const char *why);
-    struct lease_host master; /* what it said in the greeting */
+    void (*named)(void *context, const struct uri_host *master, const char *why);
+    struct uri_host master; /* what it said in the greeting */
 
     void (*first)(void *context); /* to be called at first_by_ms at the latest; NULL */
     void *first_context;

@@ -82,7 +82,7 @@ struct redis_link *redis_listener_new(const struct lease_uri *uri,
 
 struct redis_link *redis_sentinel_new(
     const struct lease_uri *uri, const struct lease_surroundings *surroundings,
-    void (*named)(void *context, const struct lease_host *master, const char *why),
+    void (*named)(void *context, const struct uri_host *master, const char *why),
     void (*heard)(void *context, struct bytes message), void *context)
 {
     struct redis_link *link =

@@ -16,7 +16,7 @@ void redis_link_follow(struct redis_link *link, struct sentinels *sentinels)
     snprintf(link->name, sizeof link->name, "sentinel %.48s", link->uri.name);
 }
 
-static void go_to(struct redis_link *link, const struct lease_host *master)
+static void go_to(struct redis_link *link, const struct uri_host *master)
 {
     char text[sizeof link->name];
 
@@ -31,7 +31,7 @@ static void go_to(struct redis_link *link, const struct lease_host *master)
 
 bool link_locate(struct redis_link *link, bool last)
 {
-    struct lease_host master;
+    struct uri_host master;
     char why[SENTINELS_WHY_MAX];
 
     if (link->sentinels == NULL)
@@ -57,14 +57,14 @@ void link_lost_master(struct redis_link *link)
 
 void redis_link_look(struct redis_link *link)
 {
-    struct lease_host master;
+    struct uri_host master;
     char why[SENTINELS_WHY_MAX];
 
     if (link->state == LINK_LOCATING) {
         link_reach(link, false);
     } else if (link->state != LINK_CLOSING &&
                sentinels_master(link->sentinels, false, &master, why) == SENTINELS_AGREE &&
-               !lease_host_equal(&master, &link->uri.hosts[0])) {
+               !uri_host_equal(&master, &link->uri.hosts[0])) {
         link->uri.hosts[0].port = 0;
         link->addresses_tried = link->addresses_count = 0;
         snprintf(why, sizeof why, "the sentinels name another master");

@@ -16,7 +16,7 @@ struct sentinel {
     struct redis_link *link;
     char name[128]; /* "127.0.0.1:26379" */
     enum { ASKED, NAMED, SILENT } state;
-    struct lease_host master;    /* NAMED */
+    struct uri_host master;      /* NAMED */
     uint64_t named;              /* NAMED: so many had been before */
     char why[SENTINELS_WHY_MAX]; /* SILENT */
     bool told;                   /* that it is silent */
@@ -34,14 +34,14 @@ struct sentinels {
     struct sentinel of[LEASE_URI_HOSTS_MAX];
 };
 
-static void name_master(struct sentinel *sentinel, const struct lease_host *master)
+static void name_master(struct sentinel *sentinel, const struct uri_host *master)
 {
     sentinel->state = NAMED;
     sentinel->master = *master;
     sentinel->named = sentinel->all->named++;
 }
 
-static void on_named(void *context, const struct lease_host *master, const char *why)
+static void on_named(void *context, const struct uri_host *master, const char *why)
 {
     struct sentinel *sentinel = context;
     struct sentinels *all = sentinel->all;
@@ -67,7 +67,7 @@ static void on_message(void *context, struct bytes message)
 {
     struct sentinel *sentinel = context;
     struct bytes words[5] = {{0}};
-    struct lease_host master = {0};
+    struct uri_host master = {0};
     int64_t port;
 
     for (int i = 0; i < 5; i++) {
@@ -107,12 +107,12 @@ struct sentinels *sentinels_new(const struct lease_uri *uri,
     return all;
 }
 
-static int count_votes(const struct sentinels *all, const struct lease_host *master)
+static int count_votes(const struct sentinels *all, const struct uri_host *master)
 {
     int votes = 0;
 
     for (int i = 0; i < all->uri.hosts_count; i++)
-        votes += all->of[i].state == NAMED && lease_host_equal(&all->of[i].master, master);
+        votes += all->of[i].state == NAMED && uri_host_equal(&all->of[i].master, master);
     return votes;
 }
 
@@ -131,7 +131,7 @@ static enum sentinels_answer say_why(const struct sentinels *all, char why[SENTI
 }
 
 enum sentinels_answer sentinels_master(const struct sentinels *all, bool last,
-                                       struct lease_host *master, char why[SENTINELS_WHY_MAX])
+                                       struct uri_host *master, char why[SENTINELS_WHY_MAX])
 {
     const struct sentinel *best = NULL;
     int asked = 0, votes = 0;

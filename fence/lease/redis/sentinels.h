@@ -28,7 +28,7 @@ struct sentinels *sentinels_new(const struct lease_uri *uri,
                                 void (*changed)(void *context), void *context);
 /* `last`: they had their time; what most of those say that have answered is good enough. */
 enum sentinels_answer sentinels_master(const struct sentinels *sentinels, bool last,
-                                       struct lease_host *master, char why[SENTINELS_WHY_MAX]);
+                                       struct uri_host *master, char why[SENTINELS_WHY_MAX]);
 /* Their master is none: those that have answered are asked again. */
 void sentinels_ask_again(struct sentinels *sentinels);
 /* Frees all, from a turn of the loop, then calls `closed`. */

@@ -39,6 +39,7 @@ struct part {
     struct lease_call call;
     struct round *round;
     bool busy, releasing;
+    bool asking; /* an answer now comes before lease_ask returns */
 };
 
 struct round {
@@ -79,7 +80,8 @@ static void on_answer(struct lease_call *call)
     struct part *part = list_entry(call, struct part, call);
 
     take_answer(part);
-    go_on(part->round);
+    if (!part->asking)
+        go_on(part->round);
 }
 
 static void ask(struct part *part)
@@ -95,8 +97,10 @@ static void ask(struct part *part)
     if (redlock->closing) {
         lease_answer_down(&part->call, "the connection is being closed");
         take_answer(part);
-    } else if (lease_ask(redlock->masters[i].provider, &part->call)) {
-        take_answer(part);
+    } else {
+        part->asking = true;
+        lease_ask(redlock->masters[i].provider, &part->call);
+        part->asking = false;
     }
 }
 

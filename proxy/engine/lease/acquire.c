@@ -186,8 +186,7 @@ static void unlock(struct acquire *acquire)
     call->verb = LEASE_RELEASE;
     call->token = call->answer_token;
     call->done = unlocked;
-    if (lease_ask(acquire->request->engine->options.provider, call))
-        unlocked(call);
+    lease_ask(acquire->request->engine->options.provider, call);
 }
 
 /* The store failed. A lock entered again is still its owner's, by the earlier entry. */
@@ -336,8 +335,7 @@ static void ask(struct acquire *acquire)
     call->waits = acquire->options.wait_until_ms > call->asked_ms;
     call->memory = acquire->view.memory;
     call->done = asked;
-    if (lease_ask(engine->options.provider, call))
-        asked(call);
+    lease_ask(engine->options.provider, call);
 }
 
 /* Was this very request granted before? Then it enters that lease again, if it still is one. */
@@ -445,8 +443,7 @@ void acquire_inherited(struct acquire *acquire, bool committed)
     call->token = call->answer_token;
     call->memory = (struct lease_memory){.token = call->token, .live = true, .this_run = true};
     call->done = inheritance_known;
-    if (lease_ask(acquire->request->engine->options.provider, call))
-        inheritance_known(call);
+    lease_ask(acquire->request->engine->options.provider, call);
 }
 
 void acquire_prepare(struct request *request)

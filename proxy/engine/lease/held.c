@@ -161,8 +161,7 @@ static void ask(struct held *held, bool doubted, bool revoked)
         .done = answered};
     held->asking = look;
     engine->requests_open++;
-    if (lease_ask(engine->options.provider, &look->call))
-        answered(&look->call);
+    lease_ask(engine->options.provider, &look->call);
 }
 
 static void due(struct timer *timer)

@@ -203,8 +203,7 @@ static void return_done(struct store_op *op)
                                 .revoked = back->kind == RETURN_REVOKE,
                                 .done = return_unlocked};
     memcpy(call->nonce, back->memory.nonce, sizeof call->nonce);
-    if (lease_ask(back->engine->options.provider, call))
-        return_unlocked(call);
+    lease_ask(back->engine->options.provider, call);
 }
 
 void lease_return_start(struct lease_return *back)

@@ -102,8 +102,7 @@ static void confirm_done(struct store_op *op)
     } else {
         call->verb = LEASE_RELEASE;
         call->done = let_go_done;
-        if (lease_ask(request->engine->options.provider, call))
-            let_go_done(call);
+        lease_ask(request->engine->options.provider, call);
     }
 }
 
@@ -145,8 +144,7 @@ static void read_done(struct store_op *op)
                                 .memory = renew->view.memory,
                                 .done = renewed};
     memcpy(call->nonce, renew->view.memory.nonce, sizeof call->nonce);
-    if (lease_ask(request->engine->options.provider, call))
-        renewed(call);
+    lease_ask(request->engine->options.provider, call);
 }
 
 static void begin(struct renew *renew)

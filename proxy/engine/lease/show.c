@@ -74,8 +74,7 @@ static void ask(struct show *show)
                                 .memory = show->view.memory,
                                 .done = queried};
     memcpy(call->nonce, show->view.memory.nonce, sizeof call->nonce);
-    if (lease_ask(show->request->engine->options.provider, call))
-        queried(call);
+    lease_ask(show->request->engine->options.provider, call);
 }
 
 static enum stk_error show_run(struct store_op *op, struct store_txn *txn)

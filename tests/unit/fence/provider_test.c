@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a provider's answer says of time, whatever the phases of the clocks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fence/lease/provider_impl.h"
+#include "tests/unit/test.h"
 
 #define TTL_MS 20
 
@@ -20,10 +14,9 @@ static bool ask(struct lease_provider *provider, struct lease_call *call)
 static const struct lease_provider_impl elsewhere = {.name = "elsewhere", .ask = ask},
                                         here = {.name = "here", .own_clock = true, .ask = ask};
 
-static void not_late(struct lease_call *call)
+static void on_answer(struct lease_call *call)
 {
-    (void)call;
-    fail();
+    assert_int_equal(call->answer, LEASE_GRANTED);
 }
 
 static struct lease_call asked(const struct lease_provider_impl *impl, int64_t now_ms)
@@ -34,9 +27,10 @@ static struct lease_call asked(const struct lease_provider_impl *impl, int64_t n
                               .token = 1,
                               .ttl_ms = TTL_MS,
                               .asked_ms = now_ms,
-                              .done = not_late};
+                              .done = on_answer};
 
-    assert_true(lease_ask(&provider, &call));
+    lease_ask(&provider, &call);
+    assert_int_equal(call.answer, LEASE_GRANTED);
     return call;
 }
 
@@ -46,9 +40,8 @@ static int64_t reads_ms(int64_t time, int64_t phase)
     return (time + phase) / 10;
 }
 
-static void what_is_told_is_never_more_than_what_the_services_clock_leaves(void **state)
+TEST(what_is_told_is_never_more_than_what_the_services_clock_leaves)
 {
-    (void)state;
     for (int64_t phase = 0; phase < 10; phase++)
         for (int64_t granted = 1000; granted < 1040; granted++) {
             struct lease_call call = asked(&elsewhere, reads_ms(1000, 0));
@@ -60,21 +53,11 @@ static void what_is_told_is_never_more_than_what_the_services_clock_leaves(void 
         }
 }
 
-static void the_callers_own_clock_leaves_all(void **state)
+TEST(the_callers_own_clock_leaves_all)
 {
     struct lease_call call = asked(&here, 1000);
 
-    (void)state;
     assert_int_equal(lease_left_ms(&call, 1000), TTL_MS);
     assert_int_equal(lease_left_ms(&call, 1000 + TTL_MS), 0);
     assert_int_equal(lease_left_ms(&call, 5000), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_told_is_never_more_than_what_the_services_clock_leaves),
-        cmocka_unit_test(the_callers_own_clock_leaves_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

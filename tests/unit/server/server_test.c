@@ -5,24 +5,17 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "fence/base/mem.h"
 #include "proxy/server/server_internal.h"
 #include "store/open.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/folder.h"
+#include "tests/unit/test.h"
 
 enum { DEADLINE_MS = 10000 };
 
@@ -196,9 +189,8 @@ static void expect_end(struct rig *rig, int fd)
     close(fd);
 }
 
-static void tcp_and_unix_sockets_serve_the_same(void **state)
+TEST(tcp_and_unix_sockets_serve_the_same)
 {
-    (void)state;
     struct rig *rig = rig_new(10);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int tcp = client(rig);
@@ -215,9 +207,8 @@ static void tcp_and_unix_sockets_serve_the_same(void **state)
     rig_free(rig);
 }
 
-static void a_request_that_dribbles_in_is_answered(void **state)
+TEST(a_request_that_dribbles_in_is_answered)
 {
-    (void)state;
     struct rig *rig = rig_new(10);
     const char *request = "*2\r\n$4\r\nECHO\r\n$5\r\nhello\r\n";
     int fd = client(rig);
@@ -229,9 +220,8 @@ static void a_request_that_dribbles_in_is_answered(void **state)
     rig_free(rig);
 }
 
-static void a_reader_that_stops_is_not_read_from_and_loses_nothing(void **state)
+TEST(a_reader_that_stops_is_not_read_from_and_loses_nothing)
 {
-    (void)state;
     enum { BODY = 50000 };
     struct rig *rig = rig_new(10);
     char *request = mem_alloc(BODY + 64), *reply = mem_alloc(BODY + 64);
@@ -277,9 +267,8 @@ static void a_reader_that_stops_is_not_read_from_and_loses_nothing(void **state)
 }
 
 /* Each of them costs a descriptor until its client has read why and gone. */
-static void those_turned_away_that_do_not_go_are_few(void **state)
+TEST(those_turned_away_that_do_not_go_are_few)
 {
-    (void)state;
     enum { CLIENTS = 160, LINGERING_MAX = 128 };
     struct rig *rig = rig_new(1);
     int fds[CLIENTS];
@@ -295,9 +284,8 @@ static void those_turned_away_that_do_not_go_are_few(void **state)
     rig_free(rig);
 }
 
-static void who_is_one_too_many_can_read_why(void **state)
+TEST(who_is_one_too_many_can_read_why)
 {
-    (void)state;
     struct rig *rig = rig_new(1);
     int first = client(rig);
 
@@ -321,9 +309,8 @@ static void who_is_one_too_many_can_read_why(void **state)
     rig_free(rig);
 }
 
-static void a_broken_protocol_is_told_before_the_end_even_behind_a_flood(void **state)
+TEST(a_broken_protocol_is_told_before_the_end_even_behind_a_flood)
 {
-    (void)state;
     struct rig *rig = rig_new(10);
     size_t flood = 4 << 20;
     char *data = mem_alloc(flood);
@@ -338,9 +325,8 @@ static void a_broken_protocol_is_told_before_the_end_even_behind_a_flood(void **
     rig_free(rig);
 }
 
-static void quit_answers_what_came_before_and_drops_what_comes_after(void **state)
+TEST(quit_answers_what_came_before_and_drops_what_comes_after)
 {
-    (void)state;
     struct rig *rig = rig_new(10);
     int fd = client(rig);
 
@@ -350,9 +336,8 @@ static void quit_answers_what_came_before_and_drops_what_comes_after(void **stat
     rig_free(rig);
 }
 
-static void who_does_not_hang_up_after_the_end_is_hung_up(void **state)
+TEST(who_does_not_hang_up_after_the_end_is_hung_up)
 {
-    (void)state;
     struct rig *rig = rig_new(10);
     int fd = client(rig);
     struct deadline deadline = deadline_in(DEADLINE_MS);
@@ -367,9 +352,8 @@ static void who_does_not_hang_up_after_the_end_is_hung_up(void **state)
     rig_free(rig);
 }
 
-static void a_reset_in_the_middle_of_a_reply_ends_only_that_connection(void **state)
+TEST(a_reset_in_the_middle_of_a_reply_ends_only_that_connection)
 {
-    (void)state;
     struct rig *rig = rig_new(10);
     struct linger hard = {.l_onoff = 1, .l_linger = 0};
     char *value = mem_alloc(200000);
@@ -391,9 +375,8 @@ static void a_reset_in_the_middle_of_a_reply_ends_only_that_connection(void **st
     rig_free(rig);
 }
 
-static void hanging_up_ends_every_connection(void **state)
+TEST(hanging_up_ends_every_connection)
 {
-    (void)state;
     struct rig *rig = rig_new(10);
     int fds[5];
 
@@ -419,9 +402,8 @@ static bool binds(struct rig *rig, const char *address, char why[256])
     return bound;
 }
 
-static void an_address_in_use_is_refused_by_name(void **state)
+TEST(an_address_in_use_is_refused_by_name)
 {
-    (void)state;
     struct rig *rig = rig_new(10);
     char why[256], address[120];
 
@@ -436,9 +418,8 @@ static void an_address_in_use_is_refused_by_name(void **state)
     rig_free(rig);
 }
 
-static void a_left_over_socket_is_replaced_and_any_other_file_is_not(void **state)
+TEST(a_left_over_socket_is_replaced_and_any_other_file_is_not)
 {
-    (void)state;
     struct rig *rig = rig_new(10);
     struct sockaddr_un left = {.sun_family = AF_UNIX};
     char why[256], address[120];
@@ -464,9 +445,8 @@ static void a_left_over_socket_is_replaced_and_any_other_file_is_not(void **stat
     rig_free(rig);
 }
 
-static void a_listener_for_other_machines_is_exposed(void **state)
+TEST(a_listener_for_other_machines_is_exposed)
 {
-    (void)state;
     struct rig *rig = rig_new(10);
     char why[256];
 
@@ -474,24 +454,4 @@ static void a_listener_for_other_machines_is_exposed(void **state)
     assert_true(server_bind(rig->server, "0.0.0.0:0", why, sizeof why));
     assert_true(server_is_exposed(rig->server));
     rig_free(rig);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tcp_and_unix_sockets_serve_the_same),
-        cmocka_unit_test(a_request_that_dribbles_in_is_answered),
-        cmocka_unit_test(a_reader_that_stops_is_not_read_from_and_loses_nothing),
-        cmocka_unit_test(those_turned_away_that_do_not_go_are_few),
-        cmocka_unit_test(who_is_one_too_many_can_read_why),
-        cmocka_unit_test(a_broken_protocol_is_told_before_the_end_even_behind_a_flood),
-        cmocka_unit_test(quit_answers_what_came_before_and_drops_what_comes_after),
-        cmocka_unit_test(who_does_not_hang_up_after_the_end_is_hung_up),
-        cmocka_unit_test(a_reset_in_the_middle_of_a_reply_ends_only_that_connection),
-        cmocka_unit_test(hanging_up_ends_every_connection),
-        cmocka_unit_test(an_address_in_use_is_refused_by_name),
-        cmocka_unit_test(a_left_over_socket_is_replaced_and_any_other_file_is_not),
-        cmocka_unit_test(a_listener_for_other_machines_is_exposed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,6 +87,7 @@ static struct rig *rig_new(bool sqlite)
     char log_path[96];
 
     rig->sqlite = sqlite;
+    list_init(&rig->ops);
     rig->clock =
         (struct clock){.now_ms = count_ms, .wall_us = wall_us, .boot = boot_id, .context = rig};
     rig->boot = "first boot";
@@ -121,11 +122,22 @@ static int remove_one(const char *path, const struct stat *stat, int type, struc
     return remove(path);
 }
 
+int rig_threaded(void **state)
+{
+    rig_sqlite(state);
+    rig_close(*state);
+    rig_open(*state, true);
+    return 0;
+}
+
 int rig_end(void **state)
 {
     struct rig *rig = *state;
+    struct list *link;
 
     rig_close(rig);
+    while ((link = list_pop(&rig->ops)) != NULL)
+        free(list_entry(link, struct rig_op, link));
     fault_vfs_remove(rig->vfs);
     close(rig->woken[0]);
     close(rig->woken[1]);
@@ -139,6 +151,7 @@ static enum stk_error op_run(struct store_op *base, struct store_txn *txn)
 {
     struct rig_op *op = (struct rig_op *)base;
     op->runs++;
+    op->thread = pthread_self();
     return op->body(txn, op->arg);
 }
 
@@ -158,6 +171,15 @@ struct rig_op rig_op(bool writes, rig_body body, void *arg)
         .body = body,
         .arg = arg,
     };
+}
+
+struct rig_op *rig_op_new(struct rig *rig, bool writes, rig_body body, void *arg)
+{
+    struct rig_op *op = mem_alloc(sizeof *op);
+
+    *op = rig_op(writes, body, arg);
+    list_append(&rig->ops, &op->link);
+    return op;
 }
 
 void rig_submit(struct rig *rig, struct rig_op *op)

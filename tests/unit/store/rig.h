@@ -3,19 +3,13 @@
 #ifndef STOCKADE_TESTS_STORE_RIG_H
 #define STOCKADE_TESTS_STORE_RIG_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* The parts of cmocka.h need the headers above it. */
-#include <cmocka.h>
+#include <pthread.h>
 #include <sqlite3.h>
 
 #include "store/open.h"
 #include "store/txn.h"
 #include "tests/unit/store/fault_vfs.h"
+#include "tests/unit/test.h"
 
 enum { RIG_QUEUE_MAX = 64, RIG_BATCH_MAX = 16 };
 
@@ -32,6 +26,7 @@ struct rig {
      */
     int64_t now_ms, wall_ahead_ms;
     const char *boot;
+    struct list ops; /* those of rig_op_new */
 };
 
 typedef enum stk_error (*rig_body)(struct store_txn *txn, void *arg);
@@ -44,12 +39,19 @@ struct rig_op {
     int runs, done;
     int *order; /* the next place in the order of `done`; may be NULL */
     int place;
+    pthread_t thread; /* that ran it last */
+    struct list link; /* rig->ops */
 };
 
 /* cmocka's set-up and tear-down; *state is the rig. The store is open. */
 int rig_memory(void **state);
 int rig_sqlite(void **state);
+int rig_threaded(void **state); /* SQLite, with its threads */
 int rig_end(void **state);
+#define MEMORY_TEST(name)   TEST_WITH(rig_memory, rig_end, struct rig *rig, name)
+#define SQLITE_TEST(name)   TEST_WITH(rig_sqlite, rig_end, struct rig *rig, name)
+#define THREADED_TEST(name) TEST_WITH(rig_threaded, rig_end, struct rig *rig, name)
+#define BOTH_TEST(name)     TEST_WITH_EACH(rig_memory, rig_sqlite, rig_end, struct rig *rig, name)
 
 /* Opens the rig's file (again). */
 void rig_open(struct rig *rig, bool threads);
@@ -59,6 +61,8 @@ void rig_close(struct rig *rig);
 const char *rig_refusal(struct rig *rig);
 
 struct rig_op rig_op(bool writes, rig_body body, void *arg);
+/* The same, owned by the rig: it outlives a test that fails while another thread still runs it. */
+struct rig_op *rig_op_new(struct rig *rig, bool writes, rig_body body, void *arg);
 void rig_submit(struct rig *rig, struct rig_op *op);
 /* Steps and collects until there is nothing left to do. */
 void rig_settle(struct rig *rig);

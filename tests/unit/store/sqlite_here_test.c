@@ -3,23 +3,14 @@
  * waits for a lock or for what takes long. */
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 enum { DEADLINE_S = 20 };
-
-static int rig_threaded(void **state)
-{
-    rig_sqlite(state);
-    rig_close(*state);
-    rig_open(*state, true);
-    return 0;
-}
 
 /* On any thread: no assertions. Another value each time: an unchanged page is not written. */
 static enum stk_error set_r(struct store_txn *txn, void *arg)
@@ -29,7 +20,7 @@ static enum stk_error set_r(struct store_txn *txn, void *arg)
     char value[16];
     int len = snprintf(value, sizeof value, "%d", ++number);
 
-    *(pthread_t *)arg = pthread_self();
+    (void)arg;
     if (txn_resource(txn, BYTES_LITERAL("r"), &resource) != STK_OK ||
         txn_resource_make(txn, BYTES_LITERAL("r"), &resource) != STK_OK)
         return STK_STORE;
@@ -40,7 +31,7 @@ static enum stk_error get_r(struct store_txn *txn, void *arg)
 {
     struct resource resource;
 
-    *(pthread_t *)arg = pthread_self();
+    (void)arg;
     return txn_resource(txn, BYTES_LITERAL("r"), &resource);
 }
 
@@ -58,7 +49,7 @@ static void await(struct rig *rig, const struct rig_op *op)
     }
 }
 
-/* Submits it and flushes; is it finished? */
+/* Submit it and flush. Is it finished? */
 static bool here(struct rig *rig, struct rig_op *op, bool brief)
 {
     op->base.brief = brief;
@@ -72,72 +63,71 @@ static bool here(struct rig *rig, struct rig_op *op, bool brief)
     return true;
 }
 
-static void brief_ones_run_here(bool writes, rig_body body, struct rig *rig)
+static bool ran_here(const struct rig_op *op)
 {
-    struct deadline deadline = deadline_in(DEADLINE_S * 1000); /* its thread sleeps by then */
-    pthread_t thread;
+    return pthread_equal(op->thread, pthread_self());
+}
 
-    for (int here_in_a_row = 0; here_in_a_row < 10;) {
-        struct rig_op op = rig_op(writes, body, &thread);
-        deadline_keep(&deadline);
-        if (here(rig, &op, true)) {
-            assert_true(pthread_equal(thread, pthread_self()));
-            here_in_a_row++;
-        } else { /* its thread had not gone to sleep yet */
-            await(rig, &op);
-            assert_false(pthread_equal(thread, pthread_self()));
-            here_in_a_row = 0;
-        }
-        assert_int_equal(op.base.error, STK_OK);
-        assert_int_equal(op.runs, 1);
+/* Repeat it until it runs here, which may take a while: its thread may not have gone to sleep yet,
+ * and where the machine stood still, nothing is tried here for a second. */
+static void run_here(struct rig *rig, bool writes, rig_body body)
+{
+    for (struct deadline deadline = deadline_in(DEADLINE_S * 1000);; deadline_keep(&deadline)) {
+        struct rig_op *op = rig_op_new(rig, writes, body, NULL);
+        bool done = here(rig, op, true);
+        if (!done)
+            await(rig, op);
+        assert_int_equal(op->base.error, STK_OK);
+        assert_int_equal(op->runs, 1);
+        assert_true(ran_here(op) == done);
+        if (done)
+            return;
     }
 }
 
-static void brief_writes_run_here(void **state)
+THREADED_TEST(brief_writes_run_here)
 {
-    brief_ones_run_here(true, set_r, *state);
+    for (int i = 0; i < 10; i++)
+        run_here(rig, true, set_r);
 }
 
-static void brief_reads_run_here(void **state)
+THREADED_TEST(brief_reads_run_here)
 {
-    brief_ones_run_here(false, get_r, *state);
+    for (int i = 0; i < 10; i++)
+        run_here(rig, false, get_r);
 }
 
-static void what_may_take_long_never_does(void **state)
+THREADED_TEST(what_may_take_long_never_does)
 {
-    struct rig *rig = *state;
-    pthread_t thread;
-
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     for (int i = 0; i < 20; i++) {
-        struct rig_op brief = rig_op(true, set_r, &thread), slow = rig_op(true, set_r, &thread);
-        brief.base.brief = true;
-        assert_int_equal(store_submit(rig->store, &brief.base), STK_OK);
-        assert_false(here(rig, &slow, false));
-        await(rig, &slow);
-        assert_false(pthread_equal(thread, pthread_self()));
-        assert_int_equal(brief.done, 1);
+        struct rig_op *brief = rig_op_new(rig, true, set_r, NULL);
+        struct rig_op *slow = rig_op_new(rig, true, set_r, NULL);
+        brief->base.brief = true;
+        assert_int_equal(store_submit(rig->store, &brief->base), STK_OK);
+        assert_false(here(rig, slow, false));
+        await(rig, slow);
+        assert_false(ran_here(slow));
+        assert_int_equal(brief->done, 1);
     }
 }
 
-static void nobody_waits_here_for_another_program(void **state)
+THREADED_TEST(nobody_waits_here_for_another_program)
 {
-    struct rig *rig = *state;
     sqlite3 *foreign = rig_foreign(rig);
-    pthread_t thread;
-    struct rig_op op = rig_op(true, set_r, &thread);
+    struct rig_op *op = rig_op_new(rig, true, set_r, NULL);
 
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     assert_int_equal(sqlite3_exec(foreign, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     struct deadline deadline = deadline_in(4000); /* the busy timeout is 5 s */
-    assert_false(here(rig, &op, true));
+    assert_false(here(rig, op, true));
     deadline_keep(&deadline);
     assert_int_equal(sqlite3_exec(foreign, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
-    await(rig, &op);
-    assert_int_equal(op.base.error, STK_OK);
-    assert_int_equal(op.runs, 1);
+    await(rig, op);
+    assert_int_equal(op->base.error, STK_OK);
+    assert_int_equal(op->runs, 1);
     sqlite3_close(foreign);
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
 }
 
 static enum stk_error dawdle(struct store_txn *txn, void *arg)
@@ -146,44 +136,43 @@ static enum stk_error dawdle(struct store_txn *txn, void *arg)
     return set_r(txn, arg);
 }
 
-static void what_took_long_here_is_done_elsewhere_for_a_while(void **state)
+THREADED_TEST(what_took_long_here_is_done_elsewhere_for_a_while)
 {
-    struct rig *rig = *state;
-    pthread_t thread;
-    struct rig_op slow = rig_op(true, dawdle, &thread), next = rig_op(true, set_r, &thread);
+    struct rig_op *next = rig_op_new(rig, true, set_r, NULL);
 
-    brief_writes_run_here(state);
-    assert_true(here(rig, &slow, true));
-    assert_false(here(rig, &next, true));
-    await(rig, &next);
-    assert_false(pthread_equal(thread, pthread_self()));
-    brief_writes_run_here(state); /* until it is tried again */
+    run_here(rig, true, dawdle);
+    struct deadline deadline = deadline_in(900); /* a second later it is tried here again */
+    if (here(rig, next, true)) {
+        deadline_keep(&deadline);
+        fail_msg("the next one ran here, too");
+    }
+    await(rig, next);
+    assert_false(ran_here(next));
+    brief_writes_run_here(rig); /* until it is tried again */
 }
 
-static void a_lost_commit_is_lost_here_too(void **state)
+THREADED_TEST(a_lost_commit_is_lost_here_too)
 {
-    struct rig *rig = *state;
-    pthread_t thread;
-    struct rig_op op = rig_op(true, set_r, &thread), later = rig_op(true, set_r, &thread);
+    struct rig_op *op = rig_op_new(rig, true, set_r, NULL);
+    struct rig_op *later = rig_op_new(rig, true, set_r, NULL);
 
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     rig_lose_commit(rig);
-    op.base.brief = true;
-    assert_int_equal(store_submit(rig->store, &op.base), STK_OK);
+    op->base.brief = true;
+    assert_int_equal(store_submit(rig->store, &op->base), STK_OK);
     (void)store_flush(rig->store);
     struct deadline deadline = deadline_in(DEADLINE_S * 1000);
     while (!store_lost(rig->store))
         deadline_keep(&deadline);
     store_collect(rig->store);
-    assert_int_equal(op.done, 0);
-    assert_int_equal(store_submit(rig->store, &later.base), STK_BUSY);
+    assert_int_equal(op->done, 0);
+    assert_int_equal(store_submit(rig->store, &later->base), STK_BUSY);
     rig_heal(rig);
 }
 
 struct seen {
     char name[8];
     int64_t token;
-    pthread_t thread;
 };
 
 static enum stk_error see(struct store_txn *txn, void *arg)
@@ -194,7 +183,6 @@ static enum stk_error see(struct store_txn *txn, void *arg)
         txn_resource(txn, (struct bytes){seen->name, strlen(seen->name)}, &resource);
 
     seen->token = resource.fence.token;
-    seen->thread = pthread_self();
     return error;
 }
 
@@ -202,12 +190,12 @@ static enum stk_error see(struct store_txn *txn, void *arg)
 static enum stk_error see_here(struct rig *rig, struct seen *seen)
 {
     for (struct deadline deadline = deadline_in(DEADLINE_S * 1000);; deadline_keep(&deadline)) {
-        struct rig_op op = rig_op(false, see, seen);
-        if (here(rig, &op, true)) {
-            assert_true(pthread_equal(seen->thread, pthread_self()));
-            return op.base.error;
+        struct rig_op *op = rig_op_new(rig, false, see, seen);
+        if (here(rig, op, true)) {
+            assert_true(ran_here(op));
+            return op->base.error;
         }
-        await(rig, &op);
+        await(rig, op);
     }
 }
 
@@ -218,15 +206,14 @@ static void change(sqlite3 *foreign, const char *sql)
 
 /* The writer reads what its own connection wrote; others' commits must not be missed by that, nor
  * by its next write. */
-static void what_another_program_wrote_is_read_here(void **state)
+THREADED_TEST(what_another_program_wrote_is_read_here)
 {
-    struct rig *rig = *state;
     sqlite3 *foreign = rig_foreign(rig);
     struct seen seen = {.name = "r"};
 
     for (int token = 1; token <= 5; token++) {
         char sql[96];
-        brief_writes_run_here(state);
+        brief_writes_run_here(rig);
         assert_int_equal(see_here(rig, &seen), STK_OK);
         assert_int_equal(seen.token, token - 1);
         snprintf(sql, sizeof sql, "UPDATE stockade_resource SET token = %d WHERE name = x'72'",
@@ -237,43 +224,26 @@ static void what_another_program_wrote_is_read_here(void **state)
             assert_int_equal(seen.token, token);
         }
     }
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     assert_int_equal(store_stats(rig->store).foreign_commits, 5);
     sqlite3_close(foreign);
 }
 
-static void a_read_that_fails_here_fails_alone(void **state)
+THREADED_TEST(a_read_that_fails_here_fails_alone)
 {
-    struct rig *rig = *state;
     sqlite3 *foreign = rig_foreign(rig);
     struct seen good = {.name = "r"}, bad = {.name = "bad"};
 
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     change(foreign, "INSERT INTO stockade_resource(name, token, changed_ms)"
                     " VALUES(CAST('bad' AS BLOB), -1, 0)");
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(see_here(rig, &bad), STK_STORE);
         assert_int_equal(see_here(rig, &good), STK_OK);
     }
     const char *said = strstr(rig_log(rig), "a read failed");
     assert_non_null(said);
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     sqlite3_close(foreign);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_threaded, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(brief_writes_run_here),
-        TEST(brief_reads_run_here),
-        TEST(what_may_take_long_never_does),
-        TEST(nobody_waits_here_for_another_program),
-        TEST(what_took_long_here_is_done_elsewhere_for_a_while),
-        TEST(a_lost_commit_is_lost_here_too),
-        TEST(what_another_program_wrote_is_read_here),
-        TEST(a_read_that_fails_here_fails_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
