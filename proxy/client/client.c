@@ -6,6 +6,7 @@
 #include "fence/base/mem.h"
 #include "proxy/client/renewer.h"
 #include "proxy/client/reply.h"
+#include "proxy/engine/command/table.h"
 #include "proxy/resp/resp.h"
 
 enum { TIMEOUT_MS_MAX = 24 * 3600 * 1000 };
@@ -60,7 +61,7 @@ enum stk_error stk_client_open(const char *uri, int64_t timeout_ms, stk_client *
     list_init(&client->idle);
     list_init(&client->leases);
     pthread_mutex_init(&client->lock, NULL);
-    command_index_fill(&client->commands);
+    command_index_fill(&client->commands, commands, commands_count);
     enum stk_error error = target_parse(uri, &client->target, why, sizeof why)
                                ? begin(client)
                                : fail(STK_MISUSE, "URI: %s", why);

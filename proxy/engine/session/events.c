@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events as JSON: one object, its fields always in the same order. What is told is over already, so
- * nothing here can fail or hold anybody up. */
+/* Events as JSON: one object, its fields always in the same order. An event tells of what is over
+ * already, so nothing here can fail or hold anybody up. */
 #include "proxy/engine/session/events.h"
 
 #include "fence/base/json.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/session.h"
 
 static const char *const names[] = {
     [EVENT_GRANTED] = "granted", [EVENT_RELEASED] = "released", [EVENT_EXPIRED] = "expired",
@@ -48,15 +49,15 @@ void events_publish(struct engine *engine, const struct event *event)
     buf_free(&channel);
 }
 
-void events_tell_lost(struct session *session, struct bytes resource, int64_t token,
+void events_push_lost(struct session *session, struct bytes resource, int64_t token,
                       const char *reason)
 {
     if ((!session->resp3 && !session->notified) || session->ending)
         return;
-    pubsub_head(&session->out, 4, session->resp3);
+    resp_push(&session->out, 4, session->resp3);
     resp_bulk_text(&session->out, "stockade:lost");
     resp_bulk(&session->out, resource);
     resp_int(&session->out, token);
     resp_bulk_text(&session->out, reason);
-    session_mark(session);
+    session_pushed(session);
 }
