@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Strings for JSON, escaped as RFC 8259 says. */
 #include "fence/base/json.h"
 
-#include <stdbool.h>
-
-/* How long the UTF-8 character at text[at] is; 0: there is none (RFC 3629). */
+/* Return the length of the UTF-8 character at text[at], or 0 where there is none (RFC 3629). */
 static size_t character_len(struct bytes text, size_t at)
 {
     const unsigned char *c = (const unsigned char *)text.data + at;
@@ -13,7 +12,7 @@ static size_t character_len(struct bytes text, size_t at)
     if (c[0] > 0xf4 || len == 0 || len > text.len - at)
         return 0;
     if (c[0] == 0xe0)
-        low = 0xa0; /* else shorter forms would do */
+        low = 0xa0; /* below it are overlong forms, as for 0xf0 */
     else if (c[0] == 0xf0)
         low = 0x90;
     else if (c[0] == 0xed)

@@ -138,8 +138,7 @@ bool engine_health(struct engine *engine, struct buf *json)
     buf_printf(json, "\"store\":{\"up\":%s,\"detail\":",
                store.state == STORE_FINE && !lost ? "true" : "false");
     json_string(json, bytes_of(store.state == STORE_FINE ? "ok" : store.why));
-    buf_append_text(json, "},");
-    buf_printf(json, "\"connections\":%zu,\"uptime_ms\":%lld}\n", engine->sessions_count,
+    buf_printf(json, "},\"connections\":%zu,\"uptime_ms\":%lld}\n", engine->sessions_count,
                (long long)(engine_now_ms(engine) - engine->started_ms));
     return !engine->draining && !lost && !stopped;
 }
