@@ -12,8 +12,8 @@
  * out where the host is an address already, or a unix socket. All that differs from role to role
  * stands in the table `roles`: another kind of peer, such as a node of a cluster, is another row.
  *
- * - Whatever goes wrong ends in fail(), which only changes the state. The wire is freed by the
- * timer later, for its own callbacks must not free it. So it may outlive the state that it served.
+ * - Whatever goes wrong ends in fail(), which only changes the state. The timer frees the wire, as
+ *   the wire's own callbacks must not. So it may outlive the state that it served.
  * - Requests are under way only in READY, or while the wire of a failed connection is being freed.
  * - All requests have the same time limit, so the oldest one's deadline is the only one watched. */
 #include "fence/lease/redis/conn.h"
