@@ -6,19 +6,21 @@
 
 #include <sqlite3.h>
 
-#include "store/sqlite/wal_join.h"
+#include "store/sqlite/wal_vfs.h"
 #include "tests/unit/folder.h"
 #include "tests/unit/test.h"
 
 enum { AHEAD_MIN = 200 << 10 };
 
 struct rig {
-    sqlite3_io_methods methods; /* first: below the join, above the file of the VFS */
+    sqlite3_vfs base; /* below the one that is tested, above the usual one */
+    sqlite3_vfs *usual;
+    sqlite3_io_methods methods; /* of the log */
     const sqlite3_io_methods *real;
     int writes, syncs, fail;
     int fail_after; /* writes that go well before `fail` */
     sqlite3 *db;
-    struct wal_join *join;
+    struct wal_vfs *vfs;
     char folder[64], path[96], wal[104];
 };
 
@@ -42,7 +44,7 @@ static int count_sync(sqlite3_file *file, int flags)
     return rig->real->xSync(file, flags);
 }
 
-/* The one there is: the file points to the join's methods, not to ours. */
+/* The one there is: the file points to the methods of what is tested, not to ours. */
 static struct rig *the_rig;
 
 static struct rig *rig_of(sqlite3_file *file)
@@ -71,27 +73,48 @@ static int64_t number(sqlite3 *db, const char *sql)
     return value;
 }
 
+static int open_counted(sqlite3_vfs *vfs, const char *path, sqlite3_file *file, int flags,
+                        int *given)
+{
+    struct rig *rig = the_rig;
+    int code = rig->usual->xOpen(rig->usual, path, file, flags, given);
+
+    (void)vfs;
+    if (code == SQLITE_OK && (flags & SQLITE_OPEN_WAL)) {
+        rig->real = file->pMethods;
+        rig->methods = *rig->real;
+        rig->methods.xWrite = count_write;
+        rig->methods.xSync = count_sync;
+        file->pMethods = &rig->methods;
+    }
+    return code;
+}
+
+/* A file that the VFS below opens, seen through the one that is tested. */
 static int begin(void **state)
 {
     struct rig *rig = calloc(1, sizeof *rig);
-    sqlite3_file *file;
 
     the_rig = rig;
+    rig->usual = sqlite3_vfs_find(NULL);
+    rig->base = *rig->usual;
+    rig->base.zName = "counted";
+    rig->base.xOpen = open_counted;
+    assert_int_equal(sqlite3_vfs_register(&rig->base, 1), SQLITE_OK);
+    rig->vfs = wal_vfs_new(true);
+    assert_non_null(rig->vfs);
+    assert_int_equal(sqlite3_vfs_register(rig->usual, 1), SQLITE_OK);
     folder_make(rig->folder, sizeof rig->folder);
     snprintf(rig->path, sizeof rig->path, "%s/a.db", rig->folder);
     snprintf(rig->wal, sizeof rig->wal, "%s-wal", rig->path);
-    assert_int_equal(sqlite3_open(rig->path, &rig->db), SQLITE_OK);
+    assert_int_equal(sqlite3_open_v2(rig->path, &rig->db,
+                                     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+                                     wal_vfs_name(rig->vfs)),
+                     SQLITE_OK);
+    assert_ptr_equal(wal_vfs_of(rig->db), rig->vfs);
     run(rig, "PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
              "PRAGMA wal_autocheckpoint = 0; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)");
-    assert_int_equal(sqlite3_file_control(rig->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file),
-                     SQLITE_OK);
-    rig->real = file->pMethods;
-    rig->methods = *rig->real;
-    rig->methods.xWrite = count_write;
-    rig->methods.xSync = count_sync;
-    file->pMethods = &rig->methods;
-    rig->join = wal_join_attach(rig->db);
-    assert_non_null(rig->join);
+    rig->writes = rig->syncs = 0;
     *state = rig;
     return 0;
 }
@@ -102,7 +125,8 @@ static int end(void **state)
     char command[160];
 
     assert_int_equal(sqlite3_close(rig->db), SQLITE_OK);
-    wal_join_free(rig->join);
+    wal_vfs_free(rig->vfs);
+    assert_int_equal(sqlite3_vfs_unregister(&rig->base), SQLITE_OK);
     snprintf(command, sizeof command, "rm -r %s", rig->folder);
     assert_int_equal(system(command), 0);
     free(rig);
@@ -206,7 +230,7 @@ RIG_TEST(a_write_that_fails_fails_the_commit_and_nothing_else)
     assert_int_equal(sqlite3_exec(rig->db, "COMMIT", NULL, NULL, NULL), SQLITE_FULL);
     if (sqlite3_get_autocommit(rig->db) == 0)
         run(rig, "ROLLBACK");
-    wal_join_forget(rig->join);
+    wal_vfs_forget(rig->vfs);
     rig->writes = 0;
     assert_int_equal(number(rig->db, "SELECT count(*) FROM t"), 1);
     assert_int_equal(rig->writes, 0); /* what was given up is not tried again */
@@ -239,13 +263,13 @@ RIG_TEST(it_tells_how_often_a_page_is_repeated)
     run(rig, "INSERT INTO t VALUES(1, 0)");
     for (int i = 0; i < TIMES; i++)
         run(rig, "UPDATE t SET v = v + 1");
-    assert_int_equal(wal_join_repeats(rig->join), 1 + TIMES);
-    run(rig, "PRAGMA wal_checkpoint; UPDATE t SET v = 0"); /* the log is begun anew */
-    assert_int_equal(wal_join_repeats(rig->join), 1);
+    assert_int_equal(wal_vfs_repeats(rig->vfs), 2 + TIMES); /* CREATE TABLE wrote the page, too */
+    run(rig, "PRAGMA wal_checkpoint; UPDATE t SET v = 0");  /* the log is begun anew */
+    assert_int_equal(wal_vfs_repeats(rig->vfs), 1);
     for (int i = 0; i < TIMES; i++)
         run(rig, "UPDATE t SET v = v + 1");
     run(rig, "INSERT INTO t VALUES(2, zeroblob(6000000))"); /* and no page twice */
-    assert_in_range(wal_join_repeats(rig->join), 1, 3);
+    assert_in_range(wal_vfs_repeats(rig->vfs), 1, 3);
 }
 
 RIG_TEST(nothing_is_written_at_the_end_that_was_not_committed)
