@@ -29,7 +29,7 @@ struct engine *engine_new(const struct engine_options *options)
     held_init(engine);
     notes_init(engine);
     sweeper_start(engine);
-    lease_provider_watch(options->provider, line_on_news, engine);
+    lease_provider_watch(options->provider, held_on_news, engine);
     return engine;
 }
 
@@ -116,7 +116,7 @@ bool engine_wants_turn(const struct engine *engine)
 void engine_drain(struct engine *engine)
 {
     engine->draining = true;
-    acquire_drain(engine);
+    line_drain(engine);
 }
 
 bool engine_idle(const struct engine *engine)

@@ -120,11 +120,8 @@ bool sql_is_definition(struct bytes statement);
 void acquire_prepare(struct request *request); /* the order: does it wait? */
 void acquire_abandon(struct request *request); /* the client is gone */
 void acquire_all_abandon(struct request *request);
-/* lease/held.c */
-void held_session_closed(struct session *session);
-void held_init(struct engine *engine);
-void held_free(struct engine *engine);
-void acquire_drain(struct engine *engine); /* waiters get an error */
+void renew_abandon(struct request *request);
+void release_session_closed(struct session *session);
 
 /* Functions named in the command table. */
 command_start server_ping, server_echo, server_hello, server_auth, server_quit, server_reset,

@@ -64,8 +64,10 @@ void session_close(struct session *session)
             acquire_abandon(request);
         else if (request->command->start == lease_acquire_all)
             acquire_all_abandon(request);
+        else if (request->command->start == lease_renew)
+            renew_abandon(request);
     }
-    held_session_closed(session);
+    release_session_closed(session);
     if (session->next != NULL)
         request_free(session->next);
     multi_free(session->multi);
