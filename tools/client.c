@@ -11,90 +11,48 @@
 
 #include "fence/base/bytes.h"
 #include "fence/base/check.h"
+#include "fence/base/text.h"
 
-enum { CONNECT_LIMIT_MS = 2000 };
+enum { CONNECT_LIMIT_MS = 2000, DB_MAX = 1 << 20 };
 
 static struct timeval timeval_of(int64_t ms)
 {
     return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 }
 
-/* `length` bytes of text into a field; false where they do not fit or there are none. */
-static bool field_set(char *field, size_t size, const char *text, size_t length)
+/* What follows "SCHEME://". A password may have any character: the last @ is before the host. */
+static bool parse_tcp(struct client_uri *uri, const char *rest)
 {
-    if (length == 0 || length >= size) {
-        return false;
-    }
-    memcpy(field, text, length);
-    field[length] = '\0';
-    return true;
+    struct uri_reader reader = {.at = rest};
+    const char *at_sign = strrchr(rest, '@');
+
+    return (at_sign == NULL || uri_take_login(&reader, at_sign, &uri->login)) &&
+           uri_take_host(&reader, 0, &uri->host) &&
+           (!uri_skip(&reader, "/") || *reader.at == '\0' ||
+            uri_take_number(&reader, strlen(reader.at), 0, DB_MAX, &uri->db, "database")) &&
+           *reader.at == '\0';
 }
 
-static bool uri_parse_number(const char *text, size_t length, int64_t max, int *number)
+static bool parse_unix(struct client_uri *uri, const char *path)
 {
-    int64_t value;
-
-    if (!bytes_to_int64((struct bytes){text, length}, &value) || value < 0 || value > max) {
-        return false;
-    }
-    *number = (int)value;
-    return true;
-}
-
-/* What follows "scheme://". */
-static bool uri_parse_tcp(struct client_uri *uri, const char *rest)
-{
-    const char *at = strrchr(rest, '@');
-    const char *slash, *colon;
-    size_t host_length;
-
-    if (at != NULL) {
-        const char *mark = memchr(rest, ':', (size_t)(at - rest));
-        if (mark == NULL ||
-            !field_set(uri->password, sizeof uri->password, mark + 1, (size_t)(at - mark - 1))) {
-            return false;
-        }
-        if (mark > rest && !field_set(uri->user, sizeof uri->user, rest, (size_t)(mark - rest))) {
-            return false;
-        }
-        rest = at + 1;
-    }
-    slash = strchr(rest, '/');
-    if (slash != NULL && slash[1] != '\0' &&
-        !uri_parse_number(slash + 1, strlen(slash + 1), 1 << 20, &uri->db)) {
-        return false;
-    }
-    size_t length = slash != NULL ? (size_t)(slash - rest) : strlen(rest);
-    colon = memrchr(rest, ':', length);
-    if (colon == NULL ||
-        !uri_parse_number(colon + 1, length - (size_t)(colon + 1 - rest), 65535, &uri->port)) {
-        return false;
-    }
-    host_length = (size_t)(colon - rest);
-    if (host_length > 2 && rest[0] == '[' && rest[host_length - 1] == ']') { /* IPv6 */
-        rest++;
-        host_length -= 2;
-    }
-    return uri->port > 0 && field_set(uri->host, sizeof uri->host, rest, host_length);
+    uri->is_unix = true;
+    text_print(uri->path, sizeof uri->path, "%s", path);
+    return path[0] != '\0' && strlen(path) < sizeof uri->path;
 }
 
 bool client_uri_parse(struct client_uri *uri, const char *scheme, const char *text,
                       struct failure *failure)
 {
-    size_t length = strlen(scheme);
-    bool good = false;
+    const char *rest = uri_after(text, scheme), *tcp = NULL, *path = NULL;
 
-    *uri = (struct client_uri){.port = 0};
-    if (strncmp(text, scheme, length) == 0) {
-        const char *rest = text + length;
-        if (strncmp(rest, "://", 3) == 0) {
-            good = uri_parse_tcp(uri, rest + 3);
-        } else if (strncmp(rest, "+unix:", 6) == 0) {
-            uri->is_unix = true;
-            good = field_set(uri->path, sizeof uri->path, rest + 6, strlen(rest + 6));
-        }
+    *uri = (struct client_uri){.is_unix = false};
+    text_print(uri->text, sizeof uri->text, "%s", text);
+    if (rest != NULL) {
+        tcp = uri_after(rest, "://");
+        path = uri_after(rest, "+unix:");
     }
-    if (!good) {
+    bool good = tcp != NULL ? parse_tcp(uri, tcp) : path != NULL && parse_unix(uri, path);
+    if (!good || strlen(text) >= sizeof uri->text) {
         return failure_set(failure,
                            "takes %s://[user:password@]host:port or %s+unix:PATH, not \"%s\"",
                            scheme, scheme, text);
@@ -117,6 +75,8 @@ static bool client_lost(struct client *client, const char *doing)
 bool client_open(struct client *client, const struct client_uri *uri)
 {
     struct timeval limit = timeval_of(CONNECT_LIMIT_MS);
+    const struct uri_host *host = &uri->host;
+    const struct uri_login *login = &uri->login;
     char doing[300];
 
     *client = (struct client){.context = NULL};
@@ -124,8 +84,8 @@ bool client_open(struct client *client, const struct client_uri *uri)
         (void)snprintf(doing, sizeof doing, "cannot connect to %s", uri->path);
         client->context = redisConnectUnixWithTimeout(uri->path, limit);
     } else {
-        (void)snprintf(doing, sizeof doing, "cannot connect to %s:%d", uri->host, uri->port);
-        client->context = redisConnectWithTimeout(uri->host, uri->port, limit);
+        (void)snprintf(doing, sizeof doing, "cannot connect to %s:%d", host->name, host->port);
+        client->context = redisConnectWithTimeout(host->name, host->port, limit);
     }
     if (client->context == NULL || client->context->err != 0 ||
         !client_limit(client, CLIENT_LIMIT_MS)) {
@@ -134,10 +94,10 @@ bool client_open(struct client *client, const struct client_uri *uri)
         return false;
     }
     bool ready = true;
-    if (uri->password[0] != '\0' && uri->user[0] != '\0') {
-        ready = client_do(client, "AUTH %s %s", uri->user, uri->password);
-    } else if (uri->password[0] != '\0') {
-        ready = client_do(client, "AUTH %s", uri->password);
+    if (login->password[0] != '\0' && login->user[0] != '\0') {
+        ready = client_do(client, "AUTH %s %s", login->user, login->password);
+    } else if (login->password[0] != '\0') {
+        ready = client_do(client, "AUTH %s", login->password);
     }
     if (ready && uri->db != 0) {
         ready = client_do(client, "SELECT %d", uri->db);

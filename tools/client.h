@@ -11,21 +11,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fence/base/uri.h"
 #include "tools/failure.h"
 
 enum { CLIENT_LIMIT_MS = 5000 }; /* for a command that waits for nothing */
 
 struct client_uri {
+    char text[512]; /* the whole of it */
     bool is_unix;
-    int port;
-    int db; /* SELECTed where not 0 */
-    char host[256];
     char path[108];
-    char user[64], password[128]; /* AUTH where the password is not empty */
+    struct uri_host host;
+    struct uri_login login; /* AUTH where it has a password */
+    int db;                 /* SELECTed where not 0 */
 };
 
-/* SCHEME://[[user]:password@]host:port[/db] or SCHEME+unix:PATH, `scheme` being stockade or redis.
- * (No percent-escapes: a password with @ in it cannot be written.) */
+/* SCHEME://[[user]:password@]host:port[/db] or SCHEME+unix:PATH; the scheme is stockade or redis.
+ */
 bool client_uri_parse(struct client_uri *uri, const char *scheme, const char *text,
                       struct failure *failure);
 

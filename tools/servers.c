@@ -88,14 +88,16 @@ static bool redis_is_ours(const struct client_uri *uri, pid_t pid)
 static bool redis_try(struct servers *servers, struct failure *failure)
 {
     int64_t deadline_ms = clock_now_ms(&clock_monotonic) + START_LIMIT_MS;
-    char port[16], said[300];
+    char text[64], said[300];
+    int number = free_port();
 
-    servers->redis = (struct client_uri){.host = "127.0.0.1", .port = free_port()};
-    if (servers->redis.port == 0) {
+    if (number == 0) {
         return failure_set(failure, "no free port on 127.0.0.1 for a private redis-server: %s",
                            strerror(errno));
     }
-    (void)snprintf(port, sizeof port, "%d", servers->redis.port);
+    (void)snprintf(text, sizeof text, "redis://127.0.0.1:%d", number);
+    check(client_uri_parse(&servers->redis, "redis", text, failure));
+    char *port = strrchr(text, ':') + 1;
     char *argv[] = {
         "redis-server", "--port", port,    "--bind",        "127.0.0.1",   "--save", "",
         "--appendonly", "no",     "--dir", servers->folder, "--daemonize", "no",     NULL};
@@ -239,23 +241,4 @@ void servers_close(struct servers *servers)
         fprintf(stderr, "stockade: cannot remove %s: %s\n", servers->folder, strerror(errno));
     }
     servers->folder[0] = '\0';
-}
-
-void servers_lease_uri(const struct client_uri *redis, char *out, size_t size)
-{
-    char db[16] = "", login[256] = "";
-
-    if (redis->is_unix) {
-        (void)snprintf(out, size, "redis+unix:%s", redis->path);
-        return;
-    }
-    if (redis->db != 0) {
-        (void)snprintf(db, sizeof db, "/%d", redis->db);
-    }
-    if (redis->password[0] != '\0') {
-        (void)snprintf(login, sizeof login, "%s:%s@", redis->user, redis->password);
-    }
-    bool is_v6 = strchr(redis->host, ':') != NULL;
-    (void)snprintf(out, size, "redis://%s%s%s%s:%d%s", login, is_v6 ? "[" : "", redis->host,
-                   is_v6 ? "]" : "", redis->port, db);
 }

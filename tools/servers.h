@@ -33,7 +33,4 @@ bool servers_start_stockaded(struct servers *servers, const char *lease, struct 
 /* Ends what was started and removes the folder. */
 void servers_close(struct servers *servers);
 
-/* The lease URI of a Redis: redis://[user:password@]host:port[/db] or redis+unix:PATH. */
-void servers_lease_uri(const struct client_uri *redis, char *out, size_t size);
-
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which lease service, said in one line:
+/* Which lease service to use, as one line of text:
  *
  *   local:
  *   redis://[user:password@]host[:6379][/db][?prefix=stockade&timeout_ms=1000]
@@ -10,14 +10,16 @@
  *   zookeeper://[user:password@]host[:2181],...[/chroot][?prefix=stockade&timeout_ms=1000
  *               &session_ms=6000]
  *
- * A pure parser. User, password, path, name, chroot and prefix may be percent-encoded; an IPv6
- * address goes in brackets. What it does not understand it refuses, by column. Neither its
- * complaints nor lease_uri_text ever repeat a part of the URI that could be a password. */
+ * What is not understood is refused, and the column named. Neither the complaints nor
+ * lease_uri_text repeat a part of the URI that could be a password. How a host, a login or a value
+ * is written: fence/base/uri.h. */
 #ifndef STOCKADE_FENCE_LEASE_URI_H
 #define STOCKADE_FENCE_LEASE_URI_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "fence/base/uri.h"
 
 #define LEASE_URI_HOSTS_MAX 15
 
@@ -30,30 +32,25 @@ enum lease_uri_kind {
     LEASE_URI_ZOOKEEPER,
 };
 
-struct lease_host {
-    char name[256]; /* a name or an address, without brackets */
-    int port;
-};
-
 struct lease_uri {
     enum lease_uri_kind kind;
-    struct lease_host hosts[LEASE_URI_HOSTS_MAX]; /* none twice; LEASE_URI_REDIS: one */
+    struct uri_host hosts[LEASE_URI_HOSTS_MAX]; /* none twice; LEASE_URI_REDIS: one */
     int hosts_count;
     char path[107]; /* LEASE_URI_REDIS_UNIX: a sun_path with its zero, and one to spare */
     char name[129]; /* LEASE_URI_SENTINEL: the master's; LEASE_URI_ZOOKEEPER: "/chroot" or "" */
-    char user[128], password[256];                   /* empty: none; of Redis, or of ZooKeeper */
-    char sentinel_user[128], sentinel_password[256]; /* empty: none */
+    struct uri_login login; /* of Redis, or of ZooKeeper */
+    struct uri_login sentinel_login;
     int db;
     char prefix[65]; /* the first word of every key */
     int timeout_ms;  /* for connecting, and for each answer */
-    int replicas;    /* LEASE_URI_SENTINEL: so many have a grant before it counts */
+    int replicas;    /* LEASE_URI_SENTINEL: how many must have a grant before it counts */
     int session_ms;  /* LEASE_URI_ZOOKEEPER */
 };
 
-/* False: `why` says what is wrong and where ("column 9: ..."); `uri` is then of no use. */
+/* False: `why` says what is wrong and where ("lease URI, column 9: ..."), and `uri` is of no use.
+ */
 bool lease_uri_parse(const char *text, struct lease_uri *uri, char *why, size_t why_size);
-bool lease_host_equal(const struct lease_host *a, const struct lease_host *b);
-/* The Redis at the i-th host, all else as in `uri` (with the sentinels' login for one of them). */
+/* The Redis at the i-th host: all else as in `uri`, but for a sentinel the sentinels' login. */
 struct lease_uri lease_uri_member(const struct lease_uri *uri, int i);
 /* "redis 127.0.0.1:6379", "redis [::1]:6379", "redis /run/redis.sock", "local",
  * "redlock of a:6379,b:6379,c:6379"; cut where it does not fit. Returns `out`. */

@@ -108,11 +108,11 @@ static enum stk_error authenticate(struct peer *peer, const struct target *targe
     redisReply *reply = NULL;
     size_t sent = 0;
 
-    ask_begin(&request, target->user[0] != '\0' ? 3 : 2);
+    ask_begin(&request, target->login.user[0] != '\0' ? 3 : 2);
     ask_text(&request, "AUTH");
-    if (target->user[0] != '\0')
-        ask_text(&request, target->user);
-    ask_text(&request, target->password);
+    if (target->login.user[0] != '\0')
+        ask_text(&request, target->login.user);
+    ask_text(&request, target->login.password);
     enum moved moved = peer_send(peer, buf_bytes(&request), deadline_ms, &sent);
     if (moved == MOVED)
         moved = peer_receive(peer, deadline_ms, &reply);
@@ -139,7 +139,7 @@ struct peer *peer_open(const struct target *target, struct embedded *embedded, i
     peer->transport = transport;
     peer->reader = redisReaderCreate();
     check(peer->reader != NULL);
-    if (embedded == NULL && target->password[0] != '\0')
+    if (embedded == NULL && target->login.password[0] != '\0')
         *error = authenticate(peer, target, deadline_ms);
     else
         *error = STK_OK;

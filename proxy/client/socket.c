@@ -174,8 +174,10 @@ static int connect_tcp(const struct target *target, int64_t deadline_ms, int wak
                        enum stk_error *resolve_error)
 {
     int fd = -1;
-    struct addrinfo *all = resolve(target->host, target->port, deadline_ms, wake_fd, resolve_error);
+    char port[16];
 
+    snprintf(port, sizeof port, "%d", target->host.port);
+    struct addrinfo *all = resolve(target->host.name, port, deadline_ms, wake_fd, resolve_error);
     for (const struct addrinfo *at = all; at != NULL && fd < 0; at = at->ai_next)
         fd = connect_to(at->ai_addr, at->ai_addrlen, deadline_ms, wake_fd, error);
     if (all != NULL)

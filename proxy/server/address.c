@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fence/base/bytes.h"
-
 static bool parse_unix(const char *path, struct address *address, char *why, size_t why_size)
 {
     size_t len = strlen(path);
@@ -25,28 +23,20 @@ static bool parse_unix(const char *path, struct address *address, char *why, siz
 
 bool address_parse(const char *text, struct address *address, char *why, size_t why_size)
 {
-    *address = (struct address){0};
-    if (strncmp(text, "unix:", 5) == 0)
-        return parse_unix(text + 5, address, why, why_size);
+    struct uri_reader reader = {.at = text};
+    struct uri_host *host = &address->host;
 
-    const char *colon = strrchr(text, ':'), *host = text;
-    size_t len = colon == NULL ? 0 : (size_t)(colon - text);
-    int64_t port;
-    bool bracketed = len >= 2 && host[0] == '[' && host[len - 1] == ']';
-    if (bracketed) {
-        host++;
-        len -= 2;
-    }
-    if (len == 0 || len >= sizeof address->host || (!bracketed && memchr(host, ':', len) != NULL)) {
+    *address = (struct address){0};
+    if (uri_skip(&reader, "unix:"))
+        return parse_unix(reader.at, address, why, why_size);
+    if (!uri_take_host_name(&reader, host) || !uri_skip(&reader, ":")) {
         snprintf(why, why_size, "expected HOST:PORT, [IPV6]:PORT or unix:PATH");
         return false;
     }
-    if (!bytes_to_int64(bytes_of(colon + 1), &port) || port < 0 || port > 65535) {
+    if (!uri_take_number(&reader, strlen(reader.at), 0, 65535, &host->port, "port")) {
         snprintf(why, why_size, "a port is a number from 0 (any free one) to 65535");
         return false;
     }
-    memcpy(address->host, host, len);
-    snprintf(address->port, sizeof address->port, "%d", (int)port);
     return true;
 }
 
@@ -54,8 +44,10 @@ bool address_resolve(const struct address *address, struct sockaddr_storage *res
                      size_t why_size)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found;
-    int failed = getaddrinfo(address->host, address->port, &hints, &found);
+    char port[16];
 
+    snprintf(port, sizeof port, "%d", address->host.port);
+    int failed = getaddrinfo(address->host.name, port, &hints, &found);
     if (failed != 0) {
         snprintf(why, why_size, "%s", gai_strerror(failed));
         return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses as people write them: 127.0.0.1:7379, [::1]:7379, localhost:7379, unix:PATH. */
+/* Where the daemon listens: 127.0.0.1:7379, [::1]:7379, localhost:7379, unix:PATH. */
 #ifndef STOCKADE_SERVER_ADDRESS_H
 #define STOCKADE_SERVER_ADDRESS_H
 
@@ -7,16 +7,18 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
+#include "fence/base/uri.h"
+
 /* Long enough for every text below: a unix path, or an IPv6 address, brackets and port. */
 #define ADDRESS_TEXT_MAX 128
 
 struct address {
     bool is_unix;
-    char path[108];          /* is_unix: a sun_path with its zero */
-    char host[256], port[6]; /* else */
+    char path[108];       /* is_unix: a sun_path with its zero */
+    struct uri_host host; /* else; port 0: any free one */
 };
 
-/* False: `why` says what is right. A pure parser: nothing is resolved. */
+/* False: `why` says what is right. Nothing is resolved yet. */
 bool address_parse(const char *text, struct address *address, char *why, size_t why_size);
 /* Resolves the host (blocking): its first IPv4 address, or else the first of all. */
 bool address_resolve(const struct address *address, struct sockaddr_storage *resolved, char *why,

@@ -19,11 +19,12 @@ static void say_servers(struct place *place)
 {
     if (place->servers.redis_program.pid != 0) {
         term_line(&place->term, "private redis-server on port %d (it keeps nothing on disk)",
-                  place->servers.redis.port);
+                  place->servers.redis.host.port);
     }
     if (place->servers.stockaded_program.pid != 0) {
         term_line(&place->term, "private stockaded on port %d, leases on %s Redis",
-                  place->servers.stockade.port, place->redis_given != NULL ? "the given" : "that");
+                  place->servers.stockade.host.port,
+                  place->redis_given != NULL ? "the given" : "that");
     }
     term_line(&place->term, "%s", "");
 }
@@ -32,7 +33,6 @@ bool place_find_servers(struct place *place, bool needs_redis, bool needs_stocka
                         struct failure *failure)
 {
     bool start_stockade = needs_stockade && !place->cli->uri_given;
-    char lease[512];
 
     place->redis = place->redis_given != NULL ? place->redis_given : &place->servers.redis;
     place->stockade = place->cli->uri_given ? &place->cli->uri : &place->servers.stockade;
@@ -40,11 +40,8 @@ bool place_find_servers(struct place *place, bool needs_redis, bool needs_stocka
         !servers_start_redis(&place->servers, failure)) {
         return false;
     }
-    if (start_stockade) {
-        servers_lease_uri(place->redis, lease, sizeof lease);
-        if (!servers_start_stockaded(&place->servers, lease, failure)) {
-            return false;
-        }
+    if (start_stockade && !servers_start_stockaded(&place->servers, place->redis->text, failure)) {
+        return false;
     }
     say_servers(place);
     return true;

@@ -22,7 +22,7 @@ static enum link_got link_lost(struct link *link, const char *why)
 bool link_open(struct link *link, const struct client_uri *uri)
 {
     redisContext *context = uri->is_unix ? redisConnectUnixNonBlock(uri->path)
-                                         : redisConnectNonBlock(uri->host, uri->port);
+                                         : redisConnectNonBlock(uri->host.name, uri->host.port);
 
     *link = (struct link){.context = context, .connecting = true};
     check(context != NULL); /* out of memory */
@@ -31,11 +31,11 @@ bool link_open(struct link *link, const struct client_uri *uri)
         return false;
     }
     (void)fcntl(context->fd, F_SETFD, FD_CLOEXEC);
-    if (uri->password[0] != '\0') {
-        if (uri->user[0] != '\0') {
-            link_send(link, "AUTH %s %s", uri->user, uri->password);
+    if (uri->login.password[0] != '\0') {
+        if (uri->login.user[0] != '\0') {
+            link_send(link, "AUTH %s %s", uri->login.user, uri->login.password);
         } else {
-            link_send(link, "AUTH %s", uri->password);
+            link_send(link, "AUTH %s", uri->login.password);
         }
         link->greetings++;
     }
@@ -148,11 +148,11 @@ void link_pin(const struct link *link, struct client_uri *uri)
 {
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
-    char host[sizeof uri->host];
+    char host[sizeof uri->host.name];
 
     if (!uri->is_unix && getpeername(link->context->fd, (struct sockaddr *)&address, &size) == 0 &&
         getnameinfo((struct sockaddr *)&address, size, host, sizeof host, NULL, 0,
                     NI_NUMERICHOST) == 0) {
-        (void)snprintf(uri->host, sizeof uri->host, "%s", host);
+        (void)snprintf(uri->host.name, sizeof uri->host.name, "%s", host);
     }
 }

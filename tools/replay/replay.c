@@ -78,25 +78,24 @@ static const struct option_table table = {
 
 static bool find_server(struct run *run, struct failure *failure)
 {
-    char lease[512];
+    const char *lease = run->settings.lease;
 
     run->replay.server = &run->cli->uri;
     if (run->cli->uri_given) {
         return true;
     }
     run->replay.server = &run->servers.stockade;
-    (void)snprintf(lease, sizeof lease, "%s", run->settings.lease);
-    if (strcmp(run->settings.lease, "redis") == 0) {
+    if (strcmp(lease, "redis") == 0) {
         if (!servers_start_redis(&run->servers, failure)) {
             return false;
         }
-        servers_lease_uri(&run->servers.redis, lease, sizeof lease);
+        lease = run->servers.redis.text;
     }
     if (!servers_start_stockaded(&run->servers, lease, failure)) {
         return false;
     }
     term_line(&run->term, "server: a private stockaded on port %d, leases %s",
-              run->servers.stockade.port, lease);
+              run->servers.stockade.host.port, lease);
     return true;
 }
 

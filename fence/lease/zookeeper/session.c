@@ -310,7 +310,7 @@ static char *hosts_text(const struct lease_uri *uri)
     size_t len = 0;
 
     for (int i = 0; i < uri->hosts_count; i++) {
-        const struct lease_host *host = &uri->hosts[i];
+        const struct uri_host *host = &uri->hosts[i];
         /* An IPv6 address without brackets: the client takes the last colon for the port's. */
         len += (size_t)sprintf(text + len, "%s%s:%d", i > 0 ? "," : "", host->name, host->port);
     }
@@ -332,9 +332,9 @@ struct zk_session *zk_session_open(struct uv_loop_s *loop, const struct lease_ur
         session->resumed = *zoo_client_id(resumed->handle);
         session->was_connected = true;
     }
-    if (uri->user[0] != '\0') {
-        session->login = mem_zalloc(sizeof uri->user + sizeof uri->password + 1);
-        sprintf(session->login, "%s:%s", uri->user, uri->password);
+    if (uri->login.user[0] != '\0') {
+        session->login = mem_zalloc(sizeof uri->login + 1);
+        sprintf(session->login, "%s:%s", uri->login.user, uri->login.password);
     }
     list_init(&session->under_way);
     list_init(&session->ready);

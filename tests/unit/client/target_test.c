@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Client URIs: what they mean, and that no complaint shows a password. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proxy/client/target.h"
+#include "tests/unit/test.h"
 
 static struct target parsed(const char *uri)
 {
@@ -21,48 +13,47 @@ static struct target parsed(const char *uri)
     return target;
 }
 
-static void test_a_daemon_by_host_and_port(void **state)
+TEST(a_daemon_by_host_and_port)
 {
     static const struct {
-        const char *uri, *host, *port, *text;
+        const char *uri, *host;
+        int port;
+        const char *text;
     } rows[] = {
-        {"stockade://127.0.0.1:7000", "127.0.0.1", "7000", "127.0.0.1:7000"},
-        {"stockade://shop.example", "shop.example", "7379", "shop.example:7379"},
-        {"stockade://[::1]:7000", "::1", "7000", "[::1]:7000"},
-        {"stockade://[fe80::1]", "fe80::1", "7379", "[fe80::1]:7379"},
-        {"stockade://h:1", "h", "1", "h:1"},
-        {"stockade://h:65535", "h", "65535", "h:65535"},
+        {"stockade://127.0.0.1:7000", "127.0.0.1", 7000, "127.0.0.1:7000"},
+        {"stockade://shop.example", "shop.example", 7379, "shop.example:7379"},
+        {"stockade://[::1]:7000", "::1", 7000, "[::1]:7000"},
+        {"stockade://[fe80::1]", "fe80::1", 7379, "[fe80::1]:7379"},
+        {"stockade://h:1", "h", 1, "h:1"},
+        {"stockade://h:65535", "h", 65535, "h:65535"},
     };
     char text[300];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct target target = parsed(rows[i].uri);
         assert_int_equal(target.kind, TARGET_TCP);
-        assert_string_equal(target.host, rows[i].host);
-        assert_string_equal(target.port, rows[i].port);
+        assert_string_equal(target.host.name, rows[i].host);
+        assert_int_equal(target.host.port, rows[i].port);
         assert_string_equal(target_text(&target, text, sizeof text), rows[i].text);
-        assert_string_equal(target.password, "");
+        assert_string_equal(target.login.password, "");
     }
 }
 
-static void test_credentials_are_decoded(void **state)
+TEST(credentials_are_decoded)
 {
-    (void)state;
     struct target target = parsed("stockade://ann:se%3Acr%40t%2f@h:1");
-    assert_string_equal(target.user, "ann");
-    assert_string_equal(target.password, "se:cr@t/");
+    assert_string_equal(target.login.user, "ann");
+    assert_string_equal(target.login.password, "se:cr@t/");
     target = parsed("stockade://:pw@[::1]:1");
-    assert_string_equal(target.user, "");
-    assert_string_equal(target.password, "pw");
+    assert_string_equal(target.login.user, "");
+    assert_string_equal(target.login.password, "pw");
     target = parsed("stockade://a:b@c@h:1"); /* the last @ is the one */
-    assert_string_equal(target.password, "b@c");
-    assert_string_equal(target.host, "h");
+    assert_string_equal(target.login.password, "b@c");
+    assert_string_equal(target.host.name, "h");
 }
 
-static void test_a_socket_and_a_store(void **state)
+TEST(a_socket_and_a_store)
 {
-    (void)state;
     struct target target = parsed("stockade+unix:/run/stockade.sock");
     assert_int_equal(target.kind, TARGET_UNIX);
     assert_string_equal(target.path, "/run/stockade.sock");
@@ -75,7 +66,7 @@ static void test_a_socket_and_a_store(void **state)
     assert_string_equal(target.lease, "redis://:pw@h:1/2?prefix=shop");
 }
 
-static void test_what_makes_no_sense_is_refused_without_a_word_of_its_secrets(void **state)
+TEST(what_makes_no_sense_is_refused_without_a_word_of_its_secrets)
 {
     static const char *const wrong[] = {
         "",
@@ -109,7 +100,6 @@ static void test_what_makes_no_sense_is_refused_without_a_word_of_its_secrets(vo
     struct target target;
     char why[256];
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         why[0] = '\0';
         if (target_parse(wrong[i], &target, why, sizeof why))
@@ -119,12 +109,11 @@ static void test_what_makes_no_sense_is_refused_without_a_word_of_its_secrets(vo
     }
 }
 
-static void test_what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
     char uri[6000], why[256];
     struct target target;
 
-    (void)state;
     snprintf(uri, sizeof uri, "stockade://%0300d", 1);
     assert_false(target_parse(uri, &target, why, sizeof why));
     snprintf(uri, sizeof uri, "stockade+unix:/%0107d", 1);
@@ -135,16 +124,4 @@ static void test_what_does_not_fit_is_refused(void **state)
     assert_false(target_parse(uri, &target, why, sizeof why));
     snprintf(uri, sizeof uri, "stockade://:%0300d@h:1", 1);
     assert_false(target_parse(uri, &target, why, sizeof why));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_daemon_by_host_and_port),
-        cmocka_unit_test(test_credentials_are_decoded),
-        cmocka_unit_test(test_a_socket_and_a_store),
-        cmocka_unit_test(test_what_makes_no_sense_is_refused_without_a_word_of_its_secrets),
-        cmocka_unit_test(test_what_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The buffer before the write-ahead log: what it saves, and that nobody can tell otherwise. The
  * file below it counts its writes, and fails them on demand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "store/sqlite/wal_join.h"
 #include "tests/unit/folder.h"
+#include "tests/unit/test.h"
 
 enum { AHEAD_MIN = 200 << 10 };
 
@@ -116,10 +109,10 @@ static int end(void **state)
     return 0;
 }
 
-static void a_commit_is_one_write_and_one_sync(void **state)
-{
-    struct rig *rig = *state;
+#define RIG_TEST(name) TEST_WITH(begin, end, struct rig *rig, name)
 
+RIG_TEST(a_commit_is_one_write_and_one_sync)
+{
     run(rig, "INSERT INTO t VALUES(0, 'writes ahead')");
     for (int i = 1; i <= 10; i++) {
         char sql[128];
@@ -133,9 +126,8 @@ static void a_commit_is_one_write_and_one_sync(void **state)
     }
 }
 
-static void the_log_is_written_ahead_a_piece_at_a_time(void **state)
+RIG_TEST(the_log_is_written_ahead_a_piece_at_a_time)
 {
-    struct rig *rig = *state;
     struct stat first, second;
 
     run(rig, "INSERT INTO t VALUES(1, 'a')");
@@ -174,10 +166,8 @@ static int64_t rows_after_death(const struct rig *rig)
 }
 
 /* Also where a commit is not synced: SQLite tells readers of it next. */
-static void what_is_committed_is_in_the_file(void **state)
+RIG_TEST(what_is_committed_is_in_the_file)
 {
-    struct rig *rig = *state;
-
     run(rig, "PRAGMA synchronous = NORMAL");
     for (int i = 1; i <= 20; i++) {
         run(rig, "INSERT INTO t(v) VALUES(randomblob(3000))");
@@ -188,10 +178,8 @@ static void what_is_committed_is_in_the_file(void **state)
 
 /* The page cache is so small that the transaction writes to the log, and reads from it, before it
  * ends; pages of it are written again in place. */
-static void a_transaction_larger_than_the_cache_reads_what_it_wrote(void **state)
+RIG_TEST(a_transaction_larger_than_the_cache_reads_what_it_wrote)
 {
-    struct rig *rig = *state;
-
     run(rig, "PRAGMA cache_size = 10; BEGIN;"
              "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)"
              "  INSERT INTO t SELECT i, zeroblob(700) FROM n;"
@@ -211,10 +199,8 @@ static void a_transaction_larger_than_the_cache_reads_what_it_wrote(void **state
     sqlite3_close(db);
 }
 
-static void a_write_that_fails_fails_the_commit_and_nothing_else(void **state)
+RIG_TEST(a_write_that_fails_fails_the_commit_and_nothing_else)
 {
-    struct rig *rig = *state;
-
     run(rig, "INSERT INTO t VALUES(1, 'a'); BEGIN; INSERT INTO t VALUES(2, randomblob(5000))");
     rig->fail = SQLITE_FULL;
     assert_int_equal(sqlite3_exec(rig->db, "COMMIT", NULL, NULL, NULL), SQLITE_FULL);
@@ -229,9 +215,8 @@ static void a_write_that_fails_fails_the_commit_and_nothing_else(void **state)
     assert_int_equal(number(rig->db, "SELECT sum(id) FROM t"), 4);
 }
 
-static void a_log_that_was_cut_is_written_ahead_again_and_that_may_fail(void **state)
+RIG_TEST(a_log_that_was_cut_is_written_ahead_again_and_that_may_fail)
 {
-    struct rig *rig = *state;
     struct stat cut;
 
     for (int i = 1; i <= 2; i++) {
@@ -248,11 +233,9 @@ static void a_log_that_was_cut_is_written_ahead_again_and_that_may_fail(void **s
     }
 }
 
-static void it_tells_how_often_a_page_is_repeated(void **state)
+RIG_TEST(it_tells_how_often_a_page_is_repeated)
 {
     enum { TIMES = 100 };
-    struct rig *rig = *state;
-
     run(rig, "INSERT INTO t VALUES(1, 0)");
     for (int i = 0; i < TIMES; i++)
         run(rig, "UPDATE t SET v = v + 1");
@@ -265,9 +248,8 @@ static void it_tells_how_often_a_page_is_repeated(void **state)
     assert_in_range(wal_join_repeats(rig->join), 1, 3);
 }
 
-static void nothing_is_written_at_the_end_that_was_not_committed(void **state)
+RIG_TEST(nothing_is_written_at_the_end_that_was_not_committed)
 {
-    struct rig *rig = *state;
     sqlite3 *db;
 
     run(rig, "INSERT INTO t VALUES(1, 'a'); PRAGMA cache_size = 10; BEGIN;"
@@ -276,20 +258,4 @@ static void nothing_is_written_at_the_end_that_was_not_committed(void **state)
     assert_int_equal(sqlite3_open(rig->path, &rig->db), SQLITE_OK);
     db = rig->db;
     assert_int_equal(number(db, "SELECT count(*) FROM t"), 1);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(a_commit_is_one_write_and_one_sync),
-        TEST(the_log_is_written_ahead_a_piece_at_a_time),
-        TEST(what_is_committed_is_in_the_file),
-        TEST(a_transaction_larger_than_the_cache_reads_what_it_wrote),
-        TEST(a_write_that_fails_fails_the_commit_and_nothing_else),
-        TEST(a_log_that_was_cut_is_written_ahead_again_and_that_may_fail),
-        TEST(it_tells_how_often_a_page_is_repeated),
-        TEST(nothing_is_written_at_the_end_that_was_not_committed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
