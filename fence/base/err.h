@@ -36,7 +36,8 @@
     X(RELEASED, "RELEASED", "this lease was released already")                                     \
     X(FORKED, "FORKED", "this client belongs to the process that opened it")                       \
     X(PROTOCOL, "PROTOCOL", "the server's answer makes no sense")                                  \
-    X(MISUSE, "MISUSE", "the call makes no sense")
+    X(MISUSE, "MISUSE", "the call makes no sense")                                                 \
+    X(CANCELLED, "CANCELLED", "the call was cancelled; nothing was applied")
 
 /* The public header repeats these (proxy/client/stockade.h). */
 enum stk_error {

@@ -67,6 +67,7 @@ void resp_null(struct buf *out, bool resp3);                 /* $-1 or _ */
 void resp_null_array(struct buf *out, bool resp3);           /* *-1 or _ */
 void resp_array(struct buf *out, size_t count);              /* *n, elements follow */
 void resp_map(struct buf *out, size_t pairs, bool resp3);    /* %n or *2n */
+void resp_push(struct buf *out, size_t count, bool resp3);   /* >n or *n: it answers nothing */
 void resp_set(struct buf *out, size_t count, bool resp3);    /* ~n or *n */
 void resp_double(struct buf *out, double value, bool resp3); /* ,1.5 or a bulk string */
 void resp_bool(struct buf *out, bool value, bool resp3);     /* #t or :1 */

@@ -134,6 +134,11 @@ void resp_map(struct buf *out, size_t pairs, bool resp3)
     header(out, resp3 ? '%' : '*', (int64_t)(resp3 ? pairs : pairs * 2));
 }
 
+void resp_push(struct buf *out, size_t count, bool resp3)
+{
+    header(out, resp3 ? '>' : '*', (int64_t)count);
+}
+
 void resp_set(struct buf *out, size_t count, bool resp3)
 {
     header(out, resp3 ? '~' : '*', (int64_t)count);

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "fence/base/check.h"
+#include "fence/base/json.h"
 
 enum { WORDS_MAX = 16 };
 
@@ -106,53 +107,13 @@ int query_refuse(struct query *query, int code, const char *error, const char *m
     return code;
 }
 
-/* How many bytes the UTF-8 character at `text` has; 0: it is none. */
-static size_t utf8_size(const unsigned char *text, size_t length)
-{
-    size_t size = text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
-    uint32_t code = size == 1 ? text[0] : text[0] & (0xffu >> (size + 1));
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-
-    if ((text[0] >= 0x80 && text[0] < 0xc2) || text[0] > 0xf4 || size > length) {
-        return 0;
-    }
-    for (size_t i = 1; i < size; i++) {
-        if ((text[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-        code = code << 6 | (text[i] & 0x3f);
-    }
-    bool sound = code >= least[size] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
-    return sound ? size : 0;
-}
-
-static bool is_utf8(const unsigned char *text, size_t length)
-{
-    for (size_t at = 0, size; at < length; at += size) {
-        size = utf8_size(text + at, length - at);
-        if (size == 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 void query_json_text(const char *text, size_t length)
 {
-    const unsigned char *bytes = (const unsigned char *)text;
-    bool utf8 = is_utf8(bytes, length);
+    struct buf json = {0};
 
-    (void)putchar('"');
-    for (size_t i = 0; i < length; i++) {
-        if (bytes[i] == '"' || bytes[i] == '\\') {
-            printf("\\%c", bytes[i]);
-        } else if (bytes[i] < 0x20 || (bytes[i] >= 0x80 && !utf8)) {
-            printf("\\u%04x", bytes[i]);
-        } else {
-            (void)putchar(bytes[i]);
-        }
-    }
-    (void)putchar('"');
+    json_string(&json, (struct bytes){text, length});
+    (void)fwrite(json.data, 1, json.len, stdout);
+    buf_free(&json);
 }
 
 void query_json_name(bool first, const char *name)

@@ -157,7 +157,7 @@ static void renew_next(struct basket *basket)
 
     basket->is_renewing = true;
     basket->renewal = (struct renewal){.engine = basket->request->engine,
-                                       .session = basket->request->session,
+                                       .session = &basket->request->session,
                                        .resource = item->resource,
                                        .token = item->token,
                                        .ttl_ms = basket->ttl_ms,
@@ -421,10 +421,7 @@ void acquire_all_abandon(struct request *request)
 {
     struct basket *basket = request->state;
 
-    if (basket == NULL)
-        return;
-    basket->renewal.session = NULL;
-    if (basket->is_acquiring)
+    if (basket != NULL && basket->is_acquiring)
         acquire_cancel(&basket->acquire);
 }
 

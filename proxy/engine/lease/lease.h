@@ -21,11 +21,20 @@
 #define STOCKADE_ENGINE_LEASE_H
 
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/session.h"
 
 #define LEASE_TTL_MIN_MS  10
 #define LEASE_TTL_MAX_MS  (24 * 3600 * 1000)
 #define LEASE_WAIT_MAX_MS LEASE_TTL_MAX_MS
 #define LINE_POLL_MS      1000 /* a waiter that missed its wake-up asks again within this */
+/* How often at most a renewal goes without a date in the store. */
+#define RENEWAL_WRITTEN_MS (60 * 60 * 1000)
+
+/* For the table of commands. */
+command_start lease_acquire, lease_acquire_all, lease_renew, lease_release, lease_revoke,
+    lease_show, lease_list;
+command_start acquire_prepare; /* the order: does it wait? */
+command_start acquire_abandon, acquire_all_abandon;
 
 /* lease.c: what the commands share. */
 
@@ -164,10 +173,10 @@ void release_session_closed(struct session *session);
 
 struct renewal {
     struct engine *engine;
-    struct session *session; /* NULL: gone, or nobody's: it is tried but once */
-    struct bytes resource;   /* borrowed until on_end */
+    struct session *const *session; /* the request's; turns NULL when the client goes */
+    struct bytes resource;          /* borrowed until on_end */
     int64_t token, ttl_ms;
-    bool notify; /* `session` is to be told when the lease is lost */
+    bool notify; /* the session is to be told when the lease is lost */
     void (*on_end)(struct renewal *renewal);
 
     /* The result. */

@@ -43,9 +43,9 @@ static void on_confirmed(struct renewal *renewal)
         renewal->left_ms = left_ms;
         engine->counters.leases_renewed++;
         held_renewed(engine, renewal->resource, renewal->token, left_ms,
-                     renewal->notify ? renewal->session : NULL);
+                     renewal->notify ? *renewal->session : NULL);
         end(renewal, STK_OK, NULL);
-    } else if (renewal->session != NULL && ++renewal->rounds < ROUNDS_MAX) {
+    } else if (*renewal->session != NULL && ++renewal->rounds < ROUNDS_MAX) {
         judge(renewal);
     } else {
         renewal->lost = true;
@@ -193,13 +193,6 @@ static void on_end(struct renewal *renewal)
     request_finish(request);
 }
 
-void renew_abandon(struct request *request)
-{
-    struct renew_command *command = request->state;
-    if (command != NULL)
-        command->renewal.session = NULL;
-}
-
 /* RENEW resource token ttl_ms [NOTIFY] */
 void lease_renew(struct request *request)
 {
@@ -217,7 +210,7 @@ void lease_renew(struct request *request)
         return;
     }
     renewal->engine = request->engine;
-    renewal->session = request->session;
+    renewal->session = &request->session;
     renewal->resource = request->argv[1];
     renewal->on_end = on_end;
     renewal_start(renewal);

@@ -1,15 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines in the log for those who operate: each refused write, each REVOKE. A program that goes
- * wrong is refused thousands of times a second, so that of each kind only so many lines are written
- * in a second, and then one that says how many were left out. Who is accepted costs nothing here.
- */
-#include <stdio.h>
+/* Lines in the log for those who operate: each refused command, each REVOKE. A program that goes
+ * wrong is refused thousands of times a second. So of each kind only so many lines are written
+ * within a second, and then one that says how many were left out. An accepted command costs nothing
+ * here. */
+#include "proxy/engine/session/notes.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fence/base/log.h"
+#include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/session.h"
 
 enum { LINES_MAX = 20, LINES_MS = 1000, NAME_SIZE = 160 };
 
-static void tell_left_out(struct note_limit *limit)
+enum note_kind { NOTE_REFUSED, NOTE_REVOKED, NOTES };
+
+struct note_limit {
+    struct timer timer; /* runs while lines are left out */
+    struct engine *engine;
+    const char *what;
+    int64_t from_ms; /* when this second began */
+    unsigned lines;  /* in it */
+    uint64_t left_out;
+};
+
+struct notes {
+    struct note_limit limits[NOTES];
+};
+
+static void say_left_out(struct note_limit *limit)
 {
     if (limit->left_out > 0)
         log_info(limit->engine->options.log, "%llu more %s within a second, not shown",
@@ -19,37 +40,40 @@ static void tell_left_out(struct note_limit *limit)
 
 static void on_timer(struct timer *timer)
 {
-    tell_left_out(list_entry(timer, struct note_limit, timer));
+    say_left_out(list_entry(timer, struct note_limit, timer));
 }
 
-void notes_init(struct engine *engine)
+struct notes *notes_new(struct engine *engine)
 {
     static const char *const what[NOTES] = {
         [NOTE_REFUSED] = "commands were refused", [NOTE_REVOKED] = "REVOKEs came"};
+    struct notes *notes = mem_zalloc(sizeof *notes);
 
     for (int i = 0; i < NOTES; i++)
-        engine->notes[i] = (struct note_limit){
+        notes->limits[i] = (struct note_limit){
             .engine = engine, .what = what[i], .timer = {.fire = on_timer}, .from_ms = INT64_MIN};
+    return notes;
 }
 
-void notes_end(struct engine *engine)
+void notes_free(struct notes *notes)
 {
     for (int i = 0; i < NOTES; i++) {
-        timer_stop(engine, &engine->notes[i].timer);
-        tell_left_out(&engine->notes[i]);
+        timer_stop(notes->limits[i].engine, &notes->limits[i].timer);
+        say_left_out(&notes->limits[i]);
     }
+    free(notes);
 }
 
 /* May there be one more line of this kind? */
 static bool take_line(struct engine *engine, enum note_kind kind)
 {
-    struct note_limit *limit = &engine->notes[kind];
+    struct note_limit *limit = &engine->notes->limits[kind];
     int64_t now_ms = engine_now_ms(engine);
 
     if (!log_takes(engine->options.log, LOG_INFO_LEVEL))
         return false;
     if (limit->from_ms == INT64_MIN || now_ms - limit->from_ms >= LINES_MS) {
-        tell_left_out(limit);
+        say_left_out(limit);
         limit->from_ms = now_ms;
         limit->lines = 0;
     }

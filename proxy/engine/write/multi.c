@@ -1,52 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MULTI, EXEC, DISCARD. Between them a connection's data commands are checked, queued and answered
- * QUEUED; EXEC joins their plans into one, which the store applies whole or not at all. Nothing of
- * a queued command is judged before that. */
+/* MULTI, EXEC, DISCARD. Between MULTI and EXEC a connection's data commands are checked, queued and
+ * answered QUEUED; EXEC joins their plans into one, which the store applies whole or not at all. No
+ * token of a queued command is judged before that. */
+#include "proxy/engine/write/multi.h"
+
 #include <stdlib.h>
 
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/session.h"
+#include "proxy/engine/write/plan.h"
 
 struct multi {
     struct request **queue; /* owned */
     size_t count, room, bytes;
-    bool spoiled;    /* EXEC will refuse */
     struct bytes id; /* that one of them carries */
 };
 
-void multi_free(struct multi *multi)
+static void multi_free(void *state)
 {
-    if (multi == NULL)
-        return;
+    struct multi *multi = state;
+
     for (size_t i = 0; i < multi->count; i++)
         request_free(multi->queue[i]);
     free(multi->queue);
     free(multi);
 }
 
-void multi_spoil(struct session *session)
+void multi_drop(struct session *session)
 {
     if (session->multi != NULL)
-        session->multi->spoiled = true;
+        multi_free(session->multi);
+    session->multi = NULL;
 }
 
-bool multi_takes(const struct session *session, const struct command *command)
-{
-    return session->multi != NULL && !(command->flags & COMMAND_UNQUEUED);
-}
-
-/* Why it cannot be queued is in its reply. */
-static bool may_queue(struct multi *multi, struct request *request)
+/* Makes its plan. False: it cannot be queued, and its reply says why. */
+static bool plan_queued(struct multi *multi, struct request *request)
 {
     const struct command *command = request->command;
-    bool data =
-        command->exec != NULL || command->start == data_fenced || command->start == data_fenced_all;
 
-    if (!data) {
+    if (command->exec == NULL && !(command->flags & (COMMAND_FENCED | COMMAND_FENCEDALL))) {
         resp_error(&request->reply, STK_ERR, "%s is no part of a transaction", command->name);
         return false;
     }
-    plan_make(request, true);
+    if (command->prepare != NULL)
+        command->prepare(request);
+    else
+        plan_make(request); /* PING */
     if (request->plan.refused)
         return false;
     if (multi->count >= TRANSACTION_STEPS_MAX ||
@@ -66,14 +66,15 @@ static bool may_queue(struct multi *multi, struct request *request)
     return true;
 }
 
-void multi_queue(struct request *request)
+/* A session's on_queued. */
+static void queue(struct request *request)
 {
     struct session *session = request->session;
     struct multi *multi = session->multi;
 
-    if (!session_admits(session, request) || !may_queue(multi, request)) {
-        multi->spoiled = true;
-        request_count_refusal(request);
+    if (!session_admits(session, request) || !plan_queued(multi, request)) {
+        session->exec_refused = true;
+        plan_note_refusal(request);
         session_answer(session, buf_bytes(&request->reply));
         request_free(request);
         return;
@@ -87,17 +88,6 @@ void multi_queue(struct request *request)
     session_answer(session, bytes_of("+QUEUED\r\n"));
 }
 
-/* Between MULTI and EXEC it is no part of a transaction. */
-void multi_watch(struct request *request)
-{
-    request_fail(
-        request, STK_ERR,
-        "%s is not needed here, and not supported: take a lease (ACQUIRE key ttl_ms), read, "
-        "and write under its token (FENCED token ..., also between MULTI and EXEC); EXEC "
-        "applies nothing where a token is no longer the newest",
-        request->command->name);
-}
-
 void multi_begin(struct request *request)
 {
     struct session *session = request->session;
@@ -107,20 +97,19 @@ void multi_begin(struct request *request)
         return;
     }
     session->multi = mem_zalloc(sizeof *session->multi);
+    session->on_queued = queue;
+    session->exec_refused = false;
     resp_simple(&request->reply, "OK");
     request_finish(request);
 }
 
 void multi_discard(struct request *request)
 {
-    struct session *session = request->session;
-
-    if (session->multi == NULL) {
+    if (request->session->multi == NULL) {
         request_fail(request, STK_ERR, "DISCARD without MULTI");
         return;
     }
-    multi_free(session->multi);
-    session->multi = NULL;
+    multi_drop(request->session);
     resp_simple(&request->reply, "OK");
     request_finish(request);
 }
@@ -134,15 +123,24 @@ void multi_exec(struct request *request)
         request_fail(request, STK_ERR, "EXEC without MULTI");
         return;
     }
-    request->multi = multi; /* whose arguments the plan borrows */
+    request->state = multi; /* whose arguments the plan borrows */
+    request->free_state = multi_free;
     session->multi = NULL;
-    if (multi->spoiled) {
+    if (session->exec_refused) {
         request_fail(request, STK_EXECABORT, NULL);
         return;
     }
     plan_join(request, multi->queue, multi->count);
-    request->plan.marked = request->plan.judged_first || session->engine->marks_left > 0;
-    session->engine->marks_left -= session->engine->marks_left > 0;
-    session->exec_under_way = true;
-    data_start(request);
+    session->awaited = request;
+    plan_start(request);
+}
+
+void multi_watch(struct request *request)
+{
+    request_fail(
+        request, STK_ERR,
+        "%s is not needed here, and not supported: take a lease (ACQUIRE key ttl_ms), read, "
+        "and write under its token (FENCED token ..., also between MULTI and EXEC); EXEC "
+        "applies nothing where a token is no longer the newest",
+        request->command->name);
 }
