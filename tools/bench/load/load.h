@@ -87,12 +87,12 @@ struct load {
 uint64_t client_random(struct client *client, uint64_t below);
 /* A key for the next operation: any, or one of this client's own while recording. */
 uint64_t client_any_key(struct client *client);
-/* Numbers from 0, shared by all; at the end of the keys it begins anew. */
+/* Return the next number, from 0, shared by all; behind the last key it begins anew. */
 uint64_t client_next_key(struct client *client);
 /* The key of this client's lease cycles: its own, or with --hot everybody's. */
 uint64_t client_cycle_key(const struct client *client);
 struct bytes client_reply(const struct client *client, unsigned index);
-/* Says why, and returns TURN_FAILED. */
+/* Say why, and return TURN_FAILED. */
 enum turn client_fail(struct client *client, const char *what, struct bytes said);
 enum turn client_await(struct client *client, unsigned replies);
 /* The key's value arrived: is it what was acknowledged, or newer? */
