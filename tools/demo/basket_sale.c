@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One sale of baskets, from its opening to the audit, which holds three accounts against each
- * other: what the stocks say, what the orders say, and what buyers were told. */
+/* One sale of baskets, from its opening to the audit, which compares what the stocks say, what the
+ * orders say, and what buyers were told. */
 #include "tools/demo/basket.h"
 
 #include <inttypes.h>
