@@ -16,7 +16,7 @@ static const struct {
     ROW(DEADLOCK), ROW(LEASEDOWN), ROW(BUSY),    ROW(STORE),       ROW(GUARDED),   ROW(WRONGTYPE),
     ROW(NOAUTH),   ROW(WRONGPASS), ROW(NOPERM),  ROW(NOPROTO),     ROW(EXECABORT), ROW(ERR),
     ROW(HELD),     ROW(TIMEOUT),   ROW(UNSURE),  ROW(UNREACHABLE), ROW(ABANDONED), ROW(RELEASED),
-    ROW(FORKED),   ROW(PROTOCOL),  ROW(MISUSE),
+    ROW(FORKED),   ROW(PROTOCOL),  ROW(MISUSE),  ROW(CANCELLED),
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -42,5 +42,6 @@ TEST(numbers_that_programs_were_compiled_with_stay)
     assert_int_equal(STK_ERR, 17);
     assert_int_equal(STK_HELD, 100);
     assert_int_equal(STK_MISUSE, 108);
+    assert_int_equal(STK_CANCELLED, 109);
     assert_string_equal(stk_version(), "0.1.0");
 }

@@ -61,6 +61,10 @@ WORLD_TEST(a_resp2_connection_that_listens_does_nothing_else)
     assert_says(world, 1, "get k",
                 "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
                 "RESET are allowed in this context\r\n");
+    /* One error, though its token is missing, too. */
+    assert_says(world, 1, "SET k v",
+                "-ERR Can't execute 'set': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+                "RESET are allowed in this context\r\n");
     assert_says(world, 1, "MULTI",
                 "-ERR Can't execute 'multi': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT "
                 "/ RESET are allowed in this context\r\n");

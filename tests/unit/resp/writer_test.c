@@ -56,7 +56,8 @@ TEST(resp3_has_types_of_its_own)
         expect(&out, resp3 ? "_\r\n_\r\n" : "$-1\r\n*-1\r\n");
         resp_map(&out, 3, resp3);
         resp_set(&out, 3, resp3);
-        expect(&out, resp3 ? "%3\r\n~3\r\n" : "*6\r\n*3\r\n");
+        resp_push(&out, 3, resp3);
+        expect(&out, resp3 ? "%3\r\n~3\r\n>3\r\n" : "*6\r\n*3\r\n*3\r\n");
         resp_bool(&out, true, resp3);
         resp_bool(&out, false, resp3);
         expect(&out, resp3 ? "#t\r\n#f\r\n" : ":1\r\n:0\r\n");

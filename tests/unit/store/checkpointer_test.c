@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "store/sqlite/checkpointer.h"
+#include "store/sqlite/db.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
 #include "tests/unit/test.h"
@@ -228,9 +229,10 @@ static struct files files;
 /* Without a thread. */
 static void start(struct checkpointer *checkpointer, const struct rig *rig, int pages_max)
 {
-    sqlite3 *db;
+    char why[128];
+    sqlite3 *db = db_open(rig->path, DB_CHECKPOINTER, why, sizeof why);
 
-    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
+    assert_non_null(db);
     assert_int_equal(sqlite3_exec(db, "PRAGMA user_version", NULL, NULL, NULL), SQLITE_OK);
     files_open(&files, db, rig->path, &rig->log);
     assert_true(
@@ -253,14 +255,14 @@ RIG_TEST(what_came_during_a_pass_is_not_left_to_the_writer)
     sqlite3 *writer = open_writer(rig);
 
     start(&checkpointer, rig, PAGES_MAX);
-    checkpointer_note(&checkpointer, MANY, 1);
+    checkpointer_on_commit(&checkpointer, MANY, 1);
     assert_true(checkpointer_step(&checkpointer));
-    assert_false(checkpointer_wants(&checkpointer));
+    assert_false(checkpointer_has_rest(&checkpointer));
     /* Few more than there are. */
-    checkpointer_note(&checkpointer, PAGES_MAX / 2, 1);
-    checkpointer_note(&checkpointer, PAGES_MAX + 1, 1);
+    checkpointer_on_commit(&checkpointer, PAGES_MAX / 2, 1);
+    checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
-    assert_true(checkpointer_wants(&checkpointer));
+    assert_true(checkpointer_has_rest(&checkpointer));
     stop(&checkpointer);
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
 }
@@ -274,13 +276,13 @@ RIG_TEST(the_writer_copies_the_rest)
     int pages = 0;
 
     start(&checkpointer, rig, PAGES_MAX);
-    checkpointer_note(&checkpointer, PAGES_MAX + 1, 1);
+    checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
     for (int i = 0; i < MORE; i++)
         assert_int_equal(sqlite3_exec(writer, "INSERT INTO few VALUES(1)", NULL, NULL, NULL),
                          SQLITE_OK);
-    checkpointer_tidy(&checkpointer, writer);
-    assert_false(checkpointer_wants(&checkpointer));
+    checkpointer_copy_rest(&checkpointer, writer);
+    assert_false(checkpointer_has_rest(&checkpointer));
     assert_int_equal(sqlite3_exec(writer, "INSERT INTO few VALUES(1)", NULL, NULL, NULL),
                      SQLITE_OK);
     sqlite3_wal_checkpoint_v2(writer, "main", SQLITE_CHECKPOINT_PASSIVE, &pages, NULL);
@@ -330,7 +332,7 @@ RIG_TEST(what_a_failed_sync_was_to_make_safe_is_copied_again_by_whoever_comes_ne
     reader = read_on(rig); /* another page, or its older copy would be passed over */
     assert_int_equal(sqlite3_exec(other, "CREATE TABLE more(x)", NULL, NULL, NULL), SQLITE_OK);
     fault_vfs_set(rig->vfs, FAULT_SYNC, ".db", 1, SQLITE_IOERR_FSYNC);
-    checkpointer_note(&checkpointer, PAGES_MAX + 1, 1);
+    checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
     assert_true(checkpointer_lost(&checkpointer));
     assert_int_equal(copied_frames(rig), 0);
@@ -358,9 +360,9 @@ RIG_TEST(a_larger_file_has_a_longer_log)
     start(&checkpointer, rig, NOT_TOLD);
     assert_int_equal(atomic_load(&checkpointer.pages_max), LEAST);
     pad(writer, 16);
-    checkpointer_note(&checkpointer, LEAST, 1);
+    checkpointer_on_commit(&checkpointer, LEAST, 1);
     assert_false(checkpointer_step(&checkpointer));
-    checkpointer_note(&checkpointer, LEAST + 1, 1);
+    checkpointer_on_commit(&checkpointer, LEAST + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
     assert_in_range(atomic_load(&checkpointer.pages_max), 4 * 16 * 1024, 4 * 17 * 1024);
     stop(&checkpointer);
@@ -408,13 +410,13 @@ RIG_TEST(a_log_that_goes_on_repeating_is_copied_once_in_a_while)
     sqlite3 *writer = open_writer(rig);
 
     start(&checkpointer, rig, 0);
-    checkpointer_note(&checkpointer, SHORT, MANY);
+    checkpointer_on_commit(&checkpointer, SHORT, MANY);
     assert_false(checkpointer_step(&checkpointer));
-    checkpointer_note(&checkpointer, SHORT, MANY + 1);
+    checkpointer_on_commit(&checkpointer, SHORT, MANY + 1);
     assert_true(checkpointer_step(&checkpointer));
-    checkpointer_note(&checkpointer, SHORT + AGAIN - 1, MANY + 1);
+    checkpointer_on_commit(&checkpointer, SHORT + AGAIN - 1, MANY + 1);
     assert_false(checkpointer_step(&checkpointer));
-    checkpointer_note(&checkpointer, SHORT + AGAIN, MANY + 1);
+    checkpointer_on_commit(&checkpointer, SHORT + AGAIN, MANY + 1);
     assert_true(checkpointer_step(&checkpointer));
     stop(&checkpointer);
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
