@@ -97,12 +97,16 @@ static void tell_holder(const struct held *held, const char *reason)
         events_push_lost(held->holder, name_of(held), held->token, reason);
 }
 
-/* Another daemon has ended it. */
-static void end_elsewhere(struct held *held, bool revoked)
+/* It was released or revoked; `by` is the connection that did, 0 at another daemon. A release is
+ * news only to who asked for news, and did not release it itself: in RESP3 a lease is often taken
+ * and released over two connections of one pool. */
+static void end(struct held *held, bool revoked, uint64_t by)
 {
     publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED);
     if (revoked)
         tell_holder(held, "revoked");
+    else if (held->holder != NULL && held->holder->notified && held->holder->id != by)
+        tell_holder(held, "released");
     drop(held);
 }
 
@@ -130,7 +134,7 @@ static void on_answer(struct lease_call *call)
         return;
     held->query = NULL;
     if (ended && !still) {
-        end_elsewhere(held, revoked);
+        end(held, revoked, 0);
         return;
     }
     if (engine_now_ms(engine) >= held->until_ms) {
@@ -259,7 +263,8 @@ void held_renewed(struct engine *engine, struct bytes resource, int64_t token, i
         set_holder(held, notified);
 }
 
-void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked)
+void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked,
+                   uint64_t by)
 {
     struct held *held = find(engine, resource);
 
@@ -269,10 +274,7 @@ void held_released(struct engine *engine, struct bytes resource, int64_t token, 
                                                .token = token});
         return;
     }
-    publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED);
-    if (revoked)
-        tell_holder(held, "revoked");
-    drop(held);
+    end(held, revoked, by);
 }
 
 void held_forget_session(struct session *session,

@@ -120,8 +120,9 @@ void held_granted(struct engine *engine, const struct grant *grant);
 /* `notified`, where it is not NULL, is told of the loss from now on, in RESP2, too. */
 void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t left_ms,
                   struct session *notified);
-/* The token was retired here. */
-void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
+/* The token was retired here, for the connection `by`; 0: for none. */
+void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked,
+                   uint64_t by);
 /* A connection has gone: calls `each` for its ephemeral leases. */
 void held_forget_session(struct session *session,
                          void (*each)(struct session *, struct bytes resource, int64_t token));
@@ -145,6 +146,7 @@ struct release {
     struct bytes id;             /* RELEASE_HOLD: the request's; empty: none */
     bool own_only;               /* nothing, where another connection has entered since: */
     int64_t session, connection; /* this one's, as in the row */
+    uint64_t by;                 /* the connection that asked for it; 0: none did */
     bool unannounced;            /* nobody was told of the grant: no event tells of its end */
     struct bytes grant_id;       /* of the ACQUIRE that nobody was told of: free again; or empty */
     void (*on_end)(struct release *release);

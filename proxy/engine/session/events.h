@@ -31,8 +31,9 @@ struct event {
 void events_publish(struct engine *engine, const struct event *event);
 
 /* Pushes ["stockade:lost", resource, token, reason] to the connection that held the lease, or that
- * said RENEW ... NOTIFY since; the reason is "revoked", "expired" or "taken". A RESP2 connection
- * gets it as an array, and only if it has said NOTIFY. */
+ * said RENEW ... NOTIFY since; the reason is "revoked", "expired" or "taken", and where it
+ * has said NOTIFY "released": over another connection. A RESP2 connection gets it as an array, and
+ * only if it has said NOTIFY. */
 void events_push_lost(struct session *session, struct bytes resource, int64_t token,
                       const char *reason);
 

@@ -294,6 +294,9 @@ WORLD_TEST(subscriptions_of_all_together_are_bounded)
 WORLD_TEST(a_holder_is_told_of_its_loss_in_resp3)
 {
     world_call(world, 1, "HELLO 3");
+    world_call(world, 1, "ACQUIRE q 1000");
+    world_call(world, 3, "RELEASE q 1"); /* over another connection of its pool, perhaps */
+    assert_got(world, 1, "");
     world_call(world, 1, "ACQUIRE r 1000");
     world_call(world, 2, "ACQUIRE s 1000");
     world_call(world, 3, "REVOKE r"), world_call(world, 3, "REVOKE s");
@@ -314,7 +317,10 @@ WORLD_TEST(who_asks_for_it_with_a_renewal_is_told_in_resp2_too)
 
     world_call(world, 1, "ACQUIRE s 1000"), world_call(world, 2, "RENEW s 1 1000 notify");
     world_call(world, 1, "RELEASE s 1");
-    assert_got(world, 2, ""); /* its holder's own doing is no loss */
+    assert_got(world, 2, "*4\r\n$13\r\nstockade:lost\r\n$1\r\ns\r\n:1\r\n$8\r\nreleased\r\n");
+    world_call(world, 1, "ACQUIRE s 1000"), world_call(world, 2, "RENEW s 2 1000 NOTIFY");
+    assert_says(world, 2, "RELEASE s 2", ":0\r\n"); /* what it did itself is no news */
+    assert_got(world, 2, "");
 
     world_call(world, 1, "ACQUIRE t 1000"), world_call(world, 2, "RENEW t 1 1000 NOTIFY");
     world_call(world, 2, "RESET");
