@@ -16,7 +16,7 @@
 enum {
     TEXT_MAX = 400,
     SUBJECT_MAX = 160,
-    LIKE_IT_MAX = 100, /* findings of one kind that are told one by one */
+    LIKE_IT_MAX = 100, /* findings of one kind that are reported one by one */
     WATCH_EVERY = 200000,
 };
 
@@ -140,8 +140,8 @@ static const struct rule {
      " OR typeof(retired_ms) <> 'integer' OR retired_ms < 0"},
 };
 
-__attribute__((format(printf, 3, 4))) static void tell(struct audit *audit, const char *kind,
-                                                       const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void report(struct audit *audit, const char *kind,
+                                                         const char *format, ...)
 {
     char text[TEXT_MAX];
     va_list args;
@@ -156,15 +156,15 @@ __attribute__((format(printf, 3, 4))) static void tell(struct audit *audit, cons
     audit->call->found(audit->call->watch.context, kind, text);
 }
 
-/* Says what SQLite could not do, unless it was stopped. */
-static void tell_failure(struct audit *audit, const char *what)
+/* Reports what SQLite could not do, unless it was stopped. */
+static void report_failure(struct audit *audit, const char *what)
 {
     int code = sqlite3_errcode(audit->db);
 
     if (code == SQLITE_INTERRUPT)
         audit->interrupted = true;
     else if (!audit->interrupted)
-        tell(audit, "sqlite", "%s cannot be checked: %s", what, sqlite3_errmsg(audit->db));
+        report(audit, "sqlite", "%s cannot be checked: %s", what, sqlite3_errmsg(audit->db));
 }
 
 /* A column for people: an id, or a name in which bytes that are not plain ASCII are \xNN. */
@@ -190,69 +190,69 @@ static const char *subject(sqlite3_stmt *stmt, char out[SUBJECT_MAX])
     return out;
 }
 
-/* Runs a statement; each row is a finding: column 0 what it is about (or NULL), column 1 what is
- * wrong. `what` is what it looks at. */
-static void ask(struct audit *audit, const char *kind, const char *what, const char *sql)
+/* Runs a rule's statement; each row is a finding: column 0 what it is about (or NULL), column 1
+ * what is wrong. `what` is what it examines. */
+static void run_rule(struct audit *audit, const char *kind, const char *what, const char *sql)
 {
     sqlite3_stmt *stmt = NULL;
     char name[SUBJECT_MAX];
     int64_t more = 0;
-    int told = 0;
+    int reported = 0;
 
     if (audit->interrupted)
         return;
     if (sqlite3_prepare_v2(audit->db, sql, -1, &stmt, NULL) != SQLITE_OK) {
-        tell_failure(audit, what);
+        report_failure(audit, what);
         return;
     }
     while (sqlite3_step(stmt) == SQLITE_ROW) {
         const char *text = (const char *)sqlite3_column_text(stmt, 1);
-        if (++told > LIKE_IT_MAX)
+        if (++reported > LIKE_IT_MAX)
             more++;
         else if (sqlite3_column_type(stmt, 0) == SQLITE_NULL)
-            tell(audit, kind, "%s", text != NULL ? text : "a value is NULL");
+            report(audit, kind, "%s", text != NULL ? text : "a value is NULL");
         else
-            tell(audit, kind, "%s: %s", subject(stmt, name),
-                 text != NULL ? text : "a value is NULL");
+            report(audit, kind, "%s: %s", subject(stmt, name),
+                   text != NULL ? text : "a value is NULL");
     }
     if (sqlite3_finalize(stmt) != SQLITE_OK)
-        tell_failure(audit, what);
+        report_failure(audit, what);
     if (more > 0) {
-        tell(audit, kind, "%lld more like the last one", (long long)more);
+        report(audit, kind, "%lld more like the last one", (long long)more);
         audit->call->findings += more - 1;
     }
 }
 
 /* SQLite's findings: lines of text, several to a row, some below a headline. */
-static void ask_integrity(struct audit *audit)
+static void check_integrity(struct audit *audit)
 {
     sqlite3_stmt *stmt = NULL;
 
     if (sqlite3_prepare_v2(audit->db, "PRAGMA integrity_check", -1, &stmt, NULL) != SQLITE_OK) {
-        tell_failure(audit, "the file");
+        report_failure(audit, "the file");
         return;
     }
     while (sqlite3_step(stmt) == SQLITE_ROW)
         for (const char *line = (const char *)sqlite3_column_text(stmt, 0); line != NULL;) {
             int len = (int)strcspn(line, "\n");
             if (len > 0 && strncmp(line, "***", 3) != 0 && strcmp(line, "ok") != 0)
-                tell(audit, "sqlite", "%.*s", len, line);
+                report(audit, "sqlite", "%.*s", len, line);
             line = line[len] == '\0' ? NULL : line + len + 1;
         }
     if (sqlite3_finalize(stmt) != SQLITE_OK)
-        tell_failure(audit, "the file");
+        report_failure(audit, "the file");
 }
 
-static void ask_sqlite(struct audit *audit)
+static void check_sqlite(struct audit *audit)
 {
-    ask_integrity(audit);
-    ask(audit, "sqlite", "foreign keys",
-        "SELECT NULL, 'table ' || \"table\" || ', row ' || ifnull(rowid, '?') || ': refers to"
-        " nothing in ' || parent FROM pragma_foreign_key_check");
+    check_integrity(audit);
+    run_rule(audit, "sqlite", "foreign keys",
+             "SELECT NULL, 'table ' || \"table\" || ', row ' || ifnull(rowid, '?') || ': refers to"
+             " nothing in ' || parent FROM pragma_foreign_key_check");
 }
 
-/* For each (type, name, sql) of `rows`, which it finalizes: tells where the other database has it
- * not, or otherwise, with a text that takes type and name. */
+/* For each (type, name, sql) of `rows`, which it finalizes: reports where the other database does
+ * not have it, or has it otherwise. `gone` and `altered` are what to say of it. */
 static void compare(struct audit *audit, sqlite3_stmt *rows, sqlite3 *other, const char *gone,
                     const char *altered)
 {
@@ -261,7 +261,7 @@ static void compare(struct audit *audit, sqlite3_stmt *rows, sqlite3 *other, con
     if (sqlite3_prepare_v2(other,
                            "SELECT sql = ?3 FROM sqlite_schema WHERE type = ?1 AND name = ?2", -1,
                            &stmt, NULL) != SQLITE_OK)
-        tell_failure(audit, "the schema");
+        report_failure(audit, "the schema");
     while (stmt != NULL && sqlite3_step(rows) == SQLITE_ROW) {
         for (int i = 0; i < 3; i++)
             sqlite3_bind_value(stmt, i + 1, sqlite3_column_value(rows, i));
@@ -269,17 +269,17 @@ static void compare(struct audit *audit, sqlite3_stmt *rows, sqlite3 *other, con
         const char *type = (const char *)sqlite3_column_text(rows, 0);
         const char *name = (const char *)sqlite3_column_text(rows, 1);
         if (!there)
-            tell(audit, "schema", "the %s %s %s", type, name, gone);
+            report(audit, "schema", "the %s %s %s", type, name, gone);
         else if (altered != NULL && sqlite3_column_int(stmt, 0) == 0)
-            tell(audit, "schema", "the %s %s %s", type, name, altered);
+            report(audit, "schema", "the %s %s %s", type, name, altered);
         sqlite3_reset(stmt);
     }
     sqlite3_finalize(stmt);
     sqlite3_finalize(rows);
 }
 
-/* Is all there, as it was made, and nothing else? What guards are made of is on the users' own
- * tables; that it is whole is the guards' question. */
+/* Is everything there, as it was made, and nothing else? What guards are made of is on the users'
+ * own tables; check_guards sees whether that is whole. */
 static void compare_schemas(struct audit *audit, sqlite3 *fresh)
 {
     static const char made[] = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL";
@@ -290,23 +290,23 @@ static void compare_schemas(struct audit *audit, sqlite3 *fresh)
     sqlite3_stmt *rows;
 
     if (sqlite3_prepare_v2(fresh, made, -1, &rows, NULL) != SQLITE_OK)
-        tell(audit, "sqlite", "no schema to compare with: %s", sqlite3_errmsg(fresh));
+        report(audit, "sqlite", "no schema to compare with: %s", sqlite3_errmsg(fresh));
     else
         compare(audit, rows, audit->db, "is gone", "was altered");
     if (sqlite3_prepare_v2(audit->db, ours, -1, &rows, NULL) != SQLITE_OK)
-        tell_failure(audit, "the schema");
+        report_failure(audit, "the schema");
     else
         compare(audit, rows, fresh, "is not Stockade's", NULL);
 }
 
-static void ask_schema(struct audit *audit)
+static void check_schema(struct audit *audit)
 {
     sqlite3 *fresh = NULL;
 
     if (sqlite3_open(":memory:", &fresh) == SQLITE_OK && schema_make(fresh) == SQLITE_OK)
         compare_schemas(audit, fresh);
     else
-        tell(audit, "sqlite", "no schema to compare with: %s", sqlite3_errmsg(fresh));
+        report(audit, "sqlite", "no schema to compare with: %s", sqlite3_errmsg(fresh));
     sqlite3_close(fresh);
 }
 
@@ -325,11 +325,11 @@ static void judge_guard(void *context, struct bytes table, struct bytes column, 
     (void)prefix;
     count->audit->call->guards++;
     if (broken)
-        tell(count->audit, "guard", "table %.*s: %s", (int)table.len, table.data,
-             flaw != NULL ? flaw : "broken");
+        report(count->audit, "guard", "table %.*s: %s", (int)table.len, table.data,
+               flaw != NULL ? flaw : "broken");
 }
 
-static void ask_guards(struct audit *audit)
+static void check_guards(struct audit *audit)
 {
     struct transaction txn;
 
@@ -340,7 +340,7 @@ static void ask_guards(struct audit *audit)
         struct guard_count count = {audit, txn.guards};
         (void)guards_each(&txn.base, judge_guard, &count);
     } else {
-        tell_failure(audit, "the guards");
+        report_failure(audit, "the guards");
     }
     operations_free(&txn);
 }
@@ -349,7 +349,7 @@ static void count_rows(struct audit *audit)
 {
     struct audit_call *call = audit->call;
 
-    /* What cannot be counted has been told. */
+    /* What cannot be counted has been reported. */
     (void)db_int64(audit->db, "SELECT count(*) FROM stockade_resource", &call->resources);
     (void)db_int64(audit->db, "SELECT count(*) FROM stockade_resource WHERE type <> 0",
                    &call->values);
@@ -374,14 +374,14 @@ bool store_audit(struct audit_call *call, char *why, size_t why_size)
         return false;
     }
     sqlite3_progress_handler(audit.db, WATCH_EVERY, watch_instructions, &call->watch);
-    ask_sqlite(&audit);
+    check_sqlite(&audit);
     if (audit.version == schema_version())
-        ask_schema(&audit);
+        check_schema(&audit);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].since <= audit.version)
-            ask(&audit, rules[i].kind, rules[i].kind, rules[i].sql);
+            run_rule(&audit, rules[i].kind, rules[i].kind, rules[i].sql);
     if (audit.version >= 2)
-        ask_guards(&audit);
+        check_guards(&audit);
     count_rows(&audit);
     sqlite3_progress_handler(audit.db, 0, NULL, NULL);
     db_close(audit.db);
