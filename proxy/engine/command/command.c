@@ -41,11 +41,6 @@ const struct command *command_find(const struct command_index *index, struct byt
     return NULL;
 }
 
-bool arity_fits(int arity, size_t argc)
-{
-    return arity >= 0 ? argc == (size_t)arity : argc >= (size_t)-arity;
-}
-
 const char *command_lower(const char *name, char out[COMMAND_LOWER_SIZE])
 {
     size_t len = 0;

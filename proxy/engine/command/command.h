@@ -26,19 +26,18 @@ enum command_order {
 };
 
 enum command_flag {
-    COMMAND_WRITES = 1,       /* changes a value: needs a token */
-    COMMAND_ADMIN = 2,        /* administrators only */
-    COMMAND_NO_AUTH = 4,      /* also before AUTH */
-    COMMAND_LEASE = 8,        /* about leases */
-    COMMAND_DRAINING = 16,    /* also while the daemon stops */
-    COMMAND_UNQUEUED = 32,    /* done at once between MULTI and EXEC, too */
-    COMMAND_PUBSUB = 64,      /* also where a RESP2 connection has subscribed */
-    COMMAND_LONG = 128,       /* goes through any number of rows */
-    COMMAND_VALUE = 256,      /* replies with the string of its key, and wants nothing else of it */
-    COMMAND_SQL = 512,        /* runs a statement: may take long, may act under any token */
-    COMMAND_FENCED = 1024,    /* a token, then the command that it is for */
-    COMMAND_FENCEDALL = 2048, /* several resources with tokens, then the command */
-    COMMAND_BLOCKING = 4096,  /* clients are told that it may wait */
+    COMMAND_WRITES = 1 << 0,     /* changes a value: needs a token */
+    COMMAND_ADMIN = 1 << 1,      /* administrators only */
+    COMMAND_NO_AUTH = 1 << 2,    /* also before AUTH */
+    COMMAND_DRAINING = 1 << 3,   /* also while the daemon stops */
+    COMMAND_UNQUEUED = 1 << 4,   /* done at once between MULTI and EXEC, too */
+    COMMAND_PUBSUB = 1 << 5,     /* also where a RESP2 connection has subscribed */
+    COMMAND_LONG = 1 << 6,       /* goes through any number of rows */
+    COMMAND_VALUE = 1 << 7,      /* replies with the string of its key, and wants nothing else */
+    COMMAND_SQL = 1 << 8,        /* runs a statement: may take long, may act under any token */
+    COMMAND_FENCED = 1 << 9,     /* a token, then the command that it is for */
+    COMMAND_FENCEDALL = 1 << 10, /* several resources with tokens, then the command */
+    COMMAND_BLOCKING = 1 << 11,  /* COMMAND tells clients that it may wait */
 };
 
 typedef void command_start(struct request *request);
@@ -76,8 +75,12 @@ struct command_index {
 void command_index_fill(struct command_index *index, const struct command *all, size_t count);
 /* NULL: there is none of that name. */
 const struct command *command_find(const struct command_index *index, struct bytes name);
+
 /* Is it a number of arguments, with the name, that the arity allows? */
-bool arity_fits(int arity, size_t argc);
+static inline bool arity_fits(int arity, size_t argc)
+{
+    return arity >= 0 ? argc == (size_t)arity : argc >= (size_t)-arity;
+}
 
 /* A command's name in lower case, as Redis's errors have it. Returns `out`. */
 #define COMMAND_LOWER_SIZE 40

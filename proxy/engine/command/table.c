@@ -28,7 +28,7 @@
     }
 #define LEASE(name, arity, order, start, summary)                                                  \
     {                                                                                              \
-        name, arity, COMMAND_LEASE, order, KEY, NULL, start, NULL, NULL, "leases", summary         \
+        name, arity, 0, order, KEY, NULL, start, NULL, NULL, "leases", summary                     \
     }
 /* A plan with one step, which runs in the store. */
 #define READ(name, arity, flags, keys, exec, group, summary)                                       \
@@ -41,12 +41,12 @@
     }
 
 const struct command commands[] = {
-    {"ACQUIRE", -3, COMMAND_LEASE | COMMAND_BLOCKING, ORDER_ALONE, KEY, acquire_prepare,
-     lease_acquire, acquire_abandon, NULL, "leases",
+    {"ACQUIRE", -3, COMMAND_BLOCKING, ORDER_ALONE, KEY, acquire_prepare, lease_acquire,
+     acquire_abandon, NULL, "leases",
      "Take a lease: resource ttl_ms [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL]"
      " -> [token, ttl_ms] or null"},
-    {"ACQUIREALL", -4, COMMAND_LEASE, ORDER_ALONE, 3, 3, 1, NULL, lease_acquire_all,
-     acquire_all_abandon, NULL, "leases",
+    {"ACQUIREALL", -4, 0, ORDER_ALONE, 3, 3, 1, NULL, lease_acquire_all, acquire_all_abandon, NULL,
+     "leases",
      "Take several, all or none: ttl_ms n resource ... [the same options] -> tokens or null"},
     LEASE("RENEW", -4, ORDER_LEASE, lease_renew,
           "Extend a lease: resource token ttl_ms [NOTIFY] -> ttl_ms"),
@@ -55,14 +55,13 @@ const struct command commands[] = {
     LEASE("REVOKE", 2, ORDER_WRITE, lease_revoke,
           "Take a lease away from its holder: resource -> the retired token"),
     LEASE("LEASE", 2, ORDER_ALONE, lease_show, "Who holds a resource: resource -> map"),
-    {"LEASES", -1, COMMAND_LEASE | LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
+    {"LEASES", -1, LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
      "Names of resources with an unretired token: [MATCH glob] [COUNT n]"},
-    {"FENCED", -4, COMMAND_LEASE | COMMAND_FENCED, ORDER_WRITE, 3, 3, 1, plan_make, plan_start,
-     NULL, NULL, "leases",
+    {"FENCED", -4, COMMAND_FENCED, ORDER_WRITE, 3, 3, 1, plan_make, plan_start, NULL, NULL,
+     "leases",
      "Run a command only while the token is the newest: token [ID id] command key [arg ...]"},
-    {"FENCEDALL", -5, COMMAND_LEASE | COMMAND_FENCEDALL, ORDER_WRITE, 2, 2, 1, plan_make,
-     plan_start, NULL, NULL, "leases",
-     "The same with several tokens: n resource token ... [ID id] command [arg ...]"},
+    {"FENCEDALL", -5, COMMAND_FENCEDALL, ORDER_WRITE, 2, 2, 1, plan_make, plan_start, NULL, NULL,
+     "leases", "The same with several tokens: n resource token ... [ID id] command [arg ...]"},
     LEASE(
         "RECEIPT", 4, ORDER_READ, receipt_show,
         "Was this request applied? resource token id -> [1, reply], [0, null] or null: still open"),

@@ -125,9 +125,9 @@ void note_refused(struct request *request, enum stk_error error)
         buf_append_text(&line, " of ");
         print_name(request->refused_name, &line);
     }
-    if (request->refused != NULL)
+    if (request->refused_claim != NULL)
         buf_printf(&line, " under token %lld, the newest is %lld",
-                   (long long)request->refused->token, (long long)request->newest);
+                   (long long)request->refused_claim->token, (long long)request->newest);
     if (error == STK_GUARDED && request->reply.len > 3) {
         buf_append_text(&line, ", ");
         print_name((struct bytes){request->reply.data + 1, request->reply.len - 3}, &line);

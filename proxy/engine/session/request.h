@@ -46,13 +46,13 @@ struct request {
 
     /* The store's between submit and done, then the loop's. */
     struct buf reply;
-    size_t share;                /* of the room for replies */
-    struct buf scratch;          /* the command's own */
-    enum stk_error verdict;      /* what the token rule said; STK_OK: accepted */
-    const struct claim *refused; /* where a claim of the plan was: which, and */
-    int64_t newest;              /* the newest token of its resource */
-    struct bytes refused_name;   /* of the resource; borrowed from the arguments */
-    bool replayed;               /* the reply is a receipt's */
+    size_t share;                      /* of the room for replies */
+    struct buf scratch;                /* the command's own */
+    enum stk_error verdict;            /* what the token rule said; STK_OK: accepted */
+    const struct claim *refused_claim; /* which claim of the plan was refused; or NULL */
+    int64_t newest;                    /* the newest token of its resource */
+    struct bytes refused_name;         /* of the resource; borrowed from the arguments */
+    bool replayed;                     /* the reply is a receipt's */
     struct store_op op;
 };
 

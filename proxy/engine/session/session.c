@@ -119,8 +119,8 @@ void session_input(struct session *session, const char *data, size_t len)
 {
     session->active_ms = engine_now_ms(session->engine);
     size_t used = session->in.len == 0 ? advance(session, data, len) : 0;
-    buf_append(&session->in, data + used, len - used);
-    mark_changed(session);
+    if (used < len) /* until something finishes or is sent */
+        buf_append(&session->in, data + used, len - used);
 }
 
 bool session_wants_input(const struct session *session)

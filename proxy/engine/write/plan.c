@@ -318,6 +318,36 @@ void plan_start(struct request *request)
 
 /* Run: in the store, on its thread. */
 
+static enum stk_error replay(struct request *request, struct store_txn *txn);
+static enum stk_error apply(struct request *request, struct store_txn *txn);
+static enum stk_error run_steps(struct request *request, struct store_txn *txn);
+static enum stk_error run_step(struct request *request, struct store_txn *txn,
+                               const struct step *step);
+static enum stk_error judge(struct request *request, struct store_txn *txn, const struct step *step,
+                            struct resource *first);
+static enum stk_error judge_unfenced(struct request *request, struct store_txn *txn,
+                                     const struct step *step);
+static enum stk_error remember(struct request *request, struct store_txn *txn);
+
+/* May run more than once. An error of its own (not STK_STORE) comes with the reply that says why.
+ */
+static enum stk_error run(struct store_op *op, struct store_txn *txn)
+{
+    struct request *request = request_of_op(op);
+
+    buf_clear(&request->reply);
+    replies_count(&request->engine->replies, &request->share, 0);
+    request->verdict = STK_OK;
+    request->refused_claim = NULL;
+    request->replayed = false;
+    if (request->plan.id.len > 0) {
+        enum stk_error error = replay(request, txn);
+        if (error != STK_OK || request->replayed)
+            return error;
+    }
+    return apply(request, txn);
+}
+
 static bool reply_is_error(const struct buf *reply, size_t at)
 {
     return reply->len > at && reply->data[at] == '-';
@@ -330,7 +360,8 @@ static void reply_error(struct request *request, enum stk_error error, const cha
     resp_error(&request->reply, error, text != NULL ? "%s" : NULL, text);
 }
 
-/* Looks for a receipt of the plan's id on the resource of each claim. */
+/* Looks for a receipt of the plan's ID on the resource of each claim. Where there is one it is the
+ * reply. */
 static enum stk_error replay(struct request *request, struct store_txn *txn)
 {
     const struct plan *plan = &request->plan;
@@ -357,62 +388,63 @@ static enum stk_error replay(struct request *request, struct store_txn *txn)
     return STK_OK;
 }
 
-/* Judges the claims of a step. `first`: the resource of the first one. */
-static enum stk_error judge(struct request *request, struct store_txn *txn, const struct step *step,
-                            struct resource *first)
+/* Runs the steps, and keeps the reply for a repeat; or undoes all of it. */
+static enum stk_error apply(struct request *request, struct store_txn *txn)
 {
-    for (size_t i = 0; i < step->claims_count; i++) {
-        const struct claim *claim = &step->claims[i];
-        enum stk_error error;
-        struct resource resource;
+    const struct plan *plan = &request->plan;
+    bool marked = plan->marked && request->op.writes;
+    enum stk_error error;
 
-        if (failed(txn_resource(txn, claim->resource, &resource)))
-            return error;
-        if (i == 0)
-            *first = resource;
-        request->verdict = fence_judge(&resource.fence, claim->token);
-        if (request->verdict == STK_OK)
-            continue;
-        request->refused = claim;
-        request->refused_name = claim->resource;
-        request->newest = resource.fence.token;
-        if (request->plan.claims_count == 1) {
-            reply_error(request, request->verdict, NULL);
-        } else {
-            char name[128], text[256];
-            snprintf(text, sizeof text, "token %lld of %s: %s", (long long)claim->token,
-                     log_quoted(claim->resource, name, sizeof name),
-                     stk_error_text(request->verdict));
-            reply_error(request, request->verdict, text);
-        }
-        break;
-    }
-    return STK_OK;
+    if (plan->claims_count > 0)
+        txn_present(txn, plan->claims, plan->claims_count);
+    if (marked && failed(txn_mark(txn)))
+        return error;
+    error = plan->whole ? run_steps(request, txn) : run_step(request, txn, &plan->steps[0]);
+    if (error == STK_BUSY)
+        replies_refuse(&request->engine->replies, &request->reply);
+    if (error != STK_OK)
+        return error;
+    if (request->verdict != STK_OK || reply_is_error(&request->reply, 0))
+        return marked ? txn_mark_undo(txn) : plan->whole ? STK_ERR : STK_OK;
+    if (plan->id.len > 0 && failed(remember(request, txn)))
+        return error;
+    return marked ? txn_mark_keep(txn) : STK_OK;
 }
 
-/* A write without a token: no key of it may be held. */
-static enum stk_error judge_unfenced(struct request *request, struct store_txn *txn,
-                                     const struct step *step)
+/* Runs the steps of a transaction until one fails: then its error is the whole reply. */
+static enum stk_error run_steps(struct request *request, struct store_txn *txn)
 {
-    const struct command *command = step->command;
-    size_t last = command->key_last < 0 ? step->argc - 1 : (size_t)command->key_last;
+    const struct plan *plan = &request->plan;
+    struct buf *reply = &request->reply;
 
-    for (size_t i = (size_t)command->key_first; i <= last; i += (size_t)command->key_step) {
-        enum stk_error error;
-        struct resource resource;
-        if (failed(txn_resource(txn, step->argv[i], &resource)))
+    for (size_t i = 0; plan->judged_first && i < plan->steps_count; i++) {
+        struct resource first;
+        enum stk_error error = judge(request, txn, &plan->steps[i], &first);
+        if (error != STK_OK || request->verdict != STK_OK)
             return error;
-        if (!fence_unclaimed(&resource.fence)) {
-            request->verdict = STK_NOTOKEN;
-            request->refused_name = step->argv[i];
-            reply_error(request, STK_NOTOKEN, NULL);
+    }
+    resp_array(reply, plan->steps_count);
+    for (size_t i = 0; i < plan->steps_count; i++) {
+        size_t at = reply->len;
+        enum stk_error error = run_step(request, txn, &plan->steps[i]);
+        if (error != STK_OK)
+            return error;
+        if (request->verdict != STK_OK)
+            return STK_OK;
+        if (reply_is_error(reply, at)) {
+            buf_consume(reply, at);
+            return STK_OK;
+        }
+        if (reply->len > REPLY_BYTES_MAX) {
+            reply_error(request, STK_ERR,
+                        "the transaction's replies are too large; nothing was applied");
             return STK_OK;
         }
     }
     return STK_OK;
 }
 
-/* One step, judged first; its reply is appended. */
+/* Judges a step, runs it, and appends its reply. */
 static enum stk_error run_step(struct request *request, struct store_txn *txn,
                                const struct step *step)
 {
@@ -447,40 +479,62 @@ static enum stk_error run_step(struct request *request, struct store_txn *txn,
     return step->command->exec(&exec);
 }
 
-/* The steps of a transaction, until one fails: then its error is the whole reply. */
-static enum stk_error run_steps(struct request *request, struct store_txn *txn)
+/* Judges the claims of a step, in request->verdict. `first`: the resource of the first one. */
+static enum stk_error judge(struct request *request, struct store_txn *txn, const struct step *step,
+                            struct resource *first)
 {
-    const struct plan *plan = &request->plan;
-    struct buf *reply = &request->reply;
+    for (size_t i = 0; i < step->claims_count; i++) {
+        const struct claim *claim = &step->claims[i];
+        enum stk_error error;
+        struct resource resource;
 
-    for (size_t i = 0; plan->judged_first && i < plan->steps_count; i++) {
-        struct resource first;
-        enum stk_error error = judge(request, txn, &plan->steps[i], &first);
-        if (error != STK_OK || request->verdict != STK_OK)
+        if (failed(txn_resource(txn, claim->resource, &resource)))
             return error;
-    }
-    resp_array(reply, plan->steps_count);
-    for (size_t i = 0; i < plan->steps_count; i++) {
-        size_t at = reply->len;
-        enum stk_error error = run_step(request, txn, &plan->steps[i]);
-        if (error != STK_OK)
-            return error;
-        if (request->verdict != STK_OK)
-            return STK_OK;
-        if (reply_is_error(reply, at)) {
-            buf_consume(reply, at);
-            return STK_OK;
+        if (i == 0)
+            *first = resource;
+        request->verdict = fence_judge(&resource.fence, claim->token);
+        if (request->verdict == STK_OK)
+            continue;
+        request->refused_claim = claim;
+        request->refused_name = claim->resource;
+        request->newest = resource.fence.token;
+        if (request->plan.claims_count == 1) {
+            reply_error(request, request->verdict, NULL);
+        } else {
+            char name[128], text[256];
+            snprintf(text, sizeof text, "token %lld of %s: %s", (long long)claim->token,
+                     log_quoted(claim->resource, name, sizeof name),
+                     stk_error_text(request->verdict));
+            reply_error(request, request->verdict, text);
         }
-        if (reply->len > REPLY_BYTES_MAX) {
-            reply_error(request, STK_ERR,
-                        "the transaction's replies are too large; nothing was applied");
+        break;
+    }
+    return STK_OK;
+}
+
+/* A write without a token: no key of it may be held. */
+static enum stk_error judge_unfenced(struct request *request, struct store_txn *txn,
+                                     const struct step *step)
+{
+    const struct command *command = step->command;
+
+    for (size_t i = (size_t)command->key_first; i <= last_key(step);
+         i += (size_t)command->key_step) {
+        enum stk_error error;
+        struct resource resource;
+        if (failed(txn_resource(txn, step->argv[i], &resource)))
+            return error;
+        if (!fence_unclaimed(&resource.fence)) {
+            request->verdict = STK_NOTOKEN;
+            request->refused_name = step->argv[i];
+            reply_error(request, STK_NOTOKEN, NULL);
             return STK_OK;
         }
     }
     return STK_OK;
 }
 
-/* The receipts, one for each resource. Returns an error where the reply is too large for one. */
+/* Writes the receipts, one for each resource. Fails where the reply is too large for one. */
 static enum stk_error remember(struct request *request, struct store_txn *txn)
 {
     const struct plan *plan = &request->plan;
@@ -509,48 +563,6 @@ static enum stk_error remember(struct request *request, struct store_txn *txn)
     return STK_OK;
 }
 
-/* Does it and remembers it, or undoes it. */
-static enum stk_error apply(struct request *request, struct store_txn *txn)
-{
-    const struct plan *plan = &request->plan;
-    bool marked = plan->marked && request->op.writes;
-    enum stk_error error;
-
-    if (plan->claims_count > 0)
-        txn_present(txn, plan->claims, plan->claims_count);
-    if (marked && failed(txn_mark(txn)))
-        return error;
-    error = plan->whole ? run_steps(request, txn) : run_step(request, txn, &plan->steps[0]);
-    if (error == STK_BUSY)
-        replies_refuse(&request->engine->replies, &request->reply);
-    if (error != STK_OK)
-        return error;
-    if (request->verdict != STK_OK || reply_is_error(&request->reply, 0))
-        return marked ? txn_mark_undo(txn) : plan->whole ? STK_ERR : STK_OK;
-    if (plan->id.len > 0 && failed(remember(request, txn)))
-        return error;
-    return marked ? txn_mark_keep(txn) : STK_OK;
-}
-
-/* On the store's thread; may run more than once. An error of its own (not STK_STORE) comes with the
- * reply that says why. */
-static enum stk_error run(struct store_op *op, struct store_txn *txn)
-{
-    struct request *request = request_of_op(op);
-
-    buf_clear(&request->reply);
-    replies_count(&request->engine->replies, &request->share, 0);
-    request->verdict = STK_OK;
-    request->refused = NULL;
-    request->replayed = false;
-    if (request->plan.id.len > 0) {
-        enum stk_error error = replay(request, txn);
-        if (error != STK_OK || request->replayed)
-            return error;
-    }
-    return apply(request, txn);
-}
-
 /* Answered: back on the loop's thread. */
 
 void plan_note_refusal(struct request *request)
@@ -566,7 +578,7 @@ void plan_note_refusal(struct request *request)
 
 static void publish_refusal(const struct request *request)
 {
-    const struct claim *claim = request->refused;
+    const struct claim *claim = request->refused_claim;
 
     if (claim != NULL)
         events_publish(request->engine, &(struct event){.kind = EVENT_REFUSED,

@@ -2,7 +2,6 @@
 /* Real processes that are stopped, continued and ended. */
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,16 +14,6 @@
 enum { DEADLINE_MS = 20000 };
 
 static struct failure failure;
-
-/* Shared with the members: how far they have come. */
-static _Atomic int64_t *share(void)
-{
-    _Atomic int64_t *steps =
-        mmap(NULL, sizeof *steps, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    assert_true(steps != MAP_FAILED);
-    return steps;
-}
 
 static int step_stop_and_step(void *context, unsigned index)
 {
@@ -64,7 +53,7 @@ static unsigned see_to_the_end(struct crew *crew, struct signals *signals, int64
     while (crew->running > 0) {
         int64_t now_ms = clock_now_ms(&clock_monotonic);
         deadline_keep(&deadline);
-        stopped += crew_look(crew, now_ms, pause_ms);
+        stopped += crew_poll(crew, now_ms, pause_ms);
         crew_wake(crew, now_ms);
         if (crew->running > 0) {
             (void)signals_wait(signals, -1, crew_next_wake(crew, now_ms + 100) - now_ms);
@@ -83,13 +72,13 @@ static void see_one_stopped(struct crew *crew, struct signals *signals, int64_t 
         int64_t now_ms = clock_now_ms(&clock_monotonic);
         deadline_keep(&deadline);
         (void)signals_wait(signals, -1, 100);
-        stopped = crew_look(crew, now_ms, pause_ms);
+        stopped = crew_poll(crew, now_ms, pause_ms);
     }
 }
 
 TEST(a_stopped_member_does_nothing_until_it_is_continued)
 {
-    _Atomic int64_t *steps = share();
+    _Atomic int64_t *steps = crew_share(sizeof *steps); /* how far it has come */
     struct signals signals;
     struct crew crew;
     struct timespec delay = {.tv_nsec = 50000000};
@@ -106,7 +95,7 @@ TEST(a_stopped_member_does_nothing_until_it_is_continued)
     assert_int_equal(atomic_load(steps), 2);
     assert_int_equal(crew.failed, 0);
     signals_close(&signals);
-    assert_int_equal(munmap((void *)(uintptr_t)steps, sizeof *steps), 0);
+    crew_unshare((void *)(uintptr_t)steps, sizeof *steps);
 }
 
 TEST(who_stops_by_itself_is_continued_after_its_pause)

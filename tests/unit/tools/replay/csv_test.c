@@ -3,7 +3,7 @@
  * byte read behind it. */
 #include "fence/base/mem.h"
 #include "tests/unit/test.h"
-#include "tools/replay/csv.h"
+#include "tools/replay/orders_file.h"
 
 static const char *parse(const char *text, size_t len, struct csv_record *record)
 {

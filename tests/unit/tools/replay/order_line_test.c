@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which records are order lines. */
 #include "tests/unit/test.h"
-#include "tools/replay/order_line.h"
+#include "tools/replay/orders_file.h"
 
 static const char *parse(const char *text, struct csv_record *record, struct order_line *line)
 {

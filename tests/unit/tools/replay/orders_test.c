@@ -6,8 +6,8 @@
 
 #include "fence/base/bytes.h"
 #include "tests/unit/test.h"
-#include "tools/replay/csv.h"
 #include "tools/replay/orders.h"
+#include "tools/replay/orders_file.h"
 
 #define HEADER "invoice,invoiced_at,sku,quantity,customer\n"
 

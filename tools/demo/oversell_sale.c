@@ -1,19 +1,104 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the opening of the sale to the count. */
-#include "tools/demo/sale.h"
+/* One flash sale, from its opening to the count: the buyers, each a process, and the referee.
+ *
+ * A buyer that is at work when a stop is due raises SIGSTOP itself, so each stop lies between a
+ * read and a write for certain, however busy the machine is. The referee sees that the process has
+ * stopped, lets the pause pass, and continues it. The ledger is atomic and in shared memory: a
+ * process that is stopped or killed leaves nothing locked. */
+#include "tools/demo/oversell.h"
 
 #include <inttypes.h>
+#include <signal.h>
 
 #include "fence/base/clock.h"
-#include "tools/demo/crowd.h"
+
+enum { GRACE_MS = 20000 };
+
+/* A buyer's work, and its entries in the ledger. */
+
+/* Stops are spread over the sale: the i-th of n is due when the stock has fallen to
+ * (n+1-i)/(n+1). */
+static bool stop_is_due(const struct buyer *buyer, int64_t stops)
+{
+    const struct sale *sale = buyer->sale;
+
+    return stops < sale->stops && atomic_load(&buyer->ledger->left) <=
+                                      sale->stock - (stops + 1) * sale->stock / (sale->stops + 1);
+}
+
+void buyer_work(struct buyer *buyer)
+{
+    int64_t stops = atomic_load(&buyer->ledger->stops);
+
+    demo_work(buyer->sale->work_ms);
+    while (stop_is_due(buyer, stops)) {
+        if (atomic_compare_exchange_weak(&buyer->ledger->stops, &stops, stops + 1)) {
+            (void)raise(SIGSTOP); /* it takes all threads of the process along */
+            return;
+        }
+    }
+}
+
+static void atomic_lower(_Atomic int64_t *lowest, int64_t value)
+{
+    int64_t old = atomic_load(lowest);
+
+    while (value < old && !atomic_compare_exchange_weak(lowest, &old, value)) {
+    }
+}
+
+void buyer_sold(struct buyer *buyer, int64_t left)
+{
+    struct ledger *ledger = buyer->ledger;
+
+    atomic_fetch_add(&ledger->sold, 1);
+    atomic_store(&ledger->left, left);
+    atomic_lower(&ledger->lowest, left);
+    demo_raise(&ledger->last_sale_ms, clock_now_ms(&clock_monotonic));
+}
+
+void buyer_note_stale(struct buyer *buyer, bool tried, bool refused)
+{
+    atomic_fetch_add(&buyer->ledger->stale_tried, tried ? 1 : 0);
+    atomic_fetch_add(&buyer->ledger->stale_refused, refused ? 1 : 0);
+}
+
+bool buyer_is_late(const struct buyer *buyer)
+{
+    return clock_now_ms(&clock_monotonic) > buyer->deadline_ms;
+}
+
+enum purchase buyer_failed(struct buyer *buyer, const char *doing, redisReply *reply)
+{
+    struct failure *failure = &buyer->client.failure;
+
+    if (reply == NULL) {
+        (void)failure_set(failure, "%s: %s", doing, failure->text);
+    } else {
+        (void)failure_set(failure, "%s: the server said: %s", doing, client_text(reply));
+        freeReplyObject(reply);
+    }
+    return PURCHASE_FAILED;
+}
+
+void ledger_passes(struct ledger *ledger, int64_t mark)
+{
+    demo_raise(&ledger->newest, mark);
+}
+
+bool ledger_has_passed(const struct ledger *ledger, int64_t mark)
+{
+    return atomic_load(&ledger->newest) > mark;
+}
+
+/* The referee. */
 
 struct referee {
     const struct contender *contender;
     const struct sale *sale;
     const struct client_uri *server;
     struct ledger *ledger; /* shared with the buyers */
-    struct signals *signals;
-    struct term *term;
+    struct demo *demo;
     int64_t began_ms;
 };
 
@@ -45,40 +130,45 @@ static int buyer_main(void *context, unsigned index)
             contender->close(&buyer);
         }
     }
-    referee->ledger->failures[index] = buyer.client.failure;
+    if (purchase != PURCHASE_SOLD_OUT) {
+        (void)failure_set(&referee->ledger->failures[index], "buyer %u: %s", index + 1,
+                          buyer.client.failure.text);
+    }
     client_close(&buyer.client);
     return purchase == PURCHASE_SOLD_OUT ? 0 : 1;
 }
 
-static void show_progress(void *context, int64_t took_ms)
+static bool show_progress(void *context, int64_t took_ms, struct failure *failure)
 {
     const struct referee *referee = context;
     const struct ledger *ledger = referee->ledger;
 
-    term_progress(referee->term,
+    term_progress(&referee->demo->term,
                   "%-20s  sold %" PRId64 "  left %" PRId64 "  stopped %" PRId64 " of %" PRId64
                   "  %.1f s",
                   referee->contender->title, atomic_load(&ledger->sold), atomic_load(&ledger->left),
                   atomic_load(&ledger->stops), referee->sale->stops, (double)took_ms / 1000);
+    return took_ms <= referee->sale->limit_ms + referee->sale->pause_ms + GRACE_MS ||
+           failure_set(failure, "buyers hang");
 }
 
 static bool hold_sale(struct referee *referee, struct failure *failure)
 {
-    const struct crowd crowd = {
-        .title = referee->contender->title,
+    struct crew_work work = {
+        .member = "buyer",
         .count = (unsigned)referee->sale->buyers,
         .function = buyer_main,
         .context = referee,
         .failures = referee->ledger->failures,
-        .limit_ms = referee->sale->limit_ms,
         .pause_ms = referee->sale->pause_ms,
         .progress = show_progress,
-        .signals = referee->signals,
-        .term = referee->term,
+        .signals = &referee->demo->signals,
     };
 
     referee->began_ms = clock_now_ms(&clock_monotonic);
-    return crowd_run(&crowd, failure);
+    bool held = crew_run(&work, failure);
+    term_clear(&referee->demo->term);
+    return held || failure_set(failure, "%s: %s", referee->contender->title, failure->text);
 }
 
 static void count_up(const struct referee *referee, int64_t left, struct sale_result *result)
@@ -104,16 +194,15 @@ bool sale_is_right(const struct sale *sale, const struct sale_result *result)
     return result->sold + result->left == sale->stock && result->left >= 0 && result->lowest >= 0;
 }
 
-bool sale_run(const struct contender *contender, const struct sale *sale,
-              const struct client_uri *server, struct signals *signals, struct term *term,
+bool sale_run(struct demo *demo, const struct contender *contender, const struct sale *sale,
               struct sale_result *result, struct failure *failure)
 {
-    struct referee referee = {
-        .contender = contender, .sale = sale, .server = server, .signals = signals, .term = term};
+    const struct client_uri *server = contender->uses_stockade ? demo->stockade : demo->redis;
+    struct referee referee = {.contender = contender, .sale = sale, .server = server, .demo = demo};
     struct client client = {.context = NULL};
     int64_t left;
 
-    referee.ledger = crowd_share(sizeof *referee.ledger);
+    referee.ledger = crew_share(sizeof *referee.ledger);
     atomic_store(&referee.ledger->left, sale->stock);
     atomic_store(&referee.ledger->lowest, sale->stock);
     bool counted =
@@ -131,6 +220,6 @@ bool sale_run(const struct contender *contender, const struct sale *sale,
         (void)contender->clear(&client, sale); /* our own key; a private server goes anyway */
     }
     client_close(&client);
-    crowd_unshare(referee.ledger, sizeof *referee.ledger);
+    crew_unshare(referee.ledger, sizeof *referee.ledger);
     return counted;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of one replay share: what is asked for, the orders, and the tally that all workers
  * write to. */
-#ifndef STOCKADE_TOOLS_REPLAY_REPLAYING_H
-#define STOCKADE_TOOLS_REPLAY_REPLAYING_H
+#ifndef STOCKADE_TOOLS_REPLAY_REPLAY_H
+#define STOCKADE_TOOLS_REPLAY_REPLAY_H
 
 #include <stdatomic.h>
 
@@ -36,13 +36,24 @@ struct replay {
     struct tally *tally;
 };
 
-/* The key, and so the resource, of a SKU; returns `out`. */
-const char *replay_key(const struct replay *replay, const struct sku *sku,
-                       char out[REPLAY_KEY_MAX]);
-/* Derived: a share of what all sales together ask for. */
-int64_t replay_opening(const struct replay *replay, const struct sku *sku);
+/* Write the key, and so the resource, of a SKU; return `out`. */
+const char *inventory_key(const struct replay *replay, const struct sku *sku,
+                          char out[REPLAY_KEY_MAX]);
+/* Set each SKU's key to its opening stock under a lease of its own. A key that is there already is
+ * somebody's data: it is named as the failure, and not touched. */
+bool inventory_load(const struct replay *replay, struct signals *signals, struct failure *failure);
 
-/* A crew_function; `context` is a struct replay. */
-int worker_main(void *context, unsigned index);
+/* Be worker number `index`: work on invoices until there are none left. Return the exit code. */
+int worker_run(const struct replay *replay, unsigned index);
+
+struct audit {
+    size_t right; /* SKUs where opening - sold + returned = left */
+    size_t wrong; /* each named on stderr, up to a limit */
+    size_t below_zero;
+    size_t sold_out; /* SKUs with nothing left */
+};
+
+/* Compare each SKU's stock with what was sold and returned. */
+bool inventory_audit(const struct replay *replay, struct audit *audit, struct failure *failure);
 
 #endif
