@@ -229,7 +229,7 @@ $(BUILD)/libstockade.a: $(library_objects)
 
 # A unit test is its own program; the helpers of its folder and the parts under test go with it.
 define unit_test
-$(BUILD)/$(1:%.c=%): $(call objects,$(1) $(foreach h,$(HELPER_SOURCES),$(if \
+$(BUILD)/$(1:%.c=%): $(call objects,$(1) tests/unit/test.c $(foreach h,$(HELPER_SOURCES),$(if \
     $(filter $(dir $(1)),$(dir $(h))),$(h)))) \
     $(if $(filter tests/unit/tools/%,$(1)),$(BUILD)/tools.a) \
     $(if $(filter tests/unit/tools/% tests/unit/client/%,$(1)),$(BUILD)/client.a) \

@@ -6,11 +6,15 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "fence/base/check.h"
+#include "fence/base/clock.h"
+
+enum { TICK_MS = 100 };
 
 static void member_ended(struct crew *crew, struct crew_member *member, int status)
 {
@@ -48,7 +52,7 @@ bool crew_start(struct crew *crew, unsigned count, crew_function *function, void
     return true;
 }
 
-unsigned crew_look(struct crew *crew, int64_t now_ms, int64_t pause_ms)
+unsigned crew_poll(struct crew *crew, int64_t now_ms, int64_t pause_ms)
 {
     unsigned stopped = 0;
 
@@ -104,4 +108,64 @@ void crew_end(struct crew *crew)
             member_ended(crew, member, status);
         }
     }
+}
+
+static bool member_failed(const struct crew_work *work, struct failure *failure)
+{
+    for (unsigned i = 0; i < work->count; i++) {
+        if (work->failures[i].text[0] != '\0') {
+            return failure_set(failure, "%s", work->failures[i].text);
+        }
+    }
+    return failure_set(failure, "a %s crashed", work->member);
+}
+
+static bool watch(struct crew_work *work, struct crew *crew, struct failure *failure)
+{
+    int64_t began_ms = clock_now_ms(&clock_monotonic), tick_ms = began_ms;
+
+    while (crew->running > 0) {
+        int64_t now_ms = clock_now_ms(&clock_monotonic);
+        if (work->signals->ending != 0) {
+            return failure_set(failure, "interrupted");
+        }
+        work->stops += crew_poll(crew, now_ms, work->pause_ms);
+        if (crew->failed > 0) {
+            return member_failed(work, failure);
+        }
+        crew_wake(crew, now_ms);
+        if (now_ms >= tick_ms) {
+            tick_ms = now_ms + TICK_MS;
+            if (!work->progress(work->context, now_ms - began_ms, failure)) {
+                return false;
+            }
+        }
+        if (crew->running > 0) {
+            (void)signals_wait(work->signals, -1, crew_next_wake(crew, tick_ms) - now_ms);
+        }
+    }
+    return true;
+}
+
+bool crew_run(struct crew_work *work, struct failure *failure)
+{
+    struct crew crew;
+    bool done = crew_start(&crew, work->count, work->function, work->context, failure) &&
+                watch(work, &crew, failure);
+
+    crew_end(&crew);
+    return done;
+}
+
+void *crew_share(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    check(memory != MAP_FAILED);
+    return memory;
+}
+
+void crew_unshare(void *memory, size_t size)
+{
+    check(munmap(memory, size) == 0);
 }

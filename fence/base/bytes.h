@@ -18,14 +18,18 @@ struct bytes {
 
 #define BYTES_LITERAL(text) ((struct bytes){(text), sizeof(text) - 1})
 
-struct bytes bytes_of(const char *text); /* up to, not with, the terminating zero */
+/* Return a view of a text, without its terminating zero. */
+struct bytes bytes_of(const char *text);
+/* Return whether two strings have the same bytes. */
 bool bytes_equal(struct bytes a, struct bytes b);
-bool bytes_equal_nocase(struct bytes a, const char *text); /* ASCII letters only */
-/* As memcmp; where one is the beginning of the other, the shorter is less. */
+/* The same for any case of ASCII letters. */
+bool bytes_equal_nocase(struct bytes a, const char *text);
+/* Compare as memcmp does; where one is the beginning of the other, the shorter one is less. */
 int bytes_compare(struct bytes a, struct bytes b);
-/* The whole of `text` as a signed decimal. False: not a number in that form, or out of int64. */
+/* Read the whole of `text` as a signed decimal. False: it is not one, or does not fit. */
 bool bytes_to_int64(struct bytes text, int64_t *value);
-/* Redis's glob: * ? [a-z] [^a] and backslash; binary-safe, at most pattern times text steps. */
+/* Match Redis's glob (* ? [a-z] [^a] and backslash): binary-safe, at most pattern times text steps.
+ */
 bool bytes_match_glob(struct bytes pattern, struct bytes text);
 
 /* All zero is an empty buffer. Owned by whoever holds the struct; buf_free when done. */
@@ -34,17 +38,25 @@ struct buf {
     size_t len, cap;
 };
 
-/* Room for `more` bytes behind the content; returns where they go (then add to len). */
+/* Make room for `more` bytes behind the content, and return where they go; then add to len. */
 char *buf_reserve(struct buf *buf, size_t more);
+/* Append `len` bytes. */
 void buf_append(struct buf *buf, const void *data, size_t len);
+/* Append what a view shows. */
 void buf_append_bytes(struct buf *buf, struct bytes text);
+/* Append a text, without its terminating zero. */
 void buf_append_text(struct buf *buf, const char *text);
+/* Append what printf would print. */
 void buf_printf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Removes the first `len` bytes. */
+/* Remove the first `len` bytes. */
 void buf_consume(struct buf *buf, size_t len);
-void buf_fit(struct buf *buf);   /* gives back memory that is not used */
-void buf_clear(struct buf *buf); /* keeps the memory */
-void buf_free(struct buf *buf);  /* back to all zero */
+/* Give back the memory that is not used. */
+void buf_fit(struct buf *buf);
+/* Make it empty, and keep the memory. */
+void buf_clear(struct buf *buf);
+/* Free the memory; the buffer is all zero again. */
+void buf_free(struct buf *buf);
+/* Return a view of the content, valid until the buffer changes. */
 struct bytes buf_bytes(const struct buf *buf);
 
 #endif

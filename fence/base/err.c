@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error table as text. The library hands these to its callers, so what is no error has a text
- * too, rather than an end. */
+/* The error table as text. The library hands these functions to its callers, so a number that is no
+ * error gets a text as well, instead of ending the process. */
 #include "fence/base/err.h"
 
 struct entry {

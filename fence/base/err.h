@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every error a client can be told, in one table: the enum, the code that is the first word of the
- * reply, and the sentence used where the caller has nothing more precise to say all come from it.
+/* Every error that a client can be told, in one table. From it come the enum, the code that is the
+ * first word of the reply, and the sentence for where the caller has nothing more precise to say.
  *
  * The codes are wire contract: clients compare the first word. Texts may change. */
 #ifndef STOCKADE_BASE_ERR_H
@@ -26,7 +26,7 @@
     X(EXECABORT, "EXECABORT", "Transaction discarded because of previous errors.")                 \
     X(ERR, "ERR", "the command failed")
 
-/* What no reply says, but the library says to its caller. */
+/* What no reply says, but the library tells its caller. */
 #define STK_CLIENT_ERROR_MAP(X)                                                                    \
     X(HELD, "HELD", "busy: another holds the lease")                                               \
     X(TIMEOUT, "TIMEOUT", "no answer in time; nothing was applied")                                \
@@ -36,7 +36,8 @@
     X(RELEASED, "RELEASED", "this lease was released already")                                     \
     X(FORKED, "FORKED", "this client belongs to the process that opened it")                       \
     X(PROTOCOL, "PROTOCOL", "the server's answer makes no sense")                                  \
-    X(MISUSE, "MISUSE", "the call makes no sense")
+    X(MISUSE, "MISUSE", "the call makes no sense")                                                 \
+    X(CANCELLED, "CANCELLED", "the call was cancelled; nothing was applied")
 
 /* The public header repeats these (proxy/client/stockade.h). */
 enum stk_error {
@@ -58,9 +59,9 @@ enum stk_error {
 #define STK_ERROR_EXPORT
 #endif
 
-/* The first word of the error reply, such as "STALE"; "OK" for STK_OK. Static storage. */
+/* Return the first word of the error reply, such as "STALE"; "OK" for STK_OK. Static storage. */
 STK_ERROR_EXPORT const char *stk_error_code(enum stk_error error);
-/* A sentence for people. Static storage. */
+/* Return a sentence for people. Static storage. */
 STK_ERROR_EXPORT const char *stk_error_text(enum stk_error error);
 
 #endif

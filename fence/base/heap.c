@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A binary heap in an array; nodes know their place, so any one can leave in log time. */
+/* A binary heap in an array. A node knows its place, so that any node can leave in log time. */
 #include "fence/base/heap.h"
 
 #include <stdlib.h>

@@ -21,12 +21,13 @@ struct heap {
     size_t count, cap;
 };
 
-/* Puts the node in at `at_ms`, or moves it there. */
+/* Put the node in at `at_ms`, or move it there. */
 void heap_set(struct heap *heap, struct heap_node *node, int64_t at_ms);
-/* Takes it out; harmless where it is not in. */
+/* Take it out; harmless where it is not in. */
 void heap_remove(struct heap *heap, struct heap_node *node);
-/* The earliest, still in the heap, or NULL. */
+/* Return the earliest node, which stays in the heap, or NULL. */
 struct heap_node *heap_first(const struct heap *heap);
-void heap_free(struct heap *heap); /* the array; the nodes are not its own */
+/* Free the array; the nodes are not its own. */
+void heap_free(struct heap *heap);
 
 #endif

@@ -14,17 +14,19 @@ struct list {
 /* The struct of type `type` whose member `member` is at `link`. */
 #define list_entry(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
+/* Make an empty list, or an unlinked element. */
 static inline void list_init(struct list *list)
 {
     list->next = list->prev = list;
 }
 
+/* Return whether the list is empty, or the element unlinked. */
 static inline bool list_empty(const struct list *list)
 {
     return list->next == list;
 }
 
-/* The element goes in front of `at`: at the tail, where `at` is the head. */
+/* Link the element in front of `at`: at the tail, where `at` is the head. */
 static inline void list_insert(struct list *at, struct list *element)
 {
     element->prev = at->prev;
@@ -33,12 +35,13 @@ static inline void list_insert(struct list *at, struct list *element)
     at->prev = element;
 }
 
+/* Link the element at the tail. */
 static inline void list_append(struct list *head, struct list *element)
 {
     list_insert(head, element);
 }
 
-/* Leaves the element pointing at itself, so removing twice is harmless. */
+/* Unlink the element, which then points at itself: removing it twice is harmless. */
 static inline void list_remove(struct list *element)
 {
     element->prev->next = element->next;
@@ -46,7 +49,7 @@ static inline void list_remove(struct list *element)
     list_init(element);
 }
 
-/* The first element, unlinked, or NULL. */
+/* Unlink the first element and return it, or NULL. */
 static inline struct list *list_pop(struct list *head)
 {
     struct list *first = head->next;
@@ -56,7 +59,7 @@ static inline struct list *list_pop(struct list *head)
     return first;
 }
 
-/* All elements of `from` go to the tail of `to`, in order; `from` is empty after. */
+/* Move all elements of `from` to the tail of `to`, in order. */
 static inline void list_splice(struct list *to, struct list *from)
 {
     if (list_empty(from))

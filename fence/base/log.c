@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines on a file descriptor. A log that cannot be written is given up silently: the service is
- * worth more than its diary. */
+/* Lines on a file descriptor. A line that cannot be written is dropped silently: the service
+ * matters more than its log. */
 #include "fence/base/log.h"
 
 #include <stdarg.h>

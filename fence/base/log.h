@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log: one line an event on stderr, for people and for grep:
+/* The log: one line for each event, on stderr, for people and for grep:
  *   2026-01-31T12:00:00.123Z warn lease service is down: connection refused
  * Thread-safe (a line is one write). Names from outside are escaped by log_quoted. */
 #ifndef STOCKADE_BASE_LOG_H
@@ -17,17 +17,19 @@ struct log {
     int fd;
 };
 
-/* debug, info, warn, error. False: none of these. */
+/* Read a level: debug, info, warn or error. False: none of these. */
 bool log_level_parse(const char *text, enum log_level *level);
-/* Are lines of this level written? */
+/* Return whether lines of this level are written. */
 bool log_takes(const struct log *log, enum log_level level);
-/* From now on, whichever thread writes. */
+/* Change the level from now on, for every thread. */
 void log_set_level(struct log *log, enum log_level level);
+/* Write one line, cut to 1 KiB, where the level is written. */
 void log_line(const struct log *log, enum log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* `text` in quotes with unprintable bytes as \xNN, cut to fit, into `out`; returns `out`. */
+/* Write `text` to `out` in quotes, unprintable bytes as \xNN, cut to fit; return `out`. */
 const char *log_quoted(struct bytes text, char *out, size_t size);
 
+/* log_line for each level. */
 #define log_debug(log, ...) log_line((log), LOG_DEBUG_LEVEL, __VA_ARGS__)
 #define log_info(log, ...)  log_line((log), LOG_INFO_LEVEL, __VA_ARGS__)
 #define log_warn(log, ...)  log_line((log), LOG_WARN_LEVEL, __VA_ARGS__)

@@ -6,12 +6,15 @@
 
 #include <stddef.h>
 
-/* Uninitialised (the second one at a multiple of `to`, a power of two that divides `size`), zeroed,
- * resized, copied. The caller owns the result and frees it with free(). */
+/* As malloc; the caller frees what these functions return with free(). */
 void *mem_alloc(size_t size);
+/* As aligned_alloc: at a multiple of `to`, a power of two that divides `size`. */
 void *mem_aligned(size_t to, size_t size);
+/* Zeroed, as calloc. */
 void *mem_zalloc(size_t size);
+/* As realloc. */
 void *mem_realloc(void *old, size_t size);
+/* As strdup. */
 char *mem_strdup(const char *text);
 
 #endif

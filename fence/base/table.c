@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Chains that double in number when there are as many nodes, and halve when few are left. */
 #include "fence/base/table.h"
 
 #include <stdlib.h>

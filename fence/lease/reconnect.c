@@ -31,13 +31,18 @@ void reconnect_up(struct reconnect *reconnect)
     reconnect->reason[0] = reconnect->refusal[0] = '\0';
 }
 
+void reconnect_set_reason(struct reconnect *reconnect, const char *reason)
+{
+    snprintf(reconnect->reason, sizeof reconnect->reason, "%s", reason);
+}
+
 int64_t reconnect_down(struct reconnect *reconnect, const char *reason)
 {
     const struct chance *chance = reconnect->env.chance;
     uint32_t dice;
     int64_t pause_ms = PAUSE_MIN_MS * 2;
 
-    snprintf(reconnect->reason, sizeof reconnect->reason, "%s", reason);
+    reconnect_set_reason(reconnect, reason);
     for (unsigned i = 0; i < reconnect->failures && pause_ms < PAUSE_MAX_MS; i++)
         pause_ms *= 2;
     if (pause_ms > PAUSE_MAX_MS)

@@ -51,6 +51,8 @@ void reconnect_up(struct reconnect *reconnect);
  * each failure in a row, from 50 ms to 2 s, and takes between half and all of that, so that daemons
  * which lost the same service spread out. */
 int64_t reconnect_down(struct reconnect *reconnect, const char *reason);
+/* Only say why there is no connection, such as where another address is tried at once. */
+void reconnect_set_reason(struct reconnect *reconnect, const char *reason);
 /* The service answers with an error; with something else again. True: this is a change. */
 bool reconnect_refused(struct reconnect *reconnect, const char *why);
 bool reconnect_accepted(struct reconnect *reconnect);

@@ -1,17 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls: again and again over new connections, with growing pauses, until there is an answer, the
- * time is over, or a repeat could do harm. */
+/* The pool of connections, the attempts of a call, and the pauses between them. */
+#include "proxy/client/call.h"
+
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
-#include "proxy/client/client.h"
 
 enum { IDLE_MAX = 64, PAUSE_MS_MIN = 4, PAUSE_MS_MAX = 256 };
 
-/* The connection used last, if it is still good; else a new one. */
-static struct peer *take_peer(struct call *call, enum stk_error *error)
+enum stk_error client_check(const stk_client *client)
+{
+    return client->pid == getpid() ? STK_OK : fail(STK_FORKED, NULL);
+}
+
+bool client_command_reads(const stk_client *client, struct bytes name)
+{
+    const struct command *command = command_find(&client->commands, name);
+    return command != NULL && (command->order == ORDER_READ || command->order == ORDER_NOW ||
+                               bytes_equal_nocase(name, "LEASE"));
+}
+
+/* Take the connection used last, if it is still good; else open one. */
+static struct connection *take_connection(struct call *call, enum stk_error *error)
 {
     stk_client *client = call->client;
     struct list *link = NULL;
@@ -24,25 +37,32 @@ static struct peer *take_peer(struct call *call, enum stk_error *error)
         pthread_mutex_unlock(&client->lock);
         if (link == NULL)
             break;
-        struct peer *peer = list_entry(link, struct peer, link);
-        if (!peer->transport->impl->is_broken(peer->transport))
-            return peer;
-        peer_close(peer);
+        struct connection *connection = list_entry(link, struct connection, link);
+        if (!connection_is_broken(connection))
+            return connection;
+        connection_close(connection);
     }
-    return peer_open(&client->target, client->embedded, call->deadline_ms, -1, error);
+    return connection_open(&client->target, client->embedded, call->deadline_ms, thread_cancel_fd(),
+                           error);
 }
 
-static void give_peer(stk_client *client, struct peer *peer)
+static void give_connection(struct call *call, struct connection *connection)
 {
+    stk_client *client = call->client;
+
+    if (call->keeps_connection) {
+        call->connection = connection;
+        return;
+    }
     pthread_mutex_lock(&client->lock);
     bool room = client->idle_count < IDLE_MAX;
     if (room) {
-        list_insert(client->idle.next, &peer->link);
+        list_insert(client->idle.next, &connection->link);
         client->idle_count++;
     }
     pthread_mutex_unlock(&client->lock);
     if (!room)
-        peer_close(peer);
+        connection_close(connection);
 }
 
 static void drop_replies(struct call *call)
@@ -55,80 +75,90 @@ static void drop_replies(struct call *call)
 }
 
 /* One attempt on one connection. */
-static enum moved exchange(struct call *call, struct peer *peer)
+static enum io_result exchange(struct call *call, struct connection *connection)
 {
     size_t sent = 0;
-    enum moved moved = peer_send(peer, buf_bytes(&call->request), call->deadline_ms, &sent);
 
+    call->asked_ms = now_ms();
+    if (call->compose != NULL)
+        call->compose(call);
+    connection->transport->wake_fd = thread_cancel_fd();
+    enum io_result result =
+        connection_send(connection, buf_bytes(&call->request), call->deadline_ms, &sent);
     call->sent |= sent > 0;
     drop_replies(call);
     call->replies = mem_zalloc(call->replies_count * sizeof(redisReply *));
-    for (size_t i = 0; i < call->replies_count && moved == MOVED; i++)
-        moved = peer_receive(peer, call->deadline_ms, &call->replies[i]);
-    return moved;
+    for (size_t i = 0; i < call->replies_count && result == IO_DONE; i++)
+        result = connection_receive(connection, call->deadline_ms, &call->replies[i]);
+    return result;
 }
 
-/* How a call ends that got no answer. `why` is the last attempt's, or NULL. */
-static enum stk_error unanswered(const struct call *call, bool late, const char *why)
+/* How a call ends that got no answer. `why`: the connection broke; "": fail() was called. */
+static enum stk_error unanswered(const struct call *call, enum stk_error error, const char *why)
 {
     bool unsure = call->sent && call->changes;
-    enum stk_error error = unsure ? STK_UNSURE : late ? STK_TIMEOUT : STK_UNREACHABLE;
 
-    if (why == NULL || why[0] == '\0')
-        return fail(error, NULL);
-    return fail(error, "the connection broke (%s)%s", why,
-                unsure ? "; it may have been applied" : "; nothing was applied");
+    if (why[0] != '\0')
+        return fail(unsure ? STK_UNSURE : error, "the connection broke (%s)%s", why,
+                    unsure ? "; it may have been applied" : "; nothing was applied");
+    return unsure ? fail(STK_UNSURE, NULL) : error;
 }
 
-/* False: the deadline comes first. */
-static bool pause_before_retry(const struct call *call, int64_t *pause_ms)
+static enum stk_error cancelled(struct call *call)
+{
+    call->cancelled = true;
+    return unanswered(call, fail(STK_CANCELLED, NULL), "");
+}
+
+enum io_result call_pause(struct call *call)
 {
     unsigned char random;
-    chance_system.fill(&chance_system, &random, 1);
-    int64_t ms = *pause_ms / 2 + *pause_ms * random / 512; /* so that a crowd spreads out */
-    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
 
-    if (now_ms() + ms >= call->deadline_ms)
-        return false;
-    (void)nanosleep(&pause, NULL);
-    *pause_ms = *pause_ms * 2 > PAUSE_MS_MAX ? PAUSE_MS_MAX : *pause_ms * 2;
-    return true;
+    if (call->pause_ms == 0)
+        call->pause_ms = PAUSE_MS_MIN;
+    chance_system.fill(&chance_system, &random, 1);
+    /* Half of it is left to chance, so that a crowd spreads out. */
+    int64_t until_ms = now_ms() + call->pause_ms / 2 + call->pause_ms * random / 512;
+    if (until_ms >= call->deadline_ms)
+        return IO_BROKEN;
+    call->pause_ms = call->pause_ms * 2 > PAUSE_MS_MAX ? PAUSE_MS_MAX : call->pause_ms * 2;
+    return wait_for(-1, 0, thread_cancel_fd(), until_ms);
 }
 
 enum stk_error call_run(struct call *call)
 {
-    int64_t pause_ms = PAUSE_MS_MIN;
-
     for (;;) {
+        char why[sizeof((struct transport *)0)->why] = "";
         enum stk_error error;
-        struct peer *peer = take_peer(call, &error);
-        if (peer == NULL && error != STK_UNREACHABLE) /* in time, or for good */
-            return call->sent && call->changes ? fail(STK_UNSURE, NULL) : error;
-        if (peer == NULL) {
-            if (!pause_before_retry(call, &pause_ms))
-                return call->sent && call->changes ? fail(STK_UNSURE, NULL) : error;
+        bool aged = false; /* one that idled may have ended long ago: no pause after it */
+        struct connection *connection = take_connection(call, &error);
+
+        if (connection != NULL) {
+            aged = connection->used;
+            enum io_result result = exchange(call, connection);
+            if (result == IO_DONE) {
+                give_connection(call, connection);
+                return STK_OK;
+            }
+            memcpy(why, connection->transport->why, sizeof why);
+            connection_close(connection);
+            if (result == IO_LATE)
+                return unanswered(call, fail(STK_TIMEOUT, NULL), "");
+            if (result == IO_WOKEN)
+                return cancelled(call);
+            error = STK_UNREACHABLE;
+        }
+        if (error == STK_CANCELLED)
+            return cancelled(call);
+        if (error != STK_UNREACHABLE || (call->sent && !call->repeatable))
+            return unanswered(call, error, why);
+        if (aged)
             continue;
+        switch (call_pause(call)) {
+        case IO_LATE: continue;
+        case IO_WOKEN: return cancelled(call);
+        default: return unanswered(call, error, why);
         }
-        call->asked_ms = now_ms();
-        if (call->compose != NULL)
-            call->compose(call);
-        enum moved moved = exchange(call, peer);
-        if (moved == MOVED) {
-            if (call->keeps_peer)
-                call->peer = peer;
-            else
-                give_peer(call->client, peer);
-            return STK_OK;
-        }
-        char why[sizeof peer->transport->why];
-        for (size_t i = 0; i < sizeof why; i++)
-            why[i] = peer->transport->why[i];
-        bool aged = peer->used; /* a connection that idled: no pause for its end */
-        peer_close(peer);
-        if (moved == MOVED_LATE)
-            return unanswered(call, true, NULL);
-        if ((call->sent && !call->repeatable) || (!aged && !pause_before_retry(call, &pause_ms)))
-            return unanswered(call, false, why);
     }
 }
 

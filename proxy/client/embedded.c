@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread with an engine on its loop.
+/* An engine in this process: a thread with the engine on its loop, and pipes in memory to sessions.
  *
  *   caller                           │ the engine's thread
- *   send: bytes into `up`, news ─────┼─▶ on_news: opens the session, session_input
+ *   send: bytes into `up`, wake ─────┼─▶ on_wakeup: opens the session, session_input
  *   receive: waits for `down` ◀──────┼── on_changed: session_take_output
- *   close: news ─────────────────────┼─▶ on_news: session_close, frees the pipe
+ *   close: wake ─────────────────────┼─▶ on_wakeup: session_close, frees the pipe
  *
  * One lock guards what both sides see; the engine works without it. A store whose commit has an
  * unknown outcome ends all pipes, and the engine with them: what is open stays unanswered, and its
  * memory is given up, since nobody may say any more what has become of it. */
-#include "proxy/client/embedded.h"
-
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "fence/base/check.h"
 #include "fence/base/list.h"
 #include "fence/base/mem.h"
-#include "proxy/client/own.h"
 #include "proxy/client/thread.h"
+#include "proxy/client/transport.h"
 #include "proxy/host/host.h"
 
 /* As the daemon's defaults; each session is a thread of this process at work, so nothing limits
@@ -41,7 +42,7 @@ struct embedded {
 
     /* The thread's. */
     uv_loop_t loop;
-    uv_async_t news;
+    uv_async_t wakeup;
     struct host *host;
     struct buf out;       /* on its way from a session to a pipe */
     bool draining, ended; /* the engine takes nothing more; the host is being closed */
@@ -51,8 +52,8 @@ struct embedded {
     pthread_cond_t opened;
     enum stage stage;
     bool lost;
-    struct list pipes; /* all of them */
-    struct list told;  /* those with news for the engine */
+    struct list pipes;   /* all of them */
+    struct list changed; /* those that the engine has to serve */
 };
 
 struct pipe {
@@ -62,10 +63,11 @@ struct pipe {
     struct list link;        /* in embedded->pipes */
 
     /* Under the lock. */
-    struct list told; /* in embedded->told */
+    struct list changed; /* in embedded->changed */
     struct buf up, down;
-    bool ended, closing, woken;
+    bool ended, closing;
     pthread_cond_t arrived;
+    int arrived_fd; /* the same for poll; -1: nobody has waited by poll yet */
 };
 
 /* The caller's side. */
@@ -76,85 +78,102 @@ static struct pipe *of(struct transport *transport)
 }
 
 /* The lock is held. */
-static void tell(struct pipe *pipe)
+static void notify_engine(struct pipe *pipe)
 {
-    bool first = list_empty(&pipe->embedded->told);
+    bool first = list_empty(&pipe->embedded->changed);
 
-    if (list_empty(&pipe->told))
-        list_append(&pipe->embedded->told, &pipe->told);
+    if (list_empty(&pipe->changed))
+        list_append(&pipe->embedded->changed, &pipe->changed);
     if (first)
-        uv_async_send(&pipe->embedded->news);
+        uv_async_send(&pipe->embedded->wakeup);
 }
 
-static enum moved ended(struct pipe *pipe)
+static enum io_result broken(struct pipe *pipe)
 {
     snprintf(pipe->base.why, sizeof pipe->base.why, "%s",
              pipe->embedded->lost ? "the store is lost: a commit has an unknown outcome"
                                   : "the engine ended the session");
-    return MOVED_BROKEN;
+    return IO_BROKEN;
 }
 
-static enum moved pipe_send(struct transport *transport, struct bytes data, int64_t deadline_ms,
-                            size_t *sent)
+static enum io_result pipe_send(struct transport *transport, struct bytes data, int64_t deadline_ms,
+                                size_t *sent)
 {
     struct pipe *pipe = of(transport);
-    enum moved moved = MOVED;
+    enum io_result result = IO_DONE;
 
     (void)deadline_ms; /* nothing is waited for */
     pthread_mutex_lock(&pipe->embedded->lock);
     if (pipe->ended || pipe->embedded->lost) {
-        moved = ended(pipe);
+        result = broken(pipe);
     } else {
         buf_append_bytes(&pipe->up, data);
         *sent += data.len;
-        tell(pipe);
+        notify_engine(pipe);
     }
     pthread_mutex_unlock(&pipe->embedded->lock);
-    return moved;
+    return result;
 }
 
-static enum moved pipe_receive(struct transport *transport, struct buf *in, int64_t deadline_ms)
+/* Whether a wait to receive is over. The lock is held. */
+static bool has_arrived(const struct pipe *pipe)
+{
+    return pipe->down.len > 0 || pipe->ended || pipe->embedded->lost;
+}
+
+/* Wait with the pipe's wake_fd: by poll, for which `arrived_fd` stands for the condition. The lock
+ * is held, but not while it waits. */
+static enum io_result poll_for_arrival(struct pipe *pipe, int64_t deadline_ms)
+{
+    struct embedded *embedded = pipe->embedded;
+    eventfd_t ignored;
+
+    if (pipe->arrived_fd < 0)
+        pipe->arrived_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (pipe->arrived_fd < 0) {
+        snprintf(pipe->base.why, sizeof pipe->base.why, "no more file descriptors");
+        return IO_BROKEN;
+    }
+    pthread_mutex_unlock(&embedded->lock);
+    enum io_result result = wait_for(pipe->arrived_fd, POLLIN, pipe->base.wake_fd, deadline_ms);
+    (void)eventfd_read(pipe->arrived_fd, &ignored);
+    pthread_mutex_lock(&embedded->lock);
+    return result;
+}
+
+static enum io_result pipe_receive(struct transport *transport, struct buf *in, int64_t deadline_ms)
 {
     struct pipe *pipe = of(transport);
     struct embedded *embedded = pipe->embedded;
-    enum moved moved = MOVED;
+    enum io_result result = IO_DONE;
 
     pthread_mutex_lock(&embedded->lock);
-    while (pipe->down.len == 0 && !pipe->ended && !embedded->lost && !pipe->woken && moved == MOVED)
-        if (!thread_wait(&pipe->arrived, &embedded->lock, deadline_ms))
-            moved = MOVED_LATE;
+    while (!has_arrived(pipe) && result == IO_DONE) {
+        if (transport->wake_fd >= 0)
+            result = poll_for_arrival(pipe, deadline_ms);
+        else if (!thread_wait(&pipe->arrived, &embedded->lock, deadline_ms))
+            result = IO_LATE;
+    }
     if (pipe->down.len > 0) {
         buf_append_bytes(in, buf_bytes(&pipe->down));
         buf_clear(&pipe->down);
-        moved = MOVED;
-    } else if (pipe->ended || embedded->lost) {
-        moved = ended(pipe);
-    } else if (pipe->woken) {
-        pipe->woken = false;
-        moved = MOVED_WOKEN;
+        result = IO_DONE;
+    } else if (has_arrived(pipe)) {
+        result = broken(pipe);
     }
     pthread_mutex_unlock(&embedded->lock);
-    return moved;
+    return result;
 }
 
+/* Nothing is expected: bytes that come all the same make it useless, too. */
 static bool pipe_is_broken(struct transport *transport)
 {
     struct pipe *pipe = of(transport);
 
     pthread_mutex_lock(&pipe->embedded->lock);
-    bool is = pipe->ended || pipe->embedded->lost || pipe->down.len > 0;
+    bool is = has_arrived(pipe);
     pthread_mutex_unlock(&pipe->embedded->lock);
     return is;
-}
-
-static void pipe_wake(struct transport *transport)
-{
-    struct pipe *pipe = of(transport);
-
-    pthread_mutex_lock(&pipe->embedded->lock);
-    pipe->woken = true;
-    pthread_cond_signal(&pipe->arrived);
-    pthread_mutex_unlock(&pipe->embedded->lock);
 }
 
 static void pipe_close(struct transport *transport)
@@ -164,7 +183,7 @@ static void pipe_close(struct transport *transport)
 
     pthread_mutex_lock(&embedded->lock);
     pipe->closing = true;
-    tell(pipe);
+    notify_engine(pipe);
     pthread_mutex_unlock(&embedded->lock);
 }
 
@@ -172,7 +191,6 @@ static const struct transport_impl pipe_impl = {
     .send = pipe_send,
     .receive = pipe_receive,
     .is_broken = pipe_is_broken,
-    .wake = pipe_wake,
     .close = pipe_close,
 };
 
@@ -188,8 +206,9 @@ struct transport *embedded_connect(struct embedded *embedded, enum stk_error *er
         pipe = mem_zalloc(sizeof *pipe);
         pipe->base.impl = &pipe_impl;
         pipe->embedded = embedded;
-        list_init(&pipe->told);
+        list_init(&pipe->changed);
         thread_cond_init(&pipe->arrived);
+        pipe->arrived_fd = -1;
         list_append(&embedded->pipes, &pipe->link);
     }
     pthread_mutex_unlock(&embedded->lock);
@@ -198,6 +217,14 @@ struct transport *embedded_connect(struct embedded *embedded, enum stk_error *er
 
 /* The engine's side. */
 
+/* The pipe's caller may stop waiting. The lock is held. */
+static void signal_arrival(struct pipe *pipe)
+{
+    pthread_cond_signal(&pipe->arrived);
+    if (pipe->arrived_fd >= 0)
+        (void)eventfd_write(pipe->arrived_fd, 1);
+}
+
 static void end_session(struct pipe *pipe)
 {
     if (pipe->session != NULL)
@@ -205,7 +232,7 @@ static void end_session(struct pipe *pipe)
     pipe->session = NULL;
 }
 
-/* A session has news. */
+/* The session has output, or has ended. */
 static void on_changed(void *connection)
 {
     struct pipe *pipe = connection;
@@ -220,7 +247,7 @@ static void on_changed(void *connection)
     buf_append_bytes(&pipe->down, buf_bytes(&embedded->out));
     pipe->ended |= is_over;
     if (pipe->down.len > 0 || pipe->ended)
-        pthread_cond_signal(&pipe->arrived);
+        signal_arrival(pipe);
     pthread_mutex_unlock(&embedded->lock);
     buf_clear(&embedded->out);
 }
@@ -229,13 +256,16 @@ static void free_pipe(struct pipe *pipe)
 {
     end_session(pipe);
     pthread_cond_destroy(&pipe->arrived);
+    if (pipe->arrived_fd >= 0)
+        close(pipe->arrived_fd);
     buf_free(&pipe->up);
     buf_free(&pipe->down);
     free(pipe);
 }
 
-/* What the pipe's caller has to say. The lock is held, but not while the engine works. */
-static void hear(struct embedded *embedded, struct pipe *pipe)
+/* Give the engine what the pipe's caller has sent. The lock is held, but not while the engine
+ * works. */
+static void serve_pipe(struct embedded *embedded, struct pipe *pipe)
 {
     struct buf up = pipe->up, refusal = {0};
 
@@ -262,17 +292,17 @@ static void hear(struct embedded *embedded, struct pipe *pipe)
 static void close_own_handle(void *context)
 {
     struct embedded *embedded = context;
-    uv_close((uv_handle_t *)&embedded->news, NULL);
+    uv_close((uv_handle_t *)&embedded->wakeup, NULL);
 }
 
-static void on_news(uv_async_t *news)
+static void on_wakeup(uv_async_t *wakeup)
 {
-    struct embedded *embedded = news->data;
+    struct embedded *embedded = wakeup->data;
     struct list *link;
 
     pthread_mutex_lock(&embedded->lock);
-    while ((link = list_pop(&embedded->told)) != NULL)
-        hear(embedded, list_entry(link, struct pipe, told));
+    while ((link = list_pop(&embedded->changed)) != NULL)
+        serve_pipe(embedded, list_entry(link, struct pipe, changed));
     pthread_mutex_unlock(&embedded->lock);
 }
 
@@ -304,7 +334,7 @@ static void on_lost(void *context)
     pthread_mutex_lock(&embedded->lock);
     embedded->lost = true;
     for (struct list *at = embedded->pipes.next; at != &embedded->pipes; at = at->next)
-        pthread_cond_signal(&list_entry(at, struct pipe, link)->arrived);
+        signal_arrival(list_entry(at, struct pipe, link));
     pthread_mutex_unlock(&embedded->lock);
 }
 
@@ -368,15 +398,15 @@ static bool init_loop(struct embedded *embedded)
 
     if (uv_loop_init(&embedded->loop) != 0)
         return false;
-    if (uv_async_init(&embedded->loop, &embedded->news, on_news) != 0) {
+    if (uv_async_init(&embedded->loop, &embedded->wakeup, on_wakeup) != 0) {
         uv_loop_close(&embedded->loop);
         return false;
     }
-    embedded->news.data = embedded;
+    embedded->wakeup.data = embedded;
     embedded->host = host_new(&options);
     if (embedded->host != NULL)
         return true;
-    uv_close((uv_handle_t *)&embedded->news, NULL);
+    uv_close((uv_handle_t *)&embedded->wakeup, NULL);
     uv_run(&embedded->loop, UV_RUN_DEFAULT);
     uv_loop_close(&embedded->loop);
     return false;
@@ -399,7 +429,7 @@ struct embedded *embedded_open(const struct target *target, enum stk_error *erro
     pthread_mutex_init(&embedded->lock, NULL);
     thread_cond_init(&embedded->opened);
     list_init(&embedded->pipes);
-    list_init(&embedded->told);
+    list_init(&embedded->changed);
     if (!init_loop(embedded)) {
         pthread_cond_destroy(&embedded->opened);
         pthread_mutex_destroy(&embedded->lock);
@@ -435,7 +465,7 @@ void embedded_close(struct embedded *embedded)
     pthread_mutex_lock(&embedded->lock);
     embedded->stage = STOPPING;
     pthread_mutex_unlock(&embedded->lock);
-    uv_async_send(&embedded->news);
+    uv_async_send(&embedded->wakeup);
     pthread_join(embedded->thread, NULL);
     free_all(embedded);
 }

@@ -1,19 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What replies say. A stk_reply is a redisReply, which nobody outside needs to know. */
-#include <stdlib.h>
+/* Errors by their codes, and what the user reads of a reply. */
+#include "proxy/client/reply.h"
 
-#include "proxy/client/export.h"
-#include "proxy/client/peer.h"
-#include "proxy/client/stockade.h"
+#include <string.h>
 
-static const redisReply *of(const stk_reply *reply)
+#include "fence/base/bytes.h"
+#include "proxy/client/thread.h"
+
+/* The errors that a daemon may reply with, by their first word. */
+static const struct {
+    const char *code;
+    enum stk_error error;
+} codes[] = {
+#define X(name, code, text) {code, STK_##name},
+    STK_ERROR_MAP(X)
+#undef X
+};
+
+enum stk_error reply_code(const redisReply *reply)
 {
-    return (const redisReply *)(const void *)reply;
+    if (reply->type != REDIS_REPLY_ERROR)
+        return STK_OK;
+    size_t len = strcspn(reply->str, " ");
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (strlen(codes[i].code) == len && memcmp(codes[i].code, reply->str, len) == 0)
+            return codes[i].error;
+    return STK_ERR;
 }
 
-EXPORT enum stk_reply_type stk_reply_type(const stk_reply *reply)
+enum stk_error reply_error(const redisReply *reply)
 {
-    switch (reply == NULL ? REDIS_REPLY_NIL : of(reply)->type) {
+    enum stk_error error = reply_code(reply);
+
+    if (error == STK_OK)
+        return STK_OK;
+    /* The caller gets the code as a number, so the text goes without it. STK_ERR also stands for
+     * codes that are not ours: those stay. */
+    const char *text = strchr(reply->str, ' ');
+    bool ours = strncmp(reply->str, stk_error_code(error), strlen(stk_error_code(error))) == 0;
+    return fail(error, "%s", text != NULL && ours ? text + 1 : reply->str);
+}
+
+bool reply_is_int(const redisReply *reply)
+{
+    return reply != NULL && reply->type == REDIS_REPLY_INTEGER;
+}
+
+enum stk_error reply_strange(const char *command)
+{
+    return fail(STK_PROTOCOL, "the reply to %s makes no sense: is it a Stockade?", command);
+}
+
+void reply_take(redisReply **from, stk_reply **reply)
+{
+    if (reply == NULL)
+        return;
+    *reply = reply_out(*from);
+    *from = NULL; /* freeReplyObject passes over it */
+}
+
+enum stk_reply_type stk_reply_type(const stk_reply *reply)
+{
+    switch (reply == NULL ? REDIS_REPLY_NIL : reply_in(reply)->type) {
     case REDIS_REPLY_INTEGER: return STK_INTEGER;
     case REDIS_REPLY_ARRAY: return STK_ARRAY;
     case REDIS_REPLY_NIL: return STK_NIL;
@@ -21,38 +69,37 @@ EXPORT enum stk_reply_type stk_reply_type(const stk_reply *reply)
     }
 }
 
-EXPORT int64_t stk_reply_integer(const stk_reply *reply)
+int64_t stk_reply_integer(const stk_reply *reply)
 {
     int64_t value = 0;
 
     if (stk_reply_type(reply) == STK_INTEGER)
-        return of(reply)->integer;
+        return reply_in(reply)->integer;
     if (stk_reply_type(reply) == STK_STRING)
-        (void)bytes_to_int64((struct bytes){of(reply)->str, of(reply)->len}, &value);
+        (void)bytes_to_int64((struct bytes){reply_in(reply)->str, reply_in(reply)->len}, &value);
     return value;
 }
 
-EXPORT const char *stk_reply_string(const stk_reply *reply, size_t *len)
+const char *stk_reply_string(const stk_reply *reply, size_t *len)
 {
     bool is = stk_reply_type(reply) == STK_STRING;
 
     if (len != NULL)
-        *len = is ? of(reply)->len : 0;
-    return is ? of(reply)->str : NULL;
+        *len = is ? reply_in(reply)->len : 0;
+    return is ? reply_in(reply)->str : NULL;
 }
 
-EXPORT size_t stk_reply_count(const stk_reply *reply)
+size_t stk_reply_count(const stk_reply *reply)
 {
-    return stk_reply_type(reply) == STK_ARRAY ? of(reply)->elements : 0;
+    return stk_reply_type(reply) == STK_ARRAY ? reply_in(reply)->elements : 0;
 }
 
-EXPORT const stk_reply *stk_reply_at(const stk_reply *reply, size_t i)
+const stk_reply *stk_reply_at(const stk_reply *reply, size_t i)
 {
-    return i < stk_reply_count(reply) ? (const stk_reply *)(const void *)of(reply)->element[i]
-                                      : NULL;
+    return i < stk_reply_count(reply) ? reply_out(reply_in(reply)->element[i]) : NULL;
 }
 
-EXPORT void stk_reply_free(stk_reply *reply)
+void stk_reply_free(stk_reply *reply)
 {
     if (reply != NULL)
         freeReplyObject(reply);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
-#include "proxy/client/export.h"
-#include "proxy/client/fenced.h"
+#include "proxy/client/command.h"
+#include "proxy/client/reply.h"
 
 enum { PARAMS_MAX = 32766 };
 
@@ -114,9 +114,9 @@ static bool is_param(const stk_sql_value *value)
            (value->type != STK_SQL_FLOAT || !isnan(value->real));
 }
 
-EXPORT enum stk_error stk_sql(stk_client *client, stk_lease *const *leases, size_t leases_count,
-                              const char *text, const stk_sql_value *params, size_t params_count,
-                              stk_rows **rows)
+enum stk_error stk_sql(stk_client *client, stk_lease *const *leases, size_t leases_count,
+                       const char *text, const stk_sql_value *params, size_t params_count,
+                       stk_rows **rows)
 {
     struct statement statement;
     stk_reply *reply = NULL;
@@ -139,7 +139,7 @@ EXPORT enum stk_error stk_sql(stk_client *client, stk_lease *const *leases, size
                                  statement.lens, &reply)
                 : stk_command(client, statement.argc, statement.argv, statement.lens, &reply);
     dispose(&statement, params_count);
-    if (error == STK_OK && !is_result((const redisReply *)(const void *)reply))
+    if (error == STK_OK && !is_result(reply_in(reply)))
         error = reply_strange("SQL");
     if (error == STK_OK && rows != NULL)
         *rows = (stk_rows *)(void *)reply;
@@ -153,23 +153,23 @@ static const redisReply *rows_of(const stk_rows *rows)
     return part(reply_of(rows), "rows", REDIS_REPLY_ARRAY);
 }
 
-EXPORT size_t stk_rows_count(const stk_rows *rows)
+size_t stk_rows_count(const stk_rows *rows)
 {
     return rows_of(rows)->elements;
 }
 
-EXPORT size_t stk_rows_columns(const stk_rows *rows)
+size_t stk_rows_columns(const stk_rows *rows)
 {
     return part(reply_of(rows), "columns", REDIS_REPLY_ARRAY)->elements;
 }
 
-EXPORT const char *stk_rows_name(const stk_rows *rows, size_t column)
+const char *stk_rows_name(const stk_rows *rows, size_t column)
 {
     const redisReply *columns = part(reply_of(rows), "columns", REDIS_REPLY_ARRAY);
     return column < columns->elements ? columns->element[column]->str : NULL;
 }
 
-EXPORT const char *stk_rows_text(const stk_rows *rows, size_t row, size_t column, size_t *len)
+const char *stk_rows_text(const stk_rows *rows, size_t row, size_t column, size_t *len)
 {
     const redisReply *all = rows_of(rows), *value = NULL;
 
@@ -178,7 +178,7 @@ EXPORT const char *stk_rows_text(const stk_rows *rows, size_t row, size_t column
     return stk_reply_string((const stk_reply *)(const void *)value, len);
 }
 
-EXPORT int64_t stk_rows_integer(const stk_rows *rows, size_t row, size_t column)
+int64_t stk_rows_integer(const stk_rows *rows, size_t row, size_t column)
 {
     size_t len;
     int64_t value = 0;
@@ -189,23 +189,23 @@ EXPORT int64_t stk_rows_integer(const stk_rows *rows, size_t row, size_t column)
     return value;
 }
 
-EXPORT double stk_rows_float(const stk_rows *rows, size_t row, size_t column)
+double stk_rows_float(const stk_rows *rows, size_t row, size_t column)
 {
     const char *text = stk_rows_text(rows, row, column, NULL);
     return text != NULL ? strtod(text, NULL) : 0;
 }
 
-EXPORT int64_t stk_rows_changes(const stk_rows *rows)
+int64_t stk_rows_changes(const stk_rows *rows)
 {
     return part(reply_of(rows), "changes", REDIS_REPLY_INTEGER)->integer;
 }
 
-EXPORT int64_t stk_rows_last_id(const stk_rows *rows)
+int64_t stk_rows_last_id(const stk_rows *rows)
 {
     return part(reply_of(rows), "last_insert_rowid", REDIS_REPLY_INTEGER)->integer;
 }
 
-EXPORT void stk_rows_free(stk_rows *rows)
+void stk_rows_free(stk_rows *rows)
 {
     stk_reply_free((stk_reply *)(void *)rows);
 }

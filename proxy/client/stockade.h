@@ -24,6 +24,9 @@
  * STK_TIMEOUT and STK_UNREACHABLE: nothing was applied. STK_UNSURE: the request was sent, and
  * nobody knows; for a write stk_last_id() and stk_receipt() find out.
  *
+ * Cancelling. stk_cancel_on() names a descriptor whose becoming readable ends the calls of a thread
+ * early, from a signal, another thread or whatever writes to it.
+ *
  * Threads. A stk_client and a stk_lease may be used by any number of threads at once, but for the
  * call that ends them (stk_client_close, stk_lease_free), which has to be the last; a stk_txn,
  * stk_reply or stk_rows by one at a time. A call blocks its own thread only.
@@ -41,6 +44,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -76,6 +82,7 @@ enum stk_error {
     STK_FORKED = 106,      /* the client belongs to the process that opened it */
     STK_PROTOCOL = 107,    /* the server's answer makes no sense; is it a Stockade? */
     STK_MISUSE = 108,      /* the call makes no sense */
+    STK_CANCELLED = 109,   /* the thread's descriptor ended the call; nothing was applied */
 };
 #endif
 
@@ -111,6 +118,14 @@ const char *stk_version(void);
  *
  * A daemon that refuses connections fails stk_client_open at once. timeout_ms: 1 to 86400000. */
 enum stk_error stk_client_open(const char *uri, int64_t timeout_ms, stk_client **client);
+/* From now on calls take at most so long: 1 to 86400000. */
+enum stk_error stk_client_set_timeout(stk_client *client, int64_t timeout_ms);
+/* From now on a call of this thread ends early where it waits while `fd` is readable: a signalfd,
+ * an eventfd, a pipe. -1, as at first: none does. Nothing is read from it. The call returns
+ * STK_CANCELLED, or STK_UNSURE where it was a write that may have been applied. A cancelled
+ * stk_acquire leaves the line; a lease that was granted at that very moment ends with its TTL. (Not
+ * cancelled: looking at a store's file, in stk_client_open of an embedded client.) */
+void stk_cancel_on(int fd);
 /* Frees it; NULL is fine. Leases not released end with their TTL, and their handles may only be
  * freed then. Embedded: waits until what has begun is on disk. */
 void stk_client_close(stk_client *client);
@@ -126,9 +141,9 @@ typedef struct stk_lease_options {
     /* The lease is lost: it was revoked or taken (STK_STALE), its thread has ended (STK_ABANDONED),
      * or it could not be renewed and its time is nearly over: why that was. Called once at most,
      * on the keep-alive thread; at once where the daemon tells of the loss, at the next renewal
-     * where it does not, with a tenth of the TTL to go where it is silent. It may
-     * ask stk_lease_* questions, and release or free the lease; it holds up other leases'
-     * renewals, so be brief. Not with no_keep_alive. */
+     * where it does not, with a tenth of the TTL to go where it is silent. It may ask stk_lease_*
+     * questions, and release or free the lease; it holds up other leases' renewals, so be brief.
+     * Not with no_keep_alive. */
     void (*lost)(stk_lease *lease, enum stk_error why, void *context);
     void *context;
     void *reserved[4]; /* zero */
@@ -142,6 +157,11 @@ enum stk_error stk_acquire(stk_client *client, const char *resource,
                            const stk_lease_options *options, stk_lease **lease);
 enum stk_error stk_acquire_all(stk_client *client, const char *const *resources, size_t count,
                                const stk_lease_options *options, stk_lease **lease);
+/* A handle for a lease that was granted elsewhere: `stockade lock` tells its program
+ * STOCKADE_RESOURCE and STOCKADE_TOKEN. Nothing is sent: what the token is good for shows when it
+ * is used. Not kept alive, and for stk_lease_valid without time, until it is renewed. */
+enum stk_error stk_lease_use(stk_client *client, const char *resource, int64_t token,
+                             stk_lease **lease);
 /* From now on the lease belongs to the calling thread. */
 enum stk_error stk_lease_adopt(stk_lease *lease);
 /* Gives it back (once more for each time that its owner entered), and ends the keep-alive. Where
@@ -152,10 +172,16 @@ enum stk_error stk_release(stk_lease *lease);
 void stk_lease_free(stk_lease *lease);
 /* Renews now, with this TTL from here on; 0: the same. */
 enum stk_error stk_renew(stk_lease *lease, int64_t ttl_ms);
-/* Does it still have time, for certain, by this machine's monotonic clock? What the daemon told to
- * be left counts from before the request was sent, less a margin of a hundredth + 2 ms for clocks
- * that drift. Once lost it stays lost. This is for what happens outside the store: a write inside
- * it is judged there. */
+/* Starts or stops renewing it by itself, and telling of its loss. A program that is about to be
+ * stopped (SIGSTOP) may end the keep-alive, and renew and go on with it afterwards: its lease is
+ * not called lost meanwhile, and is good again where nobody else has taken it. */
+enum stk_error stk_keep_alive(stk_lease *lease, bool on);
+/* Why its last renewal failed; STK_OK: it did not. Of a lost lease, why it is. */
+enum stk_error stk_lease_why(const stk_lease *lease);
+/* Does it still have time, for certain, by a clock of this machine that nobody sets and that goes
+ * on while it sleeps? What the daemon told to be left counts from before the request was sent, less
+ * a margin of a hundredth + 2 ms for clocks that drift. Once lost it stays lost. This is for what
+ * happens outside the store: a write inside it is judged there. */
 bool stk_lease_valid(const stk_lease *lease);
 int64_t stk_lease_left_ms(const stk_lease *lease); /* 0: not valid */
 /* The token; `resource` NULL: of its first. 0: it is none of its resources. */
@@ -189,6 +215,15 @@ enum stk_error stk_take(stk_lease *lease, const char *key, int64_t n, int64_t *l
  * Bare ones, such as reads: all but those that change what a connection is (MULTI, AUTH, ...). */
 enum stk_error stk_command(stk_client *client, size_t argc, const char *const *argv,
                            const size_t *lens, stk_reply **reply);
+typedef struct stk_words { /* a command's arguments */
+    size_t argc;
+    const char *const *argv;
+    const size_t *lens; /* NULL: they end with a zero byte */
+} stk_words;
+/* Several bare ones in one exchange. `reply` is an array of their replies; where one is refused,
+ * the first such error is returned, and no reply. They are no transaction. */
+enum stk_error stk_command_all(stk_client *client, const stk_words *commands, size_t count,
+                               stk_reply **reply);
 /* Fenced ones, under the tokens of one lease or of several of one client. */
 enum stk_error stk_fenced(stk_lease *lease, size_t argc, const char *const *argv,
                           const size_t *lens, stk_reply **reply);
@@ -252,6 +287,9 @@ enum stk_error stk_receipt(stk_client *client, const char *resource, int64_t tok
 
 #ifdef __cplusplus
 }
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility pop
 #endif
 
 #endif

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 #include "fence/base/mem.h"
-#include "proxy/client/export.h"
-#include "proxy/client/fenced.h"
+#include "proxy/client/command.h"
+#include "proxy/client/reply.h"
+#include "proxy/resp/resp.h"
 
 struct stk_txn {
     stk_client *client;
@@ -16,7 +17,7 @@ struct stk_txn {
     char id[ID_LEN + 1];
 };
 
-EXPORT enum stk_error stk_txn_begin(stk_client *client, stk_txn **txn)
+enum stk_error stk_txn_begin(stk_client *client, stk_txn **txn)
 {
     enum stk_error error = client_check(client);
 
@@ -29,10 +30,10 @@ EXPORT enum stk_error stk_txn_begin(stk_client *client, stk_txn **txn)
     return STK_OK;
 }
 
-EXPORT enum stk_error stk_txn_add(stk_txn *txn, stk_lease *lease, size_t argc,
-                                  const char *const *argv, const size_t *lens)
+enum stk_error stk_txn_add(stk_txn *txn, stk_lease *lease, size_t argc, const char *const *argv,
+                           const size_t *lens)
 {
-    const struct words words = {argc, argv, lens};
+    const stk_words words = {argc, argv, lens};
     enum stk_error error = STK_OK;
 
     if (txn->done || argc == 0)
@@ -42,7 +43,7 @@ EXPORT enum stk_error stk_txn_add(stk_txn *txn, stk_lease *lease, size_t argc,
     if (error != STK_OK)
         return error;
     if (lease == NULL) {
-        ask_begin(&txn->commands, argc);
+        resp_array(&txn->commands, argc);
     } else {
         bool first = !txn->fenced && txn->client->embedded == NULL;
         fence_begin(&txn->commands, &lease, 1, first ? txn->id : NULL, argc);
@@ -65,14 +66,11 @@ static enum stk_error take_replies(const struct call *call, stk_reply **reply)
     }
     if ((*last)->type != REDIS_REPLY_ARRAY)
         return reply_strange("EXEC");
-    if (reply != NULL) {
-        *reply = (stk_reply *)(void *)*last;
-        *last = NULL;
-    }
+    reply_take(last, reply);
     return STK_OK;
 }
 
-EXPORT enum stk_error stk_txn_exec(stk_txn *txn, stk_reply **reply)
+enum stk_error stk_txn_exec(stk_txn *txn, stk_reply **reply)
 {
     enum stk_error error = client_check(txn->client);
     bool has_id = txn->fenced && txn->client->embedded == NULL;
@@ -90,7 +88,7 @@ EXPORT enum stk_error stk_txn_exec(stk_txn *txn, stk_reply **reply)
                         .changes = txn->fenced,
                         .deadline_ms = now_ms() + txn->client->timeout_ms};
     if (txn->fenced)
-        own_id_keep(has_id ? txn->id : "");
+        thread_set_last_id(has_id ? txn->id : "");
     buf_append_text(&call.request, "*1\r\n$5\r\nMULTI\r\n");
     buf_append_bytes(&call.request, buf_bytes(&txn->commands));
     buf_append_text(&call.request, "*1\r\n$4\r\nEXEC\r\n");
@@ -101,7 +99,7 @@ EXPORT enum stk_error stk_txn_exec(stk_txn *txn, stk_reply **reply)
     return error;
 }
 
-EXPORT void stk_txn_free(stk_txn *txn)
+void stk_txn_free(stk_txn *txn)
 {
     if (txn == NULL)
         return;

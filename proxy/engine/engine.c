@@ -1,14 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's life: timers, the end of a turn, draining, health. */
+/* The engine's life: its parts put together, the turn, draining, health. Nobody in the engine calls
+ * this file. */
 #include "proxy/engine/engine.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/json.h"
 #include "fence/base/mem.h"
+#include "proxy/engine/command/table.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/session/notes.h"
+#include "proxy/engine/session/session.h"
+#include "proxy/engine/sweep.h"
+#include "proxy/engine/write/multi.h"
+
+static void session_closed(struct session *session)
+{
+    held_session_closed(session);
+    multi_drop(session);
+    pubsub_clear(session);
+}
 
 struct engine *engine_new(const struct engine_options *options)
 {
@@ -21,14 +34,15 @@ struct engine *engine_new(const struct engine_options *options)
     engine->options.address = mem_strdup(options->address != NULL ? options->address : "");
     atomic_init(&engine->replies.bytes, 0);
     atomic_init(&engine->replies.bytes_max, options->replies_max);
-    command_index_fill(&engine->index);
+    command_index_fill(&engine->index, commands, commands_count);
     list_init(&engine->sessions);
-    list_init(&engine->dirty);
-    list_init(&engine->waiting_a_turn);
+    list_init(&engine->changed);
+    list_init(&engine->deferred);
+    engine->on_session_closed = session_closed;
     engine->started_ms = engine_now_ms(engine);
     held_init(engine);
-    notes_init(engine);
-    sweeper_start(engine);
+    engine->notes = notes_new(engine);
+    engine->sweeper = sweeper_new(engine);
     lease_provider_watch(options->provider, line_on_news, engine);
     return engine;
 }
@@ -46,31 +60,16 @@ void engine_reconfigure(struct engine *engine, const struct engine_options *opti
 
 void engine_free(struct engine *engine)
 {
-    sweeper_stop(engine);
-    notes_end(engine);
     held_free(engine);
     check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
     check(engine->replies.bytes == 0 && engine->reads_weight == 0);
+    sweeper_free(engine->sweeper);
+    notes_free(engine->notes);
     requests_free_spares(engine);
     heap_free(&engine->timers);
     free((char *)engine->options.password);
     free((char *)engine->options.address);
     free(engine);
-}
-
-int64_t engine_now_ms(const struct engine *engine)
-{
-    return clock_now_ms(engine->options.clock);
-}
-
-void timer_set(struct engine *engine, struct timer *timer, int64_t at_ms)
-{
-    heap_set(&engine->timers, &timer->node, at_ms);
-}
-
-void timer_stop(struct engine *engine, struct timer *timer)
-{
-    heap_remove(&engine->timers, &timer->node);
 }
 
 int64_t engine_next_ms(const struct engine *engine)
@@ -89,12 +88,12 @@ void engine_turn(struct engine *engine)
         heap_remove(&engine->timers, due);
         timer->fire(timer);
     }
-    list_splice(&engine->dirty, &engine->waiting_a_turn);
+    list_splice(&engine->changed, &engine->deferred);
     /* `changed` may close the session, or give it room to start more, which marks it again: the
      * list is emptied from its head, and what is marked meanwhile goes to its tail. */
     struct list *link;
-    while ((link = list_pop(&engine->dirty)) != NULL) {
-        struct session *session = list_entry(link, struct session, dirty);
+    while ((link = list_pop(&engine->changed)) != NULL) {
+        struct session *session = list_entry(link, struct session, changed);
         engine->options.host.changed(session->connection);
     }
     if (engine->shutdown_asked) {
@@ -110,7 +109,7 @@ void engine_count_unsent(struct engine *engine, size_t *counted, size_t bytes)
 
 bool engine_wants_turn(const struct engine *engine)
 {
-    return !list_empty(&engine->waiting_a_turn);
+    return !list_empty(&engine->deferred);
 }
 
 void engine_drain(struct engine *engine)
@@ -136,12 +135,10 @@ bool engine_health(struct engine *engine, struct buf *json)
                : stopped        ? "store stopped"
                                 : "ok",
                lease_provider_name(engine->options.provider), lease.up ? "true" : "false");
-    buf_printf(json, "\"store\":{\"up\":%s,\"detail\":\"",
+    buf_printf(json, "\"store\":{\"up\":%s,\"detail\":",
                store.state == STORE_FINE && !lost ? "true" : "false");
-    for (const char *c = store.state == STORE_FINE ? "ok" : store.why; *c != '\0'; c++)
-        buf_append(json, *c == '"' || *c == '\\' || *c < ' ' ? "?" : c, 1);
-    buf_append_text(json, "\"},");
-    buf_printf(json, "\"connections\":%zu,\"uptime_ms\":%lld}\n", engine->sessions_count,
+    json_string(json, bytes_of(store.state == STORE_FINE ? "ok" : store.why));
+    buf_printf(json, "},\"connections\":%zu,\"uptime_ms\":%lld}\n", engine->sessions_count,
                (long long)(engine_now_ms(engine) - engine->started_ms));
     return !engine->draining && !lost && !stopped;
 }

@@ -5,7 +5,13 @@
  *
  *   rests ──a second──▶ looks ──something is due──▶ sweeps ──▶ looks on, or rests
  *                         └──nothing is──▶ looks on, or rests */
+#include "proxy/engine/sweep.h"
+
+#include <stdlib.h>
+
+#include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
+#include "store/txn.h"
 
 #define SWEEP_EVERY_MS     1000
 #define SWEEP_ROWS_MAX     128
@@ -14,6 +20,19 @@
  * LEASE_TTL_MAX_MS, and renewals write the row once an hour. A daemon that starts may hold the
  * leases of its last run for their full time again, however old they are. */
 #define ABANDONED_MS (26 * 60 * 60 * 1000LL)
+
+struct sweeper {
+    struct timer timer;
+    struct store_op op;
+    struct engine *engine;
+    bool under_way;
+    int64_t resources_after; /* where the walk over the resources is: an id */
+    int64_t walk_due_ms;
+    /* The operation's. */
+    bool walks, ends_abandoned, due, more;
+    int64_t walked_to;
+    size_t receipts_removed, resources_removed;
+};
 
 static int64_t receipts_before_ms(const struct sweeper *sweeper, struct store_txn *txn)
 {
@@ -30,7 +49,7 @@ static int64_t live_before_ms(const struct sweeper *sweeper, struct store_txn *t
     return sweeper->ends_abandoned ? resources_before_ms(sweeper, txn) - ABANDONED_MS : INT64_MIN;
 }
 
-static enum stk_error look_run(struct store_op *op, struct store_txn *txn)
+static enum stk_error check_run(struct store_op *op, struct store_txn *txn)
 {
     struct sweeper *sweeper = list_entry(op, struct sweeper, op);
     enum stk_error error = txn_receipts_due(txn, receipts_before_ms(sweeper, txn), &sweeper->due);
@@ -61,7 +80,7 @@ static enum stk_error sweep_run(struct store_op *op, struct store_txn *txn)
     return error;
 }
 
-static void look(struct sweeper *sweeper);
+static void check_due(struct sweeper *sweeper);
 
 static void go_on(struct sweeper *sweeper)
 {
@@ -71,7 +90,7 @@ static void go_on(struct sweeper *sweeper)
     if (sweeper->walks && sweeper->walked_to == 0)
         sweeper->walk_due_ms = engine_now_ms(engine) + RESOURCES_EVERY_MS;
     if (sweeper->more && !engine->draining)
-        look(sweeper);
+        check_due(sweeper);
     else
         engine->counters.sweeps++;
 }
@@ -104,7 +123,7 @@ static void sweep_done(struct store_op *op)
     go_on(sweeper);
 }
 
-static void look_done(struct store_op *op)
+static void check_done(struct store_op *op)
 {
     struct sweeper *sweeper = list_entry(op, struct sweeper, op);
 
@@ -117,14 +136,14 @@ static void look_done(struct store_op *op)
         submit(sweeper, &(struct store_op){.writes = true, .run = sweep_run, .done = sweep_done});
 }
 
-static void look(struct sweeper *sweeper)
+static void check_due(struct sweeper *sweeper)
 {
     const struct engine *engine = sweeper->engine;
     int64_t now_ms = engine_now_ms(engine);
 
     sweeper->walks = engine->options.forget_ms > 0 && now_ms >= sweeper->walk_due_ms;
     sweeper->ends_abandoned = now_ms - engine->started_ms >= ABANDONED_MS;
-    submit(sweeper, &(struct store_op){.brief = true, .run = look_run, .done = look_done});
+    submit(sweeper, &(struct store_op){.brief = true, .run = check_run, .done = check_done});
 }
 
 static void on_timer(struct timer *timer)
@@ -132,18 +151,22 @@ static void on_timer(struct timer *timer)
     struct sweeper *sweeper = list_entry(timer, struct sweeper, timer);
 
     if (!sweeper->under_way && !sweeper->engine->draining)
-        look(sweeper);
+        check_due(sweeper);
     timer_set(sweeper->engine, timer, engine_now_ms(sweeper->engine) + SWEEP_EVERY_MS);
 }
 
-void sweeper_start(struct engine *engine)
+struct sweeper *sweeper_new(struct engine *engine)
 {
-    engine->sweeper.engine = engine;
-    engine->sweeper.timer.fire = on_timer;
-    timer_set(engine, &engine->sweeper.timer, engine_now_ms(engine) + SWEEP_EVERY_MS);
+    struct sweeper *sweeper = mem_zalloc(sizeof *sweeper);
+
+    sweeper->engine = engine;
+    sweeper->timer.fire = on_timer;
+    timer_set(engine, &sweeper->timer, engine_now_ms(engine) + SWEEP_EVERY_MS);
+    return sweeper;
 }
 
-void sweeper_stop(struct engine *engine)
+void sweeper_free(struct sweeper *sweeper)
 {
-    timer_stop(engine, &engine->sweeper.timer);
+    timer_stop(sweeper->engine, &sweeper->timer);
+    free(sweeper);
 }

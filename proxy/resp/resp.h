@@ -33,23 +33,26 @@ extern const struct resp_limits resp_limits_default;
 enum resp_status {
     RESP_MORE,    /* all bytes used, the request is not complete */
     RESP_REQUEST, /* argc and argv are ready; bytes behind it are not used */
-    RESP_BROKEN,  /* `error` says why, in Redis's words; the stream cannot be followed any more */
+    RESP_BROKEN,  /* resp_broken_text says why, in Redis's words; nothing more can be read */
 };
 
 struct resp_parser;
 
-/* The caller owns the parser and frees it. */
+/* Make a parser, which the caller owns. */
 struct resp_parser *resp_parser_new(void);
+/* Free it, and the views that it gave. */
 void resp_parser_free(struct resp_parser *parser);
-/* Takes at most `len` bytes; *used says how many. Empty requests (blank lines, *0, *-1) are passed
- * over silently, as Redis does. Limits may differ from call to call. `data` stays where it is while
- * the request is used. A call with no data lets go of what a large request has needed. */
+/* Parse up to the end of the first request; *used says how many of the `len` bytes were taken.
+ * Empty requests (blank lines, *0, *-1) are skipped silently, as Redis does. Limits may differ from
+ * call to call. `data` must stay where it is while the request is used. A call with no data frees
+ * the memory that a large request has needed. */
 enum resp_status resp_parse(struct resp_parser *parser, const struct resp_limits *limits,
                             const char *data, size_t len, size_t *used);
-/* After RESP_REQUEST, until the next resp_parse. argc is at least 1. */
+/* After RESP_REQUEST, return how many words the request has, at least 1. */
 size_t resp_argc(const struct resp_parser *parser);
+/* And the words, valid until the next resp_parse. */
 const struct bytes *resp_argv(const struct resp_parser *parser);
-/* After RESP_BROKEN: "Protocol error: ...", as long as the parser lives. */
+/* After RESP_BROKEN, return "Protocol error: ...", valid as long as the parser lives. */
 const char *resp_broken_text(const struct resp_parser *parser);
 
 /* Replies are appended to a buffer. `resp3` chooses the form where the two versions differ. */
@@ -64,11 +67,12 @@ void resp_null(struct buf *out, bool resp3);                 /* $-1 or _ */
 void resp_null_array(struct buf *out, bool resp3);           /* *-1 or _ */
 void resp_array(struct buf *out, size_t count);              /* *n, elements follow */
 void resp_map(struct buf *out, size_t pairs, bool resp3);    /* %n or *2n */
+void resp_push(struct buf *out, size_t count, bool resp3);   /* >n or *n: it answers nothing */
 void resp_set(struct buf *out, size_t count, bool resp3);    /* ~n or *n */
 void resp_double(struct buf *out, double value, bool resp3); /* ,1.5 or a bulk string */
 void resp_bool(struct buf *out, bool value, bool resp3);     /* #t or :1 */
-/* A whole value written by these functions, `value_resp3` or not, as a client of `resp3` reads it.
- */
+/* Append a whole value that was written by these functions for RESP3 or not (`value_resp3`), as a
+ * client reads it that speaks RESP3 or not. */
 void resp_append_value(struct buf *out, struct bytes value, bool value_resp3, bool resp3);
 void resp_verbatim(struct buf *out, struct bytes text, bool resp3); /* =txt: or a bulk string */
 

@@ -134,6 +134,11 @@ void resp_map(struct buf *out, size_t pairs, bool resp3)
     header(out, resp3 ? '%' : '*', (int64_t)(resp3 ? pairs : pairs * 2));
 }
 
+void resp_push(struct buf *out, size_t count, bool resp3)
+{
+    header(out, resp3 ? '>' : '*', (int64_t)count);
+}
+
 void resp_set(struct buf *out, size_t count, bool resp3)
 {
     header(out, resp3 ? '~' : '*', (int64_t)count);
@@ -176,4 +181,60 @@ void resp_verbatim(struct buf *out, struct bytes text, bool resp3)
     char *at = buf_reserve(out, HEADER_MAX + 4 + text.len + 2);
     at = put_text(put_header(at, '=', (int64_t)text.len + 4), "txt:", 4);
     end_at(out, put_end(put_text(at, text.data, text.len)));
+}
+
+/* A reply that was written for one version of the protocol goes to a client of another. Every RESP3
+ * client reads RESP2 as it is; the other way round, each type that RESP2 lacks becomes what a RESP2
+ * client would have been sent. */
+
+/* Return the end of the line that starts at `at`, behind its CRLF. */
+static const char *line_end(const char *at, const char *end)
+{
+    const char *lf = memchr(at, '\n', (size_t)(end - at));
+    return lf != NULL ? lf + 1 : end;
+}
+
+/* Return the number behind the type of a header line. */
+static int64_t number_of(const char *at, const char *next)
+{
+    int64_t number = 0;
+    (void)bytes_to_int64((struct bytes){at + 1, (size_t)(next - at) - 3}, &number);
+    return number;
+}
+
+/* Copy the element at `at` (of an aggregate, its header), and return where the next one begins. */
+static const char *convert(struct buf *out, const char *at, const char *end)
+{
+    const char *next = line_end(at, end);
+    struct bytes text = {at + 1, next - at >= 3 ? (size_t)(next - at) - 3 : 0};
+    size_t len;
+
+    switch (*at) {
+    case '_': resp_null(out, false); return next;
+    case '%': resp_map(out, (size_t)number_of(at, next), false); return next;
+    case '~': resp_array(out, (size_t)number_of(at, next)); return next;
+    case ',': resp_bulk(out, text); return next;
+    case '#': resp_int(out, at[1] == 't'); return next;
+    case '=': /* with its "txt:" */
+        len = (size_t)number_of(at, next);
+        resp_bulk(out, (struct bytes){next + 4, len - 4});
+        return next + len + 2;
+    case '$':
+        len = number_of(at, next) < 0 ? 0 : (size_t)number_of(at, next) + 2;
+        buf_append(out, at, (size_t)(next - at) + len);
+        return next + len;
+    default: buf_append(out, at, (size_t)(next - at)); return next;
+    }
+}
+
+void resp_append_value(struct buf *out, struct bytes value, bool value_resp3, bool resp3)
+{
+    const char *at = value.data, *end = value.data + value.len;
+
+    if (!value_resp3 || resp3) {
+        buf_append_bytes(out, value);
+        return;
+    }
+    while (at < end)
+        at = convert(out, at, end);
 }

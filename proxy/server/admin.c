@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libmicrohttpd without threads of its own: it gathers its sockets in an epoll descriptor, which
+/* libmicrohttpd without threads of its own: it gathers its sockets in one epoll descriptor, which
  * the loop polls, and says how long it may be left alone, for which there is a timer.
  *
- * How it fails: bad requests are answered or cut off by libmicrohttpd within the limits below; what
+ * How it fails: bad requests are answered or cut off by libmicrohttpd within the limits below. What
  * goes wrong here never reaches clients of the RESP side. */
 #include "proxy/server/admin.h"
 
@@ -44,32 +44,51 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status,
     return queued;
 }
 
-/* Answers one request, whole, as soon as its head is there. */
+static unsigned write_health(struct admin *admin, struct buf *body)
+{
+    return engine_health(admin->engine, body) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
+}
+
+static unsigned write_metrics(struct admin *admin, struct buf *body)
+{
+    engine_metrics(admin->engine, body);
+    return MHD_HTTP_OK;
+}
+
+/* What is served. */
+static const struct page {
+    const char *url, *type;
+    unsigned (*write)(struct admin *admin, struct buf *body); /* returns the HTTP status */
+} pages[] = {
+    {"/health", "application/json", write_health},
+    {"/metrics", "text/plain; version=0.0.4", write_metrics},
+};
+
+static const struct page *page_at(const char *url)
+{
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
+        if (strcmp(url, pages[i].url) == 0)
+            return &pages[i];
+    return NULL;
+}
+
+/* Answer one request, whole, as soon as its head is there. */
 static enum MHD_Result serve(void *context, struct MHD_Connection *connection, const char *url,
                              const char *method, const char *version, const char *upload,
                              size_t *upload_size, void **state)
 {
-    struct admin *admin = context;
+    const struct page *page = page_at(url);
     struct buf body = {0};
-    enum MHD_Result queued;
-    bool health = strcmp(url, "/health") == 0, metrics = strcmp(url, "/metrics") == 0;
-    bool reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 
     (void)version, (void)upload, (void)upload_size, (void)state;
-    if (!health && !metrics) {
-        queued = reply(connection, MHD_HTTP_NOT_FOUND, "text/plain",
-                       BYTES_LITERAL("there are /health and /metrics\n"));
-    } else if (!reads) {
-        queued = reply(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain",
-                       BYTES_LITERAL("only GET\n"));
-    } else if (health) {
-        bool healthy = engine_health(admin->engine, &body);
-        queued = reply(connection, healthy ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,
-                       "application/json", buf_bytes(&body));
-    } else {
-        engine_metrics(admin->engine, &body);
-        queued = reply(connection, MHD_HTTP_OK, "text/plain; version=0.0.4", buf_bytes(&body));
-    }
+    if (page == NULL)
+        return reply(connection, MHD_HTTP_NOT_FOUND, "text/plain",
+                     BYTES_LITERAL("there are /health and /metrics\n"));
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+        return reply(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain",
+                     BYTES_LITERAL("only GET\n"));
+    unsigned status = page->write(context, &body);
+    enum MHD_Result queued = reply(connection, status, page->type, buf_bytes(&body));
     buf_free(&body);
     return queued;
 }
@@ -98,7 +117,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     run(poll->data);
 }
 
-/* A listening socket, or -1. */
+/* Return a listening socket, or -1. */
 static int listen_on(struct admin *admin, const char *text, char *why, size_t why_size)
 {
     struct address address;

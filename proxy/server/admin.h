@@ -12,13 +12,14 @@
 
 struct admin;
 
-/* Listens on `address` (address.h, no unix sockets). Loop and engine are borrowed. NULL: `why` is
+/* Listen on `address` (address.h, no unix sockets). Loop and engine are borrowed. NULL: `why` is
  * one line. */
 struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *address, char *why,
                          size_t why_size);
-/* With the port it got. */
+/* Return the address with the port it got. */
 const char *admin_address(const struct admin *admin);
-/* The engine is not asked any more; the memory goes when the loop has closed the handles. */
+/* Stop serving; the engine is not asked any more. The memory goes when the loop has closed the
+ * handles. */
 void admin_close(struct admin *admin);
 
 #endif

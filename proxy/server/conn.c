@@ -4,21 +4,23 @@
  *   open ──────────────▶ lingering ─────────────────▶ closed, freed in libuv's callback
  *     │  session ended    its replies leave, FIN is sent,     ▲
  *     │                   what still comes in is dropped      │
- *     └───────────── client hung up, error, server_hang_up ───┘
+ *     └───────────── client hung up, error, conns_hang_up ────┘
  *
  * Lingering is what lets a client read why it was turned away: a socket that is closed with unread
  * bytes in it is reset, and the reset overtakes the reply. It ends when the client hangs up, or
  * after LINGER_MS.
  *
- * Invariants: a session is closed exactly once, when its connection leaves `conns`. One write is
- * under way per connection; output gathers in the session meanwhile, which starts no more commands
- * above a limit, and is not read from while it has enough to do. So a slow reader, or a fast
- * writer, costs bounded memory. An idle connection owns no buffer here. */
+ * Invariants: a session is closed exactly once, when its connection leaves `open`. One write per
+ * connection is under way. Meanwhile output gathers in the session, which starts no more commands
+ * above a limit, and nothing is read from a connection whose session has enough to do. So a slow
+ * reader, or a fast writer, costs bounded memory. An idle connection owns no buffer here. */
+#include "proxy/server/conn.h"
+
 #include <stdlib.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "proxy/server/server_internal.h"
+#include "proxy/server/address.h"
 
 enum {
     LINGER_MS = 2000,
@@ -30,13 +32,18 @@ enum {
 };
 
 struct conn {
-    struct list link; /* in server->conns or server->lingering */
-    struct server *server;
+    struct list link; /* in conns->open or conns->lingering */
+    struct conns *conns;
     struct session *session; /* NULL: lingering or closed */
-    union socket_handle socket;
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } socket;
     struct buf out; /* what the write under way sends */
-    size_t unsent;  /* its length: all of it is held until the last byte has left; */
-    size_t counted; /* what the engine counts of it, where the session is closed */
+    size_t unsent;  /* its length: all of it is held until the last byte has left */
+    size_t counted; /* what the engine counts of it, once the session is closed */
     union {
         uv_write_t write;
         uv_shutdown_t shutdown;
@@ -54,29 +61,24 @@ static void free_conn(uv_handle_t *handle)
 
 static void drop(struct conn *conn)
 {
-    struct server *server = conn->server;
+    struct conns *conns = conn->conns;
 
     if (uv_is_closing(&conn->socket.handle))
         return;
     if (conn->session != NULL)
         session_close(conn->session);
-    else if (--server->lingering_count == 0)
-        uv_timer_stop(&server->linger_timer);
+    else if (--conns->lingering_count == 0)
+        uv_timer_stop(&conns->linger_timer);
     conn->session = NULL;
     list_remove(&conn->link);
     uv_close(&conn->socket.handle, free_conn);
-}
-
-void conn_close(struct list *link)
-{
-    drop(list_entry(link, struct conn, link));
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
     struct conn *conn = handle->data;
     (void)suggested;
-    *buffer = uv_buf_init(conn->server->read_buffer, READ_BUFFER_SIZE);
+    *buffer = uv_buf_init(conn->conns->read_buffer, READ_BUFFER_SIZE);
 }
 
 static void set_reading(struct conn *conn, bool reading);
@@ -108,13 +110,12 @@ static void set_reading(struct conn *conn, bool reading)
 
 static void on_linger_tick(uv_timer_t *timer)
 {
-    struct server *server = timer->data;
+    struct conns *conns = timer->data;
 
-    for (struct list *link = server->lingering.next, *next; link != &server->lingering;
-         link = next) {
+    for (struct list *link = conns->lingering.next, *next; link != &conns->lingering; link = next) {
         struct conn *conn = list_entry(link, struct conn, link);
         next = link->next;
-        if (conn->linger_until_ms <= uv_now(server->loop))
+        if (conn->linger_until_ms <= uv_now(conns->loop))
             drop(conn);
     }
 }
@@ -128,7 +129,7 @@ static void on_shutdown(uv_shutdown_t *request, int status)
 static void say_goodbye(struct conn *conn)
 {
     conn->request.shutdown.data = conn;
-    conn->linger_until_ms = uv_now(conn->server->loop) + LINGER_MS;
+    conn->linger_until_ms = uv_now(conn->conns->loop) + LINGER_MS;
     if (uv_shutdown(&conn->request.shutdown, &conn->socket.stream, on_shutdown) != 0)
         drop(conn);
 }
@@ -140,24 +141,24 @@ static void on_written(uv_write_t *request, int status)
     conn->writing = false;
     conn->unsent = 0;
     if (conn->counted > 0)
-        engine_count_unsent(conn->server->engine, &conn->counted, 0);
-    conn->server->writing_count--;
+        engine_count_unsent(conn->conns->engine, &conn->counted, 0);
+    conn->conns->writing_count--;
     buf_free(&conn->out);
     if (status < 0) {
         drop(conn);
     } else if (conn->session != NULL) {
         session_set_unsent(conn->session, 0);
-        server_changed(conn);
+        conn_on_change(conn);
     } else {
         say_goodbye(conn);
     }
 }
 
-/* Sends server->out: what the socket takes now, and the rest as a write of its own. Returns how
+/* Send conns->out: what the socket takes now, and the rest as a write of its own. Return how
  * many bytes are held until then; 0: all is sent. */
 static size_t send_out(struct conn *conn)
 {
-    struct buf *out = &conn->server->out;
+    struct buf *out = &conn->conns->out;
     uv_buf_t piece = uv_buf_init(out->data, (unsigned)out->len);
     int sent = out->len == 0 ? 0 : uv_try_write(&conn->socket.stream, &piece, 1);
 
@@ -180,29 +181,29 @@ static size_t send_out(struct conn *conn)
     conn->request.write.data = conn;
     conn->writing = true;
     conn->unsent = conn->out.len;
-    conn->server->writing_count++;
+    conn->conns->writing_count++;
     check(uv_write(&conn->request.write, &conn->socket.stream, &piece, 1, on_written) == 0);
     return conn->unsent;
 }
 
-/* The session has ended; or there never was one, and server->out says why. */
+/* The session has ended; or there never was one, and conns->out says why. */
 static void linger(struct conn *conn)
 {
-    struct server *server = conn->server;
+    struct conns *conns = conn->conns;
 
     if (conn->session != NULL)
         session_close(conn->session);
     conn->session = NULL;
     list_remove(&conn->link);
-    list_append(&server->lingering, &conn->link);
-    if (server->lingering_count++ == 0)
-        uv_timer_start(&server->linger_timer, on_linger_tick, LINGER_TICK_MS, LINGER_TICK_MS);
-    conn->linger_until_ms = uv_now(server->loop) + LINGER_WRITING_MS;
+    list_append(&conns->lingering, &conn->link);
+    if (conns->lingering_count++ == 0)
+        uv_timer_start(&conns->linger_timer, on_linger_tick, LINGER_TICK_MS, LINGER_TICK_MS);
+    conn->linger_until_ms = uv_now(conns->loop) + LINGER_WRITING_MS;
     if (!conn->writing)
         send_out(conn);
     if (conn->writing)
-        engine_count_unsent(server->engine, &conn->counted, conn->unsent);
-    if (server->lingering_count > LINGERING_MAX)
+        engine_count_unsent(conns->engine, &conn->counted, conn->unsent);
+    if (conns->lingering_count > LINGERING_MAX)
         drop(conn);
     if (uv_is_closing(&conn->socket.handle))
         return;
@@ -211,12 +212,12 @@ static void linger(struct conn *conn)
     set_reading(conn, true);
 }
 
-void server_changed(void *connection)
+void conn_on_change(void *connection)
 {
     struct conn *conn = connection;
 
     if (!conn->writing) {
-        session_take_output(conn->session, &conn->server->out);
+        session_take_output(conn->session, &conn->conns->out);
         size_t unsent = send_out(conn);
         if (uv_is_closing(&conn->socket.handle))
             return;
@@ -228,46 +229,77 @@ void server_changed(void *connection)
         set_reading(conn, session_wants_input(conn->session));
 }
 
-/* "127.0.0.1:5123" or "unix"; whether the peer is on this machine for certain. */
-static bool describe_peer(struct conn *conn, const struct listener *listener,
-                          char text[ADDRESS_TEXT_MAX])
+/* Describe the peer, as "127.0.0.1:5123" or "unix". Return whether it is certainly on this machine.
+ */
+static bool describe_peer(struct conn *conn, bool is_unix, char text[ADDRESS_TEXT_MAX])
 {
     struct sockaddr_storage peer = {0};
     int len = sizeof peer;
 
-    if (!listener->is_unix &&
-        uv_tcp_getpeername(&conn->socket.tcp, (struct sockaddr *)&peer, &len) != 0)
+    if (!is_unix && uv_tcp_getpeername(&conn->socket.tcp, (struct sockaddr *)&peer, &len) != 0)
         peer.ss_family = AF_UNSPEC;
     address_text(&peer, text);
-    return listener->is_unix || address_is_loopback(&peer);
+    return is_unix || address_is_loopback(&peer);
 }
 
-void conn_accept(struct listener *listener)
+void conns_accept(struct conns *conns, uv_stream_t *listener, bool is_unix)
 {
-    struct server *server = listener->server;
     struct conn *conn = mem_zalloc(sizeof *conn);
     char peer[ADDRESS_TEXT_MAX];
 
-    conn->server = server;
-    if (listener->is_unix)
-        check(uv_pipe_init(server->loop, &conn->socket.pipe, 0) == 0);
+    conn->conns = conns;
+    if (is_unix)
+        check(uv_pipe_init(conns->loop, &conn->socket.pipe, 0) == 0);
     else
-        check(uv_tcp_init(server->loop, &conn->socket.tcp) == 0);
+        check(uv_tcp_init(conns->loop, &conn->socket.tcp) == 0);
     conn->socket.handle.data = conn;
-    list_append(&server->conns, &conn->link);
-    if (uv_accept(&listener->socket.stream, &conn->socket.stream) != 0) {
+    list_append(&conns->open, &conn->link);
+    if (uv_accept(listener, &conn->socket.stream) != 0) {
         list_remove(&conn->link);
         uv_close(&conn->socket.handle, free_conn);
         return;
     }
-    if (!listener->is_unix) { /* where these fail, the connection is gone already */
+    if (!is_unix) { /* where these fail, the connection is gone already */
         (void)uv_tcp_nodelay(&conn->socket.tcp, 1);
         (void)uv_tcp_keepalive(&conn->socket.tcp, 1, KEEPALIVE_SECONDS);
     }
-    bool trusted = describe_peer(conn, listener, peer);
-    conn->session = session_open(server->engine, peer, trusted, conn, &server->out);
+    bool trusted = describe_peer(conn, is_unix, peer);
+    conn->session = session_open(conns->engine, peer, trusted, conn, &conns->out);
     if (conn->session != NULL)
         set_reading(conn, true);
     else
         linger(conn);
+}
+
+void conns_init(struct conns *conns, uv_loop_t *loop)
+{
+    conns->loop = loop;
+    list_init(&conns->open);
+    list_init(&conns->lingering);
+    check(uv_timer_init(loop, &conns->linger_timer) == 0);
+    conns->linger_timer.data = conns;
+}
+
+static void drop_all(struct list *list)
+{
+    while (!list_empty(list))
+        drop(list_entry(list->next, struct conn, link));
+}
+
+void conns_hang_up(struct conns *conns)
+{
+    drop_all(&conns->open);
+    drop_all(&conns->lingering);
+}
+
+void conns_close(struct conns *conns)
+{
+    conns_hang_up(conns);
+    uv_close((uv_handle_t *)&conns->linger_timer, NULL);
+}
+
+void conns_free(struct conns *conns)
+{
+    check(list_empty(&conns->open) && list_empty(&conns->lingering) && conns->writing_count == 0);
+    buf_free(&conns->out);
 }

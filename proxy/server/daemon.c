@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The daemon's life.
+/* The daemon's life, from top to bottom.
  *
  *   start ─▶ RUNNING ─▶ DRAINING ─▶ HANGING_UP ─▶ ENDING ─▶ exit
  *     │        SIGTERM,   nothing is   connections   everything is closed,
@@ -8,12 +8,13 @@
  *     │                   (or 10 s)    that began
  *     └── a part that cannot be opened ──────────▶ ENDING
  *
- * Store, provider and engine are the host's (proxy/host), which turns them; here are the sockets
- * around it, the signals and the stages. SIGHUP has the options read again.
+ * Store, lease provider and engine are the host's (proxy/host), which also gives them their turns.
+ * Here are what surrounds it: the sockets, the signals and the stages. SIGHUP has the options read
+ * again.
  *
  * How it fails: a part that cannot be opened is one line in the log and exit status 1. A commit
- * whose outcome is unknown ends the process with status 70 and without a word to clients: what is
- * on disk decides, at the next start. */
+ * whose outcome is unknown ends the process with status 70 and without a word to clients: the next
+ * start goes by what is on disk. */
 #include "proxy/server/daemon.h"
 
 #include <signal.h>
@@ -27,6 +28,7 @@
 #include "fence/base/mem.h"
 #include "proxy/host/host.h"
 #include "proxy/server/admin.h"
+#include "proxy/server/conn.h"
 #include "proxy/server/process.h"
 #include "proxy/server/server.h"
 
@@ -60,95 +62,173 @@ static const char *option(const struct daemon *daemon, enum option option)
     return options_text(daemon->options, option);
 }
 
-/* The end. */
+/* Events; they follow below in this order. */
+static void on_turned(void *context);
+static void on_lost(void *context);
+static void on_shutdown_command(void *context);
+static void on_hangup(uv_signal_t *handle, int number);
+static void on_user_signal(uv_signal_t *handle, int number);
+static void on_signal(uv_signal_t *handle, int number);
 
-static void close_own_handles(void *context)
+/* The start. */
+
+static void init_loop(struct daemon *daemon)
+{
+    check(uv_loop_init(&daemon->loop) == 0);
+    check(uv_timer_init(&daemon->loop, &daemon->drain_timer) == 0);
+    check(uv_signal_init(&daemon->loop, &daemon->sigterm) == 0);
+    check(uv_signal_init(&daemon->loop, &daemon->sigint) == 0);
+    check(uv_signal_init(&daemon->loop, &daemon->sighup) == 0);
+    check(uv_signal_init(&daemon->loop, &daemon->sigusr1) == 0);
+    check(uv_signal_init(&daemon->loop, &daemon->sigusr2) == 0);
+    daemon->drain_timer.data = daemon->sigterm.data = daemon->sigint.data = daemon;
+    daemon->sighup.data = daemon->sigusr1.data = daemon->sigusr2.data = daemon;
+    /* From here on: they must not end a daemon that is about to start. */
+    uv_signal_start(&daemon->sighup, on_hangup, SIGHUP);
+    uv_signal_start(&daemon->sigusr1, on_user_signal, SIGUSR1);
+    uv_signal_start(&daemon->sigusr2, on_user_signal, SIGUSR2);
+    daemon->host = host_new(
+        &(struct host_options){.loop = &daemon->loop,
+                               .log = daemon->log,
+                               .cache_mb = (int)options_number(daemon->options, OPTION_CACHE_SIZE),
+                               .turned = on_turned,
+                               .lost = on_lost,
+                               .context = daemon});
+    check(daemon->host != NULL);
+    daemon->server = server_new(&daemon->loop, daemon->log);
+}
+
+/* *password is allocated; NULL where there is none. */
+static bool read_password(const struct daemon *daemon, const struct options *options,
+                          char **password, char *why)
+{
+    const char *path = options_text(options, OPTION_PASSWORD_FILE);
+    char reason[128];
+
+    *password = NULL;
+    if (*path == '\0')
+        return true;
+    *password = process_read_password(path, daemon->log, reason, sizeof reason);
+    if (*password == NULL)
+        snprintf(why, WHY_SIZE, "%s %s: %s", options_origin(options, OPTION_PASSWORD_FILE), path,
+                 reason);
+    return *password != NULL;
+}
+
+/* The lease URI was checked when the options were read. */
+static bool open_host(struct daemon *daemon, char *why)
+{
+    return host_open(daemon->host, option(daemon, OPTION_STORE) + strlen("sqlite:"),
+                     option(daemon, OPTION_LEASE), why, WHY_SIZE);
+}
+
+static void warn_exposed(const struct daemon *daemon)
+{
+    if (server_is_exposed(daemon->server) && daemon->password == NULL)
+        log_warn(daemon->log, "other machines can connect and there is no password: set "
+                              "password-file, or listen on 127.0.0.1 or a unix socket only");
+}
+
+static bool bind_all(struct daemon *daemon, char *why)
+{
+    const char *address;
+
+    for (size_t i = 0; (address = options_at(daemon->options, OPTION_LISTEN, i)) != NULL; i++)
+        if (!server_bind(daemon->server, address, why, WHY_SIZE))
+            return false;
+    warn_exposed(daemon);
+    return true;
+}
+
+static bool show_option(void *context, size_t i, const char **name, const char **value)
 {
     struct daemon *daemon = context;
-    uv_handle_t *const handles[] = {
-        (uv_handle_t *)&daemon->drain_timer, (uv_handle_t *)&daemon->sigterm,
-        (uv_handle_t *)&daemon->sigint,      (uv_handle_t *)&daemon->sighup,
-        (uv_handle_t *)&daemon->sigusr1,     (uv_handle_t *)&daemon->sigusr2,
+
+    if (i >= OPTIONS)
+        return false;
+    *name = options_name((enum option)i);
+    *value = options_shown(daemon->options, (enum option)i);
+    return true;
+}
+
+/* What the engine is told, at the start and on SIGHUP. */
+static struct engine_options engine_options_of(const struct daemon *daemon)
+{
+    const struct options *options = daemon->options;
+
+    return (struct engine_options){
+        .host = {.changed = conn_on_change,
+                 .shutdown = on_shutdown_command,
+                 .option = show_option,
+                 .usage = process_usage,
+                 .context = (void *)(uintptr_t)daemon},
+        .password = daemon->password,
+        .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
+        .sessions_max = daemon->connections_max,
+        .waiters_max = (size_t)options_number(options, OPTION_MAX_WAITERS),
+        .replies_max = (size_t)options_number(options, OPTION_MAX_REPLY_MEMORY) << 20,
+        .sql_limit_ms = options_number(options, OPTION_SQL_TIME_LIMIT),
+        .receipts_keep_ms = options_number(options, OPTION_RECEIPTS_KEEP) * 1000,
+        .forget_ms = options_number(options, OPTION_FORGET_AFTER) * 1000,
+        .address = server_address(daemon->server, 0),
     };
-    static const int harmless[] = {SIGHUP, SIGUSR1, SIGUSR2};
-    sigset_t blocked;
-
-    /* Without their handles these would end the process, which still has its store to close. */
-    sigemptyset(&blocked);
-    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        sigaddset(&blocked, harmless[i]);
-    pthread_sigmask(SIG_BLOCK, &blocked, NULL);
-    for (size_t i = 0; i < sizeof handles / sizeof *handles; i++)
-        uv_close(handles[i], NULL);
-    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        signal(harmless[i], SIG_IGN);
 }
 
-/* Closes what is open; the loop runs dry after it. Nothing is under way any more that the limit of
- * draining could cut short; what closes has limits of its own. */
-static void end(struct daemon *daemon)
+static void open_engine(struct daemon *daemon)
 {
-    daemon->stage = ENDING;
-    uv_timer_stop(&daemon->drain_timer);
+    const struct engine_options options = engine_options_of(daemon);
+    daemon->engine = host_open_engine(daemon->host, options);
+}
+
+static bool open_admin(struct daemon *daemon, char *why)
+{
+    if (options_is(daemon->options, OPTION_ADMIN, "off"))
+        return true;
+    daemon->admin =
+        admin_open(&daemon->loop, daemon->engine, option(daemon, OPTION_ADMIN), why, WHY_SIZE);
+    return daemon->admin != NULL;
+}
+
+static bool open_parts(struct daemon *daemon, char *why)
+{
+    daemon->connections_max = process_fit_connections(
+        (size_t)options_number(daemon->options, OPTION_MAX_CONNECTIONS), daemon->log);
+    if (!read_password(daemon, daemon->options, &daemon->password, why) ||
+        !open_host(daemon, why) || !bind_all(daemon, why))
+        return false;
+    open_engine(daemon);
+    return server_open(daemon->server, daemon->engine, why, WHY_SIZE) && open_admin(daemon, why);
+}
+
+/* The one line on stdout. */
+static void say_ready(void *context)
+{
+    struct daemon *daemon = context;
+    const char *address;
+
+    printf("stockaded ready:");
+    for (size_t i = 0; (address = server_address(daemon->server, i)) != NULL; i++)
+        printf(" listen=%s", address);
     if (daemon->admin != NULL)
-        admin_close(daemon->admin);
-    server_close(daemon->server);
-    host_close(daemon->host, close_own_handles);
+        printf(" admin=%s", admin_address(daemon->admin));
+    printf("\n");
+    fflush(stdout);
 }
 
-static void free_parts(struct daemon *daemon)
+static void start(struct daemon *daemon)
 {
-    host_free(daemon->host);
-    server_free(daemon->server);
-    check(uv_loop_close(&daemon->loop) == 0);
-    free(daemon->password);
-    free(daemon);
+    uv_signal_start(&daemon->sigterm, on_signal, SIGTERM);
+    uv_signal_start(&daemon->sigint, on_signal, SIGINT);
+    log_info(daemon->log, "store %s, leases by %s", option(daemon, OPTION_STORE),
+             lease_provider_name(host_provider(daemon->host)));
+    host_start(daemon->host, say_ready);
 }
 
-static void hang_up(struct daemon *daemon)
-{
-    daemon->stage = HANGING_UP;
-    server_hang_up(daemon->server);
-}
+/* Running: the host's events, then signals that do not end the daemon. */
 
-static void on_drain_timeout(uv_timer_t *timer)
-{
-    struct daemon *daemon = timer->data;
-
-    if (engine_idle(daemon->engine)) {
-        log_warn(daemon->log, "some clients did not take their replies in time");
-        hang_up(daemon);
-        return;
-    }
-    log_error(daemon->log, "what was begun did not end within %d s; giving up", DRAIN_MS / 1000);
-    _exit(EXIT_FAILURE);
-}
-
-static void drain(struct daemon *daemon)
-{
-    if (daemon->stage != RUNNING)
-        return;
-    daemon->stage = DRAINING;
-    log_info(daemon->log, "stopping: no new connections, finishing what was begun");
-    server_stop_listening(daemon->server);
-    engine_drain(daemon->engine);
-    uv_timer_start(&daemon->drain_timer, on_drain_timeout, DRAIN_MS, 0);
-}
-
-static void on_signal(uv_signal_t *handle, int number)
-{
-    struct daemon *daemon = handle->data;
-
-    if (daemon->signalled) {
-        log_warn(daemon->log, "second signal: stopping at once");
-        _exit(EXIT_FAILURE);
-    }
-    daemon->signalled = true;
-    log_info(daemon->log, "signal %d (%s)", number, strsignal(number));
-    drain(daemon);
-}
-
-/* The host's turn. */
+static void drain(struct daemon *daemon);
+static void hang_up(struct daemon *daemon);
+static void end(struct daemon *daemon);
 
 static void on_turned(void *context)
 {
@@ -176,73 +256,11 @@ static void on_lost(void *context)
     _exit(EXIT_STORE_LOST);
 }
 
-/* The engine's host. */
-
 static void on_shutdown_command(void *context)
 {
     struct daemon *daemon = context;
     daemon->shutdown_asked = true;
 }
-
-static bool show_option(void *context, size_t i, const char **name, const char **value)
-{
-    struct daemon *daemon = context;
-
-    if (i >= OPTIONS)
-        return false;
-    *name = options_name((enum option)i);
-    *value = options_shown(daemon->options, (enum option)i);
-    return true;
-}
-
-/* What the engine is told, at the start and on SIGHUP. */
-static struct engine_options engine_options_of(const struct daemon *daemon)
-{
-    const struct options *options = daemon->options;
-
-    return (struct engine_options){
-        .host = {.changed = server_changed,
-                 .shutdown = on_shutdown_command,
-                 .option = show_option,
-                 .usage = process_usage,
-                 .context = (void *)(uintptr_t)daemon},
-        .password = daemon->password,
-        .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
-        .sessions_max = daemon->connections_max,
-        .waiters_max = (size_t)options_number(options, OPTION_MAX_WAITERS),
-        .replies_max = (size_t)options_number(options, OPTION_MAX_REPLY_MEMORY) << 20,
-        .sql_limit_ms = options_number(options, OPTION_SQL_TIME_LIMIT),
-        .receipts_keep_ms = options_number(options, OPTION_RECEIPTS_KEEP) * 1000,
-        .forget_ms = options_number(options, OPTION_FORGET_AFTER) * 1000,
-        .address = server_address(daemon->server, 0),
-    };
-}
-
-static void warn_exposed(const struct daemon *daemon)
-{
-    if (server_is_exposed(daemon->server) && daemon->password == NULL)
-        log_warn(daemon->log, "other machines can connect and there is no password: set "
-                              "password-file, or listen on 127.0.0.1 or a unix socket only");
-}
-
-/* *password is allocated; NULL where there is none. */
-static bool read_password(const struct daemon *daemon, const struct options *options,
-                          char **password, char *why)
-{
-    const char *path = options_text(options, OPTION_PASSWORD_FILE);
-    char reason[128];
-
-    *password = NULL;
-    if (*path == '\0')
-        return true;
-    *password = process_read_password(path, daemon->log, reason, sizeof reason);
-    if (*password == NULL)
-        snprintf(why, WHY_SIZE, "%s %s: %s", options_origin(options, OPTION_PASSWORD_FILE), path,
-                 reason);
-    return *password != NULL;
-}
-
-/* SIGHUP: all or nothing is taken, but for what needs a restart. */
 
 static bool same_password(const char *a, const char *b)
 {
@@ -325,100 +343,92 @@ static void on_user_signal(uv_signal_t *handle, int number)
              number, strsignal(number));
 }
 
-/* The start. */
+/* The end. */
 
-static void init_loop(struct daemon *daemon)
+static void on_signal(uv_signal_t *handle, int number)
 {
-    check(uv_loop_init(&daemon->loop) == 0);
-    check(uv_timer_init(&daemon->loop, &daemon->drain_timer) == 0);
-    check(uv_signal_init(&daemon->loop, &daemon->sigterm) == 0);
-    check(uv_signal_init(&daemon->loop, &daemon->sigint) == 0);
-    check(uv_signal_init(&daemon->loop, &daemon->sighup) == 0);
-    check(uv_signal_init(&daemon->loop, &daemon->sigusr1) == 0);
-    check(uv_signal_init(&daemon->loop, &daemon->sigusr2) == 0);
-    daemon->drain_timer.data = daemon->sigterm.data = daemon->sigint.data = daemon;
-    daemon->sighup.data = daemon->sigusr1.data = daemon->sigusr2.data = daemon;
-    /* From here on: they must not end a daemon that is about to start. */
-    uv_signal_start(&daemon->sighup, on_hangup, SIGHUP);
-    uv_signal_start(&daemon->sigusr1, on_user_signal, SIGUSR1);
-    uv_signal_start(&daemon->sigusr2, on_user_signal, SIGUSR2);
-    daemon->host = host_new(
-        &(struct host_options){.loop = &daemon->loop,
-                               .log = daemon->log,
-                               .cache_mb = (int)options_number(daemon->options, OPTION_CACHE_SIZE),
-                               .turned = on_turned,
-                               .lost = on_lost,
-                               .context = daemon});
-    check(daemon->host != NULL);
-    daemon->server = server_new(&daemon->loop, daemon->log);
+    struct daemon *daemon = handle->data;
+
+    if (daemon->signalled) {
+        log_warn(daemon->log, "second signal: stopping at once");
+        _exit(EXIT_FAILURE);
+    }
+    daemon->signalled = true;
+    log_info(daemon->log, "signal %d (%s)", number, strsignal(number));
+    drain(daemon);
 }
 
-/* The lease URI was checked when the options were read. */
-static bool open_host(struct daemon *daemon, char *why)
+static void on_drain_timeout(uv_timer_t *timer)
 {
-    return host_open(daemon->host, option(daemon, OPTION_STORE) + strlen("sqlite:"),
-                     option(daemon, OPTION_LEASE), why, WHY_SIZE);
+    struct daemon *daemon = timer->data;
+
+    if (engine_idle(daemon->engine)) {
+        log_warn(daemon->log, "some clients did not take their replies in time");
+        hang_up(daemon);
+        return;
+    }
+    log_error(daemon->log, "what was begun did not end within %d s; giving up", DRAIN_MS / 1000);
+    _exit(EXIT_FAILURE);
 }
 
-static void open_engine(struct daemon *daemon)
+static void drain(struct daemon *daemon)
 {
-    const struct engine_options options = engine_options_of(daemon);
-    daemon->engine = host_open_engine(daemon->host, options);
+    if (daemon->stage != RUNNING)
+        return;
+    daemon->stage = DRAINING;
+    log_info(daemon->log, "stopping: no new connections, finishing what was begun");
+    server_stop_listening(daemon->server);
+    engine_drain(daemon->engine);
+    uv_timer_start(&daemon->drain_timer, on_drain_timeout, DRAIN_MS, 0);
 }
 
-static bool bind_all(struct daemon *daemon, char *why)
+static void hang_up(struct daemon *daemon)
 {
-    const char *address;
-
-    for (size_t i = 0; (address = options_at(daemon->options, OPTION_LISTEN, i)) != NULL; i++)
-        if (!server_bind(daemon->server, address, why, WHY_SIZE))
-            return false;
-    warn_exposed(daemon);
-    return true;
+    daemon->stage = HANGING_UP;
+    server_hang_up(daemon->server);
 }
 
-static bool open_admin(struct daemon *daemon, char *why)
-{
-    if (options_is(daemon->options, OPTION_ADMIN, "off"))
-        return true;
-    daemon->admin =
-        admin_open(&daemon->loop, daemon->engine, option(daemon, OPTION_ADMIN), why, WHY_SIZE);
-    return daemon->admin != NULL;
-}
-
-static bool open_parts(struct daemon *daemon, char *why)
-{
-    daemon->connections_max = process_fit_connections(
-        (size_t)options_number(daemon->options, OPTION_MAX_CONNECTIONS), daemon->log);
-    if (!read_password(daemon, daemon->options, &daemon->password, why) ||
-        !open_host(daemon, why) || !bind_all(daemon, why))
-        return false;
-    open_engine(daemon);
-    return server_open(daemon->server, daemon->engine, why, WHY_SIZE) && open_admin(daemon, why);
-}
-
-/* The one line on stdout. */
-static void say_ready(void *context)
+static void close_own_handles(void *context)
 {
     struct daemon *daemon = context;
-    const char *address;
+    uv_handle_t *const handles[] = {
+        (uv_handle_t *)&daemon->drain_timer, (uv_handle_t *)&daemon->sigterm,
+        (uv_handle_t *)&daemon->sigint,      (uv_handle_t *)&daemon->sighup,
+        (uv_handle_t *)&daemon->sigusr1,     (uv_handle_t *)&daemon->sigusr2,
+    };
+    static const int harmless[] = {SIGHUP, SIGUSR1, SIGUSR2};
+    sigset_t blocked;
 
-    printf("stockaded ready:");
-    for (size_t i = 0; (address = server_address(daemon->server, i)) != NULL; i++)
-        printf(" listen=%s", address);
-    if (daemon->admin != NULL)
-        printf(" admin=%s", admin_address(daemon->admin));
-    printf("\n");
-    fflush(stdout);
+    /* Without their handles these would end the process, which still has its store to close. */
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        sigaddset(&blocked, harmless[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, NULL);
+    for (size_t i = 0; i < sizeof handles / sizeof *handles; i++)
+        uv_close(handles[i], NULL);
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        signal(harmless[i], SIG_IGN);
 }
 
-static void start(struct daemon *daemon)
+/* Closes what is open; the loop runs dry after it. Nothing is under way any more that the limit of
+ * draining could cut short; what closes has limits of its own. */
+static void end(struct daemon *daemon)
 {
-    uv_signal_start(&daemon->sigterm, on_signal, SIGTERM);
-    uv_signal_start(&daemon->sigint, on_signal, SIGINT);
-    log_info(daemon->log, "store %s, leases by %s", option(daemon, OPTION_STORE),
-             lease_provider_name(host_provider(daemon->host)));
-    host_start(daemon->host, say_ready);
+    daemon->stage = ENDING;
+    uv_timer_stop(&daemon->drain_timer);
+    if (daemon->admin != NULL)
+        admin_close(daemon->admin);
+    server_close(daemon->server);
+    host_close(daemon->host, close_own_handles);
+}
+
+static void free_parts(struct daemon *daemon)
+{
+    host_free(daemon->host);
+    server_free(daemon->server);
+    check(uv_loop_close(&daemon->loop) == 0);
+    free(daemon->password);
+    free(daemon);
 }
 
 int daemon_run(struct options *options, struct log *log)

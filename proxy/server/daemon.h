@@ -7,10 +7,10 @@
 #include "fence/base/log.h"
 #include "proxy/server/options.h"
 
-/* Runs until SIGTERM, SIGINT or SHUTDOWN; returns the exit status. What prevents it is one line in
- * the log. Does not return where a commit's outcome is unknown (exit status 70), or where it is
- * told to stop a second time (1). SIGHUP reads the options again;
- * `log` gets a new level by that. */
+/* Run until SIGTERM, SIGINT or SHUTDOWN, and return the exit status. A reason why it cannot start
+ * is one line in the log. Does not return where a commit's outcome is unknown (exit status 70), or
+ * where a second signal asks for the end (1). SIGHUP reads the options again, and may give `log` a
+ * new level. */
 int daemon_run(struct options *options, struct log *log);
 
 #endif

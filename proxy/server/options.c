@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of options, from the command line, the environment and the table's defaults (the file:
- * options_file.c). Each value is checked where it is read, also one that a higher source overrides:
- * what stands somewhere should be right. */
+/* Options, from the table to the values in force:
+ *
+ *   table, checks ─▶ one value ─▶ the sources: defaults, flags, environment, file ─▶ answers
+ *
+ * Sources may be read in any order: each value remembers where it came from, and only a source of
+ * at least that rank replaces it. Every value is checked where it is read, even one that a higher
+ * source overrides: what is written down somewhere should be right.
+ *
+ * How it fails: the first mistake ends the reading, and is one line that says where it is and what
+ * would be right. */
 #include "proxy/server/options.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <ini.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +22,67 @@
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "fence/base/uri.h"
-#include "proxy/server/options_load.h"
-#include "proxy/server/options_valid.h"
+#include "fence/lease/uri.h"
+#include "proxy/server/address.h"
 
 #ifndef STOCKADE_VERSION
 #define STOCKADE_VERSION "0.1.0"
 #endif
+
+enum { FILE_LINE_MAX = 1024 };
+
+/* Checks of values, before anything is opened. They return false and say in `why` what would be
+ * right; the caller says what was given. */
+
+static bool valid_listen(const char *text, char *why, size_t why_size)
+{
+    struct address address;
+    return address_parse(text, &address, why, why_size);
+}
+
+static bool valid_admin(const char *text, char *why, size_t why_size)
+{
+    struct address address;
+
+    if (strcmp(text, "off") == 0)
+        return true;
+    if (address_parse(text, &address, why, why_size) && !address.is_unix)
+        return true;
+    snprintf(why, why_size, "expected HOST:PORT, [IPV6]:PORT or off");
+    return false;
+}
+
+static bool valid_store(const char *text, char *why, size_t why_size)
+{
+    const char *path = uri_after(text, "sqlite:");
+
+    if (path != NULL && *path != '\0')
+        return true;
+    snprintf(why, why_size, "expected sqlite:PATH");
+    return false;
+}
+
+static bool valid_lease(const char *text, char *why, size_t why_size)
+{
+    struct lease_uri uri;
+    return lease_uri_parse(text, &uri, why, why_size);
+}
+
+/* `choices` as "deny|allow". */
+static bool valid_choice(const char *choices, const char *text, char *why, size_t why_size)
+{
+    size_t len = strlen(text);
+
+    for (const char *at = choices; at != NULL; at = strchr(at, '|')) {
+        at += *at == '|';
+        if (len > 0 && strncmp(at, text, len) == 0 && (at[len] == '|' || at[len] == '\0'))
+            return true;
+    }
+    snprintf(why, why_size, "expected one of %s", choices);
+    return false;
+}
+
+/* The table. */
 
 enum taken { START, SIGHUP_TOO };
 
@@ -39,6 +103,9 @@ static const struct option_row rows[OPTIONS] = {
 #undef X
 };
 
+/* A higher one wins. */
+enum option_source { SOURCE_DEFAULT, SOURCE_FILE, SOURCE_ENVIRONMENT, SOURCE_FLAG };
+
 struct option_value {
     char **texts; /* one, but for a list */
     size_t count;
@@ -54,7 +121,8 @@ struct options {
     char *const *env;
 };
 
-enum option option_find(struct bytes name)
+/* The option of this name, or OPTIONS. */
+static enum option option_find(struct bytes name)
 {
     for (int i = 0; i < OPTIONS; i++)
         if (bytes_equal(name, bytes_of(rows[i].name)))
@@ -81,6 +149,8 @@ static bool valid(const struct option_row *row, const char *text, char *why, siz
     return false;
 }
 
+/* One value. */
+
 static void clear(struct option_value *value)
 {
     for (size_t i = 0; i < value->count; i++)
@@ -96,8 +166,10 @@ static void append_shown(struct buf *out, enum option option, const char *text)
         buf_append_text(out, text);
 }
 
-bool option_set(struct options *options, enum option option, enum option_source source,
-                const char *origin, const char *text, struct buf *message)
+/* Take one value from one source, unless a higher source has given one. `origin` is where it was
+ * written, for messages. False: it is wrong, and `message` says why. */
+static bool option_set(struct options *options, enum option option, enum option_source source,
+                       const char *origin, const char *text, struct buf *message)
 {
     const struct option_row *row = &rows[option];
     struct option_value *value = &options->values[option];
@@ -121,6 +193,21 @@ bool option_set(struct options *options, enum option option, enum option_source 
     free(value->origin);
     value->origin = mem_strdup(origin);
     return true;
+}
+
+/* The sources. */
+
+static void load_defaults(struct options *options)
+{
+    struct buf message = {0};
+
+    for (int i = 0; i < OPTIONS; i++) {
+        char origin[64];
+        snprintf(origin, sizeof origin, "%s (default)", rows[i].name);
+        if (*rows[i].fallback != '\0')
+            check(option_set(options, (enum option)i, SOURCE_DEFAULT, origin, rows[i].fallback,
+                             &message));
+    }
 }
 
 static bool load_flags(struct options *options, int argc, char *const *argv, struct buf *message)
@@ -187,17 +274,103 @@ static bool load_environment(struct options *options, char *const *env, struct b
     return true;
 }
 
-static void load_defaults(struct options *options)
-{
-    struct buf message = {0};
+/* The config file, read by inih: lines of name = value; # and ; begin a comment, at the beginning
+ * of a line or behind a blank. A line that inih would cut silently is refused instead. */
+struct file_reading {
+    struct options *options;
+    FILE *file;
+    const char *path; /* as messages show it */
+    int line;
+    bool failed;
+    struct buf *message;
+};
 
-    for (int i = 0; i < OPTIONS; i++) {
-        char origin[64];
-        snprintf(origin, sizeof origin, "%s (default)", rows[i].name);
-        if (*rows[i].fallback != '\0')
-            check(option_set(options, (enum option)i, SOURCE_DEFAULT, origin, rows[i].fallback,
-                             &message));
+static void file_fail(struct file_reading *reading, const char *why)
+{
+    if (!reading->failed)
+        buf_printf(reading->message, "%s:%d: %s", reading->path, reading->line, why);
+    reading->failed = true;
+}
+
+/* As fgets; blanks in front go, for inih takes an indented line as more of the one before. */
+static char *read_line(char *out, int size, void *context)
+{
+    struct file_reading *reading = context;
+
+    if (reading->failed || fgets(out, size, reading->file) == NULL)
+        return NULL;
+    reading->line++;
+    size_t len = strlen(out);
+    if ((len == 0 || out[len - 1] != '\n') && !feof(reading->file)) {
+        file_fail(reading, "the line is too long, or holds a zero byte");
+        return NULL;
     }
+    size_t blanks = strspn(out, " \t");
+    memmove(out, out + blanks, len - blanks + 1);
+    return out;
+}
+
+static int take_setting(void *context, const char *section, const char *name, const char *value)
+{
+    struct file_reading *reading = context;
+    char origin[512], quoted[128];
+    enum option option = option_find(bytes_of(name));
+
+    if (reading->failed)
+        return 1;
+    if (*section != '\0') {
+        file_fail(reading, "a config file has no [sections]");
+    } else if (option == OPTIONS) {
+        snprintf(origin, sizeof origin, "%s: no such option; stockaded --help lists them",
+                 log_quoted(bytes_of(name), quoted, sizeof quoted));
+        file_fail(reading, origin);
+    } else if (option == OPTION_CONFIG) {
+        file_fail(reading, "a config file cannot name another one");
+    } else {
+        snprintf(origin, sizeof origin, "%s:%d: %s", reading->path, reading->line, name);
+        reading->failed =
+            !option_set(reading->options, option, SOURCE_FILE, origin, value, reading->message);
+    }
+    return 1;
+}
+
+/* A message is one line, whatever the path holds. Returns `path` or `quoted`. */
+static const char *shown_path(const char *path, char *quoted, size_t size)
+{
+    for (const char *c = path; *c != '\0'; c++)
+        if (iscntrl((unsigned char)*c))
+            return log_quoted(bytes_of(path), quoted, size);
+    return path;
+}
+
+static bool load_file(struct options *options, const char *path, struct buf *message)
+{
+    char quoted[256];
+    struct file_reading reading = {
+        .options = options, .path = shown_path(path, quoted, sizeof quoted), .message = message};
+
+    reading.file = fopen(path, "re");
+    if (reading.file == NULL) {
+        buf_printf(message, "%s %s: %s", options_origin(options, OPTION_CONFIG), reading.path,
+                   strerror(errno));
+        return false;
+    }
+    ini_use_stack = false;
+    ini_max_line = ini_initial_alloc = FILE_LINE_MAX;
+    ini_allow_multiline = false;
+    ini_inline_comment_prefixes = ini_start_comment_prefixes;
+    int wrong_line = ini_parse_stream(read_line, &reading, take_setting, &reading);
+    if (wrong_line != 0 && !reading.failed) {
+        reading.line = wrong_line;
+        file_fail(&reading, "expected name = value");
+    }
+    if (ferror(reading.file) && !reading.failed) {
+        buf_printf(message, "%s %s: cannot be read", options_origin(options, OPTION_CONFIG),
+                   reading.path);
+        reading.failed = true;
+    }
+    fclose(reading.file);
+    return !reading.failed;
 }
 
 static void write_help(struct buf *out)
@@ -250,7 +423,7 @@ enum options_outcome options_load(struct options **options, int argc, char *cons
     bool right = load_flags(loaded, argc, argv, message) && load_environment(loaded, env, message);
     const char *file = options_text(loaded, OPTION_CONFIG);
     if (right && *file != '\0')
-        right = options_load_file(loaded, file, message);
+        right = load_file(loaded, file, message);
     if (!right) {
         options_free(loaded);
         return OPTIONS_WRONG;

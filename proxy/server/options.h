@@ -2,7 +2,7 @@
 /* The daemon's options: one table, from which flags (--name VALUE), environment (STOCKADE_NAME),
  * config file (name = value), help, checks and CONFIG GET come. A flag wins over the environment,
  * that over the file, that over the default; a list is taken whole from the first of them that
- * has it. What is wrong is told in one line: where it stands, and what would be right. */
+ * has it. A mistake is one line: where it stands, and what would be right. */
 #ifndef STOCKADE_SERVER_OPTIONS_H
 #define STOCKADE_SERVER_OPTIONS_H
 
@@ -13,7 +13,7 @@
 #include "fence/base/bytes.h"
 
 /* X(id, name, kind, value, default, min, max, valid, taken, help). `value` names the value in the
- * help and, for a choice, lists what there is; `valid` is a function of options_valid.h or NULL.
+ * help and, for a choice, lists what there is; `valid` is a check in options.c or NULL.
  * The default "" stands for "not given"; nobody can give that. `taken`: START, or also on SIGHUP,
  * while the daemon runs. */
 #define OPTION_MAP(X)                                                                              \
@@ -69,31 +69,36 @@ enum options_outcome {
     OPTIONS_WRONG, /* `message` is one line, without its end; exit 2 */
 };
 
-/* `env` is as environ. *options is set where it is OPTIONS_READY; the caller frees it. `argv` and
- * `env` are borrowed for as long as it lives. */
+/* Read all sources. `env` is as environ. *options is set for OPTIONS_READY; the caller frees it.
+ * `argv` and `env` are borrowed for as long as it lives. */
 enum options_outcome options_load(struct options **options, int argc, char *const *argv,
                                   char *const *env, struct buf *message);
 void options_free(struct options *options);
 
-/* All sources read anew, as they are now. NULL: `message` says what is wrong. */
+/* Read all sources anew, as they are now. NULL: `message` says what is wrong. */
 struct options *options_again(const struct options *options, struct buf *message);
-/* May it change while the daemon runs? */
+/* Return whether the option may change while the daemon runs. */
 bool options_reloads(enum option option);
+/* Return whether the values of one option differ. */
 bool options_differ(const struct options *a, const struct options *b, enum option option);
-/* Takes over the value of one option; what it was goes to `from`. */
+/* Take over the value of one option from `from`, which gets the old one. */
 void options_take(struct options *options, struct options *from, enum option option);
 
-const char *options_name(enum option option); /* "max-waiters" */
-/* Borrowed from the options. Of a list, the first. */
+/* Return its name, such as "max-waiters". */
+const char *options_name(enum option option);
+/* Return the value, borrowed from the options: of a list, the first; "" where there is none. */
 const char *options_text(const struct options *options, enum option option);
-/* The i-th element of a list, NULL behind the last. */
+/* Return the i-th element of a list, or NULL behind the last. */
 const char *options_at(const struct options *options, enum option option, size_t i);
+/* Return the value of a number. */
 int64_t options_number(const struct options *options, enum option option);
+/* Return whether the value is this one. */
 bool options_is(const struct options *options, enum option option, const char *choice);
-/* Where it was said, for messages: "--store", "STOCKADE_STORE", "FILE:3: store"; of what nobody has
- * said, "store (default)". */
+/* Return where the value was given, for messages: "--store", "STOCKADE_STORE", "FILE:3: store", or
+ * "store (default)" where it was not. */
 const char *options_origin(const struct options *options, enum option option);
-/* As CONFIG GET shows it: lists joined by blanks, no password. Borrowed until the next call. */
+/* Return the value as CONFIG GET shows it: a list joined by blanks, no password. Valid until the
+ * next call. */
 const char *options_shown(struct options *options, enum option option);
 
 #endif

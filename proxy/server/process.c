@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals, limits, the password file. */
+/* See process.h. */
 #include "proxy/server/process.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@ void process_prepare(void)
 {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
-    /* A large reply, once it is sent, is given back to the system. (Else the first one that is
-     * freed raises this, and what comes after it stays with the process.) */
+    /* Give a large reply back to the system once it is sent. (By default the first one that is
+     * freed raises the threshold, and later ones stay with the process.) */
     mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     umask(S_IRWXG | S_IRWXO);
 }

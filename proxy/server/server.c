@@ -1,51 +1,235 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of the RESP side as a whole; see listener.c and conn.c for its parts. */
+/* The listeners, TCP and unix sockets; what they accept is conn.c's.
+ *
+ * A socket file is left behind by a daemon that was killed: it is replaced if nobody answers there,
+ * and only then. It is for its owner alone (mode 0700, set before anybody can connect), because who
+ * comes through it is an administrator where there is no password. */
 #include "proxy/server/server.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "fence/base/check.h"
+#include "fence/base/list.h"
 #include "fence/base/mem.h"
-#include "proxy/server/server_internal.h"
+#include "proxy/server/address.h"
+#include "proxy/server/conn.h"
+
+enum { BACKLOG = 1024, ACCEPT_FAILED_EVERY_MS = 1000 };
+
+struct server {
+    const struct log *log;
+    struct list listeners;     /* in the order of server_bind */
+    uint64_t accept_failed_ms; /* when that was logged last */
+    struct conns conns;
+};
+
+/* It lives until libuv has closed its handle. */
+struct listener {
+    struct list link;
+    struct server *server;
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } socket;
+    bool is_unix, loopback;
+    char text[ADDRESS_TEXT_MAX];
+};
 
 struct server *server_new(uv_loop_t *loop, const struct log *log)
 {
     struct server *server = mem_zalloc(sizeof *server);
 
-    server->loop = loop;
     server->log = log;
     list_init(&server->listeners);
-    list_init(&server->conns);
-    list_init(&server->lingering);
-    check(uv_timer_init(loop, &server->linger_timer) == 0);
-    server->linger_timer.data = server;
+    conns_init(&server->conns, loop);
     return server;
+}
+
+static void free_listener(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void close_listener(struct listener *listener)
+{
+    list_remove(&listener->link);
+    uv_close(&listener->socket.handle, free_listener);
+}
+
+/* Is there nothing at `path` by now, so that a socket can be made there? */
+static bool clear_path(const char *path, char *why, size_t why_size)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat status;
+
+    if (lstat(path, &status) != 0)
+        return true; /* where that is no good, bind will say why */
+    if (!S_ISSOCK(status.st_mode)) {
+        snprintf(why, why_size, "there is something there that is not a socket");
+        return false;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int failed =
+        fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    if (failed == ECONNREFUSED && unlink(path) == 0)
+        return true;
+    snprintf(why, why_size, "%s",
+             failed == 0 || failed == EAGAIN ? "somebody answers there already" : strerror(errno));
+    return false;
+}
+
+static bool bind_unix(struct listener *listener, const char *path, char *why, size_t why_size)
+{
+    if (!clear_path(path, why, why_size))
+        return false;
+    int failed = uv_pipe_bind(&listener->socket.pipe, path);
+    if (failed != 0 || chmod(path, 0700) != 0) {
+        snprintf(why, why_size, "%s", failed != 0 ? uv_strerror(failed) : strerror(errno));
+        return false;
+    }
+    snprintf(listener->text, sizeof listener->text, "unix:%s", path);
+    return true;
+}
+
+static bool bind_tcp(struct listener *listener, const struct address *address, char *why,
+                     size_t why_size)
+{
+    struct sockaddr_storage resolved, bound;
+    int len = sizeof bound;
+    uv_tcp_t *tcp = &listener->socket.tcp;
+
+    if (!address_resolve(address, &resolved, why, why_size))
+        return false;
+    int failed = uv_tcp_bind(tcp, (struct sockaddr *)&resolved, 0);
+    if (failed == 0)
+        failed = uv_tcp_getsockname(tcp, (struct sockaddr *)&bound, &len);
+    if (failed != 0) {
+        snprintf(why, why_size, "%s", uv_strerror(failed));
+        return false;
+    }
+    listener->loopback = address_is_loopback(&bound);
+    address_text(&bound, listener->text);
+    return true;
+}
+
+bool server_bind(struct server *server, const char *text, char *why, size_t why_size)
+{
+    struct address address;
+    char reason[128];
+
+    if (!address_parse(text, &address, reason, sizeof reason)) {
+        snprintf(why, why_size, "cannot listen on %s: %s", text, reason);
+        return false;
+    }
+    struct listener *listener = mem_zalloc(sizeof *listener);
+    listener->server = server;
+    listener->is_unix = address.is_unix;
+    if (address.is_unix)
+        check(uv_pipe_init(server->conns.loop, &listener->socket.pipe, 0) == 0);
+    else
+        check(uv_tcp_init(server->conns.loop, &listener->socket.tcp) == 0);
+    listener->socket.handle.data = listener;
+    list_append(&server->listeners, &listener->link);
+    bool bound = address.is_unix ? bind_unix(listener, address.path, reason, sizeof reason)
+                                 : bind_tcp(listener, &address, reason, sizeof reason);
+    if (!bound) {
+        snprintf(why, why_size, "cannot listen on %s: %s", text, reason);
+        close_listener(listener);
+    }
+    return bound;
+}
+
+/* libuv has closed the connection where descriptors ran out, so that this does not spin. */
+static void accept_failed(struct server *server, int status)
+{
+    uint64_t now_ms = uv_now(server->conns.loop);
+
+    if (server->accept_failed_ms != 0 && now_ms - server->accept_failed_ms < ACCEPT_FAILED_EVERY_MS)
+        return;
+    server->accept_failed_ms = now_ms;
+    log_warn(server->log, "a connection could not be accepted: %s", uv_strerror(status));
+}
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+    struct listener *listener = stream->data;
+
+    if (status < 0)
+        accept_failed(listener->server, status);
+    else
+        conns_accept(&listener->server->conns, stream, listener->is_unix);
+}
+
+bool server_open(struct server *server, struct engine *engine, char *why, size_t why_size)
+{
+    server->conns.engine = engine;
+    for (struct list *link = server->listeners.next; link != &server->listeners;
+         link = link->next) {
+        struct listener *listener = list_entry(link, struct listener, link);
+        int failed = uv_listen(&listener->socket.stream, BACKLOG, on_connection);
+        if (failed != 0) {
+            snprintf(why, why_size, "cannot listen on %s: %s", listener->text, uv_strerror(failed));
+            return false;
+        }
+    }
+    return true;
+}
+
+const char *server_address(const struct server *server, size_t i)
+{
+    for (struct list *link = server->listeners.next; link != &server->listeners; link = link->next)
+        if (i-- == 0)
+            return list_entry(link, struct listener, link)->text;
+    return NULL;
+}
+
+bool server_is_exposed(const struct server *server)
+{
+    for (struct list *link = server->listeners.next; link != &server->listeners;
+         link = link->next) {
+        const struct listener *listener = list_entry(link, struct listener, link);
+        if (!listener->is_unix && !listener->loopback)
+            return true;
+    }
+    return false;
+}
+
+void server_stop_listening(struct server *server)
+{
+    while (!list_empty(&server->listeners))
+        close_listener(list_entry(server->listeners.next, struct listener, link));
 }
 
 bool server_is_flushed(const struct server *server)
 {
-    return server->writing_count == 0;
+    return server->conns.writing_count == 0;
 }
 
 void server_hang_up(struct server *server)
 {
-    while (!list_empty(&server->conns))
-        conn_close(server->conns.next);
-    while (!list_empty(&server->lingering))
-        conn_close(server->lingering.next);
+    conns_hang_up(&server->conns);
 }
 
 void server_close(struct server *server)
 {
     server_stop_listening(server);
-    server_hang_up(server);
-    uv_close((uv_handle_t *)&server->linger_timer, NULL);
+    conns_close(&server->conns);
 }
 
 void server_free(struct server *server)
 {
-    check(list_empty(&server->listeners) && list_empty(&server->conns) &&
-          list_empty(&server->lingering) && server->writing_count == 0);
-    buf_free(&server->out);
+    check(list_empty(&server->listeners));
+    conns_free(&server->conns);
     free(server);
 }

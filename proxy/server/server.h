@@ -18,28 +18,27 @@
 
 struct server;
 
-/* Loop and log are borrowed. */
+/* Make a server; loop and log are borrowed. */
 struct server *server_new(uv_loop_t *loop, const struct log *log);
-/* Takes one address (address.h); nobody can connect yet. False: `why` is one line. */
+/* Take one address (address.h); nobody can connect yet. False: `why` is one line. */
 bool server_bind(struct server *server, const char *address, char *why, size_t why_size);
-/* Accepts from here on; sessions are opened in `engine`. False: `why` is one line. */
+/* Accept from here on; sessions are opened in `engine`. False: `why` is one line. */
 bool server_open(struct server *server, struct engine *engine, char *why, size_t why_size);
-/* The i-th address it is bound to, with the port it got: "127.0.0.1:41233", "unix:PATH"; NULL
- * behind the last. */
+/* Return the i-th address it is bound to, with the port it got ("127.0.0.1:41233", "unix:PATH"), or
+ * NULL behind the last. */
 const char *server_address(const struct server *server, size_t i);
-/* Can it be reached from other machines? */
+/* Return whether it can be reached from other machines. */
 bool server_is_exposed(const struct server *server);
-/* For engine_host.changed. */
-void server_changed(void *connection);
 
-/* Closes the listeners; socket files are removed. */
+/* Close the listeners; socket files are removed. */
 void server_stop_listening(struct server *server);
-/* Have all replies left? */
+/* Return whether all replies have left. */
 bool server_is_flushed(const struct server *server);
-/* Closes every connection, and its session. */
+/* Close every connection, and its session. */
 void server_hang_up(struct server *server);
-/* Closes what is left. */
+/* Close what is left. */
 void server_close(struct server *server);
+/* Free it, once the loop has run dry. */
 void server_free(struct server *server);
 
 #endif

@@ -11,6 +11,7 @@
 #include "store/sqlite/audit_rules.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/guards.h"
+#include "store/sqlite/operation.h"
 #include "store/sqlite/schema.h"
 
 enum {
@@ -232,14 +233,14 @@ static void ask_guards(struct audit *audit)
 
     if (audit->interrupted)
         return;
-    if (transaction_init(&txn, audit->db, NULL, NULL) &&
-        guards_open(&txn, audit->call->store, NULL) && guards_look(&txn, GUARDS_OWN) == STK_OK) {
+    if (operations_init(&txn, audit->db, NULL, NULL) &&
+        guards_open(&txn, audit->call->store, NULL) && guards_check(&txn, GUARDS_OWN) == STK_OK) {
         struct guard_count count = {audit, txn.guards};
         (void)guards_each(&txn.base, judge_guard, &count);
     } else {
         tell_failure(audit, "the guards");
     }
-    transaction_free(&txn);
+    operations_free(&txn);
 }
 
 static void count_rows(struct audit *audit)
@@ -267,7 +268,7 @@ bool store_audit(struct audit_call *call, char *why, size_t why_size)
     if (audit.db == NULL)
         return false;
     if (!schema_recognise(audit.db, call->store, &audit.version, why, why_size)) {
-        sqlite3_close(audit.db);
+        db_close(audit.db);
         return false;
     }
     sqlite3_progress_handler(audit.db, WATCH_EVERY, watch_instructions, &call->watch);
@@ -281,7 +282,7 @@ bool store_audit(struct audit_call *call, char *why, size_t why_size)
         ask_guards(&audit);
     count_rows(&audit);
     sqlite3_progress_handler(audit.db, 0, NULL, NULL);
-    sqlite3_close(audit.db);
+    db_close(audit.db);
     if (audit.interrupted)
         snprintf(why, why_size, "interrupted");
     return !audit.interrupted;

@@ -62,6 +62,6 @@ bool store_backup(struct backup_call *call, char *why, size_t why_size)
         return false;
     sqlite3 *store = copy_source(call->store, why, why_size);
     bool made = store != NULL && make(call, store, why, why_size);
-    sqlite3_close(store);
+    db_close(store);
     return made;
 }

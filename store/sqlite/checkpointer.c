@@ -7,6 +7,7 @@
 
 #include "fence/base/check.h"
 #include "store/sqlite/db.h"
+#include "store/sqlite/wal_vfs.h"
 
 enum {
     REST_PAGES = 512, /* so few are left to the writer: half a megabyte */
@@ -63,12 +64,12 @@ static bool copy(struct checkpointer *checkpointer)
 
     for (int pass = 0; pass < PASSES_MAX && !atomic_load(&checkpointer->stopping); pass++) {
         int pages = 0, copied = 0;
-        if (!files_look(checkpointer->files, checkpointer->db))
+        if (!files_check(checkpointer->files, checkpointer->db))
             return false;
         int code = sqlite3_wal_checkpoint_v2(checkpointer->db, "main", SQLITE_CHECKPOINT_PASSIVE,
                                              &pages, &copied);
         if (code == SQLITE_OK)
-            code = pieces_code(&checkpointer->pieces);
+            code = wal_vfs_sync_code(wal_vfs_of(checkpointer->db));
         note_result(checkpointer, checkpointer->db, code);
         if (code != SQLITE_OK || left_over(checkpointer, pages, copied) <= REST_PAGES)
             return code == SQLITE_OK;
@@ -129,7 +130,7 @@ static void *checkpointer_main(void *context)
         pthread_mutex_unlock(&checkpointer->lock);
         if (copies)
             work(checkpointer);
-        else if (!files_look(checkpointer->files, checkpointer->db))
+        else if (!files_check(checkpointer->files, checkpointer->db))
             (void)checkpointer_save(checkpointer, checkpointer->db);
         pthread_mutex_lock(&checkpointer->lock);
     }
@@ -155,7 +156,6 @@ bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, struct f
     /* It knows only then that there is a WAL. */
     (void)db_exec(db, "PRAGMA user_version");
     set_pages_max(checkpointer);
-    pieces_attach(&checkpointer->pieces, db);
     if (!threaded)
         return true;
     /* Signals are the main thread's. */
@@ -179,15 +179,10 @@ void checkpointer_stop(struct checkpointer *checkpointer)
     pthread_mutex_unlock(&checkpointer->lock);
     if (checkpointer->threaded)
         pthread_join(checkpointer->thread, NULL);
-    check(sqlite3_close(checkpointer->db) == SQLITE_OK);
+    check(db_close(checkpointer->db) == SQLITE_OK);
     pthread_mutex_destroy(&checkpointer->lock);
     pthread_cond_destroy(&checkpointer->news);
     checkpointer->db = NULL;
-}
-
-void checkpointer_attach_writer(struct checkpointer *checkpointer, sqlite3 *db)
-{
-    pieces_attach(&checkpointer->writer_pieces, db);
 }
 
 bool checkpointer_step(struct checkpointer *checkpointer)
@@ -204,7 +199,7 @@ static bool is_too_long(const struct checkpointer *checkpointer)
     return atomic_load(&checkpointer->pages) / PAGES_FACTOR > atomic_load(&checkpointer->pages_max);
 }
 
-void checkpointer_note(struct checkpointer *checkpointer, int pages, int repeats)
+void checkpointer_on_commit(struct checkpointer *checkpointer, int pages, int repeats)
 {
     int pages_max = atomic_load(&checkpointer->pages_max);
     bool repeated = repeats > REPEATS_MAX;
@@ -218,7 +213,7 @@ void checkpointer_note(struct checkpointer *checkpointer, int pages, int repeats
     set_state(checkpointer, CHECKPOINT_COPYING);
 }
 
-bool checkpointer_wants(struct checkpointer *checkpointer)
+bool checkpointer_has_rest(struct checkpointer *checkpointer)
 {
     int state = atomic_load(&checkpointer->state);
     return state == CHECKPOINT_REST || (state == CHECKPOINT_COPYING && is_too_long(checkpointer));
@@ -229,18 +224,17 @@ bool checkpointer_lost(struct checkpointer *checkpointer)
     return atomic_load(&checkpointer->lost);
 }
 
-void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db)
+void checkpointer_copy_rest(struct checkpointer *checkpointer, sqlite3 *db)
 {
-    if (!checkpointer_wants(checkpointer))
+    if (!checkpointer_has_rest(checkpointer))
         return;
     pthread_mutex_lock(&checkpointer->lock);
     while (checkpointer->threaded && atomic_load(&checkpointer->state) == CHECKPOINT_COPYING)
         pthread_cond_wait(&checkpointer->news, &checkpointer->lock);
     pthread_mutex_unlock(&checkpointer->lock);
-    if (!checkpointer_lost(checkpointer) && files_look(checkpointer->files, db)) {
+    if (!checkpointer_lost(checkpointer) && files_check(checkpointer->files, db)) {
         int code = sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-        note_result(checkpointer, db,
-                    code == SQLITE_OK ? pieces_code(&checkpointer->writer_pieces) : code);
+        note_result(checkpointer, db, code == SQLITE_OK ? wal_vfs_sync_code(wal_vfs_of(db)) : code);
     }
     set_state(checkpointer, CHECKPOINT_IDLE);
 }

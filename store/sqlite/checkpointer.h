@@ -22,12 +22,10 @@
 
 #include "fence/base/log.h"
 #include "store/sqlite/files.h"
-#include "store/sqlite/pieces.h"
 
 enum checkpoint_state { CHECKPOINT_IDLE, CHECKPOINT_COPYING, CHECKPOINT_REST };
 
 struct checkpointer {
-    struct pieces pieces, writer_pieces;
     /* Set once. */
     sqlite3 *db;
     struct files *files; /* borrowed */
@@ -62,18 +60,15 @@ bool checkpointer_step(struct checkpointer *checkpointer);
 
 /* The writer's part. */
 
-/* Its connection copies, too. */
-void checkpointer_attach_writer(struct checkpointer *checkpointer, sqlite3 *db);
-
 /* The WAL has so many pages after a commit, one of them so often (see wal_join_repeats). */
-void checkpointer_note(struct checkpointer *checkpointer, int pages, int repeats);
-/* Is there something to be done in checkpointer_tidy? */
-bool checkpointer_wants(struct checkpointer *checkpointer);
+void checkpointer_on_commit(struct checkpointer *checkpointer, int pages, int repeats);
+/* Is there something to be done in checkpointer_copy_rest? */
+bool checkpointer_has_rest(struct checkpointer *checkpointer);
 /* A sync has failed: nothing may be written any more. */
 bool checkpointer_lost(struct checkpointer *checkpointer);
 /* The files are not in place: files_save. True: all is saved that can be. */
 bool checkpointer_save(struct checkpointer *checkpointer, sqlite3 *db);
 /* Between two transactions of the writer's connection `db`. May take its time. */
-void checkpointer_tidy(struct checkpointer *checkpointer, sqlite3 *db);
+void checkpointer_copy_rest(struct checkpointer *checkpointer, sqlite3 *db);
 
 #endif

@@ -106,7 +106,7 @@ bool scratch_open(struct scratch *scratch, const char *beside, const char *suffi
         snprintf(why, why_size, "cannot write %s: %s", path, strerror(errno));
         return false;
     }
-    scratch->db = db_open(path, DB_WRITER, why, why_size);
+    scratch->db = db_open(path, DB_OFFLINE, why, why_size);
     if (scratch->db == NULL)
         return false;
     /* Until it is finished, nobody needs it after a crash. Rows that break a CHECK of the users'
@@ -118,7 +118,7 @@ bool scratch_open(struct scratch *scratch, const char *beside, const char *suffi
 
 bool scratch_finish(struct scratch *scratch, const char *path, char *why, size_t why_size)
 {
-    if (sqlite3_close(scratch->db) != SQLITE_OK)
+    if (db_close(scratch->db) != SQLITE_OK)
         return db_explain(scratch->db, scratch->path, why, why_size);
     scratch->db = NULL;
     if (fsync(scratch->fd) != 0 || rename(scratch->path, path) != 0) {
@@ -132,7 +132,7 @@ bool scratch_finish(struct scratch *scratch, const char *path, char *why, size_t
 
 void scratch_remove(struct scratch *scratch)
 {
-    sqlite3_close(scratch->db);
+    db_close(scratch->db);
     if (scratch->path != NULL) {
         for (size_t i = 0; i < COMPANIONS; i++) {
             char *companion = joined(scratch->path, companions[i]);
@@ -238,6 +238,6 @@ sqlite3 *copy_source(const char *path, char *why, size_t why_size)
         snprintf(why, why_size, "%s is empty: no store", path);
     else
         snprintf(why, why_size, "%s is another program's database, not a store", path);
-    sqlite3_close(db);
+    db_close(db);
     return NULL;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening the file without changing it: whether it is ours is schema.c's to find out first. */
 #include "store/sqlite/db.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "store/sqlite/wal_vfs.h"
+
 /* Nothing here outlives the connection or touches the file. The writer sets the size of its page
  * cache itself. A reader's is small, 4 MB: after each commit of another connection SQLite empties
- * it by a walk over all its buckets, and it has as many as it ever had pages. The operating system
- * has the file in memory, too. */
+ * it by a walk over all of its buckets, and there are as many as it ever had pages. The operating
+ * system has the file in memory anyway. */
 static const char writer_setup[] = "PRAGMA synchronous = FULL;"
                                    "PRAGMA temp_store = MEMORY;"
                                    "PRAGMA cell_size_check = ON;"
@@ -67,25 +68,41 @@ int db_int64(sqlite3 *db, const char *sql, int64_t *value)
 sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size)
 {
     int flags =
-        mode == DB_WRITER ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+        mode == DB_READER ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    bool at_work = mode == DB_WRITER || mode == DB_CHECKPOINTER;
+    struct wal_vfs *vfs = NULL;
     sqlite3 *db = NULL;
 
     if (path[0] == '\0') {
         snprintf(why, why_size, "the path of the store is empty");
         return NULL;
     }
-    int opened = sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, NULL);
-    if (db == NULL) {
-        snprintf(why, why_size, "cannot open %s: %s", path, sqlite3_errstr(opened));
+    if (at_work && (vfs = wal_vfs_new(mode == DB_WRITER)) == NULL) {
+        snprintf(why, why_size, "cannot open %s: %s", path, sqlite3_errstr(SQLITE_NOMEM));
         return NULL;
     }
-    sqlite3_extended_result_codes(db, 0);
-    if (opened != SQLITE_OK || sqlite3_busy_timeout(db, DB_BUSY_TIMEOUT_MS) != SQLITE_OK ||
-        db_exec(db, mode == DB_WRITER ? writer_setup : reader_setup) != SQLITE_OK) {
-        (void)db_explain(db, path, why, why_size);
+    int opened =
+        sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, at_work ? wal_vfs_name(vfs) : NULL);
+    if (db == NULL) {
+        snprintf(why, why_size, "cannot open %s: %s", path, sqlite3_errstr(opened));
     } else {
-        return db;
+        sqlite3_extended_result_codes(db, 0);
+        if (opened == SQLITE_OK && sqlite3_busy_timeout(db, DB_BUSY_TIMEOUT_MS) == SQLITE_OK &&
+            db_exec(db, mode == DB_READER ? reader_setup : writer_setup) == SQLITE_OK)
+            return db;
+        (void)db_explain(db, path, why, why_size);
     }
     sqlite3_close(db);
+    wal_vfs_free(vfs);
     return NULL;
+}
+
+int db_close(sqlite3 *db)
+{
+    struct wal_vfs *vfs = db != NULL ? wal_vfs_of(db) : NULL;
+    int code = sqlite3_close(db);
+
+    if (code == SQLITE_OK)
+        wal_vfs_free(vfs);
+    return code;
 }

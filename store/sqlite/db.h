@@ -11,17 +11,24 @@
 
 #define DB_BUSY_TIMEOUT_MS 5000 /* another program may hold the file's locks this long */
 
-enum db_mode { DB_WRITER, DB_READER };
+enum db_mode {
+    DB_WRITER,       /* commits for a store that is at work; makes the file where it is missing */
+    DB_CHECKPOINTER, /* copies the log back for it */
+    DB_OFFLINE,      /* writes as any program would; makes the file where it is missing */
+    DB_READER,
+};
 
-/* NULL: `why` has one line for people. DB_WRITER makes the file where it is missing, and has
- * changed nothing in it yet; DB_READER wants it to be there. The caller closes with sqlite3_close.
- */
+/* Opens a connection, and changes nothing in the file: whether it is ours, schema.c has to find out
+ * first. NULL: `why` has one line for people. The caller closes it with db_close. */
 sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size);
+/* NULL is fine. SQLITE_OK or SQLite's code: then it is still open. */
+int db_close(sqlite3 *db);
 /* Runs statements that give no rows, or whose rows do not matter. SQLITE_OK or SQLite's code. */
 int db_exec(sqlite3 *db, const char *sql);
-/* The first column of the first row; unchanged where there is no row. SQLITE_OK or its code. */
+/* Takes the first column of the first row; `value` is unchanged where there is no row. SQLITE_OK or
+ * SQLite's code. */
 int db_int64(sqlite3 *db, const char *sql, int64_t *value);
-/* What went wrong with `db` last, and what to do, as one line. Returns false. */
+/* Says in one line what went wrong with `db` last, and what to do. Returns false. */
 bool db_explain(sqlite3 *db, const char *path, char *why, size_t why_size);
 
 #endif

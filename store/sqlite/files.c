@@ -170,12 +170,12 @@ static bool look(struct files *files, sqlite3 *db, bool sized)
     return !files_stopped(files);
 }
 
-bool files_look(struct files *files, sqlite3 *db)
+bool files_check(struct files *files, sqlite3 *db)
 {
     return look(files, db, false);
 }
 
-bool files_look_writer(struct files *files, sqlite3 *db)
+bool files_check_writer(struct files *files, sqlite3 *db)
 {
     return look(files, db, true);
 }
@@ -274,11 +274,11 @@ int files_save(struct files *files, sqlite3 *db)
     return code;
 }
 
-bool files_bereft(const char *path, char *why, size_t why_size)
+bool files_orphaned(const char *path, char *why, size_t why_size)
 {
     sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
     int has_main = 0, has_wal = 0;
-    bool bereft = false;
+    bool orphaned = false;
 
     if (vfs == NULL || *path == '\0')
         return false;
@@ -288,14 +288,14 @@ bool files_bereft(const char *path, char *why, size_t why_size)
     if ((named & 0xff) == SQLITE_OK &&
         vfs->xAccess(vfs, name, SQLITE_ACCESS_EXISTS, &has_main) == SQLITE_OK && !has_main) {
         strcat(name, "-wal");
-        bereft = vfs->xAccess(vfs, name, SQLITE_ACCESS_EXISTS, &has_wal) == SQLITE_OK && has_wal;
+        orphaned = vfs->xAccess(vfs, name, SQLITE_ACCESS_EXISTS, &has_wal) == SQLITE_OK && has_wal;
     }
-    if (bereft)
+    if (orphaned)
         snprintf(why, why_size,
                  "%s is missing or empty, but its write-ahead log %s is there: put the file back "
                  "beside it, or restore a backup (stockade restore); only for a new store, whose "
                  "tokens begin at 1 again, remove the -wal",
                  path, base_name(name));
     free(name);
-    return bereft;
+    return orphaned;
 }

@@ -59,9 +59,9 @@ struct files {
 void files_open(struct files *files, sqlite3 *db, const char *path, const struct log *log);
 void files_close(struct files *files);
 /* True: all are in place. Else the news were logged. */
-bool files_look(struct files *files, sqlite3 *db);
+bool files_check(struct files *files, sqlite3 *db);
 /* The same for the writer, who knows how small the main file may be. */
-bool files_look_writer(struct files *files, sqlite3 *db);
+bool files_check_writer(struct files *files, sqlite3 *db);
 /* The writer's: a commit makes the database so large; somebody else's commits did. */
 void files_resize(struct files *files, int64_t bytes);
 void files_resized(struct files *files, int64_t bytes);
@@ -77,6 +77,6 @@ int files_save(struct files *files, sqlite3 *db);
 
 /* True: a store's log without its main file, which SQLite would delete, and begin anew. `why` says
  * what to do. */
-bool files_bereft(const char *path, char *why, size_t why_size);
+bool files_orphaned(const char *path, char *why, size_t why_size);
 
 #endif

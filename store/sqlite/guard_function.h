@@ -12,8 +12,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* This is compiled twice: into the daemon, which is linked with SQLite, and into the loadable
+ * extension, which is handed the functions of whatever SQLite has loaded it. */
+#ifdef STOCKADE_EXTENSION
+#include <sqlite3ext.h>
+SQLITE_EXTENSION_INIT3
+#else
+#include <sqlite3.h>
+#endif
+
 #include "fence/base/bytes.h"
-#include "store/sqlite/guard_api.h"
 
 /* What a connection knows of its transaction under way. */
 struct guard_witness {

@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking at guards: the registry is read, and each part's text compared with the schema's. */
+/* Three parts: what a guard consists of in the file; the check that it is still so; making and
+ * dropping guards. */
 #include "store/sqlite/guards.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guard_function.h"
 
-enum { FLAW_MAX = 160 };
+enum { FLAW_MAX = 160, NAME_MAX_BYTES = 512 };
+
+/* Names as the schema spells them. */
+struct guard {
+    char *table, *column, *prefix; /* owned, or borrowed for the length of a call */
+    bool generated;                /* the column is: its value is computed */
+};
 
 struct watched {
     struct guard guard;
@@ -26,6 +36,84 @@ struct guards {
     struct watched *list;
     size_t count;
 };
+
+/* What a guard consists of: five triggers and an index, each a pure function of the guard, so that
+ * comparing the text of the schema shows whether a guard is as it was made. Why these:
+ *
+ * - AFTER INSERT and AFTER UPDATE judge the row as it is now: keys that SQLite makes are known only
+ *   then. BEFORE UPDATE and BEFORE DELETE judge the row as it was; the latter sees REPLACE, too.
+ * - BEFORE INSERT adds no safety. It refuses INSERT OR IGNORE and ON CONFLICT DO NOTHING where the
+ *   row exists, which would otherwise look as if it had been allowed. A key that SQLite will make
+ *   reads NULL or -1 there, and a computed one may be computed from that, so those rows are judged
+ *   by AFTER INSERT alone.
+ * - Names in a trigger's body mean objects of the trigger's own file, whatever else the connection
+ *   has attached or shadowed: the token is looked up where the row is, in the same transaction.
+ * - RAISE makes SQLite keep what it needs to undo the whole statement, and it refuses the row where
+ *   another program has put a function of this name that does not complain.
+ * - The index holds no row. But SQLite lets nobody write into a table that has an index on an
+ *   expression through incremental blob I/O, which fires no triggers. */
+static const struct {
+    const char *name, *when, *row; /* row NULL: the index */
+} parts[] = {
+    {"insert", "BEFORE INSERT", "NEW"}, {"inserted", "AFTER INSERT", "NEW"},
+    {"update", "BEFORE UPDATE", "OLD"}, {"updated", "AFTER UPDATE", "NEW"},
+    {"delete", "BEFORE DELETE", "OLD"}, {"blob", NULL, NULL},
+};
+
+enum { PART_BEFORE_INSERT = 0, PARTS = sizeof parts / sizeof *parts };
+
+static char *trigger_sql(const struct guard *guard, size_t which, const char *name)
+{
+    const char *row = parts[which].row;
+    char *condition = which == PART_BEFORE_INSERT
+                          ? sqlite3_mprintf(" WHEN NEW.\"%w\" IS NOT NULL AND NEW.\"%w\" <> -1",
+                                            guard->column, guard->column)
+                          : sqlite3_mprintf("");
+    if (condition == NULL)
+        return NULL;
+    char *sql = sqlite3_mprintf(
+        "CREATE TRIGGER \"%w\" %s ON \"%w\"%s BEGIN SELECT CASE WHEN stockade_guard(%Q, %s.\"%w\", "
+        "(SELECT token FROM stockade_resource WHERE name = CAST(%Q || %s.\"%w\" AS BLOB) "
+        "AND state = 1), (SELECT value FROM stockade_meta WHERE key = 'file')) "
+        "THEN 1 ELSE RAISE(ABORT, 'GUARDED stockade_guard is not Stockade''s') END; END",
+        name, parts[which].when, guard->table, condition, guard->prefix, row, guard->column,
+        guard->prefix, row, guard->column);
+
+    sqlite3_free(condition);
+    return sql;
+}
+
+struct part {
+    const char *type; /* "trigger" or "index"; static */
+    char *name, *sql; /* owned: part_free; `sql` is as the schema keeps it */
+};
+
+/* Makes the text of one part. False: a guard of this kind has no such part. Where there is no
+ * memory `sql` is NULL. */
+static bool part_make(const struct guard *guard, size_t which, struct part *part)
+{
+    check(which < PARTS);
+    if (which == PART_BEFORE_INSERT && guard->generated)
+        return false;
+    /* The word comes before the table's name: no two guards share a name. */
+    part->name = sqlite3_mprintf("stockade_guard_%s_%s", parts[which].name, guard->table);
+    part->type = parts[which].row != NULL ? "trigger" : "index";
+    part->sql = NULL;
+    if (part->name != NULL && parts[which].row != NULL)
+        part->sql = trigger_sql(guard, which, part->name);
+    else if (part->name != NULL)
+        part->sql =
+            sqlite3_mprintf("CREATE INDEX \"%w\" ON \"%w\"(1) WHERE 0", part->name, guard->table);
+    return true;
+}
+
+static void part_free(struct part *part)
+{
+    sqlite3_free(part->name);
+    sqlite3_free(part->sql);
+}
+
+/* The check. */
 
 /* The transaction's claims: judged by the caller before they were presented. */
 static bool presented(void *context, struct bytes file, struct bytes resource, int64_t token)
@@ -107,7 +195,7 @@ static bool read_list(sqlite3 *db, struct watched **list, size_t *count)
 }
 
 /* Compares one part with what `stmt` finds of it. */
-static bool look_at_part(sqlite3_stmt *stmt, struct watched *watched, const struct guard_part *part)
+static bool look_at_part(sqlite3_stmt *stmt, struct watched *watched, const struct part *part)
 {
     sqlite3_bind_text(stmt, 1, part->type, -1, SQLITE_STATIC);
     sqlite3_bind_text(stmt, 2, part->name, -1, SQLITE_STATIC);
@@ -135,12 +223,12 @@ static bool find_flaws(sqlite3 *db, struct watched *list, size_t count)
     if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK)
         return false;
     for (size_t i = 0; i < count; i++)
-        for (size_t which = 0; fine && which < GUARD_PARTS && list[i].flaw[0] == '\0'; which++) {
-            struct guard_part part;
-            if (!guard_part_make(&list[i].guard, which, &part))
+        for (size_t which = 0; fine && which < PARTS && list[i].flaw[0] == '\0'; which++) {
+            struct part part;
+            if (!part_make(&list[i].guard, which, &part))
                 continue;
             fine = part.sql != NULL && look_at_part(stmt, &list[i], &part);
-            guard_part_free(&part);
+            part_free(&part);
         }
     return sqlite3_finalize(stmt) == SQLITE_OK && fine;
 }
@@ -183,7 +271,7 @@ static void report(const struct guards *guards, struct watched *list, size_t cou
                      log_quoted(bytes_of(guards->list[i].guard.table), table, sizeof table));
 }
 
-enum stk_error guards_look(struct transaction *txn, enum guards_news news)
+enum stk_error guards_check(struct transaction *txn, enum guards_news news)
 {
     struct guards *guards = txn->guards;
     struct watched *list = NULL;
@@ -241,7 +329,7 @@ bool guards_broken(const struct guards *guards, const char *table)
 
 enum stk_error guards_each(struct store_txn *base, txn_each_guard each, void *context)
 {
-    const struct guards *guards = ((struct transaction *)base)->guards;
+    const struct guards *guards = transaction_of(base)->guards;
 
     for (size_t i = 0; guards != NULL && i < guards->count; i++) {
         const struct watched *watched = &guards->list[i];
@@ -249,4 +337,291 @@ enum stk_error guards_each(struct store_txn *base, txn_each_guard each, void *co
              bytes_of(watched->guard.prefix), watched->flaw[0] != '\0');
     }
     return STK_OK;
+}
+
+/* Making and dropping guards: whole or not at all, inside the writer's transaction. */
+
+/* A guard to make or remove, and where to say why not. */
+struct task {
+    struct transaction *txn;
+    struct guard guard; /* its strings are owned */
+    bool registered;
+    char *why; /* SQL_WHY_MAX bytes */
+};
+
+__attribute__((format(printf, 2, 3))) static enum stk_error refuse(struct task *task,
+                                                                   const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(task->why, SQL_WHY_MAX, format, args);
+    va_end(args);
+    return STK_ERR;
+}
+
+/* After a statement that failed: by what was asked for, or by the store? */
+static enum stk_error failed(struct task *task)
+{
+    sqlite3 *db = task->txn->db;
+
+    switch (sqlite3_errcode(db)) {
+    case SQLITE_ERROR:
+    case SQLITE_CONSTRAINT: return refuse(task, "%s", sqlite3_errmsg(db));
+    default: return transaction_fail(task->txn);
+    }
+}
+
+/* Runs a statement made by sqlite3_mprintf, and frees it. */
+static enum stk_error run(struct task *task, char *sql)
+{
+    if (sql == NULL)
+        return transaction_no_memory(task->txn);
+    int code = db_exec(task->txn->db, sql);
+    sqlite3_free(sql);
+    return code == SQLITE_OK ? STK_OK : failed(task);
+}
+
+static char *name_new(struct bytes name)
+{
+    char *text = mem_zalloc(name.len + 1);
+    if (name.len > 0)
+        memcpy(text, name.data, name.len);
+    return text;
+}
+
+/* Where the statement has a row for `name`, its columns take the place of `name` and `second`. */
+static enum stk_error look_up(struct task *task, const char *sql, const char *table, char **name,
+                              char **second)
+{
+    sqlite3_stmt *stmt;
+
+    *second = NULL;
+    if (sqlite3_prepare_v2(task->txn->db, sql, -1, &stmt, NULL) != SQLITE_OK)
+        return failed(task);
+    sqlite3_bind_text(stmt, 1, *name, -1, SQLITE_STATIC);
+    if (table != NULL)
+        sqlite3_bind_text(stmt, 2, table, -1, SQLITE_STATIC);
+    if (sqlite3_step(stmt) == SQLITE_ROW) {
+        const char *found = (const char *)sqlite3_column_text(stmt, 0);
+        const char *other = (const char *)sqlite3_column_text(stmt, 1);
+        /* NULL for lack of memory, which is what finalizing then says. */
+        if (found != NULL && other != NULL) {
+            free(*name);
+            *name = mem_strdup(found);
+            *second = mem_strdup(other);
+        }
+    }
+    if (sqlite3_finalize(stmt) == SQLITE_OK)
+        return STK_OK;
+    free(*second);
+    *second = NULL;
+    return failed(task);
+}
+
+static bool begins_with(const char *name, const char *word)
+{
+    return sqlite3_strnicmp(name, word, (int)strlen(word)) == 0;
+}
+
+/* Only what SQL statements change row by row, and only the users' own. */
+static enum stk_error judge_table(struct task *task)
+{
+    struct guard *guard = &task->guard;
+    char *type, *hidden;
+    enum stk_error error = look_up(task,
+                                   "SELECT name, type FROM pragma_table_list"
+                                   " WHERE schema = 'main' AND name = ?1 COLLATE NOCASE",
+                                   NULL, &guard->table, &type);
+    if (error != STK_OK)
+        return error;
+    if (type == NULL)
+        return refuse(task, "there is no table %.100s", guard->table);
+    bool ordinary = strcmp(type, "table") == 0;
+    error = ordinary ? STK_OK : refuse(task, "%.100s is a %s, not a table", guard->table, type);
+    free(type);
+    if (error != STK_OK)
+        return error;
+    if (begins_with(guard->table, "sqlite_") || begins_with(guard->table, "stockade_"))
+        return refuse(task, "%.100s is not one of your own tables", guard->table);
+    error = look_up(task,
+                    "SELECT name, hidden FROM pragma_table_xinfo(?2, 'main')"
+                    " WHERE name = ?1 COLLATE NOCASE",
+                    guard->table, &guard->column, &hidden);
+    if (error != STK_OK)
+        return error;
+    if (hidden == NULL)
+        return refuse(task, "table %.100s has no column %.100s", guard->table, guard->column);
+    guard->generated = hidden[0] > '1';
+    free(hidden);
+    return STK_OK;
+}
+
+/* Is the table registered, and with what? The same again restores a broken guard. */
+static enum stk_error judge_registry(struct task *task)
+{
+    const struct guard *guard = &task->guard;
+    sqlite3_stmt *stmt;
+    enum stk_error error = STK_OK;
+
+    if (sqlite3_prepare_v2(task->txn->db,
+                           "SELECT key, prefix, key = ?2 COLLATE NOCASE AND prefix = ?3"
+                           " FROM main.stockade_guard WHERE name = ?1",
+                           -1, &stmt, NULL) != SQLITE_OK)
+        return failed(task);
+    sqlite3_bind_text(stmt, 1, guard->table, -1, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, 2, guard->column, -1, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, 3, guard->prefix, -1, SQLITE_STATIC);
+    task->registered = sqlite3_step(stmt) == SQLITE_ROW;
+    if (task->registered) {
+        bool same = sqlite3_column_int(stmt, 2) != 0;
+        if (!same || !guards_broken(task->txn->guards, guard->table))
+            error = refuse(task,
+                           "table %.80s is guarded already, by column %.60s and prefix %.60s; "
+                           "GUARD DROP it first",
+                           guard->table, (const char *)sqlite3_column_text(stmt, 0),
+                           (const char *)sqlite3_column_text(stmt, 1));
+    }
+    if (sqlite3_finalize(stmt) != SQLITE_OK)
+        return failed(task);
+    return error;
+}
+
+/* A row whose key names no resource could never be changed again. */
+static enum stk_error judge_rows(struct task *task)
+{
+    const struct guard *guard = &task->guard;
+    int64_t count = 0;
+    char *sql = sqlite3_mprintf(
+        "SELECT count(*) FROM main.\"%w\" WHERE typeof(\"%w\") NOT IN ('integer', 'text')"
+        " OR length(CAST(%Q || \"%w\" AS BLOB)) NOT BETWEEN 1 AND %d",
+        guard->table, guard->column, guard->prefix, guard->column, RESOURCE_NAME_MAX);
+
+    if (sql == NULL)
+        return transaction_no_memory(task->txn);
+    int code = db_int64(task->txn->db, sql, &count);
+    sqlite3_free(sql);
+    if (code != SQLITE_OK)
+        return failed(task);
+    if (count == 0)
+        return STK_OK;
+    return refuse(task,
+                  "%lld rows of %.100s have a %.60s that names no resource: it must be an integer "
+                  "or text, with the prefix 1 to %d bytes long",
+                  (long long)count, guard->table, guard->column, RESOURCE_NAME_MAX);
+}
+
+/* Removes the parts that there are, or makes them all. */
+static enum stk_error each_part(struct task *task, bool make)
+{
+    enum stk_error error = STK_OK;
+    struct guard guard = task->guard;
+
+    if (!make)
+        guard.generated = false; /* all that there may ever have been */
+    for (size_t which = 0; which < PARTS && error == STK_OK; which++) {
+        struct part part;
+        if (!part_make(&guard, which, &part))
+            continue;
+        if (part.sql == NULL)
+            error = transaction_no_memory(task->txn);
+        else
+            error = run(task, make ? sqlite3_mprintf("%s", part.sql)
+                                   : sqlite3_mprintf("DROP %s IF EXISTS main.\"%w\"", part.type,
+                                                     part.name));
+        part_free(&part);
+    }
+    return error;
+}
+
+static enum stk_error create(struct task *task)
+{
+    const struct guard *guard = &task->guard;
+    enum stk_error error = judge_table(task);
+
+    if (error == STK_OK)
+        error = judge_registry(task);
+    if (error == STK_OK)
+        error = judge_rows(task);
+    if (error == STK_OK && task->registered)
+        error = each_part(task, false);
+    if (error == STK_OK)
+        error = run(task, sqlite3_mprintf("REPLACE INTO main.stockade_guard VALUES(%Q, %Q, %Q)",
+                                          guard->table, guard->column, guard->prefix));
+    return error == STK_OK ? each_part(task, true) : error;
+}
+
+static enum stk_error drop(struct task *task)
+{
+    struct guard *guard = &task->guard;
+    char *key;
+    enum stk_error error =
+        look_up(task, "SELECT name, key FROM main.stockade_guard WHERE name = ?1", NULL,
+                &guard->table, &key);
+    if (error != STK_OK)
+        return error;
+    if (key == NULL)
+        return refuse(task, "table %.100s is not guarded", guard->table);
+    free(key);
+    error = each_part(task, false);
+    if (error != STK_OK)
+        return error;
+    return run(task,
+               sqlite3_mprintf("DELETE FROM main.stockade_guard WHERE name = %Q", guard->table));
+}
+
+/* As a whole or not at all, also where the operation goes on after a refusal. */
+static enum stk_error as_a_whole(struct task *task, enum stk_error (*change)(struct task *))
+{
+    struct transaction *txn = task->txn;
+
+    check(txn->cache != NULL && txn->guards != NULL);
+    transaction_settle(txn);
+    txn->touched = true;
+    if (db_exec(txn->db, "SAVEPOINT stockade_guard") != SQLITE_OK)
+        return transaction_fail(txn);
+    enum stk_error error = change(task);
+    if (error == STK_STORE)
+        return error;
+    if (db_exec(txn->db, error == STK_OK
+                             ? "RELEASE stockade_guard"
+                             : "ROLLBACK TO stockade_guard; RELEASE stockade_guard") != SQLITE_OK)
+        return transaction_fail(txn);
+    return error == STK_OK ? guards_check(txn, GUARDS_OWN) : error;
+}
+
+static bool is_text(struct bytes text)
+{
+    return text.len <= NAME_MAX_BYTES &&
+           (text.len == 0 || memchr(text.data, '\0', text.len) == NULL);
+}
+
+static enum stk_error perform(struct store_txn *base, struct bytes table, struct bytes column,
+                              struct bytes prefix, char why[SQL_WHY_MAX],
+                              enum stk_error (*change)(struct task *))
+{
+    struct task task = {.txn = transaction_of(base), .why = why};
+
+    if (!is_text(table) || !is_text(column) || !is_text(prefix))
+        return refuse(&task, "names and prefixes have at most %d bytes and no zero bytes",
+                      NAME_MAX_BYTES);
+    task.guard.table = name_new(table);
+    task.guard.column = name_new(column);
+    task.guard.prefix = name_new(prefix);
+    enum stk_error error = as_a_whole(&task, change);
+    free(task.guard.table);
+    free(task.guard.column);
+    free(task.guard.prefix);
+    return error;
+}
+
+enum stk_error guards_create(struct store_txn *txn, struct bytes table, struct bytes column,
+                             struct bytes prefix, char why[SQL_WHY_MAX])
+{
+    return perform(txn, table, column, prefix, why, create);
+}
+
+enum stk_error guards_drop(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX])
+{
+    return perform(txn, table, BYTES_LITERAL(""), BYTES_LITERAL(""), why, drop);
 }

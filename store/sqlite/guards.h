@@ -11,7 +11,6 @@
 #define STOCKADE_STORE_SQLITE_GUARDS_H
 
 #include "fence/base/log.h"
-#include "store/sqlite/guard_text.h"
 #include "store/sqlite/transaction.h"
 
 struct guards;
@@ -29,7 +28,7 @@ enum guards_news {
 };
 
 /* Looks again where there is reason to. For the writer, inside its transaction. */
-enum stk_error guards_look(struct transaction *txn, enum guards_news news);
+enum stk_error guards_check(struct transaction *txn, enum guards_news news);
 /* The transaction, or a part of it, was rolled back: what it has changed may be undone. */
 void guards_doubt(struct guards *guards);
 
@@ -40,7 +39,8 @@ bool guards_broken(const struct guards *guards, const char *table);
 /* Why, in some words; static or owned by the guards until the next look. NULL: it is not broken. */
 const char *guards_flaw(const struct guards *guards, const char *table);
 
-/* guard_make.c: the primitives of sql.h. */
+/* The primitives of sql.h that end in the same words, with their contracts. Creating the same guard
+ * again restores one that is broken. */
 enum stk_error guards_create(struct store_txn *, struct bytes, struct bytes, struct bytes,
                              char why[SQL_WHY_MAX]);
 enum stk_error guards_drop(struct store_txn *, struct bytes, char why[SQL_WHY_MAX]);

@@ -3,6 +3,7 @@
 #include "store/sqlite/reader.h"
 
 #include "store/sqlite/ahead.h"
+#include "store/sqlite/operation.h"
 
 enum { NAMES_REMEMBERED = 1 << 19 }; /* at most 36 MB, and long names */
 
@@ -11,7 +12,7 @@ bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, struct file
                  struct store_clock *clock)
 {
     *reader = (struct reader){.files = files, .path = path, .log = log};
-    if (!transaction_init(&reader->txn, db, NULL, clock))
+    if (!operations_init(&reader->txn, db, NULL, clock))
         return false;
     reader->txn.reasons = reasons;
     reader->txn.names = remembers ? cache_new(NAMES_REMEMBERED) : NULL;
@@ -20,15 +21,15 @@ bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, struct file
 
 void reader_free(struct reader *reader)
 {
-    transaction_free(&reader->txn);
+    operations_free(&reader->txn);
     cache_free(reader->txn.names);
 }
 
 void reader_answer(struct transaction *txn, struct store_op *op, int *outage, const char *path,
                    const struct log *log)
 {
-    op->error = txn->failed ? STK_STORE : op->run(op, &txn->base);
-    transaction_leave(txn);
+    if (!txn->failed)
+        operation_run(txn, op);
     if (txn->failed)
         store_op_fail(op, txn->reasons, txn->reason);
     int code = txn->failed ? txn->code : 0;

@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receipts: what remains of a write that carried an ID, keyed by resource and ID.
- *
- * They are needed as long as their token lives and a while longer. So that old ones are found
- * without looking for them, the end of a token that has receipts is logged, once, in the order in
- * which tokens end; sweep.c works the log off. */
-#include "fence/base/check.h"
-#include "store/sqlite/transaction.h"
+#include "store/sqlite/receipts.h"
 
-static struct transaction *of(struct store_txn *txn)
-{
-    return (struct transaction *)txn;
-}
+#include "fence/base/check.h"
 
 enum stk_error receipts_find(struct store_txn *base, const struct resource *resource,
                              struct bytes id, bool *found, struct receipt *receipt)
 {
-    struct transaction *txn = of(base);
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RECEIPT);
+    struct transaction *txn = transaction_of(base);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RECEIPT, resource->id);
     enum stk_error error = STK_OK;
 
     *found = false;
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, resource->id);
     transaction_bind(stmt, 2, id);
     *found = transaction_row(txn, stmt, &error);
     if (!*found)
@@ -38,14 +28,13 @@ enum stk_error receipts_find(struct store_txn *base, const struct resource *reso
 enum stk_error receipts_put(struct store_txn *base, const struct resource *resource,
                             struct bytes id, const struct receipt *receipt)
 {
-    struct transaction *txn = of(base);
+    struct transaction *txn = transaction_of(base);
     const struct fence *fence = &resource->fence;
 
     check(txn->cache != NULL && resource->id != 0);
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RECEIPT_PUT);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RECEIPT_PUT, resource->id);
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, resource->id);
     transaction_bind(stmt, 2, id);
     sqlite3_bind_int64(stmt, 3, receipt->token);
     sqlite3_bind_int64(stmt, 4, (int64_t)receipt->fingerprint);
@@ -63,23 +52,21 @@ enum stk_error receipts_put(struct store_txn *base, const struct resource *resou
 enum stk_error receipts_remove(struct store_txn *base, const struct resource *resource,
                                struct bytes id)
 {
-    struct transaction *txn = of(base);
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RECEIPT_REMOVE);
+    struct transaction *txn = transaction_of(base);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RECEIPT_REMOVE, resource->id);
 
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, resource->id);
     transaction_bind(stmt, 2, id);
     return transaction_change(txn, stmt);
 }
 
 enum stk_error receipts_log(struct transaction *txn, int64_t id, int64_t token)
 {
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RETIRED_ADD);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RETIRED_ADD, id);
 
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, id);
     sqlite3_bind_int64(stmt, 2, token);
     sqlite3_bind_int64(stmt, 3, txn->now_ms);
     return transaction_change(txn, stmt);
@@ -95,10 +82,9 @@ static enum stk_error fence_of(struct transaction *txn, int64_t id, struct fence
         *fence = resource.fence;
         return STK_OK;
     }
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FENCE_OF);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FENCE_OF, id);
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, id);
     if (!transaction_row(txn, stmt, &error))
         return error;
     fence->token = sqlite3_column_int64(stmt, 0);
@@ -116,10 +102,9 @@ enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct
         return STK_STORE;
     if (old.state != FENCE_LIVE || (fence->token == old.token && fence->state == FENCE_LIVE))
         return STK_OK;
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RECEIPTS_ANY);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RECEIPTS_ANY, id);
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, id);
     sqlite3_bind_int64(stmt, 2, old.token);
     if (transaction_number(txn, stmt, &any) != STK_OK)
         return STK_STORE;
@@ -128,10 +113,93 @@ enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct
 
 enum stk_error receipts_retire_all(struct transaction *txn)
 {
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RETIRE_ALL);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RETIRE_ALL, txn->now_ms);
+    return stmt == NULL ? STK_STORE : transaction_change(txn, stmt);
+}
+
+/* Clean-up. */
+
+/* An entry of the log; number 0: there is none. */
+struct entry {
+    int64_t number, resource, token, retired_ms;
+};
+
+static enum stk_error first_entry(struct transaction *txn, struct entry *entry)
+{
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RETIRED_FIRST);
+    enum stk_error error = STK_OK;
+
+    *entry = (struct entry){0};
+    if (stmt == NULL)
+        return STK_STORE;
+    if (!transaction_row(txn, stmt, &error))
+        return error;
+    entry->number = sqlite3_column_int64(stmt, 0);
+    entry->resource = sqlite3_column_int64(stmt, 1);
+    entry->token = sqlite3_column_int64(stmt, 2);
+    entry->retired_ms = sqlite3_column_int64(stmt, 3);
+    sqlite3_reset(stmt);
+    return STK_OK;
+}
+
+static bool is_old(const struct entry *entry, int64_t before_ms)
+{
+    return entry->number != 0 && entry->retired_ms < before_ms;
+}
+
+enum stk_error receipts_due(struct store_txn *base, int64_t before_ms, bool *due)
+{
+    struct transaction *txn = transaction_of(base);
+    struct entry entry;
+    enum stk_error error = first_entry(txn, &entry);
+
+    *due = is_old(&entry, store_clock_before_ms(txn->clock, before_ms));
+    return error;
+}
+
+/* Removes up to `max` of the entry's receipts, and the entry where these were the last. */
+static enum stk_error remove_receipts(struct transaction *txn, const struct entry *entry,
+                                      size_t max, size_t *removed)
+{
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RECEIPTS_GONE, entry->resource);
 
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, txn->now_ms);
-    return transaction_change(txn, stmt);
+    sqlite3_bind_int64(stmt, 2, entry->token);
+    if (transaction_change(txn, stmt) != STK_OK ||
+        (stmt = transaction_statement_for(txn, STATEMENT_RECEIPTS_REMOVE, entry->resource)) == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 2, entry->token);
+    sqlite3_bind_int64(stmt, 3, (int64_t)max);
+    if (transaction_change(txn, stmt) != STK_OK)
+        return STK_STORE;
+    *removed = (size_t)sqlite3_changes64(txn->db);
+    if (*removed == max)
+        return STK_OK;
+    stmt = transaction_statement_for(txn, STATEMENT_RETIRED_REMOVE, entry->number);
+    return stmt == NULL ? STK_STORE : transaction_change(txn, stmt);
+}
+
+enum stk_error receipts_sweep(struct store_txn *base, int64_t before_ms, size_t max,
+                              size_t *removed, bool *more)
+{
+    struct transaction *txn = transaction_of(base);
+    struct entry entry;
+
+    check(txn->cache != NULL && max > 0);
+    before_ms = store_clock_before_ms(txn->clock, before_ms);
+    *removed = 0;
+    *more = false;
+    for (size_t left = max, gone;; left -= gone < left ? gone + 1 : gone) {
+        if (first_entry(txn, &entry) != STK_OK)
+            return STK_STORE;
+        if (!is_old(&entry, before_ms))
+            return STK_OK;
+        *more = left == 0;
+        if (*more)
+            return STK_OK;
+        if (remove_receipts(txn, &entry, left, &gone) != STK_OK)
+            return STK_STORE;
+        *removed += gone;
+    }
 }

@@ -1,27 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The resource table: names, fences, leases. Every write goes through the cache as well, so that it
- * never differs from what the transaction sees. */
+#include "store/sqlite/resources.h"
+
 #include "fence/base/check.h"
+#include "store/sqlite/receipts.h"
 #include "store/sqlite/transaction.h"
-
-static struct transaction *of(struct store_txn *txn)
-{
-    return (struct transaction *)txn;
-}
-
-enum stk_error transaction_floor(struct transaction *txn)
-{
-    if (txn->floor_known)
-        return STK_OK;
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FLOOR);
-    txn->floor = 0;
-    if (stmt == NULL || transaction_number(txn, stmt, &txn->floor) != STK_OK)
-        return STK_STORE;
-    if (txn->floor < 0 || txn->floor > TOKEN_MAX)
-        return transaction_implausible(txn);
-    txn->floor_known = true;
-    return STK_OK;
-}
 
 /* A fence stands at its own token or at the store-wide floor, whichever is higher. */
 static enum stk_error set_floor(struct transaction *txn, struct resource *resource)
@@ -65,7 +47,7 @@ static enum stk_error fetch(struct transaction *txn, struct bytes name, struct r
 
 enum stk_error resources_find(struct store_txn *base, struct bytes name, struct resource *resource)
 {
-    struct transaction *txn = of(base);
+    struct transaction *txn = transaction_of(base);
 
     transaction_release(txn);
     if (txn->cache == NULL || !cache_find(txn->cache, name, resource)) {
@@ -78,7 +60,7 @@ enum stk_error resources_find(struct store_txn *base, struct bytes name, struct 
 
 enum stk_error resources_make(struct store_txn *base, struct bytes name, struct resource *resource)
 {
-    struct transaction *txn = of(base);
+    struct transaction *txn = transaction_of(base);
 
     check(txn->cache != NULL);
     if (resource->id != 0)
@@ -104,17 +86,16 @@ enum stk_error resources_make(struct store_txn *base, struct bytes name, struct 
 enum stk_error resources_fence_put(struct store_txn *base, const struct resource *resource,
                                    const struct lease *lease)
 {
-    struct transaction *txn = of(base);
+    struct transaction *txn = transaction_of(base);
     const struct fence *fence = &resource->fence;
 
     check(txn->cache != NULL && resource->id != 0);
     check(fence->token >= 1 && fence->token <= TOKEN_MAX && fence->state != FENCE_NONE);
     if (receipts_retire(txn, resource->id, fence) != STK_OK)
         return STK_STORE;
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FENCE);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FENCE, resource->id);
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, resource->id);
     sqlite3_bind_int64(stmt, 2, fence->token);
     sqlite3_bind_int64(stmt, 3, fence->state);
     sqlite3_bind_int64(stmt, 4, lease->holds);
@@ -134,14 +115,13 @@ enum stk_error resources_fence_put(struct store_txn *base, const struct resource
 enum stk_error resources_lease(struct store_txn *base, const struct resource *resource,
                                struct lease *lease)
 {
-    struct transaction *txn = of(base);
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_LEASE);
+    struct transaction *txn = transaction_of(base);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_LEASE, resource->id);
     enum stk_error error;
 
     *lease = (struct lease){.owner = {"", 0}, .receipts_gone = resource->fence.floor};
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, resource->id);
     if (!transaction_row(txn, stmt, &error))
         return error;
     lease->holds = sqlite3_column_int64(stmt, 0);
@@ -161,12 +141,11 @@ enum stk_error resources_lease(struct store_txn *base, const struct resource *re
 static enum stk_error each_name(struct transaction *txn, enum statement which, int64_t after,
                                 txn_each_name each, void *context)
 {
-    sqlite3_stmt *stmt = transaction_statement(txn, which);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, which, after);
     enum stk_error error = STK_OK;
 
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, after);
     txn->iterating = true;
     while (transaction_row(txn, stmt, &error) &&
            each(context, sqlite3_column_int64(stmt, 0), transaction_column(stmt, 1),
@@ -180,13 +159,13 @@ static enum stk_error each_name(struct transaction *txn, enum statement which, i
 enum stk_error resources_each_live(struct store_txn *txn, int64_t after, txn_each_name each,
                                    void *context)
 {
-    return each_name(of(txn), STATEMENT_EACH_LIVE, after, each, context);
+    return each_name(transaction_of(txn), STATEMENT_EACH_LIVE, after, each, context);
 }
 
 enum stk_error resources_each_key(struct store_txn *txn, int64_t after, txn_each_name each,
                                   void *context)
 {
-    return each_name(of(txn), STATEMENT_EACH_KEY, after, each, context);
+    return each_name(transaction_of(txn), STATEMENT_EACH_KEY, after, each, context);
 }
 
 static enum stk_error count(struct transaction *txn, enum statement which, int64_t *number)
@@ -197,10 +176,120 @@ static enum stk_error count(struct transaction *txn, enum statement which, int64
 
 enum stk_error resources_count_keys(struct store_txn *txn, int64_t *number)
 {
-    return count(of(txn), STATEMENT_COUNT_KEYS, number);
+    return count(transaction_of(txn), STATEMENT_COUNT_KEYS, number);
 }
 
 enum stk_error resources_count_live(struct store_txn *txn, int64_t *number)
 {
-    return count(of(txn), STATEMENT_COUNT_LIVE, number);
+    return count(transaction_of(txn), STATEMENT_COUNT_LIVE, number);
+}
+
+/* Clean-up. */
+
+/* The tokens of abandoned resources that have receipts end now; their receipts, and then their
+ * rows, go in due time. */
+static enum stk_error retire_abandoned(struct transaction *txn, int64_t after, int64_t end,
+                                       int64_t before_ms)
+{
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_SWEEP_RETIRE, after);
+    enum stk_error error = STK_OK;
+
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 2, end);
+    sqlite3_bind_int64(stmt, 3, before_ms);
+    sqlite3_bind_int64(stmt, 4, txn->now_ms);
+    while (error == STK_OK && transaction_row(txn, stmt, &error)) {
+        cache_forget(txn->cache, sqlite3_column_int64(stmt, 0));
+        error = receipts_log(txn, sqlite3_column_int64(stmt, 0), sqlite3_column_int64(stmt, 1));
+    }
+    sqlite3_reset(stmt);
+    return error;
+}
+
+static enum stk_error remove_resources(struct transaction *txn, int64_t after, int64_t end,
+                                       int64_t before_ms, int64_t live_before_ms, size_t *removed)
+{
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_SWEEP_REMOVE, after);
+    enum stk_error error = STK_OK;
+    int64_t floor = 0;
+
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 2, end);
+    sqlite3_bind_int64(stmt, 3, live_before_ms);
+    sqlite3_bind_int64(stmt, 4, before_ms);
+    while (transaction_row(txn, stmt, &error)) {
+        int64_t token = sqlite3_column_int64(stmt, 1);
+        cache_forget(txn->cache, sqlite3_column_int64(stmt, 0));
+        if (token > floor)
+            floor = token;
+        ++*removed;
+    }
+    if (error != STK_OK || floor == 0)
+        return error;
+    if (floor > TOKEN_MAX)
+        return transaction_implausible(txn);
+    txn->floor_known = false;
+    stmt = transaction_statement_for(txn, STATEMENT_FLOOR_RAISE, floor);
+    return stmt == NULL ? STK_STORE : transaction_change(txn, stmt);
+}
+
+/* The last of up to `max` rows behind `after`; 0: there are none. */
+static enum stk_error find_end(struct transaction *txn, int64_t after, size_t max, int64_t *end)
+{
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_SWEEP_END, after);
+
+    *end = 0;
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 2, (int64_t)max);
+    return transaction_number(txn, stmt, end);
+}
+
+enum stk_error resources_sweep(struct store_txn *base, int64_t before_ms, int64_t live_before_ms,
+                               size_t max, int64_t *after, size_t *removed, bool *more)
+{
+    struct transaction *txn = transaction_of(base);
+    int64_t end;
+
+    check(txn->cache != NULL && max > 0);
+    before_ms = store_clock_before_ms(txn->clock, before_ms);
+    live_before_ms = store_clock_before_ms(txn->clock, live_before_ms);
+    *removed = 0;
+    *more = false;
+    if (find_end(txn, *after, max, &end) != STK_OK)
+        return STK_STORE;
+    if (end != 0 &&
+        (retire_abandoned(txn, *after, end, live_before_ms) != STK_OK ||
+         remove_resources(txn, *after, end, before_ms, live_before_ms, removed) != STK_OK))
+        return STK_STORE;
+    *after = end;
+    *more = end != 0;
+    return STK_OK;
+}
+
+enum stk_error resources_due(struct store_txn *base, int64_t before_ms, int64_t live_before_ms,
+                             size_t max, int64_t *after, bool *due, bool *more)
+{
+    struct transaction *txn = transaction_of(base);
+    int64_t end, any = 0;
+
+    check(max > 0);
+    *due = *more = false;
+    if (find_end(txn, *after, max, &end) != STK_OK)
+        return STK_STORE;
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_SWEEP_DUE, *after);
+    if (stmt == NULL)
+        return STK_STORE;
+    sqlite3_bind_int64(stmt, 2, end);
+    sqlite3_bind_int64(stmt, 3, store_clock_before_ms(txn->clock, live_before_ms));
+    sqlite3_bind_int64(stmt, 4, store_clock_before_ms(txn->clock, before_ms));
+    if (transaction_number(txn, stmt, &any) != STK_OK)
+        return STK_STORE;
+    *due = any != 0;
+    *more = end != 0;
+    if (!*due)
+        *after = end;
+    return STK_OK;
 }

@@ -19,8 +19,9 @@
 
 #include "fence/token.h"
 #include "store/sqlite/copy.h"
+#include "store/sqlite/operation.h"
+#include "store/sqlite/receipts.h"
 #include "store/sqlite/schema.h"
-#include "store/sqlite/transaction.h"
 
 enum {
     LOCK_TRIES_MAX = 30000, /* of a millisecond */
@@ -48,7 +49,7 @@ static bool unpack(const struct restore_call *call, struct scratch *scratch, cha
     sqlite3 *file = copy_source(call->file, why, why_size);
     bool copied = file != NULL &&
                   copy_database(scratch->db, scratch->path, file, &call->watch, why, why_size);
-    sqlite3_close(file);
+    db_close(file);
     if (!copied)
         return false;
     /* Out of the mode that preparing a store brings: a second file would only be in the way. */
@@ -114,14 +115,13 @@ static bool revise(struct restore_call *call, sqlite3 *db, const struct present 
     }
     store_clock_init(&clock, NULL);
     bool revised =
-        transaction_init(&txn, db, NULL, &clock) &&
-        transaction_begin(&txn, STATEMENT_BEGIN_WRITE) &&
+        operations_init(&txn, db, NULL, &clock) && transaction_begin(&txn, STATEMENT_BEGIN_WRITE) &&
         transaction_resume_clock(&txn, true) == STK_OK &&
         retire(call, &txn, session > present->session ? session : present->session + 1) &&
         transaction_run(&txn, STATEMENT_COMMIT) == STK_OK;
     if (!revised)
         (void)db_explain(db, call->file, why, why_size);
-    transaction_free(&txn);
+    operations_free(&txn);
     return revised;
 }
 
@@ -192,13 +192,13 @@ static bool put_in_place(struct restore_call *call, struct scratch *scratch, sql
 static bool restore_over(struct restore_call *call, struct scratch *scratch,
                          struct present *present, char *why, size_t why_size)
 {
-    sqlite3 *store = db_open(call->store, DB_WRITER, why, why_size);
+    sqlite3 *store = db_open(call->store, DB_OFFLINE, why, why_size);
     bool restored = store != NULL && look_at_present(call, store, present, why, why_size) &&
                     fit_pages(present, scratch, why, why_size) &&
                     revise(call, scratch->db, present, why, why_size) &&
                     put_in_place(call, scratch, store, why, why_size);
 
-    sqlite3_close(store);
+    db_close(store);
     /* A store without a file starts afresh; an empty file would only look as if it were one. */
     struct stat status;
     if (!restored && !present->is_there && stat(call->store, &status) == 0 && status.st_size == 0)

@@ -61,7 +61,7 @@ static const char *const steps[] = {
     "CREATE TABLE stockade_retired("
     "  number INTEGER PRIMARY KEY, resource INTEGER NOT NULL, token INTEGER NOT NULL,"
     "  retired_ms INTEGER NOT NULL);"
-    /* What guards there are; what they are made of says guard_text.c. A guard asks for the file's
+    /* What guards there are; what they are made of says guards.c. A guard asks for the file's
      * own mark, since tokens presented for another file count for nothing here. */
     "CREATE TABLE stockade_guard("
     "  name TEXT PRIMARY KEY COLLATE NOCASE, key TEXT NOT NULL, prefix TEXT NOT NULL)"

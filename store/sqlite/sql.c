@@ -9,7 +9,6 @@
  * next in the operation then fails too, see transaction_is_gone. */
 #include "store/sqlite/sql.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +20,103 @@
 #include "store/sql_text.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
+#include "store/sqlite/sql_authorizer.h"
 #include "store/sqlite/sql_functions.h"
 #include "store/sqlite/sql_memory.h"
-#include "store/sqlite/transaction.h"
 
 #define SQL_NO_STATEMENT    "there is no statement"
 #define SQL_TOO_MUCH_MEMORY "the statement was stopped: it needs more than 128 MiB of memory"
 
+#define SQL_LENGTH_MAX        ((16 << 20) + (64 << 10)) /* bytes of a row: 16 MiB and keys */
+#define SQL_LIKE_PATTERN_MAX  256 /* bytes: matching takes text times pattern */
+#define SQL_PARAMS_MAX        32766
+#define SQL_TRIGGER_DEPTH_MAX 100
+/* Of memory, bytes: beyond the first a statement is interrupted, beyond the second SQLite is told
+ * that there is none, which may cost the transaction. */
+#define SQL_MEMORY_MAX      (128 << 20)
+#define SQL_MEMORY_HARD_MAX (256 << 20)
+
+#define SQL_KEPT_MAX           64          /* statements */
+#define SQL_KEPT_STATEMENT_MAX (16 << 10)  /* bytes of text of one */
+#define SQL_KEPT_MEMORY_MAX    (256 << 10) /* bytes that SQLite needs for one */
+
 enum { PROGRESS_STEPS = 100 }; /* of SQLite's machine: some microseconds, or one long function */
+
+struct kept_statement {
+    char *text; /* owned; NULL: the place is free */
+    size_t len;
+    uint64_t used; /* when: larger is later */
+    sqlite3_stmt *stmt;
+};
+
+struct sql {
+    struct sql_verdict verdict; /* first: the authorizer gets a pointer to it */
+    struct transaction *txn;    /* whose part it is */
+    sqlite3 *db;
+    struct kept_statement kept[SQL_KEPT_MAX];
+    uint64_t uses;
+    struct sql_value *values; /* of a row; room for values_max */
+    size_t values_max;
+
+    /* The call under way. */
+    bool defines; /* it is DDL */
+    bool starved; /* it was interrupted for the memory it takes */
+    int64_t limit_ms, begun_ms, deadline_ms;
+};
+
+/* Kept statements: by their text, the least recently used one makes way. There are so few that
+ * looking at each costs less than the statement's first row. SQLite compiles a kept statement anew
+ * by itself where the schema has changed, and calls the authorizer again. */
+
+static void drop(struct kept_statement *kept)
+{
+    sqlite3_finalize(kept->stmt);
+    free(kept->text);
+    *kept = (struct kept_statement){.text = NULL};
+}
+
+/* The prepared statement of this very text, or NULL. */
+static sqlite3_stmt *find_kept(struct sql *sql, struct bytes text)
+{
+    for (size_t i = 0; i < SQL_KEPT_MAX; i++) {
+        struct kept_statement *kept = &sql->kept[i];
+        if (kept->text == NULL || kept->len != text.len ||
+            memcmp(kept->text, text.data, text.len) != 0)
+            continue;
+        kept->used = ++sql->uses;
+        return kept->stmt;
+    }
+    return NULL;
+}
+
+/* Keeps the statement, which is reset, for later, or finalizes it. */
+static void keep(struct sql *sql, struct bytes text, sqlite3_stmt *stmt)
+{
+    struct kept_statement *victim = &sql->kept[0];
+
+    if (text.len > SQL_KEPT_STATEMENT_MAX ||
+        sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_MEMUSED, 0) > SQL_KEPT_MEMORY_MAX) {
+        sqlite3_finalize(stmt);
+        return;
+    }
+    for (size_t i = 1; i < SQL_KEPT_MAX && victim->text != NULL; i++)
+        if (sql->kept[i].text == NULL || sql->kept[i].used < victim->used)
+            victim = &sql->kept[i];
+    drop(victim);
+    victim->text = mem_alloc(text.len);
+    memcpy(victim->text, text.data, text.len);
+    victim->len = text.len;
+    victim->used = ++sql->uses;
+    victim->stmt = stmt;
+}
+
+static void drop_all(struct sql *sql)
+{
+    for (size_t i = 0; i < SQL_KEPT_MAX; i++)
+        drop(&sql->kept[i]);
+}
+
+/* Setting up. */
 
 /* Everything that is dangerous and can be switched off, is. */
 static void harden(sqlite3 *db)
@@ -55,14 +143,14 @@ struct sql *sql_new(struct transaction *txn)
 {
     struct sql *sql = mem_zalloc(sizeof *sql);
 
-    sql->txn = txn;
+    sql->verdict.txn = sql->txn = txn;
     sql->db = txn->db;
     harden(sql->db);
     if (sql_functions_add(sql->db) != SQLITE_OK) {
         free(sql);
         return NULL;
     }
-    sqlite3_set_authorizer(sql->db, sql_authorize, sql);
+    sqlite3_set_authorizer(sql->db, sql_authorize, &sql->verdict);
     return sql;
 }
 
@@ -70,23 +158,10 @@ void sql_free(struct sql *sql)
 {
     if (sql == NULL)
         return;
-    sql_cache_clear(sql);
+    drop_all(sql);
     sqlite3_set_authorizer(sql->db, NULL, NULL);
     free(sql->values);
     free(sql);
-}
-
-enum stk_error sql_refuse(struct sql *sql, enum stk_error error, const char *format, ...)
-{
-    va_list args;
-
-    if (sql->refusal != STK_OK)
-        return sql->refusal;
-    sql->refusal = error;
-    va_start(args, format);
-    vsnprintf(sql->why, SQL_WHY_MAX, format, args);
-    va_end(args);
-    return error;
 }
 
 /* Called while SQLite works. Not 0: enough. */
@@ -101,7 +176,7 @@ static int progress(void *context)
 /* Between these two, what SQLite runs is the user's. */
 static void enter(struct sql *sql, const struct sql_call *call, enum sql_kind kind)
 {
-    sql->right = call->right;
+    sql->verdict.right = call->right;
     sql->defines = kind == SQL_DEFINITION;
     sql->starved = false;
     sql->limit_ms = call->time_limit_ms;
@@ -110,12 +185,12 @@ static void enter(struct sql *sql, const struct sql_call *call, enum sql_kind ki
     sqlite3_limit(sql->db, SQLITE_LIMIT_LENGTH, SQL_LENGTH_MAX);
     sqlite3_progress_handler(sql->db, PROGRESS_STEPS, progress, sql);
     sql_memory_begin(SQL_MEMORY_HARD_MAX);
-    sql->active = true;
+    sql->verdict.active = true;
 }
 
 static void leave(struct sql *sql)
 {
-    sql->active = false;
+    sql->verdict.active = false;
     sql->txn->sql_ms += clock_now_ms(&clock_monotonic) - sql->begun_ms;
     sql_memory_end();
     sqlite3_progress_handler(sql->db, 0, NULL, NULL);
@@ -139,24 +214,25 @@ static enum stk_error judge_failure(struct sql *sql, int code)
     static const char guarded[] = "GUARDED ";
     const char *text = sqlite3_errmsg(sql->db);
 
-    if (sql->refusal != STK_OK)
-        return sql->refusal;
+    if (sql->verdict.refusal != STK_OK)
+        return sql->verdict.refusal;
     switch (code) {
     case SQLITE_NOMEM:
         if (!sql_memory_met())
             return transaction_fail(sql->txn);
-        return sql_refuse(sql, STK_ERR, SQL_TOO_MUCH_MEMORY);
+        return sql_refuse(&sql->verdict, STK_ERR, SQL_TOO_MUCH_MEMORY);
     case SQLITE_INTERRUPT:
         if (sql->starved)
-            return sql_refuse(sql, STK_ERR, SQL_TOO_MUCH_MEMORY);
-        return sql_refuse(sql, STK_ERR, "the statement was stopped: it took more than %lld ms",
+            return sql_refuse(&sql->verdict, STK_ERR, SQL_TOO_MUCH_MEMORY);
+        return sql_refuse(&sql->verdict, STK_ERR,
+                          "the statement was stopped: it took more than %lld ms",
                           (long long)sql->limit_ms);
     case SQLITE_FULL:
         (void)transaction_fail(sql->txn);
         if (!is_numbered_out(sql))
             return STK_STORE;
         sql->txn->failed = false;
-        return sql_refuse(sql, STK_ERR, "AUTOINCREMENT has no number left");
+        return sql_refuse(&sql->verdict, STK_ERR, "AUTOINCREMENT has no number left");
     case SQLITE_BUSY:
     case SQLITE_CANTOPEN:
     case SQLITE_CORRUPT:
@@ -168,23 +244,23 @@ static enum stk_error judge_failure(struct sql *sql, int code)
     default: break;
     }
     if (strncmp(text, guarded, sizeof guarded - 1) == 0)
-        return sql_refuse(sql, STK_GUARDED, "%s", text + sizeof guarded - 1);
-    return sql_refuse(sql, STK_ERR, "%s", text);
+        return sql_refuse(&sql->verdict, STK_GUARDED, "%s", text + sizeof guarded - 1);
+    return sql_refuse(&sql->verdict, STK_ERR, "%s", text);
 }
 
 static enum stk_error compile(struct sql *sql, const struct sql_call *call, sqlite3_stmt **stmt)
 {
     struct bytes text = call->statement;
-    unsigned flags = text.len <= SQL_CACHED_STATEMENT_MAX ? SQLITE_PREPARE_PERSISTENT : 0;
+    unsigned flags = text.len <= SQL_KEPT_STATEMENT_MAX ? SQLITE_PREPARE_PERSISTENT : 0;
     const char *rest = NULL, *end = text.data + text.len;
     int code = sqlite3_prepare_v3(sql->db, text.data, (int)text.len, flags, stmt, &rest);
 
     if (code != SQLITE_OK)
         return judge_failure(sql, code);
     if (*stmt == NULL)
-        return sql_refuse(sql, STK_ERR, SQL_NO_STATEMENT);
+        return sql_refuse(&sql->verdict, STK_ERR, SQL_NO_STATEMENT);
     if (!sql_text_is_blank((struct bytes){rest, (size_t)(end - rest)}))
-        return sql_refuse(sql, STK_ERR, "one statement at a time");
+        return sql_refuse(&sql->verdict, STK_ERR, "one statement at a time");
     return STK_OK;
 }
 
@@ -195,14 +271,14 @@ static enum stk_error judge(struct sql *sql, const struct sql_call *call, sqlite
     size_t params = (size_t)sqlite3_bind_parameter_count(stmt);
 
     if (kind == SQL_OTHER)
-        return sql_refuse(sql, STK_NOPERM, "this statement is out of SQL's reach");
+        return sql_refuse(&sql->verdict, STK_NOPERM, "this statement is out of SQL's reach");
     if (call->right == SQL_MAY_READ && !sqlite3_stmt_readonly(stmt) &&
         sqlite3_stmt_isexplain(stmt) == 0)
-        return sql_refuse(sql, STK_NOTOKEN,
+        return sql_refuse(&sql->verdict, STK_NOTOKEN,
                           "a write needs a token: FENCEDALL n resource token ... SQL ...");
     if (params != call->params_count)
-        return sql_refuse(sql, STK_ERR, "the statement takes %zu parameters, not %zu", params,
-                          call->params_count);
+        return sql_refuse(&sql->verdict, STK_ERR, "the statement takes %zu parameters, not %zu",
+                          params, call->params_count);
     return STK_OK;
 }
 
@@ -305,7 +381,7 @@ static enum stk_error step(struct sql *sql, struct sql_call *call, sqlite3_stmt 
         if (sql_memory_met())
             return judge_failure(sql, SQLITE_NOMEM);
         if (!more) {
-            sql->refusal = STK_ERR;
+            sql->verdict.refusal = STK_ERR;
             if (call->why[0] == '\0')
                 snprintf(call->why, SQL_WHY_MAX, "the statement gives too many rows");
             return STK_ERR;
@@ -340,7 +416,7 @@ static enum stk_error execute(struct sql *sql, struct sql_call *call, sqlite3_st
 
 static enum stk_error run(struct sql *sql, struct sql_call *call, enum sql_kind kind)
 {
-    sqlite3_stmt *stmt = sql_cache_find(sql, call->statement);
+    sqlite3_stmt *stmt = find_kept(sql, call->statement);
     bool kept = stmt != NULL;
     enum stk_error error = kept ? STK_OK : compile(sql, call, &stmt);
 
@@ -355,7 +431,7 @@ static enum stk_error run(struct sql *sql, struct sql_call *call, enum sql_kind 
     if (kept)
         return error;
     if (error == STK_OK && !sql->defines)
-        sql_cache_keep(sql, call->statement, stmt);
+        keep(sql, call->statement, stmt);
     else
         sqlite3_finalize(stmt);
     return error;
@@ -397,33 +473,33 @@ static enum stk_error run_definition(struct sql *sql, struct sql_call *call)
     if (error != STK_OK)
         return error;
     if (before != after)
-        return sql_refuse(sql, STK_NOPERM, "this would change what is Stockade's own");
-    return guards_look(sql->txn, GUARDS_OWN);
+        return sql_refuse(&sql->verdict, STK_NOPERM, "this would change what is Stockade's own");
+    return guards_check(sql->txn, GUARDS_OWN);
 }
 
 enum stk_error sql_run(struct store_txn *base, struct sql_call *call)
 {
-    struct transaction *txn = (struct transaction *)base;
+    struct transaction *txn = transaction_of(base);
     struct sql *sql = txn->sql;
 
     check(!txn->iterating);
     transaction_settle(txn);
     call->changes = call->last_insert_rowid = 0;
     call->why[0] = '\0';
-    sql->why = call->why;
-    sql->refusal = STK_OK;
+    sql->verdict.why = call->why;
+    sql->verdict.refusal = STK_OK;
     if (transaction_is_gone(txn))
-        return sql_refuse(sql, STK_ERR, "the transaction was rolled back");
+        return sql_refuse(&sql->verdict, STK_ERR, "the transaction was rolled back");
     if (call->statement.len == 0)
-        return sql_refuse(sql, STK_ERR, SQL_NO_STATEMENT);
+        return sql_refuse(&sql->verdict, STK_ERR, SQL_NO_STATEMENT);
     const char *refusal = sql_text_refuses(call->statement);
     if (refusal != NULL)
-        return sql_refuse(sql, STK_ERR, "%s", refusal);
+        return sql_refuse(&sql->verdict, STK_ERR, "%s", refusal);
     enum sql_kind kind = sql_kind(call->statement);
     if (kind == SQL_DEFINITION && call->right == SQL_MAY_DEFINE)
         return run_definition(sql, call);
     if (kind == SQL_DEFINITION)
-        return sql_refuse(sql, STK_NOPERM, SQL_NOT_DDL);
+        return sql_refuse(&sql->verdict, STK_NOPERM, SQL_NOT_DDL);
     enter(sql, call, kind);
     enum stk_error error = run(sql, call, kind);
     leave(sql);

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a user's statement may touch. SQLite asks about each table, column, function and object when
- * it compiles a statement, those inside views and triggers too, and tells which one is asked about
- * (`inside`: the innermost). It tells the name of a WITH query there just the same: a name alone
- * proves nothing, so what a name of Stockade's may read is listed to the column. */
+#include "store/sqlite/sql_authorizer.h"
+
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "store/sqlite/guards.h"
-#include "store/sqlite/sql.h"
-#include "store/sqlite/transaction.h"
 
 #define OWN       "stockade_"
 #define OWN_GUARD "stockade_guard_" /* begins the names of a guard's triggers */
@@ -79,21 +76,37 @@ static bool may_read(const char *inside, const char *table, const char *column)
     return false;
 }
 
-static int deny(struct sql *sql, enum stk_error error, const char *format, const char *name)
+enum stk_error sql_refuse(struct sql_verdict *verdict, enum stk_error error, const char *format,
+                          ...)
+{
+    va_list args;
+
+    if (verdict->refusal != STK_OK)
+        return verdict->refusal;
+    verdict->refusal = error;
+    va_start(args, format);
+    vsnprintf(verdict->why, SQL_WHY_MAX, format, args);
+    va_end(args);
+    return error;
+}
+
+static int deny(struct sql_verdict *verdict, enum stk_error error, const char *format,
+                const char *name)
 {
     char shown[64];
 
     snprintf(shown, sizeof shown, "%s", name != NULL ? name : "");
-    sql_refuse(sql, error, format, shown);
+    sql_refuse(verdict, error, format, shown);
     return SQLITE_DENY;
 }
 
-static int deny_own(struct sql *sql, const char *name)
+static int deny_own(struct sql_verdict *verdict, const char *name)
 {
-    return deny(sql, STK_NOPERM, "%s is Stockade's own: out of SQL's reach", name);
+    return deny(verdict, STK_NOPERM, "%s is Stockade's own: out of SQL's reach", name);
 }
 
-static int read_column(struct sql *sql, const char *table, const char *column, const char *inside)
+static int read_column(struct sql_verdict *verdict, const char *table, const char *column,
+                       const char *inside)
 {
     /* Tables that SQLite makes up: its pragmas, its inside, other clients' statements. */
     static const char *const hidden[] = {
@@ -101,60 +114,61 @@ static int read_column(struct sql *sql, const char *table, const char *column, c
         "dbstat",      "bytecode",      "tables_used",   NULL};
 
     if (is_own(table) && !is_public_view(table) && !may_read(inside, table, column))
-        return deny_own(sql, table);
+        return deny_own(verdict, table);
     for (size_t i = 0; hidden[i] != NULL; i++)
         if (is(table, hidden[i]))
-            return deny(sql, STK_NOPERM, "%s is out of SQL's reach", table);
+            return deny(verdict, STK_NOPERM, "%s is out of SQL's reach", table);
     if (begins(table, "pragma_"))
-        return deny(sql, STK_NOPERM, "PRAGMA is out of SQL's reach, %s too", table);
+        return deny(verdict, STK_NOPERM, "PRAGMA is out of SQL's reach, %s too", table);
     return SQLITE_OK;
 }
 
-static int change_rows(struct sql *sql, int action, const char *table)
+static int change_rows(struct sql_verdict *verdict, int action, const char *table)
 {
     /* DDL changes the schema's tables; that nothing else does, SQLite sees to. An UPDATE of them
      * shows even in a query that uses json_each for the first time. */
     if (begins(table, "sqlite_")) {
         bool schema = is(table, "sqlite_master") || is(table, "sqlite_schema");
-        if (sql->right == SQL_MAY_DEFINE || (schema && action == SQLITE_UPDATE))
+        if (verdict->right == SQL_MAY_DEFINE || (schema && action == SQLITE_UPDATE))
             return SQLITE_OK;
-        return schema ? deny(sql, STK_NOPERM, SQL_NOT_DDL "%s", "")
-                      : deny(sql, STK_NOPERM, "%s is out of SQL's reach", table);
+        return schema ? deny(verdict, STK_NOPERM, SQL_NOT_DDL "%s", "")
+                      : deny(verdict, STK_NOPERM, "%s is out of SQL's reach", table);
     }
     if (is_own(table))
-        return deny_own(sql, table);
-    const char *flaw = guards_flaw(sql->txn->guards, table);
+        return deny_own(verdict, table);
+    const char *flaw = guards_flaw(verdict->txn->guards, table);
     if (flaw == NULL)
         return SQLITE_OK;
     sql_refuse(
-        sql, STK_GUARDED,
+        verdict, STK_GUARDED,
         "the guard of %.64s is broken: %s; until GUARD CREATE has restored it, nobody writes",
         table, flaw);
     return SQLITE_DENY;
 }
 
 /* DDL: CREATE, DROP and ALTER of `name`, on `table`. */
-static int define(struct sql *sql, const char *name, const char *table, bool guards_mind)
+static int define(struct sql_verdict *verdict, const char *name, const char *table,
+                  bool guards_mind)
 {
-    if (sql->right != SQL_MAY_DEFINE)
-        return deny(sql, STK_NOPERM, SQL_NOT_DDL "%s", "");
+    if (verdict->right != SQL_MAY_DEFINE)
+        return deny(verdict, STK_NOPERM, SQL_NOT_DDL "%s", "");
     if (is_own(name))
-        return deny_own(sql, name);
+        return deny_own(verdict, name);
     if (is_own(table))
-        return deny_own(sql, table);
-    if (guards_mind && guards_know(sql->txn->guards, table))
-        return deny(sql, STK_GUARDED, "%s is guarded: GUARD DROP it first", table);
+        return deny_own(verdict, table);
+    if (guards_mind && guards_know(verdict->txn->guards, table))
+        return deny(verdict, STK_GUARDED, "%s is guarded: GUARD DROP it first", table);
     return SQLITE_OK;
 }
 
 /* REINDEX and ANALYZE go through all tables: not through Stockade's. */
-static int maintain(struct sql *sql, const char *name)
+static int maintain(struct sql_verdict *verdict, const char *name)
 {
-    int verdict = define(sql, NULL, NULL, false);
-    return verdict == SQLITE_OK && is_own(name) ? SQLITE_IGNORE : verdict;
+    int code = define(verdict, NULL, NULL, false);
+    return code == SQLITE_OK && is_own(name) ? SQLITE_IGNORE : code;
 }
 
-static int call_function(struct sql *sql, const char *name, const char *inside)
+static int call_function(struct sql_verdict *verdict, const char *name, const char *inside)
 {
     /* Files, pointers, the process's log; and json_patch, which takes the product of its sizes. */
     static const char *const hidden[] = {
@@ -163,8 +177,8 @@ static int call_function(struct sql *sql, const char *name, const char *inside)
 
     for (size_t i = 0; hidden[i] != NULL; i++)
         if (is(name, hidden[i]))
-            return deny(sql, STK_NOPERM, "%s() is out of SQL's reach", name);
-    return is_own(name) && !begins(inside, OWN_GUARD) ? deny_own(sql, name) : SQLITE_OK;
+            return deny(verdict, STK_NOPERM, "%s() is out of SQL's reach", name);
+    return is_own(name) && !begins(inside, OWN_GUARD) ? deny_own(verdict, name) : SQLITE_OK;
 }
 
 /* Of those whose file is told as such. */
@@ -177,45 +191,46 @@ static bool is_definition(int action)
 int sql_authorize(void *context, int action, const char *a, const char *b, const char *file,
                   const char *inside)
 {
-    struct sql *sql = context;
+    struct sql_verdict *verdict = context;
 
-    if (!sql->active)
+    if (!verdict->active)
         return SQLITE_OK;
     if (is_definition(action) && is(file, "temp"))
         action = SQLITE_CREATE_TEMP_TABLE;
     switch (action) {
     case SQLITE_SELECT:
     case SQLITE_RECURSIVE: return SQLITE_OK;
-    case SQLITE_READ: return read_column(sql, a, b, inside);
-    case SQLITE_FUNCTION: return call_function(sql, b, inside);
+    case SQLITE_READ: return read_column(verdict, a, b, inside);
+    case SQLITE_FUNCTION: return call_function(verdict, b, inside);
     case SQLITE_INSERT:
     case SQLITE_UPDATE:
-    case SQLITE_DELETE: return change_rows(sql, action, a);
+    case SQLITE_DELETE: return change_rows(verdict, action, a);
     case SQLITE_CREATE_TABLE:
     case SQLITE_CREATE_VIEW:
-    case SQLITE_DROP_VIEW: return define(sql, a, NULL, false);
+    case SQLITE_DROP_VIEW: return define(verdict, a, NULL, false);
     case SQLITE_CREATE_INDEX:
     case SQLITE_DROP_INDEX:
-    case SQLITE_DROP_TRIGGER: return define(sql, a, b, false);
-    case SQLITE_CREATE_TRIGGER: return define(sql, a, b, true);
-    case SQLITE_DROP_TABLE: return define(sql, a, a, true);
-    case SQLITE_ALTER_TABLE: return define(sql, NULL, b, true);
+    case SQLITE_DROP_TRIGGER: return define(verdict, a, b, false);
+    case SQLITE_CREATE_TRIGGER: return define(verdict, a, b, true);
+    case SQLITE_DROP_TABLE: return define(verdict, a, a, true);
+    case SQLITE_ALTER_TABLE: return define(verdict, NULL, b, true);
     case SQLITE_REINDEX:
-    case SQLITE_ANALYZE: return maintain(sql, a);
-    case SQLITE_PRAGMA: return deny(sql, STK_NOPERM, "PRAGMA is out of SQL's reach: %s", a);
+    case SQLITE_ANALYZE: return maintain(verdict, a);
+    case SQLITE_PRAGMA: return deny(verdict, STK_NOPERM, "PRAGMA is out of SQL's reach: %s", a);
     case SQLITE_ATTACH:
-    case SQLITE_DETACH: return deny(sql, STK_NOPERM, "other files are out of SQL's reach%s", "");
+    case SQLITE_DETACH:
+        return deny(verdict, STK_NOPERM, "other files are out of SQL's reach%s", "");
     case SQLITE_TRANSACTION:
     case SQLITE_SAVEPOINT:
-        return deny(sql, STK_NOPERM, "transactions are Stockade's: use MULTI and EXEC%s", "");
+        return deny(verdict, STK_NOPERM, "transactions are Stockade's: use MULTI and EXEC%s", "");
     case SQLITE_CREATE_VTABLE:
     case SQLITE_DROP_VTABLE:
-        return deny(sql, STK_NOPERM, "virtual tables are out of SQL's reach: %s", a);
+        return deny(verdict, STK_NOPERM, "virtual tables are out of SQL's reach: %s", a);
     case SQLITE_CREATE_TEMP_INDEX:
     case SQLITE_CREATE_TEMP_TABLE:
     case SQLITE_CREATE_TEMP_TRIGGER:
     case SQLITE_CREATE_TEMP_VIEW:
-        return deny(sql, STK_NOPERM, "there are no temporary objects here: %s", a);
-    default: return deny(sql, STK_NOPERM, "this statement is out of SQL's reach%s", "");
+        return deny(verdict, STK_NOPERM, "there are no temporary objects here: %s", a);
+    default: return deny(verdict, STK_NOPERM, "this statement is out of SQL's reach%s", "");
     }
 }

@@ -93,11 +93,4 @@
                  " wall_ms = ?4, start_ms = ?5")                                                   \
     X(FLOOR_RAISE, "UPDATE stockade_meta SET value = ?1 WHERE key = 'floor' AND value < ?1")
 
-enum statement {
-#define X(name, sql) STATEMENT_##name,
-    STATEMENT_MAP(X)
-#undef X
-        STATEMENTS
-};
-
 #endif

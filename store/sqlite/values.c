@@ -1,23 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strings and hashes, keyed by the resource's id. The row's type is written only where it changes,
- * so a write to an existing key touches one table. */
+#include "store/sqlite/values.h"
+
 #include "fence/base/check.h"
 #include "store/sqlite/transaction.h"
-
-static struct transaction *of(struct store_txn *txn)
-{
-    return (struct transaction *)txn;
-}
-
-/* The statement, with the id bound as its first parameter. */
-static sqlite3_stmt *statement_for(struct transaction *txn, enum statement which,
-                                   const struct resource *resource)
-{
-    sqlite3_stmt *stmt = transaction_statement(txn, which);
-    if (stmt != NULL)
-        sqlite3_bind_int64(stmt, 1, resource->id);
-    return stmt;
-}
 
 /* One value out of a bound statement; it stays open for the bytes. */
 static enum stk_error get(struct transaction *txn, sqlite3_stmt *stmt, bool *found,
@@ -38,7 +23,7 @@ static enum stk_error set_type(struct transaction *txn, struct resource *resourc
 {
     if (resource->type == type)
         return STK_OK;
-    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_TYPE, resource);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_TYPE, resource->id);
     if (stmt == NULL)
         return STK_STORE;
     sqlite3_bind_int64(stmt, 2, type);
@@ -52,21 +37,21 @@ static enum stk_error set_type(struct transaction *txn, struct resource *resourc
 enum stk_error values_string(struct store_txn *base, const struct resource *resource, bool *found,
                              struct bytes *value)
 {
-    struct transaction *txn = of(base);
-    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_STRING, resource);
+    struct transaction *txn = transaction_of(base);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_STRING, resource->id);
     enum stk_error error = stmt == NULL ? STK_STORE : get(txn, stmt, found, value);
     if (error == STK_OK && *found && txn->cache != NULL)
         cache_string_put(txn->cache, resource->id, *value);
     return error;
 }
 
-/* An id is given to one name only, and goes with its row; a row with a value stays. So a string
- * that is found under an id that the name once had is the name's, whatever happened since. A
- * restored file has other ids, and always another floor. */
+/* Why an id may be trusted that the name once had: an id is given to one name only, as long as its
+ * row stands, and a row with a value is never removed. So a string that is found under that id is
+ * the name's. A restored file has other ids, but always another floor, too. */
 enum stk_error values_string_of(struct store_txn *base, struct bytes name, bool *found,
                                 struct bytes *value)
 {
-    struct transaction *txn = of(base);
+    struct transaction *txn = transaction_of(base);
     struct resource resource;
 
     transaction_release(txn);
@@ -81,14 +66,14 @@ enum stk_error values_string_of(struct store_txn *base, struct bytes name, bool 
     txn->names_floor = txn->floor;
     if (!cache_find(txn->names, name, &resource))
         return STK_OK;
-    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_STRING, &resource);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_STRING, resource.id);
     return stmt == NULL ? STK_STORE : get(txn, stmt, found, value);
 }
 
 static enum stk_error string_put(struct transaction *txn, const struct resource *resource,
                                  struct bytes value)
 {
-    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_STRING_PUT, resource);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_STRING_PUT, resource->id);
 
     if (stmt == NULL)
         return STK_STORE;
@@ -99,8 +84,7 @@ static enum stk_error string_put(struct transaction *txn, const struct resource 
 enum stk_error values_string_put(struct store_txn *base, struct resource *resource,
                                  struct bytes value)
 {
-    struct transaction *txn = of(base);
-
+    struct transaction *txn = transaction_of(base);
     bool done = false;
 
     check(txn->cache != NULL && resource->id != 0 && resource->type != VALUE_HASH);
@@ -110,7 +94,7 @@ enum stk_error values_string_put(struct store_txn *base, struct resource *resour
     if (!done && (string_put(txn, resource, value) != STK_OK ||
                   set_type(txn, resource, VALUE_STRING) != STK_OK))
         return STK_STORE;
-    txn->put_before = true;
+    txn->string_put = true;
     cache_string_update(txn->cache, resource->id, value);
     return STK_OK;
 }
@@ -118,8 +102,8 @@ enum stk_error values_string_put(struct store_txn *base, struct resource *resour
 enum stk_error values_field(struct store_txn *base, const struct resource *resource,
                             struct bytes field, bool *found, struct bytes *value)
 {
-    struct transaction *txn = of(base);
-    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_FIELD, resource);
+    struct transaction *txn = transaction_of(base);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FIELD, resource->id);
 
     if (stmt == NULL)
         return STK_STORE;
@@ -130,10 +114,10 @@ enum stk_error values_field(struct store_txn *base, const struct resource *resou
 enum stk_error values_field_put(struct store_txn *base, struct resource *resource,
                                 struct bytes field, struct bytes value)
 {
-    struct transaction *txn = of(base);
+    struct transaction *txn = transaction_of(base);
 
     check(txn->cache != NULL && resource->id != 0 && resource->type != VALUE_STRING);
-    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_FIELD_PUT, resource);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FIELD_PUT, resource->id);
     if (stmt == NULL)
         return STK_STORE;
     transaction_bind(stmt, 2, field);
@@ -146,12 +130,12 @@ enum stk_error values_field_put(struct store_txn *base, struct resource *resourc
 enum stk_error values_field_remove(struct store_txn *base, struct resource *resource,
                                    struct bytes field, bool *found)
 {
-    struct transaction *txn = of(base);
+    struct transaction *txn = transaction_of(base);
     sqlite3_stmt *stmt;
     int64_t left = 0;
 
     check(txn->cache != NULL);
-    if ((stmt = statement_for(txn, STATEMENT_FIELD_REMOVE, resource)) == NULL)
+    if ((stmt = transaction_statement_for(txn, STATEMENT_FIELD_REMOVE, resource->id)) == NULL)
         return STK_STORE;
     transaction_bind(stmt, 2, field);
     if (transaction_change(txn, stmt) != STK_OK)
@@ -159,7 +143,7 @@ enum stk_error values_field_remove(struct store_txn *base, struct resource *reso
     *found = sqlite3_changes64(txn->db) != 0;
     if (!*found)
         return STK_OK;
-    if ((stmt = statement_for(txn, STATEMENT_FIELD_ANY, resource)) == NULL ||
+    if ((stmt = transaction_statement_for(txn, STATEMENT_FIELD_ANY, resource->id)) == NULL ||
         transaction_number(txn, stmt, &left) != STK_OK)
         return STK_STORE;
     return left != 0 ? STK_OK : set_type(txn, resource, VALUE_NONE);
@@ -168,8 +152,8 @@ enum stk_error values_field_remove(struct store_txn *base, struct resource *reso
 enum stk_error values_each_field(struct store_txn *base, const struct resource *resource,
                                  struct bytes from, txn_each_field each, void *context)
 {
-    struct transaction *txn = of(base);
-    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_EACH_FIELD, resource);
+    struct transaction *txn = transaction_of(base);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_EACH_FIELD, resource->id);
     enum stk_error error = STK_OK;
 
     if (stmt == NULL)
@@ -187,38 +171,22 @@ enum stk_error values_each_field(struct store_txn *base, const struct resource *
 enum stk_error values_count_fields(struct store_txn *base, const struct resource *resource,
                                    int64_t *count)
 {
-    struct transaction *txn = of(base);
-    sqlite3_stmt *stmt = statement_for(txn, STATEMENT_COUNT_FIELDS, resource);
+    struct transaction *txn = transaction_of(base);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_COUNT_FIELDS, resource->id);
     return stmt == NULL ? STK_STORE : transaction_number(txn, stmt, count);
 }
 
 enum stk_error values_clear(struct store_txn *base, struct resource *resource)
 {
-    struct transaction *txn = of(base);
+    struct transaction *txn = transaction_of(base);
 
     check(txn->cache != NULL);
     if (resource->type == VALUE_NONE)
         return STK_OK;
-    sqlite3_stmt *stmt = statement_for(
+    sqlite3_stmt *stmt = transaction_statement_for(
         txn, resource->type == VALUE_STRING ? STATEMENT_STRING_CLEAR : STATEMENT_HASH_CLEAR,
-        resource);
+        resource->id);
     if (stmt == NULL || transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
     return set_type(txn, resource, VALUE_NONE);
-}
-
-enum stk_error values_flush(struct store_txn *base)
-{
-    struct transaction *txn = of(base);
-    sqlite3_stmt *stmt;
-
-    check(txn->cache != NULL);
-    cache_clear(txn->cache);
-    if (receipts_retire_all(txn) != STK_OK ||
-        transaction_run(txn, STATEMENT_FLUSH_STRINGS) != STK_OK ||
-        transaction_run(txn, STATEMENT_FLUSH_HASHES) != STK_OK ||
-        (stmt = transaction_statement(txn, STATEMENT_FLUSH_RESOURCES)) == NULL)
-        return STK_STORE;
-    sqlite3_bind_int64(stmt, 1, txn->now_ms);
-    return transaction_change(txn, stmt);
 }

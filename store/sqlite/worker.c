@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Submitting costs one uncontended lock. The thread is woken once for all that was submitted since
  * the last flush, and only where it sleeps; while a batch is under way the next one gathers. Both
- * make commits few under load.
- *
- * While the owner works off a batch himself the thread sleeps: only he could wake it. So there is
- * never more than one batch under way. */
+ * make commits few under load. */
 #include "store/sqlite/worker.h"
 
 #include <signal.h>
@@ -12,7 +9,7 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 
-/* A disk that stalls is waited for elsewhere, but for one look a second. */
+/* Where the disk stalls, the thread waits for it, and the owner tries again once a second. */
 enum { HERE_SLOW_MS = 20, HERE_AGAIN_MS = 1000 };
 
 static bool is_long(const struct list *link)
@@ -20,7 +17,7 @@ static bool is_long(const struct list *link)
     return !list_entry(link, const struct store_op, link)->brief;
 }
 
-/* Moves up to `max` operations to `batch`; the lock is held. */
+/* Moves up to `max` operations to `batch`. The lock is held. */
 static size_t take(struct worker *worker, struct list *batch, size_t max)
 {
     size_t count = 0;
@@ -58,8 +55,8 @@ static void *worker_main(void *context)
             break;
         pthread_mutex_unlock(&worker->lock);
         enum work_result result = worker->work(worker->context, &batch, count, false);
-        if (result == WORK_DONE && worker->tidy != NULL)
-            worker->tidy(worker->context);
+        if (result == WORK_DONE && worker->between != NULL)
+            worker->between(worker->context);
         pthread_mutex_lock(&worker->lock);
         if (result == WORK_OVER) {
             worker->dead = true;
@@ -106,7 +103,7 @@ enum stk_error worker_submit(struct worker *worker, struct store_op *op)
     return taken ? STK_OK : STK_BUSY;
 }
 
-/* Works off what is queued on this thread, if it is little; the lock is held. */
+/* Works off what is queued on this thread, if it is little. The lock is held. */
 static bool work_here(struct worker *worker)
 {
     struct list batch;
@@ -169,8 +166,8 @@ bool worker_step(struct worker *worker)
         return false;
     enum work_result result = worker->work(worker->context, &batch, count, false);
     worker->dead = result == WORK_OVER;
-    if (result == WORK_DONE && worker->tidy != NULL)
-        worker->tidy(worker->context);
+    if (result == WORK_DONE && worker->between != NULL)
+        worker->between(worker->context);
     return true;
 }
 
@@ -195,4 +192,45 @@ void worker_stop(struct worker *worker)
             ;
     pthread_mutex_destroy(&worker->lock);
     pthread_cond_destroy(&worker->news);
+}
+
+void finished_init(struct finished *finished, void (*wake)(void *context), void *context)
+{
+    finished->wake = wake;
+    finished->context = context;
+    pthread_mutex_init(&finished->lock, NULL);
+    list_init(&finished->ops);
+}
+
+void finished_destroy(struct finished *finished)
+{
+    pthread_mutex_destroy(&finished->lock);
+}
+
+struct store_stats *finished_add(struct finished *finished, struct list *batch)
+{
+    pthread_mutex_lock(&finished->lock);
+    list_splice(&finished->ops, batch);
+    return &finished->stats;
+}
+
+void finished_close(struct finished *finished, bool here)
+{
+    pthread_mutex_unlock(&finished->lock);
+    if (!here && finished->wake != NULL)
+        finished->wake(finished->context);
+}
+
+void finished_collect(struct finished *finished)
+{
+    struct list done, *link;
+
+    list_init(&done);
+    pthread_mutex_lock(&finished->lock);
+    list_splice(&done, &finished->ops);
+    pthread_mutex_unlock(&finished->lock);
+    while ((link = list_pop(&done)) != NULL) {
+        struct store_op *op = list_entry(link, struct store_op, link);
+        op->done(op);
+    }
 }

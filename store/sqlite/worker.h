@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bounded queue of operations that is worked off in batches: by a thread of its own; by the owner
  * who calls worker_step (a simulator); or, where the thread sleeps and there is little to do, by
- * the owner who calls worker_flush. The writer and the readers are such. */
+ * the owner who calls worker_flush. The writer and the readers are such workers.
+ *
+ *   worker_submit ─▶ queue ─▶ worker_flush wakes the thread ─▶ work() on a batch ─▶ struct finished
+ *                                └─ or calls work() here
+ *
+ * The owner is the thread that submits: the loop's. While the owner works off a batch itself, the
+ * thread sleeps, for only the owner could wake it: there is never more than one batch under way. */
 #ifndef STOCKADE_STORE_SQLITE_WORKER_H
 #define STOCKADE_STORE_SQLITE_WORKER_H
 
@@ -23,11 +29,12 @@ struct worker {
     size_t queue_max, batch_max;
     bool threaded;
     pthread_t thread;
-    /* Works off `batch`, `count` operations in order, and hands them on. `here`: on the owner's
-     * thread, who collects them himself. */
+    /* Works off `batch`, `count` operations in order, and hands them back (struct finished).
+     * `here`: on the owner's thread, which collects them without being woken. */
     enum work_result (*work)(void *context, struct list *batch, size_t count, bool here);
-    /* After each batch that was not worked off here, and has been handed on. May be NULL. */
-    void (*tidy)(void *context);
+    /* Called after a batch that was not worked off here, when it has been handed back. May be NULL,
+     * may take its time. */
+    void (*between)(void *context);
     void *context;
 
     /* The owner's. */
@@ -35,7 +42,7 @@ struct worker {
     bool unflushed;        /* something was submitted since the last flush */
     int64_t here_again_ms; /* nothing is worked off here before: it took too long */
 
-    /* Both sides', under the lock. */
+    /* Under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t news;
     struct list queue;
@@ -45,7 +52,8 @@ struct worker {
     bool dead;                  /* `work` said so: takes no more, works off nothing */
 };
 
-/* The fields "set once" but `thread` are filled in. False: no thread could be had. */
+/* Starts it; the fields "set once" are filled in, but for `thread`. False: no thread could be had.
+ */
 bool worker_start(struct worker *worker);
 /* STK_OK, or STK_BUSY: it is full, or has stopped. */
 enum stk_error worker_submit(struct worker *worker, struct store_op *op);
@@ -53,10 +61,32 @@ enum stk_error worker_submit(struct worker *worker, struct store_op *op);
 bool worker_flush(struct worker *worker);
 /* The thread sleeps and has nothing to do: until the next flush, what is its own is the owner's. */
 bool worker_rests(struct worker *worker);
-/* Without a thread: one batch. False: there was nothing to do. */
+/* Without a thread: works off one batch. False: there was nothing to do. */
 bool worker_step(struct worker *worker);
 size_t worker_queued(struct worker *worker);
 /* Works off what is queued, and ends. */
 void worker_stop(struct worker *worker);
+
+/* Operations that are done, of all workers of a store, until the owner collects them. */
+struct finished {
+    /* Set once. */
+    void (*wake)(void *context); /* tells the owner; NULL: it need not be told */
+    void *context;
+
+    /* Under the lock. */
+    pthread_mutex_t lock;
+    struct list ops;
+    struct store_stats stats; /* of what the workers do; not of their queues */
+};
+
+void finished_init(struct finished *finished, void (*wake)(void *context), void *context);
+void finished_destroy(struct finished *finished);
+/* Takes the batch over, and returns the stats to be brought up to date. Until finished_close the
+ * lock is held. */
+struct store_stats *finished_add(struct finished *finished, struct list *batch);
+/* `here`: on the owner's thread, which knows. */
+void finished_close(struct finished *finished, bool here);
+/* Calls `done` of all that is finished. The owner's. */
+void finished_collect(struct finished *finished);
 
 #endif

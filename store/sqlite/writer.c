@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Group commit, and what to believe where it fails. */
 #include "store/sqlite/writer.h"
 
 #include <stdio.h>
@@ -9,15 +8,16 @@
 #include "store/sqlite/ahead.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
+#include "store/sqlite/operation.h"
 #include "store/sqlite/reader.h"
 
 /* Of each MB: 72 bytes for a name, and the rest for pages. */
 enum { NAMES_PER_MB = 8192, PAGES_KB_PER_MB = 448 };
 
-/* Readers that are not done stand in the way. What is not acknowledged can wait for them. */
+/* Readers that are not done keep the log from being saved. What is not acknowledged can wait. */
 enum { SAVE_TRIES = 3, SAVE_TRIES_LOST = 300, SAVE_AGAIN_MS = 10 };
 
-/* An idle daemon looks once a second, and this is less. */
+/* An idle daemon reads once a second, and this is less. */
 enum { CATCH_UP_MS = 500 };
 
 /* How a transaction over some operations ended. */
@@ -40,31 +40,31 @@ bool writer_init(struct writer *writer, sqlite3 *db, int cache_mb, const char *p
         names *= 2;
     *writer = (struct writer){.path = path, .log = log};
     snprintf(pragma, sizeof pragma, "PRAGMA cache_size = -%d", cache_mb * PAGES_KB_PER_MB);
-    return transaction_init(&writer->txn, db, cache_new(names), clock) &&
+    return operations_init(&writer->txn, db, cache_new(names), clock) &&
            db_exec(db, pragma) == SQLITE_OK;
 }
 
 /* Called by SQLite after each commit. */
-static int note_wal(void *context, sqlite3 *db, const char *name, int pages)
+static int on_commit(void *context, sqlite3 *db, const char *name, int pages)
 {
     struct writer *writer = context;
 
     (void)db, (void)name;
-    checkpointer_note(writer->checkpointer, pages, wal_join_repeats(writer->join));
+    checkpointer_on_commit(writer->checkpointer, pages, wal_vfs_repeats(writer->vfs));
     return SQLITE_OK;
 }
 
 void writer_open(struct writer *writer, struct checkpointer *checkpointer, struct files *files,
-                 struct store_reasons *reasons)
+                 struct store_reasons *reasons, struct finished *finished)
 {
-    writer->join = wal_join_attach(writer->txn.db);
-    check(writer->join != NULL);
+    writer->vfs = wal_vfs_of(writer->txn.db);
+    check(writer->vfs != NULL);
     writer->checkpointer = checkpointer;
-    checkpointer_attach_writer(checkpointer, writer->txn.db);
     writer->files = files;
+    writer->finished = finished;
     writer->txn.reasons = reasons;
     writer->waits = true; /* db_open said so */
-    sqlite3_wal_hook(writer->txn.db, note_wal, writer);
+    sqlite3_wal_hook(writer->txn.db, on_commit, writer);
 }
 
 bool writer_start_clock(struct writer *writer)
@@ -85,22 +85,14 @@ static void set_waits(struct writer *writer, bool waits)
     writer->waits = waits;
 }
 
-void writer_free(struct writer *writer)
-{
-    transaction_free(&writer->txn);
-    cache_free(writer->txn.cache);
-    check(sqlite3_close(writer->txn.db) == SQLITE_OK); /* no statement is forgotten */
-    wal_join_free(writer->join);
-}
-
-/* Once per outage, whatever the number of operations that meet it. Where the files are not in
- * place, that is why; they have told the log. */
+/* Logs a failure, once per outage, whatever the number of operations that meet it. Where the files
+ * are not in place, that is why; it has been logged. */
 static void note_failure(struct writer *writer, const char *doing)
 {
     struct transaction *txn = &writer->txn;
     size_t len = strlen(txn->reason);
 
-    if (!files_look(writer->files, txn->db) && files_why(writer->files, txn->reason)) {
+    if (!files_check(writer->files, txn->db) && files_why(writer->files, txn->reason)) {
         writer->outage = txn->code = SQLITE_READONLY;
         return;
     }
@@ -120,7 +112,7 @@ static void note_success(struct writer *writer)
     writer->outage = 0;
 }
 
-/* False: SQLite would not even roll back. */
+/* Undoes the transaction, and what is cached of it. False: SQLite would not even roll back. */
 static bool roll_back(struct writer *writer)
 {
     struct transaction *txn = &writer->txn;
@@ -134,7 +126,7 @@ static bool roll_back(struct writer *writer)
         (void)transaction_run(txn, STATEMENT_ROLLBACK);
     if (sqlite3_get_autocommit(txn->db) == 0)
         return false;
-    wal_join_forget(writer->join);
+    wal_vfs_forget(writer->vfs);
     return true;
 }
 
@@ -144,7 +136,9 @@ static bool read_version(struct transaction *txn, int64_t *version)
     return stmt != NULL && transaction_number(txn, stmt, version) == STK_OK;
 }
 
-/* After what others have committed. False: it is not known. */
+/* 1. Begin, and see what other programs have committed. */
+
+/* Learns the size of the file, which others have changed. False: SQLite failed. */
 static bool measure(struct writer *writer)
 {
     sqlite3 *db = writer->txn.db;
@@ -165,7 +159,7 @@ static bool begin(struct writer *writer)
     int64_t version = 0;
     enum guards_news news = GUARDS_NO_NEWS;
 
-    if ((files_stopped(writer->files) && !files_look(writer->files, txn->db)) ||
+    if ((files_stopped(writer->files) && !files_check(writer->files, txn->db)) ||
         !transaction_begin(txn, STATEMENT_BEGIN_WRITE) || !read_version(txn, &version))
         return false;
     if (version != writer->data_version) {
@@ -179,11 +173,33 @@ static bool begin(struct writer *writer)
         if (transaction_resume_clock(txn, false) != STK_OK)
             return false;
     }
-    return guards_look(txn, news) == STK_OK;
+    return guards_check(txn, news) == STK_OK;
 }
 
-/* Commits. Only what SQLite reports before it has written the commit record is a clean failure;
- * after anything else, the record may or may not be on disk. */
+/* 2. Run one operation. False: the transaction cannot go on. */
+static bool run_one(struct writer *writer, struct store_op *op)
+{
+    struct transaction *txn = &writer->txn;
+    int64_t before = transaction_changes(txn);
+
+    txn->touched = false;
+    operation_run(txn, op);
+    if (txn->failed) {
+        note_failure(writer, "a statement");
+        store_op_fail(op, txn->reasons, txn->reason);
+        return false;
+    }
+    if (transaction_is_gone(txn)) {
+        if (op->error == STK_OK)
+            op->error = STK_ERR;
+        return false;
+    }
+    return op->error == STK_OK || (!txn->touched && transaction_changes(txn) == before);
+}
+
+/* 3. Check the files, commit, check the files again. Only what SQLite reports before it has written
+ * the commit record is a clean failure; after anything else, the record may or may not be on disk.
+ */
 static enum ended commit(struct writer *writer, bool changed)
 {
     struct transaction *txn = &writer->txn;
@@ -191,7 +207,7 @@ static enum ended commit(struct writer *writer, bool changed)
     bool noted = false;
 
     transaction_settle(txn);
-    if (!files_look_writer(writer->files, txn->db)) {
+    if (!files_check_writer(writer->files, txn->db)) {
         note_failure(writer, "a commit");
         return roll_back(writer) ? ENDED_REFUSED : ENDED_LOST;
     }
@@ -204,8 +220,8 @@ static enum ended commit(struct writer *writer, bool changed)
         if (noted)
             txn->clock->note = note;
         if (changed)
-            files_resize(writer->files, wal_join_pages(writer->join) * writer->page_size);
-        if (!files_look_writer(writer->files, txn->db))
+            files_resize(writer->files, wal_vfs_pages(writer->vfs) * writer->page_size);
+        if (!files_check_writer(writer->files, txn->db))
             return ENDED_LOST;
         transaction_ended(txn);
         cache_commit(txn->cache);
@@ -220,28 +236,6 @@ static enum ended commit(struct writer *writer, bool changed)
     if (txn->code != SQLITE_FULL && txn->code != SQLITE_BUSY)
         return ENDED_LOST;
     return roll_back(writer) ? ENDED_FAILED : ENDED_LOST;
-}
-
-/* Runs the operation, and says whether the transaction can go on. */
-static bool run_one(struct writer *writer, struct store_op *op)
-{
-    struct transaction *txn = &writer->txn;
-    int64_t before = transaction_changes(txn);
-
-    txn->touched = false;
-    op->error = op->run(op, &txn->base);
-    transaction_leave(txn);
-    if (txn->failed) {
-        note_failure(writer, "a statement");
-        store_op_fail(op, txn->reasons, txn->reason);
-        return false;
-    }
-    if (transaction_is_gone(txn)) {
-        if (op->error == STK_OK)
-            op->error = STK_ERR;
-        return false;
-    }
-    return op->error == STK_OK || (!txn->touched && transaction_changes(txn) == before);
 }
 
 /* One transaction over the operations from `from` up to `end`, which is not run. `failed` is the
@@ -278,8 +272,8 @@ static void fail_all(const struct writer *writer, struct list *at, const struct 
                       writer->txn.reason);
 }
 
-/* Works off the operations in as few transactions as it takes. Anything but ENDED_LOST: each has
- * its error. */
+/* Works off the operations in as few transactions as it takes. Unless it ends in ENDED_LOST or
+ * ENDED_BUSY, each has its error then. */
 static enum ended run_all(struct writer *writer, struct list *from, struct list *end)
 {
     enum ended ended = ENDED_COMMITTED;
@@ -311,7 +305,7 @@ static enum ended run_all(struct writer *writer, struct list *from, struct list 
     return ended;
 }
 
-/* The files are not in place: what was acknowledged is saved before anybody is answered, and before
+/* The files are not in place: saves what was acknowledged, before anybody is answered and before
  * the process ends. The answers say how that went. */
 static void save(struct writer *writer, struct list *batch, bool lost)
 {
@@ -330,26 +324,72 @@ static void save(struct writer *writer, struct list *batch, bool lost)
     }
 }
 
-enum writer_outcome writer_run(struct writer *writer, struct list *batch, bool may_wait)
+/* 4. Hand the batch back. */
+static void hand_back(struct writer *writer, struct list *batch, size_t count, bool here)
 {
+    struct store_stats *stats = finished_add(writer->finished, batch);
+    bool fails = writer->outage != 0;
+
+    if (fails || stats->state != STORE_FINE) {
+        stats->state = fails ? STORE_FAILING : STORE_FINE;
+        snprintf(stats->why, sizeof stats->why, "%s", fails ? writer->txn.reason : "");
+    }
+    stats->commits = writer->commits;
+    stats->failed_commits = writer->failed_commits;
+    stats->foreign_commits = writer->foreign_commits;
+    stats->writes += count;
+    if (count > stats->batch_writes_max)
+        stats->batch_writes_max = count;
+    finished_close(writer->finished, here);
+}
+
+/* Nobody is answered; the owner is woken to find out (store_lost). */
+static enum work_result give_up(struct writer *writer)
+{
+    log_error(writer->log, "store %s: it is unknown whether the last writes are on disk",
+              writer->path);
+    atomic_store(&writer->lost, true);
+    if (writer->finished->wake != NULL)
+        writer->finished->wake(writer->finished->context);
+    return WORK_OVER;
+}
+
+enum work_result writer_work(void *context, struct list *batch, size_t count, bool here)
+{
+    struct writer *writer = context;
+
     check(!list_empty(batch));
     if (checkpointer_lost(writer->checkpointer))
-        return WRITER_LOST;
-    if (!may_wait && checkpointer_wants(writer->checkpointer))
-        return WRITER_BUSY;
-    set_waits(writer, may_wait);
+        return give_up(writer);
+    if (here && checkpointer_has_rest(writer->checkpointer))
+        return WORK_LATER;
+    set_waits(writer, !here);
     enum ended ended = run_all(writer, batch->next, batch);
     if (files_stopped(writer->files))
         save(writer, batch, ended == ENDED_LOST);
-    switch (ended) {
-    case ENDED_LOST: return WRITER_LOST;
-    case ENDED_BUSY: return WRITER_BUSY;
-    default: return WRITER_DONE;
-    }
+    if (ended == ENDED_LOST)
+        return give_up(writer);
+    if (ended == ENDED_BUSY)
+        return WORK_LATER;
+    hand_back(writer, batch, count, here);
+    return WORK_DONE;
 }
 
-/* Others may have committed since the last write. What they did to guards is told without waiting
- * for the next one, which looks at all the rest: this changes nothing, in the file or here. */
+void writer_between(void *context)
+{
+    struct writer *writer = context;
+    checkpointer_copy_rest(writer->checkpointer, writer->txn.db);
+}
+
+bool writer_lost(const struct writer *writer)
+{
+    return atomic_load(&writer->lost);
+}
+
+/* Reads, between two batches of writes. */
+
+/* Others may have committed since the last write. What they did to guards is logged without waiting
+ * for the next write, which sees all the rest: this changes nothing, in the file or here. */
 static void catch_up(struct writer *writer)
 {
     struct transaction *txn = &writer->txn;
@@ -361,7 +401,7 @@ static void catch_up(struct writer *writer)
     set_waits(writer, false);
     if (transaction_begin(txn, STATEMENT_BEGIN_READ) && read_version(txn, &version) &&
         version != writer->data_version)
-        (void)guards_look(txn, GUARDS_FOREIGN);
+        (void)guards_check(txn, GUARDS_FOREIGN);
     (void)roll_back(writer);
 }
 
@@ -409,7 +449,9 @@ bool writer_stop_clock(struct writer *writer)
     return begin(writer) ? commit(writer, true) != ENDED_LOST : roll_back(writer);
 }
 
-void writer_tidy(struct writer *writer)
+void writer_free(struct writer *writer)
 {
-    checkpointer_tidy(writer->checkpointer, writer->txn.db);
+    operations_free(&writer->txn);
+    cache_free(writer->txn.cache);
+    check(db_close(writer->txn.db) == SQLITE_OK); /* no statement is forgotten */
 }

@@ -18,8 +18,8 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "tests/fuzz/fuzz.h"
-#include "tools/replay/order_line.h"
 #include "tools/replay/orders.h"
+#include "tools/replay/orders_file.h"
 
 static const char header[] = "invoice,invoiced_at,sku,quantity,customer\n";
 

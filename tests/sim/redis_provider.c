@@ -193,14 +193,8 @@ static void send(struct redis_provider *provider, struct lease_call *call)
 
 static void note_debt(struct redis_provider *provider, const struct lease_call *call)
 {
-    int64_t now_ms = clock_now_ms(provider->clock);
-
-    if (provider->cut_off)
-        return;
-    if (call->verb == LEASE_RELEASE)
-        debts_add(&provider->debts, call, call->token, call->deadline_ms, now_ms);
-    else if (call->verb == LEASE_GRANT)
-        debts_add(&provider->debts, call, 0, now_ms + call->ttl_ms, now_ms);
+    if (!provider->cut_off)
+        debts_note(&provider->debts, call, clock_now_ms(provider->clock));
 }
 
 static void retry_soon(struct redis_provider *provider);

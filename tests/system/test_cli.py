@@ -218,7 +218,7 @@ def test_a_take_whose_reply_was_lost_takes_once(local, tmp_path, key, lost):
     client = local.client()
     token = client.token(key)
     client.pipeline([("FENCED", token, "SET", key, "10"), ("RELEASE", key, token)])
-    number = ["ACQUIRE", "FENCED", "RELEASE"].index(lost)
+    number = ["PING", "ACQUIRE", "FENCED", "RELEASE"].index(lost)
     cli = Cli(Tool(tmp_path), relay_losing(local.address, number))
     assert cli("take", key, "1") == "9\n"
     assert client("GET", key) == b"9"

@@ -163,10 +163,10 @@ def test_a_lost_lease_ends_the_whole_tree_of_the_program_at_once(tool, daemon, k
 
 def test_a_lease_lost_before_it_listens_is_noticed_once_it_does(rig, tool, local, key):
     relay = rig.relay(local.address)
-    relay.hold("up", only=b"SUBSCRIBE")
+    relay.hold("up", only=b"NOTIFY")
     running = tool.start("-u", "stockade://{}:{}".format(*relay.address), "lock", key,
                          "--ttl", "60s", "--", "sleep", "100")
-    wait_until(lambda: relay.kept("up") > 0, "it subscribes")
+    wait_until(lambda: relay.kept("up") > 0, "it asks to be told")
     local.client()("REVOKE", key)
     with Stopwatch() as watch:
         relay.let("up")
@@ -253,7 +253,8 @@ def answer(connection, answers):
 
 
 def test_a_lease_is_held_for_as_long_as_its_renewal_told_and_no_longer(tool):
-    answers = {b"ACQUIRE": b"*2\r\n:7\r\n:3000\r\n", b"RENEW": b":400\r\n"}
+    answers = {b"PING": b"+PONG\r\n", b"ACQUIRE": b"*2\r\n:7\r\n:3000\r\n",
+               b"RENEW": b":400\r\n"}
     with socket.create_server(("127.0.0.1", 0)) as server:
         def serve():
             with contextlib.suppress(OSError):

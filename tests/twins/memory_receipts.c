@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receipts and sweeps of the memory store: sqlite/receipts.c and sqlite/sweep.c in plain C, with
- * the same rules. */
+/* Receipts and sweeps of the memory store: sqlite/receipts.c and the sweep of sqlite/resources.c in
+ * plain C, with the same rules. */
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "tests/twins/memory_rows.h"

@@ -7,15 +7,9 @@
 #define STOCKADE_TESTS_DEADLINE_H
 
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* The parts of cmocka.h need the headers above it. */
-#include <cmocka.h>
 
 #include "fence/base/clock.h"
+#include "tests/unit/test.h"
 
 struct deadline {
     int64_t begun_ms, allowed_ms;

@@ -7,7 +7,7 @@
  * order of the numbers is one order for all buyers, and nobody waits in a circle.
  *
  * What counts as a stale write: an EXEC sent when one of its locks had passed to another, as the
- * ledger knows it (see buyer.h, which explains the marks), or that was refused as STALE. */
+ * ledger knows it (see oversell.h, which explains the marks), or that was refused as STALE. */
 #ifndef STOCKADE_TOOLS_DEMO_BASKET_H
 #define STOCKADE_TOOLS_DEMO_BASKET_H
 
@@ -17,7 +17,7 @@
 
 #include "tools/client.h"
 #include "tools/crew.h"
-#include "tools/demo/buyer.h"
+#include "tools/demo/demo.h"
 
 enum { BASKET_SKUS_MAX = 32, BASKET_LINES_MAX = 8, BASKET_KEY_MAX = 96 };
 
@@ -62,7 +62,7 @@ struct basket_buyer {
     struct basket_line lines[BASKET_LINES_MAX];
 };
 
-/* Calls for each order row. */
+/* Called for each order row. */
 typedef void basket_each_row(void *context, int64_t order, int64_t sku, int64_t quantity);
 
 struct basket_contender {
@@ -87,16 +87,39 @@ struct basket_contender {
 extern const struct basket_contender basket_redis_locks;
 extern const struct basket_contender basket_stockade;
 
-/* "stock" or "price" of an article; returns `out`. */
+/* Write the key of an article's "stock" or "price"; return `out`. */
 const char *basket_key(const struct basket_sale *sale, const char *what, int sku,
                        char out[BASKET_KEY_MAX]);
-/* What an article costs at the opening, in cents. */
+/* Return what an article costs at the opening, in cents. */
 int64_t basket_price(int sku);
-/* MGET of `count` keys of one kind; false: the server failed us, and client.failure says how. */
+/* Read `count` keys of one kind by MGET. False: the server failed us, and client.failure says how.
+ */
 bool basket_read(struct client *client, const struct basket_sale *sale, const char *what,
                  const int *skus, size_t count, int64_t *numbers);
 
-/* One basket from choosing to unlocking. PURCHASE_SOLD_OUT: too few articles are left. */
+/* Buy one basket, from choosing to unlocking. PURCHASE_SOLD_OUT: too few articles are left. */
 enum purchase basket_buy(struct basket_buyer *buyer);
+
+struct basket_result {
+    const struct basket_contender *contender;
+    int64_t baskets, pieces; /* as confirmed to buyers */
+    int64_t left;            /* pieces in the stocks; below zero, where they are */
+    int64_t oversold;        /* pieces by which stocks are below zero */
+    int64_t twice;           /* pieces that left a stock and were confirmed to nobody */
+    int64_t orders_wrong;    /* orders whose rows are not one whole basket */
+    bool is_right;           /* see below */
+    int64_t stops, losses, stale_tried, stale_refused;
+    int64_t took_ms; /* from the opening to the last sale; at least 1 */
+};
+
+/* Hold one sale, and block until the last buyer has left. False: no result, and the reason; also
+ * where a signal asks for the end.
+ *
+ * is_right: for each article sold + left = opening stock, nothing negative, and the order rows sum
+ * to what is gone; each order has one row for each of its articles, and there are as many orders as
+ * confirmed baskets. */
+bool basket_sale_run(struct demo *demo, const struct basket_contender *contender,
+                     const struct basket_sale *sale, struct basket_result *result,
+                     struct failure *failure);
 
 #endif

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
@@ -170,10 +169,7 @@ static bool count_one(_Atomic int64_t *counter, int64_t max)
  * about to take them stops here, until the referee continues it. */
 static void work(struct basket_buyer *buyer)
 {
-    int64_t ms = buyer->sale->work_ms;
-    struct timespec delay = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-
-    (void)nanosleep(&delay, NULL);
+    demo_work(buyer->sale->work_ms);
     if (takes_the_last(buyer) && count_one(&buyer->ledger->stops, buyer->sale->stops)) {
         (void)raise(SIGSTOP);
     }

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buyers, then the audit: what the stocks say, what the orders say, what buyers were told. */
-#include "tools/demo/basket_sale.h"
+/* One sale of baskets, from its opening to the audit, which holds three accounts against each
+ * other: what the stocks say, what the orders say, and what buyers were told. */
+#include "tools/demo/basket.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
-#include "tools/demo/crowd.h"
 
-enum { ORDERS_OF_A_BUYER_MAX = 1000000 };
+enum { ORDERS_OF_A_BUYER_MAX = 1000000, GRACE_MS = 20000 };
 
 struct referee {
     const struct basket_contender *contender;
     const struct basket_sale *sale;
     const struct client_uri *server;
     struct basket_ledger *ledger;
-    struct term *term;
+    struct demo *demo;
     int64_t began_ms;
 };
 
@@ -48,22 +48,27 @@ static int buyer_main(void *context, unsigned index)
                               sale->limit_ms / 1000);
         }
     }
-    referee->ledger->failures[index] = buyer.client.failure;
+    if (purchase != PURCHASE_SOLD_OUT) {
+        (void)failure_set(&referee->ledger->failures[index], "buyer %u: %s", index + 1,
+                          buyer.client.failure.text);
+    }
     client_close(&buyer.client);
     return purchase == PURCHASE_SOLD_OUT ? 0 : 1;
 }
 
-static void show_progress(void *context, int64_t took_ms)
+static bool show_progress(void *context, int64_t took_ms, struct failure *failure)
 {
     const struct referee *referee = context;
     const struct basket_ledger *ledger = referee->ledger;
 
-    term_progress(referee->term,
+    term_progress(&referee->demo->term,
                   "%-20s  baskets %" PRId64 "  pieces %" PRId64 " of %" PRId64 "  stopped %" PRId64
                   " of %" PRId64 "  %.1f s",
                   referee->contender->title, atomic_load(&ledger->baskets),
                   atomic_load(&ledger->pieces), referee->sale->skus * referee->sale->stock,
                   atomic_load(&ledger->stops), referee->sale->stops, (double)took_ms / 1000);
+    return took_ms <= referee->sale->limit_ms + referee->sale->pause_ms + GRACE_MS ||
+           failure_set(failure, "buyers hang");
 }
 
 /* Every order row that there is. */
@@ -169,35 +174,36 @@ static bool count_up(const struct referee *referee, struct client *client,
     return counted;
 }
 
-static bool hold(struct referee *referee, struct signals *signals, struct failure *failure)
+static bool hold(struct referee *referee, struct failure *failure)
 {
-    const struct crowd crowd = {
-        .title = referee->contender->title,
+    struct crew_work work = {
+        .member = "buyer",
         .count = (unsigned)referee->sale->buyers,
         .function = buyer_main,
         .context = referee,
         .failures = referee->ledger->failures,
-        .limit_ms = referee->sale->limit_ms,
         .pause_ms = referee->sale->pause_ms,
         .progress = show_progress,
-        .signals = signals,
-        .term = referee->term,
+        .signals = &referee->demo->signals,
     };
 
     referee->began_ms = clock_now_ms(&clock_monotonic);
-    return crowd_run(&crowd, failure);
+    bool held = crew_run(&work, failure);
+    term_clear(&referee->demo->term);
+    return held || failure_set(failure, "%s: %s", referee->contender->title, failure->text);
 }
 
-bool basket_sale_run(const struct basket_contender *contender, const struct basket_sale *sale,
-                     const struct client_uri *server, struct signals *signals, struct term *term,
-                     struct basket_result *result, struct failure *failure)
+bool basket_sale_run(struct demo *demo, const struct basket_contender *contender,
+                     const struct basket_sale *sale, struct basket_result *result,
+                     struct failure *failure)
 {
-    struct referee referee = {.contender = contender, .sale = sale, .server = server, .term = term};
+    const struct client_uri *server = contender->uses_stockade ? demo->stockade : demo->redis;
+    struct referee referee = {.contender = contender, .sale = sale, .server = server, .demo = demo};
     struct client client;
 
-    referee.ledger = crowd_share(sizeof *referee.ledger);
+    referee.ledger = crew_share(sizeof *referee.ledger);
     bool opened = client_open(&client, server) && contender->open(&client, sale);
-    bool held = opened && hold(&referee, signals, failure);
+    bool held = opened && hold(&referee, failure);
     bool counted = held && count_up(&referee, &client, result);
     if (!opened || (held && !counted)) {
         (void)failure_set(failure, "%s: %s", contender->title, client.failure.text);
@@ -206,6 +212,6 @@ bool basket_sale_run(const struct basket_contender *contender, const struct bask
         (void)contender->clear(&client, sale); /* our own keys; a private server goes anyway */
     }
     client_close(&client);
-    crowd_unshare(referee.ledger, sizeof *referee.ledger);
+    crew_unshare(referee.ledger, sizeof *referee.ledger);
     return counted;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fork, exec, waitpid, tcsetpgrp. That exec failed is told through a pipe which exec closes. */
+/* fork, exec, waitpid, tcsetpgrp. That exec failed comes back through a pipe which exec closes. */
 #include "tools/lock/job.h"
 
 #include <errno.h>
@@ -11,6 +11,45 @@
 
 #include "fence/base/check.h"
 
+/* The watchdog reads two messages from its pipe: the group's id, then a byte that says that the
+ * group has ended. The end of the pipe in between is our death. (The group's id is not used anew
+ * while one of it is left.) */
+static _Noreturn void watch(int from)
+{
+    pid_t group = 0;
+    char ended;
+    sigset_t all;
+
+    (void)setsid(); /* what is sent to our group is not for it */
+    (void)dup2(from, 0);
+    (void)close_range(1, ~0U, 0); /* our connections and streams are not its own */
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, NULL);
+    if (read(0, &group, sizeof group) == (ssize_t)sizeof group && group > 1 &&
+        read(0, &ended, 1) == 0) {
+        (void)kill(-group, SIGKILL);
+    }
+    _exit(0);
+}
+
+static bool watchdog_start(struct job *job)
+{
+    int ends[2];
+
+    check(pipe2(ends, O_CLOEXEC) == 0);
+    job->watchdog_pipe = ends[1];
+    job->watchdog = fork();
+    if (job->watchdog == 0) {
+        watch(ends[0]);
+    }
+    (void)close(ends[0]);
+    if (job->watchdog < 0) {
+        (void)close(ends[1]);
+        return false;
+    }
+    return true;
+}
+
 /* SIGTTOU is blocked, here and in the child until it runs. */
 static void give_terminal(const struct job *job, pid_t from)
 {
@@ -19,7 +58,7 @@ static void give_terminal(const struct job *job, pid_t from)
     }
 }
 
-static _Noreturn void run(char **argv, const sigset_t *mask, pid_t parent, int told)
+static _Noreturn void run(char **argv, const sigset_t *mask, pid_t parent, int exec_failed)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) { /* it ended before prctl */
@@ -29,26 +68,26 @@ static _Noreturn void run(char **argv, const sigset_t *mask, pid_t parent, int t
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
     (void)execvp(argv[0], argv);
     int error = errno;
-    (void)!write(told, &error, sizeof error);
+    (void)!write(exec_failed, &error, sizeof error);
     _exit(JOB_NOT_FOUND);
 }
 
 int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure *failure)
 {
     pid_t parent = getpid();
-    int told[2], error = 0;
+    int exec_failed[2], error = 0;
 
     *job = (struct job){.terminal = isatty(STDIN_FILENO) == 1};
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    bool guarded = guardian_start(&job->guardian);
-    check(pipe2(told, O_CLOEXEC) == 0);
-    job->group = guarded ? fork() : -1;
+    bool watched = watchdog_start(job);
+    check(pipe2(exec_failed, O_CLOEXEC) == 0);
+    job->group = watched ? fork() : -1;
     if (job->group < 0) {
         (void)failure_set(failure, "cannot start a process: %s", strerror(errno));
-        (void)close(told[0]);
-        (void)close(told[1]);
-        if (guarded) {
-            guardian_dismiss(&job->guardian);
+        (void)close(exec_failed[0]);
+        (void)close(exec_failed[1]);
+        if (watched) {
+            job_end(job);
         }
         return 1;
     }
@@ -56,13 +95,13 @@ int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure
         job->group = getpid();
         (void)setpgid(0, 0);
         give_terminal(job, getpgid(parent));
-        run(argv, mask, parent, told[1]);
+        run(argv, mask, parent, exec_failed[1]);
     }
     (void)setpgid(job->group, job->group); /* whoever is first */
-    (void)close(told[1]);
-    guardian_watch(&job->guardian, job->group);
-    ssize_t got = read(told[0], &error, sizeof error);
-    (void)close(told[0]);
+    (void)close(exec_failed[1]);
+    check(write(job->watchdog_pipe, &job->group, sizeof job->group) == (ssize_t)sizeof job->group);
+    ssize_t got = read(exec_failed[0], &error, sizeof error);
+    (void)close(exec_failed[0]);
     job->leader_runs = true;
     if (got != (ssize_t)sizeof error) {
         return 0;
@@ -82,7 +121,7 @@ void job_signal(const struct job *job, int number)
     (void)kill(-job->group, number);
 }
 
-void job_look(struct job *job)
+void job_update(struct job *job)
 {
     int status;
     pid_t pid;
@@ -106,7 +145,9 @@ bool job_is_alive(const struct job *job)
 
 void job_end(struct job *job)
 {
-    guardian_dismiss(&job->guardian);
+    (void)!write(job->watchdog_pipe, "", 1); /* one that was killed does not hear it */
+    (void)close(job->watchdog_pipe);
+    (void)waitpid(job->watchdog, NULL, 0);
 }
 
 void job_take_terminal(const struct job *job)

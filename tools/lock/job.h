@@ -3,7 +3,8 @@
  * starts there. Where we are in the terminal's foreground, it is put there.
  *
  * It has ended when the whole group has: orphans become our children (PR_SET_CHILD_SUBREAPER), so
- * that we see their end. Where we are killed, the kernel kills the leader, and a guardian all. */
+ * that we see their end. Where we are killed (SIGKILL), the kernel kills the leader, and a watchdog
+ * the whole group: a process that outlives us only for that. */
 #ifndef STOCKADE_TOOLS_LOCK_JOB_H
 #define STOCKADE_TOOLS_LOCK_JOB_H
 
@@ -12,7 +13,6 @@
 #include <sys/types.h>
 
 #include "tools/failure.h"
-#include "tools/lock/guardian.h"
 
 enum { JOB_NOT_EXECUTABLE = 126, JOB_NOT_FOUND = 127 };
 
@@ -22,26 +22,25 @@ struct job {
     bool stopped;     /* the leader is */
     bool terminal;    /* stdin is one */
     int status;       /* the leader's, as the shell counts: 128 + n where signal n ended it */
-    struct guardian guardian;
+    pid_t watchdog;
+    int watchdog_pipe; /* the end to write to; only we can */
 };
 
-/* `mask` is the signal mask to start with. 0, or JOB_NOT_FOUND, JOB_NOT_EXECUTABLE or 1, and why.
- */
+/* Start argv with this signal mask. 0, or JOB_NOT_FOUND, JOB_NOT_EXECUTABLE or 1, and why. */
 int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure *failure);
+/* After a successful start, when the group has ended: the watchdog leaves, and is reaped. */
+void job_end(struct job *job);
 
-/* Sends a signal to the whole group. */
+/* Send a signal to the whole group. */
 void job_signal(const struct job *job, int number);
-/* Notes who has ended, stopped or gone on. */
-void job_look(struct job *job);
+/* Learn who has ended, stopped or gone on. */
+void job_update(struct job *job);
 /* Whether any process of the group is left. */
 bool job_is_alive(const struct job *job);
 
-/* After a successful start, when the group has ended. */
-void job_end(struct job *job);
-
-/* The terminal's foreground: to us, so that the shell hears of it when we stop; to the job, if it
- * is ours to give. */
+/* Take the terminal's foreground for us, so that the shell hears of it when we stop. */
 void job_take_terminal(const struct job *job);
+/* Give it to the job, if it is ours to give. */
 void job_give_terminal(const struct job *job);
 
 #endif

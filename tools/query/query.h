@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the small commands share (get, set, take, lease, revoke, leases): they ask the server one
- * thing, print the answer for people or as JSON, and exit with a code that a script can tell apart.
- *
- * JSON strings carry bytes as they are where they are UTF-8; in a text that is not, each byte from
- * 0x80 on is \u00XX. */
+/* Commands that ask one thing or write one thing: `stockade get`, `set`, `take`, `lease`, `revoke`
+ * and `leases`, for people and, with --json and exit codes, for scripts. They go through the
+ * library, so what was lost on its way is asked again where that is harmless. */
 #ifndef STOCKADE_TOOLS_QUERY_QUERY_H
 #define STOCKADE_TOOLS_QUERY_QUERY_H
 
-#include <stdarg.h>
+#include <stddef.h>
 
+#include "fence/base/bytes.h"
+#include "proxy/client/stockade.h"
 #include "tools/cli.h"
 #include "tools/options.h"
 
-enum query_exit {
-    QUERY_NO = 3,           /* nothing there, never leased, fewer left than asked for */
-    QUERY_UNREACHABLE = 69, /* EX_UNAVAILABLE of sysexits.h */
+enum {
+    QUERY_NO = 3,           /* nothing there, or not enough left */
+    QUERY_UNREACHABLE = 69, /* EX_UNAVAILABLE of sysexits.h: also a server that is not able now */
     QUERY_HELD = 75,        /* EX_TEMPFAIL */
     QUERY_STALE = 76,
 };
+
 #define QUERY_EXITS                                                                                \
     "exit codes: 0 done, 1 refused, 2 wrong usage, 3 nothing there (or fewer left than asked\n"    \
     "for), 69 the server cannot be reached, 75 another holds the lease, 76 the token is stale"
@@ -33,10 +34,9 @@ struct query_settings {
 struct query {
     const char *name; /* "stockade get": in front of messages */
     struct query_settings settings;
-    struct client_uri uri;
-    struct client client;
-    int64_t wait_ms; /* how long the server may hold an answer back */
-    char id[40];     /* of this run: owner and IDs */
+    const char *uri;
+    stk_client *client; /* NULL: not connected */
+    struct buf out;     /* what goes to stdout next */
 };
 
 #define QUERY_JSON_ROW                                                                             \
@@ -45,22 +45,25 @@ struct query {
             "one JSON value instead of text", NULL                                                 \
     }
 
-/* Reads the options. False: `*code` is what is left to return. */
-bool query_open(struct query *query, const struct option_table *table, const struct cli *cli,
-                int argc, char **argv, int *code);
-void query_close(struct query *query);
+/* Read the options, run `function`, and print what it has left in `out`. Returns the exit code. */
+int query_run(int (*function)(struct query *), const struct option_table *table,
+              const struct cli *cli, int argc, char **argv);
 
-/* The reply (the caller's) to a command of `count` words; NULL after a message, with `*code`. Where
- * the connection breaks, it is asked up to `times` times: more than once only where a repeat is
- * harmless. An error reply is handled here too. */
-redisReply *query_ask(struct query *query, const char *const *words, size_t count, int times,
-                      int *code);
+/* Connect, where that was not done yet. False: after a message, with `*code`. */
+bool query_connect(struct query *query, int *code);
+/* The reply to a command of `count` words, or NULL after a message, with `*code`. */
+stk_reply *query_ask(struct query *query, const char *const *words, size_t count, int *code);
 
-/* Says why not, as text on stderr, or on stdout as {"key": ..., "error": ..., "message": ...}. */
+/* Print `out`, and empty it. */
+void query_print(struct query *query);
+/* Say why a call of the library failed. Returns the exit code. */
+int query_fail(struct query *query, enum stk_error error);
+/* Say why not, as text on stderr, or on stdout as {"key": ..., "error": ..., "message": ...}.
+ * Returns `code`. */
 int query_refuse(struct query *query, int code, const char *error, const char *message);
 
-void query_json_text(const char *text, size_t length);
+struct bytes query_bytes(const stk_reply *string);
 /* `, "name": ` or, at the start of an object, `{"name": `. */
-void query_json_name(bool first, const char *name);
+void query_json_name(struct buf *out, bool first, const char *name);
 
 #endif

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `stockade get`, `set` and `take`. The writes bring a token, or take the lease for the moment and
- * give it back; each of their commands carries an ID, so that a lost reply is no lost or double
- * write. */
+ * give it back. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "fence/base/bytes.h"
-#include "tools/lease.h"
+#include "fence/base/json.h"
 #include "tools/query/query.h"
 
-enum { TIMES = 3, WORDS_MAX = 8, DAY_MS = 24 * 3600 * 1000 };
-#define OWN_LEASE_TTL "10000"
+enum { OWN_LEASE_TTL_MS = 10000, DAY_MS = 24 * 3600 * 1000 };
 
 #define FIELD_ROW                                                                                  \
     {                                                                                              \
@@ -79,51 +75,55 @@ static const struct option_table take_table = {
     .operand2_offset = offsetof(struct query_settings, value),
 };
 
-static void print_key(const struct query *query)
+static void append_key(struct query *query)
 {
-    query_json_name(true, "key");
-    query_json_text(query->settings.key, strlen(query->settings.key));
+    query_json_name(&query->out, true, "key");
+    json_string(&query->out, bytes_of(query->settings.key));
     if (query->settings.field != NULL) {
-        query_json_name(false, "field");
-        query_json_text(query->settings.field, strlen(query->settings.field));
+        query_json_name(&query->out, false, "field");
+        json_string(&query->out, bytes_of(query->settings.field));
     }
 }
 
-static void print_string(const struct query *query, const redisReply *reply)
+static void append_string(struct query *query, struct bytes value)
 {
     if (query->settings.json) {
-        print_key(query);
-        query_json_name(false, "value");
-        query_json_text(reply->str, reply->len);
-        printf("}\n");
+        append_key(query);
+        query_json_name(&query->out, false, "value");
+        json_string(&query->out, value);
+        buf_append_text(&query->out, "}\n");
     } else {
-        (void)fwrite(reply->str, 1, reply->len, stdout);
-        (void)putchar('\n');
+        buf_append_bytes(&query->out, value);
+        buf_append_text(&query->out, "\n");
     }
 }
 
-static void print_hash(const struct query *query, const redisReply *reply)
+static void append_hash(struct query *query, const stk_reply *reply)
 {
-    if (query->settings.json) {
-        print_key(query);
-        query_json_name(false, "fields");
+    struct buf *out = &query->out;
+    bool json = query->settings.json;
+
+    if (json) {
+        append_key(query);
+        query_json_name(out, false, "fields");
     }
-    for (size_t i = 0; i + 1 < reply->elements; i += 2) {
-        const redisReply *field = reply->element[i], *value = reply->element[i + 1];
-        if (query->settings.json) {
-            printf("%s", i == 0 ? "{" : ", ");
-            query_json_text(field->str, field->len);
-            printf(": ");
-            query_json_text(value->str, value->len);
+    for (size_t i = 0; i + 1 < stk_reply_count(reply); i += 2) {
+        struct bytes field = query_bytes(stk_reply_at(reply, i));
+        struct bytes value = query_bytes(stk_reply_at(reply, i + 1));
+        if (json) {
+            buf_append_text(out, i == 0 ? "{" : ", ");
+            json_string(out, field);
+            buf_append_text(out, ": ");
+            json_string(out, value);
         } else {
-            (void)fwrite(field->str, 1, field->len, stdout);
-            printf(": ");
-            (void)fwrite(value->str, 1, value->len, stdout);
-            (void)putchar('\n');
+            buf_append_bytes(out, field);
+            buf_append_text(out, ": ");
+            buf_append_bytes(out, value);
+            buf_append_text(out, "\n");
         }
     }
-    if (query->settings.json) {
-        printf("}}\n");
+    if (json) {
+        buf_append_text(out, "}}\n");
     }
 }
 
@@ -133,85 +133,66 @@ static int get(struct query *query)
     const char *type[] = {"TYPE", settings->key}, *string[] = {"GET", settings->key};
     const char *hash[] = {"HGETALL", settings->key};
     const char *field[] = {"HGET", settings->key, settings->field};
-    redisReply *reply;
+    stk_reply *reply;
     int code = CLI_OK;
 
     if (settings->field != NULL) {
-        reply = query_ask(query, field, 3, TIMES, &code);
-    } else if ((reply = query_ask(query, type, 2, TIMES, &code)) != NULL) {
-        bool is_hash = strcmp(reply->str, "hash") == 0;
-        freeReplyObject(reply);
-        reply = query_ask(query, is_hash ? hash : string, 2, TIMES, &code);
+        reply = query_ask(query, field, 3, &code);
+    } else if ((reply = query_ask(query, type, 2, &code)) != NULL) {
+        const char *kind = stk_reply_string(reply, NULL);
+        bool is_hash = kind != NULL && strcmp(kind, "hash") == 0;
+        stk_reply_free(reply);
+        reply = query_ask(query, is_hash ? hash : string, 2, &code);
     }
     if (reply == NULL) {
         return code;
     }
-    if (reply->type == REDIS_REPLY_STRING) {
-        print_string(query, reply);
-    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0) {
-        print_hash(query, reply);
+    if (stk_reply_type(reply) == STK_STRING) {
+        append_string(query, query_bytes(reply));
+    } else if (stk_reply_count(reply) > 0) {
+        append_hash(query, reply);
     } else {
         code = query_refuse(query, QUERY_NO, "NONE", "nothing there");
     }
-    freeReplyObject(reply);
+    stk_reply_free(reply);
     return code;
 }
 
-/* A lease for the moment: its token, or 0 with `*code`. */
-static int64_t acquire(struct query *query, int *code)
+/* Whether the server has answered: then a release will not take long either. */
+static bool is_answer(enum stk_error error)
 {
-    char wait[24], id[64];
-    struct lease lease = {.token = 0};
-
-    (void)snprintf(wait, sizeof wait, "%" PRId64, query->settings.wait_ms);
-    (void)snprintf(id, sizeof id, "%s/acquire", query->id);
-    const char *words[] = {"ACQUIRE", query->settings.key, OWN_LEASE_TTL, "WAIT", wait,
-                           "OWNER",   query->id,           "ID",          id};
-    query->wait_ms = query->settings.wait_ms;
-    redisReply *reply = query_ask(query, words, sizeof words / sizeof *words, TIMES, code);
-    query->wait_ms = 0;
-    if (reply == NULL) {
-        return 0;
-    }
-    if (lease_of(reply, &lease) != ACQUIRE_GRANTED) {
-        *code = query_refuse(query, QUERY_HELD, "HELD", "another holds the lease");
-    }
-    freeReplyObject(reply);
-    return lease.token;
+    return error != STK_TIMEOUT && error != STK_UNSURE && error != STK_UNREACHABLE;
 }
 
-/* Where it fails, the lease ends by its TTL. */
-static void release(struct query *query, const char *token)
+/* The command under the token that was given, or under a lease for the moment, which ends by its
+ * TTL where it cannot be given back. Returns the reply, or NULL with `*code`; `*token` is the one
+ * used. */
+static stk_reply *write_fenced(struct query *query, const char *const *words, size_t count,
+                               int64_t *token, int *code)
 {
-    char id[64];
-    int code;
+    const struct query_settings *settings = &query->settings;
+    const stk_lease_options options = {
+        .ttl_ms = OWN_LEASE_TTL_MS, .wait_ms = settings->wait_ms, .no_keep_alive = true};
+    stk_lease *lease;
+    stk_reply *reply = NULL;
 
-    (void)snprintf(id, sizeof id, "%s/release", query->id);
-    const char *words[] = {"RELEASE", query->settings.key, token, "ID", id};
-    freeReplyObject(query_ask(query, words, sizeof words / sizeof *words, TIMES, &code));
-}
-
-/* FENCED with the command: its reply, or NULL with `*code`. `token` becomes the one used. */
-static redisReply *write_fenced(struct query *query, const char *const *command, size_t count,
-                                int64_t *token, int *code)
-{
-    const char *words[WORDS_MAX + 4] = {"FENCED"};
-    char number[24], id[64];
-
-    *token = query->settings.token != 0 ? query->settings.token : acquire(query, code);
-    if (*token == 0) {
+    if (!query_connect(query, code)) {
         return NULL;
     }
-    (void)snprintf(number, sizeof number, "%" PRId64, *token);
-    (void)snprintf(id, sizeof id, "%s/write", query->id);
-    words[1] = number;
-    words[2] = "ID";
-    words[3] = id;
-    memcpy(words + 4, command, count * sizeof *command);
-    redisReply *reply = query_ask(query, words, count + 4, TIMES, code);
-    if (query->settings.token == 0 && query->client.context != NULL) {
-        release(query, number);
+    enum stk_error error =
+        settings->token != 0 ? stk_lease_use(query->client, settings->key, settings->token, &lease)
+                             : stk_acquire(query->client, settings->key, &options, &lease);
+    *token = stk_lease_token(lease, NULL);
+    if (error == STK_OK) {
+        error = stk_fenced(lease, count, words, NULL, &reply);
     }
+    if (error != STK_OK) {
+        *code = query_fail(query, error);
+    }
+    if (lease != NULL && settings->token == 0 && is_answer(error)) {
+        (void)stk_release(lease);
+    }
+    stk_lease_free(lease);
     return reply;
 }
 
@@ -222,19 +203,19 @@ static int set(struct query *query)
     const char *hash[] = {"HSET", settings->key, settings->field, settings->value};
     int64_t token;
     int code = CLI_OK;
-    redisReply *reply = settings->field != NULL ? write_fenced(query, hash, 4, &token, &code)
-                                                : write_fenced(query, string, 3, &token, &code);
+    stk_reply *reply = settings->field != NULL ? write_fenced(query, hash, 4, &token, &code)
+                                               : write_fenced(query, string, 3, &token, &code);
 
     if (reply == NULL) {
         return code;
     }
     if (settings->json) {
-        print_key(query);
-        printf(", \"token\": %" PRId64 "}\n", token);
+        append_key(query);
+        buf_printf(&query->out, ", \"token\": %" PRId64 "}\n", token);
     } else {
-        printf("OK\n");
+        buf_append_text(&query->out, "OK\n");
     }
-    freeReplyObject(reply);
+    stk_reply_free(reply);
     return code;
 }
 
@@ -243,7 +224,7 @@ static int take(struct query *query)
 {
     const struct query_settings *settings = &query->settings;
     char change[24], min[24];
-    int64_t count, token, left = 0;
+    int64_t count, token;
     int code = CLI_OK;
 
     if (!bytes_to_int64(bytes_of(settings->value), &count) || count < 1) {
@@ -255,47 +236,35 @@ static int take(struct query *query)
     (void)snprintf(min, sizeof min, "%" PRId64, settings->min);
     const char *string[] = {"INCRBY", settings->key, change, "MIN", min};
     const char *hash[] = {"HINCRBY", settings->key, settings->field, change, "MIN", min};
-    redisReply *reply = settings->field != NULL ? write_fenced(query, hash, 6, &token, &code)
-                                                : write_fenced(query, string, 5, &token, &code);
+    stk_reply *reply = settings->field != NULL ? write_fenced(query, hash, 6, &token, &code)
+                                               : write_fenced(query, string, 5, &token, &code);
     if (reply == NULL) {
         return code;
     }
-    (void)client_to_int64(reply, &left);
+    int64_t left = stk_reply_integer(reply);
     if (settings->json) {
-        print_key(query);
-        printf(", \"taken\": %" PRId64 ", \"left\": %" PRId64 ", \"token\": %" PRId64 "}\n", count,
-               left, token);
+        append_key(query);
+        buf_printf(&query->out,
+                   ", \"taken\": %" PRId64 ", \"left\": %" PRId64 ", \"token\": %" PRId64 "}\n",
+                   count, left, token);
     } else {
-        printf("%" PRId64 "\n", left);
+        buf_printf(&query->out, "%" PRId64 "\n", left);
     }
-    freeReplyObject(reply);
-    return code;
-}
-
-static int run(const struct option_table *table, int (*function)(struct query *),
-               const struct cli *cli, int argc, char **argv)
-{
-    struct query query = {.settings = {.wait_ms = 10000}};
-    int code;
-
-    if (query_open(&query, table, cli, argc, argv, &code)) {
-        code = function(&query);
-        query_close(&query);
-    }
+    stk_reply_free(reply);
     return code;
 }
 
 int get_run(const struct cli *cli, int argc, char **argv)
 {
-    return run(&get_table, get, cli, argc, argv);
+    return query_run(get, &get_table, cli, argc, argv);
 }
 
 int set_run(const struct cli *cli, int argc, char **argv)
 {
-    return run(&set_table, set, cli, argc, argv);
+    return query_run(set, &set_table, cli, argc, argv);
 }
 
 int take_run(const struct cli *cli, int argc, char **argv)
 {
-    return run(&take_table, take, cli, argc, argv);
+    return query_run(take, &take_table, cli, argc, argv);
 }

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fence/base/check.h"
+#include "fence/base/json.h"
 #include "fence/base/mem.h"
 #include "tools/query/query.h"
 #include "tools/term.h"
 
-enum { TIMES = 3, CHUNK = 500, COLUMNS = 7, CELL_MAX = 64 };
+enum { CHUNK = 500, COLUMNS = 7 };
 
 static const struct option_row json_rows[] = {QUERY_JSON_ROW};
 static const struct option_table lease_table = {
@@ -50,173 +50,215 @@ static const struct option_table leases_table = {
     .operand_is_optional = true,
 };
 
-/* What LEASE says under a name; it says all of them. */
-static const redisReply *entry(const redisReply *lease, const char *name)
+/* What LEASE says under a name; NULL, which reads as nothing or zero: it does not say it. */
+static const stk_reply *entry(const stk_reply *lease, const char *name)
 {
-    for (size_t i = 0; i + 1 < lease->elements; i += 2) {
-        if (strcmp(lease->element[i]->str, name) == 0) {
-            return lease->element[i + 1];
+    for (size_t i = 0; i + 1 < stk_reply_count(lease); i += 2) {
+        const char *said = stk_reply_string(stk_reply_at(lease, i), NULL);
+        if (said != NULL && strcmp(said, name) == 0) {
+            return stk_reply_at(lease, i + 1);
         }
     }
-    check(false);
+    return NULL;
 }
 
-static int64_t number_of(const redisReply *lease, const char *name)
+static int64_t number_of(const stk_reply *lease, const char *name)
 {
-    int64_t number = 0;
-
-    (void)client_to_int64(entry(lease, name), &number);
-    return number;
+    return stk_reply_integer(entry(lease, name));
 }
 
-static bool is_held(const redisReply *lease)
+static struct bytes text_of(const stk_reply *lease, const char *name)
 {
-    return strcmp(entry(lease, "state")->str, "held") == 0;
+    return query_bytes(entry(lease, name));
 }
 
-static void print_json(const char *resource, size_t length, const redisReply *lease)
+static void append_json(struct buf *out, struct bytes resource, const stk_reply *lease)
 {
+    static const char *const texts[] = {"state", "owner"};
     static const char *const numbers[] = {"token", "ttl_ms", "holds", "waiters"};
-    const redisReply *owner = entry(lease, "owner");
 
-    query_json_name(true, "resource");
-    query_json_text(resource, length);
-    query_json_name(false, "state");
-    query_json_text(entry(lease, "state")->str, entry(lease, "state")->len);
-    query_json_name(false, "owner");
-    query_json_text(owner->str, owner->len);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        query_json_name(false, numbers[i]);
-        printf("%" PRId64, number_of(lease, numbers[i]));
+    query_json_name(out, true, "resource");
+    json_string(out, resource);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        query_json_name(out, false, texts[i]);
+        json_string(out, text_of(lease, texts[i]));
     }
-    printf("}");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        query_json_name(out, false, numbers[i]);
+        buf_printf(out, "%" PRId64, number_of(lease, numbers[i]));
+    }
+    buf_append_text(out, "}");
 }
 
 static int lease(struct query *query)
 {
     const char *key = query->settings.key, *words[] = {"LEASE", key};
+    struct buf *out = &query->out;
     int code = CLI_OK;
-    redisReply *reply = query_ask(query, words, 2, TIMES, &code);
+    stk_reply *reply = query_ask(query, words, 2, &code);
 
     if (reply == NULL) {
         return code;
     }
-    if (reply->type != REDIS_REPLY_ARRAY) {
+    if (stk_reply_type(reply) != STK_ARRAY) {
         code = query_refuse(query, QUERY_NO, "NONE", "was never leased");
     } else if (query->settings.json) {
-        print_json(key, strlen(key), reply);
-        printf("\n");
-    } else if (is_held(reply)) {
-        const redisReply *owner = entry(reply, "owner");
-        printf("held by \"%.*s\" under token %" PRId64 ", %" PRId64 " ms left, %" PRId64
-               " holds, %" PRId64 " waiting\n",
-               (int)owner->len, owner->str, number_of(reply, "token"), number_of(reply, "ttl_ms"),
-               number_of(reply, "holds"), number_of(reply, "waiters"));
+        append_json(out, bytes_of(key), reply);
+        buf_append_text(out, "\n");
+    } else if (bytes_equal(text_of(reply, "state"), BYTES_LITERAL("held"))) {
+        buf_append_text(out, "held by \"");
+        buf_append_bytes(out, text_of(reply, "owner"));
+        buf_printf(out,
+                   "\" under token %" PRId64 ", %" PRId64 " ms left, %" PRId64 " holds, %" PRId64
+                   " waiting\n",
+                   number_of(reply, "token"), number_of(reply, "ttl_ms"), number_of(reply, "holds"),
+                   number_of(reply, "waiters"));
     } else {
-        printf("free, newest token %" PRId64 "\n", number_of(reply, "token"));
+        buf_printf(out, "free, newest token %" PRId64 "\n", number_of(reply, "token"));
     }
-    freeReplyObject(reply);
+    stk_reply_free(reply);
     return code;
 }
 
 static int revoke(struct query *query)
 {
-    const char *key = query->settings.key, *words[] = {"REVOKE", key};
-    int code = CLI_OK;
-    /* Once: a repeat could revoke the successor. */
-    redisReply *reply = query_ask(query, words, 2, 1, &code);
+    const char *key = query->settings.key;
     int64_t token;
+    int code;
 
-    if (reply == NULL) {
+    if (!query_connect(query, &code)) {
         return code;
     }
-    if (!client_to_int64(reply, &token)) {
-        code = query_refuse(query, QUERY_NO, "NONE", "was never leased");
-    } else if (query->settings.json) {
-        query_json_name(true, "resource");
-        query_json_text(key, strlen(key));
-        printf(", \"token\": %" PRId64 "}\n", token);
-    } else {
-        printf("token %" PRId64 " is retired\n", token);
+    enum stk_error error = stk_revoke(query->client, key, &token);
+    if (error != STK_OK) {
+        return query_fail(query, error);
     }
-    freeReplyObject(reply);
-    return code;
+    if (token == 0) {
+        return query_refuse(query, QUERY_NO, "NONE", "was never leased");
+    }
+    if (query->settings.json) {
+        query_json_name(&query->out, true, "resource");
+        json_string(&query->out, bytes_of(key));
+        buf_printf(&query->out, ", \"token\": %" PRId64 "}\n", token);
+    } else {
+        buf_printf(&query->out, "token %" PRId64 " is retired\n", token);
+    }
+    return CLI_OK;
 }
 
-/* A cell of the table: what would move the cursor is shown as a dot. */
-static const char *cell_text(const redisReply *text)
+/* A cell of the table; free it. What would move the cursor is shown as a dot. */
+static char *cell_text(struct bytes text)
 {
-    char *cell = mem_alloc(text->len + 1);
+    char *cell = mem_alloc(text.len + 1);
 
-    for (size_t i = 0; i < text->len; i++) {
-        unsigned char byte = (unsigned char)text->str[i];
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char byte = (unsigned char)text.data[i];
         cell[i] = byte < 0x20 || byte == 0x7f ? '.' : (char)byte;
     }
-    cell[text->len] = '\0';
+    cell[text.len] = '\0';
     return cell;
 }
 
-static const char *cell_number(int64_t number)
+static char *cell_number(const stk_reply *lease, const char *name)
 {
-    char *cell = mem_alloc(CELL_MAX);
+    char digits[24];
 
-    (void)snprintf(cell, CELL_MAX, "%" PRId64, number);
-    return cell;
+    (void)snprintf(digits, sizeof digits, "%" PRId64, number_of(lease, name));
+    return mem_strdup(digits);
 }
 
-static void fill_row(const char **row, const redisReply *name, const redisReply *lease)
+/* The rows of a table, or a JSON array. */
+struct listing {
+    struct query *query;
+    char **cells; /* COLUMNS for each row, owned */
+    size_t rows;
+};
+
+static void add_row(struct listing *listing, struct bytes name, const stk_reply *lease)
 {
-    row[0] = cell_text(name);
-    row[1] = cell_text(entry(lease, "state"));
-    row[2] = cell_number(number_of(lease, "token"));
-    row[3] = cell_number(number_of(lease, "ttl_ms"));
-    row[4] = cell_number(number_of(lease, "holds"));
-    row[5] = cell_number(number_of(lease, "waiters"));
-    row[6] = cell_text(entry(lease, "owner"));
+    char **row = listing->cells + listing->rows * COLUMNS;
+    struct buf *out = &listing->query->out;
+
+    if (listing->query->settings.json) {
+        buf_append_text(out, listing->rows == 0 ? "[\n  " : ",\n  ");
+        append_json(out, name, lease);
+        query_print(listing->query);
+    } else {
+        row[0] = cell_text(name);
+        row[1] = cell_text(text_of(lease, "state"));
+        row[2] = cell_number(lease, "token");
+        row[3] = cell_number(lease, "ttl_ms");
+        row[4] = cell_number(lease, "holds");
+        row[5] = cell_number(lease, "waiters");
+        row[6] = cell_text(text_of(lease, "owner"));
+    }
+    listing->rows++;
 }
 
-/* Asks for the lease of each name; one that is gone by now is left out. */
-static int print_leases(struct query *query, const redisReply *names)
+/* Add the leases of names `from` to `to`. One that is gone by now is left out. */
+static enum stk_error add_rows(struct listing *listing, const stk_reply *names, size_t from,
+                               size_t to)
+{
+    stk_words commands[CHUNK] = {{0}};
+    const char *argv[CHUNK][2];
+    size_t lens[CHUNK][2];
+    stk_reply *leases;
+
+    for (size_t i = from; i < to; i++) {
+        struct bytes name = query_bytes(stk_reply_at(names, i));
+        argv[i - from][0] = "LEASE";
+        argv[i - from][1] = name.data;
+        lens[i - from][0] = 5;
+        lens[i - from][1] = name.len;
+        commands[i - from] = (stk_words){2, argv[i - from], lens[i - from]};
+    }
+    enum stk_error error = stk_command_all(listing->query->client, commands, to - from, &leases);
+    for (size_t i = from; i < to && error == STK_OK; i++) {
+        const stk_reply *lease = stk_reply_at(leases, i - from);
+        if (stk_reply_type(lease) == STK_ARRAY) {
+            add_row(listing, query_bytes(stk_reply_at(names, i)), lease);
+        }
+    }
+    stk_reply_free(leases);
+    return error;
+}
+
+static void print_table(const struct listing *listing)
 {
     static const char *const head[] = {"RESOURCE", "STATE",   "TOKEN", "TTL_MS",
                                        "HOLDS",    "WAITERS", "OWNER"};
-    const char **cells = mem_alloc((names->elements + 1) * COLUMNS * sizeof *cells);
+    size_t cells = listing->rows * COLUMNS;
+    const char **all = mem_alloc(sizeof head + cells * sizeof *all);
+    struct term term;
+
+    memcpy(all, head, sizeof head);
+    memcpy(all + COLUMNS, listing->cells, cells * sizeof *all);
+    term_open(&term);
+    term_table(&term, all, listing->rows + 1, COLUMNS);
+    free(all);
+}
+
+static int list_leases(struct query *query, const stk_reply *names)
+{
+    size_t count = stk_reply_count(names);
     bool json = query->settings.json;
-    size_t rows = 1;
-    int code = CLI_OK;
+    struct listing listing = {.query = query,
+                              .cells = mem_zalloc((count + 1) * COLUMNS * sizeof(char *))};
+    enum stk_error error = STK_OK;
 
-    memcpy(cells, head, sizeof head);
-    for (size_t i = 0; i < names->elements && code == CLI_OK; i++) {
-        const redisReply *name = names->element[i];
-
-        for (size_t j = i; i % CHUNK == 0 && j < names->elements && j < i + CHUNK; j++) {
-            client_append(&query->client, "LEASE %b", names->element[j]->str,
-                          names->element[j]->len);
-        }
-        redisReply *reply = client_next(&query->client);
-        if (reply == NULL) {
-            code =
-                query_refuse(query, QUERY_UNREACHABLE, "UNREACHABLE", query->client.failure.text);
-        } else if (reply->type == REDIS_REPLY_ARRAY && json) {
-            printf("%s", rows++ == 1 ? "[\n  " : ",\n  ");
-            print_json(name->str, name->len, reply);
-        } else if (reply->type == REDIS_REPLY_ARRAY) {
-            fill_row(cells + rows++ * COLUMNS, name, reply);
-        }
-        freeReplyObject(reply);
+    for (size_t i = 0; i < count && error == STK_OK; i += CHUNK) {
+        error = add_rows(&listing, names, i, i + CHUNK < count ? i + CHUNK : count);
     }
     if (json) {
-        printf("%s]\n", rows == 1 ? "[" : "\n");
-    } else if (code == CLI_OK && rows > 1) {
-        struct term term;
-        term_open(&term);
-        term_table(&term, cells, rows, COLUMNS);
+        buf_printf(&query->out, "%s]\n", listing.rows == 0 ? "[" : "\n");
+    } else if (error == STK_OK && listing.rows > 0) {
+        print_table(&listing);
     }
-    for (size_t i = COLUMNS; !json && i < rows * COLUMNS; i++) {
-        free((char *)(uintptr_t)cells[i]);
+    for (size_t i = 0; i < listing.rows * COLUMNS; i++) {
+        free(listing.cells[i]);
     }
-    free(cells);
-    return code;
+    free(listing.cells);
+    return error == STK_OK ? CLI_OK : query_fail(query, error);
 }
 
 static int leases(struct query *query)
@@ -235,38 +277,25 @@ static int leases(struct query *query)
         words[count++] = "COUNT";
         words[count++] = number;
     }
-    redisReply *reply = query_ask(query, words, count, TIMES, &code);
+    stk_reply *reply = query_ask(query, words, count, &code);
     if (reply != NULL) {
-        code = print_leases(query, reply);
-        freeReplyObject(reply);
-    }
-    return code;
-}
-
-static int run(const struct option_table *table, int (*function)(struct query *),
-               const struct cli *cli, int argc, char **argv)
-{
-    struct query query = {.wait_ms = 0};
-    int code;
-
-    if (query_open(&query, table, cli, argc, argv, &code)) {
-        code = function(&query);
-        query_close(&query);
+        code = list_leases(query, reply);
+        stk_reply_free(reply);
     }
     return code;
 }
 
 int lease_run(const struct cli *cli, int argc, char **argv)
 {
-    return run(&lease_table, lease, cli, argc, argv);
+    return query_run(lease, &lease_table, cli, argc, argv);
 }
 
 int revoke_run(const struct cli *cli, int argc, char **argv)
 {
-    return run(&revoke_table, revoke, cli, argc, argv);
+    return query_run(revoke, &revoke_table, cli, argc, argv);
 }
 
 int leases_run(const struct cli *cli, int argc, char **argv)
 {
-    return run(&leases_table, leases, cli, argc, argv);
+    return query_run(leases, &leases_table, cli, argc, argv);
 }

@@ -1,13 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading takes two round trips a batch: all ACQUIREs, then all FENCED SETs and RELEASEs. */
-#include "tools/replay/inventory.h"
+/* All SKUs at once: the opening stock is loaded before the replay and audited after it, in batches
+ * through one connection. Loading takes two round trips a batch: all ACQUIREs, then all FENCED SETs
+ * and RELEASEs. */
+#include "tools/replay/replay.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "fence/base/check.h"
 #include "tools/lease.h"
 
 enum { BATCH = 64, LOAD_TTL_MS = 60000, NAMED_MAX = 20 };
+
+const char *inventory_key(const struct replay *replay, const struct sku *sku,
+                          char out[REPLAY_KEY_MAX])
+{
+    int length = snprintf(out, REPLAY_KEY_MAX, "%s%s", replay->prefix, sku->name);
+
+    check(length > 0 && length < REPLAY_KEY_MAX);
+    return out;
+}
+
+/* The file has no stock levels: derive one, a share of what all sales together ask for. */
+static int64_t opening_of(const struct replay *replay, const struct sku *sku)
+{
+    int64_t percent = replay->opening_percent;
+
+    return sku->demand / 100 * percent + sku->demand % 100 * percent / 100;
+}
 
 static size_t batch_end(const struct replay *replay, size_t first)
 {
@@ -23,7 +43,7 @@ static bool acquire_batch(const struct replay *replay, struct client *client, si
     char key[REPLAY_KEY_MAX];
 
     for (size_t i = first; i < end; i++) {
-        client_append(client, "ACQUIRE %s %d", replay_key(replay, &replay->orders.skus[i], key),
+        client_append(client, "ACQUIRE %s %d", inventory_key(replay, &replay->orders.skus[i], key),
                       (int)LOAD_TTL_MS);
     }
     for (size_t i = first; i < end; i++) {
@@ -34,7 +54,7 @@ static bool acquire_batch(const struct replay *replay, struct client *client, si
         enum acquire_reply answer = lease_of(reply, &leases[i - first]);
         if (answer != ACQUIRE_GRANTED) {
             (void)failure_set(&client->failure, "no lease on %s: %s",
-                              replay_key(replay, &replay->orders.skus[i], key),
+                              inventory_key(replay, &replay->orders.skus[i], key),
                               answer == ACQUIRE_HELD ? "another holds it" : client_text(reply));
         }
         freeReplyObject(reply);
@@ -74,13 +94,13 @@ static bool set_batch(const struct replay *replay, struct client *client, size_t
     for (size_t i = first; i < end; i++) {
         const struct sku *sku = &replay->orders.skus[i];
         long long token = leases[i - first].token;
-        (void)replay_key(replay, sku, key);
+        (void)inventory_key(replay, sku, key);
         client_append(client, "FENCED %lld SET %s %lld NX", token, key,
-                      (long long)replay_opening(replay, sku));
+                      (long long)opening_of(replay, sku));
         client_append(client, "RELEASE %s %lld", key, token);
     }
     for (size_t i = first; i < end && good; i++) {
-        good = set_reply(client, replay_key(replay, &replay->orders.skus[i], key));
+        good = set_reply(client, inventory_key(replay, &replay->orders.skus[i], key));
         redisReply *released = good ? client_next(client) : NULL;
         good = released != NULL;
         freeReplyObject(released);
@@ -109,7 +129,7 @@ bool inventory_load(const struct replay *replay, struct signals *signals, struct
 static void audit_sku(const struct replay *replay, size_t index, int64_t left, struct audit *audit)
 {
     const struct sku *sku = &replay->orders.skus[index];
-    int64_t opening = replay_opening(replay, sku);
+    int64_t opening = opening_of(replay, sku);
     int64_t sold = atomic_load(&replay->tally->skus[index].sold);
     int64_t returned = atomic_load(&replay->tally->skus[index].returned);
 
@@ -138,7 +158,7 @@ bool inventory_audit(const struct replay *replay, struct audit *audit, struct fa
     for (size_t first = 0; good && first < replay->orders.sku_count; first += BATCH) {
         size_t end = batch_end(replay, first);
         for (size_t i = first; i < end; i++) {
-            client_append(&client, "GET %s", replay_key(replay, &replay->orders.skus[i], key));
+            client_append(&client, "GET %s", inventory_key(replay, &replay->orders.skus[i], key));
         }
         for (size_t i = first; i < end && good; i++) {
             redisReply *reply = client_next(&client);
@@ -146,7 +166,7 @@ bool inventory_audit(const struct replay *replay, struct audit *audit, struct fa
             good = reply != NULL;
             if (good && !client_to_int64(reply, &left)) {
                 good = failure_set(&client.failure, "%s: the server said: %s",
-                                   replay_key(replay, &replay->orders.skus[i], key),
+                                   inventory_key(replay, &replay->orders.skus[i], key),
                                    client_text(reply));
             }
             if (good) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From lines to orders, invoices and SKUs. Arrays double as they grow. The orders of an invoice are
- * chained, for they need not stand together in the file. */
+ * chained, because they need not stand together in the file. */
 #include "tools/replay/orders.h"
 
 #include <inttypes.h>
@@ -10,22 +10,57 @@
 
 #include "fence/base/bytes.h"
 #include "fence/base/mem.h"
-#include "tools/replay/line_reader.h"
-#include "tools/replay/order_line.h"
+#include "tools/replay/orders_file.h"
 
 enum { NAMED_MAX = 50, ORDERS_MAX = INT32_MAX, SUCCESSOR_ORDERS = 400 };
+
+/* A name, numbered from 0 in order of its first appearance. */
+struct name {
+    struct table_node node;
+    uint32_t number;
+    uint32_t len;
+    char text[];
+};
 
 struct loading {
     struct orders *orders;
     struct line_reader reader;
     struct csv_record record;
-    struct names invoice_names;
+    struct table invoice_names;
     size_t order_room, invoice_room, sku_room;
     bool strict;
     struct failure *failure;
 };
 
-/* Room for one more element. */
+static struct bytes name_of(const struct table_node *node)
+{
+    const struct name *name = (const void *)node;
+
+    return (struct bytes){name->text, name->len};
+}
+
+static const struct name *name_in(struct table *names, struct bytes text)
+{
+    struct table_node *found = table_find(names, text);
+
+    if (found != NULL) {
+        return (const void *)found;
+    }
+    struct name *name = mem_alloc(sizeof *name + text.len + 1);
+    name->number = (uint32_t)names->count;
+    name->len = (uint32_t)text.len;
+    memcpy(name->text, text.data, text.len);
+    name->text[text.len] = '\0';
+    table_add(names, &name->node);
+    return name;
+}
+
+static void name_free(struct table_node *node)
+{
+    free(node);
+}
+
+/* Make room for one more element. */
 static void *array_grow(void *array, size_t count, size_t *room, size_t size)
 {
     if (count < *room) {
@@ -38,12 +73,13 @@ static void *array_grow(void *array, size_t count, size_t *room, size_t size)
 static uint32_t sku_of(struct loading *loading, const struct order_line *line)
 {
     struct orders *orders = loading->orders;
-    uint32_t sku = names_number(&orders->sku_names, line->sku);
+    const struct name *name = name_in(&orders->sku_names, line->sku);
+    uint32_t sku = name->number;
 
     if (sku == orders->sku_count) {
         orders->skus =
             array_grow(orders->skus, orders->sku_count, &loading->sku_room, sizeof *orders->skus);
-        orders->skus[orders->sku_count++] = (struct sku){.name = orders->sku_names.texts[sku]};
+        orders->skus[orders->sku_count++] = (struct sku){.name = name->text};
     }
     if (line->quantity > 0) {
         orders->skus[sku].demand += line->quantity;
@@ -51,11 +87,11 @@ static uint32_t sku_of(struct loading *loading, const struct order_line *line)
     return sku;
 }
 
-/* Appends the order to its invoice's chain. */
+/* Append the order to its invoice's chain. */
 static void invoice_add(struct loading *loading, const struct order_line *line, int32_t order)
 {
     struct orders *orders = loading->orders;
-    uint32_t number = names_number(&loading->invoice_names, line->invoice);
+    uint32_t number = name_in(&loading->invoice_names, line->invoice)->number;
 
     if (number == orders->invoice_count) {
         orders->invoices = array_grow(orders->invoices, orders->invoice_count,
@@ -177,10 +213,13 @@ bool orders_load(struct orders *orders, const char *path, int64_t limit, bool st
     struct loading loading = {.orders = orders, .strict = strict, .failure = failure};
 
     *orders = (struct orders){.orders = NULL};
+    table_init(&orders->sku_names, name_of);
+    table_init(&loading.invoice_names, name_of);
     bool loaded = line_reader_open(&loading.reader, path, failure) && load_header(&loading) &&
                   load_lines(&loading, limit);
     line_reader_close(&loading.reader);
-    names_free(&loading.invoice_names);
+    table_drain(&loading.invoice_names, name_free);
+    table_free(&loading.invoice_names);
     if (loaded && orders->order_count == 0) {
         loaded = failure_set(failure, "%s has no order line to replay", path);
     }
@@ -192,14 +231,16 @@ bool orders_load(struct orders *orders, const char *path, int64_t limit, bool st
 
 void orders_free(struct orders *orders)
 {
-    names_free(&orders->sku_names);
+    table_drain(&orders->sku_names, name_free);
+    table_free(&orders->sku_names);
     free(orders->skus);
     free(orders->invoices);
     free(orders->orders);
     *orders = (struct orders){.orders = NULL};
 }
 
-/* Whether another invoice asks for the order's SKU soon after, in the order of the replay. */
+/* Return for each order whether another invoice asks for its SKU soon after, in the replay's order.
+ */
 static bool *find_successors(const struct orders *orders)
 {
     size_t *next_of_sku = mem_alloc(orders->sku_count * sizeof *next_of_sku);

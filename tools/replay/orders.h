@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fence/base/table.h"
 #include "tools/failure.h"
-#include "tools/replay/names.h"
 
 enum { ORDER_NONE = -1 };
 
@@ -27,8 +27,8 @@ struct invoice {
 };
 
 struct sku {
-    const char *name;
-    int64_t demand; /* sum of the positive quantities */
+    const char *name; /* owned by sku_names */
+    int64_t demand;   /* sum of the positive quantities */
 };
 
 struct orders {
@@ -36,20 +36,19 @@ struct orders {
     struct invoice *invoices; /* in order of time; those of the same time as in the file */
     struct sku *skus;
     size_t order_count, invoice_count, sku_count;
-    size_t malformed; /* lines skipped */
-    struct names sku_names;
+    size_t malformed;       /* lines skipped */
+    struct table sku_names; /* by name */
 };
 
-/* `path`: .csv or .csv.gz. Reads at most `limit` lines below the header (0: all). A malformed line
- * is named on stderr with its number and skipped; where `strict`, it is the failure. The first
- * malformed lines are named one by one, further ones only counted. Free with orders_free in either
- * case. */
+/* Load `path`, .csv or .csv.gz, up to `limit` lines below the header (0: all). A malformed line is
+ * skipped, and named on stderr with its number, where there are not too many; where `strict`, it is
+ * the failure. Free with orders_free in either case. */
 bool orders_load(struct orders *orders, const char *path, int64_t limit, bool strict,
                  struct failure *failure);
 void orders_free(struct orders *orders);
 
-/* Marks one order in each `every` for a stop: the first one whose SKU is asked for again soon after
- * by another invoice, so that there is a successor while its worker sleeps. Returns how many. */
+/* Mark one order in each `every` for a stop: the first one whose SKU is asked for again soon after
+ * by another invoice, so that there is a successor while its worker sleeps. Return how many. */
 size_t orders_plan_stops(struct orders *orders, size_t every);
 
 #endif

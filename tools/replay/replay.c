@@ -2,23 +2,20 @@
 /* `stockade replay`: order history as stock movements. The parent loads the orders and the opening
  * stock, forks the workers, continues those that stopped between read and write, and audits every
  * SKU at the end. Exit code 0 only where the audit is right. */
+#include "tools/replay/replay.h"
+
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "tools/cli.h"
 #include "tools/options.h"
-#include "tools/replay/inventory.h"
-#include "tools/replay/replaying.h"
-#include "tools/replay/summary.h"
 #include "tools/servers.h"
 #include "tools/term.h"
 
-enum { TICK_MS = 100, STALL_LIMIT_MS = 120000, PREFIX_MAX = 128 };
+enum { STALL_LIMIT_MS = 120000, PREFIX_MAX = 128, BAR_WIDTH = 30 };
 
 struct settings {
     const char *orders, *prefix, *lease;
@@ -33,11 +30,11 @@ struct run {
     struct signals signals;
     struct servers servers;
     struct term term;
-    struct crew crew;
     size_t tally_size;
-    int64_t began_ms, took_ms;
-    int64_t stops;
-    size_t planned; /* lines where a worker is to be stopped */
+    int64_t took_ms;        /* at least 1 */
+    int64_t stops;          /* how many workers were stopped past their TTL */
+    int64_t done, moved_ms; /* as last seen: lines, and when their number rose */
+    size_t planned;         /* lines where a worker is to be stopped */
 };
 
 #define FIELD(field) offsetof(struct settings, field)
@@ -76,6 +73,84 @@ static const struct option_table table = {
     .count = sizeof rows / sizeof *rows,
 };
 
+/* What is said. */
+
+static void say_orders(struct term *term, const struct replay *replay)
+{
+    const struct orders *orders = &replay->orders;
+    char lines[TERM_NUMBER_MAX], invoices[TERM_NUMBER_MAX], skus[TERM_NUMBER_MAX],
+        malformed[TERM_NUMBER_MAX];
+
+    term_line(term, "orders: %s lines in %s invoices, %s SKUs; %s malformed lines skipped",
+              term_number((int64_t)orders->order_count, lines),
+              term_number((int64_t)orders->invoice_count, invoices),
+              term_number((int64_t)orders->sku_count, skus),
+              term_number((int64_t)orders->malformed, malformed));
+    term_line(term,
+              "opening stock: derived, %" PRId64
+              " %% of each SKU's gross demand (the file has no stock levels)",
+              replay->opening_percent);
+}
+
+static void say_progress(struct term *term, const struct replay *replay, int64_t took_ms)
+{
+    int64_t done = atomic_load(&replay->tally->done);
+    int64_t total = (int64_t)replay->orders.order_count;
+    char bar[TERM_BAR_MAX], lines[TERM_NUMBER_MAX], rate[TERM_NUMBER_MAX];
+
+    term_progress(term, "%s %3" PRId64 " %%  %s lines  %s/s  stale refused %" PRId64,
+                  term_bar(done, total, BAR_WIDTH, bar), done * 100 / total,
+                  term_number(done, lines),
+                  term_number(took_ms > 0 ? done * 1000 / took_ms : 0, rate),
+                  atomic_load(&replay->tally->stale));
+}
+
+static void say_result(struct term *term, const struct replay *replay, int64_t stops,
+                       int64_t took_ms)
+{
+    const struct tally *tally = replay->tally;
+    int64_t done = atomic_load(&tally->done);
+    char numbers[6][TERM_NUMBER_MAX];
+
+    term_line(term, "replayed %s lines in %.1f s: %s lines/s", term_number(done, numbers[0]),
+              (double)took_ms / 1000, term_number(done * 1000 / took_ms, numbers[1]));
+    term_line(term, "  sales %s, sold out (found no stock) %s, returns %s",
+              term_number(atomic_load(&tally->sales), numbers[2]),
+              term_number(atomic_load(&tally->no_stock), numbers[3]),
+              term_number(atomic_load(&tally->returns), numbers[4]));
+    term_line(term,
+              "  workers stopped past their TTL %" PRId64
+              ", stale writes refused and done again %s",
+              stops, term_number(atomic_load(&tally->stale), numbers[5]));
+    if (atomic_load(&tally->busy) + atomic_load(&tally->held) > 0) {
+        term_line(term, "  tried again: server busy %" PRId64 ", waited in vain %" PRId64,
+                  atomic_load(&tally->busy), atomic_load(&tally->held));
+    }
+}
+
+/* Say whether the books balance and nothing was ever below 0, and return it. */
+static bool say_audit(struct term *term, const struct replay *replay, const struct audit *audit)
+{
+    int64_t below_zero = atomic_load(&replay->tally->below_zero);
+    char right[TERM_NUMBER_MAX], sold_out[TERM_NUMBER_MAX];
+
+    if (audit->wrong == 0 && audit->below_zero == 0 && below_zero == 0) {
+        term_line(term,
+                  "audit: opening - sold + returned = left for all %s SKUs, none ever below 0; %s"
+                  " with nothing left",
+                  term_number((int64_t)audit->right, right),
+                  term_number((int64_t)audit->sold_out, sold_out));
+        return true;
+    }
+    term_line(term,
+              "audit FAILED: wrong for %zu of %zu SKUs; %zu below 0 at the end, %" PRId64
+              " times read below 0",
+              audit->wrong, audit->wrong + audit->right, audit->below_zero, below_zero);
+    return false;
+}
+
+/* What is done. */
+
 static bool find_server(struct run *run, struct failure *failure)
 {
     const char *lease = run->settings.lease;
@@ -99,65 +174,54 @@ static bool find_server(struct run *run, struct failure *failure)
     return true;
 }
 
-static bool worker_failed(const struct run *run, struct failure *failure)
+/* In the child. */
+static int work_off(void *context, unsigned index)
 {
-    for (unsigned i = 0; i < run->crew.count; i++) {
-        if (run->replay.tally->failures[i].text[0] != '\0') {
-            return failure_set(failure, "%s", run->replay.tally->failures[i].text);
-        }
-    }
-    return failure_set(failure, "a worker crashed");
+    const struct run *run = context;
+
+    return worker_run(&run->replay, index);
 }
 
-/* Until all workers are done; a replay in which nothing moves has failed. */
-static bool watch_workers(struct run *run, struct failure *failure)
+/* A replay in which nothing moves has failed. */
+static bool on_progress(void *context, int64_t took_ms, struct failure *failure)
 {
-    int64_t moved_ms = run->began_ms, tick_ms = 0, done = 0;
+    struct run *run = context;
 
-    while (run->crew.running > 0) {
-        int64_t now_ms = clock_now_ms(&clock_monotonic);
-        if (run->signals.ending != 0) {
-            return failure_set(failure, "interrupted");
-        }
-        run->stops += crew_look(&run->crew, now_ms, run->settings.pause_ms);
-        if (run->crew.failed > 0) {
-            return worker_failed(run, failure);
-        }
-        crew_wake(&run->crew, now_ms);
-        if (now_ms >= tick_ms) {
-            summary_progress(&run->term, &run->replay, now_ms - run->began_ms);
-            tick_ms = now_ms + TICK_MS;
-        }
-        if (atomic_load(&run->replay.tally->done) != done) {
-            done = atomic_load(&run->replay.tally->done);
-            moved_ms = now_ms;
-        } else if (now_ms > moved_ms + STALL_LIMIT_MS + run->settings.pause_ms) {
-            return failure_set(failure, "no line was done for %d s", STALL_LIMIT_MS / 1000);
-        }
-        if (run->crew.running > 0) {
-            (void)signals_wait(&run->signals, -1, crew_next_wake(&run->crew, tick_ms) - now_ms);
-        }
+    say_progress(&run->term, &run->replay, took_ms);
+    if (atomic_load(&run->replay.tally->done) != run->done) {
+        run->done = atomic_load(&run->replay.tally->done);
+        run->moved_ms = took_ms;
     }
-    return true;
+    return took_ms <= run->moved_ms + STALL_LIMIT_MS + run->settings.pause_ms ||
+           failure_set(failure, "no line was done for %d s", STALL_LIMIT_MS / 1000);
 }
 
 static bool replay_orders(struct run *run, struct failure *failure)
 {
+    struct crew_work work = {
+        .member = "worker",
+        .count = (unsigned)run->settings.workers,
+        .function = work_off,
+        .context = run,
+        .failures = run->replay.tally->failures,
+        .pause_ms = run->settings.pause_ms,
+        .progress = on_progress,
+        .signals = &run->signals,
+    };
+
     if (!inventory_load(&run->replay, &run->signals, failure)) {
         return false;
     }
-    run->began_ms = clock_now_ms(&clock_monotonic);
-    bool done = crew_start(&run->crew, (unsigned)run->settings.workers, worker_main, &run->replay,
-                           failure) &&
-                watch_workers(run, failure);
-    crew_end(&run->crew);
-    int64_t took_ms = clock_now_ms(&clock_monotonic) - run->began_ms;
+    int64_t began_ms = clock_now_ms(&clock_monotonic);
+    bool done = crew_run(&work, failure);
+    int64_t took_ms = clock_now_ms(&clock_monotonic) - began_ms;
     run->took_ms = took_ms > 0 ? took_ms : 1;
+    run->stops = work.stops;
     term_clear(&run->term);
     return done;
 }
 
-/* What is known before any server is: the orders, and where workers are to be stopped. */
+/* Load what needs no server: the orders, and where workers are to be stopped. */
 static bool load_orders(struct run *run, struct failure *failure)
 {
     struct replay *replay = &run->replay;
@@ -166,15 +230,13 @@ static bool load_orders(struct run *run, struct failure *failure)
     if (!orders_load(&replay->orders, set->orders, set->limit, set->strict, failure)) {
         return false;
     }
-    summary_orders(&run->term, replay);
+    say_orders(&run->term, replay);
     if (set->pause_every > 0) {
         run->planned = orders_plan_stops(&replay->orders, (size_t)set->pause_every);
     }
     run->tally_size =
         sizeof *replay->tally + replay->orders.sku_count * sizeof *replay->tally->skus;
-    replay->tally =
-        mmap(NULL, run->tally_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    check(replay->tally != MAP_FAILED);
+    replay->tally = crew_share(run->tally_size);
     return true;
 }
 
@@ -192,11 +254,11 @@ static bool replay_and_audit(struct run *run, bool *right, struct failure *failu
     if (!replay_orders(run, failure)) {
         return false;
     }
-    summary_result(&run->term, &run->replay, run->stops, run->took_ms);
+    say_result(&run->term, &run->replay, run->stops, run->took_ms);
     if (!inventory_audit(&run->replay, &audit, failure)) {
         return false;
     }
-    *right = summary_audit(&run->term, &run->replay, &audit);
+    *right = say_audit(&run->term, &run->replay, &audit);
     return true;
 }
 
@@ -250,7 +312,7 @@ int replay_run(const struct cli *cli, int argc, char **argv)
         term_clear(&run.term);
         servers_close(&run.servers);
         signals_close(&run.signals);
-        check(munmap(run.replay.tally, run.tally_size) == 0);
+        crew_unshare(run.replay.tally, run.tally_size);
     }
     orders_free(&run.replay.orders);
     if (run.signals.ending != 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker: takes the next invoice and does its lines one after another. A line is two round trips:
+/* A worker takes the next invoice and does its lines one after another. A line is two round trips:
  *
  *   ACQUIRE key ttl WAIT ms + GET key     commands of one connection run in order, so the read
  *   FENCED token SET key n + RELEASE      happens under the lease, and the release after the write
@@ -9,13 +9,11 @@
  * ends the replay: whether the write in flight was applied cannot be known without a request id. */
 #include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
 #include <time.h>
 
-#include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "tools/lease.h"
-#include "tools/replay/replaying.h"
+#include "tools/replay/replay.h"
 
 enum { WAIT_MS = 2000, ORDER_LIMIT_MS = 60000, BACKOFF_MS = 10 };
 
@@ -26,21 +24,6 @@ struct worker {
 };
 
 enum attempt { ATTEMPT_GOOD, ATTEMPT_AGAIN, ATTEMPT_FAILED };
-
-const char *replay_key(const struct replay *replay, const struct sku *sku, char out[REPLAY_KEY_MAX])
-{
-    int length = snprintf(out, REPLAY_KEY_MAX, "%s%s", replay->prefix, sku->name);
-
-    check(length > 0 && length < REPLAY_KEY_MAX);
-    return out;
-}
-
-int64_t replay_opening(const struct replay *replay, const struct sku *sku)
-{
-    int64_t percent = replay->opening_percent;
-
-    return sku->demand / 100 * percent + sku->demand % 100 * percent / 100;
-}
 
 static void back_off(void)
 {
@@ -161,7 +144,7 @@ static enum attempt order_try(struct worker *worker, const struct order *order, 
     struct lease lease = {.token = 0};
     int64_t stock = 0;
 
-    (void)replay_key(worker->replay, &worker->replay->orders.skus[order->sku], key);
+    (void)inventory_key(worker->replay, &worker->replay->orders.skus[order->sku], key);
     enum attempt attempt = acquire_and_read(worker, key, &lease, &stock);
     if (attempt != ATTEMPT_GOOD) {
         return attempt;
@@ -208,9 +191,8 @@ static bool order_do(struct worker *worker, const struct order *order)
     return true;
 }
 
-int worker_main(void *context, unsigned index)
+int worker_run(const struct replay *replay, unsigned index)
 {
-    const struct replay *replay = context;
     struct worker worker = {.replay = replay, .tally = replay->tally};
     bool good = client_open(&worker.client, replay->server) &&
                 client_limit(&worker.client, WAIT_MS + CLIENT_LIMIT_MS);

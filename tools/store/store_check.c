@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "fence/base/json.h"
 #include "tools/store/store_command.h"
 
 static const struct option_row rows[] = {
@@ -27,22 +28,10 @@ struct check_run {
     int64_t told;
 };
 
-/* The text is printable ASCII. */
-static void print_json_text(const char *text)
-{
-    (void)putchar('"');
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\') {
-            (void)putchar('\\');
-        }
-        (void)putchar(*text);
-    }
-    (void)putchar('"');
-}
-
 static void print_finding(void *context, const char *kind, const char *text)
 {
     struct check_run *check = context;
+    struct buf json = {0};
 
     if (!check->command.settings.json) {
         term_line(&check->command.term, "%s: %s", kind, text);
@@ -50,8 +39,10 @@ static void print_finding(void *context, const char *kind, const char *text)
     }
     printf("%s\n  {\"kind\": \"%s\", \"text\": ", check->told++ > 0 ? "," : "{\"findings\": [",
            kind);
-    print_json_text(text);
+    json_string(&json, bytes_of(text));
+    (void)fwrite(json.data, 1, json.len, stdout);
     (void)putchar('}');
+    buf_free(&json);
 }
 
 static void print_end(struct check_run *check, const struct audit_call *call)

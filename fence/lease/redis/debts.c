@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Debts in order of the end of their locks, so that the cheapest one to forget comes first. */
+/* In order of the end of their locks, so that the one that costs least to forget comes first. */
 #include "fence/lease/redis/debts.h"
 
 #include <stdlib.h>
@@ -35,6 +35,14 @@ void debts_add(struct debts *debts, const struct lease_call *call, int64_t token
     heap_set(&debts->heap, &debt->node, until_ms);
     if (debts->heap.count > DEBTS_MAX)
         forget(debts, first(debts));
+}
+
+void debts_note(struct debts *debts, const struct lease_call *call, int64_t now_ms)
+{
+    if (call->verb == LEASE_RELEASE)
+        debts_add(debts, call, call->token, call->deadline_ms, now_ms);
+    else if (call->verb == LEASE_GRANT)
+        debts_add(debts, call, 0, now_ms + call->ttl_ms, now_ms);
 }
 
 struct debt *debts_take(struct debts *debts, int64_t now_ms)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lease provider on one Redis, or on the one that sentinels name: lease calls to scripts,
- * replies to answers.
+/* The lease provider on one Redis, or on the master that sentinels name: lease calls become
+ * scripts, replies become answers.
  *
  *   lease_ask ──▶ ask ──▶ EVALSHA ──▶ reply ──▶ done
  *                          ├─ NOSCRIPT ─▶ EVAL ─┤
  *                          └─ granted ─▶ WAIT ──┘  (with replicas=n; too few: given back)
  *
  * While Redis is away a call is answered DOWN at once. A release that was not delivered, and a
- * grant whose outcome is unknown, leave a debt (debts.h): releases that are sent first thing when
- * Redis is back. They name a token that was retired, or the attempt, so that a debt can never undo
- * a grant that its owner was told of, here or by another daemon. One that is there and refuses is
- * back when it takes a write again, which is tried until it does. */
+ * grant whose outcome is unknown, leave a debt (debts.h): a release that is sent first thing when
+ * Redis is back. It names a token that was retired, or the attempt, so it can never undo a grant
+ * that its owner was told of, here or by another daemon.
+ *
+ * A Redis that is there but refuses (READONLY, OOM, ...) counts as down until it takes a write
+ * again. The provider tries one now and then. */
 #include "fence/lease/redis/redis.h"
 
 #include <hiredis/hiredis.h>
@@ -22,9 +24,8 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "fence/lease/provider_impl.h"
+#include "fence/lease/redis/conn.h"
 #include "fence/lease/redis/debts.h"
-#include "fence/lease/redis/link.h"
-#include "fence/lease/redis/replicas.h"
 #include "fence/lease/redis/sentinels.h"
 #include "fence/token.h"
 
@@ -37,67 +38,70 @@ struct redis_provider {
     struct lease_provider base;
     struct lease_uri uri;
     struct lease_surroundings surroundings;
-    char channel[LINK_CHANNEL_MAX + 1], origin[SCRIPT_ORIGIN_LEN + 1];
+    char channel[REDIS_CHANNEL_MAX + 1], origin[SCRIPT_ORIGIN_LEN + 1];
     struct script_self self;
-    struct redis_link *link;
-    struct redis_link *listener; /* from redis_watch on */
-    struct sentinels *sentinels; /* or NULL */
-    struct replicas replicas;
-    bool replicas_missing; /* the last grant went to too few */
+    struct redis_conn *requester;
+    struct redis_conn *listener; /* NULL: nobody watches */
+    struct sentinels *sentinels; /* NULL: the URI names the Redis itself */
     void (*on_news)(void *context, const struct lease_news *news);
     void *news_context;
-    struct script_args args; /* scratch */
-    struct debts debts;
-    uv_timer_t probe_timer; /* goes while the link refuses */
-    struct lease_call probe;
-    bool probing, closing;
+
     size_t under_way;
     uint64_t calls, failures, news;
-    uint64_t attempts; /* the last one's name; counts on from a random number */
-    unsigned open;     /* links, the sentinels, and the timer */
+    uint64_t attempts;       /* the last one's name; counts on from a random number */
+    struct script_args args; /* scratch */
+    struct debts debts;
+
+    /* Where replicas have to confirm grants (replicas=n). */
+    struct redis_request wait; /* WAIT */
+    bool waiting;              /* for its answer */
+    struct list covered;       /* struct pending: those that the WAIT under way stands for */
+    struct list uncovered;     /* granted since it was sent: the next one's */
+    bool replicas_missing;     /* the last grant went to too few */
+
+    uv_timer_t probe_timer; /* runs while Redis refuses */
+    struct lease_call probe;
+    bool probing;
+
+    bool closing;
+    unsigned open; /* connections, the sentinels, and the timer */
     void (*closed)(void *context);
     void *closed_context;
 };
 
-/* A lease call on its way. */
-struct ask {
+/* A lease call that was sent. */
+struct pending {
     struct redis_request request;
     struct redis_provider *provider;
     struct lease_call *call;
     bool by_text;
-    struct replicas_wait wait;
+    struct list link; /* in `covered` or `uncovered` */
 };
 
-static void send_ask(struct ask *ask)
+static int64_t now_ms(const struct redis_provider *provider)
 {
-    struct redis_provider *provider = ask->provider;
-
-    script_args(ask->call, &provider->self, &provider->args);
-    redis_link_send(provider->link, &ask->request, ask->call->verb, ask->by_text, &provider->args);
+    return clock_now_ms(provider->surroundings.clock);
 }
 
-/* What a call without a known outcome leaves to be done. A grant may have taken or entered the lock
- * for an owner who will never hear of it. */
-static void note_debt(struct redis_provider *provider, const struct lease_call *call)
-{
-    int64_t now_ms = clock_now_ms(provider->surroundings.clock);
+/* A call goes out, and its answer comes in. */
 
-    if (call->verb == LEASE_RELEASE)
-        debts_add(&provider->debts, call, call->token, call->deadline_ms, now_ms);
-    else if (call->verb == LEASE_GRANT)
-        debts_add(&provider->debts, call, 0, now_ms + call->ttl_ms, now_ms);
+static void send_script(struct pending *pending)
+{
+    struct redis_provider *provider = pending->provider;
+
+    script_args(pending->call, &provider->self, &provider->args);
+    redis_conn_send_script(provider->requester, &pending->request, pending->call->verb,
+                           pending->by_text, &provider->args);
 }
 
-static void pay_debts(void *context);
-
-static void finish(struct ask *ask)
+static void finish(struct pending *pending)
 {
-    struct redis_provider *provider = ask->provider;
-    struct lease_call *call = ask->call;
+    struct redis_provider *provider = pending->provider;
+    struct lease_call *call = pending->call;
 
     provider->failures += call->answer == LEASE_DOWN && call != &provider->probe;
     provider->under_way--;
-    free(ask);
+    free(pending);
     call->done(call);
 }
 
@@ -112,31 +116,91 @@ static void probe_later(struct redis_provider *provider)
 
 static void note_refusal(struct redis_provider *provider, const char *why)
 {
-    redis_link_refused(provider->link, why);
+    redis_conn_refused(provider->requester, why);
     if (!provider->closing && !uv_is_active((uv_handle_t *)&provider->probe_timer))
         probe_later(provider);
 }
 
-static void on_replicas(struct replicas_wait *wait, const char *why)
+/* Whether enough replicas have what the master granted is asked with WAIT, for at most a quarter of
+ * the time that a request has: Redis answers nothing else on the connection meanwhile. (It looks at
+ * the time of those who wait only ten times a second.) One WAIT is under way at a time, and stands
+ * for all grants that were answered before it was sent; those that come meanwhile share the next.
+ */
+
+static void pay_debts(void *context);
+
+/* `why`: they are too few, or nobody knows; NULL: enough. */
+static void on_replicas(struct pending *pending, const char *why)
 {
-    struct ask *ask = list_entry(wait, struct ask, wait);
-    struct redis_provider *provider = ask->provider;
-    struct lease_call *call = ask->call;
-    int64_t now_ms = clock_now_ms(provider->surroundings.clock);
+    struct redis_provider *provider = pending->provider;
+    struct lease_call *call = pending->call;
 
     provider->replicas_missing = why != NULL;
     if (why == NULL) {
-        redis_link_accepted(provider->link);
+        redis_conn_accepted(provider->requester);
     } else {
-        debts_add(&provider->debts, call, call->answer_token, now_ms + call->ttl_ms, now_ms);
+        int64_t until_ms = now_ms(provider) + call->ttl_ms;
+        debts_add(&provider->debts, call, call->answer_token, until_ms, now_ms(provider));
         call->answer = LEASE_UNANSWERED;
         lease_answer_down(call, "%s", why);
-        if (redis_link_ready(provider->link)) {
+        if (redis_conn_is_ready(provider->requester)) {
             note_refusal(provider, why);
             pay_debts(provider);
         }
     }
-    finish(ask);
+    finish(pending);
+}
+
+static void replicas_answered(struct list *granted, const char *why)
+{
+    struct list *link;
+
+    while ((link = list_pop(granted)) != NULL)
+        on_replicas(list_entry(link, struct pending, link), why);
+}
+
+static int wait_ms(const struct redis_provider *provider)
+{
+    return provider->uri.timeout_ms < 4 ? 1 : provider->uri.timeout_ms / 4;
+}
+
+static void send_wait(struct redis_provider *provider)
+{
+    char needed[16], time_ms[16];
+
+    if (provider->waiting || list_empty(&provider->uncovered))
+        return;
+    if (!redis_conn_is_ready(provider->requester)) {
+        replicas_answered(&provider->uncovered, redis_conn_reason(provider->requester));
+        return;
+    }
+    list_splice(&provider->covered, &provider->uncovered);
+    provider->waiting = true;
+    snprintf(needed, sizeof needed, "%d", provider->uri.replicas);
+    snprintf(time_ms, sizeof time_ms, "%d", wait_ms(provider));
+    redis_conn_send(provider->requester, &provider->wait, 3,
+                    (const char *[]){"WAIT", needed, time_ms});
+}
+
+static void on_waited(struct redis_request *request, const struct redisReply *reply,
+                      const char *why)
+{
+    struct redis_provider *provider = list_entry(request, struct redis_provider, wait);
+    int needed = provider->uri.replicas;
+    char error[SCRIPT_ERROR_MAX];
+
+    if (reply != NULL && reply->type == REDIS_REPLY_ERROR) {
+        script_error(reply, error);
+        why = error;
+    } else if (reply != NULL && (reply->type != REDIS_REPLY_INTEGER || reply->integer < needed)) {
+        snprintf(error, sizeof error, "%lld of %d replicas have the grant within %d ms",
+                 reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0, needed,
+                 wait_ms(provider));
+        why = error;
+    }
+    provider->waiting = false;
+    replicas_answered(&provider->covered, why);
+    send_wait(provider);
 }
 
 static bool is_noscript(const struct redisReply *reply)
@@ -144,73 +208,73 @@ static bool is_noscript(const struct redisReply *reply)
     return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
 }
 
-static void on_done(struct redis_request *request, const struct redisReply *reply, const char *why)
+static void on_reply(struct redis_request *request, const struct redisReply *reply, const char *why)
 {
-    struct ask *ask = (struct ask *)(void *)request;
-    struct redis_provider *provider = ask->provider;
-    struct lease_call *call = ask->call;
+    struct pending *pending = list_entry(request, struct pending, request);
+    struct redis_provider *provider = pending->provider;
+    struct lease_call *call = pending->call;
     char error[SCRIPT_ERROR_MAX];
 
     if (reply == NULL) {
-        note_debt(provider, call);
+        debts_note(&provider->debts, call, now_ms(provider));
         lease_answer_down(call, "%s", why);
-    } else if (is_noscript(reply) && !ask->by_text && redis_link_ready(provider->link)) {
-        ask->by_text = true;
-        send_ask(ask);
+    } else if (is_noscript(reply) && !pending->by_text &&
+               redis_conn_is_ready(provider->requester)) {
+        pending->by_text = true;
+        send_script(pending);
         return;
     } else if (reply->type == REDIS_REPLY_ERROR) {
         script_error(reply, error);
         if (call->verb == LEASE_RELEASE)
-            note_debt(provider, call);
+            debts_note(&provider->debts, call, now_ms(provider));
         lease_answer_down(call, "%s", error);
         note_refusal(provider, error);
     } else if (!script_answer(call, reply)) {
         lease_answer_down(call, "an answer that makes no sense (is it Redis?)");
-    } else if (call->answer == LEASE_GRANTED && provider->replicas.needed > 0 &&
+    } else if (call->answer == LEASE_GRANTED && provider->uri.replicas > 0 &&
                (call->verb == LEASE_GRANT || call == &provider->probe)) {
-        ask->wait.done = on_replicas;
-        replicas_await(&provider->replicas, &ask->wait);
+        list_append(&provider->uncovered, &pending->link);
+        send_wait(provider);
         return;
     } else if (script_wrote(reply) && !provider->replicas_missing) {
-        redis_link_accepted(provider->link);
+        redis_conn_accepted(provider->requester);
     }
-    finish(ask);
+    finish(pending);
 }
 
 static void send_call(struct redis_provider *provider, struct lease_call *call)
 {
-    struct ask *ask = mem_zalloc(sizeof *ask);
+    struct pending *pending = mem_zalloc(sizeof *pending);
 
-    ask->request.done = on_done;
-    ask->provider = provider;
-    ask->call = call;
+    pending->request.done = on_reply;
+    pending->provider = provider;
+    pending->call = call;
     if (call->verb == LEASE_GRANT)
         call->attempt = ++provider->attempts;
     provider->under_way++;
-    send_ask(ask);
+    send_script(pending);
 }
 
 static bool redis_ask(struct lease_provider *base, struct lease_call *call)
 {
     struct redis_provider *provider = (struct redis_provider *)(void *)base;
-    bool ready = redis_link_ready(provider->link);
+    bool ready = redis_conn_is_ready(provider->requester);
 
     provider->calls++;
-    call->deadline_ms =
-        clock_now_ms(provider->surroundings.clock) + call->ttl_ms; /* RELEASE: the lock's end */
+    call->deadline_ms = now_ms(provider) + call->ttl_ms; /* RELEASE: the lock's end */
     if (ready && provider->under_way < CALLS_MAX) {
         send_call(provider, call);
         return false;
     }
     provider->failures++;
     if (call->verb == LEASE_RELEASE)
-        note_debt(provider, call);
+        debts_note(&provider->debts, call, now_ms(provider));
     return lease_answer_down(
-        call, "%s", ready ? "too many calls under way" : redis_link_reason(provider->link));
+        call, "%s", ready ? "too many calls under way" : redis_conn_reason(provider->requester));
 }
 
-/* Debts. One that cannot be paid is noted again, as any other release. (Paying may come back here,
- * where a refusal ends the connection.) */
+/* Paying debts. One that cannot be paid is noted again, as any other release. (Paying may come back
+ * here, where a refusal ends the connection.) */
 
 static void on_paid(struct lease_call *call)
 {
@@ -220,18 +284,18 @@ static void on_paid(struct lease_call *call)
 static void pay_debts(void *context)
 {
     struct redis_provider *provider = context;
-    int64_t now_ms = clock_now_ms(provider->surroundings.clock);
+    int64_t began_ms = now_ms(provider);
     struct debt *debt;
 
-    while (redis_link_ready(provider->link) &&
-           (debt = debts_take(&provider->debts, now_ms)) != NULL) {
+    while (redis_conn_is_ready(provider->requester) &&
+           (debt = debts_take(&provider->debts, began_ms)) != NULL) {
         debt->call.done = on_paid;
-        debt->call.deadline_ms = now_ms + debt->call.ttl_ms;
+        debt->call.deadline_ms = began_ms + debt->call.ttl_ms;
         send_call(provider, &debt->call);
     }
 }
 
-/* The probe: the lock of a resource that nobody can have, renewed for a moment. */
+/* Probing a Redis that refuses: renew the lock of a resource that nobody can have, for a moment. */
 
 static void on_probed(struct lease_call *call)
 {
@@ -243,7 +307,7 @@ static void on_probe_due(uv_timer_t *timer)
 {
     struct redis_provider *provider = timer->data;
 
-    if (!redis_link_refuses(provider->link))
+    if (!redis_conn_is_refusing(provider->requester))
         return;
     probe_later(provider);
     if (provider->probing)
@@ -258,20 +322,19 @@ static void on_probe_due(uv_timer_t *timer)
     send_call(provider, &provider->probe);
 }
 
+/* The rest of the interface. */
+
 static struct lease_health redis_health(const struct lease_provider *base)
 {
     const struct redis_provider *provider = (const struct redis_provider *)(const void *)base;
-    struct redis_link_health link = redis_link_health(provider->link);
     struct lease_health health = {
-        .up = link.up,
         .calls = provider->calls,
         .failures = provider->failures,
-        .reconnects = link.reconnects,
-        .watching = provider->listener != NULL && redis_link_ready(provider->listener),
+        .watching = provider->listener != NULL && redis_conn_is_ready(provider->listener),
         .news = provider->news,
     };
 
-    memcpy(health.detail, link.detail, sizeof health.detail);
+    redis_conn_health(provider->requester, &health);
     return health;
 }
 
@@ -286,25 +349,45 @@ static void on_message(void *context, struct bytes message)
     provider->on_news(provider->news_context, &news);
 }
 
+static enum redis_located locate(void *context, bool last, struct uri_host *master,
+                                 char why[REDIS_WHY_MAX])
+{
+    const struct redis_provider *provider = context;
+    return sentinels_locate(provider->sentinels, last, master, why);
+}
+
+static void on_master_lost(void *context)
+{
+    sentinels_ask_again(((struct redis_provider *)context)->sentinels);
+}
+
+static const struct redis_events events = {
+    .on_ready = pay_debts,
+    .on_message = on_message,
+    .locate = locate,
+    .on_master_lost = on_master_lost,
+};
+
 static void redis_watch(struct lease_provider *base,
                         void (*on_news)(void *context, const struct lease_news *news),
                         void *context)
 {
     struct redis_provider *provider = (struct redis_provider *)(void *)base;
+    bool at_master = provider->uri.kind == LEASE_URI_SENTINEL;
 
     check(provider->listener == NULL);
     provider->on_news = on_news;
     provider->news_context = context;
-    provider->listener = redis_listener_new(&provider->uri, &provider->surroundings,
-                                            provider->channel, on_message, provider);
-    if (provider->sentinels != NULL)
-        redis_link_follow(provider->listener, provider->sentinels);
+    provider->listener =
+        redis_conn_new(at_master ? REDIS_MASTER_LISTENER : REDIS_LISTENER, &provider->uri,
+                       &provider->surroundings, provider->channel, &events, provider);
     provider->open++;
 }
 
-static void redis_on_first(struct lease_provider *base, void (*ended)(void *context), void *context)
+static void redis_on_first_attempt(struct lease_provider *base, void (*ended)(void *context),
+                                   void *context)
 {
-    redis_link_on_first(((struct redis_provider *)(void *)base)->link, ended, context);
+    redis_conn_on_first_attempt(((struct redis_provider *)(void *)base)->requester, ended, context);
 }
 
 static void on_closed(void *context)
@@ -335,9 +418,9 @@ static void redis_close(struct lease_provider *base, void (*closed)(void *contex
     provider->closed_context = context;
     provider->closing = true;
     uv_close((uv_handle_t *)&provider->probe_timer, on_timer_closed);
-    redis_link_close(provider->link, on_closed, provider);
+    redis_conn_close(provider->requester, on_closed, provider);
     if (provider->listener != NULL)
-        redis_link_close(provider->listener, on_closed, provider);
+        redis_conn_close(provider->listener, on_closed, provider);
     if (provider->sentinels != NULL)
         sentinels_close(provider->sentinels, on_closed, provider);
 }
@@ -345,18 +428,18 @@ static void redis_close(struct lease_provider *base, void (*closed)(void *contex
 #define IMPL(name_)                                                                                \
     {                                                                                              \
         .name = (name_), .ask = redis_ask, .watch = redis_watch, .health = redis_health,           \
-        .close = redis_close, .on_first_attempt = redis_on_first,                                  \
+        .close = redis_close, .on_first_attempt = redis_on_first_attempt,                          \
     }
 static const struct lease_provider_impl redis_impl = IMPL("redis");
 static const struct lease_provider_impl sentinel_impl = IMPL("sentinel");
 
-static void on_sentinels(void *context)
+static void on_sentinels_change(void *context)
 {
     struct redis_provider *provider = context;
 
-    redis_link_look(provider->link);
+    redis_conn_relocate(provider->requester);
     if (provider->listener != NULL)
-        redis_link_look(provider->listener);
+        redis_conn_relocate(provider->listener);
 }
 
 /* The channel, and who we are there. */
@@ -380,6 +463,7 @@ struct lease_provider *lease_redis_new(const struct lease_uri *uri,
                                        const struct lease_surroundings *surroundings)
 {
     struct redis_provider *provider = mem_zalloc(sizeof *provider);
+    bool at_master = uri->kind == LEASE_URI_SENTINEL;
 
     provider->base.impl = &redis_impl;
     provider->uri = *uri;
@@ -388,13 +472,15 @@ struct lease_provider *lease_redis_new(const struct lease_uri *uri,
     check(uv_timer_init(surroundings->loop, &provider->probe_timer) == 0);
     provider->probe_timer.data = provider;
     provider->open = 2;
-    provider->link = redis_link_new(uri, surroundings, pay_debts, provider);
-    replicas_init(&provider->replicas, provider->link, uri->replicas, uri->timeout_ms);
-    if (uri->kind == LEASE_URI_SENTINEL) {
+    provider->wait.done = on_waited;
+    list_init(&provider->covered);
+    list_init(&provider->uncovered);
+    if (at_master) {
         provider->base.impl = &sentinel_impl;
         provider->open++;
-        provider->sentinels = sentinels_new(uri, surroundings, on_sentinels, provider);
-        redis_link_follow(provider->link, provider->sentinels);
+        provider->sentinels = sentinels_new(uri, surroundings, on_sentinels_change, provider);
     }
+    provider->requester = redis_conn_new(at_master ? REDIS_MASTER_REQUESTER : REDIS_REQUESTER, uri,
+                                         surroundings, NULL, &events, provider);
     return &provider->base;
 }

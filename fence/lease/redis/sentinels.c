@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One listening link per sentinel, whose greeting contains the question; so to ask again is to
- * connect again. What a sentinel has said is forgotten when its connection is lost. */
+/* One connection per sentinel, whose greeting contains the question; so to ask again is to connect
+ * again. What a sentinel has said is forgotten when its connection is lost. */
 #include "fence/lease/redis/sentinels.h"
 
 #include <stdio.h>
@@ -9,26 +9,25 @@
 
 #include "fence/base/mem.h"
 #include "fence/base/text.h"
-#include "fence/lease/redis/link.h"
 
 struct sentinel {
     struct sentinels *all;
-    struct redis_link *link;
-    char name[128]; /* "127.0.0.1:26379" */
+    struct redis_conn *conn;
+    char name[URI_HOST_TEXT_MAX]; /* "127.0.0.1:26379" */
     enum { ASKED, NAMED, SILENT } state;
-    struct uri_host master;      /* NAMED */
-    uint64_t named;              /* NAMED: so many had been before */
-    char why[SENTINELS_WHY_MAX]; /* SILENT */
-    bool told;                   /* that it is silent */
+    struct uri_host master;  /* NAMED */
+    uint64_t answer;         /* NAMED: a number that rises with each answer of any of them */
+    char why[REDIS_WHY_MAX]; /* SILENT */
+    bool logged_silent;
 };
 
 struct sentinels {
     struct lease_uri uri;
     const struct log *log;
-    void (*changed)(void *context);
+    void (*on_change)(void *context);
     void *context;
-    uint64_t named;
-    int open; /* links */
+    uint64_t answers;
+    int open; /* connections */
     void (*closed)(void *context);
     void *closed_context;
     struct sentinel of[LEASE_URI_HOSTS_MAX];
@@ -38,30 +37,30 @@ static void name_master(struct sentinel *sentinel, const struct uri_host *master
 {
     sentinel->state = NAMED;
     sentinel->master = *master;
-    sentinel->named = sentinel->all->named++;
+    sentinel->answer = sentinel->all->answers++;
 }
 
-static void on_named(void *context, const struct uri_host *master, const char *why)
+static void on_master(void *context, const struct uri_host *master, const char *why)
 {
     struct sentinel *sentinel = context;
     struct sentinels *all = sentinel->all;
 
     if (master != NULL) {
         name_master(sentinel, master);
-        if (sentinel->told)
+        if (sentinel->logged_silent)
             log_info(all->log, "sentinel %s answers again", sentinel->name);
     } else {
         sentinel->state = SILENT;
         snprintf(sentinel->why, sizeof sentinel->why, "%s", why);
-        if (!sentinel->told)
+        if (!sentinel->logged_silent)
             log_warn(all->log, "sentinel %s is of no use: %s; trying again until it is",
                      sentinel->name, why);
     }
-    sentinel->told = master == NULL;
-    all->changed(all->context);
+    sentinel->logged_silent = master == NULL;
+    all->on_change(all->context);
 }
 
-/* "NAME OLD-ADDRESS OLD-PORT NEW-ADDRESS NEW-PORT"; a sentinel may watch over other masters, too.
+/* "NAME OLD-ADDRESS OLD-PORT NEW-ADDRESS NEW-PORT", of any master that the sentinel watches over.
  */
 static void on_message(void *context, struct bytes message)
 {
@@ -82,27 +81,28 @@ static void on_message(void *context, struct bytes message)
     memcpy(master.name, words[3].data, words[3].len);
     master.port = (int)port;
     name_master(sentinel, &master);
-    sentinel->all->changed(sentinel->all->context);
+    sentinel->all->on_change(sentinel->all->context);
 }
+
+static const struct redis_events events = {.on_master = on_master, .on_message = on_message};
 
 struct sentinels *sentinels_new(const struct lease_uri *uri,
                                 const struct lease_surroundings *surroundings,
-                                void (*changed)(void *context), void *context)
+                                void (*on_change)(void *context), void *context)
 {
     struct sentinels *all = mem_zalloc(sizeof *all);
-    char text[sizeof all->of->name + 8];
 
     all->uri = *uri;
     all->log = surroundings->log;
-    all->changed = changed;
+    all->on_change = on_change;
     all->context = context;
     for (int i = 0; i < uri->hosts_count; i++) {
         struct lease_uri member = lease_uri_member(uri, i);
         struct sentinel *sentinel = &all->of[i];
         sentinel->all = all;
-        lease_uri_text(&member, text, sizeof text);
-        snprintf(sentinel->name, sizeof sentinel->name, "%s", strchr(text, ' ') + 1);
-        sentinel->link = redis_sentinel_new(&member, surroundings, on_named, on_message, sentinel);
+        uri_host_text(&uri->hosts[i], sentinel->name);
+        sentinel->conn = redis_conn_new(REDIS_SENTINEL, &member, surroundings, "+switch-master",
+                                        &events, sentinel);
     }
     return all;
 }
@@ -116,22 +116,21 @@ static int count_votes(const struct sentinels *all, const struct uri_host *maste
     return votes;
 }
 
-static enum sentinels_answer say_why(const struct sentinels *all, char why[SENTINELS_WHY_MAX])
+static void say_why(const struct sentinels *all, char why[REDIS_WHY_MAX])
 {
     for (int i = 0; i < all->uri.hosts_count; i++) {
         const struct sentinel *sentinel = &all->of[i];
         if (sentinel->state == SILENT) {
-            text_print(why, SENTINELS_WHY_MAX, "no sentinel names the master; %s: %s",
-                       sentinel->name, sentinel->why);
-            return SENTINELS_SILENT;
+            text_print(why, REDIS_WHY_MAX, "no sentinel names the master; %s: %s", sentinel->name,
+                       sentinel->why);
+            return;
         }
     }
-    snprintf(why, SENTINELS_WHY_MAX, "no sentinel has answered in time");
-    return SENTINELS_SILENT;
+    snprintf(why, REDIS_WHY_MAX, "no sentinel has answered in time");
 }
 
-enum sentinels_answer sentinels_master(const struct sentinels *all, bool last,
-                                       struct uri_host *master, char why[SENTINELS_WHY_MAX])
+enum redis_located sentinels_locate(const struct sentinels *all, bool last, struct uri_host *master,
+                                    char why[REDIS_WHY_MAX])
 {
     const struct sentinel *best = NULL;
     int asked = 0, votes = 0;
@@ -142,16 +141,19 @@ enum sentinels_answer sentinels_master(const struct sentinels *all, bool last,
         if (sentinel->state != NAMED)
             continue;
         int its = count_votes(all, &sentinel->master);
-        if (best == NULL || its > votes || (its == votes && sentinel->named > best->named)) {
+        if (best == NULL || its > votes || (its == votes && sentinel->answer > best->answer)) {
             best = sentinel;
             votes = its;
         }
     }
     if (best != NULL && (last || asked == 0 || votes > all->uri.hosts_count / 2)) {
         *master = best->master;
-        return SENTINELS_AGREE;
+        return REDIS_LOCATED;
     }
-    return asked > 0 && !last ? SENTINELS_ASKED : say_why(all, why);
+    if (asked > 0 && !last)
+        return REDIS_LOCATING;
+    say_why(all, why);
+    return REDIS_NOWHERE;
 }
 
 void sentinels_ask_again(struct sentinels *all)
@@ -159,7 +161,7 @@ void sentinels_ask_again(struct sentinels *all)
     for (int i = 0; i < all->uri.hosts_count; i++) {
         if (all->of[i].state == NAMED) {
             all->of[i].state = ASKED;
-            redis_link_again(all->of[i].link);
+            redis_conn_restart(all->of[i].conn);
         }
     }
 }
@@ -182,5 +184,5 @@ void sentinels_close(struct sentinels *all, void (*closed)(void *context), void 
     all->closed_context = context;
     all->open = all->uri.hosts_count;
     for (int i = 0; i < all->uri.hosts_count; i++)
-        redis_link_close(all->of[i].link, on_closed, all);
+        redis_conn_close(all->of[i].conn, on_closed, all);
 }

@@ -2,7 +2,7 @@
 /* One connection to a Redis: an asynchronous hiredis context on a libuv loop.
  *
  * hiredis brings a libuv adapter of its own, which looks away when a connection fails. This one
- * tells every end, once. It has no timers: who waits too long frees the wire (redis/link.c). */
+ * tells every end, once. It has no timers: whoever waits too long frees the wire (conn.c). */
 #ifndef STOCKADE_FENCE_LEASE_REDIS_WIRE_H
 #define STOCKADE_FENCE_LEASE_REDIS_WIRE_H
 

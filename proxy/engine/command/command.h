@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of commands: one row gives a command its name, its arity, where its keys are, who may
- * use it, its place in a connection's order, what it does, and its line in COMMAND DOCS. */
+/* What a command is: a row that gives it its name, its arity, where its keys are, who may use it,
+ * its place in a connection's order, what is done for it and when, and its line in COMMAND DOCS.
+ * The rows are in table.c; everybody else finds a command through an index. */
 #ifndef STOCKADE_ENGINE_COMMAND_H
 #define STOCKADE_ENGINE_COMMAND_H
 
@@ -8,10 +9,9 @@
 #include <stddef.h>
 
 #include "fence/base/bytes.h"
-#include "store/sql.h"
-#include "store/txn.h"
+#include "fence/base/err.h"
 
-struct replies;
+struct exec;
 struct request;
 
 /* Commands of one connection take effect in the order sent. Those of one order class may be under
@@ -26,30 +26,18 @@ enum command_order {
 };
 
 enum command_flag {
-    COMMAND_WRITES = 1,    /* changes a value: needs a token */
-    COMMAND_ADMIN = 2,     /* administrators only */
-    COMMAND_NO_AUTH = 4,   /* also before AUTH */
-    COMMAND_LEASE = 8,     /* about leases */
-    COMMAND_DRAINING = 16, /* also while the daemon stops */
-    COMMAND_UNQUEUED = 32, /* between MULTI and EXEC too it is done at once */
-    COMMAND_PUBSUB = 64,   /* also where a RESP2 connection has subscribed */
-    COMMAND_LONG = 128,    /* goes through any number of rows */
-    COMMAND_VALUE = 256,   /* replies with the string of its key, and wants nothing else of it */
-};
-
-/* A data command while it runs on the store's thread. */
-struct exec {
-    struct store_txn *txn;
-    size_t argc;
-    const struct bytes *argv; /* argv[0] is the command, argv[1] the key where it has one */
-    struct resource resource; /* of argv[1], for commands with a key */
-    struct buf *out;          /* the reply; complete, or empty where the store failed */
-    size_t at;                /* where it begins there: behind those of a transaction's steps */
-    struct replies *replies;  /* the room for it, and */
-    size_t *share;            /* what it has of that */
-    bool resp3;
-    enum sql_right sql_right; /* what SQL may do */
-    int64_t sql_limit_ms;
+    COMMAND_WRITES = 1 << 0,     /* changes a value: needs a token */
+    COMMAND_ADMIN = 1 << 1,      /* administrators only */
+    COMMAND_NO_AUTH = 1 << 2,    /* also before AUTH */
+    COMMAND_DRAINING = 1 << 3,   /* also while the daemon stops */
+    COMMAND_UNQUEUED = 1 << 4,   /* done at once between MULTI and EXEC, too */
+    COMMAND_PUBSUB = 1 << 5,     /* also where a RESP2 connection has subscribed */
+    COMMAND_LONG = 1 << 6,       /* goes through any number of rows */
+    COMMAND_VALUE = 1 << 7,      /* replies with the string of its key, and wants nothing else */
+    COMMAND_SQL = 1 << 8,        /* runs a statement: may take long, may act under any token */
+    COMMAND_FENCED = 1 << 9,     /* a token, then the command that it is for */
+    COMMAND_FENCEDALL = 1 << 10, /* several resources with tokens, then the command */
+    COMMAND_BLOCKING = 1 << 11,  /* COMMAND tells clients that it may wait */
 };
 
 typedef void command_start(struct request *request);
@@ -61,27 +49,41 @@ struct command {
     unsigned flags;
     enum command_order order;
     int key_first, key_last, key_step; /* as COMMAND reports them; 0: no keys */
-    /* One of the two. `start` runs on the loop and finishes the request, now or later. `exec` runs
-     * inside the store's transaction: STK_OK with a reply, the store's error, or STK_BUSY: there is
-     * no room for the reply, and what it did is undone. PING has both: it
-     * starts on the loop, and runs in the store as a part of a transaction. */
-    command_start *start;
+
+    /* On the loop's thread, in this order; NULL: nothing is to be done. */
+    command_start *prepare; /* it was parsed: plan it, set its order */
+    command_start *start;   /* its turn has come. Finishes the request, now or later */
+    command_start *abandon; /* its client is gone while it is under way: nothing more shall be
+                               taken for it. Finishes the request all the same */
+
+    /* On the store's thread, within a transaction, as a step of a plan. STK_OK with a reply, the
+     * store's error, or STK_BUSY: there is no room for the reply, and what it did is undone. */
     command_exec *exec;
+
     const char *group, *summary;
 };
-
-extern const struct command commands[];
-extern const size_t commands_count;
 
 #define COMMAND_SLOTS 256 /* more than twice the commands there are; a power of two */
 
 /* Finds commands by name. Filled in once; then read-only. */
 struct command_index {
+    const struct command *all;
+    size_t count;
     const struct command *slots[COMMAND_SLOTS];
 };
 
-void command_index_fill(struct command_index *index);
+void command_index_fill(struct command_index *index, const struct command *all, size_t count);
+/* NULL: there is none of that name. */
 const struct command *command_find(const struct command_index *index, struct bytes name);
-bool command_arity_fits(const struct command *command, size_t argc);
+
+/* Is it a number of arguments, with the name, that the arity allows? */
+static inline bool arity_fits(int arity, size_t argc)
+{
+    return arity >= 0 ? argc == (size_t)arity : argc >= (size_t)-arity;
+}
+
+/* A command's name in lower case, as Redis's errors have it. Returns `out`. */
+#define COMMAND_LOWER_SIZE 40
+const char *command_lower(const char *name, char out[COMMAND_LOWER_SIZE]);
 
 #endif

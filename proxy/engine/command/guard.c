@@ -2,7 +2,8 @@
 /* GUARD CREATE table column prefix | DROP table | LIST: which of the users' tables are guarded. The
  * store makes, removes and checks guards; here is only the command. */
 #include "fence/base/mem.h"
-#include "proxy/engine/internal.h"
+#include "proxy/engine/command/handlers.h"
+#include "proxy/engine/session/session.h"
 
 /* What the store says of it. */
 struct outcome {
@@ -96,34 +97,40 @@ static void list_done(struct store_op *op)
         request_show(request);
 }
 
-static const struct {
-    const char *name, *arity_name;
-    size_t argc;
-    bool admin;
-    enum stk_error (*run)(struct store_op *op, struct store_txn *txn);
-    void (*done)(struct store_op *op);
-} subcommands[] = {
-    {"CREATE", "guard|create", 5, true, create_run, change_done},
-    {"DROP", "guard|drop", 3, true, drop_run, change_done},
-    /* On the writer too, which knows the guards and looks at them where another program has
-     * committed. */
-    {"LIST", "guard|list", 2, false, list_run, list_done},
-};
+static void change(struct request *request,
+                   enum stk_error (*run)(struct store_op *op, struct store_txn *txn))
+{
+    request->state = mem_zalloc(sizeof(struct outcome));
+    if (session_is_admin(request->session))
+        request_run(request, true, run, change_done);
+    else
+        request_fail(request, STK_NOPERM, NULL);
+}
+
+static void guard_create(struct request *request)
+{
+    change(request, create_run);
+}
+
+static void guard_drop(struct request *request)
+{
+    change(request, drop_run);
+}
+
+/* On the writer too, which knows the guards, and checks them where another program has committed.
+ */
+static void guard_list(struct request *request)
+{
+    request_run(request, true, list_run, list_done);
+}
 
 void guard_command(struct request *request)
 {
-    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
-        if (!request_is_word(request, 1, subcommands[i].name))
-            continue;
-        request->session->last_command = subcommands[i].arity_name;
-        request->state = mem_zalloc(sizeof(struct outcome));
-        if (request->argc != subcommands[i].argc)
-            request_fail_arity(request, subcommands[i].arity_name);
-        else if (subcommands[i].admin && !session_is_admin(request->session))
-            request_fail(request, STK_NOPERM, NULL);
-        else if (request_submit(request, true, subcommands[i].run, subcommands[i].done) != STK_OK)
-            request_fail(request, STK_BUSY, NULL);
-        return;
-    }
-    request_fail_subcommand(request);
+    static const struct subcommand all[] = {
+        {"guard|create", 5, guard_create},
+        {"guard|drop", 3, guard_drop},
+        {"guard|list", 2, guard_list},
+    };
+
+    request_start_subcommand(request, all, sizeof all / sizeof *all);
 }

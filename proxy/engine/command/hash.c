@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "proxy/engine/internal.h"
+#include "proxy/engine/command/handlers.h"
 #include "proxy/engine/write/exec.h"
 
 static bool field_fits(struct exec *exec, struct bytes field)

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/request.h"
 
 /* The Redis whose commands and replies the data commands follow: clients decide by it what to send.
  */

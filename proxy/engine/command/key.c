@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of any type. */
-#include "proxy/engine/internal.h"
+#include "proxy/engine/command/handlers.h"
 #include "proxy/engine/write/exec.h"
 
 enum stk_error key_del(struct exec *exec)

@@ -3,7 +3,9 @@
  * fence, so "it was not, and never will be" cannot be overtaken: a retired token accepts nothing
  * any more, and what it accepted before is in the same snapshot. */
 #include "fence/base/mem.h"
+#include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/request.h"
 #include "proxy/engine/write/exec.h"
 
 struct asked {
@@ -76,7 +78,6 @@ void receipt_show(struct request *request)
     asked->keep_ms = request->engine->options.receipts_keep_ms;
     if (!request_name(request, 1, "a resource") || !request_token(request, 2, &asked->token))
         return;
-    if (request_id(request, 3) &&
-        request_submit(request, false, receipt_run, receipt_done) != STK_OK)
-        request_fail(request, STK_BUSY, NULL);
+    if (request_id(request, 3))
+        request_run(request, false, receipt_run, receipt_done);
 }

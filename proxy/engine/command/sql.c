@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
-#include "proxy/engine/internal.h"
+#include "proxy/engine/command/handlers.h"
+#include "proxy/engine/session/session.h"
 #include "proxy/engine/write/exec.h"
 #include "store/sql_text.h"
 
@@ -30,15 +31,28 @@ static bool has_types(const struct bytes *argv, size_t argc)
     return argc > 2 && bytes_equal_nocase(argv[1], "TYPES");
 }
 
-struct bytes sql_statement(const struct bytes *argv, size_t argc)
+static struct bytes statement_of(const struct bytes *argv, size_t argc)
 {
     size_t at = has_types(argv, argc) ? 3 : 1;
     return at < argc ? argv[at] : BYTES_LITERAL("");
 }
 
-bool sql_is_definition(struct bytes statement)
+/* Without a token a statement only reads, unless it defines: that needs no token, but an
+ * administrator, and the writer. */
+void sql_prepare(struct request *request)
 {
-    return sql_kind(statement) == SQL_DEFINITION;
+    plan_make(request);
+    if (sql_kind(statement_of(request->argv, request->argc)) != SQL_DEFINITION)
+        return;
+    if (request->queued) {
+        plan_refuse(request, STK_ERR, "DDL is no part of a transaction here: send it alone");
+    } else if (!session_is_admin(request->session)) {
+        plan_refuse(request, STK_NOPERM, NULL);
+    } else {
+        request->plan.only_step.sql_right = SQL_MAY_DEFINE;
+        request->plan.marked = true;
+        request->order = ORDER_WRITE;
+    }
 }
 
 /* A finite decimal, or an infinity: SQLite would make NULL of what is not a number. */

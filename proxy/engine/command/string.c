@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "proxy/engine/internal.h"
+#include "proxy/engine/command/handlers.h"
+#include "proxy/engine/session/request.h"
 #include "proxy/engine/write/exec.h"
 
 /* Replaces whatever the key holds; exec->resource is its. */
@@ -72,15 +73,28 @@ enum stk_error string_mget(struct exec *exec)
     return STK_OK;
 }
 
-bool string_set_expires(const struct bytes *argv, size_t argc)
+#define SET_EXPIRES_ERROR                                                                          \
+    "values do not expire here: SET takes NX, XX and GET; for a lock: ACQUIRE key ttl_ms"
+
+/* Is it a SET with an expiry, the usual recipe for a lock? */
+static bool expires(const struct bytes *argv, size_t argc)
 {
     static const char *const words[] = {"EX", "PX", "EXAT", "PXAT", "KEEPTTL"};
 
-    for (size_t i = 3; i < argc && bytes_equal_nocase(argv[0], "SET"); i++)
+    for (size_t i = 3; i < argc; i++)
         for (size_t j = 0; j < sizeof words / sizeof *words; j++)
             if (bytes_equal_nocase(argv[i], words[j]))
                 return true;
     return false;
+}
+
+/* Who brings the recipe for a lock learns how it is done here, rather than that a token is
+ * missing. */
+void string_set_prepare(struct request *request)
+{
+    plan_make(request);
+    if (request->verdict == STK_NOTOKEN && expires(request->argv, request->argc))
+        plan_refuse(request, STK_NOTOKEN, SET_EXPIRES_ERROR);
 }
 
 enum stk_error string_set(struct exec *exec)
@@ -88,7 +102,7 @@ enum stk_error string_set(struct exec *exec)
     bool nx = false, xx = false, get = false, found;
     enum stk_error error;
 
-    if (exec->argc > 3 && string_set_expires(exec->argv, exec->argc))
+    if (exec->argc > 3 && expires(exec->argv, exec->argc))
         return exec_error(exec, SET_EXPIRES_ERROR);
     for (size_t i = 3; i < exec->argc; i++) {
         nx |= exec_is_word(exec, i, "NX");

@@ -73,7 +73,7 @@ static struct request *new_sub(struct basket *basket, const struct bytes *argv, 
         request_new(request->session, command_find(&request->engine->index, argv[0]), argv, argc);
 
     sub->parent = request;
-    sub->finished_sub = finished;
+    sub->on_finished = finished;
     sub->started = true;
     sub->resp3 = false;
     sub->order = ORDER_NOW;

@@ -95,7 +95,7 @@ static void publish(const struct held *held, enum event_kind kind)
 static void tell_holder(const struct held *held, const char *reason)
 {
     if (held->holder != NULL)
-        events_tell_lost(held->holder, name_of(held), held->token, reason);
+        events_push_lost(held->holder, name_of(held), held->token, reason);
 }
 
 /* Another daemon has ended it. */

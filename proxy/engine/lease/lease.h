@@ -5,11 +5,26 @@
 #define STOCKADE_ENGINE_LEASE_H
 
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/session.h"
 
 #define LEASE_TTL_MIN_MS  10
 #define LEASE_TTL_MAX_MS  (24 * 3600 * 1000)
 #define LEASE_WAIT_MAX_MS LEASE_TTL_MAX_MS
 #define LEASE_LOOK_MS     1000 /* a waiter that missed its wake-up looks again within this */
+/* How often at most a renewal goes without a date in the store. */
+#define RENEWAL_WRITTEN_MS (60 * 60 * 1000)
+
+/* For the table of commands. */
+command_start lease_acquire, lease_acquire_all, lease_renew, lease_release, lease_revoke,
+    lease_show, lease_list;
+command_start acquire_prepare; /* the order: does it wait? */
+command_start acquire_abandon, acquire_all_abandon;
+
+/* For the engine: a connection has closed; the daemon stops, and waiters get an error. */
+void held_session_closed(struct session *session);
+void acquire_drain(struct engine *engine);
+void held_init(struct engine *engine);
+void held_free(struct engine *engine);
 
 /* The name under which a lease service knows an owner: for one that the client named, 128 bits of
  * XXH3 of it; a generated owner is already such a nonce. Two named owners with one nonce would take

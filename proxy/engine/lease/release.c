@@ -13,6 +13,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/session/notes.h"
 
 void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN + 1])
 {

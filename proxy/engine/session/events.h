@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens to leases, told to those who listen: as JSON on the channels `stockade:events` and
+/* What happens to leases, for those who listen: as JSON on the channels `stockade:events` and
  * `stockade:events:<resource>`, and as a RESP3 push to the connection that loses its lease. */
 #ifndef STOCKADE_ENGINE_EVENTS_H
 #define STOCKADE_ENGINE_EVENTS_H
@@ -31,9 +31,9 @@ struct event {
 void events_publish(struct engine *engine, const struct event *event);
 
 /* Pushes ["stockade:lost", resource, token, reason] to the connection that held the lease, or that
- * said RENEW ... NOTIFY since; reason is "revoked", "expired" or "taken". In RESP2 it is an array,
- * and only for one that said so. */
-void events_tell_lost(struct session *session, struct bytes resource, int64_t token,
+ * said RENEW ... NOTIFY since; the reason is "revoked", "expired" or "taken". A RESP2 connection
+ * gets it as an array, and only if it has said NOTIFY. */
+void events_push_lost(struct session *session, struct bytes resource, int64_t token,
                       const char *reason);
 
 #endif

@@ -21,6 +21,7 @@
 
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/session.h"
 
 struct topic {
     UT_hash_handle hh;
@@ -127,32 +128,11 @@ void pubsub_clear(struct session *session)
         unsubscribe(session->subscriber->all);
 }
 
-bool pubsub_restricts(const struct session *session)
-{
-    return session->subscriber != NULL && !session->resp3;
-}
-
-bool pubsub_refuse(struct request *request)
-{
-    char lower[COMMAND_LOWER_SIZE];
-
-    resp_error(&request->reply, STK_ERR,
-               "Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
-               "are allowed in this context",
-               command_lower(request->command->name, lower));
-    return false;
-}
-
-/* The commands. */
-
-void pubsub_head(struct buf *out, size_t count, bool resp3)
-{
-    buf_printf(out, "%c%zu\r\n", resp3 ? '>' : '*', count);
-}
+/* SUBSCRIBE and UNSUBSCRIBE. */
 
 static void reply_kind(struct request *request, const char *kind)
 {
-    pubsub_head(&request->reply, 3, request->resp3);
+    resp_push(&request->reply, 3, request->resp3);
     resp_bulk_text(&request->reply, kind);
 }
 
@@ -273,7 +253,7 @@ void pubsub_punsubscribe(struct request *request)
     unsubscribe_all(request, true);
 }
 
-/* The sending. */
+/* Messages. */
 
 static void drop_slow(struct session *session)
 {
@@ -281,8 +261,7 @@ static void drop_slow(struct session *session)
     log_warn(session->engine->options.log,
              "closed %s: it does not read what it has subscribed to, %zu KiB wait for it",
              session->peer, (session->out.len + session->unsent) >> 10);
-    session->killed = true;
-    session_end(session);
+    session_kill(session);
 }
 
 /* `message` begins with the head for RESP2. False: the session cannot take it. */
@@ -305,8 +284,7 @@ static bool send_to(struct session *session, const struct buf *message)
     buf_append_bytes(&session->out, buf_bytes(message));
     if (session->resp3)
         session->out.data[at] = '>';
-    session_count(session);
-    session_mark(session);
+    session_pushed(session);
     return true;
 }
 
@@ -315,7 +293,7 @@ static size_t send_to_topic(const struct topic *topic, struct bytes channel, str
     struct buf message = {0};
     size_t sent = 0;
 
-    pubsub_head(&message, topic->is_pattern ? 4 : 3, false);
+    resp_push(&message, topic->is_pattern ? 4 : 3, false);
     resp_bulk_text(&message, topic->is_pattern ? "pmessage" : "message");
     if (topic->is_pattern)
         resp_bulk(&message, name_of(topic));
@@ -400,27 +378,13 @@ static void reply_patterns(struct request *request)
     request_finish(request);
 }
 
-static const struct {
-    const char *name, *full_name;
-    size_t argc_min, argc_max; /* with PUBSUB */
-    command_start *start;
-} subcommands[] = {
-    {"channels", "pubsub|channels", 2, SIZE_MAX, reply_channels},
-    {"numsub", "pubsub|numsub", 2, SIZE_MAX, reply_listeners},
-    {"numpat", "pubsub|numpat", 2, 2, reply_patterns},
-};
-
 void pubsub_command(struct request *request)
 {
-    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
-        if (!request_is_word(request, 1, subcommands[i].name))
-            continue;
-        request->session->last_command = subcommands[i].full_name;
-        if (request->argc >= subcommands[i].argc_min && request->argc <= subcommands[i].argc_max)
-            subcommands[i].start(request);
-        else
-            request_fail_arity(request, subcommands[i].full_name);
-        return;
-    }
-    request_fail_subcommand(request);
+    static const struct subcommand all[] = {
+        {"pubsub|channels", -2, reply_channels},
+        {"pubsub|numsub", -2, reply_listeners},
+        {"pubsub|numpat", 2, reply_patterns},
+    };
+
+    request_start_subcommand(request, all, sizeof all / sizeof *all);
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "fence/base/bytes.h"
+#include "proxy/engine/command/command.h"
 
 #define PUBSUB_CONNECTION_MAX 1024       /* subscriptions of one connection */
 #define PUBSUB_TOTAL_MAX      100000     /* of all connections */
@@ -16,7 +17,6 @@
 #define PUBSUB_MESSAGE_MAX    (1 << 20)  /* bytes of a client's message: some fit into that */
 
 struct engine;
-struct request;
 struct session;
 struct topic;
 struct subscriber; /* a session's subscriptions; none: NULL */
@@ -31,11 +31,8 @@ struct pubsub {
 size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes text);
 /* The session listens to nothing any more. No replies. */
 void pubsub_clear(struct session *session);
-/* A RESP2 connection that has subscribed may only do what concerns that. */
-bool pubsub_restricts(const struct session *session);
-/* The error for what it may not do becomes the reply; returns false. */
-bool pubsub_refuse(struct request *request);
-/* The head of what comes unasked: a push in RESP3, an array in RESP2. */
-void pubsub_head(struct buf *out, size_t count, bool resp3);
+
+command_start pubsub_subscribe, pubsub_unsubscribe, pubsub_psubscribe, pubsub_punsubscribe,
+    pubsub_publish, pubsub_command;
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A counter with a bound. Two who ask at once may both be refused where one would fit: they may ask
- * again. */
+/* A counter with a bound. Where two ask at once and only one of them fits, both may be refused. */
 #include "proxy/engine/session/replies.h"
 
 #include "proxy/resp/resp.h"
@@ -23,14 +22,6 @@ bool replies_take(struct replies *replies, size_t *share, size_t bytes)
     }
     *share = bytes;
     return true;
-}
-
-void replies_count(struct replies *replies, size_t *share, size_t bytes)
-{
-    if (bytes == *share)
-        return;
-    atomic_fetch_add_explicit(&replies->bytes, bytes - *share, memory_order_relaxed);
-    *share = bytes;
 }
 
 bool replies_full(const struct replies *replies, size_t more)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of replies that are being made, or wait to be sent, of all connections together, and
  * its bound (--max-reply-memory). Who makes a large reply asks for room as it grows, before it
- * changes anything, and is refused where there is none (BUSY). Small ones always have room: where
- * the bound is reached, a connection starts one command at a time, and only when it has read what
- * came before. So the bound may be passed by some REPLY_SMALL for each connection.
+ * changes anything, and is refused with BUSY where there is none. Small replies always have room:
+ * where the bound is reached, a connection starts one command at a time, and only when it has read
+ * what came before. So the bound may be passed by some REPLY_SMALL for each connection.
  *
- * Counts are shares, one for each request and each session: from the store's threads, too. */
+ * Each request and each session counts its share of the room. Shares of requests are counted from
+ * the store's threads, too. */
 #ifndef STOCKADE_ENGINE_REPLIES_H
 #define STOCKADE_ENGINE_REPLIES_H
 
@@ -22,13 +23,20 @@ struct replies {
     atomic_size_t bytes_max; /* 0: no bound */
 };
 
-/* The share becomes at least `bytes`. False: there is no room, and it stays as it is. */
+/* Makes the share at least `bytes`. False: there is no room, and it stays as it is. */
 bool replies_take(struct replies *replies, size_t *share, size_t bytes);
-/* The share becomes `bytes`, which are there already. */
-void replies_count(struct replies *replies, size_t *share, size_t bytes);
 /* Would the bound be reached with `more`? */
 bool replies_full(const struct replies *replies, size_t more);
-/* The error becomes the whole reply. */
+/* Makes the whole reply the error that there is no room. */
 void replies_refuse(const struct replies *replies, struct buf *reply);
+
+/* Makes the share `bytes`, which are there already. */
+static inline void replies_count(struct replies *replies, size_t *share, size_t bytes)
+{
+    if (bytes == *share)
+        return;
+    atomic_fetch_add_explicit(&replies->bytes, bytes - *share, memory_order_relaxed);
+    *share = bytes;
+}
 
 #endif

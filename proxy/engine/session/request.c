@@ -2,7 +2,6 @@
 /* The life of a request, and the arguments that many commands share. */
 #include "proxy/engine/session/request.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/session.h"
 
 enum { BRIEF_BYTES_MAX = 4096, BRIEF_STEPS_MAX = 16 };
 /* Replies that wait for their turn count from this length on: SESSION_REQUESTS_MAX bounds them. */
@@ -108,29 +108,26 @@ void request_free(struct request *request)
 {
     replies_count(&request->engine->replies, &request->share, 0);
     plan_free(&request->plan);
-    multi_free(request->multi);
     buf_free(&request->scratch);
-    free(request->state);
+    if (request->free_state != NULL)
+        request->free_state(request->state);
+    else
+        free(request->state);
     request_put(request);
 }
 
 void request_finish(struct request *request)
 {
-    struct session *session = request->session;
+    struct engine *engine = request->engine;
 
     check(request->started && !request->finished);
     request->finished = true;
-    request->engine->requests_open--;
-    request->engine->counters.commands_processed++;
-    request->engine->reads_weight -= request->weight;
+    engine->requests_open--;
+    engine->counters.commands_processed++;
+    engine->reads_weight -= request->weight;
     if (request->share > 0 || request->reply.len > REPLY_UNCOUNTED_MAX)
-        replies_count(&request->engine->replies, &request->share, request->reply.len);
-    if (request->finished_sub != NULL)
-        request->finished_sub(request);
-    else if (session == NULL)
-        request_free(request);
-    else
-        session_replied(session, request);
+        replies_count(&engine->replies, &request->share, request->reply.len);
+    request->on_finished(request);
 }
 
 bool request_room(struct request *request, size_t bytes)
@@ -174,17 +171,7 @@ void request_fail(struct request *request, enum stk_error error, const char *for
     request_finish(request);
 }
 
-const char *command_lower(const char *name, char out[COMMAND_LOWER_SIZE])
-{
-    size_t len = 0;
-
-    for (; name[len] != '\0' && len + 1 < COMMAND_LOWER_SIZE; len++)
-        out[len] = (char)tolower((unsigned char)name[len]);
-    out[len] = '\0';
-    return out;
-}
-
-void request_arity_error(struct request *request, const char *name)
+void request_reply_arity(struct request *request, const char *name)
 {
     char lower[COMMAND_LOWER_SIZE];
 
@@ -195,7 +182,7 @@ void request_arity_error(struct request *request, const char *name)
 
 void request_fail_arity(struct request *request, const char *name)
 {
-    request_arity_error(request, name);
+    request_reply_arity(request, name);
     request_finish(request);
 }
 
@@ -206,10 +193,50 @@ void request_fail_subcommand(struct request *request)
                  (int)(given.len < 128 ? given.len : 128), given.data, request->command->name);
 }
 
-static bool may_take_long(const struct plan *plan)
+void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!request_is_word(request, 1, strchr(all[i].name, '|') + 1))
+            continue;
+        request->session->last_command = all[i].name;
+        if (arity_fits(all[i].arity, request->argc))
+            all[i].start(request);
+        else
+            request_fail_arity(request, all[i].name);
+        return;
+    }
+    request_fail_subcommand(request);
+}
+
+void request_count_verdict(struct request *request)
+{
+    struct engine_counters *counters = &request->engine->counters;
+
+    counters->refused_stale += request->verdict == STK_STALE;
+    counters->refused_unknown += request->verdict == STK_UNKNOWN;
+    counters->refused_notoken += request->verdict == STK_NOTOKEN;
+}
+
+bool request_refused(struct request *request)
+{
+    if (request->op.error != STK_OK) {
+        request->engine->counters.store_errors++;
+        request_fail(request, request->op.error, NULL);
+        return true;
+    }
+    if (request->verdict == STK_OK)
+        return false;
+    request_count_verdict(request);
+    request_fail(request, request->verdict, NULL);
+    return true;
+}
+
+/* Running in the store. */
+
+static bool runs_sql(const struct plan *plan)
 {
     for (size_t i = 0; i < plan->steps_count; i++)
-        if (plan->steps[i].command->exec == sql_exec)
+        if (plan->steps[i].command->flags & COMMAND_SQL)
             return true;
     return false;
 }
@@ -244,7 +271,7 @@ enum stk_error request_submit(struct request *request, bool writes,
                               void (*done)(struct store_op *))
 {
     request->op = (struct store_op){.writes = writes,
-                                    .slow = may_take_long(&request->plan),
+                                    .slow = runs_sql(&request->plan),
                                     .brief = is_brief(request),
                                     .about = about(request),
                                     .run = run,
@@ -252,6 +279,16 @@ enum stk_error request_submit(struct request *request, bool writes,
     list_init(&request->op.link);
     return store_submit(request->engine->options.store, &request->op);
 }
+
+void request_run(struct request *request, bool writes,
+                 enum stk_error (*run)(struct store_op *, struct store_txn *),
+                 void (*done)(struct store_op *))
+{
+    if (request_submit(request, writes, run, done) != STK_OK)
+        request_fail(request, STK_BUSY, NULL);
+}
+
+/* Arguments. */
 
 bool request_is_word(const struct request *request, size_t i, const char *word)
 {

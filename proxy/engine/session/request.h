@@ -6,7 +6,7 @@
  *
  * The session owns it until it is started. From then on its command owns it and calls
  * request_finish exactly once; the session only keeps its place in the order of replies. Where the
- * connection goes first, `session` turns NULL and the reply is dropped. */
+ * connection goes first, `session` turns NULL, and the request is freed when it has finished. */
 #ifndef STOCKADE_ENGINE_REQUEST_H
 #define STOCKADE_ENGINE_REQUEST_H
 
@@ -15,6 +15,7 @@
 #include "proxy/engine/write/plan.h"
 #include "proxy/resp/resp.h"
 #include "store/store.h"
+#include "store/txn.h"
 
 struct engine;
 struct session;
@@ -25,13 +26,14 @@ struct request {
     struct session *session; /* NULL: the connection is gone */
     struct engine *engine;
     const struct command *command;
-    void *state; /* the command's own (a lease command's steps); freed with it */
-    void (*finished_sub)(struct request *); /* part of another request: who goes on; or NULL */
-    struct request *parent;
-    struct multi *multi; /* EXEC's: what was queued; or NULL */
-    size_t size;         /* bytes of arguments, for the session's bound */
-    size_t weight;       /* of a read under way, in engine->reads_weight */
+    void (*on_finished)(struct request *); /* the reply is complete; who gets this owns it */
+    void *state;                           /* the command's own (a lease command's steps) */
+    void (*free_state)(void *state);       /* NULL: with free() */
+    struct request *parent;                /* it is a part of this one; or NULL */
+    size_t size;                           /* bytes of arguments, for the session's bound */
+    size_t weight;                         /* of a read under way, in engine->reads_weight */
     enum command_order order;
+    bool queued; /* between MULTI and EXEC: is to become a part of the transaction */
     bool started, finished;
     bool usual_size;            /* it may be used again */
     struct request *next_spare; /* in engine->spares */
@@ -44,54 +46,69 @@ struct request {
 
     /* The store's between submit and done, then the loop's. */
     struct buf reply;
-    size_t share;                /* of the room for replies */
-    struct buf scratch;          /* the command's own */
-    enum stk_error verdict;      /* what the token rule said; STK_OK: accepted */
-    const struct claim *refused; /* where a claim of the plan was: which, and */
-    int64_t newest;              /* the newest token of its resource */
-    struct bytes refused_name;   /* of the resource; borrowed from the arguments */
-    bool replayed;               /* the reply is a receipt's */
+    size_t share;                      /* of the room for replies */
+    struct buf scratch;                /* the command's own */
+    enum stk_error verdict;            /* what the token rule said; STK_OK: accepted */
+    const struct claim *refused_claim; /* which claim of the plan was refused; or NULL */
+    int64_t newest;                    /* the newest token of its resource */
+    struct bytes refused_name;         /* of the resource; borrowed from the arguments */
+    bool replayed;                     /* the reply is a receipt's */
     struct store_op op;
 };
 
-/* Copies the arguments. */
+/* Copies the arguments. Who starts it sets on_finished. */
 struct request *request_new(struct session *session, const struct command *command,
                             const struct bytes *argv, size_t argc);
-/* The reply is complete. Frees the request, now or when its turn in the order comes. */
+void request_free(struct request *request);
+/* The engine ends. */
+void requests_free_spares(struct engine *engine);
+
+/* The reply is complete: hands the request over to on_finished. */
 void request_finish(struct request *request);
 /* The same where the reply may be large, of a command that has changed nothing: it is BUSY instead
  * where there is no room. */
 void request_show(struct request *request);
-/* Room for a reply of so many bytes, before it is made. False: the request has failed. */
+/* Takes room for a reply of so many bytes, before it is made. False: the request has failed. */
 bool request_room(struct request *request, size_t bytes);
 /* request_finish with an error as the whole reply; NULL: the code's usual text, and for STK_STORE
  * what request->op says of why. */
 void request_fail(struct request *request, enum stk_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void request_free(struct request *request);
-/* The engine ends. */
-void requests_free_spares(struct engine *engine);
-/* Just the error reply "wrong number of arguments for 'get' command". */
-void request_arity_error(struct request *request, const char *name);
+/* Fails with "wrong number of arguments for 'get' command", in Redis's words; "client|id" for
+ * subcommands. */
+void request_fail_arity(struct request *request, const char *name);
+/* The same error, but the request goes on. */
+void request_reply_arity(struct request *request, const char *name);
 
 /* Hands request->op to the store. STK_BUSY: its queue is full, `done` will not be called. */
 enum stk_error request_submit(struct request *request, bool writes,
                               enum stk_error (*run)(struct store_op *, struct store_txn *),
                               void (*done)(struct store_op *));
+/* The same; where the queue is full the request fails. */
+void request_run(struct request *request, bool writes,
+                 enum stk_error (*run)(struct store_op *, struct store_txn *),
+                 void (*done)(struct store_op *));
+/* For `done`: where the store failed or the token rule refused, fails the request, counts it, and
+ * returns true. */
+bool request_refused(struct request *request);
+/* Counts a refusal by the token rule, if it is one. */
+void request_count_verdict(struct request *request);
 
 static inline struct request *request_of_op(struct store_op *op)
 {
     return list_entry(op, struct request, op);
 }
 
-/* "wrong number of arguments for 'get' command", in Redis's words; "client|id" for subcommands. */
-void request_fail_arity(struct request *request, const char *name);
-/* "unknown subcommand 'x'. Try CLIENT HELP.", the same way; argv[1] is the subcommand. */
+/* A command's second word: "client|id". */
+struct subcommand {
+    const char *name; /* in lower case, with the command's */
+    int arity;        /* as in struct command */
+    command_start *start;
+};
+/* Starts the subcommand that argv[1] names, or fails as Redis does. */
+void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count);
+/* "unknown subcommand 'x'. Try CLIENT HELP." */
 void request_fail_subcommand(struct request *request);
-
-/* A command's name in lower case, as Redis's errors have it. Returns `out`. */
-#define COMMAND_LOWER_SIZE 40
-const char *command_lower(const char *name, char out[COMMAND_LOWER_SIZE]);
 
 /* Parsing arguments, with the error replies of Redis. */
 bool request_is_word(const struct request *request, size_t i, const char *word);

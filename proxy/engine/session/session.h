@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session's inside: what the engine's own files may know of a connection. Its outside is in
- * engine.h, its rules are in session.c. */
+/* A session's inside, for the engine's own files: what they may know of a connection. Its outside
+ * is in engine.h, its rules are in session.c. */
 #ifndef STOCKADE_ENGINE_SESSION_H
 #define STOCKADE_ENGINE_SESSION_H
 
@@ -13,12 +13,9 @@
 #define SESSION_OUTPUT_MAX        (256 << 10) /* unsent bytes beyond which no command is started */
 #define SESSION_NAME_MAX          64
 
-struct engine;
-struct multi; /* multi.c */
-
 struct session {
-    struct list link;  /* engine->sessions */
-    struct list dirty; /* when there is news: engine->dirty, or engine->waiting_a_turn */
+    struct list link;    /* engine->sessions */
+    struct list changed; /* where there is news: engine->changed, or engine->deferred */
     struct engine *engine;
     void *connection; /* the host's */
     uint64_t id;
@@ -33,39 +30,43 @@ struct session {
     bool killed;      /* close now */
 
     struct resp_parser *parser;
-    struct buf in;                 /* arrived, not parsed yet */
-    struct request *next;          /* parsed, not started yet */
-    struct multi *multi;           /* between MULTI and EXEC; or NULL */
-    bool exec_under_way;           /* answers wait for its reply: one packet, not two */
-    struct subscriber *subscriber; /* pubsub.c; NULL: listens to nothing */
-    struct list held;              /* leases granted to this connection */
-    struct list pending;           /* started, in order of arrival, not replied yet */
+    struct buf in;        /* arrived, not parsed yet */
+    struct request *next; /* parsed, not started yet */
+    struct list pending;  /* started, in order of arrival, not replied yet */
     size_t pending_count, pending_bytes;
     size_t running_count;             /* of the pending ones: not finished */
     enum command_order running_order; /* the class of those under way, ORDER_NOW aside */
     size_t reply_peak;                /* a decaying maximum: how much one more read may weigh */
     struct buf out;
-    bool waited;   /* for reads, the last time: not twice in a row */
+    struct request *awaited; /* nothing is sent before its reply: one packet, not two; or NULL */
+    bool deferred;           /* the last output waited for reads: not twice in a row */
     size_t unsent; /* bytes that were taken from `out` and are held until they have left */
     size_t share;  /* of the room for replies: what is in `out` and unsent, where that is much */
+
+    struct multi *multi;                        /* between MULTI and EXEC; or NULL */
+    void (*on_queued)(struct request *request); /* a command for the transaction has arrived */
+    bool exec_refused;                          /* one could not be queued */
+    struct subscriber *subscriber;              /* pubsub.c; NULL: listens to nothing */
+    struct list held;                           /* lease/held.c: granted to this connection */
 };
 
-/* session.c */
-void session_mark(struct session *session); /* it has news: `changed` at the end of the turn */
+/* No more commands; close once all is replied and sent. */
 void session_end(struct session *session);
-void session_count(struct session *session); /* something was added to `out` */
+/* Close now, whatever has not been sent. */
+void session_kill(struct session *session);
 bool session_is_admin(const struct session *session);
 bool session_is_authenticated(const struct session *session);
 /* The checks that come before any command. False: the error is in the reply. */
 bool session_admits(struct session *session, struct request *request);
-/* A started request of no command, for an answer in its place in the order. */
-struct request *session_place(struct session *session);
-/* An answer that is ready, in its place in the order. */
+/* Sends a reply that is complete, in its place in the order of replies. */
 void session_answer(struct session *session, struct bytes reply);
-void session_replied(struct session *session, struct request *request); /* it has finished */
+/* Something was written to `out` that answers no request: sends it. */
+void session_pushed(struct session *session);
 
-/* command/client.c: a name without spaces or special characters. False: it is not one. */
-bool session_set_text(char text[SESSION_NAME_MAX + 1], struct bytes value);
-#define CLIENT_NAME_ERROR "Client names cannot contain spaces, newlines or special characters."
+/* A RESP2 connection that has subscribed may only do what concerns that. */
+static inline bool session_only_listens(const struct session *session)
+{
+    return session->subscriber != NULL && !session->resp3;
+}
 
 #endif

@@ -6,9 +6,28 @@
 
 #include "proxy/engine/command/command.h"
 #include "proxy/resp/resp.h"
+#include "store/sql.h"
+#include "store/txn.h"
+
+struct replies;
 
 #define VALUE_BYTES_MAX (16 << 20) /* one value; as much as one argument may have */
 #define REPLY_BYTES_MAX (64 << 20) /* one reply; iterate with SCAN or HSCAN beyond */
+
+/* A data command while it runs on the store's thread. */
+struct exec {
+    struct store_txn *txn;
+    size_t argc;
+    const struct bytes *argv; /* argv[0] is the command, argv[1] the key where it has one */
+    struct resource resource; /* of argv[1], for commands with a key */
+    struct buf *out;          /* the reply; complete, or empty where the store failed */
+    size_t at;                /* where it begins there: behind those of a transaction's steps */
+    struct replies *replies;  /* the room for it, and */
+    size_t *share;            /* what it has of that */
+    bool resp3;
+    enum sql_right sql_right; /* what SQL may do */
+    int64_t sql_limit_ms;
+};
 
 /* Tests a call to the store; a local `error` keeps what it said, and the `return error` stands at
  * each use. */

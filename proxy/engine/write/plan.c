@@ -1,21 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From arguments to plans. What can be refused without the store is refused here: unknown commands,
- * wrong counts and names, writes whose token was not presented. */
+/* A plan's life: made from arguments, run in the store, answered.
+ *
+ *   plan_make ─▶ (its turn comes) ─▶ plan_start ─▶ run ─▶ commit ─▶ done ─▶ reply
+ *     └ refused: unknown command,                  └ repeat? judge, apply, remember
+ *       wrong name, no token
+ *
+ * - A write is judged inside the transaction that applies it, a read inside the transaction that
+ *   serves it: nothing can happen between the judgement and the deed.
+ * - A repeat is looked for before anything is judged: what was applied once gets its first reply,
+ *   whatever has become of its token.
+ * - A refused plan has changed nothing and leaves no receipt. */
 #include "proxy/engine/write/plan.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
+#include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/events.h"
+#include "proxy/engine/session/notes.h"
+#include "proxy/engine/session/request.h"
+#include "proxy/engine/write/exec.h"
 
-static bool refuse(struct request *request, enum stk_error error, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* A mark costs each transaction a tenth; going without costs the batch of one that fails a lot. */
+#define MARKS_AFTER_FAILURE 1000
 
-static bool refuse(struct request *request, enum stk_error error, const char *format, ...)
+/* Made: from arguments to claims and steps, on the loop's thread. */
+
+bool plan_refuse(struct request *request, enum stk_error error, const char *format, ...)
 {
     request->plan.refused = true;
     request->verdict = error;
@@ -65,36 +80,45 @@ static bool all_claimed(struct request *request, const struct step *step)
         if (!claims_have(step->claims, step->claims_count, step->argv[i]) &&
             !claims_have(plan->claims, plan->claims_count, step->argv[i])) {
             request->refused_name = step->argv[i];
-            return refuse(request, STK_NOTOKEN, "no token was presented for key '%.*s'",
-                          (int)(step->argv[i].len < 64 ? step->argv[i].len : 64),
-                          step->argv[i].data);
+            return plan_refuse(request, STK_NOTOKEN, "no token was presented for key '%.*s'",
+                               (int)(step->argv[i].len < 64 ? step->argv[i].len : 64),
+                               step->argv[i].data);
         }
     return true;
 }
 
-/* Fills in the step from argv[at] on, and checks what it can on its own. */
-static bool take_step(struct request *request, size_t at, struct step *step)
+/* Fills in the step of a command that begins at argv[at], and checks the names of its keys. */
+static bool take_step(struct request *request, size_t at, const struct command *command,
+                      struct step *step)
 {
-    struct bytes name = request->argv[at];
-
-    step->command = command_find(&request->engine->index, name);
+    step->command = command;
     step->argc = request->argc - at;
     step->argv = request->argv + at;
-    if (step->command == NULL)
-        return refuse(request, STK_ERR, "%s: unknown command '%.*s'", request->command->name,
-                      (int)(name.len < 64 ? name.len : 64), name.data);
-    if (!command_arity_fits(step->command, step->argc)) {
-        request_arity_error(request, step->command->name);
-        request->plan.refused = true;
-        return false;
-    }
     if (step->command->key_first == 0)
         return true;
     for (size_t i = (size_t)step->command->key_first; i <= last_key(step);
          i += (size_t)step->command->key_step)
         if (!is_name(step->argv[i]))
-            return refuse(request, STK_ERR, "a key must be 1 to %d bytes long", RESOURCE_NAME_MAX);
+            return plan_refuse(request, STK_ERR, "a key must be 1 to %d bytes long",
+                               RESOURCE_NAME_MAX);
     return true;
+}
+
+/* The same for a command within another: FENCED token SET key value. */
+static bool take_inner_step(struct request *request, size_t at, struct step *step)
+{
+    struct bytes name = request->argv[at];
+    const struct command *command = command_find(&request->engine->index, name);
+
+    if (command == NULL)
+        return plan_refuse(request, STK_ERR, "%s: unknown command '%.*s'", request->command->name,
+                           (int)(name.len < 64 ? name.len : 64), name.data);
+    if (!arity_fits(command->arity, request->argc - at)) {
+        request_reply_arity(request, command->name);
+        request->plan.refused = true;
+        return false;
+    }
+    return take_step(request, at, command, step);
 }
 
 /* [ID id] at argv[*at]; moves on behind it. */
@@ -104,7 +128,7 @@ static bool take_id(struct request *request, size_t *at)
         return true;
     if (*at + 1 >= request->argc || request->argv[*at + 1].len < 1 ||
         request->argv[*at + 1].len > RECEIPT_ID_MAX)
-        return refuse(request, STK_ERR, "an ID must be 1 to %d bytes long", RECEIPT_ID_MAX);
+        return plan_refuse(request, STK_ERR, "an ID must be 1 to %d bytes long", RECEIPT_ID_MAX);
     request->plan.id = request->argv[*at + 1];
     *at += 2;
     return true;
@@ -142,22 +166,23 @@ static bool make_fenced(struct request *request)
     size_t at = 2;
 
     if (!token_parse(request->argv[1], &plan->only_claim.token))
-        return refuse(request, STK_ERR, "a token is a number from 1 to %lld", (long long)TOKEN_MAX);
+        return plan_refuse(request, STK_ERR, "a token is a number from 1 to %lld",
+                           (long long)TOKEN_MAX);
     if (!take_id(request, &at))
         return false;
     if (at >= request->argc) {
-        request_arity_error(request, "FENCED");
+        request_reply_arity(request, "FENCED");
         plan->refused = true;
         return false;
     }
-    if (!take_step(request, at, step))
+    if (!take_inner_step(request, at, step))
         return false;
-    if (step->command->start != NULL || step->command->key_first == 0)
-        return refuse(request, STK_ERR, "FENCED takes a command on a key, not %s%s",
-                      step->command->name,
-                      step->command->exec == sql_exec ? ": use FENCEDALL" : "");
+    if (step->command->exec == NULL || step->command->key_first == 0)
+        return plan_refuse(request, STK_ERR, "FENCED takes a command on a key, not %s%s",
+                           step->command->name,
+                           step->command->flags & COMMAND_SQL ? ": use FENCEDALL" : "");
     if ((size_t)step->command->key_first + (size_t)step->command->key_step <= last_key(step))
-        return refuse(
+        return plan_refuse(
             request, STK_ERR,
             "%s takes one key here: a token belongs to one resource; FENCEDALL takes more",
             step->command->name);
@@ -177,76 +202,62 @@ static bool make_fenced_all(struct request *request)
     int64_t count;
 
     if (!bytes_to_int64(request->argv[1], &count) || count < 1 || count > PLAN_CLAIMS_MAX)
-        return refuse(request, STK_ERR, "FENCEDALL takes 1 to %d resources and tokens",
-                      PLAN_CLAIMS_MAX);
+        return plan_refuse(request, STK_ERR, "FENCEDALL takes 1 to %d resources and tokens",
+                           PLAN_CLAIMS_MAX);
     size_t at = 2 + 2 * (size_t)count;
     if (at >= request->argc)
-        return refuse(request, STK_ERR,
-                      "FENCEDALL %lld takes %lld resources with tokens, "
-                      "then a command",
-                      (long long)count, (long long)count);
+        return plan_refuse(request, STK_ERR,
+                           "FENCEDALL %lld takes %lld resources with tokens, "
+                           "then a command",
+                           (long long)count, (long long)count);
     plan->claims = mem_alloc((size_t)count * sizeof *plan->claims);
     for (; plan->claims_count < (size_t)count; plan->claims_count++) {
         struct claim *claim = &plan->claims[plan->claims_count];
         claim->resource = request->argv[2 + 2 * plan->claims_count];
         if (!is_name(claim->resource))
-            return refuse(request, STK_ERR, "a resource must be 1 to %d bytes long",
-                          RESOURCE_NAME_MAX);
+            return plan_refuse(request, STK_ERR, "a resource must be 1 to %d bytes long",
+                               RESOURCE_NAME_MAX);
         if (!token_parse(request->argv[3 + 2 * plan->claims_count], &claim->token))
-            return refuse(request, STK_ERR, "a token is a number from 1 to %lld",
-                          (long long)TOKEN_MAX);
+            return plan_refuse(request, STK_ERR, "a token is a number from 1 to %lld",
+                               (long long)TOKEN_MAX);
     }
     if (!take_id(request, &at))
         return false;
     if (at >= request->argc)
-        return refuse(request, STK_ERR, "FENCEDALL: the command is missing");
-    if (!take_step(request, at, step))
+        return plan_refuse(request, STK_ERR, "FENCEDALL: the command is missing");
+    if (!take_inner_step(request, at, step))
         return false;
-    if (step->command->start != NULL)
-        return refuse(request, STK_ERR, "FENCEDALL takes a data command or SQL, not %s",
-                      step->command->name);
+    if (step->command->exec == NULL || step->command->order == ORDER_NOW) /* as PING */
+        return plan_refuse(request, STK_ERR, "FENCEDALL takes a data command or SQL, not %s",
+                           step->command->name);
     step->sql_right = SQL_MAY_WRITE;
-    plan->marked = step->command->exec == sql_exec;
+    plan->marked = step->command->flags & COMMAND_SQL;
     request->order = plan->id.len > 0 || plan->marked ? ORDER_WRITE : step->command->order;
     return true;
 }
 
-/* A data command or SQL without a token. */
-static bool make_bare(struct request *request, bool queued)
+/* A data command without a token. */
+static bool make_bare(struct request *request)
 {
-    struct plan *plan = &request->plan;
-    struct step *step = &plan->only_step;
+    struct step *step = &request->plan.only_step;
 
-    if (!take_step(request, 0, step))
+    if (!take_step(request, 0, request->command, step))
         return false;
-    if (step->command->exec == sql_exec) {
-        if (!sql_is_definition(sql_statement(step->argv, step->argc)))
-            return true;
-        if (queued)
-            return refuse(request, STK_ERR, "DDL is no part of a transaction here: send it alone");
-        if (!session_is_admin(request->session))
-            return refuse(request, STK_NOPERM, NULL);
-        step->sql_right = SQL_MAY_DEFINE;
-        plan->marked = true;
-        request->order = ORDER_WRITE;
-        return true;
-    }
     step->unfenced = step->command->flags & COMMAND_WRITES;
-    if (step->unfenced && !request->engine->options.unfenced_writes) {
-        request->refused_name = step->argv[step->command->key_first];
-        return refuse(request, STK_NOTOKEN,
-                      string_set_expires(step->argv, step->argc) ? SET_EXPIRES_ERROR : NULL);
-    }
-    return true;
+    if (!step->unfenced || request->engine->options.unfenced_writes)
+        return true;
+    request->refused_name = step->argv[step->command->key_first];
+    return plan_refuse(request, STK_NOTOKEN, NULL);
 }
 
-void plan_make(struct request *request, bool queued)
+void plan_make(struct request *request)
 {
     struct plan *plan = &request->plan;
     struct step *step = &plan->only_step;
-    bool made = request->command->start == data_fenced       ? make_fenced(request)
-                : request->command->start == data_fenced_all ? make_fenced_all(request)
-                                                             : make_bare(request, queued);
+    unsigned flags = request->command->flags;
+    bool made = flags & COMMAND_FENCED      ? make_fenced(request)
+                : flags & COMMAND_FENCEDALL ? make_fenced_all(request)
+                                            : make_bare(request);
 
     if (!made)
         return;
@@ -254,12 +265,14 @@ void plan_make(struct request *request, bool queued)
     plan->steps_count = 1;
     step->claims = plan->claims;
     step->claims_count = plan->claims_count;
-    if (queued || all_claimed(request, step))
+    /* Of what is queued, plan_join sees the other claims, too. */
+    if (request->queued || all_claimed(request, step))
         take_fingerprint(plan);
 }
 
 void plan_join(struct request *request, struct request *const *queued, size_t count)
 {
+    struct engine *engine = request->engine;
     struct plan *plan = &request->plan;
     size_t claims = 0;
 
@@ -275,20 +288,336 @@ void plan_join(struct request *request, struct request *const *queued, size_t co
                    part->claims_count * sizeof *plan->claims);
         plan->claims_count += part->claims_count;
         plan->steps[plan->steps_count++] = part->only_step;
-        plan->judged_first |= part->only_step.command->exec == sql_exec;
+        plan->judged_first |= (part->only_step.command->flags & COMMAND_SQL) != 0;
         if (part->id.len > 0)
             plan->id = part->id;
     }
+    plan->marked = plan->judged_first || engine->marks_left > 0;
+    engine->marks_left -= engine->marks_left > 0;
     for (size_t i = 0; i < count; i++)
         if (!all_claimed(request, &plan->steps[i]))
             return;
     take_fingerprint(plan);
 }
 
-void plan_free(struct plan *plan)
+/* Started: the loop hands it to the store. */
+
+static enum stk_error run(struct store_op *op, struct store_txn *txn);
+static void done(struct store_op *op);
+
+void plan_start(struct request *request)
 {
-    if (plan->claims != &plan->only_claim)
-        free(plan->claims);
-    if (plan->steps != &plan->only_step)
-        free(plan->steps);
+    if (request->plan.refused) {
+        plan_note_refusal(request);
+        request_finish(request);
+        return;
+    }
+    request->plan.sql_limit_ms = request->engine->options.sql_limit_ms;
+    request_run(request, request->order == ORDER_WRITE, run, done);
+}
+
+/* Run: in the store, on its thread. */
+
+static enum stk_error replay(struct request *request, struct store_txn *txn);
+static enum stk_error apply(struct request *request, struct store_txn *txn);
+static enum stk_error run_steps(struct request *request, struct store_txn *txn);
+static enum stk_error run_step(struct request *request, struct store_txn *txn,
+                               const struct step *step);
+static enum stk_error judge(struct request *request, struct store_txn *txn, const struct step *step,
+                            struct resource *first);
+static enum stk_error judge_unfenced(struct request *request, struct store_txn *txn,
+                                     const struct step *step);
+static enum stk_error remember(struct request *request, struct store_txn *txn);
+
+/* May run more than once. An error of its own (not STK_STORE) comes with the reply that says why.
+ */
+static enum stk_error run(struct store_op *op, struct store_txn *txn)
+{
+    struct request *request = request_of_op(op);
+
+    buf_clear(&request->reply);
+    replies_count(&request->engine->replies, &request->share, 0);
+    request->verdict = STK_OK;
+    request->refused_claim = NULL;
+    request->replayed = false;
+    if (request->plan.id.len > 0) {
+        enum stk_error error = replay(request, txn);
+        if (error != STK_OK || request->replayed)
+            return error;
+    }
+    return apply(request, txn);
+}
+
+static bool reply_is_error(const struct buf *reply, size_t at)
+{
+    return reply->len > at && reply->data[at] == '-';
+}
+
+/* Makes the error the whole reply; `text` NULL: the usual one. */
+static void reply_error(struct request *request, enum stk_error error, const char *text)
+{
+    buf_clear(&request->reply);
+    resp_error(&request->reply, error, text != NULL ? "%s" : NULL, text);
+}
+
+/* Looks for a receipt of the plan's ID on the resource of each claim. Where there is one it is the
+ * reply. */
+static enum stk_error replay(struct request *request, struct store_txn *txn)
+{
+    const struct plan *plan = &request->plan;
+
+    for (size_t i = 0; i < plan->claims_count; i++) {
+        enum stk_error error;
+        struct resource resource;
+        struct receipt receipt;
+        bool found = false;
+
+        if (failed(txn_resource(txn, plan->claims[i].resource, &resource)))
+            return error;
+        if (resource.id != 0 && failed(txn_receipt(txn, &resource, plan->id, &found, &receipt)))
+            return error;
+        if (!found)
+            continue;
+        request->replayed = true;
+        if (receipt.fingerprint != plan->fingerprint)
+            reply_error(request, STK_ERR, "this ID was used for another command");
+        else
+            resp_append_value(&request->reply, receipt.reply, receipt.resp3, request->resp3);
+        return STK_OK;
+    }
+    return STK_OK;
+}
+
+/* Runs the steps, and keeps the reply for a repeat; or undoes all of it. */
+static enum stk_error apply(struct request *request, struct store_txn *txn)
+{
+    const struct plan *plan = &request->plan;
+    bool marked = plan->marked && request->op.writes;
+    enum stk_error error;
+
+    if (plan->claims_count > 0)
+        txn_present(txn, plan->claims, plan->claims_count);
+    if (marked && failed(txn_mark(txn)))
+        return error;
+    error = plan->whole ? run_steps(request, txn) : run_step(request, txn, &plan->steps[0]);
+    if (error == STK_BUSY)
+        replies_refuse(&request->engine->replies, &request->reply);
+    if (error != STK_OK)
+        return error;
+    if (request->verdict != STK_OK || reply_is_error(&request->reply, 0))
+        return marked ? txn_mark_undo(txn) : plan->whole ? STK_ERR : STK_OK;
+    if (plan->id.len > 0 && failed(remember(request, txn)))
+        return error;
+    return marked ? txn_mark_keep(txn) : STK_OK;
+}
+
+/* Runs the steps of a transaction until one fails: then its error is the whole reply. */
+static enum stk_error run_steps(struct request *request, struct store_txn *txn)
+{
+    const struct plan *plan = &request->plan;
+    struct buf *reply = &request->reply;
+
+    for (size_t i = 0; plan->judged_first && i < plan->steps_count; i++) {
+        struct resource first;
+        enum stk_error error = judge(request, txn, &plan->steps[i], &first);
+        if (error != STK_OK || request->verdict != STK_OK)
+            return error;
+    }
+    resp_array(reply, plan->steps_count);
+    for (size_t i = 0; i < plan->steps_count; i++) {
+        size_t at = reply->len;
+        enum stk_error error = run_step(request, txn, &plan->steps[i]);
+        if (error != STK_OK)
+            return error;
+        if (request->verdict != STK_OK)
+            return STK_OK;
+        if (reply_is_error(reply, at)) {
+            buf_consume(reply, at);
+            return STK_OK;
+        }
+        if (reply->len > REPLY_BYTES_MAX) {
+            reply_error(request, STK_ERR,
+                        "the transaction's replies are too large; nothing was applied");
+            return STK_OK;
+        }
+    }
+    return STK_OK;
+}
+
+/* Judges a step, runs it, and appends its reply. */
+static enum stk_error run_step(struct request *request, struct store_txn *txn,
+                               const struct step *step)
+{
+    enum stk_error error;
+    struct exec exec = {.txn = txn,
+                        .argc = step->argc,
+                        .argv = step->argv,
+                        .out = &request->reply,
+                        .at = request->reply.len,
+                        .replies = &request->engine->replies,
+                        .share = &request->share,
+                        .resp3 = request->resp3,
+                        .sql_right = step->sql_right,
+                        .sql_limit_ms = request->plan.sql_limit_ms};
+
+    if (failed(step->unfenced ? judge_unfenced(request, txn, step)
+                              : judge(request, txn, step, &exec.resource)))
+        return error;
+    if (request->verdict != STK_OK)
+        return STK_OK;
+    if ((step->command->flags & COMMAND_VALUE) && !step->claims_key) {
+        struct bytes value;
+        bool found;
+        if (failed(txn_string_of(txn, step->argv[1], &found, &value)))
+            return error;
+        if (found)
+            return exec_bulk(&exec, value);
+    }
+    if (step->command->key_first > 0 && !step->claims_key &&
+        failed(txn_resource(txn, step->argv[step->command->key_first], &exec.resource)))
+        return error;
+    return step->command->exec(&exec);
+}
+
+/* Judges the claims of a step, in request->verdict. `first`: the resource of the first one. */
+static enum stk_error judge(struct request *request, struct store_txn *txn, const struct step *step,
+                            struct resource *first)
+{
+    for (size_t i = 0; i < step->claims_count; i++) {
+        const struct claim *claim = &step->claims[i];
+        enum stk_error error;
+        struct resource resource;
+
+        if (failed(txn_resource(txn, claim->resource, &resource)))
+            return error;
+        if (i == 0)
+            *first = resource;
+        request->verdict = fence_judge(&resource.fence, claim->token);
+        if (request->verdict == STK_OK)
+            continue;
+        request->refused_claim = claim;
+        request->refused_name = claim->resource;
+        request->newest = resource.fence.token;
+        if (request->plan.claims_count == 1) {
+            reply_error(request, request->verdict, NULL);
+        } else {
+            char name[128], text[256];
+            snprintf(text, sizeof text, "token %lld of %s: %s", (long long)claim->token,
+                     log_quoted(claim->resource, name, sizeof name),
+                     stk_error_text(request->verdict));
+            reply_error(request, request->verdict, text);
+        }
+        break;
+    }
+    return STK_OK;
+}
+
+/* A write without a token: no key of it may be held. */
+static enum stk_error judge_unfenced(struct request *request, struct store_txn *txn,
+                                     const struct step *step)
+{
+    const struct command *command = step->command;
+
+    for (size_t i = (size_t)command->key_first; i <= last_key(step);
+         i += (size_t)command->key_step) {
+        enum stk_error error;
+        struct resource resource;
+        if (failed(txn_resource(txn, step->argv[i], &resource)))
+            return error;
+        if (!fence_unclaimed(&resource.fence)) {
+            request->verdict = STK_NOTOKEN;
+            request->refused_name = step->argv[i];
+            reply_error(request, STK_NOTOKEN, NULL);
+            return STK_OK;
+        }
+    }
+    return STK_OK;
+}
+
+/* Writes the receipts, one for each resource. Fails where the reply is too large for one. */
+static enum stk_error remember(struct request *request, struct store_txn *txn)
+{
+    const struct plan *plan = &request->plan;
+    struct receipt receipt = {.fingerprint = plan->fingerprint,
+                              .resp3 = request->resp3,
+                              .reply = buf_bytes(&request->reply)};
+
+    if (receipt.reply.len > RECEIPT_REPLY_MAX) {
+        reply_error(request, STK_ERR,
+                    "the reply is too large to be kept for a repeat; nothing was applied");
+        return STK_ERR;
+    }
+    for (size_t i = 0; i < plan->claims_count; i++) {
+        enum stk_error error;
+        struct resource resource;
+        struct receipt present;
+        bool found = false;
+        if (failed(txn_resource(txn, plan->claims[i].resource, &resource)))
+            return error;
+        if (i > 0 && failed(txn_receipt(txn, &resource, plan->id, &found, &present)))
+            return error;
+        receipt.token = plan->claims[i].token;
+        if (!found && failed(txn_receipt_put(txn, &resource, plan->id, &receipt)))
+            return error;
+    }
+    return STK_OK;
+}
+
+/* Answered: back on the loop's thread. */
+
+void plan_note_refusal(struct request *request)
+{
+    enum stk_error verdict = request->verdict;
+
+    if (verdict == STK_OK)
+        return;
+    request_count_verdict(request);
+    if (verdict == STK_STALE || verdict == STK_UNKNOWN || verdict == STK_NOTOKEN)
+        note_refused(request, verdict);
+}
+
+static void publish_refusal(const struct request *request)
+{
+    const struct claim *claim = request->refused_claim;
+
+    if (claim != NULL)
+        events_publish(request->engine, &(struct event){.kind = EVENT_REFUSED,
+                                                        .resource = claim->resource,
+                                                        .token = claim->token,
+                                                        .newest = request->newest});
+}
+
+static bool is_guarded(const struct buf *reply)
+{
+    static const struct bytes start = BYTES_LITERAL("-GUARDED ");
+    return reply_is_error(reply, 0) && reply->len > start.len &&
+           memcmp(reply->data, start.data, start.len) == 0;
+}
+
+static void done(struct store_op *op)
+{
+    struct request *request = request_of_op(op);
+    struct engine_counters *counters = &request->engine->counters;
+
+    if (op->error == STK_STORE || (op->error != STK_OK && request->reply.len == 0)) {
+        (void)request_refused(request);
+        return;
+    }
+    if (op->error == STK_BUSY) { /* there is no room for the reply, which says so now */
+        counters->refused_busy++;
+        request_finish(request);
+        return;
+    }
+    plan_note_refusal(request);
+    if (is_guarded(&request->reply))
+        note_refused(request, STK_GUARDED);
+    publish_refusal(request);
+    counters->receipts_replayed += request->replayed;
+    if (request->verdict == STK_OK && !request->replayed)
+        counters->fenced_accepted += request->plan.claims_count > 0;
+    if (request->plan.whole && reply_is_error(&request->reply, 0))
+        request->engine->marks_left = MARKS_AFTER_FAILURE;
+    else if (request->plan.whole)
+        counters->transactions_committed += !request->replayed;
+    request_finish(request);
 }

@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Views, numbers and growing buffers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/base/bytes.h"
+#include "tests/unit/test.h"
 
 static const struct bytes nothing = {NULL, 0};
 
-static void test_equality_is_of_length_and_bytes(void **state)
+TEST(equality_is_of_length_and_bytes)
 {
-    (void)state;
     assert_true(bytes_equal(bytes_of("abc"), BYTES_LITERAL("abc")));
     assert_false(bytes_equal(bytes_of("abc"), bytes_of("abd")));
     assert_false(bytes_equal(bytes_of("abc"), bytes_of("ab")));
@@ -26,7 +18,7 @@ static void test_equality_is_of_length_and_bytes(void **state)
     assert_true(bytes_equal_nocase(nothing, ""));
 }
 
-static void test_order_is_bytewise_and_shorter_first(void **state)
+TEST(order_is_bytewise_and_shorter_first)
 {
     static const struct bytes rising[] = {
         {NULL, 0},          BYTES_LITERAL("\0"),   BYTES_LITERAL("A"),
@@ -35,7 +27,6 @@ static void test_order_is_bytewise_and_shorter_first(void **state)
     };
     enum { COUNT = sizeof rising / sizeof *rising };
 
-    (void)state;
     for (size_t i = 0; i < COUNT; i++)
         for (size_t j = 0; j < COUNT; j++) {
             int order = bytes_compare(rising[i], rising[j]);
@@ -43,7 +34,7 @@ static void test_order_is_bytewise_and_shorter_first(void **state)
         }
 }
 
-static void test_numbers_are_read_whole_or_not_at_all(void **state)
+TEST(numbers_are_read_whole_or_not_at_all)
 {
     static const struct {
         const char *text;
@@ -79,7 +70,6 @@ static void test_numbers_are_read_whole_or_not_at_all(void **state)
     };
     int64_t value;
 
-    (void)state;
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
         value = 42;
         assert_true(bytes_to_int64(bytes_of(right[i].text), &value));
@@ -92,12 +82,11 @@ static void test_numbers_are_read_whole_or_not_at_all(void **state)
     assert_false(bytes_to_int64(nothing, &value));
 }
 
-static void test_every_number_survives_being_written_and_read(void **state)
+TEST(every_number_survives_being_written_and_read)
 {
     char text[32];
     int64_t value;
 
-    (void)state;
     for (int shift = 0; shift < 63; shift++)
         for (int64_t near = -2; near <= 2; near++)
             for (int sign = -1; sign <= 1; sign += 2) {
@@ -108,12 +97,11 @@ static void test_every_number_survives_being_written_and_read(void **state)
             }
 }
 
-static void test_a_buffer_grows_and_keeps_its_content(void **state)
+TEST(a_buffer_grows_and_keeps_its_content)
 {
     struct buf buf = {0};
     char expected[16];
 
-    (void)state;
     for (int i = 0; i < 10000; i++)
         buf_printf(&buf, "%05d,", i);
     assert_int_equal(buf.len, 60000);
@@ -132,11 +120,10 @@ static void test_a_buffer_grows_and_keeps_its_content(void **state)
     assert_int_equal(buf.len + buf.cap, 0);
 }
 
-static void test_a_buffer_is_consumed_from_the_front(void **state)
+TEST(a_buffer_is_consumed_from_the_front)
 {
     struct buf buf = {0};
 
-    (void)state;
     buf_append_text(&buf, "hello world");
     buf_consume(&buf, 0);
     buf_consume(&buf, 6);
@@ -148,11 +135,10 @@ static void test_a_buffer_is_consumed_from_the_front(void **state)
     buf_free(&buf);
 }
 
-static void test_reserved_room_is_there_to_be_written(void **state)
+TEST(reserved_room_is_there_to_be_written)
 {
     struct buf buf = {0};
 
-    (void)state;
     buf_append_text(&buf, "x");
     for (size_t more = 1; more < 100000; more *= 3) {
         memset(buf_reserve(&buf, more), 'y', more);
@@ -161,18 +147,4 @@ static void test_reserved_room_is_there_to_be_written(void **state)
     assert_memory_equal(buf.data, "x", 1);
     assert_int_equal(buf.len, 1);
     buf_free(&buf);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equality_is_of_length_and_bytes),
-        cmocka_unit_test(test_order_is_bytewise_and_shorter_first),
-        cmocka_unit_test(test_numbers_are_read_whole_or_not_at_all),
-        cmocka_unit_test(test_every_number_survives_being_written_and_read),
-        cmocka_unit_test(test_a_buffer_grows_and_keeps_its_content),
-        cmocka_unit_test(test_a_buffer_is_consumed_from_the_front),
-        cmocka_unit_test(test_reserved_room_is_there_to_be_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The error table: its codes are wire contract. */
 #include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "fence/base/err.h"
+#include "tests/unit/test.h"
 
-static void test_every_code_of_the_contract_is_there(void **state)
+TEST(every_code_of_the_contract_is_there)
 {
     static const char *const contract[] = {
         "STALE", "UNKNOWN", "NOTOKEN",   "RANGE",  "EXPIRED", "DEADLOCK",  "LEASEDOWN", "BUSY",
         "STORE", "GUARDED", "WRONGTYPE", "NOAUTH", "NOPERM",  "EXECABORT", "ERR",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof contract / sizeof *contract; i++) {
         int found = 0;
         for (int error = STK_OK + 1; error < STK_ERRORS; error++)
@@ -28,9 +21,8 @@ static void test_every_code_of_the_contract_is_there(void **state)
     }
 }
 
-static void test_every_error_has_a_code_of_capitals_and_a_text_of_one_line(void **state)
+TEST(every_error_has_a_code_of_capitals_and_a_text_of_one_line)
 {
-    (void)state;
     for (int error = STK_OK; error < STK_CLIENT_ERRORS; error++) {
         if (error == STK_ERRORS)
             error = STK_CLIENT_ERRORS_AFTER + 1;
@@ -43,23 +35,12 @@ static void test_every_error_has_a_code_of_capitals_and_a_text_of_one_line(void 
     }
 }
 
-static void test_what_is_no_error_has_a_text_too(void **state)
+TEST(what_is_no_error_has_a_text_too)
 {
     static const int none[] = {-1, STK_ERRORS, STK_CLIENT_ERRORS_AFTER, STK_CLIENT_ERRORS, 12345};
 
-    (void)state;
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         assert_string_equal(stk_error_code((enum stk_error)none[i]), "ERR");
         assert_string_equal(stk_error_text((enum stk_error)none[i]), "an unknown error");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_code_of_the_contract_is_there),
-        cmocka_unit_test(test_every_error_has_a_code_of_capitals_and_a_text_of_one_line),
-        cmocka_unit_test(test_what_is_no_error_has_a_text_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

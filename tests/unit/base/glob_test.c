@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Glob patterns as Redis reads them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/base/bytes.h"
 #include "fence/base/mem.h"
+#include "tests/unit/test.h"
 
-static void test_patterns_and_what_they_match(void **state)
+TEST(patterns_and_what_they_match)
 {
     static const struct {
         const char *pattern, *text;
@@ -67,16 +60,14 @@ static void test_patterns_and_what_they_match(void **state)
         {"*\\**", "ab", false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (bytes_match_glob(bytes_of(cases[i].pattern), bytes_of(cases[i].text)) !=
             cases[i].matches)
             fail_msg("\"%s\" and \"%s\"", cases[i].pattern, cases[i].text);
 }
 
-static void test_patterns_are_binary(void **state)
+TEST(patterns_are_binary)
 {
-    (void)state;
     assert_true(bytes_match_glob(BYTES_LITERAL("a\0*"), BYTES_LITERAL("a\0b")));
     assert_false(bytes_match_glob(BYTES_LITERAL("a\0c"), BYTES_LITERAL("a\0b")));
     assert_true(bytes_match_glob(BYTES_LITERAL("?"), BYTES_LITERAL("\xff")));
@@ -86,12 +77,11 @@ static void test_patterns_are_binary(void **state)
 }
 
 /* What backtracks over every star takes longer than the universe for this one. */
-static void test_many_stars_cost_no_more_than_pattern_times_text(void **state)
+TEST(many_stars_cost_no_more_than_pattern_times_text)
 {
     enum { LEN = 4000 };
     char *pattern = mem_alloc(LEN), *text = mem_alloc(LEN);
 
-    (void)state;
     for (size_t i = 0; i < LEN; i++)
         pattern[i] = i % 2 == 0 ? '*' : 'a';
     memset(text, 'a', LEN);
@@ -101,14 +91,4 @@ static void test_many_stars_cost_no_more_than_pattern_times_text(void **state)
     assert_true(bytes_match_glob((struct bytes){pattern, LEN}, (struct bytes){text, LEN}));
     free(pattern);
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patterns_and_what_they_match),
-        cmocka_unit_test(test_patterns_are_binary),
-        cmocka_unit_test(test_many_stars_cost_no_more_than_pattern_times_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The heap of timers, against a plain search. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "fence/base/heap.h"
+#include "tests/unit/test.h"
 
-static void test_an_empty_heap_has_no_first(void **state)
+TEST(an_empty_heap_has_no_first)
 {
     struct heap heap = {0};
     struct heap_node node = {0};
 
-    (void)state;
     assert_null(heap_first(&heap));
     heap_remove(&heap, &node); /* not in it: harmless */
     heap_set(&heap, &node, 5);
@@ -25,14 +18,13 @@ static void test_an_empty_heap_has_no_first(void **state)
     heap_free(&heap);
 }
 
-static void test_nodes_leave_in_order_of_time(void **state)
+TEST(nodes_leave_in_order_of_time)
 {
     enum { COUNT = 1000 };
     static struct heap_node nodes[COUNT];
     struct heap heap = {0};
     int64_t last_ms = INT64_MIN;
 
-    (void)state;
     for (int64_t i = 0; i < COUNT; i++)
         heap_set(&heap, &nodes[i], i * 7919 % 500 - 100);
     for (int i = 0; i < COUNT; i++) {
@@ -46,14 +38,13 @@ static void test_nodes_leave_in_order_of_time(void **state)
 }
 
 /* Random setting, moving and removing; after each step the first must be what a search finds. */
-static void test_it_agrees_with_a_search_whatever_is_done_to_it(void **state)
+TEST(it_agrees_with_a_search_whatever_is_done_to_it)
 {
     enum { COUNT = 50, STEPS = 50000 };
     static struct heap_node nodes[COUNT];
     struct heap heap = {0};
     uint32_t dice = 12345;
 
-    (void)state;
     for (int step = 0; step < STEPS; step++) {
         dice = dice * 1664525 + 1013904223;
         struct heap_node *node = &nodes[(dice >> 8) % COUNT];
@@ -77,14 +68,4 @@ static void test_it_agrees_with_a_search_whatever_is_done_to_it(void **state)
             assert_null(heap_first(&heap));
     }
     heap_free(&heap);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_empty_heap_has_no_first),
-        cmocka_unit_test(test_nodes_leave_in_order_of_time),
-        cmocka_unit_test(test_it_agrees_with_a_search_whatever_is_done_to_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The intrusive list. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fence/base/list.h"
+#include "tests/unit/test.h"
 
 struct item {
     int number;
@@ -47,10 +41,10 @@ static int setup(void **state)
     return 0;
 }
 
-static void test_elements_stand_in_the_order_they_came(void **state)
-{
-    struct fixture *f = *state;
+#define FIXTURE_TEST(name) TEST_WITH(setup, NULL, struct fixture *f, name)
 
+FIXTURE_TEST(elements_stand_in_the_order_they_came)
+{
     assert_true(list_empty(&f->head));
     for (int i = 0; i < 3; i++)
         list_append(&f->head, &f->items[i].link);
@@ -62,10 +56,8 @@ static void test_elements_stand_in_the_order_they_came(void **state)
     assert_false(list_empty(&f->head));
 }
 
-static void test_any_element_can_leave_and_leaving_twice_is_harmless(void **state)
+FIXTURE_TEST(any_element_can_leave_and_leaving_twice_is_harmless)
 {
-    struct fixture *f = *state;
-
     for (int i = 0; i < 3; i++)
         list_append(&f->head, &f->items[i].link);
     list_remove(&f->items[1].link);
@@ -76,10 +68,8 @@ static void test_any_element_can_leave_and_leaving_twice_is_harmless(void **stat
     assert_int_equal(content(&f->head), 132);
 }
 
-static void test_pop_takes_the_first_until_there_is_none(void **state)
+FIXTURE_TEST(pop_takes_the_first_until_there_is_none)
 {
-    struct fixture *f = *state;
-
     assert_null(list_pop(&f->head));
     list_append(&f->head, &f->items[0].link);
     list_append(&f->head, &f->items[1].link);
@@ -89,9 +79,8 @@ static void test_pop_takes_the_first_until_there_is_none(void **state)
     assert_null(list_pop(&f->head));
 }
 
-static void test_splice_moves_all_in_order(void **state)
+FIXTURE_TEST(splice_moves_all_in_order)
 {
-    struct fixture *f = *state;
     struct list other;
 
     list_init(&other);
@@ -106,15 +95,4 @@ static void test_splice_moves_all_in_order(void **state)
     list_splice(&other, &f->head);
     assert_int_equal(content(&other), 1234);
     assert_true(list_empty(&f->head));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_elements_stand_in_the_order_they_came, setup),
-        cmocka_unit_test_setup(test_any_element_can_leave_and_leaving_twice_is_harmless, setup),
-        cmocka_unit_test_setup(test_pop_takes_the_first_until_there_is_none, setup),
-        cmocka_unit_test_setup(test_splice_moves_all_in_order, setup),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Log lines, through a pipe. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "fence/base/log.h"
+#include "tests/unit/test.h"
 
 struct fixture {
     int ends[2];
@@ -37,6 +31,8 @@ static int teardown(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(setup, teardown, struct fixture *f, name)
+
 static const char *logged(struct fixture *f)
 {
     ssize_t len = read(f->ends[0], f->line, sizeof f->line - 1);
@@ -44,9 +40,8 @@ static const char *logged(struct fixture *f)
     return f->line;
 }
 
-static void test_a_line_has_time_level_and_text(void **state)
+FIXTURE_TEST(a_line_has_time_level_and_text)
 {
-    struct fixture *f = *state;
     int end = 0, year, month, day, hour, minute, second, millisecond;
 
     log_warn(&f->log, "lease service is down: %s", "connection refused");
@@ -58,10 +53,8 @@ static void test_a_line_has_time_level_and_text(void **state)
     assert_string_equal(f->line + end, "warn lease service is down: connection refused\n");
 }
 
-static void test_what_is_below_the_level_is_dropped(void **state)
+FIXTURE_TEST(what_is_below_the_level_is_dropped)
 {
-    struct fixture *f = *state;
-
     log_debug(&f->log, "small talk");
     assert_string_equal(logged(f), "");
     log_info(&f->log, "news");
@@ -73,15 +66,13 @@ static void test_what_is_below_the_level_is_dropped(void **state)
     assert_non_null(strstr(logged(f), " error fire\n"));
 }
 
-static void test_no_logger_is_silence(void **state)
+FIXTURE_TEST(no_logger_is_silence)
 {
-    (void)state;
     log_error(NULL, "nobody hears %s", "this");
 }
 
-static void test_a_line_that_is_too_long_is_cut_and_still_a_line(void **state)
+FIXTURE_TEST(a_line_that_is_too_long_is_cut_and_still_a_line)
 {
-    struct fixture *f = *state;
     char text[3000];
 
     for (size_t len = 900; len < 1100; len++) {
@@ -96,12 +87,11 @@ static void test_a_line_that_is_too_long_is_cut_and_still_a_line(void **state)
     }
 }
 
-static void test_levels_are_parsed_by_name(void **state)
+FIXTURE_TEST(levels_are_parsed_by_name)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
     enum log_level level;
 
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         assert_true(log_level_parse(names[i], &level));
         assert_int_equal(level, i);
@@ -111,22 +101,20 @@ static void test_levels_are_parsed_by_name(void **state)
     assert_false(log_level_parse("warning", &level));
 }
 
-static void test_names_from_outside_are_quoted(void **state)
+FIXTURE_TEST(names_from_outside_are_quoted)
 {
     char out[64];
 
-    (void)state;
     assert_string_equal(log_quoted(bytes_of("sku:1"), out, sizeof out), "\"sku:1\"");
     assert_string_equal(log_quoted((struct bytes){NULL, 0}, out, sizeof out), "\"\"");
     assert_string_equal(log_quoted(BYTES_LITERAL("a\0\n\"\\\x7f\xff~ "), out, sizeof out),
                         "\"a\\x00\\x0a\\x22\\x5c\\x7f\\xff~ \"");
 }
 
-static void test_quoted_names_are_cut_to_fit(void **state)
+FIXTURE_TEST(quoted_names_are_cut_to_fit)
 {
     char name[200], out[256];
 
-    (void)state;
     memset(name, '\n', sizeof name);
     for (size_t size = 0; size < sizeof out; size++) {
         memset(out, '#', sizeof out);
@@ -140,17 +128,4 @@ static void test_quoted_names_are_cut_to_fit(void **state)
             assert_string_equal(out + strlen(out) - 4, "...\"");
         }
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(a_line_has_time_level_and_text), TEST(what_is_below_the_level_is_dropped),
-        TEST(no_logger_is_silence),           TEST(a_line_that_is_too_long_is_cut_and_still_a_line),
-        TEST(levels_are_parsed_by_name),      TEST(names_from_outside_are_quoted),
-        TEST(quoted_names_are_cut_to_fit),
-    };
-#undef TEST
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

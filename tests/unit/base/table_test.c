@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table finds what is in it by name, at any size, and nothing else. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/base/list.h"
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
+#include "tests/unit/test.h"
 
 enum { COUNT = 5000 };
 
@@ -57,11 +49,10 @@ static void take(struct table_node *node)
     free(list_entry(node, struct thing, node));
 }
 
-static void what_was_added_is_found_until_it_is_removed(void **state)
+TEST(what_was_added_is_found_until_it_is_removed)
 {
     struct table table;
 
-    (void)state;
     table_init(&table, name_of);
     assert_null(find(&table, 1));
     for (int i = 0; i < COUNT; i++) {
@@ -84,11 +75,10 @@ static void what_was_added_is_found_until_it_is_removed(void **state)
     table_free(&table);
 }
 
-static void memory_follows_the_contents(void **state)
+TEST(memory_follows_the_contents)
 {
     struct table table;
 
-    (void)state;
     table_init(&table, name_of);
     size_t least = table.chains_count;
     for (int i = 0; i < COUNT; i++)
@@ -103,11 +93,10 @@ static void memory_follows_the_contents(void **state)
     table_free(&table);
 }
 
-static void a_drain_gives_everything_out_once(void **state)
+TEST(a_drain_gives_everything_out_once)
 {
     struct table table;
 
-    (void)state;
     table_init(&table, name_of);
     for (int i = 0; i < COUNT; i++)
         add(&table, i);
@@ -120,14 +109,4 @@ static void a_drain_gives_everything_out_once(void **state)
     assert_non_null(find(&table, 0));
     table_drain(&table, take);
     table_free(&table);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_added_is_found_until_it_is_removed),
-        cmocka_unit_test(memory_follows_the_contents),
-        cmocka_unit_test(a_drain_gives_everything_out_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of URIs and addresses, whoever reads them. What they add up to: fence/uri_test.c,
  * client/target_test.c, server/address_test.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/base/uri.h"
+#include "tests/unit/test.h"
 
-static void a_host_is_a_name_or_an_address_in_brackets(void **state)
+TEST(a_host_is_a_name_or_an_address_in_brackets)
 {
     static const struct {
         const char *text, *name, *shown;
@@ -35,7 +28,6 @@ static void a_host_is_a_name_or_an_address_in_brackets(void **state)
     };
     char shown[URI_HOST_TEXT_MAX];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct uri_reader reader = {.at = rows[i].text};
         struct uri_host host = {.port = 1};
@@ -50,12 +42,11 @@ static void a_host_is_a_name_or_an_address_in_brackets(void **state)
     }
 }
 
-static void a_port_is_the_default_where_there_is_one(void **state)
+TEST(a_port_is_the_default_where_there_is_one)
 {
     struct uri_reader reader = {.at = "h,g:7"};
     struct uri_host host;
 
-    (void)state;
     assert_true(uri_take_host(&reader, 5, &host));
     assert_int_equal(host.port, 5);
     assert_true(uri_skip(&reader, ","));
@@ -71,7 +62,7 @@ struct settings {
     int count;
 };
 
-static void options_go_into_their_fields(void **state)
+TEST(options_go_into_their_fields)
 {
     static const struct uri_option options[] = {
         {"name", "name", URI_TEXT(struct settings, name)},
@@ -82,7 +73,6 @@ static void options_go_into_their_fields(void **state)
     struct uri_reader reader = {.at = "count=3&name=%41b&counts=1"};
     unsigned seen = 0;
 
-    (void)state;
     assert_int_equal(uri_take_option(&reader, options, 3, 3, &seen), 1);
     assert_true(uri_take_value(&reader, &options[1], &settings));
     assert_int_equal(settings.count, 3);
@@ -101,14 +91,4 @@ static void options_go_into_their_fields(void **state)
     assert_false(uri_take_value(&reader, &options[0], &settings));
     assert_string_equal(reader.why, "the name is longer than 3 bytes");
     assert_string_equal(reader.at, "toolong");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_host_is_a_name_or_an_address_in_brackets),
-        cmocka_unit_test(a_port_is_the_default_where_there_is_one),
-        cmocka_unit_test(options_go_into_their_fields),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,11 +5,9 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "fence/base/mem.h"
+#include "tests/unit/test.h"
 
 #define WORDS(...)                                                                                 \
     sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), (const char *const[])             \
@@ -17,9 +15,8 @@
         __VA_ARGS__                                                                                \
     }
 
-static void test_values_are_bytes(void **state)
+RIG_TEST(values_are_bytes)
 {
-    const struct rig *rig = *state;
     stk_lease *lease = rig_acquire(rig->client, "r", 60000);
     char *value, *big = mem_alloc(8 << 20);
     size_t len;
@@ -43,9 +40,8 @@ static void test_values_are_bytes(void **state)
     stk_lease_free(lease);
 }
 
-static void test_a_token_is_for_its_own_key_alone(void **state)
+RIG_TEST(a_token_is_for_its_own_key_alone)
 {
-    const struct rig *rig = *state;
     stk_lease *one = rig_acquire(rig->client, "one", 60000);
     stk_lease *two = rig_acquire(rig->client, "two", 60000);
 
@@ -59,11 +55,10 @@ static void test_a_token_is_for_its_own_key_alone(void **state)
     stk_lease_free(two);
 }
 
-static void test_commands_about_a_connection_are_refused(void **state)
+RIG_TEST(commands_about_a_connection_are_refused)
 {
     static const char *const wrong[] = {"MULTI",     "exec",       "DISCARD", "AUTH", "HELLO",
                                         "Subscribe", "PSUBSCRIBE", "QUIT",    "RESET"};
-    const struct rig *rig = *state;
     stk_reply *reply;
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -78,9 +73,8 @@ static void test_commands_about_a_connection_are_refused(void **state)
     assert_int_equal(stk_command(rig->client, WORDS("SET", "k", "v"), NULL, NULL), STK_NOTOKEN);
 }
 
-static void test_what_a_call_cannot_mean_is_misuse(void **state)
+RIG_TEST(what_a_call_cannot_mean_is_misuse)
 {
-    const struct rig *rig = *state;
     char name[514];
     stk_lease *lease;
     stk_client *other;
@@ -113,9 +107,8 @@ static void test_what_a_call_cannot_mean_is_misuse(void **state)
     stk_client_close(other);
 }
 
-static void test_a_transaction_is_whole_or_nothing(void **state)
+RIG_TEST(a_transaction_is_whole_or_nothing)
 {
-    const struct rig *rig = *state;
     stk_lease *lease = rig_acquire(rig->client, "n", 60000);
     stk_txn *txn;
     stk_reply *reply;
@@ -144,9 +137,8 @@ static void test_a_transaction_is_whole_or_nothing(void **state)
     stk_lease_free(lease);
 }
 
-static void test_sql_keeps_values_through_both_ways(void **state)
+RIG_TEST(sql_keeps_values_through_both_ways)
 {
-    const struct rig *rig = *state;
     const stk_sql_value params[] = {{.type = STK_SQL_INTEGER, .integer = INT64_MIN},
                                     {.type = STK_SQL_FLOAT, .real = 1.0 / 3},
                                     {.type = STK_SQL_TEXT, .bytes = "it's"},
@@ -177,9 +169,8 @@ static void test_sql_keeps_values_through_both_ways(void **state)
     assert_null(rows);
 }
 
-static void test_guarded_rows_change_under_their_lease_alone(void **state)
+RIG_TEST(guarded_rows_change_under_their_lease_alone)
 {
-    const struct rig *rig = *state;
     const char *update = "UPDATE inventory SET n = n - 1 WHERE sku = '1'";
     stk_lease *right = rig_acquire(rig->client, "sku:1", 60000);
     stk_lease *wrong = rig_acquire(rig->client, "sku:2", 60000);
@@ -245,9 +236,8 @@ static void *work(void *context)
     return NULL;
 }
 
-static void test_threads_share_a_client_and_a_lease(void **state)
+RIG_TEST(threads_share_a_client_and_a_lease)
 {
-    const struct rig *rig = *state;
     struct worker workers[THREADS];
     char *value;
 
@@ -269,31 +259,12 @@ static void test_threads_share_a_client_and_a_lease(void **state)
     stk_lease_free(shared);
 }
 
-static void test_a_store_that_cannot_be_opened_says_why(void **state)
+TEST(a_store_that_cannot_be_opened_says_why)
 {
     stk_client *client;
 
-    (void)state;
     assert_int_equal(stk_client_open("sqlite:/no/such/folder/x.db", 5000, &client), STK_STORE);
     assert_null(client);
     assert_non_null(strstr(stk_message(), "/no/such/folder/x.db"));
     assert_int_equal(stk_client_open("sqlite:/dev/null", 5000, &client), STK_STORE);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, rig_new, rig_free)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(values_are_bytes),
-        TEST(a_token_is_for_its_own_key_alone),
-        TEST(commands_about_a_connection_are_refused),
-        TEST(what_a_call_cannot_mean_is_misuse),
-        TEST(a_transaction_is_whole_or_nothing),
-        TEST(sql_keeps_values_through_both_ways),
-        TEST(guarded_rows_change_under_their_lease_alone),
-        TEST(threads_share_a_client_and_a_lease),
-        cmocka_unit_test(test_a_store_that_cannot_be_opened_says_why),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

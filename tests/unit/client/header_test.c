@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public header by itself, as a user has it: its error codes are those of the error table. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proxy/client/stockade.h"
+#include "tests/unit/test.h"
 
 #define ROW(name)                                                                                  \
     {                                                                                              \
@@ -23,20 +16,18 @@ static const struct {
     ROW(DEADLOCK), ROW(LEASEDOWN), ROW(BUSY),    ROW(STORE),       ROW(GUARDED),   ROW(WRONGTYPE),
     ROW(NOAUTH),   ROW(WRONGPASS), ROW(NOPERM),  ROW(NOPROTO),     ROW(EXECABORT), ROW(ERR),
     ROW(HELD),     ROW(TIMEOUT),   ROW(UNSURE),  ROW(UNREACHABLE), ROW(ABANDONED), ROW(RELEASED),
-    ROW(FORKED),   ROW(PROTOCOL),  ROW(MISUSE),
+    ROW(FORKED),   ROW(PROTOCOL),  ROW(MISUSE),  ROW(CANCELLED),
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-static void test_each_code_of_the_header_is_that_of_the_table(void **state)
+TEST(each_code_of_the_header_is_that_of_the_table)
 {
-    (void)state;
     for (int i = 0; i < ROWS; i++)
         assert_string_equal(stk_error_code(rows[i].error), rows[i].code);
 }
 
-static void test_the_table_has_no_code_that_the_header_lacks(void **state)
+TEST(the_table_has_no_code_that_the_header_lacks)
 {
-    (void)state;
     int known = 0;
     for (int error = 0; error < 1000; error++) {
         const char *text = stk_error_text((enum stk_error)error);
@@ -45,22 +36,12 @@ static void test_the_table_has_no_code_that_the_header_lacks(void **state)
     assert_int_equal(known, ROWS);
 }
 
-static void test_numbers_that_programs_were_compiled_with_stay(void **state)
+TEST(numbers_that_programs_were_compiled_with_stay)
 {
-    (void)state;
     assert_int_equal(STK_STALE, 1);
     assert_int_equal(STK_ERR, 17);
     assert_int_equal(STK_HELD, 100);
     assert_int_equal(STK_MISUSE, 108);
+    assert_int_equal(STK_CANCELLED, 109);
     assert_string_equal(stk_version(), "0.1.0");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_code_of_the_header_is_that_of_the_table),
-        cmocka_unit_test(test_the_table_has_no_code_that_the_header_lacks),
-        cmocka_unit_test(test_numbers_that_programs_were_compiled_with_stay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,10 +2,10 @@
 /* The keeper's half of the protocol, before a server that answers as the test has written down:
  * what it makes of replies that are late, refused, for somebody else, or not asked for. */
 #include "tests/unit/client/rig.h"
+#include "tests/unit/test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stddef.h>
 
 /* What a `lost` was told. */
 struct loss {
@@ -44,7 +44,7 @@ static int used(struct script *script)
     return count;
 }
 
-static void test_news_of_a_loss_bring_the_next_renewal_forward(void **state)
+TEST(news_of_a_loss_bring_the_next_renewal_forward)
 {
     static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:" TTL "\r\n",
                                           ":" TTL "\r\n" LOST, ":" TTL "\r\n" LOST,
@@ -54,7 +54,6 @@ static void test_news_of_a_loss_bring_the_next_renewal_forward(void **state)
     stk_client *client;
     char seen[256];
 
-    (void)state;
     script_start(&script, answers, sizeof answers / sizeof *answers);
     ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
     stk_lease *lease = acquire_watched(client, 600000, &loss);
@@ -68,7 +67,7 @@ static void test_news_of_a_loss_bring_the_next_renewal_forward(void **state)
     script_end(&script);
 }
 
-static void test_what_nobody_asked_for_ends_the_keepers_connection_and_no_lease(void **state)
+TEST(what_nobody_asked_for_ends_the_keepers_connection_and_no_lease)
 {
     static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:3000\r\n", ":3000\r\n:7\r\n",
                                           ":3000\r\n"};
@@ -76,7 +75,6 @@ static void test_what_nobody_asked_for_ends_the_keepers_connection_and_no_lease(
     struct loss loss = {0};
     stk_client *client;
 
-    (void)state;
     script_start(&script, answers, sizeof answers / sizeof *answers);
     ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
     stk_lease *lease = acquire_watched(client, 3000, &loss);
@@ -92,7 +90,7 @@ static void test_what_nobody_asked_for_ends_the_keepers_connection_and_no_lease(
 }
 
 /* Of a basket whose renewal was refused in part, the rest is still on its way. */
-static void test_a_late_reply_to_the_round_before_renews_nothing(void **state)
+TEST(a_late_reply_to_the_round_before_renews_nothing)
 {
     static const char *const names[] = {"r", "s"};
     static const char *const answers[] = {
@@ -109,7 +107,6 @@ static void test_a_late_reply_to_the_round_before_renews_nothing(void **state)
     stk_client *client;
     stk_lease *basket;
 
-    (void)state;
     script_start(&script, answers, sizeof answers / sizeof *answers);
     ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
     ok(stk_acquire_all(client, names, 2, &options, &basket));
@@ -122,7 +119,7 @@ static void test_a_late_reply_to_the_round_before_renews_nothing(void **state)
 }
 
 /* The daemon counts from when it hears of it, which may be long before its answer is here. */
-static void test_a_renewal_counts_from_when_it_was_asked_for(void **state)
+TEST(a_renewal_counts_from_when_it_was_asked_for)
 {
     static const char *const answers[] = {
         "+PONG\r\n",
@@ -135,7 +132,6 @@ static void test_a_renewal_counts_from_when_it_was_asked_for(void **state)
     struct script script;
     stk_client *client;
 
-    (void)state;
     script_start(&script, answers, sizeof answers / sizeof *answers);
     ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
     stk_lease *lease = rig_acquire(client, "r", 600000);
@@ -153,7 +149,7 @@ static void test_a_renewal_counts_from_when_it_was_asked_for(void **state)
 }
 
 /* Its connection may lead nowhere. */
-static void test_a_renewal_without_an_answer_is_asked_again_on_another_connection(void **state)
+TEST(a_renewal_without_an_answer_is_asked_again_on_another_connection)
 {
     static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:4000\r\n", "", /* silent */
                                           ":4000\r\n"};
@@ -161,7 +157,6 @@ static void test_a_renewal_without_an_answer_is_asked_again_on_another_connectio
     struct loss loss = {0};
     stk_client *client;
 
-    (void)state;
     script_start(&script, answers, sizeof answers / sizeof *answers);
     ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
     stk_lease *lease = acquire_watched(client, 4000, &loss);
@@ -176,9 +171,8 @@ static void test_a_renewal_without_an_answer_is_asked_again_on_another_connectio
 }
 
 /* How long the grant was on its way nobody knows. */
-static void test_a_lease_that_was_waited_for_counts_from_a_renewal(void **state)
+RIG_TEST(a_lease_that_was_waited_for_counts_from_a_renewal)
 {
-    const struct rig *rig = *state;
     enum { HELD_MS = 400, TTL_MS = 2000, MARGIN_MS = TTL_MS / 100 + 2 };
     const stk_lease_options held = {.ttl_ms = HELD_MS, .no_keep_alive = true};
     const stk_lease_options waited = {
@@ -198,7 +192,7 @@ static void test_a_lease_that_was_waited_for_counts_from_a_renewal(void **state)
 
 /* The daemon tells what is left, which is less where the lease service or the store took its time.
  */
-static void test_a_lease_is_good_for_as_long_as_its_renewal_told(void **state)
+TEST(a_lease_is_good_for_as_long_as_its_renewal_told)
 {
     static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:" TTL "\r\n", ":1000\r\n",
                                           ":900000\r\n"};
@@ -206,7 +200,6 @@ static void test_a_lease_is_good_for_as_long_as_its_renewal_told(void **state)
     stk_client *client;
     stk_lease *lease;
 
-    (void)state;
     script_start(&script, answers, sizeof answers / sizeof *answers);
     ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
     ok(stk_acquire(client, "r", &(stk_lease_options){.ttl_ms = 600000, .no_keep_alive = true},
@@ -221,7 +214,7 @@ static void test_a_lease_is_good_for_as_long_as_its_renewal_told(void **state)
 }
 
 /* Of two leases under one handle the one that ends first counts. */
-static void test_a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told(void **state)
+TEST(a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told)
 {
     static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:8\r\n", ":" TTL "\r\n",
                                           ":300000\r\n"};
@@ -230,7 +223,6 @@ static void test_a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_
     stk_client *client;
     stk_lease *lease;
 
-    (void)state;
     script_start(&script, answers, sizeof answers / sizeof *answers);
     ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
     ok(stk_acquire_all(client, resources, 2, &(stk_lease_options){.ttl_ms = 600000}, &lease));
@@ -240,20 +232,4 @@ static void test_a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_
     stk_lease_free(lease);
     stk_client_close(client);
     script_end(&script);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_news_of_a_loss_bring_the_next_renewal_forward),
-        cmocka_unit_test(test_what_nobody_asked_for_ends_the_keepers_connection_and_no_lease),
-        cmocka_unit_test(test_a_lease_is_good_for_as_long_as_its_renewal_told),
-        cmocka_unit_test(test_a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told),
-        cmocka_unit_test(test_a_late_reply_to_the_round_before_renews_nothing),
-        cmocka_unit_test(test_a_renewal_counts_from_when_it_was_asked_for),
-        cmocka_unit_test(test_a_renewal_without_an_answer_is_asked_again_on_another_connection),
-        cmocka_unit_test_setup_teardown(test_a_lease_that_was_waited_for_counts_from_a_renewal,
-                                        rig_new, rig_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Leases and their keeper, on an engine in this process. */
 #include "tests/unit/client/rig.h"
+#include "tests/unit/test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,9 +41,8 @@ static stk_lease *acquire_watched(stk_client *client, int64_t ttl_ms, struct los
     return lease;
 }
 
-static void test_a_lease_is_valid_for_less_than_its_ttl(void **state)
+RIG_TEST(a_lease_is_valid_for_less_than_its_ttl)
 {
-    const struct rig *rig = *state;
     const stk_lease_options options = {.ttl_ms = 10000, .no_keep_alive = true};
     stk_lease *lease;
 
@@ -65,9 +62,8 @@ static void test_a_lease_is_valid_for_less_than_its_ttl(void **state)
     stk_lease_free(lease);
 }
 
-static void test_without_keep_alive_it_runs_out_by_itself(void **state)
+RIG_TEST(without_keep_alive_it_runs_out_by_itself)
 {
-    const struct rig *rig = *state;
     const stk_lease_options options = {.ttl_ms = 300, .no_keep_alive = true};
     stk_lease *lease, *next;
 
@@ -87,9 +83,8 @@ static void test_without_keep_alive_it_runs_out_by_itself(void **state)
 /* Kept leases outlive a machine that stands still for a second. */
 enum { KEPT_TTL_MS = 2000, BEYOND_MS = 2500 };
 
-static void test_it_is_kept_alive_beyond_its_ttl(void **state)
+RIG_TEST(it_is_kept_alive_beyond_its_ttl)
 {
-    const struct rig *rig = *state;
     struct loss loss = {0};
     stk_lease_info info;
 
@@ -105,9 +100,8 @@ static void test_it_is_kept_alive_beyond_its_ttl(void **state)
     stk_lease_free(lease);
 }
 
-static void test_many_leases_are_kept_by_one_keeper(void **state)
+RIG_TEST(many_leases_are_kept_by_one_keeper)
 {
-    const struct rig *rig = *state;
     stk_lease *leases[200];
     char name[16];
 
@@ -123,9 +117,8 @@ static void test_many_leases_are_kept_by_one_keeper(void **state)
     }
 }
 
-static void test_the_loss_of_a_revoked_lease_is_told_once(void **state)
+RIG_TEST(the_loss_of_a_revoked_lease_is_told_once)
 {
-    const struct rig *rig = *state;
     struct loss loss = {0};
     int64_t token;
 
@@ -142,9 +135,8 @@ static void test_the_loss_of_a_revoked_lease_is_told_once(void **state)
     stk_lease_free(lease);
 }
 
-static void test_a_callback_may_release_and_free_its_lease(void **state)
+RIG_TEST(a_callback_may_release_and_free_its_lease)
 {
-    const struct rig *rig = *state;
     struct loss loss = {.frees = true, .releases = true};
 
     (void)acquire_watched(rig->client, 300, &loss);
@@ -158,9 +150,8 @@ static void *free_lease(void *lease)
     return NULL;
 }
 
-static void test_a_lease_is_freed_only_after_its_callback_has_returned(void **state)
+RIG_TEST(a_lease_is_freed_only_after_its_callback_has_returned)
 {
-    const struct rig *rig = *state;
     struct loss loss = {.hold = true};
     pthread_t thread;
     void *result;
@@ -191,9 +182,8 @@ static void *take_and_end(void *context)
     return NULL;
 }
 
-static void test_a_lease_of_a_thread_that_ended_is_renewed_no_more(void **state)
+RIG_TEST(a_lease_of_a_thread_that_ended_is_renewed_no_more)
 {
-    const struct rig *rig = *state;
     struct loss loss = {0};
     struct taken taken = {.client = rig->client, .loss = &loss};
     pthread_t thread;
@@ -209,9 +199,8 @@ static void test_a_lease_of_a_thread_that_ended_is_renewed_no_more(void **state)
     stk_lease_free(next);
 }
 
-static void test_an_owner_enters_again_under_the_same_token(void **state)
+RIG_TEST(an_owner_enters_again_under_the_same_token)
 {
-    const struct rig *rig = *state;
     const stk_lease_options options = {.owner = "me", .wait_ms = 1000};
     stk_lease *outer, *inner;
     stk_lease_info info;
@@ -229,9 +218,8 @@ static void test_an_owner_enters_again_under_the_same_token(void **state)
     stk_lease_free(outer);
 }
 
-static void test_two_engines_on_one_file_share_leases(void **state)
+RIG_TEST(two_engines_on_one_file_share_leases)
 {
-    const struct rig *rig = *state;
     stk_client *other = rig_client(rig);
     stk_lease *lease, *denied;
 
@@ -251,9 +239,8 @@ static void test_two_engines_on_one_file_share_leases(void **state)
     stk_client_close(other);
 }
 
-static void test_a_basket_is_kept_and_lost_as_one(void **state)
+RIG_TEST(a_basket_is_kept_and_lost_as_one)
 {
-    const struct rig *rig = *state;
     const char *const names[] = {"b", "a", "c"};
     struct loss loss = {0};
     const stk_lease_options options = {.ttl_ms = KEPT_TTL_MS, .lost = on_lost, .context = &loss};
@@ -273,9 +260,8 @@ static void test_a_basket_is_kept_and_lost_as_one(void **state)
     stk_lease_free(basket);
 }
 
-static void test_handles_outlive_their_client_and_say_so(void **state)
+RIG_TEST(handles_outlive_their_client_and_say_so)
 {
-    const struct rig *rig = *state;
     stk_client *client = rig_client(rig);
     stk_lease *kept = rig_acquire(client, "r", 60000), *ephemeral;
 
@@ -289,9 +275,8 @@ static void test_handles_outlive_their_client_and_say_so(void **state)
     stk_lease_free(ephemeral);
 }
 
-static void test_a_forked_child_can_do_nothing_with_them(void **state)
+RIG_TEST(a_forked_child_can_do_nothing_with_them)
 {
-    const struct rig *rig = *state;
     stk_lease *lease = rig_acquire(rig->client, "r", 60000);
     int status;
 
@@ -307,26 +292,4 @@ static void test_a_forked_child_can_do_nothing_with_them(void **state)
     assert_int_equal(status, 0);
     ok(stk_set(lease, "r", "x", 1));
     stk_lease_free(lease);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, rig_new, rig_free)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_lease_is_valid_for_less_than_its_ttl),
-        TEST(without_keep_alive_it_runs_out_by_itself),
-        TEST(it_is_kept_alive_beyond_its_ttl),
-        TEST(many_leases_are_kept_by_one_keeper),
-        TEST(the_loss_of_a_revoked_lease_is_told_once),
-        TEST(a_callback_may_release_and_free_its_lease),
-        TEST(a_lease_is_freed_only_after_its_callback_has_returned),
-        TEST(a_lease_of_a_thread_that_ended_is_renewed_no_more),
-        TEST(an_owner_enters_again_under_the_same_token),
-        TEST(two_engines_on_one_file_share_leases),
-        TEST(a_basket_is_kept_and_lost_as_one),
-        TEST(handles_outlive_their_client_and_say_so),
-        TEST(a_forked_child_can_do_nothing_with_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

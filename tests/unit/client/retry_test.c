@@ -2,10 +2,7 @@
 /* Requests over connections that break or stay silent, against a server that does so on purpose. No
  * signal is ignored here: a SIGPIPE would end the test. */
 #include "tests/unit/client/rig.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/test.h"
 
 #define PONG         "+PONG\r\n"
 #define GRANTED      "*2\r\n:7\r\n:60000\r\n"
@@ -44,14 +41,13 @@ static void assert_same_request(struct script *script, size_t a, size_t b)
     assert_true(strlen(one) > 0);
 }
 
-static void test_a_write_is_sent_again_with_its_id_until_there_is_an_answer(void **state)
+TEST(a_write_is_sent_again_with_its_id_until_there_is_an_answer)
 {
     static const char *const answers[] = {PONG, GRANTED, NULL, NULL, ":1\r\n"};
     struct script script;
     stk_reply *reply;
     char seen[256];
 
-    (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
     stk_lease *lease = acquire(client);
     ok(stk_fenced(lease, 2, incr, NULL, &reply));
@@ -68,7 +64,7 @@ static void test_a_write_is_sent_again_with_its_id_until_there_is_an_answer(void
     script_end(&script);
 }
 
-static void test_an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left(void **state)
+TEST(an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left)
 {
     static const char *const answers[] = {PONG, NULL, NULL, GRANTED}; /* a pause between them */
     const stk_lease_options options = {
@@ -79,7 +75,6 @@ static void test_an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left
     long long wait_ms, wait_again_ms;
     char id[64], id_again[64];
 
-    (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
     ok(stk_acquire(client, "r", &options, &lease));
     script_request(&script, 1, one);
@@ -94,14 +89,13 @@ static void test_an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left
     script_end(&script);
 }
 
-static void test_an_acquire_whose_first_grant_is_over_asks_with_another_id(void **state)
+TEST(an_acquire_whose_first_grant_is_over_asks_with_another_id)
 {
     static const char *const answers[] = {PONG, NULL, "-STALE the lease of this ID is over\r\n",
                                           GRANTED};
     struct script script;
     char one[256], other[256];
 
-    (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
     stk_lease *lease = acquire(client);
     assert_int_equal(stk_lease_token(lease, "r"), 7);
@@ -113,12 +107,11 @@ static void test_an_acquire_whose_first_grant_is_over_asks_with_another_id(void 
     script_end(&script);
 }
 
-static void test_a_grant_that_was_long_on_its_way_lasts_as_long_as_the_daemon_says(void **state)
+TEST(a_grant_that_was_long_on_its_way_lasts_as_long_as_the_daemon_says)
 {
     static const char *const answers[] = {PONG, "*2\r\n:7\r\n:900\r\n"};
     struct script script;
 
-    (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
     stk_lease *lease = acquire(client); /* for a minute */
     assert_in_range(stk_lease_left_ms(lease), 0, 900);
@@ -127,12 +120,11 @@ static void test_a_grant_that_was_long_on_its_way_lasts_as_long_as_the_daemon_sa
     script_end(&script);
 }
 
-static void test_a_lease_under_which_a_write_was_stale_is_over(void **state)
+TEST(a_lease_under_which_a_write_was_stale_is_over)
 {
     static const char *const answers[] = {PONG, GRANTED, "-STALE token 7 of \"r\"\r\n"};
     struct script script;
 
-    (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
     stk_lease *lease = acquire(client);
     assert_true(stk_lease_valid(lease));
@@ -143,12 +135,11 @@ static void test_a_lease_under_which_a_write_was_stale_is_over(void **state)
     script_end(&script);
 }
 
-static void test_what_carries_no_id_is_not_sent_again(void **state)
+TEST(what_carries_no_id_is_not_sent_again)
 {
     static const char *const answers[] = {PONG, NULL, NULL};
     struct script script;
 
-    (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
     assert_int_equal(stk_revoke(client, "r", NULL), STK_UNSURE);
     assert_int_equal(stk_sql(client, NULL, 0, "CREATE TABLE t (a)", NULL, 0, NULL), STK_UNSURE);
@@ -157,13 +148,12 @@ static void test_what_carries_no_id_is_not_sent_again(void **state)
     script_end(&script);
 }
 
-static void test_a_silent_server_ends_a_call_in_time_and_costs_its_connection(void **state)
+TEST(a_silent_server_ends_a_call_in_time_and_costs_its_connection)
 {
     static const char *const answers[] = {PONG, GRANTED, "", "", "$1\r\nx\r\n"};
     struct script script;
     char *value;
 
-    (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 500);
     stk_lease *lease = acquire(client);
     struct deadline deadline = deadline_in(10000);
@@ -182,7 +172,7 @@ static void test_a_silent_server_ends_a_call_in_time_and_costs_its_connection(vo
     script_end(&script);
 }
 
-static void test_a_server_that_talks_nonsense_is_an_error(void **state)
+TEST(a_server_that_talks_nonsense_is_an_error)
 {
     static const char *const answers[] = {
         PONG, "+what?\r\n", "*1\r\n:1\r\n", "*2\r\n:1\r\n$1\r\nx\r\n", ":1\r\n", ":1\r\n"};
@@ -191,7 +181,6 @@ static void test_a_server_that_talks_nonsense_is_an_error(void **state)
     stk_lease *lease;
     stk_rows *rows;
 
-    (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 5000);
     for (int i = 0; i < 3; i++)
         assert_int_equal(stk_acquire(client, "r", NULL, &lease), STK_PROTOCOL);
@@ -201,13 +190,12 @@ static void test_a_server_that_talks_nonsense_is_an_error(void **state)
     script_end(&script);
 }
 
-static void test_bytes_that_are_no_protocol_break_the_connection(void **state)
+TEST(bytes_that_are_no_protocol_break_the_connection)
 {
     static const char *const answers[] = {PONG, "HTTP/1.1 400 Bad Request\r\n", "$1\r\nx\r\n"};
     struct script script;
     char *value;
 
-    (void)state;
     stk_client *client = open_script(&script, answers, COUNT(answers), 5000);
     ok(stk_get(client, "r", &value, NULL));
     free(value);
@@ -216,7 +204,7 @@ static void test_bytes_that_are_no_protocol_break_the_connection(void **state)
     script_end(&script);
 }
 
-static void test_error_replies_are_codes_and_their_texts(void **state)
+TEST(error_replies_are_codes_and_their_texts)
 {
     static const struct {
         const char *reply;
@@ -234,7 +222,6 @@ static void test_error_replies_are_codes_and_their_texts(void **state)
     struct script script;
     char *value;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(rows); i++)
         answers[1 + i] = rows[i].reply;
     stk_client *client = open_script(&script, answers, COUNT(answers), 5000);
@@ -246,14 +233,13 @@ static void test_error_replies_are_codes_and_their_texts(void **state)
     script_end(&script);
 }
 
-static void test_a_name_is_looked_up_and_a_wrong_one_is_said_so(void **state)
+TEST(a_name_is_looked_up_and_a_wrong_one_is_said_so)
 {
     static const char *const answers[] = {PONG};
     struct script script;
     stk_client *client;
     char uri[64];
 
-    (void)state;
     script_start(&script, answers, 1);
     snprintf(uri, sizeof uri, "stockade://localhost%s", strrchr(script.uri, ':'));
     ok(stk_client_open(uri, 5000, &client));
@@ -265,22 +251,4 @@ static void test_a_name_is_looked_up_and_a_wrong_one_is_said_so(void **state)
     assert_int_equal(stk_client_open(script.uri, 5000, &client), STK_UNREACHABLE);
     assert_non_null(strstr(stk_message(), "refused"));
     assert_null(client);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_write_is_sent_again_with_its_id_until_there_is_an_answer),
-        cmocka_unit_test(test_an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left),
-        cmocka_unit_test(test_an_acquire_whose_first_grant_is_over_asks_with_another_id),
-        cmocka_unit_test(test_a_grant_that_was_long_on_its_way_lasts_as_long_as_the_daemon_says),
-        cmocka_unit_test(test_a_lease_under_which_a_write_was_stale_is_over),
-        cmocka_unit_test(test_what_carries_no_id_is_not_sent_again),
-        cmocka_unit_test(test_a_silent_server_ends_a_call_in_time_and_costs_its_connection),
-        cmocka_unit_test(test_a_server_that_talks_nonsense_is_an_error),
-        cmocka_unit_test(test_bytes_that_are_no_protocol_break_the_connection),
-        cmocka_unit_test(test_error_replies_are_codes_and_their_texts),
-        cmocka_unit_test(test_a_name_is_looked_up_and_a_wrong_one_is_said_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,17 +5,10 @@
 #define STOCKADE_TESTS_CLIENT_RIG_H
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* The parts of cmocka.h need the headers above it. */
-#include <cmocka.h>
 
 #include "proxy/client/stockade.h"
 #include "tests/unit/deadline.h"
+#include "tests/unit/test.h"
 
 enum { RIG_TIMEOUT_MS = 20000 };
 
@@ -27,6 +20,7 @@ struct rig {
 /* cmocka's set-up and tear-down; *state is the rig. */
 int rig_new(void **state);
 int rig_free(void **state);
+#define RIG_TEST(name) TEST_WITH(rig_new, rig_free, struct rig *rig, name)
 /* One more client of the rig's store, with an engine of its own. */
 stk_client *rig_client(const struct rig *rig);
 

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Client URIs: what they mean, and that no complaint shows a password. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proxy/client/target.h"
+#include "tests/unit/test.h"
 
 static struct target parsed(const char *uri)
 {
@@ -21,7 +13,7 @@ static struct target parsed(const char *uri)
     return target;
 }
 
-static void test_a_daemon_by_host_and_port(void **state)
+TEST(a_daemon_by_host_and_port)
 {
     static const struct {
         const char *uri, *host;
@@ -37,7 +29,6 @@ static void test_a_daemon_by_host_and_port(void **state)
     };
     char text[300];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct target target = parsed(rows[i].uri);
         assert_int_equal(target.kind, TARGET_TCP);
@@ -48,9 +39,8 @@ static void test_a_daemon_by_host_and_port(void **state)
     }
 }
 
-static void test_credentials_are_decoded(void **state)
+TEST(credentials_are_decoded)
 {
-    (void)state;
     struct target target = parsed("stockade://ann:se%3Acr%40t%2f@h:1");
     assert_string_equal(target.login.user, "ann");
     assert_string_equal(target.login.password, "se:cr@t/");
@@ -62,9 +52,8 @@ static void test_credentials_are_decoded(void **state)
     assert_string_equal(target.host.name, "h");
 }
 
-static void test_a_socket_and_a_store(void **state)
+TEST(a_socket_and_a_store)
 {
-    (void)state;
     struct target target = parsed("stockade+unix:/run/stockade.sock");
     assert_int_equal(target.kind, TARGET_UNIX);
     assert_string_equal(target.path, "/run/stockade.sock");
@@ -77,7 +66,7 @@ static void test_a_socket_and_a_store(void **state)
     assert_string_equal(target.lease, "redis://:pw@h:1/2?prefix=shop");
 }
 
-static void test_what_makes_no_sense_is_refused_without_a_word_of_its_secrets(void **state)
+TEST(what_makes_no_sense_is_refused_without_a_word_of_its_secrets)
 {
     static const char *const wrong[] = {
         "",
@@ -111,7 +100,6 @@ static void test_what_makes_no_sense_is_refused_without_a_word_of_its_secrets(vo
     struct target target;
     char why[256];
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         why[0] = '\0';
         if (target_parse(wrong[i], &target, why, sizeof why))
@@ -121,12 +109,11 @@ static void test_what_makes_no_sense_is_refused_without_a_word_of_its_secrets(vo
     }
 }
 
-static void test_what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
     char uri[6000], why[256];
     struct target target;
 
-    (void)state;
     snprintf(uri, sizeof uri, "stockade://%0300d", 1);
     assert_false(target_parse(uri, &target, why, sizeof why));
     snprintf(uri, sizeof uri, "stockade+unix:/%0107d", 1);
@@ -137,16 +124,4 @@ static void test_what_does_not_fit_is_refused(void **state)
     assert_false(target_parse(uri, &target, why, sizeof why));
     snprintf(uri, sizeof uri, "stockade://:%0300d@h:1", 1);
     assert_false(target_parse(uri, &target, why, sizeof why));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_daemon_by_host_and_port),
-        cmocka_unit_test(test_credentials_are_decoded),
-        cmocka_unit_test(test_a_socket_and_a_store),
-        cmocka_unit_test(test_what_makes_no_sense_is_refused_without_a_word_of_its_secrets),
-        cmocka_unit_test(test_what_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

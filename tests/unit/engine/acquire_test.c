@@ -1,21 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The grant protocol over the in-memory twins: every way in which the steps between a lease service
  * and a store can go wrong, one at a time, in virtual time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/engine/says.h"
+#include "tests/unit/test.h"
 
-static void a_grant_fences_the_older_token_before_the_new_holder_writes(void **state)
+WORLD_TEST(a_grant_fences_the_older_token_before_the_new_holder_writes)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
     world_pass(world, 101);
     assert_says(world, 2, "ACQUIRE k 100", "*2\r\n:2\r\n:100\r\n");
@@ -24,17 +14,15 @@ static void a_grant_fences_the_older_token_before_the_new_holder_writes(void **s
     assert_says(world, 2, "FENCED 2 SET k new", "+OK\r\n");
 }
 
-static void an_expired_holder_without_a_successor_may_write(void **state)
+WORLD_TEST(an_expired_holder_without_a_successor_may_write)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
     world_pass(world, 500);
     assert_says(world, 1, "FENCED 1 SET k v", "+OK\r\n");
 }
 
-static void tokens_rise_where_the_lease_service_lost_everything(void **state)
+WORLD_TEST(tokens_rise_where_the_lease_service_lost_everything)
 {
-    struct world *world = *state;
     for (int token = 1; token <= 5; token++) {
         char reply[40];
         snprintf(reply, sizeof reply, "*2\r\n:%d\r\n:100\r\n", token);
@@ -43,9 +31,8 @@ static void tokens_rise_where_the_lease_service_lost_everything(void **state)
     }
 }
 
-static void state_lost_after_the_floor_was_read_costs_a_round_and_no_token(void **state)
+WORLD_TEST(state_lost_after_the_floor_was_read_costs_a_round_and_no_token)
 {
-    struct world *world = *state;
     lease_service_mark(world->service);
     assert_says(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
     /* The second grant of another daemon: as far as this engine's floor read goes, it came later.
@@ -71,9 +58,8 @@ static void die_while_granted(struct world *world)
     world_restart_engine(world);
 }
 
-static void a_lock_whose_token_the_store_never_saw_is_not_entered_again(void **state)
+WORLD_TEST(a_lock_whose_token_the_store_never_saw_is_not_entered_again)
 {
-    struct world *world = *state;
     die_while_granted(world);
     assert_says(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:2\r\n:60000\r\n");
     assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
@@ -81,9 +67,8 @@ static void a_lock_whose_token_the_store_never_saw_is_not_entered_again(void **s
 }
 
 /* The store knows this owner, by an older token that lives still. */
-static void an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw(void **state)
+WORLD_TEST(an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
     world_pass(world, 101);
     die_while_granted(world);
@@ -94,9 +79,9 @@ static void an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw(vo
 
 /* The first one is granted it; the other one enters it before the store has it, and gets there
  * first. Nobody is told of a token that is dead. */
-static void an_owner_at_two_daemons_at_once_gets_one_lease(void **state)
+WORLD_TEST(an_owner_at_two_daemons_at_once_gets_one_lease)
 {
-    struct world *world = *state, *twin = world_add_twin(world);
+    struct world *twin = world_add_twin(world);
     lease_service_set_late(world->service, -1);
     world_send(twin, 1, "ACQUIRE k 60000 OWNER me");
     world_send(world, 1, "ACQUIRE k 60000 OWNER me");
@@ -111,9 +96,9 @@ static void an_owner_at_two_daemons_at_once_gets_one_lease(void **state)
 }
 
 /* The service mints the same token for him twice, as it loses state in between. */
-static void an_owner_who_is_granted_one_token_twice_has_one_lease(void **state)
+WORLD_TEST(an_owner_who_is_granted_one_token_twice_has_one_lease)
 {
-    struct world *world = *state, *twin = world_add_twin(world);
+    struct world *twin = world_add_twin(world);
     lease_service_set_late(world->service, -1);
     world_send(world, 1, "ACQUIRE k 60000 OWNER me");
     lease_service_lose_all(world->service);
@@ -127,9 +112,8 @@ static void an_owner_who_is_granted_one_token_twice_has_one_lease(void **state)
     assert_int_equal(world_counter(twin, "leases_reentered"), 1);
 }
 
-static void the_same_owner_enters_again_and_leaves_as_often(void **state)
+WORLD_TEST(the_same_owner_enters_again_and_leaves_as_often)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
     world_pass(world, 50);
     assert_says(world, 2, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
@@ -141,9 +125,8 @@ static void the_same_owner_enters_again_and_leaves_as_often(void **state)
     assert_begins(world, 1, "RELEASE k 1", "-STALE ");
 }
 
-static void an_owner_enters_again_past_those_who_wait(void **state)
+WORLD_TEST(an_owner_enters_again_past_those_who_wait)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 1000 OWNER me", "*2\r\n:1\r\n:1000\r\n");
     assert_says(world, 2, "ACQUIRE k 1000 WAIT 500", "");
     assert_says(world, 3, "ACQUIRE k 1000 WAIT 500 OWNER me", "*2\r\n:1\r\n:1000\r\n");
@@ -153,9 +136,8 @@ static void an_owner_enters_again_past_those_who_wait(void **state)
     assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:1000\r\n");
 }
 
-static void waiters_are_served_in_order_of_arrival(void **state)
+WORLD_TEST(waiters_are_served_in_order_of_arrival)
 {
-    struct world *world = *state;
     char line[64], reply[64];
     assert_says(world, 0, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     for (int i = 1; i < 40; i++)
@@ -169,9 +151,8 @@ static void waiters_are_served_in_order_of_arrival(void **state)
     }
 }
 
-static void a_try_does_not_take_the_lease_from_those_who_wait(void **state)
+WORLD_TEST(a_try_does_not_take_the_lease_from_those_who_wait)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
     world_send_only(world, 1, "RELEASE k 1");
@@ -181,9 +162,8 @@ static void a_try_does_not_take_the_lease_from_those_who_wait(void **state)
     assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:60000\r\n");
 }
 
-static void expiry_wakes_the_first_in_line(void **state)
+WORLD_TEST(expiry_wakes_the_first_in_line)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
     assert_says(world, 2, "ACQUIRE k 100 WAIT 5000", "");
     world_pass(world, 99);
@@ -192,9 +172,8 @@ static void expiry_wakes_the_first_in_line(void **state)
     assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:100\r\n");
 }
 
-static void a_release_at_another_daemon_is_seen_within_a_second(void **state)
+WORLD_TEST(a_release_at_another_daemon_is_seen_within_a_second)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
     lease_service_lose_all(world->service); /* nobody tells this daemon */
@@ -204,9 +183,8 @@ static void a_release_at_another_daemon_is_seen_within_a_second(void **state)
     assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:60000\r\n");
 }
 
-static void waiting_ends_with_null_at_its_deadline(void **state)
+WORLD_TEST(waiting_ends_with_null_at_its_deadline)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     assert_says(world, 2, "ACQUIRE k 60000 WAIT 300", "");
     world_pass(world, 299);
@@ -215,9 +193,8 @@ static void waiting_ends_with_null_at_its_deadline(void **state)
     assert_string_equal(world_received(world, 2), "*-1\r\n");
 }
 
-static void a_waiter_that_vanished_leaves_the_line(void **state)
+WORLD_TEST(a_waiter_that_vanished_leaves_the_line)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
     assert_says(world, 3, "ACQUIRE k 60000 WAIT 50000", "");
@@ -226,9 +203,8 @@ static void a_waiter_that_vanished_leaves_the_line(void **state)
     assert_string_equal(world_received(world, 3), "*2\r\n:2\r\n:60000\r\n");
 }
 
-static void a_grant_that_nobody_can_receive_is_given_back_and_retired(void **state)
+WORLD_TEST(a_grant_that_nobody_can_receive_is_given_back_and_retired)
 {
-    struct world *world = *state;
     lease_service_set_late(world->service, 0);
     world_send_only(world, 1, "ACQUIRE k 60000");
     store_step(world->store); /* the floor is read; the grant is asked for and recorded next */
@@ -240,9 +216,8 @@ static void a_grant_that_nobody_can_receive_is_given_back_and_retired(void **sta
     assert_says(world, 2, "ACQUIRE k 60000", "*2\r\n:2\r\n:60000\r\n");
 }
 
-static void a_lease_that_ran_out_on_the_way_is_not_handed_out(void **state)
+WORLD_TEST(a_lease_that_ran_out_on_the_way_is_not_handed_out)
 {
-    struct world *world = *state;
     lease_service_set_late(world->service, 60);
     world_send(world, 1, "ACQUIRE k 50");
     world_pass(world, 59);
@@ -253,9 +228,8 @@ static void a_lease_that_ran_out_on_the_way_is_not_handed_out(void **state)
     assert_begins(world, 2, "FENCED 1 SET k v", "-STALE ");
 }
 
-static void a_commit_that_fails_gives_the_lock_back(void **state)
+WORLD_TEST(a_commit_that_fails_gives_the_lock_back)
 {
-    struct world *world = *state;
     store_memory_fail(world->store, MEMORY_COMMIT_FAILS);
     assert_begins(world, 1, "ACQUIRE k 60000", "-STORE ");
     assert_says(world, 1, "GET k", "$-1\r\n");
@@ -263,9 +237,8 @@ static void a_commit_that_fails_gives_the_lock_back(void **state)
     assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:2\r\n:60000\r\n");
 }
 
-static void a_second_entry_that_fails_leaves_the_first_its_lock(void **state)
+EITHER_TEST(a_second_entry_that_fails_leaves_the_first_its_lock)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 60000 OWNER me", "*2\r\n:1\r\n:60000\r\n");
     store_memory_fail(world->store, MEMORY_COMMIT_FAILS);
     assert_begins(world, 1, "ACQUIRE k 60000 OWNER me", "-STORE ");
@@ -273,9 +246,8 @@ static void a_second_entry_that_fails_leaves_the_first_its_lock(void **state)
     assert_says(world, 1, "RELEASE k 1", ":0\r\n");
 }
 
-static void a_dead_lease_service_stops_grants_at_once_and_no_writes(void **state)
+WORLD_TEST(a_dead_lease_service_stops_grants_at_once_and_no_writes)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
     lease_service_set_down(world->service, "connection refused");
@@ -287,9 +259,8 @@ static void a_dead_lease_service_stops_grants_at_once_and_no_writes(void **state
     assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
 }
 
-static void waiting_for_oneself_is_a_deadlock(void **state)
+WORLD_TEST(waiting_for_oneself_is_a_deadlock)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     assert_begins(world, 1, "ACQUIRE k 60000 WAIT 100", "-DEADLOCK ");
     assert_says(world, 1, "ACQUIRE k 60000", "*-1\r\n");
@@ -297,9 +268,8 @@ static void waiting_for_oneself_is_a_deadlock(void **state)
     assert_says(world, 1, "ACQUIRE k 60000 WAIT 100", "*2\r\n:2\r\n:60000\r\n");
 }
 
-static void a_revoked_holder_is_fenced_and_the_next_is_served(void **state)
+WORLD_TEST(a_revoked_holder_is_fenced_and_the_next_is_served)
 {
-    struct world *world = *state;
     assert_says(world, 1, "REVOKE k", "$-1\r\n");
     assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
@@ -310,9 +280,8 @@ static void a_revoked_holder_is_fenced_and_the_next_is_served(void **state)
     assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:60000\r\n");
 }
 
-static void renewing_takes_back_what_nobody_took(void **state)
+WORLD_TEST(renewing_takes_back_what_nobody_took)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 100", "*2\r\n:1\r\n:100\r\n");
     world_pass(world, 500);
     assert_says(world, 1, "RENEW k 1 200", ":200\r\n");
@@ -324,9 +293,8 @@ static void renewing_takes_back_what_nobody_took(void **state)
     assert_begins(world, 1, "RENEW never 1 200", "-UNKNOWN ");
 }
 
-static void a_release_that_overtakes_a_renewal_leaves_no_lock_behind(void **state)
+WORLD_TEST(a_release_that_overtakes_a_renewal_leaves_no_lock_behind)
 {
-    struct world *world = *state;
     assert_says(world, 1, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     lease_service_set_late(world->service, -1);
     world_send(world, 1, "RENEW k 1 60000"); /* its answer is held back */
@@ -338,20 +306,17 @@ static void a_release_that_overtakes_a_renewal_leaves_no_lock_behind(void **stat
     assert_says(world, 3, "ACQUIRE k 100", "*2\r\n:2\r\n:100\r\n");
 }
 
-static void too_many_waiters_are_told_busy(void **state)
+WORLD_TEST(too_many_waiters_are_told_busy)
 {
-    struct world *world = *state;
-    world_free(world);
-    *state = world = world_new(&(struct engine_options){.waiters_max = 2});
+    world_renew(world, &(struct engine_options){.waiters_max = 2});
     assert_says(world, 0, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     assert_says(world, 1, "ACQUIRE k 60000 WAIT 50000", "");
     assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
     assert_begins(world, 3, "ACQUIRE k 60000 WAIT 50000", "-BUSY ");
 }
 
-static void draining_answers_those_who_wait(void **state)
+WORLD_TEST(draining_answers_those_who_wait)
 {
-    struct world *world = *state;
     assert_says(world, 0, "ACQUIRE k 60000", "*2\r\n:1\r\n:60000\r\n");
     for (int i = 1; i < 5; i++)
         assert_says(world, i, "ACQUIRE k 60000 WAIT 50000", "");
@@ -364,9 +329,8 @@ static void draining_answers_those_who_wait(void **state)
     assert_says(world, 0, "PING", "+PONG\r\n");
 }
 
-static void lease_shows_who_holds(void **state)
+WORLD_TEST(lease_shows_who_holds)
 {
-    struct world *world = *state;
     assert_says(world, 1, "LEASE k", "$-1\r\n");
     assert_says(world, 1, "ACQUIRE k 100 OWNER me", "*2\r\n:1\r\n:100\r\n");
     assert_says(world, 2, "ACQUIRE k 100 WAIT 90", "");
@@ -382,43 +346,4 @@ static void lease_shows_who_holds(void **state)
     assert_says(world, 1, "LEASES MATCH x*", "*0\r\n");
     assert_says(world, 1, "RELEASE k 1", ":0\r\n");
     assert_says(world, 1, "LEASES", "*0\r\n");
-}
-
-#define T(name)  cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
-#define TL(name) cmocka_unit_test_setup_teardown(name, world_setup_local, world_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        T(a_grant_fences_the_older_token_before_the_new_holder_writes),
-        T(an_expired_holder_without_a_successor_may_write),
-        T(tokens_rise_where_the_lease_service_lost_everything),
-        T(state_lost_after_the_floor_was_read_costs_a_round_and_no_token),
-        T(a_lock_whose_token_the_store_never_saw_is_not_entered_again),
-        T(an_owner_does_not_enter_again_by_a_token_that_the_store_never_saw),
-        T(an_owner_at_two_daemons_at_once_gets_one_lease),
-        T(an_owner_who_is_granted_one_token_twice_has_one_lease),
-        T(the_same_owner_enters_again_and_leaves_as_often),
-        T(an_owner_enters_again_past_those_who_wait),
-        T(waiters_are_served_in_order_of_arrival),
-        T(a_try_does_not_take_the_lease_from_those_who_wait),
-        T(expiry_wakes_the_first_in_line),
-        T(a_release_at_another_daemon_is_seen_within_a_second),
-        T(waiting_ends_with_null_at_its_deadline),
-        T(a_waiter_that_vanished_leaves_the_line),
-        T(a_grant_that_nobody_can_receive_is_given_back_and_retired),
-        T(a_lease_that_ran_out_on_the_way_is_not_handed_out),
-        T(a_commit_that_fails_gives_the_lock_back),
-        T(a_second_entry_that_fails_leaves_the_first_its_lock),
-        TL(a_second_entry_that_fails_leaves_the_first_its_lock),
-        T(a_dead_lease_service_stops_grants_at_once_and_no_writes),
-        T(waiting_for_oneself_is_a_deadlock),
-        T(a_revoked_holder_is_fenced_and_the_next_is_served),
-        T(renewing_takes_back_what_nobody_took),
-        T(a_release_that_overtakes_a_renewal_leaves_no_lock_behind),
-        T(too_many_waiters_are_told_busy),
-        T(draining_answers_those_who_wait),
-        T(lease_shows_who_holds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

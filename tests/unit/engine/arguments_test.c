@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is wrong with a command's arguments is told in Redis's words, and changes nothing; what is
  * at a limit is refused beyond it; and connections look at themselves and at each other. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/base/mem.h"
 #include "tests/unit/engine/says.h"
+#include "tests/unit/test.h"
 
 enum { LARGE_BYTES = 15 << 20 };
 
@@ -21,6 +12,8 @@ static int setup(void **state)
     *state = world_new(&(struct engine_options){.unfenced_writes = true});
     return 0;
 }
+
+#define UNFENCED_TEST(name) TEST_WITH(setup, world_teardown, struct world *world, name)
 
 static void assert_has(struct world *world, int client, const char *line, const char *part)
 {
@@ -119,44 +112,43 @@ static const char *const wrong[][2] = {
     {"nosuchcommandwithanamelongerthanthirtytwobytes a", "-ERR unknown command 'nosuch"},
 };
 
-static void wrong_arguments_are_told(void **state)
+UNFENCED_TEST(wrong_arguments_are_told)
 {
-    assert_says(*state, 1, "HSET h f 1", ":1\r\n");
+    assert_says(world, 1, "HSET h f 1", ":1\r\n");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_begins(*state, 1, wrong[i][0], wrong[i][1]);
-    assert_says(*state, 1, "DBSIZE", ":1\r\n");
-    assert_says(*state, 1, "LEASES", "*0\r\n");
+        assert_begins(world, 1, wrong[i][0], wrong[i][1]);
+    assert_says(world, 1, "DBSIZE", ":1\r\n");
+    assert_says(world, 1, "LEASES", "*0\r\n");
 }
 
-static void a_name_or_an_id_has_at_most_512_bytes(void **state)
+UNFENCED_TEST(a_name_or_an_id_has_at_most_512_bytes)
 {
     char name[514], line[600];
 
     memset(name, 'n', sizeof name);
     for (int len = 512; len <= 513; len++) {
         snprintf(line, sizeof line, "SET %.*s v", len, name);
-        assert_begins(*state, 1, line, len == 512 ? "+OK" : "-ERR a key must be");
+        assert_begins(world, 1, line, len == 512 ? "+OK" : "-ERR a key must be");
         snprintf(line, sizeof line, "ACQUIRE %.*s 1000", len, name);
-        assert_begins(*state, 1, line, len == 512 ? "*2\r\n:1\r\n" : "-ERR");
+        assert_begins(world, 1, line, len == 512 ? "*2\r\n:1\r\n" : "-ERR");
         snprintf(line, sizeof line, "ACQUIRE k%d 1000 OWNER %.*s", len, len, name);
-        assert_begins(*state, 1, line, len == 512 ? "*2\r\n:1\r\n" : "-ERR");
+        assert_begins(world, 1, line, len == 512 ? "*2\r\n:1\r\n" : "-ERR");
         snprintf(line, sizeof line, "HSET h%d %.*s v", len, len, name);
-        assert_begins(*state, 1, line, len == 512 ? ":1\r\n" : "-ERR");
+        assert_begins(world, 1, line, len == 512 ? ":1\r\n" : "-ERR");
     }
-    assert_begins(*state, 1, "ACQUIRE k 1000", "*2");
+    assert_begins(world, 1, "ACQUIRE k 1000", "*2");
     for (int len = 512; len <= 513; len++) {
         snprintf(line, sizeof line, "FENCED 1 ID %.*s SET k v", len, name);
-        assert_begins(*state, 1, line, len == 512 ? "+OK" : "-ERR");
+        assert_begins(world, 1, line, len == 512 ? "+OK" : "-ERR");
         snprintf(line, sizeof line, "ACQUIRE l%d 1000 ID %.*s", len, len, name);
-        assert_begins(*state, 1, line, len == 512 ? "*2\r\n:1\r\n" : "-ERR an ID must be");
+        assert_begins(world, 1, line, len == 512 ? "*2\r\n:1\r\n" : "-ERR an ID must be");
         snprintf(line, sizeof line, "ACQUIREALL 1000 1 m%d ID %.*s", len, len, name);
-        assert_begins(*state, 1, line, len == 512 ? "*1\r\n:1\r\n" : "-ERR an ID must be");
+        assert_begins(world, 1, line, len == 512 ? "*1\r\n:1\r\n" : "-ERR an ID must be");
     }
 }
 
-static void a_value_or_a_reply_that_is_too_large_is_refused(void **state)
+UNFENCED_TEST(a_value_or_a_reply_that_is_too_large_is_refused)
 {
-    struct world *world = *state;
     static const char *const set[] = {"SET", "k", NULL};
     static const char *const append[] = {"APPEND", "k", NULL};
     char field[] = "a";
@@ -180,23 +172,21 @@ static void a_value_or_a_reply_that_is_too_large_is_refused(void **state)
     assert_says(world, 1, "STRLEN k", ":15728640\r\n");
 }
 
-static void a_client_has_a_name_of_at_most_64_bytes(void **state)
+UNFENCED_TEST(a_client_has_a_name_of_at_most_64_bytes)
 {
     char name[66], line[100];
 
     memset(name, 'n', sizeof name);
     for (int len = 64; len <= 65; len++) {
         snprintf(line, sizeof line, "CLIENT SETNAME %.*s", len, name);
-        assert_begins(*state, 1, line, len == 64 ? "+OK" : "-ERR Client names");
+        assert_begins(world, 1, line, len == 64 ? "+OK" : "-ERR Client names");
         snprintf(line, sizeof line, "CLIENT SETINFO LIB-VER %.*s", len, name);
-        assert_begins(*state, 1, line, len == 64 ? "+OK" : "-ERR lib-ver");
+        assert_begins(world, 1, line, len == 64 ? "+OK" : "-ERR lib-ver");
     }
 }
 
-static void a_client_sees_itself_and_the_others(void **state)
+UNFENCED_TEST(a_client_sees_itself_and_the_others)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "CLIENT ID", ":1\r\n");
     assert_says(world, 1, "CLIENT GETNAME", "$-1\r\n");
     assert_says(world, 1, "CLIENT SETNAME me", "+OK\r\n");
@@ -213,10 +203,8 @@ static void a_client_sees_itself_and_the_others(void **state)
     assert_null(strstr(world_call(world, 1, "CLIENT INFO"), "name=other "));
 }
 
-static void clients_are_killed_by_id_and_address_and_not_oneself_unless_asked(void **state)
+UNFENCED_TEST(clients_are_killed_by_id_and_address_and_not_oneself_unless_asked)
 {
-    struct world *world = *state;
-
     for (int i = 1; i <= 4; i++)
         assert_says(world, i, "PING", "+PONG\r\n");
     assert_says(world, 1, "CLIENT KILL ID 99", ":0\r\n");
@@ -234,33 +222,13 @@ static void clients_are_killed_by_id_and_address_and_not_oneself_unless_asked(vo
     assert_true(world->clients[1].closed);
 }
 
-static void settings_and_info_are_shown_in_parts(void **state)
+UNFENCED_TEST(settings_and_info_are_shown_in_parts)
 {
-    assert_has(*state, 1, "CONFIG GET save", "*2\r\n$4\r\nsave\r\n");
-    assert_says(*state, 1, "CONFIG GET nosuch", "*0\r\n");
-    assert_has(*state, 1, "INFO everything", "# Server");
-    assert_has(*state, 1, "INFO default", "# Server");
-    assert_null(strstr(world_call(*state, 1, "INFO server"), "# Clients"));
-    assert_has(*state, 1, "COMMAND INFO get nosuch", "get");
-    assert_has(*state, 1, "COMMAND DOCS get nosuch", "The value of a key");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(wrong_arguments_are_told, setup, world_teardown),
-        cmocka_unit_test_setup_teardown(a_name_or_an_id_has_at_most_512_bytes, setup,
-                                        world_teardown),
-        cmocka_unit_test_setup_teardown(a_value_or_a_reply_that_is_too_large_is_refused, setup,
-                                        world_teardown),
-        cmocka_unit_test_setup_teardown(a_client_has_a_name_of_at_most_64_bytes, setup,
-                                        world_teardown),
-        cmocka_unit_test_setup_teardown(a_client_sees_itself_and_the_others, setup, world_teardown),
-        cmocka_unit_test_setup_teardown(
-            clients_are_killed_by_id_and_address_and_not_oneself_unless_asked, setup,
-            world_teardown),
-        cmocka_unit_test_setup_teardown(settings_and_info_are_shown_in_parts, setup,
-                                        world_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_has(world, 1, "CONFIG GET save", "*2\r\n$4\r\nsave\r\n");
+    assert_says(world, 1, "CONFIG GET nosuch", "*0\r\n");
+    assert_has(world, 1, "INFO everything", "# Server");
+    assert_has(world, 1, "INFO default", "# Server");
+    assert_null(strstr(world_call(world, 1, "INFO server"), "# Clients"));
+    assert_has(world, 1, "COMMAND INFO get nosuch", "get");
+    assert_has(world, 1, "COMMAND DOCS get nosuch", "The value of a key");
 }

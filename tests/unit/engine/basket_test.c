@@ -1,60 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ACQUIREALL: baskets of leases, all or none, whoever asks again, is lost or fails meanwhile. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proxy/engine/lease/lease.h"
 #include "tests/unit/engine/says.h"
+#include "tests/unit/test.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
 #define NOBODY            "*-1\r\n"
 
-static void a_basket_is_taken_whole_in_the_order_asked(void **state)
+WORLD_TEST(a_basket_is_taken_whole_in_the_order_asked)
 {
-    assert_says(*state, 1, "ACQUIRE b 1000", GRANT(1, 1000));
-    assert_says(*state, 1, "RELEASE b 1", ":0\r\n");
-    assert_says(*state, 1, "ACQUIREALL 1000 3 c b a", "*3\r\n:1\r\n:2\r\n:1\r\n");
-    assert_says(*state, 1, "FENCEDALL 3 c 1 b 2 a 1 MSET a 1 b 2 c 3", "+OK\r\n");
+    assert_says(world, 1, "ACQUIRE b 1000", GRANT(1, 1000));
+    assert_says(world, 1, "RELEASE b 1", ":0\r\n");
+    assert_says(world, 1, "ACQUIREALL 1000 3 c b a", "*3\r\n:1\r\n:2\r\n:1\r\n");
+    assert_says(world, 1, "FENCEDALL 3 c 1 b 2 a 1 MSET a 1 b 2 c 3", "+OK\r\n");
 }
 
-static void a_basket_with_one_taken_is_not_taken_at_all(void **state)
+WORLD_TEST(a_basket_with_one_taken_is_not_taken_at_all)
 {
-    assert_says(*state, 1, "ACQUIRE b 1000", GRANT(1, 1000));
-    assert_says(*state, 2, "ACQUIREALL 1000 3 a b c", NOBODY);
-    assert_says(*state, 3, "ACQUIRE a 1000", GRANT(2, 1000)); /* 1 was given back */
-    assert_says(*state, 3, "ACQUIRE c 1000", GRANT(1, 1000));
+    assert_says(world, 1, "ACQUIRE b 1000", GRANT(1, 1000));
+    assert_says(world, 2, "ACQUIREALL 1000 3 a b c", NOBODY);
+    assert_says(world, 3, "ACQUIRE a 1000", GRANT(2, 1000)); /* 1 was given back */
+    assert_says(world, 3, "ACQUIRE c 1000", GRANT(1, 1000));
 }
 
-static void crossing_baskets_never_deadlock(void **state)
+WORLD_TEST(crossing_baskets_never_deadlock)
 {
-    assert_says(*state, 9, "ACQUIRE a 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 5000 2 a b WAIT 60000");
-    world_send(*state, 2, "ACQUIREALL 5000 2 b a WAIT 60000");
-    assert_says(*state, 9, "RELEASE a 1", ":0\r\n");
-    assert_string_equal(world_received(*state, 1), "*2\r\n:2\r\n:1\r\n");
-    assert_string_equal(world_received(*state, 2), "");
-    assert_says(*state, 1, "RELEASE a 2", ":0\r\n");
-    assert_says(*state, 1, "RELEASE b 1", ":0\r\n");
-    assert_string_equal(world_received(*state, 2), "*2\r\n:2\r\n:3\r\n");
+    assert_says(world, 9, "ACQUIRE a 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 5000 2 a b WAIT 60000");
+    world_send(world, 2, "ACQUIREALL 5000 2 b a WAIT 60000");
+    assert_says(world, 9, "RELEASE a 1", ":0\r\n");
+    assert_string_equal(world_received(world, 1), "*2\r\n:2\r\n:1\r\n");
+    assert_string_equal(world_received(world, 2), "");
+    assert_says(world, 1, "RELEASE a 2", ":0\r\n");
+    assert_says(world, 1, "RELEASE b 1", ":0\r\n");
+    assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:3\r\n");
 }
 
-static void what_a_waiting_basket_has_is_kept_alive(void **state)
+WORLD_TEST(what_a_waiting_basket_has_is_kept_alive)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
-    world_pass(*state, 10000);
-    assert_says(*state, 2, "ACQUIRE a 1000", NOBODY);
-    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
-    assert_string_equal(world_received(*state, 1), "*2\r\n:1\r\n:2\r\n");
-    world_pass(*state, 900); /* both are fresh */
-    assert_says(*state, 2, "ACQUIRE a 1000", NOBODY);
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
+    world_pass(world, 10000);
+    assert_says(world, 2, "ACQUIRE a 1000", NOBODY);
+    assert_says(world, 9, "RELEASE b 1", ":0\r\n");
+    assert_string_equal(world_received(world, 1), "*2\r\n:1\r\n:2\r\n");
+    world_pass(world, 900); /* both are fresh */
+    assert_says(world, 2, "ACQUIRE a 1000", NOBODY);
 }
 
 /* What is left of it, as LEASE tells. */
@@ -67,40 +58,38 @@ static long left_ms(struct world *world, const char *resource)
 }
 
 /* It waited for less than the third of its TTL after which it renews what it has. */
-static void a_basket_that_took_its_time_is_fresh_when_it_is_handed_out(void **state)
+WORLD_TEST(a_basket_that_took_its_time_is_fresh_when_it_is_handed_out)
 {
-    assert_says(*state, 9, "ACQUIRE c 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 1000 3 a b c WAIT 30000");
-    world_pass(*state, 300);
-    assert_says(*state, 9, "RELEASE c 1", ":0\r\n");
-    assert_string_equal(world_received(*state, 1), "*3\r\n:1\r\n:1\r\n:2\r\n");
-    assert_in_range(left_ms(*state, "a"), 990, 1000);
-    assert_in_range(left_ms(*state, "b"), 990, 1000);
-    assert_in_range(left_ms(*state, "c"), 990, 1000);
+    assert_says(world, 9, "ACQUIRE c 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 1000 3 a b c WAIT 30000");
+    world_pass(world, 300);
+    assert_says(world, 9, "RELEASE c 1", ":0\r\n");
+    assert_string_equal(world_received(world, 1), "*3\r\n:1\r\n:1\r\n:2\r\n");
+    assert_in_range(left_ms(world, "a"), 990, 1000);
+    assert_in_range(left_ms(world, "b"), 990, 1000);
+    assert_in_range(left_ms(world, "c"), 990, 1000);
 }
 
-static void a_basket_whose_time_is_up_gives_all_back(void **state)
+WORLD_TEST(a_basket_whose_time_is_up_gives_all_back)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 1000 2 a b WAIT 3000");
-    world_pass(*state, 3100);
-    assert_string_equal(world_received(*state, 1), NOBODY);
-    assert_says(*state, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 3000");
+    world_pass(world, 3100);
+    assert_string_equal(world_received(world, 1), NOBODY);
+    assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
 }
 
-static void a_basket_whose_client_is_gone_gives_all_back(void **state)
+WORLD_TEST(a_basket_whose_client_is_gone_gives_all_back)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
-    world_disconnect(*state, 1);
-    world_settle(*state);
-    assert_says(*state, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
+    world_disconnect(world, 1);
+    world_settle(world);
+    assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
 }
 
-static void a_basket_whose_client_goes_while_it_is_renewed_gives_all_back(void **state)
+WORLD_TEST(a_basket_whose_client_goes_while_it_is_renewed_gives_all_back)
 {
-    struct world *world = *state;
-
     assert_says(world, 9, "ACQUIRE c 60000", GRANT(1, 60000));
     world_send(world, 1, "ACQUIREALL 900 3 a b c WAIT 30000");
     world_pass(world, 200);
@@ -114,21 +103,19 @@ static void a_basket_whose_client_goes_while_it_is_renewed_gives_all_back(void *
     assert_says(world, 2, "ACQUIRE b 1000", GRANT(2, 1000));
 }
 
-static void a_basket_that_loses_a_lease_while_it_waits_begins_anew(void **state)
+WORLD_TEST(a_basket_that_loses_a_lease_while_it_waits_begins_anew)
 {
-    assert_says(*state, 9, "ACQUIRE c 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 1000 3 a b c WAIT 30000");
-    assert_says(*state, 9, "REVOKE a", ":1\r\n");
-    world_pass(*state, 400);
-    assert_string_equal(world_received(*state, 1), "");
-    assert_says(*state, 9, "RELEASE c 1", ":0\r\n");
-    assert_string_equal(world_received(*state, 1), "*3\r\n:2\r\n:2\r\n:2\r\n");
+    assert_says(world, 9, "ACQUIRE c 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 1000 3 a b c WAIT 30000");
+    assert_says(world, 9, "REVOKE a", ":1\r\n");
+    world_pass(world, 400);
+    assert_string_equal(world_received(world, 1), "");
+    assert_says(world, 9, "RELEASE c 1", ":0\r\n");
+    assert_string_equal(world_received(world, 1), "*3\r\n:2\r\n:2\r\n:2\r\n");
 }
 
-static void a_basket_whose_lease_service_dies_gives_back_what_it_can(void **state)
+WORLD_TEST(a_basket_whose_lease_service_dies_gives_back_what_it_can)
 {
-    struct world *world = *state;
-
     assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
     world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
     lease_service_set_down(world->service, "test");
@@ -140,10 +127,8 @@ static void a_basket_whose_lease_service_dies_gives_back_what_it_can(void **stat
     assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
 }
 
-static void a_basket_meets_a_daemon_that_stops(void **state)
+WORLD_TEST(a_basket_meets_a_daemon_that_stops)
 {
-    struct world *world = *state;
-
     assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
     world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
     engine_drain(world->engine);
@@ -152,21 +137,21 @@ static void a_basket_meets_a_daemon_that_stops(void **state)
     assert_true(engine_idle(world->engine));
 }
 
-static void an_ephemeral_basket_ends_with_its_connection(void **state)
+WORLD_TEST(an_ephemeral_basket_ends_with_its_connection)
 {
-    assert_says(*state, 1, "ACQUIREALL 1000 2 a b EPHEMERAL", "*2\r\n:1\r\n:1\r\n");
-    world_disconnect(*state, 1);
-    world_settle(*state);
-    assert_says(*state, 2, "LEASES", "*0\r\n");
-    assert_says(*state, 2, "ACQUIREALL 1000 2 a b", "*2\r\n:2\r\n:2\r\n");
+    assert_says(world, 1, "ACQUIREALL 1000 2 a b EPHEMERAL", "*2\r\n:1\r\n:1\r\n");
+    world_disconnect(world, 1);
+    world_settle(world);
+    assert_says(world, 2, "LEASES", "*0\r\n");
+    assert_says(world, 2, "ACQUIREALL 1000 2 a b", "*2\r\n:2\r\n:2\r\n");
 }
 
-static void a_baskets_repeat_counts_nothing(void **state)
+WORLD_TEST(a_baskets_repeat_counts_nothing)
 {
-    assert_says(*state, 1, "ACQUIREALL 1000 2 a b ID x OWNER me", "*2\r\n:1\r\n:1\r\n");
-    assert_says(*state, 2, "ACQUIREALL 1000 2 a b ID x OWNER me", "*2\r\n:1\r\n:1\r\n");
-    assert_int_equal(holds(*state, "a"), 1);
-    assert_int_equal(holds(*state, "b"), 1);
+    assert_says(world, 1, "ACQUIREALL 1000 2 a b ID x OWNER me", "*2\r\n:1\r\n:1\r\n");
+    assert_says(world, 2, "ACQUIREALL 1000 2 a b ID x OWNER me", "*2\r\n:1\r\n:1\r\n");
+    assert_int_equal(holds(world, "a"), 1);
+    assert_int_equal(holds(world, "b"), 1);
 }
 
 /* Each token that a basket was answered is good at that moment, and its reply is what was said. */
@@ -176,107 +161,105 @@ static void assert_whole(struct world *world, int client, const char *reply, con
     assert_says(world, client, set, "+OK\r\n");
 }
 
-static void a_repeated_basket_is_whole_though_the_first_ones_client_is_gone(void **state)
+WORLD_TEST(a_repeated_basket_is_whole_though_the_first_ones_client_is_gone)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
-    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
-    world_disconnect(*state, 1);
-    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
-    assert_whole(*state, 2, "*2\r\n:2\r\n:2\r\n", "FENCEDALL 2 a 2 b 2 MSET a 1 b 1");
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_send(world, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_disconnect(world, 1);
+    assert_says(world, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(world, 2, "*2\r\n:2\r\n:2\r\n", "FENCEDALL 2 a 2 b 2 MSET a 1 b 1");
 }
 
-static void a_repeated_basket_is_whole_though_the_first_ones_time_is_up(void **state)
+WORLD_TEST(a_repeated_basket_is_whole_though_the_first_ones_time_is_up)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 1000 ID x");
-    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
-    world_pass(*state, 1100);
-    assert_string_equal(world_received(*state, 1), NOBODY);
-    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
-    assert_whole(*state, 2, "*2\r\n:2\r\n:2\r\n", "FENCEDALL 2 a 2 b 2 MSET a 1 b 1");
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 1000 ID x");
+    world_send(world, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_pass(world, 1100);
+    assert_string_equal(world_received(world, 1), NOBODY);
+    assert_says(world, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(world, 2, "*2\r\n:2\r\n:2\r\n", "FENCEDALL 2 a 2 b 2 MSET a 1 b 1");
 }
 
-static void a_basket_is_whole_though_its_repeat_was_given_up(void **state)
+WORLD_TEST(a_basket_is_whole_though_its_repeat_was_given_up)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
-    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
-    world_disconnect(*state, 2);
-    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
-    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_send(world, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_disconnect(world, 2);
+    assert_says(world, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(world, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
 }
 
-static void waiting_twins_of_a_basket_get_one_basket(void **state)
+WORLD_TEST(waiting_twins_of_a_basket_get_one_basket)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
-    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
-    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
-    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
-    world_pass(*state, 1100);
-    assert_whole(*state, 2, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 2 b 2");
-    assert_int_equal(holds(*state, "a"), 1);
-    assert_int_equal(holds(*state, "b"), 1);
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    world_send(world, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
+    assert_says(world, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(world, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+    world_pass(world, 1100);
+    assert_whole(world, 2, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 2 b 2");
+    assert_int_equal(holds(world, "a"), 1);
+    assert_int_equal(holds(world, "b"), 1);
 }
 
-static void an_owners_waiting_twins_of_a_basket_count_once(void **state)
+WORLD_TEST(an_owners_waiting_twins_of_a_basket_count_once)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
-    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
-    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
-    world_pass(*state, 1100);
-    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
-    assert_whole(*state, 2, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 2 b 2");
-    assert_int_equal(holds(*state, "a"), 1);
-    assert_int_equal(holds(*state, "b"), 1);
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    world_send(world, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    assert_says(world, 9, "RELEASE b 1", ":0\r\n");
+    world_pass(world, 1100);
+    assert_whole(world, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+    assert_whole(world, 2, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 2 b 2");
+    assert_int_equal(holds(world, "a"), 1);
+    assert_int_equal(holds(world, "b"), 1);
 }
 
-static void a_twin_whose_basket_was_released_in_part_gets_none(void **state)
+WORLD_TEST(a_twin_whose_basket_was_released_in_part_gets_none)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
-    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
-    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
-    assert_whole(*state, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
-    assert_says(*state, 1, "RELEASE a 1", ":1\r\n");
-    world_pass(*state, 1100);
-    assert_memory_equal(world_received(*state, 2), "-STALE ", 7);
-    assert_says(*state, 3, "ACQUIRE a 60000", GRANT(2, 60000));
-    assert_int_equal(holds(*state, "b"), 1);
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    world_send(world, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    assert_says(world, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(world, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
+    assert_says(world, 1, "RELEASE a 1", ":1\r\n");
+    world_pass(world, 1100);
+    assert_memory_equal(world_received(world, 2), "-STALE ", 7);
+    assert_says(world, 3, "ACQUIRE a 60000", GRANT(2, 60000));
+    assert_int_equal(holds(world, "b"), 1);
 }
 
-static void an_owners_other_hold_stays_when_his_basket_fails(void **state)
+WORLD_TEST(an_owners_other_hold_stays_when_his_basket_fails)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
-    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
-    assert_says(*state, 3, "ACQUIRE a 60000 OWNER me", GRANT(1, 60000));
-    world_disconnect(*state, 1);
-    world_settle(*state);
-    assert_int_equal(holds(*state, "a"), 2);
-    world_disconnect(*state, 2);
-    world_settle(*state);
-    assert_int_equal(holds(*state, "a"), 1);
-    assert_says(*state, 3, "RELEASE a 1", ":0\r\n");
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    world_send(world, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
+    assert_says(world, 3, "ACQUIRE a 60000 OWNER me", GRANT(1, 60000));
+    world_disconnect(world, 1);
+    world_settle(world);
+    assert_int_equal(holds(world, "a"), 2);
+    world_disconnect(world, 2);
+    world_settle(world);
+    assert_int_equal(holds(world, "a"), 1);
+    assert_says(world, 3, "RELEASE a 1", ":0\r\n");
 }
 
-static void twins_of_a_basket_that_both_fail_leave_nothing_held(void **state)
+WORLD_TEST(twins_of_a_basket_that_both_fail_leave_nothing_held)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 1000 ID x");
-    world_send(*state, 2, "ACQUIREALL 60000 2 a b WAIT 2000 ID x");
-    world_pass(*state, 2100);
-    assert_string_equal(world_received(*state, 1), NOBODY);
-    assert_string_equal(world_received(*state, 2), NOBODY);
-    assert_says(*state, 3, "ACQUIRE a 60000", GRANT(3, 60000));
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 1000 ID x");
+    world_send(world, 2, "ACQUIREALL 60000 2 a b WAIT 2000 ID x");
+    world_pass(world, 2100);
+    assert_string_equal(world_received(world, 1), NOBODY);
+    assert_string_equal(world_received(world, 2), NOBODY);
+    assert_says(world, 3, "ACQUIRE a 60000", GRANT(3, 60000));
 }
 
-static void a_baskets_repeat_that_fails_leaves_it_alone(void **state)
+WORLD_TEST(a_baskets_repeat_that_fails_leaves_it_alone)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIREALL 60000 2 a b ID x", "*2\r\n:1\r\n:1\r\n");
     lease_service_set_late(world->service, 50);
     world_send(world, 2, "ACQUIREALL 60000 2 a b ID x");
@@ -288,26 +271,26 @@ static void a_baskets_repeat_that_fails_leaves_it_alone(void **state)
     assert_says(world, 3, "ACQUIRE a 60000", NOBODY);
 }
 
-static void a_basket_that_lost_a_lease_just_now_begins_anew(void **state)
+WORLD_TEST(a_basket_that_lost_a_lease_just_now_begins_anew)
 {
-    assert_says(*state, 9, "ACQUIRE b 60000", GRANT(1, 60000));
-    world_send(*state, 1, "ACQUIREALL 60000 2 a b WAIT 20000");
-    assert_says(*state, 9, "REVOKE a", ":1\r\n");
-    assert_says(*state, 9, "RELEASE b 1", ":0\r\n");
-    assert_whole(*state, 1, "*2\r\n:2\r\n:3\r\n", "FENCEDALL 2 a 2 b 3 MSET a x b x");
+    assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
+    world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 20000");
+    assert_says(world, 9, "REVOKE a", ":1\r\n");
+    assert_says(world, 9, "RELEASE b 1", ":0\r\n");
+    assert_whole(world, 1, "*2\r\n:2\r\n:3\r\n", "FENCEDALL 2 a 2 b 3 MSET a x b x");
 }
 
-static void an_id_names_a_basket_with_its_resources(void **state)
+WORLD_TEST(an_id_names_a_basket_with_its_resources)
 {
-    assert_says(*state, 1, "ACQUIREALL 60000 2 a b ID x", "*2\r\n:1\r\n:1\r\n");
-    assert_says(*state, 1, "ACQUIREALL 60000 2 b a ID x", "*2\r\n:1\r\n:1\r\n");
-    assert_begins(*state, 1, "ACQUIREALL 60000 2 a c ID x", "-ERR this ID was used");
-    assert_begins(*state, 1, "ACQUIRE a 60000 ID x", "-ERR this ID was used");
-    assert_says(*state, 2, "ACQUIRE c 60000 ID x", GRANT(1, 60000)); /* nothing is left of it */
-    assert_begins(*state, 1, "ACQUIREALL 60000 2 c d ID x", "-ERR this ID was used");
+    assert_says(world, 1, "ACQUIREALL 60000 2 a b ID x", "*2\r\n:1\r\n:1\r\n");
+    assert_says(world, 1, "ACQUIREALL 60000 2 b a ID x", "*2\r\n:1\r\n:1\r\n");
+    assert_begins(world, 1, "ACQUIREALL 60000 2 a c ID x", "-ERR this ID was used");
+    assert_begins(world, 1, "ACQUIRE a 60000 ID x", "-ERR this ID was used");
+    assert_says(world, 2, "ACQUIRE c 60000 ID x", GRANT(1, 60000)); /* nothing is left of it */
+    assert_begins(world, 1, "ACQUIREALL 60000 2 c d ID x", "-ERR this ID was used");
 }
 
-static void a_malformed_basket_is_an_error(void **state)
+WORLD_TEST(a_malformed_basket_is_an_error)
 {
     static const char *const wrong[] = {
         "ACQUIREALL 1000 0 a",   "ACQUIREALL 1000 2 a",
@@ -316,39 +299,6 @@ static void a_malformed_basket_is_an_error(void **state)
         "ACQUIREALL 1000 1 a b", "ACQUIREALL 1000 1 a OWNER x ID",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_begins(*state, 1, wrong[i], "-ERR ");
-    assert_says(*state, 1, "LEASES", "*0\r\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
-        TEST(a_basket_is_taken_whole_in_the_order_asked),
-        TEST(a_basket_with_one_taken_is_not_taken_at_all),
-        TEST(crossing_baskets_never_deadlock),
-        TEST(what_a_waiting_basket_has_is_kept_alive),
-        TEST(a_basket_that_took_its_time_is_fresh_when_it_is_handed_out),
-        TEST(a_basket_whose_time_is_up_gives_all_back),
-        TEST(a_basket_whose_client_is_gone_gives_all_back),
-        TEST(a_basket_whose_client_goes_while_it_is_renewed_gives_all_back),
-        TEST(a_basket_that_loses_a_lease_while_it_waits_begins_anew),
-        TEST(a_basket_whose_lease_service_dies_gives_back_what_it_can),
-        TEST(a_basket_meets_a_daemon_that_stops),
-        TEST(an_ephemeral_basket_ends_with_its_connection),
-        TEST(a_baskets_repeat_counts_nothing),
-        TEST(a_repeated_basket_is_whole_though_the_first_ones_client_is_gone),
-        TEST(a_repeated_basket_is_whole_though_the_first_ones_time_is_up),
-        TEST(a_basket_is_whole_though_its_repeat_was_given_up),
-        TEST(waiting_twins_of_a_basket_get_one_basket),
-        TEST(an_owners_waiting_twins_of_a_basket_count_once),
-        TEST(a_twin_whose_basket_was_released_in_part_gets_none),
-        TEST(an_owners_other_hold_stays_when_his_basket_fails),
-        TEST(twins_of_a_basket_that_both_fail_leave_nothing_held),
-        TEST(a_baskets_repeat_that_fails_leaves_it_alone),
-        TEST(a_basket_that_lost_a_lease_just_now_begins_anew),
-        TEST(an_id_names_a_basket_with_its_resources),
-        TEST(a_malformed_basket_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+        assert_begins(world, 1, wrong[i], "-ERR ");
+    assert_says(world, 1, "LEASES", "*0\r\n");
 }

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Leases that another daemon has a hand in: it lets them go, takes them over or renews them, and
  * this one hears of it early, late, or not at all. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "fence/lease/provider.h"
 #include "proxy/engine/lease/lease.h"
 #include "tests/unit/engine/moody_store.h"
 #include "tests/unit/engine/says.h"
+#include "tests/unit/test.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
 #define NOBODY            "*-1\r\n"
@@ -38,9 +31,8 @@ static struct lease_call asked_elsewhere(struct lease_provider *other, enum leas
     return call;
 }
 
-static void news_of_a_release_elsewhere_wakes_who_waits(void **state)
+WORLD_TEST(news_of_a_release_elsewhere_wakes_who_waits)
 {
-    struct world *world = *state;
     struct lease_provider *other = lease_memory_new(world->service);
 
     assert_int_equal(asked_elsewhere(other, LEASE_GRANT, 0).answer, LEASE_GRANTED);
@@ -52,9 +44,8 @@ static void news_of_a_release_elsewhere_wakes_who_waits(void **state)
 }
 
 /* It hears of the release before the answer, which says that the lease is held. */
-static void news_that_overtake_an_answer_are_not_forgotten(void **state)
+WORLD_TEST(news_that_overtake_an_answer_are_not_forgotten)
 {
-    struct world *world = *state;
     struct lease_provider *other = lease_memory_new(world->service);
     struct lease_call release = {
         .verb = LEASE_RELEASE, .resource = bytes_of("k"), .token = 1, .done = ignore_answer};
@@ -72,9 +63,8 @@ static void news_that_overtake_an_answer_are_not_forgotten(void **state)
 }
 
 /* Its holder was not told before: another daemon let it go. */
-static void a_lease_that_passed_to_another_unseen_is_told_as_lost(void **state)
+WORLD_TEST(a_lease_that_passed_to_another_unseen_is_told_as_lost)
 {
-    struct world *world = *state;
     struct lease_provider *other = lease_memory_new(world->service);
 
     world_call(world, 1, "HELLO 3");
@@ -89,10 +79,8 @@ static void a_lease_that_passed_to_another_unseen_is_told_as_lost(void **state)
 }
 
 /* Its token is dead, whatever lock is left. */
-static void a_revoked_lease_whose_lock_is_left_is_shown_as_free(void **state)
+WORLD_TEST(a_revoked_lease_whose_lock_is_left_is_shown_as_free)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE k 60000 OWNER me", GRANT(1, 60000));
     lease_service_set_down(world->service, "test");
     assert_says(world, 2, "REVOKE k", ":1\r\n");
@@ -102,11 +90,10 @@ static void a_revoked_lease_whose_lock_is_left_is_shown_as_free(void **state)
 }
 
 /* Each daemon numbers its connections from 1. */
-static void a_lease_that_another_daemon_renews_is_no_longer_of_the_connection_it_had(void **state)
+TEST(a_lease_that_another_daemon_renews_is_no_longer_of_the_connection_it_had)
 {
     struct world *world = world_new_on(moody_store_new, NULL);
 
-    (void)state;
     moody_store_set_session(world->store, 1);
     assert_says(world, 1, "ACQUIRE r 10000", GRANT(1, 10000));
     moody_store_set_session(world->store, 2);
@@ -119,11 +106,10 @@ static void a_lease_that_another_daemon_renews_is_no_longer_of_the_connection_it
 }
 
 /* Its connection has the number that the new holder's has at the other daemon. */
-static void an_ephemeral_lease_that_moved_to_another_daemon_outlives_its_connection(void **state)
+TEST(an_ephemeral_lease_that_moved_to_another_daemon_outlives_its_connection)
 {
     struct world *world = world_new_on(moody_store_new, NULL);
 
-    (void)state;
     moody_store_set_session(world->store, 1);
     assert_says(world, 1, "ACQUIRE r 10000 EPHEMERAL", GRANT(1, 10000));
     moody_store_set_session(world->store, 2); /* so the row is not this daemon's any more */
@@ -131,18 +117,4 @@ static void an_ephemeral_lease_that_moved_to_another_daemon_outlives_its_connect
     world_settle(world);
     assert_says(world, 2, "FENCED 1 SET r x", "+OK\r\n");
     world_free(world);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
-        TEST(news_of_a_release_elsewhere_wakes_who_waits),
-        TEST(news_that_overtake_an_answer_are_not_forgotten),
-        TEST(a_lease_that_passed_to_another_unseen_is_told_as_lost),
-        TEST(a_revoked_lease_whose_lock_is_left_is_shown_as_free),
-        cmocka_unit_test(an_ephemeral_lease_that_moved_to_another_daemon_outlives_its_connection),
-        cmocka_unit_test(a_lease_that_another_daemon_renews_is_no_longer_of_the_connection_it_had),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,81 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* IDs on lease commands, leases tied to a connection, and what is known of
  * leases that end by themselves. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/lease/provider.h"
 #include "proxy/engine/lease/lease.h"
 #include "tests/unit/engine/says.h"
+#include "tests/unit/test.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
 #define NOBODY            "*-1\r\n"
 
-static void an_acquire_repeated_with_its_id_is_not_counted_twice(void **state)
+WORLD_TEST(an_acquire_repeated_with_its_id_is_not_counted_twice)
 {
-    assert_says(*state, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
-    assert_says(*state, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
-    assert_says(*state, 2, "ACQUIRE r 1000 ID x", GRANT(1, 1000)); /* another connection */
-    assert_int_equal(holds(*state, "r"), 1);
-    assert_says(*state, 1, "RELEASE r 1", ":0\r\n");
-    assert_begins(*state, 1, "ACQUIRE r 1000 ID x", "-STALE ");
-    assert_says(*state, 1, "ACQUIRE r 1000 ID y", GRANT(2, 1000));
+    assert_says(world, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
+    assert_says(world, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
+    assert_says(world, 2, "ACQUIRE r 1000 ID x", GRANT(1, 1000)); /* another connection */
+    assert_int_equal(holds(world, "r"), 1);
+    assert_says(world, 1, "RELEASE r 1", ":0\r\n");
+    assert_begins(world, 1, "ACQUIRE r 1000 ID x", "-STALE ");
+    assert_says(world, 1, "ACQUIRE r 1000 ID y", GRANT(2, 1000));
 }
 
-static void reentry_counts_once_for_each_id(void **state)
+WORLD_TEST(reentry_counts_once_for_each_id)
 {
-    assert_says(*state, 1, "ACQUIRE r 1000 OWNER me ID x", GRANT(1, 1000));
-    assert_says(*state, 1, "ACQUIRE r 1000 OWNER me ID y", GRANT(1, 1000));
-    assert_says(*state, 1, "ACQUIRE r 1000 OWNER me ID y", GRANT(1, 1000));
-    assert_int_equal(holds(*state, "r"), 2);
-    assert_begins(*state, 1, "ACQUIRE r 1000 OWNER you ID y", "-ERR this ID was used");
-    assert_begins(*state, 1, "FENCED 1 ID y SET r 1", "-ERR this ID was used");
+    assert_says(world, 1, "ACQUIRE r 1000 OWNER me ID x", GRANT(1, 1000));
+    assert_says(world, 1, "ACQUIRE r 1000 OWNER me ID y", GRANT(1, 1000));
+    assert_says(world, 1, "ACQUIRE r 1000 OWNER me ID y", GRANT(1, 1000));
+    assert_int_equal(holds(world, "r"), 2);
+    assert_begins(world, 1, "ACQUIRE r 1000 OWNER you ID y", "-ERR this ID was used");
+    assert_begins(world, 1, "FENCED 1 ID y SET r 1", "-ERR this ID was used");
 }
 
-static void a_release_repeated_with_its_id_is_not_counted_twice(void **state)
+WORLD_TEST(a_release_repeated_with_its_id_is_not_counted_twice)
 {
-    assert_says(*state, 1, "ACQUIRE r 1000 OWNER me", GRANT(1, 1000));
-    assert_says(*state, 1, "ACQUIRE r 1000 OWNER me", GRANT(1, 1000));
-    assert_says(*state, 1, "RELEASE r 1 ID a", ":1\r\n");
-    assert_says(*state, 1, "RELEASE r 1 ID a", ":1\r\n");
-    assert_int_equal(holds(*state, "r"), 1);
-    assert_says(*state, 1, "RELEASE r 1 ID b", ":0\r\n");
-    assert_says(*state, 2, "ACQUIRE r 1000", GRANT(2, 1000));
-    assert_says(*state, 1, "RELEASE r 1 ID b", ":0\r\n"); /* the other's lease is not touched */
-    assert_int_equal(holds(*state, "r"), 1);
-    assert_begins(*state, 1, "RELEASE r 1 ID", "-ERR ");
-    assert_begins(*state, 1, "FENCED 2 ID b SET r 1", "-ERR this ID was used");
+    assert_says(world, 1, "ACQUIRE r 1000 OWNER me", GRANT(1, 1000));
+    assert_says(world, 1, "ACQUIRE r 1000 OWNER me", GRANT(1, 1000));
+    assert_says(world, 1, "RELEASE r 1 ID a", ":1\r\n");
+    assert_says(world, 1, "RELEASE r 1 ID a", ":1\r\n");
+    assert_int_equal(holds(world, "r"), 1);
+    assert_says(world, 1, "RELEASE r 1 ID b", ":0\r\n");
+    assert_says(world, 2, "ACQUIRE r 1000", GRANT(2, 1000));
+    assert_says(world, 1, "RELEASE r 1 ID b", ":0\r\n"); /* the other's lease is not touched */
+    assert_int_equal(holds(world, "r"), 1);
+    assert_begins(world, 1, "RELEASE r 1 ID", "-ERR ");
+    assert_begins(world, 1, "FENCED 2 ID b SET r 1", "-ERR this ID was used");
 }
 
-static void a_release_under_another_token_is_no_repeat(void **state)
+WORLD_TEST(a_release_under_another_token_is_no_repeat)
 {
-    assert_says(*state, 1, "ACQUIRE r 1000", GRANT(1, 1000));
-    assert_says(*state, 1, "RELEASE r 1 ID z", ":0\r\n");
-    assert_says(*state, 1, "ACQUIRE r 1000", GRANT(2, 1000));
-    assert_begins(*state, 1, "RELEASE r 2 ID z", "-ERR this ID was used for another command");
-    assert_says(*state, 1, "RELEASE r 1 ID z", ":0\r\n"); /* the repeat */
-    assert_int_equal(holds(*state, "r"), 1);
-    assert_says(*state, 1, "RELEASE r 2 ID y", ":0\r\n");
+    assert_says(world, 1, "ACQUIRE r 1000", GRANT(1, 1000));
+    assert_says(world, 1, "RELEASE r 1 ID z", ":0\r\n");
+    assert_says(world, 1, "ACQUIRE r 1000", GRANT(2, 1000));
+    assert_begins(world, 1, "RELEASE r 2 ID z", "-ERR this ID was used for another command");
+    assert_says(world, 1, "RELEASE r 1 ID z", ":0\r\n"); /* the repeat */
+    assert_int_equal(holds(world, "r"), 1);
+    assert_says(world, 1, "RELEASE r 2 ID y", ":0\r\n");
 }
 
-static void a_repeat_finds_its_lease_though_its_lock_is_gone(void **state)
+WORLD_TEST(a_repeat_finds_its_lease_though_its_lock_is_gone)
 {
-    assert_says(*state, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
-    world_pass(*state, 2000); /* nobody took it */
-    assert_says(*state, 1, "ACQUIRE r 1000 ID x", GRANT(2, 1000));
+    assert_says(world, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
+    world_pass(world, 2000); /* nobody took it */
+    assert_says(world, 1, "ACQUIRE r 1000 ID x", GRANT(2, 1000));
 }
 
-static void a_repeat_finds_its_lease_though_the_lease_service_has_lost_it(void **state)
+WORLD_TEST(a_repeat_finds_its_lease_though_the_lease_service_has_lost_it)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
     lease_service_lose_all(world->service);
     world_pass(world, 400);
@@ -85,33 +74,29 @@ static void a_repeat_finds_its_lease_though_the_lease_service_has_lost_it(void *
     assert_says(world, 1, "FENCED 1 SET r x", "+OK\r\n");
 }
 
-static void a_repeat_does_not_take_back_what_another_has(void **state)
+WORLD_TEST(a_repeat_does_not_take_back_what_another_has)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
     lease_service_lose_all(world->service);
     assert_says(world, 2, "ACQUIRE r 1000", GRANT(2, 1000));
     assert_begins(world, 1, "ACQUIRE r 1000 ID x", "-STALE ");
 }
 
-static void two_waiting_twins_get_one_lease(void **state)
+WORLD_TEST(two_waiting_twins_get_one_lease)
 {
-    assert_says(*state, 1, "ACQUIRE r 1000", GRANT(1, 1000));
-    world_send(*state, 2, "ACQUIRE r 10000 WAIT 5000 ID x");
-    world_send(*state, 3, "ACQUIRE r 10000 WAIT 5000 ID x");
-    assert_says(*state, 1, "RELEASE r 1", ":0\r\n");
-    assert_string_equal(world_received(*state, 2), GRANT(2, 10000));
-    world_pass(*state, 1100);
-    assert_string_equal(world_received(*state, 3), GRANT(2, 10000));
-    assert_int_equal(holds(*state, "r"), 1);
+    assert_says(world, 1, "ACQUIRE r 1000", GRANT(1, 1000));
+    world_send(world, 2, "ACQUIRE r 10000 WAIT 5000 ID x");
+    world_send(world, 3, "ACQUIRE r 10000 WAIT 5000 ID x");
+    assert_says(world, 1, "RELEASE r 1", ":0\r\n");
+    assert_string_equal(world_received(world, 2), GRANT(2, 10000));
+    world_pass(world, 1100);
+    assert_string_equal(world_received(world, 3), GRANT(2, 10000));
+    assert_int_equal(holds(world, "r"), 1);
 }
 
 /* It counted nothing, so it has nothing to give back. */
-static void a_repeat_that_comes_too_late_leaves_the_lease_alone(void **state)
+WORLD_TEST(a_repeat_that_comes_too_late_leaves_the_lease_alone)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE r 10000 ID x", GRANT(1, 10000));
     lease_service_set_late(world->service, 50);
     world_send(world, 2, "ACQUIRE r 40 ID x");
@@ -122,10 +107,8 @@ static void a_repeat_that_comes_too_late_leaves_the_lease_alone(void **state)
 }
 
 /* The first one's lease runs out on its way, and is the repeat's by then. */
-static void a_lease_that_was_repeated_is_not_given_back(void **state)
+WORLD_TEST(a_lease_that_was_repeated_is_not_given_back)
 {
-    struct world *world = *state;
-
     lease_service_set_late(world->service, 50);
     world_send(world, 1, "ACQUIRE r 40 OWNER me ID x");
     world_send(world, 2, "ACQUIRE r 10000 OWNER me ID x");
@@ -137,48 +120,48 @@ static void a_lease_that_was_repeated_is_not_given_back(void **state)
     assert_says(world, 2, "RELEASE r 1", ":0\r\n");
 }
 
-static void an_ephemeral_lease_ends_with_its_connection(void **state)
+WORLD_TEST(an_ephemeral_lease_ends_with_its_connection)
 {
-    assert_says(*state, 1, "ACQUIRE r 10000 EPHEMERAL", GRANT(1, 10000));
-    assert_says(*state, 1, "ACQUIRE plain 10000", GRANT(1, 10000));
-    world_send(*state, 2, "ACQUIRE r 10000 WAIT 5000");
-    world_disconnect(*state, 1);
-    world_settle(*state);
-    assert_string_equal(world_received(*state, 2), GRANT(2, 10000));
-    assert_begins(*state, 2, "FENCED 1 SET r x", "-STALE ");
-    assert_int_equal(holds(*state, "plain"), 1);
+    assert_says(world, 1, "ACQUIRE r 10000 EPHEMERAL", GRANT(1, 10000));
+    assert_says(world, 1, "ACQUIRE plain 10000", GRANT(1, 10000));
+    world_send(world, 2, "ACQUIRE r 10000 WAIT 5000");
+    world_disconnect(world, 1);
+    world_settle(world);
+    assert_string_equal(world_received(world, 2), GRANT(2, 10000));
+    assert_begins(world, 2, "FENCED 1 SET r x", "-STALE ");
+    assert_int_equal(holds(world, "plain"), 1);
 }
 
-static void an_ephemeral_lease_of_several_holds_ends_at_once(void **state)
+WORLD_TEST(an_ephemeral_lease_of_several_holds_ends_at_once)
 {
-    assert_says(*state, 1, "ACQUIRE r 10000 OWNER me EPHEMERAL", GRANT(1, 10000));
-    assert_says(*state, 1, "ACQUIRE r 10000 OWNER me EPHEMERAL", GRANT(1, 10000));
-    world_disconnect(*state, 1);
-    world_settle(*state);
-    assert_says(*state, 2, "ACQUIRE r 10000", GRANT(2, 10000));
+    assert_says(world, 1, "ACQUIRE r 10000 OWNER me EPHEMERAL", GRANT(1, 10000));
+    assert_says(world, 1, "ACQUIRE r 10000 OWNER me EPHEMERAL", GRANT(1, 10000));
+    world_disconnect(world, 1);
+    world_settle(world);
+    assert_says(world, 2, "ACQUIRE r 10000", GRANT(2, 10000));
 }
 
-static void a_repeat_moves_an_ephemeral_lease_to_its_connection(void **state)
+WORLD_TEST(a_repeat_moves_an_ephemeral_lease_to_its_connection)
 {
-    assert_says(*state, 1, "ACQUIRE r 10000 EPHEMERAL ID x", GRANT(1, 10000));
-    assert_says(*state, 2, "ACQUIRE r 10000 EPHEMERAL ID x", GRANT(1, 10000));
-    world_disconnect(*state, 1);
-    world_settle(*state);
-    assert_says(*state, 2, "FENCED 1 SET r x", "+OK\r\n");
-    world_disconnect(*state, 2);
-    world_settle(*state);
-    assert_says(*state, 3, "ACQUIRE r 10000", GRANT(2, 10000));
+    assert_says(world, 1, "ACQUIRE r 10000 EPHEMERAL ID x", GRANT(1, 10000));
+    assert_says(world, 2, "ACQUIRE r 10000 EPHEMERAL ID x", GRANT(1, 10000));
+    world_disconnect(world, 1);
+    world_settle(world);
+    assert_says(world, 2, "FENCED 1 SET r x", "+OK\r\n");
+    world_disconnect(world, 2);
+    world_settle(world);
+    assert_says(world, 3, "ACQUIRE r 10000", GRANT(2, 10000));
 }
 
-static void a_lease_that_ends_by_itself_is_noticed(void **state)
+WORLD_TEST(a_lease_that_ends_by_itself_is_noticed)
 {
-    assert_says(*state, 1, "ACQUIRE r 1000", GRANT(1, 1000));
-    world_pass(*state, 900);
-    assert_says(*state, 1, "RENEW r 1 1000", ":1000\r\n");
-    world_pass(*state, 900);
-    assert_int_equal(world_counter(*state, "leases_expired"), 0);
-    world_pass(*state, 200);
-    assert_int_equal(world_counter(*state, "leases_expired"), 1);
+    assert_says(world, 1, "ACQUIRE r 1000", GRANT(1, 1000));
+    world_pass(world, 900);
+    assert_says(world, 1, "RENEW r 1 1000", ":1000\r\n");
+    world_pass(world, 900);
+    assert_int_equal(world_counter(world, "leases_expired"), 0);
+    world_pass(world, 200);
+    assert_int_equal(world_counter(world, "leases_expired"), 1);
 }
 
 static void ignore_answer(struct lease_call *call)
@@ -187,9 +170,8 @@ static void ignore_answer(struct lease_call *call)
 }
 
 /* Another daemon renews it: that is found out when it should be over here. */
-static void a_lease_renewed_elsewhere_ends_when_that_is_over(void **state)
+WORLD_TEST(a_lease_renewed_elsewhere_ends_when_that_is_over)
 {
-    struct world *world = *state;
     struct lease_provider *other = lease_memory_new(world->service);
     struct lease_call renew = {.verb = LEASE_RENEW,
                                .resource = bytes_of("k"),
@@ -215,36 +197,11 @@ static void fill_with_1e(const struct chance *chance, void *bytes, size_t len)
 }
 
 /* Two owners never share one by accident: all of the 128 bits count. */
-static void an_owners_nonce_has_all_the_bits_that_chance_gave(void **state)
+WORLD_TEST(an_owners_nonce_has_all_the_bits_that_chance_gave)
 {
     const struct chance chance = {.fill = fill_with_1e};
     char nonce[LEASE_NONCE_LEN + 1];
 
-    (void)state;
     lease_make_nonce(&chance, nonce);
     assert_string_equal(nonce, "1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
-        TEST(an_acquire_repeated_with_its_id_is_not_counted_twice),
-        TEST(reentry_counts_once_for_each_id),
-        TEST(a_release_repeated_with_its_id_is_not_counted_twice),
-        TEST(a_release_under_another_token_is_no_repeat),
-        TEST(a_repeat_finds_its_lease_though_its_lock_is_gone),
-        TEST(a_repeat_finds_its_lease_though_the_lease_service_has_lost_it),
-        TEST(a_repeat_does_not_take_back_what_another_has),
-        TEST(two_waiting_twins_get_one_lease),
-        TEST(a_repeat_that_comes_too_late_leaves_the_lease_alone),
-        TEST(a_lease_that_was_repeated_is_not_given_back),
-        TEST(an_ephemeral_lease_ends_with_its_connection),
-        TEST(an_ephemeral_lease_of_several_holds_ends_at_once),
-        TEST(a_repeat_moves_an_ephemeral_lease_to_its_connection),
-        TEST(a_lease_that_ends_by_itself_is_noticed),
-        TEST(a_lease_renewed_elsewhere_ends_when_that_is_over),
-        TEST(an_owners_nonce_has_all_the_bits_that_chance_gave),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* With leases in the store, the head of the line is granted the lease in the very transaction in
  * which its predecessor's token is retired. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/engine/says.h"
+#include "tests/unit/test.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
 
@@ -26,10 +19,8 @@ static void assert_heard_begins(struct world *world, int client, const char *sta
 }
 
 /* Client 1 holds r, by token 1; 2 and 3 wait for it. */
-static struct world *with_a_line(void **state)
+static struct world *with_a_line(struct world *world)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE r 1000", GRANT(1, 1000));
     assert_says(world, 2, "ACQUIRE r 2000 WAIT 60000", "");
     assert_says(world, 3, "ACQUIRE r 3000 WAIT 60000", "");
@@ -44,9 +35,9 @@ static void settle_in_one_commit(struct world *world)
     assert_int_equal(store_stats(world->store).commits, before + 1);
 }
 
-static void a_write_its_release_and_the_next_grant_are_one_commit(void **state)
+LOCAL_TEST(a_write_its_release_and_the_next_grant_are_one_commit)
 {
-    struct world *world = with_a_line(state);
+    with_a_line(world);
 
     world_send_only(world, 1, "FENCED 1 SET r 9");
     world_send_only(world, 1, "RELEASE r 1");
@@ -60,9 +51,9 @@ static void a_write_its_release_and_the_next_grant_are_one_commit(void **state)
     assert_heard(world, 3, GRANT(3, 3000));
 }
 
-static void a_revoked_lease_is_inherited_too(void **state)
+LOCAL_TEST(a_revoked_lease_is_inherited_too)
 {
-    struct world *world = with_a_line(state);
+    with_a_line(world);
 
     world_send_only(world, 4, "REVOKE r");
     settle_in_one_commit(world);
@@ -71,9 +62,9 @@ static void a_revoked_lease_is_inherited_too(void **state)
     assert_begins(world, 1, "RENEW r 1 1000", "-STALE ");
 }
 
-static void an_heir_holds_the_lease_for_its_own_ttl(void **state)
+LOCAL_TEST(an_heir_holds_the_lease_for_its_own_ttl)
 {
-    struct world *world = with_a_line(state);
+    with_a_line(world);
 
     assert_says(world, 1, "RELEASE r 1", ":0\r\n");
     assert_heard(world, 2, GRANT(2, 2000));
@@ -83,10 +74,8 @@ static void an_heir_holds_the_lease_for_its_own_ttl(void **state)
     assert_heard(world, 3, GRANT(3, 3000));
 }
 
-static void a_release_that_leaves_holds_leaves_the_line_waiting(void **state)
+LOCAL_TEST(a_release_that_leaves_holds_leaves_the_line_waiting)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE r 1000 OWNER me", GRANT(1, 1000));
     assert_says(world, 1, "ACQUIRE r 1000 OWNER me", GRANT(1, 1000));
     assert_says(world, 2, "ACQUIRE r 2000 WAIT 60000", "");
@@ -96,9 +85,9 @@ static void a_release_that_leaves_holds_leaves_the_line_waiting(void **state)
     assert_heard(world, 2, GRANT(2, 2000));
 }
 
-static void a_token_that_never_was_releases_nothing_for_the_line(void **state)
+LOCAL_TEST(a_token_that_never_was_releases_nothing_for_the_line)
 {
-    struct world *world = with_a_line(state);
+    with_a_line(world);
 
     assert_begins(world, 4, "RELEASE r 7", "-UNKNOWN ");
     assert_heard(world, 2, "");
@@ -106,9 +95,9 @@ static void a_token_that_never_was_releases_nothing_for_the_line(void **state)
     assert_heard(world, 2, GRANT(2, 2000));
 }
 
-static void where_the_commit_fails_the_holder_still_holds_and_the_line_waits(void **state)
+LOCAL_TEST(where_the_commit_fails_the_holder_still_holds_and_the_line_waits)
 {
-    struct world *world = with_a_line(state);
+    with_a_line(world);
 
     store_memory_fail(world->store, MEMORY_COMMIT_FAILS);
     assert_begins(world, 1, "RELEASE r 1", "-STORE ");
@@ -118,9 +107,9 @@ static void where_the_commit_fails_the_holder_still_holds_and_the_line_waits(voi
     assert_heard(world, 2, GRANT(2, 2000));
 }
 
-static void an_heir_whose_client_has_gone_passes_the_lease_on(void **state)
+LOCAL_TEST(an_heir_whose_client_has_gone_passes_the_lease_on)
 {
-    struct world *world = with_a_line(state);
+    with_a_line(world);
 
     world_send_only(world, 1, "RELEASE r 1");
     world_disconnect(world, 2);
@@ -130,9 +119,9 @@ static void an_heir_whose_client_has_gone_passes_the_lease_on(void **state)
     assert_begins(world, 4, "FENCED 2 SET r 8", "-STALE ");
 }
 
-static void an_heir_meets_a_daemon_that_stops_meanwhile(void **state)
+LOCAL_TEST(an_heir_meets_a_daemon_that_stops_meanwhile)
 {
-    struct world *world = with_a_line(state);
+    with_a_line(world);
 
     world_send_only(world, 1, "RELEASE r 1");
     engine_drain(world->engine);
@@ -141,10 +130,8 @@ static void an_heir_meets_a_daemon_that_stops_meanwhile(void **state)
     assert_heard_begins(world, 3, "-BUSY ");
 }
 
-static void an_heir_with_an_id_is_remembered(void **state)
+LOCAL_TEST(an_heir_with_an_id_is_remembered)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE r 1000", GRANT(1, 1000));
     assert_says(world, 2, "ACQUIRE r 2000 WAIT 60000 ID x", "");
     assert_says(world, 1, "RELEASE r 1", ":0\r\n");
@@ -152,10 +139,8 @@ static void an_heir_with_an_id_is_remembered(void **state)
     assert_says(world, 3, "ACQUIRE r 2000 WAIT 60000 ID x", GRANT(2, 2000));
 }
 
-static void a_twin_of_a_request_that_was_granted_inherits_nothing(void **state)
+LOCAL_TEST(a_twin_of_a_request_that_was_granted_inherits_nothing)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE r 1000", GRANT(1, 1000));
     assert_says(world, 2, "ACQUIRE r 2000 WAIT 60000 ID x", "");
     assert_says(world, 3, "ACQUIRE r 2000 WAIT 60000 ID x", "");
@@ -164,22 +149,4 @@ static void a_twin_of_a_request_that_was_granted_inherits_nothing(void **state)
     assert_says(world, 2, "RELEASE r 2", ":0\r\n");
     assert_heard_begins(world, 3, "-STALE ");
     assert_says(world, 4, "ACQUIRE r 2000", GRANT(3, 2000));
-}
-
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup_teardown(name, world_setup_local, world_teardown)
-    const struct CMUnitTest tests[] = {
-        T(a_write_its_release_and_the_next_grant_are_one_commit),
-        T(a_revoked_lease_is_inherited_too),
-        T(an_heir_holds_the_lease_for_its_own_ttl),
-        T(a_release_that_leaves_holds_leaves_the_line_waiting),
-        T(a_token_that_never_was_releases_nothing_for_the_line),
-        T(where_the_commit_fails_the_holder_still_holds_and_the_line_waits),
-        T(an_heir_whose_client_has_gone_passes_the_lease_on),
-        T(an_heir_meets_a_daemon_that_stops_meanwhile),
-        T(an_heir_with_an_id_is_remembered),
-        T(a_twin_of_a_request_that_was_granted_inherits_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slow stores and slow lease services: what is told of a lease's time is never more than what is
  * left when it is told, what is over by then is not told as held, and that is nobody's error. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proxy/engine/lease/lease.h"
 #include "tests/unit/engine/says.h"
+#include "tests/unit/test.h"
 
 #define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
 #define NOBODY            "*-1\r\n"
@@ -79,10 +70,8 @@ static enum lease_answer another_daemon_asks(struct world *world, const char *re
 
 /* RENEW. */
 
-static void a_renewal_that_the_store_held_up_tells_what_is_left(void **state)
+EITHER_TEST(a_renewal_that_the_store_held_up_tells_what_is_left)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
     send_into_a_slow_store(world, "RENEW k 1 10000", 1500);
     world_settle(world);
@@ -90,10 +79,8 @@ static void a_renewal_that_the_store_held_up_tells_what_is_left(void **state)
     assert_int_equal(lease_says(world, "k", "ttl_ms"), 8500);
 }
 
-static void a_renewal_whose_answer_was_late_tells_what_is_left(void **state)
+WORLD_TEST(a_renewal_whose_answer_was_late_tells_what_is_left)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
     lease_service_set_late(world->service, 300);
     world_send(world, 1, "RENEW k 1 10000");
@@ -103,10 +90,8 @@ static void a_renewal_whose_answer_was_late_tells_what_is_left(void **state)
     assert_int_equal(lease_says(world, "k", "ttl_ms"), 9700);
 }
 
-static void a_renewal_that_was_over_before_its_reply_is_made_again(void **state)
+EITHER_TEST(a_renewal_that_was_over_before_its_reply_is_made_again)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
     send_into_a_slow_store(world, "RENEW k 1 1000", 1500);
     world_settle(world);
@@ -115,10 +100,8 @@ static void a_renewal_that_was_over_before_its_reply_is_made_again(void **state)
     assert_int_equal(lease_says(world, "k", "ttl_ms"), 1000);
 }
 
-static void a_renewal_that_was_over_before_its_reply_and_taken_by_another_is_stale(void **state)
+WORLD_TEST(a_renewal_that_was_over_before_its_reply_and_taken_by_another_is_stale)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
     send_into_a_slow_store(world, "RENEW k 1 1000", 1500);
     assert_int_equal(another_daemon_asks(world, "k"), LEASE_GRANTED);
@@ -126,10 +109,8 @@ static void a_renewal_that_was_over_before_its_reply_and_taken_by_another_is_sta
     assert_memory_equal(world_received(world, 1), "-STALE ", 7);
 }
 
-static void a_renewal_that_is_over_each_time_is_not_told_as_held(void **state)
+WORLD_TEST(a_renewal_that_is_over_each_time_is_not_told_as_held)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
     world_send_only(world, 1, "RENEW k 1 1000");
     for (int i = 0; i < 10; i++) {
@@ -178,9 +159,8 @@ static int64_t left_at_another_daemon_ms(struct world *world, struct lease_provi
     return lease_left_ms(&call, world->now_ms);
 }
 
-static void a_renewal_that_is_told_is_seen_by_another_daemon_on_the_same_file(void **state)
+LOCAL_TEST(a_renewal_that_is_told_is_seen_by_another_daemon_on_the_same_file)
 {
-    struct world *world = *state;
     struct lease_provider *other = lease_local_new(&world->clock);
 
     assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
@@ -193,10 +173,8 @@ static void a_renewal_that_is_told_is_seen_by_another_daemon_on_the_same_file(vo
 
 /* LEASE. */
 
-static void a_lease_that_is_shown_late_has_what_is_left(void **state)
+WORLD_TEST(a_lease_that_is_shown_late_has_what_is_left)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
     lease_service_set_late(world->service, 300);
     world_send(world, 2, "LEASE k");
@@ -205,10 +183,8 @@ static void a_lease_that_is_shown_late_has_what_is_left(void **state)
     assert_non_null(strstr(world_received(world, 2), "ttl_ms\r\n:700\r\n"));
 }
 
-static void a_lease_that_was_over_when_it_was_shown_is_free(void **state)
+WORLD_TEST(a_lease_that_was_over_when_it_was_shown_is_free)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE k 200", GRANT(1, 200));
     lease_service_set_late(world->service, 300);
     world_send(world, 2, "LEASE k");
@@ -217,10 +193,8 @@ static void a_lease_that_was_over_when_it_was_shown_is_free(void **state)
     assert_non_null(strstr(world_received(world, 2), "free\r\n"));
 }
 
-static void a_lease_that_was_renewed_while_it_was_looked_at_is_held(void **state)
+WORLD_TEST(a_lease_that_was_renewed_while_it_was_looked_at_is_held)
 {
-    struct world *world = *state;
-
     assert_says(world, 1, "ACQUIRE k 200", GRANT(1, 200));
     lease_service_set_late(world->service, -1);
     world_send(world, 2, "LEASE k");
@@ -234,10 +208,8 @@ static void a_lease_that_was_renewed_while_it_was_looked_at_is_held(void **state
 
 /* ACQUIRE. */
 
-static void a_grant_that_the_store_held_up_tells_what_is_left(void **state)
+EITHER_TEST(a_grant_that_the_store_held_up_tells_what_is_left)
 {
-    struct world *world = *state;
-
     send_into_a_slow_store(world, "ACQUIRE k 10000", 1500);
     world_settle(world);
     assert_heard(world, 1, GRANT(1, 8500));
@@ -246,10 +218,8 @@ static void a_grant_that_the_store_held_up_tells_what_is_left(void **state)
 
 /* Where it counted from the end of its predecessor's return, a daemon on the same file that saw it
  * at once would take it before the time that was told. */
-static void an_inherited_lease_counts_from_before_others_saw_it(void **state)
+LOCAL_TEST(an_inherited_lease_counts_from_before_others_saw_it)
 {
-    struct world *world = *state;
-
     assert_says(world, 2, "ACQUIRE k 60000", GRANT(1, 60000));
     assert_says(world, 1, "ACQUIRE k 10000 WAIT 60000", "");
     world_send_only(world, 2, "RELEASE k 1");
@@ -259,10 +229,8 @@ static void an_inherited_lease_counts_from_before_others_saw_it(void **state)
     assert_heard(world, 1, GRANT(2, 8500));
 }
 
-static void a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free(void **state)
+EITHER_TEST(a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free)
 {
-    struct world *world = *state;
-
     send_into_a_slow_store(world, "ACQUIRE k 1000 ID x", 1500);
     world_settle(world);
     assert_heard(world, 1, NOBODY);
@@ -271,10 +239,8 @@ static void a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free(void **st
     assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
 }
 
-static void a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait(void **state)
+EITHER_TEST(a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait)
 {
-    struct world *world = *state;
-
     send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 5000 ID x", 1500);
     world_settle(world);
     assert_heard(world, 1, GRANT(2, 1000));
@@ -284,10 +250,8 @@ static void a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait(void 
 }
 
 /* The first try was counted, given back, and must not pass for one that is to be repeated. */
-static void an_entry_that_came_too_late_is_counted_when_it_is_tried_again(void **state)
+WORLD_TEST(an_entry_that_came_too_late_is_counted_when_it_is_tried_again)
 {
-    struct world *world = *state;
-
     assert_says(world, 2, "ACQUIRE k 60000 OWNER me", GRANT(1, 60000));
     send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 5000 OWNER me ID x", 1500);
     world_send_only(world, 2, "RENEW k 1 60000"); /* so the lease itself goes on */
@@ -296,10 +260,8 @@ static void an_entry_that_came_too_late_is_counted_when_it_is_tried_again(void *
     assert_int_equal(lease_says(world, "k", "holds"), 2);
 }
 
-static void a_grant_that_another_overtook_on_its_way_is_tried_again(void **state)
+WORLD_TEST(a_grant_that_another_overtook_on_its_way_is_tried_again)
 {
-    struct world *world = *state;
-
     send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 60000 ID x", 1500);
     (void)store_step(world->store); /* token 1 is recorded, and over */
     world_send_only(world, 2, "REVOKE k");
@@ -307,10 +269,8 @@ static void a_grant_that_another_overtook_on_its_way_is_tried_again(void **state
     assert_heard(world, 1, GRANT(2, 1000));
 }
 
-static void a_client_that_left_before_its_grant_may_repeat_it(void **state)
+WORLD_TEST(a_client_that_left_before_its_grant_may_repeat_it)
 {
-    struct world *world = *state;
-
     world_send_only(world, 1, "ACQUIRE k 60000 ID x");
     step(world);
     world_disconnect(world, 1);
@@ -320,10 +280,8 @@ static void a_client_that_left_before_its_grant_may_repeat_it(void **state)
 
 /* ACQUIREALL. */
 
-static void a_basket_whose_first_lease_ran_out_while_it_was_taken_is_null(void **state)
+WORLD_TEST(a_basket_whose_first_lease_ran_out_while_it_was_taken_is_null)
 {
-    struct world *world = *state;
-
     lease_service_set_late(world->service, 600);
     world_send(world, 1, "ACQUIREALL 1000 2 a b ID x");
     world_pass(world, 6000);
@@ -334,10 +292,8 @@ static void a_basket_whose_first_lease_ran_out_while_it_was_taken_is_null(void *
     assert_says(world, 1, "ACQUIREALL 1000 2 a b ID x", "*2\r\n:2\r\n:2\r\n");
 }
 
-static void a_basket_whose_first_lease_ran_out_while_it_was_taken_begins_anew(void **state)
+WORLD_TEST(a_basket_whose_first_lease_ran_out_while_it_was_taken_begins_anew)
 {
-    struct world *world = *state;
-
     lease_service_set_late(world->service, 600);
     world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 60000 ID x");
     world_pass(world, 20000);
@@ -352,10 +308,8 @@ static void a_basket_whose_first_lease_ran_out_while_it_was_taken_begins_anew(vo
     assert_int_equal(lease_says(world, "a", "holds"), 1);
 }
 
-static void a_basket_that_lost_a_lease_to_another_waits_for_it_again(void **state)
+WORLD_TEST(a_basket_that_lost_a_lease_to_another_waits_for_it_again)
 {
-    struct world *world = *state;
-
     assert_says(world, 2, "ACQUIRE b 60000", GRANT(1, 60000));
     assert_says(world, 1, "ACQUIREALL 1000 2 a b WAIT 120000", "");
     lease_service_lose_all(world->service);
@@ -370,10 +324,8 @@ static void a_basket_that_lost_a_lease_to_another_waits_for_it_again(void **stat
     assert_true(strncmp(world_received(world, 1), "*2\r\n:", 5) == 0);
 }
 
-static void a_basket_that_cannot_be_given_back_wholly_ends_all_the_same(void **state)
+WORLD_TEST(a_basket_that_cannot_be_given_back_wholly_ends_all_the_same)
 {
-    struct world *world = *state;
-
     lease_service_set_late(world->service, 600);
     world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 60000");
     world_pass(world, 2500);
@@ -394,29 +346,23 @@ static void basket_with_a_slow_end(struct world *world, const char *line)
     world_settle(world);
 }
 
-static void a_basket_that_ran_out_before_its_reply_is_null(void **state)
+WORLD_TEST(a_basket_that_ran_out_before_its_reply_is_null)
 {
-    struct world *world = *state;
-
     basket_with_a_slow_end(world, "ACQUIREALL 1000 1 a");
     assert_heard(world, 1, NOBODY);
     assert_int_equal(lease_says(world, "a", "held"), 0);
     assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
 }
 
-static void a_basket_with_an_id_that_ran_out_before_its_reply_is_made_fresh(void **state)
+WORLD_TEST(a_basket_with_an_id_that_ran_out_before_its_reply_is_made_fresh)
 {
-    struct world *world = *state;
-
     basket_with_a_slow_end(world, "ACQUIREALL 1000 1 a ID x");
     assert_heard(world, 1, "*1\r\n:1\r\n");
     assert_int_equal(lease_says(world, "a", "ttl_ms"), 1000);
 }
 
-static void a_basket_with_an_id_that_another_overtook_before_its_reply_is_stale(void **state)
+WORLD_TEST(a_basket_with_an_id_that_another_overtook_before_its_reply_is_stale)
 {
-    struct world *world = *state;
-
     world_send_only(world, 1, "ACQUIREALL 1000 1 a ID x");
     step(world);
     step(world);
@@ -427,10 +373,8 @@ static void a_basket_with_an_id_that_another_overtook_before_its_reply_is_stale(
 }
 
 /* A repeat may have been told of it. */
-static void a_basket_with_an_id_that_lost_one_lease_before_its_reply_keeps_the_others(void **state)
+WORLD_TEST(a_basket_with_an_id_that_lost_one_lease_before_its_reply_keeps_the_others)
 {
-    struct world *world = *state;
-
     world_send_only(world, 1, "ACQUIREALL 1000 2 a b ID x");
     for (int i = 0; i < 4; i++)
         step(world);
@@ -442,10 +386,8 @@ static void a_basket_with_an_id_that_lost_one_lease_before_its_reply_keeps_the_o
     assert_int_equal(lease_says(world, "a", "held"), 1);
 }
 
-static void a_client_that_left_before_its_basket_ran_out_may_repeat_it(void **state)
+WORLD_TEST(a_client_that_left_before_its_basket_ran_out_may_repeat_it)
 {
-    struct world *world = *state;
-
     world_send_only(world, 1, "ACQUIREALL 1000 1 a ID x");
     step(world);
     step(world);
@@ -454,43 +396,4 @@ static void a_client_that_left_before_its_basket_ran_out_may_repeat_it(void **st
     world_settle(world);
     assert_int_equal(lease_says(world, "a", "held"), 0);
     assert_says(world, 2, "ACQUIREALL 1000 1 a ID x", "*1\r\n:2\r\n");
-}
-
-int main(void)
-{
-#define T(name)  cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
-#define TL(name) cmocka_unit_test_setup_teardown(name, world_setup_local, world_teardown)
-    const struct CMUnitTest tests[] = {
-        T(a_renewal_that_the_store_held_up_tells_what_is_left),
-        TL(a_renewal_that_the_store_held_up_tells_what_is_left),
-        T(a_renewal_whose_answer_was_late_tells_what_is_left),
-        T(a_renewal_that_was_over_before_its_reply_is_made_again),
-        TL(a_renewal_that_was_over_before_its_reply_is_made_again),
-        T(a_renewal_that_was_over_before_its_reply_and_taken_by_another_is_stale),
-        T(a_renewal_that_is_over_each_time_is_not_told_as_held),
-        TL(a_renewal_that_is_told_is_seen_by_another_daemon_on_the_same_file),
-        T(a_lease_that_is_shown_late_has_what_is_left),
-        T(a_lease_that_was_over_when_it_was_shown_is_free),
-        T(a_lease_that_was_renewed_while_it_was_looked_at_is_held),
-        T(a_grant_that_the_store_held_up_tells_what_is_left),
-        TL(a_grant_that_the_store_held_up_tells_what_is_left),
-        TL(an_inherited_lease_counts_from_before_others_saw_it),
-        T(a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free),
-        TL(a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free),
-        T(a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait),
-        TL(a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait),
-        T(an_entry_that_came_too_late_is_counted_when_it_is_tried_again),
-        T(a_grant_that_another_overtook_on_its_way_is_tried_again),
-        T(a_client_that_left_before_its_grant_may_repeat_it),
-        T(a_basket_whose_first_lease_ran_out_while_it_was_taken_is_null),
-        T(a_basket_whose_first_lease_ran_out_while_it_was_taken_begins_anew),
-        T(a_basket_that_lost_a_lease_to_another_waits_for_it_again),
-        T(a_basket_that_cannot_be_given_back_wholly_ends_all_the_same),
-        T(a_basket_that_ran_out_before_its_reply_is_null),
-        T(a_basket_with_an_id_that_ran_out_before_its_reply_is_made_fresh),
-        T(a_basket_with_an_id_that_another_overtook_before_its_reply_is_stale),
-        T(a_basket_with_an_id_that_lost_one_lease_before_its_reply_keeps_the_others),
-        T(a_client_that_left_before_its_basket_ran_out_may_repeat_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

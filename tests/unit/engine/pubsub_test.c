@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SUBSCRIBE and its kin, to the byte; what is published, to whom, and within which bounds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/events.h"
 #include "proxy/engine/session/pubsub.h"
 #include "tests/unit/engine/says.h"
+#include "tests/unit/test.h"
 
 static void assert_got(struct world *world, int client, const char *text)
 {
@@ -41,56 +32,58 @@ static void publish(struct world *world, const char *resource)
     world_settle(world);
 }
 
-static void confirmations_are_those_of_redis(void **state)
+WORLD_TEST(confirmations_are_those_of_redis)
 {
-    assert_says(*state, 1, "SUBSCRIBE a b a",
+    assert_says(world, 1, "SUBSCRIBE a b a",
                 "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2"
                 "\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:2\r\n");
-    assert_says(*state, 1, "PSUBSCRIBE a", "*3\r\n$10\r\npsubscribe\r\n$1\r\na\r\n:3\r\n");
-    assert_says(*state, 1, "UNSUBSCRIBE c b",
+    assert_says(world, 1, "PSUBSCRIBE a", "*3\r\n$10\r\npsubscribe\r\n$1\r\na\r\n:3\r\n");
+    assert_says(world, 1, "UNSUBSCRIBE c b",
                 "*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:3\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\nb"
                 "\r\n:2\r\n");
-    assert_says(*state, 1, "UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:1\r\n");
-    assert_says(*state, 1, "UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:1\r\n");
-    assert_says(*state, 1, "PUNSUBSCRIBE", "*3\r\n$12\r\npunsubscribe\r\n$1\r\na\r\n:0\r\n");
-    assert_says(*state, 1, "PUNSUBSCRIBE", "*3\r\n$12\r\npunsubscribe\r\n$-1\r\n:0\r\n");
-    assert_says(*state, 1, "ECHO free", "$4\r\nfree\r\n");
+    assert_says(world, 1, "UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:1\r\n");
+    assert_says(world, 1, "UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:1\r\n");
+    assert_says(world, 1, "PUNSUBSCRIBE", "*3\r\n$12\r\npunsubscribe\r\n$1\r\na\r\n:0\r\n");
+    assert_says(world, 1, "PUNSUBSCRIBE", "*3\r\n$12\r\npunsubscribe\r\n$-1\r\n:0\r\n");
+    assert_says(world, 1, "ECHO free", "$4\r\nfree\r\n");
 
-    world_call(*state, 2, "HELLO 3");
-    assert_says(*state, 2, "SUBSCRIBE a", ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
-    assert_says(*state, 2, "PUNSUBSCRIBE", ">3\r\n$12\r\npunsubscribe\r\n_\r\n:1\r\n");
-    assert_says(*state, 2, "PSUBSCRIBE",
+    world_call(world, 2, "HELLO 3");
+    assert_says(world, 2, "SUBSCRIBE a", ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    assert_says(world, 2, "PUNSUBSCRIBE", ">3\r\n$12\r\npunsubscribe\r\n_\r\n:1\r\n");
+    assert_says(world, 2, "PSUBSCRIBE",
                 "-ERR wrong number of arguments for 'psubscribe' command\r\n");
 }
 
-static void a_resp2_connection_that_listens_does_nothing_else(void **state)
+WORLD_TEST(a_resp2_connection_that_listens_does_nothing_else)
 {
-    assert_says(*state, 1, "PING", "+PONG\r\n");
-    world_call(*state, 1, "SUBSCRIBE a");
-    assert_says(*state, 1, "get k",
+    assert_says(world, 1, "PING", "+PONG\r\n");
+    world_call(world, 1, "SUBSCRIBE a");
+    assert_says(world, 1, "get k",
                 "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
                 "RESET are allowed in this context\r\n");
-    assert_says(*state, 1, "MULTI",
+    /* One error, though its token is missing, too. */
+    assert_says(world, 1, "SET k v",
+                "-ERR Can't execute 'set': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+                "RESET are allowed in this context\r\n");
+    assert_says(world, 1, "MULTI",
                 "-ERR Can't execute 'multi': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT "
                 "/ RESET are allowed in this context\r\n");
-    assert_says(*state, 1, "PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
-    assert_says(*state, 1, "PING hello", "*2\r\n$4\r\npong\r\n$5\r\nhello\r\n");
-    assert_says(*state, 1, "RESET", "+RESET\r\n");
-    assert_int_equal(world_counter(*state, "subscribers"), 0);
-    assert_says(*state, 1, "GET k", "$-1\r\n");
+    assert_says(world, 1, "PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+    assert_says(world, 1, "PING hello", "*2\r\n$4\r\npong\r\n$5\r\nhello\r\n");
+    assert_says(world, 1, "RESET", "+RESET\r\n");
+    assert_int_equal(world_counter(world, "subscribers"), 0);
+    assert_says(world, 1, "GET k", "$-1\r\n");
 
-    world_call(*state, 2, "HELLO 3");
-    world_call(*state, 2, "SUBSCRIBE a");
-    assert_says(*state, 2, "GET k", "_\r\n");
-    assert_says(*state, 2, "PING", "+PONG\r\n");
-    assert_says(*state, 2, "MULTI", "+OK\r\n");
-    assert_says(*state, 2, "SUBSCRIBE b", "-ERR SUBSCRIBE is no part of a transaction\r\n");
+    world_call(world, 2, "HELLO 3");
+    world_call(world, 2, "SUBSCRIBE a");
+    assert_says(world, 2, "GET k", "_\r\n");
+    assert_says(world, 2, "PING", "+PONG\r\n");
+    assert_says(world, 2, "MULTI", "+OK\r\n");
+    assert_says(world, 2, "SUBSCRIBE b", "-ERR SUBSCRIBE is no part of a transaction\r\n");
 }
 
-static void every_end_of_a_lease_is_told(void **state)
+WORLD_TEST(every_end_of_a_lease_is_told)
 {
-    struct world *world = *state;
-
     world_call(world, 1, "SUBSCRIBE stockade:events");
     world_call(world, 2, "ACQUIRE r 1000 OWNER ann");
     assert_string_equal(told(world, 1), "{\"event\":\"granted\",\"resource\":\"r\",\"token\":1,"
@@ -115,10 +108,8 @@ static void every_end_of_a_lease_is_told(void **state)
     assert_got(world, 1, "");
 }
 
-static void a_refused_write_is_told_with_both_tokens(void **state)
+WORLD_TEST(a_refused_write_is_told_with_both_tokens)
 {
-    struct world *world = *state;
-
     world_call(world, 1, "SUBSCRIBE stockade:events:b");
     for (int i = 0; i < 3; i++)
         world_call(world, 2, "ACQUIRE b 1000 OWNER ann"), world_call(world, 2, "REVOKE b");
@@ -138,7 +129,7 @@ static void a_refused_write_is_told_with_both_tokens(void **state)
     assert_got(world, 1, "");
 }
 
-static void names_become_json_whatever_their_bytes(void **state)
+WORLD_TEST(names_become_json_whatever_their_bytes)
 {
     static const struct {
         const char *name, *json;
@@ -159,7 +150,6 @@ static void names_become_json_whatever_their_bytes(void **state)
         {"\xf5\x80\x80\x80", "\\u00f5\\u0080\\u0080\\u0080"}, /* the same */
         {"\x80", "\\u0080"},
     };
-    struct world *world = *state;
     char expected[256];
 
     world_call(world, 1, "SUBSCRIBE stockade:events");
@@ -173,12 +163,10 @@ static void names_become_json_whatever_their_bytes(void **state)
     }
 }
 
-static void only_those_who_asked_for_it_hear_it(void **state)
+WORLD_TEST(only_those_who_asked_for_it_hear_it)
 {
 #define TEXT                                                                                       \
     "{\"event\":\"released\",\"resource\":\"r\",\"token\":1,\"owner\":\"o\",\"time_ms\":1000000}"
-    struct world *world = *state;
-
     assert_int_equal(sizeof TEXT - 1, 75);
     world_call(world, 1, "SUBSCRIBE stockade:events:r stockade:events:s other");
     world_call(world, 2, "PSUBSCRIBE stockade:e*:[r-s]");
@@ -210,10 +198,8 @@ static void only_those_who_asked_for_it_hear_it(void **state)
 }
 
 /* In RESP2 a message among replies would be taken for one. */
-static void a_message_never_stands_before_the_reply_to_an_earlier_command(void **state)
+WORLD_TEST(a_message_never_stands_before_the_reply_to_an_earlier_command)
 {
-    struct world *world = *state;
-
     world_send_only(world, 1, "GET k");
     world_send_only(world, 1, "SUBSCRIBE stockade:events");
     publish(world, "r");
@@ -229,10 +215,8 @@ static void a_message_never_stands_before_the_reply_to_an_earlier_command(void *
 }
 
 /* Who hears it finds what was written. */
-static void a_message_comes_after_the_writes_before_it(void **state)
+WORLD_TEST(a_message_comes_after_the_writes_before_it)
 {
-    struct world *world = *state;
-
     world_call(world, 1, "ACQUIRE r 60000");
     world_call(world, 2, "SUBSCRIBE c");
     world_send_only(world, 1, "FENCED 1 SET r x");
@@ -244,10 +228,8 @@ static void a_message_comes_after_the_writes_before_it(void **state)
     assert_got(world, 1, "+OK\r\n:1\r\n");
 }
 
-static void a_subscriber_that_does_not_read_is_disconnected(void **state)
+WORLD_TEST(a_subscriber_that_does_not_read_is_disconnected)
 {
-    struct world *world = *state;
-
     world_call(world, 1, "SUBSCRIBE stockade:events");
     world_call(world, 2, "SUBSCRIBE stockade:events");
     session_set_unsent(world->clients[1].session, PUBSUB_UNSENT_MAX - 1000);
@@ -273,9 +255,8 @@ static void subscribe_many(struct world *world, int client, int from, int to, co
     buf_free(&line);
 }
 
-static void subscriptions_are_bounded(void **state)
+WORLD_TEST(subscriptions_are_bounded)
 {
-    struct world *world = *state;
     char line[PUBSUB_NAME_MAX + 32];
 
     subscribe_many(world, 1, 0, PUBSUB_CONNECTION_MAX - 1, "c");
@@ -298,10 +279,8 @@ static void subscriptions_are_bounded(void **state)
     assert_says(world, 2, line, "-ERR a channel or pattern has at most 1024 bytes\r\n");
 }
 
-static void subscriptions_of_all_together_are_bounded(void **state)
+WORLD_TEST(subscriptions_of_all_together_are_bounded)
 {
-    struct world *world = *state;
-
     world->engine->pubsub.subscriptions = PUBSUB_TOTAL_MAX - 1; /* so many connections take long */
     assert_begins(world, 1, "SUBSCRIBE a", "*3\r\n");
     assert_begins(world, 2, "SUBSCRIBE a", "-BUSY there are too many subscriptions");
@@ -312,10 +291,8 @@ static void subscriptions_of_all_together_are_bounded(void **state)
 
 #define LOST_R "\r\n$13\r\nstockade:lost\r\n$1\r\nr\r\n:1\r\n$7\r\nrevoked\r\n"
 
-static void a_holder_is_told_of_its_loss_in_resp3(void **state)
+WORLD_TEST(a_holder_is_told_of_its_loss_in_resp3)
 {
-    struct world *world = *state;
-
     world_call(world, 1, "HELLO 3");
     world_call(world, 1, "ACQUIRE r 1000");
     world_call(world, 2, "ACQUIRE s 1000");
@@ -324,10 +301,8 @@ static void a_holder_is_told_of_its_loss_in_resp3(void **state)
     assert_got(world, 2, "");
 }
 
-static void who_asks_for_it_with_a_renewal_is_told_in_resp2_too(void **state)
+WORLD_TEST(who_asks_for_it_with_a_renewal_is_told_in_resp2_too)
 {
-    struct world *world = *state;
-
     world_call(world, 1, "HELLO 3");
     world_call(world, 1, "ACQUIRE r 1000");
     assert_says(world, 2, "RENEW r 1 1000 NOTIFY", ":1000\r\n");
@@ -349,10 +324,8 @@ static void who_asks_for_it_with_a_renewal_is_told_in_resp2_too(void **state)
     assert_begins(world, 2, "RENEW t 1 1000 NOTIFY NOTIFY", "-ERR wrong number");
 }
 
-static void who_asks_to_be_told_may_go_before_the_lease(void **state)
+WORLD_TEST(who_asks_to_be_told_may_go_before_the_lease)
 {
-    struct world *world = *state;
-
     world_call(world, 1, "ACQUIRE r 1000"), world_call(world, 2, "RENEW r 1 1000 NOTIFY");
     world_disconnect(world, 2);
     world_call(world, 3, "REVOKE r");
@@ -362,26 +335,4 @@ static void who_asks_to_be_told_may_go_before_the_lease(void **state)
     world_call(world, 1, "ACQUIRE e 1000 EPHEMERAL"), world_call(world, 3, "RENEW e 1 1000 NOTIFY");
     world_disconnect(world, 1);
     assert_says(world, 3, "ACQUIRE e 1000", "*2\r\n:2\r\n:1000\r\n");
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(confirmations_are_those_of_redis),
-        TEST(a_resp2_connection_that_listens_does_nothing_else),
-        TEST(every_end_of_a_lease_is_told),
-        TEST(a_refused_write_is_told_with_both_tokens),
-        TEST(names_become_json_whatever_their_bytes),
-        TEST(only_those_who_asked_for_it_hear_it),
-        TEST(a_message_never_stands_before_the_reply_to_an_earlier_command),
-        TEST(a_message_comes_after_the_writes_before_it),
-        TEST(a_subscriber_that_does_not_read_is_disconnected),
-        TEST(subscriptions_are_bounded),
-        TEST(subscriptions_of_all_together_are_bounded),
-        TEST(a_holder_is_told_of_its_loss_in_resp3),
-        TEST(who_asks_for_it_with_a_renewal_is_told_in_resp2_too),
-        TEST(who_asks_to_be_told_may_go_before_the_lease),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

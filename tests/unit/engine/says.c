@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/engine/says.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/test.h"
 
 int world_setup(void **state)
 {

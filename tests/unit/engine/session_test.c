@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A connection's order, its bounds, and who may do what. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/base/mem.h"
 #include "proxy/engine/session/session.h"
 #include "tests/unit/engine/says.h"
+#include "tests/unit/test.h"
 
 static int setup(void **state)
 {
@@ -20,18 +11,18 @@ static int setup(void **state)
     return 0;
 }
 
-static void commands_of_one_connection_take_effect_in_order(void **state)
+#define UNFENCED_TEST(name) TEST_WITH(setup, world_teardown, struct world *world, name)
+
+UNFENCED_TEST(commands_of_one_connection_take_effect_in_order)
 {
-    struct world *world = *state;
     world_send_only(world, 1, "GET k\r\nSET k 1\r\nGET k\r\nPING\r\nSET k 2\r\nSET k 3\r\nGET k");
     world_settle(world);
     assert_string_equal(world_received(world, 1),
                         "$-1\r\n+OK\r\n$1\r\n1\r\n+PONG\r\n+OK\r\n+OK\r\n$1\r\n3\r\n");
 }
 
-static void a_command_that_waits_holds_back_its_own_connection_only(void **state)
+UNFENCED_TEST(a_command_that_waits_holds_back_its_own_connection_only)
 {
-    struct world *world = *state;
     assert_string_equal(world_call(world, 1, "ACQUIRE k 1000"), "*2\r\n:1\r\n:1000\r\n");
     assert_string_equal(world_call(world, 2, "ACQUIRE k 1000 WAIT 500\r\nGET a\r\nPING"), "");
     assert_string_equal(world_call(world, 3, "GET a"), "$-1\r\n");
@@ -53,10 +44,8 @@ static void grant(struct world *world, const char *pipeline)
     assert_int_equal(world->clients[1].received.len, 0);
 }
 
-static void a_grant_and_the_read_behind_it_leave_together(void **state)
+UNFENCED_TEST(a_grant_and_the_read_behind_it_leave_together)
 {
-    struct world *world = *state;
-
     grant(world, "ACQUIRE k 1000\r\nGET k\r\nSET k 1");
     store_step(world->store);
     store_collect(world->store);
@@ -64,10 +53,8 @@ static void a_grant_and_the_read_behind_it_leave_together(void **state)
     assert_string_equal(world_received(world, 1), "*2\r\n:1\r\n:1000\r\n$-1\r\n");
 }
 
-static void a_grant_does_not_wait_for_a_read_that_takes_longer(void **state)
+UNFENCED_TEST(a_grant_does_not_wait_for_a_read_that_takes_longer)
 {
-    struct world *world = *state;
-
     grant(world, "ACQUIRE k 1000\r\nGET k\r\nPING\r\nACQUIRE l 1000\r\nGET l");
     engine_turn(world->engine);
     assert_string_equal(world_received(world, 1), "*2\r\n:1\r\n:1000\r\n");
@@ -76,10 +63,9 @@ static void a_grant_does_not_wait_for_a_read_that_takes_longer(void **state)
     assert_string_equal(world_received(world, 1), "$-1\r\n+PONG\r\n*2\r\n:1\r\n:1000\r\n$-1\r\n");
 }
 
-static void many_reads_behind_a_grant_do_not_hold_it_up(void **state)
+UNFENCED_TEST(many_reads_behind_a_grant_do_not_hold_it_up)
 {
     enum { MANY = 600 };
-    struct world *world = *state;
     struct buf lines = {0};
 
     buf_append_text(&lines, "ACQUIRE k 1000");
@@ -97,10 +83,8 @@ static void many_reads_behind_a_grant_do_not_hold_it_up(void **state)
     buf_free(&lines);
 }
 
-static void who_is_waiting_for_a_read_may_be_killed(void **state)
+UNFENCED_TEST(who_is_waiting_for_a_read_may_be_killed)
 {
-    struct world *world = *state;
-
     grant(world, "ACQUIRE k 1000\r\nGET k");
     world_disconnect(world, 1);
     assert_false(engine_wants_turn(world->engine));
@@ -108,9 +92,8 @@ static void who_is_waiting_for_a_read_may_be_killed(void **state)
     assert_string_equal(world_call(world, 2, "ACQUIRE k 1000"), "*-1\r\n");
 }
 
-static void leases_taken_in_one_pipeline_keep_their_order(void **state)
+UNFENCED_TEST(leases_taken_in_one_pipeline_keep_their_order)
 {
-    struct world *world = *state;
     assert_string_equal(world_call(world, 1,
                                    "ACQUIRE k 1000 OWNER me\r\nACQUIRE k 1000\r\n"
                                    "ACQUIRE k 1000 OWNER me\r\nACQUIRE j 1000\r\n"
@@ -119,25 +102,22 @@ static void leases_taken_in_one_pipeline_keep_their_order(void **state)
                         "*2\r\n:1\r\n:1000\r\n:1\r\n:0\r\n*2\r\n:2\r\n:1000\r\n");
 }
 
-static void an_unknown_command_or_a_wrong_count_is_answered_in_its_place(void **state)
+UNFENCED_TEST(an_unknown_command_or_a_wrong_count_is_answered_in_its_place)
 {
-    struct world *world = *state;
     assert_string_equal(world_call(world, 1, "SET k 1\r\nnope a b\r\nGET\r\nGET k"),
                         "+OK\r\n-ERR unknown command 'nope', with args beginning with: 'a' 'b' \r\n"
                         "-ERR wrong number of arguments for 'get' command\r\n$1\r\n1\r\n");
 }
 
-static void a_broken_protocol_is_answered_then_closed(void **state)
+UNFENCED_TEST(a_broken_protocol_is_answered_then_closed)
 {
-    struct world *world = *state;
     assert_string_equal(world_call(world, 1, "PING\r\n*1\r\n!x"),
                         "+PONG\r\n-ERR Protocol error: expected '$', got '!'\r\n");
     assert_true(world->clients[1].closed);
 }
 
-static void a_half_closed_client_gets_its_replies_but_no_lease(void **state)
+UNFENCED_TEST(a_half_closed_client_gets_its_replies_but_no_lease)
 {
-    struct world *world = *state;
     world_send_only(world, 1, "SET k 1\r\nGET k\r\nSET k 2\r\nGET k");
     assert_true(session_input_ended(world->clients[1].session));
     assert_false(session_wants_input(world->clients[1].session));
@@ -155,26 +135,23 @@ static void a_half_closed_client_gets_its_replies_but_no_lease(void **state)
     assert_true(strncmp(world_call(world, 4, "ACQUIRE k 60000"), "*2\r\n", 4) == 0);
 }
 
-static void a_browser_is_hung_up_on_before_its_body_is_read(void **state)
+UNFENCED_TEST(a_browser_is_hung_up_on_before_its_body_is_read)
 {
-    struct world *world = *state;
     assert_string_equal(world_call(world, 1, "POST / HTTP/1.1\r\nSET k 1\r\nSHUTDOWN"), "");
     assert_true(world->clients[1].closed);
     assert_false(world->shutdown);
     assert_string_equal(world_call(world, 2, "GET k"), "$-1\r\n");
 }
 
-static void quit_answers_and_closes_and_takes_nothing_more(void **state)
+UNFENCED_TEST(quit_answers_and_closes_and_takes_nothing_more)
 {
-    struct world *world = *state;
     assert_string_equal(world_call(world, 1, "SET k 1\r\nQUIT\r\nSET k 2"), "+OK\r\n+OK\r\n");
     assert_true(world->clients[1].closed);
     assert_string_equal(world_call(world, 2, "GET k"), "$1\r\n1\r\n");
 }
 
-static void a_slow_reader_holds_its_own_commands_back(void **state)
+UNFENCED_TEST(a_slow_reader_holds_its_own_commands_back)
 {
-    struct world *world = *state;
     char *value = mem_zalloc(100001);
     memset(value, 'v', 100000);
     struct buf line = {0};
@@ -205,10 +182,9 @@ static void a_slow_reader_holds_its_own_commands_back(void **state)
 }
 
 /* Replies keep their order, so what is answered already waits with its arguments. */
-static void what_is_pipelined_behind_a_wait_is_bounded_in_bytes(void **state)
+UNFENCED_TEST(what_is_pipelined_behind_a_wait_is_bounded_in_bytes)
 {
     enum { ECHO = 1 << 20, MANY = 100 };
-    struct world *world = *state;
     struct buf echo = {0};
     int sent = 0;
 
@@ -227,9 +203,8 @@ static void what_is_pipelined_behind_a_wait_is_bounded_in_bytes(void **state)
     buf_free(&echo);
 }
 
-static void errors_behind_a_wait_are_bounded_in_number(void **state)
+UNFENCED_TEST(errors_behind_a_wait_are_bounded_in_number)
 {
-    struct world *world = *state;
     struct buf nonsense = {0};
     int sent = 0;
 
@@ -249,9 +224,8 @@ static void errors_behind_a_wait_are_bounded_in_number(void **state)
     buf_free(&nonsense);
 }
 
-static void what_waits_keeps_the_leases_behind_it_back(void **state)
+UNFENCED_TEST(what_waits_keeps_the_leases_behind_it_back)
 {
-    struct world *world = *state;
     assert_string_equal(world_call(world, 1, "ACQUIRE k 1000"), "*2\r\n:1\r\n:1000\r\n");
     assert_string_equal(world_call(world, 2, "ACQUIRE k 1000 WAIT 500\r\nACQUIRE j 1000"), "");
     assert_string_equal(world_call(world, 3, "LEASES"), "*1\r\n$1\r\nk\r\n");
@@ -260,10 +234,9 @@ static void what_waits_keeps_the_leases_behind_it_back(void **state)
 }
 
 /* Reads run side by side, but not so many that their replies fill the memory. */
-static void large_reads_of_one_connection_are_few_at_a_time(void **state)
+UNFENCED_TEST(large_reads_of_one_connection_are_few_at_a_time)
 {
     enum { VALUE = 1 << 20, MANY = 100 };
-    struct world *world = *state;
     struct buf set = {0};
 
     buf_printf(&set, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%*s", VALUE, VALUE, "x");
@@ -278,11 +251,9 @@ static void large_reads_of_one_connection_are_few_at_a_time(void **state)
     buf_free(&set);
 }
 
-static void without_a_password_only_auth_is_understood(void **state)
+UNFENCED_TEST(without_a_password_only_auth_is_understood)
 {
-    struct world *world = *state;
-    world_free(world);
-    *state = world = world_new(&(struct engine_options){.password = "secret"});
+    world_renew(world, &(struct engine_options){.password = "secret"});
     assert_string_equal(world_call(world, 1, "GET k"), "-NOAUTH Authentication required.\r\n");
     assert_string_equal(world_call(world, 1, "AUTH wrong"),
                         "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
@@ -296,22 +267,19 @@ static void without_a_password_only_auth_is_understood(void **state)
                         "-ERR Protocol error: unauthenticated bulk length\r\n");
 }
 
-static void a_bare_write_needs_a_token_unless_nobody_has_one(void **state)
+UNFENCED_TEST(a_bare_write_needs_a_token_unless_nobody_has_one)
 {
-    struct world *world = *state;
     assert_string_equal(world_call(world, 1, "SET k 1"), "+OK\r\n");
     assert_string_equal(world_call(world, 1, "ACQUIRE k 100"), "*2\r\n:1\r\n:100\r\n");
     assert_true(strncmp(world_call(world, 1, "SET k 2"), "-NOTOKEN ", 9) == 0);
     assert_string_equal(world_call(world, 1, "RELEASE k 1\r\nSET k 3"), ":0\r\n+OK\r\n");
-    world_free(world);
-    *state = world = world_new(NULL);
+    world_renew(world, NULL);
     assert_true(strncmp(world_call(world, 1, "SET k 1"), "-NOTOKEN ", 9) == 0);
     assert_true(strncmp(world_call(world, 1, "FLUSHALL"), "-NOPERM ", 8) == 0);
 }
 
-static void a_failed_commit_fails_its_commands_and_leaves_no_trace(void **state)
+UNFENCED_TEST(a_failed_commit_fails_its_commands_and_leaves_no_trace)
 {
-    struct world *world = *state;
     assert_string_equal(world_call(world, 1, "SET k 1"), "+OK\r\n");
     store_memory_fail(world->store, MEMORY_COMMIT_FAILS);
     assert_true(strncmp(world_call(world, 1, "SET k 2"), "-STORE ", 7) == 0);
@@ -331,9 +299,8 @@ static void never_done(struct store_op *op)
     fail();
 }
 
-static void a_daemon_whose_store_is_lost_or_that_stops_is_not_healthy(void **state)
+UNFENCED_TEST(a_daemon_whose_store_is_lost_or_that_stops_is_not_healthy)
 {
-    struct world *world = *state;
     struct store_op write = {.writes = true, .run = write_nothing, .done = never_done};
     struct buf json = {0};
 
@@ -354,9 +321,8 @@ static void a_daemon_whose_store_is_lost_or_that_stops_is_not_healthy(void **sta
     buf_free(&json);
 }
 
-static void a_killed_client_is_closed_and_the_killer_is_answered(void **state)
+UNFENCED_TEST(a_killed_client_is_closed_and_the_killer_is_answered)
 {
-    struct world *world = *state;
     world_connect(world, 2);
     assert_string_equal(world_call(world, 1, "CLIENT KILL test:2"), "+OK\r\n");
     assert_true(world->clients[2].closed);
@@ -364,17 +330,15 @@ static void a_killed_client_is_closed_and_the_killer_is_answered(void **state)
     assert_string_equal(world_call(world, 1, "CLIENT KILL nobody"), "-ERR No such client\r\n");
 }
 
-static void shutdown_is_passed_on_to_the_host(void **state)
+UNFENCED_TEST(shutdown_is_passed_on_to_the_host)
 {
-    struct world *world = *state;
     assert_string_equal(world_call(world, 1, "SHUTDOWN"), "");
     assert_true(world->shutdown);
     assert_true(world->clients[1].closed);
 }
 
-static void hscan_returns_each_field_once_whatever_the_count(void **state)
+UNFENCED_TEST(hscan_returns_each_field_once_whatever_the_count)
 {
-    struct world *world = *state;
     char line[64], cursor[32] = "0";
     int fields = 0;
     for (int i = 0; i < 300; i++) {
@@ -389,37 +353,4 @@ static void hscan_returns_each_field_once_whatever_the_count(void **state)
             fields++;
     } while (strcmp(cursor, "0") != 0);
     assert_int_equal(fields, 300);
-}
-
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, world_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        T(commands_of_one_connection_take_effect_in_order),
-        T(a_command_that_waits_holds_back_its_own_connection_only),
-        T(a_grant_and_the_read_behind_it_leave_together),
-        T(a_grant_does_not_wait_for_a_read_that_takes_longer),
-        T(many_reads_behind_a_grant_do_not_hold_it_up),
-        T(who_is_waiting_for_a_read_may_be_killed),
-        T(leases_taken_in_one_pipeline_keep_their_order),
-        T(an_unknown_command_or_a_wrong_count_is_answered_in_its_place),
-        T(a_broken_protocol_is_answered_then_closed),
-        T(a_half_closed_client_gets_its_replies_but_no_lease),
-        T(a_browser_is_hung_up_on_before_its_body_is_read),
-        T(quit_answers_and_closes_and_takes_nothing_more),
-        T(a_slow_reader_holds_its_own_commands_back),
-        T(what_is_pipelined_behind_a_wait_is_bounded_in_bytes),
-        T(errors_behind_a_wait_are_bounded_in_number),
-        T(what_waits_keeps_the_leases_behind_it_back),
-        T(large_reads_of_one_connection_are_few_at_a_time),
-        T(without_a_password_only_auth_is_understood),
-        T(a_bare_write_needs_a_token_unless_nobody_has_one),
-        T(a_failed_commit_fails_its_commands_and_leaves_no_trace),
-        T(a_daemon_whose_store_is_lost_or_that_stops_is_not_healthy),
-        T(a_killed_client_is_closed_and_the_killer_is_answered),
-        T(shutdown_is_passed_on_to_the_host),
-        T(hscan_returns_each_field_once_whatever_the_count),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

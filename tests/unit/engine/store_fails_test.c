@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every command, over a store of which one call after the other fails: the answer is STORE, and
  * nothing has changed; and over a store that takes nothing more: the answer is BUSY. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/base/mem.h"
 #include "tests/unit/engine/moody_store.h"
 #include "tests/unit/engine/world.h"
+#include "tests/unit/test.h"
 
 enum { CALLS_MAX = 100 };
 
@@ -126,9 +117,8 @@ static bool survives(const char *command, int nth)
     return failed;
 }
 
-static void a_command_whose_store_fails_says_so_and_changes_nothing(void **state)
+TEST(a_command_whose_store_fails_says_so_and_changes_nothing)
 {
-    (void)state;
     for (size_t i = 0; i < COMMANDS; i++) {
         int nth = 1;
         while (survives(sent[i], nth)) {
@@ -139,9 +129,8 @@ static void a_command_whose_store_fails_says_so_and_changes_nothing(void **state
     }
 }
 
-static void what_failed_once_succeeds_when_it_is_tried_again(void **state)
+TEST(what_failed_once_succeeds_when_it_is_tried_again)
 {
-    (void)state;
     for (size_t i = 0; i < COMMANDS; i++) {
         struct world *calm = furnish(), *moody = furnish();
         char *due = mem_strdup(world_call(calm, 1, sent[i]));
@@ -162,9 +151,8 @@ static void what_failed_once_succeeds_when_it_is_tried_again(void **state)
     }
 }
 
-static void a_full_queue_is_busy_and_changes_nothing(void **state)
+TEST(a_full_queue_is_busy_and_changes_nothing)
 {
-    (void)state;
     for (size_t i = 0; i < COMMANDS; i++) {
         struct world *world = furnish();
         char *before = see(world, sent[i]);
@@ -183,9 +171,8 @@ static void a_full_queue_is_busy_and_changes_nothing(void **state)
 }
 
 /* The lock was extended before the store failed: that does no harm. */
-static void a_renewal_that_cannot_be_confirmed_says_so(void **state)
+TEST(a_renewal_that_cannot_be_confirmed_says_so)
 {
-    (void)state;
     for (int nth = 1;; nth++) {
         struct world *world = furnish();
         moody_store_fail(world->store, nth);
@@ -212,9 +199,8 @@ static void a_renewal_that_cannot_be_confirmed_says_so(void **state)
 }
 
 /* Without a token, where that is allowed. */
-static void a_bare_write_whose_store_fails_changes_nothing(void **state)
+TEST(a_bare_write_whose_store_fails_changes_nothing)
 {
-    (void)state;
     static const char *const bare[] = {"SET x 1", "MSET o 1 x 2", "HSET x f 1", "DEL x o"};
 
     for (size_t i = 0; i < sizeof bare / sizeof *bare; i++) {
@@ -223,16 +209,4 @@ static void a_bare_write_whose_store_fails_changes_nothing(void **state)
             nth++;
         assert_true(nth > 2);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_command_whose_store_fails_says_so_and_changes_nothing),
-        cmocka_unit_test(what_failed_once_succeeds_when_it_is_tried_again),
-        cmocka_unit_test(a_full_queue_is_busy_and_changes_nothing),
-        cmocka_unit_test(a_renewal_that_cannot_be_confirmed_says_so),
-        cmocka_unit_test(a_bare_write_whose_store_fails_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

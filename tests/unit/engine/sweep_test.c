@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clean-up as the engine does it: it commits only where there is something to do, and what a
  * holder may still have stays. Here, too: how renewals date their row, which it goes by. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "fence/base/list.h"
 #include "store/store.h"
 #include "store/txn.h"
 #include "tests/unit/engine/says.h"
+#include "tests/unit/test.h"
 
 enum {
     MINUTE_MS = 60 * 1000,
@@ -27,6 +20,8 @@ static int setup(void **state)
     *state = world_new(&(struct engine_options){.receipts_keep_ms = KEEP_MS, .forget_ms = HOUR_MS});
     return 0;
 }
+
+#define SWEEP_TEST(name) TEST_WITH(setup, world_teardown, struct world *world, name)
 
 static uint64_t commits(const struct world *world)
 {
@@ -73,10 +68,8 @@ static int64_t date_of_r(struct world *world)
     return date.changed_ms;
 }
 
-static void an_engine_that_idles_looks_and_commits_nothing(void **state)
+SWEEP_TEST(an_engine_that_idles_looks_and_commits_nothing)
 {
-    struct world *world = *state;
-
     assert_begins(world, 1, "ACQUIRE held 3600000", "*2\r\n:1\r\n");
     assert_begins(world, 1, "ACQUIRE r 3600000", "*2\r\n:1\r\n");
     assert_says(world, 1, "FENCED 1 ID x SET r 1", "+OK\r\n");
@@ -92,10 +85,9 @@ static void an_engine_that_idles_looks_and_commits_nothing(void **state)
     assert_int_equal(commits(world), before + 1);
 }
 
-static void a_walk_over_many_rows_commits_only_where_one_goes(void **state)
+SWEEP_TEST(a_walk_over_many_rows_commits_only_where_one_goes)
 {
     enum { ROWS = 700 };
-    struct world *world = *state;
     char line[64];
 
     for (int i = 0; i < ROWS; i++) {
@@ -114,10 +106,8 @@ static void a_walk_over_many_rows_commits_only_where_one_goes(void **state)
     assert_says(world, 1, line, "$-1\r\n");
 }
 
-static void P3_a_daemon_that_was_away_for_long_keeps_the_rows_of_its_leases(void **state)
+SWEEP_TEST(P3_a_daemon_that_was_away_for_long_keeps_the_rows_of_its_leases)
 {
-    struct world *world = *state;
-
     assert_begins(world, 1, "ACQUIRE r 86400000", "*2\r\n:1\r\n");
     assert_begins(world, 1, "ACQUIRE last 1000", "*2\r\n:1\r\n");
     world_restart_engine_in(world, 90 * (int64_t)DAY_MS);
@@ -131,10 +121,8 @@ static void P3_a_daemon_that_was_away_for_long_keeps_the_rows_of_its_leases(void
     assert_begins(world, 2, "FENCED 1 SET r 1", "-UNKNOWN ");
 }
 
-static void P6_after_the_next_grant_the_receipt_of_a_swept_token_is_not_denied(void **state)
+SWEEP_TEST(P6_after_the_next_grant_the_receipt_of_a_swept_token_is_not_denied)
 {
-    struct world *world = *state;
-
     assert_begins(world, 1, "ACQUIRE r 1000", "*2\r\n:1\r\n");
     assert_says(world, 1, "FENCED 1 ID x SET r 1", "+OK\r\n");
     assert_says(world, 1, "RELEASE r 1", ":0\r\n");
@@ -147,10 +135,8 @@ static void P6_after_the_next_grant_the_receipt_of_a_swept_token_is_not_denied(v
     assert_says(world, 1, "RECEIPT r 2 x", "*2\r\n:0\r\n$-1\r\n");
 }
 
-static void a_renewal_dates_its_row_once_an_hour(void **state)
+SWEEP_TEST(a_renewal_dates_its_row_once_an_hour)
 {
-    struct world *world = *state;
-
     assert_begins(world, 1, "ACQUIRE r 86400000", "*2\r\n:1\r\n");
     int64_t granted_ms = date_of_r(world);
     world->now_ms += HOUR_MS - 1;
@@ -161,28 +147,12 @@ static void a_renewal_dates_its_row_once_an_hour(void **state)
     assert_int_equal(date_of_r(world), granted_ms + HOUR_MS);
 }
 
-static void a_renewal_dates_its_row_where_its_date_lies_ahead(void **state)
+SWEEP_TEST(a_renewal_dates_its_row_where_its_date_lies_ahead)
 {
-    struct world *world = *state;
-
     assert_begins(world, 1, "ACQUIRE r 86400000", "*2\r\n:1\r\n");
     int64_t granted_ms = date_of_r(world);
     /* As after a reboot: the store's time goes on where it was noted last. */
     world->now_ms -= MINUTE_MS;
     assert_begins(world, 1, "RENEW r 1 86400000", ":");
     assert_int_equal(date_of_r(world), granted_ms - MINUTE_MS);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, setup, world_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(an_engine_that_idles_looks_and_commits_nothing),
-        TEST(a_walk_over_many_rows_commits_only_where_one_goes),
-        TEST(P3_a_daemon_that_was_away_for_long_keeps_the_rows_of_its_leases),
-        TEST(P6_after_the_next_grant_the_receipt_of_a_swept_token_is_not_denied),
-        TEST(a_renewal_dates_its_row_once_an_hour),
-        TEST(a_renewal_dates_its_row_where_its_date_lies_ahead),
-    };
-    return cmocka_run_group_tests_name("sweep", tests, NULL, NULL);
 }

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MULTI and EXEC, FENCEDALL, IDs and receipts, in virtual time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/base/mem.h"
 #include "proxy/engine/write/plan.h"
 #include "tests/unit/engine/world.h"
+#include "tests/unit/test.h"
 
 #define QUEUED "+QUEUED\r\n"
 #define NIL    "$-1\r\n"
@@ -33,6 +24,8 @@ static int teardown(void **state)
     return 0;
 }
 
+#define WORLD_TEST(name) TEST_WITH(setup, teardown, struct world *world, name)
+
 static void assert_says(struct world *world, const char *line, const char *reply)
 {
     assert_string_equal(world_call(world, 1, line), reply);
@@ -45,55 +38,55 @@ static void assert_begins(struct world *world, const char *line, const char *sta
         fail_msg("%s: %s", line, reply);
 }
 
-static void a_transaction_applies_whole(void **state)
+WORLD_TEST(a_transaction_applies_whole)
 {
-    assert_says(*state, "MULTI\r\nFENCED 1 SET a x\r\nFENCED 1 INCRBY b 5\r\nGET a\r\nEXEC",
+    assert_says(world, "MULTI\r\nFENCED 1 SET a x\r\nFENCED 1 INCRBY b 5\r\nGET a\r\nEXEC",
                 "+OK\r\n" QUEUED QUEUED QUEUED "*3\r\n+OK\r\n:5\r\n$1\r\nx\r\n");
-    assert_says(*state, "MGET a b", "*2\r\n$1\r\nx\r\n$1\r\n5\r\n");
+    assert_says(world, "MGET a b", "*2\r\n$1\r\nx\r\n$1\r\n5\r\n");
 }
 
-static void one_failing_command_undoes_all_and_is_the_reply(void **state)
+WORLD_TEST(one_failing_command_undoes_all_and_is_the_reply)
 {
-    assert_says(*state, "FENCED 1 SET b 2", "+OK\r\n");
-    assert_begins(*state,
+    assert_says(world, "FENCED 1 SET b 2", "+OK\r\n");
+    assert_begins(world,
                   "MULTI\r\nFENCED 1 SET a x\r\nFENCED 1 DECRBY b 3 MIN 0\r\nFENCED 1 SET a y\r\n"
                   "EXEC",
                   "+OK\r\n" QUEUED QUEUED QUEUED "-RANGE ");
-    assert_says(*state, "MGET a b", "*2\r\n" NIL "$1\r\n2\r\n");
+    assert_says(world, "MGET a b", "*2\r\n" NIL "$1\r\n2\r\n");
 }
 
 /* After a failure the engine marks where transactions begin: they are undone in another way. */
-static void a_second_transaction_that_fails_is_undone_too(void **state)
+WORLD_TEST(a_second_transaction_that_fails_is_undone_too)
 {
     for (int round = 0; round < 3; round++) {
-        assert_says(*state, "MULTI", "+OK\r\n");
-        assert_says(*state, "FENCED 1 SET a v", QUEUED);
-        assert_says(*state, "FENCED 1 HSET a field v", QUEUED);
-        assert_begins(*state, "EXEC", "-WRONGTYPE ");
-        assert_says(*state, "GET a", NIL);
+        assert_says(world, "MULTI", "+OK\r\n");
+        assert_says(world, "FENCED 1 SET a v", QUEUED);
+        assert_says(world, "FENCED 1 HSET a field v", QUEUED);
+        assert_begins(world, "EXEC", "-WRONGTYPE ");
+        assert_says(world, "GET a", NIL);
     }
 }
 
-static void one_stale_token_changes_nothing(void **state)
+WORLD_TEST(one_stale_token_changes_nothing)
 {
-    assert_says(*state, "RELEASE b 1", ":0\r\n");
-    assert_begins(*state, "MULTI\r\nFENCED 1 SET a x\r\nFENCED 1 SET b x\r\nEXEC",
+    assert_says(world, "RELEASE b 1", ":0\r\n");
+    assert_begins(world, "MULTI\r\nFENCED 1 SET a x\r\nFENCED 1 SET b x\r\nEXEC",
                   "+OK\r\n" QUEUED QUEUED "-STALE token 1 of \"b\"");
-    assert_says(*state, "GET a", NIL);
-    assert_int_equal(world_counter(*state, "refused_stale"), 1);
+    assert_says(world, "GET a", NIL);
+    assert_int_equal(world_counter(world, "refused_stale"), 1);
 }
 
-static void tokens_are_judged_at_exec(void **state)
+WORLD_TEST(tokens_are_judged_at_exec)
 {
-    assert_says(*state, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
-    assert_string_equal(world_call(*state, 2, "REVOKE a"), ":1\r\n");
-    assert_begins(*state, "EXEC", "-STALE ");
-    assert_says(*state, "MULTI\r\nFENCED 2 SET a x", "+OK\r\n" QUEUED); /* unknown as yet */
-    assert_string_equal(world_call(*state, 2, "ACQUIRE a 1000"), "*2\r\n:2\r\n:1000\r\n");
-    assert_says(*state, "EXEC", "*1\r\n+OK\r\n");
+    assert_says(world, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
+    assert_string_equal(world_call(world, 2, "REVOKE a"), ":1\r\n");
+    assert_begins(world, "EXEC", "-STALE ");
+    assert_says(world, "MULTI\r\nFENCED 2 SET a x", "+OK\r\n" QUEUED); /* unknown as yet */
+    assert_string_equal(world_call(world, 2, "ACQUIRE a 1000"), "*2\r\n:2\r\n:1000\r\n");
+    assert_says(world, "EXEC", "*1\r\n+OK\r\n");
 }
 
-static void what_cannot_be_queued_spoils_the_transaction(void **state)
+WORLD_TEST(what_cannot_be_queued_spoils_the_transaction)
 {
     static const char *const wrong[] = {
         "NOSUCH",  "GET",           "FENCED 1 SET a",    "FENCED 0 SET a x",
@@ -101,38 +94,38 @@ static void what_cannot_be_queued_spoils_the_transaction(void **state)
         "INFO",    "HELLO 3",       "FENCEDALL 0 GET a",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_says(*state, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
-        assert_begins(*state, wrong[i], strcmp(wrong[i], "SET a x") == 0 ? "-NOTOKEN" : "-ERR");
-        assert_begins(*state, "EXEC", "-EXECABORT ");
-        assert_says(*state, "GET a", NIL);
+        assert_says(world, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
+        assert_begins(world, wrong[i], strcmp(wrong[i], "SET a x") == 0 ? "-NOTOKEN" : "-ERR");
+        assert_begins(world, "EXEC", "-EXECABORT ");
+        assert_says(world, "GET a", NIL);
     }
 }
 
-static void transactions_do_not_nest_and_discard_drops(void **state)
+WORLD_TEST(transactions_do_not_nest_and_discard_drops)
 {
-    assert_begins(*state, "EXEC", "-ERR EXEC without MULTI");
-    assert_begins(*state, "DISCARD", "-ERR DISCARD without MULTI");
-    assert_begins(*state, "MULTI\r\nFENCED 1 SET a x\r\nMULTI",
+    assert_begins(world, "EXEC", "-ERR EXEC without MULTI");
+    assert_begins(world, "DISCARD", "-ERR DISCARD without MULTI");
+    assert_begins(world, "MULTI\r\nFENCED 1 SET a x\r\nMULTI",
                   "+OK\r\n" QUEUED "-ERR MULTI calls can not be nested");
-    assert_says(*state, "DISCARD\r\nGET a", "+OK\r\n" NIL);
-    assert_says(*state, "MULTI\r\nFENCED 1 SET a x\r\nRESET\r\nGET a",
+    assert_says(world, "DISCARD\r\nGET a", "+OK\r\n" NIL);
+    assert_says(world, "MULTI\r\nFENCED 1 SET a x\r\nRESET\r\nGET a",
                 "+OK\r\n" QUEUED "+RESET\r\n" NIL);
-    assert_says(*state, "MULTI\r\nEXEC", "+OK\r\n*0\r\n");
-    assert_says(*state, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
-    world_disconnect(*state, 1);
-    assert_says(*state, "GET a", NIL);
+    assert_says(world, "MULTI\r\nEXEC", "+OK\r\n*0\r\n");
+    assert_says(world, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
+    world_disconnect(world, 1);
+    assert_says(world, "GET a", NIL);
 }
 
-static void a_transaction_is_bounded(void **state)
+WORLD_TEST(a_transaction_is_bounded)
 {
-    assert_says(*state, "MULTI", "+OK\r\n");
+    assert_says(world, "MULTI", "+OK\r\n");
     for (int i = 0; i < 4096; i++)
-        assert_says(*state, "GET a", QUEUED);
-    assert_begins(*state, "GET a", "-ERR a transaction has at most 4096 commands");
-    assert_begins(*state, "EXEC", "-EXECABORT");
+        assert_says(world, "GET a", QUEUED);
+    assert_begins(world, "GET a", "-ERR a transaction has at most 4096 commands");
+    assert_begins(world, "EXEC", "-EXECABORT");
 }
 
-static void a_transaction_is_bounded_in_bytes(void **state)
+WORLD_TEST(a_transaction_is_bounded_in_bytes)
 {
     enum { VALUE = 1 << 20 };
     struct buf set = {0};
@@ -140,162 +133,159 @@ static void a_transaction_is_bounded_in_bytes(void **state)
     buf_printf(&set, "*5\r\n$6\r\nFENCED\r\n$1\r\n1\r\n$3\r\nSET\r\n$1\r\na\r\n$%d\r\n%*s", VALUE,
                VALUE, "x");
     buf_append(&set, "", 1);
-    assert_says(*state, "MULTI", "+OK\r\n");
+    assert_says(world, "MULTI", "+OK\r\n");
     for (int i = 1; i < TRANSACTION_BYTES_MAX / VALUE; i++)
-        assert_says(*state, set.data, QUEUED);
-    assert_begins(*state, set.data, "-ERR a transaction has at most 4096 commands and 17 MiB");
-    assert_begins(*state, "EXEC", "-EXECABORT");
-    assert_says(*state, "GET a", NIL);
+        assert_says(world, set.data, QUEUED);
+    assert_begins(world, set.data, "-ERR a transaction has at most 4096 commands and 17 MiB");
+    assert_begins(world, "EXEC", "-EXECABORT");
+    assert_says(world, "GET a", NIL);
     buf_free(&set);
 }
 
-static void a_transaction_that_meets_the_daemons_end_is_not_queued_on(void **state)
+WORLD_TEST(a_transaction_that_meets_the_daemons_end_is_not_queued_on)
 {
-    struct world *world = *state;
-
     assert_says(world, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
     engine_drain(world->engine);
     assert_begins(world, "FENCED 1 SET b x", "-BUSY the daemon is stopping");
 }
 
-static void min_and_max_themselves_are_in_range_and_sums_do_not_overflow(void **state)
+WORLD_TEST(min_and_max_themselves_are_in_range_and_sums_do_not_overflow)
 {
-    assert_says(*state, "FENCED 1 INCRBY a 3 MAX 3", ":3\r\n");
-    assert_begins(*state, "FENCED 1 INCRBY a 1 MAX 3", "-RANGE ");
-    assert_says(*state, "FENCED 1 DECRBY a 3 MIN 0", ":0\r\n");
-    assert_begins(*state, "FENCED 1 DECRBY a 1 MIN 0", "-RANGE ");
-    assert_says(*state, "FENCED 1 SET a 9223372036854775807", "+OK\r\n");
-    assert_begins(*state, "FENCED 1 INCRBY a 1", "-ERR increment or decrement would overflow");
-    assert_says(*state, "GET a", "$19\r\n9223372036854775807\r\n");
+    assert_says(world, "FENCED 1 INCRBY a 3 MAX 3", ":3\r\n");
+    assert_begins(world, "FENCED 1 INCRBY a 1 MAX 3", "-RANGE ");
+    assert_says(world, "FENCED 1 DECRBY a 3 MIN 0", ":0\r\n");
+    assert_begins(world, "FENCED 1 DECRBY a 1 MIN 0", "-RANGE ");
+    assert_says(world, "FENCED 1 SET a 9223372036854775807", "+OK\r\n");
+    assert_begins(world, "FENCED 1 INCRBY a 1", "-ERR increment or decrement would overflow");
+    assert_says(world, "GET a", "$19\r\n9223372036854775807\r\n");
 }
 
-static void fencedall_presents_several_tokens(void **state)
+WORLD_TEST(fencedall_presents_several_tokens)
 {
-    assert_says(*state, "FENCEDALL 2 a 1 b 1 MSET a x b y", "+OK\r\n");
-    assert_says(*state, "MGET a b", "*2\r\n$1\r\nx\r\n$1\r\ny\r\n");
-    assert_begins(*state, "FENCEDALL 1 a 1 MSET a 1 b 2", "-NOTOKEN ");
-    assert_begins(*state, "FENCEDALL 2 a 1 b 2 SET a 1", "-UNKNOWN "); /* not needed, yet judged */
-    assert_says(*state, "FENCEDALL 2 a 1 b 1 DEL a b", ":2\r\n");
-    assert_begins(*state, "FENCED 1 DEL a b", "-ERR ");
-    assert_begins(*state, "FENCEDALL 2 a 1 b DEL a", "-ERR ");
-    assert_begins(*state, "FENCEDALL 1 a 1", "-ERR ");
-    assert_begins(*state, "FENCEDALL 1 a 1 PING", "-ERR ");
-    assert_begins(*state, "FENCEDALL 1 a 1 SQL x", "-ERR "); /* the twin has none */
+    assert_says(world, "FENCEDALL 2 a 1 b 1 MSET a x b y", "+OK\r\n");
+    assert_says(world, "MGET a b", "*2\r\n$1\r\nx\r\n$1\r\ny\r\n");
+    assert_begins(world, "FENCEDALL 1 a 1 MSET a 1 b 2", "-NOTOKEN ");
+    assert_begins(world, "FENCEDALL 2 a 1 b 2 SET a 1", "-UNKNOWN "); /* not needed, yet judged */
+    assert_says(world, "FENCEDALL 2 a 1 b 1 DEL a b", ":2\r\n");
+    assert_begins(world, "FENCED 1 DEL a b", "-ERR ");
+    assert_begins(world, "FENCEDALL 2 a 1 b DEL a", "-ERR ");
+    assert_begins(world, "FENCEDALL 1 a 1", "-ERR ");
+    assert_begins(world, "FENCEDALL 1 a 1 PING", "-ERR ");
+    assert_begins(world, "FENCEDALL 1 a 1 SQL x", "-ERR "); /* the twin has none */
 }
 
-static void tokens_of_a_transaction_hold_for_all_its_commands(void **state)
+WORLD_TEST(tokens_of_a_transaction_hold_for_all_its_commands)
 {
-    assert_says(*state, "MULTI\r\nFENCED 1 SET a x\r\nFENCEDALL 1 b 1 MSET a 1 b 2\r\nEXEC",
+    assert_says(world, "MULTI\r\nFENCED 1 SET a x\r\nFENCEDALL 1 b 1 MSET a 1 b 2\r\nEXEC",
                 "+OK\r\n" QUEUED QUEUED "*2\r\n+OK\r\n+OK\r\n");
-    assert_begins(*state, "MULTI\r\nFENCEDALL 1 b 1 MSET a 3 b 4\r\nEXEC",
+    assert_begins(world, "MULTI\r\nFENCEDALL 1 b 1 MSET a 3 b 4\r\nEXEC",
                   "+OK\r\n" QUEUED "-NOTOKEN ");
-    assert_says(*state, "GET b", "$1\r\n2\r\n");
+    assert_says(world, "GET b", "$1\r\n2\r\n");
 }
 
-static void a_repeat_gets_the_first_reply(void **state)
+WORLD_TEST(a_repeat_gets_the_first_reply)
 {
-    assert_says(*state, "FENCED 1 ID one INCRBY a 5", ":5\r\n");
-    assert_says(*state, "FENCED 1 ID one INCRBY a 5", ":5\r\n");
-    assert_begins(*state, "FENCED 1 ID one INCRBY a 6", "-ERR this ID was used");
-    assert_says(*state, "FENCED 1 ID two INCRBY a 5", ":10\r\n");
-    assert_says(*state, "RELEASE a 1", ":0\r\n");
-    assert_says(*state, "FENCED 1 ID one INCRBY a 5", ":5\r\n"); /* stale by now */
-    assert_says(*state, "ACQUIRE a 1000", "*2\r\n:2\r\n:1000\r\n");
-    assert_says(*state, "FENCED 2 ID one INCRBY a 5", ":5\r\n"); /* another token */
-    assert_begins(*state, "FENCED 1 ID three INCRBY a 5", "-STALE ");
-    assert_says(*state, "FENCED 2 ID three INCRBY a 5", ":15\r\n"); /* a refusal leaves no trace */
-    assert_says(*state, "GET a", "$2\r\n15\r\n");
-    assert_int_equal(world_counter(*state, "receipts_replayed"), 4);
+    assert_says(world, "FENCED 1 ID one INCRBY a 5", ":5\r\n");
+    assert_says(world, "FENCED 1 ID one INCRBY a 5", ":5\r\n");
+    assert_begins(world, "FENCED 1 ID one INCRBY a 6", "-ERR this ID was used");
+    assert_says(world, "FENCED 1 ID two INCRBY a 5", ":10\r\n");
+    assert_says(world, "RELEASE a 1", ":0\r\n");
+    assert_says(world, "FENCED 1 ID one INCRBY a 5", ":5\r\n"); /* stale by now */
+    assert_says(world, "ACQUIRE a 1000", "*2\r\n:2\r\n:1000\r\n");
+    assert_says(world, "FENCED 2 ID one INCRBY a 5", ":5\r\n"); /* another token */
+    assert_begins(world, "FENCED 1 ID three INCRBY a 5", "-STALE ");
+    assert_says(world, "FENCED 2 ID three INCRBY a 5", ":15\r\n"); /* a refusal leaves no trace */
+    assert_says(world, "GET a", "$2\r\n15\r\n");
+    assert_int_equal(world_counter(world, "receipts_replayed"), 4);
 }
 
-static void a_refused_write_may_be_tried_again(void **state)
+WORLD_TEST(a_refused_write_may_be_tried_again)
 {
-    assert_begins(*state, "FENCED 1 ID x DECRBY a 1 MIN 0", "-RANGE ");
-    assert_says(*state, "RECEIPT a 1 x", NIL);
-    assert_says(*state, "FENCED 1 SET a 3", "+OK\r\n");
-    assert_says(*state, "FENCED 1 ID x DECRBY a 1 MIN 0", ":2\r\n");
-    assert_says(*state, "RECEIPT a 1 x", "*2\r\n:1\r\n:2\r\n");
+    assert_begins(world, "FENCED 1 ID x DECRBY a 1 MIN 0", "-RANGE ");
+    assert_says(world, "RECEIPT a 1 x", NIL);
+    assert_says(world, "FENCED 1 SET a 3", "+OK\r\n");
+    assert_says(world, "FENCED 1 ID x DECRBY a 1 MIN 0", ":2\r\n");
+    assert_says(world, "RECEIPT a 1 x", "*2\r\n:1\r\n:2\r\n");
 }
 
-static void a_transactions_id_belongs_to_all_its_resources(void **state)
+WORLD_TEST(a_transactions_id_belongs_to_all_its_resources)
 {
     const char *sale = "MULTI\r\nFENCED 1 ID s INCR a\r\nFENCED 1 INCR b\r\nEXEC";
     const char *again = "MULTI\r\nFENCED 2 ID s INCR a\r\nFENCED 1 INCR b\r\nEXEC";
     const char *reply = "+OK\r\n" QUEUED QUEUED "*2\r\n:1\r\n:1\r\n";
 
-    assert_says(*state, sale, reply);
-    assert_says(*state, sale, reply);
-    assert_says(*state, "RELEASE a 1", ":0\r\n");
-    assert_says(*state, "ACQUIRE a 1000", "*2\r\n:2\r\n:1000\r\n");
-    assert_says(*state, again, reply);
-    assert_says(*state, "RECEIPT b 1 s", "*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n");
-    assert_begins(*state, "FENCED 1 ID s INCR b", "-ERR this ID was used");
-    assert_says(*state, "MGET a b", "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
-    assert_begins(*state, "MULTI\r\nFENCED 2 ID s INCR a\r\nFENCED 1 ID t INCR b",
+    assert_says(world, sale, reply);
+    assert_says(world, sale, reply);
+    assert_says(world, "RELEASE a 1", ":0\r\n");
+    assert_says(world, "ACQUIRE a 1000", "*2\r\n:2\r\n:1000\r\n");
+    assert_says(world, again, reply);
+    assert_says(world, "RECEIPT b 1 s", "*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n");
+    assert_begins(world, "FENCED 1 ID s INCR b", "-ERR this ID was used");
+    assert_says(world, "MGET a b", "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
+    assert_begins(world, "MULTI\r\nFENCED 2 ID s INCR a\r\nFENCED 1 ID t INCR b",
                   "+OK\r\n" QUEUED "-ERR a transaction has one ID");
 }
 
 /* Each resource's goes with that resource's own token. */
-static void receipts_of_a_transaction_under_unequal_tokens_last_as_long_as_each_token(void **state)
+WORLD_TEST(receipts_of_a_transaction_under_unequal_tokens_last_as_long_as_each_token)
 {
-    assert_says(*state, "RELEASE b 1", ":0\r\n");
-    assert_says(*state, "ACQUIRE b 1000", "*2\r\n:2\r\n:1000\r\n");
-    assert_says(*state, "MULTI\r\nFENCED 1 ID s INCR a\r\nFENCED 2 INCR b\r\nEXEC",
+    assert_says(world, "RELEASE b 1", ":0\r\n");
+    assert_says(world, "ACQUIRE b 1000", "*2\r\n:2\r\n:1000\r\n");
+    assert_says(world, "MULTI\r\nFENCED 1 ID s INCR a\r\nFENCED 2 INCR b\r\nEXEC",
                 "+OK\r\n" QUEUED QUEUED "*2\r\n:1\r\n:1\r\n");
-    assert_says(*state, "RELEASE a 1", ":0\r\n");
-    world_pass(*state, 65000);
-    assert_begins(*state, "RECEIPT a 1 s", "-EXPIRED ");
-    assert_says(*state, "RECEIPT b 2 s", "*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n"); /* 2 is live */
-    assert_says(*state, "RELEASE b 2", ":0\r\n");
-    world_pass(*state, 65000);
-    assert_begins(*state, "RECEIPT b 2 s", "-EXPIRED ");
-    assert_int_equal(world_counter(*state, "receipts_removed"), 2);
+    assert_says(world, "RELEASE a 1", ":0\r\n");
+    world_pass(world, 65000);
+    assert_begins(world, "RECEIPT a 1 s", "-EXPIRED ");
+    assert_says(world, "RECEIPT b 2 s", "*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n"); /* 2 is live */
+    assert_says(world, "RELEASE b 2", ":0\r\n");
+    world_pass(world, 65000);
+    assert_begins(world, "RECEIPT b 2 s", "-EXPIRED ");
+    assert_int_equal(world_counter(world, "receipts_removed"), 2);
 }
 
 /* The key is among the command's words; what else was presented is not. */
-static void an_id_belongs_to_the_resources_that_were_presented(void **state)
+WORLD_TEST(an_id_belongs_to_the_resources_that_were_presented)
 {
-    assert_says(*state, "ACQUIRE c 1000", "*2\r\n:1\r\n:1000\r\n");
-    assert_says(*state, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
-    assert_begins(*state, "FENCEDALL 2 a 1 c 1 ID x INCR a", "-ERR this ID was used");
-    assert_begins(*state, "FENCED 1 ID x INCR a", "-ERR this ID was used");
-    assert_says(*state, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
+    assert_says(world, "ACQUIRE c 1000", "*2\r\n:1\r\n:1000\r\n");
+    assert_says(world, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
+    assert_begins(world, "FENCEDALL 2 a 1 c 1 ID x INCR a", "-ERR this ID was used");
+    assert_begins(world, "FENCED 1 ID x INCR a", "-ERR this ID was used");
+    assert_says(world, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
 }
 
-static void receipts_tell_what_became_of_a_request(void **state)
+WORLD_TEST(receipts_tell_what_became_of_a_request)
 {
-    assert_says(*state, "RECEIPT a 1 x", NIL); /* it still could be */
-    assert_begins(*state, "RECEIPT a 2 x", "-UNKNOWN ");
-    assert_begins(*state, "RECEIPT c 1 x", "-UNKNOWN ");
-    assert_begins(*state, "RECEIPT a 0 x", "-ERR ");
-    assert_says(*state, "RELEASE a 1", ":0\r\n");
-    assert_says(*state, "RECEIPT a 1 x", "*2\r\n:0\r\n" NIL);
-    world_pass(*state, 59000); /* receipts are kept for 60 s */
-    assert_says(*state, "RECEIPT a 1 x", "*2\r\n:0\r\n" NIL);
-    world_pass(*state, 2000);
-    assert_begins(*state, "RECEIPT a 1 x", "-EXPIRED ");
+    assert_says(world, "RECEIPT a 1 x", NIL); /* it still could be */
+    assert_begins(world, "RECEIPT a 2 x", "-UNKNOWN ");
+    assert_begins(world, "RECEIPT c 1 x", "-UNKNOWN ");
+    assert_begins(world, "RECEIPT a 0 x", "-ERR ");
+    assert_says(world, "RELEASE a 1", ":0\r\n");
+    assert_says(world, "RECEIPT a 1 x", "*2\r\n:0\r\n" NIL);
+    world_pass(world, 59000); /* receipts are kept for 60 s */
+    assert_says(world, "RECEIPT a 1 x", "*2\r\n:0\r\n" NIL);
+    world_pass(world, 2000);
+    assert_begins(world, "RECEIPT a 1 x", "-EXPIRED ");
 }
 
-static void receipts_go_when_their_token_is_long_gone(void **state)
+WORLD_TEST(receipts_go_when_their_token_is_long_gone)
 {
-    assert_says(*state, "FENCED 1 ID x SET a 1", "+OK\r\n");
-    assert_says(*state, "FENCED 1 ID y SET b 1", "+OK\r\n");
-    assert_says(*state, "RELEASE a 1", ":0\r\n");
-    world_pass(*state, 59000);
-    assert_says(*state, "RECEIPT a 1 x", "*2\r\n:1\r\n+OK\r\n");
-    world_pass(*state, 5000);
-    assert_begins(*state, "RECEIPT a 1 x", "-EXPIRED ");
-    assert_says(*state, "RECEIPT b 1 y", "*2\r\n:1\r\n+OK\r\n"); /* its token is not retired */
-    assert_int_equal(world_counter(*state, "receipts_removed"), 1);
+    assert_says(world, "FENCED 1 ID x SET a 1", "+OK\r\n");
+    assert_says(world, "FENCED 1 ID y SET b 1", "+OK\r\n");
+    assert_says(world, "RELEASE a 1", ":0\r\n");
+    world_pass(world, 59000);
+    assert_says(world, "RECEIPT a 1 x", "*2\r\n:1\r\n+OK\r\n");
+    world_pass(world, 5000);
+    assert_begins(world, "RECEIPT a 1 x", "-EXPIRED ");
+    assert_says(world, "RECEIPT b 1 y", "*2\r\n:1\r\n+OK\r\n"); /* its token is not retired */
+    assert_int_equal(world_counter(world, "receipts_removed"), 1);
 }
 
 /* Of a row that was cleaned up only the floor is left: its token is not one that never was. */
-static void a_receipt_of_a_forgotten_resource_may_have_been_removed(void **state)
+TEST(a_receipt_of_a_forgotten_resource_may_have_been_removed)
 {
     struct world *world =
         world_new(&(struct engine_options){.receipts_keep_ms = 1000, .forget_ms = 1000});
 
-    (void)state;
     assert_says(world, "ACQUIRE r 1000", "*2\r\n:1\r\n:1000\r\n");
     assert_says(world, "RELEASE r 1", ":0\r\n");
     assert_begins(world, "ACQUIRE last 1000", "*2\r\n");
@@ -309,7 +299,7 @@ static void a_receipt_of_a_forgotten_resource_may_have_been_removed(void **state
     world_free(world);
 }
 
-static void a_reply_too_large_for_a_receipt_is_refused_before_it_counts(void **state)
+WORLD_TEST(a_reply_too_large_for_a_receipt_is_refused_before_it_counts)
 {
     char *line = mem_alloc(70100);
     int len = snprintf(line, 100, "FENCED 1 SET a ");
@@ -317,54 +307,23 @@ static void a_reply_too_large_for_a_receipt_is_refused_before_it_counts(void **s
     for (int i = 0; i < 60000; i++)
         line[len++] = 'x';
     line[len] = '\0';
-    assert_says(*state, line, "+OK\r\n");
+    assert_says(world, line, "+OK\r\n");
     memcpy(line, "FENCED 1 APPEND", 15);
     memmove(line + 18, line + 15, 60000);
     memcpy(line + 15, " a ", 3);
     line[10018] = '\0';
-    assert_says(*state, line, ":70000\r\n");
-    assert_begins(*state, "FENCED 1 ID x GETDEL a", "-ERR the reply is too large");
-    assert_says(*state, "STRLEN a", ":70000\r\n");
-    assert_says(*state, "RECEIPT a 1 x", NIL);
+    assert_says(world, line, ":70000\r\n");
+    assert_begins(world, "FENCED 1 ID x GETDEL a", "-ERR the reply is too large");
+    assert_says(world, "STRLEN a", ":70000\r\n");
+    assert_says(world, "RECEIPT a 1 x", NIL);
     free(line);
 }
 
-static void a_receipt_is_read_in_the_readers_protocol(void **state)
+WORLD_TEST(a_receipt_is_read_in_the_readers_protocol)
 {
-    world_call(*state, 1, "HELLO 3");
-    assert_says(*state, "FENCED 1 ID x SET a 1 GET", "_\r\n");
-    assert_string_equal(world_call(*state, 2, "FENCED 1 ID x SET a 1 GET"), NIL);
-    assert_string_equal(world_call(*state, 2, "RECEIPT a 1 x"), "*2\r\n:1\r\n" NIL);
-    assert_says(*state, "RECEIPT a 1 x", "*2\r\n:1\r\n_\r\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(a_transaction_applies_whole),
-        TEST(one_failing_command_undoes_all_and_is_the_reply),
-        TEST(a_second_transaction_that_fails_is_undone_too),
-        TEST(one_stale_token_changes_nothing),
-        TEST(tokens_are_judged_at_exec),
-        TEST(what_cannot_be_queued_spoils_the_transaction),
-        TEST(transactions_do_not_nest_and_discard_drops),
-        TEST(a_transaction_is_bounded),
-        TEST(a_transaction_is_bounded_in_bytes),
-        TEST(a_transaction_that_meets_the_daemons_end_is_not_queued_on),
-        TEST(min_and_max_themselves_are_in_range_and_sums_do_not_overflow),
-        TEST(fencedall_presents_several_tokens),
-        TEST(tokens_of_a_transaction_hold_for_all_its_commands),
-        TEST(a_repeat_gets_the_first_reply),
-        TEST(a_refused_write_may_be_tried_again),
-        TEST(a_transactions_id_belongs_to_all_its_resources),
-        TEST(receipts_of_a_transaction_under_unequal_tokens_last_as_long_as_each_token),
-        TEST(an_id_belongs_to_the_resources_that_were_presented),
-        TEST(receipts_tell_what_became_of_a_request),
-        TEST(receipts_go_when_their_token_is_long_gone),
-        cmocka_unit_test(a_receipt_of_a_forgotten_resource_may_have_been_removed),
-        TEST(a_reply_too_large_for_a_receipt_is_refused_before_it_counts),
-        TEST(a_receipt_is_read_in_the_readers_protocol),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    world_call(world, 1, "HELLO 3");
+    assert_says(world, "FENCED 1 ID x SET a 1 GET", "_\r\n");
+    assert_string_equal(world_call(world, 2, "FENCED 1 ID x SET a 1 GET"), NIL);
+    assert_string_equal(world_call(world, 2, "RECEIPT a 1 x"), "*2\r\n:1\r\n" NIL);
+    assert_says(world, "RECEIPT a 1 x", "*2\r\n:1\r\n_\r\n");
 }

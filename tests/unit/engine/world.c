@@ -67,20 +67,14 @@ static void start_engine(struct world *world)
     world->engine = engine_new(&options);
 }
 
-struct world *world_new(const struct engine_options *options)
+static struct world *begin(struct world *world,
+                           struct store *(*store_new)(const struct store_options *), bool local,
+                           const struct engine_options *options)
 {
-    return world_new_on(store_memory_new, options);
-}
-
-static struct world *make(struct store *(*store_new)(const struct store_options *), bool local,
-                          const struct engine_options *options)
-{
-    struct world *world = mem_zalloc(sizeof *world);
-
+    *world = (struct world){.now_ms = 1000000};
     world->clock =
         (struct clock){.now_ms = world_now_ms, .wall_us = world_wall_us, .context = world};
     world->chance = (struct chance){world_fill, world};
-    world->now_ms = 1000000;
     world->store = store_new(&(struct store_options){
         .queue_ops_max = 1000, .batch_ops_max = 100, .clock = &world->clock});
     world->service = lease_service_new(&world->clock);
@@ -91,15 +85,20 @@ static struct world *make(struct store *(*store_new)(const struct store_options 
     return world;
 }
 
+struct world *world_new(const struct engine_options *options)
+{
+    return world_new_on(store_memory_new, options);
+}
+
 struct world *world_new_on(struct store *(*store_new)(const struct store_options *),
                            const struct engine_options *options)
 {
-    return make(store_new, false, options);
+    return begin(mem_zalloc(sizeof(struct world)), store_new, false, options);
 }
 
 struct world *world_new_local(void)
 {
-    return make(store_memory_new, true, NULL);
+    return begin(mem_zalloc(sizeof(struct world)), store_memory_new, true, NULL);
 }
 
 struct world *world_add_twin(struct world *world)
@@ -143,7 +142,7 @@ static void free_daemon(struct world *world)
         buf_free(&world->clients[i].received);
 }
 
-void world_free(struct world *world)
+static void end(struct world *world)
 {
     struct world *twin = world->twin;
 
@@ -156,7 +155,18 @@ void world_free(struct world *world)
     lease_service_free(world->service);
     if (!world->keeps_store)
         store_close(world->store);
+}
+
+void world_free(struct world *world)
+{
+    end(world);
     free(world);
+}
+
+void world_renew(struct world *world, const struct engine_options *options)
+{
+    end(world);
+    begin(world, store_memory_new, false, options);
 }
 
 void world_restart_engine(struct world *world)

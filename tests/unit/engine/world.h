@@ -46,6 +46,8 @@ struct world *world_new_local(void);
  * passes in the world; what settles one settles both. */
 struct world *world_add_twin(struct world *world);
 void world_free(struct world *world);
+/* Free all that is in it and begin as world_new does. */
+void world_renew(struct world *world, const struct engine_options *options);
 /* Turns everything until nothing moves any more. */
 void world_settle(struct world *world);
 /* Time passes in small steps; everything settles after each. */

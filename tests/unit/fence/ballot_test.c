@@ -3,16 +3,9 @@
  *
  * A ballot is written as one word for each master: G granted, O own, H held, F free, D down, with
  * the token; a point for an answer that is still to come. HELD's TTL is ten times the place. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/lease/redlock/ballot.h"
 #include "fence/token.h"
+#include "tests/unit/test.h"
 
 #define FLOOR 5
 
@@ -68,7 +61,7 @@ static void check_examples(enum lease_verb verb, bool reentry_only, const struct
 #define CHECK(verb, reentry_only, examples)                                                        \
     check_examples(verb, reentry_only, examples, sizeof(examples) / sizeof *(examples))
 
-static void test_a_grant_takes_a_quorum_under_one_token(void **state)
+TEST(a_grant_takes_a_quorum_under_one_token)
 {
     static const struct example examples[] = {
         {"G6", BALLOT_GRANTED, 6, 0},
@@ -90,11 +83,10 @@ static void test_a_grant_takes_a_quorum_under_one_token(void **state)
         {"G6 G6 O6 . .", BALLOT_OWN, 6, 0},
         {"O6 O6 O6 . .", BALLOT_OWN, 6, 0},
     };
-    (void)state;
     CHECK(LEASE_GRANT, false, examples);
 }
 
-static void test_a_quorum_under_different_tokens_is_raised_to_the_largest(void **state)
+TEST(a_quorum_under_different_tokens_is_raised_to_the_largest)
 {
     static const struct example examples[] = {
         {"G6 G7 . . G6", BALLOT_RAISE, 7, 0},
@@ -102,11 +94,10 @@ static void test_a_quorum_under_different_tokens_is_raised_to_the_largest(void *
         {"O5 O4 O3 D D", BALLOT_RAISE, 6, 0},                  /* none of them is fresh */
         {"G6 G6 O9007199254740991 H5 H5", BALLOT_RAISE, 6, 0}, /* not to be believed */
     };
-    (void)state;
     CHECK(LEASE_GRANT, false, examples);
 }
 
-static void test_a_denied_grant_is_held_or_tried_again_or_down(void **state)
+TEST(a_denied_grant_is_held_or_tried_again_or_down)
 {
     static const struct example examples[] = {
         {"H5 H5 . . .", BALLOT_OPEN, 0, 0},
@@ -125,11 +116,10 @@ static void test_a_denied_grant_is_held_or_tried_again_or_down(void **state)
         {"D D H5 G6 .", BALLOT_OPEN, 0, 0}, /* it may go down as well */
         {"D D H5 G6 G6", BALLOT_SPLIT, 5, 30},
     };
-    (void)state;
     CHECK(LEASE_GRANT, false, examples);
 }
 
-static void test_who_may_only_enter_again_needs_a_quorum_of_its_own(void **state)
+TEST(who_may_only_enter_again_needs_a_quorum_of_its_own)
 {
     static const struct example examples[] = {
         {"O5 O5 O5 . .", BALLOT_OWN, 5, 0},   {"O5 O5 F F .", BALLOT_OPEN, 0, 0},
@@ -137,11 +127,10 @@ static void test_who_may_only_enter_again_needs_a_quorum_of_its_own(void **state
         {"H5 H5 H5 . .", BALLOT_HELD, 5, 30}, {"H5 F F H4 D", BALLOT_HELD, 5, 10},
         {"D D D . .", BALLOT_DOWN, 0, 0},
     };
-    (void)state;
     CHECK(LEASE_GRANT, true, examples);
 }
 
-static void test_a_renewal_takes_a_quorum_and_is_lost_to_more_than_can_be_spared(void **state)
+TEST(a_renewal_takes_a_quorum_and_is_lost_to_more_than_can_be_spared)
 {
     static const struct example examples[] = {
         {"G5 G5 G5 . .", BALLOT_GRANTED, 5, 0},  {"G5 G5 H6 H6 .", BALLOT_OPEN, 0, 0},
@@ -149,11 +138,10 @@ static void test_a_renewal_takes_a_quorum_and_is_lost_to_more_than_can_be_spared
         {"G5 H6 H7 H7 H6", BALLOT_SPLIT, 7, 30}, {"D D D . .", BALLOT_DOWN, 0, 0},
         {"G5 G5 H6 D D", BALLOT_DOWN, 0, 0},     {"G5 D H6 D .", BALLOT_OPEN, 0, 0},
     };
-    (void)state;
     CHECK(LEASE_RENEW, false, examples);
 }
 
-static void test_it_is_free_where_a_quorum_is(void **state)
+TEST(it_is_free_where_a_quorum_is)
 {
     static const struct example examples[] = {
         {"F F F . .", BALLOT_FREE, 0, 0},     {"H5 H5 H5 . .", BALLOT_HELD, 5, 30},
@@ -161,7 +149,6 @@ static void test_it_is_free_where_a_quorum_is(void **state)
         {"H5 H5 F F F", BALLOT_FREE, 0, 0},   {"D D D . .", BALLOT_DOWN, 0, 0},
         {"H5 H6 H6 F F", BALLOT_HELD, 6, 10},
     };
-    (void)state;
     CHECK(LEASE_QUERY, false, examples);
     CHECK(LEASE_RELEASE, false, examples);
 }
@@ -220,7 +207,7 @@ static void sweep_from(struct sweep *sweep, int place)
     }
 }
 
-static void test_every_ballot_is_decided_in_the_end_and_stays_so(void **state)
+TEST(every_ballot_is_decided_in_the_end_and_stays_so)
 {
     static const char *const grant[] = {".", "G6", "G7", "O5", "O7", "H5", "H6", "D"};
     static const char *const reentry[] = {".", "O5", "O6", "H5", "H6", "F", "D"};
@@ -236,24 +223,9 @@ static void test_every_ballot_is_decided_in_the_end_and_stays_so(void **state)
         {.question = {.verb = LEASE_QUERY}, .words = others, .words_count = 5},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof sweeps / sizeof *sweeps; i++)
         for (int masters = 1; masters <= 5; masters++) {
             sweeps[i].masters = sweeps[i].ballot.masters = masters;
             sweep_from(&sweeps[i], 0);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_grant_takes_a_quorum_under_one_token),
-        cmocka_unit_test(test_a_quorum_under_different_tokens_is_raised_to_the_largest),
-        cmocka_unit_test(test_a_denied_grant_is_held_or_tried_again_or_down),
-        cmocka_unit_test(test_who_may_only_enter_again_needs_a_quorum_of_its_own),
-        cmocka_unit_test(test_a_renewal_takes_a_quorum_and_is_lost_to_more_than_can_be_spared),
-        cmocka_unit_test(test_it_is_free_where_a_quorum_is),
-        cmocka_unit_test(test_every_ballot_is_decided_in_the_end_and_stays_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,13 +3,9 @@
 #include "tests/unit/fence/chatterbox.h"
 
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "fence/base/mem.h"
+#include "tests/unit/test.h"
 
 struct visitor {
     uv_tcp_t tcp;

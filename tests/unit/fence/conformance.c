@@ -2,18 +2,11 @@
 /* The body of conformance tests. A test keeps what a store would remember of its resources. */
 #include "tests/unit/fence/conformance.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
 #include "fence/token.h"
 #include "tests/unit/deadline.h"
+#include "tests/unit/test.h"
 
 #define LONG_MS  60000
 #define SHORT_MS 100 /* to be granted and to run out */
@@ -483,33 +476,33 @@ static void test_thousands_of_resources_at_once(void **state)
 
 int conformance_run(const char *name, int (*setup)(void **state), int (*teardown)(void **state))
 {
-#define TEST(name_)                                                                                \
+#define CASE(name_)                                                                                \
     {                                                                                              \
 #name_, test_##name_, setup, teardown, NULL                                                \
     }
     const struct CMUnitTest tests[] = {
-        TEST(a_free_resource_is_granted_above_the_floor),
-        TEST(a_held_resource_is_denied_with_its_token_and_what_is_left),
-        TEST(the_owner_enters_again_under_the_same_token_and_a_new_ttl),
-        TEST(entering_again_does_not_shorten_what_was_told),
-        TEST(an_expired_lease_goes_to_the_next_with_a_larger_token),
-        TEST(the_same_owner_gets_a_larger_token_after_expiry),
-        TEST(renewal_makes_the_lease_live_longer),
-        TEST(renewal_takes_back_an_expired_lease_that_nobody_took),
-        TEST(an_expired_lease_that_was_taken_back_ends_again),
-        TEST(renewal_is_denied_when_another_took_the_lease),
-        TEST(release_frees_and_may_be_repeated),
-        TEST(release_by_another_or_of_another_token_changes_nothing),
-        TEST(an_attempt_gives_up_its_own_part_of_a_lease_only),
-        TEST(a_lock_under_the_void_token_counts_as_free),
-        TEST(who_may_only_enter_again_takes_nothing_else),
-        TEST(tokens_rise_over_many_cycles),
-        TEST(large_tokens_are_exact_and_run_out_with_an_error),
-        TEST(names_are_binary_and_apart),
-        TEST(of_two_at_once_one_is_granted),
-        TEST(thousands_of_resources_at_once),
+        CASE(a_free_resource_is_granted_above_the_floor),
+        CASE(a_held_resource_is_denied_with_its_token_and_what_is_left),
+        CASE(the_owner_enters_again_under_the_same_token_and_a_new_ttl),
+        CASE(entering_again_does_not_shorten_what_was_told),
+        CASE(an_expired_lease_goes_to_the_next_with_a_larger_token),
+        CASE(the_same_owner_gets_a_larger_token_after_expiry),
+        CASE(renewal_makes_the_lease_live_longer),
+        CASE(renewal_takes_back_an_expired_lease_that_nobody_took),
+        CASE(an_expired_lease_that_was_taken_back_ends_again),
+        CASE(renewal_is_denied_when_another_took_the_lease),
+        CASE(release_frees_and_may_be_repeated),
+        CASE(release_by_another_or_of_another_token_changes_nothing),
+        CASE(an_attempt_gives_up_its_own_part_of_a_lease_only),
+        CASE(a_lock_under_the_void_token_counts_as_free),
+        CASE(who_may_only_enter_again_takes_nothing_else),
+        CASE(tokens_rise_over_many_cycles),
+        CASE(large_tokens_are_exact_and_run_out_with_an_error),
+        CASE(names_are_binary_and_apart),
+        CASE(of_two_at_once_one_is_granted),
+        CASE(thousands_of_resources_at_once),
     };
-#undef TEST
+#undef CASE
     enum { COUNT = sizeof tests / sizeof *tests };
     struct CMUnitTest named[COUNT];
     char names[COUNT][128];

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The conformance tests over every provider there is: Redis, its in-memory twin, local. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "fence/base/mem.h"
 #include "store/open.h"
@@ -12,6 +7,7 @@
 #include "tests/unit/fence/conformance.h"
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
+#include "tests/unit/test.h"
 
 static struct redis_server *server; /* one for all; a test's program is one process */
 

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of releases owed to a Redis that is away: bounded, and in time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/lease/redis/debts.h"
+#include "tests/unit/test.h"
 
 static void owe(struct debts *debts, const char *resource, int64_t token, int64_t until_ms,
                 int64_t now_ms)
@@ -20,12 +12,11 @@ static void owe(struct debts *debts, const char *resource, int64_t token, int64_
     debts_add(debts, &call, token, until_ms, now_ms);
 }
 
-static void test_a_debt_is_a_release_with_memory_of_its_own(void **state)
+TEST(a_debt_is_a_release_with_memory_of_its_own)
 {
     struct debts debts = {0};
     char resource[] = "sku:1";
 
-    (void)state;
     assert_null(debts_take(&debts, 0));
     owe(&debts, resource, 34, 1000, 400);
     memset(resource, 'x', 5);
@@ -42,11 +33,10 @@ static void test_a_debt_is_a_release_with_memory_of_its_own(void **state)
 }
 
 /* So that its holder, at another daemon, is told. */
-static void test_a_revocation_that_is_owed_stays_one(void **state)
+TEST(a_revocation_that_is_owed_stays_one)
 {
     struct debts debts = {0};
 
-    (void)state;
     for (int revoked = 0; revoked < 2; revoked++) {
         struct lease_call call = {
             .verb = LEASE_RELEASE, .resource = BYTES_LITERAL("sku:1"), .revoked = revoked};
@@ -58,11 +48,10 @@ static void test_a_revocation_that_is_owed_stays_one(void **state)
     debts_free(&debts);
 }
 
-static void test_debts_whose_time_is_over_are_forgotten(void **state)
+TEST(debts_whose_time_is_over_are_forgotten)
 {
     struct debts debts = {0};
 
-    (void)state;
     owe(&debts, "over already", 1, 500, 500);
     assert_int_equal(debts.heap.count, 0);
     owe(&debts, "soon over", 1, 1000, 500);
@@ -74,11 +63,10 @@ static void test_debts_whose_time_is_over_are_forgotten(void **state)
     debts_free(&debts);
 }
 
-static void test_of_too_many_those_that_end_soonest_are_forgotten(void **state)
+TEST(of_too_many_those_that_end_soonest_are_forgotten)
 {
     struct debts debts = {0};
 
-    (void)state;
     for (int64_t i = 0; i < DEBTS_MAX + 10; i++)
         owe(&debts, "sku", i, 1000 + i, 0);
     assert_int_equal(debts.heap.count, DEBTS_MAX);
@@ -86,15 +74,4 @@ static void test_of_too_many_those_that_end_soonest_are_forgotten(void **state)
     assert_int_equal(debt->call.token, 10);
     free(debt);
     debts_free(&debts);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_debt_is_a_release_with_memory_of_its_own),
-        cmocka_unit_test(test_a_revocation_that_is_owed_stays_one),
-        cmocka_unit_test(test_debts_whose_time_is_over_are_forgotten),
-        cmocka_unit_test(test_of_too_many_those_that_end_soonest_are_forgotten),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The in-memory twin's faults: what it loses, and when it answers. (What every provider must do:
  * conformance_test.c.) */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/twins/memory_lease.h"
+#include "tests/unit/test.h"
 
 static int64_t held_still(const struct clock *clock)
 {
@@ -52,6 +45,8 @@ static int teardown(void **state)
     return 0;
 }
 
+#define WORLD_TEST(name) TEST_WITH(setup, teardown, struct world *world, name)
+
 static int answers; /* so far */
 
 static void on_answer(struct lease_call *call)
@@ -82,10 +77,8 @@ static struct lease_call granted(struct lease_provider *daemon, const char *nonc
     return call;
 }
 
-static void test_daemons_share_one_service(void **state)
+WORLD_TEST(daemons_share_one_service)
 {
-    struct world *world = *state;
-
     assert_int_equal(granted(world->daemons[0], "ann", 0).answer_token, 1);
     struct lease_call call = granted(world->daemons[1], "bob", 0);
     assert_int_equal(call.answer, LEASE_HELD);
@@ -96,10 +89,8 @@ static void test_daemons_share_one_service(void **state)
     assert_int_equal(granted(world->daemons[1], "bob", 0).answer_token, 2);
 }
 
-static void test_it_loses_everything_when_told(void **state)
+WORLD_TEST(it_loses_everything_when_told)
 {
-    struct world *world = *state;
-
     granted(world->daemons[0], "ann", 40);
     lease_service_lose_all(world->service);
     struct lease_call call = granted(world->daemons[1], "bob", 0);
@@ -107,10 +98,8 @@ static void test_it_loses_everything_when_told(void **state)
     assert_int_equal(call.answer_token, 1); /* the counter went too */
 }
 
-static void test_it_loses_what_came_after_the_mark(void **state)
+WORLD_TEST(it_loses_what_came_after_the_mark)
 {
-    struct world *world = *state;
-
     granted(world->daemons[0], "ann", 40);
     lease_service_mark(world->service);
     world->now_ms += 1000;
@@ -120,10 +109,8 @@ static void test_it_loses_what_came_after_the_mark(void **state)
     assert_int_equal(granted(world->daemons[1], "bob", 0).answer_token, 42); /* again! */
 }
 
-static void test_it_is_down_when_told(void **state)
+WORLD_TEST(it_is_down_when_told)
 {
-    struct world *world = *state;
-
     lease_service_set_down(world->service, "the cable is out");
     struct lease_call call = granted(world->daemons[0], "ann", 0);
     assert_int_equal(call.answer, LEASE_DOWN);
@@ -137,9 +124,8 @@ static void test_it_is_down_when_told(void **state)
     assert_true(lease_provider_health(world->daemons[0]).up);
 }
 
-static void test_it_answers_late_when_told(void **state)
+WORLD_TEST(it_answers_late_when_told)
 {
-    struct world *world = *state;
     struct lease_call ann = grant("ann", 0), bob = grant("bob", 0);
 
     answers = 0;
@@ -163,9 +149,8 @@ static void test_it_answers_late_when_told(void **state)
     assert_int_equal(lease_service_step(world->service), 0);
 }
 
-static void test_an_answer_on_its_way_is_lost_when_it_goes_down(void **state)
+WORLD_TEST(an_answer_on_its_way_is_lost_when_it_goes_down)
 {
-    struct world *world = *state;
     struct lease_call ann = grant("ann", 0);
 
     answers = 0;
@@ -182,9 +167,8 @@ static void test_an_answer_on_its_way_is_lost_when_it_goes_down(void **state)
     assert_int_equal(granted(world->daemons[1], "bob", 0).answer, LEASE_HELD); /* it happened */
 }
 
-static void test_closing_answers_what_is_under_way(void **state)
+WORLD_TEST(closing_answers_what_is_under_way)
 {
-    struct world *world = *state;
     struct lease_call ann = grant("ann", 0);
 
     answers = 0;
@@ -222,9 +206,8 @@ static void give_back(struct lease_provider *daemon, int64_t token, bool revoked
     assert_int_equal(answers, 1);
 }
 
-static void test_others_hear_of_an_end_unless_the_news_is_lost(void **state)
+WORLD_TEST(others_hear_of_an_end_unless_the_news_is_lost)
 {
-    struct world *world = *state;
     struct heard heard = {.count = 0}, own = {.count = 0};
 
     lease_provider_watch(world->daemons[0], on_news, &own);
@@ -246,21 +229,4 @@ static void test_others_hear_of_an_end_unless_the_news_is_lost(void **state)
     assert_true(heard.last.revoked);
     assert_int_equal(own.count, 0);
     assert_int_equal(lease_provider_health(world->daemons[1]).news, 2);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(daemons_share_one_service),
-        TEST(it_loses_everything_when_told),
-        TEST(it_loses_what_came_after_the_mark),
-        TEST(it_is_down_when_told),
-        TEST(it_answers_late_when_told),
-        TEST(an_answer_on_its_way_is_lost_when_it_goes_down),
-        TEST(closing_answers_what_is_under_way),
-        TEST(others_hear_of_an_end_unless_the_news_is_lost),
-    };
-#undef TEST
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,26 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long a lease service is waited for: long enough for one that is slow, and never for ever. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/lease/patience.h"
+#include "tests/unit/test.h"
 
 static void fill(const struct chance *chance, void *bytes, size_t len)
 {
     memset(bytes, *(const unsigned char *)chance->context, len);
 }
 
-static void test_the_pause_between_attempts_doubles_up_to_two_seconds(void **state)
+TEST(the_pause_between_attempts_doubles_up_to_two_seconds)
 {
     unsigned char dice = 0; /* the shortest */
     const struct chance chance = {fill, &dice};
 
-    (void)state;
     assert_int_equal(patience_backoff_ms(&chance, 1), 50);
     assert_int_equal(patience_backoff_ms(&chance, 2), 100);
     assert_int_equal(patience_backoff_ms(&chance, 3), 200);
@@ -30,37 +22,23 @@ static void test_the_pause_between_attempts_doubles_up_to_two_seconds(void **sta
         assert_in_range(patience_backoff_ms(&chance, failures), 50, 2000);
 }
 
-static void test_one_answer_after_the_other_is_no_silence(void **state)
+TEST(one_answer_after_the_other_is_no_silence)
 {
-    (void)state;
     assert_int_equal(patience_due_ms(1100, 0, 100), 1100);
     assert_int_equal(patience_due_ms(1100, 1000, 100), 1100);
     assert_int_equal(patience_due_ms(1100, 1050, 100), 1150);
 }
 
-static void test_who_answers_all_but_one_is_waited_for_five_times_as_long_at_most(void **state)
+TEST(who_answers_all_but_one_is_waited_for_five_times_as_long_at_most)
 {
-    (void)state;
     assert_int_equal(patience_due_ms(1100, 1399, 100), 1499);
     assert_int_equal(patience_due_ms(1100, 1450, 100), 1500);
     assert_int_equal(patience_due_ms(1100, 100000, 100), 1500);
 }
 
-static void test_a_pause_of_our_own_is_granted_to_the_answer_too(void **state)
+TEST(a_pause_of_our_own_is_granted_to_the_answer_too)
 {
-    (void)state;
     assert_int_equal(patience_grace_ms(1100, 1100, 100), 1101);
     assert_int_equal(patience_grace_ms(1150, 1100, 100), 1200);
     assert_int_equal(patience_grace_ms(9000, 1100, 100), 9100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_pause_between_attempts_doubles_up_to_two_seconds),
-        cmocka_unit_test(test_one_answer_after_the_other_is_no_silence),
-        cmocka_unit_test(test_who_answers_all_but_one_is_waited_for_five_times_as_long_at_most),
-        cmocka_unit_test(test_a_pause_of_our_own_is_granted_to_the_answer_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

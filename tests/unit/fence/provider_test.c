@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a provider's answer says of time, whatever the phases of the clocks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fence/lease/provider_impl.h"
+#include "tests/unit/test.h"
 
 #define TTL_MS 20
 
@@ -46,9 +40,8 @@ static int64_t reads_ms(int64_t time, int64_t phase)
     return (time + phase) / 10;
 }
 
-static void what_is_told_is_never_more_than_what_the_services_clock_leaves(void **state)
+TEST(what_is_told_is_never_more_than_what_the_services_clock_leaves)
 {
-    (void)state;
     for (int64_t phase = 0; phase < 10; phase++)
         for (int64_t granted = 1000; granted < 1040; granted++) {
             struct lease_call call = asked(&elsewhere, reads_ms(1000, 0));
@@ -60,21 +53,11 @@ static void what_is_told_is_never_more_than_what_the_services_clock_leaves(void 
         }
 }
 
-static void the_callers_own_clock_leaves_all(void **state)
+TEST(the_callers_own_clock_leaves_all)
 {
     struct lease_call call = asked(&here, 1000);
 
-    (void)state;
     assert_int_equal(lease_left_ms(&call, 1000), TTL_MS);
     assert_int_equal(lease_left_ms(&call, 1000 + TTL_MS), 0);
     assert_int_equal(lease_left_ms(&call, 5000), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_told_is_never_more_than_what_the_services_clock_leaves),
-        cmocka_unit_test(the_callers_own_clock_leaves_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

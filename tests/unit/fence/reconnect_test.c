@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long a lease service is waited for, and when it is tried again: long enough for one that is
  * slow, and never for ever. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/lease/reconnect.h"
+#include "tests/unit/test.h"
 
 enum { TIMEOUT_MS = 100 };
 
@@ -48,9 +41,8 @@ static int64_t pause_ms(unsigned failures)
     return reconnect_down(&reconnect, "gone");
 }
 
-static void test_the_pause_between_attempts_doubles_up_to_two_seconds(void **state)
+TEST(the_pause_between_attempts_doubles_up_to_two_seconds)
 {
-    (void)state;
     dice = 0; /* the shortest */
     assert_int_equal(pause_ms(1), 50);
     assert_int_equal(pause_ms(2), 100);
@@ -61,11 +53,10 @@ static void test_the_pause_between_attempts_doubles_up_to_two_seconds(void **sta
         assert_in_range(pause_ms(failures), 50, 2000);
 }
 
-static void test_a_connection_that_was_up_is_soon_tried_again(void **state)
+TEST(a_connection_that_was_up_is_soon_tried_again)
 {
     struct reconnect reconnect = made();
 
-    (void)state;
     dice = 0;
     for (int i = 0; i < 10; i++)
         reconnect_down(&reconnect, "gone");
@@ -82,17 +73,15 @@ static int64_t due_ms(int64_t heard_ms)
     return reconnect_due_ms(&reconnect, 1100);
 }
 
-static void test_one_answer_after_the_other_is_no_silence(void **state)
+TEST(one_answer_after_the_other_is_no_silence)
 {
-    (void)state;
     assert_int_equal(due_ms(0), 1100);
     assert_int_equal(due_ms(1000), 1100);
     assert_int_equal(due_ms(1050), 1150);
 }
 
-static void test_who_answers_all_but_one_is_waited_for_five_times_as_long_at_most(void **state)
+TEST(who_answers_all_but_one_is_waited_for_five_times_as_long_at_most)
 {
-    (void)state;
     assert_int_equal(due_ms(1399), 1499);
     assert_int_equal(due_ms(1450), 1500);
     assert_int_equal(due_ms(100000), 1500);
@@ -115,9 +104,8 @@ static int64_t grace_ms(int64_t late_ms)
     return reconnect.grace_until_ms;
 }
 
-static void test_a_pause_of_our_own_is_granted_to_the_answer_too(void **state)
+TEST(a_pause_of_our_own_is_granted_to_the_answer_too)
 {
-    (void)state;
     assert_int_equal(grace_ms(1100), 1101);
     assert_int_equal(grace_ms(1150), 1200);
     assert_int_equal(grace_ms(9000), 9100);
@@ -128,12 +116,11 @@ static void on_ended(void *context)
     ++*(int *)context;
 }
 
-static void test_the_end_of_the_first_attempt_is_told_once(void **state)
+TEST(the_end_of_the_first_attempt_is_told_once)
 {
     struct reconnect reconnect = made();
     int ended = 0;
 
-    (void)state;
     now_ms = 5000;
     assert_int_equal(reconnect_first_due_ms(&reconnect), INT64_MAX);
     reconnect_on_first_attempt(&reconnect, on_ended, &ended);
@@ -154,12 +141,11 @@ static const char *detail(const struct reconnect *reconnect, bool answers, int64
     return health->detail;
 }
 
-static void test_its_health_is_said_in_words(void **state)
+TEST(its_health_is_said_in_words)
 {
     struct reconnect reconnect = made();
     struct lease_health health;
 
-    (void)state;
     now_ms = 1000;
 #define NAME "redis 127.0.0.1:6379: "
     assert_string_equal(detail(&reconnect, false, 0, &health), NAME "connecting");
@@ -182,18 +168,4 @@ static void test_its_health_is_said_in_words(void **state)
     assert_string_equal(detail(&reconnect, true, 0, &health), NAME "ready");
     assert_int_equal(health.reconnects, 1);
 #undef NAME
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_pause_between_attempts_doubles_up_to_two_seconds),
-        cmocka_unit_test(test_a_connection_that_was_up_is_soon_tried_again),
-        cmocka_unit_test(test_one_answer_after_the_other_is_no_silence),
-        cmocka_unit_test(test_who_answers_all_but_one_is_waited_for_five_times_as_long_at_most),
-        cmocka_unit_test(test_a_pause_of_our_own_is_granted_to_the_answer_too),
-        cmocka_unit_test(test_the_end_of_the_first_attempt_is_told_once),
-        cmocka_unit_test(test_its_health_is_said_in_words),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,18 +2,12 @@
 /* Redis away: not there, silent, paused, dead, restarted. What must hold each time: every call is
  * answered once and in time, with the reason; the provider comes back by itself; what could not be
  * given back is given back then. (A Redis that refuses, or is none: redis_refusals_test.c.) */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "fence/base/mem.h"
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
+#include "tests/unit/test.h"
 
 #define CALLS_MAX 100000 /* the provider's */
 
@@ -58,13 +52,13 @@ static int teardown(void **state)
     return 0;
 }
 
+#define RIG_TEST(name) TEST_WITH(setup, teardown, struct rig *rig, name)
+
 /* Long enough for an answer of a Redis that has to wait for its turn on the machine. */
 enum { SILENT_MS = 500 };
 
-static struct rig *opened(void **state, int timeout_ms)
+static struct rig *opened(struct rig *rig, int timeout_ms)
 {
-    struct rig *rig = *state;
-
     rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=%d", server->port, timeout_ms);
     rig_until(rig, rig_up(rig));
     return rig;
@@ -80,9 +74,8 @@ static void on_first(void *context)
     ++*(int *)context;
 }
 
-static void test_a_redis_that_is_not_there_yet_is_told_once_and_found_later(void **state)
+RIG_TEST(a_redis_that_is_not_there_yet_is_told_once_and_found_later)
 {
-    struct rig *rig = *state;
     char text[4096];
     int firsts = 0;
 
@@ -111,27 +104,22 @@ static void test_a_redis_that_is_not_there_yet_is_told_once_and_found_later(void
     assert_int_equal(firsts, 2); /* at once */
 }
 
-static void test_a_unix_socket_that_is_not_there_is_told(void **state)
+RIG_TEST(a_unix_socket_that_is_not_there_is_told)
 {
-    struct rig *rig = *state;
-
     rig_open(rig, "redis+unix:%s/nothing.sock", server->folder);
     rig_until(rig, rig_detail_has(rig, "/nothing.sock: no such file or directory"));
     assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "no such file or directory");
 }
 
-static void test_a_name_without_address_is_told(void **state)
+RIG_TEST(a_name_without_address_is_told)
 {
-    struct rig *rig = *state;
-
     rig_open(rig, "redis://no-such-host.invalid:6379?timeout_ms=300");
     rig_until(rig, rig_detail_has(rig, "resolved"));
     assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "resolved");
 }
 
-static void test_a_server_that_accepts_and_stays_silent_is_noticed(void **state)
+RIG_TEST(a_server_that_accepts_and_stays_silent_is_noticed)
 {
-    struct rig *rig = *state;
     int port, firsts = 0, fd = silent_server(&port);
 
     rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=50", port);
@@ -142,9 +130,8 @@ static void test_a_server_that_accepts_and_stays_silent_is_noticed(void **state)
     rig_until(rig, rig_detail_has(rig, "connection refused"));
 }
 
-static void test_the_first_attempt_counts_as_ended_after_a_second(void **state)
+RIG_TEST(the_first_attempt_counts_as_ended_after_a_second)
 {
-    struct rig *rig = *state;
     int port, firsts = 0, fd = silent_server(&port);
     struct deadline deadline = deadline_in(30000);
 
@@ -156,9 +143,9 @@ static void test_the_first_attempt_counts_as_ended_after_a_second(void **state)
     close(fd);
 }
 
-static void test_a_paused_redis_answers_down_in_time_and_gets_back_what_it_granted(void **state)
+RIG_TEST(a_paused_redis_answers_down_in_time_and_gets_back_what_it_granted)
 {
-    struct rig *rig = opened(state, SILENT_MS);
+    opened(rig, SILENT_MS);
     struct asked calls[] = {rig_question(LEASE_GRANT, ann, 0), rig_question(LEASE_QUERY, "", 0)};
 
     redis_server_pause(server);
@@ -182,9 +169,9 @@ static void test_a_paused_redis_answers_down_in_time_and_gets_back_what_it_grant
     assert_true(lease_provider_health(rig->provider).reconnects >= 1);
 }
 
-static void test_a_reentry_without_answer_leaves_the_lease_alone(void **state)
+RIG_TEST(a_reentry_without_answer_leaves_the_lease_alone)
 {
-    struct rig *rig = opened(state, SILENT_MS);
+    opened(rig, SILENT_MS);
     struct asked again = rig_question(LEASE_GRANT, ann, 0);
 
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
@@ -206,9 +193,9 @@ static void open_other(struct rig *rig, int timeout_ms)
     switch_daemons(rig);
 }
 
-static void test_a_debt_leaves_alone_what_its_owner_has_taken_at_another_daemon(void **state)
+RIG_TEST(a_debt_leaves_alone_what_its_owner_has_taken_at_another_daemon)
 {
-    struct rig *rig = opened(state, 100);
+    opened(rig, 100);
     struct asked here = rig_question(LEASE_GRANT, ann, 0), there = here;
 
     open_other(rig, 5000);
@@ -226,9 +213,9 @@ static void test_a_debt_leaves_alone_what_its_owner_has_taken_at_another_daemon(
     assert_answer(rig_call(rig, LEASE_GRANT, bob, 0), LEASE_HELD, 1);
 }
 
-static void test_what_two_daemons_owe_for_one_owner_is_let_go_when_both_have_paid(void **state)
+RIG_TEST(what_two_daemons_owe_for_one_owner_is_let_go_when_both_have_paid)
 {
-    struct rig *rig = opened(state, 100);
+    opened(rig, 100);
     struct asked here = rig_question(LEASE_GRANT, ann, 0), there = here;
 
     open_other(rig, 100);
@@ -245,9 +232,9 @@ static void test_what_two_daemons_owe_for_one_owner_is_let_go_when_both_have_pai
     rig_until(rig, is_free(rig));
 }
 
-static void test_a_release_asked_while_redis_is_away_is_delivered_when_it_is_back(void **state)
+RIG_TEST(a_release_asked_while_redis_is_away_is_delivered_when_it_is_back)
 {
-    struct rig *rig = opened(state, SILENT_MS);
+    opened(rig, SILENT_MS);
 
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
     redis_server_pause(server);
@@ -259,11 +246,10 @@ static void test_a_release_asked_while_redis_is_away_is_delivered_when_it_is_bac
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_FREE, 0); /* the debt went first */
 }
 
-static void test_a_release_lost_on_its_way_is_delivered_when_redis_is_back(void **state)
+RIG_TEST(a_release_lost_on_its_way_is_delivered_when_redis_is_back)
 {
     static const char *const durable[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
     struct redis_server *keeper = redis_server_new(durable);
-    struct rig *rig = *state;
     struct asked lost = rig_question(LEASE_RELEASE, ann, 1);
 
     rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", keeper->port);
@@ -284,9 +270,9 @@ static void test_a_release_lost_on_its_way_is_delivered_when_redis_is_back(void 
     redis_server_free(keeper);
 }
 
-static void test_a_debt_that_is_paid_late_cannot_undo_a_newer_grant(void **state)
+RIG_TEST(a_debt_that_is_paid_late_cannot_undo_a_newer_grant)
 {
-    struct rig *rig = opened(state, SILENT_MS);
+    opened(rig, SILENT_MS);
 
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
     redis_server_pause(server);
@@ -302,9 +288,9 @@ static void test_a_debt_that_is_paid_late_cannot_undo_a_newer_grant(void **state
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, next.call.answer_token);
 }
 
-static void test_a_debt_is_forgotten_when_the_lease_is_over(void **state)
+RIG_TEST(a_debt_is_forgotten_when_the_lease_is_over)
 {
-    struct rig *rig = opened(state, SILENT_MS);
+    opened(rig, SILENT_MS);
     struct asked brief = rig_question(LEASE_RELEASE, ann, 1);
 
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
@@ -319,9 +305,9 @@ static void test_a_debt_is_forgotten_when_the_lease_is_over(void **state)
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, 1);
 }
 
-static void test_a_restarted_and_empty_redis_mints_above_the_floor(void **state)
+RIG_TEST(a_restarted_and_empty_redis_mints_above_the_floor)
 {
-    struct rig *rig = opened(state, 5000);
+    opened(rig, 5000);
     struct asked next = rig_question(LEASE_GRANT, bob, 0);
 
     next.call.floor = 41;
@@ -338,9 +324,9 @@ static void test_a_restarted_and_empty_redis_mints_above_the_floor(void **state)
     assert_answer(next.call, LEASE_GRANTED, 43);
 }
 
-static void test_calls_under_way_when_redis_dies_are_answered_once(void **state)
+RIG_TEST(calls_under_way_when_redis_dies_are_answered_once)
 {
-    struct rig *rig = opened(state, 5000);
+    opened(rig, 5000);
     struct asked calls[100];
 
     redis_server_pause(server);
@@ -363,9 +349,9 @@ static void test_calls_under_way_when_redis_dies_are_answered_once(void **state)
     rig_until(rig, rig_up(rig));
 }
 
-static void test_too_many_calls_under_way_are_refused(void **state)
+RIG_TEST(too_many_calls_under_way_are_refused)
 {
-    struct rig *rig = opened(state, 5000);
+    opened(rig, 5000);
     struct asked *calls = mem_zalloc((CALLS_MAX + 1) * sizeof *calls);
 
     redis_server_pause(server);
@@ -382,9 +368,9 @@ static void test_too_many_calls_under_way_are_refused(void **state)
     free(calls);
 }
 
-static void test_a_pause_of_our_own_is_not_taken_for_silence(void **state)
+RIG_TEST(a_pause_of_our_own_is_not_taken_for_silence)
 {
-    struct rig *rig = opened(state, SILENT_MS);
+    opened(rig, SILENT_MS);
     struct asked asked = rig_question(LEASE_GRANT, ann, 0);
 
     rig_ask(rig, &asked);
@@ -395,31 +381,18 @@ static void test_a_pause_of_our_own_is_not_taken_for_silence(void **state)
     assert_true(rig_up(rig));
 }
 
-int main(void)
+static int start_server(void **state)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(a_redis_that_is_not_there_yet_is_told_once_and_found_later),
-        TEST(a_unix_socket_that_is_not_there_is_told),
-        TEST(a_name_without_address_is_told),
-        TEST(a_server_that_accepts_and_stays_silent_is_noticed),
-        TEST(the_first_attempt_counts_as_ended_after_a_second),
-        TEST(a_paused_redis_answers_down_in_time_and_gets_back_what_it_granted),
-        TEST(a_reentry_without_answer_leaves_the_lease_alone),
-        TEST(a_debt_leaves_alone_what_its_owner_has_taken_at_another_daemon),
-        TEST(what_two_daemons_owe_for_one_owner_is_let_go_when_both_have_paid),
-        TEST(a_release_asked_while_redis_is_away_is_delivered_when_it_is_back),
-        TEST(a_release_lost_on_its_way_is_delivered_when_redis_is_back),
-        TEST(a_debt_that_is_paid_late_cannot_undo_a_newer_grant),
-        TEST(a_debt_is_forgotten_when_the_lease_is_over),
-        TEST(a_restarted_and_empty_redis_mints_above_the_floor),
-        TEST(calls_under_way_when_redis_dies_are_answered_once),
-        TEST(too_many_calls_under_way_are_refused),
-        TEST(a_pause_of_our_own_is_not_taken_for_silence),
-    };
-#undef TEST
+    (void)state;
     server = redis_server_new(NULL);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    redis_server_free(server);
-    return failed;
+    return 0;
 }
+
+static int stop_server(void **state)
+{
+    (void)state;
+    redis_server_free(server);
+    return 0;
+}
+
+AROUND_ALL_TESTS(start_server, stop_server);

@@ -2,19 +2,13 @@
 /* Redis there, and of no use: it refuses, is full, or is no Redis at all. Each is told with its
  * reason, harms nobody, and is tried again at growing distances. And the provider's own end, in the
  * middle of anything. (Redis away: redis_away_test.c.) */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "fence/base/mem.h"
 #include "tests/unit/fence/chatterbox.h"
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
+#include "tests/unit/test.h"
 
 static const char ann[] = "a0000000000000000000000000000001";
 static const char bob[] = "b0000000000000000000000000000002";
@@ -37,10 +31,10 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct rig *opened(void **state, int timeout_ms)
-{
-    struct rig *rig = *state;
+#define RIG_TEST(name) TEST_WITH(setup, teardown, struct rig *rig, name)
 
+static struct rig *opened(struct rig *rig, int timeout_ms)
+{
     rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=%d", server->port, timeout_ms);
     rig_until(rig, rig_up(rig));
     return rig;
@@ -51,9 +45,9 @@ static bool is_free(struct rig *rig)
     return rig_call(rig, LEASE_QUERY, "", 0).answer == LEASE_FREE;
 }
 
-static void test_refusals_are_down_with_the_reason_and_told_once(void **state)
+RIG_TEST(refusals_are_down_with_the_reason_and_told_once)
 {
-    struct rig *rig = opened(state, 5000);
+    opened(rig, 5000);
     struct asked other = rig_question(LEASE_GRANT, bob, 0);
     char text[4096];
 
@@ -87,10 +81,8 @@ static void test_refusals_are_down_with_the_reason_and_told_once(void **state)
     assert_int_equal(rig_call(rig, LEASE_GRANT, ann, 0).answer, LEASE_GRANTED);
 }
 
-static void test_a_redis_that_is_full_is_told_and_entered_later(void **state)
+RIG_TEST(a_redis_that_is_full_is_told_and_entered_later)
 {
-    struct rig *rig = *state;
-
     redis_server_do(server, "CONFIG SET maxclients 1");
     redisContext *only = redisConnectUnix(server->socket);
     freeReplyObject(redisCommand(only, "PING"));
@@ -101,9 +93,8 @@ static void test_a_redis_that_is_full_is_told_and_entered_later(void **state)
     rig_until(rig, rig_up(rig));
 }
 
-static void test_what_is_no_redis_is_told_and_harms_nobody(void **state)
+RIG_TEST(what_is_no_redis_is_told_and_harms_nobody)
 {
-    struct rig *rig = *state;
     char *endless = mem_zalloc(2 * 1024 * 1024), many[8192];
     memset(endless, '+', 2 * 1024 * 1024);
     memset(many, 0, sizeof many);
@@ -134,9 +125,8 @@ static void test_what_is_no_redis_is_told_and_harms_nobody(void **state)
 }
 
 /* A greeting's worth of right answers, then more than was asked for. */
-static void test_an_answer_that_nobody_asked_for_ends_the_connection_only(void **state)
+RIG_TEST(an_answer_that_nobody_asked_for_ends_the_connection_only)
 {
-    struct rig *rig = *state;
     struct chatterbox box;
     static const char says[] = "$40\r\n0123456789012345678901234567890123456789\r\n"
                                "$40\r\n0123456789012345678901234567890123456789\r\n"
@@ -157,9 +147,8 @@ static void fill_zero(const struct chance *chance, void *bytes, size_t len)
     memset(bytes, 0, len);
 }
 
-static void test_attempts_come_at_growing_distances(void **state)
+RIG_TEST(attempts_come_at_growing_distances)
 {
-    struct rig *rig = *state;
     struct chatterbox box;
     const struct chance lowest = {.fill = fill_zero};
 
@@ -175,9 +164,9 @@ static void test_attempts_come_at_growing_distances(void **state)
     rig_close(rig);
 }
 
-static void test_closing_answers_what_is_under_way(void **state)
+RIG_TEST(closing_answers_what_is_under_way)
 {
-    struct rig *rig = opened(state, 5000);
+    opened(rig, 5000);
     struct asked asked = rig_question(LEASE_GRANT, ann, 0);
 
     redis_server_pause(server);
@@ -216,9 +205,9 @@ static void close_from_answer(struct lease_call *call)
     closer->rig->provider = NULL;
 }
 
-static void test_it_may_be_closed_from_an_answer(void **state)
+RIG_TEST(it_may_be_closed_from_an_answer)
 {
-    struct rig *rig = opened(state, 5000);
+    opened(rig, 5000);
     struct closer closer = {.asked = rig_question(LEASE_QUERY, "", 0), .rig = rig};
     struct asked behind = rig_question(LEASE_QUERY, "", 0);
 
@@ -230,21 +219,18 @@ static void test_it_may_be_closed_from_an_answer(void **state)
     assert_int_equal(behind.times, 1);
 }
 
-int main(void)
+static int start_server(void **state)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(refusals_are_down_with_the_reason_and_told_once),
-        TEST(a_redis_that_is_full_is_told_and_entered_later),
-        TEST(what_is_no_redis_is_told_and_harms_nobody),
-        TEST(an_answer_that_nobody_asked_for_ends_the_connection_only),
-        TEST(attempts_come_at_growing_distances),
-        TEST(closing_answers_what_is_under_way),
-        TEST(it_may_be_closed_from_an_answer),
-    };
-#undef TEST
+    (void)state;
     server = redis_server_new(NULL);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    redis_server_free(server);
-    return failed;
+    return 0;
 }
+
+static int stop_server(void **state)
+{
+    (void)state;
+    redis_server_free(server);
+    return 0;
+}
+
+AROUND_ALL_TESTS(start_server, stop_server);

@@ -3,19 +3,13 @@
  * others left there, and the ways to get in. (What every provider must do: conformance_test.c.
  * Redis in trouble: redis_away_test.c and redis_refusals_test.c.) */
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "fence/token.h"
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
+#include "tests/unit/test.h"
 
 #define LOCK  "stockade:{sku:1}:lock"
 #define TOKEN "stockade:{sku:1}:token"
@@ -41,10 +35,10 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct rig *opened(void **state)
-{
-    struct rig *rig = *state;
+#define RIG_TEST(name) TEST_WITH(setup, teardown, struct rig *rig, name)
 
+static struct rig *opened(struct rig *rig)
+{
     rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", server->port);
     rig_until(rig, rig_up(rig));
     return rig;
@@ -111,9 +105,9 @@ static long long redis_number(const char *command, const char *key)
     return number;
 }
 
-static void test_a_grant_leaves_token_nonce_and_attempt_and_a_counter_that_expires(void **state)
+RIG_TEST(a_grant_leaves_token_nonce_and_attempt_and_a_counter_that_expires)
 {
-    struct rig *rig = opened(state);
+    opened(rig);
     struct lease_call granted = grant(rig, ann, 33);
 
     assert_answer(granted, LEASE_GRANTED, 34);
@@ -126,10 +120,8 @@ static void test_a_grant_leaves_token_nonce_and_attempt_and_a_counter_that_expir
     assert_int_equal(redis_number("EXISTS", TOKEN), 1);
 }
 
-static void test_prefix_and_database_are_options(void **state)
+RIG_TEST(prefix_and_database_are_options)
 {
-    struct rig *rig = *state;
-
     rig_open(rig, "redis://127.0.0.1:%d/3?prefix=shop&timeout_ms=5000", server->port);
     rig_until(rig, rig_up(rig));
     struct lease_call granted = grant(rig, ann, 0);
@@ -139,9 +131,9 @@ static void test_prefix_and_database_are_options(void **state)
     assert_lock_of("shop:{sku:1}:lock", "1 a0000000000000000000000000000001", &granted, 1);
 }
 
-static void test_a_lock_names_the_attempts_that_entered_until_it_is_renewed(void **state)
+RIG_TEST(a_lock_names_the_attempts_that_entered_until_it_is_renewed)
 {
-    struct rig *rig = opened(state);
+    opened(rig);
     struct lease_call calls[] = {grant(rig, ann, 33), grant(rig, ann, 33), grant(rig, ann, 33)};
     struct lease_call renewal = {.verb = LEASE_RENEW, .token = 34}, given = calls[1];
 
@@ -158,9 +150,9 @@ static void test_a_lock_names_the_attempts_that_entered_until_it_is_renewed(void
     assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
 }
 
-static void test_a_lock_entered_often_is_given_up_by_its_token_only(void **state)
+RIG_TEST(a_lock_entered_often_is_given_up_by_its_token_only)
 {
-    struct rig *rig = opened(state);
+    opened(rig);
     struct lease_call calls[20];
 
     for (size_t i = 0; i < 20; i++)
@@ -175,9 +167,9 @@ static void test_a_lock_entered_often_is_given_up_by_its_token_only(void **state
 }
 
 /* What older daemons wrote, and what they write beside us. */
-static void test_a_lock_without_attempts_is_entered_renewed_and_released(void **state)
+RIG_TEST(a_lock_without_attempts_is_entered_renewed_and_released)
 {
-    struct rig *rig = opened(state);
+    opened(rig);
     struct lease_call renewal = {.verb = LEASE_RENEW, .token = 12}, again;
 
     redis_server_do(server, "SET %s %b PX 10000", LOCK, "12 a0000000000000000000000000000001",
@@ -212,9 +204,9 @@ static void expect_minted(struct rig *rig, int64_t counter, int64_t floor)
     assert_answer(release(rig, ann, expected), LEASE_FREE, 0);
 }
 
-static void test_a_counter_is_believed_as_the_token_rule_says(void **state)
+RIG_TEST(a_counter_is_believed_as_the_token_rule_says)
 {
-    struct rig *rig = opened(state);
+    opened(rig);
     static const int64_t floors[] = {
         0, 1, 1000, INT64_C(100000000000000), TOKEN_MAX - TOKEN_LEAP_MAX, TOKEN_MAX - 1, TOKEN_MAX};
     static const int64_t above[] = {
@@ -229,9 +221,9 @@ static void test_a_counter_is_believed_as_the_token_rule_says(void **state)
         }
 }
 
-static void test_a_corrupt_counter_is_not_believed(void **state)
+RIG_TEST(a_corrupt_counter_is_not_believed)
 {
-    struct rig *rig = opened(state);
+    opened(rig);
     static const char *const corrupt[] = {
         "abc",   "-5",  "+12",  "007",  " 12",
         "12 ",   "1e5", "0x10", "12.5", "9223372036854775808",
@@ -253,9 +245,9 @@ static void test_a_corrupt_counter_is_not_believed(void **state)
     assert_redis_has(TOKEN, "9");
 }
 
-static void test_a_lost_counter_is_restored_by_the_floor(void **state)
+RIG_TEST(a_lost_counter_is_restored_by_the_floor)
 {
-    struct rig *rig = opened(state);
+    opened(rig);
 
     assert_answer(grant(rig, ann, 41), LEASE_GRANTED, 42);
     redis_server_do(server, "FLUSHALL");
@@ -279,9 +271,9 @@ static void expect_held_by_a_stranger(struct rig *rig, int64_t ttl_max_ms)
     assert_int_equal(redis_number("EXISTS", LOCK), 1);
 }
 
-static void test_a_lock_that_cannot_be_read_is_anothers(void **state)
+RIG_TEST(a_lock_that_cannot_be_read_is_anothers)
 {
-    struct rig *rig = opened(state);
+    opened(rig);
     static const char *const values[] = {
         "hello",
         "",
@@ -304,9 +296,9 @@ static void test_a_lock_that_cannot_be_read_is_anothers(void **state)
     expect_held_by_a_stranger(rig, 1000);
 }
 
-static void test_a_lock_without_a_time_limit_is_looked_at_again_within_a_second(void **state)
+RIG_TEST(a_lock_without_a_time_limit_is_looked_at_again_within_a_second)
 {
-    struct rig *rig = opened(state);
+    opened(rig);
 
     redis_server_do(server, "SET %s %b", LOCK, "5 someone", (size_t)9);
     struct lease_call call = grant(rig, ann, 0);
@@ -321,9 +313,9 @@ static void test_a_lock_without_a_time_limit_is_looked_at_again_within_a_second(
     assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
 }
 
-static void test_scripts_are_sent_again_when_redis_forgot_them(void **state)
+RIG_TEST(scripts_are_sent_again_when_redis_forgot_them)
 {
-    struct rig *rig = opened(state);
+    opened(rig);
 
     for (int64_t i = 0; i < 3; i++) {
         redis_server_do(server, "SCRIPT FLUSH");
@@ -357,10 +349,8 @@ static bool has_ipv6(void)
     return has;
 }
 
-static void test_ways_in_unix_socket_name_and_ipv6(void **state)
+RIG_TEST(ways_in_unix_socket_name_and_ipv6)
 {
-    struct rig *rig = *state;
-
     rig_open(rig, "redis+unix:%s", server->socket);
     expect_a_lease_cycle(rig);
     rig_open(rig, "redis://localhost:%d", server->port);
@@ -372,9 +362,8 @@ static void test_ways_in_unix_socket_name_and_ipv6(void **state)
 }
 
 /* "localhost" is ::1 first on many machines, where this server is not. */
-static void test_every_address_of_a_name_is_tried(void **state)
+RIG_TEST(every_address_of_a_name_is_tried)
 {
-    struct rig *rig = *state;
     struct redis_server *ipv4 = redis_server_new((const char *[]){"--bind", "127.0.0.1", NULL});
 
     rig_open(rig, "redis://localhost:%d", ipv4->port);
@@ -383,9 +372,9 @@ static void test_every_address_of_a_name_is_tried(void **state)
     redis_server_free(ipv4);
 }
 
-static void test_it_says_who_it_is(void **state)
+RIG_TEST(it_says_who_it_is)
 {
-    struct rig *rig = opened(state);
+    opened(rig);
     redisReply *reply = redis_server_ask(server, "CLIENT LIST");
 
     assert_non_null(strstr(reply->str, "name=stockade "));
@@ -396,10 +385,8 @@ static void test_it_says_who_it_is(void **state)
     assert_string_equal(lease_provider_health(rig->provider).detail, ready);
 }
 
-static void test_a_password_and_a_user_with_a_password(void **state)
+RIG_TEST(a_password_and_a_user_with_a_password)
 {
-    struct rig *rig = *state;
-
     redis_server_do(server, "ACL SETUSER shop on >p:%%40ss ~* +@all");
     rig_open(rig, "redis://shop:p%%3a%%2540ss@127.0.0.1:%d", server->port);
     expect_a_lease_cycle(rig);
@@ -417,9 +404,8 @@ static void test_a_password_and_a_user_with_a_password(void **state)
     redis_server_free(guarded);
 }
 
-static void test_a_wrong_password_is_told_and_never_shown(void **state)
+RIG_TEST(a_wrong_password_is_told_and_never_shown)
 {
-    struct rig *rig = *state;
     char text[4096];
 
     struct redis_server *guarded =
@@ -440,30 +426,18 @@ static void test_a_wrong_password_is_told_and_never_shown(void **state)
     redis_server_free(guarded);
 }
 
-int main(void)
+static int start_server(void **state)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(a_grant_leaves_token_nonce_and_attempt_and_a_counter_that_expires),
-        TEST(a_lock_names_the_attempts_that_entered_until_it_is_renewed),
-        TEST(a_lock_entered_often_is_given_up_by_its_token_only),
-        TEST(a_lock_without_attempts_is_entered_renewed_and_released),
-        TEST(prefix_and_database_are_options),
-        TEST(a_counter_is_believed_as_the_token_rule_says),
-        TEST(a_corrupt_counter_is_not_believed),
-        TEST(a_lost_counter_is_restored_by_the_floor),
-        TEST(a_lock_that_cannot_be_read_is_anothers),
-        TEST(a_lock_without_a_time_limit_is_looked_at_again_within_a_second),
-        TEST(scripts_are_sent_again_when_redis_forgot_them),
-        TEST(ways_in_unix_socket_name_and_ipv6),
-        TEST(every_address_of_a_name_is_tried),
-        TEST(it_says_who_it_is),
-        TEST(a_password_and_a_user_with_a_password),
-        TEST(a_wrong_password_is_told_and_never_shown),
-    };
-#undef TEST
+    (void)state;
     server = redis_server_new(NULL);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    redis_server_free(server);
-    return failed;
+    return 0;
 }
+
+static int stop_server(void **state)
+{
+    (void)state;
+    redis_server_free(server);
+    return 0;
+}
+
+AROUND_ALL_TESTS(start_server, stop_server);

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* News between daemons on one Redis: what one ends, the others hear of, and what it costs them
  * where they cannot. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/fence/chatterbox.h"
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
+#include "tests/unit/test.h"
 
 static const char ann[] = "a0000000000000000000000000000001";
 
@@ -99,11 +92,11 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A daemon that acts, and one that listens. */
-static struct rig *opened(void **state, struct other **other)
-{
-    struct rig *rig = *state;
+#define RIG_TEST(name) TEST_WITH(setup, teardown, struct rig *rig, name)
 
+/* A daemon that acts, and one that listens. */
+static struct rig *opened(struct rig *rig, struct other **other)
+{
     rig_open(rig, "redis://127.0.0.1:%d" PATIENT, server->port);
     rig_until(rig, rig_up(rig));
     *other = open_other(rig, PATIENT);
@@ -133,10 +126,10 @@ static void end(struct rig *rig, int64_t token, bool revoked)
     assert_int_equal(asked.call.answer, LEASE_FREE);
 }
 
-static void test_a_release_is_heard_with_its_token(void **state)
+RIG_TEST(a_release_is_heard_with_its_token)
 {
     struct other *other;
-    struct rig *rig = opened(state, &other);
+    opened(rig, &other);
     int64_t token = granted(rig);
 
     end(rig, token, false);
@@ -155,10 +148,10 @@ static void test_a_release_is_heard_with_its_token(void **state)
     close_other(rig, other);
 }
 
-static void test_a_revoked_lease_is_told_even_where_it_had_run_out(void **state)
+RIG_TEST(a_revoked_lease_is_told_even_where_it_had_run_out)
 {
     struct other *other;
-    struct rig *rig = opened(state, &other);
+    opened(rig, &other);
     int64_t token = granted(rig);
 
     end(rig, token, true);
@@ -172,11 +165,9 @@ static void test_a_revoked_lease_is_told_even_where_it_had_run_out(void **state)
     close_other(rig, other);
 }
 
-static void test_nobody_hears_of_what_he_ended_himself(void **state)
+RIG_TEST(nobody_hears_of_what_he_ended_himself)
 {
     struct other *mine;
-    struct rig *rig = *state;
-
     mine = open_other(rig, "");
     rig->provider = mine->provider;
     rig_until(rig, rig_up(rig) && is_watching(mine));
@@ -188,10 +179,10 @@ static void test_nobody_hears_of_what_he_ended_himself(void **state)
     close_other(rig, mine);
 }
 
-static void test_other_databases_and_prefixes_are_other_worlds(void **state)
+RIG_TEST(other_databases_and_prefixes_are_other_worlds)
 {
     struct other *other, *far, *foreign;
-    struct rig *rig = opened(state, &other);
+    opened(rig, &other);
 
     far = open_other(rig, "/3");
     foreign = open_other(rig, "?prefix=shop");
@@ -207,10 +198,10 @@ static void test_other_databases_and_prefixes_are_other_worlds(void **state)
     close_other(rig, foreign);
 }
 
-static void test_what_others_publish_is_passed_over(void **state)
+RIG_TEST(what_others_publish_is_passed_over)
 {
     struct other *other;
-    struct rig *rig = opened(state, &other);
+    opened(rig, &other);
     static const char *const texts[] = {"",
                                         "released",
                                         "released x",
@@ -232,10 +223,10 @@ static void test_what_others_publish_is_passed_over(void **state)
     close_other(rig, other);
 }
 
-static void test_a_listener_that_lost_its_connection_is_back_by_itself(void **state)
+RIG_TEST(a_listener_that_lost_its_connection_is_back_by_itself)
 {
     struct other *other;
-    struct rig *rig = opened(state, &other);
+    opened(rig, &other);
     char text[4096];
 
     rig_logged(rig, text, sizeof text);
@@ -259,11 +250,9 @@ static void test_a_listener_that_lost_its_connection_is_back_by_itself(void **st
 }
 
 /* Only listening, nothing asks Redis anything: and yet a dead peer is noticed. */
-static void test_a_silent_peer_is_noticed(void **state)
+RIG_TEST(a_silent_peer_is_noticed)
 {
     struct other *other;
-    struct rig *rig = *state;
-
     other = open_other(rig, "?timeout_ms=500");
     rig_until(rig, is_watching(other));
     struct deadline listening = deadline_in(2600);
@@ -278,10 +267,9 @@ static void test_a_silent_peer_is_noticed(void **state)
     close_other(rig, other);
 }
 
-static void test_without_the_right_to_listen_it_works_on_and_says_so_once(void **state)
+RIG_TEST(without_the_right_to_listen_it_works_on_and_says_so_once)
 {
     struct other other;
-    struct rig *rig = *state;
     char text[8192];
 
     redis_server_do(server, "ACL SETUSER dumb on >secret ~* +@all resetchannels");
@@ -313,9 +301,8 @@ static void test_without_the_right_to_listen_it_works_on_and_says_so_once(void *
 }
 
 /* A greeting's worth of right answers, then messages of all the forms that are none. */
-static void test_messages_of_another_form_end_the_connection_only(void **state)
+RIG_TEST(messages_of_another_form_end_the_connection_only)
 {
-    struct rig *rig = *state;
     static const char *const texts[] = {
         "*2\r\n$4\r\npong\r\n$0\r\n\r\n",
         "*0\r\n",
@@ -355,23 +342,18 @@ static void test_messages_of_another_form_end_the_connection_only(void **state)
     }
 }
 
-int main(void)
+static int start_server(void **state)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(a_release_is_heard_with_its_token),
-        TEST(a_revoked_lease_is_told_even_where_it_had_run_out),
-        TEST(nobody_hears_of_what_he_ended_himself),
-        TEST(other_databases_and_prefixes_are_other_worlds),
-        TEST(what_others_publish_is_passed_over),
-        TEST(a_listener_that_lost_its_connection_is_back_by_itself),
-        TEST(a_silent_peer_is_noticed),
-        TEST(without_the_right_to_listen_it_works_on_and_says_so_once),
-        TEST(messages_of_another_form_end_the_connection_only),
-    };
-#undef TEST
+    (void)state;
     server = redis_server_new(NULL);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    redis_server_free(server);
-    return failed;
+    return 0;
 }
+
+static int stop_server(void **state)
+{
+    (void)state;
+    redis_server_free(server);
+    return 0;
+}
+
+AROUND_ALL_TESTS(start_server, stop_server);

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The conformance tests over Redlock: on in-memory masters, on late ones, with a minority of them
  * down, and on real Redises. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "fence/base/mem.h"
 #include "tests/unit/fence/conformance.h"
 #include "tests/unit/fence/masters.h"
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
+#include "tests/unit/test.h"
 
 #define SERVERS 3
 

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock on real Redises: its timer, its start and its end. (What it decides: redlock_test.c.) */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
+#include "tests/unit/test.h"
 
 #define SERVERS 3
 #define LOCK    "stockade:{sku:1}:lock"
@@ -37,10 +30,10 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct rig *ready(void **state)
-{
-    struct rig *rig = *state;
+#define RIG_TEST(name) TEST_WITH(setup, teardown, struct rig *rig, name)
 
+static struct rig *ready(struct rig *rig)
+{
     rig_until(rig, rig_detail_has(rig, "3 masters, 3 ready"));
     return rig;
 }
@@ -56,9 +49,9 @@ static struct asked split(int64_t ttl_ms)
     return asked;
 }
 
-static void test_a_split_is_tried_again_until_it_counts_as_held(void **state)
+RIG_TEST(a_split_is_tried_again_until_it_counts_as_held)
 {
-    struct rig *rig = ready(state);
+    ready(rig);
     struct asked asked = split(60000);
 
     rig_answer(rig, &asked);
@@ -69,9 +62,9 @@ static void test_a_split_is_tried_again_until_it_counts_as_held(void **state)
     freeReplyObject(reply);
 }
 
-static void test_a_split_that_ends_in_time_is_granted(void **state)
+RIG_TEST(a_split_that_ends_in_time_is_granted)
 {
-    struct rig *rig = ready(state);
+    ready(rig);
     struct asked asked = split(5);
 
     rig_answer(rig, &asked);
@@ -88,9 +81,8 @@ static void on_ended(void *context)
     (*(int *)context)++;
 }
 
-static void test_the_first_attempt_has_ended_when_that_of_each_master_has(void **state)
+RIG_TEST(the_first_attempt_has_ended_when_that_of_each_master_has)
 {
-    struct rig *rig = *state;
     int ended = 0;
 
     redis_server_kill(servers[1]);
@@ -100,9 +92,9 @@ static void test_the_first_attempt_has_ended_when_that_of_each_master_has(void *
     rig_until(rig, rig_detail_has(rig, "3 masters, 2 ready; redis 127.0.0.1:"));
 }
 
-static void test_it_can_be_closed_while_it_waits(void **state)
+RIG_TEST(it_can_be_closed_while_it_waits)
 {
-    struct rig *rig = ready(state);
+    ready(rig);
     struct asked pausing = split(60000), silent = rig_question(LEASE_QUERY, "", 0);
 
     rig_ask(rig, &pausing);
@@ -117,20 +109,20 @@ static void test_it_can_be_closed_while_it_waits(void **state)
     assert_down(silent.call, "being closed");
 }
 
-int main(void)
+static int start_servers(void **state)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(a_split_is_tried_again_until_it_counts_as_held),
-        TEST(a_split_that_ends_in_time_is_granted),
-        TEST(the_first_attempt_has_ended_when_that_of_each_master_has),
-        TEST(it_can_be_closed_while_it_waits),
-    };
-#undef TEST
+    (void)state;
     for (int i = 0; i < SERVERS; i++)
         servers[i] = redis_server_new(NULL);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
+}
+
+static int stop_servers(void **state)
+{
+    (void)state;
     for (int i = 0; i < SERVERS; i++)
         redis_server_free(servers[i]);
-    return failed;
+    return 0;
 }
+
+AROUND_ALL_TESTS(start_servers, stop_servers);

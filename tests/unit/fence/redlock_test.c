@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock over in-memory masters that fail, disagree, answer late or not at all. (What every
  * provider must do: redlock_conformance_test.c; the count: ballot_test.c.) */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/fence/masters.h"
 #include "tests/unit/fence/rig.h"
+#include "tests/unit/test.h"
 
 #define TTL_MS  60000
 #define SOON_MS 1000 /* by then everything has been answered and given back */
@@ -29,6 +22,8 @@ static int teardown(void **state)
     masters_free(*state);
     return 0;
 }
+
+#define MASTERS_TEST(name) TEST_WITH(setup, teardown, struct masters *masters, name)
 
 static void on_answer(struct lease_call *call)
 {
@@ -98,10 +93,8 @@ static void take(struct masters *masters, int number, const char *nonce, int64_t
     assert_answer(of_master(masters, number, LEASE_GRANT, nonce, token), LEASE_GRANTED, token);
 }
 
-static void test_masters_whose_counters_ran_ahead_are_levelled(void **state)
+MASTERS_TEST(masters_whose_counters_ran_ahead_are_levelled)
 {
-    struct masters *masters = *state;
-
     take(masters, 1, bob, 9);
     of_master(masters, 1, LEASE_RELEASE, bob, 9);
     take(masters, 3, bob, 7);
@@ -117,10 +110,8 @@ static void test_masters_whose_counters_ran_ahead_are_levelled(void **state)
     assert_answer(answer(masters, grant(ann, call.answer_token)), LEASE_OWN, call.answer_token);
 }
 
-static void test_empty_masters_are_healed_by_a_renewal(void **state)
+MASTERS_TEST(empty_masters_are_healed_by_a_renewal)
 {
-    struct masters *masters = *state;
-
     assert_answer(answer(masters, grant(ann, 5)), LEASE_GRANTED, 6);
     lease_service_lose_all(masters->services[0]);
     lease_service_lose_all(masters->services[4]);
@@ -130,10 +121,8 @@ static void test_empty_masters_are_healed_by_a_renewal(void **state)
     assert_masters_have(masters, (int64_t[]){6, 6, 6, 6, 6});
 }
 
-static void test_what_is_granted_by_a_minority_is_given_back_also_when_it_comes_late(void **state)
+MASTERS_TEST(what_is_granted_by_a_minority_is_given_back_also_when_it_comes_late)
 {
-    struct masters *masters = *state;
-
     for (int i = 0; i < 3; i++)
         take(masters, i, bob, 5);
     lease_service_set_late(masters->services[4], 300);
@@ -146,10 +135,8 @@ static void test_what_is_granted_by_a_minority_is_given_back_also_when_it_comes_
     assert_masters_have(masters, (int64_t[]){5, 5, 5, 0, 0});
 }
 
-static void test_a_late_master_delays_no_decision_and_keeps_the_lease(void **state)
+MASTERS_TEST(a_late_master_delays_no_decision_and_keeps_the_lease)
 {
-    struct masters *masters = *state;
-
     lease_service_set_late(masters->services[0], 300);
     lease_service_set_late(masters->services[2], -1);
     struct asked asked = grant(ann, 5);
@@ -163,10 +150,8 @@ static void test_a_late_master_delays_no_decision_and_keeps_the_lease(void **sta
     assert_masters_have(masters, (int64_t[]){6, 6, 6, 6, 6});
 }
 
-static void test_a_late_grant_under_another_token_is_given_back(void **state)
+MASTERS_TEST(a_late_grant_under_another_token_is_given_back)
 {
-    struct masters *masters = *state;
-
     take(masters, 0, bob, 20);
     of_master(masters, 0, LEASE_RELEASE, bob, 20);
     lease_service_set_late(masters->services[0], 50);
@@ -177,9 +162,8 @@ static void test_a_late_grant_under_another_token_is_given_back(void **state)
 }
 
 /* One master is gone, and of the others each of two has a half. */
-static void test_of_those_who_split_the_masters_the_one_who_pauses_keeps_nothing(void **state)
+MASTERS_TEST(of_those_who_split_the_masters_the_one_who_pauses_keeps_nothing)
 {
-    struct masters *masters = *state;
     struct asked a = grant(ann, 5), b = grant(bob, 5);
 
     lease_service_set_down(masters->services[4], "gone");
@@ -200,9 +184,8 @@ static void test_of_those_who_split_the_masters_the_one_who_pauses_keeps_nothing
     assert_int_equal(b.times, 1);
 }
 
-static void test_who_is_alone_after_a_split_is_granted(void **state)
+MASTERS_TEST(who_is_alone_after_a_split_is_granted)
 {
-    struct masters *masters = *state;
     struct asked a = grant(ann, 5);
 
     for (int i = 0; i < 3; i++)
@@ -217,10 +200,8 @@ static void test_who_is_alone_after_a_split_is_granted(void **state)
     assert_true(a.call.answer_token > 5);
 }
 
-static void test_without_a_quorum_it_is_down_with_the_reason_and_nothing_stays(void **state)
+MASTERS_TEST(without_a_quorum_it_is_down_with_the_reason_and_nothing_stays)
 {
-    struct masters *masters = *state;
-
     for (int i = 0; i < 3; i++)
         lease_service_set_down(masters->services[i], "struck by lightning");
     assert_down(answer(masters, grant(ann, 5)),
@@ -237,10 +218,8 @@ static void test_without_a_quorum_it_is_down_with_the_reason_and_nothing_stays(v
     assert_true(lease_provider_health(masters->clients[0].provider).up);
 }
 
-static void test_a_renewal_that_is_lost_leaves_nothing_behind(void **state)
+MASTERS_TEST(a_renewal_that_is_lost_leaves_nothing_behind)
 {
-    struct masters *masters = *state;
-
     for (int i = 0; i < 3; i++)
         take(masters, i, bob, 7);
     assert_answer(answer(masters, rig_question(LEASE_RENEW, ann, 6)), LEASE_HELD, 7);
@@ -248,10 +227,8 @@ static void test_a_renewal_that_is_lost_leaves_nothing_behind(void **state)
     assert_masters_have(masters, (int64_t[]){7, 7, 7, 0, 0});
 }
 
-static void test_a_renewal_without_a_quorum_is_down_and_keeps_what_it_has(void **state)
+MASTERS_TEST(a_renewal_without_a_quorum_is_down_and_keeps_what_it_has)
 {
-    struct masters *masters = *state;
-
     for (int i = 0; i < 3; i++)
         lease_service_set_down(masters->services[i], "gone");
     assert_down(answer(masters, rig_question(LEASE_RENEW, ann, 6)), "no quorum");
@@ -262,9 +239,8 @@ static void test_a_renewal_without_a_quorum_is_down_and_keeps_what_it_has(void *
 }
 
 /* Drift included. */
-static void test_a_quorum_that_comes_too_late_for_the_ttl_is_asked_again(void **state)
+MASTERS_TEST(a_quorum_that_comes_too_late_for_the_ttl_is_asked_again)
 {
-    struct masters *masters = *state;
     struct asked asked = grant(ann, 5);
 
     for (int i = 0; i < 5; i++)
@@ -288,9 +264,8 @@ static void test_a_quorum_that_comes_too_late_for_the_ttl_is_asked_again(void **
     assert_answer(longer.call, LEASE_GRANTED, 51);
 }
 
-static void test_what_is_told_ends_with_the_first_that_was_asked_less_the_drift(void **state)
+MASTERS_TEST(what_is_told_ends_with_the_first_that_was_asked_less_the_drift)
 {
-    struct masters *masters = *state;
     struct asked asked = grant(ann, 5);
 
     for (int i = 0; i < 5; i++)
@@ -308,9 +283,8 @@ static void test_what_is_told_ends_with_the_first_that_was_asked_less_the_drift(
 }
 
 /* The first try's time is not counted: it was given back. */
-static void test_what_is_told_of_a_second_try_counts_from_there(void **state)
+MASTERS_TEST(what_is_told_of_a_second_try_counts_from_there)
 {
-    struct masters *masters = *state;
     struct asked asked = grant(ann, 5);
 
     for (int i = 0; i < 5; i++)
@@ -327,9 +301,8 @@ static void test_what_is_told_of_a_second_try_counts_from_there(void **state)
     assert_int_equal(lease_left_ms(&asked.call, masters->now_ms), 97);
 }
 
-static void test_a_quorum_that_is_always_too_late_is_left_to_the_caller(void **state)
+MASTERS_TEST(a_quorum_that_is_always_too_late_is_left_to_the_caller)
 {
-    struct masters *masters = *state;
     struct asked asked = grant(ann, 5);
     int64_t asked_ms = masters->now_ms;
 
@@ -345,9 +318,8 @@ static void test_a_quorum_that_is_always_too_late_is_left_to_the_caller(void **s
 }
 
 /* The owner asks again before a late master has answered the first time. */
-static void test_what_a_late_master_grants_is_not_taken_from_the_owners_next_try(void **state)
+MASTERS_TEST(what_a_late_master_grants_is_not_taken_from_the_owners_next_try)
 {
-    struct masters *masters = *state;
     struct asked first = grant(ann, 5), second = grant(ann, 5);
 
     for (int i = 0; i < 3; i++)
@@ -367,9 +339,8 @@ static void test_what_a_late_master_grants_is_not_taken_from_the_owners_next_try
     assert_masters_have(masters, (int64_t[]){6, 6, 5, 6, 0});
 }
 
-static void test_what_the_owners_next_try_cannot_use_is_given_back_after_all(void **state)
+MASTERS_TEST(what_the_owners_next_try_cannot_use_is_given_back_after_all)
 {
-    struct masters *masters = *state;
     struct asked first = grant(ann, 5), second = grant(ann, 5);
 
     for (int i = 0; i < 3; i++)
@@ -383,9 +354,8 @@ static void test_what_the_owners_next_try_cannot_use_is_given_back_after_all(voi
     assert_masters_have(masters, (int64_t[]){5, 5, 5, 0, 0});
 }
 
-static void test_news_are_told_once_when_a_quorum_has_them(void **state)
+MASTERS_TEST(news_are_told_once_when_a_quorum_has_them)
 {
-    struct masters *masters = *state;
     struct client *other = &masters->clients[1];
 
     assert_answer(answer(masters, grant(ann, 5)), LEASE_GRANTED, 6);
@@ -402,9 +372,8 @@ static void test_news_are_told_once_when_a_quorum_has_them(void **state)
     assert_int_equal(lease_provider_health(other->provider).news, 1);
 }
 
-static void test_closing_answers_what_is_under_way_and_what_pauses(void **state)
+MASTERS_TEST(closing_answers_what_is_under_way_and_what_pauses)
 {
-    struct masters *masters = *state;
     struct asked pausing = grant(ann, 5), waiting = rig_question(LEASE_RENEW, ann, 3);
     bool closed = false;
 
@@ -423,31 +392,4 @@ static void test_closing_answers_what_is_under_way_and_what_pauses(void **state)
     assert_int_equal(waiting.times, 1);
     assert_down(pausing.call, "being closed");
     assert_down(waiting.call, "being closed");
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(masters_whose_counters_ran_ahead_are_levelled),
-        TEST(empty_masters_are_healed_by_a_renewal),
-        TEST(what_is_granted_by_a_minority_is_given_back_also_when_it_comes_late),
-        TEST(a_late_master_delays_no_decision_and_keeps_the_lease),
-        TEST(a_late_grant_under_another_token_is_given_back),
-        TEST(of_those_who_split_the_masters_the_one_who_pauses_keeps_nothing),
-        TEST(who_is_alone_after_a_split_is_granted),
-        TEST(without_a_quorum_it_is_down_with_the_reason_and_nothing_stays),
-        TEST(a_renewal_that_is_lost_leaves_nothing_behind),
-        TEST(a_renewal_without_a_quorum_is_down_and_keeps_what_it_has),
-        TEST(a_quorum_that_comes_too_late_for_the_ttl_is_asked_again),
-        TEST(what_is_told_ends_with_the_first_that_was_asked_less_the_drift),
-        TEST(what_is_told_of_a_second_try_counts_from_there),
-        TEST(a_quorum_that_is_always_too_late_is_left_to_the_caller),
-        TEST(what_a_late_master_grants_is_not_taken_from_the_owners_next_try),
-        TEST(what_the_owners_next_try_cannot_use_is_given_back_after_all),
-        TEST(news_are_told_once_when_a_quorum_has_them),
-        TEST(closing_answers_what_is_under_way_and_what_pauses),
-    };
-#undef TEST
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

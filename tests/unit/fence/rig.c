@@ -3,16 +3,11 @@
 #include "tests/unit/fence/rig.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "fence/base/check.h"
+#include "tests/unit/test.h"
 
 #define LEFTOVERS_MS_MAX 20000
 

@@ -3,21 +3,15 @@
  * real Redises behind it. (Real sentinels and their failovers: tests/system/test_sentinel.py.) */
 #include <dlfcn.h>
 #include <netdb.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "fence/base/mem.h"
 #include "tests/unit/fence/chatterbox.h"
 #include "tests/unit/fence/conformance.h"
 #include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
+#include "tests/unit/test.h"
 
 #define SUBSCRIBED "+OK\r\n*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n"
 
@@ -74,6 +68,8 @@ static int teardown(void **state)
     return 0;
 }
 
+#define SITE_TEST(name) TEST_WITH(setup, teardown, struct site *site, name)
+
 /* The sentinel says `answer`, that it listens, and what `messages` tell on its channel. */
 static void open_sentinel(struct site *site, const char *answer, const char *const *messages)
 {
@@ -120,10 +116,8 @@ static bool is_at(const struct site *site, int port)
     return rig_detail_has(&site->rig, text);
 }
 
-static void test_it_is_at_the_master_that_the_sentinel_names(void **state)
+SITE_TEST(it_is_at_the_master_that_the_sentinel_names)
 {
-    struct site *site = *state;
-
     open_at(site, server->port, "", NULL);
     rig_until(&site->rig, is_at(site, server->port));
     assert_string_equal(lease_provider_name(site->rig.provider), "sentinel");
@@ -133,13 +127,11 @@ static void test_it_is_at_the_master_that_the_sentinel_names(void **state)
     freeReplyObject(lock);
 }
 
-static void test_the_master_may_have_a_name_or_an_ipv6_address(void **state)
+SITE_TEST(the_master_may_have_a_name_or_an_ipv6_address)
 {
     static const struct {
         const char *host, *text;
     } cases[] = {{"localhost", "at localhost:%d: ready"}, {"::1", "at [::1]:%d: ready"}};
-    struct site *site = *state;
-
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char answer[64], text[64];
         address_of(answer, sizeof answer, cases[i].host, server->port);
@@ -153,7 +145,7 @@ static void test_the_master_may_have_a_name_or_an_ipv6_address(void **state)
     site->sentinel.port = 0;
 }
 
-static void test_an_answer_that_is_no_address_is_told_and_harms_nobody(void **state)
+SITE_TEST(an_answer_that_is_no_address_is_told_and_harms_nobody)
 {
     static const struct {
         const char *says, *reason;
@@ -172,8 +164,6 @@ static void test_an_answer_that_is_no_address_is_told_and_harms_nobody(void **st
         {"*2\r\n$9\r\n127.0.0.1\r\n$3\r\nabc\r\n", "is it a sentinel?"},
         {"HTTP/1.1 400 Bad Request\r\n\r\n", "rotocol error"},
     };
-    struct site *site = *state;
-
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         open_sentinel(site, cases[i].says, NULL);
         rig_open(&site->rig, "redis+sentinel://127.0.0.1:%d/shop", site->sentinel.port);
@@ -186,9 +176,8 @@ static void test_an_answer_that_is_no_address_is_told_and_harms_nobody(void **st
     site->sentinel.port = 0;
 }
 
-static void test_a_host_name_that_is_too_long_is_refused(void **state)
+SITE_TEST(a_host_name_that_is_too_long_is_refused)
 {
-    struct site *site = *state;
     char says[512], name[301];
 
     memset(name, 'a', sizeof name - 1);
@@ -199,9 +188,8 @@ static void test_a_host_name_that_is_too_long_is_refused(void **state)
     rig_until(&site->rig, rig_detail_has(&site->rig, "is it a sentinel?"));
 }
 
-static void test_switch_master_moves_it_and_what_is_none_does_not(void **state)
+SITE_TEST(switch_master_moves_it_and_what_is_none_does_not)
 {
-    struct site *site = *state;
     char texts[9][512], name[301];
     const char *messages[10] = {0};
 
@@ -227,10 +215,8 @@ static void test_switch_master_moves_it_and_what_is_none_does_not(void **state)
     freeReplyObject(lock);
 }
 
-static void test_a_master_of_another_name_does_not_wait_for_the_lookup_of_the_one_before(
-    void **state)
+SITE_TEST(a_master_of_another_name_does_not_wait_for_the_lookup_of_the_one_before)
 {
-    struct site *site = *state;
     char answer[64], message[64], text[64];
     const char *messages[] = {message, NULL};
 
@@ -246,10 +232,9 @@ static void test_a_master_of_another_name_does_not_wait_for_the_lookup_of_the_on
 }
 
 /* One of two is no majority: the other may know of a newer master. */
-static void test_half_of_the_sentinels_have_to_wait_for_the_others_word(void **state)
+SITE_TEST(half_of_the_sentinels_have_to_wait_for_the_others_word)
 {
     enum { TIMEOUT_MS = 300 };
-    struct site *site = *state;
     char answer[64];
     int port, fd = silent_server(&port);
 
@@ -269,9 +254,8 @@ static void on_news(void *context, const struct lease_news *news)
     *(int64_t *)context = news->token;
 }
 
-static void test_news_come_from_the_new_master(void **state)
+SITE_TEST(news_come_from_the_new_master)
 {
-    struct site *site = *state;
     char text[64];
     int64_t heard = 0;
 
@@ -287,10 +271,8 @@ static void test_news_come_from_the_new_master(void **state)
     assert_int_equal(heard, 7);
 }
 
-static void test_a_replica_is_no_master(void **state)
+SITE_TEST(a_replica_is_no_master)
 {
-    struct site *site = *state;
-
     redis_server_do(server, "REPLICAOF 127.0.0.1 1");
     open_at(site, server->port, "", NULL);
     rig_until(&site->rig, rig_detail_has(&site->rig, "its role is slave, not master"));
@@ -298,10 +280,8 @@ static void test_a_replica_is_no_master(void **state)
     rig_until(&site->rig, is_at(site, server->port));
 }
 
-static void test_a_master_that_was_demoted_is_left_and_the_sentinel_asked(void **state)
+SITE_TEST(a_master_that_was_demoted_is_left_and_the_sentinel_asked)
 {
-    struct site *site = *state;
-
     open_at(site, server->port, "", NULL);
     rig_until(&site->rig, is_at(site, server->port));
     int visitors = site->sentinel.visitors;
@@ -317,10 +297,9 @@ static void test_a_master_that_was_demoted_is_left_and_the_sentinel_asked(void *
 
 /* Replicas: there are none, so all that were granted are given back. */
 
-static void test_grants_without_replicas_are_given_back(void **state)
+SITE_TEST(grants_without_replicas_are_given_back)
 {
     enum { CALLS = 5 };
-    struct site *site = *state;
     struct asked asked[CALLS];
     char resources[CALLS][16];
     int answered = 0;
@@ -349,9 +328,8 @@ static void test_grants_without_replicas_are_given_back(void **state)
     assert_false(rig_up(&site->rig));
 }
 
-static void test_closing_answers_grants_that_wait_for_replicas(void **state)
+SITE_TEST(closing_answers_grants_that_wait_for_replicas)
 {
-    struct site *site = *state;
     struct asked first = rig_question(LEASE_GRANT, ann, 0),
                  second = rig_question(LEASE_GRANT, bob, 0);
 
@@ -407,25 +385,9 @@ static int subject_teardown(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(it_is_at_the_master_that_the_sentinel_names),
-        TEST(the_master_may_have_a_name_or_an_ipv6_address),
-        TEST(an_answer_that_is_no_address_is_told_and_harms_nobody),
-        TEST(a_host_name_that_is_too_long_is_refused),
-        TEST(switch_master_moves_it_and_what_is_none_does_not),
-        TEST(a_master_of_another_name_does_not_wait_for_the_lookup_of_the_one_before),
-        TEST(half_of_the_sentinels_have_to_wait_for_the_others_word),
-        TEST(news_come_from_the_new_master),
-        TEST(a_replica_is_no_master),
-        TEST(a_master_that_was_demoted_is_left_and_the_sentinel_asked),
-        TEST(grants_without_replicas_are_given_back),
-        TEST(closing_answers_grants_that_wait_for_replicas),
-    };
-#undef TEST
     server = redis_server_new(NULL);
     other = redis_server_new(NULL);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = unit_tests_run();
     failed += conformance_run("sentinel", subject_setup, subject_teardown);
     redis_server_free(server);
     redis_server_free(other);

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The token rule, case by case, and over everything a resource can live through. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "fence/token.h"
+#include "tests/unit/test.h"
 
 static const struct fence none = {0, 0, FENCE_NONE};
 
-static void test_of_a_live_fence_only_the_newest_token_may_write(void **state)
+TEST(of_a_live_fence_only_the_newest_token_may_write)
 {
     const struct fence live = {.token = 34, .floor = 34, .state = FENCE_LIVE};
 
-    (void)state;
     assert_int_equal(fence_judge(&live, 34), STK_OK);
     assert_int_equal(fence_judge(&live, 33), STK_STALE);
     assert_int_equal(fence_judge(&live, 1), STK_STALE);
@@ -22,11 +16,10 @@ static void test_of_a_live_fence_only_the_newest_token_may_write(void **state)
     assert_int_equal(fence_judge(&live, TOKEN_MAX), STK_UNKNOWN);
 }
 
-static void test_a_retired_token_is_stale_and_larger_ones_unknown(void **state)
+TEST(a_retired_token_is_stale_and_larger_ones_unknown)
 {
     const enum fence_state retired[] = {FENCE_RELEASED, FENCE_REVOKED};
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         const struct fence fence = {.token = 34, .floor = 50, .state = retired[i]};
         assert_int_equal(fence_judge(&fence, 34), STK_STALE);
@@ -36,20 +29,18 @@ static void test_a_retired_token_is_stale_and_larger_ones_unknown(void **state)
     }
 }
 
-static void test_where_nothing_was_granted_every_token_is_unknown(void **state)
+TEST(where_nothing_was_granted_every_token_is_unknown)
 {
-    (void)state;
     assert_int_equal(fence_judge(&none, 1), STK_UNKNOWN);
     assert_int_equal(fence_judge(&none, TOKEN_MAX), STK_UNKNOWN);
     const struct fence swept = {.token = 0, .floor = 90, .state = FENCE_NONE};
     assert_int_equal(fence_judge(&swept, 42), STK_UNKNOWN);
 }
 
-static void test_a_token_is_admitted_above_the_floor_only(void **state)
+TEST(a_token_is_admitted_above_the_floor_only)
 {
     const struct fence fence = {.token = 34, .floor = 50, .state = FENCE_LIVE};
 
-    (void)state;
     assert_false(fence_admits(&fence, 34));
     assert_false(fence_admits(&fence, 35));
     assert_false(fence_admits(&fence, 50));
@@ -60,16 +51,15 @@ static void test_a_token_is_admitted_above_the_floor_only(void **state)
     assert_true(fence_admits(&none, 1));
 }
 
-static void test_only_a_live_fence_claims_its_resource(void **state)
+TEST(only_a_live_fence_claims_its_resource)
 {
-    (void)state;
     assert_true(fence_unclaimed(&none));
     assert_false(fence_unclaimed(&(struct fence){34, 34, FENCE_LIVE}));
     assert_true(fence_unclaimed(&(struct fence){34, 34, FENCE_RELEASED}));
     assert_true(fence_unclaimed(&(struct fence){34, 34, FENCE_REVOKED}));
 }
 
-static void test_minting_goes_on_from_the_believable_counter_or_the_floor(void **state)
+TEST(minting_goes_on_from_the_believable_counter_or_the_floor)
 {
     static const struct {
         int64_t counter, floor, next;
@@ -90,17 +80,15 @@ static void test_minting_goes_on_from_the_believable_counter_or_the_floor(void *
         {TOKEN_MAX + 1, TOKEN_MAX, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(token_next(cases[i].counter, cases[i].floor), cases[i].next);
 }
 
-static void test_every_minted_token_is_admitted_and_outdates_all_before(void **state)
+TEST(every_minted_token_is_admitted_and_outdates_all_before)
 {
     struct fence fence = none;
     int64_t counter = 0;
 
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         if (i % 7 == 0)
             counter = 0; /* lost */
@@ -118,7 +106,7 @@ static void test_every_minted_token_is_admitted_and_outdates_all_before(void **s
     }
 }
 
-static void test_a_token_is_written_as_a_plain_number(void **state)
+TEST(a_token_is_written_as_a_plain_number)
 {
     static const char *const wrong[] = {"",
                                         "0",
@@ -136,26 +124,10 @@ static void test_a_token_is_written_as_a_plain_number(void **state)
                                         "99999999999999999999999999"};
     int64_t token = -7;
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_false(token_parse(bytes_of(wrong[i]), &token));
     assert_true(token_parse(bytes_of("1"), &token));
     assert_int_equal(token, 1);
     assert_true(token_parse(bytes_of("9007199254740991"), &token));
     assert_int_equal(token, TOKEN_MAX);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_of_a_live_fence_only_the_newest_token_may_write),
-        cmocka_unit_test(test_a_retired_token_is_stale_and_larger_ones_unknown),
-        cmocka_unit_test(test_where_nothing_was_granted_every_token_is_unknown),
-        cmocka_unit_test(test_a_token_is_admitted_above_the_floor_only),
-        cmocka_unit_test(test_only_a_live_fence_claims_its_resource),
-        cmocka_unit_test(test_minting_goes_on_from_the_believable_counter_or_the_floor),
-        cmocka_unit_test(test_every_minted_token_is_admitted_and_outdates_all_before),
-        cmocka_unit_test(test_a_token_is_written_as_a_plain_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lease URIs: what is understood, and what is refused at which column. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/lease/uri.h"
+#include "tests/unit/test.h"
 
 static struct lease_uri parsed(const char *text)
 {
@@ -27,20 +19,18 @@ static void expect_text(const struct lease_uri *uri, const char *expected)
     assert_string_equal(lease_uri_text(uri, text, sizeof text), expected);
 }
 
-static void test_local(void **state)
+TEST(local)
 {
     struct lease_uri uri = parsed("local:");
 
-    (void)state;
     assert_int_equal(uri.kind, LEASE_URI_LOCAL);
     expect_text(&uri, "local");
 }
 
-static void test_redis_with_its_defaults(void **state)
+TEST(redis_with_its_defaults)
 {
     struct lease_uri uri = parsed("redis://cache.example.com");
 
-    (void)state;
     assert_int_equal(uri.kind, LEASE_URI_REDIS);
     assert_string_equal(uri.hosts[0].name, "cache.example.com");
     assert_int_equal(uri.hosts[0].port, 6379);
@@ -53,12 +43,11 @@ static void test_redis_with_its_defaults(void **state)
     assert_int_equal(parsed("redis://h/").db, 0);
 }
 
-static void test_redis_with_everything(void **state)
+TEST(redis_with_everything)
 {
     struct lease_uri uri =
         parsed("redis://sh%6fp:p%3A%40%2f%25ss:@10.0.0.1:7000/12?prefix=my%20shop&timeout_ms=250");
 
-    (void)state;
     assert_string_equal(uri.hosts[0].name, "10.0.0.1");
     assert_int_equal(uri.hosts[0].port, 7000);
     assert_int_equal(uri.db, 12);
@@ -72,11 +61,10 @@ static void test_redis_with_everything(void **state)
     assert_string_equal(uri.login.password, "secret");
 }
 
-static void test_redis_by_ipv6(void **state)
+TEST(redis_by_ipv6)
 {
     struct lease_uri uri = parsed("redis://u:p@[fe80::1]:6380/1");
 
-    (void)state;
     assert_string_equal(uri.hosts[0].name, "fe80::1");
     assert_int_equal(uri.hosts[0].port, 6380);
     assert_int_equal(uri.db, 1);
@@ -84,12 +72,11 @@ static void test_redis_by_ipv6(void **state)
     assert_string_equal(parsed("redis://[::1]").hosts[0].name, "::1");
 }
 
-static void test_redis_by_unix_socket(void **state)
+TEST(redis_by_unix_socket)
 {
     struct lease_uri uri =
         parsed("redis+unix:/run/my%20redis.sock?db=3&user=u&password=p%26&prefix=x&timeout_ms=99");
 
-    (void)state;
     assert_int_equal(uri.kind, LEASE_URI_REDIS_UNIX);
     assert_string_equal(uri.path, "/run/my redis.sock");
     assert_int_equal(uri.db, 3);
@@ -101,13 +88,12 @@ static void test_redis_by_unix_socket(void **state)
     assert_string_equal(parsed("redis+unix:redis.sock").path, "redis.sock");
 }
 
-static void test_sentinels(void **state)
+TEST(sentinels)
 {
     struct lease_uri uri =
         parsed("redis+sentinel://u:p@a,10.0.0.2:5000,[::1]/my%20shop?db=2&replicas=1&prefix=x"
                "&sentinel_user=su&sentinel_password=sp&timeout_ms=300");
 
-    (void)state;
     assert_int_equal(uri.kind, LEASE_URI_SENTINEL);
     assert_int_equal(uri.hosts_count, 3);
     assert_string_equal(uri.hosts[0].name, "a");
@@ -130,11 +116,10 @@ static void test_sentinels(void **state)
     assert_int_equal(parsed("redis+sentinel://h/n").timeout_ms, 1000);
 }
 
-static void test_redlock(void **state)
+TEST(redlock)
 {
     struct lease_uri uri = parsed("redlock://u:p@a:1,a:2,b/3?prefix=x");
 
-    (void)state;
     assert_int_equal(uri.kind, LEASE_URI_REDLOCK);
     assert_int_equal(uri.hosts_count, 3);
     assert_int_equal(uri.hosts[2].port, 6379);
@@ -149,11 +134,10 @@ static void test_redlock(void **state)
     assert_int_equal(master.db, 3);
 }
 
-static void test_zookeeper(void **state)
+TEST(zookeeper)
 {
     struct lease_uri uri = parsed("zookeeper://u:p@a,b:1/shop/leases?session_ms=4000");
 
-    (void)state;
     assert_int_equal(uri.kind, LEASE_URI_ZOOKEEPER);
     assert_int_equal(uri.hosts_count, 2);
     assert_int_equal(uri.hosts[0].port, 2181);
@@ -165,12 +149,11 @@ static void test_zookeeper(void **state)
     assert_int_equal(uri.session_ms, 6000);
 }
 
-static void test_a_text_that_does_not_fit_is_cut(void **state)
+TEST(a_text_that_does_not_fit_is_cut)
 {
     struct lease_uri uri = parsed("redlock://aaaa:1,bbbb:2,cccc:3");
     char text[20];
 
-    (void)state;
     assert_string_equal(lease_uri_text(&uri, text, sizeof text), "redlock of aaaa:1,b");
 }
 
@@ -194,7 +177,7 @@ static void expect_refusals(const struct refusal *cases, size_t count)
     }
 }
 
-static void test_services_that_are_refused_and_where(void **state)
+TEST(services_that_are_refused_and_where)
 {
     static const struct refusal cases[] = {
         {"", 1, "begins with"},
@@ -211,11 +194,10 @@ static void test_services_that_are_refused_and_where(void **state)
         {"redis://h\xc3\xa9", 10, "no printable ASCII"},
     };
 
-    (void)state;
     expect_refusals(cases, sizeof cases / sizeof *cases);
 }
 
-static void test_hosts_logins_and_ports_that_are_refused_and_where(void **state)
+TEST(hosts_logins_and_ports_that_are_refused_and_where)
 {
     static const struct refusal cases[] = {
         {"redis://", 9, "a host is missing"},
@@ -244,11 +226,10 @@ static void test_hosts_logins_and_ports_that_are_refused_and_where(void **state)
         {"redis://h:99999999999999999999", 11, "the port"},
     };
 
-    (void)state;
     expect_refusals(cases, sizeof cases / sizeof *cases);
 }
 
-static void test_databases_and_options_that_are_refused_and_where(void **state)
+TEST(databases_and_options_that_are_refused_and_where)
 {
     static const struct refusal cases[] = {
         {"redis://h/x", 11, "the database"},
@@ -272,11 +253,10 @@ static void test_databases_and_options_that_are_refused_and_where(void **state)
         {"redis+unix:/s?dbs=1", 15, "the options are prefix, timeout_ms, db, user and password"},
     };
 
-    (void)state;
     expect_refusals(cases, sizeof cases / sizeof *cases);
 }
 
-static void test_lists_of_hosts_that_are_refused_and_where(void **state)
+TEST(lists_of_hosts_that_are_refused_and_where)
 {
     static const struct refusal cases[] = {
         {"redis://a,b", 10, "not expected here"},
@@ -304,7 +284,6 @@ static void test_lists_of_hosts_that_are_refused_and_where(void **state)
         {"zookeeper://h?db=1", 15, "the options are prefix, timeout_ms and session_ms"},
     };
 
-    (void)state;
     expect_refusals(cases, sizeof cases / sizeof *cases);
 }
 
@@ -322,9 +301,8 @@ static void expect_length(const char *format, size_t fits)
     assert_non_null(strstr(why, "is longer than"));
 }
 
-static void test_every_part_has_a_longest_form(void **state)
+TEST(every_part_has_a_longest_form)
 {
-    (void)state;
     expect_length("redis://%s", 255);
     expect_length("redis://%s:p@h", 127);
     expect_length("redis://:%s@h", 255);
@@ -332,7 +310,7 @@ static void test_every_part_has_a_longest_form(void **state)
     expect_length("redis+unix:%s", 106);
 }
 
-static void test_no_complaint_repeats_a_password(void **state)
+TEST(no_complaint_repeats_a_password)
 {
     static const char *const texts[] = {
         "redis://:secret@",
@@ -349,33 +327,10 @@ static void test_no_complaint_repeats_a_password(void **state)
         "redlock://u:secret@a,b",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct lease_uri uri;
         char why[128];
         assert_false(lease_uri_parse(texts[i], &uri, why, sizeof why));
         assert_null(strstr(why, "secret"));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_local),
-        cmocka_unit_test(test_redis_with_its_defaults),
-        cmocka_unit_test(test_redis_with_everything),
-        cmocka_unit_test(test_redis_by_ipv6),
-        cmocka_unit_test(test_redis_by_unix_socket),
-        cmocka_unit_test(test_sentinels),
-        cmocka_unit_test(test_redlock),
-        cmocka_unit_test(test_zookeeper),
-        cmocka_unit_test(test_a_text_that_does_not_fit_is_cut),
-        cmocka_unit_test(test_services_that_are_refused_and_where),
-        cmocka_unit_test(test_hosts_logins_and_ports_that_are_refused_and_where),
-        cmocka_unit_test(test_databases_and_options_that_are_refused_and_where),
-        cmocka_unit_test(test_lists_of_hosts_that_are_refused_and_where),
-        cmocka_unit_test(test_every_part_has_a_longest_form),
-        cmocka_unit_test(test_no_complaint_repeats_a_password),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The conformance tests over the provider on a real ZooKeeper; each in a folder of its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/base/mem.h"
 #include "tests/unit/fence/conformance.h"
 #include "tests/unit/fence/rig.h"
 #include "tests/unit/fence/zookeeper_server.h"
+#include "tests/unit/test.h"
 
 #define ABOVE_ALL_ZXIDS (INT64_C(1) << 40)
 #define MANY            2000
@@ -51,10 +45,12 @@ static int teardown(void **state)
     return 0;
 }
 
+#define SUBJECT_TEST(name) TEST_WITH(setup, teardown, struct zookeeper_subject *subject, name)
+
 /* From here on without a base: the number of the transaction is the token. */
-static void test_a_token_is_the_number_of_the_transaction_that_made_the_node(void **state)
+SUBJECT_TEST(a_token_is_the_number_of_the_transaction_that_made_the_node)
 {
-    struct rig *rig = &((struct zookeeper_subject *)*state)->rig;
+    struct rig *rig = &subject->rig;
     struct asked first = rig_question(LEASE_GRANT, "a0000000000000000000000000000001", 0);
     struct asked other = rig_question(LEASE_GRANT, "a0000000000000000000000000000001", 0);
 
@@ -68,7 +64,7 @@ static void test_a_token_is_the_number_of_the_transaction_that_made_the_node(voi
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, first.call.answer_token);
 }
 
-static void test_left_out_by_the_user(void **state)
+static void left_out_by_the_user(void **state)
 {
     (void)state;
     skip();
@@ -76,17 +72,13 @@ static void test_left_out_by_the_user(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest none[] = {cmocka_unit_test(test_left_out_by_the_user)};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            test_a_token_is_the_number_of_the_transaction_that_made_the_node, setup, teardown),
-    };
+    const struct CMUnitTest none[] = {cmocka_unit_test(left_out_by_the_user)};
 
     if (zookeeper_left_out())
-        return cmocka_run_group_tests_name("zookeeper", none, NULL, NULL);
+        return cmocka_run_group_tests(none, NULL, NULL);
     server = zookeeper_server_new();
     int failed = conformance_run("zookeeper", setup, teardown);
-    failed += cmocka_run_group_tests_name("zookeeper", tests, NULL, NULL);
+    failed += unit_tests_run();
     zookeeper_server_free(server);
     return failed;
 }

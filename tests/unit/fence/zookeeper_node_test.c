@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Paths, names and contents of ZooKeeper's nodes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/lease/zookeeper/node.h"
 #include "fence/token.h"
+#include "tests/unit/test.h"
 
 static const char nonce[] = "a0000000000000000000000000000001";
 static const char origin[] = "0123456789abcdef";
@@ -24,11 +17,10 @@ static struct node_name named(const char *number)
     return name;
 }
 
-static void test_any_bytes_become_one_plain_step_of_a_path(void **state)
+TEST(any_bytes_become_one_plain_step_of_a_path)
 {
     char path[NODE_PATH_MAX + 1], all[512];
 
-    (void)state;
     node_parent("/a/b", BYTES_LITERAL("sku:1/x y\0z%"), path);
     assert_string_equal(path, "/a/b/sku:1%2Fx%20y%00z%25");
     node_parent("/a/b", BYTES_LITERAL("."), path);
@@ -40,12 +32,11 @@ static void test_any_bytes_become_one_plain_step_of_a_path(void **state)
     assert_int_equal(strlen(path), 5 + 3 * sizeof all);
 }
 
-static void test_the_longest_base_fits(void **state)
+TEST(the_longest_base_fits)
 {
     struct lease_uri uri = {0};
     char base[NODE_BASE_MAX + 1];
 
-    (void)state;
     memset(uri.name, 'c', sizeof uri.name - 1);
     uri.name[0] = '/';
     memset(uri.prefix, '\x01', sizeof uri.prefix - 1);
@@ -53,12 +44,11 @@ static void test_the_longest_base_fits(void **state)
     assert_int_equal(strlen(base), 128 + 1 + 3 * 64);
 }
 
-static void test_the_numbers_of_nodes_wrap_around(void **state)
+TEST(the_numbers_of_nodes_wrap_around)
 {
     struct node_name first = named("2147483646"), last = named("2147483647"),
                      wrapped = named("-2147483648");
 
-    (void)state;
     assert_true(node_before(&first, &last) && !node_before(&last, &first));
     assert_true(node_before(&last, &wrapped) && !node_before(&wrapped, &last));
     assert_false(node_before(&last, &last));
@@ -66,11 +56,10 @@ static void test_the_numbers_of_nodes_wrap_around(void **state)
     assert_false(node_is_of(&first, "0123456789abcdee"));
 }
 
-static void test_a_name_at_anothers_place_is_that_place(void **state)
+TEST(a_name_at_anothers_place_is_that_place)
 {
     const char *numbers[] = {"0000000000", "0000000012", "2147483647", "-2147483648"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct node_name place = named(numbers[i]), parsed;
         struct node_name name = node_name_at(&place, "fedcba9876543210");
@@ -80,7 +69,7 @@ static void test_a_name_at_anothers_place_is_that_place(void **state)
     }
 }
 
-static void test_other_names_are_no_nodes_of_ours(void **state)
+TEST(other_names_are_no_nodes_of_ours)
 {
     const char *others[] = {"",
                             "x",
@@ -94,17 +83,15 @@ static void test_other_names_are_no_nodes_of_ours(void **state)
                             "0123456789abcdef+0000000001"};
     struct node_name name;
 
-    (void)state;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_false(node_name_parse(others[i], &name));
 }
 
-static void test_what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
     struct node_lease lease = {.token = 42, .ttl_ms = 1500}, read;
     char data[NODE_DATA_MAX];
 
-    (void)state;
     memcpy(lease.nonce, nonce, sizeof nonce);
     int len = node_write(&lease, true, data);
     assert_true(node_read((struct bytes){data, (size_t)len}, 100, &read));
@@ -122,7 +109,7 @@ static void test_what_is_written_is_read(void **state)
     assert_true(node_read((struct bytes){data, (size_t)len}, 1, &read) && read.queued);
 }
 
-static void test_what_no_daemon_writes_is_refused(void **state)
+TEST(what_no_daemon_writes_is_refused)
 {
     const char *others[] = {"",
                             "=",
@@ -140,14 +127,12 @@ static void test_what_no_daemon_writes_is_refused(void **state)
                             "= 1 1"};
     struct node_lease lease;
 
-    (void)state;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_false(node_read(bytes_of(others[i]), 5, &lease));
 }
 
-static void test_tokens_are_zxids_above_the_floor(void **state)
+TEST(tokens_are_zxids_above_the_floor)
 {
-    (void)state;
     assert_int_equal(node_token(10, 3), 10);
     assert_int_equal(node_token(10, 9), 10);
     assert_int_equal(node_token(10, 10), 11);
@@ -156,20 +141,4 @@ static void test_tokens_are_zxids_above_the_floor(void **state)
     assert_int_equal(node_token(INT64_C(1) << 60, 500), 501);
     assert_int_equal(node_token(10, TOKEN_MAX - 1), TOKEN_MAX);
     assert_int_equal(node_token(10, TOKEN_MAX), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_bytes_become_one_plain_step_of_a_path),
-        cmocka_unit_test(test_the_longest_base_fits),
-        cmocka_unit_test(test_the_numbers_of_nodes_wrap_around),
-        cmocka_unit_test(test_a_name_at_anothers_place_is_that_place),
-        cmocka_unit_test(test_other_names_are_no_nodes_of_ours),
-        cmocka_unit_test(test_what_is_written_is_read),
-        cmocka_unit_test(test_what_no_daemon_writes_is_refused),
-        cmocka_unit_test(test_tokens_are_zxids_above_the_floor),
-    };
-
-    return cmocka_run_group_tests_name("zookeeper_node", tests, NULL, NULL);
 }

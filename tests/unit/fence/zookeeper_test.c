@@ -2,20 +2,13 @@
 /* What shows only between two daemons on a real ZooKeeper, or when it goes away: whose lease is
  * taken for dead, what is done about a change by somebody else, and a release that is owed. */
 #define THREADED /* the client calls that wait */
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <zookeeper/zookeeper.h>
-
-#include <cmocka.h>
 
 #include "fence/base/mem.h"
 #include "tests/unit/fence/rig.h"
 #include "tests/unit/fence/zookeeper_server.h"
+#include "tests/unit/test.h"
 
 #define TTL_MS 60000 /* rig_question's */
 
@@ -68,6 +61,8 @@ static int teardown(void **state)
     return 0;
 }
 
+#define PAIR_TEST(name) TEST_WITH(setup, teardown, struct pair *pair, name)
+
 /* As who waits does: the daemon keeps a place in line, and remembers what it has seen. */
 static struct lease_call ask_in_line(struct rig *rig)
 {
@@ -79,9 +74,8 @@ static struct lease_call ask_in_line(struct rig *rig)
 }
 
 /* Another daemon's lease is dead when it has not changed for its TTL, by one's own clock. */
-static void test_a_lease_that_is_renewed_is_not_taken_for_dead_elsewhere(void **state)
+PAIR_TEST(a_lease_that_is_renewed_is_not_taken_for_dead_elsewhere)
 {
-    struct pair *pair = *state;
     struct rig *here = &pair->here, *there = &pair->there;
 
     open_rig(there);
@@ -120,18 +114,18 @@ static void mark_as_taken(void)
 }
 
 /* What is known of it is out of date then: it is read again, not written over and over. */
-static void test_a_renewal_of_a_lease_that_somebody_has_written_reads_it_again(void **state)
+PAIR_TEST(a_renewal_of_a_lease_that_somebody_has_written_reads_it_again)
 {
-    struct rig *here = &((struct pair *)*state)->here;
+    struct rig *here = &((struct pair *)pair)->here;
 
     int64_t token = rig_call(here, LEASE_GRANT, ann, 0).answer_token;
     mark_as_taken();
     assert_answer(rig_call(here, LEASE_RENEW, ann, token), LEASE_HELD, 0);
 }
 
-static void test_a_release_lost_on_its_way_ends_the_lease_when_zookeeper_is_back(void **state)
+PAIR_TEST(a_release_lost_on_its_way_ends_the_lease_when_zookeeper_is_back)
 {
-    struct rig *here = &((struct pair *)*state)->here;
+    struct rig *here = &((struct pair *)pair)->here;
     struct asked lost = rig_question(LEASE_RELEASE, ann, 0);
 
     lost.call.token = rig_call(here, LEASE_GRANT, ann, 0).answer_token;
@@ -147,9 +141,9 @@ static void test_a_release_lost_on_its_way_ends_the_lease_when_zookeeper_is_back
 }
 
 /* A call may come before the timer that would end the lease. */
-static void test_who_asks_first_when_zookeeper_is_back_does_not_revive_a_lease(void **state)
+PAIR_TEST(who_asks_first_when_zookeeper_is_back_does_not_revive_a_lease)
 {
-    struct rig *here = &((struct pair *)*state)->here;
+    struct rig *here = &((struct pair *)pair)->here;
     struct asked lost = rig_question(LEASE_RELEASE, ann, 0);
 
     lost.call.token = rig_call(here, LEASE_GRANT, ann, 0).answer_token;
@@ -165,10 +159,9 @@ static void test_who_asks_first_when_zookeeper_is_back_does_not_revive_a_lease(v
     assert_answer(rig_call(here, LEASE_QUERY, "", 0), LEASE_FREE, 0);
 }
 
-static void test_a_release_asked_while_zookeeper_is_away_ends_the_lease_when_it_is_back(
-    void **state)
+PAIR_TEST(a_release_asked_while_zookeeper_is_away_ends_the_lease_when_it_is_back)
 {
-    struct rig *here = &((struct pair *)*state)->here;
+    struct rig *here = &((struct pair *)pair)->here;
 
     int64_t token = rig_call(here, LEASE_GRANT, ann, 0).answer_token;
     zookeeper_server_kill(server);
@@ -180,9 +173,8 @@ static void test_a_release_asked_while_zookeeper_is_away_ends_the_lease_when_it_
 }
 
 /* Its caller was told that ZooKeeper does not answer, and knows no token of it. */
-static void test_a_grant_that_comes_too_late_is_given_back(void **state)
+PAIR_TEST(a_grant_that_comes_too_late_is_given_back)
 {
-    struct pair *pair = *state;
     struct rig *here = &pair->here, *there = &pair->there;
 
     rig_open(there, "zookeeper://127.0.0.1:%d/t%d?timeout_ms=100&session_ms=30000", server->port,
@@ -198,7 +190,7 @@ static void test_a_grant_that_comes_too_late_is_given_back(void **state)
     assert_answer(rig_call(there, LEASE_QUERY, "", 0), LEASE_HELD, token);
 }
 
-static void test_left_out_by_the_user(void **state)
+static void left_out_by_the_user(void **state)
 {
     (void)state;
     skip();
@@ -206,21 +198,12 @@ static void test_left_out_by_the_user(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-    const struct CMUnitTest none[] = {cmocka_unit_test(test_left_out_by_the_user)};
-    const struct CMUnitTest tests[] = {
-        TEST(a_lease_that_is_renewed_is_not_taken_for_dead_elsewhere),
-        TEST(a_renewal_of_a_lease_that_somebody_has_written_reads_it_again),
-        TEST(a_release_lost_on_its_way_ends_the_lease_when_zookeeper_is_back),
-        TEST(who_asks_first_when_zookeeper_is_back_does_not_revive_a_lease),
-        TEST(a_release_asked_while_zookeeper_is_away_ends_the_lease_when_it_is_back),
-        TEST(a_grant_that_comes_too_late_is_given_back),
-    };
+    const struct CMUnitTest none[] = {cmocka_unit_test(left_out_by_the_user)};
 
     if (zookeeper_left_out())
         return cmocka_run_group_tests(none, NULL, NULL);
     server = zookeeper_server_new();
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = unit_tests_run();
     zookeeper_server_free(server);
     return failed;
 }

@@ -3,17 +3,10 @@
  * Data is fed from blocks of its exact size that are freed once the next call is made, so that a
  * sanitizer sees every byte read beyond or behind them. */
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "fence/base/mem.h"
 #include "proxy/resp/resp.h"
+#include "tests/unit/test.h"
 
 static const struct resp_limits small = {
     .args_max = 4, .bulk_max = 8, .request_max = 12, .inline_max = 24};
@@ -134,15 +127,13 @@ static const char mixed_stream[] = "*1\r\n$4\r\nPING\r\n"
 static const char mixed_transcript[] = "4:PING \n3:SET 5:sku:1 0: \n3:set 3:a b 3:c d 3:e\\x \n"
                                        "4:ECHO 6:\r\n$1\r\n \n4:ping \n4:ECHO 12:0123456789ab \n";
 
-static void pipelined_requests_come_out_in_order(void **state)
+TEST(pipelined_requests_come_out_in_order)
 {
-    (void)state;
     expect_text(mixed_stream, mixed_transcript);
 }
 
-static void a_stream_cut_in_two_at_any_byte_gives_the_same_requests(void **state)
+TEST(a_stream_cut_in_two_at_any_byte_gives_the_same_requests)
 {
-    (void)state;
     struct bytes stream = bytes_of(mixed_stream);
     for (size_t first = 1; first < stream.len; first++) {
         struct cutter cutter = {.next = cut_once, .first = first};
@@ -152,9 +143,8 @@ static void a_stream_cut_in_two_at_any_byte_gives_the_same_requests(void **state
     }
 }
 
-static void arguments_may_hold_any_byte(void **state)
+TEST(arguments_may_hold_any_byte)
 {
-    (void)state;
     struct resp_parser *parser = resp_parser_new();
     char stream[16 + 256 + 2], all[256];
     int head = snprintf(stream, sizeof stream, "*1\r\n$256\r\n");
@@ -177,9 +167,8 @@ static void arguments_may_hold_any_byte(void **state)
     resp_parser_free(parser);
 }
 
-static void inline_quotes_follow_redis_rules(void **state)
+TEST(inline_quotes_follow_redis_rules)
 {
-    (void)state;
     expect_text("set k \"a\\n\\r\\t\\b\\a\\\"\\\\\\x41\\q\"\n",
                 "3:set 1:k 10:a\n\r\t\b\a\"\\Aq \n");
     expect_text("set k 'it\\'s \\n'\r\n", "3:set 1:k 7:it's \\n \n");
@@ -196,9 +185,8 @@ static void inline_quotes_follow_redis_rules(void **state)
     expect_text("a \"b\\\"\r\n", "Protocol error: unbalanced quotes in request");
 }
 
-static void malformed_headers_break_the_stream_in_redis_words(void **state)
+TEST(malformed_headers_break_the_stream_in_redis_words)
 {
-    (void)state;
     static const char *const counts[] = {
         "*\r\n",    "*x\r\n", "*+1\r\n", "* 1\r\n",   "*01\r\n",      "*1 \r\n",
         "*1.5\r\n", "*1\n",   "*\n",     "*1\r1\r\n", "*1048577\r\n", "*99999999999999999999\r\n"};
@@ -222,9 +210,8 @@ static void malformed_headers_break_the_stream_in_redis_words(void **state)
     expect_text("ping\r\n*x\r\nping\r\n", "4:ping \nProtocol error: invalid multibulk length");
 }
 
-static void a_broken_stream_stays_broken(void **state)
+TEST(a_broken_stream_stays_broken)
 {
-    (void)state;
     struct resp_parser *parser = resp_parser_new();
     size_t used;
 
@@ -235,9 +222,8 @@ static void a_broken_stream_stays_broken(void **state)
     resp_parser_free(parser);
 }
 
-static void limits_are_exact(void **state)
+TEST(limits_are_exact)
 {
-    (void)state;
     struct {
         const char *stream, *expected;
     } cases[] = {
@@ -259,9 +245,8 @@ static void limits_are_exact(void **state)
         expect(bytes_of(cases[i].stream), &small, cases[i].expected);
 }
 
-static void little_is_read_before_authentication(void **state)
+TEST(little_is_read_before_authentication)
 {
-    (void)state;
     const struct resp_limits *limits = &resp_limits_unauthenticated;
     expect(BYTES_LITERAL("*10\r\n"), limits, "");
     expect(BYTES_LITERAL("*11\r\n"), limits, "Protocol error: unauthenticated multibulk length");
@@ -272,9 +257,8 @@ static void little_is_read_before_authentication(void **state)
            "Protocol error: unauthenticated multibulk length");
 }
 
-static void an_endless_line_is_cut_off(void **state)
+TEST(an_endless_line_is_cut_off)
 {
-    (void)state;
     struct buf stream = {0};
     const char *const heads[] = {"", "*", "*1\r\n$"};
     const char *const errors[] = {"Protocol error: too big inline request",
@@ -290,9 +274,8 @@ static void an_endless_line_is_cut_off(void **state)
     buf_free(&stream);
 }
 
-static void a_huge_request_passes_in_pieces(void **state)
+TEST(a_huge_request_passes_in_pieces)
 {
-    (void)state;
     struct resp_parser *parser = resp_parser_new();
     struct buf stream = {0};
     size_t used, body = 16 * 1024 * 1024 - 3, at = 0;
@@ -321,9 +304,8 @@ static size_t memory_in_use(void)
     return info.uordblks + info.hblkhd;
 }
 
-static void the_memory_of_a_huge_request_is_given_back(void **state)
+TEST(the_memory_of_a_huge_request_is_given_back)
 {
-    (void)state;
     struct resp_parser *parser = resp_parser_new();
     size_t used, body = 1024 * 1024, before = memory_in_use();
     char *data = mem_zalloc(body);
@@ -346,9 +328,8 @@ static void the_memory_of_a_huge_request_is_given_back(void **state)
     resp_parser_free(parser);
 }
 
-static void the_memory_of_many_arguments_is_given_back(void **state)
+TEST(the_memory_of_many_arguments_is_given_back)
 {
-    (void)state;
     enum { COUNT = 100000 };
     struct resp_parser *parser = resp_parser_new();
     struct buf stream = {0};
@@ -367,9 +348,8 @@ static void the_memory_of_many_arguments_is_given_back(void **state)
     buf_free(&stream);
 }
 
-static void many_arguments_pass(void **state)
+TEST(many_arguments_pass)
 {
-    (void)state;
     struct resp_parser *parser = resp_parser_new();
     struct buf stream = {0};
     size_t used, count = 1024 * 1024;
@@ -409,9 +389,8 @@ static void fill_garbage(struct buf *stream, uint64_t *seed)
     }
 }
 
-static void garbage_has_one_meaning_however_it_is_cut(void **state)
+TEST(garbage_has_one_meaning_however_it_is_cut)
 {
-    (void)state;
     uint64_t seed = 20240131;
     struct buf stream = {0};
     size_t requests = 0, broken = 0;
@@ -433,25 +412,4 @@ static void garbage_has_one_meaning_however_it_is_cut(void **state)
     /* The garbage has reached both ends. */
     assert_true(requests > 1000 && broken > 1000);
     buf_free(&stream);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pipelined_requests_come_out_in_order),
-        cmocka_unit_test(a_stream_cut_in_two_at_any_byte_gives_the_same_requests),
-        cmocka_unit_test(arguments_may_hold_any_byte),
-        cmocka_unit_test(inline_quotes_follow_redis_rules),
-        cmocka_unit_test(malformed_headers_break_the_stream_in_redis_words),
-        cmocka_unit_test(a_broken_stream_stays_broken),
-        cmocka_unit_test(limits_are_exact),
-        cmocka_unit_test(little_is_read_before_authentication),
-        cmocka_unit_test(an_endless_line_is_cut_off),
-        cmocka_unit_test(a_huge_request_passes_in_pieces),
-        cmocka_unit_test(the_memory_of_a_huge_request_is_given_back),
-        cmocka_unit_test(the_memory_of_many_arguments_is_given_back),
-        cmocka_unit_test(many_arguments_pass),
-        cmocka_unit_test(garbage_has_one_meaning_however_it_is_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reply writer: each reply byte for byte, in both versions of the protocol. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "proxy/resp/resp.h"
+#include "tests/unit/test.h"
 
 /* What was written since the last call. */
 static void expect(struct buf *out, const char *expected)
@@ -18,9 +13,8 @@ static void expect(struct buf *out, const char *expected)
     buf_clear(out);
 }
 
-static void replies_of_both_versions(void **state)
+TEST(replies_of_both_versions)
 {
-    (void)state;
     struct buf out = {0};
 
     resp_simple(&out, "OK");
@@ -35,9 +29,8 @@ static void replies_of_both_versions(void **state)
     buf_free(&out);
 }
 
-static void numbers_are_written_whole(void **state)
+TEST(numbers_are_written_whole)
 {
-    (void)state;
     struct buf out = {0};
 
     resp_int(&out, 0);
@@ -53,9 +46,8 @@ static void numbers_are_written_whole(void **state)
     buf_free(&out);
 }
 
-static void resp3_has_types_of_its_own(void **state)
+TEST(resp3_has_types_of_its_own)
 {
-    (void)state;
     struct buf out = {0};
 
     for (int resp3 = 0; resp3 <= 1; resp3++) {
@@ -64,7 +56,8 @@ static void resp3_has_types_of_its_own(void **state)
         expect(&out, resp3 ? "_\r\n_\r\n" : "$-1\r\n*-1\r\n");
         resp_map(&out, 3, resp3);
         resp_set(&out, 3, resp3);
-        expect(&out, resp3 ? "%3\r\n~3\r\n" : "*6\r\n*3\r\n");
+        resp_push(&out, 3, resp3);
+        expect(&out, resp3 ? "%3\r\n~3\r\n>3\r\n" : "*6\r\n*3\r\n*3\r\n");
         resp_bool(&out, true, resp3);
         resp_bool(&out, false, resp3);
         expect(&out, resp3 ? "#t\r\n#f\r\n" : ":1\r\n:0\r\n");
@@ -74,9 +67,8 @@ static void resp3_has_types_of_its_own(void **state)
     buf_free(&out);
 }
 
-static void doubles_read_back_as_the_same_number(void **state)
+TEST(doubles_read_back_as_the_same_number)
 {
-    (void)state;
     struct buf out = {0};
 
     resp_double(&out, 0.1, true);
@@ -92,9 +84,8 @@ static void doubles_read_back_as_the_same_number(void **state)
     buf_free(&out);
 }
 
-static void an_error_is_one_line_that_starts_with_its_code(void **state)
+TEST(an_error_is_one_line_that_starts_with_its_code)
 {
-    (void)state;
     struct buf out = {0};
     char longest[2000];
 
@@ -108,16 +99,4 @@ static void an_error_is_one_line_that_starts_with_its_code(void **state)
     assert_true(out.len > 500 && out.len < 600);
     assert_memory_equal(out.data + out.len - 3, "x\r\n", 3);
     buf_free(&out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replies_of_both_versions),
-        cmocka_unit_test(numbers_are_written_whole),
-        cmocka_unit_test(resp3_has_types_of_its_own),
-        cmocka_unit_test(doubles_read_back_as_the_same_number),
-        cmocka_unit_test(an_error_is_one_line_that_starts_with_its_code),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

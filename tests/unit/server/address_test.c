@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses: what is understood, and what it says of itself. */
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "proxy/server/address.h"
+#include "tests/unit/test.h"
 
 static void expect_wrong(const char *text)
 {
@@ -30,9 +24,8 @@ static void expect_tcp(const char *text, const char *host, int port)
     assert_int_equal(address.host.port, port);
 }
 
-static void hosts_ports_and_paths_are_told_apart(void **state)
+TEST(hosts_ports_and_paths_are_told_apart)
 {
-    (void)state;
     struct address address;
     char why[128];
 
@@ -45,9 +38,8 @@ static void hosts_ports_and_paths_are_told_apart(void **state)
     assert_string_equal(address.path, "/run/a:1");
 }
 
-static void what_is_not_an_address_is_refused(void **state)
+TEST(what_is_not_an_address_is_refused)
 {
-    (void)state;
     static const char *const wrong[] = {"",        "7379",  ":7379",  "h:",       "h:-1",
                                         "h:65536", "h:1x",  "h: 1",   "::1:7379", "[::1]",
                                         "[]:1",    "unix:", "h:0080", "h:+1",     "[::1:7379"};
@@ -76,9 +68,8 @@ static bool resolves_to(const char *text, const char *expected)
     return address_is_loopback(&resolved);
 }
 
-static void loopback_is_what_never_leaves_the_machine(void **state)
+TEST(loopback_is_what_never_leaves_the_machine)
 {
-    (void)state;
     assert_true(resolves_to("127.0.0.1:1", "127.0.0.1:1"));
     assert_true(resolves_to("127.9.8.7:65535", "127.9.8.7:65535"));
     assert_true(resolves_to("[::1]:2", "[::1]:2"));
@@ -91,22 +82,10 @@ static void loopback_is_what_never_leaves_the_machine(void **state)
     assert_false(resolves_to("[::ffff:10.0.0.1]:1", "[::ffff:10.0.0.1]:1"));
 }
 
-static void what_is_no_internet_address_is_a_unix_socket(void **state)
+TEST(what_is_no_internet_address_is_a_unix_socket)
 {
-    (void)state;
     struct sockaddr_storage resolved = {.ss_family = AF_UNIX};
     char printed[ADDRESS_TEXT_MAX];
     assert_string_equal(address_text(&resolved, printed), "unix");
     assert_false(address_is_loopback(&resolved));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts_ports_and_paths_are_told_apart),
-        cmocka_unit_test(what_is_not_an_address_is_refused),
-        cmocka_unit_test(loopback_is_what_never_leaves_the_machine),
-        cmocka_unit_test(what_is_no_internet_address_is_a_unix_socket),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options: every source, their precedence, and what is said about mistakes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "proxy/server/options.h"
+#include "tests/unit/test.h"
 
 enum { WORDS_MAX = 8 };
 
@@ -84,9 +77,8 @@ static void expect_shown(struct given given, enum option option, const char *exp
     unload(&loaded);
 }
 
-static void defaults_hold_where_nobody_speaks(void **state)
+TEST(defaults_hold_where_nobody_speaks)
 {
-    (void)state;
     struct loaded loaded = load_right((struct given){0});
     struct options *options = loaded.options;
 
@@ -103,9 +95,8 @@ static void defaults_hold_where_nobody_speaks(void **state)
     unload(&loaded);
 }
 
-static void a_flag_takes_its_value_with_an_equals_sign_or_as_the_next_word(void **state)
+TEST(a_flag_takes_its_value_with_an_equals_sign_or_as_the_next_word)
 {
-    (void)state;
     struct loaded loaded = load_right((struct given){
         .flags = {"--store=sqlite:a=b", "--log-level", "debug", "--max-waiters", "7"}});
 
@@ -116,9 +107,8 @@ static void a_flag_takes_its_value_with_an_equals_sign_or_as_the_next_word(void 
     unload(&loaded);
 }
 
-static void a_flag_wins_over_the_environment_that_over_the_file_that_over_the_default(void **state)
+TEST(a_flag_wins_over_the_environment_that_over_the_file_that_over_the_default)
 {
-    (void)state;
     struct given given = {.flags = {"--store", "sqlite:flag"},
                           .env = {"STOCKADE_STORE=sqlite:env", "STOCKADE_LOG_LEVEL=warn"},
                           .file = "store = sqlite:file\nlog-level = error\nmax-waiters = 5\n"};
@@ -133,9 +123,8 @@ static void a_flag_wins_over_the_environment_that_over_the_file_that_over_the_de
     unload(&loaded);
 }
 
-static void a_list_is_taken_whole_from_the_highest_source(void **state)
+TEST(a_list_is_taken_whole_from_the_highest_source)
 {
-    (void)state;
     const char *file = "listen = 127.0.0.1:1\nlisten = unix:/f\n";
 
     expect_shown((struct given){.file = file}, OPTION_LISTEN, "127.0.0.1:1 unix:/f");
@@ -147,39 +136,34 @@ static void a_list_is_taken_whole_from_the_highest_source(void **state)
                  OPTION_LISTEN, "h:3 h:4");
 }
 
-static void of_a_single_value_the_last_one_counts(void **state)
+TEST(of_a_single_value_the_last_one_counts)
 {
-    (void)state;
     expect_shown((struct given){.flags = {"--admin", "off", "--admin", "h:1"}}, OPTION_ADMIN,
                  "h:1");
     expect_shown((struct given){.file = "admin = off\nadmin = h:2\n"}, OPTION_ADMIN, "h:2");
 }
 
-static void an_empty_or_foreign_variable_says_nothing(void **state)
+TEST(an_empty_or_foreign_variable_says_nothing)
 {
-    (void)state;
     expect_shown((struct given){.env = {"STOCKADE_ADMIN=", "STOCKADE_TOKEN=34", "STOCKADE=x",
                                         "XSTOCKADE_ADMIN=off", "STOCKADE_ADMINS=off"}},
                  OPTION_ADMIN, "127.0.0.1:7380");
 }
 
-static void the_environment_can_name_the_config_file(void **state)
+TEST(the_environment_can_name_the_config_file)
 {
-    (void)state;
     expect_wrong((struct given){.env = {"STOCKADE_CONFIG=nosuch.conf"}},
                  "STOCKADE_CONFIG nosuch.conf: No such file or directory");
 }
 
-static void a_message_is_one_line_whatever_the_path_holds(void **state)
+TEST(a_message_is_one_line_whatever_the_path_holds)
 {
-    (void)state;
     expect_wrong((struct given){.flags = {"--config=a\nb"}},
                  "--config \"a\\x0ab\": No such file or directory");
 }
 
-static void a_config_file_has_comments_blanks_and_long_lines(void **state)
+TEST(a_config_file_has_comments_blanks_and_long_lines)
 {
-    (void)state;
     char file[1100];
 
     expect_shown((struct given){.file = "\n# store = x\n; store = y\n  store=sqlite:z  # why\r\n"},
@@ -194,9 +178,8 @@ static void a_config_file_has_comments_blanks_and_long_lines(void **state)
                  "options.conf:2: the line is too long, or holds a zero byte");
 }
 
-static void mistakes_in_the_file_are_named_by_line(void **state)
+TEST(mistakes_in_the_file_are_named_by_line)
 {
-    (void)state;
     expect_wrong((struct given){.file = "\n\nnosuch = 1\n"},
                  "options.conf:3: \"nosuch\": no such option; stockaded --help lists them");
     expect_wrong((struct given){.file = "admin = off\nlisten\n"},
@@ -211,9 +194,8 @@ static void mistakes_in_the_file_are_named_by_line(void **state)
                  "options.conf:1: store \"\": expected sqlite:PATH");
 }
 
-static void mistakes_say_where_they_stand_and_what_is_right(void **state)
+TEST(mistakes_say_where_they_stand_and_what_is_right)
 {
-    (void)state;
     static const struct {
         const char *flag, *message;
     } cases[] = {
@@ -236,16 +218,14 @@ static void mistakes_say_where_they_stand_and_what_is_right(void **state)
                  "STOCKADE_MAX_WAITERS \"-1\": expected a number from 1 to 10000000");
 }
 
-static void a_mistake_is_told_even_where_a_higher_source_overrides_it(void **state)
+TEST(a_mistake_is_told_even_where_a_higher_source_overrides_it)
 {
-    (void)state;
     expect_wrong((struct given){.flags = {"--admin", "off"}, .file = "admin = nonsense\n"},
                  "options.conf:1: admin \"nonsense\": expected HOST:PORT, [IPV6]:PORT or off");
 }
 
-static void passwords_in_lease_uris_are_never_shown(void **state)
+TEST(passwords_in_lease_uris_are_never_shown)
 {
-    (void)state;
     static const char *const uris[][2] = {
         {"redis://me:s3cret@h:1", "redis://***@h:1"},
         {"redis://:s3cret@h", "redis://***@h"},
@@ -273,9 +253,8 @@ static void passwords_in_lease_uris_are_never_shown(void **state)
     }
 }
 
-static void help_lists_every_option_with_its_default(void **state)
+TEST(help_lists_every_option_with_its_default)
 {
-    (void)state;
     struct loaded loaded = load((struct given){.flags = {"--nosuch", "--help"}});
 
     assert_int_equal(loaded.outcome, OPTIONS_SHOW);
@@ -290,25 +269,4 @@ static void help_lists_every_option_with_its_default(void **state)
     assert_int_equal(loaded.outcome, OPTIONS_SHOW);
     assert_memory_equal(loaded.message.data, "stockaded ", 10);
     unload(&loaded);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_hold_where_nobody_speaks),
-        cmocka_unit_test(a_flag_takes_its_value_with_an_equals_sign_or_as_the_next_word),
-        cmocka_unit_test(a_flag_wins_over_the_environment_that_over_the_file_that_over_the_default),
-        cmocka_unit_test(a_list_is_taken_whole_from_the_highest_source),
-        cmocka_unit_test(of_a_single_value_the_last_one_counts),
-        cmocka_unit_test(an_empty_or_foreign_variable_says_nothing),
-        cmocka_unit_test(the_environment_can_name_the_config_file),
-        cmocka_unit_test(a_message_is_one_line_whatever_the_path_holds),
-        cmocka_unit_test(a_config_file_has_comments_blanks_and_long_lines),
-        cmocka_unit_test(mistakes_in_the_file_are_named_by_line),
-        cmocka_unit_test(mistakes_say_where_they_stand_and_what_is_right),
-        cmocka_unit_test(a_mistake_is_told_even_where_a_higher_source_overrides_it),
-        cmocka_unit_test(passwords_in_lease_uris_are_never_shown),
-        cmocka_unit_test(help_lists_every_option_with_its_default),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The password file, and the limit on open files. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "proxy/server/process.h"
+#include "tests/unit/test.h"
 
 /* What comes of a password file with this content; NULL: it is refused. */
 static char *password_of(const char *content, size_t len)
@@ -29,9 +22,8 @@ static char *password_of(const char *content, size_t len)
     return password;
 }
 
-static void the_password_is_the_only_line(void **state)
+TEST(the_password_is_the_only_line)
 {
-    (void)state;
     static const char *const right[] = {"correct horse", "correct horse\n", "correct horse\r\n"};
     static const char *const wrong[] = {"", "\n", "\r\n", "one\ntwo\n", "one\n\n"};
     char longest[514];
@@ -51,18 +43,16 @@ static void the_password_is_the_only_line(void **state)
     free(password);
 }
 
-static void a_missing_password_file_is_refused(void **state)
+TEST(a_missing_password_file_is_refused)
 {
-    (void)state;
     char why[128];
     assert_null(process_read_password("/nonexistent/file", NULL, why, sizeof why));
     assert_string_equal(why, "No such file or directory");
 }
 
 /* Captures what is logged; the file's text is in `logged`. */
-static void a_password_that_others_can_read_is_warned_of(void **state)
+TEST(a_password_that_others_can_read_is_warned_of)
 {
-    (void)state;
     char path[] = "/tmp/stockade-password-XXXXXX", why[128], logged[512];
     int fd = mkstemp(path), pipe_fds[2];
 
@@ -85,9 +75,8 @@ static void a_password_that_others_can_read_is_warned_of(void **state)
     unlink(path);
 }
 
-static void connections_are_cut_to_the_files_there_may_be(void **state)
+TEST(connections_are_cut_to_the_files_there_may_be)
 {
-    (void)state;
     struct rlimit limit;
 
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -99,9 +88,8 @@ static void connections_are_cut_to_the_files_there_may_be(void **state)
 }
 
 /* Besides them the store, the lease service and admin HTTP need some. */
-static void a_limit_of_files_is_raised_by_more_than_the_connections(void **state)
+TEST(a_limit_of_files_is_raised_by_more_than_the_connections)
 {
-    (void)state;
     struct rlimit limit;
 
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -113,16 +101,4 @@ static void a_limit_of_files_is_raised_by_more_than_the_connections(void **state
     assert_int_equal(process_fit_connections(wanted, NULL), wanted);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(limit.rlim_cur, wanted + 256);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_password_is_the_only_line),
-        cmocka_unit_test(a_missing_password_file_is_refused),
-        cmocka_unit_test(a_password_that_others_can_read_is_warned_of),
-        cmocka_unit_test(a_limit_of_files_is_raised_by_more_than_the_connections),
-        cmocka_unit_test(connections_are_cut_to_the_files_there_may_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,13 @@
 /* Backup and restore where all goes well: which files they keep their hands off, and what a restore
  * takes away from those who held leases. (Where the disk fails: maintenance_test.c.) */
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "fence/token.h"
 #include "store/maintenance.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 struct set {
     struct rig *rig;
@@ -26,9 +25,9 @@ static enum stk_error furnish(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static struct set prepare(void **state)
+static struct set prepare(struct rig *rig)
 {
-    struct set set = {.rig = *state};
+    struct set set = {.rig = rig};
 
     snprintf(set.backup, sizeof set.backup, "%s/backup.db", set.rig->folder);
     assert_int_equal(rig_write(set.rig, furnish, NULL), STK_OK);
@@ -61,9 +60,9 @@ static int64_t number(const struct set *set, const char *sql)
     return value;
 }
 
-static void a_backup_does_not_replace_the_store_or_its_log(void **state)
+SQLITE_TEST(a_backup_does_not_replace_the_store_or_its_log)
 {
-    struct set set = prepare(state);
+    struct set set = prepare(rig);
     static const char *const parts[] = {"", "-wal", "-shm"};
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -81,9 +80,9 @@ static bool take_the_name(void *context, const char *doing, int64_t done, int64_
     return true;
 }
 
-static void a_file_that_is_made_during_a_backup_is_not_replaced(void **state)
+SQLITE_TEST(a_file_that_is_made_during_a_backup_is_not_replaced)
 {
-    struct set set = prepare(state);
+    struct set set = prepare(rig);
     struct backup_call call = {
         .store = set.rig->path, .file = set.backup, .watch = {take_the_name, &set}};
 
@@ -93,9 +92,9 @@ static void a_file_that_is_made_during_a_backup_is_not_replaced(void **state)
     assert_non_null(strstr(set.why, "is there already"));
 }
 
-static void a_second_backup_to_one_name_is_refused_while_the_first_is_made(void **state)
+SQLITE_TEST(a_second_backup_to_one_name_is_refused_while_the_first_is_made)
 {
-    struct set set = prepare(state);
+    struct set set = prepare(rig);
     char scratch[112];
 
     snprintf(scratch, sizeof scratch, "%s.tmp", set.backup);
@@ -107,9 +106,9 @@ static void a_second_backup_to_one_name_is_refused_while_the_first_is_made(void 
     assert_true(back_up(&set, false));
 }
 
-static void a_restore_ends_every_lease(void **state)
+SQLITE_TEST(a_restore_ends_every_lease)
 {
-    struct set set = prepare(state);
+    struct set set = prepare(rig);
     struct restore_call call;
 
     assert_true(back_up(&set, false));
@@ -121,9 +120,9 @@ static void a_restore_ends_every_lease(void **state)
     assert_int_equal(number(&set, "SELECT count(*) FROM stockade_retired"), 1);
 }
 
-static void a_restore_lifts_the_floor_above_the_tokens_of_the_store_it_replaces(void **state)
+SQLITE_TEST(a_restore_lifts_the_floor_above_the_tokens_of_the_store_it_replaces)
 {
-    struct set set = prepare(state);
+    struct set set = prepare(rig);
     struct restore_call call;
     int64_t token = INT64_C(8000000000000000); /* far beyond the microseconds since 1970 */
     char sql[96];
@@ -139,14 +138,14 @@ static void a_restore_lifts_the_floor_above_the_tokens_of_the_store_it_replaces(
 }
 
 /* What is presented to programs, and remembered by daemons, is of the file that was there. */
-static void a_restored_file_is_another_one_with_a_later_session(void **state)
+SQLITE_TEST(a_restored_file_is_another_one_with_a_later_session)
 {
     static const char session[] = "SELECT value FROM stockade_meta WHERE key = 'session'",
                       mark[] = "SELECT sum(unicode(substr(hex(value), n, 1)) * n * n * n) FROM"
                                " stockade_meta, (WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL"
                                " SELECT n + 1 FROM c LIMIT 32) SELECT n FROM c)"
                                " WHERE key = 'file'";
-    struct set set = prepare(state);
+    struct set set = prepare(rig);
     struct restore_call call;
 
     assert_true(back_up(&set, false));
@@ -158,19 +157,4 @@ static void a_restored_file_is_another_one_with_a_later_session(void **state)
     assert_true(restore(&set, &call));
     assert_true(number(&set, session) > last);
     assert_int_not_equal(number(&set, mark), before);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_sqlite, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(a_backup_does_not_replace_the_store_or_its_log),
-        TEST(a_file_that_is_made_during_a_backup_is_not_replaced),
-        TEST(a_second_backup_to_one_name_is_refused_while_the_first_is_made),
-        TEST(a_restore_ends_every_lease),
-        TEST(a_restore_lifts_the_floor_above_the_tokens_of_the_store_it_replaces),
-        TEST(a_restored_file_is_another_one_with_a_later_session),
-    };
-#undef TEST
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,11 +3,9 @@
 #include "store/sqlite/cache.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 enum { HOLDS = 1 << 18 };
 
@@ -45,12 +43,11 @@ static void update(struct cache *cache, int64_t id, int64_t token)
     cache_update(cache, &resource);
 }
 
-static void what_is_put_is_found_updated_and_forgotten(void **state)
+TEST(what_is_put_is_found_updated_and_forgotten)
 {
     struct cache *cache = cache_new(HOLDS);
     struct resource resource = resource_of(7, 1), found;
 
-    (void)state;
     assert_false(cache_find(cache, BYTES_LITERAL("a"), &found));
     cache_put(cache, BYTES_LITERAL("a"), &resource);
     assert_true(cache_find(cache, BYTES_LITERAL("a"), &found));
@@ -73,7 +70,7 @@ static void what_is_put_is_found_updated_and_forgotten(void **state)
     cache_free(cache);
 }
 
-static void an_update_reaches_its_entry_or_the_entry_is_gone(void **state)
+TEST(an_update_reaches_its_entry_or_the_entry_is_gone)
 {
     /* Far more than it holds, and ids that share their place in the table by id. */
     enum { COUNT = 600000, STRIDES = 3 };
@@ -82,7 +79,6 @@ static void an_update_reaches_its_entry_or_the_entry_is_gone(void **state)
     char text[32];
     int found_at_all = 0;
 
-    (void)state;
     for (int s = 0; s < STRIDES; s++) {
         cache_clear(cache);
         for (int64_t i = 1; i <= COUNT; i++) {
@@ -107,14 +103,13 @@ static void an_update_reaches_its_entry_or_the_entry_is_gone(void **state)
     cache_free(cache);
 }
 
-static void nothing_is_lost_until_it_is_full(void **state)
+TEST(nothing_is_lost_until_it_is_full)
 {
     enum { MAX = 1 << 15 };
     struct cache *cache = cache_new(MAX);
     struct resource found;
     char text[32];
 
-    (void)state;
     for (int round = 0; round < 2; round++) {
         for (int64_t id = 1; id <= MAX; id++) {
             struct resource resource = resource_of(id, id);
@@ -149,14 +144,13 @@ static struct bytes long_name_of(char text[128], int64_t id)
     return (struct bytes){text, 64 + (size_t)id % 65};
 }
 
-static void long_names_push_each_other_out(void **state)
+TEST(long_names_push_each_other_out)
 {
     enum { COUNT = 500000, MB = 1 << 20 };
     struct cache *cache = cache_new(1 << 20);
     char text[128];
     size_t found = 0;
 
-    (void)state;
     put(cache, "short", COUNT + 1, 7);
     for (int64_t id = 1; id <= COUNT; id++) {
         struct resource resource = resource_of(id, id);
@@ -179,13 +173,12 @@ static void long_names_push_each_other_out(void **state)
     cache_free(cache);
 }
 
-static void names_of_any_length_are_taken_or_left(void **state)
+TEST(names_of_any_length_are_taken_or_left)
 {
     struct cache *cache = cache_new(HOLDS);
     char longest[RESOURCE_NAME_MAX];
     struct resource resource = resource_of(1, 1), found;
 
-    (void)state;
     memset(longest, 'n', sizeof longest);
     for (size_t len = 1; len <= sizeof longest; len++) {
         struct bytes name = {longest, len};
@@ -198,11 +191,10 @@ static void names_of_any_length_are_taken_or_left(void **state)
     cache_free(cache);
 }
 
-static void an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else(void **state)
+TEST(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else)
 {
     struct cache *cache = cache_new(HOLDS);
 
-    (void)state;
     put(cache, "committed", 1, 1);
     put(cache, "updated before", 2, 1);
     put(cache, "updated after", 3, 1);
@@ -234,11 +226,10 @@ static void an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_e
     cache_free(cache);
 }
 
-static void an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanwhile(void **state)
+TEST(an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanwhile)
 {
     struct cache *cache = cache_new(HOLDS);
 
-    (void)state;
     put(cache, "a", 1, 1);
     put(cache, "b", 2, 1);
     cache_commit(cache);
@@ -261,14 +252,13 @@ static void an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_mean
     cache_free(cache);
 }
 
-static void an_undo_finds_every_entry_in_a_full_cache(void **state)
+TEST(an_undo_finds_every_entry_in_a_full_cache)
 {
     enum { BEFORE = 300000, AFTER = 300000 };
     struct cache *cache = cache_new(HOLDS);
     char text[32];
     int kept = 0;
 
-    (void)state;
     for (int64_t id = 1; id <= BEFORE; id++) {
         struct resource resource = resource_of(id, 1);
         cache_put(cache, name_of(text, id), &resource);
@@ -304,14 +294,13 @@ static const char *string_of(struct cache *cache, const char *name)
     return text;
 }
 
-static void a_string_is_remembered_with_its_row(void **state)
+TEST(a_string_is_remembered_with_its_row)
 {
     struct cache *cache = cache_new(HOLDS);
     struct resource resource = resource_of(1, 1);
     static const char longest[] = "12345678901234567890123456789012345678901234567890123456789",
                       too_long[] = "123456789012345678901234567890123456789012345678901234567890";
 
-    (void)state;
     cache_string_put(cache, 1, BYTES_LITERAL("no row"));
     cache_string_update(cache, 1, BYTES_LITERAL("no row"));
     put(cache, "a", 1, 1);
@@ -349,11 +338,10 @@ static void a_string_is_remembered_with_its_row(void **state)
     cache_free(cache);
 }
 
-static void an_undo_forgets_the_strings_put_since(void **state)
+TEST(an_undo_forgets_the_strings_put_since)
 {
     struct cache *cache = cache_new(HOLDS);
 
-    (void)state;
     put(cache, "kept", 1, 1);
     put(cache, "changed", 2, 1);
     cache_string_put(cache, 1, BYTES_LITERAL("one"));
@@ -367,14 +355,13 @@ static void an_undo_forgets_the_strings_put_since(void **state)
     cache_free(cache);
 }
 
-static void strings_push_each_other_out(void **state)
+TEST(strings_push_each_other_out)
 {
     enum { COUNT = 600000 };
     struct cache *cache = cache_new(1 << 20);
     char text[32], expected[32];
     size_t found = 0;
 
-    (void)state;
     for (int round = 0; round < 2; round++)
         for (int64_t id = 1; id <= COUNT; id++) {
             struct resource resource = resource_of(id, id);
@@ -403,13 +390,12 @@ static void look_ahead(const struct cache *cache, const char *name)
 }
 
 /* With the address sanitizer this is a test of what is read on the way. */
-static void looking_ahead_changes_nothing_whatever_the_name(void **state)
+TEST(looking_ahead_changes_nothing_whatever_the_name)
 {
     enum { COUNT = 3000 }; /* some chains have several */
     struct cache *cache = cache_new(1024 * 4);
     char name[32];
 
-    (void)state;
     look_ahead(cache, "");
     look_ahead(cache, "none yet");
     for (int64_t id = 1; id <= COUNT; id++) {
@@ -429,23 +415,4 @@ static void looking_ahead_changes_nothing_whatever_the_name(void **state)
     look_ahead(cache, "name-1");
     assert_false(has(cache, "name-1", 1));
     cache_free(cache);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_put_is_found_updated_and_forgotten),
-        cmocka_unit_test(an_update_reaches_its_entry_or_the_entry_is_gone),
-        cmocka_unit_test(nothing_is_lost_until_it_is_full),
-        cmocka_unit_test(long_names_push_each_other_out),
-        cmocka_unit_test(names_of_any_length_are_taken_or_left),
-        cmocka_unit_test(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else),
-        cmocka_unit_test(an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanwhile),
-        cmocka_unit_test(an_undo_finds_every_entry_in_a_full_cache),
-        cmocka_unit_test(a_string_is_remembered_with_its_row),
-        cmocka_unit_test(an_undo_forgets_the_strings_put_since),
-        cmocka_unit_test(strings_push_each_other_out),
-        cmocka_unit_test(looking_ahead_changes_nothing_whatever_the_name),
-    };
-    return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }

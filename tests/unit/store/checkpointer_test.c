@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A long WAL is copied back beside the writer: nobody waits for it, unless it gets out of hand. */
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "store/sqlite/checkpointer.h"
+#include "store/sqlite/db.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 enum {
     DEADLINE_S = 30,
@@ -49,6 +49,9 @@ static int end_rig(void **state)
     fault_vfs_hold(((struct rig *)*state)->vfs, NULL);
     return rig_end(state);
 }
+
+#define RIG_TEST(name)         TEST_WITH(open_rig, end_rig, struct rig *rig, name)
+#define DEFAULT_RIG_TEST(name) TEST_WITH(open_default, end_rig, struct rig *rig, name)
 
 /* On any thread: no assertions. Another value each time: an unchanged page is not written. */
 static enum stk_error set_next(struct store_txn *txn, void *arg)
@@ -127,9 +130,8 @@ static long long size_of(const struct rig *rig, const char *suffix)
     return file.st_size;
 }
 
-static void commits_go_on_while_the_log_is_copied_back(void **state)
+RIG_TEST(commits_go_on_while_the_log_is_copied_back)
 {
-    struct rig *rig = *state;
     int number = 0;
 
     write_until_it_copies(rig, &number);
@@ -138,9 +140,8 @@ static void commits_go_on_while_the_log_is_copied_back(void **state)
     assert_true(fault_vfs_holds(rig->vfs));
 }
 
-static void a_log_that_outgrows_its_copying_holds_up_the_writer(void **state)
+RIG_TEST(a_log_that_outgrows_its_copying_holds_up_the_writer)
 {
-    struct rig *rig = *state;
     struct rig_op op;
     int number = 0, paused_at;
 
@@ -154,9 +155,8 @@ static void a_log_that_outgrows_its_copying_holds_up_the_writer(void **state)
     await(rig, &op);
 }
 
-static void the_log_is_begun_anew_after_each_copying(void **state)
+RIG_TEST(the_log_is_begun_anew_after_each_copying)
 {
-    struct rig *rig = *state;
     int number = 0;
 
     for (int i = 0; i < 50 * PAGES_MAX; i++)
@@ -165,9 +165,8 @@ static void the_log_is_begun_anew_after_each_copying(void **state)
     assert_null(strstr(rig_log(rig), "error"));
 }
 
-static void a_copy_that_fails_is_told_once_and_tried_again(void **state)
+RIG_TEST(a_copy_that_fails_is_told_once_and_tried_again)
 {
-    struct rig *rig = *state;
     int number = 0;
 
     fault_vfs_set(rig->vfs, FAULT_WRITE, ".db", 5, SQLITE_IOERR_WRITE);
@@ -184,9 +183,8 @@ static void a_copy_that_fails_is_told_once_and_tried_again(void **state)
         fail_msg("told twice:\n%s", first);
 }
 
-static void a_sync_that_fails_is_the_end(void **state)
+RIG_TEST(a_sync_that_fails_is_the_end)
 {
-    struct rig *rig = *state;
     struct rig_op op;
     int number = 0;
 
@@ -203,9 +201,8 @@ static void a_sync_that_fails_is_the_end(void **state)
 }
 
 /* The last to close copies the log back and deletes it; not on a disk that has just lost some. */
-static void a_log_whose_copy_may_be_lost_outlives_the_store(void **state)
+RIG_TEST(a_log_whose_copy_may_be_lost_outlives_the_store)
 {
-    struct rig *rig = *state;
     int number = 0;
 
     fault_vfs_set(rig->vfs, FAULT_SYNC, ".db", 1, SQLITE_IOERR_FSYNC);
@@ -232,9 +229,10 @@ static struct files files;
 /* Without a thread. */
 static void start(struct checkpointer *checkpointer, const struct rig *rig, int pages_max)
 {
-    sqlite3 *db;
+    char why[128];
+    sqlite3 *db = db_open(rig->path, DB_CHECKPOINTER, why, sizeof why);
 
-    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
+    assert_non_null(db);
     assert_int_equal(sqlite3_exec(db, "PRAGMA user_version", NULL, NULL, NULL), SQLITE_OK);
     files_open(&files, db, rig->path, &rig->log);
     assert_true(
@@ -250,43 +248,41 @@ static void stop(struct checkpointer *checkpointer)
 /* A pass copies what was there when it began. To the writer that has gone on for long since, the
  * rest is not little: there has to be another pass. Here it finds nothing more, so there is no end
  * to be had now. */
-static void what_came_during_a_pass_is_not_left_to_the_writer(void **state)
+RIG_TEST(what_came_during_a_pass_is_not_left_to_the_writer)
 {
     enum { MANY = 1000 };
-    struct rig *rig = *state;
     struct checkpointer checkpointer;
     sqlite3 *writer = open_writer(rig);
 
     start(&checkpointer, rig, PAGES_MAX);
-    checkpointer_note(&checkpointer, MANY, 1);
+    checkpointer_on_commit(&checkpointer, MANY, 1);
     assert_true(checkpointer_step(&checkpointer));
-    assert_false(checkpointer_wants(&checkpointer));
+    assert_false(checkpointer_has_rest(&checkpointer));
     /* Few more than there are. */
-    checkpointer_note(&checkpointer, PAGES_MAX / 2, 1);
-    checkpointer_note(&checkpointer, PAGES_MAX + 1, 1);
+    checkpointer_on_commit(&checkpointer, PAGES_MAX / 2, 1);
+    checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
-    assert_true(checkpointer_wants(&checkpointer));
+    assert_true(checkpointer_has_rest(&checkpointer));
     stop(&checkpointer);
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
 }
 
 /* Without it nothing would ever begin the log anew: there is always something left. */
-static void the_writer_copies_the_rest(void **state)
+RIG_TEST(the_writer_copies_the_rest)
 {
     enum { MORE = 20 };
-    struct rig *rig = *state;
     struct checkpointer checkpointer;
     sqlite3 *writer = open_writer(rig);
     int pages = 0;
 
     start(&checkpointer, rig, PAGES_MAX);
-    checkpointer_note(&checkpointer, PAGES_MAX + 1, 1);
+    checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
     for (int i = 0; i < MORE; i++)
         assert_int_equal(sqlite3_exec(writer, "INSERT INTO few VALUES(1)", NULL, NULL, NULL),
                          SQLITE_OK);
-    checkpointer_tidy(&checkpointer, writer);
-    assert_false(checkpointer_wants(&checkpointer));
+    checkpointer_copy_rest(&checkpointer, writer);
+    assert_false(checkpointer_has_rest(&checkpointer));
     assert_int_equal(sqlite3_exec(writer, "INSERT INTO few VALUES(1)", NULL, NULL, NULL),
                      SQLITE_OK);
     sqlite3_wal_checkpoint_v2(writer, "main", SQLITE_CHECKPOINT_PASSIVE, &pages, NULL);
@@ -322,9 +318,8 @@ static sqlite3 *read_on(const struct rig *rig)
     return reader;
 }
 
-static void what_a_failed_sync_was_to_make_safe_is_copied_again_by_whoever_comes_next(void **state)
+RIG_TEST(what_a_failed_sync_was_to_make_safe_is_copied_again_by_whoever_comes_next)
 {
-    struct rig *rig = *state;
     struct checkpointer checkpointer;
     sqlite3 *other = open_writer(rig), *reader; /* other: keeps the wal-index as it is */
 
@@ -337,7 +332,7 @@ static void what_a_failed_sync_was_to_make_safe_is_copied_again_by_whoever_comes
     reader = read_on(rig); /* another page, or its older copy would be passed over */
     assert_int_equal(sqlite3_exec(other, "CREATE TABLE more(x)", NULL, NULL, NULL), SQLITE_OK);
     fault_vfs_set(rig->vfs, FAULT_SYNC, ".db", 1, SQLITE_IOERR_FSYNC);
-    checkpointer_note(&checkpointer, PAGES_MAX + 1, 1);
+    checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
     assert_true(checkpointer_lost(&checkpointer));
     assert_int_equal(copied_frames(rig), 0);
@@ -356,19 +351,18 @@ static void pad(sqlite3 *db, int mb)
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
 }
 
-static void a_larger_file_has_a_longer_log(void **state)
+RIG_TEST(a_larger_file_has_a_longer_log)
 {
     enum { LEAST = 32 * 1024, MOST = 128 * 1024, NOT_TOLD = 0 };
-    struct rig *rig = *state;
     struct checkpointer checkpointer;
     sqlite3 *writer = open_writer(rig);
 
     start(&checkpointer, rig, NOT_TOLD);
     assert_int_equal(atomic_load(&checkpointer.pages_max), LEAST);
     pad(writer, 16);
-    checkpointer_note(&checkpointer, LEAST, 1);
+    checkpointer_on_commit(&checkpointer, LEAST, 1);
     assert_false(checkpointer_step(&checkpointer));
-    checkpointer_note(&checkpointer, LEAST + 1, 1);
+    checkpointer_on_commit(&checkpointer, LEAST + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
     assert_in_range(atomic_load(&checkpointer.pages_max), 4 * 16 * 1024, 4 * 17 * 1024);
     stop(&checkpointer);
@@ -394,10 +388,9 @@ static unsigned begun(const struct rig *rig)
 }
 
 /* Long before it is long: SQLite would look for each page among all the copies of one. */
-static void a_log_that_repeats_a_page_is_begun_anew_early(void **state)
+DEFAULT_RIG_TEST(a_log_that_repeats_a_page_is_begun_anew_early)
 {
     enum { MANY = 512, LONG = 32 * 1024 };
-    struct rig *rig = *state;
     int number = 0;
 
     write_one(rig, &number, true);
@@ -410,43 +403,21 @@ static void a_log_that_repeats_a_page_is_begun_anew_early(void **state)
     assert_true(number < LONG / 2);
 }
 
-static void a_log_that_goes_on_repeating_is_copied_once_in_a_while(void **state)
+RIG_TEST(a_log_that_goes_on_repeating_is_copied_once_in_a_while)
 {
     enum { MANY = 512, SHORT = 1000, AGAIN = 2048 };
-    struct rig *rig = *state;
     struct checkpointer checkpointer;
     sqlite3 *writer = open_writer(rig);
 
     start(&checkpointer, rig, 0);
-    checkpointer_note(&checkpointer, SHORT, MANY);
+    checkpointer_on_commit(&checkpointer, SHORT, MANY);
     assert_false(checkpointer_step(&checkpointer));
-    checkpointer_note(&checkpointer, SHORT, MANY + 1);
+    checkpointer_on_commit(&checkpointer, SHORT, MANY + 1);
     assert_true(checkpointer_step(&checkpointer));
-    checkpointer_note(&checkpointer, SHORT + AGAIN - 1, MANY + 1);
+    checkpointer_on_commit(&checkpointer, SHORT + AGAIN - 1, MANY + 1);
     assert_false(checkpointer_step(&checkpointer));
-    checkpointer_note(&checkpointer, SHORT + AGAIN, MANY + 1);
+    checkpointer_on_commit(&checkpointer, SHORT + AGAIN, MANY + 1);
     assert_true(checkpointer_step(&checkpointer));
     stop(&checkpointer);
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, open_rig, end_rig)
-    const struct CMUnitTest tests[] = {
-        TEST(commits_go_on_while_the_log_is_copied_back),
-        TEST(a_log_that_outgrows_its_copying_holds_up_the_writer),
-        TEST(the_log_is_begun_anew_after_each_copying),
-        TEST(a_copy_that_fails_is_told_once_and_tried_again),
-        TEST(a_sync_that_fails_is_the_end),
-        TEST(what_came_during_a_pass_is_not_left_to_the_writer),
-        TEST(what_a_failed_sync_was_to_make_safe_is_copied_again_by_whoever_comes_next),
-        TEST(the_writer_copies_the_rest),
-        TEST(a_larger_file_has_a_longer_log),
-        TEST(a_log_whose_copy_may_be_lost_outlives_the_store),
-        TEST(a_log_that_goes_on_repeating_is_copied_once_in_a_while),
-        cmocka_unit_test_setup_teardown(a_log_that_repeats_a_page_is_begun_anew_early, open_default,
-                                        end_rig),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

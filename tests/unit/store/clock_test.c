@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store's time: whatever clocks do, nothing is older than it is. */
-#include <stdio.h>
-#include <string.h>
-
 #include "store/clock.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
 
@@ -74,9 +72,8 @@ static int64_t number(const struct rig *rig, const char *sql)
     return value;
 }
 
-static void it_begins_at_the_wall_clocks_and_goes_on_by_what_is_measured(void **state)
+BOTH_TEST(it_begins_at_the_wall_clocks_and_goes_on_by_what_is_measured)
 {
-    struct rig *rig = *state;
     int64_t begin_ms = store_time(rig);
 
     assert_int_equal(begin_ms, rig->now_ms);
@@ -87,9 +84,8 @@ static void it_begins_at_the_wall_clocks_and_goes_on_by_what_is_measured(void **
     assert_int_equal(store_time(rig), begin_ms + 1234);
 }
 
-static void time_without_a_process_counts_where_both_clocks_say_that_it_passed(void **state)
+SQLITE_TEST(time_without_a_process_counts_where_both_clocks_say_that_it_passed)
 {
-    struct rig *rig = *state;
     int64_t begin_ms = store_time(rig);
 
     rig_close(rig);
@@ -104,9 +100,8 @@ static void time_without_a_process_counts_where_both_clocks_say_that_it_passed(v
     assert_int_equal(store_time(rig), begin_ms + DAY_MS + HOUR_MS);
 }
 
-static void of_two_clocks_that_disagree_at_a_start_the_one_that_says_less_is_believed(void **state)
+SQLITE_TEST(of_two_clocks_that_disagree_at_a_start_the_one_that_says_less_is_believed)
 {
-    struct rig *rig = *state;
     int64_t begin_ms = store_time(rig);
 
     rig_close(rig);
@@ -126,9 +121,8 @@ static void of_two_clocks_that_disagree_at_a_start_the_one_that_says_less_is_bel
     assert_int_equal(store_time(rig), begin_ms + 2 * HOUR_MS);
 }
 
-static void a_second_between_the_clocks_is_no_disagreement(void **state)
+SQLITE_TEST(a_second_between_the_clocks_is_no_disagreement)
 {
-    struct rig *rig = *state;
     int64_t begin_ms = store_time(rig);
 
     rig_close(rig);
@@ -138,9 +132,8 @@ static void a_second_between_the_clocks_is_no_disagreement(void **state)
     assert_int_equal(store_time(rig), begin_ms + DAY_MS);
 }
 
-static void after_a_reboot_it_goes_on_where_it_was_noted_last(void **state)
+SQLITE_TEST(after_a_reboot_it_goes_on_where_it_was_noted_last)
 {
-    struct rig *rig = *state;
     int64_t begin_ms = store_time(rig);
 
     pass(rig, NOTED_EVERY_MS);
@@ -164,9 +157,8 @@ static void after_a_reboot_it_goes_on_where_it_was_noted_last(void **state)
     assert_int_equal(store_time(rig), begin_ms + NOTED_EVERY_MS + 2 * HOUR_MS);
 }
 
-static void a_machine_that_runs_for_longer_counts_for_nothing_either(void **state)
+SQLITE_TEST(a_machine_that_runs_for_longer_counts_for_nothing_either)
 {
-    struct rig *rig = *state;
     int64_t begin_ms = store_time(rig);
 
     rig_close(rig);
@@ -177,9 +169,8 @@ static void a_machine_that_runs_for_longer_counts_for_nothing_either(void **stat
 }
 
 /* As in a container that was moved with its clocks. */
-static void a_count_that_went_back_within_a_boot_counts_for_nothing(void **state)
+SQLITE_TEST(a_count_that_went_back_within_a_boot_counts_for_nothing)
 {
-    struct rig *rig = *state;
     int64_t begin_ms = store_time(rig);
 
     rig_close(rig);
@@ -191,9 +182,8 @@ static void a_count_that_went_back_within_a_boot_counts_for_nothing(void **state
     assert_int_equal(store_time(rig), begin_ms + HOUR_MS);
 }
 
-static void where_no_boot_is_known_each_start_counts_as_one(void **state)
+SQLITE_TEST(where_no_boot_is_known_each_start_counts_as_one)
 {
-    struct rig *rig = *state;
     int64_t begin_ms = store_time(rig);
 
     rig_close(rig);
@@ -205,9 +195,8 @@ static void where_no_boot_is_known_each_start_counts_as_one(void **state)
     assert_int_equal(store_time(rig), begin_ms);
 }
 
-static void a_close_in_order_notes_the_time(void **state)
+SQLITE_TEST(a_close_in_order_notes_the_time)
 {
-    struct rig *rig = *state;
     int64_t begin_ms = store_time(rig);
 
     pass(rig, 30 * (int64_t)DAY_MS);
@@ -217,9 +206,8 @@ static void a_close_in_order_notes_the_time(void **state)
     assert_int_equal(store_time(rig), begin_ms + 30 * (int64_t)DAY_MS);
 }
 
-static void what_writes_nothing_notes_nothing(void **state)
+SQLITE_TEST(what_writes_nothing_notes_nothing)
 {
-    struct rig *rig = *state;
     int64_t begin_ms = store_time(rig);
 
     pass(rig, DAY_MS);
@@ -229,9 +217,8 @@ static void what_writes_nothing_notes_nothing(void **state)
     assert_int_equal(number(rig, "SELECT reached_ms FROM stockade_clock"), begin_ms + DAY_MS);
 }
 
-static void a_note_that_is_lost_with_its_commit_is_made_with_the_next_one(void **state)
+SQLITE_TEST(a_note_that_is_lost_with_its_commit_is_made_with_the_next_one)
 {
-    struct rig *rig = *state;
     int64_t begin_ms = store_time(rig);
 
     pass(rig, NOTED_EVERY_MS);
@@ -243,10 +230,8 @@ static void a_note_that_is_lost_with_its_commit_is_made_with_the_next_one(void *
                      begin_ms + NOTED_EVERY_MS);
 }
 
-static void a_write_beside_which_the_time_cannot_be_noted_is_not_acknowledged(void **state)
+SQLITE_TEST(a_write_beside_which_the_time_cannot_be_noted_is_not_acknowledged)
 {
-    struct rig *rig = *state;
-
     write_something(rig);
     pass(rig, NOTED_EVERY_MS);
     rig_sql(rig, "CREATE TRIGGER refuse BEFORE UPDATE ON stockade_clock"
@@ -257,10 +242,8 @@ static void a_write_beside_which_the_time_cannot_be_noted_is_not_acknowledged(vo
     write_something(rig);
 }
 
-static void a_close_that_cannot_note_the_time_closes_all_the_same(void **state)
+SQLITE_TEST(a_close_that_cannot_note_the_time_closes_all_the_same)
 {
-    struct rig *rig = *state;
-
     (void)store_time(rig);
     pass(rig, DAY_MS);
     rig_fail_commit(rig);
@@ -275,9 +258,9 @@ static void a_close_that_cannot_note_the_time_closes_all_the_same(void **state)
     write_something(rig);
 }
 
-static void two_processes_on_a_file_have_the_same_time(void **state)
+SQLITE_TEST(two_processes_on_a_file_have_the_same_time)
 {
-    struct rig *rig = *state, other = *rig;
+    struct rig other = *rig;
     int64_t begin_ms = store_time(rig);
 
     pass(rig, HOUR_MS);
@@ -301,10 +284,8 @@ static void two_processes_on_a_file_have_the_same_time(void **state)
     rig_close(&other);
 }
 
-static void a_file_that_another_machine_has_put_in_its_place_goes_on_from_there(void **state)
+SQLITE_TEST(a_file_that_another_machine_has_put_in_its_place_goes_on_from_there)
 {
-    struct rig *rig = *state;
-
     (void)store_time(rig);
     rig_sql(rig, "UPDATE stockade_clock SET boot = 'elsewhere', offset_ms = 1,"
                  " reached_ms = 1600000000000, start_ms = 1500000000000");
@@ -313,9 +294,9 @@ static void a_file_that_another_machine_has_put_in_its_place_goes_on_from_there(
     assert_int_equal(store_time(rig), INT64_C(1600000000000) + HOUR_MS);
 }
 
-static void a_first_start_without_a_right_clock_is_one_like_any_other(void **state)
+SQLITE_TEST(a_first_start_without_a_right_clock_is_one_like_any_other)
 {
-    struct rig *rig = *state, other = *rig;
+    struct rig other = *rig;
 
     snprintf(other.path, sizeof other.path, "%s/other.db", rig->folder);
     other.clock.context = rig;
@@ -330,39 +311,9 @@ static void a_first_start_without_a_right_clock_is_one_like_any_other(void **sta
     rig_close(&other);
 }
 
-static void a_file_without_its_clock_is_refused(void **state)
+SQLITE_TEST(a_file_without_its_clock_is_refused)
 {
-    struct rig *rig = *state;
-
     rig_close(rig);
     rig_sql(rig, "DELETE FROM stockade_clock");
     assert_non_null(strstr(rig_refusal(rig), "impossible values"));
-}
-
-int main(void)
-{
-#define BOTH(test)                                                                                 \
-    cmocka_unit_test_setup_teardown(test, rig_memory, rig_end),                                    \
-        cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
-#define FILE_ONLY(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
-    const struct CMUnitTest tests[] = {
-        BOTH(it_begins_at_the_wall_clocks_and_goes_on_by_what_is_measured),
-        FILE_ONLY(time_without_a_process_counts_where_both_clocks_say_that_it_passed),
-        FILE_ONLY(of_two_clocks_that_disagree_at_a_start_the_one_that_says_less_is_believed),
-        FILE_ONLY(a_second_between_the_clocks_is_no_disagreement),
-        FILE_ONLY(after_a_reboot_it_goes_on_where_it_was_noted_last),
-        FILE_ONLY(a_machine_that_runs_for_longer_counts_for_nothing_either),
-        FILE_ONLY(a_count_that_went_back_within_a_boot_counts_for_nothing),
-        FILE_ONLY(where_no_boot_is_known_each_start_counts_as_one),
-        FILE_ONLY(a_close_in_order_notes_the_time),
-        FILE_ONLY(what_writes_nothing_notes_nothing),
-        FILE_ONLY(a_note_that_is_lost_with_its_commit_is_made_with_the_next_one),
-        FILE_ONLY(a_write_beside_which_the_time_cannot_be_noted_is_not_acknowledged),
-        FILE_ONLY(a_close_that_cannot_note_the_time_closes_all_the_same),
-        FILE_ONLY(two_processes_on_a_file_have_the_same_time),
-        FILE_ONLY(a_file_that_another_machine_has_put_in_its_place_goes_on_from_there),
-        FILE_ONLY(a_first_start_without_a_right_clock_is_one_like_any_other),
-        FILE_ONLY(a_file_without_its_clock_is_refused),
-    };
-    return cmocka_run_group_tests_name("clock", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which tokens open a guarded row: the current one of its own resource, and no other. */
 #include "tests/unit/store/sql_rig.h"
+#include "tests/unit/test.h"
 
 static enum stk_error furnish(struct store_txn *txn, void *arg)
 {
@@ -29,6 +30,8 @@ static int set_up(void **state)
     return 0;
 }
 
+#define RIG_TEST(name) TEST_WITH(set_up, rig_end, struct rig *rig, name)
+
 static const char *change(struct rig *rig, const char *resource, int64_t token, const char *sql)
 {
     static struct ask ask;
@@ -38,38 +41,27 @@ static const char *change(struct rig *rig, const char *resource, int64_t token, 
     return sql_do(rig, &ask);
 }
 
-static void only_the_current_token_of_its_own_resource_opens_a_row(void **state)
+RIG_TEST(only_the_current_token_of_its_own_resource_opens_a_row)
 {
     static const char update[] = "UPDATE guarded SET n = n - 1";
 
-    sql_expect(change(*state, "sku:2", 2, update), "GUARDED ", "sku:1");
-    sql_expect(change(*state, "sku:1", 1, update), "GUARDED ", "sku:1");
-    sql_expect(change(*state, "sku:1", 3, update), "GUARDED ", "sku:1");
-    assert_string_equal(change(*state, "sku:1", 2, update), "");
-    assert_string_equal(sql_ask(*state, "SELECT n FROM guarded"), "4;");
+    sql_expect(change(rig, "sku:2", 2, update), "GUARDED ", "sku:1");
+    sql_expect(change(rig, "sku:1", 1, update), "GUARDED ", "sku:1");
+    sql_expect(change(rig, "sku:1", 3, update), "GUARDED ", "sku:1");
+    assert_string_equal(change(rig, "sku:1", 2, update), "");
+    assert_string_equal(sql_ask(rig, "SELECT n FROM guarded"), "4;");
 }
 
-static void a_row_cannot_be_taken_over_by_giving_it_another_key(void **state)
+RIG_TEST(a_row_cannot_be_taken_over_by_giving_it_another_key)
 {
-    sql_expect(change(*state, "sku:2", 2, "UPDATE guarded SET sku = '2'"), "GUARDED ", "sku:1");
-    sql_expect(change(*state, "sku:1", 2, "UPDATE guarded SET sku = '2'"), "GUARDED ", "sku:2");
-    assert_string_equal(sql_ask(*state, "SELECT sku, n FROM guarded"), "'1',5;");
+    sql_expect(change(rig, "sku:2", 2, "UPDATE guarded SET sku = '2'"), "GUARDED ", "sku:1");
+    sql_expect(change(rig, "sku:1", 2, "UPDATE guarded SET sku = '2'"), "GUARDED ", "sku:2");
+    assert_string_equal(sql_ask(rig, "SELECT sku, n FROM guarded"), "'1',5;");
 }
 
-static void a_retired_token_opens_no_row(void **state)
+RIG_TEST(a_retired_token_opens_no_row)
 {
-    assert_int_equal(rig_write(*state, release, NULL), STK_OK);
-    sql_expect(change(*state, "sku:1", 2, "DELETE FROM guarded"), "GUARDED ", "nobody holds");
-    assert_string_equal(sql_ask(*state, "SELECT sku, n FROM guarded"), "'1',5;");
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(only_the_current_token_of_its_own_resource_opens_a_row),
-        TEST(a_row_cannot_be_taken_over_by_giving_it_another_key),
-        TEST(a_retired_token_opens_no_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_int_equal(rig_write(rig, release, NULL), STK_OK);
+    sql_expect(change(rig, "sku:1", 2, "DELETE FROM guarded"), "GUARDED ", "nobody holds");
+    assert_string_equal(sql_ask(rig, "SELECT sku, n FROM guarded"), "'1',5;");
 }

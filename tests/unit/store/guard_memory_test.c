@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The extension lives in other people's programs: where SQLite has no memory for it, a call fails,
  * nothing else happens, and the next call goes well. Every allocation fails once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <sqlite3.h>
+
+#include "tests/unit/test.h"
 
 int sqlite3_stockadeguard_init(sqlite3 *db, char **error, const sqlite3_api_routines *api);
 
@@ -84,13 +79,12 @@ static const char *value_of_t(sqlite3 *db)
 }
 
 /* Nothing failed in the end: the last n reached the last allocation. */
-static void every_allocation_of_loading_may_fail(void **state)
+TEST(every_allocation_of_loading_may_fail)
 {
     char *error = NULL;
     int code;
     int64_t n = 0;
 
-    (void)state;
     do {
         sqlite3 *db = open_db();
         countdown = n++;
@@ -105,12 +99,11 @@ static void every_allocation_of_loading_may_fail(void **state)
     assert_true(n > 5);
 }
 
-static void every_allocation_of_its_use_may_fail(void **state)
+TEST(every_allocation_of_its_use_may_fail)
 {
     char *error = NULL;
     int64_t n = 0;
 
-    (void)state;
     do {
         sqlite3 *db = open_db();
         assert_int_equal(sqlite3_stockadeguard_init(db, &error, NULL), SQLITE_OK);
@@ -133,11 +126,4 @@ static void every_allocation_of_its_use_may_fail(void **state)
     assert_true(n > 50);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_allocation_of_loading_may_fail),
-        cmocka_unit_test(every_allocation_of_its_use_may_fail),
-    };
-    return cmocka_run_group_tests(tests, use_failing_memory, NULL);
-}
+AROUND_ALL_TESTS(use_failing_memory, NULL);

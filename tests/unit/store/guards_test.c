@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Guards in the store: made whole or not at all, looked at whenever the schema may have changed. */
-#include <stdio.h>
-#include <string.h>
-
 #include "store/sql.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_contains(text, what) assert_non_null(strstr((text), (what)))
 
@@ -90,10 +88,8 @@ static int64_t parts(const struct rig *rig)
                        " AND type IN ('trigger', 'index')");
 }
 
-static void a_guard_is_listed_and_lasts(void **state)
+SQLITE_TEST(a_guard_is_listed_and_lasts)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE inventory(sku TEXT PRIMARY KEY, left INT);"
                  "INSERT INTO inventory VALUES('a', 1), (7, 2)");
     assert_string_equal(create(rig, "inventory", "sku", "sku:"), "");
@@ -109,10 +105,8 @@ static void a_guard_is_listed_and_lasts(void **state)
     assert_int_equal(number(rig, "SELECT count(*) FROM stockade_guard"), 0);
 }
 
-static void names_are_found_in_any_case_and_kept_as_the_schema_spells_them(void **state)
+SQLITE_TEST(names_are_found_in_any_case_and_kept_as_the_schema_spells_them)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE Inventory(Sku TEXT)");
     assert_string_equal(create(rig, "INVENTORY", "sKU", "Sku:"), "");
     assert_string_equal(list(rig), "Inventory.Sku=Sku:;");
@@ -121,10 +115,8 @@ static void names_are_found_in_any_case_and_kept_as_the_schema_spells_them(void 
     assert_int_equal(parts(rig), 0);
 }
 
-static void names_may_hold_anything(void **state)
+SQLITE_TEST(names_may_hold_anything)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE \"my \"\"table'; --\"(\"a'b\"\"c\" TEXT, x);"
                  "CREATE TABLE \"t\303\244\"(\"select\");"
                  "INSERT INTO \"t\303\244\" VALUES(1)");
@@ -136,10 +128,8 @@ static void names_may_hold_anything(void **state)
     assert_int_equal(parts(rig), 0);
 }
 
-static void only_the_users_own_tables_can_be_guarded(void **state)
+SQLITE_TEST(only_the_users_own_tables_can_be_guarded)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE t(k, g AS (k || 'x') STORED); CREATE VIEW v AS SELECT k FROM t;"
                  "CREATE VIRTUAL TABLE f USING fts5(k); CREATE TABLE a(k INTEGER PRIMARY KEY "
                  "AUTOINCREMENT)");
@@ -170,20 +160,18 @@ static enum stk_error create_with_zero(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_name_with_a_zero_byte_is_refused(void **state)
+SQLITE_TEST(a_name_with_a_zero_byte_is_refused)
 {
     struct ask ask = {.table = NULL};
 
-    rig_sql(*state, "CREATE TABLE t(t)");
-    assert_int_equal(rig_write(*state, create_with_zero, &ask), STK_OK);
+    rig_sql(rig, "CREATE TABLE t(t)");
+    assert_int_equal(rig_write(rig, create_with_zero, &ask), STK_OK);
     assert_contains(ask.why, "no zero bytes");
-    assert_string_equal(list(*state), "");
+    assert_string_equal(list(rig), "");
 }
 
-static void rows_whose_key_names_no_resource_are_counted_and_refuse_the_guard(void **state)
+SQLITE_TEST(rows_whose_key_names_no_resource_are_counted_and_refuse_the_guard)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE t(k);"
                  "INSERT INTO t VALUES(1), ('a'), (NULL), (1.5), (x'00'), (printf('%600c', 'x'))");
     assert_contains(create(rig, "t", "k", "t:"), "4 rows of t have a k that names no resource");
@@ -195,10 +183,8 @@ static void rows_whose_key_names_no_resource_are_counted_and_refuse_the_guard(vo
     assert_string_equal(create(rig, "e", "k", "e:"), "");
 }
 
-static void a_table_has_one_guard(void **state)
+SQLITE_TEST(a_table_has_one_guard)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE t(a, b)");
     assert_string_equal(create(rig, "t", "a", "t:"), "");
     assert_contains(create(rig, "t", "a", "t:"), "guarded already, by column a and prefix t:");
@@ -206,10 +192,8 @@ static void a_table_has_one_guard(void **state)
     assert_string_equal(list(rig), "t.a=t:;");
 }
 
-static void our_own_changes_are_not_taken_for_foreign_ones(void **state)
+SQLITE_TEST(our_own_changes_are_not_taken_for_foreign_ones)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE t(a)");
     assert_string_equal(list(rig), "");
     assert_contains(rig_log(rig), "another program has changed the schema");
@@ -227,9 +211,8 @@ static const char *const part_names[] = {
     "TRIGGER stockade_guard_update_t", "TRIGGER stockade_guard_updated_t",
     "TRIGGER stockade_guard_delete_t", "INDEX stockade_guard_blob_t"};
 
-static void each_lost_part_breaks_a_guard_and_the_same_again_restores_it(void **state)
+SQLITE_TEST(each_lost_part_breaks_a_guard_and_the_same_again_restores_it)
 {
-    struct rig *rig = *state;
     char sql[128];
 
     rig_sql(rig, "CREATE TABLE t(a, b); INSERT INTO t VALUES('x', 1)");
@@ -248,9 +231,8 @@ static void each_lost_part_breaks_a_guard_and_the_same_again_restores_it(void **
     assert_contains(rig_log(rig), "the guard of table \"t\" is whole again");
 }
 
-static void each_altered_part_breaks_a_guard(void **state)
+SQLITE_TEST(each_altered_part_breaks_a_guard)
 {
-    struct rig *rig = *state;
     char sql[256];
 
     rig_sql(rig, "CREATE TABLE t(a, b); CREATE TABLE other(a)");
@@ -268,10 +250,8 @@ static void each_altered_part_breaks_a_guard(void **state)
     }
 }
 
-static void a_table_that_is_renamed_dropped_or_altered_is_noticed(void **state)
+SQLITE_TEST(a_table_that_is_renamed_dropped_or_altered_is_noticed)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE t(a, b)");
     assert_string_equal(create(rig, "t", "a", "t:"), "");
     rig_sql(rig, "ALTER TABLE t ADD COLUMN c");
@@ -293,10 +273,8 @@ static void a_table_that_is_renamed_dropped_or_altered_is_noticed(void **state)
     assert_string_equal(list(rig), "t.a=t:;");
 }
 
-static void a_broken_guard_can_be_dropped(void **state)
+SQLITE_TEST(a_broken_guard_can_be_dropped)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE t(a); CREATE TABLE u(a)");
     assert_string_equal(create(rig, "t", "a", "t:"), "");
     assert_string_equal(create(rig, "u", "a", "u:"), "");
@@ -308,10 +286,8 @@ static void a_broken_guard_can_be_dropped(void **state)
     assert_int_equal(parts(rig), 0);
 }
 
-static void a_guard_lost_while_the_store_was_closed_is_reported_at_its_opening(void **state)
+SQLITE_TEST(a_guard_lost_while_the_store_was_closed_is_reported_at_its_opening)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE t(a)");
     assert_string_equal(create(rig, "t", "a", "t:"), "");
     rig_close(rig);
@@ -321,9 +297,8 @@ static void a_guard_lost_while_the_store_was_closed_is_reported_at_its_opening(v
     assert_string_equal(list(rig), "t.a=t: broken;");
 }
 
-static void guards_of_another_program_are_seen(void **state)
+SQLITE_TEST(guards_of_another_program_are_seen)
 {
-    struct rig *rig = *state;
     char before[512];
 
     rig_sql(rig, "CREATE TABLE t(a)");
@@ -343,9 +318,8 @@ static enum stk_error create_and_fail(struct store_txn *txn, void *arg)
     return STK_ERR;
 }
 
-static void a_guard_whose_operation_or_commit_fails_is_not_there(void **state)
+SQLITE_TEST(a_guard_whose_operation_or_commit_fails_is_not_there)
 {
-    struct rig *rig = *state;
     struct ask ask = {.table = "t", .column = "a", .prefix = "t:"};
 
     rig_sql(rig, "CREATE TABLE t(a)");
@@ -363,9 +337,8 @@ static void a_guard_whose_operation_or_commit_fails_is_not_there(void **state)
     assert_string_equal(list(rig), "t.a=t:;");
 }
 
-static void a_refused_guard_does_not_disturb_the_rest_of_its_operation(void **state)
+SQLITE_TEST(a_refused_guard_does_not_disturb_the_rest_of_its_operation)
 {
-    struct rig *rig = *state;
     struct ask good = {.table = "t", .column = "a", .prefix = "t:"},
                bad = {.table = "u", .column = "a", .prefix = "u:"};
     struct rig_op first = rig_op(true, change, &good), second = rig_op(true, change, &bad);
@@ -381,38 +354,12 @@ static void a_refused_guard_does_not_disturb_the_rest_of_its_operation(void **st
     assert_int_equal(parts(rig), 6);
 }
 
-static void the_memory_store_has_no_guards(void **state)
+MEMORY_TEST(the_memory_store_has_no_guards)
 {
     struct ask ask = {.table = "t", .column = "a", .prefix = "t:"};
 
-    assert_int_equal(rig_write(*state, change, &ask), STK_OK);
+    assert_int_equal(rig_write(rig, change, &ask), STK_OK);
     assert_int_equal(ask.error, STK_ERR);
     assert_contains(ask.why, "no SQL");
-    assert_string_equal(list(*state), "");
-}
-
-#define test(f) cmocka_unit_test_setup_teardown(f, rig_sqlite, rig_end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        test(a_guard_is_listed_and_lasts),
-        test(names_are_found_in_any_case_and_kept_as_the_schema_spells_them),
-        test(names_may_hold_anything),
-        test(only_the_users_own_tables_can_be_guarded),
-        test(a_name_with_a_zero_byte_is_refused),
-        test(rows_whose_key_names_no_resource_are_counted_and_refuse_the_guard),
-        test(a_table_has_one_guard),
-        test(our_own_changes_are_not_taken_for_foreign_ones),
-        test(each_lost_part_breaks_a_guard_and_the_same_again_restores_it),
-        test(each_altered_part_breaks_a_guard),
-        test(a_table_that_is_renamed_dropped_or_altered_is_noticed),
-        test(a_broken_guard_can_be_dropped),
-        test(a_guard_lost_while_the_store_was_closed_is_reported_at_its_opening),
-        test(guards_of_another_program_are_seen),
-        test(a_guard_whose_operation_or_commit_fails_is_not_there),
-        test(a_refused_guard_does_not_disturb_the_rest_of_its_operation),
-        cmocka_unit_test_setup_teardown(the_memory_store_has_no_guards, rig_memory, rig_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_string_equal(list(rig), "");
 }

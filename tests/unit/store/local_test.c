@@ -2,15 +2,9 @@
 /* `local:` beyond what every provider must do (tests/unit/fence/conformance_test.c): leases of
  * earlier runs and of other daemons, and memory. Time is the test's. */
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "store/open.h"
+#include "tests/unit/test.h"
 
 static const char ann[] = "a0000000000000000000000000000001";
 static const char bob[] = "b0000000000000000000000000000002";
@@ -47,6 +41,8 @@ static int teardown(void **state)
     lease_provider_close(*state, ignore, NULL);
     return 0;
 }
+
+#define PROVIDER_TEST(name) TEST_WITH(setup, teardown, struct lease_provider *provider, name)
 
 enum run { THIS_RUN, EARLIER_RUN, ANOTHER_DAEMON };
 
@@ -89,172 +85,172 @@ static void assert_held(struct lease_call call, int64_t token, int64_t left_ms)
     assert_int_equal(call.answer_ttl_ms, left_ms);
 }
 
-static void test_a_lease_of_an_earlier_run_is_held_for_its_ttl_from_the_start(void **state)
+PROVIDER_TEST(a_lease_of_an_earlier_run_is_held_for_its_ttl_from_the_start)
 {
     const struct lease_memory memory = remembered(EARLIER_RUN, 34, 300);
 
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 300);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 300);
     now_ms += 299;
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 1);
-    assert_held(ask(*state, LEASE_QUERY, "", 0, &memory), 34, 1);
-    assert_held(ask(*state, LEASE_RENEW, bob, 34, &memory), 34, 1);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 1);
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &memory), 34, 1);
+    assert_held(ask(provider, LEASE_RENEW, bob, 34, &memory), 34, 1);
     now_ms += 1;
-    assert_int_equal(ask(*state, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
-    struct lease_call call = ask(*state, LEASE_GRANT, bob, 0, &memory);
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 35);
 }
 
-static void test_the_holder_from_an_earlier_run_enters_again_and_renews(void **state)
+PROVIDER_TEST(the_holder_from_an_earlier_run_enters_again_and_renews)
 {
     const struct lease_memory memory = remembered(EARLIER_RUN, 34, 300);
 
-    struct lease_call call = ask(*state, LEASE_GRANT, ann, 0, &memory);
+    struct lease_call call = ask(provider, LEASE_GRANT, ann, 0, &memory);
     assert_int_equal(call.answer, LEASE_OWN);
     assert_int_equal(call.answer_token, 34);
     now_ms += 999; /* past what the store remembers, within what was asked for now */
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 1);
-    call = ask(*state, LEASE_RENEW, ann, 34, &memory);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 1);
+    call = ask(provider, LEASE_RENEW, ann, 34, &memory);
     assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 1000);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 1000);
     now_ms += 1000;
-    assert_int_equal(ask(*state, LEASE_GRANT, bob, 0, &memory).answer, LEASE_GRANTED);
+    assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, &memory).answer, LEASE_GRANTED);
 }
 
-static void test_another_daemons_lease_is_held_from_when_it_is_first_seen(void **state)
+PROVIDER_TEST(another_daemons_lease_is_held_from_when_it_is_first_seen)
 {
     const struct lease_memory memory = remembered(ANOTHER_DAEMON, 34, 300);
 
     now_ms += 100000;
-    assert_held(ask(*state, LEASE_QUERY, "", 0, &memory), 34, 300);
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &memory), 34, 300);
     now_ms += 299;
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 1);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 1);
     now_ms += 1;
-    assert_int_equal(ask(*state, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
     now_ms += 100000; /* it stays over */
-    assert_int_equal(ask(*state, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
-    struct lease_call call = ask(*state, LEASE_GRANT, bob, 0, &memory);
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 35);
 }
 
-static void test_another_daemons_lease_renewed_here_stays_over_when_it_is_over(void **state)
+PROVIDER_TEST(another_daemons_lease_renewed_here_stays_over_when_it_is_over)
 {
     const struct lease_memory memory = remembered(ANOTHER_DAEMON, 34, 300);
 
-    assert_int_equal(ask(*state, LEASE_RENEW, ann, 34, &memory).answer, LEASE_GRANTED);
-    assert_held(ask(*state, LEASE_QUERY, "", 0, &memory), 34, 1000);
+    assert_int_equal(ask(provider, LEASE_RENEW, ann, 34, &memory).answer, LEASE_GRANTED);
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &memory), 34, 1000);
     now_ms += 1000;
-    assert_int_equal(ask(*state, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
-    assert_int_equal(ask(*state, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
 }
 
-static void test_another_daemons_renewal_counts_from_when_it_is_seen(void **state)
+PROVIDER_TEST(another_daemons_renewal_counts_from_when_it_is_seen)
 {
     struct lease_memory memory = remembered(ANOTHER_DAEMON, 34, 300);
 
     memory.changed_ms = 77000;
-    assert_held(ask(*state, LEASE_QUERY, "", 0, &memory), 34, 300);
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &memory), 34, 300);
     now_ms += 300;
     memory.changed_ms = 77100; /* renewed there */
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 300);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 300);
     now_ms += 299;
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 1);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 1);
     memory.changed_ms = 1; /* again, after its clock was set back */
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 300);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 300);
     now_ms += 300;
-    assert_int_equal(ask(*state, LEASE_GRANT, bob, 0, &memory).answer, LEASE_GRANTED);
+    assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, &memory).answer, LEASE_GRANTED);
 }
 
-static void test_a_token_that_two_minted_at_once_is_whose_the_store_says(void **state)
+PROVIDER_TEST(a_token_that_two_minted_at_once_is_whose_the_store_says)
 {
     const struct lease_memory memory = remembered(ANOTHER_DAEMON, 1, 300); /* ann's */
 
-    assert_int_equal(ask(*state, LEASE_GRANT, bob, 0, NULL).answer_token, 1);
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 1, 300);
-    assert_held(ask(*state, LEASE_RELEASE, bob, 1, &memory), 1, 300);
+    assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, NULL).answer_token, 1);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 1, 300);
+    assert_held(ask(provider, LEASE_RELEASE, bob, 1, &memory), 1, 300);
     now_ms += 300;
-    struct lease_call call = ask(*state, LEASE_GRANT, bob, 0, &memory);
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 2);
 }
 
-static void test_a_newer_grant_of_another_daemon_outdates_our_own(void **state)
+PROVIDER_TEST(a_newer_grant_of_another_daemon_outdates_our_own)
 {
-    assert_int_equal(ask(*state, LEASE_GRANT, bob, 0, NULL).answer_token, 1);
+    assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, NULL).answer_token, 1);
     struct lease_memory memory = remembered(ANOTHER_DAEMON, 2, 300); /* after a REVOKE there */
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 2, 300);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 2, 300);
     now_ms += 10;
     memory = remembered(ANOTHER_DAEMON, 3, 300);
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 3, 300);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 3, 300);
     memory.live = false;
     memory.token = 4; /* granted and released there */
-    struct lease_call call = ask(*state, LEASE_GRANT, bob, 0, &memory);
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 5);
 }
 
-static void test_a_retired_lease_of_an_earlier_run_is_free(void **state)
+PROVIDER_TEST(a_retired_lease_of_an_earlier_run_is_free)
 {
     struct lease_memory memory = remembered(EARLIER_RUN, 34, 300);
 
     memory.live = false;
-    struct lease_call call = ask(*state, LEASE_GRANT, bob, 0, &memory);
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 35);
 }
 
-static void test_another_daemons_lease_that_it_gave_back_is_free(void **state)
+PROVIDER_TEST(another_daemons_lease_that_it_gave_back_is_free)
 {
     struct lease_memory memory = remembered(ANOTHER_DAEMON, 34, 300);
 
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 34, 300);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 300);
     memory.live = false;
-    assert_int_equal(ask(*state, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
-    struct lease_call call = ask(*state, LEASE_GRANT, bob, 0, &memory);
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 35);
 }
 
-static void test_our_own_lease_that_another_daemon_took_away_is_free(void **state)
+PROVIDER_TEST(our_own_lease_that_another_daemon_took_away_is_free)
 {
     struct lease_memory memory = remembered(THIS_RUN, 1, 1000);
 
-    assert_int_equal(ask(*state, LEASE_GRANT, ann, 0, NULL).answer_token, 1);
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &memory), 1, 1000);
+    assert_int_equal(ask(provider, LEASE_GRANT, ann, 0, NULL).answer_token, 1);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 1, 1000);
     memory.live = false;
-    struct lease_call call = ask(*state, LEASE_GRANT, ann, 0, &memory);
+    struct lease_call call = ask(provider, LEASE_GRANT, ann, 0, &memory);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 2);
 }
 
-static void test_a_grant_on_its_way_to_the_store_holds_against_an_older_memory(void **state)
+PROVIDER_TEST(a_grant_on_its_way_to_the_store_holds_against_an_older_memory)
 {
     struct lease_memory old = remembered(THIS_RUN, 33, 300);
 
     old.live = false;
-    assert_int_equal(ask(*state, LEASE_GRANT, ann, 0, &old).answer_token, 34);
-    assert_held(ask(*state, LEASE_GRANT, bob, 0, &old), 34, 1000);
+    assert_int_equal(ask(provider, LEASE_GRANT, ann, 0, &old).answer_token, 34);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &old), 34, 1000);
     now_ms += 1000; /* its time is over before the store has it */
-    struct lease_call call = ask(*state, LEASE_GRANT, bob, 0, &old);
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &old);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 35);
 }
 
-static void test_a_lease_given_back_is_free_before_the_store_knows(void **state)
+PROVIDER_TEST(a_lease_given_back_is_free_before_the_store_knows)
 {
-    struct lease_call call = ask(*state, LEASE_GRANT, ann, 0, NULL);
+    struct lease_call call = ask(provider, LEASE_GRANT, ann, 0, NULL);
 
     assert_int_equal(call.answer, LEASE_GRANTED);
     const struct lease_memory memory = remembered(THIS_RUN, call.answer_token, 1000);
-    assert_int_equal(ask(*state, LEASE_RELEASE, ann, memory.token, &memory).answer, LEASE_FREE);
-    call = ask(*state, LEASE_GRANT, bob, 0, &memory);
+    assert_int_equal(ask(provider, LEASE_RELEASE, ann, memory.token, &memory).answer, LEASE_FREE);
+    call = ask(provider, LEASE_GRANT, bob, 0, &memory);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, memory.token + 1);
 }
 
 /* A million leases held at once, and what is left of them afterwards. */
-static void test_memory_follows_the_number_of_held_leases(void **state)
+PROVIDER_TEST(memory_follows_the_number_of_held_leases)
 {
     enum { LEASES = 1000000 };
     char name[32];
@@ -265,7 +261,7 @@ static void test_memory_follows_the_number_of_held_leases(void **state)
         snprintf(name, sizeof name, "inventory:%08d", i);
         memcpy(call.nonce, ann, sizeof ann);
         call.resource = bytes_of(name);
-        lease_ask(*state, &call);
+        lease_ask(provider, &call);
         assert_int_equal(call.answer, LEASE_GRANTED);
     }
     size_t each = (mallinfo2().uordblks + mallinfo2().hblkhd - before) / LEASES;
@@ -276,29 +272,7 @@ static void test_memory_follows_the_number_of_held_leases(void **state)
 
     now_ms += 1000;
     for (int i = 0; i < LEASES / 4 + 1; i++)
-        ask(*state, LEASE_QUERY, "", 0, NULL);
+        ask(provider, LEASE_QUERY, "", 0, NULL);
     size_t left = (mallinfo2().uordblks + mallinfo2().hblkhd - before) / LEASES;
     assert_true(left < 20); /* the heap's array stays */
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(a_lease_of_an_earlier_run_is_held_for_its_ttl_from_the_start),
-        TEST(the_holder_from_an_earlier_run_enters_again_and_renews),
-        TEST(another_daemons_lease_is_held_from_when_it_is_first_seen),
-        TEST(another_daemons_lease_renewed_here_stays_over_when_it_is_over),
-        TEST(a_newer_grant_of_another_daemon_outdates_our_own),
-        TEST(another_daemons_renewal_counts_from_when_it_is_seen),
-        TEST(a_token_that_two_minted_at_once_is_whose_the_store_says),
-        TEST(a_retired_lease_of_an_earlier_run_is_free),
-        TEST(another_daemons_lease_that_it_gave_back_is_free),
-        TEST(our_own_lease_that_another_daemon_took_away_is_free),
-        TEST(a_grant_on_its_way_to_the_store_holds_against_an_older_memory),
-        TEST(a_lease_given_back_is_free_before_the_store_knows),
-        TEST(memory_follows_the_number_of_held_leases),
-    };
-#undef TEST
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,11 @@
  * watches gives up: they say so, and what was there stays as it was. (With daemons at work:
  * tests/system.) */
 #include <dirent.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "store/maintenance.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 enum { VALUES = 4, VALUE_BYTES = 3000, CALLS_MAX = 20000 };
 
@@ -62,9 +61,9 @@ struct set {
 };
 
 /* A store that says "now", and a backup that says "then". */
-static struct set prepare(void **state)
+static struct set prepare(struct rig *rig)
 {
-    struct set set = {.rig = *state, .steps_left = -1};
+    struct set set = {.rig = rig, .steps_left = -1};
     struct backup_call call = {.store = set.rig->path, .file = set.backup};
 
     snprintf(set.backup, sizeof set.backup, "%s/backup.db", set.rig->folder);
@@ -169,9 +168,9 @@ static bool fails_after(struct set *set, enum work work, int calls, bool once)
     return failed;
 }
 
-static void fails_everywhere(void **state, enum work work)
+static void fails_everywhere(struct rig *rig, enum work work)
 {
-    struct set set = prepare(state);
+    struct set set = prepare(rig);
 
     for (int once = 0; once < 2; once++) {
         int calls = 0;
@@ -184,24 +183,24 @@ static void fails_everywhere(void **state, enum work work)
     assert_true(set.silent <= 2); /* when all was looked through, and the file is closed */
 }
 
-static void a_backup_whose_disk_fails_leaves_all_as_it_was(void **state)
+SQLITE_TEST(a_backup_whose_disk_fails_leaves_all_as_it_was)
 {
-    fails_everywhere(state, BACKUP);
+    fails_everywhere(rig, BACKUP);
 }
 
-static void a_restore_whose_disk_fails_leaves_a_whole_store(void **state)
+SQLITE_TEST(a_restore_whose_disk_fails_leaves_a_whole_store)
 {
-    fails_everywhere(state, RESTORE);
+    fails_everywhere(rig, RESTORE);
 }
 
-static void an_audit_whose_disk_fails_says_so(void **state)
+SQLITE_TEST(an_audit_whose_disk_fails_says_so)
 {
-    fails_everywhere(state, AUDIT);
+    fails_everywhere(rig, AUDIT);
 }
 
-static void who_watches_can_give_up_at_each_step(void **state)
+SQLITE_TEST(who_watches_can_give_up_at_each_step)
 {
-    struct set set = prepare(state);
+    struct set set = prepare(rig);
 
     /* So large that it is copied in several steps. */
     rig_sql(set.rig, "CREATE TABLE large(x); INSERT INTO large VALUES(zeroblob(17500000));");
@@ -231,9 +230,9 @@ static void who_watches_can_give_up_at_each_step(void **state)
 }
 
 /* What takes long is looked through in steps, too. */
-static void who_watches_can_give_up_while_a_file_is_checked(void **state)
+SQLITE_TEST(who_watches_can_give_up_while_a_file_is_checked)
 {
-    struct set set = prepare(state);
+    struct set set = prepare(rig);
 
     rig_sql(set.rig, "CREATE TABLE many(a PRIMARY KEY, b);"
                      "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 60000)"
@@ -250,9 +249,9 @@ static void who_watches_can_give_up_while_a_file_is_checked(void **state)
     assert_int_equal(set.findings, 0);
 }
 
-static void what_cannot_be_read_is_named(void **state)
+SQLITE_TEST(what_cannot_be_read_is_named)
 {
-    struct set set = prepare(state);
+    struct set set = prepare(rig);
     struct audit_call audit = {.store = "/nowhere/store.db", .found = on_finding};
     struct backup_call backup = {.store = "/nowhere/store.db", .file = set.backup};
     struct restore_call restore = {.file = set.rig->path, .store = set.rig->path};
@@ -272,19 +271,4 @@ static void what_cannot_be_read_is_named(void **state)
     assert_false(store_restore(&restore, set.why, sizeof set.why));
     assert_non_null(strstr(set.why, "is the store itself"));
     assert_string_equal(when(set.backup), "then");
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_sqlite, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(a_backup_whose_disk_fails_leaves_all_as_it_was),
-        TEST(a_restore_whose_disk_fails_leaves_a_whole_store),
-        TEST(an_audit_whose_disk_fails_says_so),
-        TEST(who_watches_can_give_up_at_each_step),
-        TEST(who_watches_can_give_up_while_a_file_is_checked),
-        TEST(what_cannot_be_read_is_named),
-    };
-#undef TEST
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Marks: what an operation does after one can be undone, what it did before stays. Both stores. */
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
 
@@ -68,12 +66,12 @@ static enum stk_error look(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void what_follows_a_mark_is_undone_and_what_was_before_stays(void **state)
+BOTH_TEST(what_follows_a_mark_is_undone_and_what_was_before_stays)
 {
-    assert_ok(rig_write(*state, prepare, NULL));
-    assert_ok(rig_write(*state, undo, NULL));
-    assert_ok(rig_write(*state, look, NULL));
-    assert_ok(rig_read(*state, look, NULL));
+    assert_ok(rig_write(rig, prepare, NULL));
+    assert_ok(rig_write(rig, undo, NULL));
+    assert_ok(rig_write(rig, look, NULL));
+    assert_ok(rig_read(rig, look, NULL));
 }
 
 static enum stk_error keep(struct store_txn *txn, void *arg)
@@ -99,12 +97,12 @@ static enum stk_error look_kept(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void what_is_kept_stays(void **state)
+BOTH_TEST(what_is_kept_stays)
 {
-    assert_ok(rig_write(*state, prepare, NULL));
-    assert_ok(rig_write(*state, keep, NULL));
-    assert_ok(rig_write(*state, look_kept, NULL));
-    assert_ok(rig_read(*state, look_kept, NULL));
+    assert_ok(rig_write(rig, prepare, NULL));
+    assert_ok(rig_write(rig, keep, NULL));
+    assert_ok(rig_write(rig, look_kept, NULL));
+    assert_ok(rig_read(rig, look_kept, NULL));
 }
 
 static enum stk_error undo_a_flush(struct store_txn *txn, void *arg)
@@ -120,10 +118,10 @@ static enum stk_error undo_a_flush(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_flush_is_undone(void **state)
+BOTH_TEST(a_flush_is_undone)
 {
-    assert_ok(rig_write(*state, prepare, NULL));
-    assert_ok(rig_write(*state, undo_a_flush, NULL));
+    assert_ok(rig_write(rig, prepare, NULL));
+    assert_ok(rig_write(rig, undo_a_flush, NULL));
 }
 
 static enum stk_error undo_sweeps(struct store_txn *txn, void *arg)
@@ -157,9 +155,9 @@ static enum stk_error undo_sweeps(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void sweeps_and_the_floor_they_raise_are_undone(void **state)
+BOTH_TEST(sweeps_and_the_floor_they_raise_are_undone)
 {
-    assert_ok(rig_write(*state, undo_sweeps, NULL));
+    assert_ok(rig_write(rig, undo_sweeps, NULL));
 }
 
 static enum stk_error leave_a_mark(struct store_txn *txn, void *arg)
@@ -181,21 +179,21 @@ static enum stk_error get(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_mark_ends_with_its_operation(void **state)
+BOTH_TEST(a_mark_ends_with_its_operation)
 {
     char a[16] = "a", b[16] = "b", c[16] = "c";
     struct rig_op ops[] = {rig_op(true, leave_a_mark, "a"), rig_op(true, mark_and_fail, "b"),
                            rig_op(true, leave_a_mark, "c")};
 
     for (size_t i = 0; i < 3; i++)
-        rig_submit(*state, &ops[i]);
-    rig_settle(*state);
+        rig_submit(rig, &ops[i]);
+    rig_settle(rig);
     assert_ok(ops[0].base.error);
     assert_int_equal(ops[1].base.error, STK_ERR);
     assert_ok(ops[2].base.error);
-    assert_ok(rig_read(*state, get, a));
-    assert_ok(rig_read(*state, get, b));
-    assert_ok(rig_read(*state, get, c));
+    assert_ok(rig_read(rig, get, a));
+    assert_ok(rig_read(rig, get, b));
+    assert_ok(rig_read(rig, get, c));
     assert_string_equal(a, "1");
     assert_string_equal(b, "(none)");
     assert_string_equal(c, "1");
@@ -212,29 +210,9 @@ static enum stk_error read_marked(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_read_may_set_marks_too(void **state)
+BOTH_TEST(a_read_may_set_marks_too)
 {
-    assert_ok(rig_write(*state, prepare, NULL));
-    assert_ok(rig_read(*state, read_marked, NULL));
-    assert_ok(rig_read(*state, read_marked, NULL));
-}
-
-#define TESTS(X)                                                                                   \
-    X(what_follows_a_mark_is_undone_and_what_was_before_stays)                                     \
-    X(what_is_kept_stays)                                                                          \
-    X(a_flush_is_undone)                                                                           \
-    X(sweeps_and_the_floor_they_raise_are_undone)                                                  \
-    X(a_mark_ends_with_its_operation)                                                              \
-    X(a_read_may_set_marks_too)
-
-int main(void)
-{
-#define X(test) cmocka_unit_test_setup_teardown(test, rig_memory, rig_end),
-    const struct CMUnitTest in_memory[] = {TESTS(X)};
-#undef X
-#define X(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end),
-    const struct CMUnitTest on_sqlite[] = {TESTS(X)};
-#undef X
-    int failed = cmocka_run_group_tests_name("memory", in_memory, NULL, NULL);
-    return failed + cmocka_run_group_tests_name("sqlite", on_sqlite, NULL, NULL);
+    assert_ok(rig_write(rig, prepare, NULL));
+    assert_ok(rig_read(rig, read_marked, NULL));
+    assert_ok(rig_read(rig, read_marked, NULL));
 }

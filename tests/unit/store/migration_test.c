@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of earlier versions open, and all that was in them is there. */
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
 
@@ -100,6 +99,8 @@ static int rig_version_1(void **state)
     return 0;
 }
 
+#define VERSION_1_TEST(name) TEST_WITH(rig_version_1, rig_end, struct rig *rig, name)
+
 static int rig_version_2(void **state)
 {
     rig_version_1(state);
@@ -107,6 +108,8 @@ static int rig_version_2(void **state)
     rig_sql(*state, version_2_rows);
     return 0;
 }
+
+#define VERSION_2_TEST(name) TEST_WITH(rig_version_2, rig_end, struct rig *rig, name)
 
 static int64_t number(const struct rig *rig, const char *sql)
 {
@@ -179,10 +182,8 @@ static enum stk_error use_what_is_new(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_file_of_version_1_keeps_its_tokens_data_and_leases(void **state)
+VERSION_1_TEST(a_file_of_version_1_keeps_its_tokens_data_and_leases)
 {
-    struct rig *rig = *state;
-
     rig_open(rig, false);
     assert_int_equal(number(rig, "PRAGMA user_version"), 3);
     assert_int_equal(store_session(rig->store), 8);
@@ -213,9 +214,8 @@ static enum stk_error clean_up(struct store_txn *txn, void *arg)
     return txn_sweep_resources(txn, before_ms, before_ms, 100, &after, &done->resources, &more);
 }
 
-static void P6_what_a_file_of_version_2_dated_is_new_whatever_its_date(void **state)
+VERSION_2_TEST(P6_what_a_file_of_version_2_dated_is_new_whatever_its_date)
 {
-    struct rig *rig = *state;
     struct clean_up done = {.keep_ms = 3600 * 1000};
 
     rig_open(rig, false);
@@ -250,14 +250,14 @@ static void cells(const struct rig *rig, const char *sql, char *text, size_t siz
     sqlite3_close(db);
 }
 
-static void a_migrated_file_has_the_tables_and_views_of_a_fresh_one(void **state)
+VERSION_1_TEST(a_migrated_file_has_the_tables_and_views_of_a_fresh_one)
 {
     static const char columns[] =
         "SELECT m.type, m.name, c.name, c.type, c.\"notnull\", c.dflt_value, c.pk"
         " FROM sqlite_schema m LEFT JOIN pragma_table_xinfo(m.name) c"
         " WHERE m.name <> 'theirs' ORDER BY m.name, c.cid";
     char migrated[16384], fresh[16384];
-    struct rig *rig = *state, other = *rig;
+    struct rig other = *rig;
 
     snprintf(other.path, sizeof other.path, "%s/fresh.db", rig->folder);
     rig_open(rig, false);
@@ -269,10 +269,8 @@ static void a_migrated_file_has_the_tables_and_views_of_a_fresh_one(void **state
     assert_string_equal(migrated, fresh);
 }
 
-static void a_migration_that_fails_leaves_the_file_as_it_was(void **state)
+VERSION_1_TEST(a_migration_that_fails_leaves_the_file_as_it_was)
 {
-    struct rig *rig = *state;
-
     fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 1, SQLITE_FULL);
     assert_non_null(strstr(rig_refusal(rig), "no room"));
     fault_vfs_clear(rig->vfs);
@@ -282,17 +280,4 @@ static void a_migration_that_fails_leaves_the_file_as_it_was(void **state)
                      0);
     rig_open(rig, false);
     assert_ok(rig_write(rig, expect_all, NULL));
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_version_1, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(a_file_of_version_1_keeps_its_tokens_data_and_leases),
-        TEST(a_migrated_file_has_the_tables_and_views_of_a_fresh_one),
-        TEST(a_migration_that_fails_leaves_the_file_as_it_was),
-        cmocka_unit_test_setup_teardown(P6_what_a_file_of_version_2_dated_is_new_whatever_its_date,
-                                        rig_version_2, rig_end),
-    };
-    return cmocka_run_group_tests_name("migration", tests, NULL, NULL);
 }

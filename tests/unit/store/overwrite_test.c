@@ -2,11 +2,9 @@
 /* A string over one of the same length, which SQLite changes in place and counts nowhere: it holds,
  * is undone and gives way to others as any other change. A transaction's first string is put by a
  * statement, so "a" comes first. */
-#include <stdio.h>
-#include <string.h>
-
 #include "store/sqlite/transaction.h"
 #include "tests/unit/store/sql_rig.h"
+#include "tests/unit/test.h"
 
 static int64_t overwrites(struct store_txn *txn)
 {
@@ -93,10 +91,8 @@ static enum stk_error c_is(struct store_txn *txn, void *arg)
     return is(txn, "c", arg);
 }
 
-static void what_is_overwritten_holds(void **state)
+SQLITE_TEST(what_is_overwritten_holds)
 {
-    struct rig *rig = *state;
-
     assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
     assert_int_equal(after_a(rig, overwrite_some, NULL), STK_OK);
     assert_int_equal(rig_read(rig, c_is, (void *)"c-one!"), STK_OK);
@@ -123,9 +119,9 @@ static enum stk_error change_lengths(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void another_length_is_another_row(void **state)
+SQLITE_TEST(another_length_is_another_row)
 {
-    expect_b_after(*state, change_lengths, "SHORT");
+    expect_b_after(rig, change_lengths, "SHORT");
 }
 
 static enum stk_error remove_and_put_again(struct store_txn *txn, void *arg)
@@ -141,9 +137,9 @@ static enum stk_error remove_and_put_again(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_string_that_is_gone_is_not_overwritten(void **state)
+SQLITE_TEST(a_string_that_is_gone_is_not_overwritten)
 {
-    expect_b_after(*state, remove_and_put_again, "b-3333");
+    expect_b_after(rig, remove_and_put_again, "b-3333");
 }
 
 static enum stk_error overwrite_b_and_fail(struct store_txn *txn, void *arg)
@@ -152,10 +148,8 @@ static enum stk_error overwrite_b_and_fail(struct store_txn *txn, void *arg)
     return STK_RANGE;
 }
 
-static void an_operation_that_has_overwritten_and_fails_is_undone(void **state)
+SQLITE_TEST(an_operation_that_has_overwritten_and_fails_is_undone)
 {
-    struct rig *rig = *state;
-
     assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
     assert_int_equal(after_a(rig, overwrite_b_and_fail, (void *)"wrong!"), STK_RANGE);
     expect_b(rig, "b-zero");
@@ -175,10 +169,8 @@ static enum stk_error undo_some(struct store_txn *txn, void *arg)
     return txn_mark_keep(txn);
 }
 
-static void an_overwrite_is_undone_to_its_mark(void **state)
+SQLITE_TEST(an_overwrite_is_undone_to_its_mark)
 {
-    struct rig *rig = *state;
-
     assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
     assert_int_equal(after_a(rig, undo_some, NULL), STK_OK);
     assert_int_equal(rig_read(rig, c_is, (void *)"c-zero"), STK_OK);
@@ -203,9 +195,9 @@ static enum stk_error mistake_the_length(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_length_that_is_mistaken_is_noticed(void **state)
+SQLITE_TEST(a_length_that_is_mistaken_is_noticed)
 {
-    expect_b_after(*state, mistake_the_length, "b-zero");
+    expect_b_after(rig, mistake_the_length, "b-zero");
 }
 
 static enum stk_error read_and_replace(struct store_txn *txn, void *arg)
@@ -216,10 +208,8 @@ static enum stk_error read_and_replace(struct store_txn *txn, void *arg)
     return overwrite_b(txn, (void *)"b-two!");
 }
 
-static void a_number_that_another_program_put_there_is_replaced(void **state)
+SQLITE_TEST(a_number_that_another_program_put_there_is_replaced)
 {
-    struct rig *rig = *state;
-
     assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
     rig_sql(rig, "UPDATE stockade_string SET value = 123456 WHERE value = x'622d7a65726f'");
     assert_int_equal(rig_write(rig, c_is, (void *)"c-zero"), STK_OK); /* remembered again */
@@ -244,10 +234,8 @@ static enum stk_error define_between(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void the_schema_may_change_after_an_overwrite(void **state)
+SQLITE_TEST(the_schema_may_change_after_an_overwrite)
 {
-    struct rig *rig = *state;
-
     assert_string_equal(sql_define(rig, "CREATE TABLE old(x)"), "");
     assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
     assert_int_equal(after_a(rig, define_between, NULL), STK_OK);
@@ -255,10 +243,8 @@ static void the_schema_may_change_after_an_overwrite(void **state)
     expect_b(rig, "b-3333");
 }
 
-static void a_commit_that_fails_keeps_no_overwrite(void **state)
+SQLITE_TEST(a_commit_that_fails_keeps_no_overwrite)
 {
-    struct rig *rig = *state;
-
     assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
     struct rig_op first = rig_op(true, set_a, (void *)"a1"),
                   second = rig_op(true, overwrite_b, (void *)"wrong!");
@@ -269,21 +255,4 @@ static void a_commit_that_fails_keeps_no_overwrite(void **state)
     assert_int_equal(second.base.error, STK_STORE);
     rig_heal(rig);
     expect_b(rig, "b-zero");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_sqlite, rig_end)
-        TEST(what_is_overwritten_holds),
-        TEST(another_length_is_another_row),
-        TEST(a_string_that_is_gone_is_not_overwritten),
-        TEST(an_operation_that_has_overwritten_and_fails_is_undone),
-        TEST(an_overwrite_is_undone_to_its_mark),
-        TEST(a_length_that_is_mistaken_is_noticed),
-        TEST(a_number_that_another_program_put_there_is_replaced),
-        TEST(the_schema_may_change_after_an_overwrite),
-        TEST(a_commit_that_fails_keeps_no_overwrite),
-    };
-    return cmocka_run_group_tests_name("overwrite", tests, NULL, NULL);
 }

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Receipts and their clean-up, in both stores. P6: an ID is answered by its first reply as long as
  * its receipt lives, and afterwards the resource says that it may have had one. */
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
 
@@ -24,19 +22,18 @@ static enum stk_error run_sweep(struct store_txn *txn, void *arg)
 }
 
 /* Sweeps what ended more than a day ago. */
-static struct sweep sweep(void **state, size_t max)
+static struct sweep sweep(struct rig *rig, size_t max)
 {
-    const struct rig *rig = *state;
     struct sweep result = {.before_ms = rig->now_ms - DAY_MS, .max = max};
 
-    assert_ok(rig_write(*state, run_sweep, &result));
+    assert_ok(rig_write(rig, run_sweep, &result));
     assert_true(result.removed <= max);
     return result;
 }
 
-static void forward(void **state, int64_t ms)
+static void forward(struct rig *rig, int64_t ms)
 {
-    ((struct rig *)*state)->now_ms += ms;
+    ((struct rig *)rig)->now_ms += ms;
 }
 
 /* "r": a grant, and `count` receipts under it. */
@@ -52,9 +49,9 @@ static enum stk_error grant_with_receipts(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void grant(void **state, int receipts)
+static void grant(struct rig *rig, int receipts)
 {
-    assert_ok(rig_write(*state, grant_with_receipts, &receipts));
+    assert_ok(rig_write(rig, grant_with_receipts, &receipts));
 }
 
 static enum stk_error release_r(struct store_txn *txn, void *arg)
@@ -84,11 +81,11 @@ static enum stk_error look_at_r(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void expect(void **state, const char *id, bool there, int64_t gone)
+static void expect(struct rig *rig, const char *id, bool there, int64_t gone)
 {
     struct look look = {.id = id};
 
-    assert_ok(rig_read(*state, look_at_r, &look));
+    assert_ok(rig_read(rig, look_at_r, &look));
     assert_int_equal(look.there, there);
     assert_int_equal(look.gone, gone);
 }
@@ -120,51 +117,51 @@ static enum stk_error bytes_and_fields(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_receipt_is_read_as_it_was_put_first_for_each_resource(void **state)
+BOTH_TEST(a_receipt_is_read_as_it_was_put_first_for_each_resource)
 {
-    assert_ok(rig_write(*state, bytes_and_fields, NULL));
+    assert_ok(rig_write(rig, bytes_and_fields, NULL));
 }
 
-static void receipts_live_as_long_as_their_token_and_a_day(void **state)
+BOTH_TEST(receipts_live_as_long_as_their_token_and_a_day)
 {
-    grant(state, 3);
-    forward(state, 100 * (int64_t)DAY_MS);
-    assert_int_equal(sweep(state, 10).removed, 0);
-    expect(state, "1-0", true, 0);
-    assert_ok(rig_write(*state, release_r, NULL));
-    forward(state, DAY_MS);
-    assert_int_equal(sweep(state, 10).removed, 0);
-    expect(state, "1-2", true, 0);
-    forward(state, 1);
-    struct sweep last = sweep(state, 10);
+    grant(rig, 3);
+    forward(rig, 100 * (int64_t)DAY_MS);
+    assert_int_equal(sweep(rig, 10).removed, 0);
+    expect(rig, "1-0", true, 0);
+    assert_ok(rig_write(rig, release_r, NULL));
+    forward(rig, DAY_MS);
+    assert_int_equal(sweep(rig, 10).removed, 0);
+    expect(rig, "1-2", true, 0);
+    forward(rig, 1);
+    struct sweep last = sweep(rig, 10);
     assert_int_equal(last.removed, 3);
     assert_false(last.more);
-    expect(state, "1-2", false, 1);
+    expect(rig, "1-2", false, 1);
 }
 
-static void a_larger_grant_a_release_a_revocation_and_a_flush_end_a_token(void **state)
+BOTH_TEST(a_larger_grant_a_release_a_revocation_and_a_flush_end_a_token)
 {
-    grant(state, 1);
-    grant(state, 1);
-    assert_ok(rig_write(*state, release_r, NULL));
-    grant(state, 1);
-    assert_ok(rig_write(*state, flush, NULL));
-    grant(state, 1);
-    forward(state, 2 * (int64_t)DAY_MS);
-    assert_int_equal(sweep(state, 10).removed, 3);
-    expect(state, "4-0", true, 3);
-    assert_int_equal(sweep(state, 10).removed, 0);
+    grant(rig, 1);
+    grant(rig, 1);
+    assert_ok(rig_write(rig, release_r, NULL));
+    grant(rig, 1);
+    assert_ok(rig_write(rig, flush, NULL));
+    grant(rig, 1);
+    forward(rig, 2 * (int64_t)DAY_MS);
+    assert_int_equal(sweep(rig, 10).removed, 3);
+    expect(rig, "4-0", true, 3);
+    assert_int_equal(sweep(rig, 10).removed, 0);
 }
 
-static void tokens_without_receipts_are_never_said_to_have_had_some(void **state)
+BOTH_TEST(tokens_without_receipts_are_never_said_to_have_had_some)
 {
-    grant(state, 1);
-    grant(state, 0);
-    grant(state, 0);
-    assert_ok(rig_write(*state, release_r, NULL));
-    forward(state, 2 * (int64_t)DAY_MS);
-    assert_int_equal(sweep(state, 10).removed, 1);
-    expect(state, "1-0", false, 1);
+    grant(rig, 1);
+    grant(rig, 0);
+    grant(rig, 0);
+    assert_ok(rig_write(rig, release_r, NULL));
+    forward(rig, 2 * (int64_t)DAY_MS);
+    assert_int_equal(sweep(rig, 10).removed, 1);
+    expect(rig, "1-0", false, 1);
 }
 
 static enum stk_error receipt_of_a_dead_token(struct store_txn *txn, void *arg)
@@ -175,68 +172,66 @@ static enum stk_error receipt_of_a_dead_token(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_receipt_put_after_its_token_ended_goes_too(void **state)
+BOTH_TEST(a_receipt_put_after_its_token_ended_goes_too)
 {
-    grant(state, 0);
-    assert_ok(rig_write(*state, receipt_of_a_dead_token, NULL));
-    forward(state, DAY_MS + 1);
-    assert_int_equal(sweep(state, 10).removed, 1);
-    expect(state, "late", false, 1);
+    grant(rig, 0);
+    assert_ok(rig_write(rig, receipt_of_a_dead_token, NULL));
+    forward(rig, DAY_MS + 1);
+    assert_int_equal(sweep(rig, 10).removed, 1);
+    expect(rig, "late", false, 1);
 }
 
-static void a_sweep_is_bounded_and_says_so_before_it_takes_the_first(void **state)
+BOTH_TEST(a_sweep_is_bounded_and_says_so_before_it_takes_the_first)
 {
     size_t removed = 0;
     int sweeps = 0;
 
-    grant(state, 25);
-    grant(state, 3);
-    assert_ok(rig_write(*state, release_r, NULL));
-    forward(state, DAY_MS + 1);
-    struct sweep first = sweep(state, 10);
+    grant(rig, 25);
+    grant(rig, 3);
+    assert_ok(rig_write(rig, release_r, NULL));
+    forward(rig, DAY_MS + 1);
+    struct sweep first = sweep(rig, 10);
     assert_int_equal(first.removed, 10);
     assert_true(first.more);
     /* Some are there still, but one that is not may have been. */
-    expect(state, "1-0", false, 1);
-    expect(state, "1-9", true, 1);
-    expect(state, "2-2", true, 1);
+    expect(rig, "1-0", false, 1);
+    expect(rig, "1-9", true, 1);
+    expect(rig, "2-2", true, 1);
     for (struct sweep next = first; next.more; sweeps++) {
-        next = sweep(state, 4);
+        next = sweep(rig, 4);
         removed += next.removed;
     }
     assert_int_equal(removed, 18);
     assert_true(sweeps >= 5 && sweeps <= 8);
-    expect(state, "2-2", false, 2);
+    expect(rig, "2-2", false, 2);
 }
 
-static void a_sweep_of_many_tokens_is_bounded_by_them_too(void **state)
+BOTH_TEST(a_sweep_of_many_tokens_is_bounded_by_them_too)
 {
     for (int i = 0; i < 10; i++)
-        grant(state, 1);
-    forward(state, DAY_MS + 1);
-    struct sweep first = sweep(state, 4);
+        grant(rig, 1);
+    forward(rig, DAY_MS + 1);
+    struct sweep first = sweep(rig, 4);
     assert_true(first.more && first.removed <= 4);
-    while (sweep(state, 4).more)
+    while (sweep(rig, 4).more)
         ;
-    expect(state, "9-0", false, 9);
-    expect(state, "10-0", true, 9);
+    expect(rig, "9-0", false, 9);
+    expect(rig, "10-0", true, 9);
 }
 
-static void P6_a_wall_clock_that_is_set_makes_nothing_old_and_keeps_nothing_longer(void **state)
+BOTH_TEST(P6_a_wall_clock_that_is_set_makes_nothing_old_and_keeps_nothing_longer)
 {
-    struct rig *rig = *state;
-
-    grant(state, 1);
+    grant(rig, 1);
     rig->wall_ahead_ms = 1000 * (int64_t)DAY_MS;
-    grant(state, 1);
-    assert_int_equal(sweep(state, 10).removed, 0);
-    forward(state, DAY_MS);
-    assert_int_equal(sweep(state, 10).removed, 0);
+    grant(rig, 1);
+    assert_int_equal(sweep(rig, 10).removed, 0);
+    forward(rig, DAY_MS);
+    assert_int_equal(sweep(rig, 10).removed, 0);
     rig->wall_ahead_ms = -1000 * (int64_t)DAY_MS;
-    forward(state, 1);
-    assert_int_equal(sweep(state, 10).removed, 1);
-    expect(state, "1-0", false, 1);
-    expect(state, "2-0", true, 1);
+    forward(rig, 1);
+    assert_int_equal(sweep(rig, 10).removed, 1);
+    expect(rig, "1-0", false, 1);
+    expect(rig, "2-0", true, 1);
 }
 
 static enum stk_error grant_and_fail(struct store_txn *txn, void *arg)
@@ -246,17 +241,17 @@ static enum stk_error grant_and_fail(struct store_txn *txn, void *arg)
     return STK_ERR;
 }
 
-static void what_is_undone_leaves_neither_receipts_nor_ends(void **state)
+BOTH_TEST(what_is_undone_leaves_neither_receipts_nor_ends)
 {
     int count = 2;
 
-    grant(state, 0);
-    assert_int_equal(rig_write(*state, grant_and_fail, &count), STK_ERR);
-    expect(state, "2-0", false, 0);
-    grant(state, 1);
-    forward(state, DAY_MS + 1);
-    assert_int_equal(sweep(state, 10).removed, 0);
-    expect(state, "2-0", true, 0);
+    grant(rig, 0);
+    assert_int_equal(rig_write(rig, grant_and_fail, &count), STK_ERR);
+    expect(rig, "2-0", false, 0);
+    grant(rig, 1);
+    forward(rig, DAY_MS + 1);
+    assert_int_equal(sweep(rig, 10).removed, 0);
+    expect(rig, "2-0", true, 0);
 }
 
 static enum stk_error end_a_token_of_a_long_name(struct store_txn *txn, void *arg)
@@ -273,11 +268,11 @@ static enum stk_error end_a_token_of_a_long_name(struct store_txn *txn, void *ar
     return STK_OK;
 }
 
-static void tokens_of_names_that_are_not_cached_end_as_well(void **state)
+BOTH_TEST(tokens_of_names_that_are_not_cached_end_as_well)
 {
-    assert_ok(rig_write(*state, end_a_token_of_a_long_name, NULL));
-    forward(state, DAY_MS + 1);
-    assert_int_equal(sweep(state, 10).removed, 2);
+    assert_ok(rig_write(rig, end_a_token_of_a_long_name, NULL));
+    forward(rig, DAY_MS + 1);
+    assert_int_equal(sweep(rig, 10).removed, 2);
 }
 
 static enum stk_error remove_one(struct store_txn *txn, void *arg)
@@ -314,36 +309,11 @@ static enum stk_error find_it(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_receipt_that_is_removed_leaves_its_id_free_and_the_others_there(void **state)
+BOTH_TEST(a_receipt_that_is_removed_leaves_its_id_free_and_the_others_there)
 {
-    grant(state, 2);
-    assert_int_equal(rig_write(*state, remove_one_in_vain, NULL), STK_ERR);
-    assert_ok(rig_read(*state, find_it, NULL));
-    assert_ok(rig_write(*state, remove_one, NULL));
-    assert_ok(rig_write(*state, put_it_again, NULL));
-}
-
-#define TESTS(X)                                                                                   \
-    X(a_receipt_is_read_as_it_was_put_first_for_each_resource)                                     \
-    X(receipts_live_as_long_as_their_token_and_a_day)                                              \
-    X(a_larger_grant_a_release_a_revocation_and_a_flush_end_a_token)                               \
-    X(tokens_without_receipts_are_never_said_to_have_had_some)                                     \
-    X(a_receipt_put_after_its_token_ended_goes_too)                                                \
-    X(a_sweep_is_bounded_and_says_so_before_it_takes_the_first)                                    \
-    X(a_sweep_of_many_tokens_is_bounded_by_them_too)                                               \
-    X(P6_a_wall_clock_that_is_set_makes_nothing_old_and_keeps_nothing_longer)                      \
-    X(a_receipt_that_is_removed_leaves_its_id_free_and_the_others_there)                           \
-    X(what_is_undone_leaves_neither_receipts_nor_ends)                                             \
-    X(tokens_of_names_that_are_not_cached_end_as_well)
-
-int main(void)
-{
-#define X(test) cmocka_unit_test_setup_teardown(test, rig_memory, rig_end),
-    const struct CMUnitTest in_memory[] = {TESTS(X)};
-#undef X
-#define X(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end),
-    const struct CMUnitTest on_sqlite[] = {TESTS(X)};
-#undef X
-    int failed = cmocka_run_group_tests_name("memory", in_memory, NULL, NULL);
-    return failed + cmocka_run_group_tests_name("sqlite", on_sqlite, NULL, NULL);
+    grant(rig, 2);
+    assert_int_equal(rig_write(rig, remove_one_in_vain, NULL), STK_ERR);
+    assert_ok(rig_read(rig, find_it, NULL));
+    assert_ok(rig_write(rig, remove_one, NULL));
+    assert_ok(rig_write(rig, put_it_again, NULL));
 }

@@ -122,6 +122,14 @@ static int remove_one(const char *path, const struct stat *stat, int type, struc
     return remove(path);
 }
 
+int rig_threaded(void **state)
+{
+    rig_sqlite(state);
+    rig_close(*state);
+    rig_open(*state, true);
+    return 0;
+}
+
 int rig_end(void **state)
 {
     struct rig *rig = *state;

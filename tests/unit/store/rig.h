@@ -4,19 +4,12 @@
 #define STOCKADE_TESTS_STORE_RIG_H
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* The parts of cmocka.h need the headers above it. */
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "store/open.h"
 #include "store/txn.h"
 #include "tests/unit/store/fault_vfs.h"
+#include "tests/unit/test.h"
 
 enum { RIG_QUEUE_MAX = 64, RIG_BATCH_MAX = 16 };
 
@@ -53,7 +46,12 @@ struct rig_op {
 /* cmocka's set-up and tear-down; *state is the rig. The store is open. */
 int rig_memory(void **state);
 int rig_sqlite(void **state);
+int rig_threaded(void **state); /* SQLite, with its threads */
 int rig_end(void **state);
+#define MEMORY_TEST(name)   TEST_WITH(rig_memory, rig_end, struct rig *rig, name)
+#define SQLITE_TEST(name)   TEST_WITH(rig_sqlite, rig_end, struct rig *rig, name)
+#define THREADED_TEST(name) TEST_WITH(rig_threaded, rig_end, struct rig *rig, name)
+#define BOTH_TEST(name)     TEST_WITH_EACH(rig_memory, rig_sqlite, rig_end, struct rig *rig, name)
 
 /* Opens the rig's file (again). */
 void rig_open(struct rig *rig, bool threads);

@@ -2,15 +2,8 @@
 /* instr, replace and trim against SQLite's own, over values drawn to meet often: short, of few
  * letters, with characters of several bytes, broken ones, zero bytes, and of every type. */
 #include "store/sqlite/sql_functions.h"
+#include "tests/unit/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <sqlite3.h>
 
 enum { ROUNDS = 40000 };
@@ -70,7 +63,7 @@ static void expect_same(sqlite3_stmt *stmts[2])
     sqlite3_reset(stmts[1]);
 }
 
-static void each_gives_what_sqlite_gives(void **state)
+TEST(each_gives_what_sqlite_gives)
 {
     /* With the types of the arguments after the call, which must not have changed. */
     static const char *const calls[] = {
@@ -82,7 +75,6 @@ static void each_gives_what_sqlite_gives(void **state)
     sqlite3 *dbs[2];
     uint64_t seed = 20251121;
 
-    (void)state;
     for (int i = 0; i < 2; i++)
         assert_int_equal(sqlite3_open(":memory:", &dbs[i]), SQLITE_OK);
     assert_int_equal(sql_functions_add(dbs[1]), SQLITE_OK);
@@ -103,12 +95,11 @@ static void each_gives_what_sqlite_gives(void **state)
         assert_int_equal(sqlite3_close(dbs[i]), SQLITE_OK);
 }
 
-static void an_index_of_sqlites_own_is_found_with_them(void **state)
+TEST(an_index_of_sqlites_own_is_found_with_them)
 {
     sqlite3 *db;
     sqlite3_stmt *stmt;
 
-    (void)state;
     assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db,
                                   "CREATE TABLE t(a, b AS (replace(a, 'x', 'y')) STORED);"
@@ -129,13 +120,4 @@ static void an_index_of_sqlites_own_is_found_with_them(void **state)
     assert_string_equal(sqlite3_column_text(stmt, 0), "ok");
     sqlite3_finalize(stmt);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_gives_what_sqlite_gives),
-        cmocka_unit_test(an_index_of_sqlites_own_is_found_with_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,19 +3,16 @@
  * batch with one that is stopped lose nothing. */
 #include "tests/unit/store/sql_rig.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
 #include "store/sql_text.h"
 #include "store/sqlite/sql_memory.h"
 #include "tests/unit/deadline.h"
+#include "tests/unit/test.h"
 
 #define ENDLESS "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
 
-static void a_statement_is_stopped_when_its_time_is_over(void **state)
+SQLITE_TEST(a_statement_is_stopped_when_its_time_is_over)
 {
     static const char *const statements[] = {
         ENDLESS "SELECT max(x) FROM c",
@@ -23,8 +20,6 @@ static void a_statement_is_stopped_when_its_time_is_over(void **state)
         ENDLESS "SELECT x FROM c ORDER BY x LIMIT 1 OFFSET 4000000000",
         ENDLESS "SELECT length(randomblob(10000000)) FROM c WHERE 0 = randomblob(9000000)",
     };
-    struct rig *rig = *state;
-
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
         for (int right = SQL_MAY_READ; right <= SQL_MAY_WRITE; right++) {
             struct ask ask = ask_of((enum sql_right)right, statements[i]);
@@ -39,18 +34,18 @@ static void a_statement_is_stopped_when_its_time_is_over(void **state)
         }
 }
 
-static void time_counts_for_each_statement_alone(void **state)
+SQLITE_TEST(time_counts_for_each_statement_alone)
 {
     struct ask ask = ask_of(SQL_MAY_READ, "SELECT 1");
 
     ask.call.time_limit_ms = 1000;
-    assert_string_equal(sql_do(*state, &ask), "1;");
+    assert_string_equal(sql_do(rig, &ask), "1;");
     ask.call.time_limit_ms = 0;
     ask.call.statement = bytes_of(ENDLESS "SELECT max(x) FROM c");
-    sql_expect(sql_do(*state, &ask), "ERR ", "stopped");
+    sql_expect(sql_do(rig, &ask), "ERR ", "stopped");
     ask.call.time_limit_ms = 1000;
-    assert_string_equal(sql_do(*state, &ask), "ERR the statement was stopped: it took more than "
-                                              "1000 ms");
+    assert_string_equal(sql_do(rig, &ask), "ERR the statement was stopped: it took more than "
+                                           "1000 ms");
 }
 
 static enum stk_error one_after_another(struct store_txn *txn, void *arg)
@@ -65,29 +60,27 @@ static enum stk_error one_after_another(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void the_statements_of_an_operation_share_the_time(void **state)
+SQLITE_TEST(the_statements_of_an_operation_share_the_time)
 {
     struct ask ask = ask_of(SQL_MAY_READ, "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 "
                                           "FROM c LIMIT 30000) SELECT max(x) FROM c");
     struct deadline deadline = deadline_in(20000);
 
     ask.call.time_limit_ms = 300;
-    assert_int_equal(rig_read(*state, one_after_another, &ask), STK_ERR);
+    assert_int_equal(rig_read(rig, one_after_another, &ask), STK_ERR);
     sql_expect(ask.call.why, "", "300 ms");
     deadline_keep(&deadline);
     ask.call.statement = bytes_of("SELECT 1");
-    assert_int_equal(rig_read(*state, sql_body, &ask), STK_OK); /* the next has its own */
+    assert_int_equal(rig_read(rig, sql_body, &ask), STK_OK); /* the next has its own */
 }
 
-static void a_statement_is_stopped_when_it_takes_too_much_memory(void **state)
+SQLITE_TEST(a_statement_is_stopped_when_it_takes_too_much_memory)
 {
     static const char *const statements[] = {
         ENDLESS "SELECT * FROM (SELECT randomblob(1000000) AS b FROM c) ORDER BY b",
         ENDLESS "SELECT max(randomblob(100000)) OVER (ORDER BY x) FROM c",
         ENDLESS "SELECT count(DISTINCT randomblob(100000)) FROM c",
     };
-    struct rig *rig = *state;
-
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
         for (int right = SQL_MAY_READ; right <= SQL_MAY_WRITE; right++) {
             struct ask ask = ask_of((enum sql_right)right, statements[i]);
@@ -98,7 +91,7 @@ static void a_statement_is_stopped_when_it_takes_too_much_memory(void **state)
 }
 
 /* Each name stands for two of its predecessor: all the memory there is, before the first step. */
-static void a_statement_that_multiplies_itself_is_stopped_while_it_is_compiled(void **state)
+SQLITE_TEST(a_statement_that_multiplies_itself_is_stopped_while_it_is_compiled)
 {
     struct buf text = {.data = NULL};
 
@@ -107,9 +100,9 @@ static void a_statement_that_multiplies_itself_is_stopped_while_it_is_compiled(v
         buf_printf(&text, ",a%d(x) AS (SELECT p.x FROM a%d p, a%d q)", i, i - 1, i - 1);
     buf_append(&text, " SELECT * FROM a40", sizeof " SELECT * FROM a40");
     for (int round = 0; round < 2; round++) {
-        sql_expect(sql_ask(*state, text.data), "ERR the statement was stopped", "128 MiB");
-        sql_expect(sql_change(*state, text.data), "ERR the statement was stopped", "128 MiB");
-        assert_string_equal(sql_ask(*state, "SELECT 1"), "1;");
+        sql_expect(sql_ask(rig, text.data), "ERR the statement was stopped", "128 MiB");
+        sql_expect(sql_change(rig, text.data), "ERR the statement was stopped", "128 MiB");
+        assert_string_equal(sql_ask(rig, "SELECT 1"), "1;");
     }
     buf_free(&text);
 }
@@ -133,27 +126,27 @@ static void chain(struct buf *text, int selects, int more)
     *buf_reserve(text, 1) = '\0';
 }
 
-static void selects_inside_selects_do_not_run_through_the_stack(void **state)
+SQLITE_TEST(selects_inside_selects_do_not_run_through_the_stack)
 {
     struct buf text = {.data = NULL};
 
     for (int more = 0; more <= 320; more = more * 2 + 5) {
         chain(&text, SQL_SELECTS_MAX, more);
-        sql_ask(*state, text.data); /* a result, or an error: it comes back */
+        sql_ask(rig, text.data); /* a result, or an error: it comes back */
     }
     chain(&text, SQL_SELECTS_MAX + 1, 0);
-    sql_expect(sql_ask(*state, text.data), "ERR ", "500 SELECTs");
+    sql_expect(sql_ask(rig, text.data), "ERR ", "500 SELECTs");
     buf_free(&text);
     text = (struct buf){.data = NULL};
     buf_append_text(&text, "SELECT ");
     for (int i = 0; i < 100000; i++)
         buf_append_text(&text, "-(1+");
     *buf_reserve(&text, 1) = '\0';
-    sql_expect(sql_ask(*state, text.data), "ERR ", "");
+    sql_expect(sql_ask(rig, text.data), "ERR ", "");
     buf_free(&text);
 }
 
-static void texts_have_a_length(void **state)
+SQLITE_TEST(texts_have_a_length)
 {
     char *text = mem_alloc(SQL_STATEMENT_MAX + 2);
     struct ask ask = ask_of(SQL_MAY_READ, "");
@@ -161,15 +154,15 @@ static void texts_have_a_length(void **state)
     memset(text, ' ', SQL_STATEMENT_MAX + 2);
     memcpy(text, "SELECT 1", 8);
     ask.call.statement = (struct bytes){text, SQL_STATEMENT_MAX};
-    assert_string_equal(sql_do(*state, &ask), "1;");
+    assert_string_equal(sql_do(rig, &ask), "1;");
     ask.call.statement.len++;
-    sql_expect(sql_do(*state, &ask), "ERR ", "1 MiB");
+    sql_expect(sql_do(rig, &ask), "ERR ", "1 MiB");
     free(text);
-    sql_expect(sql_ask(*state, "SELECT 'x' LIKE printf('%.300c', '_')"), "ERR ", "LIKE");
+    sql_expect(sql_ask(rig, "SELECT 'x' LIKE printf('%.300c', '_')"), "ERR ", "LIKE");
 }
 
 /* Text functions of SQLite whose time is the product of their arguments', up to hours. */
-static void functions_that_would_take_hours_refuse(void **state)
+SQLITE_TEST(functions_that_would_take_hours_refuse)
 {
     static const char *const statements[] = {
         "SELECT instr(zeroblob(16000000), CAST(zeroblob(8000000) || x'01' AS BLOB))",
@@ -180,7 +173,7 @@ static void functions_that_would_take_hours_refuse(void **state)
 
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
         struct deadline deadline = deadline_in(20000);
-        sql_expect(sql_ask(*state, statements[i]), "ERR ", "too long for this function");
+        sql_expect(sql_ask(rig, statements[i]), "ERR ", "too long for this function");
         deadline_keep(&deadline);
     }
 }
@@ -230,7 +223,7 @@ static enum stk_error in_a_batch(struct rig *rig, struct ask *ask, rig_body body
     return op.base.error;
 }
 
-static void a_statement_that_ends_the_transaction_ends_nobody_elses_write(void **state)
+SQLITE_TEST(a_statement_that_ends_the_transaction_ends_nobody_elses_write)
 {
     static const struct {
         const char *statement, *why;
@@ -248,8 +241,6 @@ static void a_statement_that_ends_the_transaction_ends_nobody_elses_write(void *
         {ENDLESS "SELECT max(x) FROM c", "50 ms", false},
         {"INSERT INTO nowhere VALUES(1)", "no such table", false},
     };
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE t(a UNIQUE); INSERT INTO t VALUES(1), (0); CREATE TABLE quits(a);"
                  "CREATE TRIGGER quit AFTER INSERT ON quits BEGIN"
                  "  SELECT RAISE(ROLLBACK, 'enough'); END;");
@@ -268,9 +259,8 @@ static void a_statement_that_ends_the_transaction_ends_nobody_elses_write(void *
     }
 }
 
-static void ddl_that_is_stopped_leaves_nothing(void **state)
+SQLITE_TEST(ddl_that_is_stopped_leaves_nothing)
 {
-    struct rig *rig = *state;
     struct ask ask = ask_of(SQL_MAY_DEFINE, "CREATE TABLE x AS " ENDLESS "SELECT x FROM c");
 
     ask.call.time_limit_ms = 50;
@@ -294,9 +284,8 @@ static enum stk_error go_on_after_the_end(struct store_txn *txn, void *arg)
     return STK_OK; /* even so */
 }
 
-static void nothing_more_happens_in_an_operation_whose_transaction_has_ended(void **state)
+SQLITE_TEST(nothing_more_happens_in_an_operation_whose_transaction_has_ended)
 {
-    struct rig *rig = *state;
     struct ask ask = ask_of(SQL_MAY_WRITE, "INSERT OR ROLLBACK INTO t VALUES(1)");
 
     rig_sql(rig, "CREATE TABLE t(a UNIQUE); INSERT INTO t VALUES(1)");
@@ -305,7 +294,7 @@ static void nothing_more_happens_in_an_operation_whose_transaction_has_ended(voi
     assert_string_equal(sql_ask(rig, "SELECT count(*) FROM stockade_fences"), "0;");
 }
 
-static void reads_of_one_batch_do_not_suffer_from_one_that_is_stopped(void **state)
+SQLITE_TEST(reads_of_one_batch_do_not_suffer_from_one_that_is_stopped)
 {
     static struct ask asks[3];
     struct rig_op ops[3];
@@ -315,9 +304,9 @@ static void reads_of_one_batch_do_not_suffer_from_one_that_is_stopped(void **sta
     asks[2] = ask_of(SQL_MAY_READ, "SELECT count(*) FROM stockade_values");
     for (int i = 0; i < 3; i++) {
         ops[i] = rig_op(false, sql_body, &asks[i]);
-        rig_submit(*state, &ops[i]);
+        rig_submit(rig, &ops[i]);
     }
-    rig_settle(*state);
+    rig_settle(rig);
     assert_int_equal(ops[0].base.error, STK_OK);
     assert_int_equal(ops[1].base.error, STK_ERR);
     sql_expect(asks[1].call.why, "", "128 MiB");
@@ -325,23 +314,12 @@ static void reads_of_one_batch_do_not_suffer_from_one_that_is_stopped(void **sta
     assert_string_equal(asks[2].text, "0;");
 }
 
-int main(void)
+/* Before the rig's own file system starts SQLite. */
+static int install(void **state)
 {
-    const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, rig_sqlite, rig_end)
-        T(a_statement_is_stopped_when_its_time_is_over),
-        T(time_counts_for_each_statement_alone),
-        T(the_statements_of_an_operation_share_the_time),
-        T(a_statement_is_stopped_when_it_takes_too_much_memory),
-        T(a_statement_that_multiplies_itself_is_stopped_while_it_is_compiled),
-        T(selects_inside_selects_do_not_run_through_the_stack),
-        T(texts_have_a_length),
-        T(functions_that_would_take_hours_refuse),
-        T(a_statement_that_ends_the_transaction_ends_nobody_elses_write),
-        T(ddl_that_is_stopped_leaves_nothing),
-        T(nothing_more_happens_in_an_operation_whose_transaction_has_ended),
-        T(reads_of_one_batch_do_not_suffer_from_one_that_is_stopped),
-    };
-    sql_memory_install(); /* before the rig's own file system starts SQLite */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    (void)state;
+    sql_memory_install();
+    return 0;
 }
+
+AROUND_ALL_TESTS(install, NULL);

@@ -2,10 +2,7 @@
 /* What users' SQL can reach: its own tables, and of Stockade's the public views. Every statement
  * here is tried with every right, since the administrator's is no wider than this. */
 #include "tests/unit/store/sql_rig.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/test.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -75,6 +72,8 @@ static int set_up(void **state)
     return 0;
 }
 
+#define RIG_TEST(name) TEST_WITH(set_up, rig_end, struct rig *rig, name)
+
 /* The statement is refused with each right, on both connections, and nothing has changed. */
 static void expect_refused(struct rig *rig, const char *statement)
 {
@@ -95,13 +94,13 @@ static void expect_refused(struct rig *rig, const char *statement)
     free(before);
 }
 
-static void refuse_all(void **state, const char *const *statements, size_t count)
+static void refuse_all(struct rig *rig, const char *const *statements, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        expect_refused(*state, statements[i]);
+        expect_refused(rig, statements[i]);
 }
 
-static void stockades_tables_are_neither_read_nor_written(void **state)
+RIG_TEST(stockades_tables_are_neither_read_nor_written)
 {
     static const char *const statements[] = {
         "SELECT * FROM stockade_resource",
@@ -142,12 +141,11 @@ static void stockades_tables_are_neither_read_nor_written(void **state)
         "EXPLAIN SELECT * FROM stockade_meta",
         "EXPLAIN QUERY PLAN DELETE FROM stockade_meta",
     };
-    refuse_all(state, statements, COUNT(statements));
+    refuse_all(rig, statements, COUNT(statements));
 }
 
-static void the_public_views_are_read_and_nothing_else(void **state)
+RIG_TEST(the_public_views_are_read_and_nothing_else)
 {
-    struct rig *rig = *state;
     sqlite3 *db = rig_foreign(rig);
     sqlite3_stmt *stmt;
     int views = 0;
@@ -181,7 +179,7 @@ static void the_public_views_are_read_and_nothing_else(void **state)
     assert_string_equal(sql_change(rig, "INSERT INTO t SELECT token FROM stockade_fences"), "");
 }
 
-static void nothing_of_stockades_can_be_made_altered_or_dropped(void **state)
+RIG_TEST(nothing_of_stockades_can_be_made_altered_or_dropped)
 {
     static const char *const statements[] = {
         "CREATE TABLE stockade_x(a)",
@@ -216,10 +214,10 @@ static void nothing_of_stockades_can_be_made_altered_or_dropped(void **state)
         "DROP TABLE guarded",
         "DROP TABLE IF EXISTS main.GUARDED",
     };
-    refuse_all(state, statements, COUNT(statements));
+    refuse_all(rig, statements, COUNT(statements));
 }
 
-static void other_files_pragmas_and_transactions_are_out_of_reach(void **state)
+RIG_TEST(other_files_pragmas_and_transactions_are_out_of_reach)
 {
     static const char *const statements[] = {
         "ATTACH ':memory:' AS x",
@@ -263,10 +261,10 @@ static void other_files_pragmas_and_transactions_are_out_of_reach(void **state)
         "DELETE FROM sqlite_master",
         "DELETE FROM sqlite_temp_schema",
     };
-    refuse_all(state, statements, COUNT(statements));
+    refuse_all(rig, statements, COUNT(statements));
 }
 
-static void functions_with_hands_are_out_of_reach(void **state)
+RIG_TEST(functions_with_hands_are_out_of_reach)
 {
     static const char *const statements[] = {
         "SELECT load_extension('/tmp/x.so')",
@@ -283,15 +281,15 @@ static void functions_with_hands_are_out_of_reach(void **state)
     };
     static const struct sql_value pointer = {.type = SQL_BLOB, .bytes = {"AAAAAAAA", 8}};
 
-    refuse_all(state, statements, COUNT(statements));
+    refuse_all(rig, statements, COUNT(statements));
     /* With a bound pointer SQLite itself would take it, whatever the connection is set to. */
     struct ask ask = ask_of(SQL_MAY_WRITE, "SELECT fts3_tokenizer('simple', ?)");
     ask.call.params = &pointer;
     ask.call.params_count = 1;
-    sql_expect(sql_do(*state, &ask), "NOPERM ", "fts3_tokenizer()");
+    sql_expect(sql_do(rig, &ask), "NOPERM ", "fts3_tokenizer()");
 }
 
-static void what_users_need_is_within_reach(void **state)
+RIG_TEST(what_users_need_is_within_reach)
 {
     static const char *const definitions[] = {
         "CREATE TABLE orders(id INTEGER PRIMARY KEY AUTOINCREMENT, sku REFERENCES guarded, n)",
@@ -311,8 +309,6 @@ static void what_users_need_is_within_reach(void **state)
         "REINDEX",
         "DROP TABLE items",
     };
-    struct rig *rig = *state;
-
     for (size_t i = 0; i < COUNT(definitions); i++)
         if (strcmp(sql_define(rig, definitions[i]), "") != 0)
             fail_msg("%s: %s", definitions[i], sql_define(rig, definitions[i]));
@@ -335,9 +331,8 @@ static enum stk_error present_and_change(struct store_txn *txn, void *arg)
     return sql_body(txn, ask);
 }
 
-static void a_guarded_row_changes_under_its_token_only(void **state)
+RIG_TEST(a_guarded_row_changes_under_its_token_only)
 {
-    struct rig *rig = *state;
     struct ask ask = ask_of(SQL_MAY_WRITE, "UPDATE guarded SET n = n - 1");
 
     /* The second time, the statement is known; the claims are not. */
@@ -353,19 +348,4 @@ static void a_guarded_row_changes_under_its_token_only(void **state)
     sql_expect(ask.call.why, "the guard of guarded is broken", "stockade_guard_update_guarded");
     assert_string_equal(sql_ask(rig, "SELECT n FROM guarded"), "3;");
     assert_string_equal(sql_change(rig, "UPDATE t SET a = 2"), "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, rig_end)
-        T(stockades_tables_are_neither_read_nor_written),
-        T(the_public_views_are_read_and_nothing_else),
-        T(nothing_of_stockades_can_be_made_altered_or_dropped),
-        T(other_files_pragmas_and_transactions_are_out_of_reach),
-        T(functions_with_hands_are_out_of_reach),
-        T(what_users_need_is_within_reach),
-        T(a_guarded_row_changes_under_its_token_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,30 +4,27 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "fence/base/mem.h"
+#include "tests/unit/test.h"
 
 #define assert_text(got, text) assert_string_equal((got), (text))
 
-static void rows_come_out_by_storage_class_with_the_names_of_columns(void **state)
+SQLITE_TEST(rows_come_out_by_storage_class_with_the_names_of_columns)
 {
     struct ask ask = ask_of(SQL_MAY_READ, "SELECT 1 AS one, -9223372036854775808, 0.5, 1e308, "
                                           "'text', x'00ff', NULL, '', x'' UNION ALL SELECT "
                                           "2, 3, 4, 5, 6, 7, 8, 9, 10");
-    assert_text(sql_do(*state, &ask), "1,-9223372036854775808,0.50000000000000000,"
-                                      "1.0000000000000000e+308,'text',x'00ff',NULL,'',x'';"
-                                      "2,3,4,5,6,7,8,9,10;");
+    assert_text(sql_do(rig, &ask), "1,-9223372036854775808,0.50000000000000000,"
+                                   "1.0000000000000000e+308,'text',x'00ff',NULL,'',x'';"
+                                   "2,3,4,5,6,7,8,9,10;");
     assert_int_equal(strncmp(ask.names, "one,-9223372036854775808,0.5,", 20), 0);
     assert_int_equal(ask.call.changes, 0);
     assert_int_equal(ask.call.last_insert_rowid, 0);
 }
 
-static void columns_are_told_where_there_are_no_rows_and_not_where_there_are_none(void **state)
+SQLITE_TEST(columns_are_told_where_there_are_no_rows_and_not_where_there_are_none)
 {
-    struct rig *rig = *state;
     struct ask ask = ask_of(SQL_MAY_READ, "SELECT 1 AS a, 2 AS b WHERE 0");
 
     assert_text(sql_do(rig, &ask), "");
@@ -43,7 +40,7 @@ static void columns_are_told_where_there_are_no_rows_and_not_where_there_are_non
     assert_int_equal(ask.call.last_insert_rowid, 2);
 }
 
-static void parameters_are_bound_as_what_they_are(void **state)
+SQLITE_TEST(parameters_are_bound_as_what_they_are)
 {
     static const struct sql_value params[] = {
         {.type = SQL_NULL},
@@ -61,12 +58,12 @@ static void parameters_are_bound_as_what_they_are(void **state)
 
     ask.call.params = params;
     ask.call.params_count = sizeof params / sizeof *params;
-    assert_text(sql_do(*state, &ask),
+    assert_text(sql_do(rig, &ask),
                 "'null',-9223372036854775808,0.10000000000000001,'610062',x'610062','FFFE','',"
                 "'blob',inf;");
 }
 
-static void the_count_of_parameters_must_match(void **state)
+SQLITE_TEST(the_count_of_parameters_must_match)
 {
     static const struct sql_value params[3] = {{.type = SQL_NULL}};
     static const struct {
@@ -80,16 +77,14 @@ static void the_count_of_parameters_must_match(void **state)
             ask.call.params = params;
             ask.call.params_count = count;
             if (count == fits[i].count)
-                assert_null(strstr(sql_do(*state, &ask), "ERR"));
+                assert_null(strstr(sql_do(rig, &ask), "ERR"));
             else
-                sql_expect(sql_do(*state, &ask), "ERR the statement takes ", " parameters, not ");
+                sql_expect(sql_do(rig, &ask), "ERR the statement takes ", " parameters, not ");
         }
 }
 
-static void one_statement_at_a_time(void **state)
+SQLITE_TEST(one_statement_at_a_time)
 {
-    struct rig *rig = *state;
-
     assert_text(sql_ask(rig, " \n\t-- a comment\n/* and */ SELECT 1 ; ;; -- one more\n /* open"),
                 "1;");
     assert_text(sql_ask(rig, ";; SELECT 1"), "1;");
@@ -114,7 +109,7 @@ static void one_statement_at_a_time(void **state)
     sql_expect(sql_do(rig, &ask), "ERR ", "NUL");
 }
 
-static void a_write_needs_the_right_to_write(void **state)
+SQLITE_TEST(a_write_needs_the_right_to_write)
 {
     static const char *const writes[] = {"INSERT INTO t VALUES(1)",
                                          "UPDATE t SET a = 2",
@@ -123,8 +118,6 @@ static void a_write_needs_the_right_to_write(void **state)
                                          "WITH x(a) AS (VALUES(1)) INSERT INTO t SELECT a FROM x",
                                          "DELETE FROM t WHERE 0",
                                          "INSERT INTO t VALUES(1) RETURNING a"};
-    struct rig *rig = *state;
-
     assert_text(sql_define(rig, "CREATE TABLE t(a)"), "");
     for (size_t i = 0; i < sizeof writes / sizeof *writes; i++) {
         struct ask ask = ask_of(SQL_MAY_READ, writes[i]);
@@ -141,7 +134,7 @@ static void a_write_needs_the_right_to_write(void **state)
     assert_non_null(strstr(sql_ask(rig, "EXPLAIN QUERY PLAN DELETE FROM t WHERE a = 1"), "SCAN t"));
 }
 
-static void definitions_need_the_right_to_define(void **state)
+SQLITE_TEST(definitions_need_the_right_to_define)
 {
     static const char *const definitions[] = {
         "CREATE TABLE u(a)",
@@ -157,8 +150,6 @@ static void definitions_need_the_right_to_define(void **state)
         "REINDEX",
         "ANALYZE",
         "--\nANALYZE t"};
-    struct rig *rig = *state;
-
     assert_text(sql_define(rig, "CREATE TABLE t(a)"), "");
     for (size_t i = 0; i < sizeof definitions / sizeof *definitions; i++) {
         sql_expect(sql_ask(rig, definitions[i]), "NOPERM ", "administrator");
@@ -170,9 +161,8 @@ static void definitions_need_the_right_to_define(void **state)
     sql_expect(sql_ask(rig, "EXPLAIN CREATE TABLE u(a)"), "NOPERM ", "administrator");
 }
 
-static void whatever_a_definition_does_changes_and_rowid_stay_zero(void **state)
+SQLITE_TEST(whatever_a_definition_does_changes_and_rowid_stay_zero)
 {
-    struct rig *rig = *state;
     static const char *const definitions[] = {
         "CREATE TABLE t(a INTEGER PRIMARY KEY AUTOINCREMENT, b)",
         "CREATE TABLE u AS SELECT 1 AS a UNION SELECT 2",
@@ -215,9 +205,8 @@ static enum stk_error insert_twice(struct store_txn *txn, void *arg)
     return sql_body(txn, &asks[1]);
 }
 
-static void last_insert_rowid_is_the_operations_own(void **state)
+SQLITE_TEST(last_insert_rowid_is_the_operations_own)
 {
-    struct rig *rig = *state;
     struct ask asks[2];
 
     assert_text(sql_define(rig, "CREATE TABLE t(a)"), "");
@@ -231,7 +220,7 @@ static void last_insert_rowid_is_the_operations_own(void **state)
     assert_text(sql_change(rig, "SELECT max(a), last_insert_rowid() FROM t"), "800,0;");
 }
 
-static void errors_of_the_statement_come_with_the_words_of_sqlite(void **state)
+SQLITE_TEST(errors_of_the_statement_come_with_the_words_of_sqlite)
 {
     static const struct {
         const char *statement, *text;
@@ -247,8 +236,6 @@ static void errors_of_the_statement_come_with_the_words_of_sqlite(void **state)
         {"SELECT '", "unrecognized token"},
         {"UPDATE sqlite_master SET sql = 'x'", "may not be modified"},
     };
-    struct rig *rig = *state;
-
     assert_text(sql_define(rig, "CREATE TABLE t(a INT PRIMARY KEY NOT NULL CHECK(a > 0))"), "");
     assert_text(sql_change(rig, "INSERT INTO t VALUES(1)"), "");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -256,10 +243,8 @@ static void errors_of_the_statement_come_with_the_words_of_sqlite(void **state)
     assert_text(sql_ask(rig, "SELECT * FROM t"), "1;");
 }
 
-static void the_end_of_autoincrement_is_no_failure_of_the_store(void **state)
+SQLITE_TEST(the_end_of_autoincrement_is_no_failure_of_the_store)
 {
-    struct rig *rig = *state;
-
     assert_text(sql_define(rig, "CREATE TABLE t(a INTEGER PRIMARY KEY AUTOINCREMENT)"), "");
     assert_text(sql_change(rig, "INSERT INTO t VALUES(9223372036854775807)"), "");
     sql_expect(sql_change(rig, "INSERT INTO t VALUES(NULL)"), "ERR ", "AUTOINCREMENT");
@@ -268,9 +253,8 @@ static void the_end_of_autoincrement_is_no_failure_of_the_store(void **state)
     assert_null(strstr(rig_log(rig), "failed"));
 }
 
-static void a_full_disk_is_the_stores_failure(void **state)
+SQLITE_TEST(a_full_disk_is_the_stores_failure)
 {
-    struct rig *rig = *state;
     struct ask ask = ask_of(SQL_MAY_WRITE, "INSERT INTO t VALUES(1)");
 
     assert_text(sql_define(rig, "CREATE TABLE t(a)"), "");
@@ -281,9 +265,8 @@ static void a_full_disk_is_the_stores_failure(void **state)
     assert_text(sql_ask(rig, "SELECT * FROM t"), "1;");
 }
 
-static void a_row_too_many_is_refused_in_the_callers_name(void **state)
+SQLITE_TEST(a_row_too_many_is_refused_in_the_callers_name)
 {
-    struct rig *rig = *state;
     struct ask ask = ask_of(SQL_MAY_READ, "SELECT 1 UNION SELECT 2 UNION SELECT 3");
 
     ask.rows_max = 3;
@@ -298,10 +281,8 @@ static void a_row_too_many_is_refused_in_the_callers_name(void **state)
     assert_text(sql_ask(rig, "SELECT count(*) FROM t"), "0;");
 }
 
-static void statements_that_are_kept_see_the_schema_change(void **state)
+SQLITE_TEST(statements_that_are_kept_see_the_schema_change)
 {
-    struct rig *rig = *state;
-
     assert_text(sql_define(rig, "CREATE TABLE t(a)"), "");
     assert_text(sql_change(rig, "INSERT INTO t VALUES(1)"), "");
     for (int i = 0; i < 3; i++)
@@ -316,7 +297,7 @@ static void statements_that_are_kept_see_the_schema_change(void **state)
     sql_expect(sql_ask(rig, "SELECT * FROM t"), "NOPERM ", "stockade_meta");
 }
 
-static void many_more_statements_than_are_kept_do_no_harm(void **state)
+SQLITE_TEST(many_more_statements_than_are_kept_do_no_harm)
 {
     char statement[64];
 
@@ -325,13 +306,12 @@ static void many_more_statements_than_are_kept_do_no_harm(void **state)
             char expected[16];
             snprintf(statement, sizeof statement, "SELECT %d, 'x'", i);
             snprintf(expected, sizeof expected, "%d,'x';", i);
-            assert_text(sql_ask(*state, statement), expected);
+            assert_text(sql_ask(rig, statement), expected);
         }
 }
 
-static void values_of_the_largest_size_pass_and_own_ones_are_not_bounded_by_it(void **state)
+SQLITE_TEST(values_of_the_largest_size_pass_and_own_ones_are_not_bounded_by_it)
 {
-    struct rig *rig = *state;
     size_t len = 16 << 20;
     char *data = mem_zalloc(len + 1);
     struct sql_value param = {.type = SQL_BLOB, .bytes = {data, len}};
@@ -346,28 +326,4 @@ static void values_of_the_largest_size_pass_and_own_ones_are_not_bounded_by_it(v
     assert_text(sql_do(rig, &ask), "");
     assert_text(sql_ask(rig, "SELECT max(length(a)) FROM t"), "16777217;");
     free(data);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, rig_sqlite, rig_end)
-        T(rows_come_out_by_storage_class_with_the_names_of_columns),
-        T(columns_are_told_where_there_are_no_rows_and_not_where_there_are_none),
-        T(parameters_are_bound_as_what_they_are),
-        T(the_count_of_parameters_must_match),
-        T(one_statement_at_a_time),
-        T(a_write_needs_the_right_to_write),
-        T(definitions_need_the_right_to_define),
-        T(whatever_a_definition_does_changes_and_rowid_stay_zero),
-        T(last_insert_rowid_is_the_operations_own),
-        T(errors_of_the_statement_come_with_the_words_of_sqlite),
-        T(the_end_of_autoincrement_is_no_failure_of_the_store),
-        T(a_full_disk_is_the_stores_failure),
-        T(a_row_too_many_is_refused_in_the_callers_name),
-        T(statements_that_are_kept_see_the_schema_change),
-        T(many_more_statements_than_are_kept_do_no_harm),
-        T(values_of_the_largest_size_pass_and_own_ones_are_not_bounded_by_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

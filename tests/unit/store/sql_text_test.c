@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a statement's text says of it, without SQLite. */
 #include "store/sql_text.h"
+#include "tests/unit/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void the_first_word_tells_the_kind(void **state)
+TEST(the_first_word_tells_the_kind)
 {
     static const struct {
         const char *text;
@@ -46,21 +39,19 @@ static void the_first_word_tells_the_kind(void **state)
         {"(SELECT 1)", SQL_OTHER},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (sql_kind(bytes_of(texts[i].text)) != texts[i].kind)
             fail_msg("%s", texts[i].text);
     assert_int_equal(sql_kind((struct bytes){NULL, 0}), SQL_OTHER);
 }
 
-static void blanks_comments_and_semicolons_are_nothing(void **state)
+TEST(blanks_comments_and_semicolons_are_nothing)
 {
     static const char *const blank[] = {
         "", " \n\t\r\f", ";", " ; ;", "-- x", "-- x\n;--", "/* x", "/**/ /* ' */;", "/*/ x */"};
     static const char *const not_blank[] = {"x", "-",  "/",  "*/",       "-- x\nx", "/**/x",
                                             "'", "''", "\v", "\xc2\xa0", ":",       "/*/*/*/"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof blank / sizeof *blank; i++)
         assert_true(sql_text_is_blank(bytes_of(blank[i])));
     for (size_t i = 0; i < sizeof not_blank / sizeof *not_blank; i++)
@@ -80,7 +71,7 @@ static const char *refusal(const char *piece, int times)
     return refusal;
 }
 
-static void selects_are_counted_where_they_are_words(void **state)
+TEST(selects_are_counted_where_they_are_words)
 {
     static const char *const counted[] = {"SELECT ",       "(values(1))",    "select'x'",
                                           "x'00'SELECT\n", "/**/SELECT/**/", "--\nSELECT;"};
@@ -88,7 +79,6 @@ static void selects_are_counted_where_they_are_words(void **state)
         "'SELECT' ", "\"SELECT\"", "`SELECT`",  "[SELECT]",  "--SELECT\n",     "/*SELECT*/",
         ":SELECT ",  "@select,",   "?1SELECT ", "SELECTED ", "'it''s SELECT'", "a$SELECT "};
 
-    (void)state;
     for (size_t i = 0; i < sizeof counted / sizeof *counted; i++) {
         assert_null(refusal(counted[i], SQL_SELECTS_MAX));
         assert_non_null(refusal(counted[i], SQL_SELECTS_MAX + 1));
@@ -98,22 +88,10 @@ static void selects_are_counted_where_they_are_words(void **state)
             fail_msg("%s", passed_over[i]);
 }
 
-static void length_and_zero_bytes_are_bounded(void **state)
+TEST(length_and_zero_bytes_are_bounded)
 {
-    (void)state;
     assert_null(refusal(" ", SQL_STATEMENT_MAX));
     assert_non_null(refusal(" ", SQL_STATEMENT_MAX + 1));
     assert_non_null(sql_text_refuses((struct bytes){"SELECT 1\0", 9}));
     assert_null(sql_text_refuses((struct bytes){NULL, 0}));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_word_tells_the_kind),
-        cmocka_unit_test(blanks_comments_and_semicolons_are_nothing),
-        cmocka_unit_test(selects_are_counted_where_they_are_words),
-        cmocka_unit_test(length_and_zero_bytes_are_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

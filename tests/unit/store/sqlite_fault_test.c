@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The SQLite store while the disk, or another program, gets in its way. */
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "fence/base/mem.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
 
@@ -97,10 +95,8 @@ static void expect(struct rig *rig, const char *value)
     assert_string_equal(seen, value);
 }
 
-static void a_full_disk_is_logged_once_and_once_when_it_is_over(void **state)
+SQLITE_TEST(a_full_disk_is_logged_once_and_once_when_it_is_over)
 {
-    struct rig *rig = *state;
-
     write_several(rig, "1", STK_OK, 1);
     rig_fail_commit(rig);
     for (int i = 0; i < 3; i++) {
@@ -119,9 +115,8 @@ static void a_full_disk_is_logged_once_and_once_when_it_is_over(void **state)
     assert_false(store_lost(rig->store));
 }
 
-static void a_failure_before_the_commit_fails_alone(void **state)
+SQLITE_TEST(a_failure_before_the_commit_fails_alone)
 {
-    struct rig *rig = *state;
     size_t large = LARGE_BYTES, size = 1;
     struct rig_op ops[] = {rig_op(true, set_r, "1"), rig_op(true, set_large, &large),
                            rig_op(true, set_r, "2")};
@@ -143,9 +138,8 @@ static void a_failure_before_the_commit_fails_alone(void **state)
     expect(rig, "2");
 }
 
-static void an_operation_that_overlooks_a_failure_is_undone_all_the_same(void **state)
+SQLITE_TEST(an_operation_that_overlooks_a_failure_is_undone_all_the_same)
 {
-    struct rig *rig = *state;
     size_t large = LARGE_BYTES, size = 1;
 
     fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 1, SQLITE_FULL);
@@ -155,9 +149,8 @@ static void an_operation_that_overlooks_a_failure_is_undone_all_the_same(void **
     assert_ok(rig_write(rig, set_large_carelessly, &large));
 }
 
-static void a_commit_whose_write_or_sync_failed_is_of_unknown_outcome(void **state)
+SQLITE_TEST(a_commit_whose_write_or_sync_failed_is_of_unknown_outcome)
 {
-    struct rig *rig = *state;
     static const enum fault_place places[] = {FAULT_WRITE, FAULT_SYNC};
     static const int codes[] = {SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC};
     char seen[16];
@@ -180,10 +173,8 @@ static void a_commit_whose_write_or_sync_failed_is_of_unknown_outcome(void **sta
     assert_non_null(strstr(rig_log(rig), "unknown"));
 }
 
-static void a_write_lock_held_elsewhere_is_store_and_is_named_in_the_log(void **state)
+SQLITE_TEST(a_write_lock_held_elsewhere_is_store_and_is_named_in_the_log)
 {
-    struct rig *rig = *state;
-
     fault_vfs_hurry(rig->vfs);
     write_several(rig, "1", STK_OK, 1);
     sqlite3 *db = rig_foreign(rig);
@@ -197,9 +188,8 @@ static void a_write_lock_held_elsewhere_is_store_and_is_named_in_the_log(void **
     expect(rig, "3");
 }
 
-static void a_file_that_was_moved_away_takes_no_writes(void **state)
+SQLITE_TEST(a_file_that_was_moved_away_takes_no_writes)
 {
-    struct rig *rig = *state;
     char away[128];
 
     write_several(rig, "1", STK_OK, 1);
@@ -212,9 +202,8 @@ static void a_file_that_was_moved_away_takes_no_writes(void **state)
     expect(rig, "3");
 }
 
-static void a_checkpoint_that_fails_costs_no_write(void **state)
+SQLITE_TEST(a_checkpoint_that_fails_costs_no_write)
 {
-    struct rig *rig = *state;
     size_t megabyte = 1 << 20, size = 0;
 
     fault_vfs_set(rig->vfs, FAULT_WRITE, ".db", INT_MAX, SQLITE_FULL);
@@ -228,9 +217,8 @@ static void a_checkpoint_that_fails_costs_no_write(void **state)
     assert_int_equal(size, megabyte - 1);
 }
 
-static void a_damaged_file_is_store_not_a_crash(void **state)
+SQLITE_TEST(a_damaged_file_is_store_not_a_crash)
 {
-    struct rig *rig = *state;
     size_t large = 1 << 20, size;
     char rubbish[4096];
 
@@ -251,20 +239,4 @@ static void a_damaged_file_is_store_not_a_crash(void **state)
     assert_non_null(strstr(rig_log(rig), "malformed"));
     assert_ok(rig_write(rig, set_r, "2"));
     expect(rig, "2");
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(a_full_disk_is_logged_once_and_once_when_it_is_over),
-        TEST(a_failure_before_the_commit_fails_alone),
-        TEST(an_operation_that_overlooks_a_failure_is_undone_all_the_same),
-        TEST(a_commit_whose_write_or_sync_failed_is_of_unknown_outcome),
-        TEST(a_write_lock_held_elsewhere_is_store_and_is_named_in_the_log),
-        TEST(a_file_that_was_moved_away_takes_no_writes),
-        TEST(a_checkpoint_that_fails_costs_no_write),
-        TEST(a_damaged_file_is_store_not_a_crash),
-    };
-    return cmocka_run_group_tests_name("sqlite faults", tests, NULL, NULL);
 }

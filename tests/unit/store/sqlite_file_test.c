@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The SQLite store and its file: made, opened again, shared with other programs, or refused. */
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call)             assert_int_equal((call), STK_OK)
 #define assert_contains(text, what) assert_non_null(strstr((text), (what)))
@@ -79,9 +78,8 @@ static const char *row(const struct rig *rig, const char *sql)
     return text;
 }
 
-static void everything_is_there_after_a_restart(void **state)
+SQLITE_TEST(everything_is_there_after_a_restart)
 {
-    struct rig *rig = *state;
     struct resource resource;
     int64_t token, session = store_session(rig->store);
     char seen[16];
@@ -99,9 +97,8 @@ static void everything_is_there_after_a_restart(void **state)
     assert_string_equal(seen, "kept");
 }
 
-static void a_process_that_dies_loses_nothing_that_was_done(void **state)
+SQLITE_TEST(a_process_that_dies_loses_nothing_that_was_done)
 {
-    struct rig *rig = *state;
     char seen[16];
     int status;
 
@@ -122,10 +119,8 @@ static void a_process_that_dies_loses_nothing_that_was_done(void **state)
     assert_string_equal(seen, "done");
 }
 
-static void a_file_is_marked_and_versioned_and_has_a_wal(void **state)
+SQLITE_TEST(a_file_is_marked_and_versioned_and_has_a_wal)
 {
-    struct rig *rig = *state;
-
     assert_int_equal(number(rig, "PRAGMA application_id"), 0x53544b44);
     assert_int_equal(number(rig, "PRAGMA user_version"), 3);
     assert_string_equal(row(rig, "PRAGMA journal_mode"), "wal");
@@ -150,9 +145,8 @@ static enum stk_error view_rows(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void the_views_show_fences_values_and_fields_and_cannot_be_written(void **state)
+SQLITE_TEST(the_views_show_fences_values_and_fields_and_cannot_be_written)
 {
-    struct rig *rig = *state;
     sqlite3 *db;
 
     assert_ok(rig_write(rig, view_rows, NULL));
@@ -168,9 +162,8 @@ static void the_views_show_fences_values_and_fields_and_cannot_be_written(void *
     sqlite3_close(db);
 }
 
-static void a_commit_by_another_program_is_noticed_and_drops_what_was_cached(void **state)
+SQLITE_TEST(a_commit_by_another_program_is_noticed_and_drops_what_was_cached)
 {
-    struct rig *rig = *state;
     struct resource resource;
     int64_t token;
 
@@ -186,9 +179,8 @@ static void a_commit_by_another_program_is_noticed_and_drops_what_was_cached(voi
     assert_int_equal(resource.id, 0);
 }
 
-static void the_store_wide_floor_lifts_every_resource(void **state)
+SQLITE_TEST(the_store_wide_floor_lifts_every_resource)
 {
-    struct rig *rig = *state;
     struct resource resource;
     int64_t token;
 
@@ -207,9 +199,9 @@ static void the_store_wide_floor_lifts_every_resource(void **state)
     assert_int_equal(resource.fence.floor, 5001);
 }
 
-static void two_stores_on_one_file_see_each_other(void **state)
+SQLITE_TEST(two_stores_on_one_file_see_each_other)
 {
-    struct rig *rig = *state, other = *rig;
+    struct rig other = *rig;
     int64_t token;
     char seen[16];
 
@@ -227,9 +219,8 @@ static void two_stores_on_one_file_see_each_other(void **state)
     assert_string_equal(seen, "theirs");
 }
 
-static void a_row_with_impossible_values_fails_alone(void **state)
+SQLITE_TEST(a_row_with_impossible_values_fails_alone)
 {
-    struct rig *rig = *state;
     struct resource resource;
     int64_t token;
     struct rig_op ops[] = {rig_op(true, set_r, "1"), rig_op(true, find_damaged, &resource),
@@ -262,9 +253,8 @@ static void start_over(struct rig *rig)
     assert_int_equal(unlink(rig->path), 0);
 }
 
-static void a_file_that_is_no_database_is_refused_and_left_alone(void **state)
+SQLITE_TEST(a_file_that_is_no_database_is_refused_and_left_alone)
 {
-    struct rig *rig = *state;
     static const char text[] = "these are my notes, which are longer than a database's header is: "
                                "one hundred bytes, so SQLite has enough to look at here";
     char after[sizeof text];
@@ -279,10 +269,8 @@ static void a_file_that_is_no_database_is_refused_and_left_alone(void **state)
     assert_string_equal(after, text);
 }
 
-static void another_programs_database_is_refused_and_left_alone(void **state)
+SQLITE_TEST(another_programs_database_is_refused_and_left_alone)
 {
-    struct rig *rig = *state;
-
     start_over(rig);
     rig_sql(rig, "CREATE TABLE theirs(x)");
     assert_contains(rig_refusal(rig), "another program's database");
@@ -293,9 +281,8 @@ static void another_programs_database_is_refused_and_left_alone(void **state)
     assert_contains(rig_refusal(rig), "another program's database");
 }
 
-static void an_empty_file_becomes_a_store(void **state)
+SQLITE_TEST(an_empty_file_becomes_a_store)
 {
-    struct rig *rig = *state;
     int64_t token;
 
     start_over(rig);
@@ -304,10 +291,8 @@ static void an_empty_file_becomes_a_store(void **state)
     assert_ok(rig_write(rig, grant_r, &token));
 }
 
-static void a_newer_or_unknown_schema_is_refused_by_name(void **state)
+SQLITE_TEST(a_newer_or_unknown_schema_is_refused_by_name)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "PRAGMA user_version = 99");
     rig_close(rig);
     const char *why = rig_refusal(rig);
@@ -318,10 +303,8 @@ static void a_newer_or_unknown_schema_is_refused_by_name(void **state)
     assert_contains(rig_refusal(rig), "no schema version");
 }
 
-static void a_path_that_cannot_be_opened_is_refused_with_the_reason(void **state)
+SQLITE_TEST(a_path_that_cannot_be_opened_is_refused_with_the_reason)
 {
-    struct rig *rig = *state;
-
     start_over(rig);
     assert_int_equal(mkdir(rig->path, 0700), 0);
     assert_contains(rig_refusal(rig), "cannot open");
@@ -333,10 +316,8 @@ static void a_path_that_cannot_be_opened_is_refused_with_the_reason(void **state
 }
 
 /* Root may write anywhere, so this is done as somebody else. */
-static void a_read_only_file_or_folder_is_refused(void **state)
+SQLITE_TEST(a_read_only_file_or_folder_is_refused)
 {
-    struct rig *rig = *state;
-
     rig_close(rig);
     assert_int_equal(chmod(rig->path, 0444), 0);
     assert_int_equal(chmod(rig->folder, 0777), 0);
@@ -361,10 +342,8 @@ static void a_read_only_file_or_folder_is_refused(void **state)
     rig_open(rig, false);
 }
 
-static void a_file_that_another_program_has_locked_is_refused(void **state)
+SQLITE_TEST(a_file_that_another_program_has_locked_is_refused)
 {
-    struct rig *rig = *state;
-
     fault_vfs_hurry(rig->vfs);
     rig_close(rig);
     sqlite3 *db = rig_foreign(rig);
@@ -376,27 +355,4 @@ static void a_file_that_another_program_has_locked_is_refused(void **state)
     assert_contains(rig_refusal(rig), "locked by another program");
     sqlite3_close(db);
     rig_open(rig, false);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(everything_is_there_after_a_restart),
-        TEST(a_process_that_dies_loses_nothing_that_was_done),
-        TEST(a_file_is_marked_and_versioned_and_has_a_wal),
-        TEST(the_views_show_fences_values_and_fields_and_cannot_be_written),
-        TEST(a_commit_by_another_program_is_noticed_and_drops_what_was_cached),
-        TEST(the_store_wide_floor_lifts_every_resource),
-        TEST(two_stores_on_one_file_see_each_other),
-        TEST(a_row_with_impossible_values_fails_alone),
-        TEST(a_file_that_is_no_database_is_refused_and_left_alone),
-        TEST(another_programs_database_is_refused_and_left_alone),
-        TEST(an_empty_file_becomes_a_store),
-        TEST(a_newer_or_unknown_schema_is_refused_by_name),
-        TEST(a_path_that_cannot_be_opened_is_refused_with_the_reason),
-        TEST(a_read_only_file_or_folder_is_refused),
-        TEST(a_file_that_another_program_has_locked_is_refused),
-    };
-    return cmocka_run_group_tests_name("sqlite file", tests, NULL, NULL);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store whose files are taken away, replaced or cut short while it is open. */
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
 
@@ -107,9 +106,8 @@ static void expect_after_reopening(struct rig *rig, const char *value)
     assert_int_equal(store_stats(rig->store).state, STORE_FINE);
 }
 
-static void a_log_that_was_deleted_takes_no_writes_and_what_it_held_is_saved_at_once(void **state)
+SQLITE_TEST(a_log_that_was_deleted_takes_no_writes_and_what_it_held_is_saved_at_once)
 {
-    struct rig *rig = *state;
     char seen[16];
 
     assert_ok(rig_write(rig, set_r, "1"));
@@ -121,10 +119,8 @@ static void a_log_that_was_deleted_takes_no_writes_and_what_it_held_is_saved_at_
     expect_after_reopening(rig, "1");
 }
 
-static void a_log_that_was_replaced_takes_no_writes(void **state)
+SQLITE_TEST(a_log_that_was_replaced_takes_no_writes)
 {
-    struct rig *rig = *state;
-
     assert_ok(rig_write(rig, set_r, "1"));
     replace_file(rig, "-wal");
     expect_refusal(rig, "store.db-wal");
@@ -132,10 +128,8 @@ static void a_log_that_was_replaced_takes_no_writes(void **state)
     expect_after_reopening(rig, "1");
 }
 
-static void a_shared_memory_that_was_deleted_takes_no_writes_and_the_log_stays(void **state)
+SQLITE_TEST(a_shared_memory_that_was_deleted_takes_no_writes_and_the_log_stays)
 {
-    struct rig *rig = *state;
-
     assert_ok(rig_write(rig, set_r, "1"));
     remove_file(rig, "-shm");
     expect_refusal(rig, "store.db-shm");
@@ -144,10 +138,8 @@ static void a_shared_memory_that_was_deleted_takes_no_writes_and_the_log_stays(v
     expect_after_reopening(rig, "1");
 }
 
-static void without_log_and_shared_memory_what_was_acknowledged_is_saved_at_once(void **state)
+SQLITE_TEST(without_log_and_shared_memory_what_was_acknowledged_is_saved_at_once)
 {
-    struct rig *rig = *state;
-
     assert_ok(rig_write(rig, set_r, "1"));
     remove_file(rig, "-wal");
     remove_file(rig, "-shm");
@@ -156,10 +148,8 @@ static void without_log_and_shared_memory_what_was_acknowledged_is_saved_at_once
     expect_after_reopening(rig, "1");
 }
 
-static void a_file_that_was_cut_to_nothing_takes_no_writes_and_its_log_stays(void **state)
+SQLITE_TEST(a_file_that_was_cut_to_nothing_takes_no_writes_and_its_log_stays)
 {
-    struct rig *rig = *state;
-
     assert_ok(rig_write(rig, set_r, "1"));
     assert_int_equal(truncate(rig->path, 0), 0);
     expect_refusal(rig, "store.db was cut");
@@ -170,9 +160,8 @@ static void a_file_that_was_cut_to_nothing_takes_no_writes_and_its_log_stays(voi
     assert_true(is_there(rig, "-wal"));
 }
 
-static void a_file_that_was_cut_in_half_takes_no_writes(void **state)
+SQLITE_TEST(a_file_that_was_cut_in_half_takes_no_writes)
 {
-    struct rig *rig = *state;
     struct stat status;
 
     rig_sql(rig, "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(zeroblob(100000))");
@@ -183,10 +172,8 @@ static void a_file_that_was_cut_in_half_takes_no_writes(void **state)
     expect_refusal(rig, "store.db was cut");
 }
 
-static void another_program_may_make_the_file_smaller(void **state)
+SQLITE_TEST(another_program_may_make_the_file_smaller)
 {
-    struct rig *rig = *state;
-
     rig_sql(rig, "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(zeroblob(100000))");
     rig_sql(rig, "PRAGMA wal_checkpoint");
     assert_ok(rig_write(rig, set_r, "1"));
@@ -197,9 +184,8 @@ static void another_program_may_make_the_file_smaller(void **state)
     assert_ok(rig_write(rig, set_r, "3"));
 }
 
-static void a_file_that_was_moved_takes_no_writes_until_it_is_back_and_is_whole(void **state)
+SQLITE_TEST(a_file_that_was_moved_takes_no_writes_until_it_is_back_and_is_whole)
 {
-    struct rig *rig = *state;
     char away[128], seen[16];
 
     assert_ok(rig_write(rig, set_r, "1"));
@@ -215,10 +201,8 @@ static void a_file_that_was_moved_takes_no_writes_until_it_is_back_and_is_whole(
     assert_int_equal(store_stats(rig->store).state, STORE_FINE);
 }
 
-static void a_file_that_was_deleted_leaves_its_log_so_that_nobody_begins_anew(void **state)
+SQLITE_TEST(a_file_that_was_deleted_leaves_its_log_so_that_nobody_begins_anew)
 {
-    struct rig *rig = *state;
-
     assert_ok(rig_write(rig, set_r, "1"));
     remove_file(rig, "");
     expect_refusal(rig, "moved or deleted");
@@ -231,9 +215,8 @@ static void a_file_that_was_deleted_leaves_its_log_so_that_nobody_begins_anew(vo
     rig_open(rig, false); /* as a person has decided */
 }
 
-static void a_folder_that_was_moved_takes_no_writes_and_loses_nothing(void **state)
+SQLITE_TEST(a_folder_that_was_moved_takes_no_writes_and_loses_nothing)
 {
-    struct rig *rig = *state;
     char away[128];
 
     assert_ok(rig_write(rig, set_r, "1"));
@@ -265,11 +248,9 @@ static enum stk_error set_r_and_remove(struct store_txn *txn, void *arg)
 }
 
 /* Before its commit is written: what is refused leaves no trace. */
-static void files_that_go_within_a_batch_take_nothing_of_it(void **state)
+SQLITE_TEST(files_that_go_within_a_batch_take_nothing_of_it)
 {
     static const char *const suffixes[] = {"-wal", "-shm", ""};
-    struct rig *rig = *state;
-
     for (int i = 0; i < 3; i++) {
         assert_ok(rig_write(rig, set_r, "1"));
         struct meddling meddling = {rig, suffixes[i]};
@@ -288,11 +269,9 @@ static void on_sync_remove(void *context)
 }
 
 /* It has reached the disk, and nobody can say whether it will be found there. */
-static void a_commit_whose_files_go_while_it_is_synced_is_not_acknowledged(void **state)
+SQLITE_TEST(a_commit_whose_files_go_while_it_is_synced_is_not_acknowledged)
 {
     static const char *const suffixes[] = {"-wal", "-shm"};
-    struct rig *rig = *state;
-
     for (int i = 0; i < 2; i++) {
         assert_ok(rig_write(rig, set_r, "1"));
         struct meddling meddling = {rig, suffixes[i]};
@@ -307,10 +286,8 @@ static void a_commit_whose_files_go_while_it_is_synced_is_not_acknowledged(void 
     }
 }
 
-static void an_idle_store_notices_by_itself_and_saves_what_was_acknowledged(void **state)
+SQLITE_TEST(an_idle_store_notices_by_itself_and_saves_what_was_acknowledged)
 {
-    struct rig *rig = *state;
-
     rig_close(rig);
     rig_open(rig, true);
     struct rig_op op = rig_op(true, set_r, "1");
@@ -323,25 +300,4 @@ static void an_idle_store_notices_by_itself_and_saves_what_was_acknowledged(void
         usleep(10000);
     assert_int_equal(store_stats(rig->store).state, STORE_STOPPED);
     expect_in_main_file(rig, "1");
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(a_log_that_was_deleted_takes_no_writes_and_what_it_held_is_saved_at_once),
-        TEST(a_log_that_was_replaced_takes_no_writes),
-        TEST(a_shared_memory_that_was_deleted_takes_no_writes_and_the_log_stays),
-        TEST(without_log_and_shared_memory_what_was_acknowledged_is_saved_at_once),
-        TEST(a_file_that_was_cut_to_nothing_takes_no_writes_and_its_log_stays),
-        TEST(a_file_that_was_cut_in_half_takes_no_writes),
-        TEST(another_program_may_make_the_file_smaller),
-        TEST(a_file_that_was_moved_takes_no_writes_until_it_is_back_and_is_whole),
-        TEST(a_file_that_was_deleted_leaves_its_log_so_that_nobody_begins_anew),
-        TEST(a_folder_that_was_moved_takes_no_writes_and_loses_nothing),
-        TEST(files_that_go_within_a_batch_take_nothing_of_it),
-        TEST(a_commit_whose_files_go_while_it_is_synced_is_not_acknowledged),
-        TEST(an_idle_store_notices_by_itself_and_saves_what_was_acknowledged),
-    };
-    return cmocka_run_group_tests_name("sqlite files", tests, NULL, NULL);
 }

@@ -3,23 +3,14 @@
  * waits for a lock or for what takes long. */
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 enum { DEADLINE_S = 20 };
-
-static int rig_threaded(void **state)
-{
-    rig_sqlite(state);
-    rig_close(*state);
-    rig_open(*state, true);
-    return 0;
-}
 
 /* On any thread: no assertions. Another value each time: an unchanged page is not written. */
 static enum stk_error set_r(struct store_txn *txn, void *arg)
@@ -94,23 +85,21 @@ static void run_here(struct rig *rig, bool writes, rig_body body)
     }
 }
 
-static void brief_writes_run_here(void **state)
+THREADED_TEST(brief_writes_run_here)
 {
     for (int i = 0; i < 10; i++)
-        run_here(*state, true, set_r);
+        run_here(rig, true, set_r);
 }
 
-static void brief_reads_run_here(void **state)
+THREADED_TEST(brief_reads_run_here)
 {
     for (int i = 0; i < 10; i++)
-        run_here(*state, false, get_r);
+        run_here(rig, false, get_r);
 }
 
-static void what_may_take_long_never_does(void **state)
+THREADED_TEST(what_may_take_long_never_does)
 {
-    struct rig *rig = *state;
-
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     for (int i = 0; i < 20; i++) {
         struct rig_op *brief = rig_op_new(rig, true, set_r, NULL);
         struct rig_op *slow = rig_op_new(rig, true, set_r, NULL);
@@ -123,13 +112,12 @@ static void what_may_take_long_never_does(void **state)
     }
 }
 
-static void nobody_waits_here_for_another_program(void **state)
+THREADED_TEST(nobody_waits_here_for_another_program)
 {
-    struct rig *rig = *state;
     sqlite3 *foreign = rig_foreign(rig);
     struct rig_op *op = rig_op_new(rig, true, set_r, NULL);
 
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     assert_int_equal(sqlite3_exec(foreign, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     struct deadline deadline = deadline_in(4000); /* the busy timeout is 5 s */
     assert_false(here(rig, op, true));
@@ -139,7 +127,7 @@ static void nobody_waits_here_for_another_program(void **state)
     assert_int_equal(op->base.error, STK_OK);
     assert_int_equal(op->runs, 1);
     sqlite3_close(foreign);
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
 }
 
 static enum stk_error dawdle(struct store_txn *txn, void *arg)
@@ -148,9 +136,8 @@ static enum stk_error dawdle(struct store_txn *txn, void *arg)
     return set_r(txn, arg);
 }
 
-static void what_took_long_here_is_done_elsewhere_for_a_while(void **state)
+THREADED_TEST(what_took_long_here_is_done_elsewhere_for_a_while)
 {
-    struct rig *rig = *state;
     struct rig_op *next = rig_op_new(rig, true, set_r, NULL);
 
     run_here(rig, true, dawdle);
@@ -161,16 +148,15 @@ static void what_took_long_here_is_done_elsewhere_for_a_while(void **state)
     }
     await(rig, next);
     assert_false(ran_here(next));
-    brief_writes_run_here(state); /* until it is tried again */
+    brief_writes_run_here(rig); /* until it is tried again */
 }
 
-static void a_lost_commit_is_lost_here_too(void **state)
+THREADED_TEST(a_lost_commit_is_lost_here_too)
 {
-    struct rig *rig = *state;
     struct rig_op *op = rig_op_new(rig, true, set_r, NULL);
     struct rig_op *later = rig_op_new(rig, true, set_r, NULL);
 
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     rig_lose_commit(rig);
     op->base.brief = true;
     assert_int_equal(store_submit(rig->store, &op->base), STK_OK);
@@ -220,15 +206,14 @@ static void change(sqlite3 *foreign, const char *sql)
 
 /* The writer reads what its own connection wrote; others' commits must not be missed by that, nor
  * by its next write. */
-static void what_another_program_wrote_is_read_here(void **state)
+THREADED_TEST(what_another_program_wrote_is_read_here)
 {
-    struct rig *rig = *state;
     sqlite3 *foreign = rig_foreign(rig);
     struct seen seen = {.name = "r"};
 
     for (int token = 1; token <= 5; token++) {
         char sql[96];
-        brief_writes_run_here(state);
+        brief_writes_run_here(rig);
         assert_int_equal(see_here(rig, &seen), STK_OK);
         assert_int_equal(seen.token, token - 1);
         snprintf(sql, sizeof sql, "UPDATE stockade_resource SET token = %d WHERE name = x'72'",
@@ -239,43 +224,26 @@ static void what_another_program_wrote_is_read_here(void **state)
             assert_int_equal(seen.token, token);
         }
     }
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     assert_int_equal(store_stats(rig->store).foreign_commits, 5);
     sqlite3_close(foreign);
 }
 
-static void a_read_that_fails_here_fails_alone(void **state)
+THREADED_TEST(a_read_that_fails_here_fails_alone)
 {
-    struct rig *rig = *state;
     sqlite3 *foreign = rig_foreign(rig);
     struct seen good = {.name = "r"}, bad = {.name = "bad"};
 
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     change(foreign, "INSERT INTO stockade_resource(name, token, changed_ms)"
                     " VALUES(CAST('bad' AS BLOB), -1, 0)");
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(see_here(rig, &bad), STK_STORE);
         assert_int_equal(see_here(rig, &good), STK_OK);
     }
     const char *said = strstr(rig_log(rig), "a read failed");
     assert_non_null(said);
-    brief_writes_run_here(state);
+    brief_writes_run_here(rig);
     sqlite3_close(foreign);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_threaded, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(brief_writes_run_here),
-        TEST(brief_reads_run_here),
-        TEST(what_may_take_long_never_does),
-        TEST(nobody_waits_here_for_another_program),
-        TEST(what_took_long_here_is_done_elsewhere_for_a_while),
-        TEST(a_lost_commit_is_lost_here_too),
-        TEST(what_another_program_wrote_is_read_here),
-        TEST(a_read_that_fails_here_fails_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The SQLite store while SQLite gets no memory: an error, not the end of the process. */
 #include <sqlite3.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "store/sql.h"
 #include "store/sqlite/sql_memory.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 static struct {
     struct sqlite3_mem_methods below;
@@ -50,9 +49,8 @@ static void refuse_memory(long at, bool lasting)
     memory.lasting = lasting;
 }
 
-static void a_store_that_cannot_be_opened_for_lack_of_memory_says_so(void **state)
+SQLITE_TEST(a_store_that_cannot_be_opened_for_lack_of_memory_says_so)
 {
-    struct rig *rig = *state;
     char why[256];
     long at = 0;
     bool met = true;
@@ -105,9 +103,8 @@ static enum stk_error count_guards(struct store_txn *txn, void *arg)
     return txn_guards(txn, note_broken, arg);
 }
 
-static void a_guard_is_made_whole_or_not_at_all_where_memory_runs_out(void **state)
+SQLITE_TEST(a_guard_is_made_whole_or_not_at_all_where_memory_runs_out)
 {
-    struct rig *rig = *state;
     long at = 0;
     bool met = true;
 
@@ -166,9 +163,8 @@ static enum stk_error make_both(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_string_is_overwritten_or_left_where_memory_runs_out(void **state)
+SQLITE_TEST(a_string_is_overwritten_or_left_where_memory_runs_out)
 {
-    struct rig *rig = *state;
     long at = 0;
     bool met = true;
     char expected[32] = "b-000", value[32], found[32];
@@ -199,13 +195,4 @@ static void a_string_is_overwritten_or_left_where_memory_runs_out(void **state)
     assert_true(at > 5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_sqlite, rig_end)
-        TEST(a_store_that_cannot_be_opened_for_lack_of_memory_says_so),
-        TEST(a_guard_is_made_whole_or_not_at_all_where_memory_runs_out),
-        TEST(a_string_is_overwritten_or_left_where_memory_runs_out),
-    };
-    return cmocka_run_group_tests(tests, install, NULL);
-}
+AROUND_ALL_TESTS(install, NULL);

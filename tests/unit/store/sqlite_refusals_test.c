@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
-#include "store/sqlite/sql.h"
+#include "store/sqlite/sql_authorizer.h"
 #include "store/sqlite/transaction.h"
 #include "tests/unit/store/rig.h"
 
@@ -306,9 +306,8 @@ static enum stk_error look(struct store_txn *txn, void *arg)
 }
 
 /* The body fails at each place until there is none left, where it succeeds. */
-static void fails_everywhere(void **state, rig_body body, bool denies)
+static void fails_everywhere(struct rig *rig, rig_body body, bool denies)
 {
-    struct rig *rig = *state;
     int place = 0;
 
     rig_sql(rig, "CREATE TABLE wares(sku TEXT PRIMARY KEY, n);"
@@ -343,13 +342,13 @@ static void fails_everywhere(void **state, rig_body body, bool denies)
 }
 
 #define TESTS_OF(body)                                                                             \
-    static void body##_interrupted(void **state)                                                   \
+    SQLITE_TEST(body##_interrupted)                                                                \
     {                                                                                              \
-        fails_everywhere(state, body, false);                                                      \
+        fails_everywhere(rig, body, false);                                                        \
     }                                                                                              \
-    static void body##_denied(void **state)                                                        \
+    SQLITE_TEST(body##_denied)                                                                     \
     {                                                                                              \
-        fails_everywhere(state, body, true);                                                       \
+        fails_everywhere(rig, body, true);                                                         \
     }
 
 TESTS_OF(write_strings)
@@ -360,16 +359,3 @@ TESTS_OF(use_marks)
 TESTS_OF(sweep)
 TESTS_OF(flush)
 TESTS_OF(guard)
-
-#define RUN(body)                                                                                  \
-    cmocka_unit_test_setup_teardown(body##_interrupted, rig_sqlite, rig_end),                      \
-        cmocka_unit_test_setup_teardown(body##_denied, rig_sqlite, rig_end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RUN(write_strings), RUN(write_fields), RUN(grant), RUN(put_receipts),
-        RUN(use_marks),     RUN(sweep),        RUN(flush), RUN(guard),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Other processes write to the store's file while it is open: what they did is seen, what is cached
  * is never older than that, and nobody's write is lost. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
 
@@ -58,9 +56,8 @@ static struct resource seen(struct rig *rig)
     return by_writer;
 }
 
-static void each_thing_that_is_cached_follows_a_foreign_change(void **state)
+SQLITE_TEST(each_thing_that_is_cached_follows_a_foreign_change)
 {
-    struct rig *rig = *state;
     struct resource r;
     char text[64];
 
@@ -89,7 +86,7 @@ static void each_thing_that_is_cached_follows_a_foreign_change(void **state)
     assert_int_equal(store_stats(rig->store).foreign_commits, 6);
 }
 
-static void statements_survive_foreign_changes_of_the_schema_and_of_the_whole_file(void **state)
+SQLITE_TEST(statements_survive_foreign_changes_of_the_schema_and_of_the_whole_file)
 {
     static const char *const changes[] = {
         "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(1)",
@@ -101,7 +98,6 @@ static void statements_survive_foreign_changes_of_the_schema_and_of_the_whole_fi
         "DROP TABLE theirs",
         "VACUUM",
     };
-    struct rig *rig = *state;
     struct resource r;
     char value[16], got[16];
 
@@ -163,9 +159,8 @@ static enum stk_error get_sum(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void P2_two_processes_on_one_file_never_grant_a_token_twice_and_lose_no_write(void **state)
+SQLITE_TEST(P2_two_processes_on_one_file_never_grant_a_token_twice_and_lose_no_write)
 {
-    struct rig *rig = *state;
     static int64_t mine[GRANTS], theirs[GRANTS];
     int64_t sum = 0, last[RESOURCES] = {0};
     int here[2], there[2], status; /* pipes, named after who reads */
@@ -199,15 +194,4 @@ static void P2_two_processes_on_one_file_never_grant_a_token_twice_and_lose_no_w
         for (int k = i % RESOURCES; k < GRANTS; k += RESOURCES)
             assert_true(mine[i] != theirs[k]);
     }
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(each_thing_that_is_cached_follows_a_foreign_change),
-        TEST(statements_survive_foreign_changes_of_the_schema_and_of_the_whole_file),
-        TEST(P2_two_processes_on_one_file_never_grant_a_token_twice_and_lose_no_write),
-    };
-    return cmocka_run_group_tests_name("sqlite shared", tests, NULL, NULL);
 }

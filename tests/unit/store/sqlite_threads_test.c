@@ -2,29 +2,16 @@
 /* The SQLite store with its own threads: order, reads after writes, closing, and a lost commit.
  * What another thread may still write to when a test fails is the rig's, or static. */
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "fence/base/mem.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
 
 enum { WRITES = 4000, WINDOW = 48, DEADLINE_MS = 20000 };
-
-static int rig_threaded(void **state)
-{
-    struct rig *rig;
-
-    rig_sqlite(state);
-    rig = *state;
-    rig_close(rig);
-    rig_open(rig, true);
-    return 0;
-}
 
 /* Waits until the store has woken us, and collects. */
 static void collect(struct rig *rig)
@@ -71,9 +58,8 @@ static enum stk_error get(struct store_txn *txn, void *arg)
     return !found || bytes_to_int64(value, arg) ? STK_OK : STK_ERR;
 }
 
-static void writes_are_done_in_order_and_reads_see_them(void **state)
+THREADED_TEST(writes_are_done_in_order_and_reads_see_them)
 {
-    struct rig *rig = *state;
     struct rig_op *writes = mem_zalloc(WRITES * sizeof *writes);
     int64_t *results = mem_zalloc(WRITES * sizeof *results), seen_at_least = 0;
     static int64_t seen;
@@ -113,9 +99,8 @@ static void writes_are_done_in_order_and_reads_see_them(void **state)
     free(results);
 }
 
-static void closing_runs_and_delivers_what_is_queued(void **state)
+THREADED_TEST(closing_runs_and_delivers_what_is_queued)
 {
-    struct rig *rig = *state;
     struct rig_op ops[RIG_QUEUE_MAX];
     int64_t results[RIG_QUEUE_MAX];
     int order = 0;
@@ -131,9 +116,8 @@ static void closing_runs_and_delivers_what_is_queued(void **state)
         assert_true(ops[i].base.error == STK_OK && results[i] == i + 1);
 }
 
-static void a_full_disk_fails_writes_and_not_the_thread(void **state)
+THREADED_TEST(a_full_disk_fails_writes_and_not_the_thread)
 {
-    struct rig *rig = *state;
     static int64_t result;
 
     for (int round = 0; round < 20; round++) {
@@ -150,9 +134,8 @@ static void a_full_disk_fails_writes_and_not_the_thread(void **state)
     }
 }
 
-static void a_lost_commit_wakes_the_owner_and_answers_nothing(void **state)
+THREADED_TEST(a_lost_commit_wakes_the_owner_and_answers_nothing)
 {
-    struct rig *rig = *state;
     static int64_t result, seen;
     struct rig_op *first = rig_op_new(rig, true, add_one, &result);
     struct rig_op *second = rig_op_new(rig, true, add_one, &result);
@@ -169,16 +152,4 @@ static void a_lost_commit_wakes_the_owner_and_answers_nothing(void **state)
     assert_int_equal(seen, 0);
     rig_close(rig);
     assert_int_equal(first->done + second->done, 0);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_threaded, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(writes_are_done_in_order_and_reads_see_them),
-        TEST(closing_runs_and_delivers_what_is_queued),
-        TEST(a_full_disk_fails_writes_and_not_the_thread),
-        TEST(a_lost_commit_wakes_the_owner_and_answers_nothing),
-    };
-    return cmocka_run_group_tests_name("sqlite threads", tests, NULL, NULL);
 }

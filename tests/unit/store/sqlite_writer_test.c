@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The SQLite store's writer and an operation that spoils its batch: by failing after it has changed
  * something, or by ending the transaction from inside, as SQL can. */
-#include <stdio.h>
-#include <string.h>
-
 #include "store/sqlite/transaction.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
 
@@ -114,9 +112,8 @@ static const struct spoiler spoilers[] = {
 };
 enum { SPOILERS = sizeof spoilers / sizeof *spoilers };
 
-static void what_is_around_a_spoiler_commits_in_two_groups_and_it_runs_once(void **state)
+SQLITE_TEST(what_is_around_a_spoiler_commits_in_two_groups_and_it_runs_once)
 {
-    struct rig *rig = *state;
     int64_t xs = 0;
 
     for (int i = 0; i < SPOILERS; i++) {
@@ -144,9 +141,8 @@ static void what_is_around_a_spoiler_commits_in_two_groups_and_it_runs_once(void
     sqlite3_close(db);
 }
 
-static void spoilers_at_the_ends_and_next_to_each_other_cost_no_empty_commit(void **state)
+SQLITE_TEST(spoilers_at_the_ends_and_next_to_each_other_cost_no_empty_commit)
 {
-    struct rig *rig = *state;
     int64_t xs = 0;
 
     for (int i = 0; i < SPOILERS; i++) {
@@ -168,9 +164,8 @@ static void spoilers_at_the_ends_and_next_to_each_other_cost_no_empty_commit(voi
     }
 }
 
-static void a_batch_of_spoilers_commits_nothing(void **state)
+SQLITE_TEST(a_batch_of_spoilers_commits_nothing)
 {
-    struct rig *rig = *state;
     struct rig_op ops[RIG_BATCH_MAX];
 
     for (int n = 0; n < RIG_BATCH_MAX; n++) {
@@ -184,9 +179,8 @@ static void a_batch_of_spoilers_commits_nothing(void **state)
     expect(rig, 0);
 }
 
-static void where_the_commit_before_a_spoiler_fails_its_answer_is_void_too(void **state)
+SQLITE_TEST(where_the_commit_before_a_spoiler_fails_its_answer_is_void_too)
 {
-    struct rig *rig = *state;
     struct rig_op ops[] = {rig_op(true, add_one, "a"), rig_op(true, change_and_fail, "a"),
                            rig_op(true, add_one, "a")};
 
@@ -200,9 +194,8 @@ static void where_the_commit_before_a_spoiler_fails_its_answer_is_void_too(void 
     expect(rig, 0);
 }
 
-static void a_write_lock_held_elsewhere_after_a_spoiler_is_waited_for_once(void **state)
+SQLITE_TEST(a_write_lock_held_elsewhere_after_a_spoiler_is_waited_for_once)
 {
-    struct rig *rig = *state;
     struct rig_op ops[] = {rig_op(true, change_and_fail, "a"), rig_op(true, add_one, "a"),
                            rig_op(true, add_one, "a")};
 
@@ -225,9 +218,8 @@ static enum stk_error end_a_read(struct store_txn *txn, void *arg)
     return txn_count_keys(txn, arg);
 }
 
-static void a_read_that_loses_its_snapshot_fails_alone(void **state)
+SQLITE_TEST(a_read_that_loses_its_snapshot_fails_alone)
 {
-    struct rig *rig = *state;
     int64_t xs[3] = {-1, -1, -1};
     struct rig_op ops[] = {rig_op(false, look, &xs[0]), rig_op(false, end_a_read, &xs[1]),
                            rig_op(false, look, &xs[2])};
@@ -256,29 +248,14 @@ static enum stk_error claims_are_gone(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void claims_end_with_their_operation_and_do_not_survive_a_second_run(void **state)
+SQLITE_TEST(claims_end_with_their_operation_and_do_not_survive_a_second_run)
 {
     struct rig_op ops[] = {rig_op(true, claims_are_gone, "a"), rig_op(true, claims_are_gone, "a"),
                            rig_op(true, change_and_fail, "a"), rig_op(true, claims_are_gone, "a")};
 
     for (int n = 0; n < 4; n++)
-        rig_submit(*state, &ops[n]);
-    rig_settle(*state);
+        rig_submit(rig, &ops[n]);
+    rig_settle(rig);
     assert_int_equal(ops[0].runs, 2);
-    expect(*state, 3);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(what_is_around_a_spoiler_commits_in_two_groups_and_it_runs_once),
-        TEST(spoilers_at_the_ends_and_next_to_each_other_cost_no_empty_commit),
-        TEST(a_batch_of_spoilers_commits_nothing),
-        TEST(where_the_commit_before_a_spoiler_fails_its_answer_is_void_too),
-        TEST(a_write_lock_held_elsewhere_after_a_spoiler_is_waited_for_once),
-        TEST(a_read_that_loses_its_snapshot_fails_alone),
-        TEST(claims_end_with_their_operation_and_do_not_survive_a_second_run),
-    };
-    return cmocka_run_group_tests_name("sqlite writer", tests, NULL, NULL);
+    expect(rig, 3);
 }

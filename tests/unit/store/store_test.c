@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What store.h promises about operations, batches, queues and failed commits, of both stores. */
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
 
@@ -73,7 +71,7 @@ static enum stk_error nothing_failed_is_left(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void an_operation_that_fails_is_undone_alone(void **state)
+BOTH_TEST(an_operation_that_fails_is_undone_alone)
 {
     char seen[3][16];
     struct rig_op ops[] = {
@@ -86,47 +84,46 @@ static void an_operation_that_fails_is_undone_alone(void **state)
                                             STK_OK, STK_STALE, STK_OK};
 
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        rig_submit(*state, &ops[i]);
-    rig_settle(*state);
+        rig_submit(rig, &ops[i]);
+    rig_settle(rig);
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         assert_int_equal(ops[i].done, 1);
         assert_int_equal(ops[i].base.error, errors[i]);
     }
     assert_string_equal(seen[0], "1");
     assert_string_equal(seen[1], "1");
-    assert_ok(rig_write(*state, get_a, seen[2]));
+    assert_ok(rig_write(rig, get_a, seen[2]));
     assert_string_equal(seen[2], "2");
-    assert_ok(rig_write(*state, nothing_failed_is_left, NULL));
-    assert_ok(rig_read(*state, nothing_failed_is_left, NULL));
+    assert_ok(rig_write(rig, nothing_failed_is_left, NULL));
+    assert_ok(rig_read(rig, nothing_failed_is_left, NULL));
 }
 
-static void an_operation_that_fails_alone_is_not_run_twice(void **state)
+BOTH_TEST(an_operation_that_fails_alone_is_not_run_twice)
 {
     struct rig_op op = rig_op(true, set_a_and_fail, NULL);
 
-    rig_submit(*state, &op);
-    rig_settle(*state);
+    rig_submit(rig, &op);
+    rig_settle(rig);
     assert_int_equal(op.base.error, STK_RANGE);
     assert_int_equal(op.runs, 1);
 }
 
-static void a_refusal_that_touched_nothing_costs_the_others_no_second_run(void **state)
+BOTH_TEST(a_refusal_that_touched_nothing_costs_the_others_no_second_run)
 {
     struct rig_op ops[] = {rig_op(true, set_a, "1"), rig_op(true, only_fail, NULL),
                            rig_op(true, set_a, "2")};
 
     for (size_t i = 0; i < 3; i++)
-        rig_submit(*state, &ops[i]);
-    rig_settle(*state);
+        rig_submit(rig, &ops[i]);
+    rig_settle(rig);
     assert_int_equal(ops[1].base.error, STK_STALE);
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(ops[i].runs, 1);
-    assert_int_equal(store_stats(((struct rig *)*state)->store).commits, 1);
+    assert_int_equal(store_stats(((struct rig *)rig)->store).commits, 1);
 }
 
-static void operations_are_done_in_order_in_bounded_batches(void **state)
+BOTH_TEST(operations_are_done_in_order_in_bounded_batches)
 {
-    struct rig *rig = *state;
     struct rig_op ops[RIG_QUEUE_MAX];
     int order = 0;
 
@@ -151,9 +148,8 @@ static void operations_are_done_in_order_in_bounded_batches(void **state)
     assert_false(store_step(rig->store));
 }
 
-static void a_full_queue_refuses_and_takes_again_later(void **state)
+BOTH_TEST(a_full_queue_refuses_and_takes_again_later)
 {
-    struct rig *rig = *state;
     struct rig_op writes[RIG_QUEUE_MAX + 1], read = rig_op(false, get_a, (char[16]){0});
 
     for (int i = 0; i <= RIG_QUEUE_MAX; i++)
@@ -170,35 +166,34 @@ static void a_full_queue_refuses_and_takes_again_later(void **state)
     assert_int_equal(read.done, 1);
 }
 
-static void a_read_sees_what_was_collected_before_it_was_submitted(void **state)
+BOTH_TEST(a_read_sees_what_was_collected_before_it_was_submitted)
 {
     char seen[16], value[16];
 
     for (int i = 0; i < 20; i++) {
         snprintf(value, sizeof value, "%d", i);
-        assert_ok(rig_write(*state, set_a, value));
-        assert_ok(rig_read(*state, get_a, seen));
+        assert_ok(rig_write(rig, set_a, value));
+        assert_ok(rig_read(rig, get_a, seen));
         assert_string_equal(seen, value);
     }
-    assert_int_equal(store_stats(((struct rig *)*state)->store).reads, 20);
+    assert_int_equal(store_stats(((struct rig *)rig)->store).reads, 20);
 }
 
-static void a_read_that_fails_fails_alone(void **state)
+BOTH_TEST(a_read_that_fails_fails_alone)
 {
     char seen[16];
     struct rig_op bad = rig_op(false, only_fail, NULL), good = rig_op(false, get_a, seen);
 
-    rig_submit(*state, &bad);
-    rig_submit(*state, &good);
-    rig_settle(*state);
+    rig_submit(rig, &bad);
+    rig_submit(rig, &good);
+    rig_settle(rig);
     assert_int_equal(bad.base.error, STK_STALE);
     assert_ok(good.base.error);
     assert_string_equal(seen, "(none)");
 }
 
-static void a_commit_that_fails_cleanly_fails_its_batch_and_nothing_of_it_is_left(void **state)
+BOTH_TEST(a_commit_that_fails_cleanly_fails_its_batch_and_nothing_of_it_is_left)
 {
-    struct rig *rig = *state;
     char seen[16];
     int64_t token = 0;
 
@@ -228,9 +223,8 @@ static void a_commit_that_fails_cleanly_fails_its_batch_and_nothing_of_it_is_lef
     assert_int_equal(token, 2);
 }
 
-static void after_a_commit_of_unknown_outcome_nothing_is_answered(void **state)
+BOTH_TEST(after_a_commit_of_unknown_outcome_nothing_is_answered)
 {
-    struct rig *rig = *state;
     struct rig_op write = rig_op(true, set_a, "?"), behind = rig_op(true, set_a, "!");
 
     assert_ok(rig_write(rig, set_a, "before"));
@@ -247,9 +241,8 @@ static void after_a_commit_of_unknown_outcome_nothing_is_answered(void **state)
     assert_int_equal(write.done + behind.done + behind.runs, 0);
 }
 
-static void closing_runs_and_delivers_what_is_queued(void **state)
+BOTH_TEST(closing_runs_and_delivers_what_is_queued)
 {
-    struct rig *rig = *state;
     char seen[16] = "";
     struct rig_op write = rig_op(true, set_a, "last"), read = rig_op(false, get_a, seen);
 
@@ -259,28 +252,4 @@ static void closing_runs_and_delivers_what_is_queued(void **state)
     assert_true(write.done == 1 && write.base.error == STK_OK);
     assert_true(read.done == 1 && read.base.error == STK_OK);
     assert_string_equal(seen, "last");
-}
-
-#define TESTS(X)                                                                                   \
-    X(an_operation_that_fails_is_undone_alone)                                                     \
-    X(an_operation_that_fails_alone_is_not_run_twice)                                              \
-    X(a_refusal_that_touched_nothing_costs_the_others_no_second_run)                               \
-    X(operations_are_done_in_order_in_bounded_batches)                                             \
-    X(a_full_queue_refuses_and_takes_again_later)                                                  \
-    X(a_read_sees_what_was_collected_before_it_was_submitted)                                      \
-    X(a_read_that_fails_fails_alone)                                                               \
-    X(a_commit_that_fails_cleanly_fails_its_batch_and_nothing_of_it_is_left)                       \
-    X(after_a_commit_of_unknown_outcome_nothing_is_answered)                                       \
-    X(closing_runs_and_delivers_what_is_queued)
-
-int main(void)
-{
-#define X(test) cmocka_unit_test_setup_teardown(test, rig_memory, rig_end),
-    const struct CMUnitTest in_memory[] = {TESTS(X)};
-#undef X
-#define X(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end),
-    const struct CMUnitTest on_sqlite[] = {TESTS(X)};
-#undef X
-    int failed = cmocka_run_group_tests_name("memory", in_memory, NULL, NULL);
-    return failed + cmocka_run_group_tests_name("sqlite", on_sqlite, NULL, NULL);
 }

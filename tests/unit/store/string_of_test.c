@@ -2,10 +2,8 @@
 /* A string by its name in one look-up, for the reader remembers whose id a name is, or in none, for
  * the writer remembers what it has read and written. Whatever becomes of the row and of the file,
  * neither gives another key's value, nor an old one, nor one that was never committed. */
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 static enum stk_error set_a_and_b(struct store_txn *txn, void *arg)
 {
@@ -51,15 +49,13 @@ static void remember_a(struct rig *rig)
     assert_int_equal(rig_read(rig, a_is, (void *)"one"), STK_OK); /* by the shortcut now */
 }
 
-static void a_string_is_found_where_it_was(void **state)
+SQLITE_TEST(a_string_is_found_where_it_was)
 {
-    remember_a(*state);
+    remember_a(rig);
 }
 
-static void it_is_the_newest(void **state)
+SQLITE_TEST(it_is_the_newest)
 {
-    struct rig *rig = *state;
-
     remember_a(rig);
     assert_int_equal(rig_write(rig, set_a_and_b, (void *)"two"), STK_OK);
     assert_int_equal(rig_read(rig, a_is, (void *)"two"), STK_OK);
@@ -78,19 +74,15 @@ static void let_the_writer_remember_a(struct rig *rig)
     assert_int_equal(rig_write(rig, a_is, (void *)"one"), STK_OK);
 }
 
-static void a_writer_remembers_what_it_read_and_what_it_writes_over_it(void **state)
+SQLITE_TEST(a_writer_remembers_what_it_read_and_what_it_writes_over_it)
 {
-    struct rig *rig = *state;
-
     let_the_writer_remember_a(rig);
     assert_int_equal(rig_write(rig, set_a_and_b, (void *)"two"), STK_OK);
     assert_int_equal(rig_write(rig, a_is, (void *)"two"), STK_OK);
 }
 
-static void a_writer_forgets_what_another_program_has_changed(void **state)
+SQLITE_TEST(a_writer_forgets_what_another_program_has_changed)
 {
-    struct rig *rig = *state;
-
     let_the_writer_remember_a(rig);
     rig_sql(rig, "UPDATE stockade_string SET value = x'74'"
                  " WHERE id = (SELECT id FROM stockade_resource WHERE name = x'61')");
@@ -115,10 +107,8 @@ static enum stk_error set_a_and_undo(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_writer_does_not_remember_what_was_undone(void **state)
+SQLITE_TEST(a_writer_does_not_remember_what_was_undone)
 {
-    struct rig *rig = *state;
-
     let_the_writer_remember_a(rig);
     assert_int_equal(rig_write(rig, set_a_and_fail, (void *)"never"), STK_ERR);
     assert_int_equal(rig_write(rig, get_a, (void *)"one"), STK_OK);
@@ -145,10 +135,8 @@ static enum stk_error flush_all(struct store_txn *txn, void *arg)
     return txn_flush(txn);
 }
 
-static void a_writer_forgets_what_was_removed(void **state)
+SQLITE_TEST(a_writer_forgets_what_was_removed)
 {
-    struct rig *rig = *state;
-
     let_the_writer_remember_a(rig);
     assert_int_equal(rig_write(rig, clear_a, NULL), STK_OK);
     assert_int_equal(rig_write(rig, a_is, (void *)"(none)"), STK_OK);
@@ -163,10 +151,8 @@ static void a_writer_forgets_what_was_removed(void **state)
 
 /* The reader again. */
 
-static void a_row_that_went_and_came_back_is_another(void **state)
+SQLITE_TEST(a_row_that_went_and_came_back_is_another)
 {
-    struct rig *rig = *state;
-
     remember_a(rig);
     rig_sql(rig, "DELETE FROM stockade_string"
                  " WHERE id = (SELECT id FROM stockade_resource WHERE name = x'61');"
@@ -178,10 +164,8 @@ static void a_row_that_went_and_came_back_is_another(void **state)
 }
 
 /* The restored file gave a's id to b; a restore always raises the floor. */
-static void a_restored_file_has_other_ids(void **state)
+SQLITE_TEST(a_restored_file_has_other_ids)
 {
-    struct rig *rig = *state;
-
     remember_a(rig);
     rig_sql(rig, "BEGIN;"
                  "UPDATE stockade_resource SET name = x'78' WHERE name = x'61';"
@@ -191,20 +175,4 @@ static void a_restored_file_has_other_ids(void **state)
                  "COMMIT");
     assert_int_equal(rig_read(rig, get_a, (void *)"bee"), STK_OK);
     assert_int_equal(rig_read(rig, a_is, (void *)"bee"), STK_OK);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end)
-    const struct CMUnitTest tests[] = {
-        TEST(a_string_is_found_where_it_was),
-        TEST(it_is_the_newest),
-        TEST(a_writer_remembers_what_it_read_and_what_it_writes_over_it),
-        TEST(a_writer_forgets_what_another_program_has_changed),
-        TEST(a_writer_does_not_remember_what_was_undone),
-        TEST(a_writer_forgets_what_was_removed),
-        TEST(a_row_that_went_and_came_back_is_another),
-        TEST(a_restored_file_has_other_ids),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

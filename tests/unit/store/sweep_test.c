@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The clean-up of resources that nobody uses, in both stores. P2: the tokens of a resource rise
  * for its whole life, also where its row was removed in between. */
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
 
@@ -24,23 +22,22 @@ static enum stk_error run_sweep(struct store_txn *txn, void *arg)
                                &at->after, &at->removed, &at->more);
 }
 
-static struct sweep sweep(void **state, size_t max, int64_t after)
+static struct sweep sweep(struct rig *rig, size_t max, int64_t after)
 {
-    const struct rig *rig = *state;
     struct sweep result = {.now_ms = rig->now_ms, .max = max, .after = after};
 
-    assert_ok(rig_write(*state, run_sweep, &result));
+    assert_ok(rig_write(rig, run_sweep, &result));
     return result;
 }
 
-static size_t sweep_all(void **state)
+static size_t sweep_all(struct rig *rig)
 {
-    return sweep(state, ALL, 0).removed;
+    return sweep(rig, ALL, 0).removed;
 }
 
-static void forward(void **state, int64_t ms)
+static void forward(struct rig *rig, int64_t ms)
 {
-    ((struct rig *)*state)->now_ms += ms;
+    ((struct rig *)rig)->now_ms += ms;
 }
 
 static enum stk_error grant_one(struct store_txn *txn, void *arg)
@@ -73,9 +70,9 @@ static enum stk_error receipt_one(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void run(void **state, rig_body body, const char *name)
+static void run(struct rig *rig, rig_body body, const char *name)
 {
-    assert_ok(rig_write(*state, body, (void *)(uintptr_t)name));
+    assert_ok(rig_write(rig, body, (void *)(uintptr_t)name));
 }
 
 struct look {
@@ -93,12 +90,12 @@ static enum stk_error look_at(struct store_txn *txn, void *arg)
 }
 
 /* As the writer sees it, cache and all; the reader has to agree. */
-static struct look look(void **state, const char *name)
+static struct look look(struct rig *rig, const char *name)
 {
     struct look seen = {.name = name}, read = {.name = name};
 
-    assert_ok(rig_write(*state, look_at, &seen));
-    assert_ok(rig_read(*state, look_at, &read));
+    assert_ok(rig_write(rig, look_at, &seen));
+    assert_ok(rig_read(rig, look_at, &read));
     assert_int_equal(seen.resource.id, read.resource.id);
     assert_int_equal(seen.resource.fence.token, read.resource.fence.token);
     assert_int_equal(seen.resource.fence.floor, read.resource.fence.floor);
@@ -106,57 +103,57 @@ static struct look look(void **state, const char *name)
     return seen;
 }
 
-static bool is_there(void **state, const char *name)
+static bool is_there(struct rig *rig, const char *name)
 {
-    return look(state, name).resource.id != 0;
+    return look(rig, name).resource.id != 0;
 }
 
 /* A row that is not the last, in its state for an hour and more. */
-static void make(void **state, const char *name)
+static void make(struct rig *rig, const char *name)
 {
-    run(state, grant_one, name);
-    run(state, release_one, name);
-    run(state, grant_one, "last");
+    run(rig, grant_one, name);
+    run(rig, release_one, name);
+    run(rig, grant_one, "last");
 }
 
-static void a_resource_without_use_goes_after_its_time_and_not_before(void **state)
+BOTH_TEST(a_resource_without_use_goes_after_its_time_and_not_before)
 {
-    make(state, "a");
-    forward(state, HOUR_MS);
-    assert_int_equal(sweep_all(state), 0);
-    forward(state, 1);
-    assert_int_equal(sweep_all(state), 1);
-    assert_false(is_there(state, "a"));
-    assert_true(is_there(state, "last"));
-    assert_int_equal(sweep_all(state), 0);
+    make(rig, "a");
+    forward(rig, HOUR_MS);
+    assert_int_equal(sweep_all(rig), 0);
+    forward(rig, 1);
+    assert_int_equal(sweep_all(rig), 1);
+    assert_false(is_there(rig, "a"));
+    assert_true(is_there(rig, "last"));
+    assert_int_equal(sweep_all(rig), 0);
 }
 
-static void P2_a_removed_resource_goes_on_above_its_last_token(void **state)
+BOTH_TEST(P2_a_removed_resource_goes_on_above_its_last_token)
 {
     for (int i = 0; i < 7; i++)
-        run(state, grant_one, "a");
-    run(state, grant_one, "b");
-    make(state, "a");
-    int64_t token = look(state, "a").resource.fence.token;
+        run(rig, grant_one, "a");
+    run(rig, grant_one, "b");
+    make(rig, "a");
+    int64_t token = look(rig, "a").resource.fence.token;
     for (int round = 0; round < 5; round++) {
         char last[16];
-        int64_t id = look(state, "a").resource.id;
-        forward(state, HOUR_MS + 1);
-        assert_int_equal(sweep_all(state), 1);
-        struct look gone = look(state, "a");
+        int64_t id = look(rig, "a").resource.id;
+        forward(rig, HOUR_MS + 1);
+        assert_int_equal(sweep_all(rig), 1);
+        struct look gone = look(rig, "a");
         assert_int_equal(gone.resource.id, 0);
         assert_true(gone.resource.fence.floor >= token);
-        make(state, "a");
+        make(rig, "a");
         snprintf(last, sizeof last, "last %d", round);
-        run(state, grant_one, last);
-        struct look back = look(state, "a");
+        run(rig, grant_one, last);
+        struct look back = look(rig, "a");
         assert_true(back.resource.fence.token > token);
         assert_true(back.resource.id > id); /* its data must not be another's */
         token = back.resource.fence.token;
     }
     /* Others are lifted with it. */
-    run(state, grant_one, "b");
-    assert_true(look(state, "b").resource.fence.token >= token);
+    run(rig, grant_one, "b");
+    assert_true(look(rig, "b").resource.fence.token >= token);
 }
 
 static enum stk_error sweep_receipts(struct store_txn *txn, void *arg)
@@ -165,91 +162,91 @@ static enum stk_error sweep_receipts(struct store_txn *txn, void *arg)
     return txn_sweep_receipts(txn, txn_now_ms(txn), ALL, arg, &more);
 }
 
-static void receipts_keep_their_resource_and_its_successor_knows_of_them(void **state)
+BOTH_TEST(receipts_keep_their_resource_and_its_successor_knows_of_them)
 {
     size_t removed;
 
-    make(state, "a");
-    run(state, grant_one, "a");
-    run(state, receipt_one, "a");
-    run(state, release_one, "a");
-    forward(state, HOUR_MS + 1);
-    assert_int_equal(sweep_all(state), 0);
-    assert_ok(rig_write(*state, sweep_receipts, &removed));
+    make(rig, "a");
+    run(rig, grant_one, "a");
+    run(rig, receipt_one, "a");
+    run(rig, release_one, "a");
+    forward(rig, HOUR_MS + 1);
+    assert_int_equal(sweep_all(rig), 0);
+    assert_ok(rig_write(rig, sweep_receipts, &removed));
     assert_int_equal(removed, 1);
-    assert_int_equal(look(state, "a").gone, 2);
-    assert_int_equal(sweep_all(state), 1);
+    assert_int_equal(look(rig, "a").gone, 2);
+    assert_int_equal(sweep_all(rig), 1);
     /* Nobody knows any more whether token 2 had receipts: gone, with or without a row. */
-    assert_int_equal(look(state, "a").gone, 2);
-    run(state, grant_one, "a");
-    assert_int_equal(look(state, "a").gone, 2);
-    assert_int_equal(look(state, "a").resource.fence.token, 3);
+    assert_int_equal(look(rig, "a").gone, 2);
+    run(rig, grant_one, "a");
+    assert_int_equal(look(rig, "a").gone, 2);
+    assert_int_equal(look(rig, "a").resource.fence.token, 3);
 }
 
-static void a_resource_with_a_value_stays(void **state)
+BOTH_TEST(a_resource_with_a_value_stays)
 {
-    run(state, set_one, "bare");
-    run(state, set_one, "a");
-    make(state, "a");
-    forward(state, 100 * HOUR_MS);
-    assert_int_equal(sweep_all(state), 0);
-    run(state, clear_one, "a");
-    run(state, clear_one, "bare");
-    assert_int_equal(sweep_all(state), 2);
-    assert_int_equal(look(state, "bare").resource.fence.floor, 1);
+    run(rig, set_one, "bare");
+    run(rig, set_one, "a");
+    make(rig, "a");
+    forward(rig, 100 * HOUR_MS);
+    assert_int_equal(sweep_all(rig), 0);
+    run(rig, clear_one, "a");
+    run(rig, clear_one, "bare");
+    assert_int_equal(sweep_all(rig), 2);
+    assert_int_equal(look(rig, "bare").resource.fence.floor, 1);
 }
 
-static void a_live_token_keeps_its_resource_until_it_counts_as_abandoned(void **state)
+BOTH_TEST(a_live_token_keeps_its_resource_until_it_counts_as_abandoned)
 {
-    run(state, grant_one, "a");
-    run(state, grant_one, "last");
-    forward(state, 10 * HOUR_MS);
-    assert_int_equal(sweep_all(state), 0);
-    run(state, grant_one, "a");
-    forward(state, 10 * HOUR_MS);
-    assert_int_equal(sweep_all(state), 0);
-    forward(state, 1);
-    assert_int_equal(sweep_all(state), 1);
-    assert_false(is_there(state, "a"));
-    assert_int_equal(look(state, "a").resource.fence.floor, 2);
+    run(rig, grant_one, "a");
+    run(rig, grant_one, "last");
+    forward(rig, 10 * HOUR_MS);
+    assert_int_equal(sweep_all(rig), 0);
+    run(rig, grant_one, "a");
+    forward(rig, 10 * HOUR_MS);
+    assert_int_equal(sweep_all(rig), 0);
+    forward(rig, 1);
+    assert_int_equal(sweep_all(rig), 1);
+    assert_false(is_there(rig, "a"));
+    assert_int_equal(look(rig, "a").resource.fence.floor, 2);
 }
 
-static void an_abandoned_token_with_receipts_is_revoked_and_all_goes_in_the_end(void **state)
+BOTH_TEST(an_abandoned_token_with_receipts_is_revoked_and_all_goes_in_the_end)
 {
     size_t removed;
 
-    run(state, grant_one, "a");
-    run(state, receipt_one, "a");
-    run(state, grant_one, "last");
-    run(state, receipt_one, "last");
-    forward(state, 10 * HOUR_MS + 1);
-    assert_int_equal(sweep_all(state), 0);
-    assert_int_equal(look(state, "a").resource.fence.state, FENCE_REVOKED);
-    assert_int_equal(look(state, "last").resource.fence.state, FENCE_REVOKED);
-    assert_ok(rig_write(*state, sweep_receipts, &removed));
+    run(rig, grant_one, "a");
+    run(rig, receipt_one, "a");
+    run(rig, grant_one, "last");
+    run(rig, receipt_one, "last");
+    forward(rig, 10 * HOUR_MS + 1);
+    assert_int_equal(sweep_all(rig), 0);
+    assert_int_equal(look(rig, "a").resource.fence.state, FENCE_REVOKED);
+    assert_int_equal(look(rig, "last").resource.fence.state, FENCE_REVOKED);
+    assert_ok(rig_write(rig, sweep_receipts, &removed));
     assert_int_equal(removed, 0);
-    forward(state, HOUR_MS + 1);
-    assert_ok(rig_write(*state, sweep_receipts, &removed));
+    forward(rig, HOUR_MS + 1);
+    assert_ok(rig_write(rig, sweep_receipts, &removed));
     assert_int_equal(removed, 2);
-    assert_int_equal(sweep_all(state), 1);
-    assert_false(is_there(state, "a"));
-    assert_true(is_there(state, "last"));
+    assert_int_equal(sweep_all(rig), 1);
+    assert_false(is_there(rig, "a"));
+    assert_true(is_there(rig, "last"));
 }
 
-static void the_last_row_stays_so_that_its_id_is_not_given_again(void **state)
+BOTH_TEST(the_last_row_stays_so_that_its_id_is_not_given_again)
 {
-    make(state, "a");
-    run(state, release_one, "last");
-    int64_t id = look(state, "last").resource.id;
-    forward(state, 100 * HOUR_MS);
-    assert_int_equal(sweep_all(state), 1);
-    run(state, grant_one, "new");
-    assert_true(look(state, "new").resource.id > id);
-    assert_int_equal(sweep_all(state), 1);
-    assert_false(is_there(state, "last"));
+    make(rig, "a");
+    run(rig, release_one, "last");
+    int64_t id = look(rig, "last").resource.id;
+    forward(rig, 100 * HOUR_MS);
+    assert_int_equal(sweep_all(rig), 1);
+    run(rig, grant_one, "new");
+    assert_true(look(rig, "new").resource.id > id);
+    assert_int_equal(sweep_all(rig), 1);
+    assert_false(is_there(rig, "last"));
 }
 
-static void a_sweep_goes_through_the_table_in_bounded_steps(void **state)
+BOTH_TEST(a_sweep_goes_through_the_table_in_bounded_steps)
 {
     enum { ROWS = 50, STEP = 7 };
     char name[16];
@@ -258,15 +255,15 @@ static void a_sweep_goes_through_the_table_in_bounded_steps(void **state)
 
     for (int i = 0; i < ROWS; i++) {
         snprintf(name, sizeof name, "r%d", i);
-        run(state, i % 3 == 0 ? set_one : grant_one, name);
+        run(rig, i % 3 == 0 ? set_one : grant_one, name);
         if (i % 3 == 1)
-            run(state, release_one, name);
+            run(rig, release_one, name);
     }
-    run(state, grant_one, "last");
-    forward(state, HOUR_MS + 1);
+    run(rig, grant_one, "last");
+    forward(rig, HOUR_MS + 1);
     for (; at.more; steps++) {
         int64_t before = at.after;
-        at = sweep(state, STEP, before);
+        at = sweep(rig, STEP, before);
         assert_true(at.removed <= STEP);
         assert_true(at.more ? at.after > before : at.after == 0);
         removed += at.removed;
@@ -275,47 +272,23 @@ static void a_sweep_goes_through_the_table_in_bounded_steps(void **state)
     assert_int_equal(steps, (ROWS + 1) / STEP + 2);
     for (int i = 0; i < ROWS; i++) {
         snprintf(name, sizeof name, "r%d", i);
-        assert_int_equal(is_there(state, name), i % 3 != 1);
+        assert_int_equal(is_there(rig, name), i % 3 != 1);
     }
 }
 
-static void P2_a_sweep_that_is_lost_leaves_rows_and_floor(void **state)
+BOTH_TEST(P2_a_sweep_that_is_lost_leaves_rows_and_floor)
 {
-    struct rig *rig = *state;
     struct sweep lost = {.max = ALL};
 
-    make(state, "a");
-    forward(state, HOUR_MS + 1);
+    make(rig, "a");
+    forward(rig, HOUR_MS + 1);
     lost.now_ms = rig->now_ms;
     rig_fail_commit(rig);
     assert_int_equal(rig_write(rig, run_sweep, &lost), STK_STORE);
     rig_heal(rig);
     assert_int_equal(lost.removed, 1);
-    assert_true(is_there(state, "a"));
-    assert_int_equal(look(state, "elsewhere").resource.fence.floor, 0);
-    assert_int_equal(sweep_all(state), 1);
-    assert_int_equal(look(state, "elsewhere").resource.fence.floor, 1);
-}
-
-#define TESTS(X)                                                                                   \
-    X(a_resource_without_use_goes_after_its_time_and_not_before)                                   \
-    X(P2_a_removed_resource_goes_on_above_its_last_token)                                          \
-    X(receipts_keep_their_resource_and_its_successor_knows_of_them)                                \
-    X(a_resource_with_a_value_stays)                                                               \
-    X(a_live_token_keeps_its_resource_until_it_counts_as_abandoned)                                \
-    X(an_abandoned_token_with_receipts_is_revoked_and_all_goes_in_the_end)                         \
-    X(the_last_row_stays_so_that_its_id_is_not_given_again)                                        \
-    X(a_sweep_goes_through_the_table_in_bounded_steps)                                             \
-    X(P2_a_sweep_that_is_lost_leaves_rows_and_floor)
-
-int main(void)
-{
-#define X(test) cmocka_unit_test_setup_teardown(test, rig_memory, rig_end),
-    const struct CMUnitTest in_memory[] = {TESTS(X)};
-#undef X
-#define X(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end),
-    const struct CMUnitTest on_sqlite[] = {TESTS(X)};
-#undef X
-    int failed = cmocka_run_group_tests_name("memory", in_memory, NULL, NULL);
-    return failed + cmocka_run_group_tests_name("sqlite", on_sqlite, NULL, NULL);
+    assert_true(is_there(rig, "a"));
+    assert_int_equal(look(rig, "elsewhere").resource.fence.floor, 0);
+    assert_int_equal(sweep_all(rig), 1);
+    assert_int_equal(look(rig, "elsewhere").resource.fence.floor, 1);
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two stores are twins: the same operations, drawn from a seed, leave the same state in both,
  * through operations that fail, commits that fail, and commits by another program. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "fence/base/check.h"
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 enum { SEEDS = 12, ROUNDS = 60, BATCH = 8, NAMES = 24, FIELDS = 5, IDS = 6, KEEP_MS = 5000 };
 
@@ -294,9 +291,8 @@ static void run_seed(struct rig *memory, struct rig *sqlite, uint64_t seed)
     }
 }
 
-static void the_same_operations_leave_the_same_state(void **state)
+TEST(the_same_operations_leave_the_same_state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         void *memory = NULL, *sqlite = NULL;
         rig_memory(&memory);
@@ -305,12 +301,4 @@ static void the_same_operations_leave_the_same_state(void **state)
         rig_end(&sqlite);
         rig_end(&memory);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_operations_leave_the_same_state),
-    };
-    return cmocka_run_group_tests_name("twins", tests, NULL, NULL);
 }

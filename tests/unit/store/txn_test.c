@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the primitives of txn.h promise, of both stores. */
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/unit/store/rig.h"
+#include "tests/unit/test.h"
 
 #define assert_ok(call)         assert_int_equal((call), STK_OK)
 #define assert_bytes(got, text) assert_true(bytes_equal((got), BYTES_LITERAL(text)))
 
 /* Runs a body of assertions in a write of its own. */
-static void write_ok(void **state, rig_body body, void *arg)
+static void write_ok(struct rig *rig, rig_body body, void *arg)
 {
-    assert_ok(rig_write(*state, body, arg));
+    assert_ok(rig_write(rig, body, arg));
 }
 
 static enum stk_error unmade(struct store_txn *txn, void *arg)
@@ -42,10 +40,10 @@ static enum stk_error unmade(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_resource_that_was_never_made_is_nothing(void **state)
+BOTH_TEST(a_resource_that_was_never_made_is_nothing)
 {
-    write_ok(state, unmade, NULL);
-    assert_ok(rig_read(*state, unmade, NULL));
+    write_ok(rig, unmade, NULL);
+    assert_ok(rig_read(rig, unmade, NULL));
 }
 
 static enum stk_error make(struct store_txn *txn, void *arg)
@@ -65,9 +63,9 @@ static enum stk_error make(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void making_gives_rising_ids_and_is_harmless_twice(void **state)
+BOTH_TEST(making_gives_rising_ids_and_is_harmless_twice)
 {
-    write_ok(state, make, NULL);
+    write_ok(rig, make, NULL);
 }
 
 static enum stk_error binary(struct store_txn *txn, void *arg)
@@ -100,9 +98,9 @@ static enum stk_error binary(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void names_fields_and_values_are_any_bytes(void **state)
+BOTH_TEST(names_fields_and_values_are_any_bytes)
 {
-    write_ok(state, binary, NULL);
+    write_ok(rig, binary, NULL);
 }
 
 static enum stk_error lease(struct store_txn *txn, void *arg)
@@ -140,9 +138,9 @@ static enum stk_error lease(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_fence_and_its_lease_are_read_as_they_were_put(void **state)
+BOTH_TEST(a_fence_and_its_lease_are_read_as_they_were_put)
 {
-    write_ok(state, lease, NULL);
+    write_ok(rig, lease, NULL);
 }
 
 static enum stk_error strings(struct store_txn *txn, void *arg)
@@ -174,9 +172,9 @@ static enum stk_error strings(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_string_is_put_replaced_and_cleared(void **state)
+BOTH_TEST(a_string_is_put_replaced_and_cleared)
 {
-    write_ok(state, strings, NULL);
+    write_ok(rig, strings, NULL);
 }
 
 static enum stk_error fields(struct store_txn *txn, void *arg)
@@ -217,9 +215,9 @@ static enum stk_error fields(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void fields_are_put_replaced_and_removed_and_the_type_follows(void **state)
+BOTH_TEST(fields_are_put_replaced_and_removed_and_the_type_follows)
 {
-    write_ok(state, fields, NULL);
+    write_ok(rig, fields, NULL);
 }
 
 /* What an iteration gave: names joined by blanks; it stops when `left` is used up. */
@@ -270,9 +268,9 @@ static enum stk_error ordered(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void fields_come_in_the_order_of_their_bytes(void **state)
+BOTH_TEST(fields_come_in_the_order_of_their_bytes)
 {
-    write_ok(state, ordered, NULL);
+    write_ok(rig, ordered, NULL);
 }
 
 static enum stk_error populate(struct store_txn *txn, void *arg)
@@ -315,11 +313,11 @@ static enum stk_error each(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void live_fences_and_keys_are_listed_by_id_and_counted(void **state)
+BOTH_TEST(live_fences_and_keys_are_listed_by_id_and_counted)
 {
-    write_ok(state, populate, NULL);
-    write_ok(state, each, NULL);
-    assert_ok(rig_read(*state, each, NULL));
+    write_ok(rig, populate, NULL);
+    write_ok(rig, each, NULL);
+    assert_ok(rig_read(rig, each, NULL));
 }
 
 static enum stk_error flush(struct store_txn *txn, void *arg)
@@ -354,33 +352,10 @@ static enum stk_error flushed(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-static void a_flush_drops_values_and_revokes_what_is_live_but_keeps_tokens(void **state)
+BOTH_TEST(a_flush_drops_values_and_revokes_what_is_live_but_keeps_tokens)
 {
-    write_ok(state, populate, NULL);
-    write_ok(state, flush, NULL);
-    write_ok(state, flushed, NULL);
-    assert_ok(rig_read(*state, flushed, NULL));
-}
-
-#define TESTS(X)                                                                                   \
-    X(a_resource_that_was_never_made_is_nothing)                                                   \
-    X(making_gives_rising_ids_and_is_harmless_twice)                                               \
-    X(names_fields_and_values_are_any_bytes)                                                       \
-    X(a_fence_and_its_lease_are_read_as_they_were_put)                                             \
-    X(a_string_is_put_replaced_and_cleared)                                                        \
-    X(fields_are_put_replaced_and_removed_and_the_type_follows)                                    \
-    X(fields_come_in_the_order_of_their_bytes)                                                     \
-    X(live_fences_and_keys_are_listed_by_id_and_counted)                                           \
-    X(a_flush_drops_values_and_revokes_what_is_live_but_keeps_tokens)
-
-int main(void)
-{
-#define X(test) cmocka_unit_test_setup_teardown(test, rig_memory, rig_end),
-    const struct CMUnitTest in_memory[] = {TESTS(X)};
-#undef X
-#define X(test) cmocka_unit_test_setup_teardown(test, rig_sqlite, rig_end),
-    const struct CMUnitTest on_sqlite[] = {TESTS(X)};
-#undef X
-    int failed = cmocka_run_group_tests_name("memory", in_memory, NULL, NULL);
-    return failed + cmocka_run_group_tests_name("sqlite", on_sqlite, NULL, NULL);
+    write_ok(rig, populate, NULL);
+    write_ok(rig, flush, NULL);
+    write_ok(rig, flushed, NULL);
+    assert_ok(rig_read(rig, flushed, NULL));
 }

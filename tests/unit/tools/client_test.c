@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The addresses of servers, and what replies mean. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tools/client.h"
 #include "tools/lease.h"
 
 static struct failure failure;
 
-static void a_host_and_port_are_read(void **state)
+TEST(a_host_and_port_are_read)
 {
     struct client_uri uri;
 
-    (void)state;
     assert_true(client_uri_parse(&uri, "stockade", "stockade://127.0.0.1:7379", &failure));
     assert_false(uri.is_unix);
     assert_string_equal(uri.host.name, "127.0.0.1");
@@ -27,11 +19,10 @@ static void a_host_and_port_are_read(void **state)
     assert_int_equal(uri.db, 3);
 }
 
-static void a_login_is_read(void **state)
+TEST(a_login_is_read)
 {
     struct client_uri uri;
 
-    (void)state;
     assert_true(client_uri_parse(&uri, "redis", "redis://:p@ss:word@h:1", &failure));
     assert_string_equal(uri.login.user, "");
     assert_string_equal(uri.login.password, "p@ss:word");
@@ -44,17 +35,16 @@ static void a_login_is_read(void **state)
     assert_string_equal(uri.text, "redis://me:100%25@h:1");
 }
 
-static void a_unix_socket_is_read(void **state)
+TEST(a_unix_socket_is_read)
 {
     struct client_uri uri;
 
-    (void)state;
     assert_true(client_uri_parse(&uri, "stockade", "stockade+unix:/run/s.sock", &failure));
     assert_true(uri.is_unix);
     assert_string_equal(uri.path, "/run/s.sock");
 }
 
-static void other_texts_are_refused(void **state)
+TEST(other_texts_are_refused)
 {
     static const char *const bad[] = {"",
                                       "stockade",
@@ -77,7 +67,6 @@ static void other_texts_are_refused(void **state)
     char longer[400] = "stockade://";
     struct client_uri uri;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (client_uri_parse(&uri, "stockade", bad[i], &failure)) {
             fail_msg("taken for good: %s", bad[i]);
@@ -88,13 +77,12 @@ static void other_texts_are_refused(void **state)
     assert_false(client_uri_parse(&uri, "stockade", longer, &failure));
 }
 
-static void an_error_is_known_by_its_first_word(void **state)
+TEST(an_error_is_known_by_its_first_word)
 {
     char text[] = "STALE the token is older";
     char word[] = "STALE";
     redisReply reply = {.type = REDIS_REPLY_ERROR, .str = text, .len = sizeof text - 1};
 
-    (void)state;
     assert_true(client_is_error(&reply, "STALE"));
     assert_false(client_is_error(&reply, "STAL"));
     assert_false(client_is_error(&reply, "STALEMATE"));
@@ -104,7 +92,7 @@ static void an_error_is_known_by_its_first_word(void **state)
     assert_false(client_is_error(&reply, "STALE"));
 }
 
-static void acquire_has_three_answers(void **state)
+TEST(acquire_has_three_answers)
 {
     char text[] = "BUSY a queue is full";
     redisReply token = {.type = REDIS_REPLY_INTEGER, .integer = 34};
@@ -115,7 +103,6 @@ static void acquire_has_three_answers(void **state)
     redisReply refused = {.type = REDIS_REPLY_ERROR, .str = text};
     struct lease lease;
 
-    (void)state;
     assert_int_equal(lease_of(&granted, &lease), ACQUIRE_GRANTED);
     assert_int_equal(lease.token, 34);
     assert_int_equal(lease.ttl_ms, 200);
@@ -123,18 +110,4 @@ static void acquire_has_three_answers(void **state)
     assert_int_equal(lease_of(&refused, &lease), ACQUIRE_REFUSED);
     granted.elements = 1;
     assert_int_equal(lease_of(&granted, &lease), ACQUIRE_REFUSED);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_host_and_port_are_read),
-        cmocka_unit_test(a_login_is_read),
-        cmocka_unit_test(a_unix_socket_is_read),
-        cmocka_unit_test(other_texts_are_refused),
-        cmocka_unit_test(an_error_is_known_by_its_first_word),
-        cmocka_unit_test(acquire_has_three_answers),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

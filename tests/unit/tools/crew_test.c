@@ -1,36 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Real processes that are stopped, continued and ended. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "fence/base/clock.h"
 #include "tests/unit/deadline.h"
+#include "tests/unit/test.h"
 #include "tools/crew.h"
 #include "tools/signals.h"
 
 enum { DEADLINE_MS = 20000 };
 
 static struct failure failure;
-
-/* Shared with the members: how far they have come. */
-static _Atomic int64_t *share(void)
-{
-    _Atomic int64_t *steps =
-        mmap(NULL, sizeof *steps, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    assert_true(steps != MAP_FAILED);
-    return steps;
-}
 
 static int step_stop_and_step(void *context, unsigned index)
 {
@@ -70,7 +53,7 @@ static unsigned see_to_the_end(struct crew *crew, struct signals *signals, int64
     while (crew->running > 0) {
         int64_t now_ms = clock_now_ms(&clock_monotonic);
         deadline_keep(&deadline);
-        stopped += crew_look(crew, now_ms, pause_ms);
+        stopped += crew_poll(crew, now_ms, pause_ms);
         crew_wake(crew, now_ms);
         if (crew->running > 0) {
             (void)signals_wait(signals, -1, crew_next_wake(crew, now_ms + 100) - now_ms);
@@ -89,18 +72,17 @@ static void see_one_stopped(struct crew *crew, struct signals *signals, int64_t 
         int64_t now_ms = clock_now_ms(&clock_monotonic);
         deadline_keep(&deadline);
         (void)signals_wait(signals, -1, 100);
-        stopped = crew_look(crew, now_ms, pause_ms);
+        stopped = crew_poll(crew, now_ms, pause_ms);
     }
 }
 
-static void a_stopped_member_does_nothing_until_it_is_continued(void **state)
+TEST(a_stopped_member_does_nothing_until_it_is_continued)
 {
-    _Atomic int64_t *steps = share();
+    _Atomic int64_t *steps = crew_share(sizeof *steps); /* how far it has come */
     struct signals signals;
     struct crew crew;
     struct timespec delay = {.tv_nsec = 50000000};
 
-    (void)state;
     signals_open(&signals);
     assert_true(crew_start(&crew, 1, step_stop_and_step, steps, &failure));
     see_one_stopped(&crew, &signals, 3600000);
@@ -113,16 +95,15 @@ static void a_stopped_member_does_nothing_until_it_is_continued(void **state)
     assert_int_equal(atomic_load(steps), 2);
     assert_int_equal(crew.failed, 0);
     signals_close(&signals);
-    assert_int_equal(munmap((void *)(uintptr_t)steps, sizeof *steps), 0);
+    crew_unshare((void *)(uintptr_t)steps, sizeof *steps);
 }
 
-static void who_stops_by_itself_is_continued_after_its_pause(void **state)
+TEST(who_stops_by_itself_is_continued_after_its_pause)
 {
     struct signals signals;
     struct crew crew;
     int64_t begun_ms = clock_now_ms(&clock_monotonic);
 
-    (void)state;
     signals_open(&signals);
     assert_true(crew_start(&crew, 3, stop_oneself_and_end, NULL, &failure));
     assert_int_equal(see_to_the_end(&crew, &signals, 120), 3);
@@ -131,12 +112,11 @@ static void who_stops_by_itself_is_continued_after_its_pause(void **state)
     signals_close(&signals);
 }
 
-static void the_end_takes_stopped_members_along(void **state)
+TEST(the_end_takes_stopped_members_along)
 {
     struct signals signals;
     struct crew crew;
 
-    (void)state;
     signals_open(&signals);
     assert_true(crew_start(&crew, 2, wait_for_ever_the_first_stopped, NULL, &failure));
     see_one_stopped(&crew, &signals, 3600000);
@@ -148,26 +128,13 @@ static void the_end_takes_stopped_members_along(void **state)
     signals_close(&signals);
 }
 
-static void a_signal_asks_for_the_end_and_ends_nothing_itself(void **state)
+TEST(a_signal_asks_for_the_end_and_ends_nothing_itself)
 {
     struct signals signals;
 
-    (void)state;
     signals_open(&signals);
     assert_int_equal(kill(getpid(), SIGTERM), 0);
     (void)signals_wait(&signals, -1, DEADLINE_MS);
     assert_int_equal(signals.ending, SIGTERM);
     signals_close(&signals);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stopped_member_does_nothing_until_it_is_continued),
-        cmocka_unit_test(who_stops_by_itself_is_continued_after_its_pause),
-        cmocka_unit_test(the_end_takes_stopped_members_along),
-        cmocka_unit_test(a_signal_asks_for_the_end_and_ends_nothing_itself),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

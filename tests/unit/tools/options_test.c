@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Command options from a table. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tools/options.h"
 
 struct settings {
@@ -68,11 +61,10 @@ static enum options_result parse(struct settings *settings, const char *const *w
 
 #define PARSE(settings, ...) parse(settings, (const char *const[]){__VA_ARGS__, NULL})
 
-static void each_kind_reaches_its_field(void **state)
+TEST(each_kind_reaches_its_field)
 {
     struct settings settings = {.count = 3};
 
-    (void)state;
     assert_int_equal(PARSE(&settings, "--flag", "--count", "7", "--ttl=2s", "--name=some name",
                            "--call", "good"),
                      OPTIONS_RUN);
@@ -83,21 +75,19 @@ static void each_kind_reaches_its_field(void **state)
     assert_int_equal(settings.calls, 1);
 }
 
-static void what_was_not_given_keeps_its_default(void **state)
+TEST(what_was_not_given_keeps_its_default)
 {
     struct settings settings = {.count = 3};
 
-    (void)state;
     assert_int_equal(parse(&settings, (const char *const[]){NULL}), OPTIONS_RUN);
     assert_int_equal(settings.count, 3);
     assert_false(settings.flag);
 }
 
-static void what_makes_no_sense_is_refused_and_changes_nothing(void **state)
+TEST(what_makes_no_sense_is_refused_and_changes_nothing)
 {
     struct settings settings = {.count = 3};
 
-    (void)state;
     assert_int_equal(PARSE(&settings, "--count", "0"), OPTIONS_WRONG);
     assert_int_equal(PARSE(&settings, "--count", "11"), OPTIONS_WRONG);
     assert_int_equal(PARSE(&settings, "--count", "7x"), OPTIONS_WRONG);
@@ -113,7 +103,7 @@ static void what_makes_no_sense_is_refused_and_changes_nothing(void **state)
     assert_int_equal(settings.ttl_ms, 0);
 }
 
-static void the_one_operand_stands_before_or_behind_the_options(void **state)
+TEST(the_one_operand_stands_before_or_behind_the_options)
 {
     struct option_table with = table;
     static const char *const good[][4] = {
@@ -121,7 +111,6 @@ static void the_one_operand_stands_before_or_behind_the_options(void **state)
     static const char *const bad[][4] = {
         {"--flag"}, {NULL}, {"one", "two"}, {"one", "--", "two"}, {"--", "one", "two"}};
 
-    (void)state;
     with.operand = "FILE";
     with.operand_offset = offsetof(struct settings, file);
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -136,7 +125,7 @@ static void the_one_operand_stands_before_or_behind_the_options(void **state)
     }
 }
 
-static void a_second_operand_follows_the_first_and_an_optional_one_may_be_missing(void **state)
+TEST(a_second_operand_follows_the_first_and_an_optional_one_may_be_missing)
 {
     struct option_table with = table;
     struct settings settings = {.count = 3}, none = {.count = 3};
@@ -144,7 +133,6 @@ static void a_second_operand_follows_the_first_and_an_optional_one_may_be_missin
     static const char *const one[] = {"key", NULL}, *const three[] = {"a", "b", "c", NULL};
     static const char *const nothing[] = {NULL};
 
-    (void)state;
     with.operand = "KEY";
     with.operand_offset = offsetof(struct settings, file);
     with.operand2 = "VALUE";
@@ -162,16 +150,15 @@ static void a_second_operand_follows_the_first_and_an_optional_one_may_be_missin
     assert_null(none.file);
 }
 
-static void help_is_an_answer_of_its_own(void **state)
+TEST(help_is_an_answer_of_its_own)
 {
     struct settings settings = {.count = 3};
 
-    (void)state;
     assert_int_equal(PARSE(&settings, "--help"), OPTIONS_HELPED);
     assert_int_equal(PARSE(&settings, "-h"), OPTIONS_HELPED);
 }
 
-static void times_have_units(void **state)
+TEST(times_have_units)
 {
     static const struct {
         const char *text;
@@ -190,7 +177,6 @@ static void times_have_units(void **state)
                                       "99999999999999999999"};
     int64_t ms;
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_true(options_ms(good[i].text, &ms));
         assert_int_equal(ms, good[i].ms);
@@ -198,19 +184,4 @@ static void times_have_units(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_false(options_ms(bad[i], &ms));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_kind_reaches_its_field),
-        cmocka_unit_test(what_was_not_given_keeps_its_default),
-        cmocka_unit_test(what_makes_no_sense_is_refused_and_changes_nothing),
-        cmocka_unit_test(the_one_operand_stands_before_or_behind_the_options),
-        cmocka_unit_test(a_second_operand_follows_the_first_and_an_optional_one_may_be_missing),
-        cmocka_unit_test(help_is_an_answer_of_its_own),
-        cmocka_unit_test(times_have_units),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers and bars for people. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tools/term.h"
 
-static void numbers_are_grouped_by_thousands(void **state)
+TEST(numbers_are_grouped_by_thousands)
 {
     static const struct {
         int64_t number;
@@ -24,29 +18,17 @@ static void numbers_are_grouped_by_thousands(void **state)
                  {INT64_MIN, "-9,223,372,036,854,775,808"}};
     char out[TERM_NUMBER_MAX];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_string_equal(term_number(cases[i].number, out), cases[i].text);
     }
 }
 
-static void a_bar_is_as_full_as_the_work_is_done(void **state)
+TEST(a_bar_is_as_full_as_the_work_is_done)
 {
     char out[TERM_BAR_MAX];
 
-    (void)state;
     assert_string_equal(term_bar(0, 10, 5, out), "[.....]");
     assert_string_equal(term_bar(9, 10, 5, out), "[####.]");
     assert_string_equal(term_bar(10, 10, 5, out), "[#####]");
     assert_string_equal(term_bar(0, 0, 5, out), "[#####]");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_grouped_by_thousands),
-        cmocka_unit_test(a_bar_is_as_full_as_the_work_is_done),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

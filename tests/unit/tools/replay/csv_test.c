@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CSV parser. Each line is given in a block of exactly its size, so that a sanitizer sees every
  * byte read behind it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fence/base/mem.h"
-#include "tools/replay/csv.h"
+#include "tests/unit/test.h"
+#include "tools/replay/orders_file.h"
 
 static const char *parse(const char *text, size_t len, struct csv_record *record)
 {
@@ -50,35 +42,31 @@ static void expect_wrong(const char *text)
     }
 }
 
-static void bare_fields_are_taken_as_they_are(void **state)
+TEST(bare_fields_are_taken_as_they_are)
 {
-    (void)state;
     EXPECT("a,b,c", "a", "b", "c");
     EXPECT(" a , b", " a ", " b");
     EXPECT("one", "one");
 }
 
-static void empty_fields_count(void **state)
+TEST(empty_fields_count)
 {
-    (void)state;
     EXPECT("", "");
     EXPECT(",", "", "");
     EXPECT("a,,", "a", "", "");
     EXPECT("\"\",\"\"", "", "");
 }
 
-static void quoted_fields_lose_their_quotes(void **state)
+TEST(quoted_fields_lose_their_quotes)
 {
-    (void)state;
     EXPECT("1,\"BANK CHARGES\",2", "1", "BANK CHARGES", "2");
     EXPECT("\"a,b\",c", "a,b", "c");
     EXPECT("\"say \"\"hi\"\"\"", "say \"hi\"");
     EXPECT("\"\"\"\"", "\"");
 }
 
-static void stray_and_unclosed_quotes_are_wrong(void **state)
+TEST(stray_and_unclosed_quotes_are_wrong)
 {
-    (void)state;
     expect_wrong("\"");
     expect_wrong("\"abc");
     expect_wrong("a,\"b");
@@ -89,12 +77,11 @@ static void stray_and_unclosed_quotes_are_wrong(void **state)
     expect_wrong("\"a\"\"");
 }
 
-static void any_bytes_are_safe_in_a_field(void **state)
+TEST(any_bytes_are_safe_in_a_field)
 {
     static const char text[] = {'a', '\0', 'b', ',', (char)0xff, '\r'};
     struct csv_record record;
 
-    (void)state;
     assert_null(parse(text, sizeof text, &record));
     assert_int_equal(record.count, 2);
     assert_int_equal(record.fields[0].len, 3);
@@ -102,41 +89,24 @@ static void any_bytes_are_safe_in_a_field(void **state)
     assert_memory_equal(record.fields[1].data, "\xff\r", 2);
 }
 
-static void the_longest_line_fits_and_one_byte_more_is_wrong(void **state)
+TEST(the_longest_line_fits_and_one_byte_more_is_wrong)
 {
     static char text[CSV_LINE_MAX + 1];
     struct csv_record record;
 
-    (void)state;
     memset(text, 'x', sizeof text);
     assert_null(parse(text, CSV_LINE_MAX, &record));
     assert_int_equal(record.fields[0].len, CSV_LINE_MAX);
     assert_non_null(parse(text, CSV_LINE_MAX + 1, &record));
 }
 
-static void as_many_fields_as_there_is_room_for_and_no_more(void **state)
+TEST(as_many_fields_as_there_is_room_for_and_no_more)
 {
     static char text[CSV_FIELDS_MAX];
     struct csv_record record;
 
-    (void)state;
     memset(text, ',', sizeof text);
     assert_null(parse(text, CSV_FIELDS_MAX - 1, &record));
     assert_int_equal(record.count, CSV_FIELDS_MAX);
     assert_non_null(parse(text, CSV_FIELDS_MAX, &record));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bare_fields_are_taken_as_they_are),
-        cmocka_unit_test(empty_fields_count),
-        cmocka_unit_test(quoted_fields_lose_their_quotes),
-        cmocka_unit_test(stray_and_unclosed_quotes_are_wrong),
-        cmocka_unit_test(any_bytes_are_safe_in_a_field),
-        cmocka_unit_test(the_longest_line_fits_and_one_byte_more_is_wrong),
-        cmocka_unit_test(as_many_fields_as_there_is_room_for_and_no_more),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

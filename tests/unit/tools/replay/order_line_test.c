@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which records are order lines. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "tools/replay/order_line.h"
+#include "tests/unit/test.h"
+#include "tools/replay/orders_file.h"
 
 static const char *parse(const char *text, struct csv_record *record, struct order_line *line)
 {
@@ -26,12 +19,11 @@ static void expect_wrong(const char *text)
     }
 }
 
-static void a_sale_and_a_return_are_read(void **state)
+TEST(a_sale_and_a_return_are_read)
 {
     struct csv_record record;
     struct order_line line;
 
-    (void)state;
     assert_null(parse("536365,1291191960,85123A,6,17850", &record, &line));
     assert_true(bytes_equal(line.invoice, bytes_of("536365")));
     assert_true(bytes_equal(line.sku, bytes_of("85123A")));
@@ -42,19 +34,17 @@ static void a_sale_and_a_return_are_read(void **state)
     assert_int_equal(line.quantity, -1);
 }
 
-static void the_number_of_columns_must_be_five(void **state)
+TEST(the_number_of_columns_must_be_five)
 {
-    (void)state;
     expect_wrong("1,2,A,3");
     expect_wrong("1,2,A,3,4,5");
     expect_wrong("");
 }
 
-static void invoice_and_sku_must_be_printable_names(void **state)
+TEST(invoice_and_sku_must_be_printable_names)
 {
     char text[400];
 
-    (void)state;
     expect_wrong(",2,A,3,");
     expect_wrong("1,2,,3,");
     expect_wrong("1,2,A\tB,3,");
@@ -68,9 +58,8 @@ static void invoice_and_sku_must_be_printable_names(void **state)
     expect_wrong(text);
 }
 
-static void numbers_must_be_numbers_in_range(void **state)
+TEST(numbers_must_be_numbers_in_range)
 {
-    (void)state;
     expect_wrong("1,x,A,3,");
     expect_wrong("1,-5,A,3,");
     expect_wrong("1,2,A,three,");
@@ -83,28 +72,14 @@ static void numbers_must_be_numbers_in_range(void **state)
     expect_wrong("1,2,A,99999999999999999999,");
 }
 
-static void only_the_five_names_in_order_are_the_header(void **state)
+TEST(only_the_five_names_in_order_are_the_header)
 {
     struct csv_record record;
 
-    (void)state;
     assert_null(csv_parse(bytes_of("invoice,invoiced_at,sku,quantity,customer"), &record));
     assert_true(order_line_is_header(&record));
     assert_null(csv_parse(bytes_of("invoice,sku,invoiced_at,quantity,customer"), &record));
     assert_false(order_line_is_header(&record));
     assert_null(csv_parse(bytes_of("invoice,invoiced_at,sku,quantity"), &record));
     assert_false(order_line_is_header(&record));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sale_and_a_return_are_read),
-        cmocka_unit_test(the_number_of_columns_must_be_five),
-        cmocka_unit_test(invoice_and_sku_must_be_printable_names),
-        cmocka_unit_test(numbers_must_be_numbers_in_range),
-        cmocka_unit_test(only_the_five_names_in_order_are_the_header),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orders files, plain and gzipped, as real files in a temporary folder. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "fence/base/bytes.h"
-#include "tools/replay/csv.h"
+#include "tests/unit/test.h"
 #include "tools/replay/orders.h"
+#include "tools/replay/orders_file.h"
 
 #define HEADER "invoice,invoiced_at,sku,quantity,customer\n"
 
@@ -75,11 +68,10 @@ static void expect_failure(int64_t limit, bool strict, const char *part)
     orders_free(&orders);
 }
 
-static void lines_become_invoices_and_skus_with_their_demand(void **state)
+TEST(lines_become_invoices_and_skus_with_their_demand)
 {
     struct orders orders;
 
-    (void)state;
     load(&orders, HEADER "1,100,A,5,\n1,100,B,2,\n2,101,A,4,\nC3,102,A,-3,\n");
     assert_int_equal(orders.order_count, 4);
     assert_int_equal(orders.invoice_count, 3);
@@ -93,11 +85,10 @@ static void lines_become_invoices_and_skus_with_their_demand(void **state)
     orders_free(&orders);
 }
 
-static void invoices_come_in_order_of_time_and_else_as_in_the_file(void **state)
+TEST(invoices_come_in_order_of_time_and_else_as_in_the_file)
 {
     struct orders orders;
 
-    (void)state;
     load(&orders, HEADER "late,300,A,1,\nfirst,100,B,1,\nsame,100,C,1,\nmiddle,200,D,1,\n");
     assert_int_equal(orders.invoices[0].first, 1);
     assert_int_equal(orders.invoices[1].first, 2);
@@ -106,11 +97,10 @@ static void invoices_come_in_order_of_time_and_else_as_in_the_file(void **state)
     orders_free(&orders);
 }
 
-static void lines_of_an_invoice_need_not_stand_together(void **state)
+TEST(lines_of_an_invoice_need_not_stand_together)
 {
     struct orders orders;
 
-    (void)state;
     load(&orders, HEADER "1,100,A,1,\n2,100,B,1,\n1,160,C,1,\n");
     assert_int_equal(orders.invoice_count, 2);
     assert_int_equal(orders.invoices[0].invoiced_at, 100);
@@ -120,12 +110,11 @@ static void lines_of_an_invoice_need_not_stand_together(void **state)
     orders_free(&orders);
 }
 
-static void gzip_and_line_ends_of_both_kinds_are_read(void **state)
+TEST(gzip_and_line_ends_of_both_kinds_are_read)
 {
     struct orders orders;
     struct failure failure;
 
-    (void)state;
     write_gzip("invoice,invoiced_at,sku,quantity,customer\r\n1,100,A,5,\r\n2,101,A,4,9");
     assert_true(orders_load(&orders, path, 0, true, &failure));
     assert_int_equal(orders.order_count, 2);
@@ -133,12 +122,11 @@ static void gzip_and_line_ends_of_both_kinds_are_read(void **state)
     orders_free(&orders);
 }
 
-static void a_malformed_line_is_skipped_and_counted_or_with_strict_the_end(void **state)
+TEST(a_malformed_line_is_skipped_and_counted_or_with_strict_the_end)
 {
     static const char text[] = HEADER "1,100,A,5,\n1,100,A\n2,101,A,4,\n2,101,A,x,\n";
     struct orders orders;
 
-    (void)state;
     load(&orders, text);
     assert_int_equal(orders.order_count, 2);
     assert_int_equal(orders.malformed, 2);
@@ -147,13 +135,12 @@ static void a_malformed_line_is_skipped_and_counted_or_with_strict_the_end(void 
     expect_failure(0, true, "line 3 ");
 }
 
-static void an_endless_line_and_zero_bytes_are_malformed_and_no_more(void **state)
+TEST(an_endless_line_and_zero_bytes_are_malformed_and_no_more)
 {
     struct buf text = {.data = NULL};
     struct orders orders;
     struct failure failure;
 
-    (void)state;
     buf_append_text(&text, HEADER "1,100,A,5,\n");
     for (int i = 0; i < 40000; i++) {
         buf_append_text(&text, "xxxxxxxxxx");
@@ -171,12 +158,11 @@ static void an_endless_line_and_zero_bytes_are_malformed_and_no_more(void **stat
     orders_free(&orders);
 }
 
-static void the_limit_counts_lines_below_the_header(void **state)
+TEST(the_limit_counts_lines_below_the_header)
 {
     struct orders orders;
     struct failure failure;
 
-    (void)state;
     write_plain(HEADER "1,1,A,1,\nbad\n2,2,B,1,\n3,3,C,1,\n",
                 strlen(HEADER "1,1,A,1,\nbad\n2,2,B,1,\n3,3,C,1,\n"));
     assert_true(orders_load(&orders, path, 3, false, &failure));
@@ -185,9 +171,8 @@ static void the_limit_counts_lines_below_the_header(void **state)
     orders_free(&orders);
 }
 
-static void files_that_are_no_orders_are_refused(void **state)
+TEST(files_that_are_no_orders_are_refused)
 {
-    (void)state;
     write_plain("", 0);
     expect_failure(0, false, "is no orders file");
     write_plain("a,b\n1,2\n", 8);
@@ -198,11 +183,10 @@ static void files_that_are_no_orders_are_refused(void **state)
     expect_failure(0, false, "no order line");
 }
 
-static void a_gzip_file_that_is_cut_short_is_a_failure(void **state)
+TEST(a_gzip_file_that_is_cut_short_is_a_failure)
 {
     struct buf text = {.data = NULL};
 
-    (void)state;
     buf_append_text(&text, HEADER);
     for (int i = 0; i < 2000; i++) {
         buf_printf(&text, "%d,100,SKU%d,%d,\n", i, i * 7919 % 1000, i % 9 + 1);
@@ -214,12 +198,11 @@ static void a_gzip_file_that_is_cut_short_is_a_failure(void **state)
     expect_failure(0, false, "cannot read");
 }
 
-static void thousands_of_skus_are_told_apart(void **state)
+TEST(thousands_of_skus_are_told_apart)
 {
     struct buf text = {.data = NULL};
     struct orders orders;
 
-    (void)state;
     buf_append_text(&text, HEADER);
     for (int i = 0; i < 20000; i++) {
         buf_printf(&text, "%d,100,SKU%d,1,\n", i, i % 10000);
@@ -234,11 +217,10 @@ static void thousands_of_skus_are_told_apart(void **state)
     orders_free(&orders);
 }
 
-static void stops_are_planned_where_another_invoice_asks_next(void **state)
+TEST(stops_are_planned_where_another_invoice_asks_next)
 {
     struct orders orders;
 
-    (void)state;
     load(&orders,
          HEADER "1,100,A,1,\n1,100,A,1,\n2,101,B,1,\n3,102,A,1,\n4,103,C,1,\n4,103,C,1,\n");
     assert_int_equal(orders_plan_stops(&orders, 1), 2);
@@ -250,12 +232,11 @@ static void stops_are_planned_where_another_invoice_asks_next(void **state)
     orders_free(&orders);
 }
 
-static void stops_are_as_rare_as_asked_for(void **state)
+TEST(stops_are_as_rare_as_asked_for)
 {
     struct buf text = {.data = NULL};
     struct orders orders;
 
-    (void)state;
     buf_append_text(&text, HEADER);
     for (int i = 0; i < 1000; i++) {
         buf_printf(&text, "%d,100,SKU%d,1,\n", i, i % 5);
@@ -267,22 +248,4 @@ static void stops_are_as_rare_as_asked_for(void **state)
     orders_free(&orders);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_become_invoices_and_skus_with_their_demand),
-        cmocka_unit_test(invoices_come_in_order_of_time_and_else_as_in_the_file),
-        cmocka_unit_test(lines_of_an_invoice_need_not_stand_together),
-        cmocka_unit_test(gzip_and_line_ends_of_both_kinds_are_read),
-        cmocka_unit_test(a_malformed_line_is_skipped_and_counted_or_with_strict_the_end),
-        cmocka_unit_test(an_endless_line_and_zero_bytes_are_malformed_and_no_more),
-        cmocka_unit_test(the_limit_counts_lines_below_the_header),
-        cmocka_unit_test(files_that_are_no_orders_are_refused),
-        cmocka_unit_test(a_gzip_file_that_is_cut_short_is_a_failure),
-        cmocka_unit_test(thousands_of_skus_are_told_apart),
-        cmocka_unit_test(stops_are_planned_where_another_invoice_asks_next),
-        cmocka_unit_test(stops_are_as_rare_as_asked_for),
-    };
-
-    return cmocka_run_group_tests(tests, make_file, remove_file);
-}
+AROUND_ALL_TESTS(make_file, remove_file);

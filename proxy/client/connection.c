@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Open, send, receive. */
+#include "proxy/client/connection.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "proxy/client/reply.h"
+#include "proxy/client/thread.h"
+#include "proxy/resp/resp.h"
+
+enum io_result connection_send(struct connection *connection, struct bytes data,
+                               int64_t deadline_ms, size_t *sent)
+{
+    return connection->transport->impl->send(connection->transport, data, deadline_ms, sent);
+}
+
+enum io_result connection_receive(struct connection *connection, int64_t deadline_ms,
+                                  redisReply **reply)
+{
+    for (;;) {
+        void *got = NULL;
+        if (redisReaderGetReply(connection->reader, &got) != REDIS_OK) {
+            memcpy(connection->transport->why, connection->reader->errstr,
+                   sizeof connection->reader->errstr);
+            return IO_BROKEN;
+        }
+        if (got != NULL) {
+            connection->used = true;
+            *reply = got;
+            return IO_DONE;
+        }
+        enum io_result result = connection->transport->impl->receive(connection->transport,
+                                                                     &connection->in, deadline_ms);
+        if (result != IO_DONE)
+            return result;
+        check(redisReaderFeed(connection->reader, connection->in.data, connection->in.len) ==
+              REDIS_OK);
+        buf_clear(&connection->in);
+    }
+}
+
+bool connection_is_broken(struct connection *connection)
+{
+    return connection->transport->impl->is_broken(connection->transport);
+}
+
+/* AUTH [user] password */
+static enum stk_error authenticate(struct connection *connection, const struct target *target,
+                                   int64_t deadline_ms)
+{
+    struct buf request = {0};
+    redisReply *reply = NULL;
+    size_t sent = 0;
+
+    resp_array(&request, target->login.user[0] != '\0' ? 3 : 2);
+    resp_bulk_text(&request, "AUTH");
+    if (target->login.user[0] != '\0')
+        resp_bulk_text(&request, target->login.user);
+    resp_bulk_text(&request, target->login.password);
+    enum io_result result = connection_send(connection, buf_bytes(&request), deadline_ms, &sent);
+    if (result == IO_DONE)
+        result = connection_receive(connection, deadline_ms, &reply);
+    buf_free(&request);
+    switch (result) {
+    case IO_DONE: break;
+    case IO_LATE: return fail(STK_TIMEOUT, "no answer to AUTH in time");
+    case IO_WOKEN: return fail(STK_CANCELLED, NULL);
+    case IO_BROKEN:
+        return fail(STK_UNREACHABLE, "the connection broke: %s", connection->transport->why);
+    }
+    enum stk_error error = reply_error(reply);
+    freeReplyObject(reply);
+    return error;
+}
+
+struct connection *connection_open(const struct target *target, struct embedded *embedded,
+                                   int64_t deadline_ms, int wake_fd, enum stk_error *error)
+{
+    struct transport *transport = embedded != NULL
+                                      ? embedded_connect(embedded, error)
+                                      : socket_open(target, deadline_ms, wake_fd, error);
+    if (transport == NULL)
+        return NULL;
+    transport->wake_fd = wake_fd;
+    struct connection *connection = mem_zalloc(sizeof *connection);
+    list_init(&connection->link);
+    connection->transport = transport;
+    connection->reader = redisReaderCreate();
+    check(connection->reader != NULL);
+    if (embedded == NULL && target->login.password[0] != '\0')
+        *error = authenticate(connection, target, deadline_ms);
+    else
+        *error = STK_OK;
+    connection->used = false;
+    if (*error == STK_OK)
+        return connection;
+    connection_close(connection);
+    return NULL;
+}
+
+void connection_close(struct connection *connection)
+{
+    list_remove(&connection->link);
+    connection->transport->impl->close(connection->transport);
+    redisReaderFree(connection->reader);
+    buf_free(&connection->in);
+    free(connection);
+}

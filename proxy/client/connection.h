@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One connection to a Stockade: a transport with the protocol on it. Requests are composed with
+ * proxy/resp; replies are hiredis's. */
+#ifndef STOCKADE_CLIENT_CONNECTION_H
+#define STOCKADE_CLIENT_CONNECTION_H
+
+#include <hiredis/hiredis.h>
+
+#include "fence/base/list.h"
+#include "proxy/client/transport.h"
+
+struct connection {
+    struct list link; /* whoever holds it */
+    struct transport *transport;
+    redisReader *reader;
+    struct buf in; /* on its way from the transport to the reader */
+    bool used;     /* it has answered before: where it breaks now, that may be old age */
+};
+
+/* Connect, and authenticate where the target has a password. `embedded`: the engine, or NULL for a
+ * daemon. `wake_fd`: ends waits, as in socket_open, from here on. NULL: *error, and fail() was
+ * called. */
+struct connection *connection_open(const struct target *target, struct embedded *embedded,
+                                   int64_t deadline_ms, int wake_fd, enum stk_error *error);
+void connection_close(struct connection *connection);
+
+/* Raises *sent by the bytes that are on their way. */
+enum io_result connection_send(struct connection *connection, struct bytes data,
+                               int64_t deadline_ms, size_t *sent);
+/* The next reply; free with freeReplyObject. */
+enum io_result connection_receive(struct connection *connection, int64_t deadline_ms,
+                                  redisReply **reply);
+/* Whether the other side has ended it. Does not wait. */
+bool connection_is_broken(struct connection *connection);
+
+#endif

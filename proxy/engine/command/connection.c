@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands about the connection, worded as Redis words them, so that clients connect unmodified:
+ * the greeting, the password, the protocol's version; and CLIENT, by which connections see
+ * themselves and each other. */
+#include <stdio.h>
+#include <string.h>
+
+#include "proxy/engine/command/handlers.h"
+#include "proxy/engine/internal.h"
+#include "proxy/engine/session/session.h"
+#include "proxy/engine/write/exec.h"
+#include "proxy/engine/write/multi.h"
+
+#define CLIENT_NAME_ERROR "Client names cannot contain spaces, newlines or special characters."
+
+/* Takes a name without spaces or special characters. False: it is not one. */
+static bool set_text(char text[SESSION_NAME_MAX + 1], struct bytes value)
+{
+    if (value.len > SESSION_NAME_MAX)
+        return false;
+    for (size_t i = 0; i < value.len; i++)
+        if (value.data[i] < '!' || value.data[i] > '~')
+            return false;
+    if (value.len > 0)
+        memcpy(text, value.data, value.len);
+    text[value.len] = '\0';
+    return true;
+}
+
+static void reply_ok(struct request *request)
+{
+    resp_simple(&request->reply, "OK");
+    request_finish(request);
+}
+
+void connection_ping(struct request *request)
+{
+    if (request->argc > 2) {
+        request_fail_arity(request, "ping");
+        return;
+    }
+    if (session_only_listens(request->session)) {
+        resp_array(&request->reply, 2);
+        resp_bulk_text(&request->reply, "pong");
+        resp_bulk(&request->reply, request->argc == 2 ? request->argv[1] : bytes_of(""));
+    } else if (request->argc == 2) {
+        resp_bulk(&request->reply, request->argv[1]);
+    } else {
+        resp_simple(&request->reply, "PONG");
+    }
+    request_show(request);
+}
+
+enum stk_error connection_ping_exec(struct exec *exec)
+{
+    if (exec->argc > 2)
+        return exec_error(exec, "wrong number of arguments for 'ping' command");
+    if (exec->argc == 2)
+        resp_bulk(exec->out, exec->argv[1]);
+    else
+        resp_simple(exec->out, "PONG");
+    return STK_OK;
+}
+
+void connection_echo(struct request *request)
+{
+    resp_bulk(&request->reply, request->argv[1]);
+    request_show(request);
+}
+
+/* Takes as long for a wrong password as for the right one. */
+static bool password_fits(const char *password, struct bytes given)
+{
+    size_t len = strlen(password);
+    unsigned differs = len != given.len;
+    for (size_t i = 0; i < given.len; i++)
+        differs |= (unsigned char)given.data[i] ^ (unsigned char)password[len ? i % len : 0];
+    return differs == 0;
+}
+
+/* False: the request has failed. */
+static bool authenticate(struct request *request, struct bytes user, struct bytes password)
+{
+    struct session *session = request->session;
+    const char *wanted = request->engine->options.password;
+
+    if (wanted != NULL && bytes_equal(user, BYTES_LITERAL("default")) &&
+        password_fits(wanted, password)) {
+        session->authenticated = true;
+        return true;
+    }
+    if (wanted == NULL)
+        request_fail(request, STK_ERR,
+                     "AUTH <password> called without any password configured for the default "
+                     "user. Are you sure your configuration is correct?");
+    else
+        request_fail(request, STK_WRONGPASS, NULL);
+    return false;
+}
+
+void connection_auth(struct request *request)
+{
+    if (request->argc > 3) {
+        request_fail(request, STK_ERR, "syntax error");
+        return;
+    }
+    struct bytes user = request->argc == 3 ? request->argv[1] : BYTES_LITERAL("default");
+    if (!authenticate(request, user, request->argv[request->argc - 1]))
+        return;
+    reply_ok(request);
+}
+
+static void hello_reply(struct request *request)
+{
+    const struct session *session = request->session;
+    struct buf *out = &request->reply;
+
+    resp_map(out, 7, session->resp3);
+    resp_bulk_text(out, "server");
+    resp_bulk_text(out, "stockade");
+    resp_bulk_text(out, "version");
+    resp_bulk_text(out, STOCKADE_VERSION);
+    resp_bulk_text(out, "proto");
+    resp_int(out, session->resp3 ? 3 : 2);
+    resp_bulk_text(out, "id");
+    resp_int(out, (int64_t)session->id);
+    resp_bulk_text(out, "mode");
+    resp_bulk_text(out, "standalone");
+    resp_bulk_text(out, "role");
+    resp_bulk_text(out, "master");
+    resp_bulk_text(out, "modules");
+    resp_array(out, 0);
+    request_finish(request);
+}
+
+void connection_hello(struct request *request)
+{
+    struct session *session = request->session;
+    struct bytes name = {0};
+    bool named = false;
+    int64_t version = session->resp3 ? 3 : 2;
+
+    if (request->argc > 1 && !bytes_to_int64(request->argv[1], &version)) {
+        request_fail(request, STK_ERR, "Protocol version is not an integer or out of range");
+        return;
+    }
+    if (version != 2 && version != 3) {
+        request_fail(request, STK_NOPROTO, NULL);
+        return;
+    }
+    for (size_t i = 2; i < request->argc;) {
+        if (request_is_word(request, i, "AUTH") && i + 2 < request->argc) {
+            if (!authenticate(request, request->argv[i + 1], request->argv[i + 2]))
+                return;
+            i += 3;
+        } else if (request_is_word(request, i, "SETNAME") && i + 1 < request->argc) {
+            name = request->argv[i + 1];
+            named = true;
+            i += 2;
+        } else {
+            request_fail(request, STK_ERR, "Syntax error in HELLO option '%.*s'",
+                         (int)(request->argv[i].len < 64 ? request->argv[i].len : 64),
+                         request->argv[i].data);
+            return;
+        }
+    }
+    if (!session_is_authenticated(session)) {
+        request_fail(request, STK_NOAUTH,
+                     "HELLO must be called with the client already authenticated, otherwise the "
+                     "HELLO <proto> AUTH <user> <pass> option can be used to authenticate the "
+                     "client and select the RESP protocol version at the same time");
+        return;
+    }
+    if (named && !set_text(session->name, name)) {
+        request_fail(request, STK_ERR, CLIENT_NAME_ERROR);
+        return;
+    }
+    session->resp3 = version == 3;
+    hello_reply(request);
+}
+
+void connection_quit(struct request *request)
+{
+    struct session *session = request->session;
+
+    resp_simple(&request->reply, "OK");
+    request_finish(request);
+    session_end(session);
+}
+
+void connection_reset(struct request *request)
+{
+    struct session *session = request->session;
+
+    multi_drop(session);
+    pubsub_clear(session);
+    session->resp3 = session->authenticated = session->notified = false;
+    session->name[0] = '\0';
+    resp_simple(&request->reply, "RESET");
+    request_finish(request);
+}
+
+void connection_select(struct request *request)
+{
+    int64_t index;
+
+    if (!bytes_to_int64(request->argv[1], &index)) {
+        request_fail(request, STK_ERR, "value is not an integer or out of range");
+        return;
+    }
+    if (index != 0) {
+        request_fail(request, STK_ERR, "DB index is out of range");
+        return;
+    }
+    reply_ok(request);
+}
+
+/* CLIENT */
+
+static void client_id(struct request *request)
+{
+    resp_int(&request->reply, (int64_t)request->session->id);
+    request_finish(request);
+}
+
+static void client_setname(struct request *request)
+{
+    if (set_text(request->session->name, request->argv[2]))
+        reply_ok(request);
+    else
+        request_fail(request, STK_ERR, CLIENT_NAME_ERROR);
+}
+
+static void client_getname(struct request *request)
+{
+    if (request->session->name[0] == '\0')
+        resp_null(&request->reply, request->resp3);
+    else
+        resp_bulk_text(&request->reply, request->session->name);
+    request_finish(request);
+}
+
+static void client_setinfo(struct request *request)
+{
+    bool is_name = request_is_word(request, 2, "LIB-NAME");
+
+    if (!is_name && !request_is_word(request, 2, "LIB-VER"))
+        request_fail(request, STK_ERR, "Unrecognized option '%.*s'",
+                     (int)(request->argv[2].len < 64 ? request->argv[2].len : 64),
+                     request->argv[2].data);
+    else if (set_text(is_name ? request->session->lib_name : request->session->lib_version,
+                      request->argv[3]))
+        reply_ok(request);
+    else
+        request_fail(request, STK_ERR, "%s cannot contain spaces, newlines or special characters.",
+                     is_name ? "lib-name" : "lib-ver");
+}
+
+static void describe(const struct session *session, int64_t now_ms, struct buf *text)
+{
+    char lower[COMMAND_LOWER_SIZE];
+
+    buf_printf(text,
+               "id=%llu addr=%s name=%s age=%lld idle=%lld db=0 pending=%zu in=%zu out=%zu cmd=%s "
+               "resp=%d lib-name=%s lib-ver=%s user=default\n",
+               (unsigned long long)session->id, session->peer, session->name,
+               (long long)(now_ms - session->opened_ms) / 1000,
+               (long long)(now_ms - session->active_ms) / 1000, session->pending_count,
+               session->in.len, session->out.len + session->unsent,
+               session->last_command == NULL ? "NULL" : command_lower(session->last_command, lower),
+               session->resp3 ? 3 : 2, session->lib_name, session->lib_version);
+}
+
+static void client_list(struct request *request)
+{
+    struct engine *engine = request->engine;
+    struct buf text = {0};
+
+    for (struct list *at = engine->sessions.next; at != &engine->sessions; at = at->next)
+        describe(list_entry(at, struct session, link), engine_now_ms(engine), &text);
+    resp_verbatim(&request->reply, buf_bytes(&text), request->resp3);
+    buf_free(&text);
+    if (session_is_admin(request->session)) /* who looks for those that do not read */
+        request_finish(request);
+    else
+        request_show(request);
+}
+
+static void client_info(struct request *request)
+{
+    struct buf text = {0};
+
+    describe(request->session, engine_now_ms(request->engine), &text);
+    resp_verbatim(&request->reply, buf_bytes(&text), request->resp3);
+    buf_free(&text);
+    request_finish(request);
+}
+
+struct kill_filter {
+    int64_t id; /* 0: any */
+    struct bytes address;
+    bool spare_self;
+};
+
+static bool parse_kill(struct request *request, struct kill_filter *filter)
+{
+    for (size_t i = 2; i < request->argc; i += 2) {
+        if (i + 1 == request->argc) {
+            request_fail(request, STK_ERR, "syntax error");
+            return false;
+        }
+        if (request_is_word(request, i, "ID")) {
+            if (!bytes_to_int64(request->argv[i + 1], &filter->id) || filter->id < 1) {
+                request_fail(request, STK_ERR, "client-id should be greater than 0");
+                return false;
+            }
+        } else if (request_is_word(request, i, "ADDR")) {
+            filter->address = request->argv[i + 1];
+        } else if (request_is_word(request, i, "SKIPME")) {
+            filter->spare_self = request_is_word(request, i + 1, "yes");
+        } else {
+            request_fail(request, STK_ERR, "syntax error");
+            return false;
+        }
+    }
+    return true;
+}
+
+static int64_t kill_matching(struct request *request, const struct kill_filter *filter)
+{
+    struct engine *engine = request->engine;
+    int64_t killed = 0;
+
+    for (struct list *at = engine->sessions.next; at != &engine->sessions; at = at->next) {
+        struct session *session = list_entry(at, struct session, link);
+        if ((filter->id != 0 && (uint64_t)filter->id != session->id) ||
+            (filter->address.len > 0 && !bytes_equal(filter->address, bytes_of(session->peer))) ||
+            (filter->spare_self && session == request->session))
+            continue;
+        session->killed = session != request->session; /* its own reply still goes out */
+        session_end(session);
+        killed++;
+    }
+    return killed;
+}
+
+static void client_kill(struct request *request)
+{
+    struct kill_filter filter = {.spare_self = request->argc > 3};
+
+    if (!session_is_admin(request->session)) {
+        request_fail(request, STK_NOPERM, NULL);
+        return;
+    }
+    if (request->argc == 3)
+        filter.address = request->argv[2];
+    else if (!parse_kill(request, &filter))
+        return;
+    int64_t killed = kill_matching(request, &filter);
+    if (request->argc > 3) {
+        resp_int(&request->reply, killed);
+        request_finish(request);
+    } else if (killed > 0) {
+        reply_ok(request);
+    } else {
+        request_fail(request, STK_ERR, "No such client");
+    }
+}
+
+void connection_client(struct request *request)
+{
+    static const struct subcommand all[] = {
+        {"client|id", 2, client_id},           {"client|setname", 3, client_setname},
+        {"client|getname", 2, client_getname}, {"client|setinfo", 4, client_setinfo},
+        {"client|list", -2, client_list},      {"client|info", 2, client_info},
+        {"client|kill", -3, client_kill},
+    };
+
+    request_start_subcommand(request, all, sizeof all / sizeof *all);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this folder have for the table of commands. */
+#ifndef STOCKADE_ENGINE_HANDLERS_H
+#define STOCKADE_ENGINE_HANDLERS_H
+
+#include "proxy/engine/command/command.h"
+
+/* connection.c */
+command_start connection_ping, connection_echo, connection_hello, connection_auth, connection_quit,
+    connection_reset, connection_select, connection_client;
+command_exec connection_ping_exec;
+
+/* server.c, info.c */
+command_start server_time, server_command, server_config, server_shutdown, server_flushall,
+    server_info;
+
+/* string.c */
+command_start string_set_prepare;
+command_exec string_get, string_set, string_setnx, string_getset, string_getdel, string_mget,
+    string_mset, string_append, string_strlen, string_incr, string_decr, string_incrby,
+    string_decrby, string_incrbyfloat, string_getrange, string_setrange;
+
+/* key.c */
+command_exec key_del, key_exists, key_type, key_scan, key_dbsize;
+
+/* hash.c */
+command_exec hash_get, hash_set, hash_setnx, hash_mget, hash_mset, hash_getall, hash_del,
+    hash_exists, hash_len, hash_keys, hash_vals, hash_incrby, hash_incrbyfloat, hash_strlen,
+    hash_scan;
+
+/* sql.c, guard.c, receipt.c */
+command_start sql_prepare, guard_command, receipt_show;
+command_exec sql_exec;
+
+#endif

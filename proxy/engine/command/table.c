@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every command there is, and the only file that names them all: nothing below calls it. Redis's
+ * own commands keep Redis's arity and key positions, so that clients which ask COMMAND find what
+ * they expect; commands that Stockade extends say so in their summary. */
+#include "proxy/engine/command/table.h"
+
+#include "proxy/engine/command/handlers.h"
+#include "proxy/engine/lease/lease.h"
+#include "proxy/engine/session/pubsub.h"
+#include "proxy/engine/write/multi.h"
+#include "proxy/engine/write/plan.h"
+
+#define W    COMMAND_WRITES
+#define A    COMMAND_ADMIN
+#define P    COMMAND_PUBSUB
+#define LONG COMMAND_LONG
+#define OPEN (COMMAND_NO_AUTH | COMMAND_DRAINING)
+
+/* Where the keys are. */
+#define NO_KEY 0, 0, 0
+#define KEY    1, 1, 1
+#define KEYS   1, -1, 1
+
+/* Done at once on the loop. */
+#define NOW(name, arity, flags, start, group, summary)                                             \
+    {                                                                                              \
+        name, arity, flags, ORDER_NOW, NO_KEY, NULL, start, NULL, NULL, group, summary             \
+    }
+#define LEASE(name, arity, order, start, summary)                                                  \
+    {                                                                                              \
+        name, arity, 0, order, KEY, NULL, start, NULL, NULL, "leases", summary                     \
+    }
+/* A plan with one step, which runs in the store. */
+#define READ(name, arity, flags, keys, exec, group, summary)                                       \
+    {                                                                                              \
+        name, arity, flags, ORDER_READ, keys, plan_make, plan_start, NULL, exec, group, summary    \
+    }
+#define WRITE(name, arity, keys, exec, group, summary)                                             \
+    {                                                                                              \
+        name, arity, W, ORDER_WRITE, keys, plan_make, plan_start, NULL, exec, group, summary       \
+    }
+
+const struct command commands[] = {
+    {"ACQUIRE", -3, COMMAND_BLOCKING, ORDER_ALONE, KEY, acquire_prepare, lease_acquire,
+     acquire_abandon, NULL, "leases",
+     "Take a lease: resource ttl_ms [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL]"
+     " -> [token, ttl_ms] or null"},
+    {"ACQUIREALL", -4, 0, ORDER_ALONE, 3, 3, 1, NULL, lease_acquire_all, acquire_all_abandon, NULL,
+     "leases",
+     "Take several, all or none: ttl_ms n resource ... [the same options] -> tokens or null"},
+    LEASE("RENEW", -4, ORDER_LEASE, lease_renew,
+          "Extend a lease: resource token ttl_ms [NOTIFY] -> ttl_ms"),
+    LEASE("RELEASE", -3, ORDER_WRITE, lease_release,
+          "Give a lease back and retire its token: resource token [ID id] -> holds left"),
+    LEASE("REVOKE", 2, ORDER_WRITE, lease_revoke,
+          "Take a lease away from its holder: resource -> the retired token"),
+    LEASE("LEASE", 2, ORDER_ALONE, lease_show, "Who holds a resource: resource -> map"),
+    {"LEASES", -1, LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
+     "Names of resources with an unretired token: [MATCH glob] [COUNT n]"},
+    {"FENCED", -4, COMMAND_FENCED, ORDER_WRITE, 3, 3, 1, plan_make, plan_start, NULL, NULL,
+     "leases",
+     "Run a command only while the token is the newest: token [ID id] command key [arg ...]"},
+    {"FENCEDALL", -5, COMMAND_FENCEDALL, ORDER_WRITE, 2, 2, 1, plan_make, plan_start, NULL, NULL,
+     "leases", "The same with several tokens: n resource token ... [ID id] command [arg ...]"},
+    LEASE(
+        "RECEIPT", 4, ORDER_READ, receipt_show,
+        "Was this request applied? resource token id -> [1, reply], [0, null] or null: still open"),
+
+    {"MULTI", 1, COMMAND_UNQUEUED, ORDER_NOW, NO_KEY, NULL, multi_begin, NULL, NULL, "transactions",
+     "Begin a transaction: data commands are queued"},
+    {"EXEC", 1, COMMAND_UNQUEUED, ORDER_WRITE, NO_KEY, NULL, multi_exec, NULL, NULL, "transactions",
+     "Apply what is queued, whole or not at all"},
+    {"DISCARD", 1, COMMAND_UNQUEUED, ORDER_NOW, NO_KEY, NULL, multi_discard, NULL, NULL,
+     "transactions", "Drop what is queued"},
+
+    {"WATCH", -2, 0, ORDER_NOW, KEYS, NULL, multi_watch, NULL, NULL, "transactions",
+     "Refused: take a lease, and write under its token"},
+    NOW("UNWATCH", 1, 0, multi_watch, "transactions", "Refused, as WATCH"),
+
+    {"SQL", -2, COMMAND_SQL | LONG, ORDER_READ, NO_KEY, sql_prepare, plan_start, NULL, sql_exec,
+     "sql", "One statement: [TYPES itfbn...] statement [param ...] -> columns, rows, changes"},
+    {"GUARD", -2, LONG, ORDER_WRITE, NO_KEY, NULL, guard_command, NULL, NULL, "sql",
+     "Let rows change only under their token: CREATE table column prefix | DROP table | LIST"},
+
+    READ("GET", 2, COMMAND_VALUE, KEY, string_get, "string", "The value of a key"),
+    READ("STRLEN", 2, 0, KEY, string_strlen, "string", "The length of a value"),
+    READ("MGET", -2, 0, KEYS, string_mget, "string", "The values of several keys"),
+    READ("GETRANGE", 4, 0, KEY, string_getrange, "string", "A part of a value: key start end"),
+    {"SET", -3, W, ORDER_WRITE, KEY, string_set_prepare, plan_start, NULL, string_set, "string",
+     "Set a value: key value [NX|XX] [GET]; no expiry"},
+    WRITE("SETNX", 3, KEY, string_setnx, "string", "Set a value where there is none"),
+    WRITE("GETSET", 3, KEY, string_getset, "string", "Set a value, reply with the old one"),
+    WRITE("GETDEL", 2, KEY, string_getdel, "string", "Remove a value, reply with it"),
+    {"MSET", -3, W, ORDER_WRITE, 1, -1, 2, plan_make, plan_start, NULL, string_mset, "string",
+     "Set the values of several keys"},
+    WRITE("APPEND", 3, KEY, string_append, "string", "Append to a value"),
+    WRITE("SETRANGE", 4, KEY, string_setrange, "string", "Write over a part: key offset value"),
+    WRITE("INCR", 2, KEY, string_incr, "string", "Add one"),
+    WRITE("DECR", 2, KEY, string_decr, "string", "Take one"),
+    WRITE("INCRBY", -3, KEY, string_incrby, "string", "Add: key n [MIN m] [MAX m]; RANGE outside"),
+    WRITE("DECRBY", -3, KEY, string_decrby, "string", "Take: key n [MIN m] [MAX m]; RANGE outside"),
+    WRITE("INCRBYFLOAT", 3, KEY, string_incrbyfloat, "string", "Add a number with a fraction"),
+
+    WRITE("DEL", -2, KEYS, key_del, "generic", "Remove the values of keys"),
+    WRITE("UNLINK", -2, KEYS, key_del, "generic", "The same as DEL"),
+    READ("EXISTS", -2, 0, KEYS, key_exists, "generic", "How many of the keys have a value"),
+    READ("TYPE", 2, 0, KEY, key_type, "generic", "string, hash or none"),
+    READ("SCAN", -2, LONG, NO_KEY, key_scan, "generic",
+         "Go through the keys: cursor [MATCH glob] [COUNT n] [TYPE type]"),
+    READ("DBSIZE", 1, LONG, NO_KEY, key_dbsize, "generic", "How many keys"),
+
+    READ("HGET", 3, 0, KEY, hash_get, "hash", "The value of a field"),
+    READ("HMGET", -3, 0, KEY, hash_mget, "hash", "The values of several fields"),
+    READ("HGETALL", 2, LONG, KEY, hash_getall, "hash", "All fields and values"),
+    READ("HEXISTS", 3, 0, KEY, hash_exists, "hash", "Is there this field?"),
+    READ("HLEN", 2, LONG, KEY, hash_len, "hash", "How many fields"),
+    READ("HKEYS", 2, LONG, KEY, hash_keys, "hash", "All fields"),
+    READ("HVALS", 2, LONG, KEY, hash_vals, "hash", "All values"),
+    READ("HSTRLEN", 3, 0, KEY, hash_strlen, "hash", "The length of a field's value"),
+    READ("HSCAN", -3, LONG, KEY, hash_scan, "hash",
+         "Go through the fields: key cursor [MATCH g] [COUNT n]"),
+    WRITE("HSET", -4, KEY, hash_set, "hash", "Set fields"),
+    WRITE("HMSET", -4, KEY, hash_mset, "hash", "Set fields"),
+    WRITE("HSETNX", 4, KEY, hash_setnx, "hash", "Set a field where there is none"),
+    WRITE("HDEL", -3, KEY, hash_del, "hash", "Remove fields"),
+    WRITE("HINCRBY", -4, KEY, hash_incrby, "hash",
+          "Add to a field: key field n [MIN m] [MAX m]; RANGE outside"),
+    WRITE("HINCRBYFLOAT", 4, KEY, hash_incrbyfloat, "hash",
+          "Add a number with a fraction to a field"),
+
+    {"SUBSCRIBE", -2, P, ORDER_ALONE, NO_KEY, NULL, pubsub_subscribe, NULL, NULL, "pubsub",
+     "Listen to channels: stockade:events, stockade:events:<resource>"},
+    {"UNSUBSCRIBE", -1, P, ORDER_ALONE, NO_KEY, NULL, pubsub_unsubscribe, NULL, NULL, "pubsub",
+     "Listen to these channels, or any, no more"},
+    {"PSUBSCRIBE", -2, P, ORDER_ALONE, NO_KEY, NULL, pubsub_psubscribe, NULL, NULL, "pubsub",
+     "Listen to all channels that match a glob"},
+    {"PUNSUBSCRIBE", -1, P, ORDER_ALONE, NO_KEY, NULL, pubsub_punsubscribe, NULL, NULL, "pubsub",
+     "Listen to these patterns, or any, no more"},
+    {"PUBLISH", 3, 0, ORDER_ALONE, NO_KEY, NULL, pubsub_publish, NULL, NULL, "pubsub",
+     "Tell all who listen to a channel: channel message -> how many; not to stockade:*"},
+    NOW("PUBSUB", -2, 0, pubsub_command, "pubsub",
+        "CHANNELS [pattern] | NUMSUB channel ... | NUMPAT"),
+
+    {"PING", -1, COMMAND_DRAINING | P, ORDER_NOW, NO_KEY, NULL, connection_ping, NULL,
+     connection_ping_exec, "connection", "PONG, or the message"},
+    NOW("ECHO", 2, 0, connection_echo, "connection", "The message"),
+    NOW("HELLO", -1, OPEN, connection_hello, "connection",
+        "[2|3 [AUTH user password] [SETNAME name]]"),
+    NOW("AUTH", -2, OPEN, connection_auth, "connection", "[user] password"),
+    NOW("QUIT", -1, OPEN | COMMAND_UNQUEUED | P, connection_quit, "connection",
+        "Close the connection"),
+    NOW("RESET", 1, OPEN | COMMAND_UNQUEUED | P, connection_reset, "connection",
+        "Back to a connection's first state"),
+    NOW("SELECT", 2, 0, connection_select, "connection", "Only database 0"),
+    NOW("CLIENT", -2, 0, connection_client, "connection",
+        "ID | SETNAME | GETNAME | SETINFO | INFO | LIST | KILL"),
+    NOW("TIME", 1, 0, server_time, "server", "Unix seconds and microseconds"),
+    NOW("INFO", -1, COMMAND_DRAINING, server_info, "server", "[section ...]"),
+    NOW("COMMAND", -1, 0, server_command, "server", "COUNT | DOCS | INFO"),
+    NOW("CONFIG", -2, A, server_config, "server", "GET pattern"),
+    NOW("SHUTDOWN", -1, A, server_shutdown, "server", "Finish what has begun, then exit"),
+    {"FLUSHALL", -1, A | LONG, ORDER_WRITE, NO_KEY, NULL, server_flushall, NULL, NULL, "server",
+     "Remove every value and revoke every lease; with --unfenced-writes allow"},
+    {"FLUSHDB", -1, A | LONG, ORDER_WRITE, NO_KEY, NULL, server_flushall, NULL, NULL, "server",
+     "The same as FLUSHALL: there is one database"},
+};
+
+const size_t commands_count = sizeof commands / sizeof *commands;

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines in the log for those who operate. */
+#ifndef STOCKADE_ENGINE_NOTES_H
+#define STOCKADE_ENGINE_NOTES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fence/base/err.h"
+
+struct engine;
+struct notes;
+struct request;
+
+struct notes *notes_new(struct engine *engine);
+/* Says what has been left out so far. */
+void notes_free(struct notes *notes);
+
+/* A command was refused: STALE, UNKNOWN, NOTOKEN or GUARDED. */
+void note_refused(struct request *request, enum stk_error error);
+/* A REVOKE came; `ended`: it has retired the token. */
+void note_revoked(struct request *request, int64_t token, bool ended);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* MULTI, EXEC, DISCARD. Between MULTI and EXEC a connection's data commands are checked, queued and
+ * answered QUEUED; EXEC joins their plans into one, which the store applies whole or not at all. No
+ * token of a queued command is judged before that. */
+#include "proxy/engine/write/multi.h"
+
+#include <stdlib.h>
+
+#include "fence/base/mem.h"
+#include "proxy/engine/internal.h"
+#include "proxy/engine/session/session.h"
+#include "proxy/engine/write/plan.h"
+
+struct multi {
+    struct request **queue; /* owned */
+    size_t count, room, bytes;
+    struct bytes id; /* that one of them carries */
+};
+
+static void multi_free(void *state)
+{
+    struct multi *multi = state;
+
+    for (size_t i = 0; i < multi->count; i++)
+        request_free(multi->queue[i]);
+    free(multi->queue);
+    free(multi);
+}
+
+void multi_drop(struct session *session)
+{
+    if (session->multi != NULL)
+        multi_free(session->multi);
+    session->multi = NULL;
+}
+
+/* Makes its plan. False: it cannot be queued, and its reply says why. */
+static bool plan_queued(struct multi *multi, struct request *request)
+{
+    const struct command *command = request->command;
+
+    if (command->exec == NULL && !(command->flags & (COMMAND_FENCED | COMMAND_FENCEDALL))) {
+        resp_error(&request->reply, STK_ERR, "%s is no part of a transaction", command->name);
+        return false;
+    }
+    if (command->prepare != NULL)
+        command->prepare(request);
+    else
+        plan_make(request); /* PING */
+    if (request->plan.refused)
+        return false;
+    if (multi->count >= TRANSACTION_STEPS_MAX ||
+        multi->bytes + request->size > TRANSACTION_BYTES_MAX) {
+        resp_error(&request->reply, STK_ERR,
+                   "a transaction has at most %d commands and %d MiB of arguments",
+                   TRANSACTION_STEPS_MAX, TRANSACTION_BYTES_MAX >> 20);
+        return false;
+    }
+    struct bytes id = request->plan.id;
+    if (id.len > 0 && multi->id.len > 0 && !bytes_equal(id, multi->id)) {
+        resp_error(&request->reply, STK_ERR, "a transaction has one ID");
+        return false;
+    }
+    if (id.len > 0)
+        multi->id = id;
+    return true;
+}
+
+/* A session's on_queued. */
+static void queue(struct request *request)
+{
+    struct session *session = request->session;
+    struct multi *multi = session->multi;
+
+    if (!session_admits(session, request) || !plan_queued(multi, request)) {
+        session->exec_refused = true;
+        plan_note_refusal(request);
+        session_answer(session, buf_bytes(&request->reply));
+        request_free(request);
+        return;
+    }
+    if (multi->count == multi->room) {
+        multi->room = multi->room * 2 + 8;
+        multi->queue = mem_realloc(multi->queue, multi->room * sizeof(struct request *));
+    }
+    multi->queue[multi->count++] = request;
+    multi->bytes += request->size;
+    session_answer(session, bytes_of("+QUEUED\r\n"));
+}
+
+void multi_begin(struct request *request)
+{
+    struct session *session = request->session;
+
+    if (session->multi != NULL) {
+        request_fail(request, STK_ERR, "MULTI calls can not be nested");
+        return;
+    }
+    session->multi = mem_zalloc(sizeof *session->multi);
+    session->on_queued = queue;
+    session->exec_refused = false;
+    resp_simple(&request->reply, "OK");
+    request_finish(request);
+}
+
+void multi_discard(struct request *request)
+{
+    if (request->session->multi == NULL) {
+        request_fail(request, STK_ERR, "DISCARD without MULTI");
+        return;
+    }
+    multi_drop(request->session);
+    resp_simple(&request->reply, "OK");
+    request_finish(request);
+}
+
+void multi_exec(struct request *request)
+{
+    struct session *session = request->session;
+    struct multi *multi = session->multi;
+
+    if (multi == NULL) {
+        request_fail(request, STK_ERR, "EXEC without MULTI");
+        return;
+    }
+    request->state = multi; /* whose arguments the plan borrows */
+    request->free_state = multi_free;
+    session->multi = NULL;
+    if (session->exec_refused) {
+        request_fail(request, STK_EXECABORT, NULL);
+        return;
+    }
+    plan_join(request, multi->queue, multi->count);
+    session->awaited = request;
+    plan_start(request);
+}
+
+void multi_watch(struct request *request)
+{
+    request_fail(
+        request, STK_ERR,
+        "%s is not needed here, and not supported: take a lease (ACQUIRE key ttl_ms), read, "
+        "and write under its token (FENCED token ..., also between MULTI and EXEC); EXEC "
+        "applies nothing where a token is no longer the newest",
+        request->command->name);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/sqlite/operation.h"
+
+#include "fence/base/check.h"
+#include "store/sqlite/guards.h"
+#include "store/sqlite/receipts.h"
+#include "store/sqlite/resources.h"
+#include "store/sqlite/sql.h"
+#include "store/sqlite/values.h"
+
+static int64_t now_ms(struct store_txn *base)
+{
+    return transaction_of(base)->now_ms;
+}
+
+/* A mark is a savepoint, and a place in the cache's journal. */
+static enum stk_error mark(struct store_txn *base)
+{
+    struct transaction *txn = transaction_of(base);
+
+    check(!txn->marked);
+    if (transaction_run(txn, STATEMENT_MARK) != STK_OK)
+        return STK_STORE;
+    txn->marked = true;
+    if (txn->cache != NULL)
+        txn->cache_mark = cache_mark(txn->cache);
+    return STK_OK;
+}
+
+static enum stk_error mark_keep(struct store_txn *base)
+{
+    struct transaction *txn = transaction_of(base);
+
+    check(txn->marked);
+    txn->marked = false;
+    if (transaction_is_gone(txn))
+        return STK_ERR;
+    return transaction_run(txn, STATEMENT_MARK_KEEP);
+}
+
+static enum stk_error mark_undo(struct store_txn *base)
+{
+    struct transaction *txn = transaction_of(base);
+
+    check(txn->marked);
+    txn->floor_known = false;
+    if (txn->cache != NULL)
+        cache_undo(txn->cache, txn->cache_mark);
+    if (txn->touched)
+        guards_doubt(txn->guards);
+    if (!transaction_is_gone(txn) && transaction_run(txn, STATEMENT_MARK_UNDO) != STK_OK)
+        return STK_STORE;
+    return mark_keep(base);
+}
+
+/* Removes every value and ends every live token. */
+static enum stk_error flush(struct store_txn *base)
+{
+    struct transaction *txn = transaction_of(base);
+
+    check(txn->cache != NULL);
+    cache_clear(txn->cache);
+    if (receipts_retire_all(txn) != STK_OK ||
+        transaction_run(txn, STATEMENT_FLUSH_STRINGS) != STK_OK ||
+        transaction_run(txn, STATEMENT_FLUSH_HASHES) != STK_OK)
+        return STK_STORE;
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FLUSH_RESOURCES, txn->now_ms);
+    return stmt == NULL ? STK_STORE : transaction_change(txn, stmt);
+}
+
+static void present(struct store_txn *base, const struct claim *claims, size_t count)
+{
+    struct transaction *txn = transaction_of(base);
+
+    txn->claims = claims;
+    txn->claims_count = count;
+}
+
+static const struct store_txn_impl operation_impl = {
+    .now_ms = now_ms,
+    .mark = mark,
+    .mark_keep = mark_keep,
+    .mark_undo = mark_undo,
+    .resource = resources_find,
+    .resource_make = resources_make,
+    .fence_put = resources_fence_put,
+    .lease = resources_lease,
+    .each_live = resources_each_live,
+    .each_key = resources_each_key,
+    .count_keys = resources_count_keys,
+    .count_live = resources_count_live,
+    .string = values_string,
+    .string_of = values_string_of,
+    .string_put = values_string_put,
+    .field = values_field,
+    .field_put = values_field_put,
+    .field_remove = values_field_remove,
+    .each_field_from = values_each_field,
+    .count_fields = values_count_fields,
+    .value_clear = values_clear,
+    .receipt = receipts_find,
+    .receipt_put = receipts_put,
+    .receipt_remove = receipts_remove,
+    .sweep_receipts = receipts_sweep,
+    .sweep_resources = resources_sweep,
+    .receipts_due = receipts_due,
+    .resources_due = resources_due,
+    .flush = flush,
+    .sql = sql_run,
+    .present = present,
+    .guard_create = guards_create,
+    .guard_drop = guards_drop,
+    .guards = guards_each,
+};
+
+bool operations_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
+                     struct store_clock *clock)
+{
+    *txn = (struct transaction){
+        .base.impl = &operation_impl, .db = db, .cache = cache, .clock = clock};
+    txn->sql = sql_new(txn);
+    return txn->sql != NULL;
+}
+
+void operations_free(struct transaction *txn)
+{
+    transaction_free(txn);
+    sql_free(txn->sql);
+    guards_free(txn->guards);
+}
+
+void operation_run(struct transaction *txn, struct store_op *op)
+{
+    op->error = op->run(op, &txn->base);
+    if (txn->marked && !txn->failed)
+        (void)mark_keep(&txn->base);
+    txn->marked = false;
+    txn->claims = NULL;
+    txn->claims_count = 0;
+    txn->last_rowid = 0;
+    txn->sql_ms = 0;
+}

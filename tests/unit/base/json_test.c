@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What becomes of a text in JSON. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The parts of cmocka.h need the headers above it. */
+#include <cmocka.h>
+
+#include "fence/base/json.h"
+
+static const struct {
+    struct bytes text;
+    const char *json;
+} cases[] = {
+    {BYTES_LITERAL(""), "\"\""},
+    {BYTES_LITERAL("sku:1"), "\"sku:1\""},
+    {BYTES_LITERAL("a\"b\\c"), "\"a\\\"b\\\\c\""},
+    {BYTES_LITERAL("\0\n\x1f\x7f"), "\"\\u0000\\u000a\\u001f\x7f\""},
+    /* Whole characters of two, three and four bytes, and the last ones of their length. */
+    {BYTES_LITERAL("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"),
+     "\"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80\""},
+    {BYTES_LITERAL("\xdf\xbf\xef\xbf\xbf\xf4\x8f\xbf\xbf"),
+     "\"\xdf\xbf\xef\xbf\xbf\xf4\x8f\xbf\xbf\""},
+    /* One byte that is none of it, and all from 0x80 on are shown by number. */
+    {BYTES_LITERAL("\xc3\xa4\xff"), "\"\\u00c3\\u00a4\\u00ff\""},
+    {BYTES_LITERAL("\xc3"), "\"\\u00c3\""},                                  /* cut off */
+    {BYTES_LITERAL("\x80"), "\"\\u0080\""},                                  /* no beginning */
+    {BYTES_LITERAL("\xc1\xbf"), "\"\\u00c1\\u00bf\""},                       /* overlong, 2 bytes */
+    {BYTES_LITERAL("\xe0\x9f\xbf"), "\"\\u00e0\\u009f\\u00bf\""},            /* overlong, 3 bytes */
+    {BYTES_LITERAL("\xf0\x8f\xbf\xbf"), "\"\\u00f0\\u008f\\u00bf\\u00bf\""}, /* overlong, 4 */
+    {BYTES_LITERAL("\xed\xa0\x80"), "\"\\u00ed\\u00a0\\u0080\""},            /* a surrogate */
+    {BYTES_LITERAL("\xf4\x90\x80\x80"), "\"\\u00f4\\u0090\\u0080\\u0080\""}, /* past U+10FFFF */
+};
+
+static void test_a_text_is_escaped_and_stays_utf8_where_it_is(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buf json = {0};
+        json_string(&json, cases[i].text);
+        buf_append(&json, "", 1);
+        assert_string_equal(json.data, cases[i].json);
+        buf_free(&json);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_text_is_escaped_and_stays_utf8_where_it_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
