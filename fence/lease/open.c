@@ -3,7 +3,6 @@
 #include "fence/lease/open.h"
 
 #include "fence/base/check.h"
-#include "fence/lease/provider_impl.h"
 #include "fence/lease/redis/redis.h"
 #include "fence/lease/redlock/redlock.h"
 #include "fence/lease/zookeeper/zookeeper.h"
@@ -18,13 +17,4 @@ struct lease_provider *lease_open(const struct lease_uri *uri,
     check(uri->kind == LEASE_URI_REDIS || uri->kind == LEASE_URI_REDIS_UNIX ||
           uri->kind == LEASE_URI_SENTINEL);
     return lease_redis_new(uri, surroundings);
-}
-
-void lease_on_first_attempt(struct lease_provider *provider, void (*ended)(void *context),
-                            void *context)
-{
-    if (provider->impl->on_first_attempt != NULL)
-        provider->impl->on_first_attempt(provider, ended, context);
-    else
-        ended(context);
 }

@@ -26,11 +26,4 @@ struct lease_surroundings {
 struct lease_provider *lease_open(const struct lease_uri *uri,
                                   const struct lease_surroundings *surroundings);
 
-/* Calls `ended` once the first attempt to reach the service has ended, well or not, or a second has
- * passed: a daemon that starts can then say how things stand. At once (before this returns) where
- * that is so already, or where the provider has nothing to reach. One call per provider; never
- * after lease_provider_close. */
-void lease_on_first_attempt(struct lease_provider *provider, void (*ended)(void *context),
-                            void *context);
-
 #endif

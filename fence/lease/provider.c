@@ -46,6 +46,15 @@ bool lease_provider_needs_memory(const struct lease_provider *provider)
     return provider->impl->needs_memory;
 }
 
+void lease_on_first_attempt(struct lease_provider *provider, void (*ended)(void *context),
+                            void *context)
+{
+    if (provider->impl->on_first_attempt != NULL)
+        provider->impl->on_first_attempt(provider, ended, context);
+    else
+        ended(context);
+}
+
 const char *lease_provider_name(const struct lease_provider *provider)
 {
     return provider->impl->name;

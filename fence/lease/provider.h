@@ -119,6 +119,12 @@ void lease_ask(struct lease_provider *provider, struct lease_call *call);
 void lease_provider_watch(struct lease_provider *provider,
                           void (*on_news)(void *context, const struct lease_news *news),
                           void *context);
+/* Calls `ended` once the first attempt to reach the service has ended, well or not, or a second has
+ * passed: a daemon that starts can then say how things stand. At once (before this returns) where
+ * that is so already, or where the provider has nothing to reach. One call per provider; never
+ * after lease_provider_close. */
+void lease_on_first_attempt(struct lease_provider *provider, void (*ended)(void *context),
+                            void *context);
 struct lease_health lease_provider_health(const struct lease_provider *provider);
 /* "redis", "local", ...: the kind, for INFO. Static storage. */
 const char *lease_provider_name(const struct lease_provider *provider);

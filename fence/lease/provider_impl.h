@@ -18,7 +18,7 @@ struct lease_provider_impl {
                   void (*on_news)(void *context, const struct lease_news *news), void *context);
     struct lease_health (*health)(const struct lease_provider *provider);
     void (*close)(struct lease_provider *provider, void (*closed)(void *context), void *context);
-    /* See lease_on_first_attempt (open.h). NULL where there is nothing to reach. */
+    /* See lease_on_first_attempt. NULL where there is nothing to reach. */
     void (*on_first_attempt)(struct lease_provider *provider, void (*ended)(void *context),
                              void *context);
 };

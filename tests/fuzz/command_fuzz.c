@@ -49,7 +49,7 @@ static void receive(struct run *run)
         talk_received(&run->talks[i], buf_bytes(&client->received));
         buf_clear(&client->received);
         if (client->session == NULL)
-            talk_end(&run->talks[i]);
+            talk_disconnected(&run->talks[i]);
     }
 }
 
@@ -111,6 +111,7 @@ static void send_bytes(struct run *run, int number, struct bytes data)
     struct client *client = &run->world->clients[number];
 
     if (client->session == NULL) {
+        receive(run); /* also where nothing has settled since the last connection went */
         world_connect(run->world, number);
         if (client->session == NULL) { /* too many: told so, and closed */
             talk_received(&(struct talk){.uncounted = true}, buf_bytes(&client->received));

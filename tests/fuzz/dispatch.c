@@ -162,10 +162,18 @@ void talk_settled(struct talk *talk)
     talk->from = talk->count = 0;
 }
 
-void talk_end(struct talk *talk)
+void talk_disconnected(struct talk *talk)
 {
     if (talk->parser != NULL)
         resp_parser_free(talk->parser);
+    talk->parser = NULL;
+    talk->from = talk->count = 0;
+    talk->in_multi = talk->uncounted = talk->silent = talk->resp3 = talk->notified = false;
+}
+
+void talk_end(struct talk *talk)
+{
+    talk_disconnected(talk);
     forget_presented(talk);
     free(talk->expected);
     *talk = (struct talk){.parser = NULL};

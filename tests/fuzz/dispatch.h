@@ -46,7 +46,9 @@ bool talk_presented(const struct talk *talk, const char *name, size_t len, int64
                     int64_t to);
 /* What was presented with requests that are answered can take no effect any more. */
 void talk_settled(struct talk *talk);
-/* The connection is gone. All zero is a new one. */
+/* The connection is gone, and with it what was owed; what it presented may still take effect. */
+void talk_disconnected(struct talk *talk);
+/* Frees what it holds. All zero is a new one. */
 void talk_end(struct talk *talk);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The alarm counts by the daemon's clock, which may be slow: one that rings too early is set again
+/* The timer counts by the daemon's clock, which may be slow: one that fires too early is set again
  * by the provider. */
 #include "tests/sim/redlock.h"
 
@@ -12,10 +12,10 @@
 struct sim_redlock {
     struct daemon *daemon;
     struct lease_provider *provider;
-    struct redlock_alarm alarm;
+    struct redlock_timer timer;
     struct clock clock;
     bool over; /* all its pauses are */
-    int64_t rings_us;
+    int64_t fires_us;
     void (*turned)(void *context);
 };
 
@@ -25,29 +25,29 @@ static int64_t redlock_now_ms(const struct clock *clock)
     return redlock->over ? INT64_MAX / 2 : clock_now_ms(&redlock->daemon->clock);
 }
 
-static void ring(void *context, struct event *event)
+static void fire(void *context, struct event *event)
 {
     struct sim_redlock *redlock = context;
 
-    if (redlock->rings_us != event->value)
+    if (redlock->fires_us != event->value)
         return;
-    redlock_rang(redlock->provider);
+    redlock_on_timer(redlock->provider);
     redlock->turned(redlock->daemon);
 }
 
-static void set(struct redlock_alarm *alarm, int64_t delay_ms)
+static void set(struct redlock_timer *timer, int64_t delay_ms)
 {
-    struct sim_redlock *redlock = list_entry(alarm, struct sim_redlock, alarm);
+    struct sim_redlock *redlock = list_entry(timer, struct sim_redlock, timer);
     struct world *world = redlock->daemon->world;
 
-    redlock->rings_us = world->now_us + delay_ms * 1000 + 10;
-    world_at(world, redlock->rings_us, &redlock->daemon->party, ring, redlock)->value =
-        redlock->rings_us;
+    redlock->fires_us = world->now_us + delay_ms * 1000 + 10;
+    world_at(world, redlock->fires_us, &redlock->daemon->party, fire, redlock)->value =
+        redlock->fires_us;
 }
 
-static void close_alarm(struct redlock_alarm *alarm, void (*closed)(void *context), void *context)
+static void close_timer(struct redlock_timer *timer, void (*closed)(void *context), void *context)
 {
-    free(list_entry(alarm, struct sim_redlock, alarm));
+    free(list_entry(timer, struct sim_redlock, timer));
     closed(context);
 }
 
@@ -58,10 +58,10 @@ struct sim_redlock *sim_redlock_new(struct daemon *daemon, void (*turned)(void *
     redlock->daemon = daemon;
     redlock->turned = turned;
     redlock->clock = (struct clock){.now_ms = redlock_now_ms, .context = redlock};
-    redlock->alarm = (struct redlock_alarm){set, close_alarm, NULL};
+    redlock->timer = (struct redlock_timer){set, close_timer, NULL};
     redlock->provider = redlock_new(
         daemon->masters, daemon->world->plan->masters,
-        &(struct redlock_surroundings){&redlock->clock, &daemon->chance, &redlock->alarm});
+        &(struct redlock_surroundings){&redlock->clock, &daemon->chance, &redlock->timer});
     return redlock;
 }
 
@@ -73,5 +73,5 @@ struct lease_provider *sim_redlock_provider(const struct sim_redlock *redlock)
 void sim_redlock_end_pauses(struct sim_redlock *redlock)
 {
     redlock->over = true;
-    redlock_rang(redlock->provider);
+    redlock_on_timer(redlock->provider);
 }

@@ -9,11 +9,11 @@
  *       fail(): a pause of 50 ms to 2 s (reconnect.h)
  *
  * LOCATING asks the sentinels where the master is; only roles at a master do so. RESOLVING is left
- * out where the host is an address already, or a unix socket. What else differs from role to role
- * stands in the table `roles`.
+ * out where the host is an address already, or a unix socket. All that differs from role to role
+ * stands in the table `roles`: another kind of peer, such as a node of a cluster, is another row.
  *
- * - Whatever goes wrong ends in fail(), which only changes the state. The wire is freed by the
- * timer, never inside of its own callbacks. So it may outlive the state that it served.
+ * - Whatever goes wrong ends in fail(), which only changes the state. The timer frees the wire, as
+ *   the wire's own callbacks must not. So it may outlive the state that it served.
  * - Requests are under way only in READY, or while the wire of a failed connection is being freed.
  * - All requests have the same time limit, so the oldest one's deadline is the only one watched. */
 #include "fence/lease/redis/conn.h"
@@ -35,7 +35,7 @@
 
 #define ADDRESSES_MAX    8
 #define COMMAND_ARGS_MAX 4
-#define QUIET_MS         2000 /* a listener that hears nothing for so long looks whether it still can */
+#define QUIET_MS         2000 /* without a message, until a listener checks the connection */
 #define NO_LISTENING_MS  5000 /* until a listener that was refused tries again */
 
 enum state {
@@ -56,11 +56,11 @@ struct role {
     /* An attempt or the connection has failed. `refused`: by an error in answer to the greeting. */
     void (*on_failed)(struct redis_conn *conn, bool refused);
     void (*on_reply)(struct redis_conn *conn, void *request, const struct redisReply *reply);
-    /* In READY: when something has to be heard; INT64_MAX: there is nothing to wait for. */
+    /* In READY: by when the other side has to say something; INT64_MAX: it need not. */
     int64_t (*due_ms)(const struct redis_conn *conn);
-    /* In READY, nothing was heard until then. True: the other side has been asked for a sign of
-     * life. */
+    /* In READY, where it did not. True: it has been asked for a sign of life now. */
     bool (*check_peer)(struct redis_conn *conn);
+    /* The connection to the master is lost, or the master seems to be none any more. */
     void (*on_master_lost)(struct redis_conn *conn);
 };
 
@@ -484,8 +484,8 @@ static void tell_master_lost(struct redis_conn *conn)
         conn->events->on_master_lost(conn->context);
 }
 
-/* A listener. Nobody depends on what it hears, so its loss is no warning: the requester to the same
- * Redis tells that. Only a Redis that lets nobody listen (an ACL without the right to it) is told,
+/* A listener. Nobody depends on what it hears, so its loss is not logged: the requester to the same
+ * Redis does that. Only a Redis that lets nobody listen (an ACL without the right to it) is logged,
  * once, and tried again after longer pauses. */
 
 static void listener_on_ready(struct redis_conn *conn)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Lua scripts. Each is one atomic step; none of them trusts what it finds in the two keys.
+/* The Lua scripts. Each is one atomic step, and none of them trusts what it finds in the two keys.
  *
- * A lock that is not ours to read (another type, another form) is another's: held. One without a
- * time limit (someone wrote it by hand) is held for a second at a time, so that waiters look again.
- * Lua's numbers are doubles: tokens stay below 2^53 and go through '%.0f', as 1e14 would print as
- * such. Every script answers {word, token, ttl_ms}; a lock that was let go is free with its token.
- */
+ * A lock that cannot be read (another type, another form) counts as held by somebody else. One
+ * without a time limit (someone wrote it by hand) is held for a second at a time, so that waiters
+ * ask again. Lua's numbers are doubles: tokens stay below 2^53 and are written with '%.0f', because
+ * 1e14 would be written as that. Every script answers {word, token, ttl_ms}; the answer "free" to a
+ * release has the token of the lock that it ended. */
 #include "fence/lease/redis/scripts.h"
 
 #include <hiredis/hiredis.h>
@@ -19,9 +19,9 @@
 #define KEYS_PER_SCRIPT "2"
 #define SCRIPT_MARK_LEN 16 /* hexadecimal digits of an attempt */
 
-/* Sets value (as stored, false: nobody's), token, holder (nil: unreadable) and marks: " <attempt>"
- * as often as there are any. Each call of Redis from Lua takes a microsecond of its one thread:
- * there are as few as will do. */
+/* Sets value (as stored; false: there is no lock), token, holder (nil: it cannot be read) and
+ * marks: " <attempt>" for each attempt. A call of Redis from Lua takes a microsecond of its one
+ * thread, so the scripts make as few as possible. */
 #define LOOK                                                                                       \
     "local lock, counter = KEYS[1], KEYS[2]\n"                                                     \
     "local value, token, holder, marks = redis.pcall('GET', lock), '0', nil, ''\n"                 \
@@ -32,15 +32,15 @@
     "  if not holder or tonumber(token) > 9007199254740991 then token, holder = '0', nil end\n"    \
     "end\n"
 
-/* The end of a block. */
+/* Ends a block: somebody else holds the lock. */
 #define HELD                                                                                       \
     "  local left = redis.call('PTTL', lock)\n"                                                    \
     "  if left < 0 then left = 1000 elseif left == 0 then left = 1 end\n"                          \
     "  return {'held', token, left}\n"
 
-/* nonce, ttl_ms, floor, void token, only to enter again?, attempt. The rule of minting is
- * token_next's. Of marks there are at most eight, of 17 bytes each. Entering again shortens
- * nothing: what asks may have been held up on its way, and the owner told of a longer lease since.
+/* nonce, ttl_ms, floor, void token, only to enter again?, attempt. Tokens are minted by the rule of
+ * token_next. There are at most eight marks, of 17 bytes each. Entering again never shortens the
+ * lease: the request may have been delayed on its way, and its owner told of a longer lease since.
  */
 static const char grant_text[] =
     LOOK "local nonce, ttl, newest = ARGV[1], ARGV[2], tonumber(ARGV[3])\n"
@@ -78,8 +78,8 @@ static const char renew_text[] = LOOK "local mine, ttl = ARGV[3] .. ' ' .. ARGV[
                                       "end\n"
                                       "return {'granted', ARGV[3], tonumber(ttl)}\n";
 
-/* nonce, token or 0, channel, word, origin, resource, attempt or nothing. A revoked lease is told
- * even where it had run out: its holder does not know. */
+/* nonce, token or 0, channel, word, origin, resource, attempt or nothing. A revocation is published
+ * even where the lease had run out, because its holder does not know that. */
 static const char release_text[] = LOOK
     "if value and (holder ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= token)) then\n" HELD "end\n"
     "if value and ARGV[7] ~= '' then\n"
@@ -114,8 +114,8 @@ const char *script_text(enum lease_verb verb)
     return texts[verb];
 }
 
-/* The arguments go into one buffer, each behind the other; it may move while it grows, so `at` is
- * filled in when all are there. */
+/* The arguments go into one buffer, one after the other. It may move while it grows, so `at` is
+ * filled in when all of them are there. */
 static void add(struct script_args *args, size_t start)
 {
     check(args->count < SCRIPT_ARGS_MAX);
@@ -205,7 +205,7 @@ static bool is_word(const redisReply *word, const char *text)
     return word->len == strlen(text) && memcmp(word->str, text, word->len) == 0;
 }
 
-/* A grant is believed where it could be true. */
+/* Believe a grant only if its token can be right. */
 static bool granted(struct lease_call *call, int64_t token, int64_t ttl_ms)
 {
     bool due = call->verb == LEASE_GRANT   ? token > call->floor

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the Redis provider asks of a Redis: one Lua script for each verb, how a lease call becomes
- * its keys and arguments, and how its reply becomes the call's answer. No I/O.
+/* What the Redis provider says to a Redis: one Lua script for each verb, how a lease call becomes
+ * its keys and arguments, and how its reply becomes the call's answer. Nothing here does I/O.
  *
  *   {prefix}:{resource}:lock    "<token> <nonce> <attempt>...", expires with the lease
  *   {prefix}:{resource}:token   the last token; expires a week after the last grant, as the store's
  *                               floor restores it
  *
- * An attempt is one GRANT that was asked; the lock names those that have taken or entered it and
- * have not given up. Where nobody heard a GRANT's answer its daemon lets go of that attempt alone,
- * and the last one's going frees the lock. A renewal, or too many, makes it "<token> <nonce>", as
- * older daemons write it: a lease that no attempt can give up, only its token.
+ * An attempt is one GRANT that was asked for. The lock names the attempts that have taken or
+ * entered it and were not released. Where nobody received a GRANT's answer, its daemon releases
+ * that attempt alone, and the release of the last one frees the lock. A renewal, or too many
+ * attempts, makes it
+ * "<token> <nonce>", as older daemons write it: then no attempt can release it, only its token.
  *
- * and the channel {prefix}:wake, behind which other databases than 0 add their number: what ends a
- * lease publishes "released|revoked <origin> <token> <resource>" there. An ACL that forbids it
- * costs nothing but the message. */
+ * Whatever ends a lease publishes "released|revoked <origin> <token> <resource>" on the channel
+ * {prefix}:wake ({prefix}:wake:DB for other databases than 0). Where an ACL forbids that, only the
+ * message is lost. */
 #ifndef STOCKADE_FENCE_LEASE_REDIS_SCRIPTS_H
 #define STOCKADE_FENCE_LEASE_REDIS_SCRIPTS_H
 
@@ -33,15 +34,15 @@ struct redisReply;
 /* The script's text. Static storage. */
 const char *script_text(enum lease_verb verb);
 
-/* What follows the script (or its SHA) in EVAL: number of keys, keys, arguments. */
+/* What follows the script (or its SHA) in EVAL: the number of keys, the keys, the arguments. */
 struct script_args {
     int count;
     const char *at[SCRIPT_ARGS_MAX];
     size_t lens[SCRIPT_ARGS_MAX];
-    struct buf text; /* what they point into; kept from call to call, buf_free at the end */
+    struct buf text; /* that they point into; reused by each call, buf_free at the end */
 };
 
-/* Who asks: what is the same in all calls. Borrowed. */
+/* What is the same in all calls of a daemon. Borrowed. */
 struct script_self {
     const char *prefix, *channel, *origin;
 };
@@ -49,19 +50,18 @@ struct script_self {
 void script_args(const struct lease_call *call, const struct script_self *self,
                  struct script_args *args);
 
-/* Cuts the next word off a message: up to a blank. */
+/* Cut the next word off a message: up to a blank. */
 struct bytes script_word(struct bytes *text);
-/* What a message says. False: it is none of ours, or our own (`self->origin`). */
+/* Read a message. False: no daemon wrote it, or we did ourselves (`self->origin`). */
 bool script_news(struct bytes message, const struct script_self *self, struct lease_news *news);
 
-/* Answers the call. False: the reply is nothing that a script of ours says, and the call is still
- * unanswered. */
+/* Answer the call. False: this is no reply of our scripts, and the call is still unanswered. */
 bool script_answer(struct lease_call *call, const struct redisReply *reply);
 
-/* Did the script change something? (A replica that takes no writes still answers questions.) */
+/* Did the script write? (A replica refuses that, but still answers questions.) */
 bool script_wrote(const struct redisReply *reply);
 
-/* An error reply's text for people, without what Redis adds about the script. */
+/* Write an error reply's text for people, without what Redis adds about the script. */
 void script_error(const struct redisReply *reply, char out[SCRIPT_ERROR_MAX]);
 
 #endif

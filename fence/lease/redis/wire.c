@@ -5,11 +5,11 @@
  * fails, or we do; either way its `cleanup` hook runs last, closes the poll handle, and the
  * handle's close callback frees the wire.
  *
- * What hiredis would do to us is kept off here. It aborts the process when a reply arrives that
- * nobody asked for or a message that has another form than usual, and allocates whatever an array's
- * header says: the reader's object functions count what is expected, look at messages, and turn
- * what does not fit into a protocol error. It buffers an endless line without limit: so do not we.
- */
+ * The other side may be no Redis at all, and hiredis is not prepared for that. It aborts the
+ * process when a reply arrives that nobody asked for, or a message of another form than usual, and
+ * it allocates whatever an array's header says. So our own object functions stand before its
+ * reader: they count the replies that are expected, check messages, and turn what does not fit into
+ * a protocol error. hiredis also buffers a line that never ends; here it is cut off. */
 #include "fence/lease/redis/wire.h"
 
 #include <ctype.h>
@@ -32,18 +32,18 @@ struct wire {
     uv_poll_t poll;
     int polled;                       /* UV_READABLE | UV_WRITABLE, as hiredis wants it */
     redisAsyncContext *redis;         /* NULL: gone */
-    redisReplyObjectFunctions reader; /* ours, in front of hiredis's: */
+    redisReplyObjectFunctions reader; /* ours, which check and then call hiredis's: */
     const redisReplyObjectFunctions *make;
     size_t replies_expected;
     const char *channel; /* listening; or NULL */
-    bool in_message;     /* the reader is inside of one */
+    bool in_message;     /* is the reader inside of one? */
     bool refused;        /* there was an error reply */
     const struct wire_events *events;
     void *context;
     char error[128];
 };
 
-/* The reader's guards. NULL makes hiredis end the connection. */
+/* The object functions. NULL makes hiredis end the connection. */
 
 /* Does this begin a reply that was asked for, or a message? */
 static bool is_expected(struct wire *wire, const redisReadTask *task, int elements)
@@ -117,7 +117,7 @@ static void *make_nil(const redisReadTask *task)
     return refuses(task, NULL, 0, 0) ? NULL : wire->make->createNil(task);
 }
 
-/* What hiredis says of a context, as a part of our sentences: "connection refused". */
+/* Copy hiredis's error so that it fits into our sentences: "connection refused". */
 static void note_error(char *error, size_t size, const redisContext *context)
 {
     if (error[0] != '\0' || context->err == 0)
@@ -131,7 +131,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct wire *wire = poll->data;
 
-    /* With a status libuv has stopped to watch, and the error waits on the socket. */
+    /* Where there is a status, libuv has stopped watching, and the error waits on the socket. */
     if (wire->redis != NULL && (status < 0 || (events & UV_READABLE) != 0))
         redisAsyncHandleRead(wire->redis);
     if (wire->redis != NULL && status == 0 && (events & UV_WRITABLE) != 0)

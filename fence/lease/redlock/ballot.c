@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counting. Invariant: with every answer there, no question is open. */
+/* Counting. Invariant: once every master has answered, the outcome is not BALLOT_OPEN. */
 #include "fence/lease/redlock/ballot.h"
+
+#include <xxhash.h>
 
 #include "fence/base/check.h"
 #include "fence/token.h"
@@ -10,9 +12,9 @@ struct tally {
     int count[LEASE_DOWN + 1];
 };
 
-int ballot_quorum(const struct ballot *ballot)
+int quorum_of(int masters)
 {
-    return ballot->masters / 2 + 1;
+    return masters / 2 + 1;
 }
 
 bool vote_has(const struct vote *vote)
@@ -208,7 +210,7 @@ static struct verdict count_state(const struct ballot *ballot, const struct tall
 
 struct verdict ballot_count(const struct ballot *ballot, const struct lease_call *question)
 {
-    struct tally tally = {.quorum = ballot_quorum(ballot)};
+    struct tally tally = {.quorum = quorum_of(ballot->masters)};
 
     check(ballot->masters >= 1 && ballot->masters <= BALLOT_MASTERS_MAX);
     tally.spare = ballot->masters - tally.quorum;
@@ -223,4 +225,24 @@ struct verdict ballot_count(const struct ballot *ballot, const struct lease_call
     case LEASE_QUERY: break;
     }
     return count_state(ballot, &tally);
+}
+
+/* Two pieces of news with the same key would be taken for one: a wake-up for nothing. */
+bool news_votes_add(struct news_votes *votes, const struct lease_news *news, int master, int quorum,
+                    int64_t now_ms)
+{
+    uint64_t seed = (uint64_t)news->token * 2 + news->revoked;
+    uint64_t key = XXH3_64bits_withSeed(news->resource.data, news->resource.len, seed);
+    size_t slot = key % NEWS_VOTES_SLOTS;
+    uint32_t bit = UINT32_C(1) << master;
+
+    if (votes->slots[slot].key != key || votes->slots[slot].until_ms <= now_ms) {
+        votes->slots[slot].key = key;
+        votes->slots[slot].until_ms = now_ms + NEWS_VOTES_KEPT_MS;
+        votes->slots[slot].masters = 0;
+    }
+    if ((votes->slots[slot].masters & bit) != 0)
+        return false;
+    votes->slots[slot].masters |= bit;
+    return __builtin_popcount(votes->slots[slot].masters) == quorum;
 }

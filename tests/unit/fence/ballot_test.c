@@ -178,7 +178,7 @@ static void check_one(struct sweep *sweep)
     }
     assert_true(pending > 0 || verdict.outcome != BALLOT_OPEN);
     if (is_taken(verdict.outcome))
-        assert_true(agree >= ballot_quorum(ballot));
+        assert_true(agree >= quorum_of(ballot->masters));
     if (verdict.outcome == BALLOT_HELD || verdict.outcome == BALLOT_SPLIT)
         assert_true(verdict.ttl_ms >= 1);
     if (verdict.outcome == BALLOT_OPEN || verdict.outcome == BALLOT_RAISE)
@@ -228,4 +228,50 @@ TEST(every_ballot_is_decided_in_the_end_and_stays_so)
             sweeps[i].masters = sweeps[i].ballot.masters = masters;
             sweep_from(&sweeps[i], 0);
         }
+}
+
+/* News. */
+
+enum { QUORUM = 2 };
+
+static const struct lease_news news = {.resource = BYTES_LITERAL("sku:1"), .token = 7};
+
+TEST(news_from_a_quorum_are_news_once)
+{
+    struct news_votes news_votes = {0};
+
+    assert_false(news_votes_add(&news_votes, &news, 0, QUORUM, 1000));
+    assert_true(news_votes_add(&news_votes, &news, 31, QUORUM, 1001));
+    assert_false(news_votes_add(&news_votes, &news, 2, QUORUM, 1002));
+}
+
+TEST(news_from_one_master_are_no_quorum_however_often_it_sends_them)
+{
+    struct news_votes news_votes = {0};
+
+    for (int i = 0; i < 5; i++)
+        assert_false(news_votes_add(&news_votes, &news, 0, QUORUM, 1000));
+    assert_true(news_votes_add(&news_votes, &news, 1, QUORUM, 1000));
+    assert_false(news_votes_add(&news_votes, &news, 1, QUORUM, 1000)); /* again: no news */
+}
+
+TEST(news_of_long_ago_count_no_more)
+{
+    struct news_votes news_votes = {0};
+
+    assert_false(news_votes_add(&news_votes, &news, 0, QUORUM, 1000));
+    assert_false(news_votes_add(&news_votes, &news, 1, QUORUM, 1000 + NEWS_VOTES_KEPT_MS));
+    assert_true(news_votes_add(&news_votes, &news, 0, QUORUM, 1000 + NEWS_VOTES_KEPT_MS));
+}
+
+TEST(a_revocation_is_other_news_than_a_release)
+{
+    struct news_votes news_votes = {0};
+    struct lease_news revoked = news, later = news;
+
+    revoked.revoked = true;
+    later.token++;
+    assert_false(news_votes_add(&news_votes, &news, 0, QUORUM, 1000));
+    assert_false(news_votes_add(&news_votes, &revoked, 1, QUORUM, 1000));
+    assert_false(news_votes_add(&news_votes, &later, 2, QUORUM, 1000));
 }

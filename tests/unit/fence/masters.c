@@ -23,15 +23,15 @@ static void fill(const struct chance *chance, void *bytes, size_t len)
     }
 }
 
-static void set(struct redlock_alarm *alarm, int64_t delay_ms)
+static void set(struct redlock_timer *timer, int64_t delay_ms)
 {
-    struct client *client = list_entry(alarm, struct client, alarm);
-    client->rings_ms = client->masters->now_ms + delay_ms;
+    struct client *client = list_entry(timer, struct client, timer);
+    client->fires_ms = client->masters->now_ms + delay_ms;
 }
 
-static void close_alarm(struct redlock_alarm *alarm, void (*closed)(void *context), void *context)
+static void close_timer(struct redlock_timer *timer, void (*closed)(void *context), void *context)
 {
-    list_entry(alarm, struct client, alarm)->rings_ms = -1;
+    list_entry(timer, struct client, timer)->fires_ms = -1;
     closed(context);
 }
 
@@ -48,13 +48,13 @@ static void client_init(struct client *client, struct masters *masters)
     struct lease_provider *providers[MASTERS_MAX];
 
     client->masters = masters;
-    client->alarm = (struct redlock_alarm){set, close_alarm, NULL};
-    client->rings_ms = -1;
+    client->timer = (struct redlock_timer){set, close_timer, NULL};
+    client->fires_ms = -1;
     for (int i = 0; i < masters->count; i++)
         providers[i] = lease_memory_new(masters->services[i]);
     client->provider = redlock_new(
         providers, masters->count,
-        &(struct redlock_surroundings){&masters->clock, &masters->chance, &client->alarm});
+        &(struct redlock_surroundings){&masters->clock, &masters->chance, &client->timer});
     lease_provider_watch(client->provider, on_told, client);
 }
 
@@ -101,10 +101,10 @@ void masters_pass(struct masters *masters, int64_t ms)
             lease_service_step(masters->services[i]);
         for (int i = 0; i < 2; i++) {
             struct client *client = &masters->clients[i];
-            if (client->rings_ms < 0 || client->rings_ms > masters->now_ms)
+            if (client->fires_ms < 0 || client->fires_ms > masters->now_ms)
                 continue;
-            client->rings_ms = -1;
-            redlock_rang(client->provider);
+            client->fires_ms = -1;
+            redlock_on_timer(client->provider);
         }
     }
 }

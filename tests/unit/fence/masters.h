@@ -12,8 +12,8 @@
 struct client {
     struct masters *masters;
     struct lease_provider *provider;
-    struct redlock_alarm alarm;
-    int64_t rings_ms; /* -1: it is not set */
+    struct redlock_timer timer;
+    int64_t fires_ms; /* -1: it is not set */
     int told;
     struct lease_news news; /* the last; its resource is not kept */
 };
@@ -31,7 +31,7 @@ struct masters {
 /* Two daemons on `count` masters. */
 struct masters *masters_new(int count);
 void masters_free(struct masters *masters);
-/* Lets so much time pass, step by step: answers arrive, alarms ring. */
+/* Lets so much time pass, step by step: answers arrive, timers fire. */
 void masters_pass(struct masters *masters, int64_t ms);
 
 #endif
