@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine, as a server sees it: bytes of a connection go in, bytes to send come out; what
+/* The engine, as its host sees it: a connection's bytes go in, and bytes to send come out. What
  * happens in between (protocol, commands, leases, waiting, fenced writes) is the engine's business.
- * It opens no socket, reads no clock and starts no thread: the store, the lease provider, time and
- * chance are given to it. A simulator uses this same header.
+ * It opens no socket, reads no clock and starts no thread: it is given the store, the lease
+ * provider, time and chance. The simulator is a host, too.
  *
  * Everything here is called on one thread. The host's turn looks like this:
  *
@@ -11,8 +11,9 @@
  *   timer              at engine_next_ms
  *   end of the turn    engine_turn: due timers, then `changed` once for each session with news
  *
- * In `changed` the host sends session_take_output, reads on or not as session_wants_input says, and
- * closes the connection where session_ended. It may call session_close there. */
+ * In `changed` the host sends what session_take_output gives it, reads on or not as
+ * session_wants_input says, and closes the connection where session_ended says so. It may call
+ * session_close there. */
 #ifndef STOCKADE_ENGINE_ENGINE_H
 #define STOCKADE_ENGINE_ENGINE_H
 
@@ -35,7 +36,7 @@ struct engine_usage {
 
 /* What the host does for the engine. Called on the engine's thread. */
 struct engine_host {
-    void (*changed)(void *connection); /* news of this session, see above */
+    void (*changed)(void *connection); /* this session has something to send, or has ended */
     void (*shutdown)(void *context);   /* SHUTDOWN was asked for: drain and exit */
     /* The i-th option as CONFIG GET shows it, or false behind the last. Borrowed until the next
      * call. May be NULL. */
@@ -66,57 +67,60 @@ struct engine_options {
 struct engine *engine_new(const struct engine_options *options);
 void engine_free(struct engine *engine);
 
-/* Takes over what may change while it runs: password, unfenced_writes, waiters_max, sql_limit_ms,
- * replies_max. Who is connected stays so. */
+/* Takes over the options that may change while it runs: password, unfenced_writes, waiters_max,
+ * sql_limit_ms, replies_max. Connections stay open, and logged in. */
 void engine_reconfigure(struct engine *engine, const struct engine_options *options);
 
-/* The end of the host's turn. */
+/* Ends the host's turn: fires the timers that are due, then reports each changed session. */
 void engine_turn(struct engine *engine);
-/* Replies were held back for reads that came with them. What the store does at once is to be
- * collected first; then, whether or not that was all, engine_turn sends them. */
+/* Are replies held back for reads that came with them? Then collect what the store does at once,
+ * and call engine_turn again, which sends them whether or not that was all. */
 bool engine_wants_turn(const struct engine *engine);
 /* When engine_turn is due next, on the engine's clock; -1: no timer is set. */
 int64_t engine_next_ms(const struct engine *engine);
 
 /* Stops taking commands: waiters get an error, what has begun is finished, later commands are
- * refused. engine_idle turns true when nothing is under way any more. */
+ * refused. */
 void engine_drain(struct engine *engine);
+/* Is nothing under way? */
 bool engine_idle(const struct engine *engine);
 
-/* INFO's text, and the same counters in Prometheus's text format. */
+/* Appends INFO's text: these sections, or all where none is named. */
 void engine_info(struct engine *engine, const struct bytes *sections, size_t count,
-                 struct buf *out); /* no section: all */
+                 struct buf *out);
+/* Appends the same counters in Prometheus's text format. */
 void engine_metrics(struct engine *engine, struct buf *out);
-/* True and {"status":"ok",...}: nobody has to do something about the store. A write that failed
- * shows in the text (the next may succeed: without any it would never be healthy again), as does a
- * lease service that is down: holders still write. */
+/* Appends {"status":"ok",...}. False: somebody has to do something about the store. A write that
+ * has failed only shows in the text, since the next may succeed, and a daemon without writes would
+ * never be healthy again. So does a lease service that is down: holders still write. */
 bool engine_health(struct engine *engine, struct buf *json);
 
-/* A new connection. `peer` is copied ("127.0.0.1:5123", "unix"); `trusted`: it came over loopback
- * or a unix socket, which makes an administrator where there is no password. `connection` is handed
- * to the host's `changed`. Returns NULL where sessions_max is reached; `refusal` then holds the
- * bytes to send before closing. Lives until session_close. */
+/* Opens a session for a new connection, until session_close. `peer` is copied ("127.0.0.1:5123",
+ * "unix"); `trusted`: it came over loopback or a unix socket, which makes an administrator where
+ * there is no password. `connection` is handed to the host's `changed`. Returns NULL where
+ * sessions_max is reached; `refusal` then holds the bytes to send before closing. */
 struct session *session_open(struct engine *engine, const char *peer, bool trusted,
                              void *connection, struct buf *refusal);
-/* The connection is gone: what waits for it leaves the line, a grant on its way is given back. */
+/* Closes the session of a connection that is gone: what waits for it leaves the line, a grant on
+ * its way is given back. */
 void session_close(struct session *session);
-/* All bytes are taken. */
+/* Takes all the bytes. What comes of them is reported by `changed`. */
 void session_input(struct session *session, const char *data, size_t len);
-/* The client sends no more: it has half-closed the connection, or it is gone. True: what it asked
- * before is answered, then the session ends by itself. False: close now, because a lease is on its
- * way, and must not be granted to a client that may be gone. */
+/* Says that the client sends no more: it has half-closed the connection, or it is gone. True: what
+ * it has asked is answered, then the session ends by itself. False: close it now, because a lease
+ * is on its way, and must not be granted to a client that may be gone. */
 bool session_input_ended(struct session *session);
-/* False: do not read for now, the session has enough to do (back-pressure). */
+/* False: the session has enough to do, do not read for now (back-pressure). */
 bool session_wants_input(const struct session *session);
 /* Moves the bytes that are ready to `out` (whose old content is dropped and memory reused). */
 void session_take_output(struct session *session, struct buf *out);
-/* How many bytes taken earlier are still held because not all of them were sent: a slow reader's
- * commands wait. */
+/* Says how many of the bytes taken have not been sent yet: a slow reader's commands wait. */
 void session_set_unsent(struct session *session, size_t bytes);
-/* Of a connection whose session was closed: so many bytes were not sent, and now are so many. The
- * host says 0 in the end. */
+/* Counts the bytes that a connection without a session still has to send: `*counted` of them were
+ * counted before. The host counts 0 in the end. */
 void engine_count_unsent(struct engine *engine, size_t *counted, size_t bytes);
-/* After the output, close: QUIT, a broken protocol, CLIENT KILL. */
+/* Is the connection to be closed, once its output is sent? After QUIT, a broken protocol, CLIENT
+ * KILL. */
 bool session_ended(const struct session *session);
 
 #endif

@@ -24,7 +24,7 @@
     X(grants_behind, "First grants in a new store of what the lease service had counted before")   \
     X(fenced_accepted, "Commands accepted with a current token")                                   \
     X(receipts_replayed, "Repeats answered with the first reply")                                  \
-    X(sweeps, "Looks for receipts and resources that are too old to keep")                         \
+    X(sweeps, "Checks for receipts and resources that are too old to keep")                        \
     X(receipts_removed, "Receipts removed because they were old")                                  \
     X(resources_forgotten, "Resources removed because nobody had used them for long")              \
     X(transactions_committed, "Transactions of MULTI and EXEC applied")                            \

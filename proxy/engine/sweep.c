@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sweeper: removes old receipts and forgotten resources, in small operations between which
- * everybody else's writes pass. It looks once a second, and goes on at once while there is more. It
- * reads first, and writes where there is something to do: a daemon that idles commits nothing.
+/* The sweeper: removes old receipts and resources that nobody uses, in small operations between
+ * which everybody else's writes pass. It checks once a second, and goes on at once while there is
+ * more. The check only reads, and a write follows where something is due: an idle daemon commits
+ * nothing.
  *
- *   rests ──a second──▶ looks ──something is due──▶ sweeps ──▶ looks on, or rests
- *                         └──nothing is──▶ looks on, or rests */
+ *   idle ──each second──▶ checking ──something is due──▶ sweeping ──▶ checking on, or idle
+ *                             └──nothing is due──▶ checking on, or idle */
 #include "proxy/engine/sweep.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GUARD CREATE table column prefix | DROP table | LIST: which of the users' tables are guarded. The
- * store makes, removes and checks guards; here is only the command. */
+ * store makes, removes and checks guards; this is only the command. */
 #include "fence/base/mem.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/session/session.h"
@@ -11,7 +11,7 @@ struct outcome {
     char why[SQL_WHY_MAX];
 };
 
-/* A refusal has changed nothing: the operation goes well, and its reply says why not. */
+/* A refusal has changed nothing, so the operation succeeds, and its reply says why not. */
 static enum stk_error conclude(struct request *request, enum stk_error error)
 {
     struct outcome *outcome = request->state;

@@ -14,7 +14,7 @@ static bool field_fits(struct exec *exec, struct bytes field)
     return false;
 }
 
-/* One field's value; a missing hash has no fields. */
+/* Finds a field's value. A missing hash has no fields. */
 static enum stk_error look_up(struct exec *exec, struct bytes field, bool *found,
                               struct bytes *value)
 {
@@ -68,7 +68,7 @@ enum stk_error hash_mget(struct exec *exec)
     return STK_OK;
 }
 
-/* Is it there, or how long is its value? */
+/* Replies whether the field is there, or how long its value is. */
 static enum stk_error reply_measure(struct exec *exec, bool length)
 {
     enum stk_error error;
@@ -151,7 +151,7 @@ enum stk_error hash_vals(struct exec *exec)
     return reply_all(exec, false, true);
 }
 
-/* argv[2..] are fields and values. Replies with the number of new ones, or OK. */
+/* Sets the fields and values from argv[2] on. Replies with the number of new fields, or OK. */
 static enum stk_error set_pairs(struct exec *exec, const char *arity, bool reply_ok)
 {
     int64_t added = 0;
@@ -269,9 +269,9 @@ enum stk_error hash_incrbyfloat(struct exec *exec)
     return STK_OK;
 }
 
-/* HSCAN's cursor is a number, fields are ordered by their bytes: so the cursor is one more than the
- * first seven bytes of the last field returned, and fields that share those seven bytes go out
- * together. A field that is there during the whole iteration is returned once. */
+/* HSCAN's cursor is a number, while fields are ordered by their bytes. So the cursor is one more
+ * than the first seven bytes of the last field returned, and fields that share those seven bytes
+ * are returned together. A field that is there during the whole iteration is returned once. */
 #define CURSOR_BYTES 7
 #define CURSOR_MAX   ((INT64_C(1) << (8 * CURSOR_BYTES)) + 1)
 
@@ -283,7 +283,7 @@ static int64_t cursor_behind(struct bytes field)
     return cursor + 1;
 }
 
-/* The smallest field with a cursor_behind above `cursor`: its bytes go into `bytes`. */
+/* The smallest field whose cursor_behind is above `cursor`; its bytes go into `bytes`. */
 static struct bytes field_at(int64_t cursor, char bytes[CURSOR_BYTES])
 {
     size_t len = CURSOR_BYTES;

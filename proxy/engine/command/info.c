@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* INFO for people and clients, and the same counters for Prometheus. Counters come from the table
- * in metrics.h; what the store and the lease provider count is theirs and asked for here. */
+/* INFO for people and clients, and the same counters for Prometheus. The engine's own counters come
+ * from the table in metrics.h; the store and the lease provider are asked for theirs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>

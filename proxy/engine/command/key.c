@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of any type. */
+/* Commands on keys of any type. */
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/write/exec.h"
 

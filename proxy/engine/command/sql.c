@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SQL [TYPES itfbn...] statement [param ...]: one statement over the users' own tables.
  *
- * Replies with a map: columns, rows, changes, last_insert_rowid. RESP3 keeps the kinds of values
- * apart; in RESP2 a row holds text and nulls. A statement that fails replies with its error and has
- * to be undone by the caller, see txn_sql. */
+ * The reply is a map: columns, rows, changes, last_insert_rowid. RESP3 keeps the types of values;
+ * in RESP2 a row holds text and nulls. A statement that fails replies with its error, and the
+ * caller has to undo it (see txn_sql). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 enum { SQL_ROWS_MAX = 100000, SQL_PARAMS_MAX = 32766 };
 
-/* The reply in the making: what comes before the rows is known, their number is not. */
+/* The reply while it is made. The rows are kept apart, since their number comes before them. */
 struct result {
     struct exec *exec;
     struct sql_call call;
@@ -55,7 +55,7 @@ void sql_prepare(struct request *request)
     }
 }
 
-/* A finite decimal, or an infinity: SQLite would make NULL of what is not a number. */
+/* Reads a finite decimal or an infinity. (SQLite would make NULL of a NaN.) */
 static bool parse_float(struct bytes text, double *value)
 {
     char copy[512], *end;
@@ -75,7 +75,7 @@ static bool parse_float(struct bytes text, double *value)
     return end == copy + text.len && isfinite(*value);
 }
 
-/* False: the type is none, or the text is none of its kind. */
+/* Reads a parameter. False: there is no such type, or the text is not of that type. */
 static bool parse_value(char type, struct bytes text, struct sql_value *value)
 {
     value->bytes = text;
@@ -89,7 +89,7 @@ static bool parse_value(char type, struct bytes text, struct sql_value *value)
     }
 }
 
-/* The parameters, from argv[at] on. False: an error was replied. */
+/* Reads the parameters from argv[at] on. False: an error was replied. */
 static bool parse_params(struct exec *exec, size_t at, struct sql_value *params)
 {
     size_t count = exec->argc - at;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strings: Redis's commands, arguments and replies, without expiry. They run inside the store's
- * transaction; each decides first and changes last, so a refused one has changed nothing. */
+ * transaction. Each decides first and changes last, so that a refused one has changed nothing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "proxy/engine/session/request.h"
 #include "proxy/engine/write/exec.h"
 
-/* Replaces whatever the key holds; exec->resource is its. */
+/* Replaces whatever the key holds; exec->resource is the key's. */
 static enum stk_error put(struct exec *exec, struct bytes key, struct bytes value)
 {
     enum stk_error error;
@@ -88,7 +88,7 @@ static bool expires(const struct bytes *argv, size_t argc)
     return false;
 }
 
-/* Who brings the recipe for a lock learns how it is done here, rather than that a token is
+/* Whoever tries the recipe for a lock is told how it is done here, rather than that a token is
  * missing. */
 void string_set_prepare(struct request *request)
 {

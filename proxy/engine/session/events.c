@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events as JSON: one object, its fields always in the same order. An event tells of what is over
- * already, so nothing here can fail or hold anybody up. */
+/* Events as JSON: one object each, its fields always in the same order. An event tells of what has
+ * happened already, so nothing here can fail or hold anybody up. */
 #include "proxy/engine/session/events.h"
 
 #include "fence/base/json.h"

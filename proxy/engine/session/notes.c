@@ -64,7 +64,7 @@ void notes_free(struct notes *notes)
     free(notes);
 }
 
-/* May there be one more line of this kind? */
+/* May one more line of this kind be written? */
 static bool take_line(struct engine *engine, enum note_kind kind)
 {
     struct note_limit *limit = &engine->notes->limits[kind];
@@ -86,7 +86,7 @@ static bool take_line(struct engine *engine, enum note_kind kind)
     return false;
 }
 
-/* "127.0.0.1:5123 "till 3"": addresses and names hold nothing that would have to be escaped. */
+/* 127.0.0.1:5123 "till 3". Addresses and names hold nothing that would have to be escaped. */
 static void print_client(const struct request *request, struct buf *line)
 {
     const struct session *session = request->session;

@@ -6,9 +6,9 @@
  *   session ── subscriber ─────────────────────┘
  *
  * A topic lives as long as its subscriptions. These commands wait for what their connection has
- * under way (ORDER_ALONE), and a RESP2 connection that listens starts nothing else: so a message,
- * which goes straight to the output, never stands among the replies to earlier commands. In RESP3
- * it may: a push is told from a reply by its type.
+ * under way (ORDER_ALONE), and a RESP2 connection that has subscribed starts nothing else. So a
+ * message, which goes straight to the output, never stands among the replies to earlier commands.
+ * In RESP3 it may, since a push has a type of its own.
  *
  * Messages to a slow reader pile up in its session's output, where PUBSUB_UNSENT_MAX bounds them,
  * and PUBSUB_UNSENT_TIGHT where there is no room for replies. */
@@ -100,7 +100,7 @@ static void subscribe(struct session *session, bool pattern, struct bytes name)
     engine->pubsub.subscriptions++;
 }
 
-/* The last one takes the subscriber with it. */
+/* Ends a subscription, and with the last one the subscriber. */
 static void unsubscribe(struct subscription *subscription)
 {
     struct session *session = subscription->session;
@@ -136,14 +136,14 @@ static void reply_kind(struct request *request, const char *kind)
     resp_bulk_text(&request->reply, kind);
 }
 
-/* How many subscriptions there are now ends every confirmation. */
+/* Every confirmation ends with the number of subscriptions that there are now. */
 static void reply_count(struct request *request)
 {
     const struct subscriber *subscriber = request->session->subscriber;
     resp_int(&request->reply, subscriber == NULL ? 0 : (int64_t)subscriber->count);
 }
 
-/* False: the request has failed. */
+/* Do the limits allow these subscriptions? False: the request has failed. */
 static bool has_room(struct request *request, bool pattern)
 {
     struct session *session = request->session;
@@ -167,7 +167,7 @@ static bool has_room(struct request *request, bool pattern)
     return false;
 }
 
-/* Each channel is confirmed, also one that is named a thousand times. */
+/* Takes room for the reply. Each channel named is confirmed, be it the same a thousand times. */
 static bool has_reply_room(struct request *request)
 {
     enum { CONFIRMATION_MAX = 64 };
@@ -188,7 +188,7 @@ static void subscribe_all(struct request *request, bool pattern)
     request_finish(request);
 }
 
-/* All channels, or all patterns. */
+/* Ends all subscriptions to channels, or all to patterns. */
 static void unsubscribe_from_all(struct request *request, bool pattern, const char *kind)
 {
     struct session *session = request->session;
@@ -264,7 +264,7 @@ static void drop_slow(struct session *session)
     session_kill(session);
 }
 
-/* `message` begins with the head for RESP2. False: the session cannot take it. */
+/* Sends a message, which begins with the header for RESP2. False: the session cannot take it. */
 static bool send_to(struct session *session, const struct buf *message)
 {
     size_t at = session->out.len;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who listens to what: channels by their name, patterns by Redis's glob. */
+/* Who listens to what: to channels by their name, to patterns by Redis's glob. */
 #ifndef STOCKADE_ENGINE_PUBSUB_H
 #define STOCKADE_ENGINE_PUBSUB_H
 
@@ -29,7 +29,7 @@ struct pubsub {
 /* Sends `text` to all who listen to the channel, each in its own protocol, and disconnects those
  * who have let too much pile up. Returns how many it was sent to. */
 size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes text);
-/* The session listens to nothing any more. No replies. */
+/* Ends all subscriptions of a session, without replies. */
 void pubsub_clear(struct session *session);
 
 command_start pubsub_subscribe, pubsub_unsubscribe, pubsub_psubscribe, pubsub_punsubscribe,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a request, and the arguments that many commands share. */
+/* The life of a request: made, run in the store, finished or failed. And what many commands do with
+ * their arguments. */
 #include "proxy/engine/session/request.h"
 
 #include <stdarg.h>
@@ -13,12 +14,12 @@
 #include "proxy/engine/session/session.h"
 
 enum { BRIEF_BYTES_MAX = 4096, BRIEF_STEPS_MAX = 16 };
-/* Replies that wait for their turn count from this length on: SESSION_REQUESTS_MAX bounds them. */
+/* Shorter replies that wait for their turn are not counted: SESSION_REQUESTS_MAX bounds them. */
 enum { REPLY_UNCOUNTED_MAX = 512 };
 
-/* Requests of the usual size are used again, with the memory of their replies: that is taken on the
- * store's thread and given back on the loop's, which costs malloc a lock. (Builds with a sanitizer
- * keep none, so that it sees what is used after its end.) */
+/* Requests of the usual size are used again, with the memory of their replies: it is allocated on
+ * the store's thread and freed on the loop's, which costs malloc a lock. (Builds with a sanitizer
+ * keep none, so that it sees every use after free.) */
 enum { SPARE_ARGS_SIZE = 256, SPARE_REPLY_SIZE = 256 };
 #ifndef REQUEST_SPARES_MAX
 #define REQUEST_SPARES_MAX 1024
@@ -231,7 +232,7 @@ bool request_refused(struct request *request)
     return true;
 }
 
-/* Running in the store. */
+/* In the store. */
 
 static bool runs_sql(const struct plan *plan)
 {
@@ -241,7 +242,7 @@ static bool runs_sql(const struct plan *plan)
     return false;
 }
 
-/* So little that the loop may do it itself. */
+/* Is it so little work that the loop may do it itself? */
 static bool is_brief(const struct request *request)
 {
     const struct plan *plan = &request->plan;
@@ -256,7 +257,8 @@ static bool is_brief(const struct request *request)
     return true;
 }
 
-/* A guess, which costs little where it is wrong: most commands name their resource first. */
+/* The resource that it is likely to be about: most commands name it first. A wrong guess costs
+ * little. */
 static struct bytes about(const struct request *request)
 {
     const struct plan *plan = &request->plan;

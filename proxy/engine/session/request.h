@@ -30,7 +30,7 @@ struct request {
     void *state;                           /* the command's own (a lease command's steps) */
     void (*free_state)(void *state);       /* NULL: with free() */
     struct request *parent;                /* it is a part of this one; or NULL */
-    size_t size;                           /* bytes of arguments, for the session's bound */
+    size_t size;                           /* bytes of its arguments, for the session's bound */
     size_t weight;                         /* of a read under way, in engine->reads_weight */
     enum command_order order;
     bool queued; /* between MULTI and EXEC: is to become a part of the transaction */
@@ -56,42 +56,43 @@ struct request {
     struct store_op op;
 };
 
-/* Copies the arguments. Who starts it sets on_finished. */
+/* Makes a request with a copy of the arguments. Who starts it sets on_finished. */
 struct request *request_new(struct session *session, const struct command *command,
                             const struct bytes *argv, size_t argc);
 void request_free(struct request *request);
-/* The engine ends. */
+/* Frees those that are kept to be used again, when the engine ends. */
 void requests_free_spares(struct engine *engine);
 
-/* The reply is complete: hands the request over to on_finished. */
+/* Finishes the request, whose reply is complete: hands it to on_finished. */
 void request_finish(struct request *request);
-/* The same where the reply may be large, of a command that has changed nothing: it is BUSY instead
- * where there is no room. */
+/* The same for a command that has changed nothing and whose reply may be large: where there is no
+ * room for it the reply is BUSY. */
 void request_show(struct request *request);
 /* Takes room for a reply of so many bytes, before it is made. False: the request has failed. */
 bool request_room(struct request *request, size_t bytes);
-/* request_finish with an error as the whole reply; NULL: the code's usual text, and for STK_STORE
- * what request->op says of why. */
+/* Finishes the request with an error as the whole reply; `format` NULL: with the code's usual text,
+ * and for STK_STORE with what request->op says of why. */
 void request_fail(struct request *request, enum stk_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Fails with "wrong number of arguments for 'get' command", in Redis's words; "client|id" for
  * subcommands. */
 void request_fail_arity(struct request *request, const char *name);
-/* The same error, but the request goes on. */
+/* Makes that error the reply, and does not finish. */
 void request_reply_arity(struct request *request, const char *name);
 
-/* Hands request->op to the store. STK_BUSY: its queue is full, `done` will not be called. */
+/* Hands request->op to the store: `run` runs on its thread, then `done` on the loop's. STK_BUSY:
+ * the queue is full, and neither will be called. */
 enum stk_error request_submit(struct request *request, bool writes,
                               enum stk_error (*run)(struct store_op *, struct store_txn *),
                               void (*done)(struct store_op *));
-/* The same; where the queue is full the request fails. */
+/* The same, but the request fails where the queue is full. */
 void request_run(struct request *request, bool writes,
                  enum stk_error (*run)(struct store_op *, struct store_txn *),
                  void (*done)(struct store_op *));
 /* For `done`: where the store failed or the token rule refused, fails the request, counts it, and
  * returns true. */
 bool request_refused(struct request *request);
-/* Counts a refusal by the token rule, if it is one. */
+/* Counts the verdict, where it is a refusal by the token rule. */
 void request_count_verdict(struct request *request);
 
 static inline struct request *request_of_op(struct store_op *op)
@@ -107,19 +108,21 @@ struct subcommand {
 };
 /* Starts the subcommand that argv[1] names, or fails as Redis does. */
 void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count);
-/* "unknown subcommand 'x'. Try CLIENT HELP." */
+/* Fails with "unknown subcommand 'x'. Try CLIENT HELP." */
 void request_fail_subcommand(struct request *request);
 
-/* Parsing arguments, with the error replies of Redis. */
+/* Reading arguments. Where they cannot be read the request fails, with Redis's errors. */
+
+/* Is there an argument i, and is it this word, in either case? */
 bool request_is_word(const struct request *request, size_t i, const char *word);
-/* An option's integer at argv[i], within min..max. False: the request has failed with `what`. */
+/* Reads an integer from min to max. False: the request has failed, the error names `what`. */
 bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
                  int64_t *value);
-/* argv[i] as a resource, key or owner name: 1 to RESOURCE_NAME_MAX bytes. */
+/* Is argv[i] a name of a resource, key or owner: 1 to RESOURCE_NAME_MAX bytes? */
 bool request_name(struct request *request, size_t i, const char *what);
-/* argv[i] as the ID of a request. */
+/* Is argv[i] the ID of a request? */
 bool request_id(struct request *request, size_t i);
-/* argv[i] as a token. */
+/* Reads argv[i] as a token. */
 bool request_token(struct request *request, size_t i, int64_t *token);
 
 #endif

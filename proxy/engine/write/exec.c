@@ -13,7 +13,7 @@
 #include "fence/base/check.h"
 #include "proxy/engine/session/replies.h"
 
-/* At most so many bytes stand around a bulk string: "$12345678\r\n" and "\r\n". */
+/* At most so many bytes are around a bulk string: "$12345678\r\n" and "\r\n". */
 enum { BULK_FRAME_MAX = 32 };
 
 bool exec_wrong_type(struct exec *exec, enum value_type type)
@@ -101,7 +101,7 @@ bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, s
     return true;
 }
 
-/* As strtold reads it, all of it, and within range. */
+/* Reads a number as strtold does. False: some of the text is left, or it is out of range. */
 static bool parse_float(struct bytes text, long double *value)
 {
     char copy[EXEC_FLOAT_SIZE], *end;
@@ -125,7 +125,7 @@ bool exec_is_float(struct bytes text, bool *finite)
     return is;
 }
 
-/* Without an exponent, whatever its size. */
+/* Writes a number without an exponent, however large it is. */
 static struct bytes write_float(long double value, char text[EXEC_FLOAT_SIZE])
 {
     int len = snprintf(text, EXEC_FLOAT_SIZE, "%.17Lf", value);

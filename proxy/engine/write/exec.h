@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the data commands share while they run in the store: option parsing, the wrong type,
- * counters with bounds, and the collecting of replies whose length is not known in advance. */
+/* What the data commands share while they run in the store: arguments, errors, sums with bounds,
+ * and replies whose length is not known in advance. */
 #ifndef STOCKADE_ENGINE_EXEC_H
 #define STOCKADE_ENGINE_EXEC_H
 
@@ -22,15 +22,14 @@ struct exec {
     struct resource resource; /* of argv[1], for commands with a key */
     struct buf *out;          /* the reply; complete, or empty where the store failed */
     size_t at;                /* where it begins there: behind those of a transaction's steps */
-    struct replies *replies;  /* the room for it, and */
-    size_t *share;            /* what it has of that */
+    struct replies *replies;  /* the room for replies */
+    size_t *share;            /* what this one has of it */
     bool resp3;
     enum sql_right sql_right; /* what SQL may do */
     int64_t sql_limit_ms;
 };
 
-/* Tests a call to the store; a local `error` keeps what it said, and the `return error` stands at
- * each use. */
+/* Did a call to the store fail? Keeps its result in a local `error`, for `return error`. */
 #define failed(call) ((error = (call)) != STK_OK)
 
 static inline bool exec_is_word(const struct exec *exec, size_t i, const char *word)
@@ -38,27 +37,28 @@ static inline bool exec_is_word(const struct exec *exec, size_t i, const char *w
     return i < exec->argc && bytes_equal_nocase(exec->argv[i], word);
 }
 
-/* True where the key holds something else than `type`: the reply is WRONGTYPE then. */
+/* Does the key hold something else than `type`? Then the reply is WRONGTYPE. */
 bool exec_wrong_type(struct exec *exec, enum value_type type);
-/* Replies "ERR syntax error"; for `return exec_syntax(exec)`. */
-enum stk_error exec_syntax(struct exec *exec);
-/* An ERR reply; the same way. */
+/* Replies with an ERR. Returns STK_OK, for `return exec_error(...)`. */
 enum stk_error exec_error(struct exec *exec, const char *text);
-
-/* Is there room for a reply of `more` bytes than now? STK_OK, or STK_BUSY: return it. */
-enum stk_error exec_room(struct exec *exec, size_t more);
-/* resp_bulk of a value that may be large. */
-enum stk_error exec_bulk(struct exec *exec, struct bytes value);
-/* Replies with the error instead of what was written so far; the same way. */
+/* The same, with "syntax error". */
+enum stk_error exec_syntax(struct exec *exec);
+/* The same, in place of what has been written of the reply. */
 enum stk_error exec_error_instead(struct exec *exec, const char *text);
+
+/* Takes room for `more` bytes of the reply. STK_OK, or STK_BUSY where there is none: return it. */
+enum stk_error exec_room(struct exec *exec, size_t more);
+/* Replies with a bulk string that may be large. STK_BUSY: there is no room for it. */
+enum stk_error exec_bulk(struct exec *exec, struct bytes value);
 
 /* What INCRBY, DECRBY and HINCRBY do: the sum, its bounds, Redis's overflow rule. */
 struct exec_add {
     int64_t delta, min, max;
 };
-/* argv[at] is the delta, then come [MIN m] [MAX m]. False: an error was replied. */
+/* Reads the delta at argv[at], then [MIN m] [MAX m]. False: an error was replied. */
 bool exec_add_parse(struct exec *exec, size_t at, struct exec_add *add);
-/* `old` (an integer as text, or not found: 0) plus the delta. False: an error was replied. */
+/* Adds the delta to `old` (an integer as text; 0 where it was not found). False: an error was
+ * replied. */
 bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, struct bytes old,
                     const char *not_integer, int64_t *sum);
 
@@ -67,7 +67,8 @@ bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, s
 #define EXEC_FLOAT_SIZE 5120 /* the largest number with its digits */
 #define EXEC_NOT_FLOAT  "value is not a valid float"
 bool exec_is_float(struct bytes text, bool *finite);
-/* `old` (not found: 0) plus `delta`, in `text`. False: an error was replied. */
+/* Adds `delta` to `old` (0 where it was not found); the sum is written into `text`. False: an error
+ * was replied. */
 bool exec_add_float(struct exec *exec, struct bytes delta, bool found, struct bytes old,
                     const char *not_float, char text[EXEC_FLOAT_SIZE], struct bytes *sum);
 
@@ -78,7 +79,7 @@ struct exec_collect {
     size_t count;
     bool too_large, no_room;
 };
-/* False: the reply has become too large, or there is no room for it: stop. */
+/* Appends an element. False: stop, the reply has become too large, or there is no room for it. */
 bool exec_collect(struct exec_collect *collect, struct bytes element);
 /* Writes the header and the body, or the error; frees the body. `pairs`: a map of count/2. */
 enum stk_error exec_collect_end(struct exec_collect *collect, bool pairs);
@@ -91,7 +92,7 @@ struct exec_scan {
     bool typed;
     enum value_type type;
 };
-/* False: an error was replied. */
+/* Reads the options from argv[at] on. False: an error was replied. */
 bool exec_scan_parse(struct exec *exec, size_t at, bool takes_type, struct exec_scan *scan);
 
 #endif
