@@ -2,9 +2,9 @@
 /* `local:`: the lease provider for one daemon and no lease service.
  *
  * A table of leases: those it granted in this run, until their time is over, and those of other
- * daemons on the same file that it has seen in the store's memory. A lease of an earlier run needs
- * no entry: it is held until its TTL has passed since this provider was made. (Daemons are also
- * processes that open the file by themselves, through the library.)
+ * daemons on the same file that it has found among what the store has recorded. A lease of an
+ * earlier run needs no entry: it is held until its TTL has passed since this provider was made.
+ * (Daemons are also processes that open the file by themselves, through the library.)
  *
  * - An entry is the truth as long as it is not older than what the store remembers: a grant on its
  *   way to the store is here first; a grant of another daemon is there first, and so are its
@@ -107,50 +107,50 @@ static bool is_foreign(const struct entry *entry)
 }
 
 /* Does the store know better than the entry? */
-static bool is_news(const struct entry *entry, const struct lease_memory *memory)
+static bool is_news(const struct entry *entry, const struct lease_record *record)
 {
-    if (!memory->live)
+    if (!record->live)
         return false;
-    if (entry == NULL || memory->token > entry->token)
+    if (entry == NULL || record->token > entry->token)
         return true;
-    return memory->token == entry->token && !memory->this_run &&
-           (memcmp(entry->nonce, memory->nonce, LEASE_NONCE_LEN) != 0 ||
-            (is_foreign(entry) && memory->changed_ms != entry->changed_ms));
+    return record->token == entry->token && !record->this_run &&
+           (memcmp(entry->nonce, record->nonce, LEASE_NONCE_LEN) != 0 ||
+            (is_foreign(entry) && record->changed_ms != entry->changed_ms));
 }
 
 /* Another daemon's lease counts from the moment it is first seen, and so does each renewal. */
 static struct entry *note_foreign(struct local *local, const struct lease_call *call,
                                   struct entry *entry, int64_t now_ms)
 {
-    const struct lease_memory *memory = &call->memory;
+    const struct lease_record *record = &call->record;
 
     if (entry == NULL)
         entry = add(local, call->resource);
     heap_remove(&local->ending, &entry->until);
-    entry->until.at_ms = now_ms + memory->ttl_ms;
-    entry->token = memory->token;
-    entry->changed_ms = memory->changed_ms;
-    memcpy(entry->nonce, memory->nonce, sizeof entry->nonce);
+    entry->until.at_ms = now_ms + record->ttl_ms;
+    entry->token = record->token;
+    entry->changed_ms = record->changed_ms;
+    memcpy(entry->nonce, record->nonce, sizeof entry->nonce);
     return entry;
 }
 
 static struct holder holder_of(struct local *local, const struct lease_call *call, int64_t now_ms)
 {
-    const struct lease_memory *memory = &call->memory;
+    const struct lease_record *record = &call->record;
     struct entry *entry = find(local, call->resource);
-    bool news = is_news(entry, memory);
+    bool news = is_news(entry, record);
     struct holder holder = {0};
 
-    if (news && memory->earlier_run) {
-        holder.token = memory->token;
-        holder.nonce = memory->nonce;
-        holder.left_ms = local->start_ms + memory->ttl_ms - now_ms;
+    if (news && record->earlier_run) {
+        holder.token = record->token;
+        holder.nonce = record->nonce;
+        holder.left_ms = local->start_ms + record->ttl_ms - now_ms;
     } else {
-        if (news && !memory->this_run)
+        if (news && !record->this_run)
             entry = note_foreign(local, call, entry, now_ms);
         /* What the store says is retired is over, whichever daemon ended it. */
-        bool retired = entry != NULL && entry->token == memory->token && !memory->live;
-        if (entry != NULL && entry->token >= memory->token && !retired) {
+        bool retired = entry != NULL && entry->token == record->token && !record->live;
+        if (entry != NULL && entry->token >= record->token && !retired) {
             holder.token = entry->token;
             holder.nonce = entry->nonce;
             holder.left_ms = entry->until.at_ms - now_ms;
@@ -255,7 +255,7 @@ static void local_close(struct lease_provider *base, void (*closed)(void *contex
 
 static const struct lease_provider_impl local_impl = {
     .name = "local",
-    .needs_memory = true,
+    .relies_on_store = true,
     .own_clock = true,
     .ask = local_ask,
     .health = local_health,

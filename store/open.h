@@ -43,7 +43,7 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
 struct store *store_memory_new(const struct store_options *options);
 
 /* `local:`: leases without a lease service. It remembers what it granted in this run; of earlier
- * runs and of other daemons on the file it knows what the store remembers (lease_call.memory): a
+ * runs and of other daemons on the file it knows what the store has recorded (lease_call.record): a
  * live lease of an earlier run is held until its TTL has passed since this provider was made, one
  * of another daemon until its TTL has passed since it was first seen here. `clock` outlives it. */
 struct lease_provider *lease_local_new(const struct clock *clock);

@@ -41,9 +41,9 @@ struct lease_health lease_provider_health(const struct lease_provider *provider)
     return provider->impl->health(provider);
 }
 
-bool lease_provider_needs_memory(const struct lease_provider *provider)
+bool lease_provider_relies_on_store(const struct lease_provider *provider)
 {
-    return provider->impl->needs_memory;
+    return provider->impl->relies_on_store;
 }
 
 void lease_on_first_attempt(struct lease_provider *provider, void (*ended)(void *context),

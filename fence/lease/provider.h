@@ -36,14 +36,18 @@ enum lease_answer {
 
 #define LEASE_NONCE_LEN 32 /* hexadecimal digits: 128 bits that stand for the owner */
 
-/* What the store remembers of the newest grant. Only `local:` needs it: it has no other memory. */
-struct lease_memory {
+/* The newest grant of a resource, as the store has recorded it. Of the providers only `local:`
+ * needs it, which has no other memory. */
+struct lease_record {
     int64_t token;      /* 0: nothing was ever granted */
     bool live;          /* not retired */
     bool this_run;      /* granted by this very daemon since it started */
     bool earlier_run;   /* granted before this daemon opened the store, and not written since */
+    bool unexpired;     /* not over, by what the store knows of its time */
     int64_t changed_ms; /* when the row was written last: another number after each renewal */
     int64_t ttl_ms;     /* as granted or last renewed */
+    int64_t holds;      /* entries of the owner that were not released */
+    int64_t connection; /* that took it last, by its number at its daemon */
     char nonce[LEASE_NONCE_LEN + 1];
 };
 
@@ -68,7 +72,7 @@ struct lease_call {
     bool waits;                      /* GRANT: where another holds it, the caller will ask again,
                                         and keeps its place if the service has a line */
     bool revoked;                    /* RELEASE: taken away by force, which watchers are told */
-    struct lease_memory memory;      /* GRANT, RENEW, QUERY */
+    struct lease_record record;      /* GRANT, RENEW, QUERY */
     void (*done)(struct lease_call *call); /* called once, when it is answered */
 
     /* The answer. */
@@ -107,9 +111,9 @@ struct lease_provider;
 /* What is left of the lease that the call was answered with; 0: it may be over. */
 int64_t lease_left_ms(const struct lease_call *call, int64_t now_ms);
 
-/* Does it know of other daemons' leases only what the store remembers? Then renewals are written
+/* Does it know of other daemons' leases only what the store has recorded? Then renewals are written
  * there, for others to see. */
-bool lease_provider_needs_memory(const struct lease_provider *provider);
+bool lease_provider_relies_on_store(const struct lease_provider *provider);
 
 /* Asks. `done` is called when the answer is there: later, or before this returns. Ask last: the
  * call and what it is a part of may be gone by then. */

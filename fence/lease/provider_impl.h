@@ -8,8 +8,8 @@
 
 struct lease_provider_impl {
     const char *name;
-    bool needs_memory; /* see lease_provider_needs_memory */
-    bool own_clock;    /* its leases end by the very clock of its callers */
+    bool relies_on_store; /* see lease_provider_relies_on_store */
+    bool own_clock;       /* its leases end by the very clock of its callers */
     /* True: it has answered at once, and lease_ask calls `done`. False: it will answer, and calls
      * `done` itself. */
     bool (*ask)(struct lease_provider *provider, struct lease_call *call);

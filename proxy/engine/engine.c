@@ -18,7 +18,7 @@
 
 static void session_closed(struct session *session)
 {
-    held_session_closed(session);
+    release_session_closed(session);
     multi_drop(session);
     pubsub_clear(session);
 }
@@ -43,7 +43,7 @@ struct engine *engine_new(const struct engine_options *options)
     held_init(engine);
     engine->notes = notes_new(engine);
     engine->sweeper = sweeper_new(engine);
-    lease_provider_watch(options->provider, line_on_news, engine);
+    lease_provider_watch(options->provider, held_on_news, engine);
     return engine;
 }
 
@@ -115,7 +115,7 @@ bool engine_wants_turn(const struct engine *engine)
 void engine_drain(struct engine *engine)
 {
     engine->draining = true;
-    acquire_drain(engine);
+    line_drain(engine);
 }
 
 bool engine_idle(const struct engine *engine)

@@ -1,202 +1,366 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ACQUIRE, the grant protocol:
  *
- *        ┌────────────── wake, look ───────────────┐
+ *        ┌─────────── its turn, a poll ────────────┐
  *        ▼                                         │
- *   READING ──▶ ASKING ──held, free for another──▶ WAITING ──deadline──▶ null
- *   (floor)     (lease       │
- *                service)    └─granted, own──▶ RECORDING ──▶ reply [token, ttl left]
- *                ▲                             (store)
- *                └── the store knows better ───┘  │
- *                                                 └─ nobody can receive it ─▶ RETURNING
+ *   1 FLOOR ──▶ 2 ASK ──held, free for another──▶ waits ──deadline──▶ null
+ *    (store)     (lease      │
+ *                service)    └─granted, own──▶ 3 RECORD ──▶ 4 END: [token, ttl left]
+ *                ▲                               (store)
+ *                └── the store knows better ─────┘  │
+ *                                                   └─ nobody can receive it ─▶ given back
  *
  * - A grant is the client's only when the store has recorded its token, and so has fenced every
  *   older one (P1). What the lease service says is never enough: a daemon that died between the two
  *   steps leaves a lock whose token the store never saw. Such a token is ended in the store before
  *   the lock is replaced: whose grant it was may still be on its way to record it.
  * - A token the store does not admit is never handed out; the next one is minted above the store's
- *   floor (P2), at most ACQUIRE_ROUNDS_MAX times.
- * - A repeat with the id of a lease that still runs renews it instead of asking for one.
- * - A lease that is over by then is given back and tried for again while there is time to wait;
- *   else the answer is null. The id of such a grant is free again: nobody was told.
- * - A client that goes away: what waits leaves the line, what is on its way is given back.
+ *   floor (P2), at most ROUNDS_MAX times.
+ * - A repeat with the id of a lease that still runs renews it instead of asking for one (P6).
+ * - A lease that is over by the time it is recorded is given back and tried for again while there
+ *   is time to wait; else the answer is null. The id of such a grant is free again: nobody was
+ * told.
+ * - A client that goes away: what waits leaves the line, what is on its way is given back (P8).
  * - Where the store is the only memory of leases (local:), the head of the line needs no question
  *   when the lease is released here: it inherits it, in the transaction that retires the old token.
  */
+#include <string.h>
+
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 
-#define ACQUIRE_ROUNDS_MAX 16
-#define LEASE_GLANCE_MS    15 /* or so: what another daemon holds in the same file */
+#define ROUNDS_MAX    16
+#define STORE_POLL_MS 15 /* or so: what another daemon holds in the same file */
 
 static struct acquire *acquire_of_op(struct store_op *op)
 {
-    return request_of_op(op)->state;
+    return list_entry(op, struct acquire, op);
 }
 
-/* Out of the line and of the timers; `granted_ms` as for line_leave. */
-static struct request *leave(struct acquire *acquire, int64_t granted_ms)
+static struct acquire *acquire_of_call(struct lease_call *call)
 {
-    timer_stop(acquire->request->engine, &acquire->deadline);
-    line_leave(acquire, granted_ms);
-    return acquire->request;
-}
-
-/* Nobody gets it and nobody reads the reply, or it is null. */
-static void end_with_null(struct acquire *acquire)
-{
-    struct request *request = leave(acquire, 0);
-
-    request->engine->counters.leases_denied++;
-    resp_null_array(&request->reply, request->resp3);
-    request_finish(request);
-}
-
-void acquire_stop(struct acquire *acquire)
-{
-    request_fail(leave(acquire, 0), STK_BUSY, "the daemon is stopping; try again");
+    return list_entry(call, struct acquire, call);
 }
 
 /* The client is gone or the daemon stops: nothing should be taken any more. */
-static bool is_over(const struct acquire *acquire)
+static bool is_unwanted(const struct acquire *acquire)
 {
-    return acquire->request->session == NULL || acquire->request->engine->draining;
+    return acquire->session == NULL || acquire->engine->draining;
 }
 
-static void end_over(struct acquire *acquire)
+static bool has_time(const struct acquire *acquire)
 {
-    if (acquire->request->session != NULL)
-        acquire_stop(acquire);
+    return acquire->options.wait_until_ms > engine_now_ms(acquire->engine);
+}
+
+/* Endings. Each leaves the line before it tells: the next head asks at once. */
+
+/* `granted_ms` as for line_leave. */
+static void leave(struct acquire *acquire, int64_t granted_ms)
+{
+    timer_stop(acquire->engine, &acquire->deadline);
+    line_leave(&acquire->waiter, granted_ms);
+}
+
+static void tell(struct acquire *acquire)
+{
+    buf_free(&acquire->owner);
+    acquire->on_end(acquire);
+}
+
+static void fail(struct acquire *acquire, enum stk_error error, const char *reason)
+{
+    leave(acquire, 0);
+    acquire->error = error;
+    acquire->reason = reason;
+    tell(acquire);
+}
+
+static void end_denied(struct acquire *acquire)
+{
+    leave(acquire, 0);
+    acquire->engine->counters.leases_denied++;
+    tell(acquire);
+}
+
+static void end_unwanted(struct acquire *acquire)
+{
+    if (acquire->session != NULL) {
+        fail(acquire, STK_BUSY, "the daemon is stopping; try again");
+        return;
+    }
+    leave(acquire, 0);
+    tell(acquire);
+}
+
+static void end_granted(struct acquire *acquire, int64_t left_ms)
+{
+    struct engine_counters *counters = &acquire->engine->counters;
+    struct grant *grant = &acquire->grant;
+
+    leave(acquire, left_ms);
+    grant->resource = acquire->resource;
+    grant->token = acquire->call.answer_token;
+    grant->left_ms = left_ms;
+    grant->session = acquire->session;
+    grant->ephemeral = acquire->options.ephemeral;
+    held_granted(acquire->engine, grant);
+    if (grant->reentered)
+        counters->leases_reentered++;
     else
-        request_finish(leave(acquire, 0));
+        counters->leases_granted++;
+    tell(acquire);
 }
 
-static void deadline_fired(struct timer *timer)
+/* Step 1: the store's floor. */
+
+static void ask(struct acquire *acquire);
+
+/* Was this very request granted before? Then it enters that lease again, if it still is one. */
+static enum stk_error find_repeat(struct acquire *acquire, struct store_txn *txn)
 {
-    struct acquire *acquire = list_entry(timer, struct acquire, deadline);
+    struct receipt receipt;
+    bool found = false;
+    enum stk_error error = txn_receipt(txn, &acquire->row, acquire->options.id, &found, &receipt);
 
-    /* One that is on its way learns at its next denial that the time is up. */
-    if (acquire->phase == ACQUIRE_WAITING)
-        end_with_null(acquire);
-}
-
-void acquire_abandon(struct request *request)
-{
-    struct acquire *acquire = request->state;
-    if (acquire != NULL && acquire->phase == ACQUIRE_WAITING)
-        end_over(acquire);
-}
-
-/* Step 4, where the lease cannot be used: the store retires the token, the service lets go. */
-static void returned(struct lease_return *back)
-{
-    struct acquire *acquire = list_entry(back, struct acquire, back);
-
-    back->engine->counters.leases_given_back++;
-    if (is_over(acquire))
-        end_over(acquire);
-    else if (acquire->options.wait_until_ms > engine_now_ms(back->engine))
-        acquire_try(acquire);
+    if (error != STK_OK || !found)
+        return error;
+    if (receipt.fingerprint != acquire->fingerprint)
+        acquire->verdict = STK_ERR;
     else
-        end_with_null(acquire);
+        acquire->verdict = fence_judge(&acquire->row.fence, receipt.token);
+    acquire->repeats = acquire->verdict == STK_OK;
+    return STK_OK;
 }
 
-bool acquire_counted(const struct request *sub)
+static enum stk_error floor_run(struct store_op *op, struct store_txn *txn)
 {
-    const struct acquire *acquire = sub->state;
-    return !acquire->repeats || !acquire->entered;
+    struct acquire *acquire = acquire_of_op(op);
+    bool has_id = acquire->options.id.len > 0;
+    enum stk_error error = lease_read(txn, acquire->resource, acquire->run, &acquire->row,
+                                      &acquire->record, has_id ? &acquire->owner : NULL);
+
+    acquire->verdict = STK_OK;
+    acquire->repeats = false;
+    if (error != STK_OK || !has_id || acquire->row.id == 0)
+        return error;
+    return find_repeat(acquire, txn);
 }
 
-/* A repeat that counted nothing has nothing to give back; and what a repeat of this one has been
- * told meanwhile is its client's. (Of one in a basket there is no repeat yet.) */
-static void give_back(struct acquire *acquire)
+/* As the owner that it was granted to. */
+static void become_owner(struct acquire *acquire)
 {
-    struct lease_return *back = &acquire->back;
-
-    acquire->phase = ACQUIRE_RETURNING;
-    *back = (struct lease_return){.engine = acquire->request->engine,
-                                  .kind = RETURN_RELEASE,
-                                  .resource = acquire->request->argv[1],
-                                  .token = acquire->call.answer_token,
-                                  .session = acquire->session,
-                                  .connection = acquire->connection,
-                                  .own_only = acquire->options.id.len > 0 && !acquire->of_basket,
-                                  .grant_id =
-                                      acquire->of_basket ? (struct bytes){0} : acquire->options.id,
-                                  .unseen = true,
-                                  .done = returned};
-    if (acquire_counted(acquire->request))
-        lease_return_start(back);
-    else
-        returned(back);
+    acquire->grant.owner = buf_bytes(&acquire->owner);
+    memcpy(acquire->call.nonce, acquire->record.nonce, sizeof acquire->call.nonce);
 }
 
-static void reply_granted(struct acquire *acquire)
+static void floor_done(struct store_op *op)
 {
-    int64_t token = acquire->call.answer_token, left_ms = acquire->left_ms;
-    struct request *request = leave(acquire, left_ms);
+    struct acquire *acquire = acquire_of_op(op);
 
-    held_granted(request->engine, &(struct held_grant){.resource = request->argv[1],
-                                                       .owner = acquire->owner,
-                                                       .token = token,
-                                                       .ttl_ms = left_ms,
-                                                       .session = request->session,
-                                                       .ephemeral = acquire->options.ephemeral,
-                                                       .fresh = !acquire->entered,
-                                                       .behind = acquire->behind});
-
-    if (acquire->entered)
-        request->engine->counters.leases_reentered++;
-    else
-        request->engine->counters.leases_granted++;
-    resp_array(&request->reply, 2);
-    resp_int(&request->reply, token);
-    resp_int(&request->reply, left_ms);
-    request_finish(request);
-}
-
-/* The store did not record the grant: why, once the lock is let go. */
-static void end_unrecorded(struct acquire *acquire)
-{
-    enum stk_error error = acquire->request->op.error;
-
-    if (is_over(acquire)) {
-        end_over(acquire);
-    } else if (error != STK_OK) {
-        acquire->request->engine->counters.store_errors += error == STK_STORE;
-        request_fail(leave(acquire, 0), error, NULL);
+    if (is_unwanted(acquire)) {
+        end_unwanted(acquire);
+    } else if (op->error != STK_OK) {
+        acquire->engine->counters.store_errors++;
+        fail(acquire, op->error, NULL);
+    } else if (acquire->verdict == STK_ERR) {
+        fail(acquire, STK_ERR, "this ID was used for another command");
+    } else if (acquire->verdict != STK_OK) {
+        fail(acquire, STK_STALE,
+             "the lease that this ID was granted is over; ask again with another ID");
     } else {
-        request_fail(leave(acquire, 0), STK_LEASEDOWN,
-                     "the lease service keeps minting tokens that were used already");
+        if (acquire->repeats)
+            become_owner(acquire);
+        acquire->call.void_token = 0;
+        acquire->rounds = 0;
+        acquire->grant.counter_ahead = false;
+        ask(acquire);
     }
 }
 
-static void unlocked(struct lease_call *call)
+static void attempt(struct acquire *acquire)
 {
-    end_unrecorded(list_entry(call, struct acquire, call));
+    if (lease_submit(acquire->engine, &acquire->op, false, acquire->resource, floor_run,
+                     floor_done) != STK_OK)
+        fail(acquire, STK_BUSY, NULL);
 }
 
-/* Only the service's lock has to go: the store never took this token. */
-static void unlock(struct acquire *acquire)
+/* Step 2: the lease service. */
+
+static void on_answer(struct lease_call *call);
+
+static void ask(struct acquire *acquire)
 {
     struct lease_call *call = &acquire->call;
+    struct engine *engine = acquire->engine;
+    const struct lease_record *record = &acquire->record;
+    /* A repeat whose lease still runs gets that one, though the service may have lost its lock, or
+     * those of several masters that can be reached. */
+    bool renews = acquire->repeats && record->unexpired && call->void_token == 0;
 
-    acquire->phase = ACQUIRE_RETURNING;
-    call->verb = LEASE_RELEASE;
-    call->token = call->answer_token;
-    call->done = unlocked;
-    lease_ask(acquire->request->engine->options.provider, call);
+    call->verb = renews ? LEASE_RENEW : LEASE_GRANT;
+    call->asked_ms = engine_now_ms(engine);
+    call->token = renews ? record->token : 0;
+    call->floor = acquire->row.fence.floor;
+    call->reentry_only = !line_is_head(&acquire->waiter);
+    call->waits = acquire->options.wait_until_ms > call->asked_ms;
+    call->record = *record;
+    call->done = on_answer;
+    lease_ask(engine->options.provider, call);
 }
 
-/* The store failed. A lock entered again is still its owner's, by the earlier entry. */
-static void record_failed(struct acquire *acquire, enum stk_error error)
+/* Is it this daemon's own lease that the call was denied for? */
+static bool is_held_here(const struct acquire *acquire)
 {
-    acquire->request->op.error = error;
-    if (acquire->call.answer == LEASE_OWN)
-        end_unrecorded(acquire);
-    else
+    const struct lease_record *record = &acquire->record;
+    return record->live && record->this_run && record->token == acquire->call.answer_token;
+}
+
+/* When to ask again. What another daemon holds, with no lease service between the two, nobody
+ * tells: a read of the store is cheap, and where many wait there are fewer for each. */
+static int64_t poll_in_ms(const struct acquire *acquire)
+{
+    const struct engine *engine = acquire->engine;
+    const struct lease_call *call = &acquire->call;
+    int64_t poll_ms = STORE_POLL_MS + (int64_t)engine->acquires_count / 2;
+    unsigned char random; /* two daemons that ask in step would not take turns */
+
+    if (is_held_here(acquire) || !lease_provider_relies_on_store(engine->options.provider))
+        return call->answer_ttl_ms;
+    engine->options.chance->fill(engine->options.chance, &random, sizeof random);
+    poll_ms += random % STORE_POLL_MS;
+    return poll_ms < call->answer_ttl_ms ? poll_ms : call->answer_ttl_ms;
+}
+
+/* Another has it: wait, or say so. */
+static void on_denied(struct acquire *acquire)
+{
+    struct engine *engine = acquire->engine;
+    const struct lease_call *call = &acquire->call;
+    struct waiter *waiter = &acquire->waiter;
+
+    if (!has_time(acquire)) {
+        end_denied(acquire);
+        return;
+    }
+    if (call->answer == LEASE_HELD && is_held_here(acquire) &&
+        acquire->record.connection == acquire->connection) {
+        fail(acquire, STK_DEADLOCK, NULL);
+        return;
+    }
+    if (acquire->deadline.node.place == 0) {
+        engine->counters.leases_waited++;
+        timer_set(engine, &acquire->deadline, acquire->options.wait_until_ms);
+    }
+    waiter->waits = true;
+    if (!line_is_head(waiter))
+        return;
+    if (line_was_woken(waiter) || call->answer == LEASE_FREE) {
+        waiter->waits = false; /* it became the head, or was woken, while it asked */
+        attempt(acquire);
+    } else {
+        line_poll_in(waiter, poll_in_ms(acquire));
+    }
+}
+
+static void record_grant(struct acquire *acquire);
+static void unlock(struct acquire *acquire);
+
+static void on_answer(struct lease_call *call)
+{
+    struct acquire *acquire = acquire_of_call(call);
+    bool taken = call->answer == LEASE_GRANTED || call->answer == LEASE_OWN;
+
+    if (call->verb == LEASE_RENEW && call->answer == LEASE_GRANTED)
+        call->answer = LEASE_OWN;
+    if (is_unwanted(acquire) && call->answer == LEASE_GRANTED)
         unlock(acquire);
+    else if (is_unwanted(acquire))
+        end_unwanted(acquire); /* entering again was not counted yet: nothing to give back */
+    else if (call->answer == LEASE_DOWN)
+        fail(acquire, STK_LEASEDOWN, call->reason);
+    else if (taken)
+        record_grant(acquire);
+    else
+        on_denied(acquire);
+}
+
+/* Step 3: the store records the grant, on its thread: whether a token becomes the newest, with its
+ * lease and, for a request with an id, its receipt, all in one transaction. */
+
+/* Not admitted: the next question goes by what the store knows now. Another daemon may have
+ * recorded its grant since this one read the floor. */
+static enum stk_error read_again(struct acquire *acquire, struct store_txn *txn)
+{
+    return lease_read(txn, acquire->resource, acquire->run, &acquire->row, &acquire->record, NULL);
+}
+
+/* The owner has the lock under a token that the store never saw: the daemon that was granted it has
+ * died, or is about to record it for a twin of this request. Either this one voids it or that one
+ * tells it, and who is here first has the word: a token that is over here is recorded by nobody. */
+static enum stk_error retire_unseen(struct acquire *acquire, struct store_txn *txn)
+{
+    struct resource *row = &acquire->row;
+
+    row->fence.state = FENCE_RELEASED;
+    enum stk_error error = txn_fence_put(txn, row,
+                                         &(struct lease){.owner = acquire->grant.owner,
+                                                         .anonymous = acquire->anonymous,
+                                                         .session = acquire->run});
+    return error == STK_OK ? read_again(acquire, txn) : error;
+}
+
+static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn)
+{
+    int64_t token = acquire->call.answer_token, holds = 1;
+    struct resource *row = &acquire->row;
+    struct grant *grant = &acquire->grant;
+    struct bytes id = acquire->options.id;
+    struct lease lease;
+    struct receipt receipt;
+    bool has_receipt = false;
+    enum stk_error error = txn_resource(txn, acquire->resource, row);
+
+    acquire->recorded = grant->reentered = false;
+    if (error == STK_OK && id.len > 0 && row->id != 0)
+        error = txn_receipt(txn, row, id, &has_receipt, &receipt);
+    if (error != STK_OK)
+        return error;
+    /* A twin of this request may have been granted since the receipt was looked for. */
+    acquire->repeats |= has_receipt && receipt.token == token;
+    if (fence_judge(&row->fence, token) == STK_OK) {
+        error = txn_lease(txn, row, &lease);
+        if (error != STK_OK)
+            return error;
+        bool named = !lease.anonymous && !acquire->anonymous;
+        if (!(named || acquire->repeats) || !bytes_equal(lease.owner, grant->owner))
+            return read_again(acquire, txn);
+        grant->reentered = true;
+        holds = lease.holds + !acquire->repeats;
+    } else {
+        if (!fence_admits(&row->fence, token))
+            return read_again(acquire, txn);
+        grant->counter_ahead |= row->id == 0 && token > row->fence.floor + 1;
+        if (row->id == 0 && (error = txn_resource_make(txn, acquire->resource, row)) != STK_OK)
+            return error;
+        row->fence = (struct fence){.token = token, .floor = token, .state = FENCE_LIVE};
+        if (acquire->call.answer == LEASE_OWN)
+            return retire_unseen(acquire, txn);
+    }
+    lease = (struct lease){.owner = grant->owner,
+                           .anonymous = acquire->anonymous,
+                           .holds = holds,
+                           .ttl_ms = acquire->ttl_ms,
+                           .session = acquire->run,
+                           .connection = acquire->connection};
+    error = txn_fence_put(txn, row, &lease);
+    /* For a repeat of this request: with the TTL that it had at first. */
+    if (error == STK_OK && id.len > 0 && !has_receipt && !acquire->of_basket)
+        error = lease_remember_grant(txn, row, id, acquire->fingerprint, token, acquire->ttl_ms);
+    acquire->counted = !acquire->repeats || !grant->reentered;
+    acquire->recorded = error == STK_OK;
+    return error;
 }
 
 static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
@@ -204,246 +368,304 @@ static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
     return acquire_record(acquire_of_op(op), txn);
 }
 
-static void ask(struct acquire *acquire);
+static void on_recorded(struct acquire *acquire);
 
-/* Step 4: the client's, if there is somebody and something left. */
-static void recorded(struct acquire *acquire)
+/* The store did not record the grant: why, once the lock is let go. */
+static void end_unrecorded(struct acquire *acquire)
 {
-    acquire->left_ms = lease_left_ms(&acquire->call, engine_now_ms(acquire->request->engine));
-    if (is_over(acquire) || acquire->left_ms == 0)
-        give_back(acquire);
+    enum stk_error error = acquire->op.error;
+
+    if (is_unwanted(acquire)) {
+        end_unwanted(acquire);
+    } else if (error != STK_OK) {
+        acquire->engine->counters.store_errors += error == STK_STORE;
+        fail(acquire, error, NULL);
+    } else {
+        fail(acquire, STK_LEASEDOWN,
+             "the lease service keeps minting tokens that were used already");
+    }
+}
+
+static void on_unlocked(struct lease_call *call)
+{
+    end_unrecorded(acquire_of_call(call));
+}
+
+/* Only the service's lock has to go: the store never took this token. */
+static void unlock(struct acquire *acquire)
+{
+    struct lease_call *call = &acquire->call;
+
+    call->verb = LEASE_RELEASE;
+    call->token = call->answer_token;
+    call->done = on_unlocked;
+    lease_ask(acquire->engine->options.provider, call);
+}
+
+/* The store failed. A lock entered again is still its owner's, by the earlier entry. */
+static void record_failed(struct acquire *acquire, enum stk_error error)
+{
+    acquire->op.error = error;
+    if (acquire->call.answer == LEASE_OWN)
+        end_unrecorded(acquire);
     else
-        reply_granted(acquire);
+        unlock(acquire);
 }
 
 static void record_done(struct store_op *op)
 {
     struct acquire *acquire = acquire_of_op(op);
-    struct engine *engine = acquire->request->engine;
 
     if (op->error != STK_OK) {
         record_failed(acquire, op->error);
-        return;
-    }
-    if (!acquire->recorded) {
+    } else if (acquire->recorded) {
+        on_recorded(acquire);
+    } else {
         /* The service had lost state, or a daemon died here before: mint above the store's floor.
          */
-        engine->counters.grants_repeated++;
-        if (++acquire->rounds > ACQUIRE_ROUNDS_MAX || is_over(acquire)) {
+        acquire->engine->counters.grants_repeated++;
+        if (++acquire->rounds > ROUNDS_MAX || is_unwanted(acquire)) {
             unlock(acquire);
             return;
         }
         acquire->call.void_token = acquire->call.answer_token;
         ask(acquire);
-        return;
     }
-    recorded(acquire);
 }
 
-static void record(struct acquire *acquire)
+static void record_grant(struct acquire *acquire)
 {
-    struct request *request = acquire->request;
-
-    acquire->phase = ACQUIRE_RECORDING;
-    enum stk_error error = request_submit(request, true, record_run, record_done);
+    enum stk_error error = lease_submit(acquire->engine, &acquire->op, true, acquire->resource,
+                                        record_run, record_done);
     if (error != STK_OK) /* else the operation is the store's already */
         record_failed(acquire, error);
 }
 
-/* When to look again. What another daemon holds, with no lease service between the two, nobody
- * tells: a glance at the store is cheap, and where many wait there are fewer for each. */
-static int64_t look_in_ms(const struct acquire *acquire)
+/* Step 4: the client's, if there is somebody and something left. */
+
+static void on_given_back(struct release *release)
 {
-    const struct engine *engine = acquire->request->engine;
-    const struct lease_memory *memory = &acquire->view.memory;
-    const struct lease_call *call = &acquire->call;
-    bool ours = memory->live && memory->this_run && memory->token == call->answer_token;
-    int64_t glance_ms = LEASE_GLANCE_MS + (int64_t)engine->acquires_count / 2;
-    unsigned char random; /* two daemons that look in step would not take turns */
+    struct acquire *acquire = list_entry(release, struct acquire, release);
 
-    if (ours || !lease_provider_needs_memory(engine->options.provider))
-        return call->answer_ttl_ms;
-    engine->options.chance->fill(engine->options.chance, &random, sizeof random);
-    glance_ms += random % LEASE_GLANCE_MS;
-    return glance_ms < call->answer_ttl_ms ? glance_ms : call->answer_ttl_ms;
-}
-
-/* Step 2, denied: wait, or say so. */
-static void denied(struct acquire *acquire)
-{
-    struct request *request = acquire->request;
-    const struct lease_call *call = &acquire->call;
-    const struct lease_memory *memory = &acquire->view.memory;
-
-    if (acquire->options.wait_until_ms <= engine_now_ms(request->engine)) {
-        end_with_null(acquire);
-        return;
-    }
-    if (call->answer == LEASE_HELD && memory->live && memory->this_run &&
-        memory->token == call->answer_token && acquire->view.connection == acquire->connection) {
-        request_fail(leave(acquire, 0), STK_DEADLOCK, NULL);
-        return;
-    }
-    if (acquire->deadline.node.place == 0) {
-        request->engine->counters.leases_waited++;
-        timer_set(request->engine, &acquire->deadline, acquire->options.wait_until_ms);
-    }
-    acquire->phase = ACQUIRE_WAITING;
-    if (!line_is_head(acquire))
-        return;
-    if (line_take_again(acquire) || call->answer == LEASE_FREE)
-        acquire_try(acquire); /* it became the head, or was woken, while it asked */
+    acquire->engine->counters.leases_given_back++;
+    if (is_unwanted(acquire))
+        end_unwanted(acquire);
+    else if (has_time(acquire))
+        attempt(acquire);
     else
-        line_look_in(acquire, look_in_ms(acquire));
+        end_denied(acquire);
 }
 
-static void asked(struct lease_call *call)
+/* The store retires the token, the service lets go. A repeat that counted nothing has nothing to
+ * give back; and what a repeat of this one has been told meanwhile is its client's. (Of one in a
+ * basket there is no repeat yet.) */
+static void give_back(struct acquire *acquire)
 {
-    struct acquire *acquire = list_entry(call, struct acquire, call);
-    bool taken = call->answer == LEASE_GRANTED || call->answer == LEASE_OWN;
+    struct release *release = &acquire->release;
+    bool has_repeats = acquire->options.id.len > 0 && !acquire->of_basket;
 
-    if (call->verb == LEASE_RENEW && call->answer == LEASE_GRANTED)
-        call->answer = LEASE_OWN;
-    if (is_over(acquire) && call->answer == LEASE_GRANTED)
-        unlock(acquire);
-    else if (is_over(acquire))
-        end_over(acquire); /* entering again was not counted yet: nothing to give back */
-    else if (call->answer == LEASE_DOWN)
-        request_fail(leave(acquire, 0), STK_LEASEDOWN, "%s", call->reason);
-    else if (taken)
-        record(acquire);
+    *release =
+        (struct release){.engine = acquire->engine,
+                         .kind = RELEASE_HOLD,
+                         .resource = acquire->resource,
+                         .token = acquire->call.answer_token,
+                         .session = acquire->run,
+                         .connection = acquire->connection,
+                         .own_only = has_repeats,
+                         .grant_id = has_repeats ? acquire->options.id : (struct bytes){"", 0},
+                         .unannounced = true,
+                         .on_end = on_given_back};
+    if (acquire->counted)
+        release_start(release);
     else
-        denied(acquire);
+        on_given_back(release);
 }
 
-/* Step 2: the lease service. */
-static void ask(struct acquire *acquire)
+static void on_recorded(struct acquire *acquire)
 {
-    struct lease_call *call = &acquire->call;
-    struct engine *engine = acquire->request->engine;
-    const struct lease_view *view = &acquire->view;
-    /* A repeat whose lease still runs gets that one, though the service may have lost its lock, or
-     * those of several masters that can be reached. */
-    bool renews = acquire->repeats && view->runs && call->void_token == 0;
+    int64_t left_ms = lease_left_ms(&acquire->call, engine_now_ms(acquire->engine));
 
-    acquire->phase = ACQUIRE_ASKING;
-    call->verb = renews ? LEASE_RENEW : LEASE_GRANT;
-    call->asked_ms = engine_now_ms(engine);
-    call->token = renews ? view->memory.token : 0;
-    call->floor = acquire->view.row.fence.floor;
-    call->reentry_only = !line_is_head(acquire);
-    call->waits = acquire->options.wait_until_ms > call->asked_ms;
-    call->memory = acquire->view.memory;
-    call->done = asked;
-    lease_ask(engine->options.provider, call);
-}
-
-/* Was this very request granted before? Then it enters that lease again, if it still is one. */
-static enum stk_error look_for_repeat(struct acquire *acquire, struct store_txn *txn)
-{
-    struct request *request = acquire->request;
-    struct receipt receipt;
-    bool found = false;
-    enum stk_error error =
-        txn_receipt(txn, &acquire->view.row, acquire->options.id, &found, &receipt);
-
-    if (error != STK_OK || !found)
-        return error;
-    if (receipt.fingerprint != acquire->fingerprint)
-        request->verdict = STK_ERR;
+    if (is_unwanted(acquire) || left_ms == 0)
+        give_back(acquire);
     else
-        request->verdict = fence_judge(&acquire->view.row.fence, receipt.token);
-    acquire->repeats = request->verdict == STK_OK;
-    return STK_OK;
+        end_granted(acquire, left_ms);
 }
 
-/* Step 1: the store's floor. */
-static enum stk_error read_run(struct store_op *op, struct store_txn *txn)
-{
-    struct acquire *acquire = acquire_of_op(op);
-    struct request *request = acquire->request;
-    bool has_id = acquire->options.id.len > 0;
-    enum stk_error error = lease_view_read(txn, request->argv[1], acquire->session, &acquire->view,
-                                           has_id ? &request->scratch : NULL);
+/* Waiting. */
 
-    request->verdict = STK_OK;
-    acquire->repeats = false;
-    if (error != STK_OK || !has_id || acquire->view.row.id == 0)
-        return error;
-    return look_for_repeat(acquire, txn);
+static struct acquire *acquire_of_waiter(struct waiter *waiter)
+{
+    return list_entry(waiter, struct acquire, waiter);
 }
 
-/* As the owner that it was granted to. */
-static void become_owner(struct acquire *acquire)
+static void on_turn(struct waiter *waiter)
 {
-    acquire->owner = buf_bytes(&acquire->request->scratch);
-    for (size_t i = 0; i < sizeof acquire->call.nonce; i++)
-        acquire->call.nonce[i] = acquire->view.memory.nonce[i];
+    attempt(acquire_of_waiter(waiter));
 }
 
-static void read_done(struct store_op *op)
+static void on_drain(struct waiter *waiter)
 {
-    struct acquire *acquire = acquire_of_op(op);
-
-    if (is_over(acquire)) {
-        end_over(acquire);
-    } else if (op->error != STK_OK) {
-        acquire->request->engine->counters.store_errors++;
-        request_fail(leave(acquire, 0), op->error, NULL);
-    } else if (acquire->request->verdict == STK_ERR) {
-        request_fail(leave(acquire, 0), STK_ERR, "this ID was used for another command");
-    } else if (acquire->request->verdict != STK_OK) {
-        request_fail(leave(acquire, 0), STK_STALE,
-                     "the lease that this ID was granted is over; ask again with another ID");
-    } else {
-        if (acquire->repeats)
-            become_owner(acquire);
-        acquire->call.void_token = 0;
-        acquire->rounds = 0;
-        acquire->behind = false;
-        ask(acquire);
-    }
+    end_unwanted(acquire_of_waiter(waiter));
 }
 
-void acquire_try(struct acquire *acquire)
+static void on_deadline(struct timer *timer)
 {
-    acquire->phase = ACQUIRE_READING;
-    if (request_submit(acquire->request, false, read_run, read_done) != STK_OK)
-        request_fail(leave(acquire, 0), STK_BUSY, NULL);
+    struct acquire *acquire = list_entry(timer, struct acquire, deadline);
+
+    /* One that is on its way learns at its next denial that the time is up. */
+    if (acquire->waiter.waits)
+        end_denied(acquire);
 }
 
-void acquire_inherit(struct acquire *acquire)
+static void on_heir(struct waiter *waiter)
 {
-    acquire->phase = ACQUIRE_RECORDING;
-    acquire->call.asked_ms = engine_now_ms(acquire->request->engine); /* before others see it */
+    struct acquire *acquire = acquire_of_waiter(waiter);
+
+    acquire->call.asked_ms = engine_now_ms(acquire->engine); /* before others see it */
     acquire->recorded = false;
 }
 
-static void inheritance_known(struct lease_call *call)
+static enum stk_error on_inherit(struct waiter *waiter, struct store_txn *txn)
 {
-    struct acquire *acquire = list_entry(call, struct acquire, call);
+    struct acquire *acquire = acquire_of_waiter(waiter);
+    struct resource *row = &acquire->row;
+    struct receipt receipt;
+    bool granted_before = false;
+    enum stk_error error = txn_resource(txn, acquire->resource, row);
+
+    acquire->recorded = false;
+    if (error == STK_OK && acquire->options.id.len > 0)
+        error = txn_receipt(txn, row, acquire->options.id, &granted_before, &receipt);
+    if (error != STK_OK || granted_before) /* a twin of this request was: it is told so */
+        return error;
+    acquire->call.answer = LEASE_GRANTED;
+    acquire->call.answer_token = token_next(row->fence.token, row->fence.floor);
+    return acquire->call.answer_token == 0 ? STK_OK : acquire_record(acquire, txn);
+}
+
+static void on_inheritance_known(struct lease_call *call)
+{
+    struct acquire *acquire = acquire_of_call(call);
 
     if (call->answer == LEASE_GRANTED) {
-        recorded(acquire);
+        on_recorded(acquire);
         return;
     }
     call->answer_token = call->token;
     give_back(acquire); /* another daemon was granted it since */
 }
 
-void acquire_inherited(struct acquire *acquire, bool committed)
+static void on_inherited(struct waiter *waiter, bool committed)
 {
+    struct acquire *acquire = acquire_of_waiter(waiter);
     struct lease_call *call = &acquire->call;
 
     if (!committed || !acquire->recorded) {
-        acquire_try(acquire);
+        attempt(acquire);
         return;
     }
     call->verb = LEASE_RENEW; /* which is how a lease gets to be known that is held already */
     call->token = call->answer_token;
-    call->memory = (struct lease_memory){.token = call->token, .live = true, .this_run = true};
-    call->done = inheritance_known;
-    lease_ask(acquire->request->engine->options.provider, call);
+    call->record = (struct lease_record){.token = call->token, .live = true, .this_run = true};
+    call->done = on_inheritance_known;
+    lease_ask(acquire->engine->options.provider, call);
+}
+
+static const struct waiter_events waiter_events = {.on_turn = on_turn,
+                                                   .on_drain = on_drain,
+                                                   .on_heir = on_heir,
+                                                   .on_inherit = on_inherit,
+                                                   .on_inherited = on_inherited};
+
+/* Its beginning, and its end before its time. */
+
+static void make_owner(struct acquire *acquire)
+{
+    struct bytes *owner = &acquire->grant.owner;
+
+    *owner = acquire->options.owner;
+    acquire->anonymous = owner->len == 0;
+    if (acquire->anonymous) {
+        lease_make_nonce(acquire->engine->options.chance, acquire->nonce);
+        *owner = (struct bytes){acquire->nonce, LEASE_NONCE_LEN};
+    } else {
+        lease_nonce(*owner, false, acquire->nonce);
+    }
+    memcpy(acquire->call.nonce, acquire->nonce, sizeof acquire->call.nonce);
+}
+
+void acquire_start(struct acquire *acquire)
+{
+    struct engine *engine = acquire->engine;
+
+    if (engine->acquires_count >= engine->options.waiters_max) {
+        acquire->error = STK_BUSY;
+        acquire->reason = "too many are waiting (max-waiters); try again";
+        acquire->on_end(acquire);
+        return;
+    }
+    acquire->run = store_session(engine->options.store);
+    acquire->connection = (int64_t)acquire->session->id;
+    acquire->deadline.fire = on_deadline;
+    acquire->waiter.events = &waiter_events;
+    acquire->call.resource = acquire->resource;
+    acquire->call.ttl_ms = acquire->ttl_ms;
+    make_owner(acquire);
+    line_join(engine, acquire->resource, &acquire->waiter);
+    attempt(acquire);
+}
+
+void acquire_cancel(struct acquire *acquire)
+{
+    acquire->session = NULL;
+    if (acquire->waiter.waits)
+        end_unwanted(acquire);
+}
+
+/* The command. */
+
+struct acquire_command {
+    struct request *request;
+    struct acquire acquire;
+};
+
+/* One option at argv[*at]; moves on behind it. False: the request has failed. */
+static bool parse_option(struct request *request, size_t *at, struct acquire_options *options)
+{
+    size_t value = *at + 1;
+    int64_t wait_ms;
+
+    if (request_is_word(request, *at, "EPHEMERAL")) {
+        options->ephemeral = true;
+        *at += 1;
+        return true;
+    }
+    *at += 2;
+    if (value < request->argc && request_is_word(request, value - 1, "WAIT")) {
+        if (!request_int(request, value, 0, LEASE_WAIT_MAX_MS, "WAIT", &wait_ms))
+            return false;
+        options->wait_until_ms = wait_ms > 0 ? engine_now_ms(request->engine) + wait_ms : 0;
+        return true;
+    }
+    if (value < request->argc && request_is_word(request, value - 1, "OWNER")) {
+        options->owner = request->argv[value];
+        return request_name(request, value, "an owner");
+    }
+    if (value < request->argc && request_is_word(request, value - 1, "ID")) {
+        options->id = request->argv[value];
+        return request_id(request, value);
+    }
+    request_fail(request, STK_ERR, "syntax error: %s [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL]",
+                 request->command->name);
+    return false;
+}
+
+bool acquire_options_parse(struct request *request, size_t at, struct acquire_options *options)
+{
+    while (at < request->argc)
+        if (!parse_option(request, &at, options))
+            return false;
+    return true;
 }
 
 void acquire_prepare(struct request *request)
@@ -454,57 +676,50 @@ void acquire_prepare(struct request *request)
             request->order = ORDER_ALONE;
 }
 
-static void make_owner(struct acquire *acquire)
+void acquire_abandon(struct request *request)
 {
-    acquire->owner = acquire->options.owner;
-    acquire->anonymous = acquire->owner.len == 0;
-    if (acquire->anonymous) {
-        lease_make_nonce(acquire->request->engine->options.chance, acquire->nonce);
-        acquire->owner = (struct bytes){acquire->nonce, LEASE_NONCE_LEN};
+    struct acquire_command *command = request->state;
+    if (command != NULL)
+        acquire_cancel(&command->acquire);
+}
+
+static void on_end(struct acquire *acquire)
+{
+    struct request *request = list_entry(acquire, struct acquire_command, acquire)->request;
+
+    if (acquire->error != STK_OK) {
+        request->op.why = acquire->op.why;
+        request_fail(request, acquire->error, acquire->reason == NULL ? NULL : "%s",
+                     acquire->reason);
+        return;
+    }
+    if (acquire->grant.token == 0) {
+        resp_null_array(&request->reply, request->resp3);
     } else {
-        lease_nonce(acquire->owner, false, acquire->nonce);
+        resp_array(&request->reply, 2);
+        resp_int(&request->reply, acquire->grant.token);
+        resp_int(&request->reply, acquire->grant.left_ms);
     }
-    if (acquire->options.id.len > 0 && !acquire->of_basket)
-        acquire->fingerprint = lease_fingerprint("ACQUIRE", acquire->options.owner);
+    request_finish(request);
 }
 
-/* `basket`: the fingerprint of that which it belongs to, or NULL. */
-static void begin(struct request *request, const uint64_t *basket)
-{
-    struct engine *engine = request->engine;
-    struct acquire *acquire = mem_zalloc(sizeof *acquire);
-
-    request->state = acquire;
-    acquire->request = request;
-    acquire->session = store_session(engine->options.store);
-    acquire->connection = (int64_t)request->session->id;
-    list_init(&acquire->in_line);
-    acquire->deadline.fire = deadline_fired;
-    acquire->of_basket = basket != NULL;
-    acquire->fingerprint = basket != NULL ? *basket : 0;
-    if (!request_name(request, 1, "a resource") ||
-        !request_int(request, 2, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &acquire->ttl_ms) ||
-        !lease_options_parse(request, 3, &acquire->options))
-        return;
-    if (engine->acquires_count >= engine->options.waiters_max) {
-        request_fail(request, STK_BUSY, "too many are waiting (max-waiters); try again");
-        return;
-    }
-    make_owner(acquire);
-    acquire->call.resource = request->argv[1];
-    acquire->call.ttl_ms = acquire->ttl_ms;
-    for (size_t i = 0; i < sizeof acquire->nonce; i++)
-        acquire->call.nonce[i] = acquire->nonce[i];
-    line_join(engine, acquire);
-    acquire_try(acquire);
-}
-
+/* ACQUIRE resource ttl_ms [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL] */
 void lease_acquire(struct request *request)
 {
-    begin(request, NULL);
-}
+    struct acquire_command *command = mem_zalloc(sizeof *command);
+    struct acquire *acquire = &command->acquire;
 
-void acquire_for_basket(struct request *sub, uint64_t fingerprint)
-{
-    begin(sub, &fingerprint);
+    request->state = command;
+    command->request = request;
+    if (!request_name(request, 1, "a resource") ||
+        !request_int(request, 2, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &acquire->ttl_ms) ||
+        !acquire_options_parse(request, 3, &acquire->options))
+        return;
+    acquire->engine = request->engine;
+    acquire->session = request->session;
+    acquire->resource = request->argv[1];
+    if (acquire->options.id.len > 0)
+        acquire->fingerprint = lease_fingerprint("ACQUIRE", acquire->options.owner);
+    acquire->on_end = on_end;
+    acquire_start(acquire);
 }

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ACQUIREALL: a basket of leases, all or none. Each is an ACQUIRE of its own, asked one after the
- * other in the order of the names, the same for everybody: so two baskets that cross never wait for
- * each other in a circle.
+/* ACQUIREALL: a basket of leases, all or none. They are acquired one after the other in the order
+ * of the names, the same for everybody: so two baskets that cross never wait for each other in a
+ * circle.
  *
  *   TAKING ──all granted──▶ FRESHENING ──▶ CONFIRMING ──▶ reply [token ...]
  *    ▲ │                        │              │
  *    │ └──null, error───────────┴──────────────┴──▶ RETURNING ──▶ null, error
- *    └──────────one is over, and there is time──────────┘
+ *    └──────────one is lost, and there is time────────┘
  *
  * - While it waits for one, those it has are renewed at a third of their TTL; before the reply all
- *   are renewed once more where that took time. Where one is over all the same, all go back and it
+ *   are renewed once more where that took time. Where one is lost all the same, all go back and it
  *   begins anew.
- * - It is whole when it is handed out: one look at the store confirms that each token is good.
+ * - It is whole when it is handed out: one read of the store confirms that each token is good (P5).
  * - Its ID is remembered there and then, for all of it. Before that a repeat is a basket of its
  *   own: nobody gives back what another counts on, as each gives back what it has counted itself.
  *   From then on its leases are its client's, also where the reply is lost: a repeat finds them,
- *   counts nothing, and gives nothing back. */
+ *   counts nothing, and gives nothing back (P6).
+ * - At most one acquire, one renewal and one release are under way; next_step() says what follows
+ *   when they have ended. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <xxhash.h>
 
-#include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 
 #define BASKET_MAX 256
-#define ID_OVER    "the leases that this ID was granted are over; ask again with another ID"
+#define ID_LOST    "the leases that this ID was granted are over; ask again with another ID"
 
 enum basket_phase { BASKET_TAKING, BASKET_FRESHENING, BASKET_CONFIRMING, BASKET_RETURNING };
 
@@ -40,62 +40,38 @@ struct basket_item {
 
 struct basket {
     struct request *request;
-    struct lease_options options;
+    struct acquire_options options;
     uint64_t fingerprint;
     enum basket_phase phase;
-    struct request *taking;   /* the ACQUIRE under way, or NULL */
-    struct request *renewing; /* the RENEW under way, or NULL */
-    size_t taken;             /* items whose lease it has */
-    size_t renewed;           /* of these, in this pass */
-    bool again;               /* one was lost: from the beginning, once all are back */
-    bool over;                /* so the confirmation found */
-    bool remembered;          /* its ID is, for all of it */
+    bool is_acquiring, is_renewing;
+    size_t taken;           /* items whose lease it has */
+    size_t renewed;         /* of these, in this pass */
+    bool restart;           /* a lease was lost: from the beginning, once all are back */
+    bool lost;              /* so the confirmation found */
+    bool remembered;        /* its ID is, for all of it */
+    enum stk_error failure; /* what it gave up for; STK_OK: null */
+    char reason[160];       /* for people; empty: the code's usual text */
     int64_t ttl_ms;
     struct timer keep_alive;
-    struct lease_return back;
+    struct acquire acquire;
+    struct renewal renewal;
+    struct release release;
     size_t count;
     struct basket_item items[];
 };
 
-static void go_on(struct basket *basket);
+static void next_step(struct basket *basket);
 
-static bool is_over(const struct basket *basket)
+static bool is_unwanted(const struct basket *basket)
 {
     return basket->request->session == NULL || basket->request->engine->draining;
 }
 
-/* A command of our own, whose reply comes to `finished`. */
-static struct request *new_sub(struct basket *basket, const struct bytes *argv, size_t argc,
-                               void (*finished)(struct request *))
-{
-    struct request *request = basket->request;
-    struct request *sub =
-        request_new(request->session, command_find(&request->engine->index, argv[0]), argv, argc);
+/* Giving up, and giving back. */
 
-    sub->parent = request;
-    sub->on_finished = finished;
-    sub->started = true;
-    sub->resp3 = false;
-    sub->order = ORDER_NOW;
-    request->engine->requests_open++;
-    return sub;
-}
-
-static struct basket *basket_of(struct request *sub)
+static void on_given_back(struct release *release)
 {
-    return sub->parent->state;
-}
-
-/* The basket's end: its reply is written. */
-static void end(struct basket *basket)
-{
-    timer_stop(basket->request->engine, &basket->keep_alive);
-    request_finish(basket->request);
-}
-
-static void returned(struct lease_return *back)
-{
-    go_on(list_entry(back, struct basket, back));
+    next_step(list_entry(release, struct basket, release));
 }
 
 static void give_back_last(struct basket *basket)
@@ -103,107 +79,90 @@ static void give_back_last(struct basket *basket)
     const struct basket_item *item = &basket->items[--basket->taken];
 
     if (!item->counted) {
-        go_on(basket);
+        next_step(basket);
         return;
     }
-    basket->back = (struct lease_return){.engine = basket->request->engine,
-                                         .kind = RETURN_RELEASE,
-                                         .resource = item->resource,
-                                         .token = item->token,
-                                         .done = returned};
-    lease_return_start(&basket->back);
+    basket->release = (struct release){.engine = basket->request->engine,
+                                       .kind = RELEASE_HOLD,
+                                       .resource = item->resource,
+                                       .token = item->token,
+                                       .on_end = on_given_back};
+    release_start(&basket->release);
 }
 
 /* It will not be whole: the reply says why, what it has goes back. Once its ID is remembered they
  * are its client's, who may have been told of them by a repeat: they stay. */
-static void give_up(struct basket *basket, struct bytes reply)
+static void give_up(struct basket *basket, enum stk_error error, const char *reason)
 {
-    struct buf *out = &basket->request->reply;
-
     if (basket->phase == BASKET_RETURNING)
         return;
     basket->phase = BASKET_RETURNING;
     if (basket->remembered)
         basket->taken = 0;
-    buf_append_bytes(out, reply);
-}
-
-static void give_up_for(struct basket *basket, enum stk_error error, const char *why)
-{
-    struct buf reply = {0};
-
-    resp_error(&reply, error, why == NULL ? NULL : "%s", why);
-    give_up(basket, buf_bytes(&reply));
-    buf_free(&reply);
+    basket->failure = error;
+    snprintf(basket->reason, sizeof basket->reason, "%s", reason != NULL ? reason : "");
 }
 
 /* One of its leases is over, by nobody's fault. */
 static void lose(struct basket *basket)
 {
     if (basket->remembered) {
-        give_up_for(basket, STK_STALE, ID_OVER);
+        give_up(basket, STK_STALE, ID_LOST);
     } else if (basket->phase != BASKET_RETURNING) {
-        basket->again = true;
+        basket->restart = true;
         basket->phase = BASKET_RETURNING;
     }
 }
 
-static void end_with_null(struct basket *basket)
-{
-    resp_null_array(&basket->request->reply, basket->request->resp3);
-    end(basket);
-}
-
-/* ":29998": as long as that from now on. False: it is none. */
-static bool read_int(struct bytes text, int64_t *number)
-{
-    const char *end = text.len == 0 ? NULL : memchr(text.data, '\r', text.len);
-
-    return end != NULL && text.data[0] == ':' &&
-           bytes_to_int64((struct bytes){text.data + 1, (size_t)(end - text.data) - 1}, number);
-}
+/* Keeping what it has. */
 
 static void renew_next(struct basket *basket);
 
-static void renew_finished(struct request *sub)
+static void set_keep_alive(struct basket *basket)
 {
-    struct basket *basket = basket_of(sub);
-    int64_t left_ms;
+    struct engine *engine = basket->request->engine;
+    timer_set(engine, &basket->keep_alive, engine_now_ms(engine) + basket->ttl_ms / 3);
+}
 
-    basket->renewing = NULL;
-    if (read_int(buf_bytes(&sub->reply), &left_ms))
-        basket->items[basket->renewed].until_ms = engine_now_ms(sub->engine) + left_ms;
-    else if (renew_lost(sub))
+static void on_renewed(struct renewal *renewal)
+{
+    struct basket *basket = list_entry(renewal, struct basket, renewal);
+
+    basket->is_renewing = false;
+    if (renewal->error == STK_OK) {
+        basket->items[basket->renewed].until_ms = engine_now_ms(renewal->engine) + renewal->left_ms;
+    } else if (renewal->lost) {
         lose(basket);
-    else
-        give_up(basket, buf_bytes(&sub->reply));
+    } else {
+        basket->request->op.why = renewal->op.why;
+        give_up(basket, renewal->error, renewal->reason);
+    }
     basket->renewed++;
-    request_free(sub);
     if (basket->phase == BASKET_RETURNING) {
-        if (basket->taking != NULL && basket->taking->session != NULL) {
-            basket->taking->session = NULL; /* nobody wants it any more */
-            acquire_abandon(basket->taking);
-        } else {
-            go_on(basket);
-        }
-    } else if (basket->renewed < basket->taken && !is_over(basket)) {
+        if (basket->is_acquiring && basket->acquire.session != NULL)
+            acquire_cancel(&basket->acquire); /* nobody wants it any more */
+        else
+            next_step(basket);
+    } else if (basket->renewed < basket->taken && !is_unwanted(basket)) {
         renew_next(basket);
     } else {
-        timer_set(basket->request->engine, &basket->keep_alive,
-                  engine_now_ms(basket->request->engine) + basket->ttl_ms / 3);
-        go_on(basket);
+        set_keep_alive(basket);
+        next_step(basket);
     }
 }
 
 static void renew_next(struct basket *basket)
 {
     const struct basket_item *item = &basket->items[basket->renewed];
-    char token[24], ttl[24];
-    snprintf(token, sizeof token, "%lld", (long long)item->token);
-    snprintf(ttl, sizeof ttl, "%lld", (long long)basket->ttl_ms);
-    struct bytes argv[] = {bytes_of("RENEW"), item->resource, bytes_of(token), bytes_of(ttl)};
-    basket->renewing = new_sub(basket, argv, 4, renew_finished);
-    lease_renew(basket->renewing);
+
+    basket->is_renewing = true;
+    basket->renewal = (struct renewal){.engine = basket->request->engine,
+                                       .session = &basket->request->session,
+                                       .resource = item->resource,
+                                       .token = item->token,
+                                       .ttl_ms = basket->ttl_ms,
+                                       .on_end = on_renewed};
+    renewal_start(&basket->renewal);
 }
 
 static void renew_all(struct basket *basket)
@@ -212,96 +171,79 @@ static void renew_all(struct basket *basket)
     renew_next(basket);
 }
 
-static void keep_alive(struct timer *timer)
+static void on_keep_alive(struct timer *timer)
 {
     struct basket *basket = list_entry(timer, struct basket, keep_alive);
-    if (basket->phase == BASKET_TAKING && basket->renewing == NULL && !is_over(basket))
+    if (basket->phase == BASKET_TAKING && !basket->is_renewing && !is_unwanted(basket))
         renew_all(basket);
 }
 
-/* [34, 30000]. False: it is no grant. */
-static bool read_grant(struct bytes reply, struct basket_item *item, int64_t now_ms)
+/* Taking one more. */
+
+static void on_acquired(struct acquire *acquire)
 {
-    static const char head[] = "*2\r\n";
-    int64_t left_ms;
+    struct basket *basket = list_entry(acquire, struct basket, acquire);
+    struct basket_item *item = &basket->items[basket->taken];
 
-    if (reply.len < sizeof head || memcmp(reply.data, head, sizeof head - 1) != 0)
-        return false;
-    reply = (struct bytes){reply.data + 4, reply.len - 4};
-    if (!read_int(reply, &item->token))
-        return false;
-    const char *second = memchr(reply.data, '\n', reply.len);
-    if (second == NULL ||
-        !read_int((struct bytes){second + 1, reply.len - (size_t)(second + 1 - reply.data)},
-                  &left_ms))
-        return false;
-    item->until_ms = now_ms + left_ms;
-    return true;
-}
-
-static void take_finished(struct request *sub)
-{
-    struct basket *basket = basket_of(sub);
-    int64_t now_ms = engine_now_ms(sub->engine);
-
-    basket->taking = NULL;
-    if (read_grant(buf_bytes(&sub->reply), &basket->items[basket->taken], now_ms)) {
-        basket->items[basket->taken].counted = acquire_counted(sub);
-        if (basket->taken++ == 0)
-            timer_set(sub->engine, &basket->keep_alive, now_ms + basket->ttl_ms / 3);
-    } else if (sub->reply.len > 0 && sub->reply.data[0] == '-') {
-        give_up(basket, buf_bytes(&sub->reply));
+    basket->is_acquiring = false;
+    if (acquire->error != STK_OK) {
+        basket->request->op.why = acquire->op.why;
+        give_up(basket, acquire->error, acquire->reason);
+    } else if (acquire->grant.token == 0) {
+        give_up(basket, STK_OK, NULL);
     } else {
-        give_up(basket, (struct bytes){"", 0});
+        item->token = acquire->grant.token;
+        item->until_ms = engine_now_ms(acquire->engine) + acquire->grant.left_ms;
+        item->counted = acquire->counted;
+        if (basket->taken++ == 0)
+            set_keep_alive(basket);
     }
-    request_free(sub);
-    go_on(basket);
+    next_step(basket);
 }
 
 static void take_next(struct basket *basket)
 {
-    const struct lease_options *options = &basket->options;
-    struct engine *engine = basket->request->engine;
-    char ttl[24], wait[24];
-    struct bytes argv[10];
-    size_t argc = 0;
+    basket->is_acquiring = true;
+    basket->acquire = (struct acquire){.engine = basket->request->engine,
+                                       .session = basket->request->session,
+                                       .resource = basket->items[basket->taken].resource,
+                                       .ttl_ms = basket->ttl_ms,
+                                       .options = basket->options,
+                                       .fingerprint = basket->fingerprint,
+                                       .of_basket = true,
+                                       .on_end = on_acquired};
+    acquire_start(&basket->acquire);
+}
 
-    snprintf(ttl, sizeof ttl, "%lld", (long long)basket->ttl_ms);
-    argv[argc++] = bytes_of("ACQUIRE");
-    argv[argc++] = basket->items[basket->taken].resource;
-    argv[argc++] = bytes_of(ttl);
-    int64_t left_ms = options->wait_until_ms - engine_now_ms(engine);
-    if (options->wait_until_ms != 0 && left_ms > 0) {
-        snprintf(wait, sizeof wait, "%lld", (long long)left_ms);
-        argv[argc++] = bytes_of("WAIT");
-        argv[argc++] = bytes_of(wait);
+/* The end. */
+
+static void reply_failed(struct basket *basket)
+{
+    struct request *request = basket->request;
+
+    timer_stop(request->engine, &basket->keep_alive);
+    if (basket->failure != STK_OK) {
+        request_fail(request, basket->failure, basket->reason[0] == '\0' ? NULL : "%s",
+                     basket->reason);
+        return;
     }
-    if (options->owner.len > 0) {
-        argv[argc++] = bytes_of("OWNER");
-        argv[argc++] = options->owner;
-    }
-    if (options->id.len > 0) {
-        argv[argc++] = bytes_of("ID");
-        argv[argc++] = options->id;
-    }
-    if (options->ephemeral)
-        argv[argc++] = bytes_of("EPHEMERAL");
-    basket->taking = new_sub(basket, argv, argc, take_finished);
-    acquire_for_basket(basket->taking, basket->fingerprint);
+    resp_null_array(&request->reply, request->resp3);
+    request_finish(request);
 }
 
 static void reply_whole(struct basket *basket)
 {
-    struct buf *out = &basket->request->reply;
+    struct request *request = basket->request;
     int64_t *tokens = mem_alloc(basket->count * sizeof *tokens);
 
+    timer_stop(request->engine, &basket->keep_alive);
     for (size_t i = 0; i < basket->count; i++)
         tokens[basket->items[i].place] = basket->items[i].token;
-    resp_array(out, basket->count);
+    resp_array(&request->reply, basket->count);
     for (size_t i = 0; i < basket->count; i++)
-        resp_int(out, tokens[i]);
+        resp_int(&request->reply, tokens[i]);
     free(tokens);
-    end(basket);
+    request_finish(request);
 }
 
 /* Of the lease that ends first. */
@@ -316,85 +258,54 @@ static int64_t least_left_ms(const struct basket *basket)
 }
 
 /* All are back. */
-static void given_back(struct basket *basket)
+static void on_all_given_back(struct basket *basket)
 {
-    bool again = basket->again && !is_over(basket);
+    struct engine *engine = basket->request->engine;
+    bool restart = basket->restart && !is_unwanted(basket);
 
-    basket->again = false;
-    if (again && basket->options.wait_until_ms > engine_now_ms(basket->request->engine)) {
+    basket->restart = false;
+    if (restart && basket->options.wait_until_ms > engine_now_ms(engine)) {
         basket->phase = BASKET_TAKING;
-        timer_stop(basket->request->engine, &basket->keep_alive);
-        go_on(basket);
-    } else if (basket->request->reply.len == 0) {
-        end_with_null(basket);
+        timer_stop(engine, &basket->keep_alive);
+        next_step(basket);
     } else {
-        end(basket);
+        reply_failed(basket);
     }
 }
 
 /* The confirmation, on the store's thread; it may run more than once. */
 
-/* What the store says of one item. */
-struct sight {
+/* An item, as the store knows it. */
+struct known_item {
     struct resource row;
     struct lease lease; /* where the basket has an ID */
-    bool known;         /* a twin of this basket was told of this very token */
+    bool twin;          /* a twin of this basket was told of this very token */
 };
 
 /* Is the token good? Then the request's verdict: is the ID this command's, and not used up? */
-static enum stk_error look_at(struct basket *basket, const struct basket_item *item,
-                              struct store_txn *txn, struct sight *sight)
+static enum stk_error judge_item(struct basket *basket, const struct basket_item *item,
+                                 struct store_txn *txn, struct known_item *known)
 {
     struct request *request = basket->request;
     struct receipt receipt;
     bool found = false;
-    enum stk_error error = txn_resource(txn, item->resource, &sight->row);
+    enum stk_error error = txn_resource(txn, item->resource, &known->row);
 
-    sight->known = false;
+    known->twin = false;
     if (error != STK_OK)
         return error;
-    basket->over |= fence_judge(&sight->row.fence, item->token) != STK_OK;
-    if (basket->over || basket->options.id.len == 0)
+    basket->lost |= fence_judge(&known->row.fence, item->token) != STK_OK;
+    if (basket->lost || basket->options.id.len == 0)
         return STK_OK;
-    error = txn_receipt(txn, &sight->row, basket->options.id, &found, &receipt);
+    error = txn_receipt(txn, &known->row, basket->options.id, &found, &receipt);
     if (error != STK_OK || !found)
         return error;
-    sight->known = receipt.token == item->token;
+    known->twin = receipt.token == item->token;
     if (receipt.fingerprint != basket->fingerprint)
         request->verdict = STK_ERR;
-    error = txn_lease(txn, &sight->row, &sight->lease);
-    if (error == STK_OK && sight->known && item->counted && sight->lease.holds <= 1)
+    error = txn_lease(txn, &known->row, &known->lease);
+    if (error == STK_OK && known->twin && item->counted && known->lease.holds <= 1)
         request->verdict = STK_STALE; /* the twin's hold has been released since */
-    return error;
-}
-
-/* What both twins have counted counts once. */
-static enum stk_error count_once(struct store_txn *txn, struct sight *sight)
-{
-    struct lease *lease = &sight->lease;
-    struct buf owner = {0}; /* lease->owner is borrowed from the row that is written now */
-
-    lease->holds--;
-    buf_append_bytes(&owner, lease->owner);
-    lease->owner = buf_bytes(&owner);
-    enum stk_error error = txn_fence_put(txn, &sight->row, lease);
-    buf_free(&owner);
-    return error;
-}
-
-static enum stk_error remember(const struct basket *basket, const struct basket_item *item,
-                               struct store_txn *txn, const struct resource *row)
-{
-    struct buf reply = {0};
-
-    resp_array(&reply, 2);
-    resp_int(&reply, item->token);
-    resp_int(&reply, basket->ttl_ms);
-    enum stk_error error = txn_receipt_put(txn, row, basket->options.id,
-                                           &(struct receipt){.token = item->token,
-                                                             .fingerprint = basket->fingerprint,
-                                                             .reply = buf_bytes(&reply)});
-    buf_free(&reply);
     return error;
 }
 
@@ -403,22 +314,25 @@ static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
     struct basket *basket = request_of_op(op)->state;
     bool has_id = basket->options.id.len > 0;
     enum stk_error error = STK_OK;
-    struct sight sight;
+    struct known_item known;
 
-    basket->over = false;
+    basket->lost = false;
     basket->request->verdict = STK_OK;
     for (size_t i = 0; i < basket->count; i++) {
-        error = look_at(basket, &basket->items[i], txn, &sight);
-        if (error != STK_OK || basket->over || basket->request->verdict != STK_OK)
+        error = judge_item(basket, &basket->items[i], txn, &known);
+        if (error != STK_OK || basket->lost || basket->request->verdict != STK_OK)
             return error;
     }
     for (size_t i = 0; has_id && error == STK_OK && i < basket->count; i++) {
         const struct basket_item *item = &basket->items[i];
-        error = look_at(basket, item, txn, &sight);
-        if (error == STK_OK && !sight.known)
-            error = remember(basket, item, txn, &sight.row);
-        else if (error == STK_OK && item->counted)
-            error = count_once(txn, &sight);
+        error = judge_item(basket, item, txn, &known);
+        if (error == STK_OK && !known.twin) {
+            error = lease_remember_grant(txn, &known.row, basket->options.id, basket->fingerprint,
+                                         item->token, basket->ttl_ms);
+        } else if (error == STK_OK && item->counted) {
+            known.lease.holds--; /* what both twins have counted counts once */
+            error = lease_rewrite(txn, &known.row, &known.lease);
+        }
     }
     return error;
 }
@@ -433,7 +347,7 @@ static void hand_out(struct basket *basket)
         renew_all(basket);
     } else {
         lose(basket);
-        go_on(basket);
+        next_step(basket);
     }
 }
 
@@ -444,22 +358,22 @@ static void confirm_done(struct store_op *op)
 
     if (op->error != STK_OK) {
         engine->counters.store_errors += op->error == STK_STORE;
-        give_up_for(basket, op->error, NULL);
+        give_up(basket, op->error, NULL);
     } else if (basket->request->verdict == STK_ERR) {
-        give_up_for(basket, STK_ERR, "this ID was used for another command");
+        give_up(basket, STK_ERR, "this ID was used for another command");
     } else if (basket->request->verdict != STK_OK) {
-        give_up_for(basket, STK_STALE, ID_OVER);
-    } else if (basket->over) {
+        give_up(basket, STK_STALE, ID_LOST);
+    } else if (basket->lost) {
         lose(basket);
     } else if (basket->options.id.len > 0) {
         basket->remembered = true;
         hand_out(basket);
         return;
-    } else if (!is_over(basket)) {
+    } else if (!is_unwanted(basket)) {
         hand_out(basket);
         return;
     }
-    go_on(basket);
+    next_step(basket);
 }
 
 static void confirm(struct basket *basket)
@@ -468,23 +382,23 @@ static void confirm(struct basket *basket)
     enum stk_error error =
         request_submit(basket->request, basket->options.id.len > 0, confirm_run, confirm_done);
     if (error != STK_OK) {
-        give_up_for(basket, error, NULL);
-        go_on(basket);
+        give_up(basket, error, NULL);
+        next_step(basket);
     }
 }
 
 /* What comes next, once nothing is under way. */
-static void go_on(struct basket *basket)
+static void next_step(struct basket *basket)
 {
-    if (basket->taking != NULL || basket->renewing != NULL)
+    if (basket->is_acquiring || basket->is_renewing)
         return;
-    if (basket->phase != BASKET_RETURNING && is_over(basket))
-        give_up(basket, bytes_of("-BUSY the daemon is stopping; try again\r\n"));
+    if (basket->phase != BASKET_RETURNING && is_unwanted(basket))
+        give_up(basket, STK_BUSY, "the daemon is stopping; try again");
     if (basket->phase == BASKET_RETURNING) {
         if (basket->taken > 0)
             give_back_last(basket);
         else
-            given_back(basket);
+            on_all_given_back(basket);
     } else if (basket->taken < basket->count) {
         take_next(basket);
     } else if (basket->phase == BASKET_TAKING &&
@@ -495,24 +409,20 @@ static void go_on(struct basket *basket)
         hand_out(basket);
     } else if (least_left_ms(basket) <= 0) {
         lose(basket);
-        go_on(basket);
+        next_step(basket);
     } else {
         confirm(basket);
     }
 }
 
+/* The command. */
+
 void acquire_all_abandon(struct request *request)
 {
     struct basket *basket = request->state;
 
-    if (basket == NULL)
-        return;
-    if (basket->renewing != NULL)
-        basket->renewing->session = NULL;
-    if (basket->taking != NULL) {
-        basket->taking->session = NULL;
-        acquire_abandon(basket->taking);
-    }
+    if (basket != NULL && basket->is_acquiring)
+        acquire_cancel(&basket->acquire);
 }
 
 static int by_name(const void *a, const void *b)
@@ -535,7 +445,7 @@ static bool fill(struct request *request, struct basket *basket)
             request_fail(request, STK_ERR, "a resource is named twice");
             return false;
         }
-    if (!lease_options_parse(request, 3 + basket->count, &basket->options))
+    if (!acquire_options_parse(request, 3 + basket->count, &basket->options))
         return false;
     basket->fingerprint = lease_fingerprint("ACQUIREALL", basket->options.owner);
     for (size_t i = 0; i < basket->count; i++)
@@ -562,7 +472,7 @@ void lease_acquire_all(struct request *request)
     basket->request = request;
     basket->ttl_ms = ttl_ms;
     basket->count = (size_t)count;
-    basket->keep_alive.fire = keep_alive;
+    basket->keep_alive.fire = on_keep_alive;
     if (fill(request, basket))
-        go_on(basket);
+        next_step(basket);
 }

@@ -3,20 +3,19 @@
  * which go with their connection. Nothing here decides anything: the lease service says whether a
  * lease is over, the store whether its token is good.
  *
- *   granted ──▶ held ──timer──▶ asking the service ──held still──▶ held
- *                │                     └──free, another's──▶ expired
+ *   granted ──▶ held ──timer, news──▶ asking the service ──held still──▶ held
+ *                │                            └──free, another's──▶ expired, or ended elsewhere
  *                └──released, revoked, granted to another──▶ gone */
 #include <stdlib.h>
 #include <string.h>
 
-#include "fence/base/check.h"
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/events.h"
 
-enum { BEHIND_SAID_MS = 60000 };
+enum { WARNING_MS = 60000 }; /* between two that say the same */
 
 /* There may be a million: small. */
 struct held {
@@ -25,7 +24,7 @@ struct held {
     struct session *holder; /* NULL: that connection is gone */
     struct list of_session; /* holder->held */
     struct timer timer;     /* when the lease should be over */
-    struct look *asking;    /* the call under way, or NULL */
+    struct query *query;    /* under way, or NULL */
     int64_t token, until_ms;
     int32_t ttl_ms;
     uint16_t name_len, owner_len;
@@ -34,11 +33,11 @@ struct held {
 };
 _Static_assert(LEASE_TTL_MAX_MS <= INT32_MAX, "ttl_ms fits");
 
-/* Asking the service whether a lease is over. Outlives an entry that goes meanwhile. */
-struct look {
+/* The service is asked whether a lease is over. Outlives an entry that goes meanwhile. */
+struct query {
     struct engine *engine;
-    struct held *held;     /* NULL: gone */
-    bool doubted, revoked; /* another daemon says that it ended: how */
+    struct held *held;       /* NULL: gone */
+    bool suspected, revoked; /* another daemon says that it has ended: how */
     struct lease_call call;
     char name[];
 };
@@ -71,8 +70,8 @@ static void dispose(struct table_node *node)
 
     timer_stop(held->engine, &held->timer);
     list_remove(&held->of_session);
-    if (held->asking != NULL)
-        held->asking->held = NULL;
+    if (held->query != NULL)
+        held->query->held = NULL;
     free(held);
 }
 
@@ -115,21 +114,21 @@ static void expire(struct held *held, const char *reason)
     drop(held);
 }
 
-static void answered(struct lease_call *call)
+static void on_answer(struct lease_call *call)
 {
-    struct look *look = list_entry(call, struct look, call);
-    struct engine *engine = look->engine;
-    struct held *held = look->held;
+    struct query *query = list_entry(call, struct query, call);
+    struct engine *engine = query->engine;
+    struct held *held = query->held;
     bool still = held != NULL && call->answer == LEASE_HELD && call->answer_token == held->token;
-    bool ended = look->doubted && (call->answer == LEASE_HELD || call->answer == LEASE_FREE);
-    bool revoked = look->revoked;
+    bool ended = query->suspected && (call->answer == LEASE_HELD || call->answer == LEASE_FREE);
+    bool revoked = query->revoked;
     int64_t answer_ttl_ms = call->answer_ttl_ms;
 
     engine->requests_open--;
-    free(look);
+    free(query);
     if (held == NULL)
         return;
-    held->asking = NULL;
+    held->query = NULL;
     if (ended && !still) {
         end_elsewhere(held, revoked);
         return;
@@ -144,41 +143,44 @@ static void answered(struct lease_call *call)
     timer_set(engine, &held->timer, held->until_ms + 1);
 }
 
-static void ask(struct held *held, bool doubted, bool revoked)
+static void ask(struct held *held, bool suspected, bool revoked)
 {
     struct engine *engine = held->engine;
-    struct look *look = mem_zalloc(sizeof *look + held->name_len);
-    memcpy(look->name, held->bytes, held->name_len);
-    look->engine = engine;
-    look->held = held;
-    look->doubted = doubted;
-    look->revoked = revoked;
-    look->call = (struct lease_call){
+    struct query *query = mem_zalloc(sizeof *query + held->name_len);
+    memcpy(query->name, held->bytes, held->name_len);
+    query->engine = engine;
+    query->held = held;
+    query->suspected = suspected;
+    query->revoked = revoked;
+    query->call = (struct lease_call){
         .verb = LEASE_QUERY,
-        .resource = {look->name, held->name_len},
+        .resource = {query->name, held->name_len},
         .token = held->token,
-        .memory = {.token = held->token, .live = true, .this_run = true, .ttl_ms = held->ttl_ms},
-        .done = answered};
-    held->asking = look;
+        .record = {.token = held->token, .live = true, .this_run = true, .ttl_ms = held->ttl_ms},
+        .done = on_answer};
+    held->query = query;
     engine->requests_open++;
-    lease_ask(engine->options.provider, &look->call);
+    lease_ask(engine->options.provider, &query->call);
 }
 
-static void due(struct timer *timer)
+static void on_timer(struct timer *timer)
 {
     struct held *held = list_entry(timer, struct held, timer);
 
     if (held->engine->draining)
         drop(held);
-    else if (held->asking == NULL) /* else its answer looks at the time */
+    else if (held->query == NULL) /* else its answer minds the time */
         ask(held, false, false);
 }
 
-void held_doubt(struct engine *engine, struct bytes resource, int64_t token, bool revoked)
+void held_on_news(void *context, const struct lease_news *news)
 {
-    struct held *held = find(engine, resource);
-    if (held != NULL && held->token == token && held->asking == NULL && !engine->draining)
-        ask(held, true, revoked);
+    struct engine *engine = context;
+    struct held *held = find(engine, news->resource);
+
+    if (held != NULL && held->token == news->token && held->query == NULL && !engine->draining)
+        ask(held, true, news->revoked);
+    line_wake(engine, news->resource);
 }
 
 static void set_until(struct held *held, int64_t ttl_ms)
@@ -198,14 +200,14 @@ static void set_holder(struct held *held, struct session *session)
 /* A store that was made at this start cannot know what another one has handed out. The lease
  * service may: then somebody should hear of it, once in a while. (Its counter is ahead, too, where
  * a first grant was not recorded.) */
-static void warn_behind(struct engine *engine, const struct held_grant *grant)
+static void warn_counter_ahead(struct engine *engine, const struct grant *grant)
 {
     int64_t now_ms = engine_now_ms(engine);
     char name[64];
 
-    if (!grant->behind || store_session(engine->options.store) != STORE_SESSION_FIRST)
+    if (!grant->counter_ahead || store_session(engine->options.store) != STORE_SESSION_FIRST)
         return;
-    if (engine->counters.grants_behind++ > 0 && now_ms - engine->behind_said_ms < BEHIND_SAID_MS)
+    if (engine->counters.grants_behind++ > 0 && now_ms - engine->behind_said_ms < WARNING_MS)
         return;
     engine->behind_said_ms = now_ms;
     log_warn(engine->options.log,
@@ -215,7 +217,7 @@ static void warn_behind(struct engine *engine, const struct held_grant *grant)
              log_quoted(grant->resource, name, sizeof name), (long long)grant->token - 1);
 }
 
-void held_granted(struct engine *engine, const struct held_grant *grant)
+void held_granted(struct engine *engine, const struct grant *grant)
 {
     struct held *held = find(engine, grant->resource);
 
@@ -223,11 +225,10 @@ void held_granted(struct engine *engine, const struct held_grant *grant)
         expire(held, "taken"); /* the service gave it to another */
         held = NULL;
     }
-    bool fresh = held == NULL;
-    if (fresh) {
+    if (held == NULL) {
         held = mem_zalloc(offsetof(struct held, bytes) + grant->resource.len + grant->owner.len);
         held->engine = engine;
-        held->timer.fire = due;
+        held->timer.fire = on_timer;
         held->token = grant->token;
         held->name_len = (uint16_t)grant->resource.len;
         held->owner_len = (uint16_t)grant->owner.len;
@@ -238,13 +239,13 @@ void held_granted(struct engine *engine, const struct held_grant *grant)
     }
     held->ephemeral = grant->ephemeral;
     set_holder(held, grant->session);
-    set_until(held, grant->ttl_ms);
-    warn_behind(engine, grant);
-    if (grant->fresh)
+    set_until(held, grant->left_ms);
+    warn_counter_ahead(engine, grant);
+    if (!grant->reentered)
         publish(held, EVENT_GRANTED);
 }
 
-void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t ttl_ms,
+void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t left_ms,
                   struct session *notified)
 {
     struct held *held = find(engine, resource);
@@ -253,12 +254,12 @@ void held_renewed(struct engine *engine, struct bytes resource, int64_t token, i
         notified->notified = true;
     if (held == NULL || held->token != token)
         return;
-    set_until(held, ttl_ms);
+    set_until(held, left_ms);
     if (notified != NULL && !held->ephemeral) /* else it goes with the connection that it has */
         set_holder(held, notified);
 }
 
-void held_returned(struct engine *engine, struct bytes resource, int64_t token, bool revoked)
+void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked)
 {
     struct held *held = find(engine, resource);
 
@@ -274,41 +275,8 @@ void held_returned(struct engine *engine, struct bytes resource, int64_t token, 
     drop(held);
 }
 
-/* A lease that goes with its connection. */
-struct closing {
-    struct lease_return back;
-    struct buf name;
-};
-
-static void closed(struct lease_return *back)
-{
-    struct closing *closing = list_entry(back, struct closing, back);
-    struct engine *engine = back->engine;
-
-    engine->requests_open--;
-    engine->counters.leases_released += back->error == STK_OK && back->let_go;
-    buf_free(&closing->name);
-    free(closing);
-}
-
-static void give_back(const struct held *held, int64_t connection)
-{
-    struct closing *closing = mem_zalloc(sizeof *closing);
-
-    buf_append_bytes(&closing->name, name_of(held));
-    closing->back = (struct lease_return){.engine = held->engine,
-                                          .kind = RETURN_CLOSE,
-                                          .resource = buf_bytes(&closing->name),
-                                          .token = held->token,
-                                          .session = store_session(held->engine->options.store),
-                                          .connection = connection,
-                                          .own_only = true,
-                                          .done = closed};
-    held->engine->requests_open++;
-    lease_return_start(&closing->back);
-}
-
-void held_session_closed(struct session *session)
+void held_forget_session(struct session *session,
+                         void (*each)(struct session *, struct bytes resource, int64_t token))
 {
     struct list *link;
 
@@ -316,7 +284,7 @@ void held_session_closed(struct session *session)
         struct held *held = list_entry(link, struct held, of_session);
         held->holder = NULL;
         if (held->ephemeral)
-            give_back(held, (int64_t)session->id);
+            each(session, name_of(held), held->token);
     }
 }
 

@@ -1,6 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the lease commands share: the owner's nonce, what the store remembers, the line of those who
- * ask for one resource, and a token's way back. */
+/* Leases, inside the engine. The commands stand on four jobs (acquire, renew, release, and a check
+ * of what is held), and those on the line of waiters and the table of what was granted here:
+ *
+ *   ACQUIREALL
+ *     ├────▶ ACQUIRE: floor ─▶ ask ─▶ record ─▶ reply
+ *     ├────▶ RENEW       │
+ *     │        │         │
+ *     └────────┼─────────┴──▶ RELEASE, REVOKE
+ *              ▼                    │
+ *            held.c  ◀──────────────┤     leases granted here: events, EPHEMERAL, expiry
+ *              ▼                    │
+ *            line.c  ◀──────────────┘     who waits for a resource, in order
+ *              ▼
+ *            lease.c                      what the store has recorded
+ *
+ * Calls go down in this picture; the way up is a callback that is named for its event. A job is a
+ * struct that its caller fills in, keeps still and owns until `on_end`, which is the last thing
+ * that happens to it and may come before the function that starts the job returns. */
 #ifndef STOCKADE_ENGINE_LEASE_H
 #define STOCKADE_ENGINE_LEASE_H
 
@@ -10,7 +26,7 @@
 #define LEASE_TTL_MIN_MS  10
 #define LEASE_TTL_MAX_MS  (24 * 3600 * 1000)
 #define LEASE_WAIT_MAX_MS LEASE_TTL_MAX_MS
-#define LEASE_LOOK_MS     1000 /* a waiter that missed its wake-up looks again within this */
+#define LINE_POLL_MS      1000 /* a waiter that missed its wake-up asks again within this */
 /* How often at most a renewal goes without a date in the store. */
 #define RENEWAL_WRITTEN_MS (60 * 60 * 1000)
 
@@ -20,150 +36,216 @@ command_start lease_acquire, lease_acquire_all, lease_renew, lease_release, leas
 command_start acquire_prepare; /* the order: does it wait? */
 command_start acquire_abandon, acquire_all_abandon;
 
-/* For the engine: a connection has closed; the daemon stops, and waiters get an error. */
-void held_session_closed(struct session *session);
-void acquire_drain(struct engine *engine);
-void held_init(struct engine *engine);
-void held_free(struct engine *engine);
+/* lease.c: what the commands share. */
 
 /* The name under which a lease service knows an owner: for one that the client named, 128 bits of
  * XXH3 of it; a generated owner is already such a nonce. Two named owners with one nonce would take
  * each other's lock, never each other's token: the store compares the names. */
 void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN + 1]);
+/* Makes a nonce that nobody else has. */
+void lease_make_nonce(const struct chance *chance, char nonce[LEASE_NONCE_LEN + 1]);
+/* What a receipt remembers of a lease command besides its resource. */
+uint64_t lease_fingerprint(const char *command, struct bytes owner);
+/* Reads a resource's row, and of its newest grant what a lease service may have to know. On the
+ * store's thread. `session` is store_session(); `owner` takes the owner's name, or is NULL. */
+enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t session,
+                          struct resource *row, struct lease_record *record, struct buf *owner);
+/* Writes a row of which only the lease's numbers have changed: the owner stays who it is. */
+enum stk_error lease_rewrite(struct store_txn *txn, const struct resource *row,
+                             struct lease *lease);
+/* Writes the receipt of a command that was answered with `token` and `ttl_ms`. */
+enum stk_error lease_remember_grant(struct store_txn *txn, const struct resource *row,
+                                    struct bytes id, uint64_t fingerprint, int64_t token,
+                                    int64_t ttl_ms);
+/* Hands a job's operation to the store. STK_BUSY: its queue is full, `done` will not be called. */
+enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool writes,
+                            struct bytes resource,
+                            enum stk_error (*run)(struct store_op *, struct store_txn *),
+                            void (*done)(struct store_op *));
+
+/* line.c: those who want one resource at this daemon, in order of arrival. Only the head may take
+ * the lease; the others ask once whether they hold it already, and wait. */
+
+struct waiter {
+    struct list in_line;
+    struct line *line;
+    bool waits; /* else it is asking, and learns at its next denial what has happened */
+    const struct waiter_events *events;
+};
+
+/* What may happen to one that waits. It does not wait any more when this is called. */
+struct waiter_events {
+    void (*on_turn)(struct waiter *waiter);  /* it is the head, and the lease may be free */
+    void (*on_drain)(struct waiter *waiter); /* the daemon stops */
+    /* Inheritance, where the store is the only memory of leases: the head gets the lease in the
+     * transaction that ends the one before. */
+    void (*on_heir)(struct waiter *waiter); /* the transaction is about to begin */
+    /* Records the token, in that transaction, on the store's thread. */
+    enum stk_error (*on_inherit)(struct waiter *waiter, struct store_txn *txn);
+    void (*on_inherited)(struct waiter *waiter, bool committed); /* it is over */
+};
+
+void line_join(struct engine *engine, struct bytes resource, struct waiter *waiter);
+/* `granted_ms`: how long the leaver now holds the lease; 0: it does not. */
+void line_leave(struct waiter *waiter, int64_t granted_ms);
+bool line_is_head(const struct waiter *waiter);
+/* Was the line woken while its head asked? Says so once. */
+bool line_was_woken(struct waiter *head);
+/* The head was denied: its turn comes again when the lease may be over, in `held_ms`. */
+void line_poll_in(struct waiter *head, int64_t held_ms);
+/* The lease may be free: the head's turn. */
+void line_wake(struct engine *engine, struct bytes resource);
+/* The head, if it waits, as heir: no wake-up reaches it before on_inherited. Or NULL. */
+struct waiter *line_take_heir(struct engine *engine, struct bytes resource);
+/* How many wait. */
+int64_t line_waiters(struct engine *engine, struct bytes resource);
+/* The daemon stops: on_drain for everybody who waits. */
+void line_drain(struct engine *engine);
+
+/* held.c: the leases that this daemon has granted and not seen end. */
+
+/* A lease as it was granted. */
+struct grant {
+    struct bytes resource, owner;
+    int64_t token, left_ms;
+    struct session *session; /* whose connection holds it */
+    bool ephemeral;          /* it ends with that connection */
+    bool reentered;          /* the owner had this very lease already */
+    bool counter_ahead;      /* the row is new, and the token not the first one */
+};
+
+void held_init(struct engine *engine);
+void held_free(struct engine *engine);
+void held_granted(struct engine *engine, const struct grant *grant);
+/* `notified`, where it is not NULL, is told of the loss from now on, in RESP2, too. */
+void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t left_ms,
+                  struct session *notified);
+/* The token was retired here. */
+void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
+/* A connection has gone: calls `each` for its ephemeral leases. */
+void held_forget_session(struct session *session,
+                         void (*each)(struct session *, struct bytes resource, int64_t token));
+/* News from other daemons, see lease_provider_watch. `context` is the engine. */
+void held_on_news(void *context, const struct lease_news *news);
+
+/* release.c: a token ends. The store retires it (or counts one hold less), then the lease service
+ * lets go, then who waits is woken. */
+
+enum release_kind {
+    RELEASE_HOLD,   /* one hold of the token's owner; the lease ends with the last one */
+    RELEASE_ALL,    /* all its holds at once */
+    RELEASE_REVOKE, /* whoever holds it, by force */
+};
+
+struct release {
+    struct engine *engine;
+    enum release_kind kind;
+    struct bytes resource;       /* borrowed until on_end */
+    int64_t token;               /* not of RELEASE_REVOKE */
+    struct bytes id;             /* RELEASE_HOLD: the request's; empty: none */
+    bool own_only;               /* nothing, where another connection has entered since: */
+    int64_t session, connection; /* this one's, as in the row */
+    bool unannounced;            /* nobody was told of the grant: no event tells of its end */
+    struct bytes grant_id;       /* of the ACQUIRE that nobody was told of: free again; or empty */
+    void (*on_end)(struct release *release);
+
+    /* The result. */
+    enum stk_error error;   /* BUSY, STORE: nothing happened */
+    enum stk_error verdict; /* the token rule's word */
+    bool misused;           /* the id is another command's */
+    bool ended;             /* the lease ended by this */
+    int64_t holds;          /* left */
+    int64_t retired_token;  /* RELEASE_REVOKE: 0 where none was ever granted */
+
+    /* Its own. */
+    struct waiter *heir; /* gets the lease in the same transaction; NULL: nobody */
+    char nonce[LEASE_NONCE_LEN + 1];
+    int64_t ttl_ms;
+    struct store_op op;
+    struct lease_call call;
+};
+
+void release_start(struct release *release);
+/* A connection is gone: its ephemeral leases end. */
+void release_session_closed(struct session *session);
+
+/* renew.c: the holder's lease lives on. */
+
+struct renewal {
+    struct engine *engine;
+    struct session *const *session; /* the request's; turns NULL when the client goes */
+    struct bytes resource;          /* borrowed until on_end */
+    int64_t token, ttl_ms;
+    bool notify; /* the session is to be told when the lease is lost */
+    void (*on_end)(struct renewal *renewal);
+
+    /* The result. */
+    enum stk_error error; /* STALE and UNKNOWN: the token rule's word */
+    const char *reason;   /* for people; NULL: the code's usual text */
+    bool lost;            /* the lease is over */
+    int64_t left_ms;
+
+    /* Its own. */
+    unsigned rounds;
+    int64_t run;      /* store_session() */
+    int64_t dated_ms; /* the row is written where it was written longer ago than this */
+    enum stk_error verdict;
+    struct resource row;
+    struct lease_record record;
+    struct store_op op;
+    struct lease_call call;
+};
+
+void renewal_start(struct renewal *renewal);
+
+/* acquire.c: a lease is granted. */
 
 /* What ACQUIRE and ACQUIREALL take alike. */
-struct lease_options {
+struct acquire_options {
     int64_t wait_until_ms; /* 0: does not wait */
     struct bytes owner;    /* empty: a new one */
     struct bytes id;       /* empty: none */
     bool ephemeral;
 };
-/* The options from argv[at] on. False: the request has failed. */
-bool lease_options_parse(struct request *request, size_t at, struct lease_options *options);
-/* What a receipt remembers of a lease command besides its resource. */
-uint64_t lease_fingerprint(const char *command, struct bytes owner);
-/* A name that nobody else has. */
-void lease_make_nonce(const struct chance *chance, char nonce[LEASE_NONCE_LEN + 1]);
-
-/* What the store knows about a resource's newest grant, copied out of a transaction. */
-struct lease_view {
-    struct resource row;
-    struct lease_memory memory;
-    int64_t holds, connection;
-    bool runs; /* by what the store knows of its time the lease is not over */
-};
-/* On the store's thread; `session` is store_session(), `owner` takes the name, or is NULL. */
-enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int64_t session,
-                               struct lease_view *view, struct buf *owner);
-
-/* A token on its way back: the store retires it (or counts one hold less), then the lease service
- * lets go, then who waits is woken. */
-enum return_kind {
-    RETURN_RELEASE, /* by its token */
-    RETURN_REVOKE,  /* whoever holds it */
-    RETURN_CLOSE,   /* by its token, all holds at once */
-};
-
-struct lease_return {
-    /* Set by the caller, who owns it until `done`. */
-    struct engine *engine;
-    enum return_kind kind;
-    struct bytes resource;              /* borrowed until done */
-    int64_t token, session, connection; /* RETURN_RELEASE, RETURN_CLOSE; as in the row */
-    struct bytes id;                    /* RETURN_RELEASE: the request's; empty: none */
-    bool own_only;                      /* nothing, where another connection has entered since */
-    bool unseen;           /* nobody was told of the grant: no event tells of its end */
-    struct bytes grant_id; /* of the ACQUIRE that nobody was told of: free again; or empty */
-    void (*done)(struct lease_return *);
-
-    /* The result. */
-    enum stk_error error;   /* BUSY, STORE: nothing happened */
-    enum stk_error verdict; /* the token rule's word */
-    int64_t holds;          /* left */
-    int64_t retired_token;  /* RETURN_REVOKE: 0 where none was ever granted */
-
-    /* Its own. */
-    struct acquire *next_holder; /* gets the lease in the same transaction; NULL: nobody */
-    bool let_go;                 /* the lease ended by this: the service has to know */
-    bool misused;                /* the id is another command's */
-    struct lease_memory memory;
-    struct store_op op;
-    struct lease_call call;
-};
-void lease_return_start(struct lease_return *back);
-/* The line: all ACQUIREs under way for one resource, in order of arrival. Only the head may take
- * the lease; the others ask once, whether they hold it already, and wait. */
-enum acquire_phase {
-    ACQUIRE_READING,
-    ACQUIRE_ASKING,
-    ACQUIRE_RECORDING,
-    ACQUIRE_WAITING,
-    ACQUIRE_RETURNING
-};
+/* Reads the options from argv[at] on. False: the request has failed. */
+bool acquire_options_parse(struct request *request, size_t at, struct acquire_options *options);
 
 struct acquire {
-    struct request *request;
-    struct line *line;
-    struct list in_line;
-    enum acquire_phase phase;
+    struct engine *engine;
+    struct session *session; /* NULL: gone */
+    struct bytes resource;   /* borrowed until on_end, as are the options */
+    int64_t ttl_ms;
+    struct acquire_options options;
+    uint64_t fingerprint; /* with an id */
+    bool of_basket;       /* which remembers the id, once it is whole */
+    void (*on_end)(struct acquire *acquire);
+
+    /* The result. */
+    enum stk_error error;
+    const char *reason; /* for people; NULL: the code's usual text */
+    struct grant grant; /* its token is 0: denied, or nobody wants it any more */
+    bool counted;       /* granted: the hold is its own; else its id was granted it before */
+
+    /* Its own. */
+    struct waiter waiter;
     struct timer deadline;
-    struct lease_options options;
-    int64_t ttl_ms, left_ms;
-    struct bytes owner; /* in the request, `nonce` or request->scratch */
-    bool anonymous, recorded;
-    bool entered;                /* recorded: the owner has this very lease already */
-    bool behind;                 /* the row is new, and the token not the first one */
-    bool of_basket;              /* which remembers the id, once it is whole */
-    bool repeats;                /* its id was granted before: enters again, uncounted */
-    uint64_t fingerprint;        /* with an id */
-    int64_t session, connection; /* for the row: the store's session, this client's id */
-    unsigned rounds;             /* grants minted again */
     char nonce[LEASE_NONCE_LEN + 1];
-    struct lease_view view;
+    bool anonymous;
+    struct buf owner;        /* of a repeat: as whom it was granted */
+    int64_t run, connection; /* for the row: the store's session, this client's id */
+    struct resource row;
+    struct lease_record record;
+    enum stk_error verdict; /* on the id */
+    bool repeats;           /* its id was granted before: enters again, uncounted */
+    bool recorded;
+    unsigned rounds; /* grants minted again */
+    struct store_op op;
     struct lease_call call;
-    struct lease_return back;
+    struct release release;
 };
 
-void line_join(struct engine *engine, struct acquire *acquire); /* at the tail */
-bool line_is_head(const struct acquire *acquire);
-/* The head was denied: look again when the lease may be over, in `held_ms`. */
-void line_look_in(struct acquire *head, int64_t held_ms);
-bool line_take_again(struct acquire *head); /* was it woken while its head asked? Says so once */
-/* `granted_ms`: how long the leaver now holds the lease; 0: it does not. */
-void line_leave(struct acquire *acquire, int64_t granted_ms);
-/* The head, if it waits, which is to inherit the lease: no wake-up reaches it before. Or NULL. */
-struct acquire *line_next_holder(struct engine *engine, struct bytes resource);
-void line_wake(struct engine *engine, struct bytes resource);       /* may be free: the head asks */
-void line_on_news(void *context, const struct lease_news *news);    /* `context` is the engine */
-int64_t line_waiters(struct engine *engine, struct bytes resource); /* how many wait */
-/* lease/renew.c: did this RENEW, which has finished, fail because the lease is over? */
-bool renew_lost(const struct request *request);
-/* lease/held.c: the leases that this daemon has granted and not seen end. */
-struct held_grant {
-    struct bytes resource, owner;
-    int64_t token, ttl_ms;
-    struct session *session;
-    bool ephemeral, fresh, behind; /* fresh: not entered again; behind: as in struct acquire */
-};
-void held_granted(struct engine *engine, const struct held_grant *grant);
-/* `notified`, where it is not NULL, is told of the loss from now on, in RESP2, too. */
-void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t ttl_ms,
-                  struct session *notified);
-/* The token was retired here. */
-void held_returned(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
-/* Another daemon is said to have ended it: asks the service. */
-void held_doubt(struct engine *engine, struct bytes resource, int64_t token, bool revoked);
-
-/* lease/acquire.c: ACQUIRE as a part of a basket, whose id this is, and which will remember it. */
-void acquire_for_basket(struct request *sub, uint64_t fingerprint);
-bool acquire_counted(const struct request *sub); /* it was granted: a hold of its own? */
-void acquire_try(struct acquire *acquire);       /* one attempt; the line calls it for its head */
-/* The head's token is recorded with its predecessor's return; `inherited`: that is done. */
-void acquire_inherit(struct acquire *acquire);
-void acquire_inherited(struct acquire *acquire, bool committed);
-/* lease/record.c, on the store's thread: the store's word on its token, in `recorded`. */
-enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn);
-enum stk_error acquire_record_next_holder(struct acquire *acquire, struct store_txn *txn);
-void acquire_stop(struct acquire *acquire); /* it waits, and the daemon is stopping */
+void acquire_start(struct acquire *acquire);
+/* Nobody wants it any more: what waits ends now, what is on its way is given back. */
+void acquire_cancel(struct acquire *acquire);
 
 #endif

@@ -2,26 +2,26 @@
 /* The line for one resource: who came first is served first, and only the head asks the lease
  * service, however many wait.
  *
- * Leases in the store pass to the head in the transaction of the release itself (line_next_holder).
- * Else the head is woken by a release or revoke, at this daemon or as news from another one, by the
- * end of the lease as the service last told it, and once a second in case a wake-up was lost.
+ * Where the store is the only memory of leases, a lease passes to the head in the transaction of
+ * the release itself (line_take_heir). Else the head's turn comes with a release or revoke, at this
+ * daemon or as news from another one, with the end of the lease as the service last told it, and
+ * once a second in case a wake-up was lost.
  *
- * Invariant: where the head waits, the look timer is set; so nobody waits for ever. */
+ * Invariant: where the head waits, the poll timer is set; so nobody waits for ever. */
 #include <stdlib.h>
 #include <string.h>
 
 #include <uthash.h>
 
-#include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 
 struct line {
     UT_hash_handle hh;
     struct engine *engine;
-    struct list acquires;
-    struct timer look;
-    bool again; /* woken while the head was busy asking */
+    struct list waiters;
+    struct timer poll;
+    bool woken; /* while the head was busy asking */
     size_t name_len;
     char name[];
 };
@@ -33,112 +33,110 @@ static struct line *find(struct engine *engine, struct bytes resource)
     return line;
 }
 
-static struct acquire *head_of(const struct line *line)
+static struct waiter *head_of(const struct line *line)
 {
-    return list_entry(line->acquires.next, struct acquire, in_line);
+    return list_entry(line->waiters.next, struct waiter, in_line);
 }
 
-static void head_tries(struct line *line)
+/* Lets the head ask. */
+static void give_turn(struct line *line)
 {
-    struct acquire *head = head_of(line);
+    struct waiter *head = head_of(line);
 
-    if (head->phase != ACQUIRE_WAITING) {
-        line->again = true;
+    if (!head->waits) {
+        line->woken = true;
         return;
     }
-    line->again = false;
-    timer_stop(line->engine, &line->look);
-    acquire_try(head);
+    line->woken = false;
+    timer_stop(line->engine, &line->poll);
+    head->waits = false;
+    head->events->on_turn(head);
 }
 
-static void look_fired(struct timer *timer)
+static void on_poll(struct timer *timer)
 {
-    head_tries(list_entry(timer, struct line, look));
+    give_turn(list_entry(timer, struct line, poll));
 }
 
-void line_join(struct engine *engine, struct acquire *acquire)
+void line_join(struct engine *engine, struct bytes resource, struct waiter *waiter)
 {
-    struct bytes name = acquire->request->argv[1];
-    struct line *line = find(engine, name);
+    struct line *line = find(engine, resource);
 
     if (line == NULL) {
-        line = mem_zalloc(sizeof *line + name.len);
+        line = mem_zalloc(sizeof *line + resource.len);
         line->engine = engine;
-        line->look.fire = look_fired;
-        line->name_len = name.len;
-        memcpy(line->name, name.data, name.len);
-        list_init(&line->acquires);
+        line->poll.fire = on_poll;
+        line->name_len = resource.len;
+        memcpy(line->name, resource.data, resource.len);
+        list_init(&line->waiters);
         HASH_ADD_KEYPTR(hh, engine->lines, line->name, line->name_len, line);
     }
-    acquire->line = line;
-    list_append(&line->acquires, &acquire->in_line);
+    waiter->line = line;
+    list_append(&line->waiters, &waiter->in_line);
     engine->acquires_count++;
 }
 
-bool line_is_head(const struct acquire *acquire)
+bool line_is_head(const struct waiter *waiter)
 {
-    return acquire->line->acquires.next == &acquire->in_line;
+    return waiter->line->waiters.next == &waiter->in_line;
 }
 
-void line_look_in(struct acquire *head, int64_t held_ms)
+void line_poll_in(struct waiter *head, int64_t held_ms)
 {
     struct line *line = head->line;
-    int64_t look_ms = held_ms + 1 < LEASE_LOOK_MS ? held_ms + 1 : LEASE_LOOK_MS;
-    timer_set(line->engine, &line->look, engine_now_ms(line->engine) + look_ms);
+    int64_t poll_ms = held_ms + 1 < LINE_POLL_MS ? held_ms + 1 : LINE_POLL_MS;
+    timer_set(line->engine, &line->poll, engine_now_ms(line->engine) + poll_ms);
 }
 
-bool line_take_again(struct acquire *head)
+bool line_was_woken(struct waiter *head)
 {
-    bool again = head->line->again;
-    head->line->again = false;
-    return again;
+    bool woken = head->line->woken;
+    head->line->woken = false;
+    return woken;
 }
 
-void line_leave(struct acquire *acquire, int64_t granted_ms)
+void line_leave(struct waiter *waiter, int64_t granted_ms)
 {
-    struct line *line = acquire->line;
+    struct line *line = waiter->line;
     struct engine *engine = line->engine;
-    bool was_head = line_is_head(acquire);
+    bool was_head = line_is_head(waiter);
 
-    list_remove(&acquire->in_line);
-    acquire->line = NULL;
+    list_remove(&waiter->in_line);
+    waiter->line = NULL;
+    waiter->waits = false;
     engine->acquires_count--;
-    if (list_empty(&line->acquires)) {
-        timer_stop(engine, &line->look);
+    if (list_empty(&line->waiters)) {
+        timer_stop(engine, &line->poll);
         HASH_DEL(engine->lines, line);
         free(line);
         return;
     }
     if (!was_head || engine->draining)
         return;
-    if (granted_ms > 0 && !line->again)
-        line_look_in(head_of(line), granted_ms);
+    if (granted_ms > 0 && !line->woken)
+        line_poll_in(head_of(line), granted_ms);
     else
-        head_tries(line); /* nobody knows how long the lease lasts: ask */
+        give_turn(line); /* nobody knows how long the lease lasts: ask */
 }
 
 void line_wake(struct engine *engine, struct bytes resource)
 {
     struct line *line = find(engine, resource);
     if (line != NULL)
-        head_tries(line);
+        give_turn(line);
 }
 
-struct acquire *line_next_holder(struct engine *engine, struct bytes resource)
+struct waiter *line_take_heir(struct engine *engine, struct bytes resource)
 {
     struct line *line = find(engine, resource);
 
-    if (line == NULL || engine->draining || head_of(line)->phase != ACQUIRE_WAITING)
+    if (line == NULL || engine->draining || !head_of(line)->waits)
         return NULL;
-    timer_stop(engine, &line->look);
-    acquire_inherit(head_of(line));
-    return head_of(line);
-}
-
-void line_on_news(void *context, const struct lease_news *news)
-{
-    held_doubt(context, news->resource, news->token, news->revoked);
-    line_wake(context, news->resource);
+    struct waiter *heir = head_of(line);
+    timer_stop(engine, &line->poll);
+    heir->waits = false;
+    heir->events->on_heir(heir);
+    return heir;
 }
 
 int64_t line_waiters(struct engine *engine, struct bytes resource)
@@ -147,30 +145,32 @@ int64_t line_waiters(struct engine *engine, struct bytes resource)
     int64_t count = 0;
 
     if (line != NULL)
-        for (struct list *at = line->acquires.next; at != &line->acquires; at = at->next)
-            count += list_entry(at, struct acquire, in_line)->phase == ACQUIRE_WAITING;
+        for (struct list *at = line->waiters.next; at != &line->waiters; at = at->next)
+            count += list_entry(at, struct waiter, in_line)->waits;
     return count;
 }
 
-/* Fails what waits, not what is on its way: that learns of the drain at its next step. */
-static void drain_line(struct line *line)
+/* Those who are asking are left alone: they learn of the drain at their next step. */
+static void drain(struct line *line)
 {
-    struct list *at = line->acquires.next;
-    bool last = at == &line->acquires;
+    struct list *at = line->waiters.next;
+    bool last = at == &line->waiters;
 
     while (!last) {
         struct list *next = at->next;
-        struct acquire *acquire = list_entry(at, struct acquire, in_line);
-        last = next == &line->acquires; /* the line may go with its last one */
-        if (acquire->phase == ACQUIRE_WAITING)
-            acquire_stop(acquire);
+        struct waiter *waiter = list_entry(at, struct waiter, in_line);
+        last = next == &line->waiters; /* the line may go with its last one */
+        if (waiter->waits) {
+            waiter->waits = false;
+            waiter->events->on_drain(waiter);
+        }
         at = next;
     }
 }
 
-void acquire_drain(struct engine *engine)
+void line_drain(struct engine *engine)
 {
     struct line *line, *next;
     HASH_ITER(hh, engine->lines, line, next)
-    drain_line(line);
+    drain(line);
 }

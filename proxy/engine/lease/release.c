@@ -2,280 +2,283 @@
 /* RELEASE and REVOKE: the store retires the token first, so that it can never write again, and only
  * then the lease service lets go and the next in line is woken. No unlock before commit.
  *
+ *   retire (store) ──▶ unlock (lease service) ──▶ wake the line ──▶ reply
+ *      └─ where the store is the only memory of leases, the head of the line gets the lease here,
+ *         in the same transaction
+ *
  * The writer's queue is in order, so a release commits after the holder's writes before it. Where
  * the lease service is down the command still succeeds: the provider remembers to let go, and the
  * TTL does so anyway. */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
-#include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/notes.h"
 
-void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN + 1])
+static uint64_t fingerprint(void)
 {
-    if (anonymous) {
-        check(owner.len == LEASE_NONCE_LEN);
-        memcpy(nonce, owner.data, LEASE_NONCE_LEN);
-        nonce[LEASE_NONCE_LEN] = '\0';
-        return;
-    }
-    XXH128_hash_t hash = XXH3_128bits(owner.data, owner.len);
-    snprintf(nonce, LEASE_NONCE_LEN + 1, "%016llx%016llx", (unsigned long long)hash.high64,
-             (unsigned long long)hash.low64);
+    return lease_fingerprint("RELEASE", (struct bytes){"", 0});
 }
 
-enum stk_error lease_view_read(struct store_txn *txn, struct bytes resource, int64_t session,
-                               struct lease_view *view, struct buf *owner)
-{
-    struct lease lease;
-    enum stk_error error = txn_resource(txn, resource, &view->row);
-
-    view->memory = (struct lease_memory){0};
-    view->holds = view->connection = 0;
-    view->runs = false;
-    if (error != STK_OK || view->row.fence.state == FENCE_NONE)
-        return error;
-    error = txn_lease(txn, &view->row, &lease);
-    if (error != STK_OK)
-        return error;
-    view->holds = lease.holds;
-    view->connection = lease.connection;
-    view->runs = txn_now_ms(txn) < lease.changed_ms + lease.ttl_ms;
-    view->memory.token = view->row.fence.token;
-    view->memory.live = view->row.fence.state == FENCE_LIVE;
-    view->memory.this_run = lease.session == session;
-    /* A daemon that opened the store before this one may still be at work, unless the lease would
-     * be over by the store's time, too. Even then it is held for its TTL from this one's start. */
-    view->memory.earlier_run =
-        lease.session < session && lease.changed_ms + lease.ttl_ms < txn_now_ms(txn);
-    view->memory.changed_ms = lease.changed_ms;
-    view->memory.ttl_ms = lease.ttl_ms;
-    lease_nonce(lease.owner, lease.anonymous, view->memory.nonce);
-    if (owner != NULL) {
-        buf_clear(owner);
-        buf_append_bytes(owner, lease.owner);
-    }
-    return STK_OK;
-}
+/* The store's part, on its thread. */
 
 /* RELEASE with an id: a repeat counts nothing, and gets what the first one got. */
-static enum stk_error release_replay(struct lease_return *back, struct store_txn *txn,
-                                     const struct resource *row, bool *found)
+static enum stk_error replay(struct release *release, struct store_txn *txn,
+                             const struct resource *row, bool *found)
 {
     struct receipt receipt;
-    enum stk_error error = txn_receipt(txn, row, back->id, found, &receipt);
+    enum stk_error error = txn_receipt(txn, row, release->id, found, &receipt);
 
     if (error != STK_OK || !*found)
         return error;
-    back->misused = receipt.fingerprint != lease_fingerprint("RELEASE", (struct bytes){"", 0}) ||
-                    receipt.token != back->token;
-    if (!back->misused)
+    release->misused = receipt.fingerprint != fingerprint() || receipt.token != release->token;
+    if (!release->misused)
         (void)bytes_to_int64((struct bytes){receipt.reply.data + 1, receipt.reply.len - 3},
-                             &back->holds);
+                             &release->holds);
     return STK_OK;
 }
 
-static enum stk_error release_remember(const struct lease_return *back, struct store_txn *txn,
-                                       const struct resource *row)
+static enum stk_error remember(const struct release *release, struct store_txn *txn,
+                               const struct resource *row)
 {
     struct buf reply = {0};
 
-    resp_int(&reply, back->holds);
-    enum stk_error error = txn_receipt_put(
-        txn, row, back->id,
-        &(struct receipt){.token = back->token,
-                          .fingerprint = lease_fingerprint("RELEASE", (struct bytes){"", 0}),
-                          .reply = buf_bytes(&reply)});
+    resp_int(&reply, release->holds);
+    enum stk_error error = txn_receipt_put(txn, row, release->id,
+                                           &(struct receipt){.token = release->token,
+                                                             .fingerprint = fingerprint(),
+                                                             .reply = buf_bytes(&reply)});
     buf_free(&reply);
     return error;
 }
 
 /* Connections are numbered by each daemon from 1: the session tells whose it is. */
-static bool is_still_its_own(const struct lease_return *back, const struct lease *lease)
+static bool is_still_its_own(const struct release *release, const struct lease *lease)
 {
-    return lease->session == back->session && lease->connection == back->connection;
+    return lease->session == release->session && lease->connection == release->connection;
 }
 
 /* A grant that nobody was told of goes with its receipt: what asks again with the same id is no
  * repeat. */
-static enum stk_error forget_grant(const struct lease_return *back, struct store_txn *txn,
+static enum stk_error forget_grant(const struct release *release, struct store_txn *txn,
                                    const struct resource *row)
 {
     struct receipt receipt;
     bool found = false;
 
-    if (back->grant_id.len == 0)
+    if (release->grant_id.len == 0)
         return STK_OK;
-    enum stk_error error = txn_receipt(txn, row, back->grant_id, &found, &receipt);
-    if (error != STK_OK || !found || receipt.token != back->token)
+    enum stk_error error = txn_receipt(txn, row, release->grant_id, &found, &receipt);
+    if (error != STK_OK || !found || receipt.token != release->token)
         return error;
-    return txn_receipt_remove(txn, row, back->grant_id);
+    return txn_receipt_remove(txn, row, release->grant_id);
 }
 
-/* Retires the token, or counts one hold less. On the store's thread. */
-static enum stk_error return_run(struct store_op *op, struct store_txn *txn)
+/* Retires the token, or counts one hold less. */
+static enum stk_error retire_run(struct store_op *op, struct store_txn *txn)
 {
-    struct lease_return *back = list_entry(op, struct lease_return, op);
+    struct release *release = list_entry(op, struct release, op);
     struct resource row;
     struct lease lease;
     bool found = false;
-    enum stk_error error = txn_resource(txn, back->resource, &row);
+    enum stk_error error = txn_resource(txn, release->resource, &row);
 
-    back->let_go = back->misused = false;
-    back->holds = 0;
-    back->retired_token = row.fence.token;
-    back->verdict = STK_OK;
-    if (error != STK_OK || (back->kind == RETURN_REVOKE && row.fence.state != FENCE_LIVE))
+    release->ended = release->misused = false;
+    release->holds = 0;
+    release->retired_token = row.fence.token;
+    release->verdict = STK_OK;
+    if (error != STK_OK || (release->kind == RELEASE_REVOKE && row.fence.state != FENCE_LIVE))
         return error;
-    if (back->id.len > 0 && row.id != 0) {
-        error = release_replay(back, txn, &row, &found);
+    if (release->id.len > 0 && row.id != 0) {
+        error = replay(release, txn, &row, &found);
         if (error != STK_OK || found)
             return error;
     }
-    if (back->kind != RETURN_REVOKE) {
-        back->verdict = fence_judge(&row.fence, back->token);
-        if (back->verdict == STK_STALE && back->token == row.fence.token &&
+    if (release->kind != RELEASE_REVOKE) {
+        release->verdict = fence_judge(&row.fence, release->token);
+        if (release->verdict == STK_STALE && release->token == row.fence.token &&
             row.fence.state == FENCE_RELEASED)
-            back->verdict = STK_OK;     /* the last release again: still free */
-        if (back->verdict == STK_STALE) /* another was faster, or revoked it */
-            return forget_grant(back, txn, &row);
-        if (back->verdict != STK_OK || row.fence.state != FENCE_LIVE)
+            release->verdict = STK_OK;     /* the last release again: still free */
+        if (release->verdict == STK_STALE) /* another was faster, or revoked it */
+            return forget_grant(release, txn, &row);
+        if (release->verdict != STK_OK || row.fence.state != FENCE_LIVE)
             return STK_OK;
     }
     error = txn_lease(txn, &row, &lease);
-    if (error != STK_OK || (back->own_only && !is_still_its_own(back, &lease)))
+    if (error != STK_OK || (release->own_only && !is_still_its_own(release, &lease)))
         return error;
-    lease_nonce(lease.owner, lease.anonymous, back->memory.nonce);
-    back->memory.ttl_ms = lease.ttl_ms;
-    lease.holds = back->kind == RETURN_RELEASE ? lease.holds - 1 : 0;
-    back->holds = lease.holds;
+    lease_nonce(lease.owner, lease.anonymous, release->nonce);
+    release->ttl_ms = lease.ttl_ms;
+    lease.holds = release->kind == RELEASE_HOLD ? lease.holds - 1 : 0;
+    release->holds = lease.holds;
     if (lease.holds == 0) {
-        row.fence.state = back->kind == RETURN_REVOKE ? FENCE_REVOKED : FENCE_RELEASED;
-        back->let_go = true;
+        row.fence.state = release->kind == RELEASE_REVOKE ? FENCE_REVOKED : FENCE_RELEASED;
+        release->ended = true;
     }
-    struct buf owner = {0}; /* lease.owner is borrowed from the row that is written now */
-    buf_append_bytes(&owner, lease.owner);
-    lease.owner = buf_bytes(&owner);
-    error = txn_fence_put(txn, &row, &lease);
-    buf_free(&owner);
-    if (error == STK_OK && back->id.len > 0)
-        error = release_remember(back, txn, &row);
+    error = lease_rewrite(txn, &row, &lease);
+    if (error == STK_OK && release->id.len > 0)
+        error = remember(release, txn, &row);
     if (error == STK_OK)
-        error = forget_grant(back, txn, &row);
-    if (error == STK_OK && back->let_go && back->next_holder != NULL)
-        error = acquire_record_next_holder(back->next_holder, txn);
+        error = forget_grant(release, txn, &row);
+    if (error == STK_OK && release->ended && release->heir != NULL)
+        error = release->heir->events->on_inherit(release->heir, txn);
     return error;
 }
 
-static void return_unlocked(struct lease_call *call)
-{
-    struct lease_return *back = list_entry(call, struct lease_return, call);
+/* The loop's part. */
 
-    if (back->next_holder != NULL)
-        acquire_inherited(back->next_holder, true);
-    else
-        line_wake(back->engine, back->resource);
-    back->done(back);
+/* Nothing ended, so nothing was inherited. */
+static void end_unchanged(struct release *release)
+{
+    if (release->heir != NULL)
+        release->heir->events->on_inherited(release->heir, false);
+    release->on_end(release);
 }
 
-static void return_done(struct store_op *op)
+static void on_unlocked(struct lease_call *call)
 {
-    struct lease_return *back = list_entry(op, struct lease_return, op);
-    struct lease_call *call = &back->call;
+    struct release *release = list_entry(call, struct release, call);
 
-    back->error = op->error;
-    if (back->error != STK_OK || !back->let_go) {
-        if (back->next_holder != NULL)
-            acquire_inherited(back->next_holder, false);
-        back->done(back);
+    if (release->heir != NULL)
+        release->heir->events->on_inherited(release->heir, true);
+    else
+        line_wake(release->engine, release->resource);
+    release->on_end(release);
+}
+
+static void on_retired(struct store_op *op)
+{
+    struct release *release = list_entry(op, struct release, op);
+    struct lease_call *call = &release->call;
+
+    release->error = op->error;
+    if (release->error != STK_OK || !release->ended) {
+        end_unchanged(release);
         return;
     }
-    if (!back->unseen)
-        held_returned(back->engine, back->resource, back->retired_token,
-                      back->kind == RETURN_REVOKE);
+    if (!release->unannounced)
+        held_released(release->engine, release->resource, release->retired_token,
+                      release->kind == RELEASE_REVOKE);
     *call = (struct lease_call){.verb = LEASE_RELEASE,
-                                .resource = back->resource,
-                                .token = back->retired_token,
-                                .ttl_ms = back->memory.ttl_ms,
-                                .revoked = back->kind == RETURN_REVOKE,
-                                .done = return_unlocked};
-    memcpy(call->nonce, back->memory.nonce, sizeof call->nonce);
-    lease_ask(back->engine->options.provider, call);
+                                .resource = release->resource,
+                                .token = release->retired_token,
+                                .ttl_ms = release->ttl_ms,
+                                .revoked = release->kind == RELEASE_REVOKE,
+                                .done = on_unlocked};
+    memcpy(call->nonce, release->nonce, sizeof call->nonce);
+    lease_ask(release->engine->options.provider, call);
 }
 
-void lease_return_start(struct lease_return *back)
+void release_start(struct release *release)
 {
-    back->op =
-        (struct store_op){.writes = true, .brief = true, .run = return_run, .done = return_done};
-    list_init(&back->op.link);
-    back->next_holder = lease_provider_needs_memory(back->engine->options.provider)
-                            ? line_next_holder(back->engine, back->resource)
-                            : NULL;
-    back->error = store_submit(back->engine->options.store, &back->op);
-    if (back->error == STK_OK)
-        return;
-    if (back->next_holder != NULL)
-        acquire_inherited(back->next_holder, false);
-    back->done(back);
+    struct engine *engine = release->engine;
+
+    release->heir = lease_provider_relies_on_store(engine->options.provider)
+                        ? line_take_heir(engine, release->resource)
+                        : NULL;
+    release->error =
+        lease_submit(engine, &release->op, true, release->resource, retire_run, on_retired);
+    if (release->error != STK_OK)
+        end_unchanged(release);
 }
 
-struct return_command {
-    struct request *request;
-    struct lease_return back;
+/* EPHEMERAL: a lease that goes with its connection. */
+
+struct closing {
+    struct release release;
+    struct buf name;
 };
 
-static void command_done(struct lease_return *back)
+static void on_closed(struct release *release)
 {
-    struct request *request = list_entry(back, struct return_command, back)->request;
+    struct closing *closing = list_entry(release, struct closing, release);
+    struct engine *engine = release->engine;
+
+    engine->requests_open--;
+    engine->counters.leases_released += release->error == STK_OK && release->ended;
+    buf_free(&closing->name);
+    free(closing);
+}
+
+static void close_lease(struct session *session, struct bytes resource, int64_t token)
+{
+    struct engine *engine = session->engine;
+    struct closing *closing = mem_zalloc(sizeof *closing);
+
+    buf_append_bytes(&closing->name, resource);
+    closing->release = (struct release){.engine = engine,
+                                        .kind = RELEASE_ALL,
+                                        .resource = buf_bytes(&closing->name),
+                                        .token = token,
+                                        .session = store_session(engine->options.store),
+                                        .connection = (int64_t)session->id,
+                                        .own_only = true,
+                                        .on_end = on_closed};
+    engine->requests_open++;
+    release_start(&closing->release);
+}
+
+void release_session_closed(struct session *session)
+{
+    held_forget_session(session, close_lease);
+}
+
+/* The commands. */
+
+struct release_command {
+    struct request *request;
+    struct release release;
+};
+
+static void on_end(struct release *release)
+{
+    struct request *request = list_entry(release, struct release_command, release)->request;
     struct engine_counters *counters = &request->engine->counters;
 
-    request->op.error = back->error;
-    request->op.why = back->op.why;
-    request->verdict = back->verdict;
-    if (back->error == STK_BUSY) {
+    request->op.error = release->error;
+    request->op.why = release->op.why;
+    request->verdict = release->verdict;
+    if (release->error == STK_BUSY) {
         request_fail(request, STK_BUSY, NULL);
         return;
     }
     if (request_refused(request))
         return;
-    if (back->misused) {
+    if (release->misused) {
         request_fail(request, STK_ERR, "this ID was used for another command");
         return;
     }
-    if (back->kind == RETURN_REVOKE)
-        note_revoked(request, back->retired_token, back->let_go);
-    if (back->kind == RETURN_RELEASE) {
-        counters->leases_released += back->let_go;
-        resp_int(&request->reply, back->holds);
-    } else if (back->retired_token == 0) {
+    if (release->kind == RELEASE_REVOKE)
+        note_revoked(request, release->retired_token, release->ended);
+    if (release->kind == RELEASE_HOLD) {
+        counters->leases_released += release->ended;
+        resp_int(&request->reply, release->holds);
+    } else if (release->retired_token == 0) {
         resp_null(&request->reply, request->resp3);
     } else {
-        counters->leases_revoked += back->let_go;
-        resp_int(&request->reply, back->retired_token);
+        counters->leases_revoked += release->ended;
+        resp_int(&request->reply, release->retired_token);
     }
     request_finish(request);
 }
 
-static void command_start_return(struct request *request, enum return_kind kind, int64_t token,
-                                 struct bytes id)
+static void start(struct request *request, enum release_kind kind, int64_t token, struct bytes id)
 {
-    struct return_command *command = mem_zalloc(sizeof *command);
+    struct release_command *command = mem_zalloc(sizeof *command);
 
     request->state = command;
     command->request = request;
-    command->back.engine = request->engine;
-    command->back.kind = kind;
-    command->back.resource = request->argv[1];
-    command->back.token = token;
-    command->back.id = id;
-    command->back.done = command_done;
-    lease_return_start(&command->back);
+    command->release.engine = request->engine;
+    command->release.kind = kind;
+    command->release.resource = request->argv[1];
+    command->release.token = token;
+    command->release.id = id;
+    command->release.on_end = on_end;
+    release_start(&command->release);
 }
 
+/* RELEASE resource token [ID id] */
 void lease_release(struct request *request)
 {
     struct bytes id = {"", 0};
@@ -292,11 +295,12 @@ void lease_release(struct request *request)
             return;
         id = request->argv[4];
     }
-    command_start_return(request, RETURN_RELEASE, token, id);
+    start(request, RELEASE_HOLD, token, id);
 }
 
+/* REVOKE resource */
 void lease_revoke(struct request *request)
 {
     if (request_name(request, 1, "a resource"))
-        command_start_return(request, RETURN_REVOKE, 0, (struct bytes){"", 0});
+        start(request, RELEASE_REVOKE, 0, (struct bytes){"", 0});
 }

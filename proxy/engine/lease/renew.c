@@ -1,182 +1,217 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RENEW: the store says whose lease it is, the lease service extends it (or takes it back where it
- * expired and nobody has it), and the writer confirms that no release or revoke came first; where
- * one did, the lock is let go again and the answer is STALE. What is told is what is left then; a
- * lease that is over by then is renewed once more, as long as nobody has taken it. */
+/* RENEW: the holder's lease lives on.
+ *
+ *   judge (store) ──▶ extend (lease service) ──▶ confirm (store) ──▶ reply [ms left]
+ *        ▲                                         │ └─ released or revoked meanwhile:
+ *        └──────────── nothing is left ────────────┘    unlock, STALE
+ *
+ * - The store says whose lease it is. The lease service extends it, or takes it back where it
+ *   expired and nobody has it. The store confirms that no release or revoke came first; where one
+ *   did, the lock is let go again.
+ * - What is told is what is left at the end. A lease that is over by then is renewed once more, as
+ *   long as nobody has taken it, at most ROUNDS_MAX times. */
 #include <string.h>
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 
-#define RENEW_ROUNDS_MAX 3
+#define ROUNDS_MAX 3
 
-struct renew {
-    struct request *request;
-    unsigned rounds;
-    int64_t token, ttl_ms, session;
-    bool notify, ran_out;
-    int64_t dated_ms; /* the row is written where it was written longer ago than this */
-    struct lease_view view;
-    struct lease_call call;
-};
-
-static void renew_refuse(struct renew *renew, enum stk_error verdict)
+static struct renewal *renewal_of(struct store_op *op)
 {
-    renew->request->verdict = verdict;
-    renew->request->op.error = STK_OK;
-    request_refused(renew->request);
+    return list_entry(op, struct renewal, op);
 }
 
-static void let_go_done(struct lease_call *call)
+static void end(struct renewal *renewal, enum stk_error error, const char *reason)
 {
-    struct renew *renew = list_entry(call, struct renew, call);
+    renewal->error = error;
+    renewal->reason = reason;
+    renewal->lost |= error == STK_STALE;
+    renewal->on_end(renewal);
+}
 
-    line_wake(renew->request->engine, renew->request->argv[1]);
-    request_refused(renew->request);
+static void judge(struct renewal *renewal);
+
+/* Step 3: confirm. */
+
+static void on_confirmed(struct renewal *renewal)
+{
+    struct engine *engine = renewal->engine;
+    int64_t left_ms = lease_left_ms(&renewal->call, engine_now_ms(engine));
+
+    if (left_ms > 0) {
+        renewal->left_ms = left_ms;
+        engine->counters.leases_renewed++;
+        held_renewed(engine, renewal->resource, renewal->token, left_ms,
+                     renewal->notify ? *renewal->session : NULL);
+        end(renewal, STK_OK, NULL);
+    } else if (*renewal->session != NULL && ++renewal->rounds < ROUNDS_MAX) {
+        judge(renewal);
+    } else {
+        renewal->lost = true;
+        end(renewal, STK_BUSY,
+            "the lease ran out while it was being renewed; try again, or a longer ttl_ms");
+    }
+}
+
+static void on_unlocked(struct lease_call *call)
+{
+    struct renewal *renewal = list_entry(call, struct renewal, call);
+
+    line_wake(renewal->engine, renewal->resource);
+    end(renewal, renewal->verdict, NULL);
 }
 
 /* Judges again, and remembers the TTL where it changed (`local:` holds it after a restart). */
 static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
 {
-    struct request *request = request_of_op(op);
-    struct renew *renew = request->state;
+    struct renewal *renewal = renewal_of(op);
     struct resource row;
     struct lease lease;
-    struct buf owner = {0};
-    enum stk_error error = txn_resource(txn, request->argv[1], &row);
+    enum stk_error error = txn_resource(txn, renewal->resource, &row);
 
     if (error != STK_OK)
         return error;
-    request->verdict = fence_judge(&row.fence, renew->token);
-    if (request->verdict != STK_OK)
+    renewal->verdict = fence_judge(&row.fence, renewal->token);
+    if (renewal->verdict != STK_OK)
         return STK_OK;
     error = txn_lease(txn, &row, &lease);
     int64_t age_ms = txn_now_ms(txn) - lease.changed_ms; /* negative: the clock was set back */
-    bool dated = age_ms >= 0 && age_ms < renew->dated_ms;
+    bool dated = age_ms >= 0 && age_ms < renewal->dated_ms;
     if (error != STK_OK ||
-        (dated && lease.ttl_ms == renew->ttl_ms && lease.session == renew->session))
+        (dated && lease.ttl_ms == renewal->ttl_ms && lease.session == renewal->run))
         return error;
-    lease.ttl_ms = renew->ttl_ms;
-    if (lease.session != renew->session)
+    lease.ttl_ms = renewal->ttl_ms;
+    if (lease.session != renewal->run)
         lease.connection = 0; /* that connection was another daemon's, or an earlier run's */
-    lease.session = renew->session;
-    buf_append_bytes(&owner, lease.owner);
-    lease.owner = buf_bytes(&owner);
-    error = txn_fence_put(txn, &row, &lease);
-    buf_free(&owner);
-    return error;
-}
-
-static void begin(struct renew *renew);
-
-static void confirmed(struct renew *renew)
-{
-    struct request *request = renew->request;
-    int64_t left_ms = lease_left_ms(&renew->call, engine_now_ms(request->engine));
-
-    if (left_ms > 0) {
-        request->engine->counters.leases_renewed++;
-        held_renewed(request->engine, request->argv[1], renew->token, left_ms,
-                     renew->notify ? request->session : NULL);
-        resp_int(&request->reply, left_ms);
-        request_finish(request);
-    } else if (request->session != NULL && ++renew->rounds < RENEW_ROUNDS_MAX) {
-        begin(renew);
-    } else {
-        renew->ran_out = true;
-        request_fail(request, STK_BUSY,
-                     "the lease ran out while it was being renewed; try again, or a longer ttl_ms");
-    }
+    lease.session = renewal->run;
+    return lease_rewrite(txn, &row, &lease);
 }
 
 static void confirm_done(struct store_op *op)
 {
-    struct request *request = request_of_op(op);
-    struct renew *renew = request->state;
-    struct lease_call *call = &renew->call;
+    struct renewal *renewal = renewal_of(op);
+    struct lease_call *call = &renewal->call;
 
-    if (op->error == STK_OK && request->verdict == STK_OK) {
-        confirmed(renew);
+    if (op->error == STK_OK && renewal->verdict == STK_OK) {
+        on_confirmed(renewal);
     } else if (op->error != STK_OK) {
-        request_refused(request); /* the lease itself was extended: harmless */
+        end(renewal, op->error, NULL); /* the lease itself was extended: harmless */
     } else {
         call->verb = LEASE_RELEASE;
-        call->done = let_go_done;
-        lease_ask(request->engine->options.provider, call);
+        call->done = on_unlocked;
+        lease_ask(renewal->engine->options.provider, call);
     }
 }
 
-static void renewed(struct lease_call *call)
+/* Step 2: extend. */
+
+static void on_extended(struct lease_call *call)
 {
-    struct renew *renew = list_entry(call, struct renew, call);
-    struct request *request = renew->request;
+    struct renewal *renewal = list_entry(call, struct renewal, call);
 
     if (call->answer == LEASE_DOWN)
-        request_fail(request, STK_LEASEDOWN, "%s", call->reason);
+        end(renewal, STK_LEASEDOWN, call->reason);
     else if (call->answer != LEASE_GRANTED)
-        renew_refuse(renew, STK_STALE);
-    else if (request_submit(request, true, confirm_run, confirm_done) != STK_OK)
-        request_fail(request, STK_BUSY, NULL);
+        end(renewal, STK_STALE, NULL);
+    else if (lease_submit(renewal->engine, &renewal->op, true, renewal->resource, confirm_run,
+                          confirm_done) != STK_OK)
+        end(renewal, STK_BUSY, NULL);
 }
 
-static enum stk_error read_run(struct store_op *op, struct store_txn *txn)
+/* Step 1: judge. */
+
+static enum stk_error judge_run(struct store_op *op, struct store_txn *txn)
 {
-    struct request *request = request_of_op(op);
-    struct renew *renew = request->state;
-    return lease_view_read(txn, request->argv[1], renew->session, &renew->view, NULL);
+    struct renewal *renewal = renewal_of(op);
+    return lease_read(txn, renewal->resource, renewal->run, &renewal->row, &renewal->record, NULL);
 }
 
-static void read_done(struct store_op *op)
+static void judge_done(struct store_op *op)
 {
-    struct request *request = request_of_op(op);
-    struct renew *renew = request->state;
-    struct lease_call *call = &renew->call;
+    struct renewal *renewal = renewal_of(op);
+    struct lease_call *call = &renewal->call;
+    enum stk_error error =
+        op->error != STK_OK ? op->error : fence_judge(&renewal->row.fence, renewal->token);
 
-    request->verdict =
-        op->error != STK_OK ? STK_OK : fence_judge(&renew->view.row.fence, renew->token);
+    if (error != STK_OK) {
+        end(renewal, error, NULL);
+        return;
+    }
+    *call = (struct lease_call){.verb = LEASE_RENEW,
+                                .resource = renewal->resource,
+                                .token = renewal->token,
+                                .ttl_ms = renewal->ttl_ms,
+                                .asked_ms = engine_now_ms(renewal->engine),
+                                .record = renewal->record,
+                                .done = on_extended};
+    memcpy(call->nonce, renewal->record.nonce, sizeof call->nonce);
+    lease_ask(renewal->engine->options.provider, call);
+}
+
+static void judge(struct renewal *renewal)
+{
+    if (lease_submit(renewal->engine, &renewal->op, false, renewal->resource, judge_run,
+                     judge_done) != STK_OK)
+        end(renewal, STK_BUSY, NULL);
+}
+
+void renewal_start(struct renewal *renewal)
+{
+    const struct engine_options *options = &renewal->engine->options;
+
+    renewal->run = store_session(options->store);
+    /* Others that share the file, and no lease service, see a renewal by its date: they count the
+     * time that is told here from there. */
+    renewal->dated_ms = lease_provider_relies_on_store(options->provider) ? 1 : RENEWAL_WRITTEN_MS;
+    judge(renewal);
+}
+
+/* The command. */
+
+struct renew_command {
+    struct request *request;
+    struct renewal renewal;
+};
+
+static void on_end(struct renewal *renewal)
+{
+    struct request *request = list_entry(renewal, struct renew_command, renewal)->request;
+    bool ruled = renewal->error == STK_STALE || renewal->error == STK_UNKNOWN;
+
+    request->verdict = ruled ? renewal->error : STK_OK;
+    request->op.error = renewal->error == STK_STORE ? STK_STORE : STK_OK;
+    request->op.why = renewal->op.why;
     if (request_refused(request))
         return;
-    *call = (struct lease_call){.verb = LEASE_RENEW,
-                                .resource = request->argv[1],
-                                .token = renew->token,
-                                .ttl_ms = renew->ttl_ms,
-                                .asked_ms = engine_now_ms(request->engine),
-                                .memory = renew->view.memory,
-                                .done = renewed};
-    memcpy(call->nonce, renew->view.memory.nonce, sizeof call->nonce);
-    lease_ask(request->engine->options.provider, call);
+    if (renewal->error != STK_OK) {
+        request_fail(request, renewal->error, renewal->reason == NULL ? NULL : "%s",
+                     renewal->reason);
+        return;
+    }
+    resp_int(&request->reply, renewal->left_ms);
+    request_finish(request);
 }
 
-static void begin(struct renew *renew)
-{
-    if (request_submit(renew->request, false, read_run, read_done) != STK_OK)
-        request_fail(renew->request, STK_BUSY, NULL);
-}
-
-bool renew_lost(const struct request *request)
-{
-    const struct renew *renew = request->state;
-    return renew->ran_out || request->verdict == STK_STALE;
-}
-
+/* RENEW resource token ttl_ms [NOTIFY] */
 void lease_renew(struct request *request)
 {
-    struct renew *renew = mem_zalloc(sizeof *renew);
+    struct renew_command *command = mem_zalloc(sizeof *command);
+    struct renewal *renewal = &command->renewal;
 
-    request->state = renew;
-    renew->request = request;
-    renew->session = store_session(request->engine->options.store);
-    if (!request_name(request, 1, "a resource") || !request_token(request, 2, &renew->token) ||
-        !request_int(request, 3, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &renew->ttl_ms))
+    request->state = command;
+    command->request = request;
+    if (!request_name(request, 1, "a resource") || !request_token(request, 2, &renewal->token) ||
+        !request_int(request, 3, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &renewal->ttl_ms))
         return;
-    renew->notify = request->argc == 5 && request_is_word(request, 4, "NOTIFY");
-    if (request->argc > 4 && !renew->notify) {
+    renewal->notify = request->argc == 5 && request_is_word(request, 4, "NOTIFY");
+    if (request->argc > 4 && !renewal->notify) {
         request_fail_arity(request, request->command->name);
         return;
     }
-    /* Others that share the file, and no lease service, see a renewal by its date: they count the
-     * time that is told here from there. */
-    renew->dated_ms =
-        lease_provider_needs_memory(request->engine->options.provider) ? 1 : RENEWAL_WRITTEN_MS;
-    begin(renew);
+    renewal->engine = request->engine;
+    renewal->session = &request->session;
+    renewal->resource = request->argv[1];
+    renewal->on_end = on_end;
+    renewal_start(renewal);
 }

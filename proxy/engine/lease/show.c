@@ -14,7 +14,8 @@ struct show {
     struct request *request;
     unsigned rounds;
     int64_t session;
-    struct lease_view view;
+    struct resource row;
+    struct lease_record record;
     struct buf owner;
     struct lease_call call;
 };
@@ -28,7 +29,7 @@ static void show_reply(struct show *show, bool held, int64_t ttl_ms)
     resp_bulk_text(out, "state");
     resp_bulk_text(out, held ? "held" : "free");
     resp_bulk_text(out, "token");
-    resp_int(out, show->view.memory.token);
+    resp_int(out, show->record.token);
     resp_bulk_text(out, "owner");
     if (held)
         resp_bulk(out, buf_bytes(&show->owner));
@@ -37,7 +38,7 @@ static void show_reply(struct show *show, bool held, int64_t ttl_ms)
     resp_bulk_text(out, "ttl_ms");
     resp_int(out, held ? ttl_ms : 0);
     resp_bulk_text(out, "holds");
-    resp_int(out, held ? show->view.holds : 0);
+    resp_int(out, held ? show->record.holds : 0);
     resp_bulk_text(out, "waiters");
     resp_int(out, line_waiters(request->engine, request->argv[1]));
     buf_free(&show->owner);
@@ -46,21 +47,20 @@ static void show_reply(struct show *show, bool held, int64_t ttl_ms)
 
 static void ask(struct show *show);
 
-static void queried(struct lease_call *call)
+static void on_answer(struct lease_call *call)
 {
     struct show *show = list_entry(call, struct show, call);
-    const struct lease_memory *memory = &show->view.memory;
     int64_t left_ms = lease_left_ms(call, engine_now_ms(show->request->engine));
 
     if (call->answer == LEASE_DOWN) {
         buf_free(&show->owner);
         request_fail(show->request, STK_LEASEDOWN, "%s", call->reason);
     } else if (call->answer == LEASE_HELD && left_ms == 0 && ++show->rounds < SHOW_ROUNDS_MAX) {
-        ask(show); /* the answer took its time, or it ends this very millisecond: see again */
+        ask(show); /* the answer took its time, or it ends this very millisecond: ask again */
     } else {
         /* A lock under another token is a grant on its way, or one that never arrived: the store's
          * lease is over, or about to be. */
-        show_reply(show, call->answer == LEASE_HELD && memory->live, left_ms);
+        show_reply(show, call->answer == LEASE_HELD && show->record.live, left_ms);
     }
 }
 
@@ -71,9 +71,9 @@ static void ask(struct show *show)
     *call = (struct lease_call){.verb = LEASE_QUERY,
                                 .resource = show->request->argv[1],
                                 .asked_ms = engine_now_ms(show->request->engine),
-                                .memory = show->view.memory,
-                                .done = queried};
-    memcpy(call->nonce, show->view.memory.nonce, sizeof call->nonce);
+                                .record = show->record,
+                                .done = on_answer};
+    memcpy(call->nonce, show->record.nonce, sizeof call->nonce);
     lease_ask(show->request->engine->options.provider, call);
 }
 
@@ -81,7 +81,8 @@ static enum stk_error show_run(struct store_op *op, struct store_txn *txn)
 {
     struct request *request = request_of_op(op);
     struct show *show = request->state;
-    return lease_view_read(txn, request->argv[1], show->session, &show->view, &show->owner);
+    return lease_read(txn, request->argv[1], show->session, &show->row, &show->record,
+                      &show->owner);
 }
 
 static void show_done(struct store_op *op)
@@ -94,7 +95,7 @@ static void show_done(struct store_op *op)
         request_refused(request);
         return;
     }
-    if (show->view.row.fence.state == FENCE_NONE) {
+    if (show->row.fence.state == FENCE_NONE) {
         resp_null(&request->reply, request->resp3);
         request_finish(request);
         return;

@@ -29,7 +29,6 @@ struct request {
     void (*on_finished)(struct request *); /* the reply is complete; who gets this owns it */
     void *state;                           /* the command's own (a lease command's steps) */
     void (*free_state)(void *state);       /* NULL: with free() */
-    struct request *parent;                /* it is a part of this one; or NULL */
     size_t size;                           /* bytes of its arguments, for the session's bound */
     size_t weight;                         /* of a read under way, in engine->reads_weight */
     enum command_order order;

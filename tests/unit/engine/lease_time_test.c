@@ -126,14 +126,15 @@ WORLD_TEST(a_renewal_that_is_over_each_time_is_not_told_as_held)
 /* What a daemon that opens the same file sees there. */
 struct look {
     struct store_op op;
-    struct lease_view view;
+    struct resource row;
+    struct lease_record record;
     int64_t session;
 };
 
 static enum stk_error look_run(struct store_op *op, struct store_txn *txn)
 {
     struct look *look = (struct look *)(void *)op;
-    return lease_view_read(txn, bytes_of("k"), look->session, &look->view, NULL);
+    return lease_read(txn, bytes_of("k"), look->session, &look->row, &look->record, NULL);
 }
 
 static void look_done(struct store_op *op)
@@ -153,7 +154,7 @@ static int64_t left_at_another_daemon_ms(struct world *world, struct lease_provi
     list_init(&look.op.link);
     assert_int_equal(store_submit(world->store, &look.op), STK_OK);
     world_settle(world);
-    call.memory = look.view.memory;
+    call.record = look.record;
     lease_ask(local, &call);
     assert_int_equal(call.answer, LEASE_HELD);
     return lease_left_ms(&call, world->now_ms);

@@ -19,7 +19,7 @@ static const char bob[] = "b0000000000000000000000000000002";
 struct known {
     struct bytes name;
     int64_t floor;
-    struct lease_memory memory;
+    struct lease_record record;
 };
 
 struct pending {
@@ -43,7 +43,7 @@ static struct pending question(const struct known *known, enum lease_verb verb, 
     pending.call.token = token;
     pending.call.ttl_ms = ttl_ms;
     pending.call.floor = known->floor;
-    pending.call.memory = known->memory;
+    pending.call.record = known->record;
     pending.call.done = on_answer;
     return pending;
 }
@@ -94,12 +94,12 @@ static struct lease_call put(struct subject *subject, struct known *known, struc
     settle(subject, &pending);
     if (call->verb == LEASE_GRANT && call->answer == LEASE_GRANTED) {
         assert_true(call->answer_token > known->floor && call->answer_token <= TOKEN_MAX);
-        known->floor = known->memory.token = call->answer_token;
-        known->memory.live = known->memory.this_run = true;
-        snprintf(known->memory.nonce, sizeof known->memory.nonce, "%s", call->nonce);
+        known->floor = known->record.token = call->answer_token;
+        known->record.live = known->record.this_run = true;
+        snprintf(known->record.nonce, sizeof known->record.nonce, "%s", call->nonce);
     }
     if (call->answer == LEASE_GRANTED || call->answer == LEASE_OWN)
-        known->memory.ttl_ms = call->ttl_ms;
+        known->record.ttl_ms = call->ttl_ms;
     return *call;
 }
 
@@ -128,8 +128,8 @@ static struct lease_call renew(struct subject *subject, struct known *known, con
 static struct lease_call release(struct subject *subject, struct known *known, const char *nonce,
                                  int64_t token)
 {
-    if (strcmp(known->memory.nonce, nonce) == 0 && known->memory.token == token)
-        known->memory.live = false;
+    if (strcmp(known->record.nonce, nonce) == 0 && known->record.token == token)
+        known->record.live = false;
     return put(subject, known, question(known, LEASE_RELEASE, nonce, token, LONG_MS));
 }
 

@@ -175,8 +175,8 @@ RIG_TEST(a_reentry_without_answer_leaves_the_lease_alone)
     struct asked again = rig_question(LEASE_GRANT, ann, 0);
 
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
-    again.call.memory = (struct lease_memory){.token = 1, .live = true, .this_run = true};
-    memcpy(again.call.memory.nonce, ann, sizeof ann);
+    again.call.record = (struct lease_record){.token = 1, .live = true, .this_run = true};
+    memcpy(again.call.record.nonce, ann, sizeof ann);
     redis_server_pause(server);
     rig_answer(rig, &again);
     assert_down(again.call, "no answer");

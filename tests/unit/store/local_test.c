@@ -47,20 +47,20 @@ static int teardown(void **state)
 enum run { THIS_RUN, EARLIER_RUN, ANOTHER_DAEMON };
 
 /* What the store remembers: a live lease of ann's. */
-static struct lease_memory remembered(enum run run, int64_t token, int64_t ttl_ms)
+static struct lease_record remembered(enum run run, int64_t token, int64_t ttl_ms)
 {
-    struct lease_memory memory = {.token = token,
+    struct lease_record record = {.token = token,
                                   .live = true,
                                   .this_run = run == THIS_RUN,
                                   .earlier_run = run == EARLIER_RUN,
                                   .ttl_ms = ttl_ms};
 
-    memcpy(memory.nonce, ann, sizeof ann);
-    return memory;
+    memcpy(record.nonce, ann, sizeof ann);
+    return record;
 }
 
 static struct lease_call ask(struct lease_provider *local, enum lease_verb verb, const char *nonce,
-                             int64_t token, const struct lease_memory *memory)
+                             int64_t token, const struct lease_record *record)
 {
     struct lease_call call = {.verb = verb,
                               .resource = BYTES_LITERAL("sku:1"),
@@ -69,9 +69,9 @@ static struct lease_call ask(struct lease_provider *local, enum lease_verb verb,
                               .done = ignore_answer};
 
     snprintf(call.nonce, sizeof call.nonce, "%s", nonce);
-    if (memory != NULL) {
-        call.memory = *memory;
-        call.floor = memory->token;
+    if (record != NULL) {
+        call.record = *record;
+        call.floor = record->token;
     }
     lease_ask(local, &call);
     assert_int_not_equal(call.answer, LEASE_UNANSWERED);
@@ -87,90 +87,90 @@ static void assert_held(struct lease_call call, int64_t token, int64_t left_ms)
 
 PROVIDER_TEST(a_lease_of_an_earlier_run_is_held_for_its_ttl_from_the_start)
 {
-    const struct lease_memory memory = remembered(EARLIER_RUN, 34, 300);
+    const struct lease_record record = remembered(EARLIER_RUN, 34, 300);
 
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 300);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 300);
     now_ms += 299;
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 1);
-    assert_held(ask(provider, LEASE_QUERY, "", 0, &memory), 34, 1);
-    assert_held(ask(provider, LEASE_RENEW, bob, 34, &memory), 34, 1);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 1);
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 1);
+    assert_held(ask(provider, LEASE_RENEW, bob, 34, &record), 34, 1);
     now_ms += 1;
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 35);
 }
 
 PROVIDER_TEST(the_holder_from_an_earlier_run_enters_again_and_renews)
 {
-    const struct lease_memory memory = remembered(EARLIER_RUN, 34, 300);
+    const struct lease_record record = remembered(EARLIER_RUN, 34, 300);
 
-    struct lease_call call = ask(provider, LEASE_GRANT, ann, 0, &memory);
+    struct lease_call call = ask(provider, LEASE_GRANT, ann, 0, &record);
     assert_int_equal(call.answer, LEASE_OWN);
     assert_int_equal(call.answer_token, 34);
     now_ms += 999; /* past what the store remembers, within what was asked for now */
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 1);
-    call = ask(provider, LEASE_RENEW, ann, 34, &memory);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 1);
+    call = ask(provider, LEASE_RENEW, ann, 34, &record);
     assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 1000);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 1000);
     now_ms += 1000;
-    assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, &memory).answer, LEASE_GRANTED);
+    assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, &record).answer, LEASE_GRANTED);
 }
 
 PROVIDER_TEST(another_daemons_lease_is_held_from_when_it_is_first_seen)
 {
-    const struct lease_memory memory = remembered(ANOTHER_DAEMON, 34, 300);
+    const struct lease_record record = remembered(ANOTHER_DAEMON, 34, 300);
 
     now_ms += 100000;
-    assert_held(ask(provider, LEASE_QUERY, "", 0, &memory), 34, 300);
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 300);
     now_ms += 299;
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 1);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 1);
     now_ms += 1;
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
     now_ms += 100000; /* it stays over */
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 35);
 }
 
 PROVIDER_TEST(another_daemons_lease_renewed_here_stays_over_when_it_is_over)
 {
-    const struct lease_memory memory = remembered(ANOTHER_DAEMON, 34, 300);
+    const struct lease_record record = remembered(ANOTHER_DAEMON, 34, 300);
 
-    assert_int_equal(ask(provider, LEASE_RENEW, ann, 34, &memory).answer, LEASE_GRANTED);
-    assert_held(ask(provider, LEASE_QUERY, "", 0, &memory), 34, 1000);
+    assert_int_equal(ask(provider, LEASE_RENEW, ann, 34, &record).answer, LEASE_GRANTED);
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 1000);
     now_ms += 1000;
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
 }
 
 PROVIDER_TEST(another_daemons_renewal_counts_from_when_it_is_seen)
 {
-    struct lease_memory memory = remembered(ANOTHER_DAEMON, 34, 300);
+    struct lease_record record = remembered(ANOTHER_DAEMON, 34, 300);
 
-    memory.changed_ms = 77000;
-    assert_held(ask(provider, LEASE_QUERY, "", 0, &memory), 34, 300);
+    record.changed_ms = 77000;
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 300);
     now_ms += 300;
-    memory.changed_ms = 77100; /* renewed there */
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 300);
+    record.changed_ms = 77100; /* renewed there */
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 300);
     now_ms += 299;
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 1);
-    memory.changed_ms = 1; /* again, after its clock was set back */
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 300);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 1);
+    record.changed_ms = 1; /* again, after its clock was set back */
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 300);
     now_ms += 300;
-    assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, &memory).answer, LEASE_GRANTED);
+    assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, &record).answer, LEASE_GRANTED);
 }
 
 PROVIDER_TEST(a_token_that_two_minted_at_once_is_whose_the_store_says)
 {
-    const struct lease_memory memory = remembered(ANOTHER_DAEMON, 1, 300); /* ann's */
+    const struct lease_record record = remembered(ANOTHER_DAEMON, 1, 300); /* ann's */
 
     assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, NULL).answer_token, 1);
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 1, 300);
-    assert_held(ask(provider, LEASE_RELEASE, bob, 1, &memory), 1, 300);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 1, 300);
+    assert_held(ask(provider, LEASE_RELEASE, bob, 1, &record), 1, 300);
     now_ms += 300;
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 2);
 }
@@ -178,55 +178,55 @@ PROVIDER_TEST(a_token_that_two_minted_at_once_is_whose_the_store_says)
 PROVIDER_TEST(a_newer_grant_of_another_daemon_outdates_our_own)
 {
     assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, NULL).answer_token, 1);
-    struct lease_memory memory = remembered(ANOTHER_DAEMON, 2, 300); /* after a REVOKE there */
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 2, 300);
+    struct lease_record record = remembered(ANOTHER_DAEMON, 2, 300); /* after a REVOKE there */
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 2, 300);
     now_ms += 10;
-    memory = remembered(ANOTHER_DAEMON, 3, 300);
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 3, 300);
-    memory.live = false;
-    memory.token = 4; /* granted and released there */
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
+    record = remembered(ANOTHER_DAEMON, 3, 300);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 3, 300);
+    record.live = false;
+    record.token = 4; /* granted and released there */
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 5);
 }
 
 PROVIDER_TEST(a_retired_lease_of_an_earlier_run_is_free)
 {
-    struct lease_memory memory = remembered(EARLIER_RUN, 34, 300);
+    struct lease_record record = remembered(EARLIER_RUN, 34, 300);
 
-    memory.live = false;
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
+    record.live = false;
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 35);
 }
 
 PROVIDER_TEST(another_daemons_lease_that_it_gave_back_is_free)
 {
-    struct lease_memory memory = remembered(ANOTHER_DAEMON, 34, 300);
+    struct lease_record record = remembered(ANOTHER_DAEMON, 34, 300);
 
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 34, 300);
-    memory.live = false;
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &memory).answer, LEASE_FREE);
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &memory);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 300);
+    record.live = false;
+    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
+    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 35);
 }
 
 PROVIDER_TEST(our_own_lease_that_another_daemon_took_away_is_free)
 {
-    struct lease_memory memory = remembered(THIS_RUN, 1, 1000);
+    struct lease_record record = remembered(THIS_RUN, 1, 1000);
 
     assert_int_equal(ask(provider, LEASE_GRANT, ann, 0, NULL).answer_token, 1);
-    assert_held(ask(provider, LEASE_GRANT, bob, 0, &memory), 1, 1000);
-    memory.live = false;
-    struct lease_call call = ask(provider, LEASE_GRANT, ann, 0, &memory);
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 1, 1000);
+    record.live = false;
+    struct lease_call call = ask(provider, LEASE_GRANT, ann, 0, &record);
     assert_int_equal(call.answer, LEASE_GRANTED);
     assert_int_equal(call.answer_token, 2);
 }
 
-PROVIDER_TEST(a_grant_on_its_way_to_the_store_holds_against_an_older_memory)
+PROVIDER_TEST(a_grant_on_its_way_to_the_store_holds_against_an_older_record)
 {
-    struct lease_memory old = remembered(THIS_RUN, 33, 300);
+    struct lease_record old = remembered(THIS_RUN, 33, 300);
 
     old.live = false;
     assert_int_equal(ask(provider, LEASE_GRANT, ann, 0, &old).answer_token, 34);
@@ -242,11 +242,11 @@ PROVIDER_TEST(a_lease_given_back_is_free_before_the_store_knows)
     struct lease_call call = ask(provider, LEASE_GRANT, ann, 0, NULL);
 
     assert_int_equal(call.answer, LEASE_GRANTED);
-    const struct lease_memory memory = remembered(THIS_RUN, call.answer_token, 1000);
-    assert_int_equal(ask(provider, LEASE_RELEASE, ann, memory.token, &memory).answer, LEASE_FREE);
-    call = ask(provider, LEASE_GRANT, bob, 0, &memory);
+    const struct lease_record record = remembered(THIS_RUN, call.answer_token, 1000);
+    assert_int_equal(ask(provider, LEASE_RELEASE, ann, record.token, &record).answer, LEASE_FREE);
+    call = ask(provider, LEASE_GRANT, bob, 0, &record);
     assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_int_equal(call.answer_token, memory.token + 1);
+    assert_int_equal(call.answer_token, record.token + 1);
 }
 
 /* A million leases held at once, and what is left of them afterwards. */

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the lease commands share: an owner's name in the lease service, and what the store has
+ * recorded of a lease. */
+#include "proxy/engine/lease/lease.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "fence/base/check.h"
+
+void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN + 1])
+{
+    if (anonymous) {
+        check(owner.len == LEASE_NONCE_LEN);
+        memcpy(nonce, owner.data, LEASE_NONCE_LEN);
+        nonce[LEASE_NONCE_LEN] = '\0';
+        return;
+    }
+    XXH128_hash_t hash = XXH3_128bits(owner.data, owner.len);
+    snprintf(nonce, LEASE_NONCE_LEN + 1, "%016llx%016llx", (unsigned long long)hash.high64,
+             (unsigned long long)hash.low64);
+}
+
+void lease_make_nonce(const struct chance *chance, char nonce[LEASE_NONCE_LEN + 1])
+{
+    unsigned char random[LEASE_NONCE_LEN / 2];
+
+    chance->fill(chance, random, sizeof random);
+    for (size_t i = 0; i < sizeof random; i++) {
+        nonce[2 * i] = "0123456789abcdef"[random[i] >> 4];
+        nonce[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
+    }
+    nonce[LEASE_NONCE_LEN] = '\0';
+}
+
+uint64_t lease_fingerprint(const char *command, struct bytes owner)
+{
+    return XXH3_64bits_withSeed(owner.data, owner.len, XXH3_64bits(command, strlen(command)));
+}
+
+enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool writes,
+                            struct bytes resource,
+                            enum stk_error (*run)(struct store_op *, struct store_txn *),
+                            void (*done)(struct store_op *))
+{
+    *op = (struct store_op){
+        .writes = writes, .brief = true, .about = resource, .run = run, .done = done};
+    list_init(&op->link);
+    return store_submit(engine->options.store, op);
+}
+
+/* The rest runs on the store's thread. */
+
+enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t session,
+                          struct resource *row, struct lease_record *record, struct buf *owner)
+{
+    struct lease lease;
+    enum stk_error error = txn_resource(txn, resource, row);
+
+    *record = (struct lease_record){0};
+    if (error != STK_OK || row->fence.state == FENCE_NONE)
+        return error;
+    error = txn_lease(txn, row, &lease);
+    if (error != STK_OK)
+        return error;
+    int64_t end_ms = lease.changed_ms + lease.ttl_ms;
+    record->token = row->fence.token;
+    record->live = row->fence.state == FENCE_LIVE;
+    record->unexpired = txn_now_ms(txn) < end_ms;
+    record->this_run = lease.session == session;
+    /* A daemon that opened the store before this one may still be at work, unless the lease would
+     * be over by the store's time, too. Even then it is held for its TTL from this one's start. */
+    record->earlier_run = lease.session < session && end_ms < txn_now_ms(txn);
+    record->changed_ms = lease.changed_ms;
+    record->ttl_ms = lease.ttl_ms;
+    record->holds = lease.holds;
+    record->connection = lease.connection;
+    lease_nonce(lease.owner, lease.anonymous, record->nonce);
+    if (owner != NULL) {
+        buf_clear(owner);
+        buf_append_bytes(owner, lease.owner);
+    }
+    return STK_OK;
+}
+
+enum stk_error lease_rewrite(struct store_txn *txn, const struct resource *row, struct lease *lease)
+{
+    struct buf owner = {0}; /* lease->owner is borrowed from the row that is written now */
+
+    buf_append_bytes(&owner, lease->owner);
+    lease->owner = buf_bytes(&owner);
+    enum stk_error error = txn_fence_put(txn, row, lease);
+    buf_free(&owner);
+    return error;
+}
+
+enum stk_error lease_remember_grant(struct store_txn *txn, const struct resource *row,
+                                    struct bytes id, uint64_t fingerprint, int64_t token,
+                                    int64_t ttl_ms)
+{
+    struct buf reply = {0};
+
+    resp_array(&reply, 2);
+    resp_int(&reply, token);
+    resp_int(&reply, ttl_ms);
+    enum stk_error error = txn_receipt_put(
+        txn, row, id,
+        &(struct receipt){.token = token, .fingerprint = fingerprint, .reply = buf_bytes(&reply)});
+    buf_free(&reply);
+    return error;
+}
