@@ -35,8 +35,8 @@ EXTENSION_SOURCES := $(wildcard store/extension/*.c) store/sqlite/guard_function
 UNIT_SOURCES := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
 TEST_SOURCES := $(filter %_test.c,$(UNIT_SOURCES))
 HELPER_SOURCES := $(filter-out %_test.c,$(UNIT_SOURCES))
-# In-memory stores and lease services, for the tests alone.
-TWIN_SOURCES := $(wildcard tests/twins/*.c)
+# What tests share: in-memory stores and lease services, disks that fail.
+SUPPORT_SOURCES := $(wildcard tests/twins/*.c tests/disk/*.c)
 # Filled in by tests/*/*.mk: more sources whose dependencies are to be tracked.
 PROOF_SOURCES :=
 SHIM_SOURCES := $(wildcard tests/support/*_shim.c)
@@ -179,7 +179,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 $(BUILD)/daemon.a: $(call objects,$(DAEMON_SOURCES))
 $(BUILD)/client.a: $(call objects,$(CLIENT_SOURCES))
 $(BUILD)/tools.a: $(call objects,$(TOOLS_SOURCES))
-$(BUILD)/twins.a: $(call objects,$(TWIN_SOURCES))
+$(BUILD)/support.a: $(call objects,$(SUPPORT_SOURCES))
 $(BUILD)/%.a:
 	@rm -f $@
 	@ar rcs $@ $^
@@ -233,7 +233,7 @@ $(BUILD)/$(1:%.c=%): $(call objects,$(1) tests/unit/test.c $(foreach h,$(HELPER_
     $(filter $(dir $(1)),$(dir $(h))),$(h)))) \
     $(if $(filter tests/unit/tools/%,$(1)),$(BUILD)/tools.a) \
     $(if $(filter tests/unit/tools/% tests/unit/client/%,$(1)),$(BUILD)/client.a) \
-    $(BUILD)/twins.a $(BUILD)/daemon.a
+    $(BUILD)/support.a $(BUILD)/daemon.a
 	@mkdir -p $$(@D)
 	@$$(LINK) -o $$@ $$^ $$(TEST_LIBS) -pthread -lm
 endef
@@ -248,5 +248,5 @@ $(BUILD)/%_shim.so: tests/support/%_shim.c $(BUILD)/flags
 	@$(CC) $(LANGUAGE) -O2 -g $(WARNINGS) -fPIC -shared -o $@ $< -ldl
 
 -include $(patsubst %.o,%.d,$(call objects,$(DAEMON_SOURCES) $(CLIENT_SOURCES) $(TOOLS_SOURCES) \
-    $(UNIT_SOURCES) $(TWIN_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN) $(PROOF_SOURCES)) \
+    $(UNIT_SOURCES) $(SUPPORT_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN) $(PROOF_SOURCES)) \
     $(extension_objects) $(library_objects))

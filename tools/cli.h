@@ -20,8 +20,8 @@ enum cli_exit {
 
 /* What stood before the command's name. */
 struct cli {
-    bool uri_given;        /* -u was there */
-    struct client_uri uri; /* of the Stockade server; the default where -u was not there */
+    bool uri_given;        /* by -u */
+    struct client_uri uri; /* of the Stockade server, or the default */
 };
 
 struct cli_command {

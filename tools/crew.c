@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fork, SIGCONT, waitpid: always by process id, so that servers started elsewhere are never reaped
- * by mistake. */
+/* fork, SIGCONT and waitpid, always by process id, so that servers that were started elsewhere are
+ * never reaped by mistake. */
 #include "tools/crew.h"
 
 #include <errno.h>

@@ -29,7 +29,7 @@ struct crew {
     struct crew_member members[CREW_MAX];
 };
 
-/* Runs in the child; the result is its exit code. Signals stay blocked there: only SIGKILL ends it.
+/* What runs in the child; returns its exit code. Signals stay blocked there: only SIGKILL ends it.
  */
 typedef int crew_function(void *context, unsigned index);
 

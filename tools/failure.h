@@ -10,7 +10,7 @@ struct failure {
     char text[480]; /* cut to fit; empty: nothing failed */
 };
 
-/* Sets the sentence; always returns false, so that a caller can return it. */
+/* Set the sentence. Always return false, so that a caller can return it. */
 bool failure_set(struct failure *failure, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -19,6 +19,12 @@ enum acquire_reply lease_of(const redisReply *reply, struct lease *lease)
     return ACQUIRE_REFUSED;
 }
 
+bool lease_released(const redisReply *reply)
+{
+    return reply != NULL && (reply->type != REDIS_REPLY_ERROR || client_is_error(reply, "STALE") ||
+                             client_is_error(reply, "BUSY"));
+}
+
 bool lease_write(struct client *client, const char *command, const char *key, const char *value)
 {
     struct lease lease = {.token = 0};

@@ -20,6 +20,10 @@ enum acquire_reply {
 
 enum acquire_reply lease_of(const redisReply *reply, struct lease *lease);
 
+/* Return whether RELEASE has done no harm: a lease that has run out meanwhile (STALE), or that will
+ * (BUSY), delays nobody for long. False for any other error, and for NULL. */
+bool lease_released(const redisReply *reply);
+
 /* ACQUIRE, FENCED `token` COMMAND KEY [VALUE], RELEASE. `value` NULL: the command has none. */
 bool lease_write(struct client *client, const char *command, const char *key, const char *value);
 

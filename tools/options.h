@@ -44,12 +44,12 @@ struct option_table {
 
 enum options_result { OPTIONS_RUN, OPTIONS_HELPED, OPTIONS_WRONG };
 
-/* Fills the settings (which hold the defaults already) from argv[1..]. OPTIONS_HELPED: --help was
+/* Fill the settings, which hold the defaults already, from argv[1..]. OPTIONS_HELPED: --help was
  * asked for and printed. OPTIONS_WRONG: the reason was printed on stderr. */
 enum options_result options_parse(const struct option_table *table, void *settings, int argc,
                                   char **argv);
 
-/* "200", "200ms", "30s", "5m", "24h" to milliseconds; false for anything else. */
+/* Read "200", "200ms", "30s", "5m" or "24h" as milliseconds; false for anything else. */
 bool options_ms(const char *text, int64_t *ms);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that was started: its stderr goes to a log in a folder, it ends with its parent, and it
- * is ended by its process id. */
+/* A program that we start. Its stderr goes to a log in a folder, it ends with its parent, and we
+ * end it by its process id. */
 #ifndef STOCKADE_TOOLS_PROGRAM_H
 #define STOCKADE_TOOLS_PROGRAM_H
 
@@ -17,15 +17,16 @@ struct program {
     char log_path[PATH_MAX];
 };
 
-/* Runs argv (found in PATH) with stderr, and stdout where `out` is -1, into FOLDER/NAME.log. The
- * environment's STOCKADE_ settings are kept from it: they are meant for the user's own daemon. That
- * argv[0] cannot be run shows as an early end. */
+/* Run argv (found in PATH). Its stderr, and its stdout where `out` is -1, go to FOLDER/NAME.log. It
+ * does not get the environment's STOCKADE_ settings, which are meant for the user's own daemon.
+ * Where argv[0] cannot be run, the program ends early. */
 bool program_start(struct program *program, char *const *argv, const char *name, const char *folder,
                    int out, const struct signals *signals, struct failure *failure);
+/* Return whether it has ended, and reap it. */
 bool program_has_ended(struct program *program);
-/* SIGTERM; SIGKILL where that is not enough in time. */
+/* End it by SIGTERM, or by SIGKILL where that takes too long. */
 void program_end(struct program *program, struct signals *signals);
-/* "; it said: ..." with the last line of the log, or nothing; returns `out`. */
+/* Write "; it said: ..." with the last line of the log, or nothing; return `out`. */
 const char *program_last_words(const struct program *program, char *out, size_t size);
 
 #endif

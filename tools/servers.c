@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting, awaiting and ending private servers. Readiness is an answer, not a pause: of Redis that
- * it says our child's process id (another program may have taken the port), of stockaded its line.
- * What a server that does not come up wrote last goes into the message. */
+/* Starting, awaiting and ending private servers. A server is ready when it says so: Redis when it
+ * answers with our child's process id (another program may have taken the port), stockaded when it
+ * prints its line. The last words of a server that does not come up go into the message. */
 #include "tools/servers.h"
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 
-enum { START_LIMIT_MS = 10000, LOOK_AGAIN_MS = 10, PORT_TRIES = 5 };
+enum { START_LIMIT_MS = 10000, POLL_MS = 10, PORT_TRIES = 5 };
 
 void servers_open(struct servers *servers, struct signals *signals)
 {
@@ -64,7 +64,7 @@ static int free_port(void)
     return port;
 }
 
-/* Whether the Redis on the port answers and is the child that we started. */
+/* Return whether the Redis on the port answers and is the child that we started. */
 static bool redis_is_ours(const struct client_uri *uri, pid_t pid)
 {
     struct client client;
@@ -114,7 +114,7 @@ static bool redis_try(struct servers *servers, struct failure *failure)
             return failure_set(failure, "the private redis-server did not answer within %d s",
                                START_LIMIT_MS / 1000);
         }
-        (void)signals_wait(servers->signals, -1, LOOK_AGAIN_MS);
+        (void)signals_wait(servers->signals, -1, POLL_MS);
     }
     return failure_set(failure, "a private redis-server did not start (is it installed?)%s",
                        program_last_words(&servers->redis_program, said, sizeof said));
@@ -133,7 +133,7 @@ bool servers_start_redis(struct servers *servers, struct failure *failure)
     return false;
 }
 
-/* Beside this program, or the bare name, which execvp looks for in PATH. */
+/* Find it beside this program; or give the bare name, which execvp looks for in PATH. */
 static void find_stockaded(char *path, size_t size)
 {
     ssize_t length = readlink("/proc/self/exe", path, size - sizeof "/stockaded");
@@ -150,7 +150,7 @@ static void find_stockaded(char *path, size_t size)
     (void)snprintf(path, size, "stockaded");
 }
 
-/* "stockaded ready: listen=127.0.0.1:41233 admin=127.0.0.1:40121" to the address of the first. */
+/* Read the first address in "stockaded ready: listen=127.0.0.1:41233 admin=127.0.0.1:40121". */
 static bool ready_line_parse(const char *line, struct client_uri *uri)
 {
     char text[128];

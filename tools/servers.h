@@ -23,14 +23,16 @@ struct servers {
     struct client_uri redis, stockade; /* where they listen, once started */
 };
 
-/* All zero but for the signals; the folder is made with the first server. */
+/* Begin with no server; the folder is made with the first one. */
 void servers_open(struct servers *servers, struct signals *signals);
-/* Makes the folder, where there is none yet. */
+/* Make the folder, where there is none yet. */
 bool servers_make_folder(struct servers *servers, struct failure *failure);
+/* Start a Redis, and wait until it answers. */
 bool servers_start_redis(struct servers *servers, struct failure *failure);
-/* `lease`: as stockaded's --lease. It is looked for beside this program, then in PATH. */
+/* Start a stockaded, which is looked for beside this program, then in PATH, and wait until it is
+ * ready. `lease`: as its --lease. */
 bool servers_start_stockaded(struct servers *servers, const char *lease, struct failure *failure);
-/* Ends what was started and removes the folder. */
+/* End what was started, and remove the folder. */
 void servers_close(struct servers *servers);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals as events: SIGINT, SIGTERM and SIGHUP ask for the end, SIGCHLD wakes. They stay blocked
- * while this is open and are read from a descriptor, so that nothing is ever interrupted half-way
- * and a command always cleans up before it leaves. */
+/* Signals as events: SIGINT, SIGTERM and SIGHUP ask for the end, SIGCHLD wakes the waiter. They
+ * stay blocked while this is open, and are read from a descriptor: nothing is ever interrupted
+ * half-way, and a command always cleans up before it ends. */
 #ifndef STOCKADE_TOOLS_SIGNALS_H
 #define STOCKADE_TOOLS_SIGNALS_H
 
@@ -15,16 +15,17 @@ struct signals {
     sigset_t before; /* the mask to give to programs that are started */
 };
 
+/* Block the signals and begin to collect them. */
 void signals_open(struct signals *signals);
+/* Give the signals their usual effect again. */
 void signals_close(struct signals *signals);
 
-/* Waits until `fd` is readable (-1: no descriptor), a child has changed state, the end was asked
- * for, or the time is over. Returns whether `fd` is readable. */
+/* Wait until `fd` is readable (-1: no descriptor), a child has changed its state, the end is asked
+ * for, or the time is over. Return whether `fd` is readable. */
 bool signals_wait(struct signals *signals, int fd, int64_t limit_ms);
 
-/* In a child that goes on to run another program: its own process group, so that Ctrl-C reaches
- * only us and we end it in order; the usual signals; and an end with its parent, whose process id
- * is `parent`. */
+/* Prepare a child for exec: a process group of its own, so that Ctrl-C reaches only us and we end
+ * it in order; the usual signals; and an end with its parent, whose process id is `parent`. */
 void signals_before_exec(const struct signals *signals, int parent);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Output for people; a reader that left (EPIPE) is nobody's failure, the work goes on and ends. */
+/* Output for people. A reader that has left (EPIPE) is no failure: the work goes on to its end. */
 #include "tools/term.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts, in the order in which they are opened, and the loop's turn. */
+/* The loop's turn; then the parts, in the order in which they are opened and closed. */
 #include "proxy/host/host.h"
 
 #include <stdlib.h>
@@ -63,7 +63,8 @@ static void on_wake(uv_async_t *wake)
     host->woken = true;
 }
 
-/* After all that came in with the wake-up: a client that is gone by then is not told of a lease. */
+/* Collect after everything that came in with the wake-up: a client that has left by then gets no
+ * lease. */
 static void on_polled(uv_check_t *polled)
 {
     struct host *host = polled->data;
@@ -73,7 +74,8 @@ static void on_polled(uv_check_t *polled)
     host->woken = false;
 }
 
-/* True: what the store has done at once is collected. Where that took its time, sockets first. */
+/* Let the store do at once what it can. True: it did, and that is collected. Where it took long,
+ * sockets come first. */
 static bool do_at_once(struct host *host)
 {
     int64_t start_ms = clock_now_ms(&clock_monotonic);

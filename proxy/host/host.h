@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An engine at work: its store, its lease provider and its turns, on a libuv loop. The daemon and
- * the library's embedded mode both are this, with sockets or without.
+ * the library's embedded mode are both built on it, with sockets and without.
  *
- * One turn of the loop: events happen (timers, sockets, the store's wake-up, lease answers), then
- * `prepare`, which libuv calls when all of them are done and before it goes to sleep, lets the
- * engine finish the turn and sets the timer for its next one. Every event thus has its turn before
- * the loop blocks, and what came in together is answered together.
+ * One turn of the loop: events happen (timers, sockets, the store's wake-up, lease answers). When
+ * all of them are done, and before the loop sleeps, libuv calls `prepare`, which lets the engine
+ * finish the turn and sets the timer for its next one. So every event has its turn before the loop
+ * blocks, and what came in together is answered together.
  *
  *   host_new ─▶ host_open ─▶ host_open_engine ─▶ host_start ─▶ host_close ─▶ (the loop runs dry)
  *            ─▶ host_free
@@ -35,26 +35,28 @@ struct host_options {
     void *context;
 };
 
-/* NULL: the loop cannot take its handles (no file descriptors are left). */
+/* Make a host. NULL: the loop cannot take its handles, as no file descriptors are left. */
 struct host *host_new(const struct host_options *options);
-/* The store at `path`, with threads, and the provider of a lease URI that parses. False: `why` is
+/* Open the store at `path`, with its threads, and the provider of the lease URI. False: `why` is
  * one line. */
 bool host_open(struct host *host, const char *path, const char *lease, char *why, size_t why_size);
-/* Fills in the store, the provider, the clock, chance and the log, and makes the engine. */
+/* Make the engine; store, provider, clock, chance and log are filled in here. */
 struct engine *host_open_engine(struct host *host, struct engine_options options);
-/* Turns from here on; calls `ready` once it is known how things stand with the lease service. */
+/* Begin the turns. Call `ready` once it is known whether the lease service answers. */
 void host_start(struct host *host, void (*ready)(void *context));
 
-/* NULL before they are open. */
+/* Return the engine, NULL before it is open. */
 struct engine *host_engine(const struct host *host);
+/* The same for the store. */
 struct store *host_store(const struct host *host);
+/* The same for the lease provider. */
 struct lease_provider *host_provider(const struct host *host);
 
-/* Ends the turns and the provider; `closed` is called when only the loop has to run dry. Sessions
- * are closed and the engine is idle by then, unless the store is lost. */
+/* End the turns and the provider; `closed` is called when only the loop has to run dry. Sessions
+ * must be closed and the engine idle, unless the store is lost. */
 void host_close(struct host *host, void (*closed)(void *context));
-/* The engine, then the store. Where the store is lost, the engine's open requests are lost with it,
- * and their memory too. */
+/* Free the engine, then the store. Where the store is lost, the engine's open requests are lost
+ * with it, and so is their memory. */
 void host_free(struct host *host);
 
 #endif

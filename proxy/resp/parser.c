@@ -23,7 +23,7 @@
 /* Memory up to this size is kept from one request to the next. */
 enum { HELD_KEPT_MAX = 4096, ARGS_KEPT_MAX = 128, ARGS_FIRST = 8 };
 
-/* What is longer than Redis takes, too, is told in its words. */
+/* Where even Redis would refuse the length, it is refused in Redis's words. */
 enum { REDIS_BULK_MAX = 512 * 1024 * 1024 };
 
 const struct resp_limits resp_limits_unauthenticated = {
@@ -115,7 +115,7 @@ static enum step too_large(struct resp_parser *parser, const char *what, size_t 
     return broken(parser, why);
 }
 
-/* Ready for the next request; a buffer that one large request needed goes back. */
+/* Get ready for the next request; a buffer that one large request needed goes back. */
 static void begin(struct resp_parser *parser)
 {
     if (parser->held.cap > HELD_KEPT_MAX)
@@ -146,7 +146,7 @@ static void add_arg(struct resp_parser *parser, size_t start, size_t len)
     parser->argc++;
 }
 
-/* The line at `at`, without its line feed, and *end behind it; or STEP_MORE, or `too_big`. */
+/* Take the line at `at`, without its line feed; or return STEP_MORE, or fail with `too_big`. */
 static enum step take_line(struct resp_parser *parser, const struct resp_limits *limits,
                            struct bytes window, const char *too_big, struct bytes *line)
 {
@@ -167,7 +167,7 @@ static enum step take_line(struct resp_parser *parser, const struct resp_limits 
     return STEP_ON;
 }
 
-/* The number in a header line "*12\r" or "$12\r". */
+/* Read the number in a header line "*12\r" or "$12\r". */
 static bool header_number(struct bytes line, int64_t *number)
 {
     return line.len >= 2 && line.data[line.len - 1] == '\r' &&
@@ -378,7 +378,7 @@ static enum step step_inline(struct resp_parser *parser, const struct resp_limit
     return parser->argc == 0 ? STEP_EMPTY : STEP_REQUEST;
 }
 
-/* Parses the window as far as it goes. */
+/* Parse the window as far as it goes. */
 static enum step advance(struct resp_parser *parser, const struct resp_limits *limits,
                          struct bytes window)
 {
@@ -400,7 +400,7 @@ static enum step advance(struct resp_parser *parser, const struct resp_limits *l
     return step;
 }
 
-/* How much of the new data belongs, as far as one can tell, to the request in `held`. */
+/* Return how much of the new data belongs, as far as one can tell, to the request in `held`. */
 static size_t wanted(const struct resp_parser *parser, const char *data, size_t len)
 {
     if (parser->state == BULK_BODY) {

@@ -55,7 +55,8 @@ const struct bytes *resp_argv(const struct resp_parser *parser);
 /* After RESP_BROKEN, return "Protocol error: ...", valid as long as the parser lives. */
 const char *resp_broken_text(const struct resp_parser *parser);
 
-/* Replies are appended to a buffer. `resp3` chooses the form where the two versions differ. */
+/* The writer: each function appends to a buffer. `resp3` chooses the form where the versions
+ * differ. */
 void resp_simple(struct buf *out, const char *text); /* +OK */
 void resp_error(struct buf *out, enum stk_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));           /* -CODE text; NULL: the usual */

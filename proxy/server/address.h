@@ -20,12 +20,12 @@ struct address {
 
 /* False: `why` says what is right. Nothing is resolved yet. */
 bool address_parse(const char *text, struct address *address, char *why, size_t why_size);
-/* Resolves the host (blocking): its first IPv4 address, or else the first of all. */
+/* Resolve the host (blocking): its first IPv4 address, or else the first of all. */
 bool address_resolve(const struct address *address, struct sockaddr_storage *resolved, char *why,
                      size_t why_size);
 /* "127.0.0.1:7379", "[::1]:7379", or "unix" for what is neither IPv4 nor IPv6. Returns `out`. */
 const char *address_text(const struct sockaddr_storage *resolved, char out[ADDRESS_TEXT_MAX]);
-/* Does it never leave this machine? 127/8, ::1, ::ffff:127/104. */
+/* Return whether it never leaves this machine: 127/8, ::1, ::ffff:127/104. */
 bool address_is_loopback(const struct sockaddr_storage *resolved);
 
 #endif

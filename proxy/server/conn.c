@@ -186,7 +186,7 @@ static size_t send_out(struct conn *conn)
     return conn->unsent;
 }
 
-/* The session has ended; or there never was one, and conns->out says why. */
+/* Linger: the session has ended, or there never was one, and conns->out says why. */
 static void linger(struct conn *conn)
 {
     struct conns *conns = conn->conns;

@@ -98,7 +98,7 @@ static void init_loop(struct daemon *daemon)
     daemon->server = server_new(&daemon->loop, daemon->log);
 }
 
-/* *password is allocated; NULL where there is none. */
+/* Read the password, if one is set. *password is allocated; NULL where there is none. */
 static bool read_password(const struct daemon *daemon, const struct options *options,
                           char **password, char *why)
 {
@@ -115,7 +115,7 @@ static bool read_password(const struct daemon *daemon, const struct options *opt
     return *password != NULL;
 }
 
-/* The lease URI was checked when the options were read. */
+/* Open the store and the lease service; the URI was checked when the options were read. */
 static bool open_host(struct daemon *daemon, char *why)
 {
     return host_open(daemon->host, option(daemon, OPTION_STORE) + strlen("sqlite:"),
@@ -151,7 +151,7 @@ static bool show_option(void *context, size_t i, const char **name, const char *
     return true;
 }
 
-/* What the engine is told, at the start and on SIGHUP. */
+/* Return what the engine is told, at the start and on SIGHUP. */
 static struct engine_options engine_options_of(const struct daemon *daemon)
 {
     const struct options *options = daemon->options;
@@ -200,7 +200,7 @@ static bool open_parts(struct daemon *daemon, char *why)
     return server_open(daemon->server, daemon->engine, why, WHY_SIZE) && open_admin(daemon, why);
 }
 
-/* The one line on stdout. */
+/* Print the one line on stdout. */
 static void say_ready(void *context)
 {
     struct daemon *daemon = context;
@@ -410,8 +410,8 @@ static void close_own_handles(void *context)
         signal(harmless[i], SIG_IGN);
 }
 
-/* Closes what is open; the loop runs dry after it. Nothing is under way any more that the limit of
- * draining could cut short; what closes has limits of its own. */
+/* Close what is open; the loop runs dry after it. The limit on draining has nothing to cut short
+ * any more, and what closes has limits of its own. */
 static void end(struct daemon *daemon)
 {
     daemon->stage = ENDING;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The listeners, TCP and unix sockets; what they accept is conn.c's.
  *
- * A socket file is left behind by a daemon that was killed: it is replaced if nobody answers there,
- * and only then. It is for its owner alone (mode 0700, set before anybody can connect), because who
- * comes through it is an administrator where there is no password. */
+ * A daemon that is killed leaves its socket file behind: it is replaced if nobody answers there,
+ * and only then. The file is for its owner alone (mode 0700, set before anybody can connect),
+ * because whoever comes through it is an administrator where there is no password. */
 #include "proxy/server/server.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ static void close_listener(struct listener *listener)
     uv_close(&listener->socket.handle, free_listener);
 }
 
-/* Is there nothing at `path` by now, so that a socket can be made there? */
+/* Clear the way for a socket at `path`. Return whether nothing is there any more. */
 static bool clear_path(const char *path, char *why, size_t why_size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -150,7 +150,7 @@ bool server_bind(struct server *server, const char *text, char *why, size_t why_
     return bound;
 }
 
-/* libuv has closed the connection where descriptors ran out, so that this does not spin. */
+/* Where descriptors ran out, libuv has closed the connection, so this does not spin. */
 static void accept_failed(struct server *server, int status)
 {
     uint64_t now_ms = uv_now(server->conns.loop);

@@ -261,7 +261,8 @@ static bool repeat(struct session_state *state, const struct outlook *outlook, i
                 continue;
             }
             struct model_slot after = states[k];
-            fine = model_apply(&after, op, &reply, 0, crash_vfs_disk(check->vfs)->now_ms, expected);
+            fine =
+                model_apply(&after, op, &reply, 0, machine_disk(check->machine)->now_ms, expected);
             if (!fine)
                 wrong(check,
                       "slot %d: %s request %d in flight, sent again, was answered %.*snot %s",
@@ -305,7 +306,7 @@ static bool grant_anew(struct session_state *state, const struct model_slot *slo
     model_request(slot->number, &acquire, &request);
     struct bytes reply = call(state, slot->number, &request);
     bool fine =
-        model_apply(&after, &acquire, &reply, 0, crash_vfs_disk(check->vfs)->now_ms, expected) ||
+        model_apply(&after, &acquire, &reply, 0, machine_disk(check->machine)->now_ms, expected) ||
         wrong(check, "slot %d: a grant anew was answered %.*snot %s", slot->number, (int)reply.len,
               reply.data, expected);
     if (fine && row->token > 0) {
@@ -348,7 +349,7 @@ static bool check_slots(struct session_state *state, struct reading *reading,
 {
     struct check *check = state->check;
     const struct expectation *expect = check->expect;
-    const struct disk *disk = crash_vfs_disk(check->vfs);
+    const struct ramdisk *disk = machine_disk(check->machine);
     struct buf lines = {0};
     bool fine = content_read(check, reading, content) && setup_is_there(check, reading) &&
                 set_up_again(state, expect);
@@ -373,7 +374,7 @@ static bool check_opened(struct session_state *state)
     struct check *check = state->check;
     const struct expectation *expect = check->expect;
     struct model_slot states[MODEL_SLOTS][RUN_FLIGHT_MAX + 1];
-    const struct disk *disk = crash_vfs_disk(check->vfs);
+    const struct ramdisk *disk = machine_disk(check->machine);
     struct reading reading;
     struct content content = {0};
     bool fine = reading_open(check, &reading) && check_slots(state, &reading, &content, states);
@@ -389,14 +390,14 @@ static bool check_opened(struct session_state *state)
     return fine && (!check->thorough || audit(check));
 }
 
-bool check_disk(struct check *check, struct disk *disk)
+bool check_disk(struct check *check, struct ramdisk *disk)
 {
     struct session_state state = {.check = check};
     char why[600];
 
     check->why[0] = '\0';
-    crash_vfs_mount(check->vfs, disk);
-    state.host = host_open(check->vfs, on_reply, &state, why, sizeof why);
+    machine_mount(check->machine, disk);
+    state.host = host_open(check->machine, on_reply, &state, why, sizeof why);
     check->opened_at = disk->events_count;
     check->opened_ms = disk->now_ms;
     if (state.host == NULL)
@@ -406,6 +407,6 @@ bool check_disk(struct check *check, struct disk *disk)
         fine = wrong(check, "the store is lost");
     host_close(state.host);
     buf_free(&state.replies);
-    crash_vfs_mount(check->vfs, NULL);
+    machine_mount(check->machine, NULL);
     return fine;
 }

@@ -15,7 +15,7 @@
 #include "tests/crash/run.h"
 
 struct check {
-    struct crash_vfs *vfs;
+    struct machine *machine;
     const struct expectation *expect;
     bool thorough; /* with Stockade's own audit, which takes as long as all the rest */
     int64_t opened_ms;
@@ -24,6 +24,6 @@ struct check {
 };
 
 /* Mounts the disk, which changes. False: `why` says what is wrong. */
-bool check_disk(struct check *check, struct disk *disk);
+bool check_disk(struct check *check, struct ramdisk *disk);
 
 #endif

@@ -14,6 +14,6 @@ crash: ## power loss, I/O errors and lack of memory at every point of the store'
 	@$(BUILD)/crash $(if $(SEED),seed=$(SEED)) $(if $(POINT),point='$(POINT)') $(if $(EVERY),every) \
 	    $(if $(SAMPLE),sample=$(SAMPLE)) $(SWEEPS)
 
-$(BUILD)/crash: $(call objects,$(CRASH_SOURCES)) $(BUILD)/daemon.a
+$(BUILD)/crash: $(call objects,$(CRASH_SOURCES)) $(BUILD)/support.a $(BUILD)/daemon.a
 	@echo 'ld  $@'
 	@$(LINK) -Wl,--wrap,cache_new,--wrap,cache_free -o $@ $^ $(DAEMON_LIBS) -pthread -lm

@@ -20,7 +20,7 @@ static const int64_t start_ms = INT64_C(1700000000000);
 /* The run, with what is to fail set up already. */
 static void go(struct run *run, const struct sweep *sweep)
 {
-    run_start(run, sweep->vfs, NULL, sweep->seed != 0 ? sweep->seed : SEED, true);
+    run_start(run, sweep->machine, NULL, sweep->seed != 0 ? sweep->seed : SEED, true);
     run_rounds(run, 0, ROUNDS);
     run_reopen(run);
     run_rounds(run, ROUNDS, ROUNDS);
@@ -29,25 +29,25 @@ static void go(struct run *run, const struct sweep *sweep)
 /* When the power goes, and what it leaves. A daemon whose store is lost just ends; one that closes
  * it all the same must not do harm. */
 static const struct {
-    enum disk_mode mode;
+    enum ramdisk_mode mode;
     bool closed;
     const char *words;
 } ends[] = {
-    {DISK_DROP, false, "nothing of what was not synced"},
-    {DISK_KEEP, false, "all"},
-    {DISK_DROP, true, "the store closed, and nothing of what was not synced"},
-    {DISK_SOME, true, "the store closed, and some of what was not synced"},
+    {RAMDISK_DROP, false, "nothing of what was not synced"},
+    {RAMDISK_KEEP, false, "all"},
+    {RAMDISK_DROP, true, "the store closed, and nothing of what was not synced"},
+    {RAMDISK_SOME, true, "the store closed, and some of what was not synced"},
 };
 
 enum { ENDS = sizeof ends / sizeof *ends };
 
 /* Tries those ends whose bit is set. */
-static void check_what_is_left(struct run *run, struct crash_vfs *vfs, struct disk *disk,
-                               const struct disk *before, unsigned which, char why[RUN_WHY_MAX])
+static void check_what_is_left(struct run *run, struct machine *machine, struct ramdisk *disk,
+                               const struct ramdisk *before, unsigned which, char why[RUN_WHY_MAX])
 {
     struct replay *replay = replay_new(disk, before);
     struct expectation expect = run->now;
-    struct disk *images[ENDS] = {NULL};
+    struct ramdisk *images[ENDS] = {NULL};
     bool thorough = disk->events_count % THOROUGH_EVERY == 0;
 
     for (unsigned i = 0; i < ENDS; i++) {
@@ -58,10 +58,10 @@ static void check_what_is_left(struct run *run, struct crash_vfs *vfs, struct di
             images[i] = replay_image(replay, ends[i].mode, 1);
     }
     for (unsigned i = 0; i < ENDS; i++) {
-        struct check check = {.vfs = vfs, .expect = &expect, .thorough = thorough};
+        struct check check = {.machine = machine, .expect = &expect, .thorough = thorough};
         if (images[i] != NULL && why[0] == '\0' && !check_disk(&check, images[i]))
             snprintf(why, RUN_WHY_MAX, "then, with %s: %.1900s", ends[i].words, check.why);
-        disk_free(images[i]);
+        ramdisk_free(images[i]);
     }
     replay_free(replay);
 }
@@ -69,37 +69,41 @@ static void check_what_is_left(struct run *run, struct crash_vfs *vfs, struct di
 /* Returns how many calls there were. */
 static int64_t try_fault(struct sweep *sweep, const struct fault *fault, char why[RUN_WHY_MAX])
 {
-    struct disk *disk = disk_new(), *before;
+    struct ramdisk *disk = ramdisk_new(), *before;
     struct run run;
 
     disk->now_ms = start_ms;
-    before = disk_clone(disk);
-    crash_vfs_mount(sweep->vfs, disk);
+    before = ramdisk_clone(disk);
+    machine_mount(sweep->machine, disk);
     if (fault->memory)
         memory_fail(fault->first, fault->lasting);
     else
-        crash_vfs_fail(sweep->vfs, (struct vfs_faults){.first = fault->first,
-                                                       .lasting = fault->lasting,
-                                                       .full = fault->full});
+        fault_vfs_set_any(
+            sweep->machine->faults,
+            (struct io_fault){.calls = fault->full ? FAULT_BIT(WRITE) : FAULT_BITS_ALL,
+                              .passes = fault->first - 1,
+                              .times = fault->lasting ? FAULT_FOR_EVER : 1,
+                              .code = fault->full ? SQLITE_FULL : 0});
     go(&run, sweep);
-    int64_t calls = fault->memory ? memory_calls() : crash_vfs_faults(sweep->vfs)->calls;
+    struct fault_counts counts = fault_vfs_counts(sweep->machine->faults);
+    int64_t calls = fault->memory ? memory_calls() : counts.calls;
     if (sweep->prints && fault->first <= calls)
-        printf("%s failed; %d operations were refused%s\n",
-               fault->memory ? "memory" : crash_vfs_faults(sweep->vfs)->hit, run.failed,
+        printf("%s failed; %d operations were refused%s\n", fault->memory ? "memory" : counts.hit,
+               run.failed,
                run.host == NULL      ? ", the store did not open"
                : host_lost(run.host) ? ", the store was lost"
                                      : "");
     memory_sites_end();
     memory_fail(0, false);
-    crash_vfs_fail(sweep->vfs, (struct vfs_faults){0});
+    fault_vfs_clear(sweep->machine->faults);
     snprintf(why, RUN_WHY_MAX, "%s", run.why);
     unsigned which = fault->memory ? 1u << fault->first % 2
                                    : 1u << 0 | 1u << 1 | (fault->first % 2 ? 1u << 2 : 1u << 3);
-    check_what_is_left(&run, sweep->vfs, disk, before, which, why);
+    check_what_is_left(&run, sweep->machine, disk, before, which, why);
     run_free(&run);
-    crash_vfs_mount(sweep->vfs, NULL);
-    disk_free(disk);
-    disk_free(before);
+    machine_mount(sweep->machine, NULL);
+    ramdisk_free(disk);
+    ramdisk_free(before);
     return calls;
 }
 

@@ -21,18 +21,40 @@ struct client {
 
 struct host {
     struct host *next; /* of those that were lost */
-    struct disk *disk;
+    struct ramdisk *disk;
     struct clock clock;
     struct chance chance;
     uint64_t chance_state;
     struct store *store;
-    sqlite3 *writer; /* the store's connection */
     struct lease_provider *provider;
     struct engine *engine;
     struct client clients[HOST_CLIENTS];
     host_reply reply;
     void *context;
 };
+
+struct machine *machine_new(void)
+{
+    struct machine *machine = mem_zalloc(sizeof *machine);
+
+    machine->ramdisk = ramdisk_vfs_add();
+    machine->faults = fault_vfs_add();
+    return machine;
+}
+
+void machine_mount(struct machine *machine, struct ramdisk *disk)
+{
+    ramdisk_vfs_mount(machine->ramdisk, disk);
+    fault_vfs_clear(machine->faults);
+    sqlite3_randomness(0, NULL);
+    check(sqlite3_shutdown() == SQLITE_OK && sqlite3_initialize() == SQLITE_OK);
+    fault_vfs_register(machine->faults);
+}
+
+struct ramdisk *machine_disk(const struct machine *machine)
+{
+    return ramdisk_vfs_disk(machine->ramdisk);
+}
 
 /* What is left of lost ones is not forgotten, only never used again. */
 static struct host *lost_hosts;
@@ -137,18 +159,17 @@ static void start(struct host *host)
     }
 }
 
-struct host *host_open(struct crash_vfs *vfs, host_reply reply, void *context, char *why,
+struct host *host_open(struct machine *machine, host_reply reply, void *context, char *why,
                        size_t why_size)
 {
     struct host *host = mem_zalloc(sizeof *host);
 
-    host->disk = crash_vfs_disk(vfs);
+    host->disk = machine_disk(machine);
     host->clock =
         (struct clock){.now_ms = now_ms, .wall_us = wall_us, .boot = boot, .context = host};
     host->chance = (struct chance){fill, host};
     host->reply = reply;
     host->context = context;
-    crash_vfs_watch(vfs);
     host->store =
         store_sqlite_open(&(struct store_options){.path = HOST_PATH,
                                                   .queue_ops_max = 100,
@@ -160,7 +181,6 @@ struct host *host_open(struct crash_vfs *vfs, host_reply reply, void *context, c
         free(host);
         return NULL;
     }
-    host->writer = crash_vfs_watched(vfs); /* the store opens it first */
     start(host);
     return host;
 }
@@ -218,7 +238,11 @@ void host_pass(struct host *host, int64_t ms)
     host_settle(host);
 }
 
-void host_checkpoint(struct host *host)
+void host_checkpoint(void)
 {
-    (void)sqlite3_wal_checkpoint_v2(host->writer, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+    sqlite3 *other = NULL;
+
+    if (sqlite3_open(HOST_PATH, &other) == SQLITE_OK)
+        (void)sqlite3_wal_checkpoint_v2(other, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+    sqlite3_close(other);
 }

@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 #include "fence/base/bytes.h"
-#include "tests/crash/vfs.h"
+#include "tests/disk/fault_vfs.h"
+#include "tests/disk/ramdisk_vfs.h"
 
 /* The VFS has it in memory; but parts of Stockade look for the file by themselves, and it must be
  * one that they find. */
@@ -21,13 +22,25 @@ enum {
     HOST_FORGET_MS = 1200 * 1000,
 };
 
+/* What the daemon runs on, for the whole life of the process: a disk that can fail. */
+struct machine {
+    struct ramdisk_vfs *ramdisk;
+    struct fault_vfs *faults;
+};
+
+struct machine *machine_new(void);
+/* It has this disk from now on; NULL: none. Nothing fails, and what a run meets does not depend on
+ * what ran before it in this process. */
+void machine_mount(struct machine *machine, struct ramdisk *disk);
+struct ramdisk *machine_disk(const struct machine *machine);
+
 /* One whole reply, borrowed. */
 typedef void (*host_reply)(void *context, int client, struct bytes reply);
 
 struct host;
 
 /* NULL: the store would not open, and `why` says why. */
-struct host *host_open(struct crash_vfs *vfs, host_reply reply, void *context, char *why,
+struct host *host_open(struct machine *machine, host_reply reply, void *context, char *why,
                        size_t why_size);
 /* Where the store is lost, what waits in the engine stays there: its memory with it. */
 void host_close(struct host *host);
@@ -38,6 +51,6 @@ bool host_lost(const struct host *host);
 /* Time passes at once, and all settles. */
 void host_pass(struct host *host, int64_t ms);
 /* Copies as much as it can of the WAL into the file, as another program would. */
-void host_checkpoint(struct host *host);
+void host_checkpoint(void);
 
 #endif

@@ -100,7 +100,7 @@ static void run_sweep(void (*run)(struct sweep *sweep), const struct sweep *opti
             struct sweep sweep = *options;
             sweep.skip = seen;
             memory_install();
-            sweep.vfs = crash_vfs_new();
+            sweep.machine = machine_new();
             run(&sweep);
             exit(0);
         }

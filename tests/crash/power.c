@@ -19,10 +19,10 @@ enum {
 };
 
 /* How many images of each mode, beside those without chance. */
-static const unsigned images_of[DISK_MODES] = {1, 1, 1, 2, 3};
+static const unsigned images_of[RAMDISK_MODES] = {1, 1, 1, 2, 3};
 
 struct recording {
-    struct disk *disk, *before;
+    struct ramdisk *disk, *before;
     struct run run;
     struct replay *replay;
 };
@@ -32,7 +32,7 @@ static const int64_t start_ms = INT64_C(1700000000000);
 static void recording_end(struct sweep *sweep, struct recording *recording)
 {
     run_stop(&recording->run);
-    crash_vfs_mount(sweep->vfs, NULL);
+    machine_mount(sweep->machine, NULL);
     recording->replay = replay_new(recording->disk, recording->before);
 }
 
@@ -40,8 +40,8 @@ static void recording_free(struct recording *recording)
 {
     replay_free(recording->replay);
     run_free(&recording->run);
-    disk_free(recording->disk);
-    disk_free(recording->before);
+    ramdisk_free(recording->disk);
+    ramdisk_free(recording->before);
 }
 
 /* From an empty disk to a store that has seen most of what there is. */
@@ -49,11 +49,11 @@ static void record(struct sweep *sweep, struct recording *recording)
 {
     struct run *run = &recording->run;
 
-    recording->disk = disk_new();
+    recording->disk = ramdisk_new();
     recording->disk->now_ms = start_ms;
-    recording->before = disk_clone(recording->disk);
-    crash_vfs_mount(sweep->vfs, recording->disk);
-    run_start(run, sweep->vfs, NULL, sweep->seed != 0 ? sweep->seed : SEED, false);
+    recording->before = ramdisk_clone(recording->disk);
+    machine_mount(sweep->machine, recording->disk);
+    run_start(run, sweep->machine, NULL, sweep->seed != 0 ? sweep->seed : SEED, false);
     run_rounds(run, 0, ROUNDS);
     run_reopen(run);
     run_rounds(run, ROUNDS, ROUNDS);
@@ -63,14 +63,15 @@ static void record(struct sweep *sweep, struct recording *recording)
 }
 
 /* One image is tried. `disk` keeps the journal of the recovery. */
-static bool try_image(struct sweep *sweep, const struct recording *recording, enum disk_mode mode,
-                      unsigned k, struct check *check, struct disk **disk)
+static bool try_image(struct sweep *sweep, const struct recording *recording,
+                      enum ramdisk_mode mode, unsigned k, struct check *check,
+                      struct ramdisk **disk)
 {
     struct expectation expect;
 
     run_expect(&recording->run, recording->replay->next, &expect);
     *disk = replay_image(recording->replay, mode, k);
-    check->vfs = sweep->vfs;
+    check->machine = sweep->machine;
     check->expect = &expect;
     bool fine = check_disk(check, *disk);
     check->expect = NULL;
@@ -79,7 +80,7 @@ static bool try_image(struct sweep *sweep, const struct recording *recording, en
 
 static const char *event_name(const struct recording *recording, size_t n)
 {
-    return n < recording->disk->events_count ? disk_kind_name(recording->disk->events[n].kind)
+    return n < recording->disk->events_count ? ramdisk_kind_name(recording->disk->events[n].kind)
                                              : "end";
 }
 
@@ -87,19 +88,19 @@ static void try_all(struct sweep *sweep, struct recording *recording, const char
 {
     for (size_t n = 0; n <= recording->disk->events_count; n++) {
         replay_to(recording->replay, n);
-        for (enum disk_mode mode = DISK_KEEP; mode < DISK_MODES; mode++)
+        for (enum ramdisk_mode mode = RAMDISK_KEEP; mode < RAMDISK_MODES; mode++)
             for (unsigned k = 1; k <= images_of[mode]; k++) {
                 struct check check = {.thorough = (n + k) % THOROUGH_EVERY == 0};
-                struct disk *disk;
+                struct ramdisk *disk;
                 if (!replay_differs(recording->replay, mode) ||
-                    !sweep_point(sweep, disk_mode_name(mode), "%s:%zu:%s:%u", name, n,
-                                 disk_mode_name(mode), k))
+                    !sweep_point(sweep, ramdisk_mode_name(mode), "%s:%zu:%s:%u", name, n,
+                                 ramdisk_mode_name(mode), k))
                     continue;
                 if (sweep->prints)
                     printf("the power goes during event %zu: %s\n", n, event_name(recording, n));
                 (void)try_image(sweep, recording, mode, k, &check, &disk);
                 sweep_report(sweep, check.why);
-                disk_free(disk);
+                ramdisk_free(disk);
             }
     }
 }
@@ -107,22 +108,22 @@ static void try_all(struct sweep *sweep, struct recording *recording, const char
 /* What the run did. */
 static void tell(const struct recording *recording)
 {
-    size_t wals = 0, ops[OP_KINDS] = {0}, events[DISK_SYNC_FOLDER + 1] = {0};
+    size_t wals = 0, ops[OP_KINDS] = {0}, events[RAMDISK_SYNC_FOLDER + 1] = {0};
 
     for (int i = 0; i < MODEL_SLOTS; i++)
         for (size_t k = 0; k < recording->run.steps_count[i]; k++)
             ops[recording->run.steps[i][k].op.kind]++;
     for (size_t n = 0; n < recording->disk->events_count; n++) {
-        const struct disk_event *event = &recording->disk->events[n];
+        const struct ramdisk_event *event = &recording->disk->events[n];
         events[event->kind]++;
-        wals += event->kind == DISK_WRITE && event->at == 0 && event->len == WAL_HEADER;
+        wals += event->kind == RAMDISK_WRITE && event->at == 0 && event->len == WAL_HEADER;
     }
     printf("write: a run of");
     for (int i = 0; i < OP_KINDS; i++)
         printf(" %zu %s%s", ops[i], op_name((enum op_kind)i), i + 1 < OP_KINDS ? "," : ";");
-    for (int i = 0; i <= DISK_SYNC_FOLDER; i++)
+    for (int i = 0; i <= RAMDISK_SYNC_FOLDER; i++)
         if (events[i] > 0)
-            printf(" %zu %s", events[i], disk_kind_name((enum disk_kind)i));
+            printf(" %zu %s", events[i], ramdisk_kind_name((enum ramdisk_kind)i));
     printf("; %zu times a WAL begun\n", wals);
 }
 
@@ -142,12 +143,12 @@ void sweep_write(struct sweep *sweep)
 
 /* All points of the recovery of one image. `outer` is its name. */
 static void try_recovery(struct sweep *sweep, const struct recording *recording, size_t n,
-                         enum disk_mode mode)
+                         enum ramdisk_mode mode)
 {
-    static const enum disk_mode inner_modes[] = {DISK_KEEP, DISK_DROP, DISK_TORN};
+    static const enum ramdisk_mode inner_modes[] = {RAMDISK_KEEP, RAMDISK_DROP, RAMDISK_TORN};
     struct expectation expect;
     struct check first = {0};
-    struct disk *disk, *before = replay_image(recording->replay, mode, 1);
+    struct ramdisk *disk, *before = replay_image(recording->replay, mode, 1);
     struct replay *recovery = NULL;
 
     run_expect(&recording->run, n, &expect);
@@ -156,30 +157,30 @@ static void try_recovery(struct sweep *sweep, const struct recording *recording,
     for (size_t m = 0; recovery != NULL && m < first.opened_at; m++) {
         replay_to(recovery, m);
         for (size_t i = 0; i < 3; i++) {
-            struct check check = {.vfs = sweep->vfs, .expect = &expect};
+            struct check check = {.machine = sweep->machine, .expect = &expect};
             if (!replay_differs(recovery, inner_modes[i]) ||
-                !sweep_point(sweep, "again", "again:%zu:%s:%zu:%s", n, disk_mode_name(mode), m,
-                             disk_mode_name(inner_modes[i])))
+                !sweep_point(sweep, "again", "again:%zu:%s:%zu:%s", n, ramdisk_mode_name(mode), m,
+                             ramdisk_mode_name(inner_modes[i])))
                 continue;
-            struct disk *image = replay_image(recovery, inner_modes[i], 1);
+            struct ramdisk *image = replay_image(recovery, inner_modes[i], 1);
             (void)check_disk(&check, image);
             sweep_report(sweep, check.why);
-            disk_free(image);
+            ramdisk_free(image);
         }
     }
     replay_free(recovery);
-    disk_free(disk);
-    disk_free(before);
+    ramdisk_free(disk);
+    ramdisk_free(before);
 }
 
 void sweep_again(struct sweep *sweep)
 {
-    static const enum disk_mode modes[] = {DISK_KEEP, DISK_DROP, DISK_TORN};
+    static const enum ramdisk_mode modes[] = {RAMDISK_KEEP, RAMDISK_DROP, RAMDISK_TORN};
     struct recording recording;
 
     record(sweep, &recording);
     for (size_t n = 0; n <= recording.disk->events_count; n += AGAIN_EVERY) {
-        enum disk_mode mode = modes[n / AGAIN_EVERY % 3];
+        enum ramdisk_mode mode = modes[n / AGAIN_EVERY % 3];
         replay_to(recording.replay, n);
         if (replay_differs(recording.replay, mode))
             try_recovery(sweep, &recording, n, mode);
@@ -226,19 +227,19 @@ static const char version_1[] =
     "INSERT INTO stockade_string VALUES(2, CAST('700' AS BLOB));"
     "PRAGMA user_version = 1;";
 
-static struct disk *old_disk(struct sweep *sweep)
+static struct ramdisk *old_disk(struct sweep *sweep)
 {
-    struct disk *making = disk_new();
+    struct ramdisk *making = ramdisk_new();
     sqlite3 *db;
 
     making->now_ms = start_ms;
-    crash_vfs_mount(sweep->vfs, making);
+    machine_mount(sweep->machine, making);
     check(sqlite3_open(HOST_PATH, &db) == SQLITE_OK);
     check(sqlite3_exec(db, version_1, NULL, NULL, NULL) == SQLITE_OK);
     check(sqlite3_close(db) == SQLITE_OK);
-    crash_vfs_mount(sweep->vfs, NULL);
-    struct disk *disk = disk_clone(making);
-    disk_free(making);
+    machine_mount(sweep->machine, NULL);
+    struct ramdisk *disk = ramdisk_clone(making);
+    ramdisk_free(making);
     return disk;
 }
 
@@ -254,10 +255,10 @@ void sweep_migrate(struct sweep *sweep)
     old[0].has_n = old[0].has_sku = true;
     old[0].n = 12;
     old[0].sku = 700;
-    recording.before = disk_clone(recording.disk);
-    crash_vfs_mount(sweep->vfs, recording.disk);
+    recording.before = ramdisk_clone(recording.disk);
+    machine_mount(sweep->machine, recording.disk);
     recording.run.ids = 100;
-    run_start(&recording.run, sweep->vfs, old, sweep->seed != 0 ? sweep->seed : SEED, false);
+    run_start(&recording.run, sweep->machine, old, sweep->seed != 0 ? sweep->seed : SEED, false);
     run_rounds(&recording.run, 0, 3);
     recording_end(sweep, &recording);
     if (sweep_point(sweep, "run", "migrate:run"))

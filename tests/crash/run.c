@@ -41,7 +41,7 @@ static bool begins(struct bytes text, const char *what)
 
 static size_t events(const struct run *run)
 {
-    return crash_vfs_disk(run->vfs)->events_count;
+    return machine_disk(run->machine)->events_count;
 }
 
 static void setup_reply(struct run *run, struct bytes reply)
@@ -68,7 +68,7 @@ static void answered(struct run *run, int slot, struct bytes reply)
 
     outlook->flight_count--;
     memmove(&outlook->flight[0], &outlook->flight[1], sizeof op * RUN_FLIGHT_MAX - sizeof op);
-    bool right = model_apply(&after, &op, &reply, 0, crash_vfs_disk(run->vfs)->now_ms, expected);
+    bool right = model_apply(&after, &op, &reply, 0, machine_disk(run->machine)->now_ms, expected);
     /* A grant that failed half-way leaves the lease taken for its time. */
     bool failed = begins(reply, "-STORE") || begins(reply, "-BUSY") ||
                   (op.kind == OP_ACQUIRE && begins(reply, "*-1") && run->failed > 0);
@@ -115,7 +115,7 @@ static void open_host(struct run *run)
 {
     char why[600];
 
-    run->host = host_open(run->vfs, on_reply, run, why, sizeof why);
+    run->host = host_open(run->machine, on_reply, run, why, sizeof why);
     if (run->host == NULL && !run->may_fail)
         wrong(run, "the store does not open: %s", why);
 }
@@ -125,18 +125,18 @@ static bool goes_on(const struct run *run)
     return run->host != NULL && !host_lost(run->host) && run->why[0] == '\0';
 }
 
-void run_start(struct run *run, struct crash_vfs *vfs, const struct model_slot *from, uint64_t seed,
-               bool may_fail)
+void run_start(struct run *run, struct machine *machine, const struct model_slot *from,
+               uint64_t seed, bool may_fail)
 {
     struct buf request = {0};
 
-    *run = (struct run){.vfs = vfs, .seed = seed, .may_fail = may_fail};
+    *run = (struct run){.machine = machine, .seed = seed, .may_fail = may_fail};
     for (int i = 0; i < MODEL_SLOTS; i++) {
         if (from != NULL)
             run->first[i] = from[i];
         run->first[i].number = i;
         run->now.slots[i].slot = run->first[i];
-        model_restart(&run->now.slots[i].slot, crash_vfs_disk(vfs)->now_ms);
+        model_restart(&run->now.slots[i].slot, machine_disk(machine)->now_ms);
     }
     for (int i = 0; i < RUN_SETUP_STEPS; i++)
         run->setup_sent_at[i] = run->setup_answered_at[i] = SIZE_MAX;
@@ -161,7 +161,7 @@ static void send_all(struct run *run, uint64_t *state)
         struct outlook *outlook = &run->now.slots[i];
         struct op ops[RUN_FLIGHT_MAX];
         struct buf request = {0};
-        int count = model_pick(&outlook->slot, state, &run->ids, crash_vfs_disk(run->vfs)->now_ms,
+        int count = model_pick(&outlook->slot, state, &run->ids, machine_disk(run->machine)->now_ms,
                                ops, RUN_FLIGHT_MAX);
         for (int k = 0; k < count; k++) {
             if ((ops[k].kind == OP_ROW || ops[k].kind == OP_ROW_ROLLS_BACK) &&
@@ -183,12 +183,12 @@ void run_rounds(struct run *run, int first, int count)
         uint64_t state = run->seed * 1000003 + (uint64_t)round;
         uint64_t what = dice(&state) % 12;
         if (what == 0)
-            host_checkpoint(run->host);
+            host_checkpoint();
         else if (what == 1)
             host_pass(run->host, MODEL_TTL_MS + 1000);
         if (!goes_on(run))
             return;
-        crash_vfs_disk(run->vfs)->now_ms += 7;
+        machine_disk(run->machine)->now_ms += 7;
         send_all(run, &state);
         host_settle(run->host);
         for (int i = 0; i < MODEL_SLOTS && goes_on(run); i++)
@@ -204,7 +204,7 @@ void run_reopen(struct run *run)
     host_close(run->host);
     open_host(run);
     for (int i = 0; i < MODEL_SLOTS; i++)
-        model_restart(&run->now.slots[i].slot, crash_vfs_disk(run->vfs)->now_ms);
+        model_restart(&run->now.slots[i].slot, machine_disk(run->machine)->now_ms);
 }
 
 void run_pause(struct run *run, int64_t ms)

@@ -31,7 +31,7 @@ struct run_step {
 };
 
 struct run {
-    struct crash_vfs *vfs;
+    struct machine *machine;
     struct host *host; /* NULL: it could not be opened, or is over */
     uint64_t seed;
     struct model_slot first[MODEL_SLOTS]; /* before all */
@@ -49,8 +49,8 @@ struct run {
 
 /* Opens the store on the mounted disk and sets the tables up. `from`: what the slots have already;
  * NULL: nothing. */
-void run_start(struct run *run, struct crash_vfs *vfs, const struct model_slot *from, uint64_t seed,
-               bool may_fail);
+void run_start(struct run *run, struct machine *machine, const struct model_slot *from,
+               uint64_t seed, bool may_fail);
 /* Some rounds. They end early where something is wrong, or the store is lost. */
 void run_rounds(struct run *run, int first, int count);
 /* Closes the daemon, and opens it again. */

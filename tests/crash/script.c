@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
-#include "tests/crash/disk.h"
 #include "tests/crash/model.h"
+#include "tests/disk/ramdisk.h"
 
 static bool is_live(const struct model_slot *slot, int resource)
 {

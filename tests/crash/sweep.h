@@ -24,7 +24,7 @@ struct sweep_tally {
 };
 
 struct sweep {
-    struct crash_vfs *vfs;
+    struct machine *machine;
     bool every;       /* also points that are much like others */
     uint64_t seed;    /* of what the clients do; 0: the usual one */
     size_t sample;    /* one of so many points */

@@ -23,7 +23,7 @@ fuzz: ## look for inputs that break things: make fuzz SECONDS=60 [FUZZ=NAME]
 fuzzers: $(FUZZ:%=$(BUILD)/%_fuzz)
 
 $(FUZZERS): $(BUILD)/%: $(BUILD)/obj/tests/fuzz/%.o $(call objects,$(FUZZ_HELPERS)) \
-    $(BUILD)/tools.a $(BUILD)/client.a $(BUILD)/twins.a $(BUILD)/daemon.a \
+    $(BUILD)/tools.a $(BUILD)/client.a $(BUILD)/support.a $(BUILD)/daemon.a \
     $(if $(SQLITE),$(BUILD)/obj/sqlite3.o)
 	@echo 'ld  $@'
 	@$(LINK) -fsanitize=fuzzer -o $@ $^ $(TOOLS_LIBS) -pthread -lm

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The disk: one store's durable state, which the daemons share, and each daemon's own store object
  * over it. Two kinds: the product's memory rows, fast; and the product's real SQLite store over a
- * file system of ours (vfs.h). Both commit in steps that are events of the simulation.
+ * file system of ours (tests/disk). Both commit in steps that are events of the simulation.
  *
  * Faults: no room for a while, a commit that fails cleanly, one whose outcome nobody knows (it is
  * there afterwards, or it is not), the power going off within a commit. */

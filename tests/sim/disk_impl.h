@@ -8,7 +8,9 @@
 #include "tests/sim/disk.h"
 #include "tests/twins/memory_rows.h"
 
-struct vfs;
+struct fault_vfs;
+struct ramdisk;
+struct ramdisk_vfs;
 struct sqlite3;
 struct sqlite3_stmt;
 
@@ -26,8 +28,11 @@ struct disk {
     struct store_clock clock; /* DISK_MEMORY: the store's */
     struct buf text;          /* handed out by disk_look */
     /* DISK_SQLITE */
-    struct vfs *vfs;
-    struct sqlite3 *reader; /* the auditor's, or NULL */
+    struct ramdisk_vfs *vfs;
+    struct fault_vfs *faults;              /* in front of it */
+    struct ramdisk *ramdisk, *at_power_on; /* now, and when the power came back last */
+    struct rng power;                      /* decides what a loss of it leaves */
+    struct sqlite3 *reader;                /* the auditor's, or NULL */
     struct sqlite3_stmt *reads;
 };
 

@@ -9,9 +9,10 @@
 #include "fence/base/mem.h"
 #include "store/open.h"
 #include "store/sqlite/sql_memory.h"
+#include "tests/disk/fault_vfs.h"
+#include "tests/disk/ramdisk_vfs.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk_impl.h"
-#include "tests/sim/vfs.h"
 
 static const char path[] = "sim.db";
 
@@ -35,7 +36,13 @@ static void shadow_done(struct store_op *op)
 void sqlite_disk_new(struct disk *disk)
 {
     sql_memory_install();
-    disk->vfs = vfs_new(rng_of(disk->world->plan->seed, 'v', 0));
+    disk->power = rng_of(disk->world->plan->seed, 'v', 0);
+    disk->ramdisk = ramdisk_new();
+    disk->ramdisk->now_ms = 1700000000000;
+    disk->at_power_on = ramdisk_clone(disk->ramdisk);
+    disk->vfs = ramdisk_vfs_add();
+    ramdisk_vfs_mount(disk->vfs, disk->ramdisk);
+    disk->faults = fault_vfs_add();
 }
 
 static void reader_close(struct disk *disk)
@@ -49,15 +56,24 @@ static void reader_close(struct disk *disk)
 void sqlite_disk_free(struct disk *disk)
 {
     reader_close(disk);
-    vfs_free(disk->vfs);
+    fault_vfs_remove(disk->faults);
+    ramdisk_vfs_remove(disk->vfs);
+    ramdisk_free(disk->ramdisk);
+    ramdisk_free(disk->at_power_on);
+}
+
+/* There is no room for writes until further notice, or there is again. */
+static void fill_up(struct disk *disk)
+{
+    bool full = disk->full_until_us > disk->world->now_us;
+    fault_vfs_set(disk->faults, FAULT_WRITE, "", full ? FAULT_FOR_EVER : 0, SQLITE_FULL);
 }
 
 bool sqlite_open(struct handle *handle)
 {
-    struct vfs *vfs = handle->disk->vfs;
     char why[200];
 
-    vfs->full = handle->disk->full_until_us > handle->disk->world->now_us;
+    fill_up(handle->disk);
     handle->inner = store_sqlite_open(&(struct store_options){.path = path,
                                                               .queue_ops_max = 5000,
                                                               .batch_ops_max = 5000,
@@ -66,7 +82,7 @@ bool sqlite_open(struct handle *handle)
     if (handle->inner == NULL) {
         world_tell(handle->disk->world, "the store cannot be opened: %s", why);
         /* Where the power fails while it is being opened, everybody goes. */
-        if (vfs->power_gone)
+        if (fault_vfs_is_broken(handle->disk->faults))
             daemon_power_off(handle->disk->world, 0);
         return false;
     }
@@ -76,13 +92,16 @@ bool sqlite_open(struct handle *handle)
 
 static void arm(struct disk *disk)
 {
-    static const enum vfs_fault faults[] = {[DISK_FAULT_REFUSES] = VFS_FULL,
-                                            [DISK_FAULT_UNSURE] = VFS_SYNC_FAILS,
-                                            [DISK_FAULT_TORN] = VFS_POWER};
+    struct io_fault faults[] = {
+        [DISK_FAULT_REFUSES] = {.calls = FAULT_BIT(WRITE), .times = 1, .code = SQLITE_FULL},
+        [DISK_FAULT_UNSURE] = {.calls = FAULT_BIT(SYNC), .times = 1},
+        [DISK_FAULT_TORN] = {.calls = FAULT_BIT(WRITE), .times = 1, .breaks_all = true},
+    };
 
-    disk->vfs->full = disk->full_until_us > disk->world->now_us;
+    fill_up(disk);
+    faults[DISK_FAULT_TORN].passes = rng_below(&disk->power, 8);
     if (disk->next != DISK_FAULT_NONE)
-        vfs_set_fault(disk->vfs, faults[disk->next]);
+        fault_vfs_set_any(disk->faults, faults[disk->next]);
     disk->next = DISK_FAULT_NONE;
 }
 
@@ -111,10 +130,13 @@ bool sqlite_batch(struct handle *handle, struct list *batch, bool writes)
         ;
     store_collect(handle->inner);
     free(shadows);
-    if (writes && disk->vfs->sync_failed)
-        disk_was_unsure(disk);
-    disk->vfs->sync_failed = false;
-    if (disk->vfs->power_gone) {
+    bool power_gone = fault_vfs_is_broken(disk->faults);
+    if (!power_gone && fault_vfs_counts(disk->faults).syncs > 0) {
+        if (writes)
+            disk_was_unsure(disk);
+        fault_vfs_set_any(disk->faults, (struct io_fault){0});
+    }
+    if (power_gone) {
         if (writes)
             daemon_power_off(disk->world, 0);
         return false;
@@ -132,7 +154,19 @@ void sqlite_shut(struct handle *handle)
 void sqlite_power_off(struct disk *disk)
 {
     reader_close(disk);
-    vfs_power_cycle(disk->vfs);
+    struct replay *replay = replay_new(disk->ramdisk, disk->at_power_on);
+    enum ramdisk_mode mode = (enum ramdisk_mode)rng_below(&disk->power, RAMDISK_MODES);
+
+    replay_to(replay, disk->ramdisk->events_count);
+    struct ramdisk *left = replay_image(replay, mode, rng_next(&disk->power));
+    replay_free(replay);
+    ramdisk_free(disk->ramdisk);
+    ramdisk_free(disk->at_power_on);
+    disk->ramdisk = left;
+    disk->at_power_on = ramdisk_clone(left);
+    ramdisk_vfs_mount(disk->vfs, left);
+    fault_vfs_clear(disk->faults);
+    fault_vfs_set_any(disk->faults, (struct io_fault){0});
 }
 
 static bool reader_open(struct disk *disk)
@@ -153,7 +187,7 @@ static bool reader_open(struct disk *disk)
 
 bool sqlite_look(struct disk *disk, const char *name, struct look *look)
 {
-    if (disk->vfs->power_gone || !reader_open(disk))
+    if (fault_vfs_is_broken(disk->faults) || !reader_open(disk))
         return false;
     sqlite3_bind_blob(disk->reads, 1, name, (int)strlen(name), SQLITE_STATIC);
     int code = sqlite3_step(disk->reads);

@@ -14,6 +14,6 @@ sim: ## simulate clusters, faults and all: make sim [SEED=n] [RUNS=n] [SECONDS=n
 	@$(BUILD)/sim $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) \
 	    $(if $(filter command,$(origin SECONDS)),--seconds $(SECONDS)) $(if $(STORY),--story)
 
-$(BUILD)/sim: $(call objects,$(SIM_SOURCES)) $(BUILD)/twins.a $(BUILD)/daemon.a
+$(BUILD)/sim: $(call objects,$(SIM_SOURCES)) $(BUILD)/support.a $(BUILD)/daemon.a
 	@echo 'ld  $@'
 	@$(LINK) -o $@ $^ $(DAEMON_LIBS) -pthread -lm

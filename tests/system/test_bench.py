@@ -11,7 +11,7 @@ import pytest
 from harness.limits import BUILD, REPO, patience
 
 sys.path.insert(0, str(REPO / "tools"))
-from bench import durable, guard, resp, summary, table  # noqa: E402
+from bench import durable, guard, peers, report  # noqa: E402
 from bench.measure import Case, Contender  # noqa: E402
 from bench.server import BenchError  # noqa: E402
 
@@ -42,7 +42,7 @@ def test_contenders_take_turns_and_each_has_its_figures_in_table_and_report(tmp_
 
 
 def test_a_server_that_lost_what_it_acknowledged_fails_the_benchmark(tmp_path):
-    class Forgetful(resp.Redis):
+    class Forgetful(peers.Redis):
         def spawn(self, command, **options):
             super().spawn([word if word != "yes" else "no" for word in command], **options)
 
@@ -64,20 +64,20 @@ def test_the_guard_lets_little_pass_and_nothing_that_it_does_not_know():
 def test_the_readme_has_a_place_for_the_table_of_ratios():
     readme = (REPO / "README.md").read_text()
     figures = {"write-1-100000": {"Stockade": {"rate": 30, "p99": 1.5}, "Redis SET": {"rate": 20}}}
-    new = summary.put(readme, figures)
+    new = report.put_into_readme(readme, figures)
     assert "| fenced write | 30 | 1.5 ms | 1.50 |  |  |  |  |\n\n<!-- /speed -->" in new
-    assert summary.put(new, figures) == new
+    assert report.put_into_readme(new, figures) == new
     with pytest.raises(ValueError):
-        summary.put("no place", figures)
+        report.put_into_readme("no place", figures)
 
 
 def test_a_goal_that_is_not_reached_is_called_missed():
     ours, theirs = (Contender(label, label, None) for label in ("ours", "theirs"))
     case = Case("c", "a case", 1, [ours, theirs], {"theirs": 1.0}, ceiling={"p99": 2})
     slow, fast = {"rate": 90, "p99": 3}, {"rate": 100, "p99": 1}
-    missed = table.text(case, {"ours": slow, "theirs": fast})
+    missed = report.text(case, {"ours": slow, "theirs": fast})
     assert "0.90  1 MISSED" in missed and "p99, ms: 3.00, at most 2: MISSED" in missed
-    reached = table.text(case, {"ours": fast, "theirs": slow})
+    reached = report.text(case, {"ours": fast, "theirs": slow})
     assert "1.11  1 ok" in reached and "at most 2: ok" in reached
 
 

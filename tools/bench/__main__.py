@@ -17,10 +17,10 @@ import signal
 import sys
 import tempfile
 
-from bench import cases, durable, machine, report, table
+from bench import cases, durable, machine, report
 from bench.measure import Progress, run_case
+from bench.peers import servers_for
 from bench.server import BenchError
-from bench.stage import servers_for
 
 
 CHECKED_KEYS = 100000
@@ -110,7 +110,7 @@ def run(options, folder):
             for case in stage:
                 results[case.name] = run_case(case, servers, options, progress)
                 progress.clear()
-                print(table.text(case, results[case.name]), flush=True)
+                print(report.text(case, results[case.name]), flush=True)
             if keys == max(stages, key=lambda keys: keys <= CHECKED_KEYS and keys) \
                     and not options.quick:
                 found = check(servers, keys, progress)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured, and what it is to reach. Tags name servers: see stage.py."""
+"""What is measured, and what it is to reach. Tags name servers: see peers.py."""
 
 import socket
 
-from bench import clients, postgres, resp, waiting
+from bench import clients, peers, postgres, waiting
 from bench.measure import Case, Contender
 
 KEY, RANDOM = "key:__rand_int__", "__rand_int__"
@@ -81,7 +81,7 @@ def writes(keys, pipeline, goals, others=(), quick=False, ceiling=None):
         f"write-{pipeline}-{keys}", f"fenced write, {how}, {keys:,} keys", keys,
         [pairs(STOCKADE, "stockade", fixed("FENCED", 1, "SET", KEY, RANDOM), pipeline=pipeline),
          pairs(REDIS, "redis", fixed("SET", KEY, RANDOM), pipeline=pipeline),
-         pairs(LUA, "redis", script(resp.FENCED_SET, 1, KEY, 1, RANDOM), pipeline=pipeline),
+         pairs(LUA, "redis", script(peers.FENCED_SET, 1, KEY, 1, RANDOM), pipeline=pipeline),
          sqlite(SQLITE, "--check"), sqlite("raw SQLite, unchecked"), *others],
         goals, quick=quick, ceiling=ceiling or {})
 
@@ -107,7 +107,7 @@ def decrements(pipeline):
     ours = "FENCED 1 HINCRBY stock:{key} stock -1 MIN 0"
 
     def theirs(server):
-        return (f"EVALSHA {server.script(resp.FENCED_DECREMENT)} 1 stock:{{key}} 1",)
+        return (f"EVALSHA {server.script(peers.FENCED_DECREMENT)} 1 stock:{{key}} 1",)
     return Case(f"decrement-{pipeline}", f"bounded decrement, {how}, 10,000 keys", 10000,
                 [load(STOCKADE, "stockade", fixed(ours), pipeline=pipeline),
                  load(LUA, "redis", theirs, pipeline=pipeline)], prepare=stock)
@@ -118,7 +118,7 @@ def transactions():
     keys = " ".join(["key:{key}"] * 8)
 
     def lua(server):
-        return (f"EVALSHA {server.script(resp.FENCED_EIGHT)} 8 {keys} 1" + " {value}" * 8,)
+        return (f"EVALSHA {server.script(peers.FENCED_EIGHT)} 8 {keys} 1" + " {value}" * 8,)
 
     def run_lua(bout):
         result = clients.commands(bout.server, lua(bout.server), keys=bout.case.keys,
@@ -145,7 +145,7 @@ POLLING = LOCK + ", asks each 20 ms"
 
 
 def unlock(server):
-    return {"script": server.script(resp.UNLOCK)}
+    return {"script": server.script(peers.UNLOCK)}
 
 
 def cycles():
@@ -193,7 +193,7 @@ def acquires():
                 [pairs(STOCKADE, "stockade", words),
                  pairs(ON_REDIS, "stockade-redis", words),
                  pairs("Redis, lock and token in Lua", "redis",
-                       script(resp.ACQUIRE, 1, "lease:__rand_int__", 600000))])
+                       script(peers.ACQUIRE, 1, "lease:__rand_int__", 600000))])
     case.drawn = 10 ** 9
     return case
 

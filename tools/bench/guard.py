@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from bench import clients, resp
+from bench import clients, peers
 from bench.server import ROOT, BenchError
 
 KNOWN = ROOT / "tools/bench/instructions.txt"
@@ -34,7 +34,7 @@ CASES = {
 }
 
 
-class Counted(resp.Stockade):
+class Counted(peers.Stockade):
     """A daemon under callgrind."""
 
     def spawn(self, command, **options):

@@ -1,9 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report: one HTML file with everything in it, and a page of Markdown for the repository."""
+"""Results for people: text; one HTML file with everything in it; a page of Markdown for the
+repository; and the one table that matters, for the README:
+python3 -m bench.report RESULTS.json README.md"""
 
 import html
+import json
+import pathlib
+import re
+import sys
 
-from bench import plot, table
+from bench import plot
+
+# Text.
+
+COLUMNS = (("rate", "{:,.0f}"), ("p50", "{:.2f}"), ("p99", "{:.2f}"), ("p999", "{:.2f}"),
+           ("cpu_us", "{:.1f}"), ("written_bytes", "{:,.0f}"), ("memory_mb", "{:,.0f}"),
+           ("batch", "{:.0f}"))
+HEADS = ("/s", "p50 ms", "p99 ms", "p99.9", "CPU us/op", "bytes/op", "MB", "batch", "ratio", "goal")
+
+
+def ratios(case, results):
+    """label: how many times its rate ours is, for all but ours."""
+    ours = results[case.contenders[0].label]["rate"]
+    return {contender.label: ours / results[contender.label]["rate"]
+            for contender in case.contenders[1:] if results[contender.label]["rate"]}
+
+
+def table_rows(case, results):
+    ratio_of = ratios(case, results)
+    for contender in case.contenders:
+        figures = results[contender.label]
+        cells = [form.format(figures[name]) if name in figures else "-" for name, form in COLUMNS]
+        ratio, goal = ratio_of.get(contender.label), case.goals.get(contender.label)
+        cells.append(f"{ratio:.2f}" if ratio else "")
+        cells.append("" if goal is None else f"{goal:g} {verdict(ratio, goal)}")
+        yield [contender.label, *cells]
+
+
+def verdict(ratio, goal):
+    return "ok" if ratio >= goal else "MISSED"
+
+
+CALLED = {"p99": "p99, ms", "gap_ms": "longest time without any reply, ms",
+          "unequal": "cycles of the luckiest client to the unluckiest's",
+          "more_memory_mb": "more memory, MB"}
+
+
+def ceilings(case, results):
+    """What ours may be at most, in words."""
+    for name, most in case.ceiling.items():
+        ours = results[case.contenders[0].label].get(name, float("inf"))
+        yield (f"{CALLED[name]}: {ours:.2f}, at most {most:g}: "
+               f"{'ok' if ours <= most else 'MISSED'}")
+    yield from p99_parts(case, results)
+
+
+def p99_parts(case, results):
+    for label, most in case.p99_parts.items():
+        if label not in results:
+            continue
+        part = results[case.contenders[0].label]["p99"] / results[label]["p99"]
+        yield (f"p99 as a part of that of {label}: {part:.3f}, at most {most:g}: "
+               f"{'ok' if part <= most else 'MISSED'}")
+
+
+def text(case, results):
+    lines = [case.title + (f" ({case.unit})" if case.unit != "ops" else "")]
+    table = [["", *HEADS], *table_rows(case, results)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for row in table:
+        lines.append("  " + "  ".join(
+            cell.ljust(width) if not column else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths))).rstrip())
+    lines += [f"  {line}" for line in ceilings(case, results)]
+    return "\n".join(lines) + "\n"
+
+
+# HTML and Markdown.
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;
 color:#222;background:#fff}h1{font-size:1.6rem}h2{font-size:1.1rem;margin:2.2rem 0 .4rem}
@@ -40,10 +113,10 @@ def case_html(case, results):
     bars = [(contender.label, results[contender.label]["rate"],
              (results[contender.label]["lowest"], results[contender.label]["highest"]))
             for contender in case.contenders]
-    rows = "".join(cells(row, "td") for row in table.rows(case, results))
-    more = "".join(f"<p>{html.escape(line)}</p>" for line in table.ceilings(case, results))
+    rows = "".join(cells(row, "td") for row in table_rows(case, results))
+    more = "".join(f"<p>{html.escape(line)}</p>" for line in ceilings(case, results))
     return (f"<h2>{html.escape(case.title)}, {case.unit} per second</h2>{plot.bars(bars)}"
-            f"<table>{cells(['', *table.HEADS], 'th')}{rows}</table>{more}")
+            f"<table>{cells(['', *HEADS], 'th')}{rows}</table>{more}")
 
 
 def position(name, unit):
@@ -88,10 +161,77 @@ def markdown(cases, results, about, found):
     lines += [f"{note}\n" for note in NOTES]
     for case in cases:
         lines += [f"## {case.title}", ""]
-        heads = [case.unit + "/s" if head == "/s" else head for head in table.HEADS]
+        heads = [case.unit + "/s" if head == "/s" else head for head in HEADS]
         lines += ["| | " + " | ".join(heads) + " |", "|---" + "|--:" * len(heads) + "|"]
-        lines += ["| " + " | ".join(row) + " |" for row in table.rows(case, results[case.name])]
-        lines += [f"\n{line}" for line in table.ceilings(case, results[case.name])] + [""]
+        lines += ["| " + " | ".join(row) + " |" for row in table_rows(case, results[case.name])]
+        lines += [f"\n{line}" for line in ceilings(case, results[case.name])] + [""]
     lines += ["## Is there what was acknowledged?", ""]
     lines += [f"- {line}" for line in durable_lines(found)]
     return "\n".join(lines) + "\n"
+
+
+# The README.
+
+BEGIN, END = "<!-- speed: written by `make bench-page` -->\n", "<!-- /speed -->\n"
+PEERS = {"Redis": ("Redis SET", "Redis GET", "Redis GET and SET", "Redis MULTI", "Redis lock",
+                   "Redis lock, asks each 20 ms"),
+         "Redis, token checked in Lua": ("Redis, token checked in Lua",
+                                         "Redis, lock and token in Lua"),
+         "PostgreSQL": ("PostgreSQL", "PostgreSQL, 16 in a transaction"),
+         "etcd": ("etcd put", "etcd mutex"),
+         "ZooKeeper": ("ZooKeeper set", "ZooKeeper recipe")}
+OURS, ON_REDIS = "Stockade", "Stockade on Redis"
+ROWS = (
+    ("fenced write", "write-1-100000", OURS),
+    ("fenced write, pipeline 16", "write-16-100000", OURS),
+    ("fenced write, a million keys", "write-1-1000000", OURS),
+    ("fenced write, a million keys, pipeline 16", "write-16-1000000", OURS),
+    ("bounded decrement, 10,000 keys", "decrement-1", OURS),
+    ("transaction of 8 writes", "transaction", OURS),
+    ("read", "read-1", OURS),
+    ("read, pipeline 16", "read-16", OURS),
+    ("80 % reads, 20 % writes", "mixed", OURS),
+    ("lease cycle, each its own key", "cycle", OURS),
+    ("the same, leases on a Redis", "cycle", ON_REDIS),
+    ("lease cycle, all on one key", "cycle-hot", OURS),
+)
+
+
+def peer_ratio(ours, figures, labels):
+    for label in labels:
+        if label in figures:
+            return f"{ours['rate'] / figures[label]['rate']:.2f}"
+    return ""
+
+
+def readme_table(results):
+    yield "| 50 clients, 100,000 keys | a second | p99 | " + " | ".join(
+        f"to {peer}" for peer in PEERS) + " |"
+    yield "|---|--:|--:|" + "--:|" * len(PEERS)
+    for title, case, label in ROWS:
+        if label not in results.get(case, {}):
+            continue
+        ours = results[case][label]
+        cells = [title, f"{ours['rate']:,.0f}", f"{ours['p99']:.1f} ms",
+                 *(peer_ratio(ours, results[case], labels) for labels in PEERS.values())]
+        yield "| " + " | ".join(cells) + " |"
+
+
+def put_into_readme(readme, results):
+    """The text of the README with the table of these results."""
+    block = BEGIN + "\n" + "\n".join(readme_table(results)) + "\n\n" + END
+    text, count = re.subn(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: block, readme,
+                          flags=re.S)
+    if count != 1:
+        raise ValueError("the README has no place for the table")
+    return text
+
+
+def main():
+    results, readme = map(pathlib.Path, sys.argv[1:])
+    figures = json.loads(results.read_text())["results"]
+    readme.write_text(put_into_readme(readme.read_text(), figures))
+
+
+if __name__ == "__main__":
+    main()

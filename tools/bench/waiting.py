@@ -9,7 +9,7 @@ import socket
 import time
 
 from bench import clients
-from bench.resp import encode
+from bench.peers import encode
 from bench.server import BenchError
 
 WAIT_MS = 600000

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A buyer: chooses, locks, reads, works, and commits until it has a reply. */
+/* A buyer of baskets. It chooses, locks, reads, works, and commits until it has a reply. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -57,7 +57,7 @@ static uint64_t chance_below(uint64_t bound)
     return number % bound;
 }
 
-/* Some articles that there still are, in the order in which everybody locks them. */
+/* Choose some of the articles that are left, in the order in which everybody locks them. */
 static enum purchase choose(struct basket_buyer *buyer)
 {
     const struct basket_sale *sale = buyer->sale;
@@ -99,7 +99,7 @@ static bool unlock_lines(struct basket_buyer *buyer, size_t count)
     return unlocked;
 }
 
-/* All or, given back, none. */
+/* Lock all lines, or give back what was locked. */
 static enum purchase lock_lines(struct basket_buyer *buyer)
 {
     for (size_t i = 0; i < buyer->count; i++) {
@@ -112,7 +112,7 @@ static enum purchase lock_lines(struct basket_buyer *buyer)
     return PURCHASE_MADE;
 }
 
-/* Reads stocks and prices under the locks, and computes. PURCHASE_AGAIN: an article is gone. */
+/* Read stocks and prices under the locks, and compute. PURCHASE_AGAIN: an article is gone. */
 static enum purchase compute(struct basket_buyer *buyer)
 {
     int skus[BASKET_LINES_MAX] = {0};
@@ -152,7 +152,7 @@ static bool takes_the_last(const struct basket_buyer *buyer)
     return false;
 }
 
-/* One more of at most `max` that all buyers share. */
+/* Count one more of at most `max`, which all buyers share. */
 static bool count_one(_Atomic int64_t *counter, int64_t max)
 {
     int64_t count = atomic_load(counter);
@@ -165,8 +165,8 @@ static bool count_one(_Atomic int64_t *counter, int64_t max)
     return false;
 }
 
-/* The delay between read and write. A pause hurts most where the last pieces are at stake: who is
- * about to take them stops here, until the referee continues it. */
+/* Spend the delay between read and write. A pause hurts most where the last pieces are at stake: a
+ * buyer that is about to take them stops here, until the referee continues it. */
 static void work(struct basket_buyer *buyer)
 {
     demo_work(buyer->sale->work_ms);
@@ -175,8 +175,8 @@ static void work(struct basket_buyer *buyer)
     }
 }
 
-/* Losses are spread over the sale, of which some pieces may stay: the i-th of n is due when i/(n+2)
- * are sold. */
+/* Losses are spread over the sale, which may leave some pieces unsold: the i-th of n is due when
+ * i/(n+2) of them are sold. */
 static bool loss_is_due(const struct basket_buyer *buyer)
 {
     const struct basket_sale *sale = buyer->sale;
@@ -188,8 +188,8 @@ static bool loss_is_due(const struct basket_buyer *buyer)
            count_one(&buyer->ledger->losses, losses + 1);
 }
 
-/* Sends what was appended, waits until the reply is there, and breaks the connection unread: it was
- * applied, and we do not know. Then connects anew. */
+/* Send what was appended, wait until the reply is there, and break the connection unread: the
+ * transaction was applied, and we do not know. Then connect anew. */
 static bool lose_reply(struct basket_buyer *buyer)
 {
     redisContext *context = buyer->client.context;
@@ -209,7 +209,7 @@ static bool lose_reply(struct basket_buyer *buyer)
            client_limit(&buyer->client, 2 * CLIENT_LIMIT_MS);
 }
 
-/* MULTI and what goes into it. */
+/* Send MULTI and what goes into it. */
 static bool queue(struct basket_buyer *buyer)
 {
     struct client *client = &buyer->client;
@@ -254,7 +254,7 @@ static void note_sale(struct basket_buyer *buyer)
     atomic_store(&ledger->last_sale_ms, clock_now_ms(&clock_monotonic));
 }
 
-/* Sends the transaction, and sends it again where its reply was lost, as clients do that retry. */
+/* Send the transaction, and send it again where its reply was lost, as clients do that retry. */
 static enum purchase commit(struct basket_buyer *buyer)
 {
     struct basket_ledger *ledger = buyer->ledger;

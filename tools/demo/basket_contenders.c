@@ -244,16 +244,13 @@ static enum purchase stockade_lock(struct basket_buyer *buyer, struct basket_lin
     return PURCHASE_MADE;
 }
 
-/* The lease may have run out meanwhile (STALE), or run out later (BUSY): no harm done. */
 static bool stockade_unlock(struct basket_buyer *buyer, const struct basket_line *line)
 {
     char key[BASKET_KEY_MAX];
     redisReply *reply =
         client_call(&buyer->client, "RELEASE %s %lld",
                     basket_key(buyer->sale, "stock", line->sku, key), (long long)line->mark);
-    bool good =
-        reply != NULL && (reply->type != REDIS_REPLY_ERROR || client_is_error(reply, "STALE") ||
-                          client_is_error(reply, "BUSY"));
+    bool good = lease_released(reply);
 
     if (reply != NULL && !good) {
         (void)failure_set(&buyer->client.failure, "releasing: the server said: %s",

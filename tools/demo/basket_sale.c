@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One sale of baskets, from its opening to the audit, which holds three accounts against each
- * other: what the stocks say, what the orders say, and what buyers were told. */
+/* One sale of baskets, from its opening to the audit, which compares what the stocks say, what the
+ * orders say, and what buyers were told. */
 #include "tools/demo/basket.h"
 
 #include <inttypes.h>
@@ -100,7 +100,7 @@ static int compare_rows(const void *a, const void *b)
     return (one->sku > other->sku) - (one->sku < other->sku);
 }
 
-/* How many orders there are, and of how many the rows are not one for each of `lines` articles. */
+/* Count the orders, and those whose rows are not one for each of `lines` articles. */
 static void count_orders(struct rows *rows, int64_t lines, int64_t *orders, int64_t *wrong)
 {
     *orders = *wrong = 0;
@@ -117,7 +117,7 @@ static void count_orders(struct rows *rows, int64_t lines, int64_t *orders, int6
     }
 }
 
-/* Holds stocks, orders and confirmed sales against each other, article by article. */
+/* Compare stocks, orders and confirmed sales, article by article. */
 static void audit(const struct referee *referee, struct rows *rows, const int64_t *left,
                   struct basket_result *result)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The contenders on plain Redis: no lock; the common Redis lock, without and with a watchdog; and
  * the two remedies that need no lock. Both of those are right here, and the text under the table
- * says so.
- */
+ * says so. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -39,14 +38,9 @@ static bool stock_of(struct client *client, redisReply *reply, int64_t *stock)
     return read;
 }
 
-static bool stock_read(struct client *client, const char *key, int64_t *stock)
-{
-    return stock_of(client, client_call(client, "GET %s", key), stock);
-}
-
 bool stock_left(struct client *client, const struct sale *sale, int64_t *left)
 {
-    return stock_read(client, sale->key, left);
+    return stock_of(client, client_call(client, "GET %s", sale->key), left);
 }
 
 /* No lock: read, work, write. */
@@ -55,7 +49,7 @@ static enum purchase no_lock_buy(struct buyer *buyer)
 {
     int64_t stock = 0;
 
-    if (!stock_read(&buyer->client, buyer->sale->key, &stock)) {
+    if (!stock_left(&buyer->client, buyer->sale, &stock)) {
         return PURCHASE_FAILED;
     }
     if (stock <= 0) {
@@ -130,7 +124,7 @@ static enum purchase locked_sale(struct buyer *buyer, int64_t granted_us)
 {
     int64_t stock = 0;
 
-    if (!stock_read(&buyer->client, buyer->sale->key, &stock)) {
+    if (!stock_left(&buyer->client, buyer->sale, &stock)) {
         return PURCHASE_FAILED;
     }
     if (stock <= 0) {
@@ -296,7 +290,7 @@ static enum purchase decrement_buy(struct buyer *buyer)
     int64_t left = 0;
 
     /* The buyer sees the stock first, as on a shop's page, but does not compute with it. */
-    if (!stock_read(&buyer->client, buyer->sale->key, &left)) {
+    if (!stock_left(&buyer->client, buyer->sale, &left)) {
         return PURCHASE_FAILED;
     }
     if (left <= 0) {

@@ -33,14 +33,12 @@ static bool fenced_open(struct buyer *buyer)
     return client_limit(&buyer->client, WAIT_MS + CLIENT_LIMIT_MS);
 }
 
-/* RELEASE. The lease may have run out meanwhile (STALE), or run out later (BUSY): no harm done. */
 static bool release(struct buyer *buyer, const struct lease *lease)
 {
     redisReply *reply =
         client_call(&buyer->client, "RELEASE %s %lld", buyer->sale->key, (long long)lease->token);
 
-    if (reply == NULL || (reply->type == REDIS_REPLY_ERROR && !client_is_error(reply, "STALE") &&
-                          !client_is_error(reply, "BUSY"))) {
+    if (!lease_released(reply)) {
         (void)buyer_failed(buyer, "releasing", reply);
         return false;
     }

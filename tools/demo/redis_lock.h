@@ -11,13 +11,14 @@
 
 enum { REDIS_LOCK_VALUE_MAX = 33 }; /* bytes, with the zero */
 
+/* Write a value that nobody else has. */
 void redis_lock_value(char out[REDIS_LOCK_VALUE_MAX]);
-/* One try. False: the server failed us, client.failure says how. */
+/* Try once. False: the server failed us, and client.failure says how. */
 bool redis_lock_try(struct client *client, const char *key, const char *value, int64_t ttl_ms,
                     bool *taken);
-/* Until the next try. */
+/* Sleep until the next try. */
 void redis_lock_pause(void);
-/* Deletes the lock if it is still ours; whether it was is not looked at. */
+/* Delete the lock if it is still ours. Whether it was is not checked. */
 bool redis_lock_give(struct client *client, const char *key, const char *value);
 
 #endif

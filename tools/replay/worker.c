@@ -60,8 +60,7 @@ static enum attempt released(struct worker *worker)
     redisReply *reply = client_next(&worker->client);
     enum attempt attempt = ATTEMPT_GOOD;
 
-    if (reply == NULL || (reply->type == REDIS_REPLY_ERROR && !client_is_error(reply, "STALE") &&
-                          !client_is_error(reply, "BUSY"))) {
+    if (!lease_released(reply)) {
         attempt = judge(worker, "releasing", reply);
     }
     freeReplyObject(reply);

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What becomes of a text in JSON. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* The parts of cmocka.h need the headers above it. */
-#include <cmocka.h>
-
 #include "fence/base/json.h"
+#include "tests/unit/test.h"
 
 static const struct {
     struct bytes text;
@@ -34,9 +27,8 @@ static const struct {
     {BYTES_LITERAL("\xf4\x90\x80\x80"), "\"\\u00f4\\u0090\\u0080\\u0080\""}, /* past U+10FFFF */
 };
 
-static void test_a_text_is_escaped_and_stays_utf8_where_it_is(void **state)
+TEST(a_text_is_escaped_and_stays_utf8_where_it_is)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct buf json = {0};
         json_string(&json, cases[i].text);
@@ -44,12 +36,4 @@ static void test_a_text_is_escaped_and_stays_utf8_where_it_is(void **state)
         assert_string_equal(json.data, cases[i].json);
         buf_free(&json);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_text_is_escaped_and_stays_utf8_where_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,7 +170,7 @@ RIG_TEST(a_copy_that_fails_is_told_once_and_tried_again)
     int number = 0;
 
     fault_vfs_set(rig->vfs, FAULT_WRITE, ".db", 5, SQLITE_IOERR_WRITE);
-    for (int i = 0; fault_vfs_hits(rig->vfs) < 3 && i < 100 * PAGES_MAX; i++)
+    for (int i = 0; fault_vfs_counts(rig->vfs).hits < 3 && i < 100 * PAGES_MAX; i++)
         write_one(rig, &number, true);
     fault_vfs_clear(rig->vfs);
     assert_non_null(strstr(rig_log(rig), "cannot copy the write-ahead log into the file"));
@@ -207,7 +207,7 @@ RIG_TEST(a_log_whose_copy_may_be_lost_outlives_the_store)
 
     fault_vfs_set(rig->vfs, FAULT_SYNC, ".db", 1, SQLITE_IOERR_FSYNC);
     write_until_it_copies(rig, &number);
-    assert_int_equal(fault_vfs_hits(rig->vfs), 1); /* which its caller hears of now */
+    assert_int_equal(fault_vfs_counts(rig->vfs).hits, 1); /* which its caller hears of now */
     fault_vfs_hold(rig->vfs, NULL);
     rig_close(rig);
     assert_true(size_of(rig, "-wal") > PAGES_MAX * 1024);

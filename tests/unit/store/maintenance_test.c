@@ -135,13 +135,15 @@ static void assert_told(const struct set *set)
 /* Returns whether the disk has failed so late, if at all. */
 static bool fails_after(struct set *set, enum work work, int calls, bool once)
 {
-    int before = fault_vfs_hits(set->rig->vfs);
 
     say_now(set);
-    fault_vfs_fail_after(set->rig->vfs, calls, SQLITE_IOERR, once);
+    fault_vfs_set_any(set->rig->vfs, (struct io_fault){.calls = FAULT_BITS_IO,
+                                                       .passes = calls,
+                                                       .times = once ? 1 : FAULT_FOR_EVER,
+                                                       .code = SQLITE_IOERR});
     bool done = perform(set, work);
     fault_vfs_clear(set->rig->vfs);
-    bool failed = fault_vfs_hits(set->rig->vfs) > before;
+    bool failed = fault_vfs_counts(set->rig->vfs).hits > 0;
     if (!failed)
         assert_true(done);
     if (!done)

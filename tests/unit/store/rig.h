@@ -8,7 +8,7 @@
 
 #include "store/open.h"
 #include "store/txn.h"
-#include "tests/unit/store/fault_vfs.h"
+#include "tests/disk/fault_vfs.h"
 #include "tests/unit/test.h"
 
 enum { RIG_QUEUE_MAX = 64, RIG_BATCH_MAX = 16 };

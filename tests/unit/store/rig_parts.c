@@ -11,7 +11,7 @@
 void rig_fail_commit(struct rig *rig)
 {
     if (rig->sqlite)
-        fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", INT_MAX, SQLITE_FULL);
+        fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", FAULT_FOR_EVER, SQLITE_FULL);
     else
         store_memory_fail(rig->store, MEMORY_COMMIT_FAILS);
 }
@@ -19,7 +19,7 @@ void rig_fail_commit(struct rig *rig)
 void rig_lose_commit(struct rig *rig)
 {
     if (rig->sqlite)
-        fault_vfs_set(rig->vfs, FAULT_SYNC, "-wal", INT_MAX, SQLITE_IOERR_FSYNC);
+        fault_vfs_set(rig->vfs, FAULT_SYNC, "-wal", FAULT_FOR_EVER, SQLITE_IOERR_FSYNC);
     else
         store_memory_fail(rig->store, MEMORY_COMMIT_LOST);
 }

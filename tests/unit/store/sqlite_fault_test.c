@@ -126,11 +126,11 @@ SQLITE_TEST(a_failure_before_the_commit_fails_alone)
     rig_submit(rig, &ops[1]);
     rig_settle(rig);
     assert_int_equal(ops[1].base.error, STK_STORE);
-    assert_int_equal(fault_vfs_hits(rig->vfs), 1);
+    assert_int_equal(fault_vfs_counts(rig->vfs).hits, 1);
     for (int i = 0; i < 3; i++)
         rig_submit(rig, &ops[i]);
     rig_settle(rig);
-    assert_int_equal(fault_vfs_hits(rig->vfs), 2);
+    assert_int_equal(fault_vfs_counts(rig->vfs).hits, 2);
     for (int i = 0; i < 3; i++)
         assert_ok(ops[i].base.error);
     assert_ok(rig_read(rig, size_of_large, &size));
@@ -151,13 +151,13 @@ SQLITE_TEST(an_operation_that_overlooks_a_failure_is_undone_all_the_same)
 
 SQLITE_TEST(a_commit_whose_write_or_sync_failed_is_of_unknown_outcome)
 {
-    static const enum fault_place places[] = {FAULT_WRITE, FAULT_SYNC};
+    static const enum fault_call places[] = {FAULT_WRITE, FAULT_SYNC};
     static const int codes[] = {SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC};
     char seen[16];
 
     for (int i = 0; i < 2; i++) {
         assert_ok(rig_write(rig, set_r, "1"));
-        fault_vfs_set(rig->vfs, places[i], "-wal", INT_MAX, codes[i]);
+        fault_vfs_set(rig->vfs, places[i], "-wal", FAULT_FOR_EVER, codes[i]);
         struct rig_op op = rig_op(true, set_r, "2");
         rig_submit(rig, &op);
         rig_settle(rig);
@@ -206,10 +206,10 @@ SQLITE_TEST(a_checkpoint_that_fails_costs_no_write)
 {
     size_t megabyte = 1 << 20, size = 0;
 
-    fault_vfs_set(rig->vfs, FAULT_WRITE, ".db", INT_MAX, SQLITE_FULL);
+    fault_vfs_set(rig->vfs, FAULT_WRITE, ".db", FAULT_FOR_EVER, SQLITE_FULL);
     for (int i = 0; i < 40; i++, megabyte++)
         assert_ok(rig_write(rig, set_large, &megabyte));
-    assert_true(fault_vfs_hits(rig->vfs) > 0);
+    assert_true(fault_vfs_counts(rig->vfs).hits > 0);
     rig_close(rig);
     fault_vfs_clear(rig->vfs);
     rig_open(rig, false);

@@ -209,7 +209,7 @@ static bool get_ready(struct client *client, enum turn turn)
     return true;
 }
 
-/* Calls the work until it waits for something. */
+/* Call the work until it waits for something. */
 static bool take_turn(struct client *client)
 {
     const struct work *work = client->load->work;

@@ -84,25 +84,30 @@ struct load {
     char why[256];
 };
 
+/* Return a random number below a bound. */
 uint64_t client_random(struct client *client, uint64_t below);
-/* A key for the next operation: any, or one of this client's own while recording. */
+/* Return a key for the next operation: any, or one of this client's own while recording. */
 uint64_t client_any_key(struct client *client);
-/* Numbers from 0, shared by all; at the end of the keys it begins anew. */
+/* Return the next number, from 0, shared by all; behind the last key it begins anew. */
 uint64_t client_next_key(struct client *client);
-/* The key of this client's lease cycles: its own, or with --hot everybody's. */
+/* Return the key of this client's lease cycles: its own, or with --hot everybody's. */
 uint64_t client_cycle_key(const struct client *client);
+/* Return the reply of this number to what was sent last. */
 struct bytes client_reply(const struct client *client, unsigned index);
-/* Says why, and returns TURN_FAILED. */
+/* Say why, and return TURN_FAILED. */
 enum turn client_fail(struct client *client, const char *what, struct bytes said);
+/* Wait for so many replies. */
 enum turn client_await(struct client *client, unsigned replies);
-/* The key's value arrived: is it what was acknowledged, or newer? */
+/* Return whether the value that arrived is the one acknowledged for the key, or a newer one. */
 bool client_verify(struct client *client, uint64_t key, struct bytes value);
+/* Note that a value was acknowledged, while recording. */
 void client_acknowledge(struct client *client, uint64_t key, uint64_t value);
-/* A reply at in[at..at+len], found by feed. */
+/* Note a reply at where[at..at+len], which feed has found. */
 void client_found(struct client *client, struct buf *where, size_t at, size_t len);
+/* Send what was written, as far as the socket takes it. */
 void client_flush(struct client *client);
 
-/* False: load->why says why. */
+/* Run the load to its end. False: load->why says why. */
 bool load_run(struct load *load);
 
 extern const struct protocol resp_protocol;
@@ -110,7 +115,9 @@ extern const struct work resp_work, lease_cycle_work, lock_cycle_work;
 extern const struct work zookeeper_make_work, zookeeper_set_work, zookeeper_get_work,
     zookeeper_cycle_work;
 extern const struct work etcd_put_work, etcd_get_work, etcd_cycle_work;
-bool resp_compile(struct load *load); /* the commands; false: why says why */
+/* Lay out the commands. False: load->why says why. */
+bool resp_compile(struct load *load);
+/* Free what was laid out. */
 void resp_free(struct load *load);
 
 #endif

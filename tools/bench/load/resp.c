@@ -30,7 +30,7 @@ struct template
     } marks[MARKS_MAX];
 };
 
-/* Appends a word with its marks as digits; notes where they are. */
+/* Append a word with its marks as digits, and note where they are. */
 static bool lay_out(struct template *template, const char *word, struct buf *out, size_t *at)
 {
     while (*word) {
@@ -128,7 +128,7 @@ static void send_command(struct client *client, const struct template *template)
                    number_for(client, template->marks[i].kind));
 }
 
-/* The length of the reply that begins here, or 0: not all of it is there. */
+/* Return the length of the reply that begins here, or 0 where not all of it is there. */
 static size_t reply_length(const char *data, size_t len)
 {
     size_t used = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks are found by looking through the open files: there are never more than a few. */
-#include "tests/crash/vfs.h"
+/* A RAM disk as SQLite sees it. Locks are found by looking through the open files: there are never
+ * more than a few. */
+#include "tests/disk/ramdisk_vfs.h"
 
 #include <sqlite3.h>
 #include <stdlib.h>
@@ -18,21 +19,17 @@ struct shm {
     int users;
 };
 
-struct crash_vfs {
+struct ramdisk_vfs {
     sqlite3_vfs base;
-    struct disk *disk;
+    struct ramdisk *disk;
     struct list open; /* files */
     struct shm *shm[INODES_MAX];
-    struct vfs_faults faults;
     uint64_t random;
 };
 
-/* SQLite tells of new connections without saying to whom. */
-static sqlite3 *first_opened;
-
-struct crash_file {
+struct ramdisk_file {
     sqlite3_file base;
-    struct crash_vfs *vfs;
+    struct ramdisk_vfs *vfs;
     struct list link;
     int inode;
     bool syncs_folder; /* with its first sync */
@@ -41,35 +38,19 @@ struct crash_file {
     unsigned shared, exclusive; /* locks on the shared memory, as bits */
 };
 
-static struct crash_file *of(sqlite3_file *file)
+static struct ramdisk_file *of(sqlite3_file *file)
 {
-    return (struct crash_file *)file;
+    return (struct ramdisk_file *)file;
 }
 
-static struct disk *disk_of(sqlite3_file *file)
+static struct ramdisk *disk_of(sqlite3_file *file)
 {
     return of(file)->vfs->disk;
 }
 
-/* SQLITE_OK, or `code` where this call has to fail. */
-static int meet(struct crash_vfs *vfs, const char *call, int code)
-{
-    struct vfs_faults *faults = &vfs->faults;
-
-    if (faults->full && code != SQLITE_FULL)
-        return SQLITE_OK;
-    faults->calls++;
-    if (faults->first == 0 || faults->calls < faults->first ||
-        (!faults->lasting && faults->calls > faults->first))
-        return SQLITE_OK;
-    if (faults->hits++ == 0)
-        faults->hit = call;
-    return code;
-}
-
 /* Files. */
 
-static void shm_leave(struct crash_file *file)
+static void shm_leave(struct ramdisk_file *file)
 {
     struct shm *shm = file->vfs->shm[file->inode];
 
@@ -94,13 +75,10 @@ static int file_close(sqlite3_file *base)
 
 static int file_read(sqlite3_file *base, void *data, int size, sqlite3_int64 at)
 {
-    const struct disk_bytes *bytes = &disk_of(base)->inodes[of(base)->inode];
+    const struct ramdisk_bytes *bytes = &disk_of(base)->inodes[of(base)->inode];
     size_t wanted = (size_t)size, from = (size_t)at;
     size_t there = from < bytes->size ? bytes->size - from : 0;
-    int code = meet(of(base)->vfs, "read", SQLITE_IOERR_READ);
 
-    if (code != SQLITE_OK)
-        return code;
     if (there > wanted)
         there = wanted;
     if (there > 0)
@@ -111,51 +89,40 @@ static int file_read(sqlite3_file *base, void *data, int size, sqlite3_int64 at)
 
 static int file_write(sqlite3_file *base, const void *data, int size, sqlite3_int64 at)
 {
-    struct crash_vfs *vfs = of(base)->vfs;
-    int code = meet(vfs, "write", vfs->faults.full ? SQLITE_FULL : SQLITE_IOERR_WRITE);
-    /* A write that fails may have got half-way. */
-    int written = code == SQLITE_OK ? size : size / 2;
-
-    disk_write(vfs->disk, of(base)->inode, data, (size_t)written, (size_t)at);
-    return code;
+    ramdisk_write(disk_of(base), of(base)->inode, data, (size_t)size, (size_t)at);
+    return SQLITE_OK;
 }
 
 static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
 {
-    int code = meet(of(base)->vfs, "truncate", SQLITE_IOERR_TRUNCATE);
-
-    if (code == SQLITE_OK)
-        disk_truncate(disk_of(base), of(base)->inode, (size_t)size);
-    return code;
+    ramdisk_truncate(disk_of(base), of(base)->inode, (size_t)size);
+    return SQLITE_OK;
 }
 
 static int file_sync(sqlite3_file *base, int flags)
 {
-    int code = meet(of(base)->vfs, "sync", SQLITE_IOERR_FSYNC);
-
     (void)flags;
-    disk_sync(disk_of(base), of(base)->inode, code != SQLITE_OK);
-    if (code == SQLITE_OK && of(base)->syncs_folder) {
-        disk_sync_folder(disk_of(base));
-        of(base)->syncs_folder = false;
-    }
-    return code;
+    ramdisk_sync(disk_of(base), of(base)->inode, false);
+    if (of(base)->syncs_folder)
+        ramdisk_sync_folder(disk_of(base));
+    of(base)->syncs_folder = false;
+    return SQLITE_OK;
 }
 
 static int file_size(sqlite3_file *base, sqlite3_int64 *size)
 {
     *size = (sqlite3_int64)disk_of(base)->inodes[of(base)->inode].size;
-    return meet(of(base)->vfs, "size", SQLITE_IOERR_FSTAT);
+    return SQLITE_OK;
 }
 
 /* The highest lock that somebody else has on the file. */
-static int level_elsewhere(const struct crash_file *file)
+static int level_elsewhere(const struct ramdisk_file *file)
 {
     const struct list *open = &file->vfs->open;
     int level = SQLITE_LOCK_NONE;
 
     for (const struct list *at = open->next; at != open; at = at->next) {
-        const struct crash_file *other = list_entry(at, struct crash_file, link);
+        const struct ramdisk_file *other = list_entry(at, struct ramdisk_file, link);
         if (other != file && other->inode == file->inode && other->level > level)
             level = other->level;
     }
@@ -164,12 +131,11 @@ static int level_elsewhere(const struct crash_file *file)
 
 static int file_lock(sqlite3_file *base, int level)
 {
-    struct crash_file *file = of(base);
+    struct ramdisk_file *file = of(base);
     int elsewhere = level_elsewhere(file);
-    int code = meet(file->vfs, "lock", SQLITE_IOERR_LOCK);
 
-    if (code != SQLITE_OK || level <= file->level)
-        return code;
+    if (level <= file->level)
+        return SQLITE_OK;
     if (level == SQLITE_LOCK_SHARED ? elsewhere >= SQLITE_LOCK_PENDING
                                     : elsewhere >= SQLITE_LOCK_RESERVED)
         return SQLITE_BUSY;
@@ -192,13 +158,16 @@ static int file_check_lock(sqlite3_file *base, int *locked)
 {
     *locked = of(base)->level >= SQLITE_LOCK_RESERVED ||
               level_elsewhere(of(base)) >= SQLITE_LOCK_RESERVED;
-    return meet(of(base)->vfs, "look at a lock", SQLITE_IOERR_CHECKRESERVEDLOCK);
+    return SQLITE_OK;
 }
 
 static int file_control(sqlite3_file *base, int what, void *arg)
 {
-    (void)base, (void)what, (void)arg;
-    return SQLITE_NOTFOUND;
+    (void)arg;
+    if (what != RAMDISK_SYNC_HAS_FAILED)
+        return SQLITE_NOTFOUND;
+    ramdisk_sync(disk_of(base), of(base)->inode, true);
+    return SQLITE_OK;
 }
 
 static int file_sector(sqlite3_file *base)
@@ -217,13 +186,9 @@ static int file_traits(sqlite3_file *base)
 
 static int file_shm_map(sqlite3_file *base, int region, int size, int extend, void volatile **out)
 {
-    struct crash_file *file = of(base);
+    struct ramdisk_file *file = of(base);
     struct shm **shm = &file->vfs->shm[file->inode];
-    int code = meet(file->vfs, "map of shared memory", SQLITE_IOERR_SHMMAP);
 
-    *out = NULL;
-    if (code != SQLITE_OK)
-        return code;
     check(region < SHM_REGIONS_MAX && file->inode < INODES_MAX);
     if (*shm == NULL)
         *shm = mem_zalloc(sizeof **shm);
@@ -238,7 +203,7 @@ static int file_shm_map(sqlite3_file *base, int region, int size, int extend, vo
 
 static int file_shm_lock(sqlite3_file *base, int offset, int n, int flags)
 {
-    struct crash_file *file = of(base);
+    struct ramdisk_file *file = of(base);
     const struct list *open = &file->vfs->open;
     unsigned mask = ((1u << n) - 1) << offset, taken = 0;
 
@@ -247,11 +212,8 @@ static int file_shm_lock(sqlite3_file *base, int offset, int n, int flags)
         file->exclusive &= ~mask;
         return SQLITE_OK;
     }
-    int code = meet(file->vfs, "lock of shared memory", SQLITE_IOERR_SHMLOCK);
-    if (code != SQLITE_OK)
-        return code;
     for (const struct list *at = open->next; at != open; at = at->next) {
-        const struct crash_file *other = list_entry(at, struct crash_file, link);
+        const struct ramdisk_file *other = list_entry(at, struct ramdisk_file, link);
         if (other == file || other->inode != file->inode)
             continue;
         taken |= other->exclusive;
@@ -301,26 +263,23 @@ static const sqlite3_io_methods methods = {
 
 /* The file system. */
 
-static struct crash_vfs *vfs_of(sqlite3_vfs *base)
+static struct ramdisk_vfs *vfs_of(sqlite3_vfs *base)
 {
-    return (struct crash_vfs *)base;
+    return base->pAppData;
 }
 
 static int vfs_open(sqlite3_vfs *base, const char *path, sqlite3_file *out, int flags, int *given)
 {
-    struct crash_vfs *vfs = vfs_of(base);
-    int code = meet(vfs, "open", SQLITE_CANTOPEN);
+    struct ramdisk_vfs *vfs = vfs_of(base);
 
     out->pMethods = NULL;
-    if (code != SQLITE_OK)
-        return code;
     check(path != NULL); /* what is temporary is in memory */
-    int name = disk_name(vfs->disk, path);
+    int name = ramdisk_name(vfs->disk, path);
     if (vfs->disk->names[name].inode < 0 && (flags & SQLITE_OPEN_CREATE) == 0)
         return SQLITE_CANTOPEN;
     if (vfs->disk->names[name].inode < 0)
-        disk_create(vfs->disk, name);
-    *of(out) = (struct crash_file){
+        ramdisk_create(vfs->disk, name);
+    *of(out) = (struct ramdisk_file){
         .base.pMethods = &methods,
         .vfs = vfs,
         .inode = vfs->disk->names[name].inode,
@@ -336,28 +295,25 @@ static int vfs_open(sqlite3_vfs *base, const char *path, sqlite3_file *out, int 
 
 static int vfs_delete(sqlite3_vfs *base, const char *path, int sync_folder)
 {
-    struct crash_vfs *vfs = vfs_of(base);
-    int name = disk_name(vfs->disk, path);
-    int code = meet(vfs, "delete", SQLITE_IOERR_DELETE);
+    struct ramdisk_vfs *vfs = vfs_of(base);
+    int name = ramdisk_name(vfs->disk, path);
 
-    if (code != SQLITE_OK)
-        return code;
     if (vfs->disk->names[name].inode < 0)
         return SQLITE_IOERR_DELETE_NOENT;
-    disk_delete(vfs->disk, name);
+    ramdisk_delete(vfs->disk, name);
     if (sync_folder)
-        disk_sync_folder(vfs->disk);
+        ramdisk_sync_folder(vfs->disk);
     return SQLITE_OK;
 }
 
 static int vfs_access(sqlite3_vfs *base, const char *path, int flags, int *there)
 {
-    struct crash_vfs *vfs = vfs_of(base);
-    int inode = vfs->disk->names[disk_name(vfs->disk, path)].inode;
+    struct ramdisk_vfs *vfs = vfs_of(base);
+    int inode = vfs->disk->names[ramdisk_name(vfs->disk, path)].inode;
 
     /* As SQLite's own: an empty file counts for nothing. */
     *there = inode >= 0 && (flags != SQLITE_ACCESS_EXISTS || vfs->disk->inodes[inode].size > 0);
-    return meet(vfs, "access", SQLITE_IOERR_ACCESS);
+    return SQLITE_OK;
 }
 
 static int vfs_full_path(sqlite3_vfs *base, const char *path, int size, char *out)
@@ -393,15 +349,16 @@ static int vfs_last_error(sqlite3_vfs *base, int size, char *out)
     return 0;
 }
 
-struct crash_vfs *crash_vfs_new(void)
+struct ramdisk_vfs *ramdisk_vfs_add(void)
 {
-    struct crash_vfs *vfs = mem_zalloc(sizeof *vfs);
+    struct ramdisk_vfs *vfs = mem_zalloc(sizeof *vfs);
 
     vfs->base = (sqlite3_vfs){
         .iVersion = 2,
-        .szOsFile = sizeof(struct crash_file),
+        .szOsFile = sizeof(struct ramdisk_file),
         .mxPathname = 512,
-        .zName = "crash",
+        .zName = "ramdisk",
+        .pAppData = vfs,
         .xOpen = vfs_open,
         .xDelete = vfs_delete,
         .xAccess = vfs_access,
@@ -416,60 +373,24 @@ struct crash_vfs *crash_vfs_new(void)
     return vfs;
 }
 
-void crash_vfs_free(struct crash_vfs *vfs)
+void ramdisk_vfs_remove(struct ramdisk_vfs *vfs)
 {
     check(list_empty(&vfs->open));
     sqlite3_vfs_unregister(&vfs->base);
     free(vfs);
 }
 
-static int note_opened(sqlite3 *db, const char **error, const struct sqlite3_api_routines *api)
-{
-    (void)error, (void)api;
-    if (first_opened == NULL)
-        first_opened = db;
-    return SQLITE_OK;
-}
-
-void crash_vfs_watch(struct crash_vfs *vfs)
-{
-    (void)vfs;
-    first_opened = NULL;
-}
-
-struct sqlite3 *crash_vfs_watched(const struct crash_vfs *vfs)
-{
-    (void)vfs;
-    return first_opened;
-}
-
-void crash_vfs_mount(struct crash_vfs *vfs, struct disk *disk)
+void ramdisk_vfs_mount(struct ramdisk_vfs *vfs, struct ramdisk *disk)
 {
     struct list *link;
 
     while ((link = list_pop(&vfs->open)) != NULL)
-        shm_leave(list_entry(link, struct crash_file, link));
+        shm_leave(list_entry(link, struct ramdisk_file, link));
     vfs->disk = disk;
-    vfs->faults = (struct vfs_faults){0};
-    /* What a run meets does not depend on what ran before it in this process. */
     vfs->random = 1;
-    sqlite3_randomness(0, NULL);
-    check(sqlite3_shutdown() == SQLITE_OK && sqlite3_initialize() == SQLITE_OK);
-    check(sqlite3_vfs_register(&vfs->base, 1) == SQLITE_OK);
-    check(sqlite3_auto_extension((void (*)(void))note_opened) == SQLITE_OK);
 }
 
-struct disk *crash_vfs_disk(struct crash_vfs *vfs)
+struct ramdisk *ramdisk_vfs_disk(const struct ramdisk_vfs *vfs)
 {
     return vfs->disk;
-}
-
-void crash_vfs_fail(struct crash_vfs *vfs, struct vfs_faults faults)
-{
-    vfs->faults = faults;
-}
-
-const struct vfs_faults *crash_vfs_faults(const struct crash_vfs *vfs)
-{
-    return &vfs->faults;
 }

@@ -16,92 +16,99 @@
  * systems call pages clean that they could not write. Names (files made and deleted) are certain
  * once their folder is synced, and until then come back in order. A write never harms bytes
  * outside of its range, which SQLite's default build counts on too. */
-#ifndef STOCKADE_TESTS_CRASH_DISK_H
-#define STOCKADE_TESTS_CRASH_DISK_H
+#ifndef STOCKADE_TESTS_RAMDISK_H
+#define STOCKADE_TESTS_RAMDISK_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DISK_NAMES_MAX = 8, DISK_SECTOR = 512 };
+enum { RAMDISK_NAMES_MAX = 8, RAMDISK_SECTOR = 512 };
 
-enum disk_kind {
-    DISK_WRITE,
-    DISK_TRUNCATE,
-    DISK_SYNC,
-    DISK_SYNC_FAILED,
-    DISK_CREATE,
-    DISK_DELETE,
-    DISK_SYNC_FOLDER,
+enum ramdisk_kind {
+    RAMDISK_WRITE,
+    RAMDISK_TRUNCATE,
+    RAMDISK_SYNC,
+    RAMDISK_SYNC_FAILED,
+    RAMDISK_CREATE,
+    RAMDISK_DELETE,
+    RAMDISK_SYNC_FOLDER,
 };
 
-enum disk_mode { DISK_KEEP, DISK_DROP, DISK_LAST, DISK_SOME, DISK_TORN, DISK_MODES };
+enum ramdisk_mode {
+    RAMDISK_KEEP,
+    RAMDISK_DROP,
+    RAMDISK_LAST,
+    RAMDISK_SOME,
+    RAMDISK_TORN,
+    RAMDISK_MODES
+};
 
-struct disk_bytes {
+struct ramdisk_bytes {
     unsigned char *data; /* owned */
     size_t size, room;
 };
 
-struct disk_event {
-    enum disk_kind kind;
+struct ramdisk_event {
+    enum ramdisk_kind kind;
     int inode, name; /* indexes */
     size_t at, len;  /* of a write; of a truncation `len` is the new size */
     unsigned char *data;
     int64_t at_ms;
 };
 
-struct disk_name {
+struct ramdisk_name {
     char *text; /* owned */
     int inode;  /* -1: there is no such file now */
 };
 
-struct disk {
-    struct disk_bytes *inodes; /* as a process sees them */
+struct ramdisk {
+    struct ramdisk_bytes *inodes; /* as a process sees them */
     int inodes_count;
-    struct disk_name names[DISK_NAMES_MAX];
+    struct ramdisk_name names[RAMDISK_NAMES_MAX];
     int names_count;
-    struct disk_event *events;
+    struct ramdisk_event *events;
     size_t events_count, events_room;
     int64_t now_ms; /* stamped on events */
 };
 
-struct disk *disk_new(void);
-void disk_free(struct disk *disk);
+struct ramdisk *ramdisk_new(void);
+void ramdisk_free(struct ramdisk *disk);
 /* The same files, with an empty journal. */
-struct disk *disk_clone(const struct disk *disk);
+struct ramdisk *ramdisk_clone(const struct ramdisk *disk);
 /* The index of a name: existing or new. */
-int disk_name(struct disk *disk, const char *text);
-int disk_create(struct disk *disk, int name);
-void disk_delete(struct disk *disk, int name);
-void disk_write(struct disk *disk, int inode, const void *data, size_t len, size_t at);
-void disk_truncate(struct disk *disk, int inode, size_t size);
-void disk_sync(struct disk *disk, int inode, bool failed);
-void disk_sync_folder(struct disk *disk);
+int ramdisk_name(struct ramdisk *disk, const char *text);
+int ramdisk_create(struct ramdisk *disk, int name);
+void ramdisk_delete(struct ramdisk *disk, int name);
+void ramdisk_write(struct ramdisk *disk, int inode, const void *data, size_t len, size_t at);
+void ramdisk_truncate(struct ramdisk *disk, int inode, size_t size);
+void ramdisk_sync(struct ramdisk *disk, int inode, bool failed);
+void ramdisk_sync_folder(struct ramdisk *disk);
 
-const char *disk_mode_name(enum disk_mode mode);
-const char *disk_kind_name(enum disk_kind kind);
+const char *ramdisk_mode_name(enum ramdisk_mode mode);
+const char *ramdisk_kind_name(enum ramdisk_kind kind);
 
 /* Walks along a journal. */
 struct replay {
-    const struct disk *journal;
-    struct disk *certain; /* what no loss of power can take away */
-    size_t next;          /* event */
-    size_t *pending;      /* events that are not certain */
-    bool *doubtful;       /* beside it: a sync of it failed */
+    const struct ramdisk *journal;
+    struct ramdisk *certain; /* what no loss of power can take away */
+    size_t next;             /* event */
+    size_t *pending;         /* events that are not certain */
+    bool *doubtful;          /* beside it: a sync of it failed */
     size_t pending_count, pending_room;
     int names_room;
 };
 
 /* `base`: the disk before the journal's first event. */
-struct replay *replay_new(const struct disk *journal, const struct disk *base);
+struct replay *replay_new(const struct ramdisk *journal, const struct ramdisk *base);
 void replay_free(struct replay *replay);
 /* Forward to where the events before `n` have been answered. */
 void replay_to(struct replay *replay, size_t n);
 /* What is left where the power goes during the next event (which, at the journal's end, is none).
  * The caller owns the image. */
-struct disk *replay_image(const struct replay *replay, enum disk_mode mode, uint64_t seed);
+struct ramdisk *replay_image(const struct replay *replay, enum ramdisk_mode mode, uint64_t seed);
 /* Does the mode make a difference here? */
-bool replay_differs(const struct replay *replay, enum disk_mode mode);
+bool replay_differs(const struct replay *replay, enum ramdisk_mode mode);
 
 /* A stream of numbers from a seed. */
 static inline uint64_t dice(uint64_t *state)

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers that are measured: Stockade, Redis, etcd, ZooKeeper, SQLite alone. (PostgreSQL has a
+file of its own.) Each is as durable as its documentation advises."""
+
+import contextlib
+import pathlib
+import re
+import shutil
+import socket
+import sqlite3
+
+from bench import clients, postgres
+from bench.server import BUILD, BenchError, Server, free_port
+
+CONNECTIONS_MAX = 15000
+
+# The like-for-like peer: a write that is applied only under the key's token.
+FENCED_SET = ("if redis.call('get', 'token:' .. KEYS[1]) == ARGV[1] then "
+              "return redis.call('set', KEYS[1], ARGV[2]) end "
+              "return redis.error_reply('STALE')")
+FENCED_DECREMENT = ("if redis.call('get', 'token:' .. KEYS[1]) ~= ARGV[1] then "
+                    "return redis.error_reply('STALE') end "
+                    "local left = tonumber(redis.call('hget', KEYS[1], 'stock')) "
+                    "if left < 1 then return redis.error_reply('RANGE') end "
+                    "return redis.call('hincrby', KEYS[1], 'stock', -1)")
+FENCED_EIGHT = ("for i = 1, #KEYS do if redis.call('get', 'token:' .. KEYS[i]) ~= ARGV[1] then "
+                "return redis.error_reply('STALE') end end "
+                "for i = 1, #KEYS do redis.call('set', KEYS[i], ARGV[i + 1]) end return #KEYS")
+ACQUIRE = ("local token = redis.call('incr', 'token:' .. KEYS[1]) "
+           "if redis.call('set', 'lock:' .. KEYS[1], token, 'NX', 'PX', ARGV[1]) then "
+           "return {token, ARGV[1]} end return false")
+UNLOCK = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0"
+
+
+def encode(*words):
+    words = [str(word).encode() for word in words]
+    return b"".join([b"*%d\r\n" % len(words)] +
+                    [b"$%d\r\n%s\r\n" % (len(word), word) for word in words])
+
+
+class RespServer(Server):
+    def ask(self, *words):
+        """One command; a reply of one line or one bulk string."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
+            client.sendall(encode(*words))
+            lines = client.makefile("rb")
+            line = lines.readline().decode().rstrip()
+            if line.startswith("-") or not line:
+                raise BenchError(f"{self.tag} answered {words[0]} with {line!r}")
+            return lines.read(int(line[1:])).decode() if line[0] == "$" else line[1:]
+
+    def info(self, name):
+        found = re.search(rf"^{name}:(.*)$", self.ask("INFO", "all"), re.M)
+        return found[1].strip() if found else None
+
+
+class Stockade(RespServer):
+    """Leases in its own store, or on a Redis, whose cost is then part of ours."""
+
+    def __init__(self, folder, redis=None, cache_mb=128):
+        super().__init__(folder)
+        self.tag = "stockade-redis" if redis else "stockade"
+        self.cache_mb = cache_mb
+        self.redis = redis
+        self.store = self.folder / "stockade.db"
+        self.start()
+
+    def start(self):
+        self.port = self.port or free_port()
+        self.spawn([BUILD / "stockaded", "--listen", f"127.0.0.1:{self.port}", "--admin", "off",
+                    "--log-level", "warn", "--max-connections", CONNECTIONS_MAX,
+                    "--cache-size", self.cache_mb, "--store", f"sqlite:{self.store}",
+                    "--lease", f"redis://127.0.0.1:{self.redis.port}" if self.redis else "local:"])
+        self.wait_for(self.listens)
+
+    def fill(self, keys):
+        """A lease under token 1 and a value for each key."""
+        if not self.redis:
+            clients.fill(self, keys, "ACQUIRE key:{next} 86400000",
+                         "FENCED 1 SET key:{next} {value}")
+
+    def pids(self):
+        return super().pids() + (self.redis.pids() if self.redis else [])
+
+    def counts(self):
+        """Transactions committed in the store, and operations in them."""
+        return int(self.info("store_commits") or 0), int(self.info("store_writes") or 0)
+
+
+class Redis(RespServer):
+    """Durable as its documentation advises: each write is in the synced log before its reply."""
+
+    tag = "redis"
+
+    def __init__(self, folder, filled=True):
+        super().__init__(folder)
+        self.scripts = {}
+        self.filled = filled
+        self.start()
+
+    def start(self):
+        self.port = self.port or free_port()
+        self.spawn(["redis-server", "--port", self.port, "--bind", "127.0.0.1",
+                    "--dir", self.folder, "--save", "", "--appendonly", "yes",
+                    "--appendfsync", "always", "--maxclients", CONNECTIONS_MAX])
+        self.wait_for(lambda: self.listens() and self.info("loading") == "0")
+        self.scripts = {}
+
+    def fill(self, keys):
+        """A token and a value for each key."""
+        if self.filled:
+            clients.fill(self, keys, "SET token:key:{next} 1", "SET key:{next} {value}")
+
+    def script(self, text):
+        """Its SHA1, loaded once."""
+        if text not in self.scripts:
+            self.scripts[text] = self.ask("SCRIPT", "LOAD", text)
+        return self.scripts[text]
+
+
+# etcd and ZooKeeper, one server each. Both sync their log before they answer, as is their default.
+
+LOGGING = """log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d %p %m%n
+"""
+ZOOKEEPER_JAR = "/usr/share/java/zookeeper.jar"
+
+
+def need(program, path=None):
+    if not shutil.which(path or program):
+        raise BenchError(f"there is no {program}; tools/setup --bench installs it")
+
+
+class Etcd(Server):
+    tag = "etcd"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        need("etcd")
+        self.peer_port = free_port()
+        self.start()
+
+    def start(self):
+        self.port = self.port or free_port()
+        here, peer = (f"http://127.0.0.1:{port}" for port in (self.port, self.peer_port))
+        self.spawn(["etcd", "--name", "bench", "--data-dir", self.folder / "data",
+                    "--listen-client-urls", here, "--advertise-client-urls", here,
+                    "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+                    "--initial-cluster", f"bench={peer}", "--log-level", "error",
+                    "--quota-backend-bytes", 8 * 1024 ** 3])
+        self.wait_for(self.is_ready)
+
+    def is_ready(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as client:
+                client.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+                said = b""
+                while part := client.recv(4096):
+                    said += part
+        except OSError:
+            return False
+        return b'"true"' in said
+
+    def fill(self, keys):
+        clients.load(self, "etcd-put", clients=50, pipeline=10, keys=keys, ops=keys // 10,
+                     flags=["--sequential"])
+
+
+class ZooKeeper(Server):
+    tag = "zookeeper"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        need("java")
+        (self.folder / "log4j.properties").write_text(LOGGING)
+        self.start()
+
+    def start(self):
+        self.port = self.port or free_port()
+        (self.folder / "zoo.cfg").write_text(
+            f"dataDir={self.folder}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+            "tickTime=2000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+            "4lw.commands.whitelist=srvr\n")
+        self.spawn(["java", "-Xmx1g", "-cp", f"{self.folder}:{ZOOKEEPER_JAR}",
+                    "org.apache.zookeeper.server.quorum.QuorumPeerMain", self.folder / "zoo.cfg"])
+        self.wait_for(self.is_ready)
+
+    def is_ready(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as client:
+                client.sendall(b"srvr")
+                return b"Mode: standalone" in client.recv(4096)
+        except OSError:
+            return False
+
+    def fill(self, keys):
+        clients.load(self, "zookeeper-make", clients=20, pipeline=50, keys=keys, ops=keys // 50)
+
+
+class Sqlite(Server):
+    """SQLite without anything in front of it, on a copy of Stockade's file: no server at all."""
+
+    tag = "sqlite"
+
+    def __init__(self, folder, stockade):
+        super().__init__(folder)
+        self.store = self.folder / "copy.db"
+        with contextlib.closing(sqlite3.connect(stockade.store)) as source, \
+                contextlib.closing(sqlite3.connect(self.store)) as copy:
+            source.backup(copy)
+
+    def pids(self):
+        return []
+
+    def memory_bytes(self):
+        return 0
+
+
+# The servers that the cases of one number of keys need: started, filled and stopped together.
+
+def cache_mb(keys):
+    """The daemon's own default, and in proportion where that is too little."""
+    return 128 if keys <= 1000000 else 2048
+
+
+MAKERS = {
+    "stockade": lambda folder, servers, keys: Stockade(folder, cache_mb=cache_mb(keys)),
+    "redis": lambda folder, servers, keys: Redis(folder),
+    "lease-redis": lambda folder, servers, keys: Redis(folder, filled=False),
+    "stockade-redis": lambda folder, servers, keys: Stockade(folder, servers["lease-redis"]),
+    "stockade-redis-2": lambda folder, servers, keys: Stockade(folder, servers["lease-redis"]),
+    "postgres": lambda folder, servers, keys: postgres.Postgres(folder),
+    "etcd": lambda folder, servers, keys: Etcd(folder),
+    "zookeeper": lambda folder, servers, keys: ZooKeeper(folder),
+    "sqlite": lambda folder, servers, keys: Sqlite(folder, servers["stockade"]),
+}
+
+
+@contextlib.contextmanager
+def servers_for(tags, folder, keys, progress):
+    """tag: server. Made in the order of MAKERS, since some need others."""
+    servers = {}
+    if "stockade-redis" in tags:
+        tags = {*tags, "lease-redis", "stockade-redis-2"}
+    try:
+        for tag, make in MAKERS.items():
+            if tag not in tags:
+                continue
+            progress.step(f"{tag} with {keys:,} keys", 0)
+            servers[tag] = make(pathlib.Path(folder) / f"{tag}-{keys}", servers, keys)
+            servers[tag].fill(keys)
+        yield servers
+    finally:
+        for server in reversed(servers.values()):
+            server.stop()

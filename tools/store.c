@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `stockade backup`, `restore` and `check`: which store is meant, and how people see and stop the
+ * work; then each command's words and numbers. The work itself is store/maintenance.h's. They work
+ * on files, not through a server: -u means nothing to them.
+ *
+ * The store is chosen as the daemon chooses it, but for its config file: flag, environment,
+ * default. */
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/clock.h"
+#include "fence/base/json.h"
+#include "store/maintenance.h"
+#include "tools/cli.h"
+#include "tools/options.h"
+#include "tools/signals.h"
+#include "tools/term.h"
+
+#define DEFAULT_STORE "sqlite:./stockade.db"
+#define SCHEME        "sqlite:"
+
+enum { SHOW_EVERY_MS = 100, BAR_WIDTH = 30 };
+
+struct store_settings {
+    const char *file;  /* the operand */
+    const char *store; /* as the daemon's --store; NULL until store_command_open */
+    bool force, json;
+};
+
+struct store_command {
+    const char *name; /* "stockade backup": in front of messages */
+    struct store_settings settings;
+    const char *path; /* of the store */
+    struct signals signals;
+    struct term term;
+    bool quiet; /* no progress line */
+    int64_t shown_ms;
+};
+
+/* The row of --store, for the option tables. */
+#define STORE_OPTION_ROW                                                                           \
+    {                                                                                              \
+        "store", OPTION_TEXT, offsetof(struct store_settings, store), 0, 0, "sqlite:PATH",         \
+            "the store (STOCKADE_STORE, or sqlite:./stockade.db)", NULL                            \
+    }
+
+static bool choose_store(struct store_command *command)
+{
+    const char *said = command->settings.store, *origin = "--store";
+
+    if (said == NULL) {
+        said = getenv("STOCKADE_STORE");
+        origin = "STOCKADE_STORE";
+    }
+    if (said == NULL || said[0] == '\0') {
+        said = DEFAULT_STORE;
+    }
+    if (strncmp(said, SCHEME, strlen(SCHEME)) != 0 || said[strlen(SCHEME)] == '\0') {
+        fprintf(stderr, "%s: %s takes sqlite:PATH, not \"%s\"; see %s --help\n", command->name,
+                origin, said, command->name);
+        return false;
+    }
+    command->path = said + strlen(SCHEME);
+    return true;
+}
+
+/* Read the options and get ready to work. False: `exit_code` is what is left to return. */
+static bool store_command_open(struct store_command *command, const struct option_table *table,
+                               int argc, char **argv, int *exit_code)
+{
+    *command = (struct store_command){.name = table->command};
+    switch (options_parse(table, &command->settings, argc, argv)) {
+    case OPTIONS_HELPED: *exit_code = CLI_OK; return false;
+    case OPTIONS_WRONG: *exit_code = CLI_USAGE; return false;
+    case OPTIONS_RUN: break;
+    }
+    *exit_code = CLI_USAGE;
+    if (!choose_store(command)) {
+        return false;
+    }
+    term_open(&command->term);
+    signals_open(&command->signals);
+    return true;
+}
+
+static bool watch_step(void *context, const char *doing, int64_t done, int64_t total)
+{
+    struct store_command *command = context;
+    int64_t now_ms = clock_now_ms(&clock_monotonic);
+    char bar[TERM_BAR_MAX];
+
+    (void)signals_wait(&command->signals, -1, 0);
+    if (command->signals.ending != 0) {
+        return false;
+    }
+    if (command->quiet || now_ms - command->shown_ms < SHOW_EVERY_MS) {
+        return true;
+    }
+    command->shown_ms = now_ms;
+    if (total > 0) {
+        term_progress(&command->term, "%s %s %3" PRId64 " %%", doing,
+                      term_bar(done, total, BAR_WIDTH, bar), done * 100 / total);
+    } else {
+        term_progress(&command->term, "%s", doing);
+    }
+    return true;
+}
+
+/* Return what the work calls meanwhile: it shows how far the work is, and ends it where a signal
+ * came.
+ */
+static struct maintenance_watch store_command_watch(struct store_command *command)
+{
+    return (struct maintenance_watch){.step = watch_step, .context = command};
+}
+
+/* End, and return the exit code. `why` NULL: the work was done. */
+static int store_command_close(struct store_command *command, const char *why)
+{
+    int ending = command->signals.ending;
+
+    term_clear(&command->term);
+    signals_close(&command->signals);
+    if (why == NULL) {
+        return CLI_OK;
+    }
+    if (ending != 0) {
+        fprintf(stderr, "%s: interrupted; nothing was changed\n", command->name);
+        return 128 + ending;
+    }
+    fprintf(stderr, "%s: %s\n", command->name, why);
+    return CLI_FAILED;
+}
+
+/* stockade backup */
+
+static const struct option_row backup_rows[] = {
+    STORE_OPTION_ROW,
+    {"force", OPTION_FLAG, offsetof(struct store_settings, force), 0, 0, NULL,
+     "replace FILE where it is there already", NULL},
+};
+static const struct option_table backup_table = {
+    .command = "stockade backup",
+    .usage = "stockade backup FILE [options]",
+    .about =
+        "Copies the store as it is at one moment into FILE, and checks the copy. A daemon may\n"
+        "be at work on the store: its writes go on. FILE appears when it is whole and on disk.\n"
+        "\n"
+        "FILE is an ordinary SQLite file. Bring it back with `stockade restore`: copied into\n"
+        "place by hand it would give out tokens that have been given out before.",
+    .rows = backup_rows,
+    .count = sizeof backup_rows / sizeof *backup_rows,
+    .operand = "FILE",
+    .operand_offset = offsetof(struct store_settings, file),
+};
+
+int backup_run(const struct cli *cli, int argc, char **argv)
+{
+    struct store_command command;
+    char why[MAINTENANCE_WHY_MAX], size[TERM_NUMBER_MAX];
+    int exit_code;
+
+    (void)cli;
+    if (!store_command_open(&command, &backup_table, argc, argv, &exit_code)) {
+        return exit_code;
+    }
+    struct backup_call call = {.store = command.path,
+                               .file = command.settings.file,
+                               .replace = command.settings.force,
+                               .watch = store_command_watch(&command)};
+    if (!store_backup(&call, why, sizeof why)) {
+        return store_command_close(&command, why);
+    }
+    term_line(&command.term, "backup of %s: %s, %s bytes", call.store, call.file,
+              term_number(call.size_bytes, size));
+    return store_command_close(&command, NULL);
+}
+
+/* stockade restore */
+
+static const struct option_row restore_rows[] = {STORE_OPTION_ROW};
+static const struct option_table restore_table = {
+    .command = "stockade restore",
+    .usage = "stockade restore FILE [options]",
+    .about =
+        "Puts the backup FILE in the store's place: data, receipts, your own tables, guards.\n"
+        "Every lease ends, and new tokens are larger than any that was ever given out, so\n"
+        "nobody who still holds one can write with it.\n\n"
+        "A daemon may be at work on the store: it sees the old state, then the restored one,\n"
+        "and writes wait meanwhile (longer than 5 s: STORE). Who asks for a lease that was\n"
+        "held before the restore may have to wait for what is left of its TTL.\n\n"
+        "Where there is no store, one is made. One that is too damaged to be opened, or is no\n"
+        "store at all, is left alone: stop the daemon and move it, with its -wal and -shm,\n"
+        "away first.",
+    .rows = restore_rows,
+    .count = sizeof restore_rows / sizeof *restore_rows,
+    .operand = "FILE",
+    .operand_offset = offsetof(struct store_settings, file),
+};
+
+int restore_run(const struct cli *cli, int argc, char **argv)
+{
+    struct store_command command;
+    char why[MAINTENANCE_WHY_MAX], revoked[TERM_NUMBER_MAX];
+    int exit_code;
+
+    (void)cli;
+    if (!store_command_open(&command, &restore_table, argc, argv, &exit_code)) {
+        return exit_code;
+    }
+    struct restore_call call = {.store = command.path,
+                                .file = command.settings.file,
+                                .watch = store_command_watch(&command)};
+    if (!store_restore(&call, why, sizeof why)) {
+        return store_command_close(&command, why);
+    }
+    if (call.present_forgotten) {
+        term_line(&command.term, "(the tokens of the damaged store that was there are unknown)");
+    }
+    term_line(&command.term, "restored %s from %s: leases ended: %s; tokens go on above %" PRId64,
+              call.store, call.file, term_number(call.revoked, revoked), call.floor);
+    return store_command_close(&command, NULL);
+}
+
+/* stockade check: one line for each finding, and one at the end; or the same as JSON. */
+
+static const struct option_row check_rows[] = {
+    STORE_OPTION_ROW,
+    {"json", OPTION_FLAG, offsetof(struct store_settings, json), 0, 0, NULL,
+     "one JSON object instead of lines", NULL},
+};
+static const struct option_table check_table = {
+    .command = "stockade check",
+    .usage = "stockade check [options]",
+    .about = "Looks for damage in a store: SQLite's pages, indexes and foreign keys, Stockade's\n"
+             "tables, the guards' triggers, fences, values and receipts against each other. A\n"
+             "daemon may be at work on the store meanwhile. It changes nothing.\n\n"
+             "Exit code 0: nothing found. 1: something was, or the store could not be read.",
+    .rows = check_rows,
+    .count = sizeof check_rows / sizeof *check_rows,
+};
+
+struct check_run {
+    struct store_command command; /* first: the watch's context is this */
+    int64_t told;
+};
+
+static void print_finding(void *context, const char *kind, const char *text)
+{
+    struct check_run *check = context;
+    struct buf json = {0};
+
+    if (!check->command.settings.json) {
+        term_line(&check->command.term, "%s: %s", kind, text);
+        return;
+    }
+    printf("%s\n  {\"kind\": \"%s\", \"text\": ", check->told++ > 0 ? "," : "{\"findings\": [",
+           kind);
+    json_string(&json, bytes_of(text));
+    (void)fwrite(json.data, 1, json.len, stdout);
+    (void)putchar('}');
+    buf_free(&json);
+}
+
+static void print_end(struct check_run *check, const struct audit_call *call)
+{
+    char resources[TERM_NUMBER_MAX], values[TERM_NUMBER_MAX], receipts[TERM_NUMBER_MAX],
+        guards[TERM_NUMBER_MAX], findings[TERM_NUMBER_MAX];
+
+    if (check->command.settings.json) {
+        printf("%s], \"ok\": %s, \"findings_count\": %" PRId64 ", \"resources\": %" PRId64
+               ", \"values\": %" PRId64 ", \"receipts\": %" PRId64 ", \"guards\": %" PRId64 "}\n",
+               check->told > 0 ? "\n" : "{\"findings\": [", call->findings == 0 ? "true" : "false",
+               call->findings, call->resources, call->values, call->receipts, call->guards);
+        return;
+    }
+    term_line(&check->command.term, "%s%s: %s resources, %s values, %s receipts, %s guards",
+              call->findings == 0 ? "ok" : term_number(call->findings, findings),
+              call->findings == 0   ? ""
+              : call->findings == 1 ? " finding"
+                                    : " findings",
+              term_number(call->resources, resources), term_number(call->values, values),
+              term_number(call->receipts, receipts), term_number(call->guards, guards));
+}
+
+int check_run(const struct cli *cli, int argc, char **argv)
+{
+    struct check_run check = {.told = 0};
+    struct store_command *command = &check.command;
+    char why[MAINTENANCE_WHY_MAX];
+    int exit_code;
+
+    (void)cli;
+    if (!store_command_open(command, &check_table, argc, argv, &exit_code)) {
+        return exit_code;
+    }
+    command->quiet = command->settings.json;
+    struct audit_call call = {
+        .store = command->path, .found = print_finding, .watch = store_command_watch(command)};
+    if (!store_audit(&call, why, sizeof why)) {
+        return store_command_close(command, why);
+    }
+    print_end(&check, &call);
+    exit_code = store_command_close(command, NULL);
+    return call.findings == 0 ? exit_code : CLI_FAILED;
+}
