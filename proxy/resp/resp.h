@@ -9,6 +9,7 @@
 #ifndef STOCKADE_RESP_RESP_H
 #define STOCKADE_RESP_RESP_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,7 +60,9 @@ const char *resp_broken_text(const struct resp_parser *parser);
  * differ. */
 void resp_simple(struct buf *out, const char *text); /* +OK */
 void resp_error(struct buf *out, enum stk_error error, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));           /* -CODE text; NULL: the usual */
+    __attribute__((format(printf, 3, 4))); /* -CODE text; NULL: the usual */
+void resp_verror(struct buf *out, enum stk_error error, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));           /* the same */
 void resp_int(struct buf *out, int64_t value);       /* :1 */
 void resp_bulk(struct buf *out, struct bytes value); /* $3 */
 void resp_bulk_text(struct buf *out, const char *text);

@@ -71,19 +71,24 @@ void resp_simple(struct buf *out, const char *text)
 
 void resp_error(struct buf *out, enum stk_error error, const char *format, ...)
 {
+    va_list args;
+
+    va_start(args, format);
+    resp_verror(out, error, format, args);
+    va_end(args);
+}
+
+void resp_verror(struct buf *out, enum stk_error error, const char *format, va_list args)
+{
     char text[ERROR_TEXT_MAX];
     int len = snprintf(text, sizeof text, "%s ", stk_error_code(error));
 
     check(error > STK_OK && error < STK_ERRORS);
     check(len > 0 && (size_t)len < sizeof text);
-    if (format == NULL) {
+    if (format == NULL)
         snprintf(text + len, sizeof text - (size_t)len, "%s", stk_error_text(error));
-    } else {
-        va_list args;
-        va_start(args, format);
+    else
         vsnprintf(text + len, sizeof text - (size_t)len, format, args);
-        va_end(args);
-    }
     /* One line, whatever a client put into it. */
     for (char *c = text; *c != '\0'; c++)
         if (*c == '\r' || *c == '\n')

@@ -112,8 +112,7 @@ void lease_show(struct request *request)
     show->session = store_session(request->engine->options.store);
     if (!request_name(request, 1, "a resource"))
         return;
-    if (request_submit(request, false, show_run, show_done) != STK_OK)
-        request_fail(request, STK_BUSY, NULL);
+    request_run(request, false, show_run, show_done);
 }
 
 struct list_leases {
@@ -180,6 +179,5 @@ void lease_list(struct request *request)
             return;
         }
     }
-    if (request_submit(request, false, list_run, list_done) != STK_OK)
-        request_fail(request, STK_BUSY, NULL);
+    request_run(request, false, list_run, list_done);
 }

@@ -155,15 +155,11 @@ void request_fail(struct request *request, enum stk_error error, const char *for
     if (error == STK_STORE && format == NULL && request->op.why != NULL) {
         resp_error(&request->reply, error, "%s; nothing of this command was applied",
                    request->op.why);
-    } else if (format == NULL) {
-        resp_error(&request->reply, error, NULL);
     } else {
-        char text[256];
         va_list args;
         va_start(args, format);
-        vsnprintf(text, sizeof text, format, args);
+        resp_verror(&request->reply, error, format, args);
         va_end(args);
-        resp_error(&request->reply, error, "%s", text);
     }
     if (error == STK_BUSY)
         request->engine->counters.refused_busy++;

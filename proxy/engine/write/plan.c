@@ -32,19 +32,14 @@
 
 bool plan_refuse(struct request *request, enum stk_error error, const char *format, ...)
 {
+    va_list args;
+
     request->plan.refused = true;
     request->verdict = error;
     buf_clear(&request->reply);
-    if (format == NULL) {
-        resp_error(&request->reply, error, NULL);
-        return false;
-    }
-    char text[256];
-    va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    resp_verror(&request->reply, error, format, args);
     va_end(args);
-    resp_error(&request->reply, error, "%s", text);
     return false;
 }
 
