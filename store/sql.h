@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SQL over the users' own tables, inside the store's transaction: one statement, its parameters,
- * and rows that are handed out as they come. Only the SQLite store has it.
+ * and rows that are handed out as they come. A store may do without it.
  *
  * Whatever the statement does, Stockade's own objects, other files, PRAGMAs and transactions are
  * out of its reach, and a row of a guarded table changes only where txn_present has named its
@@ -53,9 +53,9 @@ struct sql_call {
 };
 
 /* STK_OK; STK_STORE: the store failed. Anything else: the statement is refused, `why` says so.
- * It may have changed something before it failed: undo the operation or its mark. Where the
- * transaction itself is gone (OR ROLLBACK, an interrupted write), every later call of the operation
- * fails, and the operation must return an error. */
+ * It may have changed something before it failed: undo the operation or its mark. Where a statement
+ * has ended the transaction itself, every later call of the operation fails, and the operation must
+ * return an error. */
 enum stk_error txn_sql(struct store_txn *txn, struct sql_call *call);
 
 /* The tokens that this operation has presented and the caller has judged: guards let rows of these

@@ -12,10 +12,10 @@
  *   caller's business. It starts from scratch each time and touches nothing but its operation, for
  *   it may run more than once:
  * - Where an operation that has changed something returns an error (or SQL has ended the whole
- *   transaction), all is rolled back, and the operations before it run again without it. It is not
- *   run again itself: what it wrote down of its failure stays. The operations after it follow in
- *   another transaction. Where it was the store that failed it, the operation gets a second chance,
- *   in a transaction that begins with it.
+ *   transaction), everything is rolled back, and the operations before it run again without it. It
+ *   is not run again itself: what it wrote down of its failure stays. The operations after it
+ * follow in another transaction. Where it was the store that failed it, the operation gets a second
+ *   chance, in a transaction that begins with it.
  * - `done` is called from store_collect, on the caller's thread, in the order of submission (writes
  *   among writes, reads among reads, slow reads among themselves), after the commit.
  * - A read sees every write that was collected before the read was submitted.
@@ -75,19 +75,19 @@ struct store_stats {
 
 /* STK_OK, or STK_BUSY: the queue is full, `done` will not be called. */
 enum stk_error store_submit(struct store *store, struct store_op *op);
-/* No more is coming for now: what was submitted may begin. Until then the threads may leave it
- * lying, so that what belongs together is committed together. On the thread that submits. True:
- * some of it is finished already; collect it, `wake` is not called for it. */
+/* Call it when no more is coming for now: what was submitted may begin. Until then the threads may
+ * leave it waiting, so that what belongs together is committed together. On the thread that
+ * submits. True: some of it is finished already; collect it, `wake` is not called for it. */
 bool store_flush(struct store *store);
-/* Calls `done` of what is finished. Call it after `wake`, on the thread that submits. */
+/* Calls `done` for what is finished. Call it after `wake`, on the thread that submits. */
 void store_collect(struct store *store);
 /* For a store without threads (a simulator, a unit test): runs at most one batch of writes and one
- * of reads. Returns whether there was anything to do. store_collect then delivers. */
+ * of reads. Returns whether there was anything to do; store_collect delivers it. */
 bool store_step(struct store *store);
 /* The outcome of a commit is unknown: end the process without answering what is open. */
 bool store_lost(const struct store *store);
-/* Counts openings of this store for writing; rows remember under which one they were granted. The
- * first one has made it. */
+/* Returns the number of this opening of the store for writing; rows remember under which one they
+ * were granted. The first opening makes the store. */
 #define STORE_SESSION_FIRST 1
 int64_t store_session(const struct store *store);
 struct store_stats store_stats(const struct store *store);

@@ -1,6 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store, as its implementers see it: embed `struct store` and `struct store_txn` first in your
- * own structs and point them at your tables; the functions of store.h and txn.h go through them. */
+/* The store, as its implementers see it. Embed `struct store` and `struct store_txn` first in your
+ * own structs and point them at your tables; the functions of store.h, txn.h and sql.h go through
+ * them. Beside the contracts there, an implementer keeps this:
+ *
+ * - An operation's `run` sees one state and is alone with it: no other operation, and no other
+ *   process, changes in between what it has read. How is the store's business (one writer with a
+ *   lock; serializable transactions that are repeated). `run` may be run again, from scratch, as
+ *   long as nothing of its earlier run is kept.
+ * - `done` comes after what the operation did is durable, in the order of submission, and only from
+ *   `collect`. What is not known to be durable is not answered (`lost`).
+ * - The tokens of a resource never fall, whatever `run` puts: a write of a smaller one is a bug,
+ * and ends the process. A row that is removed leaves its token to the store-wide floor.
+ * - An operation that returns an error leaves no trace, and takes no other operation along.
+ * - Ages go by the store's time (clock.h), not by any wall clock.
+ * - Queues are bounded; a full one answers STK_BUSY at once.
+ *
+ * tests/unit/store/twins_test.c runs two stores side by side, step by step. */
 #ifndef STOCKADE_STORE_STORE_IMPL_H
 #define STOCKADE_STORE_STORE_IMPL_H
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an operation can do inside the store's transaction: a handful of primitives over resources
- * (their fences and leases) and values. Two implementations, SQLite and memory, one set of commands
- * above them.
+ * (their fences and leases) and values. A store implements them, the commands above use them.
  *
  * Every function returns STK_OK, or STK_STORE when the disk or the database failed: pass that on,
  * the operation is undone. Bytes handed out stay valid until the next call on the same transaction.

@@ -20,7 +20,7 @@
 SQLITE_EXTENSION_INIT1
 #endif
 
-/* INNOCUOUS and DIRECTONLY, which keep triggers out of stockade_present. */
+/* It has INNOCUOUS and DIRECTONLY, which keep triggers out of stockade_present. */
 #define SQLITE_VERSION_MIN 3031000
 
 static void fail(sqlite3_context *call, sqlite3 *db, int code)
@@ -164,9 +164,10 @@ static void release_witness(void *witness)
 static int add_functions(struct presented *presented)
 {
     presented_share(presented);
-    int code = guard_function_add(presented->db, &presented->witness, release_witness);
+    int code =
+        guard_function_add(presented_db(presented), presented_witness(presented), release_witness);
     for (int argc = 2; code == SQLITE_OK && argc <= 3; argc++)
-        code = sqlite3_create_function_v2(presented->db, "stockade_present", argc,
+        code = sqlite3_create_function_v2(presented_db(presented), "stockade_present", argc,
                                           SQLITE_UTF8 | SQLITE_DIRECTONLY, NULL, present, NULL,
                                           NULL, NULL);
     return code;

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "fence/base/bytes.h"
-#include "store/sqlite/audit_rules.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/guards.h"
 #include "store/sqlite/operation.h"
@@ -17,7 +16,7 @@
 enum {
     TEXT_MAX = 400,
     SUBJECT_MAX = 160,
-    LIKE_IT_MAX = 100, /* findings of one kind that are told one by one */
+    LIKE_IT_MAX = 100, /* findings of one kind that are reported one by one */
     WATCH_EVERY = 200000,
 };
 
@@ -28,18 +27,121 @@ struct audit {
     bool interrupted;
 };
 
+/* 1 .. 2^53-1, as in fence/token.h. */
+#define AUDIT_TOKEN_MAX "9007199254740991"
+
+/* What must hold of the rows of Stockade's own tables, as SQL that finds those of which it does
+ * not. Each statement gives, for every row at fault, what it is about (a name or an id; NULL:
+ * nothing in particular) and what is wrong with it. */
 static const struct rule {
     const char *kind;
-    int64_t since;
+    int64_t since; /* the version of the schema that it needs */
     const char *sql;
 } rules[] = {
-#define X(kind, since, sql) {kind, since, sql},
-    AUDIT_RULE_MAP(X)
-#undef X
+    {"schema", 1,
+     "SELECT NULL, 'stockade_meta has no usable ' || k.column1 || ': ' || quote(m.value)"
+     " FROM (VALUES('session', 1), ('floor', 0)) AS k LEFT JOIN stockade_meta AS m"
+     " ON m.key = k.column1 WHERE typeof(m.value) IS NOT 'integer'"
+     " OR m.value NOT BETWEEN k.column2 AND " AUDIT_TOKEN_MAX},
+    {"schema", 2,
+     "SELECT NULL, 'stockade_meta has no usable mark of the file'"
+     " WHERE (SELECT typeof(value) || length(value) FROM stockade_meta WHERE key = 'file')"
+     " IS NOT 'blob16'"},
+    {"schema", 3,
+     "SELECT NULL, 'stockade_clock has ' || count(*) || ' rows that can be used, not 1'"
+     " FROM stockade_clock WHERE typeof(boot) = 'text' AND typeof(offset_ms) = 'integer'"
+     " AND typeof(reached_ms) = 'integer' AND typeof(wall_ms) = 'integer'"
+     " AND typeof(start_ms) = 'integer' HAVING count(*) <> 1"},
+    {"fence", 1,
+     "SELECT id, 'its name is ' || typeof(name) || ' of ' || length(name) || ' bytes'"
+     " FROM stockade_resource WHERE typeof(name) <> 'blob' OR length(name) NOT BETWEEN 1 AND 512"
+     " OR id <= 0"},
+    {"fence", 1,
+     "SELECT name, count(*) || ' resources have this name' FROM stockade_resource"
+     " GROUP BY name HAVING count(*) > 1"},
+    {"fence", 1,
+     "SELECT name, 'its token is ' || quote(token) || ', not one of 1 to " AUDIT_TOKEN_MAX "'"
+     " FROM stockade_resource WHERE typeof(token) <> 'integer'"
+     " OR token NOT BETWEEN 0 AND " AUDIT_TOKEN_MAX},
+    {"fence", 1,
+     "SELECT name, 'its state is ' || quote(state) || ', and its token ' || quote(token)"
+     " FROM stockade_resource WHERE typeof(state) <> 'integer' OR state NOT BETWEEN 0 AND 3"
+     " OR (state = 0) <> (token = 0)"},
+    {"fence", 1,
+     "SELECT name, 'it is held ' || quote(holds) || ' times in state ' || quote(state)"
+     " FROM stockade_resource WHERE typeof(holds) <> 'integer'"
+     " OR (state = 1 AND holds < 1) OR (state <> 1 AND holds <> 0)"},
+    {"fence", 1,
+     "SELECT name, 'its lease has a TTL of ' || quote(ttl_ms) || ' ms, connection '"
+     " || quote(connection) || ', and ' || typeof(owner) || ' of ' || length(owner)"
+     " || ' bytes for an owner' FROM stockade_resource"
+     " WHERE typeof(ttl_ms) <> 'integer' OR ttl_ms NOT BETWEEN 0 AND 86400000"
+     " OR typeof(connection) <> 'integer' OR connection < 0 OR anonymous NOT IN (0, 1)"
+     " OR typeof(owner) <> 'blob' OR length(owner) > 512"},
+    {"fence", 1,
+     "SELECT name, 'it was granted in session ' || quote(session) || ', which has not been'"
+     " FROM stockade_resource WHERE typeof(session) <> 'integer' OR session < 0"
+     " OR session > (SELECT value FROM stockade_meta WHERE key = 'session')"},
+    {"fence", 2,
+     "SELECT name, 'its fence changed at ' || quote(changed_ms)"
+     " FROM stockade_resource WHERE typeof(changed_ms) <> 'integer' OR changed_ms < 0"},
+    {"fence", 2,
+     "SELECT name, 'receipts up to token ' || quote(receipts_gone) || ' are gone, and its token"
+     " is ' || quote(token) FROM stockade_resource WHERE typeof(receipts_gone) <> 'integer'"
+     " OR receipts_gone < 0 OR receipts_gone > max(token,"
+     " (SELECT value FROM stockade_meta WHERE key = 'floor'))"},
+    {"value", 1,
+     "SELECT name, 'its type is ' || quote(type) || ', and it has '"
+     " || (SELECT count(*) FROM stockade_string AS s WHERE s.id = r.id) || ' strings and '"
+     " || (SELECT count(*) FROM stockade_hash AS h WHERE h.id = r.id) || ' fields'"
+     " FROM stockade_resource AS r WHERE typeof(type) <> 'integer' OR type NOT BETWEEN 0 AND 2"
+     " OR (type = 1) <> EXISTS(SELECT 1 FROM stockade_string AS s WHERE s.id = r.id)"
+     " OR (type = 2) <> EXISTS(SELECT 1 FROM stockade_hash AS h WHERE h.id = r.id)"},
+    {"value", 1,
+     "SELECT id, 'a string of a resource that is not there' FROM stockade_string"
+     " WHERE id NOT IN (SELECT id FROM stockade_resource)"},
+    {"value", 1,
+     "SELECT id, count(*) || ' fields of a resource that is not there' FROM stockade_hash"
+     " WHERE id NOT IN (SELECT id FROM stockade_resource) GROUP BY id"},
+    {"value", 1,
+     "SELECT id, 'its string is ' || typeof(value) FROM stockade_string"
+     " WHERE typeof(value) <> 'blob'"},
+    {"value", 1,
+     "SELECT id, 'a field is ' || typeof(field) || ' of ' || length(field) || ' bytes, its"
+     " value ' || typeof(value) FROM stockade_hash WHERE typeof(field) <> 'blob'"
+     " OR length(field) NOT BETWEEN 1 AND 512 OR typeof(value) <> 'blob'"},
+    {"receipt", 2,
+     "SELECT resource, count(*) || ' receipts of a resource that is not there'"
+     " FROM stockade_receipt WHERE resource NOT IN (SELECT id FROM stockade_resource)"
+     " GROUP BY resource"},
+    {"receipt", 2,
+     "SELECT r.name, 'a receipt of token ' || quote(t.token) || ', and its token is '"
+     " || quote(r.token) FROM stockade_receipt AS t JOIN stockade_resource AS r"
+     " ON r.id = t.resource WHERE typeof(t.token) <> 'integer'"
+     " OR t.token NOT BETWEEN 1 AND r.token"},
+    {"receipt", 2,
+     "SELECT resource, 'a receipt with an ID that is ' || typeof(id) || ' of ' || length(id)"
+     " || ' bytes and a reply that is ' || typeof(reply) || ', written at ' || quote(written_ms)"
+     " FROM stockade_receipt WHERE typeof(id) <> 'blob' OR length(id) NOT BETWEEN 1 AND 512"
+     " OR typeof(reply) <> 'blob' OR typeof(fingerprint) <> 'integer' OR resp3 NOT IN (0, 1)"
+     " OR typeof(written_ms) <> 'integer' OR written_ms < 0"},
+    {"receipt", 2,
+     "SELECT r.name, 'receipts of token ' || t.token || ', which has ended, would never be"
+     " removed' FROM (SELECT DISTINCT resource, token FROM stockade_receipt) AS t"
+     " JOIN stockade_resource AS r ON r.id = t.resource"
+     " WHERE (r.state <> 1 OR t.token <> r.token) AND (t.resource, t.token) NOT IN"
+     " (SELECT resource, token FROM stockade_retired)"},
+    /* A resource that was forgotten may still be named here, one that never was may not. */
+    {"receipt", 2,
+     "SELECT resource, 'token ' || quote(token) || ' of it ended at ' || quote(retired_ms)"
+     " || ', as if it had been granted' FROM stockade_retired"
+     " WHERE resource NOT BETWEEN 1 AND (SELECT ifnull(max(id), 0) FROM stockade_resource)"
+     " OR typeof(token) <> 'integer' OR token NOT BETWEEN 1 AND " AUDIT_TOKEN_MAX
+     " OR typeof(retired_ms) <> 'integer' OR retired_ms < 0"},
 };
 
-__attribute__((format(printf, 3, 4))) static void tell(struct audit *audit, const char *kind,
-                                                       const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void report(struct audit *audit, const char *kind,
+                                                         const char *format, ...)
 {
     char text[TEXT_MAX];
     va_list args;
@@ -54,15 +156,15 @@ __attribute__((format(printf, 3, 4))) static void tell(struct audit *audit, cons
     audit->call->found(audit->call->watch.context, kind, text);
 }
 
-/* Says what SQLite could not do, unless it was stopped. */
-static void tell_failure(struct audit *audit, const char *what)
+/* Reports what SQLite could not do, unless it was stopped. */
+static void report_failure(struct audit *audit, const char *what)
 {
     int code = sqlite3_errcode(audit->db);
 
     if (code == SQLITE_INTERRUPT)
         audit->interrupted = true;
     else if (!audit->interrupted)
-        tell(audit, "sqlite", "%s cannot be checked: %s", what, sqlite3_errmsg(audit->db));
+        report(audit, "sqlite", "%s cannot be checked: %s", what, sqlite3_errmsg(audit->db));
 }
 
 /* A column for people: an id, or a name in which bytes that are not plain ASCII are \xNN. */
@@ -88,69 +190,69 @@ static const char *subject(sqlite3_stmt *stmt, char out[SUBJECT_MAX])
     return out;
 }
 
-/* Runs a statement; each row is a finding: column 0 what it is about (or NULL), column 1 what is
- * wrong. `what` is what it looks at. */
-static void ask(struct audit *audit, const char *kind, const char *what, const char *sql)
+/* Runs a rule's statement; each row is a finding: column 0 what it is about (or NULL), column 1
+ * what is wrong. `what` is what it examines. */
+static void run_rule(struct audit *audit, const char *kind, const char *what, const char *sql)
 {
     sqlite3_stmt *stmt = NULL;
     char name[SUBJECT_MAX];
     int64_t more = 0;
-    int told = 0;
+    int reported = 0;
 
     if (audit->interrupted)
         return;
     if (sqlite3_prepare_v2(audit->db, sql, -1, &stmt, NULL) != SQLITE_OK) {
-        tell_failure(audit, what);
+        report_failure(audit, what);
         return;
     }
     while (sqlite3_step(stmt) == SQLITE_ROW) {
         const char *text = (const char *)sqlite3_column_text(stmt, 1);
-        if (++told > LIKE_IT_MAX)
+        if (++reported > LIKE_IT_MAX)
             more++;
         else if (sqlite3_column_type(stmt, 0) == SQLITE_NULL)
-            tell(audit, kind, "%s", text != NULL ? text : "a value is NULL");
+            report(audit, kind, "%s", text != NULL ? text : "a value is NULL");
         else
-            tell(audit, kind, "%s: %s", subject(stmt, name),
-                 text != NULL ? text : "a value is NULL");
+            report(audit, kind, "%s: %s", subject(stmt, name),
+                   text != NULL ? text : "a value is NULL");
     }
     if (sqlite3_finalize(stmt) != SQLITE_OK)
-        tell_failure(audit, what);
+        report_failure(audit, what);
     if (more > 0) {
-        tell(audit, kind, "%lld more like the last one", (long long)more);
+        report(audit, kind, "%lld more like the last one", (long long)more);
         audit->call->findings += more - 1;
     }
 }
 
 /* SQLite's findings: lines of text, several to a row, some below a headline. */
-static void ask_integrity(struct audit *audit)
+static void check_integrity(struct audit *audit)
 {
     sqlite3_stmt *stmt = NULL;
 
     if (sqlite3_prepare_v2(audit->db, "PRAGMA integrity_check", -1, &stmt, NULL) != SQLITE_OK) {
-        tell_failure(audit, "the file");
+        report_failure(audit, "the file");
         return;
     }
     while (sqlite3_step(stmt) == SQLITE_ROW)
         for (const char *line = (const char *)sqlite3_column_text(stmt, 0); line != NULL;) {
             int len = (int)strcspn(line, "\n");
             if (len > 0 && strncmp(line, "***", 3) != 0 && strcmp(line, "ok") != 0)
-                tell(audit, "sqlite", "%.*s", len, line);
+                report(audit, "sqlite", "%.*s", len, line);
             line = line[len] == '\0' ? NULL : line + len + 1;
         }
     if (sqlite3_finalize(stmt) != SQLITE_OK)
-        tell_failure(audit, "the file");
+        report_failure(audit, "the file");
 }
 
-static void ask_sqlite(struct audit *audit)
+static void check_sqlite(struct audit *audit)
 {
-    ask_integrity(audit);
-    ask(audit, "sqlite", "foreign keys",
-        "SELECT NULL, 'table ' || \"table\" || ', row ' || ifnull(rowid, '?') || ': refers to"
-        " nothing in ' || parent FROM pragma_foreign_key_check");
+    check_integrity(audit);
+    run_rule(audit, "sqlite", "foreign keys",
+             "SELECT NULL, 'table ' || \"table\" || ', row ' || ifnull(rowid, '?') || ': refers to"
+             " nothing in ' || parent FROM pragma_foreign_key_check");
 }
 
-/* For each (type, name, sql) of `rows`, which it finalizes: tells where the other database has it
- * not, or otherwise, with a text that takes type and name. */
+/* For each (type, name, sql) of `rows`, which it finalizes: reports where the other database does
+ * not have it, or has it otherwise. `gone` and `altered` are what to say of it. */
 static void compare(struct audit *audit, sqlite3_stmt *rows, sqlite3 *other, const char *gone,
                     const char *altered)
 {
@@ -159,7 +261,7 @@ static void compare(struct audit *audit, sqlite3_stmt *rows, sqlite3 *other, con
     if (sqlite3_prepare_v2(other,
                            "SELECT sql = ?3 FROM sqlite_schema WHERE type = ?1 AND name = ?2", -1,
                            &stmt, NULL) != SQLITE_OK)
-        tell_failure(audit, "the schema");
+        report_failure(audit, "the schema");
     while (stmt != NULL && sqlite3_step(rows) == SQLITE_ROW) {
         for (int i = 0; i < 3; i++)
             sqlite3_bind_value(stmt, i + 1, sqlite3_column_value(rows, i));
@@ -167,17 +269,17 @@ static void compare(struct audit *audit, sqlite3_stmt *rows, sqlite3 *other, con
         const char *type = (const char *)sqlite3_column_text(rows, 0);
         const char *name = (const char *)sqlite3_column_text(rows, 1);
         if (!there)
-            tell(audit, "schema", "the %s %s %s", type, name, gone);
+            report(audit, "schema", "the %s %s %s", type, name, gone);
         else if (altered != NULL && sqlite3_column_int(stmt, 0) == 0)
-            tell(audit, "schema", "the %s %s %s", type, name, altered);
+            report(audit, "schema", "the %s %s %s", type, name, altered);
         sqlite3_reset(stmt);
     }
     sqlite3_finalize(stmt);
     sqlite3_finalize(rows);
 }
 
-/* Is all there, as it was made, and nothing else? What guards are made of is on the users' own
- * tables; that it is whole is the guards' question. */
+/* Is everything there, as it was made, and nothing else? What guards are made of is on the users'
+ * own tables; check_guards sees whether that is whole. */
 static void compare_schemas(struct audit *audit, sqlite3 *fresh)
 {
     static const char made[] = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL";
@@ -188,23 +290,23 @@ static void compare_schemas(struct audit *audit, sqlite3 *fresh)
     sqlite3_stmt *rows;
 
     if (sqlite3_prepare_v2(fresh, made, -1, &rows, NULL) != SQLITE_OK)
-        tell(audit, "sqlite", "no schema to compare with: %s", sqlite3_errmsg(fresh));
+        report(audit, "sqlite", "no schema to compare with: %s", sqlite3_errmsg(fresh));
     else
         compare(audit, rows, audit->db, "is gone", "was altered");
     if (sqlite3_prepare_v2(audit->db, ours, -1, &rows, NULL) != SQLITE_OK)
-        tell_failure(audit, "the schema");
+        report_failure(audit, "the schema");
     else
         compare(audit, rows, fresh, "is not Stockade's", NULL);
 }
 
-static void ask_schema(struct audit *audit)
+static void check_schema(struct audit *audit)
 {
     sqlite3 *fresh = NULL;
 
     if (sqlite3_open(":memory:", &fresh) == SQLITE_OK && schema_make(fresh) == SQLITE_OK)
         compare_schemas(audit, fresh);
     else
-        tell(audit, "sqlite", "no schema to compare with: %s", sqlite3_errmsg(fresh));
+        report(audit, "sqlite", "no schema to compare with: %s", sqlite3_errmsg(fresh));
     sqlite3_close(fresh);
 }
 
@@ -223,11 +325,11 @@ static void judge_guard(void *context, struct bytes table, struct bytes column, 
     (void)prefix;
     count->audit->call->guards++;
     if (broken)
-        tell(count->audit, "guard", "table %.*s: %s", (int)table.len, table.data,
-             flaw != NULL ? flaw : "broken");
+        report(count->audit, "guard", "table %.*s: %s", (int)table.len, table.data,
+               flaw != NULL ? flaw : "broken");
 }
 
-static void ask_guards(struct audit *audit)
+static void check_guards(struct audit *audit)
 {
     struct transaction txn;
 
@@ -238,7 +340,7 @@ static void ask_guards(struct audit *audit)
         struct guard_count count = {audit, txn.guards};
         (void)guards_each(&txn.base, judge_guard, &count);
     } else {
-        tell_failure(audit, "the guards");
+        report_failure(audit, "the guards");
     }
     operations_free(&txn);
 }
@@ -247,7 +349,7 @@ static void count_rows(struct audit *audit)
 {
     struct audit_call *call = audit->call;
 
-    /* What cannot be counted has been told. */
+    /* What cannot be counted has been reported. */
     (void)db_int64(audit->db, "SELECT count(*) FROM stockade_resource", &call->resources);
     (void)db_int64(audit->db, "SELECT count(*) FROM stockade_resource WHERE type <> 0",
                    &call->values);
@@ -272,14 +374,14 @@ bool store_audit(struct audit_call *call, char *why, size_t why_size)
         return false;
     }
     sqlite3_progress_handler(audit.db, WATCH_EVERY, watch_instructions, &call->watch);
-    ask_sqlite(&audit);
+    check_sqlite(&audit);
     if (audit.version == schema_version())
-        ask_schema(&audit);
+        check_schema(&audit);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].since <= audit.version)
-            ask(&audit, rules[i].kind, rules[i].kind, rules[i].sql);
+            run_rule(&audit, rules[i].kind, rules[i].kind, rules[i].sql);
     if (audit.version >= 2)
-        ask_guards(&audit);
+        check_guards(&audit);
     count_rows(&audit);
     sqlite3_progress_handler(audit.db, 0, NULL, NULL);
     db_close(audit.db);

@@ -1,13 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A backup: all pages of one snapshot, which a reader may hold while the writer goes on (the
- * write-ahead log grows meanwhile). It is left in the journal mode that needs no second file, so it
- * can be read from anywhere, and gets its name when all of it is on disk. */
+/* Backup and restore, for any process, beside daemons that are at work or not.
+ *
+ * A backup is a copy of all pages of one snapshot, which a reader may hold while the writer goes on
+ * (the WAL grows meanwhile). It is left in the journal mode that needs no second file, so it can be
+ * read from anywhere, and gets its name when all of it is on disk.
+ *
+ * A restore has two halves:
+ *
+ *   backup ──copy──▶ PATH.restore: checked, migrated, leases revoked, floor raised
+ *                         └──copy──▶ the store, as one transaction
+ *
+ * The second half is what any program may do to a SQLite file: it takes the write lock, so a
+ * daemon's writer waits for it, notices the foreign commit and drops its caches; readers see the
+ * old pages until they begin anew; and what fails half-way, or is killed, is rolled back. What a
+ * daemon remembers of leases by itself (the table of `local:`, Redis's locks) delays the next grant
+ * by what is left of the old TTL, and no more: the store judges every grant and every write. The
+ * store's time goes on as the backup's does (store/clock.h), and running daemons follow it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "fence/token.h"
 #include "store/sqlite/copy.h"
+#include "store/sqlite/operation.h"
+#include "store/sqlite/receipts.h"
+#include "store/sqlite/schema.h"
+
+/* Backup. */
 
 static bool name_is_free(const struct backup_call *call, char *why, size_t why_size)
 {
@@ -64,4 +86,213 @@ bool store_backup(struct backup_call *call, char *why, size_t why_size)
     bool made = store != NULL && make(call, store, why, why_size);
     db_close(store);
     return made;
+}
+
+/* Restore. */
+
+enum {
+    LOCK_TRIES_MAX = 30000, /* of a millisecond */
+    LOCK_TRY_NS = 1000000,
+};
+
+/* What must not be lost of the store that is there now. */
+struct present {
+    bool is_there;
+    int64_t token;     /* the largest one known, and the floor */
+    int64_t session;   /* the last one */
+    int64_t page_size; /* bytes */
+};
+
+static const char largest_token[] =
+    "SELECT max((SELECT ifnull(max(token), 0) FROM stockade_resource),"
+    " (SELECT value FROM stockade_meta WHERE key = 'floor'))";
+static const char last_session[] = "SELECT value FROM stockade_meta WHERE key = 'session'";
+
+/* The first half: a copy of the backup that could be opened as a store. */
+static bool unpack(const struct restore_call *call, struct scratch *scratch, char *why,
+                   size_t why_size)
+{
+    int64_t session;
+    sqlite3 *file = copy_source(call->file, why, why_size);
+    bool copied = file != NULL &&
+                  copy_database(scratch->db, scratch->path, file, &call->watch, why, why_size);
+    db_close(file);
+    if (!copied)
+        return false;
+    /* Out of the mode that preparing a store brings: a second file would only be in the way. */
+    return copy_is_sound(scratch->db, call->file, &call->watch, why, why_size) &&
+           schema_prepare(scratch->db, call->file, &session, why, why_size) &&
+           (db_exec(scratch->db, "PRAGMA journal_mode = DELETE") == SQLITE_OK ||
+            db_explain(scratch->db, scratch->path, why, why_size));
+}
+
+/* The floor for what `known` is the largest token of; 0: there are no tokens left above it. */
+static int64_t floor_above(int64_t known)
+{
+    int64_t now_us = store_clock_wall_ms(&clock_monotonic) * 1000;
+
+    if (known < 0 || known > TOKEN_MAX - TOKEN_LEAP_MAX)
+        return 0;
+    return now_us > known && now_us < TOKEN_MAX ? now_us : known + TOKEN_LEAP_MAX;
+}
+
+static bool set_meta(sqlite3 *db, const char *key, int64_t value)
+{
+    char sql[96];
+
+    snprintf(sql, sizeof sql, "REPLACE INTO stockade_meta(key, value) VALUES('%s', %lld)", key,
+             (long long)value);
+    return db_exec(db, sql) == SQLITE_OK;
+}
+
+/* Within a transaction: ends every lease, and writes down the floor and the session. */
+static bool retire(struct restore_call *call, struct transaction *txn, int64_t session)
+{
+    char sql[128];
+
+    if (receipts_retire_all(txn) != STK_OK)
+        return false;
+    snprintf(sql, sizeof sql,
+             "UPDATE stockade_resource SET state = 3, holds = 0, changed_ms = %lld WHERE state = 1",
+             (long long)txn->now_ms);
+    if (db_exec(txn->db, sql) != SQLITE_OK)
+        return false;
+    call->revoked = sqlite3_changes64(txn->db);
+    /* Another file than the one that was backed up: what was presented there counts for nothing. */
+    return set_meta(txn->db, "floor", call->floor) && set_meta(txn->db, "session", session) &&
+           db_exec(txn->db, "UPDATE stockade_meta SET value = randomblob(16) WHERE key = 'file'") ==
+               SQLITE_OK;
+}
+
+static bool revise(struct restore_call *call, sqlite3 *db, const struct present *present, char *why,
+                   size_t why_size)
+{
+    struct transaction txn;
+    struct store_clock clock;
+    int64_t token = 0, session = 0;
+
+    if (db_int64(db, largest_token, &token) != SQLITE_OK ||
+        db_int64(db, last_session, &session) != SQLITE_OK)
+        return db_explain(db, call->file, why, why_size);
+    call->floor = floor_above(token > present->token ? token : present->token);
+    if (call->floor == 0) {
+        snprintf(why, why_size, "no token is left above those of %s",
+                 token > present->token ? call->file : call->store);
+        return false;
+    }
+    store_clock_init(&clock, NULL);
+    bool revised =
+        operations_init(&txn, db, NULL, &clock) && transaction_begin(&txn, STATEMENT_BEGIN_WRITE) &&
+        transaction_resume_clock(&txn, true) == STK_OK &&
+        retire(call, &txn, session > present->session ? session : present->session + 1) &&
+        transaction_run(&txn, STATEMENT_COMMIT) == STK_OK;
+    if (!revised)
+        (void)db_explain(db, call->file, why, why_size);
+    operations_free(&txn);
+    return revised;
+}
+
+/* What the store of now still needs to say; a damaged one may not be able to. False: it is no
+ * store. */
+static bool look_at_present(struct restore_call *call, sqlite3 *store, struct present *present,
+                            char *why, size_t why_size)
+{
+    int64_t version;
+
+    if (!present->is_there)
+        return true;
+    if (!schema_recognise(store, call->store, &version, why, why_size))
+        return false;
+    if (db_int64(store, "PRAGMA page_size", &present->page_size) != SQLITE_OK)
+        return db_explain(store, call->store, why, why_size);
+    if (version == 0)
+        return true; /* made, and nothing in it yet */
+    call->present_forgotten = db_int64(store, largest_token, &present->token) != SQLITE_OK ||
+                              db_int64(store, last_session, &present->session) != SQLITE_OK;
+    return true;
+}
+
+/* A database with a write-ahead log does not change its page size, so the copy has to. */
+static bool fit_pages(const struct present *present, struct scratch *scratch, char *why,
+                      size_t why_size)
+{
+    int64_t page_size = 0;
+    char sql[64];
+
+    if (db_int64(scratch->db, "PRAGMA page_size", &page_size) != SQLITE_OK)
+        return db_explain(scratch->db, scratch->path, why, why_size);
+    if (!present->is_there || page_size == present->page_size)
+        return true;
+    snprintf(sql, sizeof sql, "PRAGMA page_size = %lld; VACUUM", (long long)present->page_size);
+    return db_exec(scratch->db, sql) == SQLITE_OK ||
+           db_explain(scratch->db, scratch->path, why, why_size);
+}
+
+/* SQLite's own way of waiting lets a busy writer come first time and again. */
+static int wait_for_lock(void *context, int tries)
+{
+    struct timespec delay = {.tv_nsec = LOCK_TRY_NS};
+
+    (void)context;
+    (void)nanosleep(&delay, NULL);
+    return tries < LOCK_TRIES_MAX;
+}
+
+/* The second half. */
+static bool put_in_place(struct restore_call *call, struct scratch *scratch, sqlite3 *store,
+                         char *why, size_t why_size)
+{
+    bool placed = false;
+
+    if (db_exec(scratch->db, "BEGIN") != SQLITE_OK)
+        return db_explain(scratch->db, scratch->path, why, why_size);
+    sqlite3_busy_handler(store, wait_for_lock, NULL);
+    placed = copy_database(store, call->store, scratch->db, &call->watch, why, why_size);
+    (void)db_exec(scratch->db, "COMMIT");
+    if (!placed)
+        return false;
+    /* Else a daemon's next commit would have to: it is in the log, all of it, and safe there. */
+    (void)sqlite3_wal_checkpoint_v2(store, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    return copy_sync_folder(call->store, why, why_size);
+}
+
+static bool restore_over(struct restore_call *call, struct scratch *scratch,
+                         struct present *present, char *why, size_t why_size)
+{
+    sqlite3 *store = db_open(call->store, DB_OFFLINE, why, why_size);
+    bool restored = store != NULL && look_at_present(call, store, present, why, why_size) &&
+                    fit_pages(present, scratch, why, why_size) &&
+                    revise(call, scratch->db, present, why, why_size) &&
+                    put_in_place(call, scratch, store, why, why_size);
+
+    db_close(store);
+    /* A store without a file starts afresh; an empty file would only look as if it were one. */
+    struct stat status;
+    if (!restored && !present->is_there && stat(call->store, &status) == 0 && status.st_size == 0)
+        (void)unlink(call->store);
+    call->replaced = present->is_there;
+    return restored;
+}
+
+bool store_restore(struct restore_call *call, char *why, size_t why_size)
+{
+    struct scratch scratch = SCRATCH_NONE;
+    struct present present = {0};
+    struct stat status;
+
+    if (copy_is_same_file(call->file, call->store)) {
+        snprintf(why, why_size, "%s is the store itself, or a part of it", call->file);
+        return false;
+    }
+    if (stat(call->file, &status) != 0) {
+        snprintf(why, why_size, "cannot read %s: %s", call->file, strerror(errno));
+        return false;
+    }
+    mode_t mode = status.st_mode & 0666;
+    present.is_there = stat(call->store, &status) == 0 && status.st_size > 0;
+    bool restored = scratch_open(&scratch, call->store, ".restore", mode | 0600, why, why_size) &&
+                    unpack(call, &scratch, why, why_size) &&
+                    restore_over(call, &scratch, &present, why, why_size);
+    scratch_remove(&scratch);
+    return restored;
 }

@@ -392,34 +392,6 @@ bool cache_string(const struct cache *cache, struct bytes name, struct bytes *va
     return true;
 }
 
-uint32_t cache_ahead_chain(const struct cache *cache, struct bytes name)
-{
-    uint32_t hash = hash_of(cache, name);
-
-    __builtin_prefetch(chain_of(cache, hash));
-    return hash;
-}
-
-void cache_ahead_entry(const struct cache *cache, uint32_t hash)
-{
-    __builtin_prefetch(entry_at(cache, *chain_of(cache, hash)));
-}
-
-void cache_ahead_rest(const struct cache *cache, uint32_t hash)
-{
-    const struct entry *entry = entry_at(cache, *chain_of(cache, hash));
-
-    if (entry == NULL)
-        return;
-    if (entry->hash != hash) { /* not all chains are short */
-        __builtin_prefetch(entry_at(cache, entry->next));
-        return;
-    }
-    __builtin_prefetch(&cache->by_id[entry->id & ((int64_t)cache->max - 1)]);
-    if (entry->string != 0)
-        __builtin_prefetch(&cache->strings[entry->string - 1]);
-}
-
 void cache_forget(struct cache *cache, int64_t id)
 {
     struct entry *entry = find_id(cache, id);
@@ -456,4 +428,76 @@ void cache_undo(struct cache *cache, size_t mark)
 void cache_commit(struct cache *cache)
 {
     cache->journal_count = 0;
+}
+
+/* Looking ahead. An operation passes four stations, some operations before it runs: its name, the
+ * chain of the name's hash, the entry in that chain, and what the entry leads to. Each needs what
+ * the one before has fetched. */
+
+/* Three steps towards what a look-up of the name will need, each of which asks memory for what the
+ * next one reads. Any hash may be given to the last two, at any time. */
+
+static uint32_t fetch_chain(const struct cache *cache, struct bytes name)
+{
+    uint32_t hash = hash_of(cache, name);
+
+    __builtin_prefetch(chain_of(cache, hash));
+    return hash;
+}
+
+static void fetch_entry(const struct cache *cache, uint32_t hash)
+{
+    __builtin_prefetch(entry_at(cache, *chain_of(cache, hash)));
+}
+
+static void fetch_rest(const struct cache *cache, uint32_t hash)
+{
+    const struct entry *entry = entry_at(cache, *chain_of(cache, hash));
+
+    if (entry == NULL)
+        return;
+    if (entry->hash != hash) { /* not all chains are short */
+        __builtin_prefetch(entry_at(cache, entry->next));
+        return;
+    }
+    __builtin_prefetch(&cache->by_id[entry->id & ((int64_t)cache->max - 1)]);
+    if (entry->string != 0)
+        __builtin_prefetch(&cache->strings[entry->string - 1]);
+}
+
+/* How many operations before its own: far enough for memory to answer, and all within the ring. */
+enum { AT_NAME = CACHE_AHEAD_SLOTS - 1, AT_CHAIN = 11, AT_ENTRY = 7, AT_REST = 3 };
+
+static void take_name(struct cache_ahead *ahead, size_t slot)
+{
+    ahead->names[slot] = (struct bytes){NULL, 0};
+    if (ahead->next == ahead->end)
+        return;
+    ahead->names[slot] = list_entry(ahead->next, struct store_op, link)->about;
+    ahead->next = ahead->next->next;
+    __builtin_prefetch(ahead->next);
+    __builtin_prefetch(ahead->names[slot].data);
+}
+
+void cache_ahead_step(struct cache_ahead *ahead)
+{
+    size_t at = ahead->at++, slot = (at + AT_CHAIN) % CACHE_AHEAD_SLOTS;
+
+    if (ahead->cache == NULL)
+        return;
+    take_name(ahead, (at + AT_NAME) % CACHE_AHEAD_SLOTS);
+    if (ahead->names[slot].len > 0)
+        ahead->hashes[slot] = fetch_chain(ahead->cache, ahead->names[slot]);
+    fetch_entry(ahead->cache, ahead->hashes[(at + AT_ENTRY) % CACHE_AHEAD_SLOTS]);
+    fetch_rest(ahead->cache, ahead->hashes[(at + AT_REST) % CACHE_AHEAD_SLOTS]);
+}
+
+void cache_ahead_start(struct cache_ahead *ahead, const struct cache *cache,
+                       const struct list *from, const struct list *end)
+{
+    bool several = from != end && from->next != end;
+
+    *ahead = (struct cache_ahead){.cache = several ? cache : NULL, .next = from, .end = end};
+    for (size_t i = 0; several && i < AT_NAME; i++)
+        cache_ahead_step(ahead);
 }

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A memory of resource rows: name to id, fence, type and short string, so that a fenced write needs
- * no look-up by name, and a read none at all (the writer's; the quick reader has one of names and
- * ids only). Bounded, and resident only as it fills; where it is full, one goes for each that
- * comes.
+ * no look-up by name, and a read none at all. The writer has one; the quick reader has one of names
+ * and ids only. It is bounded, and takes memory only as it fills; when it is full, one entry goes
+ * for each that comes.
  *
- * - It holds only what the database holds, or what the transaction under way has put there. What
- *   is undone of it, cache_undo forgets: a journal says which entries those are. Where another
+ * - It holds only what the database holds, or what the transaction under way has put there. What is
+ *   rolled back of that, cache_undo forgets: a journal says which entries those are. When another
  *   program has committed, cache_clear forgets everything, at once.
- * - Every entry can also be found by id: writes come with the id only, and an entry that a write
- *   could miss would be wrong from then on. Ids that collide push each other out. */
+ * - Every entry can also be found by id. Writes come with the id only, and an entry that a write
+ *   could miss would be wrong from then on. Ids that collide push each other out.
+ *
+ * Special way: looking ahead (struct cache_ahead). With many names, each look-up waits for memory
+ * several times. So while one operation of a batch runs, what the cache knows of the operations
+ * after it is fetched into the processor, and they wait together. The hint for it is store_op's
+ * `about`; it changes nothing but time, also where it is wrong.
+ *
+ * It belongs to the thread whose transaction has it. */
 #ifndef STOCKADE_STORE_SQLITE_CACHE_H
 #define STOCKADE_STORE_SQLITE_CACHE_H
 
@@ -16,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "store/store.h"
 #include "store/txn.h"
 
 struct cache;
@@ -40,11 +48,6 @@ void cache_string_update(struct cache *cache, int64_t id, struct bytes value);
 bool cache_string_has_len(const struct cache *cache, int64_t id, size_t len);
 /* The string of a name, borrowed until the next put or update. False: it is not remembered. */
 bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value);
-/* For ahead.h: three steps towards what a look-up of the name will need, each of which asks memory
- * for what the next one reads. Any hash may be given to the last two, at any time. */
-uint32_t cache_ahead_chain(const struct cache *cache, struct bytes name);
-void cache_ahead_entry(const struct cache *cache, uint32_t hash);
-void cache_ahead_rest(const struct cache *cache, uint32_t hash);
 /* The row of `id` is gone. */
 void cache_forget(struct cache *cache, int64_t id);
 void cache_clear(struct cache *cache);
@@ -55,5 +58,20 @@ size_t cache_mark(const struct cache *cache);
 void cache_undo(struct cache *cache, size_t mark);
 /* All of it is there to stay. */
 void cache_commit(struct cache *cache);
+
+/* Looking ahead in a batch. */
+enum { CACHE_AHEAD_SLOTS = 16 };
+struct cache_ahead {
+    const struct cache *cache;
+    const struct list *next, *end; /* the first operation that was not looked at */
+    size_t at;
+    struct bytes names[CACHE_AHEAD_SLOTS];
+    uint32_t hashes[CACHE_AHEAD_SLOTS];
+};
+/* Before the first operation of a batch. All is borrowed; `cache` may be NULL. */
+void cache_ahead_start(struct cache_ahead *ahead, const struct cache *cache,
+                       const struct list *from, const struct list *end);
+/* Before each operation, the first one, too. */
+void cache_ahead_step(struct cache_ahead *ahead);
 
 #endif

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies a long WAL back into the file while the writer goes on, in two steps:
+/* The checkpointer: copies a long WAL back into the file while the writer goes on, in two steps:
  *
  *   IDLE ──long WAL──▶ COPYING ──little is left──▶ REST ──the writer copies it──▶ IDLE
- *                         └─ a reader needs the rest as it is, or a failure ──▶ IDLE, later again
+ *                         └─ a reader still needs the rest, or a failure ──▶ IDLE, tried again
+ * later
  *
  * The bulk is copied by a thread and a connection of its own. What is committed meanwhile is left
  * over, and as long as something is, SQLite never begins the WAL anew. So the writer itself copies
- * the rest, between two batches: little, so that nobody notices. A WAL that grows faster than it is
- * copied holds up the writer, at PAGES_FACTOR times its usual length.
+ * the rest, between two batches: so little that nobody notices. Where the WAL grows faster than it
+ * is copied, the writer has to wait, from PAGES_FACTOR times its usual length on.
  *
- * That copying fails is no harm: the WAL has everything. It is logged, and tried again. But a sync
- * of the file that fails is the end: the WAL must not be begun anew by anybody who takes the file
- * to be whole. Whoever opens the store next copies all of it again (pieces.h). */
+ * Copying may fail and do no harm: the WAL has everything. The failure is logged, and it is tried
+ * again. But a failed sync of the file is the end: nobody may take the file to be whole and begin
+ * the WAL anew. Whoever opens the store next copies all of it again (wal_vfs.h).
+ *
+ * When there is nothing to copy, the thread checks once a second that the files are in place. */
 #ifndef STOCKADE_STORE_SQLITE_CHECKPOINTER_H
 #define STOCKADE_STORE_SQLITE_CHECKPOINTER_H
 
@@ -60,15 +63,15 @@ bool checkpointer_step(struct checkpointer *checkpointer);
 
 /* The writer's part. */
 
-/* The WAL has so many pages after a commit, one of them so often (see wal_join_repeats). */
+/* A commit has left so many pages in the WAL, one of them so often (wal_vfs_repeats). */
 void checkpointer_on_commit(struct checkpointer *checkpointer, int pages, int repeats);
-/* Is there something to be done in checkpointer_copy_rest? */
+/* Is there something for checkpointer_copy_rest to do? */
 bool checkpointer_has_rest(struct checkpointer *checkpointer);
 /* A sync has failed: nothing may be written any more. */
 bool checkpointer_lost(struct checkpointer *checkpointer);
-/* The files are not in place: files_save. True: all is saved that can be. */
+/* The files are not in place: saves what can be saved (files_save). True: that is done. */
 bool checkpointer_save(struct checkpointer *checkpointer, sqlite3 *db);
-/* Between two transactions of the writer's connection `db`. May take its time. */
+/* Copies the rest, between two transactions of the writer's connection `db`. May take its time. */
 void checkpointer_copy_rest(struct checkpointer *checkpointer, sqlite3 *db);
 
 #endif

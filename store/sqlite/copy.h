@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What backup and restore share: a database file in the making, and copying one database over
- * another. Each function that returns false has filled in `why`. */
+/* What backup, restore and audit share: a database file in the making, and copying one database
+ * over another. Each function that returns false has filled in `why`. */
 #ifndef STOCKADE_STORE_SQLITE_COPY_H
 #define STOCKADE_STORE_SQLITE_COPY_H
 
@@ -10,7 +10,7 @@
 #include "store/sqlite/db.h"
 
 /* A database that is being made beside the file whose place it will take. It belongs to whoever has
- * locked it; what somebody left there who was killed is taken over. Nothing in it is durable until
+ * locked it; what a killed process left there is taken over. Nothing in it is durable before
  * scratch_finish. */
 struct scratch {
     char *path; /* owned */
@@ -19,7 +19,7 @@ struct scratch {
 };
 #define SCRATCH_NONE ((struct scratch){.fd = -1})
 
-/* An empty one at `beside` followed by `suffix`, with these permissions. */
+/* Makes an empty one, whose name is `beside` and `suffix`, with these permissions. */
 bool scratch_open(struct scratch *scratch, const char *beside, const char *suffix, mode_t mode,
                   char *why, size_t why_size);
 /* Closes the database and renames the file, both durably. Then the scratch is gone. */
@@ -30,13 +30,13 @@ void scratch_remove(struct scratch *scratch);
 /* Makes `to` a copy of `from`, in one transaction of `to`. `from` is in a read transaction. */
 bool copy_database(sqlite3 *to, const char *to_path, sqlite3 *from,
                    const struct maintenance_watch *watch, char *why, size_t why_size);
-/* Is it sound, as far as SQLite can tell? `path` is what to call it. */
+/* Lets SQLite check that it is sound. `path` is what to call it. */
 bool copy_is_sound(sqlite3 *db, const char *path, const struct maintenance_watch *watch, char *why,
                    size_t why_size);
 /* Opens a store, or a backup of one, for reading, and begins to read: what is read from now on is
  * the state of one moment. NULL: there is none, or it is something else. */
 sqlite3 *copy_source(const char *path, char *why, size_t why_size);
-/* Are the two paths one file, or is the first one that SQLite keeps beside the second? */
+/* Are the two paths one file, or is the first a file that SQLite keeps beside the second? */
 bool copy_is_same_file(const char *path, const char *database);
 /* Makes the names in the file's folder durable. */
 bool copy_sync_folder(const char *path, char *why, size_t why_size);

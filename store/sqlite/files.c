@@ -2,12 +2,12 @@
 /* What is saved, and when that is safe:
  *
  * - Main file AWAY: -wal and -shm are shared with everybody as ever, so an ordinary checkpoint
- *   makes the file whole, wherever it is now. The -wal is left where it is: without its main file
- *   no store is begun anew beside it.
- * - No -wal: only who has it open can still read it. It is copied into the main file, if nobody has
- *   begun with a new one: there is none, or an empty one whose readers share our -shm. SQLite's
- *   PENDING lock on the main file keeps newcomers out meanwhile. (A newcomer who had his lock just
- *   before, and nothing else yet, may see a file in the middle of the copying, once.)
+ *   makes the file whole, wherever it is now. The -wal stays where it is: no store is begun anew
+ *   beside a -wal without its main file.
+ * - No -wal: only those who have it open can still read it. It is copied into the main file, if
+ * nobody has begun with a new one: there is none, or an empty one whose readers share our -shm.
+ * SQLite's PENDING lock on the main file keeps newcomers out meanwhile. (A newcomer who had his
+ * lock just before, and nothing else yet, may see a file in the middle of the copying, once.)
  * - No -shm, but the -wal: nothing needs to be saved, and nothing may be copied: somebody may have
  *   begun the -wal anew.
  * - Main file cut short: what was copied into it is lost. The -wal is left for people. */
@@ -126,7 +126,7 @@ static bool has_moved(sqlite3 *db)
            moved != 0;
 }
 
-/* The main file is there. A commit may make it smaller, at the next checkpoint; else it grows. */
+/* The main file is there. It grows, unless a commit makes it smaller, at the next checkpoint. */
 static bool is_cut(struct files *files, int64_t size, bool sized)
 {
     int64_t size_min = 0;
@@ -142,7 +142,7 @@ static bool is_cut(struct files *files, int64_t size, bool sized)
     return false;
 }
 
-static bool look(struct files *files, sqlite3 *db, bool sized)
+static bool check_files(struct files *files, sqlite3 *db, bool sized)
 {
     struct stat main, wal, shm;
 
@@ -172,12 +172,12 @@ static bool look(struct files *files, sqlite3 *db, bool sized)
 
 bool files_check(struct files *files, sqlite3 *db)
 {
-    return look(files, db, false);
+    return check_files(files, db, false);
 }
 
 bool files_check_writer(struct files *files, sqlite3 *db)
 {
-    return look(files, db, true);
+    return check_files(files, db, true);
 }
 
 void files_resize(struct files *files, int64_t bytes)
@@ -189,7 +189,7 @@ void files_resize(struct files *files, int64_t bytes)
 
 void files_resized(struct files *files, int64_t bytes)
 {
-    files->size = 0; /* whatever it is at the next look */
+    files->size = 0; /* whatever it is at the next check */
     files->size_min = files->size_last = bytes;
 }
 
@@ -222,7 +222,7 @@ static int copy_all(sqlite3 *db)
     return code == SQLITE_OK && copied < pages ? SQLITE_BUSY : code;
 }
 
-/* Has anybody begun with other files? The lock of newcomers is ours. */
+/* Nobody has begun with other files. The lock that newcomers need is ours. */
 static bool is_alone(const struct files *files)
 {
     struct stat status;
@@ -242,7 +242,7 @@ static int save_log(const struct files *files, sqlite3 *db)
     if (sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK ||
         file == NULL || file->pMethods == NULL)
         return SQLITE_ERROR;
-    /* Our other connections keep it from being had whole: PENDING is what is left then. */
+    /* Our other connections keep us from having the whole lock: then PENDING is what we get. */
     (void)file->pMethods->xLock(file, SQLITE_LOCK_EXCLUSIVE);
     (void)file->pMethods->xFileControl(file, SQLITE_FCNTL_LOCKSTATE, &level);
     if (level >= SQLITE_LOCK_PENDING) {

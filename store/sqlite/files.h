@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the store's three files are still those that their names lead to.
+/* Checks whether the store's three files (main, -wal, -shm) are still those that their names lead
+ * to, and saves what it can where they are not.
  *
  * SQLite goes on with the files that it has open, whatever becomes of their names. A -wal without a
  * name is gone when the process ends, with all that was acknowledged since it was copied back. A
- * -shm without a name no longer keeps writers apart: who opens the file next makes another one. So
- * the names are looked at before a commit is written, and again when it is on disk and before it is
- * acknowledged. What the second look finds in its place was there all the time (an open file keeps
- * its number), so until then everybody else had the same files open, and whoever comes later finds
- * the commit in them. What is left is the time from the first look to the write that follows it,
- * microseconds: who deletes the -shm, opens the file anew and commits, all within them, has his
- * commit written over by one that is not acknowledged.
+ * -shm without a name no longer keeps writers apart: whoever opens the file next makes another one.
+ * So the names are checked before a commit is written, and again when it is on disk, before it is
+ * acknowledged. A file that the second check finds in its place was there all the time (an open
+ * file keeps its number), so until then everybody else had the same files open, and whoever comes
+ * later finds the commit in them. One gap is left, the microseconds from the first check to the
+ * write that follows it: a program that deletes the -shm, opens the file anew and commits within
+ * that time has its commit overwritten by one that is not acknowledged.
  *
  *   in place ──▶ AWAY: the main file was moved or deleted. It may come back.
  *      └───────▶ GONE: -wal or -shm were deleted or replaced, or the main file was cut short. Other
  *                programs may have gone on with new ones: neither reads nor writes can be trusted
  *                any more, until everybody has opened the store again.
  *
- * Only files of the operating system are watched: a VFS of its own may keep them elsewhere. */
+ * Only files of the operating system are watched: another VFS may keep them elsewhere.
+ *
+ * The writer checks with each commit, the checkpointer once a second; what they share is under a
+ * lock. */
 #ifndef STOCKADE_STORE_SQLITE_FILES_H
 #define STOCKADE_STORE_SQLITE_FILES_H
 
@@ -44,8 +48,9 @@ struct files {
     } ids[FILES];
 
     /* The writer's. */
-    int64_t size, size_min; /* the main file's, bytes: as last seen; it may shrink to */
-    int64_t size_last;      /* as the last commit has it */
+    int64_t size;      /* of the main file, bytes, as last seen */
+    int64_t size_min;  /* it may shrink to this */
+    int64_t size_last; /* as the last commit has it */
 
     pthread_mutex_t lock;
     atomic_bool away, gone; /* changed under the lock */
@@ -55,28 +60,30 @@ struct files {
     char why[STORE_WHY_MAX];
 };
 
-/* The connection has its WAL open. */
+/* Notes which files are the store's. The connection has its WAL open. */
 void files_open(struct files *files, sqlite3 *db, const char *path, const struct log *log);
 void files_close(struct files *files);
-/* True: all are in place. Else the news were logged. */
+/* True: all are in place. Otherwise it has been logged. */
 bool files_check(struct files *files, sqlite3 *db);
 /* The same for the writer, who knows how small the main file may be. */
 bool files_check_writer(struct files *files, sqlite3 *db);
-/* The writer's: a commit makes the database so large; somebody else's commits did. */
+/* The writer's: its commit makes the database so large. */
 void files_resize(struct files *files, int64_t bytes);
+/* The writer's: another program's commits have made it so large. */
 void files_resized(struct files *files, int64_t bytes);
-/* As of the last look: AWAY or GONE; GONE. On any thread, cost nothing. */
+/* As of the last check: AWAY or GONE. On any thread, at no cost. */
 bool files_stopped(const struct files *files);
+/* As of the last check: GONE. On any thread, at no cost. */
 bool files_gone(const struct files *files);
-/* False: all were in place when they were last looked at. */
+/* Says why it has stopped. False: all were in place at the last check. */
 bool files_why(struct files *files, char why[STORE_WHY_MAX]);
 /* Copies what only an open file has into the main file, so that it outlives this process. Needs a
  * connection that is in no transaction. SQLITE_OK: it is done, or there is nothing to be done;
  * SQLITE_BUSY: not now; anything else: it failed. */
 int files_save(struct files *files, sqlite3 *db);
 
-/* True: a store's log without its main file, which SQLite would delete, and begin anew. `why` says
- * what to do. */
+/* True: there is a store's log without its main file. SQLite would delete the log and begin a new
+ * file; `why` says what to do instead. */
 bool files_orphaned(const char *path, char *why, size_t why_size);
 
 #endif

@@ -30,9 +30,9 @@ struct guards {
     const char *path; /* borrowed, for the log */
     const struct log *log;
     struct guard_witness witness;
-    int64_t version; /* SQLite's number of the schema at the last look; 0: there was none */
-    bool unsettled;  /* the last look saw changes of our own, which are not committed yet */
-    bool doubted;    /* whatever the version, look again */
+    int64_t version; /* SQLite's number of the schema at the last check; 0: there was none */
+    bool unsettled;  /* the last check saw changes of our own, which are not committed yet */
+    bool doubted;    /* whatever the version, check again */
     struct watched *list;
     size_t count;
 };
@@ -195,7 +195,7 @@ static bool read_list(sqlite3 *db, struct watched **list, size_t *count)
 }
 
 /* Compares one part with what `stmt` finds of it. */
-static bool look_at_part(sqlite3_stmt *stmt, struct watched *watched, const struct part *part)
+static bool check_part(sqlite3_stmt *stmt, struct watched *watched, const struct part *part)
 {
     sqlite3_bind_text(stmt, 1, part->type, -1, SQLITE_STATIC);
     sqlite3_bind_text(stmt, 2, part->name, -1, SQLITE_STATIC);
@@ -227,7 +227,7 @@ static bool find_flaws(sqlite3 *db, struct watched *list, size_t count)
             struct part part;
             if (!part_make(&list[i].guard, which, &part))
                 continue;
-            fine = part.sql != NULL && look_at_part(stmt, &list[i], &part);
+            fine = part.sql != NULL && check_part(stmt, &list[i], &part);
             part_free(&part);
         }
     return sqlite3_finalize(stmt) == SQLITE_OK && fine;
@@ -241,7 +241,7 @@ static struct watched *find(struct watched *list, size_t count, const char *tabl
     return NULL;
 }
 
-/* What differs from the last look. */
+/* Logs what differs from the last check. */
 static void report(const struct guards *guards, struct watched *list, size_t count, bool foreign)
 {
     char table[128];

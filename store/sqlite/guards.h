@@ -3,10 +3,9 @@
  * guards there are, and whether they are as they were made.
  *
  * Guards live in the file, so any program can lose one (DROP TRIGGER, DROP TABLE, ALTER TABLE). The
- * writer looks whenever the schema may have changed: when the file is opened, after a foreign
+ * writer checks them whenever the schema may have changed: when the file is opened, after a foreign
  * commit that changed the schema, after its own changes, after a roll-back. A guard that is not as
- * it was made is broken: it is logged, and writes to its table have to be refused until it is back.
- */
+ * it was made is broken: that is logged, and nobody may write to its table until it is restored. */
 #ifndef STOCKADE_STORE_SQLITE_GUARDS_H
 #define STOCKADE_STORE_SQLITE_GUARDS_H
 
@@ -27,16 +26,17 @@ enum guards_news {
     GUARDS_OWN,     /* this connection may have changed the schema: call it after DDL */
 };
 
-/* Looks again where there is reason to. For the writer, inside its transaction. */
+/* Checks them again where there is reason to. For the writer, inside its transaction. */
 enum stk_error guards_check(struct transaction *txn, enum guards_news news);
-/* The transaction, or a part of it, was rolled back: what it has changed may be undone. */
+/* The transaction, or a part of it, was rolled back: what it has changed may be undone, so the next
+ * guards_check reads everything anew. */
 void guards_doubt(struct guards *guards);
 
 /* Is there a guard on this table, whole or broken? */
 bool guards_know(const struct guards *guards, const char *table);
 /* Is it broken? Then nobody may write to the table. */
 bool guards_broken(const struct guards *guards, const char *table);
-/* Why, in some words; static or owned by the guards until the next look. NULL: it is not broken. */
+/* Says in some words why it is broken; the text lives until the next check. NULL: it is not. */
 const char *guards_flaw(const struct guards *guards, const char *table);
 
 /* The primitives of sql.h that end in the same words, with their contracts. Creating the same guard

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads never wait for the writer, nor it for them (WAL); a read that fails fails alone. */
 #include "store/sqlite/reader.h"
 
-#include "store/sqlite/ahead.h"
 #include "store/sqlite/operation.h"
 
 enum { NAMES_REMEMBERED = 1 << 19 }; /* at most 36 MB, and long names */
@@ -54,7 +52,7 @@ static void run_one(struct reader *reader, struct store_op *op)
 void reader_run(struct reader *reader, struct list *batch)
 {
     struct transaction *txn = &reader->txn;
-    struct ahead ahead;
+    struct cache_ahead ahead;
     char why[STORE_WHY_MAX];
 
     if (files_gone(reader->files) && files_why(reader->files, why)) {
@@ -62,9 +60,9 @@ void reader_run(struct reader *reader, struct list *batch)
             store_op_fail(list_entry(at, struct store_op, link), txn->reasons, why);
         return;
     }
-    ahead_start(&ahead, txn->names, batch->next, batch);
+    cache_ahead_start(&ahead, txn->names, batch->next, batch);
     for (struct list *at = batch->next; at != batch; at = at->next) {
-        ahead_step(&ahead);
+        cache_ahead_step(&ahead);
         run_one(reader, list_entry(at, struct store_op, link));
     }
     transaction_settle(txn);

@@ -4,9 +4,12 @@
  *   found, or compiled ─▶ judged ─▶ bound ─▶ stepped ─▶ reset, kept for the next time
  *        the authorizer ──┘            progress: time and memory
  *
- * It fails for reasons of its own, which are the user's to know, or because the store fails. SQLite
- * may end the whole transaction with it (OR ROLLBACK; a change that was interrupted): what comes
- * next in the operation then fails too, see transaction_is_gone. */
+ * It fails for reasons of its own, which the user is told, or because the store fails. SQLite may
+ * end the whole transaction with it (OR ROLLBACK; a change that was interrupted): what comes next
+ * in the operation then fails, too (transaction_is_gone). Limits that SQLite has per connection,
+ * and the authorizer's verdicts, hold between enter() and leave(), never for Stockade's own
+ * statements.
+ */
 #include "store/sqlite/sql.h"
 
 #include <stdio.h>

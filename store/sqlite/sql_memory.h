@@ -12,13 +12,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Before SQLite is used. Again: harmless. */
+/* Call it before SQLite is used; a second call does no harm. */
 void sql_memory_install(void);
 /* From now on this thread may take `max` bytes more from SQLite than it gives back. */
 void sql_memory_begin(size_t max);
 /* More than `part` bytes of it are taken. */
 bool sql_memory_above(size_t part);
-/* The bound was met: SQLite was told that there is no memory. */
+/* The bound was reached: SQLite was told that there is no memory. */
 bool sql_memory_met(void);
 void sql_memory_end(void);
 

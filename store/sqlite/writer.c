@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "fence/base/check.h"
-#include "store/sqlite/ahead.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
 #include "store/sqlite/operation.h"
@@ -253,10 +252,10 @@ static enum ended run(struct writer *writer, struct list *from, struct list *end
     }
     set_waits(writer, true); /* what has begun is brought to its end */
     int64_t start = transaction_changes(txn);
-    struct ahead ahead;
-    ahead_start(&ahead, txn->cache, from, end);
+    struct cache_ahead ahead;
+    cache_ahead_start(&ahead, txn->cache, from, end);
     for (struct list *at = from; at != end; at = at->next) {
-        ahead_step(&ahead);
+        cache_ahead_step(&ahead);
         if (!run_one(writer, list_entry(at, struct store_op, link))) {
             *failed = at;
             return roll_back(writer) ? ENDED_OPERATION : ENDED_LOST;
@@ -420,11 +419,11 @@ bool writer_read(struct writer *writer, struct list *batch)
     bool reads = transaction_begin(txn, STATEMENT_BEGIN_READ) && read_version(txn, &version) &&
                  version == writer->data_version;
     writer->latest = reads;
-    struct ahead ahead;
-    ahead_start(&ahead, txn->cache, batch->next, batch);
+    struct cache_ahead ahead;
+    cache_ahead_start(&ahead, txn->cache, batch->next, batch);
     if (reads)
         for (struct list *at = batch->next; at != batch; at = at->next) {
-            ahead_step(&ahead);
+            cache_ahead_step(&ahead);
             txn->failed = false;
             reader_answer(txn, list_entry(at, struct store_op, link), &writer->read_outage,
                           writer->path, writer->log);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handle's life, and the hand-over from the client's threads to the loop.
+/* The handle's life, and the way from the client's threads to the loop.
  *
  *   zookeeper_init ──▶ callbacks ──▶ queue, uv_async ──▶ loop ──▶ zookeeper_close
  *   (libuv's pool)     (client's threads)                         (libuv's pool)
  *
- * - zookeeper_init looks names up and zookeeper_close waits for threads, so neither runs on the
- *   loop. A session that is freed while its names are looked up lets go of its owner at once.
- * - The queue is bounded: an answer for each request under way, a change for each watch, and of
- *   the handle's states the last one only.
+ * - zookeeper_init resolves host names and zookeeper_close joins threads, so neither runs on the
+ *   loop. A session that is freed while names are resolved reports its end at once and is cleaned
+ *   up later.
+ * - The queue is bounded: one answer for each request under way, one change for each watch, and
+ *   only the last of the handle's states.
  * - The client forgets some requests when it is closed: they are answered here. */
 #include "fence/lease/zookeeper/session.h"
 
@@ -35,13 +36,13 @@ struct zk_session {
     uv_loop_t *loop;
     uv_async_t async;
     uv_work_t work;
-    const struct zk_events *events; /* NULL: let go of */
+    const struct zk_session_events *events; /* NULL: nobody is told any more */
     void *context;
     enum phase phase;
     bool was_connected;
-    struct list under_way; /* zk_op */
+    struct list under_way; /* zk_request */
 
-    /* Written before the thread that opens or closes starts, or by it. */
+    /* Written before the pool's thread starts to open or close, or by that thread. */
     char *hosts;
     char *login; /* "user:password"; NULL: none */
     int session_ms;
@@ -51,76 +52,76 @@ struct zk_session {
 
     /* Under `lock`. */
     pthread_mutex_t lock;
-    struct list ready;   /* zk_op */
+    struct list ready;   /* zk_request */
     struct list changed; /* struct change */
-    int state;           /* the handle's, to be told where state_is_news */
-    bool state_is_news;
+    int state;           /* the handle's; reported where state_changed */
+    bool state_changed;
 };
 
 /* On the client's threads. */
 
-static void hand_over(struct zk_op *op, int rc, const struct Stat *stat)
+static void hand_to_loop(struct zk_request *request, int rc, const struct Stat *stat)
 {
-    struct zk_session *session = op->session;
+    struct zk_session *session = request->session;
 
-    op->rc = rc;
+    request->rc = rc;
     if (rc == ZOK && stat != NULL) {
-        op->zxid = stat->czxid;
-        op->mtime_ms = stat->mtime;
-        op->version = stat->version;
+        request->zxid = stat->czxid;
+        request->mtime_ms = stat->mtime;
+        request->version = stat->version;
     }
     pthread_mutex_lock(&session->lock);
-    list_append(&session->ready, &op->ready);
+    list_append(&session->ready, &request->ready);
     pthread_mutex_unlock(&session->lock);
     uv_async_send(&session->async);
 }
 
 static void on_nothing(int rc, const void *data)
 {
-    hand_over((struct zk_op *)(uintptr_t)data, rc, NULL);
+    hand_to_loop((struct zk_request *)(uintptr_t)data, rc, NULL);
 }
 
 static void on_stat(int rc, const struct Stat *stat, const void *data)
 {
-    hand_over((struct zk_op *)(uintptr_t)data, rc, stat);
+    hand_to_loop((struct zk_request *)(uintptr_t)data, rc, stat);
 }
 
-static void keep_text(struct zk_op *op, const char *text, size_t len)
+static void keep_text(struct zk_request *request, const char *text, size_t len)
 {
-    op->text = mem_zalloc(len + 1);
-    memcpy(op->text, text, len);
-    op->text_len = len;
+    request->text = mem_zalloc(len + 1);
+    memcpy(request->text, text, len);
+    request->text_len = len;
 }
 
 static void on_data(int rc, const char *value, int len, const struct Stat *stat, const void *data)
 {
-    struct zk_op *op = (struct zk_op *)(uintptr_t)data;
+    struct zk_request *request = (struct zk_request *)(uintptr_t)data;
 
     if (rc == ZOK)
-        keep_text(op, value, len < 0 ? 0 : (size_t)len); /* -1: no content at all */
-    hand_over(op, rc, stat);
+        keep_text(request, value, len < 0 ? 0 : (size_t)len); /* -1: no content at all */
+    hand_to_loop(request, rc, stat);
 }
 
 static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 {
-    struct zk_op *op = (struct zk_op *)(uintptr_t)data;
+    struct zk_request *request = (struct zk_request *)(uintptr_t)data;
 
     if (rc == ZOK)
-        keep_text(op, path, strlen(path));
-    hand_over(op, rc, stat);
+        keep_text(request, path, strlen(path));
+    hand_to_loop(request, rc, stat);
 }
 
 static void on_names(int rc, const struct String_vector *names, const void *data)
 {
-    struct zk_op *op = (struct zk_op *)(uintptr_t)data;
+    struct zk_request *request = (struct zk_request *)(uintptr_t)data;
 
     if (rc == ZOK && names->count > 0) {
-        op->names = mem_zalloc((size_t)names->count * sizeof *op->names);
-        op->names_count = names->count;
+        request->names = mem_zalloc((size_t)names->count * sizeof *request->names);
+        request->names_count = names->count;
         for (int i = 0; i < names->count; i++)
-            op->names[i] = mem_strdup(names->data[i]);
+            request->names[i] = mem_strdup(names->data[i]);
     }
-    hand_over(op, rc, NULL);
+    hand_to_loop(request, rc, NULL);
 }
 
 static void on_state(zhandle_t *handle, int type, int state, const char *path, void *context)
@@ -133,7 +134,7 @@ static void on_state(zhandle_t *handle, int type, int state, const char *path, v
         return;
     pthread_mutex_lock(&session->lock);
     session->state = state;
-    session->state_is_news = true;
+    session->state_changed = true;
     pthread_mutex_unlock(&session->lock);
     uv_async_send(&session->async);
 }
@@ -155,7 +156,7 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
     uv_async_send(&session->async);
 }
 
-/* The client would write to stderr; what matters is told by zk_session_why. */
+/* Without this the client writes to stderr. What matters is told by zk_session_why. */
 static void on_log(const char *message)
 {
     (void)message;
@@ -163,14 +164,14 @@ static void on_log(const char *message)
 
 /* On the loop. */
 
-static void finish(struct zk_op *op)
+static void deliver(struct zk_request *request)
 {
-    char *text = op->text, **names = op->names;
-    int names_count = op->names_count;
-    void *results = op->results;
+    char *text = request->text, **names = request->names;
+    int names_count = request->names_count;
+    void *results = request->results;
 
-    list_remove(&op->under_way);
-    op->done(op); /* may be gone, or under way anew, after this */
+    list_remove(&request->under_way);
+    request->on_answer(request); /* it may be gone, or under way again, after this */
     free(text);
     free(results);
     for (int i = 0; i < names_count; i++)
@@ -178,23 +179,23 @@ static void finish(struct zk_op *op)
     free(names);
 }
 
-static void tell_state(struct zk_session *session, int state)
+static void report_state(struct zk_session *session, int state)
 {
     if (state == ZOO_CONNECTED_STATE) {
         session->was_connected = true;
-        session->events->news(session->context, ZK_CONNECTED);
+        session->events->on_state(session->context, ZK_CONNECTED);
     } else if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE) {
-        session->events->news(session->context, ZK_ENDED);
+        session->events->on_state(session->context, ZK_ENDED);
     } else {
-        session->events->news(session->context, ZK_LOST);
+        session->events->on_state(session->context, ZK_LOST);
     }
 }
 
-static void take_over(struct zk_session *session)
+static void collect(struct zk_session *session)
 {
     struct list ready, changed, *link;
     int state;
-    bool is_news;
+    bool state_changed;
 
     list_init(&ready);
     list_init(&changed);
@@ -202,22 +203,20 @@ static void take_over(struct zk_session *session)
     list_splice(&ready, &session->ready);
     list_splice(&changed, &session->changed);
     state = session->state;
-    is_news = session->state_is_news;
-    session->state_is_news = false;
+    state_changed = session->state_changed;
+    session->state_changed = false;
     pthread_mutex_unlock(&session->lock);
 
     while ((link = list_pop(&ready)) != NULL)
-        finish(list_entry(link, struct zk_op, ready));
+        deliver(list_entry(link, struct zk_request, ready));
     while ((link = list_pop(&changed)) != NULL) {
         struct change *change = list_entry(link, struct change, link);
-        if (session->phase == PHASE_OPEN && change->removed)
-            session->events->removed(session->context, change->path);
-        else if (session->phase == PHASE_OPEN)
-            session->events->written(session->context, change->path);
+        if (session->phase == PHASE_OPEN)
+            session->events->on_node(session->context, change->path, change->removed);
         free(change);
     }
-    if (is_news && session->phase == PHASE_OPEN)
-        tell_state(session, state);
+    if (state_changed && session->phase == PHASE_OPEN)
+        report_state(session, state);
 }
 
 static void on_async(uv_async_t *async)
@@ -225,13 +224,13 @@ static void on_async(uv_async_t *async)
     struct zk_session *session = async->data;
 
     if (session->phase != PHASE_OPENING)
-        take_over(session);
+        collect(session);
 }
 
 static void on_async_closed(uv_handle_t *async)
 {
     struct zk_session *session = async->data;
-    const struct zk_events *events = session->events;
+    const struct zk_session_events *events = session->events;
     void *context = session->context;
 
     check(list_empty(&session->under_way));
@@ -240,7 +239,7 @@ static void on_async_closed(uv_handle_t *async)
     free(session->login);
     free(session);
     if (events != NULL)
-        events->closed(context);
+        events->on_closed(context);
 }
 
 /* In libuv's pool. */
@@ -257,11 +256,12 @@ static void close_done(uv_work_t *work, int status)
     struct zk_session *session = work->data;
 
     (void)status;
-    take_over(session);
+    collect(session);
     while (!list_empty(&session->under_way)) {
-        struct zk_op *op = list_entry(session->under_way.next, struct zk_op, under_way);
-        op->rc = ZCLOSING;
-        finish(op);
+        struct zk_request *request =
+            list_entry(session->under_way.next, struct zk_request, under_way);
+        request->rc = ZCLOSING;
+        deliver(request);
     }
     uv_close((uv_handle_t *)&session->async, on_async_closed);
 }
@@ -299,9 +299,9 @@ static void open_done(uv_work_t *work, int status)
     }
     session->phase = PHASE_OPEN;
     if (session->handle == NULL)
-        session->events->news(session->context, ZK_ENDED);
+        session->events->on_state(session->context, ZK_ENDED);
     else
-        take_over(session);
+        collect(session);
 }
 
 static char *hosts_text(const struct lease_uri *uri)
@@ -318,7 +318,7 @@ static char *hosts_text(const struct lease_uri *uri)
 }
 
 struct zk_session *zk_session_open(struct uv_loop_s *loop, const struct lease_uri *uri,
-                                   const struct zk_events *events, void *context,
+                                   const struct zk_session_events *events, void *context,
                                    const struct zk_session *resumed)
 {
     struct zk_session *session = mem_zalloc(sizeof *session);
@@ -365,7 +365,7 @@ const char *zk_session_why(const struct zk_session *session)
 
 void zk_session_free(struct zk_session *session)
 {
-    const struct zk_events *events = session->events;
+    const struct zk_session_events *events = session->events;
     void *context = session->context;
 
     check(session->phase != PHASE_CLOSING);
@@ -375,7 +375,7 @@ void zk_session_free(struct zk_session *session)
     }
     uv_cancel((uv_req_t *)&session->work); /* either way open_done will be called */
     session->events = NULL;
-    events->closed(context);
+    events->on_closed(context);
 }
 
 bool zk_session_resumable(const struct zk_session *session)
@@ -386,21 +386,21 @@ bool zk_session_resumable(const struct zk_session *session)
 
 /* Requests. */
 
-static void begin(struct zk_session *session, struct zk_op *op)
+static void begin(struct zk_session *session, struct zk_request *request)
 {
-    void (*done)(struct zk_op * op) = op->done;
+    void (*on_answer)(struct zk_request * request) = request->on_answer;
 
     check(session->phase == PHASE_OPEN && session->handle != NULL);
-    *op = (struct zk_op){.done = done, .session = session};
-    list_init(&op->ready);
-    list_append(&session->under_way, &op->under_way);
+    *request = (struct zk_request){.on_answer = on_answer, .session = session};
+    list_init(&request->ready);
+    list_append(&session->under_way, &request->under_way);
 }
 
 /* A request that the client does not take is answered all the same, and later. */
-static void begun(struct zk_op *op, int rc)
+static void begun(struct zk_request *request, int rc)
 {
     if (rc != ZOK)
-        hand_over(op, rc, NULL);
+        hand_to_loop(request, rc, NULL);
 }
 
 static const struct ACL_vector *acl(const struct zk_session *session)
@@ -408,58 +408,59 @@ static const struct ACL_vector *acl(const struct zk_session *session)
     return session->login != NULL ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
 }
 
-void zk_children(struct zk_session *session, struct zk_op *op, const char *path)
+void zk_children(struct zk_session *session, struct zk_request *request, const char *path)
 {
-    begin(session, op);
-    begun(op, zoo_aget_children(session->handle, path, 0, on_names, op));
+    begin(session, request);
+    begun(request, zoo_aget_children(session->handle, path, 0, on_names, request));
 }
 
-void zk_get(struct zk_session *session, struct zk_op *op, const char *path)
+void zk_get(struct zk_session *session, struct zk_request *request, const char *path)
 {
-    begin(session, op);
-    begun(op, zoo_aget(session->handle, path, 0, on_data, op));
+    begin(session, request);
+    begun(request, zoo_aget(session->handle, path, 0, on_data, request));
 }
 
-void zk_watch(struct zk_session *session, struct zk_op *op, const char *path)
+void zk_watch(struct zk_session *session, struct zk_request *request, const char *path)
 {
-    begin(session, op);
-    begun(op, zoo_awexists(session->handle, path, on_watch, session, on_stat, op));
+    begin(session, request);
+    begun(request, zoo_awexists(session->handle, path, on_watch, session, on_stat, request));
 }
 
-void zk_create(struct zk_session *session, struct zk_op *op, const char *path, const char *data,
-               int len, enum zk_mode mode)
+void zk_create(struct zk_session *session, struct zk_request *request, const char *path,
+               const char *data, int len, enum zk_mode mode)
 {
     int client_mode = mode == ZK_PERSISTENT  ? ZOO_PERSISTENT
                       : mode == ZK_CONTAINER ? ZOO_CONTAINER
                                              : ZOO_EPHEMERAL_SEQUENTIAL;
 
-    begin(session, op);
-    begun(op, zoo_acreate2(session->handle, path, data, len, acl(session), client_mode, on_created,
-                           op));
+    begin(session, request);
+    begun(request, zoo_acreate2(session->handle, path, data, len, acl(session), client_mode,
+                                on_created, request));
 }
 
-void zk_set(struct zk_session *session, struct zk_op *op, const char *path, const char *data,
-            int len, int32_t version)
+void zk_set(struct zk_session *session, struct zk_request *request, const char *path,
+            const char *data, int len, int32_t version)
 {
-    begin(session, op);
-    begun(op, zoo_aset(session->handle, path, data, len, version, on_stat, op));
+    begin(session, request);
+    begun(request, zoo_aset(session->handle, path, data, len, version, on_stat, request));
 }
 
-void zk_delete(struct zk_session *session, struct zk_op *op, const char *path, int32_t version)
+void zk_delete(struct zk_session *session, struct zk_request *request, const char *path,
+               int32_t version)
 {
-    begin(session, op);
-    begun(op, zoo_adelete(session->handle, path, version, on_nothing, op));
+    begin(session, request);
+    begun(request, zoo_adelete(session->handle, path, version, on_nothing, request));
 }
 
-void zk_move(struct zk_session *session, struct zk_op *op, const char *gone, int32_t version,
-             const char *path, const char *data, int len)
+void zk_move(struct zk_session *session, struct zk_request *request, const char *gone,
+             int32_t version, const char *path, const char *data, int len)
 {
     zoo_op_t steps[2];
 
-    begin(session, op);
+    begin(session, request);
     zoo_op_result_t *results = mem_zalloc(2 * sizeof *results); /* written until the answer */
-    op->results = results;
+    request->results = results;
     zoo_delete_op_init(&steps[0], gone, version);
     zoo_create_op_init(&steps[1], path, data, len, acl(session), ZOO_EPHEMERAL, NULL, 0);
-    begun(op, zoo_amulti(session->handle, 2, steps, results, on_nothing, op));
+    begun(request, zoo_amulti(session->handle, 2, steps, results, on_nothing, request));
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One session with ZooKeeper: the C client's handle, whose two threads stay behind this line. What
- * they report is queued under a mutex, and the loop is woken; everything here is called on the
- * loop's thread and calls back on it.
+/* One session with ZooKeeper. Wraps a handle of the C client, whose two threads never get past this
+ * file: what they report is queued and delivered on the loop's thread, where everything here is
+ * called, too.
  *
- * The client connects, and connects again, by itself, to whichever server answers. A session that
- * has expired is over: free it and open another. */
+ * While the session lasts the client finds a server by itself, again and again. A session that has
+ * expired is over: free it and open another one. */
 #ifndef STOCKADE_FENCE_LEASE_ZOOKEEPER_SESSION_H
 #define STOCKADE_FENCE_LEASE_ZOOKEEPER_SESSION_H
 
@@ -18,27 +18,26 @@
 struct uv_loop_s;
 struct zk_session;
 
-enum zk_news {
+enum zk_session_state {
     ZK_CONNECTED, /* (again); requests may be sent */
-    ZK_LOST,      /* the connection; requests under way have failed, or are about to */
+    ZK_LOST,      /* no server; requests under way have failed, or are about to */
     ZK_ENDED,     /* expired, or never begun (see zk_session_why) */
 };
 
-struct zk_events {
-    void (*news)(void *context, enum zk_news news);
-    /* A watched node has been removed, or written. It may have been made again since. */
-    void (*removed)(void *context, const char *path);
-    void (*written)(void *context, const char *path);
+struct zk_session_events {
+    void (*on_state)(void *context, enum zk_session_state state);
+    /* A watched znode has been written or removed. (It may have been made again since.) */
+    void (*on_node)(void *context, const char *path, bool removed);
     /* After zk_session_free: nothing of it uses `context` any more. */
-    void (*closed)(void *context);
+    void (*on_closed)(void *context);
 };
 
-/* One request. Its owner keeps it until `done`, which comes exactly once, from a turn of the loop;
- * the answer's memory is the session's, and goes after `done`. */
-struct zk_op {
-    void (*done)(struct zk_op *op);
+/* A request and its answer. The owner keeps it until `on_answer`, which is called exactly once and
+ * never before the request's function has returned. What the answer points to is freed after it. */
+struct zk_request {
+    void (*on_answer)(struct zk_request *request);
     int rc;           /* ZOK, ZNONODE, ... */
-    int64_t zxid;     /* of the transaction that made the node */
+    int64_t zxid;     /* of the transaction that made the znode */
     int64_t mtime_ms; /* of its last change, by the leader's wall clock */
     int32_t version;
     char *text; /* of `create`: the whole path; of `get`: the content, text_len bytes */
@@ -52,34 +51,35 @@ struct zk_op {
 };
 
 /* Begins to connect; `uri` is borrowed for this call, `events` for the session's life. `resumed`:
- * the same session by a new handle, without its watches; free the old one. (Servers that have lost
- * all their data turn a handle away for ever that has seen more than they know.) NULL: a new one.
- */
+ * the same session by a new handle, without its watches; free the old handle. (A handle that has
+ * seen more than the servers know, because they lost their data, is turned away for ever.) NULL: a
+ * new session. */
 struct zk_session *zk_session_open(struct uv_loop_s *loop, const struct lease_uri *uri,
-                                   const struct zk_events *events, void *context,
+                                   const struct zk_session_events *events, void *context,
                                    const struct zk_session *resumed);
-/* Had it a connection, and has none now? */
+/* Was it connected, and is not now? */
 bool zk_session_resumable(const struct zk_session *session);
 /* Why it is not connected: for people. Static storage. */
 const char *zk_session_why(const struct zk_session *session);
-/* Ends the session: its ephemeral nodes go. Requests under way get their `done` (ZCLOSING at the
- * latest), then `closed` is called; the loop is not blocked meanwhile. */
+/* Ends the session: its ephemeral znodes go. Requests under way are answered (with ZCLOSING at the
+ * latest), then `on_closed` is called; the loop is not blocked meanwhile. */
 void zk_session_free(struct zk_session *session);
 
-enum zk_mode { ZK_PERSISTENT, ZK_CONTAINER, ZK_EPHEMERAL_NUMBERED };
+enum zk_mode { ZK_PERSISTENT, ZK_CONTAINER, ZK_EPHEMERAL_SEQUENTIAL };
 
-void zk_children(struct zk_session *session, struct zk_op *op, const char *path);
-void zk_get(struct zk_session *session, struct zk_op *op, const char *path);
-/* Asks whether it is there, and if so has its next change told, once. */
-void zk_watch(struct zk_session *session, struct zk_op *op, const char *path);
-void zk_create(struct zk_session *session, struct zk_op *op, const char *path, const char *data,
-               int len, enum zk_mode mode);
+void zk_children(struct zk_session *session, struct zk_request *request, const char *path);
+void zk_get(struct zk_session *session, struct zk_request *request, const char *path);
+/* Asks whether the znode is there; if so its next change is reported, once. */
+void zk_watch(struct zk_session *session, struct zk_request *request, const char *path);
+void zk_create(struct zk_session *session, struct zk_request *request, const char *path,
+               const char *data, int len, enum zk_mode mode);
 /* Only at this version; -1: at any. */
-void zk_set(struct zk_session *session, struct zk_op *op, const char *path, const char *data,
-            int len, int32_t version);
-void zk_delete(struct zk_session *session, struct zk_op *op, const char *path, int32_t version);
+void zk_set(struct zk_session *session, struct zk_request *request, const char *path,
+            const char *data, int len, int32_t version);
+void zk_delete(struct zk_session *session, struct zk_request *request, const char *path,
+               int32_t version);
 /* In one transaction: removes `gone`, only at this version, and makes `path`, ephemeral. */
-void zk_move(struct zk_session *session, struct zk_op *op, const char *gone, int32_t version,
-             const char *path, const char *data, int len);
+void zk_move(struct zk_session *session, struct zk_request *request, const char *gone,
+             int32_t version, const char *path, const char *data, int len);
 
 #endif

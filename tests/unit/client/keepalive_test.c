@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper's half of the protocol, before a server that answers as the test has written down:
- * what it makes of replies that are late, refused, for somebody else, or not asked for. */
+/* The renewer before a server that answers as the test has written down: what it makes of replies
+ * that are late, refused, for somebody else, or not asked for. */
 #include "tests/unit/client/rig.h"
 #include "tests/unit/test.h"
 
@@ -67,7 +67,7 @@ TEST(news_of_a_loss_bring_the_next_renewal_forward)
     script_end(&script);
 }
 
-TEST(what_nobody_asked_for_ends_the_keepers_connection_and_no_lease)
+TEST(what_nobody_asked_for_ends_the_renewers_connection_and_no_lease)
 {
     static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:3000\r\n", ":3000\r\n:7\r\n",
                                           ":3000\r\n"};
@@ -82,7 +82,7 @@ TEST(what_nobody_asked_for_ends_the_keepers_connection_and_no_lease)
     assert_true(stk_lease_valid(lease));
     assert_int_equal(atomic_load(&loss.calls), 0);
     pthread_mutex_lock(&script.lock);
-    assert_int_equal(script.connections, 3); /* the client's, the keeper's two */
+    assert_int_equal(script.connections, 3); /* the client's, the renewer's two */
     pthread_mutex_unlock(&script.lock);
     stk_lease_free(lease);
     stk_client_close(client);
@@ -163,7 +163,7 @@ TEST(a_renewal_without_an_answer_is_asked_again_on_another_connection)
     await(used(&script) == FIRST_RENEWAL + 2);
     assert_int_equal(atomic_load(&loss.calls), 0);
     pthread_mutex_lock(&script.lock);
-    assert_int_equal(script.connections, 3); /* the client's, the keeper's two */
+    assert_int_equal(script.connections, 3); /* the client's, the renewer's two */
     pthread_mutex_unlock(&script.lock);
     stk_lease_free(lease);
     stk_client_close(client);

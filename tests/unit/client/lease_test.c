@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Leases and their keeper, on an engine in this process. */
+/* Leases and their renewals, on an engine in this process. */
 #include "tests/unit/client/rig.h"
 #include "tests/unit/test.h"
 

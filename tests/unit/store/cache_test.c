@@ -384,9 +384,16 @@ TEST(strings_push_each_other_out)
 
 static void look_ahead(const struct cache *cache, const char *name)
 {
-    uint32_t hash = cache_ahead_chain(cache, bytes_of(name));
-    cache_ahead_entry(cache, hash);
-    cache_ahead_rest(cache, hash);
+    struct store_op ops[2] = {{.about = bytes_of(name)}, {.about = BYTES_LITERAL("name-1")}};
+    struct cache_ahead ahead;
+    struct list batch;
+
+    list_init(&batch);
+    for (size_t i = 0; i < 2; i++)
+        list_append(&batch, &ops[i].link);
+    cache_ahead_start(&ahead, cache, batch.next, &batch);
+    for (size_t i = 0; i < 2; i++)
+        cache_ahead_step(&ahead);
 }
 
 /* With the address sanitizer this is a test of what is read on the way. */
