@@ -114,24 +114,38 @@ static int file_close(sqlite3_file *base)
     return below(base)->pMethods->xClose(below(base));
 }
 
-/* A call that goes on to the VFS behind, unless it has to fail. */
-#define FILE_METHOD(name, call, method, parameters, arguments)                                     \
-    static int name parameters                                                                     \
-    {                                                                                              \
-        int code = meet_file(base, call);                                                          \
-        return code != SQLITE_OK ? code : below(base)->pMethods->method arguments;                 \
-    }
+/* Calls that go on to the VFS behind, unless they have to fail. */
 
-FILE_METHOD(file_read, FAULT_READ, xRead,
-            (sqlite3_file * base, void *data, int size, sqlite3_int64 at),
-            (below(base), data, size, at))
-FILE_METHOD(file_truncate, FAULT_TRUNCATE, xTruncate, (sqlite3_file * base, sqlite3_int64 size),
-            (below(base), size))
-FILE_METHOD(file_size, FAULT_SIZE, xFileSize, (sqlite3_file * base, sqlite3_int64 *size),
-            (below(base), size))
-FILE_METHOD(file_lock, FAULT_LOCK, xLock, (sqlite3_file * base, int level), (below(base), level))
-FILE_METHOD(file_check_lock, FAULT_CHECK_LOCK, xCheckReservedLock,
-            (sqlite3_file * base, int *locked), (below(base), locked))
+static int file_read(sqlite3_file *base, void *data, int size, sqlite3_int64 at)
+{
+    int code = meet_file(base, FAULT_READ);
+    return code != SQLITE_OK ? code : below(base)->pMethods->xRead(below(base), data, size, at);
+}
+
+static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
+{
+    int code = meet_file(base, FAULT_TRUNCATE);
+    return code != SQLITE_OK ? code : below(base)->pMethods->xTruncate(below(base), size);
+}
+
+static int file_size(sqlite3_file *base, sqlite3_int64 *size)
+{
+    int code = meet_file(base, FAULT_SIZE);
+    return code != SQLITE_OK ? code : below(base)->pMethods->xFileSize(below(base), size);
+}
+
+static int file_lock(sqlite3_file *base, int level)
+{
+    int code = meet_file(base, FAULT_LOCK);
+    return code != SQLITE_OK ? code : below(base)->pMethods->xLock(below(base), level);
+}
+
+static int file_check_lock(sqlite3_file *base, int *locked)
+{
+    int code = meet_file(base, FAULT_CHECK_LOCK);
+    return code != SQLITE_OK ? code
+                             : below(base)->pMethods->xCheckReservedLock(below(base), locked);
+}
 
 /* A write that fails may have got half-way. */
 static int file_write(sqlite3_file *base, const void *data, int size, sqlite3_int64 at)
