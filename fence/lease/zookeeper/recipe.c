@@ -569,9 +569,10 @@ static bool write_lease(struct zk_task *task, int64_t zxid)
     task->lease = (struct node_lease){.ttl_ms = ask->ttl_ms};
     memcpy(task->lease.nonce, ask->nonce, sizeof task->lease.nonce);
     task->lease.token = ask->verb == LEASE_RENEW ? ask->token : node_token(zxid, ask->floor);
-    if (task->lease.token == 0)
-        fail(task, "the tokens of this resource are used up");
-    return task->lease.token != 0;
+    if (task->lease.token != 0)
+        return true;
+    fail(task, "the tokens of this resource are used up");
+    return false;
 }
 
 static void create_lease(struct zk_task *task)
