@@ -9,7 +9,7 @@ from harness.limits import REPO
 from harness.tool import Tool
 
 
-class Upkeep(Tool):
+class Maintenance(Tool):
     def __init__(self, rig):
         super().__init__(rig.folder)
         self.rig = rig
