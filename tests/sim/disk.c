@@ -344,7 +344,7 @@ struct disk *disk_new(struct world *world)
                                    .context = world};
     store_clock_init(&disk->clock, &disk->machine);
     if (world->plan->disk == DISK_MEMORY)
-        disk->rows = memory_rows_new();
+        disk->rows = memory_rows_new(&memory_txn_impl);
     else
         sqlite_disk_new(disk);
     return disk;

@@ -241,10 +241,10 @@ void memory_rows_commit(struct memory_rows *rows)
         rows->globals.retired_first = rows->globals.retired_count = 0;
 }
 
-struct memory_rows *memory_rows_new(void)
+struct memory_rows *memory_rows_new(const struct store_txn_impl *impl)
 {
     struct memory_rows *rows = mem_zalloc(sizeof *rows);
-    rows->txn.impl = &memory_txn_impl;
+    rows->txn.impl = impl;
     return rows;
 }
 

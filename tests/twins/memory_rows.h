@@ -84,10 +84,11 @@ struct memory_rows {
     size_t mark;
 };
 
-/* The primitives, on a struct memory_rows. */
+/* The primitives of txn.h on a struct memory_rows: memory_txn.c. */
 extern const struct store_txn_impl memory_txn_impl;
 
-struct memory_rows *memory_rows_new(void);
+/* No rows yet; transactions on them run `impl`. */
+struct memory_rows *memory_rows_new(const struct store_txn_impl *impl);
 void memory_rows_free(struct memory_rows *rows);
 /* A new operation, or a part of one, begins: what it changes can be undone down to the mark. A
  * write by one that does not say `writes` is a bug. */
@@ -112,21 +113,6 @@ size_t memory_receipt_place(const struct row *row, struct bytes id, bool *found)
 void memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes id,
                         const struct receipt *receipt);
 void memory_receipt_remove(struct memory_rows *rows, struct row *row, size_t place);
-
-/* The primitives of receipts and sweeps: memory_receipts.c. */
-enum stk_error memory_receipt(struct store_txn *, const struct resource *, struct bytes, bool *,
-                              struct receipt *);
-enum stk_error memory_receipt_put(struct store_txn *, const struct resource *, struct bytes,
-                                  const struct receipt *);
-enum stk_error memory_receipt_drop(struct store_txn *, const struct resource *, struct bytes);
-enum stk_error memory_sweep_receipts(struct store_txn *, int64_t, size_t, size_t *, bool *);
-enum stk_error memory_sweep_resources(struct store_txn *, int64_t, int64_t, size_t, int64_t *,
-                                      size_t *, bool *);
-enum stk_error memory_receipts_due(struct store_txn *, int64_t, bool *);
-enum stk_error memory_resources_due(struct store_txn *, int64_t, int64_t, size_t, int64_t *, bool *,
-                                    bool *);
-/* Logs the live token's end where it has receipts. */
-void memory_retire(struct memory_rows *rows, const struct row *row);
 
 /* Owned by the caller. */
 struct buf memory_copy(struct bytes bytes);

@@ -189,7 +189,7 @@ struct store *store_memory_new(const struct store_options *options)
 
     check(options->queue_ops_max > 0 && options->batch_ops_max > 0 && !options->threads);
     store->base.impl = &memory_impl;
-    store->rows = memory_rows_new();
+    store->rows = memory_rows_new(&memory_txn_impl);
     store_clock_init(&store->clock, options->clock);
     (void)store_clock_resume(&store->clock, &(struct store_clock_note){0});
     list_init(&store->writes.ops);
