@@ -8,6 +8,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "tests/crash/sweep.h"
+#include "tests/support/version_1.h"
 
 enum {
     SEED = 8,
@@ -188,44 +189,17 @@ void sweep_again(struct sweep *sweep)
     recording_free(&recording);
 }
 
-/* A file of schema version 1, with what its last daemon left. */
-static const char version_1[] =
-    "PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; PRAGMA application_id = 1398033220;"
-    "CREATE TABLE stockade_meta("
-    "  key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
-    "INSERT INTO stockade_meta VALUES('session', 7), ('floor', 40);"
-    "CREATE TABLE stockade_resource("
-    "  id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE,"
-    "  token INTEGER NOT NULL DEFAULT 0, state INTEGER NOT NULL DEFAULT 0,"
-    "  type INTEGER NOT NULL DEFAULT 0, holds INTEGER NOT NULL DEFAULT 0,"
-    "  ttl_ms INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0,"
-    "  connection INTEGER NOT NULL DEFAULT 0, anonymous INTEGER NOT NULL DEFAULT 0,"
-    "  owner BLOB NOT NULL DEFAULT x'');"
-    "CREATE INDEX stockade_keys ON stockade_resource(id, type) WHERE type <> 0;"
-    "CREATE TABLE stockade_string("
-    "  id INTEGER PRIMARY KEY, value BLOB NOT NULL);"
-    "CREATE TABLE stockade_hash("
-    "  id INTEGER NOT NULL, field BLOB NOT NULL, value BLOB NOT NULL,"
-    "  PRIMARY KEY(id, field)) WITHOUT ROWID;"
-    "CREATE VIEW stockade_fences(resource, token, state, owner, holds, ttl_ms) AS"
-    "  SELECT CAST(name AS TEXT), token,"
-    "    CASE state WHEN 1 THEN 'live' WHEN 2 THEN 'released' WHEN 3 THEN 'revoked' END,"
-    "    CAST(owner AS TEXT), holds, ttl_ms"
-    "  FROM stockade_resource WHERE state <> 0;"
-    "CREATE VIEW stockade_values(key, value) AS"
-    "  SELECT CAST(name AS TEXT), CAST(value AS TEXT)"
-    "  FROM stockade_string JOIN stockade_resource USING(id);"
-    "CREATE VIEW stockade_fields(key, field, value) AS"
-    "  SELECT CAST(name AS TEXT), CAST(field AS TEXT), CAST(value AS TEXT)"
-    "  FROM stockade_hash JOIN stockade_resource USING(id);"
+/* What the last daemon of schema version 1 left. */
+static const char version_1_rows[] =
+    "UPDATE stockade_meta SET value = 7 WHERE key = 'session';"
+    "UPDATE stockade_meta SET value = 40 WHERE key = 'floor';"
     "INSERT INTO stockade_resource VALUES"
     "  (1, CAST('box:0' AS BLOB), 50, 1, 2, 2, 30000, 6, 11, 0, CAST('o7' AS BLOB)),"
     "  (2, CAST('sku:0' AS BLOB), 45, 2, 1, 0, 30000, 5, 0, 0, CAST('o8' AS BLOB)),"
     "  (3, CAST('sku:1' AS BLOB), 41, 3, 0, 0, 30000, 1, 0, 0, CAST('o9' AS BLOB)),"
     "  (5, CAST('tmp:1' AS BLOB), 60, 1, 0, 1, 30000, 7, 0, 0, CAST('o6' AS BLOB));"
     "INSERT INTO stockade_hash VALUES(1, CAST('n' AS BLOB), CAST('12' AS BLOB));"
-    "INSERT INTO stockade_string VALUES(2, CAST('700' AS BLOB));"
-    "PRAGMA user_version = 1;";
+    "INSERT INTO stockade_string VALUES(2, CAST('700' AS BLOB));";
 
 static struct ramdisk *old_disk(struct sweep *sweep)
 {
@@ -236,6 +210,7 @@ static struct ramdisk *old_disk(struct sweep *sweep)
     machine_mount(sweep->machine, making);
     check(sqlite3_open(HOST_PATH, &db) == SQLITE_OK);
     check(sqlite3_exec(db, version_1, NULL, NULL, NULL) == SQLITE_OK);
+    check(sqlite3_exec(db, version_1_rows, NULL, NULL, NULL) == SQLITE_OK);
     check(sqlite3_close(db) == SQLITE_OK);
     machine_mount(sweep->machine, NULL);
     struct ramdisk *disk = ramdisk_clone(making);

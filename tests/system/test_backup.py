@@ -12,7 +12,7 @@ import pytest
 
 from harness.limits import patience, wait_until
 from harness.resp import Client, encode
-from harness.upkeep import Upkeep, execute, make_version_1, query, value
+from harness.maintenance import Maintenance, execute, make_version_1, query, value
 
 PAIRS = 4
 OPENING = 1000
@@ -20,8 +20,8 @@ BACKUPS = 8
 
 
 @pytest.fixture
-def upkeep(rig):
-    return Upkeep(rig)
+def maintenance(rig):
+    return Maintenance(rig)
 
 
 def names(folder):
@@ -65,18 +65,18 @@ def fill(daemon, count, size):
         assert client.read() == "OK"
 
 
-def backup_under_load(upkeep, movers, file):
+def backup_under_load(maintenance, movers, file):
     """Taken anew where nothing was written meanwhile: the machine may be busy."""
     def written_meanwhile():
         file.unlink(missing_ok=True)
         before = sum(mover.moved for mover in movers)
-        upkeep.do("backup", file)
+        maintenance.do("backup", file)
         return sum(mover.moved for mover in movers) > before
 
     wait_until(written_meanwhile, "writes go on beside a backup", 20)
 
 
-def test_each_backup_taken_under_load_is_whole_and_of_one_moment(rig, upkeep):
+def test_each_backup_taken_under_load_is_whole_and_of_one_moment(rig, maintenance):
     daemon = rig.daemon("--unfenced-writes", "allow")
     fill(daemon, 3000, 1000)
     movers = [Mover(daemon.address, i) for i in range(PAIRS)]
@@ -84,7 +84,7 @@ def test_each_backup_taken_under_load_is_whole_and_of_one_moment(rig, upkeep):
         mover.open()
         mover.start()
     for i in range(BACKUPS):
-        backup_under_load(upkeep, movers, rig.folder / f"{i}.db")
+        backup_under_load(maintenance, movers, rig.folder / f"{i}.db")
     for mover in movers:
         mover.ending.set()
         mover.join(patience(10))
@@ -95,15 +95,15 @@ def test_each_backup_taken_under_load_is_whole_and_of_one_moment(rig, upkeep):
         stock = dict(query(file, "SELECT key, value FROM stockade_values WHERE key LIKE 'pair:%'"))
         for mover in movers:
             assert sum(int(stock[key]) for key in mover.keys) == 2 * OPENING, (i, stock)
-        assert upkeep.do("check", store=file).startswith("ok: ")
+        assert maintenance.do("check", store=file).startswith("ok: ")
 
 
-def test_writes_go_on_while_a_backup_is_half_way_and_are_not_in_it(rig, upkeep):
+def test_writes_go_on_while_a_backup_is_half_way_and_are_not_in_it(rig, maintenance):
     daemon = rig.daemon("--unfenced-writes", "allow")
     client = daemon.client()
     client("SET", "k", "before")
     rig.faults.order("write stall .tmp")
-    running = upkeep.start_faulty("backup", rig.folder / "copy.db")
+    running = maintenance.start_faulty("backup", rig.folder / "copy.db")
     rig.faults.await_hit(20)
     for i in range(100):
         client("SET", "k", f"meanwhile {i}")
@@ -114,11 +114,11 @@ def test_writes_go_on_while_a_backup_is_half_way_and_are_not_in_it(rig, upkeep):
     assert client("GET", "k") == b"meanwhile 99"
 
 
-def test_a_backup_needs_no_other_file_and_is_as_private_as_the_store(rig, upkeep):
+def test_a_backup_needs_no_other_file_and_is_as_private_as_the_store(rig, maintenance):
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "v")
     os.chmod(rig.store, 0o640)
-    said = upkeep.do("backup", rig.folder / "copy.db")
+    said = maintenance.do("backup", rig.folder / "copy.db")
     size = (rig.folder / "copy.db").stat().st_size
     assert said == f"backup of {rig.store}: {rig.folder}/copy.db, {size:,} bytes\n"
     assert names(rig.folder) == ["copy.db", "stockade.db", "stockade.db-shm", "stockade.db-wal"]
@@ -127,31 +127,32 @@ def test_a_backup_needs_no_other_file_and_is_as_private_as_the_store(rig, upkeep
     assert value(rig.folder / "copy.db", "k") == "v"
 
 
-def test_what_was_acknowledged_before_a_kill_is_in_a_backup_taken_after_it(rig, upkeep):
+def test_what_was_acknowledged_before_a_kill_is_in_a_backup_taken_after_it(rig, maintenance):
     daemon = rig.daemon("--unfenced-writes", "allow")
     daemon.client()("SET", "k", "acknowledged")
     daemon.kill()
-    upkeep.do("backup", rig.folder / "copy.db")
+    maintenance.do("backup", rig.folder / "copy.db")
     assert value(rig.folder / "copy.db", "k") == "acknowledged"
     daemon = rig.daemon()
     assert daemon.client()("GET", "k") == b"acknowledged"
 
 
-def test_a_backup_that_is_killed_at_any_write_leaves_no_file_and_the_next_succeeds(rig, upkeep):
+def test_a_backup_that_is_killed_at_any_write_leaves_no_file_and_the_next_succeeds(rig,
+                                                                                   maintenance):
     daemon = rig.daemon("--unfenced-writes", "allow")
     fill(daemon, 300, 1000)
     killed = 0
     for n in (1, 2, 3, 50, 200, 10 ** 6):
         copy = rig.folder / f"copy{n}.db"
         rig.faults.order(f"write kill:{n} .tmp")
-        done = upkeep.faulty("backup", copy)
+        done = maintenance.faulty("backup", copy)
         rig.faults.clear()
         if done.returncode == 0:
             continue
         assert done.returncode == -signal.SIGKILL, done.stderr
         assert not copy.exists()
         killed += 1
-        upkeep.do("backup", copy)
+        maintenance.do("backup", copy)
         assert query(copy, "PRAGMA integrity_check") == [("ok",)]
         assert query(copy, "SELECT count(*) FROM stockade_values") == [(300,)]
     assert killed >= 4
@@ -161,38 +162,38 @@ def test_a_backup_that_is_killed_at_any_write_leaves_no_file_and_the_next_succee
 @pytest.mark.parametrize("order, said", [
     ("write ENOSPC .tmp", "no room on the disk"), ("write EIO .tmp", "Input/output error"),
     ("sync EIO .tmp", "cannot finish .*Input/output error")], ids=lambda value: value)
-def test_a_disk_that_fails_is_told_and_leaves_the_older_backup_alone(rig, upkeep, order, said):
+def test_a_disk_that_fails_is_told_and_leaves_the_older_backup_alone(rig, maintenance, order, said):
     rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "new")
     copy = rig.folder / "copy.db"
     copy.write_text("the older backup")
     rig.faults.order(order)
-    done = upkeep.faulty("backup", copy, "--force")
+    done = maintenance.faulty("backup", copy, "--force")
     rig.faults.clear()
     assert done.returncode == 1
     assert re.search(said, done.stderr) and len(done.stderr.splitlines()) == 1, done.stderr
     assert copy.read_text() == "the older backup"
     assert not [name for name in names(rig.folder) if ".tmp" in name]
-    upkeep.do("backup", copy, "--force")
+    maintenance.do("backup", copy, "--force")
     assert value(copy, "k") == "new"
 
 
-def test_a_file_that_is_there_is_replaced_only_when_told_to(rig, upkeep):
+def test_a_file_that_is_there_is_replaced_only_when_told_to(rig, maintenance):
     rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "v")
     copy = rig.folder / "copy.db"
     copy.write_text("precious")
-    upkeep.refuse("backup", copy, said=f"{copy} is there already")
+    maintenance.refuse("backup", copy, said=f"{copy} is there already")
     assert copy.read_text() == "precious"
-    upkeep.do("backup", copy, "--force")
+    maintenance.do("backup", copy, "--force")
     assert value(copy, "k") == "v"
 
 
 @pytest.mark.parametrize("part", ["", "-wal", "-shm"])
-def test_the_store_itself_is_never_the_target(rig, upkeep, part):
+def test_the_store_itself_is_never_the_target(rig, maintenance, part):
     rig.daemon()
     link = rig.folder / "link.db"
     os.link(f"{rig.store}{part}", link)
     for path in f"{rig.store}{part}", link:
-        upkeep.refuse("backup", path, "--force", said="is the store itself, or a part of it")
+        maintenance.refuse("backup", path, "--force", said="is the store itself, or a part of it")
 
 
 def make_foreign(path):
@@ -206,11 +207,11 @@ def make_foreign(path):
     (make_foreign, "is another program's database"),
     (lambda path: path.mkdir(), "Is a directory"),
 ], ids=["none", "text", "empty", "foreign", "folder"])
-def test_what_is_no_store_is_refused_by_name_and_left_alone(rig, upkeep, make, said):
+def test_what_is_no_store_is_refused_by_name_and_left_alone(rig, maintenance, make, said):
     if make is not None:
         make(rig.store)
     before = rig.store.read_bytes() if rig.store.is_file() else None
-    upkeep.refuse("backup", rig.folder / "copy.db", said=said)
+    maintenance.refuse("backup", rig.folder / "copy.db", said=said)
     assert before is None or rig.store.read_bytes() == before
     assert "copy.db" not in names(rig.folder) and "copy.db.tmp" not in names(rig.folder)
 
@@ -218,12 +219,12 @@ def test_what_is_no_store_is_refused_by_name_and_left_alone(rig, upkeep, make, s
 @pytest.mark.parametrize("target, said", [
     ("nowhere/copy.db", "cannot write .*nowhere/copy.db.tmp: No such file"),
     (".", "is no ordinary file")])
-def test_a_place_where_no_file_can_be_is_refused(rig, upkeep, target, said):
+def test_a_place_where_no_file_can_be_is_refused(rig, maintenance, target, said):
     rig.daemon()
-    upkeep.refuse("backup", rig.folder / target, "--force", said=said)
+    maintenance.refuse("backup", rig.folder / target, "--force", said=said)
 
 
-def test_a_damaged_store_gives_no_backup(rig, upkeep):
+def test_a_damaged_store_gives_no_backup(rig, maintenance):
     daemon = rig.daemon("--unfenced-writes", "allow")
     fill(daemon, 300, 1000)
     daemon.stop()
@@ -231,34 +232,36 @@ def test_a_damaged_store_gives_no_backup(rig, upkeep):
     with open(rig.store, "r+b") as file:
         file.seek((root - 1) * 1024 + 8)
         file.write(b"\xff" * 500)
-    upkeep.refuse("backup", rig.folder / "copy.db", said=f"{rig.store} is damaged: On tree page")
+    maintenance.refuse("backup", rig.folder / "copy.db",
+                       said=f"{rig.store} is damaged: On tree page")
     assert names(rig.folder)[0] == "stockade.db"
 
 
 def test_a_row_that_breaks_a_check_of_the_users_own_does_not_keep_a_backup_from_being_made(
-        rig, upkeep):
+        rig, maintenance):
     rig.daemon()
     execute(rig.store, "CREATE TABLE theirs(x CHECK(x > 0)); PRAGMA ignore_check_constraints = ON;"
                        "INSERT INTO theirs VALUES(-1)")
-    upkeep.do("backup", rig.folder / "copy.db")
+    maintenance.do("backup", rig.folder / "copy.db")
     assert query(rig.folder / "copy.db", "SELECT x FROM theirs") == [(-1,)]
 
 
-def test_two_backups_do_not_write_the_same_file(rig, upkeep):
+def test_two_backups_do_not_write_the_same_file(rig, maintenance):
     rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "v")
     rig.faults.order("write stall .tmp")
-    running = upkeep.start_faulty("backup", rig.folder / "copy.db")
+    running = maintenance.start_faulty("backup", rig.folder / "copy.db")
     rig.faults.await_hit(20)
-    upkeep.refuse("backup", rig.folder / "copy.db", said="another backup or restore is writing")
+    maintenance.refuse("backup", rig.folder / "copy.db",
+                       said="another backup or restore is writing")
     rig.faults.clear()
     assert running.wait(patience(20)) == 0, running.communicate()
     assert value(rig.folder / "copy.db", "k") == "v"
 
 
-def test_a_signal_ends_it_and_leaves_nothing(rig, upkeep):
+def test_a_signal_ends_it_and_leaves_nothing(rig, maintenance):
     fill(rig.daemon("--unfenced-writes", "allow"), 6000, 1000)  # more than one step of pages
     rig.faults.order("write stall .tmp")
-    running = upkeep.start_faulty("backup", rig.folder / "copy.db")
+    running = maintenance.start_faulty("backup", rig.folder / "copy.db")
     rig.faults.await_hit(20)
     running.send_signal(signal.SIGINT)
     rig.faults.clear()
@@ -268,12 +271,12 @@ def test_a_signal_ends_it_and_leaves_nothing(rig, upkeep):
     assert names(rig.folder) == ["stockade.db", "stockade.db-shm", "stockade.db-wal"]
 
 
-def test_on_a_terminal_it_shows_how_far_it_is(rig, upkeep):
+def test_on_a_terminal_it_shows_how_far_it_is(rig, maintenance):
     daemon = rig.daemon("--unfenced-writes", "allow")
     fill(daemon, 6000, 1000)  # more than one step of pages
     ours, theirs = pty.openpty()
     rig.faults.order("write stall .tmp")
-    running = upkeep.start_faulty("backup", rig.folder / "copy.db", stdout=theirs,
+    running = maintenance.start_faulty("backup", rig.folder / "copy.db", stdout=theirs,
                                   stderr=subprocess.STDOUT)
     os.close(theirs)
     rig.faults.await_hit(20)
@@ -290,18 +293,18 @@ def test_on_a_terminal_it_shows_how_far_it_is(rig, upkeep):
     assert text.decode().rstrip().endswith("bytes")
 
 
-def test_the_store_is_chosen_as_the_daemon_chooses_it(rig, upkeep):
+def test_the_store_is_chosen_as_the_daemon_chooses_it(rig, maintenance):
     rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "v")
-    upkeep.env["STOCKADE_STORE"] = f"sqlite:{rig.store}"
-    assert upkeep.run("backup", rig.folder / "a.db").returncode == 0
-    del upkeep.env["STOCKADE_STORE"]
-    assert upkeep.run("backup", rig.folder / "b.db", cwd=rig.folder).returncode == 0
+    maintenance.env["STOCKADE_STORE"] = f"sqlite:{rig.store}"
+    assert maintenance.run("backup", rig.folder / "a.db").returncode == 0
+    del maintenance.env["STOCKADE_STORE"]
+    assert maintenance.run("backup", rig.folder / "b.db", cwd=rig.folder).returncode == 0
     assert value(rig.folder / "a.db", "k") == value(rig.folder / "b.db", "k") == "v"
 
 
-def test_a_store_of_the_first_version_can_be_backed_up(rig, upkeep):
+def test_a_store_of_the_first_version_can_be_backed_up(rig, maintenance):
     make_version_1(rig.store)
-    upkeep.do("backup", rig.folder / "copy.db")
+    maintenance.do("backup", rig.folder / "copy.db")
     assert query(rig.folder / "copy.db", "PRAGMA user_version") == [(1,)]
 
 
@@ -312,16 +315,16 @@ def test_a_store_of_the_first_version_can_be_backed_up(rig, upkeep):
     (["backup", "a", "--nonsense"], "--nonsense is not an option here"),
     (["restore"], "FILE is missing"), (["check", "x"], "x is one word too many"),
 ], ids=" ".join)
-def test_wrong_usage_is_explained_and_exits_with_2(upkeep, words, said):
-    done = upkeep.run(*words)
+def test_wrong_usage_is_explained_and_exits_with_2(maintenance, words, said):
+    done = maintenance.run(*words)
     assert done.returncode == 2
     assert said in done.stderr and "--help" in done.stderr
     assert done.stdout == "" and len(done.stderr.splitlines()) == 1
 
 
-def test_help_tells_of_each_command(upkeep):
+def test_help_tells_of_each_command(maintenance):
     for command in "backup", "restore", "check":
-        done = upkeep.run(command, "--help")
+        done = maintenance.run(command, "--help")
         assert done.returncode == 0 and done.stdout.startswith(f"usage: stockade {command}")
         assert max(map(len, done.stdout.splitlines())) <= 100
-        assert command in upkeep.run("--help").stdout
+        assert command in maintenance.run("--help").stdout

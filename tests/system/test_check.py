@@ -11,7 +11,7 @@ import pytest
 from harness.limits import wait_until
 from harness.resp import encode
 from harness.rig import Rig
-from harness.upkeep import Upkeep, execute, make_version_1, query
+from harness.maintenance import Maintenance, execute, make_version_1, query
 
 WHOLE = "ok: 6 resources, 4 values, 3 receipts, 1 guards\n"
 HUGE = 1 << 53
@@ -52,8 +52,8 @@ def template(tmp_path_factory):
 
 
 @pytest.fixture
-def upkeep(rig):
-    return Upkeep(rig)
+def maintenance(rig):
+    return Maintenance(rig)
 
 
 @pytest.fixture
@@ -174,12 +174,12 @@ def findings(text):
 
 
 @pytest.mark.parametrize("case", DAMAGE)
-def test_damage_is_found_and_named(upkeep, store, case):
+def test_damage_is_found_and_named(maintenance, store, case):
     sql, kind, said = DAMAGE[case]
     execute(store, sql)
     if case in AFTER:  # in a connection that has read the altered schema
         execute(store, AFTER[case])
-    done = upkeep.ask("check")
+    done = maintenance.ask("check")
     assert done.returncode == 1 and done.stderr == "", done.stderr
     found = findings(done.stdout)
     assert any(k == kind and re.search(said, text) for k, text in found), done.stdout
@@ -187,25 +187,25 @@ def test_damage_is_found_and_named(upkeep, store, case):
     assert done.stdout.splitlines()[-1].startswith(f"{count}: "), done.stdout
 
 
-def test_a_store_without_damage_is_ok_and_stays_as_it_is(upkeep, store):
+def test_a_store_without_damage_is_ok_and_stays_as_it_is(maintenance, store):
     before = store.read_bytes()
-    assert upkeep.do("check") == WHOLE
+    assert maintenance.do("check") == WHOLE
     assert store.read_bytes() == before
 
 
-def test_it_works_while_a_daemon_writes(rig, upkeep):
+def test_it_works_while_a_daemon_writes(rig, maintenance):
     daemon = build_store(rig)
     client = daemon.client()
-    assert upkeep.do("check") == WHOLE
+    assert maintenance.do("check") == WHOLE
     token = client.token("busy", 60000)
     commands = [("FENCED", token, "ID", f"r{i}", "HINCRBY", "busy", f"f{i % 7}", 1)
                 for i in range(2000)]
     client.send_bytes(b"".join(encode(*command) for command in commands))
     for _ in range(3):
-        assert upkeep.do("check").startswith("ok: 7 resources, ")
+        assert maintenance.do("check").startswith("ok: 7 resources, ")
     for _ in commands:
         assert isinstance(client.read(), int)
-    assert "2,003 receipts" in upkeep.do("check")
+    assert "2,003 receipts" in maintenance.do("check")
 
 
 def live_a_little(client, chance, steps):
@@ -231,19 +231,19 @@ def live_a_little(client, chance, steps):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_store_that_has_lived_through_kills_and_clean_up_is_ok(rig, upkeep, seed):
+def test_a_store_that_has_lived_through_kills_and_clean_up_is_ok(rig, maintenance, seed):
     chance = random.Random(seed)
     options = ("--receipts-keep", "1", "--forget-after", "1", "--unfenced-writes", "allow")
     for _ in range(3):
         daemon = rig.daemon(*options)
         live_a_little(daemon.client(), chance, 300)
-        assert upkeep.do("check").startswith("ok: ")
+        assert maintenance.do("check").startswith("ok: ")
         daemon.close_clients()
         daemon.kill()
-        assert upkeep.do("check").startswith("ok: ")
+        assert maintenance.do("check").startswith("ok: ")
 
     def counted(what):
-        said = upkeep.do("check")
+        said = maintenance.do("check")
         assert said.startswith("ok: ")
         return int(re.search(rf"(\d+) {what}", said)[1])
     daemon = rig.daemon(*options)
@@ -258,54 +258,54 @@ def test_a_store_that_has_lived_through_kills_and_clean_up_is_ok(rig, upkeep, se
 @pytest.mark.parametrize("name", ["stockade_resource", "stockade_hash", "stockade_receipt",
                                   "stockade_keys", "sqlite_autoindex_stockade_resource_1",
                                   "stock"])
-def test_a_page_that_was_overwritten_is_found(upkeep, store, name):
+def test_a_page_that_was_overwritten_is_found(maintenance, store, name):
     root, size = query(store, "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size"
                               " WHERE name = ?", name)[0]
     with open(store, "r+b") as file:
         file.seek((root - 1) * size + size - 200)
         file.write(bytes(range(200)))
-    done = upkeep.ask("check")
+    done = maintenance.ask("check")
     assert done.returncode == 1
     assert findings(done.stdout), done.stdout + done.stderr
     assert "sqlite" in [kind for kind, _ in findings(done.stdout)], done.stdout
 
 
-def test_a_table_that_cannot_be_read_does_not_hide_what_else_is_wrong(upkeep, store):
+def test_a_table_that_cannot_be_read_does_not_hide_what_else_is_wrong(maintenance, store):
     execute(store, update("token = -1"))
     root, = query(store, "SELECT rootpage FROM sqlite_schema WHERE name = 'stockade_hash'")[0]
     with open(store, "r+b") as file:
         file.seek((root - 1) * 1024)
         file.write(b"\xff" * 1024)
-    done = upkeep.ask("check")
+    done = maintenance.ask("check")
     kinds = [kind for kind, _ in findings(done.stdout)]
     assert done.returncode == 1 and "sqlite" in kinds and "fence" in kinds, done.stdout
 
 
-def test_many_findings_of_a_kind_are_counted_not_listed(upkeep, store):
+def test_many_findings_of_a_kind_are_counted_not_listed(maintenance, store):
     execute(store, "WITH RECURSIVE n(i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n"
                    " WHERE i < 1500) INSERT INTO stockade_string SELECT i, x'' FROM n")
-    done = upkeep.ask("check")
+    done = maintenance.ask("check")
     assert done.returncode == 1
     assert len(done.stdout.splitlines()) == 102
     assert done.stdout.splitlines()[-2] == "value: 401 more like the last one"
     assert done.stdout.splitlines()[-1].startswith("501 findings: 6 resources")
 
 
-def test_names_are_shown_as_plain_text_whatever_their_bytes(upkeep, store):
+def test_names_are_shown_as_plain_text_whatever_their_bytes(maintenance, store):
     execute(store, update("holds = 0", "name = x'6f646420' || x'00ff5c'"))
     execute(store, update("holds = 0", "substr(name, 1, 3) = x'6f6464'"))
-    done = upkeep.ask("check")
+    done = maintenance.ask("check")
     assert r"fence: odd \x00\xff\x5c: it is held 0 times in state 1" in done.stdout
-    done = upkeep.ask("check", "--json")
+    done = maintenance.ask("check", "--json")
     assert json.loads(done.stdout)["findings"][0]["text"].startswith(r"odd \x00\xff\x5c: ")
 
 
-def test_as_json(upkeep, store):
-    assert json.loads(upkeep.do("check", "--json")) == {
+def test_as_json(maintenance, store):
+    assert json.loads(maintenance.do("check", "--json")) == {
         "findings": [], "ok": True, "findings_count": 0, "resources": 6, "values": 4,
         "receipts": 3, "guards": 1}
     execute(store, update("token = 'a \"quoted\" one', holds = 0"))
-    done = upkeep.ask("check", "--json")
+    done = maintenance.ask("check", "--json")
     assert done.returncode == 1
     told = json.loads(done.stdout)
     assert told["ok"] is False and told["findings_count"] == len(told["findings"]) >= 2
@@ -313,11 +313,11 @@ def test_as_json(upkeep, store):
                                      f"{HUGE - 1}"} in told["findings"]
 
 
-def test_a_store_of_the_first_version_is_checked_as_such(rig, upkeep):
+def test_a_store_of_the_first_version_is_checked_as_such(rig, maintenance):
     make_version_1(rig.store)
-    assert upkeep.do("check") == "ok: 4 resources, 3 values, 0 receipts, 0 guards\n"
+    assert maintenance.do("check") == "ok: 4 resources, 3 values, 0 receipts, 0 guards\n"
     execute(rig.store, update("holds = 0"))
-    assert upkeep.ask("check").returncode == 1
+    assert maintenance.ask("check").returncode == 1
 
 
 def make_newer(path):
@@ -331,7 +331,7 @@ def make_newer(path):
     (lambda path: execute(path, "CREATE TABLE theirs(x)"), "is another program's database"),
     (lambda path: path.write_bytes(b""), "is empty")],
     ids=["none", "newer", "text", "foreign", "empty"])
-def test_what_is_no_store_is_refused_by_name(rig, upkeep, make, said):
+def test_what_is_no_store_is_refused_by_name(rig, maintenance, make, said):
     if make is not None:
         make(rig.store)
-    upkeep.refuse("check", said=said)
+    maintenance.refuse("check", said=said)

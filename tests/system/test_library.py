@@ -342,7 +342,7 @@ TTL_MS = 10 * 60 * 1000  # no renewal but the first comes while a test waits
 
 
 def heard(client, *names):
-    """A lease that was renewed once: from then on its keeper hears of its loss."""
+    """A lease that was renewed once: from then on its renewer hears of its loss."""
     begun = time.monotonic()
     lease = client.acquire(*names, ttl_ms=TTL_MS)
     full_ms = TTL_MS - TTL_MS // 100 - 2

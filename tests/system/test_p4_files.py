@@ -25,7 +25,7 @@ def info(client, section):
     return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
-def upkeep(rig, verb, path):
+def maintenance(rig, verb, path):
     subprocess.run([BUILD / "stockade", verb, path, "--store", f"sqlite:{rig.store}"], check=True,
                    capture_output=True, timeout=patience(30))
 
@@ -134,14 +134,14 @@ def test_what_others_made_in_the_place_of_deleted_files_is_left_alone(rig):
 def test_a_file_cut_to_nothing_stops_the_daemon_and_no_new_store_is_made_of_it(rig):
     daemon, client, token = acknowledged(rig)
     backup = beside(rig, ".backup")
-    upkeep(rig, "backup", backup)
+    maintenance(rig, "backup", backup)
     os.truncate(rig.store, 0)
     expect_stopped(daemon, client, token, f"{rig.store.name} was cut")
     daemon.stop()
     line = refusal(rig)
     assert str(rig.store) in line and f"{rig.store.name}-wal" in line and "restore" in line
     assert beside(rig, "-wal").stat().st_size > 0
-    upkeep(rig, "restore", backup)  # what the line says
+    maintenance(rig, "restore", backup)  # what the line says
     client = rig.daemon().client()
     assert client("GET", "r") == b"acknowledged"
     assert client.token("r") > token

@@ -11,7 +11,8 @@ import pytest
 from harness.limits import patience, wait_until
 from harness.resp import Client, ReplyError, refused
 from harness.rig import restart
-from harness.upkeep import Upkeep, cycle, execute, floor_said, make_version_1, query, value
+from harness.maintenance import (Maintenance, cycle, execute, floor_said,
+                                 make_version_1, query, value)
 
 TOKEN_MAX = (1 << 53) - 1
 LEAP = 1 << 32
@@ -20,19 +21,19 @@ WAIT = ("WAIT", 10000)
 
 
 @pytest.fixture
-def upkeep(rig):
-    return Upkeep(rig)
+def maintenance(rig):
+    return Maintenance(rig)
 
 
 class History:
     """Tokens given out before and after a backup, held, given back and lost."""
 
-    def __init__(self, rig, upkeep, daemon, held_ms=400):
+    def __init__(self, rig, maintenance, daemon, held_ms=400):
         self.copy = rig.folder / "backup.db"
         client = daemon.client()
         self.tokens = {"kept": cycle(client, "kept", 3), "live": client.token("live", held_ms)}
         client.fenced(self.tokens["live"], "SET", "live", "old")
-        upkeep.do("backup", self.copy)
+        maintenance.do("backup", self.copy)
         client.fenced(self.tokens["live"], "SET", "live", "new")
         self.tokens["later"] = cycle(client, "kept", 5)
         self.tokens["unknown"] = client.token("unknown", held_ms)
@@ -66,39 +67,40 @@ class History:
             client("RELEASE", resource, fresh)
 
 
-def test_p2_tokens_from_before_a_restore_never_fit_and_new_ones_are_larger(rig, upkeep, lease):
+def test_p2_tokens_from_before_a_restore_never_fit_and_new_ones_are_larger(rig, maintenance, lease):
     daemon = rig.daemon(lease=lease)
-    history = History(rig, upkeep, daemon)
-    said = upkeep.do("restore", history.copy)
+    history = History(rig, maintenance, daemon)
+    said = maintenance.do("restore", history.copy)
     assert "leases ended: 1;" in said
     client = daemon.client()
     assert client("GET", "live") == b"old" and client("GET", "unknown") is None
     assert client("LEASES") == []
     history.expect_none_fits(client)
     history.expect_larger(client, floor_said(said))
-    assert upkeep.do("check").startswith("ok: ")
+    assert maintenance.do("check").startswith("ok: ")
 
 
-def test_p2_holds_where_the_daemon_was_stopped_and_started_again(rig, upkeep, lease):
+def test_p2_holds_where_the_daemon_was_stopped_and_started_again(rig, maintenance, lease):
     daemon = rig.daemon(lease=lease)
-    history = History(rig, upkeep, daemon)
+    history = History(rig, maintenance, daemon)
     daemon.stop()
-    floor = floor_said(upkeep.do("restore", history.copy))
+    floor = floor_said(maintenance.do("restore", history.copy))
     client = rig.daemon(lease=lease).client()
     assert client("GET", "live") == b"old"
     history.expect_none_fits(client)
     history.expect_larger(client, floor)
 
 
-def test_p2_holds_where_the_store_is_lost_twice_and_the_same_backup_restored(rig, upkeep, lease):
+def test_p2_holds_where_the_store_is_lost_twice_and_the_same_backup_restored(rig, maintenance,
+                                                                             lease):
     daemon = rig.daemon(lease=lease)
-    history = History(rig, upkeep, daemon)
+    history = History(rig, maintenance, daemon)
     for _ in range(2):
         daemon.close_clients()
         daemon.kill()
         for path in rig.folder.glob("stockade.db*"):
             path.unlink()
-        said = upkeep.do("restore", history.copy)
+        said = maintenance.do("restore", history.copy)
         daemon = rig.daemon(lease=lease)
         client = daemon.client()
         history.expect_none_fits(client)
@@ -107,11 +109,11 @@ def test_p2_holds_where_the_store_is_lost_twice_and_the_same_backup_restored(rig
         history.largest = history.tokens["later"]
 
 
-def test_p2_holds_where_redis_is_ahead_of_the_backup_or_forgets_all(rig, upkeep):
+def test_p2_holds_where_redis_is_ahead_of_the_backup_or_forgets_all(rig, maintenance):
     redis = rig.redis()
     daemon = rig.daemon(lease=redis.uri)
-    history = History(rig, upkeep, daemon)
-    floor = floor_said(upkeep.do("restore", history.copy))
+    history = History(rig, maintenance, daemon)
+    floor = floor_said(maintenance.do("restore", history.copy))
     counter = "stockade:{kept}:token"
     assert int(redis.client()("GET", counter)) == history.tokens["later"] < floor
     history.expect_larger(daemon.client(), floor)
@@ -121,11 +123,11 @@ def test_p2_holds_where_redis_is_ahead_of_the_backup_or_forgets_all(rig, upkeep)
     assert cycle(daemon.client(), "kept") > newest
 
 
-def test_the_owner_of_a_lease_from_before_gets_a_new_token_not_the_old_one(rig, upkeep, lease):
+def test_the_owner_of_a_lease_from_before_gets_a_new_token_not_the_old_one(rig, maintenance, lease):
     client = rig.daemon(lease=lease).client()
     old = client.token("r", SECONDS_LONG, "OWNER", "me")
-    upkeep.do("backup", rig.folder / "backup.db")
-    floor = floor_said(upkeep.do("restore", rig.folder / "backup.db"))
+    maintenance.do("backup", rig.folder / "backup.db")
+    floor = floor_said(maintenance.do("restore", rig.folder / "backup.db"))
     fresh = client.token("r", SECONDS_LONG, "OWNER", "me", *WAIT)
     assert fresh > floor > old
     with refused("STALE"):
@@ -133,15 +135,15 @@ def test_the_owner_of_a_lease_from_before_gets_a_new_token_not_the_old_one(rig, 
     assert client.fenced(fresh, "SET", "r", "fresh") == "OK"
 
 
-def test_who_waits_during_a_restore_gets_a_new_token(rig, upkeep, lease):
+def test_who_waits_during_a_restore_gets_a_new_token(rig, maintenance, lease):
     daemon = rig.daemon(lease=lease)
     holder, waiter = daemon.client(), daemon.client()
     old = holder.token("r", SECONDS_LONG)
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     waiter.send("ACQUIRE", "r", SECONDS_LONG, *WAIT)
     wait_until(lambda: holder.lease("r")["waiters"] == 1, "it waits")
     holder("RENEW", "r", old, 3000)
-    floor = floor_said(upkeep.do("restore", rig.folder / "backup.db"))
+    floor = floor_said(maintenance.do("restore", rig.folder / "backup.db"))
     token = waiter.read()[0]
     assert token > floor
     with refused("STALE"):
@@ -149,13 +151,13 @@ def test_who_waits_during_a_restore_gets_a_new_token(rig, upkeep, lease):
     assert waiter.fenced(token, "SET", "r", "fresh") == "OK"
 
 
-def test_sessions_go_on_counting_so_that_leases_keep_their_daemon(rig, upkeep):
+def test_sessions_go_on_counting_so_that_leases_keep_their_daemon(rig, maintenance):
     """A lease granted after the restore is, to a later daemon, one of an earlier run: held."""
     daemon = rig.daemon()
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     for _ in range(3):
         daemon = restart(rig, daemon)
-    upkeep.do("restore", rig.folder / "backup.db")
+    maintenance.do("restore", rig.folder / "backup.db")
     token = daemon.client().token("r", SECONDS_LONG)
     for _ in range(4):
         daemon = restart(rig, daemon, signal.SIGKILL)
@@ -163,35 +165,35 @@ def test_sessions_go_on_counting_so_that_leases_keep_their_daemon(rig, upkeep):
     assert daemon.client().fenced(token, "SET", "r", "still mine") == "OK"
 
 
-def test_receipts_of_the_backup_still_answer_repeats(rig, upkeep, lease):
+def test_receipts_of_the_backup_still_answer_repeats(rig, maintenance, lease):
     daemon = rig.daemon(lease=lease)
     client = daemon.client()
     token = client.token("r", 300)
     client.fenced(token, "ID", "one", "INCRBY", "r", 5)
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     client.fenced(token, "ID", "two", "INCRBY", "r", 5)
-    upkeep.do("restore", rig.folder / "backup.db")
+    maintenance.do("restore", rig.folder / "backup.db")
     assert client.fenced(token, "ID", "one", "INCRBY", "r", 5) == 5
     assert client("RECEIPT", "r", token, "one") == [1, 5]
     assert client("RECEIPT", "r", token, "two") == [0, None], "not applied, as things are now"
     fresh = client.token("r", SECONDS_LONG, *WAIT)
     assert client.fenced(fresh, "ID", "two", "INCRBY", "r", 5) == 10
-    assert upkeep.do("check") == "ok: 1 resources, 1 values, 2 receipts, 0 guards\n"
+    assert maintenance.do("check") == "ok: 1 resources, 1 values, 2 receipts, 0 guards\n"
 
 
-def test_the_users_own_tables_and_guards_come_back(rig, upkeep):
+def test_the_users_own_tables_and_guards_come_back(rig, maintenance):
     daemon = rig.daemon()
     client = daemon.client()
     execute(rig.store, "CREATE TABLE stock(sku TEXT PRIMARY KEY, left INTEGER);"
                        "INSERT INTO stock VALUES('a', 5)")
     assert client("GUARD", "CREATE", "stock", "sku", "sku:") == "OK"
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     mark = query(rig.store, "SELECT value FROM stockade_meta WHERE key = 'file'")
     assert client("GUARD", "DROP", "stock") == "OK"
     execute(rig.store, "DROP TABLE stock")
-    upkeep.do("restore", rig.folder / "backup.db")
+    maintenance.do("restore", rig.folder / "backup.db")
     assert query(rig.store, "SELECT * FROM stock") == [("a", 5)]
-    assert upkeep.do("check").endswith(", 1 guards\n")
+    assert maintenance.do("check").endswith(", 1 guards\n")
     assert len(client("GUARD", "LIST")) == 1
     assert query(rig.store, "SELECT value FROM stockade_meta WHERE key = 'file'") != mark
 
@@ -240,18 +242,18 @@ class Seller(threading.Thread):
             self.client.close()
 
 
-def test_restores_under_load_keep_books_and_tokens_right(rig, upkeep, lease):
+def test_restores_under_load_keep_books_and_tokens_right(rig, maintenance, lease):
     daemon = rig.daemon(lease=lease)
     sellers = [Seller(daemon.address, number) for number in range(3)]
     for seller in sellers:
         seller.open()
         seller.start()
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     for _ in range(5):
         before = sum(seller.moved for seller in sellers)
         wait_until(lambda: sum(s.moved for s in sellers) > before + 20 or
                    any(s.problem for s in sellers), "sales go on", 20)
-        upkeep.do("restore", rig.folder / "backup.db")
+        maintenance.do("restore", rig.folder / "backup.db")
     for seller in sellers:
         seller.ending.set()
         seller.join(patience(20))
@@ -261,87 +263,89 @@ def test_restores_under_load_keep_books_and_tokens_right(rig, upkeep, lease):
             assert tokens == sorted(tokens), key
         stock = [int(value(rig.store, key)) for key in seller.keys]
         assert sum(stock) == 2000
-    assert upkeep.do("check").startswith("ok: ")
+    assert maintenance.do("check").startswith("ok: ")
 
 
-def test_a_backup_of_the_first_version_is_brought_forward(rig, upkeep):
+def test_a_backup_of_the_first_version_is_brought_forward(rig, maintenance):
     make_version_1(rig.folder / "backup.db")
     execute(rig.folder / "backup.db", "DELETE FROM stockade_resource WHERE id = 3")
     daemon = rig.daemon()
     client = daemon.client()
     client.token("r")
-    floor = floor_said(upkeep.do("restore", rig.folder / "backup.db"))
+    floor = floor_said(maintenance.do("restore", rig.folder / "backup.db"))
     assert client("HGET", "live", "stock") == b"12" and client("GET", "released") == b"text"
     assert client("LEASES") == []
     assert cycle(client, "live") > floor
-    assert upkeep.do("check") == "ok: 3 resources, 3 values, 0 receipts, 0 guards\n"
+    assert maintenance.do("check") == "ok: 3 resources, 3 values, 0 receipts, 0 guards\n"
     assert query(rig.folder / "backup.db", "PRAGMA user_version") == [(1,)], "it stays as it was"
 
 
-def test_where_no_larger_token_is_left_it_says_so_and_does_nothing(rig, upkeep):
+def test_where_no_larger_token_is_left_it_says_so_and_does_nothing(rig, maintenance):
     make_version_1(rig.folder / "backup.db")  # a token of 2^53 - 1 is in it
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "v")
-    upkeep.refuse("restore", rig.folder / "backup.db", said="no token is left above those of .*bac")
+    maintenance.refuse("restore", rig.folder / "backup.db",
+                       said="no token is left above those of .*bac")
     assert client("GET", "k") == b"v"
     execute(rig.folder / "backup.db", "DELETE FROM stockade_resource WHERE id = 3")
     execute(rig.store, f"UPDATE stockade_meta SET value = {TOKEN_MAX - LEAP + 1}"
                        " WHERE key = 'floor'")
-    upkeep.refuse("restore", rig.folder / "backup.db", said="no token is left above those of .*sto")
+    maintenance.refuse("restore", rig.folder / "backup.db",
+                       said="no token is left above those of .*sto")
     assert client("GET", "k") == b"v"
 
 
 @pytest.mark.parametrize("where", ["backup", "store"])
-def test_a_token_ahead_of_the_clock_is_left_far_behind(rig, upkeep, where):
+def test_a_token_ahead_of_the_clock_is_left_far_behind(rig, maintenance, where):
     daemon = rig.daemon()
     client = daemon.client()
     cycle(client, "r")
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     high = TOKEN_MAX - 2 * LEAP
     path = rig.folder / "backup.db" if where == "backup" else rig.store
     execute(path, f"UPDATE stockade_resource SET token = {high}")
-    assert floor_said(upkeep.do("restore", rig.folder / "backup.db")) == high + LEAP
+    assert floor_said(maintenance.do("restore", rig.folder / "backup.db")) == high + LEAP
     assert cycle(client, "r") > high + LEAP
 
 
-def test_a_store_whose_tokens_cannot_be_read_is_restored_over(rig, upkeep):
+def test_a_store_whose_tokens_cannot_be_read_is_restored_over(rig, maintenance):
     daemon = rig.daemon("--unfenced-writes", "allow")
     client = daemon.client()
     token = cycle(client, "r", 5)
     client("SET", "k", "v")
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     daemon.stop()
     root, = query(rig.store, "SELECT rootpage FROM sqlite_schema"
                              " WHERE name = 'stockade_resource'")[0]
     with open(rig.store, "r+b") as file:
         file.seek((root - 1) * 1024)
         file.write(b"\xff" * 1024)
-    said = upkeep.do("restore", rig.folder / "backup.db")
+    said = maintenance.do("restore", rig.folder / "backup.db")
     assert "the tokens of the damaged store that was there are unknown" in said
-    assert upkeep.do("check").startswith("ok: ")
+    assert maintenance.do("check").startswith("ok: ")
     client = rig.daemon().client()
     assert client("GET", "k") == b"v"
     assert cycle(client, "r") > floor_said(said) > token
 
 
-def test_a_backup_with_other_pages_fits_a_running_daemons_store(rig, upkeep):
+def test_a_backup_with_other_pages_fits_a_running_daemons_store(rig, maintenance):
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "old")
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     execute(rig.folder / "backup.db", "PRAGMA page_size = 4096; VACUUM")
     assert query(rig.folder / "backup.db", "PRAGMA page_size") == [(4096,)]
     client("SET", "k", "new")
-    upkeep.do("restore", rig.folder / "backup.db")
+    maintenance.do("restore", rig.folder / "backup.db")
     assert client("GET", "k") == b"old"
     assert query(rig.store, "PRAGMA page_size") == [(1024,)]
 
 
-def test_a_copy_of_the_store_taken_while_it_was_stopped_is_a_backup_too(rig, upkeep):
+def test_a_copy_of_the_store_taken_while_it_was_stopped_is_a_backup_too(rig, maintenance):
     daemon = rig.daemon("--unfenced-writes", "allow")
     daemon.client()("SET", "k", "old")
     daemon.stop()
     shutil.copy(rig.store, rig.folder / "copied.db")
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "new")
-    upkeep.do("restore", rig.folder / "copied.db")
+    maintenance.do("restore", rig.folder / "copied.db")
     assert client("GET", "k") == b"old"

@@ -8,26 +8,27 @@ import subprocess
 import pytest
 
 from harness.limits import patience
-from harness.upkeep import Upkeep, cycle, execute, floor_said, make_version_1, query, value
+from harness.maintenance import (Maintenance, cycle, execute, floor_said,
+                                 make_version_1, query, value)
 
 
 @pytest.fixture
-def upkeep(rig):
-    return Upkeep(rig)
+def maintenance(rig):
+    return Maintenance(rig)
 
 
-def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(rig, upkeep):
+def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(rig, maintenance):
     daemon = rig.daemon("--unfenced-writes", "allow")
     client = daemon.client()
     token = cycle(client, "r")
     client("MSET", *(word for i in range(40) for word in (f"k{i}", "old" + "x" * 900)))
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     client("MSET", *(word for i in range(40) for word in (f"k{i}", "new" + "x" * 900)))
     killed = restored = 0
     for part in "restore", "stockade.db-wal":
         for n in (1, 2, 5, 20, 60, 100, 120, 140):
             rig.faults.order(f"write kill:{n} {part}")
-            done = upkeep.faulty("restore", rig.folder / "backup.db")
+            done = maintenance.faulty("restore", rig.folder / "backup.db")
             rig.faults.clear()
             killed += done.returncode == -signal.SIGKILL
             restored += done.returncode == 0
@@ -37,8 +38,8 @@ def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(r
             token, previous = cycle(client, "r"), token
             assert token > previous
     assert killed > 5 and restored > 1
-    assert upkeep.do("check").startswith("ok: ")
-    upkeep.do("restore", rig.folder / "backup.db")
+    assert maintenance.do("check").startswith("ok: ")
+    maintenance.do("restore", rig.folder / "backup.db")
     assert sorted(path.name for path in rig.folder.glob("*.db*")) == [
         "backup.db", "stockade.db", "stockade.db-shm", "stockade.db-wal"]
 
@@ -46,50 +47,50 @@ def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(r
 @pytest.mark.parametrize("order", [
     "write ENOSPC restore", "write ENOSPC stockade.db-wal", "write EIO stockade.db-wal",
     "sync EIO stockade.db-wal"])
-def test_a_disk_that_fails_is_told_and_leaves_the_store_alone(rig, upkeep, order):
+def test_a_disk_that_fails_is_told_and_leaves_the_store_alone(rig, maintenance, order):
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "old")
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     client("SET", "k", "new")
     rig.faults.order(order)
-    done = upkeep.faulty("restore", rig.folder / "backup.db")
+    done = maintenance.faulty("restore", rig.folder / "backup.db")
     rig.faults.clear()
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
     assert ("no room on the disk" if "ENOSPC" in order else "Input/output error") in done.stderr
     assert client("GET", "k") == b"new"
     client("SET", "k", "newer")
     assert not (rig.folder / "stockade.db.restore").exists()
-    assert upkeep.do("check").startswith("ok: ")
+    assert maintenance.do("check").startswith("ok: ")
 
 
-def test_a_failed_restore_where_there_was_no_store_leaves_none(rig, upkeep):
+def test_a_failed_restore_where_there_was_no_store_leaves_none(rig, maintenance):
     rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "old")
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     rig.faults.order("write ENOSPC other.db")
-    env, upkeep.env = upkeep.env, upkeep.faulty_env
-    done = upkeep.ask("restore", rig.folder / "backup.db", store=rig.folder / "other.db")
-    upkeep.env = env
+    env, maintenance.env = maintenance.env, maintenance.faulty_env
+    done = maintenance.ask("restore", rig.folder / "backup.db", store=rig.folder / "other.db")
+    maintenance.env = env
     assert done.returncode == 1 and "no room" in done.stderr
     assert list(rig.folder.glob("other.db*")) == []
     rig.faults.clear()
-    said = upkeep.do("restore", rig.folder / "backup.db", store=rig.folder / "other.db")
+    said = maintenance.do("restore", rig.folder / "backup.db", store=rig.folder / "other.db")
     assert value(rig.folder / "other.db", "k") == "old"
     assert f"restored {rig.folder}/other.db from" in said
     client = rig.daemon(store=f"sqlite:{rig.folder}/other.db").client()
     assert cycle(client, "r") > floor_said(said)
 
 
-def test_a_log_that_a_lost_store_left_behind_does_not_come_back(rig, upkeep):
+def test_a_log_that_a_lost_store_left_behind_does_not_come_back(rig, maintenance):
     daemon = rig.daemon("--unfenced-writes", "allow")
     daemon.client()("SET", "k", "old")
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     daemon.client()("SET", "k", "new")
     daemon.kill()
     rig.store.unlink()
     assert (rig.folder / "stockade.db-wal").stat().st_size > 0
-    upkeep.do("restore", rig.folder / "backup.db")
+    maintenance.do("restore", rig.folder / "backup.db")
     assert value(rig.store, "k") == "old"
-    assert upkeep.do("check").startswith("ok: ")
+    assert maintenance.do("check").startswith("ok: ")
 
 
 def make_text(path):
@@ -128,12 +129,13 @@ def make_damaged(path):
     (make_foreign, "is another program's database"), (make_newer, "schema version 99, newer than"),
     (make_damaged, "backup.db is damaged: "), (lambda path: path.write_bytes(b""), "is empty"),
 ], ids=["none", "text", "foreign", "newer", "damaged", "empty"])
-def test_what_is_no_backup_is_refused_by_name_and_the_store_left_alone(rig, upkeep, make, said):
+def test_what_is_no_backup_is_refused_by_name_and_the_store_left_alone(rig, maintenance, make,
+                                                                       said):
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "v")
     if make is not None:
         make(rig.folder / "backup.db")
-    upkeep.refuse("restore", rig.folder / "backup.db", said=said)
+    maintenance.refuse("restore", rig.folder / "backup.db", said=said)
     assert client("GET", "k") == b"v"
     assert not (rig.folder / "stockade.db.restore").exists()
 
@@ -144,30 +146,30 @@ def test_what_is_no_backup_is_refused_by_name_and_the_store_left_alone(rig, upke
     (make_newer, "run the newer stockaded"),
     (make_broken, "stockade.db is damaged: ")],
     ids=["text", "foreign", "newer", "broken"])
-def test_what_is_no_store_is_not_restored_over(rig, upkeep, make, said):
+def test_what_is_no_store_is_not_restored_over(rig, maintenance, make, said):
     make_version_1(rig.folder / "backup.db")
     execute(rig.folder / "backup.db", "DELETE FROM stockade_resource WHERE id = 3")
     make(rig.store)
     before = rig.store.read_bytes()
-    upkeep.refuse("restore", rig.folder / "backup.db", said=said)
+    maintenance.refuse("restore", rig.folder / "backup.db", said=said)
     assert rig.store.read_bytes() == before
 
 
 @pytest.mark.parametrize("part", ["", "-wal"])
-def test_the_store_is_no_backup_of_itself(rig, upkeep, part):
+def test_the_store_is_no_backup_of_itself(rig, maintenance, part):
     rig.daemon()
-    upkeep.refuse("restore", f"{rig.store}{part}", said="is the store itself, or a part of it")
+    maintenance.refuse("restore", f"{rig.store}{part}", said="is the store itself, or a part of it")
 
 
-def test_a_signal_before_it_is_in_place_leaves_the_store_alone(rig, upkeep):
+def test_a_signal_before_it_is_in_place_leaves_the_store_alone(rig, maintenance):
     client = rig.daemon("--unfenced-writes", "allow").client()
     for i in range(60):
         client("SET", f"fill:{i}", "x" * 100000)  # more than one step of pages
     client("SET", "k", "old")
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     client("SET", "k", "new")
     rig.faults.order("write stall restore")
-    running = upkeep.start_faulty("restore", rig.folder / "backup.db", stderr=subprocess.PIPE)
+    running = maintenance.start_faulty("restore", rig.folder / "backup.db", stderr=subprocess.PIPE)
     rig.faults.await_hit(20)
     running.send_signal(signal.SIGTERM)
     rig.faults.clear()
@@ -177,12 +179,12 @@ def test_a_signal_before_it_is_in_place_leaves_the_store_alone(rig, upkeep):
     assert not (rig.folder / "stockade.db.restore").exists()
 
 
-def test_a_writer_in_the_way_is_waited_for(rig, upkeep):
+def test_a_writer_in_the_way_is_waited_for(rig, maintenance):
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "old")
-    upkeep.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", rig.folder / "backup.db")
     rig.faults.order("write stall restore")
-    running = upkeep.start_faulty("restore", rig.folder / "backup.db")
+    running = maintenance.start_faulty("restore", rig.folder / "backup.db")
     rig.faults.await_hit(20)
     other = sqlite3.connect(rig.store, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -100,7 +100,7 @@ RIG_TEST(it_is_kept_alive_beyond_its_ttl)
     stk_lease_free(lease);
 }
 
-RIG_TEST(many_leases_are_kept_by_one_keeper)
+RIG_TEST(one_renewer_keeps_many_leases)
 {
     stk_lease *leases[200];
     char name[16];

@@ -14,7 +14,7 @@
 static const char ann[] = "a0000000000000000000000000000001";
 static const char bob[] = "b0000000000000000000000000000002";
 
-static struct redis_server *server;
+REDIS_FOR_ALL_TESTS(server);
 
 static int setup(void **state)
 {
@@ -249,25 +249,25 @@ RIG_TEST(a_release_asked_while_redis_is_away_is_delivered_when_it_is_back)
 RIG_TEST(a_release_lost_on_its_way_is_delivered_when_redis_is_back)
 {
     static const char *const durable[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
-    struct redis_server *keeper = redis_server_new(durable);
+    struct redis_server *durable_server = redis_server_new(durable);
     struct asked lost = rig_question(LEASE_RELEASE, ann, 1);
 
-    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", keeper->port);
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", durable_server->port);
     rig_until(rig, rig_up(rig));
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
-    redis_server_pause(keeper);
+    redis_server_pause(durable_server);
     rig_ask(rig, &lost);
     rig_turn(rig); /* it is sent, and dies unread with the server */
-    redis_server_kill(keeper);
+    redis_server_kill(durable_server);
     rig_until(rig, lost.answered);
     assert_int_equal(lost.call.answer, LEASE_DOWN);
-    redis_server_start(keeper, durable);
-    redisReply *reply = redis_server_ask(keeper, "GET stockade:{sku:1}:lock");
+    redis_server_start(durable_server, durable);
+    redisReply *reply = redis_server_ask(durable_server, "GET stockade:{sku:1}:lock");
     assert_int_equal(reply->type, REDIS_REPLY_STRING); /* restored from its log */
     freeReplyObject(reply);
     rig_until(rig, rig_up(rig));
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_FREE, 0);
-    redis_server_free(keeper);
+    redis_server_free(durable_server);
 }
 
 RIG_TEST(a_debt_that_is_paid_late_cannot_undo_a_newer_grant)
@@ -380,19 +380,3 @@ RIG_TEST(a_pause_of_our_own_is_not_taken_for_silence)
     assert_answer(asked.call, LEASE_GRANTED, 1);
     assert_true(rig_up(rig));
 }
-
-static int start_server(void **state)
-{
-    (void)state;
-    server = redis_server_new(NULL);
-    return 0;
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    redis_server_free(server);
-    return 0;
-}
-
-AROUND_ALL_TESTS(start_server, stop_server);

@@ -59,19 +59,6 @@ static void reboot(struct rig *rig, const char *boot)
     rig->boot = boot;
 }
 
-static int64_t number(const struct rig *rig, const char *sql)
-{
-    sqlite3 *db = rig_foreign(rig);
-    sqlite3_stmt *stmt = NULL;
-
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    int64_t value = sqlite3_column_int64(stmt, 0);
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
-    return value;
-}
-
 BOTH_TEST(it_begins_at_the_wall_clocks_and_goes_on_by_what_is_measured)
 {
     int64_t begin_ms = store_time(rig);
@@ -212,9 +199,9 @@ SQLITE_TEST(what_writes_nothing_notes_nothing)
 
     pass(rig, DAY_MS);
     (void)store_time(rig);
-    assert_int_equal(number(rig, "SELECT reached_ms FROM stockade_clock"), begin_ms);
+    assert_int_equal(rig_number(rig, "SELECT reached_ms FROM stockade_clock"), begin_ms);
     write_something(rig);
-    assert_int_equal(number(rig, "SELECT reached_ms FROM stockade_clock"), begin_ms + DAY_MS);
+    assert_int_equal(rig_number(rig, "SELECT reached_ms FROM stockade_clock"), begin_ms + DAY_MS);
 }
 
 SQLITE_TEST(a_note_that_is_lost_with_its_commit_is_made_with_the_next_one)
@@ -226,7 +213,7 @@ SQLITE_TEST(a_note_that_is_lost_with_its_commit_is_made_with_the_next_one)
     assert_int_equal(rig_write(rig, grant, (void *)(uintptr_t) "r"), STK_STORE);
     rig_heal(rig);
     write_something(rig);
-    assert_int_equal(number(rig, "SELECT reached_ms FROM stockade_clock"),
+    assert_int_equal(rig_number(rig, "SELECT reached_ms FROM stockade_clock"),
                      begin_ms + NOTED_EVERY_MS);
 }
 

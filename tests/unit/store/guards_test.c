@@ -69,23 +69,10 @@ static const char *list(struct rig *rig)
     return text;
 }
 
-static int64_t number(const struct rig *rig, const char *sql)
-{
-    sqlite3 *db = rig_foreign(rig);
-    sqlite3_stmt *stmt = NULL;
-
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    int64_t value = sqlite3_column_int64(stmt, 0);
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
-    return value;
-}
-
 static int64_t parts(const struct rig *rig)
 {
-    return number(rig, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'stockade_guard__%'"
-                       " AND type IN ('trigger', 'index')");
+    return rig_number(rig, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'stockade_guard__%'"
+                           " AND type IN ('trigger', 'index')");
 }
 
 SQLITE_TEST(a_guard_is_listed_and_lasts)
@@ -102,7 +89,7 @@ SQLITE_TEST(a_guard_is_listed_and_lasts)
     assert_string_equal(drop(rig, "inventory"), "");
     assert_string_equal(list(rig), "");
     assert_int_equal(parts(rig), 0);
-    assert_int_equal(number(rig, "SELECT count(*) FROM stockade_guard"), 0);
+    assert_int_equal(rig_number(rig, "SELECT count(*) FROM stockade_guard"), 0);
 }
 
 SQLITE_TEST(names_are_found_in_any_case_and_kept_as_the_schema_spells_them)

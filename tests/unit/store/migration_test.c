@@ -2,42 +2,11 @@
 /* Files of earlier versions open, and all that was in them is there. */
 #include <unistd.h>
 
+#include "tests/support/version_1.h"
 #include "tests/unit/store/rig.h"
 #include "tests/unit/test.h"
 
 #define assert_ok(call) assert_int_equal((call), STK_OK)
-
-/* As stockaded 0.1.0 made it. */
-static const char version_1[] =
-    "PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; PRAGMA application_id = 1398033220;"
-    "CREATE TABLE stockade_meta("
-    "  key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
-    "INSERT INTO stockade_meta VALUES('session', 0), ('floor', 0);"
-    "CREATE TABLE stockade_resource("
-    "  id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE,"
-    "  token INTEGER NOT NULL DEFAULT 0, state INTEGER NOT NULL DEFAULT 0,"
-    "  type INTEGER NOT NULL DEFAULT 0, holds INTEGER NOT NULL DEFAULT 0,"
-    "  ttl_ms INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0,"
-    "  connection INTEGER NOT NULL DEFAULT 0, anonymous INTEGER NOT NULL DEFAULT 0,"
-    "  owner BLOB NOT NULL DEFAULT x'');"
-    "CREATE INDEX stockade_keys ON stockade_resource(id, type) WHERE type <> 0;"
-    "CREATE TABLE stockade_string("
-    "  id INTEGER PRIMARY KEY, value BLOB NOT NULL);"
-    "CREATE TABLE stockade_hash("
-    "  id INTEGER NOT NULL, field BLOB NOT NULL, value BLOB NOT NULL,"
-    "  PRIMARY KEY(id, field)) WITHOUT ROWID;"
-    "CREATE VIEW stockade_fences(resource, token, state, owner, holds, ttl_ms) AS"
-    "  SELECT CAST(name AS TEXT), token,"
-    "    CASE state WHEN 1 THEN 'live' WHEN 2 THEN 'released' WHEN 3 THEN 'revoked' END,"
-    "    CAST(owner AS TEXT), holds, ttl_ms"
-    "  FROM stockade_resource WHERE state <> 0;"
-    "CREATE VIEW stockade_values(key, value) AS"
-    "  SELECT CAST(name AS TEXT), CAST(value AS TEXT)"
-    "  FROM stockade_string JOIN stockade_resource USING(id);"
-    "CREATE VIEW stockade_fields(key, field, value) AS"
-    "  SELECT CAST(name AS TEXT), CAST(field AS TEXT), CAST(value AS TEXT)"
-    "  FROM stockade_hash JOIN stockade_resource USING(id);"
-    "PRAGMA user_version = 1;";
 
 static const char version_1_rows[] =
     "UPDATE stockade_meta SET value = 7 WHERE key = 'session';"
@@ -111,19 +80,6 @@ static int rig_version_2(void **state)
 
 #define VERSION_2_TEST(name) TEST_WITH(rig_version_2, rig_end, struct rig *rig, name)
 
-static int64_t number(const struct rig *rig, const char *sql)
-{
-    sqlite3 *db = rig_foreign(rig);
-    sqlite3_stmt *stmt = NULL;
-
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    int64_t value = sqlite3_column_int64(stmt, 0);
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
-    return value;
-}
-
 static void expect_fence(struct store_txn *txn, const char *name, int64_t token, int64_t floor,
                          enum fence_state fence_state)
 {
@@ -185,17 +141,17 @@ static enum stk_error use_what_is_new(struct store_txn *txn, void *arg)
 VERSION_1_TEST(a_file_of_version_1_keeps_its_tokens_data_and_leases)
 {
     rig_open(rig, false);
-    assert_int_equal(number(rig, "PRAGMA user_version"), 3);
+    assert_int_equal(rig_number(rig, "PRAGMA user_version"), 3);
     assert_int_equal(store_session(rig->store), 8);
     assert_ok(rig_write(rig, expect_all, NULL));
     assert_ok(rig_read(rig, expect_all, NULL));
     assert_ok(rig_write(rig, use_what_is_new, NULL));
-    assert_int_equal(number(rig, "SELECT x FROM theirs"), 42);
+    assert_int_equal(rig_number(rig, "SELECT x FROM theirs"), 42);
     rig_close(rig);
     rig_open(rig, false);
     assert_int_equal(store_session(rig->store), 9);
-    assert_int_equal(number(rig, "SELECT count(*) FROM pragma_integrity_check"
-                                 " WHERE integrity_check <> 'ok'"),
+    assert_int_equal(rig_number(rig, "SELECT count(*) FROM pragma_integrity_check"
+                                     " WHERE integrity_check <> 'ok'"),
                      0);
 }
 
@@ -219,7 +175,8 @@ VERSION_2_TEST(P6_what_a_file_of_version_2_dated_is_new_whatever_its_date)
     struct clean_up done = {.keep_ms = 3600 * 1000};
 
     rig_open(rig, false);
-    assert_int_equal(number(rig, "SELECT count(*) FROM stockade_meta WHERE key LIKE '%cap%'"), 0);
+    assert_int_equal(rig_number(rig, "SELECT count(*) FROM stockade_meta WHERE key LIKE '%cap%'"),
+                     0);
     rig->now_ms += done.keep_ms;
     assert_ok(rig_write(rig, clean_up, &done));
     assert_int_equal(done.receipts, 0);
@@ -228,8 +185,8 @@ VERSION_2_TEST(P6_what_a_file_of_version_2_dated_is_new_whatever_its_date)
     rig->now_ms++;
     assert_ok(rig_write(rig, clean_up, &done));
     assert_int_equal(done.receipts, 3);
-    assert_int_equal(number(rig, "SELECT count(*) FROM stockade_resource WHERE id IN (20,21,22)"),
-                     0);
+    assert_int_equal(
+        rig_number(rig, "SELECT count(*) FROM stockade_resource WHERE id IN (20,21,22)"), 0);
 }
 
 /* All cells that a query gives, joined by '|'. */
@@ -274,10 +231,10 @@ VERSION_1_TEST(a_migration_that_fails_leaves_the_file_as_it_was)
     fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 1, SQLITE_FULL);
     assert_non_null(strstr(rig_refusal(rig), "no room"));
     fault_vfs_clear(rig->vfs);
-    assert_int_equal(number(rig, "PRAGMA user_version"), 1);
-    assert_int_equal(number(rig, "SELECT value FROM stockade_meta WHERE key = 'session'"), 7);
-    assert_int_equal(number(rig, "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%receipt%'"),
-                     0);
+    assert_int_equal(rig_number(rig, "PRAGMA user_version"), 1);
+    assert_int_equal(rig_number(rig, "SELECT value FROM stockade_meta WHERE key = 'session'"), 7);
+    assert_int_equal(
+        rig_number(rig, "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%receipt%'"), 0);
     rig_open(rig, false);
     assert_ok(rig_write(rig, expect_all, NULL));
 }

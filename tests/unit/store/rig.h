@@ -78,6 +78,8 @@ void rig_heal(struct rig *rig);
 sqlite3 *rig_foreign(const struct rig *rig);
 /* Runs statements there; fails the test where that fails. */
 void rig_sql(const struct rig *rig, const char *sql);
+/* The first column of the first row of a query there; fails the test where there is none. */
+int64_t rig_number(const struct rig *rig, const char *sql);
 /* What was logged so far. Static storage. */
 const char *rig_log(const struct rig *rig);
 

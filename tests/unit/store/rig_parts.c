@@ -46,6 +46,19 @@ void rig_sql(const struct rig *rig, const char *sql)
     sqlite3_close(db);
 }
 
+int64_t rig_number(const struct rig *rig, const char *sql)
+{
+    sqlite3 *db = rig_foreign(rig);
+    sqlite3_stmt *stmt = NULL;
+
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    int64_t value = sqlite3_column_int64(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return value;
+}
+
 const char *rig_log(const struct rig *rig)
 {
     static char text[8192];

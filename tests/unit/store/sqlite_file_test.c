@@ -45,19 +45,6 @@ static enum stk_error find_damaged(struct store_txn *txn, void *arg)
     return txn_resource(txn, BYTES_LITERAL("b"), arg);
 }
 
-static int64_t number(const struct rig *rig, const char *sql)
-{
-    sqlite3 *db = rig_foreign(rig);
-    sqlite3_stmt *stmt = NULL;
-
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    int64_t value = sqlite3_column_int64(stmt, 0);
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
-    return value;
-}
-
 /* The first row's columns, joined by '|'. Static storage. */
 static const char *row(const struct rig *rig, const char *sql)
 {
@@ -121,13 +108,13 @@ SQLITE_TEST(a_process_that_dies_loses_nothing_that_was_done)
 
 SQLITE_TEST(a_file_is_marked_and_versioned_and_has_a_wal)
 {
-    assert_int_equal(number(rig, "PRAGMA application_id"), 0x53544b44);
-    assert_int_equal(number(rig, "PRAGMA user_version"), 3);
+    assert_int_equal(rig_number(rig, "PRAGMA application_id"), 0x53544b44);
+    assert_int_equal(rig_number(rig, "PRAGMA user_version"), 3);
     assert_string_equal(row(rig, "PRAGMA journal_mode"), "wal");
     assert_string_equal(row(rig, "PRAGMA integrity_check"), "ok");
-    assert_int_equal(number(rig, "SELECT count(*) FROM sqlite_schema"
-                                 " WHERE name NOT LIKE 'stockade\\_%' ESCAPE '\\'"
-                                 " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"),
+    assert_int_equal(rig_number(rig, "SELECT count(*) FROM sqlite_schema"
+                                     " WHERE name NOT LIKE 'stockade\\_%' ESCAPE '\\'"
+                                     " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"),
                      0);
 }
 
@@ -275,7 +262,7 @@ SQLITE_TEST(another_programs_database_is_refused_and_left_alone)
     rig_sql(rig, "CREATE TABLE theirs(x)");
     assert_contains(rig_refusal(rig), "another program's database");
     assert_string_equal(row(rig, "PRAGMA journal_mode"), "delete");
-    assert_int_equal(number(rig, "SELECT count(*) FROM sqlite_schema"), 1);
+    assert_int_equal(rig_number(rig, "SELECT count(*) FROM sqlite_schema"), 1);
     start_over(rig);
     rig_sql(rig, "PRAGMA application_id = 7; PRAGMA user_version = 1");
     assert_contains(rig_refusal(rig), "another program's database");
@@ -298,7 +285,7 @@ SQLITE_TEST(a_newer_or_unknown_schema_is_refused_by_name)
     const char *why = rig_refusal(rig);
     assert_contains(why, "schema version 99");
     assert_contains(why, rig->path);
-    assert_int_equal(number(rig, "SELECT value FROM stockade_meta WHERE key = 'session'"), 1);
+    assert_int_equal(rig_number(rig, "SELECT value FROM stockade_meta WHERE key = 'session'"), 1);
     rig_sql(rig, "PRAGMA user_version = 0");
     assert_contains(rig_refusal(rig), "no schema version");
 }

@@ -9,7 +9,7 @@ from harness.limits import REPO
 from harness.tool import Tool
 
 
-class Upkeep(Tool):
+class Maintenance(Tool):
     def __init__(self, rig):
         super().__init__(rig.folder)
         self.rig = rig
@@ -94,7 +94,8 @@ def value(path, key):
 
 def make_version_1(path):
     """A store as the first version made it, with rows in it."""
-    source = (REPO / "tests/unit/store/migration_test.c").read_text()
+    source = "".join((REPO / "tests" / name).read_text() for name in
+                     ("support/version_1.h", "unit/store/migration_test.c"))
     for name in "version_1", "version_1_rows":
         text = re.search(rf"char {name}\[\] =(.*?);\n\n", source, re.S)[1]
         text = re.sub(r"/\*.*?\*/", "", text)
