@@ -18,10 +18,9 @@ MAKEFLAGS += -j$(shell nproc)
 endif
 
 # What is built from what.
-DAEMON_FOLDERS := fence/base fence $(addprefix fence/lease,/ /redis /redlock /zookeeper) \
-                  store store/sqlite store/extension proxy/resp \
-                  $(addprefix proxy/engine,/ /session /write /lease /command) \
-                  proxy/host proxy/server
+DAEMON_FOLDERS := fence/base fence fence/lease $(addprefix fence/lease/,redis redlock zookeeper) \
+                  store store/sqlite store/extension proxy/resp proxy/engine \
+                  $(addprefix proxy/engine/,session write lease command) proxy/host proxy/server
 DAEMON_MAIN := proxy/server/main.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))
