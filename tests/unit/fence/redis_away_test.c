@@ -14,7 +14,7 @@
 static const char ann[] = "a0000000000000000000000000000001";
 static const char bob[] = "b0000000000000000000000000000002";
 
-REDIS_FOR_ALL_TESTS(server);
+static struct redis_server *server;
 
 static int setup(void **state)
 {
@@ -380,3 +380,19 @@ RIG_TEST(a_pause_of_our_own_is_not_taken_for_silence)
     assert_answer(asked.call, LEASE_GRANTED, 1);
     assert_true(rig_up(rig));
 }
+
+static int start_server(void **state)
+{
+    (void)state;
+    server = redis_server_new(NULL);
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    redis_server_free(server);
+    return 0;
+}
+
+AROUND_ALL_TESTS(start_server, stop_server);

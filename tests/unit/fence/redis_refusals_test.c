@@ -13,7 +13,7 @@
 static const char ann[] = "a0000000000000000000000000000001";
 static const char bob[] = "b0000000000000000000000000000002";
 
-REDIS_FOR_ALL_TESTS(server);
+static struct redis_server *server;
 
 static int setup(void **state)
 {
@@ -218,3 +218,19 @@ RIG_TEST(it_may_be_closed_from_an_answer)
     rig_until(rig, closer.closed);
     assert_int_equal(behind.times, 1);
 }
+
+static int start_server(void **state)
+{
+    (void)state;
+    server = redis_server_new(NULL);
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    redis_server_free(server);
+    return 0;
+}
+
+AROUND_ALL_TESTS(start_server, stop_server);

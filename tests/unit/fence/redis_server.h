@@ -7,8 +7,6 @@
 #include <hiredis/hiredis.h>
 #include <sys/types.h>
 
-#include "tests/unit/test.h"
-
 struct redis_server {
     pid_t pid; /* 0: not running */
     int port;
@@ -29,23 +27,6 @@ void redis_server_resume(const struct redis_server *server);
 /* For the next test, whatever the last one left: running, a master without limits, empty. */
 void redis_server_reset(struct redis_server *server);
 void redis_server_free(struct redis_server *server);
-
-/* `server` is one that runs from before the program's first test to after its last. */
-#define REDIS_FOR_ALL_TESTS(server)                                                                \
-    static struct redis_server *server;                                                            \
-    static int server##_start(void **state)                                                        \
-    {                                                                                              \
-        (void)state;                                                                               \
-        server = redis_server_new(NULL);                                                           \
-        return 0;                                                                                  \
-    }                                                                                              \
-    static int server##_stop(void **state)                                                         \
-    {                                                                                              \
-        (void)state;                                                                               \
-        redis_server_free(server);                                                                 \
-        return 0;                                                                                  \
-    }                                                                                              \
-    AROUND_ALL_TESTS(server##_start, server##_stop)
 
 /* Asks it, past the provider under test. The caller frees the reply. */
 redisReply *redis_server_ask(const struct redis_server *server, const char *format, ...);

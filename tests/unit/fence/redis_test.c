@@ -17,7 +17,7 @@
 static const char ann[] = "a0000000000000000000000000000001";
 static const char bob[] = "b0000000000000000000000000000002";
 
-REDIS_FOR_ALL_TESTS(server);
+static struct redis_server *server;
 
 static int setup(void **state)
 {
@@ -425,3 +425,19 @@ RIG_TEST(a_wrong_password_is_told_and_never_shown)
     rig_close(rig);
     redis_server_free(guarded);
 }
+
+static int start_server(void **state)
+{
+    (void)state;
+    server = redis_server_new(NULL);
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    redis_server_free(server);
+    return 0;
+}
+
+AROUND_ALL_TESTS(start_server, stop_server);

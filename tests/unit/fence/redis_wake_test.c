@@ -8,7 +8,7 @@
 
 static const char ann[] = "a0000000000000000000000000000001";
 
-REDIS_FOR_ALL_TESTS(server);
+static struct redis_server *server;
 
 /* Another daemon on the rig's loop. */
 struct other {
@@ -341,3 +341,19 @@ RIG_TEST(messages_of_another_form_end_the_connection_only)
         chatterbox_close(&box, rig);
     }
 }
+
+static int start_server(void **state)
+{
+    (void)state;
+    server = redis_server_new(NULL);
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    redis_server_free(server);
+    return 0;
+}
+
+AROUND_ALL_TESTS(start_server, stop_server);
