@@ -207,3 +207,14 @@ struct bytes buf_bytes(const struct buf *buf)
 {
     return (struct bytes){buf->data, buf->len};
 }
+
+int bytes_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}

@@ -59,4 +59,7 @@ void buf_free(struct buf *buf);
 /* Return a view of the content, valid until the buffer changes. */
 struct bytes buf_bytes(const struct buf *buf);
 
+/* The value of a hexadecimal digit, or -1. */
+int bytes_hex_digit(char c);
+
 #endif

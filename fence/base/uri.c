@@ -75,17 +75,6 @@ bool uri_skip(struct uri_reader *reader, const char *text)
     return rest != NULL;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 bool uri_take_text(struct uri_reader *reader, size_t len, char *out, size_t size, const char *what)
 {
     const char *start = reader->at, *end = start + len;
@@ -94,8 +83,8 @@ bool uri_take_text(struct uri_reader *reader, size_t len, char *out, size_t size
     for (const char *at = start; at < end; at++) {
         char c = *at;
         if (c == '%') {
-            int high = end - at > 2 ? hex_digit(at[1]) : -1;
-            int low = high >= 0 ? hex_digit(at[2]) : -1;
+            int high = end - at > 2 ? bytes_hex_digit(at[1]) : -1;
+            int low = high >= 0 ? bytes_hex_digit(at[2]) : -1;
             if (low < 0 || high + low == 0)
                 return uri_refuse(reader, at, "'%%' begins a byte in two hex digits, not 00");
             c = (char)(high * 16 + low);

@@ -276,26 +276,15 @@ static bool ends_word(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* Return the byte that the escape at the cursor, just behind its backslash, stands for. */
 static char unescape(struct cursor *cursor)
 {
     const char *p = cursor->line + cursor->at;
 
-    if (cursor->len - cursor->at >= 3 && p[0] == 'x' && hex_digit(p[1]) >= 0 &&
-        hex_digit(p[2]) >= 0) {
+    if (cursor->len - cursor->at >= 3 && p[0] == 'x' && bytes_hex_digit(p[1]) >= 0 &&
+        bytes_hex_digit(p[2]) >= 0) {
         cursor->at += 3;
-        return (char)(hex_digit(p[1]) * 16 + hex_digit(p[2]));
+        return (char)(bytes_hex_digit(p[1]) * 16 + bytes_hex_digit(p[2]));
     }
     cursor->at++;
     switch (p[0]) {
