@@ -262,6 +262,14 @@ class Client:
             lease["state"] = lease["state"].decode()
         return lease
 
+    def info(self, *sections):
+        """The fields of INFO, as text."""
+        lines = self("INFO", *sections).decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def counter(self, name):
+        return int(self.info()[name])
+
     def await_expiry(self, resource):
         wait_until(lambda: self.lease(resource)["state"] == "free", "the lease expired")
 
