@@ -18,6 +18,7 @@
 
 static void session_closed(struct session *session)
 {
+    queue_session_closed(session);
     release_session_closed(session);
     multi_drop(session);
     pubsub_clear(session);
@@ -41,6 +42,7 @@ struct engine *engine_new(const struct engine_options *options)
     engine->on_session_closed = session_closed;
     engine->started_ms = engine_now_ms(engine);
     held_init(engine);
+    queue_init(engine);
     engine->notes = notes_new(engine);
     engine->sweeper = sweeper_new(engine);
     lease_provider_watch(options->provider, held_on_news, engine);
@@ -60,7 +62,9 @@ void engine_reconfigure(struct engine *engine, const struct engine_options *opti
 
 void engine_free(struct engine *engine)
 {
+    engine->draining = true; /* who leaves the line wakes nobody */
     held_free(engine);
+    queue_free(engine);
     check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
     check(engine->replies.bytes == 0 && engine->reads_weight == 0);
     sweeper_free(engine->sweeper);

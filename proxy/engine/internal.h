@@ -42,6 +42,7 @@ struct engine {
 
     struct line *lines; /* lease/line.c: those who wait, a uthash by resource */
     size_t acquires_count;
+    struct table places; /* lease/queue.c: those of ACQUIRE ... QUEUE */
     struct table held; /* lease/held.c: leases that were granted and have not ended */
     int64_t behind_said_ms;
 

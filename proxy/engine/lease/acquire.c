@@ -54,13 +54,46 @@ static bool has_time(const struct acquire *acquire)
     return acquire->options.wait_until_ms > engine_now_ms(acquire->engine);
 }
 
-/* Endings. Each leaves the line before it tells: the next head asks at once. */
+/* Is it this daemon's own lease that the call was denied for? */
+static bool is_held_here(const struct acquire *acquire)
+{
+    const struct lease_record *record = &acquire->record;
+    return record->live && record->this_run && record->token == acquire->call.answer_token;
+}
+
+/* When to ask again. What another daemon holds, with no lease service between the two, nobody
+ * tells: a read of the store is cheap, and where many wait there are fewer for each. */
+static int64_t poll_in_ms(const struct acquire *acquire)
+{
+    const struct engine *engine = acquire->engine;
+    const struct lease_call *call = &acquire->call;
+    int64_t poll_ms = STORE_POLL_MS + (int64_t)engine->acquires_count / 2;
+    unsigned char random; /* two daemons that ask in step would not take turns */
+
+    if (is_held_here(acquire) || !lease_provider_relies_on_store(engine->options.provider))
+        return call->answer_ttl_ms;
+    engine->options.chance->fill(engine->options.chance, &random, sizeof random);
+    poll_ms += random % STORE_POLL_MS;
+    return poll_ms < call->answer_ttl_ms ? poll_ms : call->answer_ttl_ms;
+}
+
+/* Endings. Each leaves the line before it tells: the next head asks at once. One that keeps its
+ * place leaves with a lease only. */
 
 /* `granted_ms` as for line_leave. */
 static void leave(struct acquire *acquire, int64_t granted_ms)
 {
+    struct waiter *waiter = &acquire->waiter;
+
     timer_stop(acquire->engine, &acquire->deadline);
-    line_leave(&acquire->waiter, granted_ms);
+    if (!acquire->keeps_place || granted_ms > 0) {
+        line_leave(waiter, granted_ms);
+        return;
+    }
+    waiter->waits = true;
+    if (line_is_head(waiter) && !acquire->is_free)
+        line_poll_in(waiter,
+                     acquire->call.answer == LEASE_HELD ? poll_in_ms(acquire) : LINE_POLL_MS);
 }
 
 static void tell(struct acquire *acquire)
@@ -166,7 +199,7 @@ static void floor_done(struct store_op *op)
         fail(acquire, op->error, NULL);
     } else if (acquire->verdict == STK_ERR) {
         fail(acquire, STK_ERR, "this ID was used for another command");
-    } else if (acquire->verdict != STK_OK) {
+    } else if (acquire->verdict != STK_OK && !acquire->keeps_place) {
         fail(acquire, STK_STALE,
              "the lease that this ID was granted is over; ask again with another ID");
     } else {
@@ -197,40 +230,42 @@ static void ask(struct acquire *acquire)
     const struct lease_record *record = &acquire->record;
     /* A repeat whose lease still runs gets that one, though the service may have lost its lock, or
      * those of several masters that can be reached. */
-    bool renews = acquire->repeats && record->unexpired && call->void_token == 0;
+    bool renews =
+        acquire->repeats && !acquire->probes && record->unexpired && call->void_token == 0;
 
     call->verb = renews ? LEASE_RENEW : LEASE_GRANT;
     call->asked_ms = engine_now_ms(engine);
     call->token = renews ? record->token : 0;
     call->floor = acquire->row.fence.floor;
-    call->reentry_only = !line_is_head(&acquire->waiter);
+    call->reentry_only = acquire->probes || !line_is_head(&acquire->waiter);
     call->waits = acquire->options.wait_until_ms > call->asked_ms;
     call->record = *record;
     call->done = on_answer;
     lease_ask(engine->options.provider, call);
 }
 
-/* Is it this daemon's own lease that the call was denied for? */
-static bool is_held_here(const struct acquire *acquire)
+/* It became the head, or was woken, while it asked: then it asks again. */
+static bool asks_again(struct acquire *acquire)
 {
-    const struct lease_record *record = &acquire->record;
-    return record->live && record->this_run && record->token == acquire->call.answer_token;
+    bool woken = line_is_head(&acquire->waiter) &&
+                 (line_was_woken(&acquire->waiter) || acquire->call.answer == LEASE_FREE);
+    if (woken) {
+        acquire->waiter.waits = false;
+        attempt(acquire);
+    }
+    return woken;
 }
 
-/* When to ask again. What another daemon holds, with no lease service between the two, nobody
- * tells: a read of the store is cheap, and where many wait there are fewer for each. */
-static int64_t poll_in_ms(const struct acquire *acquire)
+static void on_probed(struct acquire *acquire)
 {
-    const struct engine *engine = acquire->engine;
-    const struct lease_call *call = &acquire->call;
-    int64_t poll_ms = STORE_POLL_MS + (int64_t)engine->acquires_count / 2;
-    unsigned char random; /* two daemons that ask in step would not take turns */
+    enum lease_answer answer = acquire->call.answer;
 
-    if (is_held_here(acquire) || !lease_provider_relies_on_store(engine->options.provider))
-        return call->answer_ttl_ms;
-    engine->options.chance->fill(engine->options.chance, &random, sizeof random);
-    poll_ms += random % STORE_POLL_MS;
-    return poll_ms < call->answer_ttl_ms ? poll_ms : call->answer_ttl_ms;
+    acquire->is_free =
+        line_is_head(&acquire->waiter) && (answer == LEASE_FREE || answer == LEASE_OWN);
+    if (!acquire->is_free && answer != LEASE_DOWN && asks_again(acquire))
+        return;
+    leave(acquire, 0);
+    tell(acquire);
 }
 
 /* Another has it: wait, or say so. */
@@ -241,7 +276,8 @@ static void on_denied(struct acquire *acquire)
     struct waiter *waiter = &acquire->waiter;
 
     if (!has_time(acquire)) {
-        end_denied(acquire);
+        if (!acquire->keeps_place || !asks_again(acquire))
+            end_denied(acquire);
         return;
     }
     if (call->answer == LEASE_HELD && is_held_here(acquire) &&
@@ -254,14 +290,8 @@ static void on_denied(struct acquire *acquire)
         timer_set(engine, &acquire->deadline, acquire->options.wait_until_ms);
     }
     waiter->waits = true;
-    if (!line_is_head(waiter))
-        return;
-    if (line_was_woken(waiter) || call->answer == LEASE_FREE) {
-        waiter->waits = false; /* it became the head, or was woken, while it asked */
-        attempt(acquire);
-    } else {
+    if (!asks_again(acquire) && line_is_head(waiter))
         line_poll_in(waiter, poll_in_ms(acquire));
-    }
 }
 
 static void record_grant(struct acquire *acquire);
@@ -274,7 +304,9 @@ static void on_answer(struct lease_call *call)
 
     if (call->verb == LEASE_RENEW && call->answer == LEASE_GRANTED)
         call->answer = LEASE_OWN;
-    if (is_unwanted(acquire) && call->answer == LEASE_GRANTED)
+    if (acquire->probes)
+        on_probed(acquire);
+    else if (is_unwanted(acquire) && call->answer == LEASE_GRANTED)
         unlock(acquire);
     else if (is_unwanted(acquire))
         end_unwanted(acquire); /* entering again was not counted yet: nothing to give back */
@@ -329,6 +361,12 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
         return error;
     /* A twin of this request may have been granted since the receipt was looked for. */
     acquire->repeats |= has_receipt && receipt.token == token;
+    if (has_receipt && receipt.token != token && acquire->keeps_place) {
+        error = txn_receipt_remove(txn, row, id); /* of a lease that is over */
+        if (error != STK_OK)
+            return error;
+        has_receipt = false;
+    }
     if (fence_judge(&row->fence, token) == STK_OK) {
         error = txn_lease(txn, row, &lease);
         if (error != STK_OK)
@@ -594,10 +632,22 @@ static void make_owner(struct acquire *acquire)
     memcpy(acquire->call.nonce, acquire->nonce, sizeof acquire->call.nonce);
 }
 
+static void begin(struct acquire *acquire)
+{
+    acquire->connection = (int64_t)acquire->session->id;
+    acquire->error = STK_OK;
+    acquire->reason = NULL;
+    acquire->grant.token = 0;
+    acquire->is_free = false;
+    acquire->call.ttl_ms = acquire->ttl_ms;
+    make_owner(acquire);
+}
+
 void acquire_start(struct acquire *acquire)
 {
     struct engine *engine = acquire->engine;
 
+    begin(acquire);
     if (engine->acquires_count >= engine->options.waiters_max) {
         acquire->error = STK_BUSY;
         acquire->reason = "too many are waiting (max-waiters); try again";
@@ -605,13 +655,19 @@ void acquire_start(struct acquire *acquire)
         return;
     }
     acquire->run = store_session(engine->options.store);
-    acquire->connection = (int64_t)acquire->session->id;
     acquire->deadline.fire = on_deadline;
-    acquire->waiter.events = &waiter_events;
+    if (!acquire->keeps_place)
+        acquire->waiter.events = &waiter_events;
     acquire->call.resource = acquire->resource;
-    acquire->call.ttl_ms = acquire->ttl_ms;
-    make_owner(acquire);
     line_join(engine, acquire->resource, &acquire->waiter);
+    attempt(acquire);
+}
+
+void acquire_again(struct acquire *acquire)
+{
+    begin(acquire);
+    acquire->waiter.waits = false;
+    acquire->waiter.passed_over = false;
     attempt(acquire);
 }
 
@@ -620,106 +676,4 @@ void acquire_cancel(struct acquire *acquire)
     acquire->session = NULL;
     if (acquire->waiter.waits)
         end_unwanted(acquire);
-}
-
-/* The command. */
-
-struct acquire_command {
-    struct request *request;
-    struct acquire acquire;
-};
-
-/* One option at argv[*at]; moves on behind it. False: the request has failed. */
-static bool parse_option(struct request *request, size_t *at, struct acquire_options *options)
-{
-    size_t value = *at + 1;
-    int64_t wait_ms;
-
-    if (request_is_word(request, *at, "EPHEMERAL")) {
-        options->ephemeral = true;
-        *at += 1;
-        return true;
-    }
-    *at += 2;
-    if (value < request->argc && request_is_word(request, value - 1, "WAIT")) {
-        if (!request_int(request, value, 0, LEASE_WAIT_MAX_MS, "WAIT", &wait_ms))
-            return false;
-        options->wait_until_ms = wait_ms > 0 ? engine_now_ms(request->engine) + wait_ms : 0;
-        return true;
-    }
-    if (value < request->argc && request_is_word(request, value - 1, "OWNER")) {
-        options->owner = request->argv[value];
-        return request_name(request, value, "an owner");
-    }
-    if (value < request->argc && request_is_word(request, value - 1, "ID")) {
-        options->id = request->argv[value];
-        return request_id(request, value);
-    }
-    request_fail(request, STK_ERR, "syntax error: %s [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL]",
-                 request->command->name);
-    return false;
-}
-
-bool acquire_options_parse(struct request *request, size_t at, struct acquire_options *options)
-{
-    while (at < request->argc)
-        if (!parse_option(request, &at, options))
-            return false;
-    return true;
-}
-
-void acquire_prepare(struct request *request)
-{
-    request->order = ORDER_LEASE;
-    for (size_t i = 3; i < request->argc; i++)
-        if (request_is_word(request, i, "WAIT"))
-            request->order = ORDER_ALONE;
-}
-
-void acquire_abandon(struct request *request)
-{
-    struct acquire_command *command = request->state;
-    if (command != NULL)
-        acquire_cancel(&command->acquire);
-}
-
-static void on_end(struct acquire *acquire)
-{
-    struct request *request = list_entry(acquire, struct acquire_command, acquire)->request;
-
-    if (acquire->error != STK_OK) {
-        request->op.why = acquire->op.why;
-        request_fail(request, acquire->error, acquire->reason == NULL ? NULL : "%s",
-                     acquire->reason);
-        return;
-    }
-    if (acquire->grant.token == 0) {
-        resp_null_array(&request->reply, request->resp3);
-    } else {
-        resp_array(&request->reply, 2);
-        resp_int(&request->reply, acquire->grant.token);
-        resp_int(&request->reply, acquire->grant.left_ms);
-    }
-    request_finish(request);
-}
-
-/* ACQUIRE resource ttl_ms [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL] */
-void lease_acquire(struct request *request)
-{
-    struct acquire_command *command = mem_zalloc(sizeof *command);
-    struct acquire *acquire = &command->acquire;
-
-    request->state = command;
-    command->request = request;
-    if (!request_name(request, 1, "a resource") ||
-        !request_int(request, 2, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &acquire->ttl_ms) ||
-        !acquire_options_parse(request, 3, &acquire->options))
-        return;
-    acquire->engine = request->engine;
-    acquire->session = request->session;
-    acquire->resource = request->argv[1];
-    if (acquire->options.id.len > 0)
-        acquire->fingerprint = lease_fingerprint("ACQUIRE", acquire->options.owner);
-    acquire->on_end = on_end;
-    acquire_start(acquire);
 }

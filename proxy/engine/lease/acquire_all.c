@@ -447,6 +447,10 @@ static bool fill(struct request *request, struct basket *basket)
         }
     if (!acquire_options_parse(request, 3 + basket->count, &basket->options))
         return false;
+    if (basket->options.queue) {
+        request_fail(request, STK_ERR, "ACQUIREALL has no QUEUE: WAIT, on a connection of its own");
+        return false;
+    }
     basket->fingerprint = lease_fingerprint("ACQUIREALL", basket->options.owner);
     for (size_t i = 0; i < basket->count; i++)
         basket->fingerprint = XXH3_64bits_withSeed(

@@ -31,8 +31,8 @@
 #define RENEWAL_WRITTEN_MS (60 * 60 * 1000)
 
 /* For the table of commands. */
-command_start lease_acquire, lease_acquire_all, lease_renew, lease_release, lease_revoke,
-    lease_show, lease_list;
+command_start lease_acquire, lease_dequeue, lease_acquire_all, lease_renew, lease_release,
+    lease_revoke, lease_show, lease_list;
 command_start acquire_prepare; /* the order: does it wait? */
 command_start acquire_abandon, acquire_all_abandon;
 
@@ -69,7 +69,8 @@ enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool wri
 struct waiter {
     struct list in_line;
     struct line *line;
-    bool waits; /* else it is asking, and learns at its next denial what has happened */
+    bool waits;       /* else it is asking, and learns at its next denial what has happened */
+    bool passed_over; /* keeps its place, and does not count as long as this is set */
     const struct waiter_events *events;
 };
 
@@ -78,7 +79,7 @@ struct waiter_events {
     void (*on_turn)(struct waiter *waiter);  /* it is the head, and the lease may be free */
     void (*on_drain)(struct waiter *waiter); /* the daemon stops */
     /* Inheritance, where the store is the only memory of leases: the head gets the lease in the
-     * transaction that ends the one before. */
+     * transaction that ends the one before. NULL, all three: not this one. */
     void (*on_heir)(struct waiter *waiter); /* the transaction is about to begin */
     /* Records the token, in that transaction, on the store's thread. */
     enum stk_error (*on_inherit)(struct waiter *waiter, struct store_txn *txn);
@@ -88,6 +89,10 @@ struct waiter_events {
 void line_join(struct engine *engine, struct bytes resource, struct waiter *waiter);
 /* `granted_ms`: how long the leaver now holds the lease; 0: it does not. */
 void line_leave(struct waiter *waiter, int64_t granted_ms);
+/* Others get its turns until `passed_over` is cleared again, which must come with asking. */
+void line_pass_over(struct waiter *waiter);
+/* 1 is next. */
+int64_t line_place(const struct waiter *waiter);
 bool line_is_head(const struct waiter *waiter);
 /* Was the line woken while its head asked? Says so once. */
 bool line_was_woken(struct waiter *head);
@@ -208,6 +213,7 @@ struct acquire_options {
     struct bytes owner;    /* empty: a new one */
     struct bytes id;       /* empty: none */
     bool ephemeral;
+    bool wait, queue; /* the words were there */
 };
 /* Reads the options from argv[at] on. False: the request has failed. */
 bool acquire_options_parse(struct request *request, size_t at, struct acquire_options *options);
@@ -220,12 +226,15 @@ struct acquire {
     struct acquire_options options;
     uint64_t fingerprint; /* with an id */
     bool of_basket;       /* which remembers the id, once it is whole */
+    bool keeps_place;     /* stays in the line where it is not granted; `waiter` is its caller's */
+    bool probes;          /* only finds out whether the lease is free; keeps its place */
     void (*on_end)(struct acquire *acquire);
 
     /* The result. */
     enum stk_error error;
     const char *reason; /* for people; NULL: the code's usual text */
     struct grant grant; /* its token is 0: denied, or nobody wants it any more */
+    bool is_free;       /* a probe's: the lease may be had, or is its owner's already */
     bool counted;       /* granted: the hold is its own; else its id was granted it before */
 
     /* Its own. */
@@ -247,7 +256,41 @@ struct acquire {
 };
 
 void acquire_start(struct acquire *acquire);
+/* Asks again, for one that has kept its place. */
+void acquire_again(struct acquire *acquire);
 /* Nobody wants it any more: what waits ends now, what is on its way is given back. */
 void acquire_cancel(struct acquire *acquire);
+
+/* queue.c: ACQUIRE ... QUEUE, a place in the line that outlives the reply. */
+
+struct queue_ask {
+    struct engine *engine;
+    struct session *session; /* NULL: gone */
+    struct bytes resource;   /* borrowed until on_end, as are the options */
+    int64_t ttl_ms;
+    struct acquire_options options;
+    void (*on_end)(struct queue_ask *ask);
+
+    /* The result: a lease, a place, or, where it has left the line or is gone, neither. */
+    enum stk_error error;
+    const char *reason; /* for people; NULL: the code's usual text */
+    const char *why;    /* STK_STORE: as store_op's */
+    int64_t token, left_ms;
+    int64_t place; /* 1: next */
+
+    /* Its own. */
+    struct list link;
+    struct place *of;
+};
+
+void queue_ask(struct queue_ask *ask);
+/* The client is gone: what is on its way is given back. */
+void queue_ask_cancel(struct queue_ask *ask);
+/* Leaves the line. False: it did not stand there. */
+bool queue_leave(struct engine *engine, struct bytes resource, struct bytes id);
+/* A connection has gone: its places are passed over. */
+void queue_session_closed(struct session *session);
+void queue_init(struct engine *engine);
+void queue_free(struct engine *engine);
 
 #endif

@@ -33,9 +33,15 @@ static struct line *find(struct engine *engine, struct bytes resource)
     return line;
 }
 
+/* The first that is not passed over; or NULL. */
 static struct waiter *head_of(const struct line *line)
 {
-    return list_entry(line->waiters.next, struct waiter, in_line);
+    for (struct list *at = line->waiters.next; at != &line->waiters; at = at->next) {
+        struct waiter *waiter = list_entry(at, struct waiter, in_line);
+        if (!waiter->passed_over)
+            return waiter;
+    }
+    return NULL;
 }
 
 /* Lets the head ask. */
@@ -43,6 +49,8 @@ static void give_turn(struct line *line)
 {
     struct waiter *head = head_of(line);
 
+    if (head == NULL)
+        return;
     if (!head->waits) {
         line->woken = true;
         return;
@@ -72,13 +80,14 @@ void line_join(struct engine *engine, struct bytes resource, struct waiter *wait
         HASH_ADD_KEYPTR(hh, engine->lines, line->name, line->name_len, line);
     }
     waiter->line = line;
+    waiter->passed_over = false;
     list_append(&line->waiters, &waiter->in_line);
     engine->acquires_count++;
 }
 
 bool line_is_head(const struct waiter *waiter)
 {
-    return waiter->line->waiters.next == &waiter->in_line;
+    return head_of(waiter->line) == waiter;
 }
 
 void line_poll_in(struct waiter *head, int64_t held_ms)
@@ -93,6 +102,17 @@ bool line_was_woken(struct waiter *head)
     bool woken = head->line->woken;
     head->line->woken = false;
     return woken;
+}
+
+/* The head has gone or was passed over. */
+static void pass_on(struct line *line, int64_t granted_ms)
+{
+    if (line->engine->draining || head_of(line) == NULL)
+        return;
+    if (granted_ms > 0 && !line->woken)
+        line_poll_in(head_of(line), granted_ms);
+    else
+        give_turn(line); /* nobody knows how long the lease lasts: ask */
 }
 
 void line_leave(struct waiter *waiter, int64_t granted_ms)
@@ -111,12 +131,26 @@ void line_leave(struct waiter *waiter, int64_t granted_ms)
         free(line);
         return;
     }
-    if (!was_head || engine->draining)
-        return;
-    if (granted_ms > 0 && !line->woken)
-        line_poll_in(head_of(line), granted_ms);
-    else
-        give_turn(line); /* nobody knows how long the lease lasts: ask */
+    if (was_head)
+        pass_on(line, granted_ms);
+}
+
+void line_pass_over(struct waiter *waiter)
+{
+    bool was_head = line_is_head(waiter);
+
+    waiter->passed_over = true;
+    if (was_head)
+        pass_on(waiter->line, 0);
+}
+
+int64_t line_place(const struct waiter *waiter)
+{
+    int64_t place = 1;
+
+    for (struct list *at = waiter->in_line.prev; at != &waiter->line->waiters; at = at->prev)
+        place += !list_entry(at, struct waiter, in_line)->passed_over;
+    return place;
 }
 
 void line_wake(struct engine *engine, struct bytes resource)
@@ -129,10 +163,10 @@ void line_wake(struct engine *engine, struct bytes resource)
 struct waiter *line_take_heir(struct engine *engine, struct bytes resource)
 {
     struct line *line = find(engine, resource);
+    struct waiter *heir = line == NULL ? NULL : head_of(line);
 
-    if (line == NULL || engine->draining || !head_of(line)->waits)
+    if (heir == NULL || engine->draining || !heir->waits || heir->events->on_heir == NULL)
         return NULL;
-    struct waiter *heir = head_of(line);
     timer_stop(engine, &line->poll);
     heir->waits = false;
     heir->events->on_heir(heir);
@@ -146,7 +180,8 @@ int64_t line_waiters(struct engine *engine, struct bytes resource)
 
     if (line != NULL)
         for (struct list *at = line->waiters.next; at != &line->waiters; at = at->next)
-            count += list_entry(at, struct waiter, in_line)->waits;
+            count += list_entry(at, struct waiter, in_line)->waits &&
+                     !list_entry(at, struct waiter, in_line)->passed_over;
     return count;
 }
 

@@ -9,7 +9,7 @@
 
 static const char *const names[] = {
     [EVENT_GRANTED] = "granted", [EVENT_RELEASED] = "released", [EVENT_EXPIRED] = "expired",
-    [EVENT_REVOKED] = "revoked", [EVENT_REFUSED] = "refused",
+    [EVENT_REVOKED] = "revoked", [EVENT_TURN] = "turn",         [EVENT_REFUSED] = "refused",
 };
 
 static int64_t wall_ms(const struct clock *clock)
@@ -21,10 +21,15 @@ static void append_event(struct buf *json, const struct event *event, int64_t ti
 {
     buf_printf(json, "{\"event\":\"%s\",\"resource\":", names[event->kind]);
     json_string(json, event->resource);
-    buf_printf(json, ",\"token\":%lld", (long long)event->token);
+    if (event->kind == EVENT_TURN) {
+        buf_append_text(json, ",\"id\":");
+        json_string(json, event->id);
+    } else {
+        buf_printf(json, ",\"token\":%lld", (long long)event->token);
+    }
     if (event->kind == EVENT_REFUSED) {
         buf_printf(json, ",\"newest\":%lld", (long long)event->newest);
-    } else {
+    } else if (event->kind != EVENT_TURN) {
         buf_append_text(json, ",\"owner\":");
         json_string(json, event->owner);
     }
@@ -59,5 +64,16 @@ void events_push_lost(struct session *session, struct bytes resource, int64_t to
     resp_bulk(&session->out, resource);
     resp_int(&session->out, token);
     resp_bulk_text(&session->out, reason);
+    session_pushed(session);
+}
+
+void events_push_turn(struct session *session, struct bytes resource, struct bytes id)
+{
+    if (!session->resp3 || session->ending)
+        return;
+    resp_push(&session->out, 3, true);
+    resp_bulk_text(&session->out, "stockade:turn");
+    resp_bulk(&session->out, resource);
+    resp_bulk(&session->out, id);
     session_pushed(session);
 }

@@ -18,12 +18,13 @@ enum event_kind {
     EVENT_RELEASED, /* owner */
     EVENT_EXPIRED,  /* owner */
     EVENT_REVOKED,  /* owner */
+    EVENT_TURN,     /* id: of a place in the line (ACQUIRE ... QUEUE); no owner, no token */
     EVENT_REFUSED,  /* newest: a fenced command came with `token`, which is not the newest */
 };
 
 struct event {
     enum event_kind kind;
-    struct bytes resource, owner; /* borrowed for the call */
+    struct bytes resource, owner, id; /* borrowed for the call */
     int64_t token, newest, ttl_ms;
 };
 
@@ -36,5 +37,8 @@ void events_publish(struct engine *engine, const struct event *event);
  * only if it has said NOTIFY. */
 void events_push_lost(struct session *session, struct bytes resource, int64_t token,
                       const char *reason);
+
+/* Pushes ["stockade:turn", resource, id] to a RESP3 connection whose place in the line has come. */
+void events_push_turn(struct session *session, struct bytes resource, struct bytes id);
 
 #endif

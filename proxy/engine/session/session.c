@@ -49,6 +49,7 @@ struct session *session_open(struct engine *engine, const char *peer, bool trust
     session->reply_peak = SESSION_FIRST_PEAK;
     list_init(&session->pending);
     list_init(&session->held);
+    list_init(&session->places);
     list_init(&session->changed);
     list_append(&engine->sessions, &session->link);
     engine->sessions_count++;

@@ -48,6 +48,7 @@ struct session {
     bool exec_refused;                          /* one could not be queued */
     struct subscriber *subscriber;              /* pubsub.c; NULL: listens to nothing */
     struct list held;                           /* lease/held.c: granted to this connection */
+    struct list places;                         /* lease/queue.c: it asked last for these */
 };
 
 /* No more commands; close once all is replied and sent. */

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands ACQUIRE, with QUEUE or without, and DEQUEUE: their options and their replies. */
+#include "fence/base/mem.h"
+#include "proxy/engine/lease/lease.h"
+
+struct acquire_command {
+    struct request *request;
+    bool queues;
+    union {
+        struct acquire acquire;
+        struct queue_ask ask; /* queues */
+    };
+};
+
+/* One option at argv[*at]; moves on behind it. False: the request has failed. */
+static bool parse_option(struct request *request, size_t *at, struct acquire_options *options)
+{
+    size_t value = *at + 1;
+    int64_t wait_ms;
+
+    if (request_is_word(request, *at, "EPHEMERAL")) {
+        options->ephemeral = true;
+        *at += 1;
+        return true;
+    }
+    if (request_is_word(request, *at, "QUEUE")) {
+        options->queue = true;
+        *at += 1;
+        return true;
+    }
+    *at += 2;
+    if (value < request->argc && request_is_word(request, value - 1, "WAIT")) {
+        if (!request_int(request, value, 0, LEASE_WAIT_MAX_MS, "WAIT", &wait_ms))
+            return false;
+        options->wait_until_ms = wait_ms > 0 ? engine_now_ms(request->engine) + wait_ms : 0;
+        options->wait = true;
+        return true;
+    }
+    if (value < request->argc && request_is_word(request, value - 1, "OWNER")) {
+        options->owner = request->argv[value];
+        return request_name(request, value, "an owner");
+    }
+    if (value < request->argc && request_is_word(request, value - 1, "ID")) {
+        options->id = request->argv[value];
+        return request_id(request, value);
+    }
+    request_fail(request, STK_ERR, "syntax error: %s [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL]",
+                 request->command->name);
+    return false;
+}
+
+bool acquire_options_parse(struct request *request, size_t at, struct acquire_options *options)
+{
+    while (at < request->argc)
+        if (!parse_option(request, &at, options))
+            return false;
+    return true;
+}
+
+void acquire_prepare(struct request *request)
+{
+    request->order = ORDER_LEASE;
+    for (size_t i = 3; i < request->argc; i++)
+        if (request_is_word(request, i, "WAIT"))
+            request->order = ORDER_ALONE;
+}
+
+void acquire_abandon(struct request *request)
+{
+    struct acquire_command *command = request->state;
+
+    if (command == NULL)
+        return;
+    if (command->queues)
+        queue_ask_cancel(&command->ask);
+    else
+        acquire_cancel(&command->acquire);
+}
+
+static void reply_lease(struct request *request, int64_t token, int64_t left_ms)
+{
+    resp_array(&request->reply, 2);
+    resp_int(&request->reply, token);
+    resp_int(&request->reply, left_ms);
+}
+
+static void on_end(struct acquire *acquire)
+{
+    struct request *request = list_entry(acquire, struct acquire_command, acquire)->request;
+
+    if (acquire->error != STK_OK) {
+        request->op.why = acquire->op.why;
+        request_fail(request, acquire->error, acquire->reason == NULL ? NULL : "%s",
+                     acquire->reason);
+        return;
+    }
+    if (acquire->grant.token == 0)
+        resp_null_array(&request->reply, request->resp3);
+    else
+        reply_lease(request, acquire->grant.token, acquire->grant.left_ms);
+    request_finish(request);
+}
+
+static void on_queued(struct queue_ask *ask)
+{
+    struct request *request = list_entry(ask, struct acquire_command, ask)->request;
+
+    if (ask->error != STK_OK) {
+        request->op.why = ask->why;
+        request_fail(request, ask->error, ask->reason == NULL ? NULL : "%s", ask->reason);
+        return;
+    }
+    if (ask->token != 0) {
+        reply_lease(request, ask->token, ask->left_ms);
+    } else if (ask->place != 0) {
+        resp_array(&request->reply, 2);
+        resp_bulk_text(&request->reply, "queued");
+        resp_int(&request->reply, ask->place);
+    } else {
+        resp_null_array(&request->reply, request->resp3);
+    }
+    request_finish(request);
+}
+
+/* ACQUIRE resource ttl_ms [WAIT ms | QUEUE] [OWNER owner] [ID id] [EPHEMERAL] */
+void lease_acquire(struct request *request)
+{
+    struct acquire_options options = {0};
+    int64_t ttl_ms;
+
+    if (!request_name(request, 1, "a resource") ||
+        !request_int(request, 2, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms) ||
+        !acquire_options_parse(request, 3, &options))
+        return;
+    if (options.queue && options.wait) {
+        request_fail(request, STK_ERR,
+                     "WAIT holds the reply back, QUEUE answers at once: "
+                     "one of the two");
+        return;
+    }
+    if (options.queue && options.id.len == 0) {
+        request_fail(request, STK_ERR, "QUEUE needs an ID, by which the place is found again");
+        return;
+    }
+    struct acquire_command *command = mem_zalloc(sizeof *command);
+    request->state = command;
+    command->request = request;
+    command->queues = options.queue;
+    if (command->queues) {
+        command->ask = (struct queue_ask){.engine = request->engine,
+                                          .session = request->session,
+                                          .resource = request->argv[1],
+                                          .ttl_ms = ttl_ms,
+                                          .options = options,
+                                          .on_end = on_queued};
+        queue_ask(&command->ask);
+        return;
+    }
+    struct acquire *acquire = &command->acquire;
+    acquire->engine = request->engine;
+    acquire->session = request->session;
+    acquire->resource = request->argv[1];
+    acquire->ttl_ms = ttl_ms;
+    acquire->options = options;
+    if (options.id.len > 0)
+        acquire->fingerprint = lease_fingerprint("ACQUIRE", options.owner);
+    acquire->on_end = on_end;
+    acquire_start(acquire);
+}
+
+/* DEQUEUE resource id */
+void lease_dequeue(struct request *request)
+{
+    if (!request_name(request, 1, "a resource") || !request_id(request, 2))
+        return;
+    resp_int(&request->reply, queue_leave(request->engine, request->argv[1], request->argv[2]));
+    request_finish(request);
+}
