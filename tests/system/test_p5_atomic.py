@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """P5 Atomic: a transaction applies whole or not at all, all its tokens current at its commit."""
 
-import sqlite3
 
 import pytest
 
 from harness.limits import patience
+from harness.maintenance import query
 from harness.resp import Closed, ReplyError, encode
 
 BASKET = 50
@@ -163,8 +163,7 @@ def crash_at(rig, order, number):
     assert client.pipeline(commands)[-1] == [9, 9, 9, 2]
     assert client("MGET", *names) == [b"90", b"9", b"9"]
     daemon.stop()
-    with sqlite3.connect(rig.store) as file:
-        assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert query(rig.store, "PRAGMA integrity_check") == [("ok",)]
     return applied
 
 

@@ -182,6 +182,9 @@ class Client:
         self.sock.settimeout(patience(self.timeout))
         self.sock.sendall(data)
 
+    def send_all(self, commands):
+        self.send_bytes(b"".join(encode(*command) for command in commands))
+
     def dribble(self, data, pause=0.0005):
         """Sends the bytes one by one."""
         for i in range(len(data)):
@@ -210,7 +213,7 @@ class Client:
 
     def pipeline(self, commands, timeout=None):
         """Sends the commands at once and returns their replies, errors as values."""
-        self.send_bytes(b"".join(encode(*command) for command in commands))
+        self.send_all(commands)
         return [self.read(timeout) for _ in commands]
 
     def acquire(self, resource, ttl_ms=60000, *options, timeout=None):
