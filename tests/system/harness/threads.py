@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that run beside the test, on threads of their own, and whose failures are the test's."""
+"""Functions that run on threads of their own, beside the test. Their failures are the test's."""
 
 import threading
 
