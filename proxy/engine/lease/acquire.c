@@ -164,7 +164,7 @@ static enum stk_error find_repeat(struct acquire *acquire, struct store_txn *txn
         acquire->verdict = STK_ERR;
     else
         acquire->verdict = fence_judge(&acquire->row.fence, receipt.token);
-    acquire->repeats = acquire->verdict == STK_OK;
+    acquire->repeats = acquire->verdict == STK_OK && !acquire->probes;
     return STK_OK;
 }
 
@@ -231,8 +231,7 @@ static void ask(struct acquire *acquire)
     const struct lease_record *record = &acquire->record;
     /* A repeat whose lease still runs gets that one, though the service may have lost its lock, or
      * those of several masters that can be reached. */
-    bool renews =
-        acquire->repeats && !acquire->probes && record->unexpired && call->void_token == 0;
+    bool renews = acquire->repeats && record->unexpired && call->void_token == 0;
 
     call->verb = renews ? LEASE_RENEW : LEASE_GRANT;
     call->asked_ms = engine_now_ms(engine);

@@ -2,6 +2,7 @@
 /* The commands ACQUIRE, with QUEUE or without, and DEQUEUE: their options and their replies. */
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/session/arguments.h"
 
 struct acquire_command {
     struct request *request;
