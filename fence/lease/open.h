@@ -26,4 +26,12 @@ struct lease_surroundings {
 struct lease_provider *lease_open(const struct lease_uri *uri,
                                   const struct lease_surroundings *surroundings);
 
+/* The same for one kind each: LEASE_URI_REDIS, _REDIS_UNIX and _SENTINEL; _REDLOCK; _ZOOKEEPER. */
+struct lease_provider *lease_redis_new(const struct lease_uri *uri,
+                                       const struct lease_surroundings *surroundings);
+struct lease_provider *lease_redlock_new(const struct lease_uri *uri,
+                                         const struct lease_surroundings *surroundings);
+struct lease_provider *lease_zookeeper_new(const struct lease_uri *uri,
+                                           const struct lease_surroundings *surroundings);
+
 #endif

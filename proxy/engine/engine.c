@@ -8,13 +8,12 @@
 #include "fence/base/check.h"
 #include "fence/base/json.h"
 #include "fence/base/mem.h"
-#include "proxy/engine/command/table.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/sweep.h"
-#include "proxy/engine/write/multi.h"
+#include "proxy/engine/write/plan.h"
 
 static void session_closed(struct session *session)
 {

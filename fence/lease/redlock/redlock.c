@@ -32,7 +32,6 @@
 #include "fence/base/heap.h"
 #include "fence/base/mem.h"
 #include "fence/lease/provider_impl.h"
-#include "fence/lease/redis/redis.h"
 #include "fence/lease/redlock/ballot.h"
 
 #define RETRIES_MAX    3

@@ -13,8 +13,6 @@
  * While ZooKeeper is away a call is answered DOWN at once. A call that is not answered within its
  * time is answered DOWN, too; its task goes on to its end, and a grant that comes of it is given
  * back. */
-#include "fence/lease/zookeeper/zookeeper.h"
-
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "fence/lease/provider_impl.h"

@@ -10,7 +10,7 @@
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/write/exec.h"
-#include "proxy/engine/write/multi.h"
+#include "proxy/engine/write/plan.h"
 
 #define CLIENT_NAME_ERROR "Client names cannot contain spaces, newlines or special characters."
 

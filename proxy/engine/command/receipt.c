@@ -63,13 +63,6 @@ static enum stk_error receipt_run(struct store_op *op, struct store_txn *txn)
     return STK_OK;
 }
 
-static void receipt_done(struct store_op *op)
-{
-    struct request *request = request_of_op(op);
-    if (!request_refused(request))
-        request_finish(request);
-}
-
 void receipt_show(struct request *request)
 {
     struct asked *asked = mem_zalloc(sizeof *asked);
@@ -79,5 +72,5 @@ void receipt_show(struct request *request)
     if (!request_name(request, 1, "a resource") || !request_token(request, 2, &asked->token))
         return;
     if (request_id(request, 3))
-        request_run(request, false, receipt_run, receipt_done);
+        request_run(request, false, receipt_run, request_done);
 }

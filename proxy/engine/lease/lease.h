@@ -59,9 +59,7 @@ enum stk_error lease_remember_grant(struct store_txn *txn, const struct resource
                                     int64_t ttl_ms);
 /* Hands a job's operation to the store. STK_BUSY: its queue is full, `done` will not be called. */
 enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool writes,
-                            struct bytes resource,
-                            enum stk_error (*run)(struct store_op *, struct store_txn *),
-                            void (*done)(struct store_op *));
+                            struct bytes resource, store_run *run, store_done *done);
 
 /* line.c: those who want one resource at this daemon, in order of arrival. Only the head may take
  * the lease; the others ask once whether they hold it already, and wait. */

@@ -155,13 +155,6 @@ static enum stk_error list_run(struct store_op *op, struct store_txn *txn)
     return error;
 }
 
-static void list_done(struct store_op *op)
-{
-    struct request *request = request_of_op(op);
-    if (!request_refused(request))
-        request_finish(request);
-}
-
 void lease_list(struct request *request)
 {
     struct list_leases *leases = mem_zalloc(sizeof *leases);
@@ -180,5 +173,5 @@ void lease_list(struct request *request)
             return;
         }
     }
-    request_run(request, false, list_run, list_done);
+    request_run(request, false, list_run, request_done);
 }

@@ -22,8 +22,6 @@ struct subcommand {
 };
 /* Starts the subcommand that argv[1] names, or fails as Redis does. */
 void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count);
-/* Fails with "unknown subcommand 'x'. Try CLIENT HELP." */
-void request_fail_subcommand(struct request *request);
 
 /* Is there an argument i, and is it this word, in either case? */
 bool request_is_word(const struct request *request, size_t i, const char *word);

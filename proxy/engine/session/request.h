@@ -116,16 +116,17 @@ void request_fail(struct request *request, enum stk_error error, const char *for
     __attribute__((format(printf, 3, 4)));
 /* Hands request->op to the store: `run` runs on its thread, then `done` on the loop's. STK_BUSY:
  * the queue is full, and neither will be called. */
-enum stk_error request_submit(struct request *request, bool writes,
-                              enum stk_error (*run)(struct store_op *, struct store_txn *),
-                              void (*done)(struct store_op *));
+enum stk_error request_submit(struct request *request, bool writes, store_run *run,
+                              store_done *done);
 /* The same, but the request fails where the queue is full. */
-void request_run(struct request *request, bool writes,
-                 enum stk_error (*run)(struct store_op *, struct store_txn *),
-                 void (*done)(struct store_op *));
+void request_run(struct request *request, bool writes, store_run *run, store_done *done);
 /* For `done`: where the store failed or the token rule refused, fails the request, counts it, and
  * returns true. */
 bool request_refused(struct request *request);
+/* As a `done`: finishes the request with the reply that `run` has made, unless that failed. The
+ * second one is for a large reply, as request_show. */
+void request_done(struct store_op *op);
+void request_show_done(struct store_op *op);
 /* Counts the verdict, where it is a refusal by the token rule. */
 void request_count_verdict(struct request *request);
 

@@ -2,8 +2,6 @@
 /* MULTI, EXEC, DISCARD. Between MULTI and EXEC a connection's data commands are checked, queued and
  * answered QUEUED; EXEC joins their plans into one, which the store applies whole or not at all. No
  * token of a queued command is judged before that. */
-#include "proxy/engine/write/multi.h"
-
 #include <stdlib.h>
 
 #include "fence/base/mem.h"

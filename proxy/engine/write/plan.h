@@ -26,4 +26,9 @@ void plan_note_refusal(struct request *request);
 /* Runs the request's plan in the store and finishes the request. */
 command_start plan_start;
 
+/* multi.c: MULTI, EXEC, DISCARD, and WATCH, which is refused. */
+command_start multi_begin, multi_exec, multi_discard, multi_watch;
+/* Drops the transaction that a connection has begun, if any. */
+void multi_drop(struct session *session);
+
 #endif
