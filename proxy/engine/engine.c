@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's life: its parts put together, the turn, draining, health. Nobody in the engine calls
- * this file. */
+/* The engine's life: putting its parts together, the turn, draining, health. Only hosts call this
+ * file. */
 #include "proxy/engine/engine.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop's turn; then the parts, in the order in which they are opened and closed. */
+/* First the loop's turn, then the parts, in the order in which they are opened and closed. */
 #include "proxy/host/host.h"
 
 #include <stdlib.h>

@@ -32,7 +32,7 @@ void multi_drop(struct session *session)
     session->multi = NULL;
 }
 
-/* Makes its plan. False: it cannot be queued, and its reply says why. */
+/* Make its plan. False: it cannot be queued, and its reply says why. */
 static bool plan_queued(struct multi *multi, struct request *request)
 {
     const struct command *command = request->command;
