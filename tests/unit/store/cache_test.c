@@ -5,7 +5,6 @@
 #include <inttypes.h>
 
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
 
 enum { HOLDS = 1 << 18 };
 

@@ -2,9 +2,6 @@
 /* Guards in the store: made whole or not at all, looked at whenever the schema may have changed. */
 #include "store/sql.h"
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
-
-#define assert_contains(text, what) assert_non_null(strstr((text), (what)))
 
 struct ask {
     const char *table, *column, *prefix;
@@ -30,7 +27,7 @@ static const char *create(struct rig *rig, const char *table, const char *column
     static struct ask ask;
 
     ask = (struct ask){.table = table, .column = column, .prefix = prefix};
-    assert_int_equal(rig_write(rig, change, &ask), STK_OK);
+    assert_ok(rig_write(rig, change, &ask));
     assert_true((ask.error == STK_OK) == (ask.why[0] == '\0'));
     return ask.why;
 }
@@ -40,7 +37,7 @@ static const char *drop(struct rig *rig, const char *table)
     static struct ask ask;
 
     ask = (struct ask){.table = table, .drop = true};
-    assert_int_equal(rig_write(rig, change, &ask), STK_OK);
+    assert_ok(rig_write(rig, change, &ask));
     assert_true((ask.error == STK_OK) == (ask.why[0] == '\0'));
     return ask.why;
 }
@@ -65,7 +62,7 @@ static enum stk_error list_all(struct store_txn *txn, void *arg)
 static const char *list(struct rig *rig)
 {
     static char text[256];
-    assert_int_equal(rig_write(rig, list_all, text), STK_OK);
+    assert_ok(rig_write(rig, list_all, text));
     return text;
 }
 
@@ -82,8 +79,7 @@ SQLITE_TEST(a_guard_is_listed_and_lasts)
     assert_string_equal(create(rig, "inventory", "sku", "sku:"), "");
     assert_string_equal(list(rig), "inventory.sku=sku:;");
     assert_int_equal(parts(rig), 6);
-    rig_close(rig);
-    rig_open(rig, false);
+    rig_reopen(rig);
     assert_string_equal(list(rig), "inventory.sku=sku:;");
     assert_null(strstr(rig_log(rig), "broken"));
     assert_string_equal(drop(rig, "inventory"), "");
@@ -152,7 +148,7 @@ SQLITE_TEST(a_name_with_a_zero_byte_is_refused)
     struct ask ask = {.table = NULL};
 
     rig_sql(rig, "CREATE TABLE t(t)");
-    assert_int_equal(rig_write(rig, create_with_zero, &ask), STK_OK);
+    assert_ok(rig_write(rig, create_with_zero, &ask));
     assert_contains(ask.why, "no zero bytes");
     assert_string_equal(list(rig), "");
 }
@@ -204,7 +200,7 @@ SQLITE_TEST(each_lost_part_breaks_a_guard_and_the_same_again_restores_it)
 
     rig_sql(rig, "CREATE TABLE t(a, b); INSERT INTO t VALUES('x', 1)");
     assert_string_equal(create(rig, "t", "a", "t:"), "");
-    for (size_t i = 0; i < sizeof part_names / sizeof *part_names; i++) {
+    for (size_t i = 0; i < COUNT(part_names); i++) {
         snprintf(sql, sizeof sql, "DROP %s", part_names[i]);
         rig_sql(rig, sql);
         assert_string_equal(list(rig), "t.a=t: broken;");
@@ -224,7 +220,7 @@ SQLITE_TEST(each_altered_part_breaks_a_guard)
 
     rig_sql(rig, "CREATE TABLE t(a, b); CREATE TABLE other(a)");
     assert_string_equal(create(rig, "t", "a", "t:"), "");
-    for (size_t i = 0; i < sizeof part_names / sizeof *part_names; i++) {
+    for (size_t i = 0; i < COUNT(part_names); i++) {
         const char *name = strchr(part_names[i], ' ') + 1;
         bool index = strncmp(part_names[i], "INDEX", 5) == 0;
         snprintf(sql, sizeof sql, "DROP %s; CREATE %s %s", part_names[i], part_names[i],
@@ -345,7 +341,7 @@ MEMORY_TEST(the_memory_store_has_no_guards)
 {
     struct ask ask = {.table = "t", .column = "a", .prefix = "t:"};
 
-    assert_int_equal(rig_write(rig, change, &ask), STK_OK);
+    assert_ok(rig_write(rig, change, &ask));
     assert_int_equal(ask.error, STK_ERR);
     assert_contains(ask.why, "no SQL");
     assert_string_equal(list(rig), "");

@@ -4,7 +4,6 @@
  * statement, so "a" comes first. */
 #include "store/sqlite/transaction.h"
 #include "tests/unit/store/sql_rig.h"
-#include "tests/unit/test.h"
 
 static int64_t overwrites(struct store_txn *txn)
 {
@@ -12,13 +11,11 @@ static int64_t overwrites(struct store_txn *txn)
 }
 
 /* b and c hold strings, whose length the writer knows. */
-static enum stk_error begin_with(struct store_txn *txn, void *arg)
+static void begin_with(struct store_txn *txn)
 {
-    (void)arg;
     rig_set(txn, "a", "a0");
     rig_set(txn, "b", "b-zero");
     rig_set(txn, "c", "c-zero");
-    return STK_OK;
 }
 
 static enum stk_error set_a(struct store_txn *txn, void *arg)
@@ -56,22 +53,21 @@ static enum stk_error b_is(struct store_txn *txn, void *arg)
 /* In memory, for a reader, and in the file. */
 static void expect_b(struct rig *rig, const char *value)
 {
-    assert_int_equal(rig_write(rig, b_is, (void *)value), STK_OK);
-    assert_int_equal(rig_read(rig, b_is, (void *)value), STK_OK);
-    rig_close(rig);
-    rig_open(rig, false);
-    assert_int_equal(rig_read(rig, b_is, (void *)value), STK_OK);
+    assert_ok(rig_write(rig, b_is, (void *)value));
+    assert_ok(rig_read(rig, b_is, (void *)value));
+    rig_reopen(rig);
+    assert_ok(rig_read(rig, b_is, (void *)value));
 }
 
 /* In one transaction: a is set, then this. Its error. */
 static enum stk_error after_a(struct rig *rig, rig_body body, void *arg)
 {
-    struct rig_op first = rig_op(true, set_a, (void *)"a1"), second = rig_op(true, body, arg);
+    struct rig_op first = rig_op(true, set_a, "a1"), second = rig_op(true, body, arg);
 
     rig_submit(rig, &first);
     rig_submit(rig, &second);
     rig_settle(rig);
-    assert_int_equal(first.base.error, STK_OK);
+    assert_ok(first.base.error);
     assert_int_equal(second.done, 1);
     return second.base.error;
 }
@@ -93,15 +89,15 @@ static enum stk_error c_is(struct store_txn *txn, void *arg)
 
 SQLITE_TEST(what_is_overwritten_holds)
 {
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
+    rig_in_write(rig, begin_with);
     assert_int_equal(after_a(rig, overwrite_some, NULL), STK_OK);
-    assert_int_equal(rig_read(rig, c_is, (void *)"c-one!"), STK_OK);
+    assert_ok(rig_read(rig, c_is, "c-one!"));
     expect_b(rig, "b-two!");
 }
 
 static void expect_b_after(struct rig *rig, rig_body body, const char *value)
 {
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
+    rig_in_write(rig, begin_with);
     assert_int_equal(after_a(rig, body, NULL), STK_OK);
     expect_b(rig, value);
 }
@@ -130,7 +126,7 @@ static enum stk_error remove_and_put_again(struct store_txn *txn, void *arg)
 
     (void)arg;
     assert_true(overwrite(txn, "b", "b-one!"));
-    assert_int_equal(txn_value_clear(txn, &resource), STK_OK);
+    assert_ok(txn_value_clear(txn, &resource));
     assert_string_equal(rig_get(txn, "b"), "(none)");
     assert_false(overwrite(txn, "b", "b-two!"));
     assert_true(overwrite(txn, "b", "b-3333"));
@@ -150,8 +146,8 @@ static enum stk_error overwrite_b_and_fail(struct store_txn *txn, void *arg)
 
 SQLITE_TEST(an_operation_that_has_overwritten_and_fails_is_undone)
 {
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
-    assert_int_equal(after_a(rig, overwrite_b_and_fail, (void *)"wrong!"), STK_RANGE);
+    rig_in_write(rig, begin_with);
+    assert_int_equal(after_a(rig, overwrite_b_and_fail, "wrong!"), STK_RANGE);
     expect_b(rig, "b-zero");
 }
 
@@ -159,21 +155,21 @@ static enum stk_error undo_some(struct store_txn *txn, void *arg)
 {
     (void)arg;
     assert_true(overwrite(txn, "b", "b-one!"));
-    assert_int_equal(txn_mark(txn), STK_OK);
+    assert_ok(txn_mark(txn));
     assert_true(overwrite(txn, "b", "wrong!"));
     assert_true(overwrite(txn, "c", "wrong!"));
-    assert_int_equal(txn_mark_undo(txn), STK_OK);
+    assert_ok(txn_mark_undo(txn));
     assert_string_equal(rig_get(txn, "b"), "b-one!");
-    assert_int_equal(txn_mark(txn), STK_OK);
+    assert_ok(txn_mark(txn));
     rig_set(txn, "b", "b-two!");
     return txn_mark_keep(txn);
 }
 
 SQLITE_TEST(an_overwrite_is_undone_to_its_mark)
 {
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
+    rig_in_write(rig, begin_with);
     assert_int_equal(after_a(rig, undo_some, NULL), STK_OK);
-    assert_int_equal(rig_read(rig, c_is, (void *)"c-zero"), STK_OK);
+    assert_ok(rig_read(rig, c_is, "c-zero"));
     expect_b(rig, "b-two!");
 }
 
@@ -205,15 +201,15 @@ static enum stk_error read_and_replace(struct store_txn *txn, void *arg)
     assert_string_equal(rig_get(txn, "b"), "123456");
     assert_true(overwrite(txn, "c", "c-one!"));
     assert_false(overwrite(txn, "b", arg));
-    return overwrite_b(txn, (void *)"b-two!");
+    return overwrite_b(txn, "b-two!");
 }
 
 SQLITE_TEST(a_number_that_another_program_put_there_is_replaced)
 {
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
+    rig_in_write(rig, begin_with);
     rig_sql(rig, "UPDATE stockade_string SET value = 123456 WHERE value = x'622d7a65726f'");
-    assert_int_equal(rig_write(rig, c_is, (void *)"c-zero"), STK_OK); /* remembered again */
-    assert_int_equal(after_a(rig, read_and_replace, (void *)"b-one!"), STK_OK);
+    assert_ok(rig_write(rig, c_is, "c-zero")); /* remembered again */
+    assert_int_equal(after_a(rig, read_and_replace, "b-one!"), STK_OK);
     expect_b(rig, "b-two!");
 }
 
@@ -237,7 +233,7 @@ static enum stk_error define_between(struct store_txn *txn, void *arg)
 SQLITE_TEST(the_schema_may_change_after_an_overwrite)
 {
     assert_string_equal(sql_define(rig, "CREATE TABLE old(x)"), "");
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
+    rig_in_write(rig, begin_with);
     assert_int_equal(after_a(rig, define_between, NULL), STK_OK);
     assert_string_equal(sql_ask(rig, "SELECT count(*) FROM t"), "0;");
     expect_b(rig, "b-3333");
@@ -245,9 +241,8 @@ SQLITE_TEST(the_schema_may_change_after_an_overwrite)
 
 SQLITE_TEST(a_commit_that_fails_keeps_no_overwrite)
 {
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
-    struct rig_op first = rig_op(true, set_a, (void *)"a1"),
-                  second = rig_op(true, overwrite_b, (void *)"wrong!");
+    rig_in_write(rig, begin_with);
+    struct rig_op first = rig_op(true, set_a, "a1"), second = rig_op(true, overwrite_b, "wrong!");
     rig_fail_commit(rig);
     rig_submit(rig, &first);
     rig_submit(rig, &second);
