@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <uthash.h>
 
-#include "store/store_impl.h"
+#include "store/txn.h"
 
 struct field {
     struct buf name, value;

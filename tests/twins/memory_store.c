@@ -11,7 +11,7 @@
 #include "fence/base/mem.h"
 #include "store/clock.h"
 #include "store/open.h"
-#include "store/store_impl.h"
+#include "store/txn.h"
 #include "tests/twins/memory_rows.h"
 
 enum fault { FAULT_NONE, FAULT_FAILS, FAULT_LOST };

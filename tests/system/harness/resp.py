@@ -203,6 +203,11 @@ class Client:
             raise reply
         return reply
 
+    def refused(self, code, *args, text=None, timeout=None):
+        """The command must be refused with this code (and, where given, this pattern)."""
+        with refused(code, text):
+            self(*args, timeout=timeout)
+
     def pipeline(self, commands, timeout=None):
         """Sends the commands at once and returns their replies, errors as values."""
         self.send_bytes(b"".join(encode(*command) for command in commands))
@@ -261,6 +266,14 @@ class Client:
         if isinstance(lease.get("state"), bytes):
             lease["state"] = lease["state"].decode()
         return lease
+
+    def info(self, *sections):
+        """The fields of INFO, as text."""
+        lines = self("INFO", *sections).decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def counter(self, name):
+        return int(self.info()[name])
 
     def await_expiry(self, resource):
         wait_until(lambda: self.lease(resource)["state"] == "free", "the lease expired")

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "fence/base/mem.h"
-#include "store/store_impl.h"
+#include "store/txn.h"
 
 struct moody {
     struct store base;
