@@ -262,6 +262,14 @@ class Client:
             lease["state"] = lease["state"].decode()
         return lease
 
+    def info(self, *section):
+        """INFO as a dict of text."""
+        lines = self("INFO", *section).decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def await_waiters(self, resource, count=1):
+        wait_until(lambda: self.lease(resource)["waiters"] == count, f"{count} wait in line")
+
     def await_expiry(self, resource):
         wait_until(lambda: self.lease(resource)["state"] == "free", "the lease expired")
 
