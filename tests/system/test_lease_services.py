@@ -40,7 +40,8 @@ def shared(request, tmp_path_factory):
 
 @pytest.fixture
 def at(shared):
-    yield from shared.lend()
+    with shared.lent():
+        yield shared
 
 
 # Leases.

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lease commands, reply by reply: ACQUIRE, RENEW, RELEASE, REVOKE, LEASE, LEASES, ACQUIREALL; repeats
-with an ID, and leases tied to a connection. What holds with every lease service is in
-test_lease_services.py."""
+"""Lease commands, reply by reply; repeats with an ID, leases tied to a connection, baskets. What
+holds with every lease service is in test_lease_services.py."""
 
 import re
 import select

@@ -61,7 +61,7 @@ def test_tokens_rise_over_flushall_between_two_grants(rig):
     redis = rig.redis()
     client = rig.daemon(lease=redis.uri).client()
     tokens = cycles(client, "r", 3)
-    redis.flushall()
+    redis("FLUSHALL")
     tokens += cycles(client, "r", 3)
     assert_rising(tokens)
     with refused("STALE"):
@@ -74,7 +74,7 @@ def test_a_holder_is_fenced_out_by_the_grant_that_flushall_made_possible(rig):
     a, b = daemon.client(), daemon.client()
     cycles(a, "r", 4)
     first = a.token("r")
-    redis.flushall()
+    redis("FLUSHALL")
     assert a.fenced(first, "SET", "r", 10) == "OK"
     second = b.token("r")
     assert second > first
@@ -133,8 +133,8 @@ def test_a_lock_restored_from_an_older_aof_is_not_handed_out_again(rig):
                                    str((1 << 53) - 1), str(1 << 53), "9" * 25],
                          ids=lambda v: v or "empty")
 def test_a_counter_set_by_hand_never_lowers_or_poisons_the_tokens(shared_redis, key, value):
-    client = shared_redis.daemon().client()
-    redis = shared_redis.rig.processes[0].client()
+    client = shared_redis.client()
+    redis = shared_redis.service.server.client()
     tokens = cycles(client, key, 3)
     redis("SET", token_key(key), value)
     tokens += cycles(client, key, 3)
@@ -143,8 +143,8 @@ def test_a_counter_set_by_hand_never_lowers_or_poisons_the_tokens(shared_redis, 
 
 
 def test_a_counter_of_the_wrong_type_never_lowers_the_tokens(shared_redis, key):
-    client = shared_redis.daemon().client()
-    redis = shared_redis.rig.processes[0].client()
+    client = shared_redis.client()
+    redis = shared_redis.service.server.client()
     tokens = cycles(client, key, 3)
     redis("DEL", token_key(key))
     redis("RPUSH", token_key(key), "a", "b")
@@ -159,18 +159,18 @@ def test_a_counter_of_the_wrong_type_never_lowers_the_tokens(shared_redis, key):
 
 
 def test_a_counter_that_expired_is_restored_from_the_floor(shared_redis, key):
-    client = shared_redis.daemon().client()
+    client = shared_redis.client()
     tokens = cycles(client, key, 3)
-    shared_redis.rig.processes[0].client()("DEL", token_key(key))
+    shared_redis.service.server("DEL", token_key(key))
     assert_rising(tokens + cycles(client, key, 3))
 
 
 @pytest.mark.parametrize("value", ["garbage", "", "1 someone", f"{(1 << 53) - 1} someone"],
                          ids=lambda v: v or "empty")
 def test_a_lock_set_by_hand_holds_until_it_expires_and_hands_out_nothing(shared_redis, key, value):
-    client = shared_redis.daemon().client()
+    client = shared_redis.client()
     tokens = cycles(client, key, 3)
-    shared_redis.rig.processes[0].client()("SET", lock_key(key), value, "PX", 400)
+    shared_redis.service.server("SET", lock_key(key), value, "PX", 400)
     assert client.acquire(key) is None
     tokens.append(client.token(key, 60000, "WAIT", 5000))
     assert_rising(tokens)
@@ -203,7 +203,7 @@ def lost_grant(rig, redis, ttl_ms, *options):
     Returns another daemon on the same store, and the token that was lost.
     """
     relay = rig.relay(redis.address)
-    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+    daemon = rig.daemon(lease=relay.redis_uri)
     client = daemon.client()
     cycles(client, "r", 2)
     peek = redis.client()

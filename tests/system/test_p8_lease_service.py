@@ -95,7 +95,7 @@ def test_current_holders_write_while_an_acquire_hangs_on_a_silent_redis(rig, hel
 def test_a_network_that_swallows_bytes_says_leasedown_in_bounded_time(rig, direction):
     redis = rig.redis()
     relay = rig.relay(redis.address)
-    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+    client = rig.daemon(lease=relay.redis_uri).client()
     token = client.token("held")
     relay.hold(direction)
     assert_leasedown(client, "r", SILENT_SECONDS)
@@ -109,7 +109,7 @@ def test_a_network_that_swallows_bytes_says_leasedown_in_bounded_time(rig, direc
 def test_connections_to_redis_that_are_cut_are_made_again(rig):
     redis = rig.redis()
     relay = rig.relay(redis.address)
-    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+    client = rig.daemon(lease=relay.redis_uri).client()
     for _ in range(5):
         token = token_when_up(client, "r")
         assert client.fenced(token, "SET", "r", "x") == "OK"
@@ -123,7 +123,7 @@ def test_a_relay_that_refuses_and_then_accepts_is_found_again(rig):
     redis = rig.redis()
     relay = rig.relay(redis.address)
     relay.refuse()
-    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+    client = rig.daemon(lease=relay.redis_uri).client()
     assert_leasedown(client, "r", AT_ONCE_SECONDS)
     relay.accept()
     assert token_when_up(client, "r") > 0
@@ -132,7 +132,7 @@ def test_a_relay_that_refuses_and_then_accepts_is_found_again(rig):
 def test_release_succeeds_while_redis_is_down_and_the_unlock_follows(rig):
     redis = rig.redis()
     relay = rig.relay(redis.address)
-    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+    client = rig.daemon(lease=relay.redis_uri).client()
     token = client.token("r")
     relay.refuse()
     relay.cut()
@@ -280,7 +280,7 @@ def test_waiters_are_told_or_served_when_redis_dies_and_comes_back(rig, held):
 def test_a_reply_that_was_late_carries_the_ttl_that_is_left(rig):
     redis = rig.redis()
     relay = rig.relay(redis.address)
-    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+    daemon = rig.daemon(lease=relay.redis_uri)
     client, peek = daemon.client(), redis.client()
     client("RELEASE", "r", client.token("r"))
     relay.hold("down")
@@ -295,7 +295,7 @@ def test_a_reply_that_was_late_carries_the_ttl_that_is_left(rig):
 def test_a_lease_that_ran_out_before_the_reply_is_never_handed_out_as_held(rig):
     redis = rig.redis()
     relay = rig.relay(redis.address)
-    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+    daemon = rig.daemon(lease=relay.redis_uri)
     client, other, peek = daemon.client(), daemon.client(), redis.client()
     client("RELEASE", "r", client.token("r"))
     newest = int(peek("GET", "stockade:{r}:token"))

@@ -155,7 +155,7 @@ def vanish(client, watch):
 def test_a_grant_nobody_can_receive_is_given_back_and_retired_with_redis(rig):
     redis = rig.redis()
     relay = rig.relay(redis.address)
-    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+    daemon = rig.daemon(lease=relay.redis_uri)
     watch, peek = daemon.client(), redis.client()
     watch("RELEASE", "r", watch.token("r"))
     before = int(peek("GET", "stockade:{r}:token"))

@@ -38,6 +38,15 @@ class Relay:
         self.address = self.listener.getsockname()
         self._start(self._accept)
 
+    @property
+    def uri(self):
+        """Of a daemon behind it."""
+        return "stockade://{}:{}".format(*self.address)
+
+    @property
+    def redis_uri(self):
+        return "redis://{}:{}".format(*self.address)
+
     def _start(self, function, *args):
         thread = threading.Thread(target=function, args=args, daemon=True)
         self.threads.append(thread)

@@ -203,6 +203,11 @@ class Client:
             raise reply
         return reply
 
+    def refused(self, code, *args, text=None, timeout=None):
+        """The command must be refused with this code (and, where given, this pattern)."""
+        with refused(code, text):
+            self(*args, timeout=timeout)
+
     def pipeline(self, commands, timeout=None):
         """Sends the commands at once and returns their replies, errors as values."""
         self.send_bytes(b"".join(encode(*command) for command in commands))
