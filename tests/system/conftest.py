@@ -3,8 +3,9 @@
 
 `rig` gives a test daemons of its own. `daemon` is a shared one, once with leases in its store
 and once with leases on a real Redis, for tests that need no state but a fresh `key`; `local` and
-`unfenced` are shared ones of one kind each. Each test has a deadline, and a failed one shows the
-stderr of every process that it could have used.
+`unfenced` are shared ones of one kind each; `client` is a client of `daemon`, and holds `key` where
+a test takes `token`. Each test has a deadline, and a failed one shows the stderr of every process
+that it could have used.
 """
 
 import itertools
@@ -120,12 +121,31 @@ def lease(request, rig):
 
 
 @pytest.fixture
-def tool(tmp_path):
-    """The command line; what it has started and left running is killed."""
-    tool = Tool(tmp_path)
-    yield tool
-    for pid in tool.processes():
-        os.kill(pid, signal.SIGKILL)
+def key(request):
+    """A resource that no other test uses."""
+    return re.sub(r"\W+", "-", request.node.name)[:80] + f":{next(numbers)}"
+
+
+@pytest.fixture
+def client(daemon):
+    return daemon.client()
+
+
+@pytest.fixture
+def token(client, key):
+    """Of a lease on `key`, granted to `client`."""
+    return client.token(key)
+
+
+@pytest.fixture
+def redis(rig):
+    return rig.redis()
+
+
+@pytest.fixture
+def relay(rig, redis):
+    """In front of that Redis."""
+    return rig.relay(redis.address)
 
 
 @pytest.fixture
@@ -134,6 +154,9 @@ def maintenance(rig):
 
 
 @pytest.fixture
-def key(request):
-    """A resource that no other test uses."""
-    return re.sub(r"\W+", "-", request.node.name)[:80] + f":{next(numbers)}"
+def tool(tmp_path):
+    """The command line; what it leaves running is killed."""
+    tool = Tool(tmp_path)
+    yield tool
+    for pid in tool.processes():
+        os.kill(pid, signal.SIGKILL)

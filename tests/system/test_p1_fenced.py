@@ -11,7 +11,7 @@ import time
 import pytest
 
 from harness.limits import wait_until
-from harness.resp import Closed, ReplyError, refused
+from harness.resp import Closed, ReplyError
 
 WRITES = [
     ("SET", "{}", "x"), ("SETNX", "{}", "x"), ("GETSET", "{}", "x"), ("GETDEL", "{}"),
@@ -39,8 +39,7 @@ def test_a_stale_token_is_refused_before_the_new_holders_first_write(daemon, key
     a.fenced(first, "SET", key, 10)
     second = b.token(key, 60000, "WAIT", 5000)
     assert b("GET", key) == b"10"
-    with refused("STALE"):
-        a.fenced(first, "SET", key, 9)
+    a.refused("STALE", "FENCED", first, "SET", key, 9)
     assert b("GET", key) == b"10"
     assert b.fenced(second, "DECR", key) == 9
 
@@ -51,8 +50,7 @@ def test_every_string_write_under_a_stale_token_is_refused(local, key, command):
     client.fenced(client.token(key), "SET", key, 7)
     client("REVOKE", key)
     stale, _ = successor(local, key)
-    with refused("STALE"):
-        client.fenced(stale, *(str(word).format(key) for word in command))
+    client.refused("STALE", "FENCED", stale, *(str(word).format(key) for word in command))
     assert client("GET", key) == b"7"
 
 
@@ -62,19 +60,15 @@ def test_every_hash_write_under_a_stale_token_is_refused(local, key, command):
     client.fenced(client.token(key), "HSET", key, "f", "v", "n", 7)
     client("REVOKE", key)
     stale, _ = successor(local, key)
-    with refused("STALE"):
-        client.fenced(stale, *(str(word).format(key) for word in command))
+    client.refused("STALE", "FENCED", stale, *(str(word).format(key) for word in command))
     fields = client("HGETALL", key)
     assert dict(zip(fields[::2], fields[1::2])) == {b"f": b"v", b"n": b"7"}
 
 
-def test_a_released_token_is_retired(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_released_token_is_retired(client, token, key):
     client.fenced(token, "SET", key, 1)
     assert client("RELEASE", key, token) == 0
-    with refused("STALE"):
-        client.fenced(token, "SET", key, 2)
+    client.refused("STALE", "FENCED", token, "SET", key, 2)
     assert client("GET", key) == b"1"
 
 
@@ -83,44 +77,34 @@ def test_a_revoked_token_is_retired_at_once(daemon, key):
     token = holder.token(key)
     holder.fenced(token, "SET", key, 1)
     assert other("REVOKE", key) == token
-    with refused("STALE"):
-        holder.fenced(token, "SET", key, 2)
-    with refused("STALE"):
-        holder("RENEW", key, token, 60000)
+    holder.refused("STALE", "FENCED", token, "SET", key, 2)
+    holder.refused("STALE", "RENEW", key, token, 60000)
     assert other("GET", key) == b"1"
     assert other.token(key) > token
 
 
-def test_a_read_inside_fenced_answers_only_while_the_token_is_current(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_read_inside_fenced_answers_only_while_the_token_is_current(client, token, key):
     client.fenced(token, "SET", key, "v")
     assert client.fenced(token, "GET", key) == b"v"
     client("RELEASE", key, token)
-    with refused("STALE"):
-        client.fenced(token, "GET", key)
+    client.refused("STALE", "FENCED", token, "GET", key)
     assert client("GET", key) == b"v"
 
 
-def test_a_token_of_another_resource_does_not_fit(daemon, key):
-    client = daemon.client()
+def test_a_token_of_another_resource_does_not_fit(client, key):
     mine, other = key + "/mine", key + "/other"
     for _ in range(3):
         assert client("RELEASE", mine, client.token(mine)) == 0
     large = client.token(mine)
     small = client.token(other)
     assert large > small
-    with refused("UNKNOWN"):
-        client.fenced(large, "SET", other, "poison")
-    with refused("STALE"):
-        client.fenced(small, "SET", mine, "old")
+    client.refused("UNKNOWN", "FENCED", large, "SET", other, "poison")
+    client.refused("STALE", "FENCED", small, "SET", mine, "old")
     assert client("GET", other) is None and client("GET", mine) is None
     assert client.fenced(small, "SET", other, "right") == "OK"
 
 
-def test_writes_piped_around_a_revoke_are_judged_in_order(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_writes_piped_around_a_revoke_are_judged_in_order(client, token, key):
     write = ("FENCED", token, "INCR", key)
     replies = client.pipeline([write] * 50 + [("REVOKE", key)] + [write] * 50)
     assert replies[:51] == [*range(1, 51), token]
@@ -210,8 +194,7 @@ class Flood(threading.Thread):
                 self.accepted_after_refusal += self.refused > 0
 
 
-def test_an_expired_lease_that_nobody_took_may_still_write(daemon, key):
-    client = daemon.client()
+def test_an_expired_lease_that_nobody_took_may_still_write(client, key):
     token = client.token(key, 20)
     wait_until(lambda: client.lease(key)["state"] == "free", "the lease expired")
     assert client.fenced(token, "SET", key, "late") == "OK"
@@ -226,8 +209,7 @@ def test_a_stale_token_stays_stale_over_restarts_of_the_daemon(rig, lease):
         daemon.kill() if kill else daemon.stop()
         daemon = rig.daemon(lease=lease)
         client = daemon.client()
-        with refused("STALE"):
-            client.fenced(stale, "SET", "r", "old")
+        client.refused("STALE", "FENCED", stale, "SET", "r", "old")
         assert client.fenced(fresh, "SET", "r", "new") == "OK"
 
 
@@ -235,11 +217,9 @@ def test_with_unfenced_writes_a_held_key_is_still_fenced(unfenced, key):
     client = unfenced.client()
     assert client("SET", key, "bare") == "OK"
     token = client.token(key)
-    with refused("NOTOKEN"):
-        client("SET", key, "bare again")
+    client.refused("NOTOKEN", "SET", key, "bare again")
     assert client("GET", key) == b"bare"
     client.fenced(token, "SET", key, "fenced")
     client("RELEASE", key, token)
     assert client("SET", key, "bare after release") == "OK"
-    with refused("STALE"):
-        client.fenced(token, "SET", key, "old")
+    client.refused("STALE", "FENCED", token, "SET", key, "old")

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness.limits import patience, wait_until
-from harness.resp import Client, Closed, ReplyError, encode, refused
+from harness.resp import Client, Closed, ReplyError, encode
 from harness.rig import restart
 
 ROUNDS = 20
@@ -78,14 +78,12 @@ class Worker(threading.Thread):
         assert self.acked <= last <= self.sent
         assert len(fields) == last + (last > 0), "writes apply whole and in order"
         if self.released:
-            with refused("STALE"):
-                client.fenced(self.released, "SET", self.key, "poison")
+            client.refused("STALE", "FENCED", self.released, "SET", self.key, "poison")
         retired = client("REVOKE", self.key)
         fresh = client.token(self.key, 60000, "OWNER", self.key)
         if self.granted:
             assert retired >= self.granted and fresh > retired
-            with refused("STALE"):
-                client.fenced(self.granted, "SET", self.key, "poison")
+            client.refused("STALE", "FENCED", self.granted, "SET", self.key, "poison")
         self.granted = fresh
         self.sent = self.acked = last
         client("RELEASE", self.key, fresh)
@@ -126,8 +124,7 @@ def test_an_acknowledged_release_survives_kill_9(rig, lease):
     token = client.token("r")
     assert client("RELEASE", "r", token) == 0
     client = restart(rig, daemon, signal.SIGKILL, lease=lease).client()
-    with refused("STALE"):
-        client.fenced(token, "SET", "r", "x")
+    client.refused("STALE", "FENCED", token, "SET", "r", "x")
     assert client.token("r") > token
 
 
@@ -186,14 +183,10 @@ def test_no_room_on_the_disk_is_store_and_afterwards_all_goes_on(rig, lease):
     client.fenced(token, "SET", "r", 41)
     rig.faults.order("write ENOSPC")
     for _ in range(3):
-        with refused("STORE"):
-            client.fenced(token, "INCR", "r")
-        with refused("STORE"):
-            client.fenced(other, "HSET", "other", "f", "v")
-        with refused("STORE"):
-            client("ACQUIRE", "fresh", 60000)
-        with refused("STORE"):
-            client("REVOKE", "other")
+        client.refused("STORE", "FENCED", token, "INCR", "r")
+        client.refused("STORE", "FENCED", other, "HSET", "other", "f", "v")
+        client.refused("STORE", "ACQUIRE", "fresh", 60000)
+        client.refused("STORE", "REVOKE", "other")
         assert client("GET", "r") == b"41"
         assert client("EXISTS", "other") == 0
     rig.faults.clear()

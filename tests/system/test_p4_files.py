@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from harness.limits import BUILD, patience, wait_until
-from harness.resp import Closed, ReplyError, refused
+from harness.resp import Closed, ReplyError
 from test_startup import refusal
 
 
@@ -62,8 +62,7 @@ def expect_all_there(rig, token):
     lease = client.lease("r")
     assert (lease["state"], lease["token"], lease["owner"]) == ("held", token, b"me")
     assert client("REVOKE", "r") == token
-    with refused("STALE"):
-        client.fenced(token, "SET", "r", "poison")
+    client.refused("STALE", "FENCED", token, "SET", "r", "poison")
 
 
 @pytest.mark.parametrize("suffixes", [["-wal"], ["-wal", "-shm"], ["-shm"]], ids="".join)
@@ -74,8 +73,7 @@ def test_files_deleted_under_a_daemon_stop_it_and_what_was_acknowledged_is_there
     for suffix in suffixes:
         beside(rig, suffix).unlink()
     expect_stopped(daemon, client, token, rig.store.name + suffixes[0])
-    with refused("STORE"):
-        client("GET", "r")
+    client.refused("STORE", "GET", "r")
     if how == signal.SIGKILL:
         daemon.kill()
     else:
@@ -121,8 +119,7 @@ def test_what_others_made_in_the_place_of_deleted_files_is_left_alone(rig):
     second = rig.daemon().client()
     assert second.fenced(token, "SET", "r", "second") == "OK"
     first.thaw()
-    with refused("STORE"):
-        client.fenced(token, "SET", "r", "first")
+    client.refused("STORE", "FENCED", token, "SET", "r", "first")
     assert "cannot be saved" in first.stderr()
     first.stop()
     assert second("GET", "r") == b"second"
@@ -189,8 +186,7 @@ def test_the_same_holds_for_a_daemon_whose_folder_was_deleted(rig):
     client = daemon.client()
     token = client.token("r")
     shutil.rmtree(folder)
-    with refused("STORE"):
-        client.fenced(token, "SET", "r", "refused")
+    client.refused("STORE", "FENCED", token, "SET", "r", "refused")
     assert daemon.get("/health")[0] == 503
 
 
@@ -203,8 +199,7 @@ def test_a_new_store_is_never_made_in_silence(rig):
     assert daemon.stderr().count("is new") == 0
 
 
-def test_a_new_store_beside_a_lease_service_that_knows_an_old_one_says_so(rig):
-    redis = rig.redis()
+def test_a_new_store_beside_a_lease_service_that_knows_an_old_one_says_so(rig, redis):
     daemon = rig.daemon(lease=redis.uri)
     client = daemon.client()
     for _ in range(3):

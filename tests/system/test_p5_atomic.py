@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from harness.limits import patience
-from harness.resp import Closed, ReplyError, encode, refused
+from harness.resp import Closed, ReplyError, encode
 
 BASKET = 50
 
@@ -33,8 +33,7 @@ def stock(client, tokens):
     return [int(value) for value in client("MGET", *tokens)]
 
 
-def test_a_basket_of_50_resources_is_sold_whole(daemon, key):
-    client = daemon.client()
+def test_a_basket_of_50_resources_is_sold_whole(client, key):
     tokens = basket(client, key, BASKET)
     begin(client, *sale(tokens))
     assert client("EXEC") == [9] * BASKET
@@ -42,26 +41,22 @@ def test_a_basket_of_50_resources_is_sold_whole(daemon, key):
 
 
 @pytest.mark.parametrize("position", [0, 24, 49])
-def test_one_stale_token_among_50_changes_nothing(daemon, key, position):
-    client = daemon.client()
+def test_one_stale_token_among_50_changes_nothing(daemon, client, key, position):
     tokens = basket(client, key, BASKET)
     begin(client, *sale(tokens))
     stale = f"{key}:{position}"
     daemon.client()("REVOKE", stale)  # between the queueing and the EXEC
-    with refused("STALE", stale):
-        client("EXEC")
+    client.refused("STALE", "EXEC", text=stale)
     assert stock(client, tokens) == [10] * BASKET
 
 
 @pytest.mark.parametrize("position", [0, 24, 49])
-def test_a_command_that_fails_gives_its_own_error_and_nothing_is_applied(daemon, key, position):
-    client = daemon.client()
+def test_a_command_that_fails_gives_its_own_error_and_nothing_is_applied(client, key, position):
     tokens = basket(client, key, BASKET)
     sold_out = f"{key}:{position}"
     client.fenced(tokens[sold_out], "SET", sold_out, 0)
     begin(client, *sale(tokens))
-    with refused("RANGE"):
-        client("EXEC")
+    client.refused("RANGE", "EXEC")
     assert stock(client, tokens) == [0 if i == position else 10 for i in range(BASKET)]
 
 
@@ -71,8 +66,7 @@ def test_a_new_grant_between_queueing_and_exec_refuses_the_old_holder(daemon, ke
     begin(client, ("FENCED", token, "SET", key, "mine"))
     other("REVOKE", key)
     assert other.token(key) > token
-    with refused("STALE"):
-        client("EXEC")
+    client.refused("STALE", "EXEC")
     assert client("GET", key) is None
 
 
@@ -91,16 +85,13 @@ def test_other_clients_see_all_of_a_transaction_or_nothing(daemon, key):
             assert replies[-1].code == "RANGE"
 
 
-def test_overflow_and_wrong_types_undo_the_rest(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_overflow_and_wrong_types_undo_the_rest(client, token, key):
     client.fenced(token, "SET", key, (1 << 63) - 1)
     for last, code in ((("INCR", key), "ERR"), (("HSET", key, "f", 1), "WRONGTYPE")):
         begin(client, ("FENCED", token, "APPEND", key, "7"), ("FENCED", token, "SET", key,
                                                               (1 << 63) - 1),
               ("FENCED", token, *last))
-        with refused(code):
-            client("EXEC")
+        client.refused(code, "EXEC")
         assert client("GET", key) == b"9223372036854775807"
 
 
@@ -110,8 +101,7 @@ def test_a_transactions_size_is_bounded(local, key):
     client("MULTI")
     replies = client.pipeline([("FENCED", token, "SET", key, "x" * (1 << 20))] * 20)
     assert replies[0] == "QUEUED" and isinstance(replies[-1], ReplyError)
-    with refused("EXECABORT"):
-        client("EXEC")
+    client.refused("EXECABORT", "EXEC")
     assert client("GET", key) is None
 
 

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from harness.resp import ReplyError, encode, refused
+from harness.resp import ReplyError, encode
 
 numbers = itertools.count(1)
 
@@ -48,8 +48,7 @@ def stocked(client, key, *stocks):
     return tokens
 
 
-def test_stock_and_order_rows_come_together(daemon, key, orders):
-    client = daemon.client()
+def test_stock_and_order_rows_come_together(client, key, orders):
     tokens = stocked(client, key, 5, 5)
     reply = buy(client, tokens, orders, "o1")
     assert reply[:2] == [4, 4]
@@ -58,15 +57,13 @@ def test_stock_and_order_rows_come_together(daemon, key, orders):
     assert len(rows(client, orders)) == 2 and client("MGET", *tokens) == [b"4", b"4"]
 
 
-def test_where_one_is_sold_out_there_is_no_order_and_nothing_is_sold(daemon, key, orders):
-    client = daemon.client()
+def test_where_one_is_sold_out_there_is_no_order_and_nothing_is_sold(client, key, orders):
     tokens = stocked(client, key, 5, 0, 5)
     assert buy(client, tokens, orders, "o1").code == "RANGE"
     assert rows(client, orders) == [] and client("MGET", *tokens) == [b"5", b"0", b"5"]
 
 
-def test_where_the_order_cannot_be_written_nothing_is_sold(daemon, key, orders):
-    client = daemon.client()
+def test_where_the_order_cannot_be_written_nothing_is_sold(client, key, orders):
     tokens = stocked(client, key, 5, 5)
     taken = f"{key}:1"
     client("FENCEDALL", 1, taken, tokens[taken], "SQL",
@@ -97,18 +94,14 @@ def test_a_statement_that_ends_sqlites_transaction_ends_this_one_only(daemon, ke
     assert rows(client, orders) == [] and client("GET", sku) == b"5"
 
 
-def test_ddl_is_no_part_of_a_transaction(daemon, key, orders):
-    client = daemon.client()
+def test_ddl_is_no_part_of_a_transaction(client, key, orders):
     client("MULTI")
-    with refused("ERR"):
-        client("SQL", f"DROP TABLE {orders}")
-    with refused("EXECABORT"):
-        client("EXEC")
+    client.refused("ERR", "SQL", f"DROP TABLE {orders}")
+    client.refused("EXECABORT", "EXEC")
     assert rows(client, orders) == []
 
 
-def test_reads_in_a_transaction_see_its_writes(daemon, key, orders):
-    client = daemon.client()
+def test_reads_in_a_transaction_see_its_writes(client, key, orders):
     tokens = stocked(client, key, 5)
     reply = buy(client, tokens, orders, "o1", ("SQL", f"SELECT count(*) FROM {orders}"))
     last = dict(zip(reply[-1][::2], reply[-1][1::2]))

@@ -120,10 +120,8 @@ def test_three_masters_that_come_back_empty_give_the_lease_away_and_the_fence_ho
         site.redlock.masters[number]("FLUSHALL")
     token = other.token(key)
     assert token > old
-    with refused("STALE"):
-        client.fenced(old, "SET", key, "late")
-    with refused("STALE"):
-        client("RENEW", key, old, 60000)
+    client.refused("STALE", "FENCED", old, "SET", key, "late")
+    client.refused("STALE", "RENEW", key, old, 60000)
     assert other.fenced(token, "SET", key, "x") == "OK"
 
 

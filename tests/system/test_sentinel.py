@@ -141,8 +141,7 @@ def test_nobody_there_is_leasedown_at_once(quiet):
 def test_a_redis_that_is_no_sentinel_is_told(quiet):
     port = quiet.cluster.master.address[1]
     client = quiet.daemon(hosts=[f"127.0.0.1:{port}"], sentinel_password="secret").client()
-    with refused("LEASEDOWN", "unknown command"):
-        client("ACQUIRE", "r", 60000)
+    client.refused("LEASEDOWN", "ACQUIRE", "r", 60000, text="unknown command")
 
 
 def test_one_sentinel_that_answers_is_enough(quiet, key):
@@ -167,8 +166,8 @@ def test_silent_sentinels_are_leasedown_within_the_timeout_and_found_again(quiet
     try:
         client = quiet.daemon(options="timeout_ms=200").client()
         assert_leasedown(client, "r", SILENT_SECONDS)
-        with refused("LEASEDOWN", "no answer within 200 ms|has answered in time"):
-            client("ACQUIRE", key, 60000)
+        client.refused("LEASEDOWN", "ACQUIRE", key, 60000,
+                       text="no answer within 200 ms|has answered in time")
     finally:
         for sentinel in quiet.cluster.sentinels:
             sentinel.thaw()
@@ -301,8 +300,7 @@ def test_twenty_failovers_to_a_replica_without_the_lock_let_no_stale_holder_thro
             cluster.fail_over()
             assert a.fenced(tokens[-1], "SET", "r", "nobody else has it yet") == "OK"
             tokens.append(back_in_time(b, "r"))
-            with refused("STALE"):
-                a.fenced(tokens[-2], "SET", "r", "late")
+            a.refused("STALE", "FENCED", tokens[-2], "SET", "r", "late")
             assert b.fenced(tokens[-1], "SET", "r", "mine") == "OK"
             b("RELEASE", "r", tokens[-1])
             cluster.rejoin()

@@ -9,7 +9,7 @@ import pytest
 
 from harness import netns
 from harness.limits import REPO, patience, wait_until
-from harness.resp import Client, Closed, ReplyError, encode, refused
+from harness.resp import Client, Closed, ReplyError, encode
 from harness.rig import Rig
 
 PASSWORD = "correct horse"
@@ -34,10 +34,8 @@ def test_without_auth_only_greetings_are_answered(guarded):
     client = guarded.client()
     for command in (("PING",), ("GET", "k"), ("ACQUIRE", "r", 1000), ("FENCED", 1, "SET", "k", "v"),
                     ("INFO",), ("COMMAND",), ("CLIENT", "LIST"), ("SHUTDOWN",), ("LEASES",)):
-        with refused("NOAUTH"):
-            client(*command)
-    with refused("NOAUTH"):
-        client("HELLO", 3)
+        client.refused("NOAUTH", *command)
+    client.refused("NOAUTH", "HELLO", 3)
     assert client("RESET") == "RESET"
     assert client("QUIT") == "OK"
     assert client.is_closed()
@@ -58,18 +56,15 @@ def test_a_wrong_password_is_wrongpass_and_opens_nothing(guarded):
     client = guarded.client()
     for command in (("AUTH", "wrong"), ("AUTH", "nobody", PASSWORD), ("AUTH", ""),
                     ("AUTH", PASSWORD + "\n"), ("HELLO", 3, "AUTH", "default", "wrong")):
-        with refused("WRONGPASS"):
-            client(*command)
-        with refused("NOAUTH"):
-            client("PING")
+        client.refused("WRONGPASS", *command)
+        client.refused("NOAUTH", "PING")
 
 
 def test_reset_forgets_the_authentication(guarded):
     client = guarded.client()
     client("AUTH", PASSWORD)
     assert client("RESET") == "RESET"
-    with refused("NOAUTH"):
-        client("PING")
+    client.refused("NOAUTH", "PING")
 
 
 @pytest.mark.parametrize("data", [encode("AUTH", *["x"] * 10), encode("AUTH", "x" * 16385),
@@ -133,8 +128,7 @@ def test_flushall_and_flushdb_need_unfenced_writes(local, key, name):
     client = local.client()
     token = client.token(key)
     client.fenced(token, "SET", key, "v")
-    with refused("NOPERM", f"^NOPERM {name} needs"):
-        client(name)
+    client.refused("NOPERM", name, text=f"^NOPERM {name} needs")
     assert client("GET", key) == b"v"
 
 
@@ -175,8 +169,7 @@ def test_client_kill_closes_that_connection_and_no_other(local):
     assert a("CLIENT", "KILL", f"{host}:{port}") == "OK"
     assert c.is_closed()
     assert a("CLIENT", "KILL", "ID", 1 << 40) == 0
-    with refused("ERR"):
-        a("CLIENT", "KILL", "127.0.0.1:1")
+    a.refused("ERR", "CLIENT", "KILL", "127.0.0.1:1")
 
 
 def test_quit_answers_what_was_sent_before_and_closes(local):

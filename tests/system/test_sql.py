@@ -10,7 +10,7 @@ import pytest
 
 from harness import netns
 from harness.limits import patience
-from harness.resp import ReplyError, refused
+from harness.resp import ReplyError
 
 
 def result(reply):
@@ -89,19 +89,15 @@ def test_parameters_are_text_without_types(local):
     ids=lambda args: str(args)[:40])
 def test_what_is_wrong_gets_an_error_and_the_connection_lives(local, args):
     client = local.client()
-    with refused("ERR"):
-        client("SQL", *args)
+    client.refused("ERR", "SQL", *args)
     assert client("PING") == "PONG"
 
 
 def test_without_arguments_it_is_the_wrong_number(local):
-    with refused("ERR", "wrong number of arguments"):
-        local.client()("SQL")
+    local.client().refused("ERR", "SQL", text="wrong number of arguments")
 
 
-def test_changes_and_the_last_rowid_are_those_of_the_statement(daemon, table, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_changes_and_the_last_rowid_are_those_of_the_statement(client, table, token, key):
     reply = result(client(*under(token, key, f"INSERT INTO {table} VALUES(1, 2), (2, 3)")))
     assert (reply["columns"], reply["rows"], reply["changes"]) == ([], [], 2)
     assert reply["last_insert_rowid"] == 2
@@ -113,20 +109,15 @@ def test_changes_and_the_last_rowid_are_those_of_the_statement(daemon, table, ke
     assert (reply["changes"], reply["last_insert_rowid"]) == (0, 0)
 
 
-def test_a_write_needs_a_token_and_one_that_is_current(daemon, table, key):
-    client = daemon.client()
+def test_a_write_needs_a_token_and_one_that_is_current(client, table, key):
     insert = f"INSERT INTO {table} VALUES(1, 1)"
-    with refused("NOTOKEN", "FENCEDALL"):
-        client("SQL", insert)
-    with refused("UNKNOWN"):
-        client(*under(1, key, insert))
+    client.refused("NOTOKEN", "SQL", insert, text="FENCEDALL")
+    client.refused("UNKNOWN", *under(1, key, insert))
     token = client.token(key)
     client(*under(token, key, insert))
     client("REVOKE", key)
-    with refused("STALE"):
-        client(*under(token, key, f"DELETE FROM {table}"))
-    with refused("STALE"):
-        client(*under(token, key, f"SELECT * FROM {table}"))
+    client.refused("STALE", *under(token, key, f"DELETE FROM {table}"))
+    client.refused("STALE", *under(token, key, f"SELECT * FROM {table}"))
     assert rows(client, f"SELECT * FROM {table}") == [[b"1", b"1"]]
 
 
@@ -160,8 +151,7 @@ def test_who_has_the_password_is_an_administrator(rig):
     password.write_text("secret")
     daemon = rig.daemon("--password-file", password)
     client = daemon.client()
-    with refused("NOAUTH"):
-        client("SQL", "SELECT 1")
+    client.refused("NOAUTH", "SQL", "SELECT 1")
     client("AUTH", "secret")
     client("SQL", "CREATE TABLE t(a)")
     assert rows(client, "SELECT * FROM t") == []
@@ -175,19 +165,14 @@ def test_who_has_the_password_is_an_administrator(rig):
     "CREATE TEMP TABLE x(a)", "CREATE VIRTUAL TABLE x USING fts5(a)",
     "WITH stockade_fences AS (SELECT * FROM stockade_resource) SELECT * FROM stockade_fences",
     "UPDATE stockade_resource SET token = 99", "DELETE FROM stockade_guard"])
-def test_stockades_own_and_other_files_are_out_of_reach(daemon, key, statement):
+def test_stockades_own_and_other_files_are_out_of_reach(client, token, key, statement):
     """Also for an administrator, and with a token."""
-    client = daemon.client()
-    token = client.token(key)
     for command in (("SQL", statement), under(token, key, statement)):
-        with refused("NOPERM"):
-            client(*command)
+        client.refused("NOPERM", *command)
     assert client.fenced(token, "SET", key, "x") == "OK"
 
 
-def test_the_public_views_show_leases_and_values(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_the_public_views_show_leases_and_values(client, token, key):
     client.fenced(token, "SET", key, "value")
     assert rows(client, "SELECT token, state FROM stockade_fences WHERE resource = ?", key) == [
         [b"%d" % token, b"live"]]
@@ -208,9 +193,7 @@ def test_a_read_sees_every_write_that_was_acknowledged(daemon, table, key):
         assert noise.read() == "OK"
 
 
-def test_a_pipeline_reads_what_it_has_written(daemon, table, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_pipeline_reads_what_it_has_written(client, table, token, key):
     replies = client.pipeline([
         under(token, key, f"INSERT INTO {table} VALUES(1, 1)"), ("SQL", f"SELECT * FROM {table}"),
         under(token, key, f"UPDATE {table} SET b = 2"), ("SQL", f"SELECT b FROM {table}"),
@@ -226,8 +209,7 @@ def begin(client, *commands):
         assert client(*command) == "QUEUED"
 
 
-def test_a_basket_and_its_order_row_are_one_transaction(daemon, table, key):
-    client = daemon.client()
+def test_a_basket_and_its_order_row_are_one_transaction(client, table, key):
     client("SQL", f"CREATE TABLE {table}_lines(orders INT, sku)")
     token = client.token(key)
     client.fenced(token, "SET", key, 1)
@@ -247,8 +229,7 @@ def test_a_basket_and_its_order_row_are_one_transaction(daemon, table, key):
     # Sold out: nothing of the second order is there.
     for commands in (order(71), reversed(order(71))):
         begin(client, *commands)
-        with refused("RANGE"):
-            client("EXEC")
+        client.refused("RANGE", "EXEC")
     for name in (table, table + "_lines"):
         assert rows(client, f"SELECT count(*) FROM {name}") == [[b"1"]]
 
@@ -274,9 +255,7 @@ def test_a_statement_that_fails_undoes_its_transaction_and_no_other(daemon, tabl
     assert rows(client, f"SELECT * FROM {table}") == [[b"1", b"0"]]
 
 
-def test_a_repeat_with_its_id_gets_the_first_reply(daemon, table, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_repeat_with_its_id_gets_the_first_reply(daemon, client, table, token, key):
     insert = ("FENCEDALL", 1, key, token, "ID", "one", "SQL",
               f"INSERT INTO {table} VALUES(1, 1) RETURNING a, b")
     first = result(client(*insert))
@@ -286,10 +265,8 @@ def test_a_repeat_with_its_id_gets_the_first_reply(daemon, table, key):
     assert rows(client, f"SELECT count(*) FROM {table}") == [[b"1"]]
 
 
-def test_eight_clients_count_in_one_row(daemon, table, key):
+def test_eight_clients_count_in_one_row(daemon, client, table, token, key):
     """Each takes the lease, reads and writes under its token: no count is lost."""
-    client = daemon.client()
-    token = client.token(key)
     client(*under(token, key, f"INSERT INTO {table} VALUES(1, 0)"))
     client("RELEASE", key, token)
     faults = []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.limits import Stopwatch, patience
-from harness.resp import Client, ReplyError, refused
+from harness.resp import Client, ReplyError
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
 NUMBERS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < ?) "
@@ -27,8 +27,7 @@ def test_100000_rows_and_no_more(local):
     numbers = NUMBERS + "SELECT x FROM c"
     back = client("SQL", "TYPES", "i", numbers, 100000, timeout=30)[3]
     assert len(back) == 100000 and back[-1] == [b"100000"]
-    with refused("ERR", "100000 rows"):
-        client("SQL", "TYPES", "i", numbers, 100001, timeout=30)
+    client.refused("ERR", "SQL", "TYPES", "i", numbers, 100001, text="100000 rows", timeout=30)
     assert client("PING") == "PONG"
 
 
@@ -37,17 +36,14 @@ def test_a_reply_of_64_mib_and_no_more(local):
     sixteen = "SELECT zeroblob(16777216)"
     assert [len(row[0]) for row in client("SQL", " UNION ALL ".join([sixteen] * 3),
                                           timeout=30)[3]] == [16 << 20] * 3
-    with refused("ERR", "64 MiB"):
-        client("SQL", " UNION ALL ".join([sixteen] * 4), timeout=30)
-    with refused("ERR", "too big"):
-        client("SQL", "SELECT zeroblob(17000000)")
+    client.refused("ERR", "SQL", " UNION ALL ".join([sixteen] * 4), text="64 MiB", timeout=30)
+    client.refused("ERR", "SQL", "SELECT zeroblob(17000000)", text="too big")
 
 
 def test_a_statement_of_1_mib_and_no_more(local):
     client = local.client()
     assert rows(client, "SELECT 1".ljust(1 << 20)) == [[b"1"]]
-    with refused("ERR", "1 MiB"):
-        client("SQL", "SELECT 1".ljust((1 << 20) + 1))
+    client.refused("ERR", "SQL", "SELECT 1".ljust((1 << 20) + 1), text="1 MiB")
 
 
 def test_a_statement_cannot_take_all_the_memory(rig):
@@ -59,8 +55,7 @@ def test_a_statement_cannot_take_all_the_memory(rig):
     for statement in (ENDLESS + "SELECT randomblob(100000) FROM c ORDER BY 1",
                       doubling + " SELECT * FROM a39"):
         for _ in range(3):
-            with refused("ERR", "128 MiB"):
-                client("SQL", statement, timeout=60)
+            client.refused("ERR", "SQL", statement, text="128 MiB", timeout=60)
     status = dict(line.split(":", 1) for line in
                   open(f"/proc/{daemon.pid}/status", encoding="ascii") if ":" in line)
     assert int(status["VmHWM"].split()[0]) < (512 << 10) * patience(1), status["VmHWM"]
@@ -70,8 +65,7 @@ def test_names_nested_thousandfold_do_not_end_the_daemon(local):
     chain = "WITH a0(x) AS (SELECT 1)" + "".join(
         f",a{i}(x) AS (SELECT x FROM a{i - 1} LIMIT 1)" for i in range(1, 20000))
     client = local.client()
-    with refused("ERR", "500 SELECTs"):
-        client("SQL", chain + " SELECT * FROM a19999")
+    client.refused("ERR", "SQL", chain + " SELECT * FROM a19999", text="500 SELECTs")
     assert client("PING") == "PONG"
 
 
@@ -133,8 +127,7 @@ def test_a_write_that_ends_its_transaction_loses_nobody_elses(rig, key, bad):
     ends = time.monotonic() + 2
     failures = 0
     while time.monotonic() < ends:
-        with refused("ERR"):
-            client(*under(token, key, bad.format(t="t")), timeout=30)
+        client.refused("ERR", *under(token, key, bad.format(t="t")), timeout=30)
         failures += 1
     stop.set()
     for thread in threads:

@@ -295,8 +295,7 @@ def test_a_client_that_never_reads_does_not_keep_the_daemon_from_exiting(rig):
     assert watch.seconds < patience(DRAIN_SECONDS + 2)
 
 
-def test_a_silent_redis_does_not_keep_the_daemon_from_exiting(rig):
-    redis = rig.redis()
+def test_a_silent_redis_does_not_keep_the_daemon_from_exiting(rig, redis):
     daemon = rig.daemon(lease=redis.uri)
     client = daemon.client()
     client.token("r")

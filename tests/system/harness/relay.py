@@ -40,11 +40,12 @@ class Relay:
 
     @property
     def uri(self):
-        """Of a daemon behind it."""
+        """Where a daemon is behind it."""
         return "stockade://{}:{}".format(*self.address)
 
     @property
     def redis_uri(self):
+        """A lease URI, where a Redis is behind it."""
         return "redis://{}:{}".format(*self.address)
 
     def _start(self, function, *args):

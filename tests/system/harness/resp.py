@@ -267,10 +267,13 @@ class Client:
             lease["state"] = lease["state"].decode()
         return lease
 
-    def info(self, *section):
-        """INFO as a dict of text."""
-        lines = self("INFO", *section).decode().splitlines()
+    def info(self, *sections):
+        """The fields of INFO, as text."""
+        lines = self("INFO", *sections).decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def counter(self, name):
+        return int(self.info()[name])
 
     def await_waiters(self, resource, count=1):
         wait_until(lambda: self.lease(resource)["waiters"] == count, f"{count} wait in line")
