@@ -6,14 +6,9 @@
 #include "store/sqlite/transaction.h"
 
 /* A fence stands at its own token or at the store-wide floor, whichever is higher. */
-static enum stk_error set_floor(struct transaction *txn, struct resource *resource)
+static void set_floor(const struct transaction *txn, struct fence *fence)
 {
-    struct fence *fence = &resource->fence;
-
-    if (transaction_floor(txn) != STK_OK)
-        return STK_STORE;
     fence->floor = txn->floor > fence->token ? txn->floor : fence->token;
-    return STK_OK;
 }
 
 /* Looks the row up by name, past the cache; id 0: there is none. */
@@ -50,12 +45,15 @@ enum stk_error resources_find(struct store_txn *base, struct bytes name, struct 
     struct transaction *txn = transaction_of(base);
 
     transaction_release(txn);
+    if (transaction_floor(txn) != STK_OK)
+        return STK_STORE;
     if (txn->cache == NULL || !cache_find(txn->cache, name, resource)) {
         enum stk_error error = fetch(txn, name, resource);
         if (error != STK_OK)
             return error;
     }
-    return set_floor(txn, resource);
+    set_floor(txn, &resource->fence);
+    return STK_OK;
 }
 
 enum stk_error resources_make(struct store_txn *base, struct bytes name, struct resource *resource)
@@ -80,7 +78,8 @@ enum stk_error resources_make(struct store_txn *base, struct bytes name, struct 
         return resources_find(base, name, resource);
     *resource = (struct resource){.id = sqlite3_last_insert_rowid(txn->db)};
     cache_put(txn->cache, name, resource);
-    return set_floor(txn, resource);
+    set_floor(txn, &resource->fence);
+    return STK_OK;
 }
 
 enum stk_error resources_fence_put(struct store_txn *base, const struct resource *resource,

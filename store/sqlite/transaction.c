@@ -12,14 +12,31 @@ static const char *const sql_of[STATEMENTS] = {
 #undef X
 };
 
-bool transaction_begin(struct transaction *txn, enum statement how)
+bool transaction_begin(struct transaction *txn, enum statement how, int64_t *version)
 {
     txn->failed = false;
     txn->touched = false;
     txn->string_put = false;
-    txn->now_ms = store_clock_now_ms(txn->clock);
     txn->begun = transaction_run(txn, how) == STK_OK;
+    if (txn->begun && version != NULL) {
+        sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_DATA_VERSION);
+        if (stmt == NULL || transaction_number(txn, stmt, version) != STK_OK)
+            return false;
+    }
+    txn->now_ms = store_clock_now_ms(txn->clock);
     return txn->begun;
+}
+
+enum stk_error transaction_commit(struct transaction *txn)
+{
+    if (transaction_run(txn, STATEMENT_COMMIT) != STK_OK)
+        return STK_STORE;
+    txn->begun = false;
+    if (txn->cache != NULL)
+        cache_commit(txn->cache);
+    if (txn->names != NULL)
+        cache_commit(txn->names);
+    return STK_OK;
 }
 
 bool transaction_is_gone(const struct transaction *txn)
@@ -41,6 +58,25 @@ void transaction_free(struct transaction *txn)
 }
 
 /* Failures. */
+
+void transaction_fail_op(struct transaction *txn, struct store_op *op, const char *why)
+{
+    struct store_reasons *reasons = txn->reasons;
+    char text[STORE_WHY_MAX];
+    size_t len = 0, i = 0;
+
+    for (; why[len] != '\0' && len + 1 < sizeof text; len++)
+        text[len] = why[len] >= ' ' && why[len] <= '~' ? why[len] : '?';
+    text[len] = '\0';
+    op->error = STK_STORE;
+    pthread_mutex_lock(&reasons->lock);
+    while (i < reasons->count && strcmp(reasons->texts[i], text) != 0)
+        i++;
+    if (i == reasons->count && i < STORE_REASONS_MAX)
+        memcpy(reasons->texts[reasons->count++], text, len + 1);
+    op->why = i < STORE_REASONS_MAX ? reasons->texts[i] : NULL;
+    pthread_mutex_unlock(&reasons->lock);
+}
 
 enum stk_error transaction_fail(struct transaction *txn)
 {

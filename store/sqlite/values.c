@@ -55,6 +55,7 @@ enum stk_error values_string_of(struct store_txn *base, struct bytes name, bool 
     struct resource resource;
 
     transaction_release(txn);
+    *found = false;
     if (txn->cache != NULL)
         *found = cache_string(txn->cache, name, value);
     if (txn->names == NULL)

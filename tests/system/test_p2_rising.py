@@ -56,10 +56,16 @@ def test_tokens_rise_with_every_grant(client, key):
     assert_rising(cycles(client, key, 20))
 
 
-def test_tokens_rise_over_flushall_between_two_grants(rig, redis):
+@pytest.mark.parametrize("how", ["FLUSHALL", "restarted empty"])
+def test_tokens_rise_over_a_redis_that_forgets_all(rig, redis, how):
     client = rig.daemon(lease=redis.uri).client()
     tokens = cycles(client, "r", 3)
-    redis("FLUSHALL")
+    if how == "FLUSHALL":
+        redis("FLUSHALL")
+    else:
+        redis.kill()
+        redis = again(rig, redis)
+    assert redis.client()("DBSIZE") == 0
     tokens += cycles(client, "r", 3)
     assert_rising(tokens)
     client.refused("STALE", "FENCED", tokens[2], "SET", "r", "old")
@@ -76,16 +82,6 @@ def test_a_holder_is_fenced_out_by_the_grant_that_flushall_made_possible(rig, re
     assert second > first
     a.refused("STALE", "FENCED", first, "SET", "r", 9)
     assert b.fenced(second, "DECR", "r") == 9
-
-
-def test_tokens_rise_over_a_redis_restarted_empty(rig, redis):
-    client = rig.daemon(lease=redis.uri).client()
-    tokens = cycles(client, "r", 3)
-    redis.kill()
-    redis = again(rig, redis)
-    assert redis.client()("DBSIZE") == 0
-    tokens += cycles(client, "r", 3)
-    assert_rising(tokens)
 
 
 def test_tokens_rise_over_a_redis_restored_from_an_older_aof(rig):
@@ -122,23 +118,26 @@ def test_a_lock_restored_from_an_older_aof_is_not_handed_out_again(rig):
     assert client.fenced(fresh, "SET", "r", "new") == "OK"
 
 
-@pytest.mark.parametrize("value", ["banana", "-5", "0", "", "1.5", "1e3", str(1 << 52),
-                                   str((1 << 53) - 1), str(1 << 53), "9" * 25],
-                         ids=lambda v: v or "empty")
-def test_a_counter_set_by_hand_never_lowers_or_poisons_the_tokens(shared_redis, key, value):
+@pytest.fixture
+def counted(shared_redis, key):
+    """A client of a daemon, one of its Redis, and three tokens of `key`, given back."""
     client = shared_redis.client()
-    redis = shared_redis.service.server.client()
-    tokens = cycles(client, key, 3)
-    redis("SET", token_key(key), value)
+    return client, shared_redis.service.server.client(), cycles(client, key, 3)
+
+
+@pytest.mark.parametrize("value", ["banana", "-5", "0", "", "1.5", "1e3", str(1 << 52),
+                                   str((1 << 53) - 1), str(1 << 53), "9" * 25, None],
+                         ids=lambda v: v or "empty" if v is not None else "deleted")
+def test_a_counter_set_by_hand_never_lowers_or_poisons_the_tokens(counted, key, value):
+    client, redis, tokens = counted
+    redis("DEL", token_key(key)) if value is None else redis("SET", token_key(key), value)
     tokens += cycles(client, key, 3)
     assert_rising(tokens)
     assert tokens[-1] < 1 << 48, "a counter far above the floor is not believed"
 
 
-def test_a_counter_of_the_wrong_type_never_lowers_the_tokens(shared_redis, key):
-    client = shared_redis.client()
-    redis = shared_redis.service.server.client()
-    tokens = cycles(client, key, 3)
+def test_a_counter_of_the_wrong_type_never_lowers_the_tokens(counted, key):
+    client, redis, tokens = counted
     redis("DEL", token_key(key))
     redis("RPUSH", token_key(key), "a", "b")
     reply = client.ask("ACQUIRE", key, 60000)
@@ -151,19 +150,11 @@ def test_a_counter_of_the_wrong_type_never_lowers_the_tokens(shared_redis, key):
     assert_rising(tokens + cycles(client, key, 3))
 
 
-def test_a_counter_that_expired_is_restored_from_the_floor(shared_redis, key):
-    client = shared_redis.client()
-    tokens = cycles(client, key, 3)
-    shared_redis.service.server("DEL", token_key(key))
-    assert_rising(tokens + cycles(client, key, 3))
-
-
 @pytest.mark.parametrize("value", ["garbage", "", "1 someone", f"{(1 << 53) - 1} someone"],
                          ids=lambda v: v or "empty")
-def test_a_lock_set_by_hand_holds_until_it_expires_and_hands_out_nothing(shared_redis, key, value):
-    client = shared_redis.client()
-    tokens = cycles(client, key, 3)
-    shared_redis.service.server("SET", lock_key(key), value, "PX", 400)
+def test_a_lock_set_by_hand_holds_until_it_expires_and_hands_out_nothing(counted, key, value):
+    client, redis, tokens = counted
+    redis("SET", lock_key(key), value, "PX", 400)
     assert client.acquire(key) is None
     tokens.append(client.token(key, 60000, "WAIT", 5000))
     assert_rising(tokens)
@@ -190,10 +181,8 @@ def test_tokens_rise_over_restarts_of_the_daemon(rig, lease, how):
 
 
 def lost_grant(rig, redis, ttl_ms, *options):
-    """Kills a daemon after Redis has granted and before the store has heard of it.
-
-    Returns another daemon on the same store, and the token that was lost.
-    """
+    """Kills a daemon after Redis has granted and before the store has heard of it. Returns a client
+    of another daemon on the same store, and the token that was lost."""
     relay = rig.relay(redis.address)
     daemon = rig.daemon(lease=relay.redis_uri)
     client = daemon.client()
@@ -207,12 +196,11 @@ def lost_grant(rig, redis, ttl_ms, *options):
     assert peek("EXISTS", lock_key("r")) == 1
     daemon.kill()
     relay.let("down")
-    return rig.daemon(lease=redis.uri), lost
+    return rig.daemon(lease=redis.uri).client(), lost
 
 
 def test_the_same_owner_never_gets_a_token_that_a_crash_lost_before_its_commit(rig):
-    daemon, lost = lost_grant(rig, rig.redis(), 60000, *OWNED)
-    client = daemon.client()
+    client, lost = lost_grant(rig, rig.redis(), 60000, *OWNED)
     client.refused("UNKNOWN", "FENCED", lost, "SET", "r", "lost")
     fresh = client.token("r", 60000, *OWNED, "WAIT", 3000)
     assert fresh > lost
@@ -222,8 +210,7 @@ def test_the_same_owner_never_gets_a_token_that_a_crash_lost_before_its_commit(r
 
 
 def test_another_owner_waits_out_a_grant_that_a_crash_lost_and_gets_a_larger_token(rig):
-    daemon, lost = lost_grant(rig, rig.redis(), 700)
-    client = daemon.client()
+    client, lost = lost_grant(rig, rig.redis(), 700)
     fresh = client.token("r", 60000, "WAIT", 5000)
     assert fresh > lost
     client.refused("STALE", "FENCED", lost, "SET", "r", "lost")

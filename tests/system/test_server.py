@@ -3,12 +3,11 @@
 
 import json
 import re
-import subprocess
 
 import pytest
 
-from harness import netns
-from harness.limits import REPO, patience, wait_until
+from harness.limits import REPO, wait_until
+from harness.netns import secluded
 from harness.resp import Client, Closed, ReplyError, encode
 from harness.rig import Rig
 
@@ -99,27 +98,15 @@ ADMIN_COMMANDS = ["SHUTDOWN", "CLIENT KILL ID 1", "CONFIG GET save", "FLUSHALL",
 
 
 def test_who_comes_from_elsewhere_is_no_administrator_without_a_password(rig):
-    """In a network of its own, where 10.9.8.7 is this machine and not loopback."""
-    if not netns.available():
-        pytest.skip("no network namespaces here")
-    daemon = rig.daemon("--unfenced-writes", "allow", listen=("0.0.0.0:0",), admin="off",
-                        wrapper=netns.inside("ip addr add 10.9.8.7/32 dev lo"))
-    port = daemon.address[1]
-
-    def remote(host, *command):
-        run = subprocess.run(
-            [*netns.beside(daemon.pid), "redis-cli", "-h", host, "-p", str(port), *command],
-            capture_output=True, text=True, timeout=patience(10), check=False)
-        return run.stdout.strip()
-
-    assert remote("10.9.8.7", "PING") == "PONG"
+    daemon, cli = secluded(rig, "--unfenced-writes", "allow")
+    assert cli("10.9.8.7", "PING") == "PONG"
     for command in ADMIN_COMMANDS:
-        assert remote("10.9.8.7", *command.split()).startswith("NOPERM "), command
-    assert remote("10.9.8.7", "GUARD", "LIST") == ""
-    token = remote("10.9.8.7", "ACQUIRE", "r", "60000").split()[0]
-    assert remote("10.9.8.7", "REVOKE", "r") == token, "for anyone who may write"
-    assert remote("127.0.0.1", "FLUSHALL") == "OK"
-    remote("127.0.0.1", "SHUTDOWN")
+        assert cli("10.9.8.7", *command.split()).startswith("NOPERM "), command
+    assert cli("10.9.8.7", "GUARD", "LIST") == ""
+    token = cli("10.9.8.7", "ACQUIRE", "r", "60000").split()[0]
+    assert cli("10.9.8.7", "REVOKE", "r") == token, "for anyone who may write"
+    assert cli("127.0.0.1", "FLUSHALL") == "OK"
+    cli("127.0.0.1", "SHUTDOWN")
     assert daemon.wait() == 0
 
 

@@ -58,7 +58,8 @@ def test_sighup_takes_the_options_that_may_change(rig):
                         ("max-reply-memory", "130")):
         assert configured.option(name) == value
     client.refused("ERR", "SQL",
-                   "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) " "SELECT max(n) FROM t",
+                   "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) "
+                   "SELECT max(n) FROM t",
                    text="more than 50 ms")
     configured.hang_up("log-level = error")
     client.refused("NOTOKEN", "SET", "k", "v")
