@@ -22,6 +22,7 @@ struct zk_task {
     void (*on_answered)(struct zk_task *task, struct lease_call *call);
     struct list in_asked; /* the provider's, until it is answered */
     struct zk_request request, listing;
+    void (*next)(struct zk_task *task); /* what the answer to `request` leads to */
     int steps;
 
     /* What it has found at the resource: */

@@ -61,6 +61,7 @@ struct zk_resource {
 };
 
 struct zk_resources {
+    struct lease_provider *provider; /* is told news */
     struct zk_connection *connection;
     struct zk_resource *by_path;
     struct heap leases, places;   /* by the time they are over */
@@ -69,15 +70,12 @@ struct zk_resources {
     void (*on_over)(struct zk_resource *resource); /* its lease, or its place */
     void (*on_closed)(void *context);
     void *context;
-
-    void (*on_news)(void *context, const struct lease_news *news); /* NULL: nobody listens */
-    void *news_context;
-    uint64_t news;
     struct list lost; /* leases that went with a session, until that can be told */
 };
 
-/* `connection` is borrowed. */
-void zk_resources_init(struct zk_resources *all, struct zk_connection *connection,
+/* `provider` and `connection` are borrowed. */
+void zk_resources_init(struct zk_resources *all, struct lease_provider *provider,
+                       struct zk_connection *connection,
                        void (*on_over)(struct zk_resource *resource));
 /* What is over is looked for again: the connection is ready. */
 void zk_resources_ready(struct zk_resources *all);

@@ -7,6 +7,7 @@
 
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/write/exec.h"
 #include "proxy/engine/write/multi.h"

@@ -3,6 +3,7 @@
  * store makes, removes and checks guards; this is only the command. */
 #include "fence/base/mem.h"
 #include "proxy/engine/command/handlers.h"
+#include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/session.h"
 
 /* What the store says of it. */

@@ -5,7 +5,7 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
-#include "proxy/engine/session/request.h"
+#include "proxy/engine/session/arguments.h"
 #include "proxy/engine/write/exec.h"
 
 struct asked {

@@ -3,6 +3,7 @@
  * COMMAND, the table of commands as clients read it. (INFO is in info.c.) */
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/session.h"
 
 void server_time(struct request *request)

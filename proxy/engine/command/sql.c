@@ -13,6 +13,7 @@
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/write/exec.h"
+#include "proxy/engine/write/plan.h"
 #include "store/sql_text.h"
 
 enum { SQL_ROWS_MAX = 100000, SQL_PARAMS_MAX = 32766 };

@@ -8,6 +8,7 @@
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/session/request.h"
 #include "proxy/engine/write/exec.h"
+#include "proxy/engine/write/plan.h"
 
 /* Replaces whatever the key holds; exec->resource is the key's. */
 static enum stk_error put(struct exec *exec, struct bytes key, struct bytes value)

@@ -14,6 +14,7 @@
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/notes.h"
 
 static uint64_t fingerprint(void)

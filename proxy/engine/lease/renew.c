@@ -14,6 +14,7 @@
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/session/arguments.h"
 
 #define ROUNDS_MAX 3
 

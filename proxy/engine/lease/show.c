@@ -5,6 +5,7 @@
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/session/arguments.h"
 #include "proxy/engine/write/exec.h"
 
 #define LEASES_COUNT_DEFAULT 100000

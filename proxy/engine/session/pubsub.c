@@ -21,6 +21,7 @@
 
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/session.h"
 
 struct topic {

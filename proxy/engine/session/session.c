@@ -22,6 +22,7 @@
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/arguments.h"
 
 /* What the replies of the reads under way may weigh together, guessed from the latest ones. */
 #define SESSION_READS_WEIGHT (4 << 20)

@@ -20,9 +20,9 @@
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/events.h"
 #include "proxy/engine/session/notes.h"
-#include "proxy/engine/session/request.h"
 #include "proxy/engine/write/exec.h"
 
 /* A mark costs each transaction a tenth; going without costs the batch of one that fails a lot. */

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What commands do with their arguments: subcommands, words, numbers, names. Where an argument
+ * cannot be read the request fails, with Redis's error where Redis has one. */
+#ifndef STOCKADE_ENGINE_ARGUMENTS_H
+#define STOCKADE_ENGINE_ARGUMENTS_H
+
+#include "proxy/engine/session/request.h"
+
+#define RECEIPT_ID_MAX 512 /* bytes */
+
+/* Fails with "wrong number of arguments for 'get' command", in Redis's words; "client|id" for
+ * subcommands. */
+void request_fail_arity(struct request *request, const char *name);
+/* Makes that error the reply, and does not finish. */
+void request_reply_arity(struct request *request, const char *name);
+
+/* A command's second word: "client|id". */
+struct subcommand {
+    const char *name; /* in lower case, with the command's */
+    int arity;        /* as in struct command */
+    command_start *start;
+};
+/* Starts the subcommand that argv[1] names, or fails as Redis does. */
+void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count);
+/* Fails with "unknown subcommand 'x'. Try CLIENT HELP." */
+void request_fail_subcommand(struct request *request);
+
+/* Is there an argument i, and is it this word, in either case? */
+bool request_is_word(const struct request *request, size_t i, const char *word);
+/* Reads an integer from min to max. False: the request has failed, the error names `what`. */
+bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
+                 int64_t *value);
+/* Is argv[i] a name of a resource, key or owner: 1 to RESOURCE_NAME_MAX bytes? */
+bool request_name(struct request *request, size_t i, const char *what);
+/* Is argv[i] the ID of a request? */
+bool request_id(struct request *request, size_t i);
+/* Reads argv[i] as a token. */
+bool request_token(struct request *request, size_t i, int64_t *token);
+
+#endif
