@@ -122,7 +122,7 @@ static int64_t left_at_another_daemon_ms(struct world *world, struct lease_provi
 
 LOCAL_TEST(a_renewal_that_is_told_is_seen_by_another_daemon_on_the_same_file)
 {
-    struct lease_provider *other = lease_local_new(&world->clock);
+    struct lease_provider *other = lease_local_new(world->clock);
 
     assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
     assert_int_equal(left_at_another_daemon_ms(world, other), 1000);
