@@ -11,7 +11,6 @@
 
 #include "fence/base/bytes.h"
 #include "fence/base/check.h"
-#include "fence/base/text.h"
 
 enum { CONNECT_LIMIT_MS = 2000, DB_MAX = 1 << 20 };
 
