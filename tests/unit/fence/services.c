@@ -29,7 +29,8 @@
 
 /* Both services answer this question and then close the connection. */
 struct service_kind {
-    const char *question, *answer;
+    const char *question;
+    const char *answer, *not_yet; /* once it is ready; while it is still loading */
     void (*run)(const struct service *service); /* in the child: become the service */
 };
 
@@ -136,8 +137,10 @@ static void run_zookeeper(const struct service *zookeeper)
            (char *)NULL);
 }
 
-static const struct service_kind redis_kind = {"QUIT\r\n", "+OK\r\n", run_redis},
-                                 zookeeper_kind = {"srvr", "Mode: standalone", run_zookeeper};
+static const struct service_kind redis_kind = {"PING\r\nQUIT\r\n", "+OK\r\n", "-LOADING",
+                                               run_redis},
+                                 zookeeper_kind = {"srvr", "Mode: standalone",
+                                                   "not currently serving", run_zookeeper};
 
 static bool answers(const struct service *service)
 {
@@ -156,7 +159,8 @@ static bool answers(const struct service *service)
             len += (size_t)got;
     text[len] = '\0';
     close(fd);
-    return strstr(text, service->kind->answer) != NULL;
+    return strstr(text, service->kind->answer) != NULL &&
+           strstr(text, service->kind->not_yet) == NULL;
 }
 
 void service_start(struct service *service)
