@@ -110,7 +110,7 @@ static enum stk_error sqlite_submit(struct store *base, struct store_op *op)
 
     if (!op->writes)
         return worker_submit(&store->reads[op->slow ? READS_SLOW : READS_QUICK].worker, op);
-    return worker_submit(&store->writes, op);
+    return atomic_load(&store->writer.lost) ? STK_BUSY : worker_submit(&store->writes, op);
 }
 
 static bool sqlite_flush(struct store *base)

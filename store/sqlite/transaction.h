@@ -104,10 +104,15 @@ void transaction_free(struct transaction *txn);
 
 /* Statements. */
 
-/* Returns the statement, reset; NULL: it could not be prepared, which is remembered. */
+/* Returns the statement, reset. NULL: it could not be prepared, which is remembered; to step NULL
+ * is to fail. */
 sqlite3_stmt *transaction_statement(struct transaction *txn, enum statement which);
-/* The same, with its first parameter bound. */
+/* The same, with its first parameter bound, or the first two. `key` outlives the step. */
 sqlite3_stmt *transaction_statement_for(struct transaction *txn, enum statement which, int64_t id);
+sqlite3_stmt *transaction_statement_key(struct transaction *txn, enum statement which, int64_t id,
+                                        struct bytes key);
+sqlite3_stmt *transaction_statement_pair(struct transaction *txn, enum statement which, int64_t id,
+                                         int64_t number);
 /* Runs a statement that gives no row. */
 enum stk_error transaction_run(struct transaction *txn, enum statement which);
 /* Steps a bound statement that changes rows, and resets it. */

@@ -120,7 +120,7 @@ def test_users_with_the_rights_that_the_readme_names_are_enough(quiet, key):
     cluster = quiet.cluster
     for server in [cluster.master, *cluster.sentinels]:
         rights = RIGHTS if server is cluster.master else SENTINEL_RIGHTS
-        cluster.ask(server, "ACL", "SETUSER", "few", "reset", "on", ">few", *rights.split())
+        server("ACL", "SETUSER", "few", "reset", "on", ">few", *rights.split())
     hosts = [f"few:few@127.0.0.1:{s.address[1]}" for s in cluster.sentinels[:1]]
     hosts += [f"127.0.0.1:{s.address[1]}" for s in cluster.sentinels[1:]]
     client = quiet.daemon(password="", hosts=hosts, sentinel_password="few",
@@ -214,7 +214,7 @@ def test_grants_go_on_without_any_sentinel_while_the_master_is_there(rig):
 def test_with_replicas_a_grant_counts_once_they_have_it(quiet, key):
     client = quiet.daemon(options="replicas=1").client()
     token = token_when_up(client, key)
-    lock = quiet.cluster.ask(quiet.cluster.replicas[0], "GET", lock_key(key))
+    lock = quiet.cluster.replicas[0]("GET", lock_key(key))
     assert lock.split(b" ")[0] == b"%d" % token
 
 
@@ -227,7 +227,7 @@ def test_a_grant_that_too_few_replicas_have_is_given_back(quiet, key):
         with Stopwatch() as watch, refused("LEASEDOWN", "0 of 1 replicas have the grant"):
             client("ACQUIRE", key + "2", 60000)
         assert watch.seconds < patience(2)
-        wait_until(lambda: cluster.ask(cluster.master, "EXISTS", lock_key(key + "2")) == 0,
+        wait_until(lambda: cluster.master("EXISTS", lock_key(key + "2")) == 0,
                    "the lock was given back")
         assert "0 of 1 replicas" in info(client)["lease_service_detail"]
         client.renew(key, held, 60000)
@@ -243,11 +243,11 @@ def test_grants_at_the_same_time_wait_for_replicas_together(quiet, key):
     daemon = quiet.daemon(options="replicas=1")
     client = daemon.client()
     token_when_up(client, key)
-    waited = quiet.cluster.ask(quiet.cluster.master, "INFO", "commandstats")
+    waited = quiet.cluster.master("INFO", "commandstats")
     replies = client.pipeline([("ACQUIRE", f"{key}:{i}", 60000) for i in range(200)])
     assert all(not isinstance(reply, ReplyError) for reply in replies), replies
     calls = [int(re.search(rb"cmdstat_wait:calls=(\d+)", text)[1]) for text in (
-        waited, quiet.cluster.ask(quiet.cluster.master, "INFO", "commandstats"))]
+        waited, quiet.cluster.master("INFO", "commandstats"))]
     assert 0 < calls[1] - calls[0] <= 100
 
 
@@ -296,7 +296,7 @@ def test_twenty_failovers_to_a_replica_without_the_lock_let_no_stale_holder_thro
         for _ in range(FAILOVERS):
             cluster.stop_replication()
             tokens.append(token_when_up(a, "r", 600000))
-            assert cluster.ask(cluster.replicas[0], "EXISTS", lock_key("r")) == 0
+            assert cluster.replicas[0]("EXISTS", lock_key("r")) == 0
             cluster.fail_over()
             assert a.fenced(tokens[-1], "SET", "r", "nobody else has it yet") == "OK"
             tokens.append(back_in_time(b, "r"))
