@@ -9,7 +9,6 @@
 #include "fence/base/check.h"
 #include "tools/demo/basket.h"
 #include "tools/demo/redis_lock.h"
-#include "tools/lease.h"
 
 /* `reply`: to the question for the orders. Free it and the rows. */
 static bool audit(struct buyer *referee, redisReply *reply, bool read, struct basket_rows *rows,
