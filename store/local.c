@@ -43,7 +43,6 @@ struct local {
     int64_t start_ms;
     struct table entries;
     struct heap ending; /* of entries, by the end of their time */
-    uint64_t calls;
 };
 
 /* The table. */
@@ -225,16 +224,16 @@ static bool local_ask(struct lease_provider *base, struct lease_call *call)
     struct local *local = (struct local *)(void *)base;
     int64_t now_ms = clock_now_ms(local->clock);
 
-    local->calls++;
     answer(local, call, now_ms);
     sweep(local, now_ms); /* behind it: the entry just asked for may be over and still of use */
     return true;
 }
 
-static struct lease_health local_health(const struct lease_provider *base)
+static void local_health(const struct lease_provider *base, struct lease_health *health)
 {
-    const struct local *local = (const struct local *)(const void *)base;
-    return (struct lease_health){.up = true, .detail = "local: ready", .calls = local->calls};
+    (void)base;
+    health->up = true;
+    text_print(health->detail, sizeof health->detail, "local: ready");
 }
 
 static void free_entry(struct table_node *node)
@@ -242,15 +241,14 @@ static void free_entry(struct table_node *node)
     free(of_node(node));
 }
 
-static void local_close(struct lease_provider *base, void (*closed)(void *context), void *context)
+static void local_close(struct lease_provider *base)
 {
     struct local *local = (struct local *)(void *)base;
 
     table_drain(&local->entries, free_entry);
     table_free(&local->entries);
     heap_free(&local->ending);
-    free(local);
-    closed(context);
+    lease_provider_closed(base);
 }
 
 static const struct lease_provider_impl local_impl = {

@@ -64,7 +64,7 @@ struct claim {
     struct bytes resource;
     int64_t token;
 };
-void txn_present(struct store_txn *txn, const struct claim *claims, size_t count);
+/* txn_present(txn, claims, count), in txn.h, hands them over. */
 
 /* Guards: `table`'s rows belong to the resource `prefix` followed by the value of `column`.
  * Refusals as with txn_sql: an error and a line in `why`. */

@@ -6,23 +6,30 @@
  *                              [ reader: BEGIN, run, run, run, COMMIT ]              └─▶ op->done
  *
  * - A few brief operations that find the store idle run on the caller's own thread, in store_flush:
- *   waking another one takes longer than they do.
- * - An operation's `run` sees the state as of all earlier operations, and is alone with it. It is
- *   a plain function over the primitives of txn.h; what it means (fencing, commands) is the
- *   caller's business. It starts from scratch each time and touches nothing but its operation, for
- *   it may run more than once:
- * - Where an operation that has changed something returns an error (or SQL has ended the whole
- *   transaction), everything is rolled back, and the operations before it run again without it. It
- *   is not run again itself: what it wrote down of its failure stays. The operations after it
- * follow in another transaction. Where it was the store that failed it, the operation gets a second
- *   chance, in a transaction that begins with it.
- * - `done` is called from store_collect, on the caller's thread, in the order of submission (writes
- *   among writes, reads among reads, slow reads among themselves), after the commit.
+ *   waking another thread takes longer than they do.
+ * - An operation's `run` is a plain function over the primitives of txn.h; what it means (fencing,
+ *   commands) is the caller's business. It sees the state as of all earlier operations, and no
+ *   other operation or process changes anything while it runs.
+ * - `run` may be called more than once: from scratch each time, with nothing kept of the earlier
+ *   call. So it touches nothing but its operation and the transaction.
+ * - An operation that returns an error leaves no trace. If it has changed something by then (or SQL
+ *   has ended the transaction), everything is rolled back; the operations before it run again
+ *   without it, those after it follow in another transaction. It does not run again itself, unless
+ *   it was the store that failed it: then it gets one more chance, first in a transaction.
+ * - `done` is called from store_collect, on the caller's thread, after the commit, in the order of
+ *   submission (writes among writes, reads among reads, slow reads among themselves).
  * - A read sees every write that was collected before the read was submitted.
+ * - The tokens of a resource never fall, whatever `run` puts: to put a smaller one is a bug, and
+ *   ends the process. A row that is removed leaves its token to the store-wide floor.
  * - Queues are bounded: a full one refuses with STK_BUSY.
- * - A commit that failed cleanly fails its operations with STK_STORE. One with an unknown outcome
- *   (an fsync failed, or the files went away under it) answers nothing: store_lost() turns true,
- *   and the process has to end. */
+ * - A commit that failed cleanly fails its operations with STK_STORE. If its outcome is unknown (an
+ *   fsync failed, or the files went away), nothing is answered: store_lost() turns true, and the
+ *   process has to end.
+ *
+ * There is one store for users (sqlite/), and there are others in the tests, so a store is a table
+ * of functions. To write one, embed `struct store` and `struct store_txn` (txn.h) first in your own
+ * structs and point them at your tables; tests/unit/store/twins_test.c runs two stores side by
+ * side. Ages go by the store's time (clock.h), not by any wall clock. */
 #ifndef STOCKADE_STORE_STORE_H
 #define STOCKADE_STORE_STORE_H
 
@@ -34,30 +41,33 @@
 #include "fence/base/err.h"
 #include "fence/base/list.h"
 
-struct store;
 struct store_txn; /* txn.h */
 
 #define STORE_WHY_MAX 224 /* bytes of a reason, one line, its end included */
 
-/* Owned by the caller, untouched by it from submit to done. */
+struct store_op;
+/* On the store's thread. STK_OK: keep what was done (also where the command was refused without
+ * touching anything). Anything else undoes it; the error reaches `done` in `error`. */
+typedef enum stk_error store_run(struct store_op *op, struct store_txn *txn);
+/* On the caller's thread. */
+typedef void store_done(struct store_op *op);
+
+/* Owned by the caller, who leaves it alone from submit to done. */
 struct store_op {
     bool writes; /* else it may only read */
     bool slow;   /* a read that may take long, and must not hold up the others */
     bool brief;  /* takes microseconds: may run where it is submitted */
-    /* The resource that it looks up first, borrowed, or empty: a hint, which makes a batch faster
-     * and is no harm where it is wrong. */
+    /* The resource that it looks up first, borrowed, or empty: a hint that makes a batch faster. A
+     * wrong one does no harm. */
     struct bytes about;
-    /* On the store's thread. STK_OK: keep what was done (also where the command was refused without
-     * touching anything). Anything else undoes it; the error reaches `done` in `error`. */
-    enum stk_error (*run)(struct store_op *op, struct store_txn *txn);
-    void (*done)(struct store_op *op); /* on the caller's thread */
+    store_run *run;
+    store_done *done;
     enum stk_error error;
-    const char
-        *why; /* STK_STORE: why, for people; NULL: nobody knows. Lives as long as the store */
+    const char *why;  /* of STK_STORE, for people, as long as the store lives; NULL: unknown */
     struct list link; /* the store's own */
 };
 
-/* Whether it takes writes. */
+/* Does it take writes? */
 enum store_state {
     STORE_FINE,
     STORE_FAILING, /* the last one failed; the next may succeed */
@@ -73,25 +83,43 @@ struct store_stats {
     char why[STORE_WHY_MAX]; /* of the state, for people; empty: STORE_FINE */
 };
 
-/* STK_OK, or STK_BUSY: the queue is full, `done` will not be called. */
-enum stk_error store_submit(struct store *store, struct store_op *op);
-/* Call it when no more is coming for now: what was submitted may begin. Until then the threads may
- * leave it waiting, so that what belongs together is committed together. On the thread that
- * submits. True: some of it is finished already; collect it, `wake` is not called for it. */
-bool store_flush(struct store *store);
-/* Calls `done` for what is finished. Call it after `wake`, on the thread that submits. */
-void store_collect(struct store *store);
-/* For a store without threads (a simulator, a unit test): runs at most one batch of writes and one
- * of reads. Returns whether there was anything to do; store_collect delivers it. */
-bool store_step(struct store *store);
-/* The outcome of a commit is unknown: end the process without answering what is open. */
-bool store_lost(const struct store *store);
-/* Returns the number of this opening of the store for writing; rows remember under which one they
- * were granted. The first opening makes the store. */
+/* What a store does; call it by the names below. */
+struct store {
+    const struct store_impl *impl;
+};
+
+struct store_impl {
+    /* STK_OK, or STK_BUSY: the queue is full, and `done` will not be called. */
+    enum stk_error (*submit)(struct store *store, struct store_op *op);
+    /* Call it when no more is coming for now: what was submitted may begin. Until then the
+     * threads may leave it waiting, so that what belongs together is committed together. On the
+     * thread that submits. True: some of it is finished already; collect it, `wake` is not
+     * called for it. NULL in a store without threads. */
+    bool (*flush)(struct store *store);
+    /* Calls `done` for what is finished. Call it after `wake`, on the thread that submits. */
+    void (*collect)(struct store *store);
+    /* For a store without threads (a simulator, a unit test): runs at most one batch of writes
+     * and one of reads. Returns whether there was anything to do; store_collect delivers it. */
+    bool (*step)(struct store *store);
+    /* The outcome of a commit is unknown: end the process without answering what is open. */
+    bool (*lost)(const struct store *store);
+    /* Returns the number of this opening of the store for writing; rows remember under which
+     * one they were granted. STORE_SESSION_FIRST is the opening that makes the store. */
+    int64_t (*session)(const struct store *store);
+    struct store_stats (*stats)(const struct store *store);
+    /* Runs what is queued, delivers it, closes. Call it on the thread that submits. */
+    void (*close)(struct store *store);
+};
+
 #define STORE_SESSION_FIRST 1
-int64_t store_session(const struct store *store);
-struct store_stats store_stats(const struct store *store);
-/* Runs what is queued, delivers it, closes. Call it on the thread that submits. */
-void store_close(struct store *store);
+
+#define store_submit(store, op) ((store)->impl->submit((store), (op)))
+#define store_flush(store)      ((store)->impl->flush != NULL ? (store)->impl->flush(store) : false)
+#define store_collect(store)    ((store)->impl->collect(store))
+#define store_step(store)       ((store)->impl->step(store))
+#define store_lost(store)       ((store)->impl->lost(store))
+#define store_session(store)    ((store)->impl->session(store))
+#define store_stats(store)      ((store)->impl->stats(store))
+#define store_close(store)      ((store)->impl->close(store))
 
 #endif

@@ -11,7 +11,6 @@
 
 #include "fence/base/bytes.h"
 #include "fence/base/check.h"
-#include "fence/base/text.h"
 
 enum { CONNECT_LIMIT_MS = 2000, WRITE_TTL_MS = 10000, WRITE_WAIT_MS = 3000, DB_MAX = 1 << 20 };
 

@@ -218,3 +218,12 @@ int bytes_hex_digit(char c)
         return c - 'A' + 10;
     return -1;
 }
+
+void text_print(char *out, size_t size, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(out, size, format, args);
+    va_end(args);
+}

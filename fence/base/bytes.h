@@ -62,4 +62,8 @@ struct bytes buf_bytes(const struct buf *buf);
 /* The value of a hexadecimal digit, or -1. */
 int bytes_hex_digit(char c);
 
+/* As snprintf, for texts that people read: what does not fit is cut, and nobody has to know. */
+void text_print(char *out, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 #endif

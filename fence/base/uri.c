@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fence/base/text.h"
-
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
 const char *uri_after(const char *text, const char *scheme)

@@ -2,12 +2,13 @@
 /* The provider interface: calls go through the implementer's table. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "fence/base/check.h"
 #include "fence/lease/provider_impl.h"
 
-/* Two clocks that count milliseconds begin them at different moments: of the same time one may
- * count one more than the other. */
+/* Two clocks that count milliseconds do not begin each one at the same moment, so of the same time
+ * one may count a millisecond more. */
 #define ROUNDING_MS 1
 
 void lease_ask(struct lease_provider *provider, struct lease_call *call)
@@ -22,9 +23,15 @@ void lease_ask(struct lease_provider *provider, struct lease_call *call)
     call->rounding_ms = provider->impl->own_clock ? 0 : ROUNDING_MS;
     call->reason[0] = '\0';
     list_init(&call->link);
-    if (!provider->impl->ask(provider, call))
-        return;
+    provider->calls++;
+    if (provider->impl->ask(provider, call))
+        lease_answered(provider, call);
+}
+
+void lease_answered(struct lease_provider *provider, struct lease_call *call)
+{
     check(call->answer != LEASE_UNANSWERED);
+    provider->failures += call->answer == LEASE_DOWN;
     call->done(call);
 }
 
@@ -32,13 +39,27 @@ void lease_provider_watch(struct lease_provider *provider,
                           void (*on_news)(void *context, const struct lease_news *news),
                           void *context)
 {
+    provider->on_news = on_news;
+    provider->news_context = context;
     if (provider->impl->watch != NULL)
-        provider->impl->watch(provider, on_news, context);
+        provider->impl->watch(provider);
+}
+
+void lease_tell(struct lease_provider *provider, const struct lease_news *news)
+{
+    if (provider->on_news == NULL)
+        return;
+    provider->news++;
+    provider->on_news(provider->news_context, news);
 }
 
 struct lease_health lease_provider_health(const struct lease_provider *provider)
 {
-    return provider->impl->health(provider);
+    struct lease_health health = {
+        .calls = provider->calls, .failures = provider->failures, .news = provider->news};
+
+    provider->impl->health(provider, &health);
+    return health;
 }
 
 bool lease_provider_relies_on_store(const struct lease_provider *provider)
@@ -63,7 +84,18 @@ const char *lease_provider_name(const struct lease_provider *provider)
 void lease_provider_close(struct lease_provider *provider, void (*closed)(void *context),
                           void *context)
 {
-    provider->impl->close(provider, closed, context);
+    provider->closed = closed;
+    provider->closed_context = context;
+    provider->impl->close(provider);
+}
+
+void lease_provider_closed(struct lease_provider *provider)
+{
+    void (*closed)(void *context) = provider->closed;
+    void *context = provider->closed_context;
+
+    free(provider);
+    closed(context);
 }
 
 bool lease_answer(struct lease_call *call, enum lease_answer answer, int64_t token, int64_t ttl_ms)

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "fence/base/check.h"
-#include "fence/base/text.h"
 
 #define PAUSE_MIN_MS     50
 #define PAUSE_MAX_MS     2000

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fence/base/text.h"
-
 #define DB_MAX             65535
 #define SESSION_MS_DEFAULT 6000
 

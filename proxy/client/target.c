@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "fence/base/text.h"
 #include "fence/lease/uri.h"
 
 #define PORT_DEFAULT 7379

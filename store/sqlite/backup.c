@@ -182,10 +182,11 @@ static bool revise(struct restore_call *call, sqlite3 *db, const struct present 
     }
     store_clock_init(&clock, NULL);
     bool revised =
-        operations_init(&txn, db, NULL, &clock) && transaction_begin(&txn, STATEMENT_BEGIN_WRITE) &&
+        operations_init(&txn, db, NULL, &clock) &&
+        transaction_begin(&txn, STATEMENT_BEGIN_WRITE, NULL) &&
         transaction_resume_clock(&txn, true) == STK_OK &&
         retire(call, &txn, session > present->session ? session : present->session + 1) &&
-        transaction_run(&txn, STATEMENT_COMMIT) == STK_OK;
+        transaction_commit(&txn) == STK_OK;
     if (!revised)
         (void)db_explain(db, call->file, why, why_size);
     operations_free(&txn);

@@ -64,8 +64,8 @@ static enum stk_error flush(struct store_txn *base)
         transaction_run(txn, STATEMENT_FLUSH_STRINGS) != STK_OK ||
         transaction_run(txn, STATEMENT_FLUSH_HASHES) != STK_OK)
         return STK_STORE;
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FLUSH_RESOURCES, txn->now_ms);
-    return stmt == NULL ? STK_STORE : transaction_change(txn, stmt);
+    return transaction_change(
+        txn, transaction_statement_for(txn, STATEMENT_FLUSH_RESOURCES, txn->now_ms));
 }
 
 static void present(struct store_txn *base, const struct claim *claims, size_t count)

@@ -29,7 +29,7 @@ void reader_answer(struct transaction *txn, struct store_op *op, int *outage, co
     if (!txn->failed)
         operation_run(txn, op);
     if (txn->failed)
-        store_op_fail(op, txn->reasons, txn->reason);
+        transaction_fail_op(txn, op, txn->reason);
     int code = txn->failed ? txn->code : 0;
     if (code != 0 && code != *outage)
         log_error(log, "store %s: a read failed: %s", path, txn->reason);
@@ -44,7 +44,7 @@ static void run_one(struct reader *reader, struct store_op *op)
     if (sqlite3_get_autocommit(txn->db) != 0) {
         transaction_ended(txn);
         txn->floor_known = false;
-        (void)transaction_begin(txn, STATEMENT_BEGIN_READ);
+        (void)transaction_begin(txn, STATEMENT_BEGIN_READ, NULL);
     }
     reader_answer(txn, op, &reader->outage, reader->path, reader->log);
 }
@@ -57,7 +57,7 @@ void reader_run(struct reader *reader, struct list *batch)
 
     if (files_gone(reader->files) && files_why(reader->files, why)) {
         for (struct list *at = batch->next; at != batch; at = at->next)
-            store_op_fail(list_entry(at, struct store_op, link), txn->reasons, why);
+            transaction_fail_op(txn, list_entry(at, struct store_op, link), why);
         return;
     }
     cache_ahead_start(&ahead, txn->names, batch->next, batch);
@@ -66,9 +66,7 @@ void reader_run(struct reader *reader, struct list *batch)
         run_one(reader, list_entry(at, struct store_op, link));
     }
     transaction_settle(txn);
-    if (txn->names != NULL)
-        cache_commit(txn->names);
-    transaction_ended(txn);
     if (sqlite3_get_autocommit(txn->db) == 0)
-        (void)transaction_run(txn, STATEMENT_COMMIT);
+        (void)transaction_commit(txn);
+    transaction_ended(txn);
 }

@@ -7,13 +7,9 @@ enum stk_error receipts_find(struct store_txn *base, const struct resource *reso
                              struct bytes id, bool *found, struct receipt *receipt)
 {
     struct transaction *txn = transaction_of(base);
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RECEIPT, resource->id);
-    enum stk_error error = STK_OK;
+    sqlite3_stmt *stmt = transaction_statement_key(txn, STATEMENT_RECEIPT, resource->id, id);
+    enum stk_error error;
 
-    *found = false;
-    if (stmt == NULL)
-        return STK_STORE;
-    transaction_bind(stmt, 2, id);
     *found = transaction_row(txn, stmt, &error);
     if (!*found)
         return error;
@@ -32,10 +28,9 @@ enum stk_error receipts_put(struct store_txn *base, const struct resource *resou
     const struct fence *fence = &resource->fence;
 
     check(txn->cache != NULL && resource->id != 0);
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RECEIPT_PUT, resource->id);
+    sqlite3_stmt *stmt = transaction_statement_key(txn, STATEMENT_RECEIPT_PUT, resource->id, id);
     if (stmt == NULL)
         return STK_STORE;
-    transaction_bind(stmt, 2, id);
     sqlite3_bind_int64(stmt, 3, receipt->token);
     sqlite3_bind_int64(stmt, 4, (int64_t)receipt->fingerprint);
     sqlite3_bind_int64(stmt, 5, receipt->resp3);
@@ -53,21 +48,16 @@ enum stk_error receipts_remove(struct store_txn *base, const struct resource *re
                                struct bytes id)
 {
     struct transaction *txn = transaction_of(base);
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RECEIPT_REMOVE, resource->id);
-
-    if (stmt == NULL)
-        return STK_STORE;
-    transaction_bind(stmt, 2, id);
+    sqlite3_stmt *stmt = transaction_statement_key(txn, STATEMENT_RECEIPT_REMOVE, resource->id, id);
     return transaction_change(txn, stmt);
 }
 
 enum stk_error receipts_log(struct transaction *txn, int64_t id, int64_t token)
 {
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RETIRED_ADD, id);
+    sqlite3_stmt *stmt = transaction_statement_pair(txn, STATEMENT_RETIRED_ADD, id, token);
 
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 2, token);
     sqlite3_bind_int64(stmt, 3, txn->now_ms);
     return transaction_change(txn, stmt);
 }
@@ -76,15 +66,13 @@ enum stk_error receipts_log(struct transaction *txn, int64_t id, int64_t token)
 static enum stk_error fence_of(struct transaction *txn, int64_t id, struct fence *fence)
 {
     struct resource resource;
-    enum stk_error error = STK_OK;
+    enum stk_error error;
 
     if (cache_find_id(txn->cache, id, &resource)) {
         *fence = resource.fence;
         return STK_OK;
     }
     sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FENCE_OF, id);
-    if (stmt == NULL)
-        return STK_STORE;
     if (!transaction_row(txn, stmt, &error))
         return error;
     fence->token = sqlite3_column_int64(stmt, 0);
@@ -102,10 +90,7 @@ enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct
         return STK_STORE;
     if (old.state != FENCE_LIVE || (fence->token == old.token && fence->state == FENCE_LIVE))
         return STK_OK;
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RECEIPTS_ANY, id);
-    if (stmt == NULL)
-        return STK_STORE;
-    sqlite3_bind_int64(stmt, 2, old.token);
+    sqlite3_stmt *stmt = transaction_statement_pair(txn, STATEMENT_RECEIPTS_ANY, id, old.token);
     if (transaction_number(txn, stmt, &any) != STK_OK)
         return STK_STORE;
     return any != 0 ? receipts_log(txn, id, old.token) : STK_OK;
@@ -113,8 +98,8 @@ enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct
 
 enum stk_error receipts_retire_all(struct transaction *txn)
 {
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RETIRE_ALL, txn->now_ms);
-    return stmt == NULL ? STK_STORE : transaction_change(txn, stmt);
+    return transaction_change(txn,
+                              transaction_statement_for(txn, STATEMENT_RETIRE_ALL, txn->now_ms));
 }
 
 /* Clean-up. */
@@ -127,11 +112,9 @@ struct entry {
 static enum stk_error first_entry(struct transaction *txn, struct entry *entry)
 {
     sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_RETIRED_FIRST);
-    enum stk_error error = STK_OK;
+    enum stk_error error;
 
     *entry = (struct entry){0};
-    if (stmt == NULL)
-        return STK_STORE;
     if (!transaction_row(txn, stmt, &error))
         return error;
     entry->number = sqlite3_column_int64(stmt, 0);
@@ -161,15 +144,14 @@ enum stk_error receipts_due(struct store_txn *base, int64_t before_ms, bool *due
 static enum stk_error remove_receipts(struct transaction *txn, const struct entry *entry,
                                       size_t max, size_t *removed)
 {
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_RECEIPTS_GONE, entry->resource);
+    int64_t id = entry->resource, token = entry->token;
+    sqlite3_stmt *stmt = transaction_statement_pair(txn, STATEMENT_RECEIPTS_GONE, id, token);
 
+    if (transaction_change(txn, stmt) != STK_OK)
+        return STK_STORE;
+    stmt = transaction_statement_pair(txn, STATEMENT_RECEIPTS_REMOVE, id, token);
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 2, entry->token);
-    if (transaction_change(txn, stmt) != STK_OK ||
-        (stmt = transaction_statement_for(txn, STATEMENT_RECEIPTS_REMOVE, entry->resource)) == NULL)
-        return STK_STORE;
-    sqlite3_bind_int64(stmt, 2, entry->token);
     sqlite3_bind_int64(stmt, 3, (int64_t)max);
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
@@ -177,7 +159,7 @@ static enum stk_error remove_receipts(struct transaction *txn, const struct entr
     if (*removed == max)
         return STK_OK;
     stmt = transaction_statement_for(txn, STATEMENT_RETIRED_REMOVE, entry->number);
-    return stmt == NULL ? STK_STORE : transaction_change(txn, stmt);
+    return transaction_change(txn, stmt);
 }
 
 enum stk_error receipts_sweep(struct store_txn *base, int64_t before_ms, size_t max,

@@ -6,14 +6,9 @@
 #include "store/sqlite/transaction.h"
 
 /* A fence stands at its own token or at the store-wide floor, whichever is higher. */
-static enum stk_error set_floor(struct transaction *txn, struct resource *resource)
+static void set_floor(const struct transaction *txn, struct fence *fence)
 {
-    struct fence *fence = &resource->fence;
-
-    if (transaction_floor(txn) != STK_OK)
-        return STK_STORE;
     fence->floor = txn->floor > fence->token ? txn->floor : fence->token;
-    return STK_OK;
 }
 
 /* Looks the row up by name, past the cache; id 0: there is none. */
@@ -50,12 +45,15 @@ enum stk_error resources_find(struct store_txn *base, struct bytes name, struct 
     struct transaction *txn = transaction_of(base);
 
     transaction_release(txn);
+    if (transaction_floor(txn) != STK_OK)
+        return STK_STORE;
     if (txn->cache == NULL || !cache_find(txn->cache, name, resource)) {
         enum stk_error error = fetch(txn, name, resource);
         if (error != STK_OK)
             return error;
     }
-    return set_floor(txn, resource);
+    set_floor(txn, &resource->fence);
+    return STK_OK;
 }
 
 enum stk_error resources_make(struct store_txn *base, struct bytes name, struct resource *resource)
@@ -80,7 +78,8 @@ enum stk_error resources_make(struct store_txn *base, struct bytes name, struct 
         return resources_find(base, name, resource);
     *resource = (struct resource){.id = sqlite3_last_insert_rowid(txn->db)};
     cache_put(txn->cache, name, resource);
-    return set_floor(txn, resource);
+    set_floor(txn, &resource->fence);
+    return STK_OK;
 }
 
 enum stk_error resources_fence_put(struct store_txn *base, const struct resource *resource,
@@ -120,8 +119,6 @@ enum stk_error resources_lease(struct store_txn *base, const struct resource *re
     enum stk_error error;
 
     *lease = (struct lease){.owner = {"", 0}, .receipts_gone = resource->fence.floor};
-    if (stmt == NULL)
-        return STK_STORE;
     if (!transaction_row(txn, stmt, &error))
         return error;
     lease->holds = sqlite3_column_int64(stmt, 0);
@@ -142,10 +139,8 @@ static enum stk_error each_name(struct transaction *txn, enum statement which, i
                                 txn_each_name each, void *context)
 {
     sqlite3_stmt *stmt = transaction_statement_for(txn, which, after);
-    enum stk_error error = STK_OK;
+    enum stk_error error;
 
-    if (stmt == NULL)
-        return STK_STORE;
     txn->iterating = true;
     while (transaction_row(txn, stmt, &error) &&
            each(context, sqlite3_column_int64(stmt, 0), transaction_column(stmt, 1),
@@ -168,20 +163,16 @@ enum stk_error resources_each_key(struct store_txn *txn, int64_t after, txn_each
     return each_name(transaction_of(txn), STATEMENT_EACH_KEY, after, each, context);
 }
 
-static enum stk_error count(struct transaction *txn, enum statement which, int64_t *number)
+enum stk_error resources_count_keys(struct store_txn *base, int64_t *count)
 {
-    sqlite3_stmt *stmt = transaction_statement(txn, which);
-    return stmt == NULL ? STK_STORE : transaction_number(txn, stmt, number);
+    struct transaction *txn = transaction_of(base);
+    return transaction_number(txn, transaction_statement(txn, STATEMENT_COUNT_KEYS), count);
 }
 
-enum stk_error resources_count_keys(struct store_txn *txn, int64_t *number)
+enum stk_error resources_count_live(struct store_txn *base, int64_t *count)
 {
-    return count(transaction_of(txn), STATEMENT_COUNT_KEYS, number);
-}
-
-enum stk_error resources_count_live(struct store_txn *txn, int64_t *number)
-{
-    return count(transaction_of(txn), STATEMENT_COUNT_LIVE, number);
+    struct transaction *txn = transaction_of(base);
+    return transaction_number(txn, transaction_statement(txn, STATEMENT_COUNT_LIVE), count);
 }
 
 /* Clean-up. */
@@ -191,12 +182,11 @@ enum stk_error resources_count_live(struct store_txn *txn, int64_t *number)
 static enum stk_error retire_abandoned(struct transaction *txn, int64_t after, int64_t end,
                                        int64_t before_ms)
 {
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_SWEEP_RETIRE, after);
+    sqlite3_stmt *stmt = transaction_statement_pair(txn, STATEMENT_SWEEP_RETIRE, after, end);
     enum stk_error error = STK_OK;
 
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 2, end);
     sqlite3_bind_int64(stmt, 3, before_ms);
     sqlite3_bind_int64(stmt, 4, txn->now_ms);
     while (error == STK_OK && transaction_row(txn, stmt, &error)) {
@@ -210,13 +200,12 @@ static enum stk_error retire_abandoned(struct transaction *txn, int64_t after, i
 static enum stk_error remove_resources(struct transaction *txn, int64_t after, int64_t end,
                                        int64_t before_ms, int64_t live_before_ms, size_t *removed)
 {
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_SWEEP_REMOVE, after);
-    enum stk_error error = STK_OK;
+    sqlite3_stmt *stmt = transaction_statement_pair(txn, STATEMENT_SWEEP_REMOVE, after, end);
+    enum stk_error error;
     int64_t floor = 0;
 
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 2, end);
     sqlite3_bind_int64(stmt, 3, live_before_ms);
     sqlite3_bind_int64(stmt, 4, before_ms);
     while (transaction_row(txn, stmt, &error)) {
@@ -231,20 +220,15 @@ static enum stk_error remove_resources(struct transaction *txn, int64_t after, i
     if (floor > TOKEN_MAX)
         return transaction_implausible(txn);
     txn->floor_known = false;
-    stmt = transaction_statement_for(txn, STATEMENT_FLOOR_RAISE, floor);
-    return stmt == NULL ? STK_STORE : transaction_change(txn, stmt);
+    return transaction_change(txn, transaction_statement_for(txn, STATEMENT_FLOOR_RAISE, floor));
 }
 
 /* The last of up to `max` rows behind `after`; 0: there are none. */
 static enum stk_error find_end(struct transaction *txn, int64_t after, size_t max, int64_t *end)
 {
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_SWEEP_END, after);
-
     *end = 0;
-    if (stmt == NULL)
-        return STK_STORE;
-    sqlite3_bind_int64(stmt, 2, (int64_t)max);
-    return transaction_number(txn, stmt, end);
+    return transaction_number(
+        txn, transaction_statement_pair(txn, STATEMENT_SWEEP_END, after, (int64_t)max), end);
 }
 
 enum stk_error resources_sweep(struct store_txn *base, int64_t before_ms, int64_t live_before_ms,
@@ -279,10 +263,9 @@ enum stk_error resources_due(struct store_txn *base, int64_t before_ms, int64_t 
     *due = *more = false;
     if (find_end(txn, *after, max, &end) != STK_OK)
         return STK_STORE;
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_SWEEP_DUE, *after);
+    sqlite3_stmt *stmt = transaction_statement_pair(txn, STATEMENT_SWEEP_DUE, *after, end);
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 2, end);
     sqlite3_bind_int64(stmt, 3, store_clock_before_ms(txn->clock, live_before_ms));
     sqlite3_bind_int64(stmt, 4, store_clock_before_ms(txn->clock, before_ms));
     if (transaction_number(txn, stmt, &any) != STK_OK)

@@ -62,7 +62,6 @@
 #include "store/sqlite/sql_memory.h"
 #include "store/sqlite/worker.h"
 #include "store/sqlite/writer.h"
-#include "store/store_impl.h"
 
 #define NO_THREADS "cannot start the store's threads"
 
@@ -111,7 +110,7 @@ static enum stk_error sqlite_submit(struct store *base, struct store_op *op)
 
     if (!op->writes)
         return worker_submit(&store->reads[op->slow ? READS_SLOW : READS_QUICK].worker, op);
-    return writer_lost(&store->writer) ? STK_BUSY : worker_submit(&store->writes, op);
+    return atomic_load(&store->writer.lost) ? STK_BUSY : worker_submit(&store->writes, op);
 }
 
 static bool sqlite_flush(struct store *base)
@@ -159,7 +158,7 @@ static bool sqlite_step(struct store *base)
 
 static bool sqlite_lost(const struct store *base)
 {
-    return writer_lost(&((const struct sqlite_store *)base)->writer);
+    return atomic_load(&((const struct sqlite_store *)base)->writer.lost);
 }
 
 static int64_t sqlite_session(const struct store *base)

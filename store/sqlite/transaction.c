@@ -12,14 +12,31 @@ static const char *const sql_of[STATEMENTS] = {
 #undef X
 };
 
-bool transaction_begin(struct transaction *txn, enum statement how)
+bool transaction_begin(struct transaction *txn, enum statement how, int64_t *version)
 {
     txn->failed = false;
     txn->touched = false;
     txn->string_put = false;
-    txn->now_ms = store_clock_now_ms(txn->clock);
     txn->begun = transaction_run(txn, how) == STK_OK;
+    if (txn->begun && version != NULL) {
+        sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_DATA_VERSION);
+        if (transaction_number(txn, stmt, version) != STK_OK)
+            return false;
+    }
+    txn->now_ms = store_clock_now_ms(txn->clock);
     return txn->begun;
+}
+
+enum stk_error transaction_commit(struct transaction *txn)
+{
+    if (transaction_run(txn, STATEMENT_COMMIT) != STK_OK)
+        return STK_STORE;
+    txn->begun = false;
+    if (txn->cache != NULL)
+        cache_commit(txn->cache);
+    if (txn->names != NULL)
+        cache_commit(txn->names);
+    return STK_OK;
 }
 
 bool transaction_is_gone(const struct transaction *txn)
@@ -41,6 +58,25 @@ void transaction_free(struct transaction *txn)
 }
 
 /* Failures. */
+
+void transaction_fail_op(struct transaction *txn, struct store_op *op, const char *why)
+{
+    struct store_reasons *reasons = txn->reasons;
+    char text[STORE_WHY_MAX];
+    size_t len = 0, i = 0;
+
+    for (; why[len] != '\0' && len + 1 < sizeof text; len++)
+        text[len] = why[len] >= ' ' && why[len] <= '~' ? why[len] : '?';
+    text[len] = '\0';
+    op->error = STK_STORE;
+    pthread_mutex_lock(&reasons->lock);
+    while (i < reasons->count && strcmp(reasons->texts[i], text) != 0)
+        i++;
+    if (i == reasons->count && i < STORE_REASONS_MAX)
+        memcpy(reasons->texts[reasons->count++], text, len + 1);
+    op->why = i < STORE_REASONS_MAX ? reasons->texts[i] : NULL;
+    pthread_mutex_unlock(&reasons->lock);
+}
 
 enum stk_error transaction_fail(struct transaction *txn)
 {
@@ -103,11 +139,31 @@ sqlite3_stmt *transaction_statement_for(struct transaction *txn, enum statement 
     return stmt;
 }
 
+sqlite3_stmt *transaction_statement_key(struct transaction *txn, enum statement which, int64_t id,
+                                        struct bytes key)
+{
+    sqlite3_stmt *stmt = transaction_statement_for(txn, which, id);
+
+    if (stmt != NULL)
+        transaction_bind(stmt, 2, key);
+    return stmt;
+}
+
+sqlite3_stmt *transaction_statement_pair(struct transaction *txn, enum statement which, int64_t id,
+                                         int64_t number)
+{
+    sqlite3_stmt *stmt = transaction_statement_for(txn, which, id);
+
+    if (stmt != NULL)
+        sqlite3_bind_int64(stmt, 2, number);
+    return stmt;
+}
+
 enum stk_error transaction_change(struct transaction *txn, sqlite3_stmt *stmt)
 {
-    int stepped = sqlite3_step(stmt);
-    enum stk_error error = stepped == SQLITE_DONE ? STK_OK : transaction_fail(txn);
-
+    if (stmt == NULL)
+        return STK_STORE;
+    enum stk_error error = sqlite3_step(stmt) == SQLITE_DONE ? STK_OK : transaction_fail(txn);
     sqlite3_reset(stmt);
     return error;
 }
@@ -115,17 +171,18 @@ enum stk_error transaction_change(struct transaction *txn, sqlite3_stmt *stmt)
 enum stk_error transaction_run(struct transaction *txn, enum statement which)
 {
     transaction_settle(txn);
-    sqlite3_stmt *stmt = transaction_statement(txn, which);
-    return stmt == NULL ? STK_STORE : transaction_change(txn, stmt);
+    return transaction_change(txn, transaction_statement(txn, which));
 }
 
 bool transaction_row(struct transaction *txn, sqlite3_stmt *stmt, enum stk_error *error)
 {
-    int stepped = sqlite3_step(stmt);
+    int stepped = stmt != NULL ? sqlite3_step(stmt) : SQLITE_ERROR;
 
+    *error = STK_OK;
     if (stepped == SQLITE_ROW)
         return true;
-    *error = stepped == SQLITE_DONE ? STK_OK : transaction_fail(txn);
+    if (stepped != SQLITE_DONE)
+        *error = stmt != NULL ? transaction_fail(txn) : STK_STORE;
     sqlite3_reset(stmt);
     return false;
 }
@@ -204,7 +261,7 @@ enum stk_error transaction_floor(struct transaction *txn)
         return STK_OK;
     sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FLOOR);
     txn->floor = 0;
-    if (stmt == NULL || transaction_number(txn, stmt, &txn->floor) != STK_OK)
+    if (transaction_number(txn, stmt, &txn->floor) != STK_OK)
         return STK_STORE;
     if (txn->floor < 0 || txn->floor > TOKEN_MAX)
         return transaction_implausible(txn);
@@ -215,10 +272,8 @@ enum stk_error transaction_floor(struct transaction *txn)
 static enum stk_error read_note(struct transaction *txn, struct store_clock_note *note)
 {
     sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_CLOCK);
-    enum stk_error error = STK_OK;
+    enum stk_error error;
 
-    if (stmt == NULL)
-        return STK_STORE;
     if (!transaction_row(txn, stmt, &error))
         return error != STK_OK ? error : transaction_implausible(txn);
     struct bytes boot = transaction_column(stmt, 0);

@@ -20,6 +20,7 @@
 #ifndef STOCKADE_STORE_SQLITE_TRANSACTION_H
 #define STOCKADE_STORE_SQLITE_TRANSACTION_H
 
+#include <pthread.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,13 +28,22 @@
 #include "store/clock.h"
 #include "store/sqlite/cache.h"
 #include "store/sqlite/statements.h"
-#include "store/store_impl.h"
+#include "store/store.h"
+#include "store/txn.h"
 
 enum statement {
 #define X(name, sql) STATEMENT_##name,
     STATEMENT_MAP(X)
 #undef X
         STATEMENTS
+};
+
+/* Why operations failed, each text once: they only point here. Shared by all threads of a store. */
+#define STORE_REASONS_MAX 32
+struct store_reasons {
+    pthread_mutex_t lock;
+    size_t count;
+    char texts[STORE_REASONS_MAX][STORE_WHY_MAX];
 };
 
 struct transaction {
@@ -80,21 +90,29 @@ static inline struct transaction *transaction_of(struct store_txn *txn)
     return (struct transaction *)txn;
 }
 
-/* Begins with BEGIN_WRITE or BEGIN_READ. False: it could not begin. */
-bool transaction_begin(struct transaction *txn, enum statement how);
+/* Begins with BEGIN_WRITE or BEGIN_READ. `version`, unless it is NULL, differs from an earlier one
+ * where another connection has committed in between. False: it could not begin. */
+bool transaction_begin(struct transaction *txn, enum statement how, int64_t *version);
 /* SQLite has ended the transaction by itself; every further call of the operation fails. */
 bool transaction_is_gone(const struct transaction *txn);
-/* Notes that the transaction has ended, one way or the other. */
+/* Commits. What the caches remember of the transaction is there to stay. */
+enum stk_error transaction_commit(struct transaction *txn);
+/* Notes that the transaction has ended without a commit. */
 void transaction_ended(struct transaction *txn);
 /* Finalizes the statements. */
 void transaction_free(struct transaction *txn);
 
 /* Statements. */
 
-/* Returns the statement, reset; NULL: it could not be prepared, which is remembered. */
+/* Returns the statement, reset. NULL: it could not be prepared, which is remembered; to step NULL
+ * is to fail. */
 sqlite3_stmt *transaction_statement(struct transaction *txn, enum statement which);
-/* The same, with its first parameter bound. */
+/* The same, with its first parameter bound, or the first two. `key` outlives the step. */
 sqlite3_stmt *transaction_statement_for(struct transaction *txn, enum statement which, int64_t id);
+sqlite3_stmt *transaction_statement_key(struct transaction *txn, enum statement which, int64_t id,
+                                        struct bytes key);
+sqlite3_stmt *transaction_statement_pair(struct transaction *txn, enum statement which, int64_t id,
+                                         int64_t number);
 /* Runs a statement that gives no row. */
 enum stk_error transaction_run(struct transaction *txn, enum statement which);
 /* Steps a bound statement that changes rows, and resets it. */
@@ -118,7 +136,11 @@ void transaction_settle(struct transaction *txn);
 enum stk_error transaction_overwrite(struct transaction *txn, int64_t id, struct bytes value,
                                      bool *done);
 
-/* Failures. Each returns STK_STORE. */
+/* Failures. All but the first return STK_STORE. */
+
+/* Fails the operation with STK_STORE and `why`, as one printable line. Where there are too many
+ * different reasons, the operation gets none: the log has them. */
+void transaction_fail_op(struct transaction *txn, struct store_op *op, const char *why);
 
 /* Remembers SQLite's last error. */
 enum stk_error transaction_fail(struct transaction *txn);

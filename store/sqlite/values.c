@@ -8,14 +8,14 @@
 static enum stk_error get(struct transaction *txn, sqlite3_stmt *stmt, bool *found,
                           struct bytes *value)
 {
-    enum stk_error error = STK_OK;
+    enum stk_error error;
 
     *found = transaction_row(txn, stmt, &error);
-    if (*found) {
-        *value = transaction_column(stmt, 0);
-        txn->open = stmt;
-    }
-    return error;
+    if (!*found)
+        return error;
+    *value = transaction_column(stmt, 0);
+    txn->open = stmt;
+    return STK_OK;
 }
 
 static enum stk_error set_type(struct transaction *txn, struct resource *resource,
@@ -23,10 +23,7 @@ static enum stk_error set_type(struct transaction *txn, struct resource *resourc
 {
     if (resource->type == type)
         return STK_OK;
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_TYPE, resource->id);
-    if (stmt == NULL)
-        return STK_STORE;
-    sqlite3_bind_int64(stmt, 2, type);
+    sqlite3_stmt *stmt = transaction_statement_pair(txn, STATEMENT_TYPE, resource->id, type);
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
     resource->type = type;
@@ -39,7 +36,7 @@ enum stk_error values_string(struct store_txn *base, const struct resource *reso
 {
     struct transaction *txn = transaction_of(base);
     sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_STRING, resource->id);
-    enum stk_error error = stmt == NULL ? STK_STORE : get(txn, stmt, found, value);
+    enum stk_error error = get(txn, stmt, found, value);
     if (error == STK_OK && *found && txn->cache != NULL)
         cache_string_put(txn->cache, resource->id, *value);
     return error;
@@ -55,6 +52,7 @@ enum stk_error values_string_of(struct store_txn *base, struct bytes name, bool 
     struct resource resource;
 
     transaction_release(txn);
+    *found = false;
     if (txn->cache != NULL)
         *found = cache_string(txn->cache, name, value);
     if (txn->names == NULL)
@@ -66,19 +64,16 @@ enum stk_error values_string_of(struct store_txn *base, struct bytes name, bool 
     txn->names_floor = txn->floor;
     if (!cache_find(txn->names, name, &resource))
         return STK_OK;
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_STRING, resource.id);
-    return stmt == NULL ? STK_STORE : get(txn, stmt, found, value);
+    return get(txn, transaction_statement_for(txn, STATEMENT_STRING, resource.id), found, value);
 }
 
-static enum stk_error string_put(struct transaction *txn, const struct resource *resource,
+static enum stk_error string_put(struct transaction *txn, struct resource *resource,
                                  struct bytes value)
 {
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_STRING_PUT, resource->id);
+    sqlite3_stmt *stmt = transaction_statement_key(txn, STATEMENT_STRING_PUT, resource->id, value);
+    enum stk_error error = transaction_change(txn, stmt);
 
-    if (stmt == NULL)
-        return STK_STORE;
-    transaction_bind(stmt, 2, value);
-    return transaction_change(txn, stmt);
+    return error == STK_OK ? set_type(txn, resource, VALUE_STRING) : error;
 }
 
 enum stk_error values_string_put(struct store_txn *base, struct resource *resource,
@@ -91,8 +86,7 @@ enum stk_error values_string_put(struct store_txn *base, struct resource *resour
     if (cache_string_has_len(txn->cache, resource->id, value.len) &&
         transaction_overwrite(txn, resource->id, value, &done) != STK_OK)
         return STK_STORE;
-    if (!done && (string_put(txn, resource, value) != STK_OK ||
-                  set_type(txn, resource, VALUE_STRING) != STK_OK))
+    if (!done && string_put(txn, resource, value) != STK_OK)
         return STK_STORE;
     txn->string_put = true;
     cache_string_update(txn->cache, resource->id, value);
@@ -103,11 +97,7 @@ enum stk_error values_field(struct store_txn *base, const struct resource *resou
                             struct bytes field, bool *found, struct bytes *value)
 {
     struct transaction *txn = transaction_of(base);
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FIELD, resource->id);
-
-    if (stmt == NULL)
-        return STK_STORE;
-    transaction_bind(stmt, 2, field);
+    sqlite3_stmt *stmt = transaction_statement_key(txn, STATEMENT_FIELD, resource->id, field);
     return get(txn, stmt, found, value);
 }
 
@@ -117,10 +107,9 @@ enum stk_error values_field_put(struct store_txn *base, struct resource *resourc
     struct transaction *txn = transaction_of(base);
 
     check(txn->cache != NULL && resource->id != 0 && resource->type != VALUE_STRING);
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FIELD_PUT, resource->id);
+    sqlite3_stmt *stmt = transaction_statement_key(txn, STATEMENT_FIELD_PUT, resource->id, field);
     if (stmt == NULL)
         return STK_STORE;
-    transaction_bind(stmt, 2, field);
     transaction_bind(stmt, 3, value);
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
@@ -131,20 +120,18 @@ enum stk_error values_field_remove(struct store_txn *base, struct resource *reso
                                    struct bytes field, bool *found)
 {
     struct transaction *txn = transaction_of(base);
-    sqlite3_stmt *stmt;
     int64_t left = 0;
 
     check(txn->cache != NULL);
-    if ((stmt = transaction_statement_for(txn, STATEMENT_FIELD_REMOVE, resource->id)) == NULL)
-        return STK_STORE;
-    transaction_bind(stmt, 2, field);
+    sqlite3_stmt *stmt =
+        transaction_statement_key(txn, STATEMENT_FIELD_REMOVE, resource->id, field);
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
     *found = sqlite3_changes64(txn->db) != 0;
     if (!*found)
         return STK_OK;
-    if ((stmt = transaction_statement_for(txn, STATEMENT_FIELD_ANY, resource->id)) == NULL ||
-        transaction_number(txn, stmt, &left) != STK_OK)
+    stmt = transaction_statement_for(txn, STATEMENT_FIELD_ANY, resource->id);
+    if (transaction_number(txn, stmt, &left) != STK_OK)
         return STK_STORE;
     return left != 0 ? STK_OK : set_type(txn, resource, VALUE_NONE);
 }
@@ -153,12 +140,9 @@ enum stk_error values_each_field(struct store_txn *base, const struct resource *
                                  struct bytes from, txn_each_field each, void *context)
 {
     struct transaction *txn = transaction_of(base);
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_EACH_FIELD, resource->id);
-    enum stk_error error = STK_OK;
+    sqlite3_stmt *stmt = transaction_statement_key(txn, STATEMENT_EACH_FIELD, resource->id, from);
+    enum stk_error error;
 
-    if (stmt == NULL)
-        return STK_STORE;
-    transaction_bind(stmt, 2, from);
     txn->iterating = true;
     while (transaction_row(txn, stmt, &error) &&
            each(context, transaction_column(stmt, 0), transaction_column(stmt, 1)))
@@ -173,7 +157,7 @@ enum stk_error values_count_fields(struct store_txn *base, const struct resource
 {
     struct transaction *txn = transaction_of(base);
     sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_COUNT_FIELDS, resource->id);
-    return stmt == NULL ? STK_STORE : transaction_number(txn, stmt, count);
+    return transaction_number(txn, stmt, count);
 }
 
 enum stk_error values_clear(struct store_txn *base, struct resource *resource)
@@ -186,7 +170,7 @@ enum stk_error values_clear(struct store_txn *base, struct resource *resource)
     sqlite3_stmt *stmt = transaction_statement_for(
         txn, resource->type == VALUE_STRING ? STATEMENT_STRING_CLEAR : STATEMENT_HASH_CLEAR,
         resource->id);
-    if (stmt == NULL || transaction_change(txn, stmt) != STK_OK)
+    if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
     return set_type(txn, resource, VALUE_NONE);
 }

@@ -69,9 +69,9 @@ void writer_open(struct writer *writer, struct checkpointer *checkpointer, struc
 bool writer_start_clock(struct writer *writer)
 {
     struct transaction *txn = &writer->txn;
-    bool started = transaction_begin(txn, STATEMENT_BEGIN_WRITE) &&
+    bool started = transaction_begin(txn, STATEMENT_BEGIN_WRITE, NULL) &&
                    transaction_resume_clock(txn, true) == STK_OK &&
-                   transaction_run(txn, STATEMENT_COMMIT) == STK_OK;
+                   transaction_commit(txn) == STK_OK;
 
     transaction_ended(txn);
     return started;
@@ -129,12 +129,6 @@ static bool roll_back(struct writer *writer)
     return true;
 }
 
-static bool read_version(struct transaction *txn, int64_t *version)
-{
-    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_DATA_VERSION);
-    return stmt != NULL && transaction_number(txn, stmt, version) == STK_OK;
-}
-
 /* 1. Begin, and see what other programs have committed. */
 
 /* Learns the size of the file, which others have changed. False: SQLite failed. */
@@ -159,7 +153,7 @@ static bool begin(struct writer *writer)
     enum guards_news news = GUARDS_NO_NEWS;
 
     if ((files_stopped(writer->files) && !files_check(writer->files, txn->db)) ||
-        !transaction_begin(txn, STATEMENT_BEGIN_WRITE) || !read_version(txn, &version))
+        !transaction_begin(txn, STATEMENT_BEGIN_WRITE, &version))
         return false;
     if (version != writer->data_version) {
         if (!measure(writer))
@@ -175,17 +169,17 @@ static bool begin(struct writer *writer)
     return guards_check(txn, news) == STK_OK;
 }
 
-/* 2. Run one operation. False: the transaction cannot go on. */
-static bool run_one(struct writer *writer, struct store_op *op)
+/* 2. Run one operation, and count its `changes`. False: the transaction cannot go on. */
+static bool run_one(struct writer *writer, struct store_op *op, int64_t *changes)
 {
     struct transaction *txn = &writer->txn;
-    int64_t before = transaction_changes(txn);
+    int64_t before = *changes;
 
     txn->touched = false;
     operation_run(txn, op);
     if (txn->failed) {
         note_failure(writer, "a statement");
-        store_op_fail(op, txn->reasons, txn->reason);
+        transaction_fail_op(txn, op, txn->reason);
         return false;
     }
     if (transaction_is_gone(txn)) {
@@ -193,7 +187,8 @@ static bool run_one(struct writer *writer, struct store_op *op)
             op->error = STK_ERR;
         return false;
     }
-    return op->error == STK_OK || (!txn->touched && transaction_changes(txn) == before);
+    *changes = transaction_changes(txn);
+    return op->error == STK_OK || (!txn->touched && *changes == before);
 }
 
 /* 3. Check the files, commit, check the files again. Only what SQLite reports before it has written
@@ -205,7 +200,6 @@ static enum ended commit(struct writer *writer, bool changed)
     struct store_clock_note note;
     bool noted = false;
 
-    transaction_settle(txn);
     if (!files_check_writer(writer->files, txn->db)) {
         note_failure(writer, "a commit");
         return roll_back(writer) ? ENDED_REFUSED : ENDED_LOST;
@@ -215,15 +209,13 @@ static enum ended commit(struct writer *writer, bool changed)
         note_failure(writer, "a statement");
         return roll_back(writer) ? ENDED_FAILED : ENDED_LOST;
     }
-    if (transaction_run(txn, STATEMENT_COMMIT) == STK_OK) {
+    if (transaction_commit(txn) == STK_OK) {
         if (noted)
             txn->clock->note = note;
         if (changed)
             files_resize(writer->files, wal_vfs_pages(writer->vfs) * writer->page_size);
         if (!files_check_writer(writer->files, txn->db))
             return ENDED_LOST;
-        transaction_ended(txn);
-        cache_commit(txn->cache);
         writer->latest = true;
         writer->commits++;
         if (changed)
@@ -251,24 +243,24 @@ static enum ended run(struct writer *writer, struct list *from, struct list *end
         return roll_back(writer) ? ENDED_REFUSED : ENDED_LOST;
     }
     set_waits(writer, true); /* what has begun is brought to its end */
-    int64_t start = transaction_changes(txn);
+    int64_t start = transaction_changes(txn), changes = start;
     struct cache_ahead ahead;
     cache_ahead_start(&ahead, txn->cache, from, end);
     for (struct list *at = from; at != end; at = at->next) {
         cache_ahead_step(&ahead);
-        if (!run_one(writer, list_entry(at, struct store_op, link))) {
+        if (!run_one(writer, list_entry(at, struct store_op, link), &changes)) {
             *failed = at;
             return roll_back(writer) ? ENDED_OPERATION : ENDED_LOST;
         }
     }
-    return commit(writer, transaction_changes(txn) != start);
+    return commit(writer, changes != start);
 }
 
-static void fail_all(const struct writer *writer, struct list *at, const struct list *end)
+static void fail_all(struct writer *writer, struct list *at, const struct list *end)
 {
     for (; at != end; at = at->next)
-        store_op_fail(list_entry(at, struct store_op, link), writer->txn.reasons,
-                      writer->txn.reason);
+        transaction_fail_op(&writer->txn, list_entry(at, struct store_op, link),
+                            writer->txn.reason);
 }
 
 /* Works off the operations in as few transactions as it takes. Unless it ends in ENDED_LOST or
@@ -319,7 +311,7 @@ static void save(struct writer *writer, struct list *batch, bool lost)
     for (struct list *at = batch->next; at != batch; at = at->next) {
         struct store_op *op = list_entry(at, struct store_op, link);
         if (op->error == STK_STORE)
-            store_op_fail(op, txn->reasons, txn->reason);
+            transaction_fail_op(txn, op, txn->reason);
     }
 }
 
@@ -380,11 +372,6 @@ void writer_between(void *context)
     checkpointer_copy_rest(writer->checkpointer, writer->txn.db);
 }
 
-bool writer_lost(const struct writer *writer)
-{
-    return atomic_load(&writer->lost);
-}
-
 /* Reads, between two batches of writes. */
 
 /* Others may have committed since the last write. What they did to guards is logged without waiting
@@ -398,8 +385,7 @@ static void catch_up(struct writer *writer)
         return;
     writer->caught_up_ms = now_ms;
     set_waits(writer, false);
-    if (transaction_begin(txn, STATEMENT_BEGIN_READ) && read_version(txn, &version) &&
-        version != writer->data_version)
+    if (transaction_begin(txn, STATEMENT_BEGIN_READ, &version) && version != writer->data_version)
         (void)guards_check(txn, GUARDS_FOREIGN);
     (void)roll_back(writer);
 }
@@ -416,8 +402,8 @@ bool writer_read(struct writer *writer, struct list *batch)
         return false;
     }
     set_waits(writer, false);
-    bool reads = transaction_begin(txn, STATEMENT_BEGIN_READ) && read_version(txn, &version) &&
-                 version == writer->data_version;
+    bool reads =
+        transaction_begin(txn, STATEMENT_BEGIN_READ, &version) && version == writer->data_version;
     writer->latest = reads;
     struct cache_ahead ahead;
     cache_ahead_start(&ahead, txn->cache, batch->next, batch);
@@ -428,13 +414,8 @@ bool writer_read(struct writer *writer, struct list *batch)
             reader_answer(txn, list_entry(at, struct store_op, link), &writer->read_outage,
                           writer->path, writer->log);
         }
-    transaction_settle(txn);
-    if (reads && transaction_run(txn, STATEMENT_COMMIT) == STK_OK) {
-        transaction_ended(txn);
-        cache_commit(txn->cache);
-    } else {
+    if (!reads || transaction_commit(txn) != STK_OK)
         (void)roll_back(writer);
-    }
     return reads;
 }
 

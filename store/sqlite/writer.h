@@ -54,9 +54,7 @@ struct writer {
     int64_t caught_up_ms; /* when it last read what others have committed, without writing */
     bool waits;           /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
     uint64_t commits, failed_commits, foreign_commits;
-
-    /* Any thread's. */
-    atomic_bool lost;
+    atomic_bool lost; /* the outcome of a commit is unknown; any thread may ask */
 };
 
 /* Takes `db` over; the other pointers are borrowed. False: SQLite has no memory; free it all the
@@ -79,8 +77,6 @@ void writer_between(void *writer);
  * is in its memory, where a reader would fetch it from the file. False: nothing was run; a reader
  * has to. */
 bool writer_read(struct writer *writer, struct list *batch);
-/* The outcome of a commit is unknown. On any thread. */
-bool writer_lost(const struct writer *writer);
 
 /* Nothing more will be written: notes the store's time, if it can. False: it is lost. */
 bool writer_stop_clock(struct writer *writer);

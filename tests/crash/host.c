@@ -5,30 +5,16 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "proxy/engine/engine.h"
-#include "store/open.h"
-
-struct client {
-    struct host *host;
-    struct session *session;
-    struct buf received;
-    int number;
-};
+#include "tests/twins/world.h"
 
 struct host {
-    struct host *next; /* of those that were lost */
     struct ramdisk *disk;
     struct clock clock;
-    struct chance chance;
-    uint64_t chance_state;
     struct store *store;
-    struct lease_provider *provider;
-    struct engine *engine;
-    struct client clients[HOST_CLIENTS];
+    struct world *world;
     host_reply reply;
     void *context;
 };
@@ -56,9 +42,6 @@ struct ramdisk *machine_disk(const struct machine *machine)
     return ramdisk_vfs_disk(machine->ramdisk);
 }
 
-/* What is left of lost ones is not forgotten, only never used again. */
-static struct host *lost_hosts;
-
 static int64_t now_ms(const struct clock *clock)
 {
     return ((const struct host *)clock->context)->disk->now_ms;
@@ -76,87 +59,12 @@ static void boot(const struct clock *clock, char id[CLOCK_BOOT_SIZE])
     snprintf(id, CLOCK_BOOT_SIZE, "only");
 }
 
-static void fill(const struct chance *chance, void *bytes, size_t len)
+static void on_reply(struct memory_conn *conn, const redisReply *reply, struct bytes raw)
 {
-    struct host *host = chance->context;
-    for (size_t i = 0; i < len; i++)
-        ((unsigned char *)bytes)[i] = (unsigned char)dice(&host->chance_state);
-}
+    struct host *host = conn->context;
 
-/* The length of the RESP2 value at the beginning; 0: there is more to come. */
-static size_t reply_len(struct bytes text)
-{
-    const char *end = memchr(text.data, '\n', text.len);
-    int64_t number = 0;
-
-    if (end == NULL)
-        return 0;
-    size_t len = (size_t)(end - text.data) + 1;
-    if (text.data[0] != '*' && text.data[0] != '$')
-        return len;
-    check(bytes_to_int64((struct bytes){text.data + 1, len - 3}, &number));
-    if (text.data[0] == '$')
-        return number < 0                             ? len
-               : len + (size_t)number + 2 <= text.len ? len + (size_t)number + 2
-                                                      : 0;
-    for (; number > 0; number--) {
-        size_t more =
-            len < text.len ? reply_len((struct bytes){text.data + len, text.len - len}) : 0;
-        if (more == 0)
-            return 0;
-        len += more;
-    }
-    return len;
-}
-
-static void changed(void *connection)
-{
-    struct client *client = connection;
-    struct buf out = {0};
-    size_t len;
-
-    session_take_output(client->session, &out);
-    buf_append_bytes(&client->received, buf_bytes(&out));
-    session_set_unsent(client->session, 0);
-    buf_free(&out);
-    while (client->received.len > 0 && (len = reply_len(buf_bytes(&client->received))) > 0) {
-        client->host->reply(client->host->context, client->number,
-                            (struct bytes){client->received.data, len});
-        buf_consume(&client->received, len);
-    }
-}
-
-static void shutdown_asked(void *context)
-{
-    (void)context;
-}
-
-static void ignore(void *context)
-{
-    (void)context;
-}
-
-static void start(struct host *host)
-{
-    host->provider = lease_local_new(&host->clock);
-    host->engine = engine_new(&(struct engine_options){
-        .host = {.changed = changed, .shutdown = shutdown_asked, .context = host},
-        .store = host->store,
-        .provider = host->provider,
-        .clock = &host->clock,
-        .chance = &host->chance,
-        .sql_limit_ms = 10000,
-        .receipts_keep_ms = HOST_RECEIPTS_KEEP_MS,
-        .forget_ms = HOST_FORGET_MS,
-        .sessions_max = HOST_CLIENTS,
-        .waiters_max = 100,
-    });
-    for (int i = 0; i < HOST_CLIENTS; i++) {
-        struct client *client = &host->clients[i];
-        client->host = host;
-        client->number = i;
-        client->session = session_open(host->engine, "test", true, client, &client->received);
-    }
+    check(reply != NULL);
+    host->reply(host->context, (int)(conn - host->world->clients), raw);
 }
 
 struct host *host_open(struct machine *machine, host_reply reply, void *context, char *why,
@@ -167,7 +75,6 @@ struct host *host_open(struct machine *machine, host_reply reply, void *context,
     host->disk = machine_disk(machine);
     host->clock =
         (struct clock){.now_ms = now_ms, .wall_us = wall_us, .boot = boot, .context = host};
-    host->chance = (struct chance){fill, host};
     host->reply = reply;
     host->context = context;
     host->store =
@@ -181,7 +88,18 @@ struct host *host_open(struct machine *machine, host_reply reply, void *context,
         free(host);
         return NULL;
     }
-    start(host);
+    host->world = world_new_local(&(struct engine_options){
+        .store = host->store,
+        .clock = &host->clock,
+        .sql_limit_ms = 10000,
+        .receipts_keep_ms = HOST_RECEIPTS_KEEP_MS,
+        .forget_ms = HOST_FORGET_MS,
+    });
+    for (int i = 0; i < HOST_CLIENTS; i++) {
+        host->world->clients[i].on_reply = on_reply;
+        host->world->clients[i].context = host;
+        world_connect(host->world, i);
+    }
     return host;
 }
 
@@ -194,42 +112,19 @@ void host_close(struct host *host)
 {
     if (!host_lost(host))
         host_settle(host);
-    for (int i = 0; i < HOST_CLIENTS; i++) {
-        session_close(host->clients[i].session);
-        buf_free(&host->clients[i].received);
-    }
-    if (!host_lost(host))
-        host_settle(host);
-    if (host_lost(host)) {
-        store_close(host->store);
-        host->next = lost_hosts;
-        lost_hosts = host;
-        return;
-    }
-    engine_free(host->engine);
-    lease_provider_close(host->provider, ignore, NULL);
+    world_free(host->world);
     store_close(host->store);
     free(host);
 }
 
 void host_send(struct host *host, int client, struct bytes request)
 {
-    session_input(host->clients[client].session, request.data, request.len);
+    session_input(host->world->clients[client].session, request.data, request.len);
 }
 
 void host_settle(struct host *host)
 {
-    for (int turns = 0, quiet = 0; quiet < 2; turns++) {
-        check(turns < 100000);
-        bool moved = store_step(host->store);
-        if (host_lost(host))
-            return;
-        store_collect(host->store);
-        int64_t next_ms = engine_next_ms(host->engine);
-        moved |= next_ms >= 0 && next_ms <= host->disk->now_ms;
-        engine_turn(host->engine);
-        quiet = moved ? 0 : quiet + 1;
-    }
+    world_settle(host->world);
 }
 
 void host_pass(struct host *host, int64_t ms)

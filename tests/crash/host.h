@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole daemon in this thread, but for sockets: engine, SQLite store, `local:` leases. Its disk
- * is that of the VFS, and its clock is the disk's. */
+/* The daemon on the crash disk: tests/twins/world.h with `local:` leases, over a SQLite store whose
+ * disk is the VFS's and whose clock is the disk's. */
 #ifndef STOCKADE_TESTS_CRASH_HOST_H
 #define STOCKADE_TESTS_CRASH_HOST_H
 
@@ -11,7 +11,7 @@
 #include "tests/disk/fault_vfs.h"
 #include "tests/disk/ramdisk_vfs.h"
 
-/* The VFS has it in memory; but parts of Stockade look for the file by themselves, and it must be
+/* The VFS has it in memory. But parts of Stockade look for the file by themselves, so it must be
  * one that they find. */
 #define HOST_PATH "/dev/null"
 
@@ -42,15 +42,15 @@ struct host;
 /* NULL: the store would not open, and `why` says why. */
 struct host *host_open(struct machine *machine, host_reply reply, void *context, char *why,
                        size_t why_size);
-/* Where the store is lost, what waits in the engine stays there: its memory with it. */
+/* Where the store is lost, what waits in the engine stays there, and its memory with it. */
 void host_close(struct host *host);
 void host_send(struct host *host, int client, struct bytes request);
-/* Turns everything until nothing moves any more, or the store is lost. */
+/* Turn everything until nothing moves any more, or the store is lost. */
 void host_settle(struct host *host);
 bool host_lost(const struct host *host);
-/* Time passes at once, and all settles. */
+/* Let time pass at once; all settles. */
 void host_pass(struct host *host, int64_t ms);
-/* Copies as much as it can of the WAL into the file, as another program would. */
+/* Copy as much of the WAL into the file as can be, as another program would. */
 void host_checkpoint(void);
 
 #endif

@@ -24,8 +24,7 @@
 #include "tests/fuzz/dispatch.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/snapshot.h"
-#include "tests/twins/memory_store.h"
-#include "tests/unit/engine/world.h"
+#include "tests/twins/world.h"
 
 enum { CLIENTS = 4, LINES_MAX = 64, TURNS_MAX = 64 };
 
@@ -45,7 +44,7 @@ static bool has(struct bytes letters, char letter)
 static void receive(struct run *run)
 {
     for (int i = 0; i < CLIENTS; i++) {
-        struct client *client = &run->world->clients[i];
+        struct memory_conn *client = &run->world->clients[i];
         talk_received(&run->talks[i], buf_bytes(&client->received));
         buf_clear(&client->received);
         if (client->session == NULL)
@@ -108,7 +107,7 @@ static void pass(struct run *run, int64_t ms)
 
 static void send_bytes(struct run *run, int number, struct bytes data)
 {
-    struct client *client = &run->world->clients[number];
+    struct memory_conn *client = &run->world->clients[number];
 
     if (client->session == NULL) {
         receive(run); /* also where nothing has settled since the last connection went */
@@ -178,7 +177,7 @@ static void befall(struct run *run, struct bytes line)
         lease_service_set_late(world->service, 0);
         pass(run, 1000); /* what is under way must end before an engine can be freed */
         look(run);
-        world_restart_engine(world);
+        world_restart_engine(world, 0);
         break;
     default: break;
     }

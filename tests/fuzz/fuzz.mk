@@ -3,10 +3,10 @@
 # sources here help all of them.
 
 FUZZ_SOURCES := $(wildcard tests/fuzz/*_fuzz.c)
-FUZZ_HELPERS := $(filter-out %_fuzz.c,$(wildcard tests/fuzz/*.c)) tests/unit/engine/world.c
+FUZZ_HELPERS := $(filter-out %_fuzz.c,$(wildcard tests/fuzz/*.c))
 FUZZ_TARGETS := $(FUZZ_SOURCES:tests/fuzz/%_fuzz.c=%)
 FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/%)
-PROOF_SOURCES += $(FUZZ_SOURCES) $(filter-out tests/unit/%,$(FUZZ_HELPERS))
+PROOF_SOURCES += $(FUZZ_SOURCES) $(FUZZ_HELPERS)
 
 .PHONY: fuzz fuzzers
 # Each target for SECONDS, or until it finds something, which is then in build/fuzz. With

@@ -62,9 +62,8 @@ static void begin_all(void)
     the.clock = (struct clock){.now_ms = now_ms, .wall_us = wall_us};
 }
 
-struct store *lasting_open(const struct store_options *given)
+struct store *lasting_open(void)
 {
-    struct store_options options = *given;
     char path[128], why[256] = "";
 
     if (the.store != NULL && the.inputs < INPUTS_PER_FILE)
@@ -74,9 +73,10 @@ struct store *lasting_open(const struct store_options *given)
     end_file();
     the.inputs = 0;
     snprintf(path, sizeof path, "%s/db", the.folder);
-    options.path = path;
-    options.clock = &the.clock;
-    the.store = store_sqlite_open(&options, why, sizeof why);
+    the.store = store_sqlite_open(
+        &(struct store_options){
+            .path = path, .queue_ops_max = 1000, .batch_ops_max = 100, .clock = &the.clock},
+        why, sizeof why);
     if (the.store == NULL)
         fuzz_wrong("%s", why);
     return the.store;

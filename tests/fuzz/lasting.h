@@ -4,10 +4,10 @@
 #ifndef STOCKADE_TESTS_FUZZ_LASTING_H
 #define STOCKADE_TESTS_FUZZ_LASTING_H
 
-#include "tests/unit/engine/world.h"
+#include "tests/twins/world.h"
 
-/* For world_new_on: the store that there is, or a new one. Not to be closed with the world. */
-struct store *lasting_open(const struct store_options *options);
+/* Return the store that there is, or a new one, for the options of a world. */
+struct store *lasting_open(void);
 /* Whose clock is the store's clock; NULL before it ends. */
 void lasting_set_world(const struct world *world);
 /* What this input has for its names. */

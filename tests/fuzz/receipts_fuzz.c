@@ -21,8 +21,7 @@
 #include "tests/fuzz/lasting.h"
 #include "tests/fuzz/replies.h"
 #include "tests/fuzz/snapshot.h"
-#include "tests/twins/memory_store.h"
-#include "tests/unit/engine/world.h"
+#include "tests/twins/world.h"
 
 enum {
     RESOURCES = 2,
@@ -402,7 +401,7 @@ static void step(struct run *run, struct bytes *rest)
             store_memory_fail(run->world->store, MEMORY_COMMIT_FAILS);
         break;
     case 8:
-        world_restart_engine(run->world);
+        world_restart_engine(run->world, 0);
         run->resp3 = false;
         break;
     case 9:
@@ -423,8 +422,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     run.number = run.on_sqlite ? lasting_number() : 0;
     for (int at = 0; at < RESOURCES; at++)
         snprintf(run.names[at], sizeof run.names[at], "%c%u", 'a' + at, run.number);
-    run.world = world_new_on(run.on_sqlite ? lasting_open : store_memory_new, &options);
-    run.world->keeps_store = run.on_sqlite;
+    if (run.on_sqlite)
+        options.store = lasting_open();
+    run.world = world_new(&options);
     lasting_set_world(run.world);
     for (int steps = 0; rest.len > 0 && steps < STEPS_MAX; steps++)
         step(&run, &rest);

@@ -4,7 +4,7 @@
 #define STOCKADE_TESTS_SIM_DISK_IMPL_H
 
 #include "store/clock.h"
-#include "store/store_impl.h"
+#include "store/txn.h"
 #include "tests/sim/disk.h"
 #include "tests/twins/memory_rows.h"
 

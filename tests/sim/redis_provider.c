@@ -20,13 +20,11 @@ struct redis_provider {
     const struct clock *clock;
     struct rng rng;
     bool up, cut_off, retry_due;
-    uint64_t connection, calls, failures;
+    uint64_t connection;
     uint64_t asks;          /* numbers handed out, over all lives */
     int64_t to_us, from_us; /* when the latest message of each direction arrives */
     struct list under_way;  /* struct pending */
     struct debts debts;
-    void (*on_news)(void *context, const struct lease_news *news);
-    void *news_context;
     void (*turned)(void *context);
     void *context;
 };
@@ -105,7 +103,7 @@ static void answer_arrived(void *context, struct event *event)
         list_remove(&pending->link);
         free(pending);
         lease_answer(call, answer.answer, answer.token, answer.ttl_ms);
-        call->done(call);
+        lease_answered(&provider->base, call);
         provider->turned(provider->context);
         return;
     }
@@ -256,10 +254,9 @@ static void give_up(struct redis_provider *provider, const char *why)
         struct pending *pending = list_entry(link, struct pending, link);
         struct lease_call *call = pending->call;
         free(pending);
-        provider->failures++;
         note_debt(provider, call);
         lease_answer_down(call, "%s", why);
-        call->done(call);
+        lease_answered(&provider->base, call);
     }
     if (!provider->cut_off)
         retry_soon(provider);
@@ -298,11 +295,11 @@ static void news_arrived(void *context, struct event *event)
     struct redis_ask ask;
 
     memcpy(&ask, event->bytes.data, sizeof ask);
-    if (provider->on_news == NULL || !provider->up)
+    if (provider->base.on_news == NULL || !provider->up)
         return;
-    provider->on_news(provider->news_context, &(struct lease_news){.revoked = ask.revoked,
-                                                                   .resource = bytes_of(ask.name),
-                                                                   .token = event->value});
+    lease_tell(&provider->base, &(struct lease_news){.revoked = ask.revoked,
+                                                     .resource = bytes_of(ask.name),
+                                                     .token = event->value});
     provider->turned(provider->context);
 }
 
@@ -329,49 +326,34 @@ static bool provider_ask(struct lease_provider *base, struct lease_call *call)
 {
     struct redis_provider *provider = of(base);
 
-    provider->calls++;
     call->deadline_ms = clock_now_ms(provider->clock) + call->ttl_ms;
     if (provider->up) {
         send(provider, call);
         return false;
     }
-    provider->failures++;
     if (call->verb == LEASE_RELEASE)
         note_debt(provider, call);
     return lease_answer_down(call, "the lease service is away");
 }
 
-static void provider_watch(struct lease_provider *base,
-                           void (*on_news)(void *context, const struct lease_news *news),
-                           void *context)
+static void provider_health(const struct lease_provider *base, struct lease_health *health)
 {
-    of(base)->on_news = on_news;
-    of(base)->news_context = context;
+    health->up = ((const struct redis_provider *)(const void *)base)->up;
 }
 
-static struct lease_health provider_health(const struct lease_provider *base)
-{
-    const struct redis_provider *provider = (const struct redis_provider *)(const void *)base;
-    return (struct lease_health){
-        .up = provider->up, .calls = provider->calls, .failures = provider->failures};
-}
-
-static void provider_close(struct lease_provider *base, void (*closed)(void *context),
-                           void *context)
+static void provider_close(struct lease_provider *base)
 {
     struct redis_provider *provider = of(base);
 
     check(list_empty(&provider->under_way));
     provider->redis->providers[provider->daemon] = NULL;
     debts_free(&provider->debts);
-    free(provider);
-    closed(context);
+    lease_provider_closed(base);
 }
 
 static const struct lease_provider_impl impl = {
     .name = "redis",
     .ask = provider_ask,
-    .watch = provider_watch,
     .health = provider_health,
     .close = provider_close,
 };

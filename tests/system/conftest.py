@@ -3,19 +3,24 @@
 
 `rig` gives a test daemons of its own. `daemon` is a shared one, once with leases in its store
 and once with leases on a real Redis, for tests that need no state but a fresh `key`; `local` and
-`unfenced` are shared ones of one kind each. Each test has a deadline, and a failed one shows the
-stderr of every process that it could have used.
+`unfenced` are shared ones of one kind each; `client` is a client of `daemon`, and holds `key` where
+a test takes `token`. Each test has a deadline, and a failed one shows the stderr of every process
+that it could have used.
 """
 
 import itertools
+import os
 import re
 import signal
 
 import pytest
 
+from harness.deployment import Deployment
 from harness.library import Library
 from harness.limits import BUILD, patience
+from harness.maintenance import Maintenance
 from harness.rig import Rig
+from harness.tool import Tool
 
 pytest_plugins = ["harness.late"]
 
@@ -72,51 +77,18 @@ def rig(tmp_path):
     rig.close()
 
 
-class Shared:
-    """A daemon that tests share. One that died is replaced, and the test that ended it fails."""
-
-    def __init__(self, folder, leases, *args):
-        self.rig = Rig(folder)
-        self.args = args
-        self.lease = "local:"
-        if leases == "redis":
-            self.lease = self.rig.redis().uri
-        self.process = None
-
-    def daemon(self):
-        if self.process is None or not self.process.alive():
-            self.process = self.rig.daemon(*self.args, lease=self.lease)
-        return self.process
-
-    def lend(self):
-        """For `yield from` in a fixture."""
-        daemon = self.daemon()
-        yield daemon
-        daemon.close_clients()
-        if not daemon.alive():
-            self.rig.processes.remove(daemon)
-            raise AssertionError(f"the shared daemon died:\n{daemon.describe()}")
+def shared(service, *args):
+    @pytest.fixture(scope="session")
+    def fixture(tmp_path_factory):
+        deployment = Deployment(tmp_path_factory.mktemp(service), service, *args)
+        yield deployment
+        deployment.close()
+    return fixture
 
 
-def _shared(tmp_path_factory, leases, *args):
-    shared = Shared(tmp_path_factory.mktemp(leases), leases, *args)
-    yield shared
-    shared.rig.close()
-
-
-@pytest.fixture(scope="session")
-def shared_local(tmp_path_factory):
-    yield from _shared(tmp_path_factory, "local")
-
-
-@pytest.fixture(scope="session")
-def shared_redis(tmp_path_factory):
-    yield from _shared(tmp_path_factory, "redis")
-
-
-@pytest.fixture(scope="session")
-def shared_unfenced(tmp_path_factory):
-    yield from _shared(tmp_path_factory, "local", "--unfenced-writes", "allow")
+shared_local = shared("local")
+shared_redis = shared("redis")
+shared_unfenced = shared("local", "--unfenced-writes", "allow")
 
 
 @pytest.fixture(scope="session")
@@ -126,17 +98,20 @@ def library():
 
 @pytest.fixture(params=["local", "redis"])
 def daemon(request):
-    yield from request.getfixturevalue("shared_" + request.param).lend()
+    with request.getfixturevalue("shared_" + request.param).lent() as daemon:
+        yield daemon
 
 
 @pytest.fixture
 def local(shared_local):
-    yield from shared_local.lend()
+    with shared_local.lent() as daemon:
+        yield daemon
 
 
 @pytest.fixture
 def unfenced(shared_unfenced):
-    yield from shared_unfenced.lend()
+    with shared_unfenced.lent() as daemon:
+        yield daemon
 
 
 @pytest.fixture(params=["local", "redis"])
@@ -149,3 +124,39 @@ def lease(request, rig):
 def key(request):
     """A resource that no other test uses."""
     return re.sub(r"\W+", "-", request.node.name)[:80] + f":{next(numbers)}"
+
+
+@pytest.fixture
+def client(daemon):
+    return daemon.client()
+
+
+@pytest.fixture
+def token(client, key):
+    """Of a lease on `key`, granted to `client`."""
+    return client.token(key)
+
+
+@pytest.fixture
+def redis(rig):
+    return rig.redis()
+
+
+@pytest.fixture
+def relay(rig, redis):
+    """In front of that Redis."""
+    return rig.relay(redis.address)
+
+
+@pytest.fixture
+def maintenance(rig):
+    return Maintenance(rig)
+
+
+@pytest.fixture
+def tool(tmp_path):
+    """The command line; what it leaves running is killed."""
+    tool = Tool(tmp_path)
+    yield tool
+    for pid in tool.processes():
+        os.kill(pid, signal.SIGKILL)

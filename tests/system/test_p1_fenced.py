@@ -1,28 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """P1 Fenced: once a grant is acknowledged, no write with a smaller token is accepted, ever."""
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
+from harness.library import Remote
 from harness.limits import wait_until
-from harness.resp import Closed, ReplyError, refused
+from harness.resp import Closed, ReplyError
+from harness.rig import restart
 
-WRITES = [
-    ("SET", "{}", "x"), ("SETNX", "{}", "x"), ("GETSET", "{}", "x"), ("GETDEL", "{}"),
-    ("APPEND", "{}", "x"), ("INCR", "{}"), ("INCRBY", "{}", 5), ("DECR", "{}"),
-    ("DECRBY", "{}", 5), ("DEL", "{}"), ("UNLINK", "{}"), ("INCRBY", "{}", -1, "MIN", 0),
-]
-HASH_WRITES = [
-    ("HSET", "{}", "f", "x"), ("HSETNX", "{}", "new", "x"), ("HMSET", "{}", "f", "x"),
-    ("HDEL", "{}", "f"), ("HINCRBY", "{}", "n", 1), ("HINCRBY", "{}", "n", -1, "MIN", 0),
-    ("SET", "{}", "x"), ("DEL", "{}"),
-]
+# Commands without their key, by the kind of value that is there.
+WRITES = {
+    "string": [("SET", "x"), ("SETNX", "x"), ("GETSET", "x"), ("GETDEL",), ("APPEND", "x"),
+               ("INCR",), ("INCRBY", 5), ("DECR",), ("DECRBY", 5), ("DEL",), ("UNLINK",),
+               ("INCRBY", -1, "MIN", 0)],
+    "hash": [("HSET", "f", "x"), ("HSETNX", "new", "x"), ("HMSET", "f", "x"), ("HDEL", "f"),
+             ("HINCRBY", "n", 1), ("HINCRBY", "n", -1, "MIN", 0), ("SET", "x"), ("DEL",)],
+}
 
 
 def successor(daemon, key):
@@ -39,42 +36,30 @@ def test_a_stale_token_is_refused_before_the_new_holders_first_write(daemon, key
     a.fenced(first, "SET", key, 10)
     second = b.token(key, 60000, "WAIT", 5000)
     assert b("GET", key) == b"10"
-    with refused("STALE"):
-        a.fenced(first, "SET", key, 9)
+    a.refused("STALE", "FENCED", first, "SET", key, 9)
     assert b("GET", key) == b"10"
     assert b.fenced(second, "DECR", key) == 9
 
 
-@pytest.mark.parametrize("command", WRITES, ids=lambda c: " ".join(map(str, c[:1] + c[2:])))
-def test_every_string_write_under_a_stale_token_is_refused(local, key, command):
+@pytest.mark.parametrize("kind, command", [(kind, c) for kind in WRITES for c in WRITES[kind]],
+                         ids=lambda c: c if isinstance(c, str) else " ".join(map(str, c)))
+def test_every_write_under_a_stale_token_is_refused(local, key, kind, command):
     client = local.client()
-    client.fenced(client.token(key), "SET", key, 7)
+    first, read = {"string": (["SET", key, 7], "GET"),
+                   "hash": (["HSET", key, "f", "v", "n", 7], "HGETALL")}[kind]
+    client.fenced(client.token(key), *first)
+    before = client(read, key)
     client("REVOKE", key)
     stale, _ = successor(local, key)
-    with refused("STALE"):
-        client.fenced(stale, *(str(word).format(key) for word in command))
-    assert client("GET", key) == b"7"
+    name, *args = command
+    client.refused("STALE", "FENCED", stale, name, key, *args)
+    assert before and client(read, key) == before
 
 
-@pytest.mark.parametrize("command", HASH_WRITES, ids=lambda c: " ".join(map(str, c[:1] + c[2:])))
-def test_every_hash_write_under_a_stale_token_is_refused(local, key, command):
-    client = local.client()
-    client.fenced(client.token(key), "HSET", key, "f", "v", "n", 7)
-    client("REVOKE", key)
-    stale, _ = successor(local, key)
-    with refused("STALE"):
-        client.fenced(stale, *(str(word).format(key) for word in command))
-    fields = client("HGETALL", key)
-    assert dict(zip(fields[::2], fields[1::2])) == {b"f": b"v", b"n": b"7"}
-
-
-def test_a_released_token_is_retired(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_released_token_is_retired(client, token, key):
     client.fenced(token, "SET", key, 1)
     assert client("RELEASE", key, token) == 0
-    with refused("STALE"):
-        client.fenced(token, "SET", key, 2)
+    client.refused("STALE", "FENCED", token, "SET", key, 2)
     assert client("GET", key) == b"1"
 
 
@@ -83,44 +68,34 @@ def test_a_revoked_token_is_retired_at_once(daemon, key):
     token = holder.token(key)
     holder.fenced(token, "SET", key, 1)
     assert other("REVOKE", key) == token
-    with refused("STALE"):
-        holder.fenced(token, "SET", key, 2)
-    with refused("STALE"):
-        holder("RENEW", key, token, 60000)
+    holder.refused("STALE", "FENCED", token, "SET", key, 2)
+    holder.refused("STALE", "RENEW", key, token, 60000)
     assert other("GET", key) == b"1"
     assert other.token(key) > token
 
 
-def test_a_read_inside_fenced_answers_only_while_the_token_is_current(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_read_inside_fenced_answers_only_while_the_token_is_current(client, token, key):
     client.fenced(token, "SET", key, "v")
     assert client.fenced(token, "GET", key) == b"v"
     client("RELEASE", key, token)
-    with refused("STALE"):
-        client.fenced(token, "GET", key)
+    client.refused("STALE", "FENCED", token, "GET", key)
     assert client("GET", key) == b"v"
 
 
-def test_a_token_of_another_resource_does_not_fit(daemon, key):
-    client = daemon.client()
+def test_a_token_of_another_resource_does_not_fit(client, key):
     mine, other = key + "/mine", key + "/other"
     for _ in range(3):
         assert client("RELEASE", mine, client.token(mine)) == 0
     large = client.token(mine)
     small = client.token(other)
     assert large > small
-    with refused("UNKNOWN"):
-        client.fenced(large, "SET", other, "poison")
-    with refused("STALE"):
-        client.fenced(small, "SET", mine, "old")
+    client.refused("UNKNOWN", "FENCED", large, "SET", other, "poison")
+    client.refused("STALE", "FENCED", small, "SET", mine, "old")
     assert client("GET", other) is None and client("GET", mine) is None
     assert client.fenced(small, "SET", other, "right") == "OK"
 
 
-def test_writes_piped_around_a_revoke_are_judged_in_order(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_writes_piped_around_a_revoke_are_judged_in_order(client, token, key):
     write = ("FENCED", token, "INCR", key)
     replies = client.pipeline([write] * 50 + [("REVOKE", key)] + [write] * 50)
     assert replies[:51] == [*range(1, 51), token]
@@ -130,38 +105,19 @@ def test_writes_piped_around_a_revoke_are_judged_in_order(daemon, key):
 
 def test_a_holder_that_was_stopped_past_its_ttl_cannot_write_when_it_wakes(daemon, key):
     """A real process, stopped by SIGSTOP between its read and its write."""
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, repr(daemon.address), key],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        cwd=os.path.dirname(os.path.abspath(__file__)))
-    try:
-        stale = int(holder.stdout.readline())
-        holder.send_signal(signal.SIGSTOP)
+    with Remote() as holder:
+        holder.ask("from harness.resp import Client")
+        holder.ask(f"client = Client({daemon.address!r})")
+        stale = holder.ask(f"client.token({key!r}, 200)")
+        holder.ask(f"client.fenced({stale}, 'SET', {key!r}, 10)")
+        holder.process.send_signal(signal.SIGSTOP)
         client = daemon.client()
         fresh = client.token(key, 60000, "WAIT", 5000)
-        holder.send_signal(signal.SIGCONT)
-        holder.stdin.write("go on\n")
-        holder.stdin.flush()
-        assert holder.stdout.readline() == "STALE\n"
-        assert fresh > stale
-        assert client("GET", key) == b"10"
-        client.fenced(fresh, "SET", key, 9)
-        assert holder.wait(10) == 0
-    finally:
-        holder.kill()
-        holder.communicate()
-
-
-HOLDER = """
-import sys
-from harness.resp import Client
-client = Client(eval(sys.argv[1]))
-token = client.token(sys.argv[2], 200)
-client.fenced(token, "SET", sys.argv[2], 10)
-print(token, flush=True)
-sys.stdin.readline()
-print(getattr(client.ask("FENCED", token, "SET", sys.argv[2], 9), "code", "written"), flush=True)
-"""
+        holder.process.send_signal(signal.SIGCONT)
+        assert holder.ask(f"client.ask('FENCED', {stale}, 'SET', {key!r}, 9).code") == "STALE"
+    assert fresh > stale
+    assert client("GET", key) == b"10"
+    client.fenced(fresh, "SET", key, 9)
 
 
 def test_nothing_of_the_old_holder_lands_after_the_new_grant_is_acknowledged(daemon, key):
@@ -210,10 +166,9 @@ class Flood(threading.Thread):
                 self.accepted_after_refusal += self.refused > 0
 
 
-def test_an_expired_lease_that_nobody_took_may_still_write(daemon, key):
-    client = daemon.client()
+def test_an_expired_lease_that_nobody_took_may_still_write(client, key):
     token = client.token(key, 20)
-    wait_until(lambda: client.lease(key)["state"] == "free", "the lease expired")
+    client.await_expiry(key)
     assert client.fenced(token, "SET", key, "late") == "OK"
     assert client("GET", key) == b"late"
 
@@ -221,13 +176,10 @@ def test_an_expired_lease_that_nobody_took_may_still_write(daemon, key):
 def test_a_stale_token_stays_stale_over_restarts_of_the_daemon(rig, lease):
     daemon = rig.daemon(lease=lease)
     stale, fresh = successor(daemon, "r")
-    for kill in (False, True):
-        daemon.close_clients()
-        daemon.kill() if kill else daemon.stop()
-        daemon = rig.daemon(lease=lease)
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        daemon = restart(rig, daemon, how, lease=lease)
         client = daemon.client()
-        with refused("STALE"):
-            client.fenced(stale, "SET", "r", "old")
+        client.refused("STALE", "FENCED", stale, "SET", "r", "old")
         assert client.fenced(fresh, "SET", "r", "new") == "OK"
 
 
@@ -235,11 +187,9 @@ def test_with_unfenced_writes_a_held_key_is_still_fenced(unfenced, key):
     client = unfenced.client()
     assert client("SET", key, "bare") == "OK"
     token = client.token(key)
-    with refused("NOTOKEN"):
-        client("SET", key, "bare again")
+    client.refused("NOTOKEN", "SET", key, "bare again")
     assert client("GET", key) == b"bare"
     client.fenced(token, "SET", key, "fenced")
     client("RELEASE", key, token)
     assert client("SET", key, "bare after release") == "OK"
-    with refused("STALE"):
-        client.fenced(token, "SET", key, "old")
+    client.refused("STALE", "FENCED", token, "SET", key, "old")

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from harness.limits import wait_until
-from harness.resp import ReplyError, refused
+from harness.resp import ReplyError
 from harness.rig import restart
 
 OWNED = ("OWNER", "me")
@@ -52,46 +52,36 @@ def again(rig, redis, **options):
     return rig.redis(port=redis.address[1], folder=options.pop("folder", redis.folder), **options)
 
 
-def test_tokens_rise_with_every_grant(daemon, key):
-    client = daemon.client()
+def test_tokens_rise_with_every_grant(client, key):
     assert_rising(cycles(client, key, 20))
 
 
-def test_tokens_rise_over_flushall_between_two_grants(rig):
-    redis = rig.redis()
+@pytest.mark.parametrize("how", ["FLUSHALL", "restarted empty"])
+def test_tokens_rise_over_a_redis_that_forgets_all(rig, redis, how):
     client = rig.daemon(lease=redis.uri).client()
     tokens = cycles(client, "r", 3)
-    redis.flushall()
+    if how == "FLUSHALL":
+        redis("FLUSHALL")
+    else:
+        redis.kill()
+        redis = again(rig, redis)
+    assert redis.client()("DBSIZE") == 0
     tokens += cycles(client, "r", 3)
     assert_rising(tokens)
-    with refused("STALE"):
-        client.fenced(tokens[2], "SET", "r", "old")
+    client.refused("STALE", "FENCED", tokens[2], "SET", "r", "old")
 
 
-def test_a_holder_is_fenced_out_by_the_grant_that_flushall_made_possible(rig):
-    redis = rig.redis()
+def test_a_holder_is_fenced_out_by_the_grant_that_flushall_made_possible(rig, redis):
     daemon = rig.daemon(lease=redis.uri)
     a, b = daemon.client(), daemon.client()
     cycles(a, "r", 4)
     first = a.token("r")
-    redis.flushall()
+    redis("FLUSHALL")
     assert a.fenced(first, "SET", "r", 10) == "OK"
     second = b.token("r")
     assert second > first
-    with refused("STALE"):
-        a.fenced(first, "SET", "r", 9)
+    a.refused("STALE", "FENCED", first, "SET", "r", 9)
     assert b.fenced(second, "DECR", "r") == 9
-
-
-def test_tokens_rise_over_a_redis_restarted_empty(rig):
-    redis = rig.redis()
-    client = rig.daemon(lease=redis.uri).client()
-    tokens = cycles(client, "r", 3)
-    redis.kill()
-    redis = again(rig, redis)
-    assert redis.client()("DBSIZE") == 0
-    tokens += cycles(client, "r", 3)
-    assert_rising(tokens)
 
 
 def test_tokens_rise_over_a_redis_restored_from_an_older_aof(rig):
@@ -124,28 +114,30 @@ def test_a_lock_restored_from_an_older_aof_is_not_handed_out_again(rig):
     again(rig, redis, appendonly=True, folder=backup)
     fresh = token_when_up(client, "r", 60000, *OWNED, "WAIT", 3000)
     assert fresh > old
-    with refused("STALE"):
-        client.fenced(old, "SET", "r", "old")
+    client.refused("STALE", "FENCED", old, "SET", "r", "old")
     assert client.fenced(fresh, "SET", "r", "new") == "OK"
 
 
+@pytest.fixture
+def counted(shared_redis, key):
+    """A client of a daemon, one of its Redis, and three tokens of `key`, given back."""
+    client = shared_redis.client()
+    return client, shared_redis.service.server.client(), cycles(client, key, 3)
+
+
 @pytest.mark.parametrize("value", ["banana", "-5", "0", "", "1.5", "1e3", str(1 << 52),
-                                   str((1 << 53) - 1), str(1 << 53), "9" * 25],
-                         ids=lambda v: v or "empty")
-def test_a_counter_set_by_hand_never_lowers_or_poisons_the_tokens(shared_redis, key, value):
-    client = shared_redis.daemon().client()
-    redis = shared_redis.rig.processes[0].client()
-    tokens = cycles(client, key, 3)
-    redis("SET", token_key(key), value)
+                                   str((1 << 53) - 1), str(1 << 53), "9" * 25, None],
+                         ids=lambda v: v or "empty" if v is not None else "deleted")
+def test_a_counter_set_by_hand_never_lowers_or_poisons_the_tokens(counted, key, value):
+    client, redis, tokens = counted
+    redis("DEL", token_key(key)) if value is None else redis("SET", token_key(key), value)
     tokens += cycles(client, key, 3)
     assert_rising(tokens)
     assert tokens[-1] < 1 << 48, "a counter far above the floor is not believed"
 
 
-def test_a_counter_of_the_wrong_type_never_lowers_the_tokens(shared_redis, key):
-    client = shared_redis.daemon().client()
-    redis = shared_redis.rig.processes[0].client()
-    tokens = cycles(client, key, 3)
+def test_a_counter_of_the_wrong_type_never_lowers_the_tokens(counted, key):
+    client, redis, tokens = counted
     redis("DEL", token_key(key))
     redis("RPUSH", token_key(key), "a", "b")
     reply = client.ask("ACQUIRE", key, 60000)
@@ -158,27 +150,18 @@ def test_a_counter_of_the_wrong_type_never_lowers_the_tokens(shared_redis, key):
     assert_rising(tokens + cycles(client, key, 3))
 
 
-def test_a_counter_that_expired_is_restored_from_the_floor(shared_redis, key):
-    client = shared_redis.daemon().client()
-    tokens = cycles(client, key, 3)
-    shared_redis.rig.processes[0].client()("DEL", token_key(key))
-    assert_rising(tokens + cycles(client, key, 3))
-
-
 @pytest.mark.parametrize("value", ["garbage", "", "1 someone", f"{(1 << 53) - 1} someone"],
                          ids=lambda v: v or "empty")
-def test_a_lock_set_by_hand_holds_until_it_expires_and_hands_out_nothing(shared_redis, key, value):
-    client = shared_redis.daemon().client()
-    tokens = cycles(client, key, 3)
-    shared_redis.rig.processes[0].client()("SET", lock_key(key), value, "PX", 400)
+def test_a_lock_set_by_hand_holds_until_it_expires_and_hands_out_nothing(counted, key, value):
+    client, redis, tokens = counted
+    redis("SET", lock_key(key), value, "PX", 400)
     assert client.acquire(key) is None
     tokens.append(client.token(key, 60000, "WAIT", 5000))
     assert_rising(tokens)
     assert tokens[-1] < 1 << 40
 
 
-def test_tokens_rise_when_the_lease_service_changes_to_redis_and_back(rig):
-    redis = rig.redis()
+def test_tokens_rise_when_the_lease_service_changes_to_redis_and_back(rig, redis):
     daemon = rig.daemon(lease="local:")
     tokens = cycles(daemon.client(), "r", 3)
     for service in (redis.uri, "local:", redis.uri, "local:"):
@@ -198,12 +181,10 @@ def test_tokens_rise_over_restarts_of_the_daemon(rig, lease, how):
 
 
 def lost_grant(rig, redis, ttl_ms, *options):
-    """Kills a daemon after Redis has granted and before the store has heard of it.
-
-    Returns another daemon on the same store, and the token that was lost.
-    """
+    """Kills a daemon after Redis has granted and before the store has heard of it. Returns a client
+    of another daemon on the same store, and the token that was lost."""
     relay = rig.relay(redis.address)
-    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+    daemon = rig.daemon(lease=relay.redis_uri)
     client = daemon.client()
     cycles(client, "r", 2)
     peek = redis.client()
@@ -215,29 +196,24 @@ def lost_grant(rig, redis, ttl_ms, *options):
     assert peek("EXISTS", lock_key("r")) == 1
     daemon.kill()
     relay.let("down")
-    return rig.daemon(lease=redis.uri), lost
+    return rig.daemon(lease=redis.uri).client(), lost
 
 
 def test_the_same_owner_never_gets_a_token_that_a_crash_lost_before_its_commit(rig):
-    daemon, lost = lost_grant(rig, rig.redis(), 60000, *OWNED)
-    client = daemon.client()
-    with refused("UNKNOWN"):
-        client.fenced(lost, "SET", "r", "lost")
+    client, lost = lost_grant(rig, rig.redis(), 60000, *OWNED)
+    client.refused("UNKNOWN", "FENCED", lost, "SET", "r", "lost")
     fresh = client.token("r", 60000, *OWNED, "WAIT", 3000)
     assert fresh > lost
-    with refused("STALE"):
-        client.fenced(lost, "SET", "r", "lost")
+    client.refused("STALE", "FENCED", lost, "SET", "r", "lost")
     assert client("GET", "r") is None
     assert client.fenced(fresh, "SET", "r", "right") == "OK"
 
 
 def test_another_owner_waits_out_a_grant_that_a_crash_lost_and_gets_a_larger_token(rig):
-    daemon, lost = lost_grant(rig, rig.redis(), 700)
-    client = daemon.client()
+    client, lost = lost_grant(rig, rig.redis(), 700)
     fresh = client.token("r", 60000, "WAIT", 5000)
     assert fresh > lost
-    with refused("STALE"):
-        client.fenced(lost, "SET", "r", "lost")
+    client.refused("STALE", "FENCED", lost, "SET", "r", "lost")
 
 
 def test_flushall_on_the_daemon_forgets_data_but_never_a_fence(unfenced, key):
@@ -248,5 +224,4 @@ def test_flushall_on_the_daemon_forgets_data_but_never_a_fence(unfenced, key):
     assert client("GET", key) is None
     tokens += cycles(client, key, 1)
     assert_rising(tokens)
-    with refused("STALE"):
-        client.fenced(tokens[0], "SET", key, "old")
+    client.refused("STALE", "FENCED", tokens[0], "SET", key, "old")

@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """P5 Atomic: a transaction applies whole or not at all, all its tokens current at its commit."""
 
-import sqlite3
+import contextlib
 
 import pytest
+import redis as redis_py
 
 from harness.limits import patience
-from harness.resp import Closed, ReplyError, encode, refused
+from harness.maintenance import query
+from harness.resp import Closed, ReplyError
 
 BASKET = 50
-
-
-def begin(client, *commands):
-    assert client("MULTI") == "OK"
-    for command in commands:
-        assert client(*command) == "QUEUED"
 
 
 def basket(client, key, count):
@@ -33,47 +29,33 @@ def stock(client, tokens):
     return [int(value) for value in client("MGET", *tokens)]
 
 
-def test_a_basket_of_50_resources_is_sold_whole(daemon, key):
-    client = daemon.client()
+def test_a_basket_of_50_resources_is_sold_whole(client, key):
     tokens = basket(client, key, BASKET)
-    begin(client, *sale(tokens))
+    client.multi(*sale(tokens))
     assert client("EXEC") == [9] * BASKET
     assert stock(client, tokens) == [9] * BASKET
 
 
 @pytest.mark.parametrize("position", [0, 24, 49])
-def test_one_stale_token_among_50_changes_nothing(daemon, key, position):
-    client = daemon.client()
+def test_one_token_among_50_that_is_stale_by_the_commit_changes_nothing(daemon, client, key,
+                                                                       position):
     tokens = basket(client, key, BASKET)
-    begin(client, *sale(tokens))
-    stale = f"{key}:{position}"
-    daemon.client()("REVOKE", stale)  # between the queueing and the EXEC
-    with refused("STALE", stale):
-        client("EXEC")
+    client.multi(*sale(tokens))
+    stale, other = f"{key}:{position}", daemon.client()
+    other("REVOKE", stale)  # between the queueing and the EXEC
+    assert other.token(stale) > tokens[stale]
+    client.refused("STALE", "EXEC", text=stale)
     assert stock(client, tokens) == [10] * BASKET
 
 
 @pytest.mark.parametrize("position", [0, 24, 49])
-def test_a_command_that_fails_gives_its_own_error_and_nothing_is_applied(daemon, key, position):
-    client = daemon.client()
+def test_a_command_that_fails_gives_its_own_error_and_nothing_is_applied(client, key, position):
     tokens = basket(client, key, BASKET)
     sold_out = f"{key}:{position}"
     client.fenced(tokens[sold_out], "SET", sold_out, 0)
-    begin(client, *sale(tokens))
-    with refused("RANGE"):
-        client("EXEC")
+    client.multi(*sale(tokens))
+    client.refused("RANGE", "EXEC")
     assert stock(client, tokens) == [0 if i == position else 10 for i in range(BASKET)]
-
-
-def test_a_new_grant_between_queueing_and_exec_refuses_the_old_holder(daemon, key):
-    client, other = daemon.client(), daemon.client()
-    token = client.token(key)
-    begin(client, ("FENCED", token, "SET", key, "mine"))
-    other("REVOKE", key)
-    assert other.token(key) > token
-    with refused("STALE"):
-        client("EXEC")
-    assert client("GET", key) is None
 
 
 def test_other_clients_see_all_of_a_transaction_or_nothing(daemon, key):
@@ -91,16 +73,12 @@ def test_other_clients_see_all_of_a_transaction_or_nothing(daemon, key):
             assert replies[-1].code == "RANGE"
 
 
-def test_overflow_and_wrong_types_undo_the_rest(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_overflow_and_wrong_types_undo_the_rest(client, token, key):
     client.fenced(token, "SET", key, (1 << 63) - 1)
     for last, code in ((("INCR", key), "ERR"), (("HSET", key, "f", 1), "WRONGTYPE")):
-        begin(client, ("FENCED", token, "APPEND", key, "7"), ("FENCED", token, "SET", key,
-                                                              (1 << 63) - 1),
-              ("FENCED", token, *last))
-        with refused(code):
-            client("EXEC")
+        client.multi(("FENCED", token, "APPEND", key, "7"),
+                     ("FENCED", token, "SET", key, (1 << 63) - 1), ("FENCED", token, *last))
+        client.refused(code, "EXEC")
         assert client("GET", key) == b"9223372036854775807"
 
 
@@ -110,30 +88,24 @@ def test_a_transactions_size_is_bounded(local, key):
     client("MULTI")
     replies = client.pipeline([("FENCED", token, "SET", key, "x" * (1 << 20))] * 20)
     assert replies[0] == "QUEUED" and isinstance(replies[-1], ReplyError)
-    with refused("EXECABORT"):
-        client("EXEC")
+    client.refused("EXECABORT", "EXEC")
     assert client("GET", key) is None
 
 
-def test_a_connection_that_goes_before_exec_leaves_nothing(daemon, key):
-    client, other = daemon.client(), daemon.client()
-    token = client.token(key)
-    begin(client, ("FENCED", token, "SET", key, "x"))
+def test_a_connection_that_goes_before_exec_leaves_nothing(daemon, client, token, key):
+    client.multi(("FENCED", token, "SET", key, "x"))
     client.reset()
-    assert other("GET", key) is None
+    assert daemon.client()("GET", key) is None
 
 
-def test_redis_py_runs_a_transaction_with_its_own_pipeline(daemon, key):
-    import redis
+def test_redis_py_runs_a_transaction_with_its_own_pipeline(daemon, token, key):
     host, port = daemon.address
-    ours = redis.Redis(host=host, port=port, socket_timeout=patience(10))
-    token = daemon.client().token(key)
-    pipe = ours.pipeline(transaction=True)
-    pipe.execute_command("FENCED", token, "SET", key, 5)
-    pipe.execute_command("FENCED", token, "INCRBY", key, 2)
-    pipe.get(key)
-    assert pipe.execute() == [b"OK", 7, b"7"]
-    ours.close()
+    with redis_py.Redis(host=host, port=port, socket_timeout=patience(10)) as ours:
+        pipe = ours.pipeline(transaction=True)
+        pipe.execute_command("FENCED", token, "SET", key, 5)
+        pipe.execute_command("FENCED", token, "INCRBY", key, 2)
+        pipe.get(key)
+        assert pipe.execute() == [b"OK", 7, b"7"]
 
 
 def crash_at(rig, order, number):
@@ -141,23 +113,18 @@ def crash_at(rig, order, number):
     where the transaction is there."""
     daemon = rig.faulty_daemon()
     client = daemon.client()
-    names = [f"{number}:{i}" for i in range(3)]
-    tokens = {name: client.token(name) for name in names}
-    for name, token in tokens.items():
-        client.fenced(token, "SET", name, 10)
-    commands = [("MULTI",)]
-    commands += [("FENCED", tokens[name], "ID", f"sale {number}", "DECRBY", name, 1, "MIN", 0)
-                 for name in names]
-    commands += [("FENCED", tokens[names[0]], "APPEND", names[0], "0"), ("EXEC",)]
+    tokens = basket(client, number, 3)
+    names = list(tokens)
+    commands = [("MULTI",), *(("FENCED", tokens[name], "ID", f"sale {number}", "DECRBY", name, 1,
+                               "MIN", 0) for name in names),
+                ("FENCED", tokens[names[0]], "APPEND", names[0], "0"), ("EXEC",)]
     rig.faults.order(order)
-    client.send_bytes(b"".join(encode(*command) for command in commands))
+    client.send_all(commands)
     acknowledged = False
-    try:
+    with contextlib.suppress(Closed):
         replies = [client.read() for _ in commands]
         acknowledged = replies[-1] == [9, 9, 9, 2]
         assert acknowledged, replies
-    except Closed:
-        pass
     daemon.close_clients()
     daemon.kill()
     rig.faults.clear()
@@ -173,8 +140,7 @@ def crash_at(rig, order, number):
     assert client.pipeline(commands)[-1] == [9, 9, 9, 2]
     assert client("MGET", *names) == [b"90", b"9", b"9"]
     daemon.stop()
-    with sqlite3.connect(rig.store) as file:
-        assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert query(rig.store, "PRAGMA integrity_check") == [("ok",)]
     return applied
 
 

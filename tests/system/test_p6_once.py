@@ -9,7 +9,7 @@ import time
 import pytest
 
 from harness.limits import patience, wait_until
-from harness.resp import Client, ReplyError, encode, refused
+from harness.resp import Client, ReplyError, encode
 from harness.rig import restart
 
 CLIENTS = 8
@@ -17,63 +17,48 @@ SECONDS = 30
 STOCK = 100000
 
 
-def test_a_repeat_gets_the_first_reply_and_applies_nothing(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_repeat_gets_the_first_reply_and_applies_nothing(daemon, client, token, key):
     first = client.fenced(token, "ID", "r1", "INCRBY", key, 5)
     for again in (client, daemon.client()):
         assert again.fenced(token, "ID", "r1", "INCRBY", key, 5) == first == 5
     assert client("GET", key) == b"5"
 
 
-def test_a_repeat_is_answered_under_a_stale_token_and_under_a_later_one(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_repeat_is_answered_under_a_stale_token_and_under_a_later_one(client, token, key):
     client.fenced(token, "ID", "r1", "INCRBY", key, 5)
     client("RELEASE", key, token)
     assert client.fenced(token, "ID", "r1", "INCRBY", key, 5) == 5
     later = client.token(key)
     assert client.fenced(token, "ID", "r1", "INCRBY", key, 5) == 5
     assert client.fenced(later, "ID", "r1", "INCRBY", key, 5) == 5
-    with refused("STALE"):
-        client.fenced(token, "ID", "r2", "INCRBY", key, 5)
+    client.refused("STALE", "FENCED", token, "ID", "r2", "INCRBY", key, 5)
     assert client("GET", key) == b"5"
 
 
-def test_an_id_used_for_another_command_is_an_error_and_changes_nothing(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_an_id_used_for_another_command_is_an_error_and_changes_nothing(client, token, key):
     client.fenced(token, "ID", "r1", "SET", key, "a")
     for other in (("SET", key, "b"), ("SET", key, "a", "GET"), ("GET", key), ("DEL", key)):
-        with refused("ERR", "ID"):
-            client.fenced(token, "ID", "r1", *other)
+        client.refused("ERR", "FENCED", token, "ID", "r1", *other, text="ID")
     assert client("GET", key) == b"a"
 
 
-def test_a_refused_write_leaves_no_trace(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
-    with refused("RANGE"):
-        client.fenced(token, "ID", "r1", "DECRBY", key, 1, "MIN", 0)
+def test_a_refused_write_leaves_no_trace(client, token, key):
+    client.refused("RANGE", "FENCED", token, "ID", "r1", "DECRBY", key, 1, "MIN", 0)
     assert client("RECEIPT", key, token, "r1") is None
     client.fenced(token, "SET", key, 1)
     assert client.fenced(token, "ID", "r1", "DECRBY", key, 1, "MIN", 0) == 0
 
 
-def test_an_id_belongs_to_its_resource(daemon, key):
-    client = daemon.client()
+def test_an_id_belongs_to_its_resource(client, key):
     for name in (key, key + "'"):
         assert client.fenced(client.token(name), "ID", "r1", "INCR", name) == 1
 
 
-def test_receipt_tells_applied_never_and_open(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_receipt_tells_applied_never_and_open(client, token, key):
     assert client("RECEIPT", key, token, "r1") is None
     client.fenced(token, "ID", "r1", "HSET", key, "f", "v")
     assert client("RECEIPT", key, token, "r1") == [1, 1]
-    with refused("UNKNOWN"):
-        client("RECEIPT", key, token + 1, "r2")
+    client.refused("UNKNOWN", "RECEIPT", key, token + 1, "r2")
     client("RELEASE", key, token)
     assert client("RECEIPT", key, token, "r1") == [1, 1]
     assert client("RECEIPT", key, token, "r2") == [0, None]
@@ -101,10 +86,8 @@ def test_receipts_outlive_their_token_by_the_option_then_it_is_expired(rig, leas
 def test_an_id_has_1_to_512_bytes(local, key, id):
     client = local.client()
     token = client.token(key)
-    with refused("ERR"):
-        client.fenced(token, "ID", id, "SET", key, 1)
-    with refused("ERR"):
-        client("RECEIPT", key, token, id)
+    client.refused("ERR", "FENCED", token, "ID", id, "SET", key, 1)
+    client.refused("ERR", "RECEIPT", key, token, id)
     assert client.fenced(token, "ID", b"\x00" * 512, "SET", key, 1) == "OK"
     assert client("RECEIPT", key, token, b"\x00" * 512) == [1, "OK"]
 

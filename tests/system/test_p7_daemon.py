@@ -113,8 +113,7 @@ def test_a_transaction_takes_all_its_tokens_to_every_statement(shop):
                     "UPDATE {t} SET v = v WHERE {w} = '%s'" % name[-1], kind)))
             shop.client(*sql_under({mine: shop.tokens[mine]}, update))
             if len(tokens) == 1:
-                with refused("GUARDED", other):
-                    shop.client("EXEC")
+                shop.client.refused("GUARDED", "EXEC", text=other)
                 assert rows(watch, kind) == before
         assert shop.client("EXEC")[-1] and rows(watch, kind) != before
     restore(shop, kind)
@@ -123,12 +122,12 @@ def test_a_transaction_takes_all_its_tokens_to_every_statement(shop):
 def test_a_refusal_says_which_token_is_missing_and_how_to_present_it(shop):
     kind = KIND["text_key"]
     other = {"elsewhere": shop.client.token("elsewhere", 60000, "OWNER", "me")}
-    with refused("GUARDED", f"'{resource(kind, 'M')}' was not presented.*FENCEDALL"):
-        shop.client(*sql_under(other, fill("UPDATE {t} SET v = 'x'", kind)))
+    shop.client.refused("GUARDED", *sql_under(other, fill("UPDATE {t} SET v = 'x'", kind)),
+                        text=f"'{resource(kind, 'M')}' was not presented.*FENCEDALL")
     with refused("GUARDED", "nobody holds 'text_key:nobody'.*acquire it"):
         shop.client(*sql_under(other, fill("INSERT INTO {t}(k) VALUES('nobody')", kind)))
-    with refused("GUARDED", "text or an integer.*not NULL"):
-        shop.client(*sql_under(other, fill("INSERT INTO {t}(k) VALUES(NULL)", kind)))
+    shop.client.refused("GUARDED", *sql_under(other, fill("INSERT INTO {t}(k) VALUES(NULL)", kind)),
+                        text="text or an integer.*not NULL")
 
 
 def test_a_text_key_and_an_integer_key_name_the_same_resource(shop):
@@ -139,8 +138,7 @@ def test_a_text_key_and_an_integer_key_name_the_same_resource(shop):
     for key in ("5", "'5'"):
         client(*sql_under(token, f"INSERT INTO mixed VALUES({key}, 'x')"))
     for key in ("6", "'05'", "' 5'", "5.0", "x'35'", "NULL"):
-        with refused("GUARDED"):
-            client(*sql_under(token, f"INSERT INTO mixed VALUES({key}, 'x')"))
+        client.refused("GUARDED", *sql_under(token, f"INSERT INTO mixed VALUES({key}, 'x')"))
     assert client(*sql_under(token, "DELETE FROM mixed"))
 
 

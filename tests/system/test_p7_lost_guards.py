@@ -153,8 +153,8 @@ def test_a_renamed_table_or_key_is_noticed_and_nobody_else_may_write_it_either(s
     table = "goods" if "goods" in sql else "stock"
     with Connection(store.rig.store) as connection, pytest.raises(Exception, match="no such func"):
         connection.execute(f"UPDATE {table} SET left = 0")
-    with refused("ERR", "no (table stock|column sku)|has no column sku"):
-        store.client("GUARD", "CREATE", "stock", "sku", "sku:")
+    store.client.refused("ERR", "GUARD", "CREATE", "stock", "sku", "sku:",
+                         text="no (table stock|column sku)|has no column sku")
     assert store.client("GUARD", "DROP", "stock") == "OK"
     column = "article" if "article" in sql else "sku"
     assert store.client("GUARD", "CREATE", table, column, "sku:") == "OK"
@@ -214,8 +214,8 @@ def test_writes_to_other_tables_go_on_while_a_guard_is_broken(store):
 
 def test_a_table_with_rows_is_guarded_and_rows_that_no_token_could_reach_refuse_it(store):
     store.foreign("CREATE TABLE more(k, v); INSERT INTO more VALUES(1, 1), ('x', 2), (NULL, 3)")
-    with refused("ERR", "1 rows of more have a k that names no resource"):
-        store.client("GUARD", "CREATE", "more", "k", "more:")
+    store.client.refused("ERR", "GUARD", "CREATE", "more", "k", "more:",
+                         text="1 rows of more have a k that names no resource")
     assert store.guards() == [WHOLE]
     store.foreign("DELETE FROM more WHERE k IS NULL")
     assert store.client("GUARD", "CREATE", "more", "k", "more:") == "OK"
@@ -237,8 +237,7 @@ def test_guard_tells_what_it_cannot_do(store):
                         (["DROP", "orders"], "not guarded"),
                         (["LIST", "x"], "wrong number of arguments"),
                         (["NOSUCH"], "unknown subcommand")):
-        with refused("ERR", text):
-            store.client("GUARD", *words)
+        store.client.refused("ERR", "GUARD", *words, text=text)
     assert store.guards() == [WHOLE]
 
 

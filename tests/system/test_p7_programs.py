@@ -13,7 +13,7 @@ import pytest
 
 from harness.guards import KINDS, fill, table
 from harness.limits import patience
-from harness.resp import ReplyError, refused
+from harness.resp import ReplyError
 from harness.rig import Rig
 from harness.shop import EXTENSION, Connection, Shop, attempt, guards, present, program
 
@@ -307,8 +307,7 @@ def test_the_daemon_sees_what_a_program_has_written_under_its_token(store):
             shop.execute("COMMIT")
             reply = store.client("SQL", "SELECT left FROM stock WHERE sku = 'a'")
             assert reply[reply.index(b"rows") + 1] == [[str(left).encode()]]
-    with refused("GUARDED"):
-        store.client("FENCEDALL", 1, "sku:b", store.tokens["sku:b"], "SQL", SELL)
+    store.client.refused("GUARDED", "FENCEDALL", 1, "sku:b", store.tokens["sku:b"], "SQL", SELL)
 
 
 def test_the_extension_loads_under_its_name_only_shows_its_entry_point(tmp_path):

@@ -42,8 +42,7 @@ def test_with_redis_missing_at_start_the_daemon_starts_and_recovers_by_itself(ri
     assert_leasedown(client, "r", AT_ONCE_SECONDS)
     assert_holder_writes(client, token)
     assert client("RELEASE", "held", token) == 0
-    with refused("STALE"):
-        client.fenced(token, "SET", "held", "late")
+    client.refused("STALE", "FENCED", token, "SET", "held", "late")
     rig.redis(port=redis.address[1])
     assert client.fenced(token_when_up(client, "r"), "SET", "r", "x") == "OK"
 
@@ -92,10 +91,8 @@ def test_current_holders_write_while_an_acquire_hangs_on_a_silent_redis(rig, hel
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-def test_a_network_that_swallows_bytes_says_leasedown_in_bounded_time(rig, direction):
-    redis = rig.redis()
-    relay = rig.relay(redis.address)
-    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+def test_a_network_that_swallows_bytes_says_leasedown_in_bounded_time(rig, relay, direction):
+    client = rig.daemon(lease=relay.redis_uri).client()
     token = client.token("held")
     relay.hold(direction)
     assert_leasedown(client, "r", SILENT_SECONDS)
@@ -106,10 +103,8 @@ def test_a_network_that_swallows_bytes_says_leasedown_in_bounded_time(rig, direc
     assert client.fenced(fresh, "SET", "r", "x") == "OK"
 
 
-def test_connections_to_redis_that_are_cut_are_made_again(rig):
-    redis = rig.redis()
-    relay = rig.relay(redis.address)
-    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+def test_connections_to_redis_that_are_cut_are_made_again(rig, redis, relay):
+    client = rig.daemon(lease=relay.redis_uri).client()
     for _ in range(5):
         token = token_when_up(client, "r")
         assert client.fenced(token, "SET", "r", "x") == "OK"
@@ -119,28 +114,23 @@ def test_connections_to_redis_that_are_cut_are_made_again(rig):
                    "the unlock follows when Redis is back", 10)
 
 
-def test_a_relay_that_refuses_and_then_accepts_is_found_again(rig):
-    redis = rig.redis()
-    relay = rig.relay(redis.address)
+def test_a_relay_that_refuses_and_then_accepts_is_found_again(rig, relay):
     relay.refuse()
-    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+    client = rig.daemon(lease=relay.redis_uri).client()
     assert_leasedown(client, "r", AT_ONCE_SECONDS)
     relay.accept()
     assert token_when_up(client, "r") > 0
 
 
-def test_release_succeeds_while_redis_is_down_and_the_unlock_follows(rig):
-    redis = rig.redis()
-    relay = rig.relay(redis.address)
-    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+def test_release_succeeds_while_redis_is_down_and_the_unlock_follows(rig, redis, relay):
+    client = rig.daemon(lease=relay.redis_uri).client()
     token = client.token("r")
     relay.refuse()
     relay.cut()
     with Stopwatch() as watch:
         assert client("RELEASE", "r", token) == 0
     assert watch.seconds < patience(SILENT_SECONDS)
-    with refused("STALE"):
-        client.fenced(token, "SET", "r", "late")
+    client.refused("STALE", "FENCED", token, "SET", "r", "late")
     assert redis.client()("EXISTS", "stockade:{r}:lock") == 1
     relay.accept()
     wait_until(lambda: redis.client()("EXISTS", "stockade:{r}:lock") == 0, "the unlock", 10)
@@ -171,8 +161,7 @@ def test_what_one_daemon_owes_does_not_unlock_what_its_owner_took_at_another(rig
     here, there = client_of(relays, int(patience(200))), client_of(servers, 30000)
     for server in servers:
         server.freeze()
-    with refused("LEASEDOWN"):
-        here("ACQUIRE", "r", 60000, "OWNER", "job1")
+    here.refused("LEASEDOWN", "ACQUIRE", "r", 60000, "OWNER", "job1")
     for relay in relays:
         relay.refuse()
         relay.cut()
@@ -196,16 +185,14 @@ def test_revoke_fences_at_once_while_redis_is_down(rig, held):
     redis.kill()
     reply = client.ask("REVOKE", "held")
     assert reply == token
-    with refused("STALE"):
-        client.fenced(token, "SET", "held", "late")
+    client.refused("STALE", "FENCED", token, "SET", "held", "late")
 
 
 def test_renew_while_redis_is_down_is_leasedown_and_the_token_still_writes(rig, held):
     redis, daemon, token = held
     client = daemon.client()
     redis.kill()
-    with refused("LEASEDOWN"):
-        client("RENEW", "held", token, 60000)
+    client.refused("LEASEDOWN", "RENEW", "held", token, 60000)
     assert_holder_writes(client, token)
 
 
@@ -277,10 +264,8 @@ def test_waiters_are_told_or_served_when_redis_dies_and_comes_back(rig, held):
     assert isinstance(reply, ReplyError) and reply.code == "LEASEDOWN"
 
 
-def test_a_reply_that_was_late_carries_the_ttl_that_is_left(rig):
-    redis = rig.redis()
-    relay = rig.relay(redis.address)
-    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+def test_a_reply_that_was_late_carries_the_ttl_that_is_left(rig, redis, relay):
+    daemon = rig.daemon(lease=relay.redis_uri)
     client, peek = daemon.client(), redis.client()
     client("RELEASE", "r", client.token("r"))
     relay.hold("down")
@@ -292,10 +277,8 @@ def test_a_reply_that_was_late_carries_the_ttl_that_is_left(rig):
     assert token > 0 and 0 < ttl_ms <= left
 
 
-def test_a_lease_that_ran_out_before_the_reply_is_never_handed_out_as_held(rig):
-    redis = rig.redis()
-    relay = rig.relay(redis.address)
-    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+def test_a_lease_that_ran_out_before_the_reply_is_never_handed_out_as_held(rig, redis, relay):
+    daemon = rig.daemon(lease=relay.redis_uri)
     client, other, peek = daemon.client(), daemon.client(), redis.client()
     client("RELEASE", "r", client.token("r"))
     newest = int(peek("GET", "stockade:{r}:token"))
@@ -307,8 +290,7 @@ def test_a_lease_that_ran_out_before_the_reply_is_never_handed_out_as_held(rig):
     reply = client.read()
     assert reply is None or reply[0] > newest + 1 and 0 < reply[1] <= 100, reply
     assert other.token("r", 60000, "WAIT", 5000) > newest + 1
-    with refused("STALE"):
-        other.fenced(newest + 1, "SET", "r", "x")
+    other.refused("STALE", "FENCED", newest + 1, "SET", "r", "x")
 
 
 @pytest.mark.parametrize("option", ["prefix", "db", "unix"])

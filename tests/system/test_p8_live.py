@@ -72,8 +72,7 @@ def test_a_waiter_is_woken_promptly_by_expiry_for_a_dead_holder_delays_at_most_i
     assert 0.55 < watch.seconds < 0.6 + patience(PROMPT_SECONDS)
 
 
-def test_a_dead_holder_delays_others_by_at_most_its_ttl_though_its_daemon_died_too(rig):
-    redis = rig.redis()
+def test_a_dead_holder_delays_others_by_at_most_its_ttl_though_its_daemon_died_too(rig, redis):
     daemon = rig.daemon(lease=redis.uri)
     with Stopwatch() as watch:
         token = daemon.client().token("r", 3000)  # time enough for the next one to start
@@ -152,10 +151,8 @@ def vanish(client, watch):
     wait_until(lambda: b"vanishing" not in watch("CLIENT", "LIST"), "the daemon noticed")
 
 
-def test_a_grant_nobody_can_receive_is_given_back_and_retired_with_redis(rig):
-    redis = rig.redis()
-    relay = rig.relay(redis.address)
-    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+def test_a_grant_nobody_can_receive_is_given_back_and_retired_with_redis(rig, redis, relay):
+    daemon = rig.daemon(lease=relay.redis_uri)
     watch, peek = daemon.client(), redis.client()
     watch("RELEASE", "r", watch.token("r"))
     before = int(peek("GET", "stockade:{r}:token"))
@@ -168,8 +165,7 @@ def test_a_grant_nobody_can_receive_is_given_back_and_retired_with_redis(rig):
     with Stopwatch() as watched:
         fresh = watch.token("r", 60000, "WAIT", 10000)
     assert fresh > lost and watched.seconds < patience(3)
-    with refused("STALE"):
-        watch.fenced(lost, "SET", "r", "x")
+    watch.refused("STALE", "FENCED", lost, "SET", "r", "x")
 
 
 def test_a_grant_nobody_can_receive_is_given_back_and_retired_while_its_commit_runs(rig, lease):
@@ -191,8 +187,7 @@ def test_a_grant_nobody_can_receive_is_given_back_and_retired_while_its_commit_r
     with Stopwatch() as watched:
         fresh = watch.token("r", 60000, "WAIT", 10000)
     assert fresh > first + 1 and watched.seconds < patience(3)
-    with refused("STALE"):
-        watch.fenced(fresh - 1, "SET", "r", "x")
+    watch.refused("STALE", "FENCED", fresh - 1, "SET", "r", "x")
 
 
 def test_to_wait_for_a_lease_that_this_connection_holds_is_a_deadlock(daemon, key):
@@ -207,16 +202,14 @@ def test_to_wait_for_a_lease_that_this_connection_holds_is_a_deadlock(daemon, ke
     assert client.acquire(key, 60000, "WAIT", 50) is None, "held by another: a plain wait"
 
 
-def test_waiting_for_ones_own_lease_under_another_owner_name_is_a_deadlock_too(daemon, key):
-    client = daemon.client()
+def test_waiting_for_ones_own_lease_under_another_owner_name_is_a_deadlock_too(client, key):
     client.token(key, 60000, "OWNER", "a")
     with refused("DEADLOCK"):
         client.acquire(key, 60000, "OWNER", "b", "WAIT", 20000)
 
 
-def test_a_waiter_that_missed_its_wake_up_looks_again_within_a_second(rig):
+def test_a_waiter_that_missed_its_wake_up_looks_again_within_a_second(rig, redis):
     """The lock goes away behind the daemon's back."""
-    redis = rig.redis()
     daemon = rig.daemon(lease=redis.uri)
     token = daemon.client().token("r")
     waiter, = line_up(daemon, "r", 1)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from harness.resp import Client, ReplyError, refused
+from harness.resp import Client, ReplyError
 
 
 @pytest.fixture
@@ -58,30 +58,22 @@ def test_bad_bounds_are_errors_and_change_nothing(stock, options):
         assert stock(name, 1, *options) == ("ERR", 3)
 
 
-def test_overflow_stays_the_error_of_redis_whatever_the_bounds(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_overflow_stays_the_error_of_redis_whatever_the_bounds(client, token, key):
     client.fenced(token, "SET", key, (1 << 63) - 1)
-    with refused("ERR", "increment or decrement would overflow"):
-        client.fenced(token, "INCRBY", key, 1, "MIN", 0)
+    client.refused("ERR", "FENCED", token, "INCRBY", key, 1, "MIN", 0,
+                   text="increment or decrement would overflow")
     assert client("GET", key) == b"%d" % ((1 << 63) - 1)
 
 
-def test_what_does_not_exist_counts_as_0(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
-    with refused("RANGE"):
-        client.fenced(token, "INCRBY", key, -1, "MIN", 0)
+def test_what_does_not_exist_counts_as_0(client, token, key):
+    client.refused("RANGE", "FENCED", token, "INCRBY", key, -1, "MIN", 0)
     assert client("EXISTS", key) == 0, "a refused write leaves no trace"
-    with refused("RANGE"):
-        client.fenced(token, "HINCRBY", key, "f", -1, "MIN", 0)
+    client.refused("RANGE", "FENCED", token, "HINCRBY", key, "f", -1, "MIN", 0)
     assert client("EXISTS", key) == 0
     assert client.fenced(token, "HINCRBY", key, "f", 1, "MIN", 0) == 1
 
 
-def test_range_fails_alone_in_a_pipeline(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_range_fails_alone_in_a_pipeline(client, token, key):
     client.fenced(token, "SET", key, 5)
     replies = client.pipeline([("FENCED", token, "DECRBY", key, 1, "MIN", 0)] * 8)
     codes = [reply.code if isinstance(reply, ReplyError) else reply for reply in replies]

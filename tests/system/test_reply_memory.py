@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from harness.limits import REPO, sanitized, wait_until
-from harness.resp import Client, ReplyError, refused
+from harness.resp import Client, ReplyError
 
 MB = 1 << 20
 LIMIT_MB = 128
@@ -109,13 +109,11 @@ def test_a_write_whose_reply_finds_no_room_changes_nothing(crowded):
         key = "big/" + command[0]
         token = client.lease(key)["token"]
         words = (command[0], key, *command[1:])
-        with refused("BUSY", "nothing was applied"):
-            client("FENCED", token, *words)
+        client.refused("BUSY", "FENCED", token, *words, text="nothing was applied")
         client("MULTI")
         client("FENCED", token, "SETRANGE", key, 0, "!")
         client("FENCED", token, *words)
-        with refused("BUSY"):
-            client("EXEC")
+        client.refused("BUSY", "EXEC")
         assert client("STRLEN", key) == VALUE_MB * MB
         assert client("GETRANGE", key, 0, 1) == b"vv"
 
@@ -127,22 +125,18 @@ def test_sql_finds_no_room_either_and_changes_nothing(crowded):
     insert = "INSERT INTO t VALUES (?, zeroblob(16000000))"
     client("FENCEDALL", 1, "r", token, "SQL", insert, "a")
     fill(crowded)
-    with refused("BUSY", "--max-reply-memory"):
-        client("SQL", "SELECT v FROM t")
-    with refused("BUSY", "--max-reply-memory"):
-        client("FENCEDALL", 1, "r", token, "SQL", insert + " RETURNING v", "b")
+    client.refused("BUSY", "SQL", "SELECT v FROM t", text="--max-reply-memory")
+    client.refused("BUSY", "FENCEDALL", 1, "r", token, "SQL", insert + " RETURNING v", "b",
+                   text="--max-reply-memory")
     assert client("SQL", "SELECT k FROM t")[3] == [[b"a"]]
 
 
 def test_what_the_daemon_shows_of_itself_is_counted_too(crowded):
     fill(crowded)
     client = crowded.client()
-    with refused("BUSY", "--max-reply-memory"):
-        client("ECHO", "x" * (15 * MB))
-    with refused("BUSY", "--max-reply-memory"):
-        client("COMMAND", "DOCS", *["GET"] * 300000)
-    with refused("BUSY", "--max-reply-memory"):
-        client("UNSUBSCRIBE", *["channel"] * 300000)
+    client.refused("BUSY", "ECHO", "x" * (15 * MB), text="--max-reply-memory")
+    client.refused("BUSY", "COMMAND", "DOCS", *["GET"] * 300000, text="--max-reply-memory")
+    client.refused("BUSY", "UNSUBSCRIBE", *["channel"] * 300000, text="--max-reply-memory")
     assert client("PING") == "PONG"
     assert b"cmd=" in client("CLIENT", "LIST"), "who looks for those that do not read, finds them"
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from harness.limits import patience, wait_until
-from harness.resp import Client, ReplyError, refused
+from harness.resp import Client, ReplyError
 from harness.rig import restart
 from harness.maintenance import (Maintenance, cycle, execute, floor_said,
                                  make_version_1, query, value)
@@ -61,8 +61,7 @@ class History:
         for resource, token in self.each():
             fresh = client.token(resource, SECONDS_LONG, *WAIT)
             assert floor < fresh <= TOKEN_MAX
-            with refused("STALE"):
-                client.fenced(token, "SET", resource, "stale")
+            client.refused("STALE", "FENCED", token, "SET", resource, "stale")
             assert client.fenced(fresh, "SET", resource, "fresh") == "OK"
             client("RELEASE", resource, fresh)
 
@@ -109,8 +108,7 @@ def test_p2_holds_where_the_store_is_lost_twice_and_the_same_backup_restored(rig
         history.largest = history.tokens["later"]
 
 
-def test_p2_holds_where_redis_is_ahead_of_the_backup_or_forgets_all(rig, maintenance):
-    redis = rig.redis()
+def test_p2_holds_where_redis_is_ahead_of_the_backup_or_forgets_all(rig, redis, maintenance):
     daemon = rig.daemon(lease=redis.uri)
     history = History(rig, maintenance, daemon)
     floor = floor_said(maintenance.do("restore", history.copy))
@@ -119,7 +117,7 @@ def test_p2_holds_where_redis_is_ahead_of_the_backup_or_forgets_all(rig, mainten
     history.expect_larger(daemon.client(), floor)
     newest = cycle(daemon.client(), "kept")
     assert int(redis.client()("GET", counter)) == newest
-    redis.flushall()
+    redis("FLUSHALL")
     assert cycle(daemon.client(), "kept") > newest
 
 
@@ -130,8 +128,7 @@ def test_the_owner_of_a_lease_from_before_gets_a_new_token_not_the_old_one(rig, 
     floor = floor_said(maintenance.do("restore", rig.folder / "backup.db"))
     fresh = client.token("r", SECONDS_LONG, "OWNER", "me", *WAIT)
     assert fresh > floor > old
-    with refused("STALE"):
-        client.fenced(old, "SET", "r", "stale")
+    client.refused("STALE", "FENCED", old, "SET", "r", "stale")
     assert client.fenced(fresh, "SET", "r", "fresh") == "OK"
 
 
@@ -146,8 +143,7 @@ def test_who_waits_during_a_restore_gets_a_new_token(rig, maintenance, lease):
     floor = floor_said(maintenance.do("restore", rig.folder / "backup.db"))
     token = waiter.read()[0]
     assert token > floor
-    with refused("STALE"):
-        holder.fenced(old, "SET", "r", "stale")
+    holder.refused("STALE", "FENCED", old, "SET", "r", "stale")
     assert waiter.fenced(token, "SET", "r", "fresh") == "OK"
 
 

@@ -120,7 +120,7 @@ def test_users_with_the_rights_that_the_readme_names_are_enough(quiet, key):
     cluster = quiet.cluster
     for server in [cluster.master, *cluster.sentinels]:
         rights = RIGHTS if server is cluster.master else SENTINEL_RIGHTS
-        cluster.ask(server, "ACL", "SETUSER", "few", "reset", "on", ">few", *rights.split())
+        server("ACL", "SETUSER", "few", "reset", "on", ">few", *rights.split())
     hosts = [f"few:few@127.0.0.1:{s.address[1]}" for s in cluster.sentinels[:1]]
     hosts += [f"127.0.0.1:{s.address[1]}" for s in cluster.sentinels[1:]]
     client = quiet.daemon(password="", hosts=hosts, sentinel_password="few",
@@ -141,8 +141,7 @@ def test_nobody_there_is_leasedown_at_once(quiet):
 def test_a_redis_that_is_no_sentinel_is_told(quiet):
     port = quiet.cluster.master.address[1]
     client = quiet.daemon(hosts=[f"127.0.0.1:{port}"], sentinel_password="secret").client()
-    with refused("LEASEDOWN", "unknown command"):
-        client("ACQUIRE", "r", 60000)
+    client.refused("LEASEDOWN", "ACQUIRE", "r", 60000, text="unknown command")
 
 
 def test_one_sentinel_that_answers_is_enough(quiet, key):
@@ -167,8 +166,8 @@ def test_silent_sentinels_are_leasedown_within_the_timeout_and_found_again(quiet
     try:
         client = quiet.daemon(options="timeout_ms=200").client()
         assert_leasedown(client, "r", SILENT_SECONDS)
-        with refused("LEASEDOWN", "no answer within 200 ms|has answered in time"):
-            client("ACQUIRE", key, 60000)
+        client.refused("LEASEDOWN", "ACQUIRE", key, 60000,
+                       text="no answer within 200 ms|has answered in time")
     finally:
         for sentinel in quiet.cluster.sentinels:
             sentinel.thaw()
@@ -215,7 +214,7 @@ def test_grants_go_on_without_any_sentinel_while_the_master_is_there(rig):
 def test_with_replicas_a_grant_counts_once_they_have_it(quiet, key):
     client = quiet.daemon(options="replicas=1").client()
     token = token_when_up(client, key)
-    lock = quiet.cluster.ask(quiet.cluster.replicas[0], "GET", lock_key(key))
+    lock = quiet.cluster.replicas[0]("GET", lock_key(key))
     assert lock.split(b" ")[0] == b"%d" % token
 
 
@@ -228,7 +227,7 @@ def test_a_grant_that_too_few_replicas_have_is_given_back(quiet, key):
         with Stopwatch() as watch, refused("LEASEDOWN", "0 of 1 replicas have the grant"):
             client("ACQUIRE", key + "2", 60000)
         assert watch.seconds < patience(2)
-        wait_until(lambda: cluster.ask(cluster.master, "EXISTS", lock_key(key + "2")) == 0,
+        wait_until(lambda: cluster.master("EXISTS", lock_key(key + "2")) == 0,
                    "the lock was given back")
         assert "0 of 1 replicas" in info(client)["lease_service_detail"]
         client.renew(key, held, 60000)
@@ -244,11 +243,11 @@ def test_grants_at_the_same_time_wait_for_replicas_together(quiet, key):
     daemon = quiet.daemon(options="replicas=1")
     client = daemon.client()
     token_when_up(client, key)
-    waited = quiet.cluster.ask(quiet.cluster.master, "INFO", "commandstats")
+    waited = quiet.cluster.master("INFO", "commandstats")
     replies = client.pipeline([("ACQUIRE", f"{key}:{i}", 60000) for i in range(200)])
     assert all(not isinstance(reply, ReplyError) for reply in replies), replies
     calls = [int(re.search(rb"cmdstat_wait:calls=(\d+)", text)[1]) for text in (
-        waited, quiet.cluster.ask(quiet.cluster.master, "INFO", "commandstats"))]
+        waited, quiet.cluster.master("INFO", "commandstats"))]
     assert 0 < calls[1] - calls[0] <= 100
 
 
@@ -297,12 +296,11 @@ def test_twenty_failovers_to_a_replica_without_the_lock_let_no_stale_holder_thro
         for _ in range(FAILOVERS):
             cluster.stop_replication()
             tokens.append(token_when_up(a, "r", 600000))
-            assert cluster.ask(cluster.replicas[0], "EXISTS", lock_key("r")) == 0
+            assert cluster.replicas[0]("EXISTS", lock_key("r")) == 0
             cluster.fail_over()
             assert a.fenced(tokens[-1], "SET", "r", "nobody else has it yet") == "OK"
             tokens.append(back_in_time(b, "r"))
-            with refused("STALE"):
-                a.fenced(tokens[-2], "SET", "r", "late")
+            a.refused("STALE", "FENCED", tokens[-2], "SET", "r", "late")
             assert b.fenced(tokens[-1], "SET", "r", "mine") == "OK"
             b("RELEASE", "r", tokens[-1])
             cluster.rejoin()

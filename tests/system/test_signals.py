@@ -8,7 +8,6 @@ import time
 import pytest
 
 from harness.limits import BUILD, Wait, wait_until
-from harness.resp import refused
 
 
 class Configured:
@@ -50,8 +49,7 @@ def test_sighup_does_not_end_the_daemon_and_says_what_it_read(rig):
 def test_sighup_takes_the_options_that_may_change(rig):
     configured = Configured(rig, "log-level = info")
     client = configured.daemon.client()
-    with refused("NOTOKEN"):
-        client("SET", "k", "v")
+    client.refused("NOTOKEN", "SET", "k", "v")
     told = configured.hang_up("log-level = debug", "unfenced-writes = allow", "max-waiters = 7",
                               "sql-time-limit = 50", "max-reply-memory = 130")
     assert "changed: 5" in told and "log-level is now 'debug', was 'info'" in told
@@ -59,12 +57,12 @@ def test_sighup_takes_the_options_that_may_change(rig):
     for name, value in (("log-level", "debug"), ("max-waiters", "7"), ("sql-time-limit", "50"),
                         ("max-reply-memory", "130")):
         assert configured.option(name) == value
-    with refused("ERR", "more than 50 ms"):
-        client("SQL", "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) "
-                      "SELECT max(n) FROM t")
+    client.refused("ERR", "SQL",
+                   "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) "
+                   "SELECT max(n) FROM t",
+                   text="more than 50 ms")
     configured.hang_up("log-level = error")
-    with refused("NOTOKEN"):
-        client("SET", "k", "v")
+    client.refused("NOTOKEN", "SET", "k", "v")
     start = len(configured.daemon.stderr())
     client.ask("SET", "k", "v")
     configured.daemon.signal(signal.SIGUSR1)
@@ -107,14 +105,12 @@ def test_a_new_password_counts_from_sighup_on(rig):
                "it is read")
     assert old("GET", "k") is None, "who is logged in stays so"
     client = configured.daemon.client()
-    with refused("WRONGPASS"):
-        client("AUTH", "first")
+    client.refused("WRONGPASS", "AUTH", "first")
     assert client("AUTH", "second") == "OK"
     configured.write(f"password-file = {rig.folder / 'nosuch'}")
     configured.daemon.signal(signal.SIGHUP)
     wait_until(lambda: "stays in force" in configured.daemon.stderr()[start:], "it is told")
-    with refused("NOAUTH"):
-        configured.daemon.client()("GET", "k")
+    configured.daemon.client().refused("NOAUTH", "GET", "k")
     configured.write("")
     configured.daemon.signal(signal.SIGHUP)
     wait_until(lambda: "no password any more" in configured.daemon.stderr()[start:], "it is told")

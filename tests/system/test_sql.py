@@ -3,27 +3,19 @@
 What it may reach and take, statement by statement, is in tests/unit/store/sql_*_test.c."""
 
 import math
-import subprocess
-import threading
 
 import pytest
 
-from harness import netns
-from harness.limits import patience
-from harness.resp import ReplyError, refused
+from harness.netns import secluded
+from harness.resp import ReplyError, mapped
+from harness.threads import at_once
 
 
 def result(reply):
-    """The reply's map as a dict with text keys, from RESP2's list or RESP3's map."""
-    if isinstance(reply, list):
-        assert len(reply) == 8, reply
-        reply = dict(zip(reply[::2], reply[1::2]))
-    assert list(reply) == [b"columns", b"rows", b"changes", b"last_insert_rowid"]
-    return {key.decode(): value for key, value in reply.items()}
-
-
-def rows(client, *args):
-    return result(client("SQL", *args))["rows"]
+    """The reply as a dict with text keys."""
+    fields = mapped(reply)
+    assert list(fields) == [b"columns", b"rows", b"changes", b"last_insert_rowid"]
+    return {key.decode(): value for key, value in fields.items()}
 
 
 def under(token, resource, *args):
@@ -50,7 +42,7 @@ def test_each_type_survives_the_round_trip_in_resp3(daemon, table, key):
     for number, (kind, value) in enumerate(VALUES):
         client(*under(token, key, "TYPES", "i" + kind, f"INSERT INTO {table} VALUES(?, ?)", number,
                       value))
-    back = rows(client, f"SELECT b, typeof(b) FROM {table} ORDER BY a")
+    back = client.rows(f"SELECT b, typeof(b) FROM {table} ORDER BY a")
     names = {"i": b"integer", "t": b"text", "b": b"blob", "f": b"real", "n": b"null"}
     assert [row[1] for row in back] == [names[kind] for kind in types]
     expected = [0, -(1 << 63), (1 << 63) - 1, b"text", b"", b"a\0b\r\n", b"\xff\xfe", b"\0\xff",
@@ -69,11 +61,11 @@ def test_in_resp2_rows_hold_text_and_nulls(local):
 
 def test_parameters_are_text_without_types(local):
     client = local.client(proto=3)
-    assert rows(client, "SELECT typeof(?), ?, ?", 1, 2.5, "") == [[b"text", b"2.5", b""]]
-    assert rows(client, "TYPES", "itb", "SELECT typeof(?1), typeof(?2), typeof(?3)", 1, 1, 1) == [
+    assert client.rows("SELECT typeof(?), ?, ?", 1, 2.5, "") == [[b"text", b"2.5", b""]]
+    assert client.rows("TYPES", "itb", "SELECT typeof(?1), typeof(?2), typeof(?3)", 1, 1, 1) == [
         [b"integer", b"text", b"blob"]]
-    assert rows(client, "types", "", "SELECT 1") == [[1]]
-    assert rows(client, "SELECT ?2 || ?1", "a", "b") == [[b"ba"]]
+    assert client.rows("types", "", "SELECT 1") == [[1]]
+    assert client.rows("SELECT ?2 || ?1", "a", "b") == [[b"ba"]]
 
 
 @pytest.mark.parametrize("args", [
@@ -89,19 +81,15 @@ def test_parameters_are_text_without_types(local):
     ids=lambda args: str(args)[:40])
 def test_what_is_wrong_gets_an_error_and_the_connection_lives(local, args):
     client = local.client()
-    with refused("ERR"):
-        client("SQL", *args)
+    client.refused("ERR", "SQL", *args)
     assert client("PING") == "PONG"
 
 
 def test_without_arguments_it_is_the_wrong_number(local):
-    with refused("ERR", "wrong number of arguments"):
-        local.client()("SQL")
+    local.client().refused("ERR", "SQL", text="wrong number of arguments")
 
 
-def test_changes_and_the_last_rowid_are_those_of_the_statement(daemon, table, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_changes_and_the_last_rowid_are_those_of_the_statement(client, table, token, key):
     reply = result(client(*under(token, key, f"INSERT INTO {table} VALUES(1, 2), (2, 3)")))
     assert (reply["columns"], reply["rows"], reply["changes"]) == ([], [], 2)
     assert reply["last_insert_rowid"] == 2
@@ -113,46 +101,30 @@ def test_changes_and_the_last_rowid_are_those_of_the_statement(daemon, table, ke
     assert (reply["changes"], reply["last_insert_rowid"]) == (0, 0)
 
 
-def test_a_write_needs_a_token_and_one_that_is_current(daemon, table, key):
-    client = daemon.client()
+def test_a_write_needs_a_token_and_one_that_is_current(client, table, key):
     insert = f"INSERT INTO {table} VALUES(1, 1)"
-    with refused("NOTOKEN", "FENCEDALL"):
-        client("SQL", insert)
-    with refused("UNKNOWN"):
-        client(*under(1, key, insert))
+    client.refused("NOTOKEN", "SQL", insert, text="FENCEDALL")
+    client.refused("UNKNOWN", *under(1, key, insert))
     token = client.token(key)
     client(*under(token, key, insert))
     client("REVOKE", key)
-    with refused("STALE"):
-        client(*under(token, key, f"DELETE FROM {table}"))
-    with refused("STALE"):
-        client(*under(token, key, f"SELECT * FROM {table}"))
-    assert rows(client, f"SELECT * FROM {table}") == [[b"1", b"1"]]
+    client.refused("STALE", *under(token, key, f"DELETE FROM {table}"))
+    client.refused("STALE", *under(token, key, f"SELECT * FROM {table}"))
+    assert client.rows(f"SELECT * FROM {table}") == [[b"1", b"1"]]
 
 
 def test_ddl_is_for_administrators_with_or_without_a_token(rig):
-    """In a network of its own, where 10.9.8.7 is this machine and not loopback."""
-    if not netns.available():
-        pytest.skip("no network namespaces here")
-    daemon = rig.daemon(listen=("0.0.0.0:0",), admin="off",
-                        wrapper=netns.inside("ip addr add 10.9.8.7/32 dev lo"))
-
-    def remote(host, *command):
-        run = subprocess.run(
-            [*netns.beside(daemon.pid), "redis-cli", "-h", host, "-p", str(daemon.address[1]),
-             *command], capture_output=True, text=True, timeout=patience(10), check=False)
-        return run.stdout.strip()
-
+    _, cli = secluded(rig)
     for statement in ("CREATE TABLE t(a)", "/* */ drop TABLE IF EXISTS t", ";ANALYZE", "REINDEX"):
-        assert remote("10.9.8.7", "SQL", statement).startswith("NOPERM "), statement
-    assert remote("127.0.0.1", "SQL", "CREATE TABLE t(a)").startswith("columns")
-    token = remote("10.9.8.7", "ACQUIRE", "r", "60000").split()[0]
+        assert cli("10.9.8.7", "SQL", statement).startswith("NOPERM "), statement
+    assert cli("127.0.0.1", "SQL", "CREATE TABLE t(a)").startswith("columns")
+    token = cli("10.9.8.7", "ACQUIRE", "r", "60000").split()[0]
     for host in ("10.9.8.7", "127.0.0.1"):
-        assert remote(host, "FENCEDALL", "1", "r", token, "SQL", "DROP TABLE t").startswith(
+        assert cli(host, "FENCEDALL", "1", "r", token, "SQL", "DROP TABLE t").startswith(
             "NOPERM ")
-    assert remote("10.9.8.7", "FENCEDALL", "1", "r", token, "SQL",
+    assert cli("10.9.8.7", "FENCEDALL", "1", "r", token, "SQL",
                   "INSERT INTO t VALUES(5)").startswith("columns")
-    assert "5" in remote("10.9.8.7", "SQL", "SELECT a FROM t")
+    assert "5" in cli("10.9.8.7", "SQL", "SELECT a FROM t")
 
 
 def test_who_has_the_password_is_an_administrator(rig):
@@ -160,11 +132,10 @@ def test_who_has_the_password_is_an_administrator(rig):
     password.write_text("secret")
     daemon = rig.daemon("--password-file", password)
     client = daemon.client()
-    with refused("NOAUTH"):
-        client("SQL", "SELECT 1")
+    client.refused("NOAUTH", "SQL", "SELECT 1")
     client("AUTH", "secret")
     client("SQL", "CREATE TABLE t(a)")
-    assert rows(client, "SELECT * FROM t") == []
+    assert client.rows("SELECT * FROM t") == []
 
 
 @pytest.mark.parametrize("statement", [
@@ -175,23 +146,18 @@ def test_who_has_the_password_is_an_administrator(rig):
     "CREATE TEMP TABLE x(a)", "CREATE VIRTUAL TABLE x USING fts5(a)",
     "WITH stockade_fences AS (SELECT * FROM stockade_resource) SELECT * FROM stockade_fences",
     "UPDATE stockade_resource SET token = 99", "DELETE FROM stockade_guard"])
-def test_stockades_own_and_other_files_are_out_of_reach(daemon, key, statement):
+def test_stockades_own_and_other_files_are_out_of_reach(client, token, key, statement):
     """Also for an administrator, and with a token."""
-    client = daemon.client()
-    token = client.token(key)
     for command in (("SQL", statement), under(token, key, statement)):
-        with refused("NOPERM"):
-            client(*command)
+        client.refused("NOPERM", *command)
     assert client.fenced(token, "SET", key, "x") == "OK"
 
 
-def test_the_public_views_show_leases_and_values(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_the_public_views_show_leases_and_values(client, token, key):
     client.fenced(token, "SET", key, "value")
-    assert rows(client, "SELECT token, state FROM stockade_fences WHERE resource = ?", key) == [
+    assert client.rows("SELECT token, state FROM stockade_fences WHERE resource = ?", key) == [
         [b"%d" % token, b"live"]]
-    assert rows(client, "SELECT value FROM stockade_values WHERE key = ?", key) == [[b"value"]]
+    assert client.rows("SELECT value FROM stockade_values WHERE key = ?", key) == [[b"value"]]
 
 
 def test_a_read_sees_every_write_that_was_acknowledged(daemon, table, key):
@@ -204,13 +170,11 @@ def test_a_read_sees_every_write_that_was_acknowledged(daemon, table, key):
         noise.send("FENCED", noise_token, "SET", key + "n", number)
         writer(*under(token, key, f"INSERT INTO {table} VALUES(?, ?)", number, number))
         for reader in readers:
-            assert rows(reader, f"SELECT max(CAST(a AS INT)) FROM {table}") == [[b"%d" % number]]
+            assert reader.rows(f"SELECT max(CAST(a AS INT)) FROM {table}") == [[b"%d" % number]]
         assert noise.read() == "OK"
 
 
-def test_a_pipeline_reads_what_it_has_written(daemon, table, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_pipeline_reads_what_it_has_written(client, table, token, key):
     replies = client.pipeline([
         under(token, key, f"INSERT INTO {table} VALUES(1, 1)"), ("SQL", f"SELECT * FROM {table}"),
         under(token, key, f"UPDATE {table} SET b = 2"), ("SQL", f"SELECT b FROM {table}"),
@@ -220,14 +184,7 @@ def test_a_pipeline_reads_what_it_has_written(daemon, table, key):
         [], [[b"1", b"1"]], [], [[b"2"]], [], [[b"1", b"2"]]]
 
 
-def begin(client, *commands):
-    assert client("MULTI") == "OK"
-    for command in commands:
-        assert client(*command) == "QUEUED"
-
-
-def test_a_basket_and_its_order_row_are_one_transaction(daemon, table, key):
-    client = daemon.client()
+def test_a_basket_and_its_order_row_are_one_transaction(client, table, key):
     client("SQL", f"CREATE TABLE {table}_lines(orders INT, sku)")
     token = client.token(key)
     client.fenced(token, "SET", key, 1)
@@ -239,22 +196,22 @@ def test_a_basket_and_its_order_row_are_one_transaction(daemon, table, key):
                 under(token, key, f"INSERT INTO {table}_lines VALUES(last_insert_rowid(), ?)", key),
                 ("SQL", f"SELECT orders, sku FROM {table}_lines")]
 
-    begin(client, *order(70))
+    client.multi(*order(70))
     replies = client("EXEC")
     assert replies[0] == 0
     assert result(replies[1])["last_insert_rowid"] == 70
     assert result(replies[3])["rows"] == [[b"70", key.encode()]]
     # Sold out: nothing of the second order is there.
     for commands in (order(71), reversed(order(71))):
-        begin(client, *commands)
-        with refused("RANGE"):
-            client("EXEC")
+        client.multi(*commands)
+        client.refused("RANGE", "EXEC")
     for name in (table, table + "_lines"):
-        assert rows(client, f"SELECT count(*) FROM {name}") == [[b"1"]]
+        assert client.rows(f"SELECT count(*) FROM {name}") == [[b"1"]]
 
 
 @pytest.mark.parametrize("last", [
     "INSERT INTO {} VALUES(1, 1)", "INSERT OR ROLLBACK INTO {} VALUES(1, 1)", "SELEC 1",
+    "INSERT OR ABORT INTO {} VALUES(7, 1), (1, 1)",
     "INSERT OR FAIL INTO {} VALUES(7, 1), (1, 1)", "PRAGMA user_version = 3"])
 def test_a_statement_that_fails_undoes_its_transaction_and_no_other(daemon, table, key, last):
     client, other = daemon.client(), daemon.client()
@@ -262,53 +219,40 @@ def test_a_statement_that_fails_undoes_its_transaction_and_no_other(daemon, tabl
     client(*under(token, key, f"INSERT INTO {table} VALUES(1, 0)"))
     for number in range(20):
         other.send("FENCED", other_token, "SET", key + "o", number)
-        begin(client, ("FENCED", token, "SET", key, number),
-              under(token, key, f"INSERT INTO {table} VALUES(2, 2)"),
-              under(token, key, last.format(table)), ("FENCED", token, "SET", key, "later"))
+        client.multi(("FENCED", token, "SET", key, number),
+                     under(token, key, f"INSERT INTO {table} VALUES(2, 2)"),
+                     under(token, key, last.format(table)),
+                     ("FENCED", token, "SET", key, "later"))
         other.send("FENCED", other_token, "APPEND", key + "o", "!")
         assert isinstance(client.ask("EXEC"), ReplyError)
         assert other.read() == "OK"
         assert other.read() == len(f"{number}!")
         assert client("GET", key) is None
         assert other("GET", key + "o") == b"%d!" % number
-    assert rows(client, f"SELECT * FROM {table}") == [[b"1", b"0"]]
+    assert client.rows(f"SELECT * FROM {table}") == [[b"1", b"0"]]
 
 
-def test_a_repeat_with_its_id_gets_the_first_reply(daemon, table, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_repeat_with_its_id_gets_the_first_reply(daemon, client, table, token, key):
     insert = ("FENCEDALL", 1, key, token, "ID", "one", "SQL",
               f"INSERT INTO {table} VALUES(1, 1) RETURNING a, b")
     first = result(client(*insert))
     assert first["rows"] == [[b"1", b"1"]]
     assert result(client(*insert)) == first
     assert result(daemon.client(proto=3)(*insert)) == first
-    assert rows(client, f"SELECT count(*) FROM {table}") == [[b"1"]]
+    assert client.rows(f"SELECT count(*) FROM {table}") == [[b"1"]]
 
 
-def test_eight_clients_count_in_one_row(daemon, table, key):
+def test_eight_clients_count_in_one_row(daemon, client, table, token, key):
     """Each takes the lease, reads and writes under its token: no count is lost."""
-    client = daemon.client()
-    token = client.token(key)
     client(*under(token, key, f"INSERT INTO {table} VALUES(1, 0)"))
     client("RELEASE", key, token)
-    faults = []
 
-    def count():
-        own = daemon.client()
-        try:
-            for _ in range(20):
-                mine = own.token(key, 60000, "WAIT", 30000, timeout=40)
-                seen = int(rows(own, f"SELECT b FROM {table}")[0][0])
-                own(*under(mine, key, f"UPDATE {table} SET b = ?", seen + 1))
-                own("RELEASE", key, mine)
-        except Exception as fault:  # shown by the test's own thread
-            faults.append(fault)
+    def count(own):
+        for _ in range(20):
+            mine = own.token(key, 60000, "WAIT", 30000, timeout=40)
+            seen = int(own.rows(f"SELECT b FROM {table}")[0][0])
+            own(*under(mine, key, f"UPDATE {table} SET b = ?", seen + 1))
+            own("RELEASE", key, mine)
 
-    threads = [threading.Thread(target=count) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
-    assert rows(client, f"SELECT b FROM {table}") == [[b"160"]]
+    at_once(count, [daemon.client() for _ in range(8)], seconds=50)
+    assert client.rows(f"SELECT b FROM {table}") == [[b"160"]]

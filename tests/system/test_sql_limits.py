@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 
 from harness.limits import Stopwatch, patience
-from harness.resp import Client, ReplyError, refused
+from harness.resp import ReplyError
+from harness.threads import Beside
+from test_sql import under
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
 NUMBERS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < ?) "
-
-
-def rows(client, *args):
-    return client("SQL", *args)[3]
-
-
-def under(token, resource, *args):
-    return ("FENCEDALL", 1, resource, token, "SQL", *args)
 
 
 def test_100000_rows_and_no_more(local):
@@ -27,8 +21,7 @@ def test_100000_rows_and_no_more(local):
     numbers = NUMBERS + "SELECT x FROM c"
     back = client("SQL", "TYPES", "i", numbers, 100000, timeout=30)[3]
     assert len(back) == 100000 and back[-1] == [b"100000"]
-    with refused("ERR", "100000 rows"):
-        client("SQL", "TYPES", "i", numbers, 100001, timeout=30)
+    client.refused("ERR", "SQL", "TYPES", "i", numbers, 100001, text="100000 rows", timeout=30)
     assert client("PING") == "PONG"
 
 
@@ -37,17 +30,14 @@ def test_a_reply_of_64_mib_and_no_more(local):
     sixteen = "SELECT zeroblob(16777216)"
     assert [len(row[0]) for row in client("SQL", " UNION ALL ".join([sixteen] * 3),
                                           timeout=30)[3]] == [16 << 20] * 3
-    with refused("ERR", "64 MiB"):
-        client("SQL", " UNION ALL ".join([sixteen] * 4), timeout=30)
-    with refused("ERR", "too big"):
-        client("SQL", "SELECT zeroblob(17000000)")
+    client.refused("ERR", "SQL", " UNION ALL ".join([sixteen] * 4), text="64 MiB", timeout=30)
+    client.refused("ERR", "SQL", "SELECT zeroblob(17000000)", text="too big")
 
 
 def test_a_statement_of_1_mib_and_no_more(local):
     client = local.client()
-    assert rows(client, "SELECT 1".ljust(1 << 20)) == [[b"1"]]
-    with refused("ERR", "1 MiB"):
-        client("SQL", "SELECT 1".ljust((1 << 20) + 1))
+    assert client.rows("SELECT 1".ljust(1 << 20)) == [[b"1"]]
+    client.refused("ERR", "SQL", "SELECT 1".ljust((1 << 20) + 1), text="1 MiB")
 
 
 def test_a_statement_cannot_take_all_the_memory(rig):
@@ -59,19 +49,15 @@ def test_a_statement_cannot_take_all_the_memory(rig):
     for statement in (ENDLESS + "SELECT randomblob(100000) FROM c ORDER BY 1",
                       doubling + " SELECT * FROM a39"):
         for _ in range(3):
-            with refused("ERR", "128 MiB"):
-                client("SQL", statement, timeout=60)
-    status = dict(line.split(":", 1) for line in
-                  open(f"/proc/{daemon.pid}/status", encoding="ascii") if ":" in line)
-    assert int(status["VmHWM"].split()[0]) < (512 << 10) * patience(1), status["VmHWM"]
+            client.refused("ERR", "SQL", statement, text="128 MiB", timeout=60)
+    assert daemon.peak_rss_bytes() < (512 << 20) * patience(1)
 
 
 def test_names_nested_thousandfold_do_not_end_the_daemon(local):
     chain = "WITH a0(x) AS (SELECT 1)" + "".join(
         f",a{i}(x) AS (SELECT x FROM a{i - 1} LIMIT 1)" for i in range(1, 20000))
     client = local.client()
-    with refused("ERR", "500 SELECTs"):
-        client("SQL", chain + " SELECT * FROM a19999")
+    client.refused("ERR", "SQL", chain + " SELECT * FROM a19999", text="500 SELECTs")
     assert client("PING") == "PONG"
 
 
@@ -107,45 +93,35 @@ def test_a_write_that_ends_its_transaction_loses_nobody_elses(rig, key, bad):
     client("SQL", "CREATE TABLE t(a PRIMARY KEY, b)")
     token = client.token(key)
     client(*under(token, key, "INSERT INTO t VALUES(0, 0), (1, 1)"))
-    stop, faults, counts = threading.Event(), [], {}
+    stop = threading.Event()
 
     def write(name):
-        own = Client(daemon.address)
-        try:
-            mine, sent = own.token(name), 0
-            while not stop.is_set():
-                replies = own.pipeline(
-                    [("FENCED", mine, "INCRBY", name, 1)] * 5
-                    + [under(mine, name, "INSERT INTO t VALUES(?, 1)", f"{name}/{sent}/{i}")
-                       for i in range(5)], timeout=30)
-                assert not any(isinstance(reply, ReplyError) for reply in replies), replies
-                sent += 5
-                assert replies[4] == sent
-            counts[name] = sent
-        except Exception as fault:  # shown by the test's own thread
-            faults.append(fault)
-        finally:
-            own.close()
+        own = daemon.client()
+        mine, sent = own.token(name), 0
+        while not stop.is_set():
+            replies = own.pipeline(
+                [("FENCED", mine, "INCRBY", name, 1)] * 5
+                + [under(mine, name, "INSERT INTO t VALUES(?, 1)", f"{name}/{sent}/{i}")
+                   for i in range(5)], timeout=30)
+            assert not any(isinstance(reply, ReplyError) for reply in replies), replies
+            sent += 5
+            assert replies[4] == sent
+        return sent
 
-    threads = [threading.Thread(target=write, args=(f"{key}:{i}",)) for i in range(4)]
-    for thread in threads:
-        thread.start()
+    writers = {name: Beside(write, name) for name in [f"{key}:{i}" for i in range(4)]}
     ends = time.monotonic() + 2
     failures = 0
     while time.monotonic() < ends:
-        with refused("ERR"):
-            client(*under(token, key, bad.format(t="t")), timeout=30)
+        client.refused("ERR", *under(token, key, bad.format(t="t")), timeout=30)
         failures += 1
     stop.set()
-    for thread in threads:
-        thread.join()
-    assert not faults
+    counts = {name: writer.end(40) for name, writer in writers.items()}
     assert failures >= 3 and sum(counts.values()) >= 20
     for name, count in counts.items():
         assert client("GET", name) == b"%d" % count
-        assert rows(client, "SELECT count(*) FROM t WHERE a > ?1 || '/' AND a < ?1 || '0'",
-                    name) == [[b"%d" % count]]
-    assert rows(client, "SELECT a, b FROM t WHERE b = 0 OR a = -5") == [[b"0", b"0"]]
+        assert client.rows("SELECT count(*) FROM t WHERE a > ?1 || '/' AND a < ?1 || '0'",
+                           name) == [[b"%d" % count]]
+    assert client.rows("SELECT a, b FROM t WHERE b = 0 OR a = -5") == [[b"0", b"0"]]
 
 
 def processor_ns(pid):
@@ -162,7 +138,7 @@ def test_a_statement_compiled_once_is_fast_the_next_time(local):
     for number in (lambda i: i, lambda i: 0):
         before = processor_ns(local.pid)
         for i in range(200):
-            assert rows(client, long + f" -- {number(i)}", "x") == [[b"x"]]
+            assert client.rows(long + f" -- {number(i)}", "x") == [[b"x"]]
         used.append(processor_ns(local.pid) - before)
     compiled_each_time, compiled_once = used
     assert compiled_once < compiled_each_time / 2

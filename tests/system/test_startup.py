@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start and end: options, config, databases and ports that cannot be used; the drain."""
 
+import contextlib
 import os
 import re
 import signal
 import socket
-import sqlite3
 import subprocess
 
 import pytest
 
 from harness.limits import BUILD, Stopwatch, patience, wait_until
-from harness.resp import Client, Closed, ReplyError, encode
+from harness.maintenance import execute, query
+from harness.resp import Client, Closed, ReplyError
 from harness.rig import restart
+from test_p8_live import line_up
 
 DRAIN_SECONDS = 10
 # Root reads and writes whatever it likes, unless it gives that power up.
@@ -75,26 +77,26 @@ def test_an_unreadable_config_is_one_clear_line(rig):
     assert str(rig.folder) in refusal(rig, "--config", rig.folder), "nor a folder"
 
 
-def test_an_empty_password_file_is_refused(rig):
+@pytest.mark.parametrize("text, mode", [("\n", 0o600), ("secret\n", 0)],
+                         ids=["empty", "unreadable"])
+def test_a_password_file_without_a_password_is_refused(rig, text, mode):
     path = rig.folder / "password"
-    path.write_text("\n")
-    assert str(path) in refusal(rig, "--password-file", path)
-
-
-def test_an_unreadable_password_file_is_refused(rig):
-    path = rig.folder / "password"
-    path.write_text("secret\n")
-    path.chmod(0)
+    path.write_text(text)
+    path.chmod(mode)
     assert str(path) in refusal(rig, "--password-file", path, wrapper=UNPRIVILEGED)
 
 
-def test_a_foreign_database_is_refused_by_name_and_left_as_it_was(rig):
-    with sqlite3.connect(rig.store) as file:
-        file.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
-        file.execute("INSERT INTO customers VALUES (1, 'Alice')")
-    file.close()
+@pytest.mark.parametrize("script, said", [
+    ("CREATE TABLE customers(id INTEGER PRIMARY KEY, name TEXT);"
+     "INSERT INTO customers VALUES(1, 'Alice')", ""),
+    ("PRAGMA user_version = 7", ""),  # another program has begun it
+    *((f"PRAGMA encoding = '{encoding}'; CREATE TABLE t(x); DROP TABLE t", "UTF-16.*remove it")
+      for encoding in ("UTF-16le", "UTF-16be"))])
+def test_a_foreign_database_is_refused_by_name_and_left_as_it_was(rig, script, said):
+    execute(rig.store, script)
     before = rig.store.read_bytes()
-    assert str(rig.store) in refusal(rig)
+    line = refusal(rig)
+    assert str(rig.store) in line and re.search(said, line)
     assert rig.store.read_bytes() == before
 
 
@@ -109,15 +111,12 @@ def test_a_file_that_is_no_database_is_refused_by_name_and_left_as_it_was(rig, c
 
 def test_a_newer_database_is_refused_by_name_and_left_as_it_was(rig):
     rig.daemon().stop()
-    with sqlite3.connect(rig.store) as file:
-        version, = file.execute("PRAGMA user_version").fetchone()
-        assert version > 0, "the schema carries a version"
-        file.execute(f"PRAGMA user_version = {version + 1}")
-    file.close()
+    (version,), = query(rig.store, "PRAGMA user_version")
+    assert version > 0, "the schema carries a version"
+    execute(rig.store, f"PRAGMA user_version = {version + 1}")
     line = refusal(rig)
     assert str(rig.store) in line and "newer" in line
-    with sqlite3.connect(rig.store) as file:
-        assert file.execute("PRAGMA user_version").fetchone() == (version + 1,)
+    assert query(rig.store, "PRAGMA user_version") == [(version + 1,)]
 
 
 def test_a_read_only_database_is_refused_by_name(rig):
@@ -220,10 +219,7 @@ def test_sigterm_answers_waiters_with_an_error_and_exits_with_0(rig, lease):
     daemon = rig.daemon(lease=lease)
     holder, idle = daemon.client(), daemon.client()
     holder.token("r")
-    waiters = [daemon.client() for _ in range(10)]
-    for number, waiter in enumerate(waiters):
-        waiter.send("ACQUIRE", "r", 60000, "WAIT", 60000)
-        wait_until(lambda: holder.lease("r")["waiters"] == number + 1, "it waits")
+    waiters = line_up(daemon, "r", 10)
     with Stopwatch() as watch:
         daemon.signal(signal.SIGTERM)
         for waiter in waiters:
@@ -268,44 +264,41 @@ def test_every_write_that_was_acknowledged_during_the_drain_is_there(rig):
     daemon = rig.daemon()
     client = daemon.client()
     token = client.token("r")
-    client.send_bytes(b"".join(encode("FENCED", token, "INCR", "r") for _ in range(5000)))
+    client.send_all([("FENCED", token, "INCR", "r")] * 5000)
     acked = client.read()
     daemon.signal(signal.SIGTERM)
-    try:
+    with contextlib.suppress(Closed):
         while True:
             reply = client.read()
             if not isinstance(reply, ReplyError):
                 acked = reply
-    except Closed:
-        pass
     assert daemon.wait() == 0
     stored = int(rig.daemon().client()("GET", "r"))
     assert acked <= stored <= 5000
+
+
+def assert_ends_in_time(daemon):
+    with Stopwatch() as watch:
+        daemon.signal(signal.SIGTERM)
+        assert daemon.wait(DRAIN_SECONDS + 5) == 0
+    assert watch.seconds < patience(DRAIN_SECONDS + 2)
 
 
 def test_a_client_that_never_reads_does_not_keep_the_daemon_from_exiting(rig):
     daemon = rig.daemon("--unfenced-writes", "allow")
     client = daemon.client()
     client("SET", "k", b"v" * (1 << 20))
-    for _ in range(100):
-        client.send("GET", "k")
-    with Stopwatch() as watch:
-        daemon.signal(signal.SIGTERM)
-        assert daemon.wait(DRAIN_SECONDS + 5) == 0
-    assert watch.seconds < patience(DRAIN_SECONDS + 2)
+    client.send_all([("GET", "k")] * 100)
+    assert_ends_in_time(daemon)
 
 
-def test_a_silent_redis_does_not_keep_the_daemon_from_exiting(rig):
-    redis = rig.redis()
+def test_a_silent_redis_does_not_keep_the_daemon_from_exiting(rig, redis):
     daemon = rig.daemon(lease=redis.uri)
     client = daemon.client()
     client.token("r")
     redis.freeze()
     client.send("ACQUIRE", "s", 60000)
-    with Stopwatch() as watch:
-        daemon.signal(signal.SIGTERM)
-        assert daemon.wait(DRAIN_SECONDS + 5) == 0
-    assert watch.seconds < patience(DRAIN_SECONDS + 2)
+    assert_ends_in_time(daemon)
 
 
 def test_a_restart_keeps_data_leases_and_their_owners(rig, lease):

@@ -2,7 +2,7 @@
 """Two daemons on one file and one Redis: what one ends, the other's holder is told."""
 
 from harness.limits import wait_until
-from harness.resp import Push, refused
+from harness.resp import Push
 
 
 def counter(client, name):
@@ -10,8 +10,7 @@ def counter(client, name):
     return int(text.split(f"{name}:")[1].split("\r")[0])
 
 
-def test_a_revoke_at_one_daemon_is_told_to_the_holder_at_the_other(rig):
-    redis = rig.redis()
+def test_a_revoke_at_one_daemon_is_told_to_the_holder_at_the_other(rig, redis):
     here, there = (rig.daemon(lease=redis.uri) for _ in range(2))
     holder, other = here.client(proto=3), there.client()
     wait_until(lambda: counter(holder, "lease_service_watched") == 1, "news arrive")
@@ -20,12 +19,10 @@ def test_a_revoke_at_one_daemon_is_told_to_the_holder_at_the_other(rig):
     told = holder.read(5)
     assert isinstance(told, Push)
     assert told == [b"stockade:lost", b"r", token, b"revoked"]
-    with refused("STALE"):
-        holder.fenced(token, "SET", "r", "x")
+    holder.refused("STALE", "FENCED", token, "SET", "r", "x")
 
 
-def test_a_release_at_one_daemon_wakes_the_waiter_at_the_other(rig):
-    redis = rig.redis()
+def test_a_release_at_one_daemon_wakes_the_waiter_at_the_other(rig, redis):
     here, there = (rig.daemon(lease=redis.uri) for _ in range(2))
     holder, waiter = here.client(), there.client()
     token = holder.token("r")

@@ -21,8 +21,7 @@ def script_calls(redis):
     return sum(int(calls) for calls in re.findall(r"cmdstat_eval(?:sha)?:calls=(\d+)", said))
 
 
-def test_only_the_head_of_the_line_asks_the_lease_service(rig):
-    redis = rig.redis()
+def test_only_the_head_of_the_line_asks_the_lease_service(rig, redis):
     daemon = rig.daemon(lease=redis.uri)
     holder = daemon.client()
     token = holder.token("r")

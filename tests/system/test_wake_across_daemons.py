@@ -41,8 +41,7 @@ def wait_for(daemon, client, key, ttl_ms=60000):
 
 
 @pytest.mark.parametrize("how", ["RELEASE", "REVOKE", "close"])
-def test_a_waiter_at_one_daemon_is_woken_at_once_by_what_happens_at_the_other(rig, how):
-    redis = rig.redis()
+def test_a_waiter_at_one_daemon_is_woken_at_once_by_what_happens_at_the_other(rig, redis, how):
     (here, there), (holder, waiter) = pair(rig, redis.uri, redis.uri)
     ephemeral = here.client()
     token = ephemeral.token("r", 60000, "EPHEMERAL")
@@ -58,8 +57,7 @@ def test_a_waiter_at_one_daemon_is_woken_at_once_by_what_happens_at_the_other(ri
     assert counter(holder, "lease_service_news") == 0
 
 
-def test_wake_ups_across_daemons_take_milliseconds(rig):
-    redis = rig.redis()
+def test_wake_ups_across_daemons_take_milliseconds(rig, redis):
     (_, there), (holder, waiter) = pair(rig, redis.uri, redis.uri)
     took = []
     for number in range(30):
@@ -137,8 +135,7 @@ def test_a_connection_that_hears_nothing_any_more_is_replaced(rig, forgetful):
     assert "warn" not in daemon.log()
 
 
-def test_without_the_right_to_listen_or_publish_it_works_by_looking(rig):
-    redis = rig.redis()
+def test_without_the_right_to_listen_or_publish_it_works_by_looking(rig, redis):
     redis.client()("ACL", "SETUSER", "deaf", "on", ">secret", "~stockade:*", "resetchannels",
                    "+@all")
     uri = "redis://deaf:secret@{}:{}".format(*redis.address)
@@ -175,8 +172,7 @@ def test_a_redis_that_restarts_is_listened_to_again(rig):
     assert watch.seconds < patience(PROMPT_SECONDS)
 
 
-def test_a_daemon_that_was_paused_wakes_its_waiters_when_it_goes_on(rig):
-    redis = rig.redis()
+def test_a_daemon_that_was_paused_wakes_its_waiters_when_it_goes_on(rig, redis):
     (_, there), (holder, waiter) = pair(rig, redis.uri, redis.uri)
     token = holder.token("r")
     wait_for(there, waiter, "r")
@@ -190,8 +186,7 @@ def test_a_daemon_that_was_paused_wakes_its_waiters_when_it_goes_on(rig):
 
 
 @pytest.mark.parametrize("proto", [2, 3])
-def test_a_lease_revoked_at_one_daemon_is_told_at_the_holders(rig, proto):
-    redis = rig.redis()
+def test_a_lease_revoked_at_one_daemon_is_told_at_the_holders(rig, redis, proto):
     (here, _), (_, other) = pair(rig, redis.uri, redis.uri)
     holder, listener = here.client(proto=proto), here.client()
     listener("SUBSCRIBE", "stockade:events:r")
@@ -208,8 +203,7 @@ def test_a_lease_revoked_at_one_daemon_is_told_at_the_holders(rig, proto):
         assert holder("PING") == "PONG"  # nothing came unasked
 
 
-def test_100_waiters_at_two_daemons_are_all_served(rig):
-    redis = rig.redis()
+def test_100_waiters_at_two_daemons_are_all_served(rig, redis):
     daemons, (holder, _) = pair(rig, redis.uri, redis.uri)
     token = holder.token("r")
     crowd = [daemons[number % 2].client() for number in range(100)]

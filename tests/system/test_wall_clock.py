@@ -9,7 +9,6 @@ import pytest
 
 from harness.limits import Seconds, patience, sanitized, wait_until
 from harness.process import Process
-from harness.resp import refused
 
 FAKETIME = next(pathlib.Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 
@@ -93,8 +92,7 @@ def test_a_wall_clock_set_an_hour_back_or_forth_ends_no_lease_and_prolongs_none(
     assert kept.fenced(token, "SET", "kept", "1") == "OK"
     assert waiter.read()[0] == old + 1, "woken by the end of the lease"
     assert 0.99 <= Seconds(begun) < patience(3)
-    with refused("STALE"):
-        short("RENEW", "short", old, 1000)
+    short.refused("STALE", "RENEW", "short", old, 1000)
     assert kept("RELEASE", "kept", token) == 0
 
 

@@ -9,7 +9,7 @@ import shlex
 
 import pytest
 
-from harness.resp import ReplyError, encode, refused
+from harness.resp import ReplyError, encode
 
 MAX = (1 << 63) - 1
 MIN = -(1 << 63)
@@ -334,33 +334,30 @@ def test_every_expiry_option_of_set_is_refused_and_sets_nothing(unfenced, key):
 
 def test_the_recipe_for_a_lock_is_told_of_acquire(local, key):
     client = local.client()
-    with refused("NOTOKEN", "SET takes NX, XX and GET; for a lock: ACQUIRE"):
-        client("SET", key, "me", "NX", "PX", "30000")
+    client.refused("NOTOKEN", "SET", key, "me", "NX", "PX", "30000",
+                   text="SET takes NX, XX and GET; for a lock: ACQUIRE")
     token = client.token(key)
-    with refused("ERR", "ACQUIRE"):
-        client("FENCED", token, "SET", key, "me", "PX", "30000", "NX")
-    with refused("NOTOKEN", "FENCED"):
-        client("SET", key, "PX")
+    client.refused("ERR", "FENCED", token, "SET", key, "me", "PX", "30000", "NX", text="ACQUIRE")
+    client.refused("NOTOKEN", "SET", key, "PX", text="FENCED")
 
 
 @pytest.mark.parametrize("name", ["WATCH", "UNWATCH"])
 def test_watch_is_refused_and_says_what_to_use(unfenced, key, name):
     client = unfenced.client()
-    with refused("ERR", f"^ERR {name} .*ACQUIRE.*FENCED"):
-        client(name, *([key] if name == "WATCH" else []))
+    client.refused("ERR", name, *([key] if name == "WATCH" else []),
+                   text=f"^ERR {name} .*ACQUIRE.*FENCED")
     assert client("MULTI") == "OK"
-    with refused("ERR", "no part of a transaction"):
-        client(name, *([key] if name == "WATCH" else []))
-    with refused("EXECABORT"):
-        client("EXEC")
+    client.refused("ERR", name, *([key] if name == "WATCH" else []),
+                   text="no part of a transaction")
+    client.refused("EXECABORT", "EXEC")
 
 
 def test_the_daemons_own_channels_are_not_published_to(unfenced, key):
     listener, client = unfenced.client(), unfenced.client()
     listener("PSUBSCRIBE", "*")
     for channel in ("stockade:events", "stockade:events:" + key, "stockade:", "stockade:x"):
-        with refused("NOPERM", "stockade: are the daemon's own"):
-            client("PUBLISH", channel, "forged")
+        client.refused("NOPERM", "PUBLISH", channel, "forged",
+                       text="stockade: are the daemon's own")
     assert client("PUBLISH", "stockad:e", key) >= 1
     assert listener.read() == [b"pmessage", b"*", b"stockad:e", key.encode()]
 
@@ -371,10 +368,8 @@ def test_what_is_published_is_bounded(unfenced, key):
     listener("SUBSCRIBE", key)
     assert client("PUBLISH", key, "x" * (1 << 20)) == 1
     assert len(listener.read()[2]) == 1 << 20
-    with refused("ERR", "1 MiB"):
-        client("PUBLISH", key, "x" * ((1 << 20) + 1))
-    with refused("ERR", "1024 bytes"):
-        client("PUBLISH", "c" * 1025, "x")
+    client.refused("ERR", "PUBLISH", key, "x" * ((1 << 20) + 1), text="1 MiB")
+    client.refused("ERR", "PUBLISH", "c" * 1025, "x", text="1024 bytes")
     assert client("PUBLISH", key, "y") == 1
     assert listener.read()[2] == b"y"
 
@@ -389,9 +384,7 @@ def test_publish_comes_after_the_writes_before_it(unfenced, key):
         assert [client.read(), client.read()] == ["OK", 1]
 
 
-def test_floats_and_ranges_are_fenced_and_applied_once(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_floats_and_ranges_are_fenced_and_applied_once(client, token, key):
     assert client("FENCED", token, "ID", "a", "INCRBYFLOAT", key, "2.5") == b"2.5"
     assert client("FENCED", token, "ID", "a", "INCRBYFLOAT", key, "2.5") == b"2.5"
     assert client("FENCED", token, "ID", "b", "SETRANGE", key, 3, "1") == 4
@@ -401,8 +394,7 @@ def test_floats_and_ranges_are_fenced_and_applied_once(daemon, key):
     client("RELEASE", key, token)
     for write in (("INCRBYFLOAT", key, 1), ("SETRANGE", key, 0, "9"),
                   ("HINCRBYFLOAT", key, "f", 1)):
-        with refused("STALE"):
-            client("FENCED", token, *write)
+        client.refused("STALE", "FENCED", token, *write)
     assert client("GETRANGE", key, 0, 10) == b"2.51"
 
 
@@ -411,8 +403,7 @@ def test_setrange_is_bounded_by_the_size_of_a_value(unfenced, key):
     limit = 16 << 20
     assert client("SETRANGE", key, limit - 3, "end") == limit
     for offset in (limit - 2, limit, (1 << 63) - 1):
-        with refused("ERR", "maximum allowed size"):
-            client("SETRANGE", key, offset, "end")
+        client.refused("ERR", "SETRANGE", key, offset, "end", text="maximum allowed size")
     assert client("GETRANGE", key, -4, -1) == b"\0end"
     client("DEL", key)
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness.limits import Stopwatch, patience, wait_until
-from harness.resp import Closed, ReplyError, encode, refused, tcp
+from harness.resp import Closed, ReplyError, encode, tcp
 
 BROKEN = [
     b"*1\r\n:5\r\n", b"*3\r\n$3\r\nSET\r\n+k\r\n", b"*abc\r\n", b"*1x\r\n", b"*\r\n",
@@ -111,9 +111,7 @@ def test_a_truncated_request_changes_nothing(unfenced, key, stop_at):
     assert unfenced.client()("EXISTS", key) == 0
 
 
-def test_a_request_that_arrives_byte_by_byte_is_taken(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_request_that_arrives_byte_by_byte_is_taken(client, token, key):
     client.dribble(encode("FENCED", token, "SET", key, "a\r\nb") + b"GET " + key.encode() + b"\r\n")
     assert [client.read(), client.read()] == ["OK", b"a\r\nb"]
 
@@ -132,10 +130,8 @@ def test_slow_dribblers_do_not_hold_up_others(local):
         assert dribbler.read() == b"x"
 
 
-def test_pipelined_replies_come_in_order_whatever_they_need(daemon, key):
+def test_pipelined_replies_come_in_order_whatever_they_need(client, token, key):
     """Writes, reads, errors, lease commands and server commands in one stream."""
-    client = daemon.client()
-    token = client.token(key)
     commands, expected = [], []
     for i in range(300):
         commands += [("FENCED", token, "SET", key, i), ("GET", key), ("ECHO", i), ("NOSUCH",),
@@ -151,9 +147,7 @@ def test_pipelined_replies_come_in_order_whatever_they_need(daemon, key):
     assert got == expected
 
 
-def test_a_connection_reads_its_own_piped_writes(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_a_connection_reads_its_own_piped_writes(client, token, key):
     commands = [command for i in range(500)
                 for command in (("FENCED", token, "SET", key, i), ("GET", key))]
     assert client.pipeline(commands)[1::2] == [b"%d" % i for i in range(500)]
@@ -222,8 +216,7 @@ def test_a_value_has_exactly_16_mib_at_most(unfenced, key):
     assert client("HSET", "h" + key, field, value) == 1
     assert client("HSTRLEN", "h" + key, field) == VALUE_MAX
     assert client("SET", name, value[1:]) == "OK" and client("APPEND", name, "w") == VALUE_MAX
-    with refused("ERR", "maximum allowed size"):
-        client("APPEND", name, "w")
+    client.refused("ERR", "APPEND", name, "w", text="maximum allowed size")
     token = client.token(name)
     names = [f"{key}{i}".ljust(512, "r") for i in range(1023)]
     tokens = [grant[0] for grant in client.pipeline([("ACQUIRE", n, 60000) for n in names])]
@@ -374,6 +367,5 @@ def test_a_bare_write_is_refused_without_unfenced_writes(local, key):
         if state == "released":
             client("RELEASE", key, token)
         for write in writes:
-            with refused("NOTOKEN"):
-                client(*write)
+            client.refused("NOTOKEN", *write)
     assert client("EXISTS", key) == 0

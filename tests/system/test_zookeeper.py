@@ -10,7 +10,7 @@ import pytest
 
 from harness.limits import Stopwatch, patience, wait_until
 from harness.load import Load
-from harness.resp import Push, ReplyError, refused
+from harness.resp import Push, ReplyError
 from harness.rig import Rig, free_port
 from harness.services import needed
 from harness.zookeeper import ZooKeeper
@@ -115,8 +115,7 @@ def test_daemons_stand_in_line_each_watching_the_one_in_front(place):
     assert_rising(tokens)
     assert clients[-1].fenced(tokens[-1], "SET", "r", "x") == "OK"
     for token in tokens[:-1]:
-        with refused("STALE"):
-            clients[0].fenced(token, "SET", "r", "late")
+        clients[0].refused("STALE", "FENCED", token, "SET", "r", "late")
 
 
 def test_who_does_not_wait_takes_no_place_in_line(place):
@@ -181,8 +180,7 @@ def test_a_session_that_expires_loses_its_leases_and_its_holders_are_told(place)
     assert all(isinstance(push, Push) and push[0] == b"stockade:lost" for push in told), told
     assert {push[1]: push[2] for push in told} == {k.encode(): t for k, t in tokens.items()}
     await_up(kept)
-    with refused("STALE"):
-        kept.fenced(tokens["taken"], "SET", "taken", "late")
+    kept.refused("STALE", "FENCED", tokens["taken"], "SET", "taken", "late")
     assert client.fenced(fresh, "SET", "taken", "x") == "OK"
     kept.renew("free", tokens["free"], 60000)
     assert client.acquire("free") is None
@@ -274,8 +272,7 @@ def test_a_release_while_it_is_away_is_delivered_when_it_is_back(rig, server):
     relay.cut()
     wait_until(lambda: info(client)["lease_service_up"] == "0", "it is away")
     assert client("RELEASE", "r", token) == 0
-    with refused("STALE"):
-        client.fenced(token, "SET", "r", "late")
+    client.refused("STALE", "FENCED", token, "SET", "r", "late")
     relay.accept()
     assert token_when_up(client, "r", 60000, "WAIT", 5000) > token
 

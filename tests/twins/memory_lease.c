@@ -46,9 +46,6 @@ struct memory_provider {
     struct lease_service *service;
     struct list link; /* in the service */
     struct list late; /* lease_call, answered but not told; deadline_ms: when to tell */
-    uint64_t calls, failures, news;
-    void (*on_news)(void *context, const struct lease_news *news);
-    void *news_context;
 };
 
 static struct state *state_of(struct lease_service *service, struct bytes name)
@@ -127,10 +124,9 @@ static void tell_others(const struct memory_provider *teller, const struct lease
 
     for (struct list *p = service->providers.next; p != &service->providers; p = p->next) {
         struct memory_provider *other = list_entry(p, struct memory_provider, link);
-        if (other == teller || other->on_news == NULL || service->loses_news)
+        if (other == teller || service->loses_news)
             continue;
-        other->news++;
-        other->on_news(other->news_context, &news);
+        lease_tell(&other->base, &news);
     }
 }
 
@@ -169,11 +165,8 @@ static bool memory_ask(struct lease_provider *base, struct lease_call *call)
     struct memory_provider *provider = (struct memory_provider *)(void *)base;
     struct lease_service *service = provider->service;
 
-    provider->calls++;
-    if (service->down != NULL) {
-        provider->failures++;
+    if (service->down != NULL)
         return lease_answer_down(call, "%s", service->down);
-    }
     happen(provider, call);
     if (service->late_ms == 0)
         return true;
@@ -183,30 +176,14 @@ static bool memory_ask(struct lease_provider *base, struct lease_call *call)
     return false;
 }
 
-static void memory_watch(struct lease_provider *base,
-                         void (*on_news)(void *context, const struct lease_news *news),
-                         void *context)
-{
-    struct memory_provider *provider = (struct memory_provider *)(void *)base;
-
-    provider->on_news = on_news;
-    provider->news_context = context;
-}
-
-static struct lease_health memory_health(const struct lease_provider *base)
+static void memory_health(const struct lease_provider *base, struct lease_health *health)
 {
     const struct memory_provider *provider = (const struct memory_provider *)(const void *)base;
-    struct lease_health health = {
-        .up = provider->service->down == NULL,
-        .calls = provider->calls,
-        .failures = provider->failures,
-        .watching = provider->on_news != NULL && provider->service->down == NULL,
-        .news = provider->news,
-    };
 
-    snprintf(health.detail, sizeof health.detail, "memory: %s",
-             health.up ? "ready" : provider->service->down);
-    return health;
+    health->up = provider->service->down == NULL;
+    health->watching = base->on_news != NULL && health->up;
+    snprintf(health->detail, sizeof health->detail, "memory: %s",
+             health->up ? "ready" : provider->service->down);
 }
 
 static void fail_late(struct memory_provider *provider, const char *reason)
@@ -215,28 +192,25 @@ static void fail_late(struct memory_provider *provider, const char *reason)
 
     while ((link = list_pop(&provider->late)) != NULL) {
         struct lease_call *call = list_entry(link, struct lease_call, link);
-        provider->failures++;
         call->answer = LEASE_UNANSWERED;
         lease_answer_down(call, "%s", reason);
-        call->done(call);
+        lease_answered(&provider->base, call);
     }
 }
 
-static void memory_close(struct lease_provider *base, void (*closed)(void *context), void *context)
+static void memory_close(struct lease_provider *base)
 {
     struct memory_provider *provider = (struct memory_provider *)(void *)base;
 
     fail_late(provider, "the provider is being closed");
     list_remove(&provider->link);
-    free(provider);
-    closed(context);
+    lease_provider_closed(base);
 }
 
 static const struct lease_provider_impl memory_impl = {
     .name = "memory",
     .own_clock = true,
     .ask = memory_ask,
-    .watch = memory_watch,
     .health = memory_health,
     .close = memory_close,
 };
@@ -331,10 +305,9 @@ size_t lease_service_step(struct lease_service *service)
         while (!list_empty(late) &&
                list_entry(late->next, struct lease_call, link)->deadline_ms <= now_ms)
             list_append(&due, list_pop(late));
-        for (; (link = list_pop(&due)) != NULL; told++) {
-            struct lease_call *call = list_entry(link, struct lease_call, link);
-            call->done(call);
-        }
+        for (; (link = list_pop(&due)) != NULL; told++)
+            lease_answered(&list_entry(p, struct memory_provider, link)->base,
+                           list_entry(link, struct lease_call, link));
     }
     return told;
 }

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <uthash.h>
 
-#include "store/store_impl.h"
+#include "store/txn.h"
 
 struct field {
     struct buf name, value;
@@ -82,6 +82,8 @@ struct memory_rows {
     int64_t now_ms; /* of the batch */
     bool writes, marked;
     size_t mark;
+    int calls_left; /* until one fails; 0: none does */
+    bool failed;    /* it has come to that */
 };
 
 /* The primitives of txn.h on a struct memory_rows: memory_txn.c. */

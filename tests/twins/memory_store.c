@@ -11,7 +11,7 @@
 #include "fence/base/mem.h"
 #include "store/clock.h"
 #include "store/open.h"
-#include "store/store_impl.h"
+#include "store/txn.h"
 #include "tests/twins/memory_rows.h"
 
 enum fault { FAULT_NONE, FAULT_FAILS, FAULT_LOST };
@@ -30,7 +30,8 @@ struct memory_store {
     size_t queue_max, batch_max;
     struct store_stats stats;
     enum fault fault;
-    bool lost;
+    int64_t session;
+    bool full, lost;
 };
 
 static struct memory_store *of(struct store *store)
@@ -43,7 +44,7 @@ static enum stk_error memory_submit(struct store *base, struct store_op *op)
     struct memory_store *store = of(base);
     struct queue *queue = op->writes ? &store->writes : &store->reads;
 
-    if (queue->count >= store->queue_max || store->lost)
+    if (queue->count >= store->queue_max || store->full || store->lost)
         return STK_BUSY;
     list_append(&queue->ops, &op->link);
     queue->count++;
@@ -147,8 +148,7 @@ static bool memory_lost(const struct store *base)
 
 static int64_t memory_session(const struct store *base)
 {
-    (void)base;
-    return 1;
+    return ((const struct memory_store *)base)->session;
 }
 
 static struct store_stats memory_stats(const struct store *base)
@@ -197,6 +197,7 @@ struct store *store_memory_new(const struct store_options *options)
     list_init(&store->done);
     store->queue_max = options->queue_ops_max;
     store->batch_max = options->batch_ops_max;
+    store->session = STORE_SESSION_FIRST;
     return &store->base;
 }
 
@@ -204,4 +205,25 @@ void store_memory_fail(struct store *base, enum memory_fault fault)
 {
     check(base->impl == &memory_impl);
     of(base)->fault = fault == MEMORY_COMMIT_FAILS ? FAULT_FAILS : FAULT_LOST;
+}
+
+void store_memory_fail_call(struct store *base, int nth)
+{
+    of(base)->rows->calls_left = nth;
+    of(base)->rows->failed = false;
+}
+
+bool store_memory_has_failed(struct store *base)
+{
+    return of(base)->rows->failed;
+}
+
+void store_memory_set_full(struct store *base, bool full)
+{
+    of(base)->full = full;
+}
+
+void store_memory_set_session(struct store *base, int64_t session)
+{
+    of(base)->session = session;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The primitives of txn.h over the memory store's rows, receipts and sweeps among them. Nothing
- * here can fail. */
+ * here fails unless store_memory_fail_call() asks for it: then the call has done nothing. */
 #include <string.h>
 
 #include "fence/base/check.h"
@@ -10,6 +10,15 @@
 static struct memory_rows *of(struct store_txn *txn)
 {
     return (struct memory_rows *)txn;
+}
+
+/* Is this the call that is to fail? */
+static bool fails(struct store_txn *txn)
+{
+    struct memory_rows *rows = of(txn);
+
+    rows->failed |= rows->calls_left == 1;
+    return rows->calls_left > 0 && --rows->calls_left == 0;
 }
 
 static struct row *row_of(const struct memory_rows *rows, int64_t id)
@@ -26,6 +35,8 @@ static enum stk_error rows_mark(struct store_txn *txn)
 {
     struct memory_rows *rows = of(txn);
 
+    if (fails(txn))
+        return STK_STORE;
     check(!rows->marked);
     rows->marked = true;
     rows->mark = memory_rows_mark(rows, rows->writes);
@@ -36,6 +47,8 @@ static enum stk_error rows_mark_keep(struct store_txn *txn)
 {
     struct memory_rows *rows = of(txn);
 
+    if (fails(txn))
+        return STK_STORE;
     check(rows->marked);
     rows->marked = false;
     return STK_OK;
@@ -43,20 +56,33 @@ static enum stk_error rows_mark_keep(struct store_txn *txn)
 
 static enum stk_error rows_mark_undo(struct store_txn *txn)
 {
-    memory_rows_undo(of(txn), of(txn)->mark);
-    return rows_mark_keep(txn);
+    struct memory_rows *rows = of(txn);
+
+    if (fails(txn))
+        return STK_STORE;
+    check(rows->marked);
+    rows->marked = false;
+    memory_rows_undo(rows, rows->mark);
+    return STK_OK;
+}
+
+static void find(const struct memory_rows *rows, struct bytes name, struct resource *resource)
+{
+    struct fence *fence = &resource->fence;
+    int64_t floor = rows->globals.floor;
+    struct row *row;
+
+    HASH_FIND(hh, rows->by_name, name.data, name.len, row);
+    *resource = row != NULL ? row->now.resource : (struct resource){.id = 0};
+    fence->floor = floor > fence->token ? floor : fence->token;
 }
 
 static enum stk_error rows_resource(struct store_txn *txn, struct bytes name,
                                     struct resource *resource)
 {
-    struct row *row;
-
-    HASH_FIND(hh, of(txn)->by_name, name.data, name.len, row);
-    *resource = row != NULL ? row->now.resource : (struct resource){.id = 0};
-    struct fence *fence = &resource->fence;
-    int64_t floor = of(txn)->globals.floor;
-    fence->floor = floor > fence->token ? floor : fence->token;
+    if (fails(txn))
+        return STK_STORE;
+    find(of(txn), name, resource);
     return STK_OK;
 }
 
@@ -65,8 +91,10 @@ static enum stk_error rows_resource_make(struct store_txn *txn, struct bytes nam
 {
     struct memory_rows *rows = of(txn);
 
+    if (fails(txn))
+        return STK_STORE;
     if (resource->id == 0)
-        rows_resource(txn, name, resource);
+        find(rows, name, resource);
     if (resource->id != 0)
         return STK_OK;
     resource->id = memory_rows_add(rows, name);
@@ -109,6 +137,8 @@ static enum stk_error rows_fence_put(struct store_txn *txn, const struct resourc
     const struct fence *fence = &resource->fence;
     int64_t receipts_gone = content->lease.receipts_gone;
 
+    if (fails(txn))
+        return STK_STORE;
     check(fence->token >= 1 && fence->token <= TOKEN_MAX && fence->state != FENCE_NONE);
     check(fence->token >= content->resource.fence.token);
     if (fence->token > content->resource.fence.token || fence->state != FENCE_LIVE)
@@ -128,6 +158,8 @@ static enum stk_error rows_lease(struct store_txn *txn, const struct resource *r
 {
     const struct content *content = memory_rows_look(of(txn), resource->id);
 
+    if (fails(txn))
+        return STK_STORE;
     *lease = (struct lease){.receipts_gone = resource->fence.floor};
     if (content != NULL)
         *lease = content->lease;
@@ -160,12 +192,16 @@ static enum stk_error each_name(struct memory_rows *rows, bool (*wanted)(const s
 static enum stk_error rows_each_live(struct store_txn *txn, int64_t after, txn_each_name each,
                                      void *context)
 {
+    if (fails(txn))
+        return STK_STORE;
     return each_name(of(txn), is_live, after, each, context);
 }
 
 static enum stk_error rows_each_key(struct store_txn *txn, int64_t after, txn_each_name each,
                                     void *context)
 {
+    if (fails(txn))
+        return STK_STORE;
     return each_name(of(txn), is_key, after, each, context);
 }
 
@@ -178,14 +214,18 @@ static bool count_one(void *context, int64_t id, struct bytes name, enum value_t
 
 static enum stk_error rows_count_live(struct store_txn *txn, int64_t *count)
 {
+    if (fails(txn))
+        return STK_STORE;
     *count = 0;
-    return rows_each_live(txn, 0, count_one, count);
+    return each_name(of(txn), is_live, 0, count_one, count);
 }
 
 static enum stk_error rows_count_keys(struct store_txn *txn, int64_t *count)
 {
+    if (fails(txn))
+        return STK_STORE;
     *count = 0;
-    return rows_each_key(txn, 0, count_one, count);
+    return each_name(of(txn), is_key, 0, count_one, count);
 }
 
 static enum stk_error rows_string(struct store_txn *txn, const struct resource *resource,
@@ -193,6 +233,8 @@ static enum stk_error rows_string(struct store_txn *txn, const struct resource *
 {
     const struct content *content = memory_rows_look(of(txn), resource->id);
 
+    if (fails(txn))
+        return STK_STORE;
     *found = content != NULL && content->resource.type == VALUE_STRING;
     if (*found)
         *value = buf_bytes(&content->string);
@@ -204,6 +246,8 @@ static enum stk_error rows_string_put(struct store_txn *txn, struct resource *re
 {
     struct content *content = memory_rows_change(of(txn), resource->id);
 
+    if (fails(txn))
+        return STK_STORE;
     check(content->resource.type != VALUE_HASH);
     struct buf copy = memory_copy(value);
     buf_free(&content->string);
@@ -234,6 +278,8 @@ static enum stk_error rows_field(struct store_txn *txn, const struct resource *r
 {
     const struct content *content = memory_rows_look(of(txn), resource->id);
 
+    if (fails(txn))
+        return STK_STORE;
     *found = false;
     if (content == NULL)
         return STK_OK;
@@ -249,6 +295,8 @@ static enum stk_error rows_field_put(struct store_txn *txn, struct resource *res
     struct content *content = memory_rows_change(of(txn), resource->id);
     bool found;
 
+    if (fails(txn))
+        return STK_STORE;
     check(content->resource.type != VALUE_STRING);
     size_t place = field_place(content, field, &found);
     struct buf copy = memory_copy(value);
@@ -271,6 +319,8 @@ static enum stk_error rows_field_put(struct store_txn *txn, struct resource *res
 static enum stk_error rows_field_remove(struct store_txn *txn, struct resource *resource,
                                         struct bytes field, bool *found)
 {
+    if (fails(txn))
+        return STK_STORE;
     *found = false;
     if (resource->id == 0)
         return STK_OK;
@@ -294,6 +344,8 @@ static enum stk_error rows_each_field(struct store_txn *txn, const struct resour
     const struct content *content = memory_rows_look(of(txn), resource->id);
     bool found;
 
+    if (fails(txn))
+        return STK_STORE;
     if (content == NULL)
         return STK_OK;
     for (size_t at = field_place(content, from, &found); at < content->fields_count; at++)
@@ -306,6 +358,8 @@ static enum stk_error rows_each_field(struct store_txn *txn, const struct resour
 static enum stk_error rows_count_fields(struct store_txn *txn, const struct resource *resource,
                                         int64_t *count)
 {
+    if (fails(txn))
+        return STK_STORE;
     const struct content *content = memory_rows_look(of(txn), resource->id);
     *count = content != NULL ? (int64_t)content->fields_count : 0;
     return STK_OK;
@@ -324,6 +378,8 @@ static void clear_value(struct content *content)
 
 static enum stk_error rows_value_clear(struct store_txn *txn, struct resource *resource)
 {
+    if (fails(txn))
+        return STK_STORE;
     if (resource->id != 0)
         clear_value(memory_rows_change(of(txn), resource->id));
     resource->type = VALUE_NONE;
@@ -334,6 +390,8 @@ static enum stk_error rows_flush(struct store_txn *txn)
 {
     struct memory_rows *rows = of(txn);
 
+    if (fails(txn))
+        return STK_STORE;
     for (size_t at = 0; at < rows->count; at++) {
         struct row *row = rows->by_id[at];
         if (row == NULL || (!is_live(&row->now) && !is_key(&row->now)))
@@ -357,6 +415,8 @@ static enum stk_error rows_receipt(struct store_txn *txn, const struct resource 
 {
     const struct row *row = row_of(of(txn), resource->id);
 
+    if (fails(txn))
+        return STK_STORE;
     *found = false;
     if (row == NULL)
         return STK_OK;
@@ -374,6 +434,8 @@ static enum stk_error rows_receipt_put(struct store_txn *txn, const struct resou
     const struct fence *fence = &resource->fence;
     bool found;
 
+    if (fails(txn))
+        return STK_STORE;
     check(row != NULL);
     (void)memory_receipt_place(row, id, &found);
     if (!found)
@@ -390,6 +452,8 @@ static enum stk_error rows_receipt_remove(struct store_txn *txn, const struct re
     struct row *row = row_of(rows, resource->id);
     bool found;
 
+    if (fails(txn))
+        return STK_STORE;
     check(row != NULL);
     size_t place = memory_receipt_place(row, id, &found);
     if (found)
@@ -407,6 +471,8 @@ static bool first_is_old(const struct memory_rows *rows, int64_t before_ms)
 
 static enum stk_error rows_receipts_due(struct store_txn *txn, int64_t before_ms, bool *due)
 {
+    if (fails(txn))
+        return STK_STORE;
     *due = first_is_old(of(txn), before_ms);
     return STK_OK;
 }
@@ -436,6 +502,8 @@ static enum stk_error rows_sweep_receipts(struct store_txn *txn, int64_t before_
 {
     struct memory_rows *rows = of(txn);
 
+    if (fails(txn))
+        return STK_STORE;
     check(max > 0);
     *removed = 0;
     *more = false;
@@ -506,6 +574,8 @@ static enum stk_error rows_sweep_resources(struct store_txn *txn, int64_t before
     int64_t last = last_id(rows), floor = rows->globals.floor, at = *after;
     const struct row *row;
 
+    if (fails(txn))
+        return STK_STORE;
     check(max > 0);
     *removed = 0;
     *after = 0;
@@ -536,6 +606,8 @@ static enum stk_error rows_resources_due(struct store_txn *txn, int64_t before_m
     int64_t last = last_id(rows), at = *after, end = 0;
     const struct row *row;
 
+    if (fails(txn))
+        return STK_STORE;
     check(max > 0);
     *due = false;
     for (; max > 0 && (row = row_after(rows, at)) != NULL; max--) {

@@ -13,8 +13,6 @@
  *
  * A Redis that is there but refuses (READONLY, OOM, ...) counts as down until it takes a write
  * again. The provider tries one now and then. */
-#include "fence/lease/redis/redis.h"
-
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,11 +41,8 @@ struct redis_provider {
     struct redis_conn *requester;
     struct redis_conn *listener; /* NULL: nobody watches */
     struct sentinels *sentinels; /* NULL: the URI names the Redis itself */
-    void (*on_news)(void *context, const struct lease_news *news);
-    void *news_context;
 
     size_t under_way;
-    uint64_t calls, failures, news;
     uint64_t attempts;       /* the last one's name; counts on from a random number */
     struct script_args args; /* scratch */
     struct debts debts;
@@ -65,8 +60,6 @@ struct redis_provider {
 
     bool closing;
     unsigned open; /* connections, the sentinels, and the timer */
-    void (*closed)(void *context);
-    void *closed_context;
 };
 
 /* A lease call that was sent. */
@@ -99,10 +92,12 @@ static void finish(struct pending *pending)
     struct redis_provider *provider = pending->provider;
     struct lease_call *call = pending->call;
 
-    provider->failures += call->answer == LEASE_DOWN && call != &provider->probe;
     provider->under_way--;
     free(pending);
-    call->done(call);
+    if (call == &provider->probe)
+        call->done(call); /* nobody asked for it: it does not count */
+    else
+        lease_answered(&provider->base, call);
 }
 
 static void on_probe_due(uv_timer_t *timer);
@@ -260,13 +255,11 @@ static bool redis_ask(struct lease_provider *base, struct lease_call *call)
     struct redis_provider *provider = (struct redis_provider *)(void *)base;
     bool ready = redis_conn_is_ready(provider->requester);
 
-    provider->calls++;
     call->deadline_ms = now_ms(provider) + call->ttl_ms; /* RELEASE: the lock's end */
     if (ready && provider->under_way < CALLS_MAX) {
         send_call(provider, call);
         return false;
     }
-    provider->failures++;
     if (call->verb == LEASE_RELEASE)
         debts_note(&provider->debts, call, now_ms(provider));
     return lease_answer_down(
@@ -324,18 +317,12 @@ static void on_probe_due(uv_timer_t *timer)
 
 /* The rest of the interface. */
 
-static struct lease_health redis_health(const struct lease_provider *base)
+static void redis_health(const struct lease_provider *base, struct lease_health *health)
 {
     const struct redis_provider *provider = (const struct redis_provider *)(const void *)base;
-    struct lease_health health = {
-        .calls = provider->calls,
-        .failures = provider->failures,
-        .watching = provider->listener != NULL && redis_conn_is_ready(provider->listener),
-        .news = provider->news,
-    };
 
-    redis_conn_health(provider->requester, &health);
-    return health;
+    redis_conn_health(provider->requester, health);
+    health->watching = provider->listener != NULL && redis_conn_is_ready(provider->listener);
 }
 
 static void on_message(void *context, struct bytes message)
@@ -343,10 +330,8 @@ static void on_message(void *context, struct bytes message)
     struct redis_provider *provider = context;
     struct lease_news news;
 
-    if (!script_news(message, &provider->self, &news))
-        return;
-    provider->news++;
-    provider->on_news(provider->news_context, &news);
+    if (script_news(message, &provider->self, &news))
+        lease_tell(&provider->base, &news);
 }
 
 static enum redis_located locate(void *context, bool last, struct uri_host *master,
@@ -368,16 +353,12 @@ static const struct redis_events events = {
     .on_master_lost = on_master_lost,
 };
 
-static void redis_watch(struct lease_provider *base,
-                        void (*on_news)(void *context, const struct lease_news *news),
-                        void *context)
+static void redis_watch(struct lease_provider *base)
 {
     struct redis_provider *provider = (struct redis_provider *)(void *)base;
     bool at_master = provider->uri.kind == LEASE_URI_SENTINEL;
 
     check(provider->listener == NULL);
-    provider->on_news = on_news;
-    provider->news_context = context;
     provider->listener =
         redis_conn_new(at_master ? REDIS_MASTER_LISTENER : REDIS_LISTENER, &provider->uri,
                        &provider->surroundings, provider->channel, &events, provider);
@@ -393,16 +374,13 @@ static void redis_on_first_attempt(struct lease_provider *base, void (*ended)(vo
 static void on_closed(void *context)
 {
     struct redis_provider *provider = context;
-    void (*closed)(void *context) = provider->closed;
-    void *closed_context = provider->closed_context;
 
     if (--provider->open > 0)
         return;
     check(provider->under_way == 0);
     buf_free(&provider->args.text);
     debts_free(&provider->debts);
-    free(provider);
-    closed(closed_context);
+    lease_provider_closed(&provider->base);
 }
 
 static void on_timer_closed(uv_handle_t *timer)
@@ -410,12 +388,10 @@ static void on_timer_closed(uv_handle_t *timer)
     on_closed(timer->data);
 }
 
-static void redis_close(struct lease_provider *base, void (*closed)(void *context), void *context)
+static void redis_close(struct lease_provider *base)
 {
     struct redis_provider *provider = (struct redis_provider *)(void *)base;
 
-    provider->closed = closed;
-    provider->closed_context = context;
     provider->closing = true;
     uv_close((uv_handle_t *)&provider->probe_timer, on_timer_closed);
     redis_conn_close(provider->requester, on_closed, provider);

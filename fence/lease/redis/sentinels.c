@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
-#include "fence/base/text.h"
 
 struct sentinel {
     struct sentinels *all;

@@ -11,14 +11,12 @@
  *   gives back what a late one grants under another token than the decided one.
  * - A master has at most one question of a round under way. Where it is still busy with an earlier
  *   one when the round tries again, its answer counts for the new try: it is the same question.
- * - A lease counts from the moment when the first of the masters that agree was asked. Where the
- *   TTL, less that time and the drift of the clocks, leaves nothing, the round tries again. Where
- *   that is always so it is granted all the same, and the caller, who is told when it ends, finds
- *   that nothing is left.
- * - What is given back is this attempt's part in the lease. What a later round of the same owner
- * was told to be OWN stays with that round, and what the owner had before stays the owner's.
- * - Where a master did not answer a grant, it is that master's provider who remembers to release
- * it.
+ * - A lease counts from when the first of the agreeing masters was asked. Where nothing of the TTL
+ *   is left after that and the drift of the clocks, the round tries again. Where that is always so
+ *   it is granted all the same, and the caller sees by its end that nothing is left.
+ * - Only this attempt's part in the lease is given back. A later round of the same owner that was
+ *   told OWN keeps the lease, and so does the owner what he had before.
+ * - Where a master did not answer a grant, that master's provider remembers to release it.
  *
  * Health and news of the masters are put together in the same way: a quorum decides. */
 #include "fence/lease/redlock/redlock.h"
@@ -32,7 +30,6 @@
 #include "fence/base/heap.h"
 #include "fence/base/mem.h"
 #include "fence/lease/provider_impl.h"
-#include "fence/lease/redis/redis.h"
 #include "fence/lease/redlock/ballot.h"
 
 #define RETRIES_MAX    3
@@ -58,17 +55,11 @@ struct redlock {
     struct list rounds; /* under way, answered or not */
     struct heap pauses; /* rounds that try again later */
     bool closing;
-    uint64_t calls, failures, news;
-
     struct news_votes news_votes;
-    void (*on_news)(void *context, const struct lease_news *news);
-    void *news_context;
     int first_attempts; /* of masters, that have not ended */
     void (*on_first_attempt)(void *context);
     void *first_context;
     int handles; /* masters, timer and the one who closes */
-    void (*closed)(void *context);
-    void *closed_context;
 };
 
 enum phase { VOTING, PAUSING, OVER };
@@ -209,7 +200,6 @@ static void end_down(struct round *round)
             down++;
         }
     round->phase = OVER;
-    round->redlock->failures++;
     if (round->redlock->closing)
         lease_answer_down(round->call, "the connection is being closed");
     else
@@ -345,10 +335,11 @@ static struct lease_call *advance(struct round *round)
 
 static void go_on(struct round *round)
 {
+    struct redlock *redlock = round->redlock;
     struct lease_call *answered = advance(round);
 
     if (answered != NULL)
-        answered->done(answered);
+        lease_answered(&redlock->base, answered);
 }
 
 static bool redlock_ask(struct lease_provider *base, struct lease_call *call)
@@ -359,7 +350,6 @@ static bool redlock_ask(struct lease_provider *base, struct lease_call *call)
         mem_zalloc(sizeof *round + count * sizeof *round->parts + call->resource.len);
     char *resource = (char *)(round->parts + count);
 
-    redlock->calls++;
     memcpy(resource, call->resource.data, call->resource.len);
     round->redlock = redlock;
     round->call = call;
@@ -401,11 +391,9 @@ void redlock_on_timer(struct lease_provider *base)
 
 /* The rest of the provider: what the masters say, put together. */
 
-static struct lease_health redlock_health(const struct lease_provider *base)
+static void redlock_health(const struct lease_provider *base, struct lease_health *health)
 {
     const struct redlock *redlock = (const struct redlock *)(const void *)base;
-    struct lease_health health = {
-        .calls = redlock->calls, .failures = redlock->failures, .news = redlock->news};
     struct lease_health bad = {.up = true};
     int ready = 0, watching = 0;
 
@@ -413,15 +401,14 @@ static struct lease_health redlock_health(const struct lease_provider *base)
         struct lease_health master = lease_provider_health(redlock->masters[i].provider);
         ready += master.up;
         watching += master.watching;
-        health.reconnects += master.reconnects;
+        health->reconnects += master.reconnects;
         if (!master.up && bad.up)
             bad = master;
     }
-    health.up = ready >= quorum_of(redlock->count);
-    health.watching = watching >= quorum_of(redlock->count);
-    snprintf(health.detail, sizeof health.detail, "redlock: %d masters, %d ready%s%.110s",
+    health->up = ready >= quorum_of(redlock->count);
+    health->watching = watching >= quorum_of(redlock->count);
+    snprintf(health->detail, sizeof health->detail, "redlock: %d masters, %d ready%s%.110s",
              redlock->count, ready, bad.up ? "" : "; ", bad.detail);
-    return health;
 }
 
 static void on_master_news(void *context, const struct lease_news *news)
@@ -429,21 +416,15 @@ static void on_master_news(void *context, const struct lease_news *news)
     struct master *master = context;
     struct redlock *redlock = master->redlock;
 
-    if (!news_votes_add(&redlock->news_votes, news, master->number, quorum_of(redlock->count),
-                        now_ms(redlock)))
-        return;
-    redlock->news++;
-    redlock->on_news(redlock->news_context, news);
+    if (news_votes_add(&redlock->news_votes, news, master->number, quorum_of(redlock->count),
+                       now_ms(redlock)))
+        lease_tell(&redlock->base, news);
 }
 
-static void redlock_watch(struct lease_provider *base,
-                          void (*on_news)(void *context, const struct lease_news *news),
-                          void *context)
+static void redlock_watch(struct lease_provider *base)
 {
     struct redlock *redlock = (struct redlock *)(void *)base;
 
-    redlock->on_news = on_news;
-    redlock->news_context = context;
     for (int i = 0; i < redlock->count; i++)
         lease_provider_watch(redlock->masters[i].provider, on_master_news, &redlock->masters[i]);
 }
@@ -471,24 +452,19 @@ static void redlock_on_first_attempt(struct lease_provider *base, void (*ended)(
 static void on_closed(void *context)
 {
     struct redlock *redlock = context;
-    void (*closed)(void *context) = redlock->closed;
-    void *closed_context = redlock->closed_context;
 
     if (--redlock->handles > 0)
         return;
     check(list_empty(&redlock->rounds));
     heap_free(&redlock->pauses);
-    free(redlock);
-    closed(closed_context);
+    lease_provider_closed(&redlock->base);
 }
 
-static void redlock_close(struct lease_provider *base, void (*closed)(void *context), void *context)
+static void redlock_close(struct lease_provider *base)
 {
     struct redlock *redlock = (struct redlock *)(void *)base;
 
     redlock->closing = true;
-    redlock->closed = closed;
-    redlock->closed_context = context;
     redlock->handles = redlock->count + 2;
     /* Those that pause are answered now, the others by what their masters say while they close. */
     end_pauses(redlock, INT64_MAX);

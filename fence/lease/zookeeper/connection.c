@@ -9,7 +9,6 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "fence/base/text.h"
 
 #define RESUME_MS 1000 /* so long without a server, then a new handle resumes the session */
 

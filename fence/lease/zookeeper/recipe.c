@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock recipe. All znodes of a resource are ephemeral and sequential; the lowest one has it:
- * it is a lease, or a place in line whose turn has come.
+/* The lock recipe. All znodes of a resource are ephemeral and sequential. The lowest one has the
+ * resource: it is a lease, or a place in line whose turn has come.
  *
  *   list ──▶ get the head ──▶ decide ──┬──▶ create ──▶ list: is it the lowest? ──▶ granted
  *    ▲                                 ├──▶ set         our turn, entered again, renewed
@@ -10,15 +10,15 @@
  *    └───── another was faster ────────────┘
  *
  * - Each change names the version that it was decided on, so it cannot undo a later one.
- * - A znode that is not the lowest after its making is no lease: it is removed again. Only places
- *   in line stay, one for each daemon.
- * - A lease that another daemon took, and whose owner enters again or renews it here, moves to this
- *   daemon with its number, in one transaction: otherwise it would end with the other's session.
- * - A znode of ours that is not known here, because its making was not answered, is a stray: it is
- *   removed when it is seen.
+ * - A lease's znode that turns out not to be the lowest is removed again. Only places in line stay,
+ *   one for each daemon.
+ * - Where an owner enters or renews a lease here that another daemon took, its znode moves to this
+ *   daemon with its number, in one transaction. It would end with the other's session otherwise.
+ * - A znode of ours that is not known here, because its creation was not answered, is a stray. It
+ * is removed when it is seen.
  *
- * Where the connection is lost on the way the call is answered DOWN. A change may have been made
- * then or not, so what is known of the resource is read again before it counts. */
+ * Where the connection is lost on the way the call is answered DOWN. Nobody knows then whether a
+ * change was made, so the resource is read again before anything counts. */
 #include "fence/lease/zookeeper/recipe.h"
 
 #include <stdio.h>
@@ -28,7 +28,6 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "fence/base/text.h"
 #include "fence/lease/provider_impl.h"
 
 #define STEPS_MAX      50  /* of one task */
@@ -69,7 +68,7 @@ static const char *path_of(const struct zk_task *task, const char *node)
 
 /* Tasks of a resource, one after the other. */
 
-/* Runs tasks until one has to wait for ZooKeeper. Tasks that end at once do not nest. */
+/* Run tasks until one has to wait for ZooKeeper. Tasks that end at once do not nest. */
 static void run_tasks(struct zk_resource *resource)
 {
     unsigned ended;
@@ -118,7 +117,7 @@ void zk_task_add(struct zk_task *task)
         run_tasks(resource);
 }
 
-/* Unless there is one that has yet to begin. (One that is running may be past the point.) */
+/* Add a task, unless one of this kind waits already. (A running one may be past the point.) */
 static void add_once(struct zk_resource *resource, enum zk_task_kind kind)
 {
     for (const struct list *at = resource->tasks.next; at != &resource->tasks; at = at->next)
@@ -145,7 +144,7 @@ void zk_recipe_line_moved(struct zk_resource *resource, const char *node)
         zk_recipe_line_up(resource);
 }
 
-/* Ends the running task and starts the next one. */
+/* End the running task and start the next one. */
 static void end(struct zk_task *task)
 {
     struct zk_resource *resource = task->resource;
@@ -228,21 +227,30 @@ static void fail_with(struct zk_task *task, int rc)
 }
 
 /* Has somebody else been there first? */
-static bool overtaken(const struct zk_request *request)
+static bool overtaken(const struct zk_task *task)
 {
-    return request->rc == ZNONODE || request->rc == ZNODEEXISTS || request->rc == ZBADVERSION;
+    int rc = task->request.rc;
+    return rc == ZNONODE || rc == ZNODEEXISTS || rc == ZBADVERSION;
 }
 
-/* The task whose request has been answered; NULL: it failed, and the task has ended. */
-static struct zk_task *task_of(struct zk_request *request)
+static void on_answer(struct zk_request *request)
 {
     struct zk_task *task = list_entry(request, struct zk_task, request);
 
     zk_connection_heard(connection_of(task), request->rc);
-    if (request->rc == ZOK || overtaken(request))
-        return task;
-    fail_with(task, request->rc);
-    return NULL;
+    if (request->rc == ZOK || overtaken(task))
+        task->next(task);
+    else
+        fail_with(task, request->rc);
+}
+
+/* Return the task's request. Its answer leads to `next`, unless it is an error: that ends the task.
+ */
+static struct zk_request *request_for(struct zk_task *task, void (*next)(struct zk_task *task))
+{
+    task->next = next;
+    task->request.on_answer = on_answer;
+    return &task->request;
 }
 
 /* Does the task go on? If not it has ended here. */
@@ -257,7 +265,7 @@ static bool may_step(struct zk_task *task)
     return false;
 }
 
-/* Look: who is at the head? On the way, what is over or left behind is removed. */
+/* List and read: who is at the head? What is over or left behind is removed on the way. */
 
 static void on_stray_removed(struct zk_request *request)
 {
@@ -275,7 +283,7 @@ static void remove_stray(struct zk_task *task, const struct node_name *node)
     zk_delete(session_of(task), request, path_of(task, node->text), -1);
 }
 
-/* Finds the head and our predecessor, and sees whether our own znodes are still there. */
+/* Find the head and our predecessor, and see whether our own znodes are still there. */
 static void note_nodes(struct zk_task *task, const struct zk_request *listing)
 {
     struct zk_resource *resource = task->resource;
@@ -308,20 +316,12 @@ static void note_nodes(struct zk_task *task, const struct zk_request *listing)
         zk_place_forget(resource);
 }
 
-/* Removes the head, in the version that was decided on. */
-static void remove_head(struct zk_task *task, void (*on_answer)(struct zk_request *request))
+/* Remove the head, in the version that was decided on. */
+static void remove_head(struct zk_task *task, void (*next)(struct zk_task *task))
 {
     task->resource->held.removing |= same(&task->head, &task->resource->held.node);
-    task->request.on_answer = on_answer;
-    zk_delete(session_of(task), &task->request, path_of(task, task->head.text), task->version);
-}
-
-static void on_old_head_removed(struct zk_request *request)
-{
-    struct zk_task *task = task_of(request);
-
-    if (task != NULL)
-        list_nodes(task);
+    zk_delete(session_of(task), request_for(task, next), path_of(task, task->head.text),
+              task->version);
 }
 
 /* The head is our own lease, as far as we know. */
@@ -362,8 +362,9 @@ static int64_t left_by_server_ms(const struct zk_task *task, int64_t mtime_ms, i
     return left_ms <= 0 || left_ms > ttl_ms ? or_else_ms : left_ms;
 }
 
-static void see_lease(struct zk_task *task, const struct zk_request *read)
+static void see_lease(struct zk_task *task)
 {
+    const struct zk_request *read = &task->request;
     struct zk_resource *resource = task->resource;
     bool own = same(&task->head, &resource->held.node);
     int64_t ttl_ms = task->lease.ttl_ms, left_ms = ttl_ms;
@@ -371,7 +372,7 @@ static void see_lease(struct zk_task *task, const struct zk_request *read)
     task->found = ZK_LEASE;
     if (own && resource->held.until_ms <= now_ms(task)) {
         /* It was released, and that was lost on the way: reading it must not revive it. */
-        remove_head(task, on_old_head_removed);
+        remove_head(task, list_nodes);
         return;
     }
     if (own) /* another daemon wrote it, or an answer was lost */
@@ -382,16 +383,14 @@ static void see_lease(struct zk_task *task, const struct zk_request *read)
     if (left_ms > 0)
         decide(task);
     else
-        remove_head(task, on_old_head_removed); /* its daemon is dead or asleep */
+        remove_head(task, list_nodes); /* its daemon is dead or asleep */
 }
 
-static void on_head_read(struct zk_request *request)
+static void on_head_read(struct zk_task *task)
 {
-    struct zk_task *task = task_of(request);
+    const struct zk_request *request = &task->request;
 
-    if (task == NULL)
-        return;
-    if (overtaken(request)) {
+    if (overtaken(task)) {
         list_nodes(task);
         return;
     }
@@ -401,7 +400,7 @@ static void on_head_read(struct zk_request *request)
     if (!node_read((struct bytes){request->text, request->text_len}, request->zxid, &task->lease))
         task->lease = (struct node_lease){.ttl_ms = OTHERS_TURN_MS};
     if (!task->lease.queued) {
-        see_lease(task, request);
+        see_lease(task);
         return;
     }
     task->found = ZK_OTHERS_PLACE;
@@ -409,15 +408,12 @@ static void on_head_read(struct zk_request *request)
     decide(task);
 }
 
-static void on_listed(struct zk_request *request)
+static void on_listed(struct zk_task *task)
 {
-    struct zk_task *task = task_of(request);
-
-    if (task == NULL)
-        return;
     const struct zk_resource *resource = task->resource;
-    task->no_container = request->rc == ZNONODE;
-    note_nodes(task, request);
+
+    task->no_container = task->request.rc == ZNONODE;
+    note_nodes(task, &task->request);
     if (!may_step(task))
         return;
     if (task->head.text[0] == '\0') {
@@ -434,19 +430,16 @@ static void on_listed(struct zk_request *request)
         if (task->left_ms > 0 || task->kind == ZK_TASK_TIDY)
             decide(task);
         else
-            remove_head(task, on_old_head_removed);
+            remove_head(task, list_nodes);
     } else {
-        task->request.on_answer = on_head_read;
-        zk_get(session_of(task), &task->request, path_of(task, task->head.text));
+        zk_get(session_of(task), request_for(task, on_head_read), path_of(task, task->head.text));
     }
 }
 
 static void list_nodes(struct zk_task *task)
 {
-    if (!may_step(task))
-        return;
-    task->request.on_answer = on_listed;
-    zk_children(session_of(task), &task->request, task->resource->path);
+    if (may_step(task))
+        zk_children(session_of(task), request_for(task, on_listed), task->resource->path);
 }
 
 /* Create: a lease, or a place in line. */
@@ -470,21 +463,19 @@ static void answer_grant(struct zk_task *task, enum lease_answer verdict)
     answer(task, verdict, token, ttl_ms);
 }
 
-static void on_container_created(struct zk_request *request)
+static void on_container_created(struct zk_task *task)
 {
-    struct zk_task *task = task_of(request);
-
-    if (task == NULL || !may_step(task))
+    if (!may_step(task))
         return;
-    if (request->rc == ZNONODE)
+    if (task->request.rc == ZNONODE)
         zk_connection_make_base(connection_of(task));
     create(task);
 }
 
 static void create_container(struct zk_task *task)
 {
-    task->request.on_answer = on_container_created;
-    zk_create(session_of(task), &task->request, task->resource->path, "", 0, ZK_CONTAINER);
+    zk_create(session_of(task), request_for(task, on_container_created), task->resource->path, "",
+              0, ZK_CONTAINER);
 }
 
 static void lease_created(struct zk_task *task)
@@ -544,7 +535,7 @@ static void on_created(struct zk_request *request)
     zk_connection_note_time(connection_of(task), request->mtime_ms);
 }
 
-/* Creates the znode and, right behind it, asks which one is the lowest now. */
+/* Create the znode, and ask in the same go which one is the lowest now. */
 static void create(struct zk_task *task)
 {
     char prefix[NODE_NAME_MAX + 1], data[NODE_DATA_MAX];
@@ -597,22 +588,19 @@ static void answer_kept(struct zk_task *task)
         answer(task, LEASE_OWN, task->lease.token, task->lease.ttl_ms);
 }
 
-static void on_set(struct zk_request *request)
+static void on_set(struct zk_task *task)
 {
-    struct zk_task *task = task_of(request);
-
-    if (task == NULL)
-        return;
     bool our_turn = task->found == ZK_OUR_PLACE;
+
     if (our_turn)
         zk_place_forget(task->resource);
-    if (overtaken(request)) {
+    if (overtaken(task)) {
         task->resource->held.may_differ = true;
         list_nodes(task);
         return;
     }
-    zk_connection_note_time(connection_of(task), request->mtime_ms);
-    hold(task, &task->head, request->version);
+    zk_connection_note_time(connection_of(task), task->request.mtime_ms);
+    hold(task, &task->head, task->request.version);
     if (our_turn)
         zk_hold_watch(task->resource);
     answer_kept(task);
@@ -623,8 +611,7 @@ static void set(struct zk_task *task)
     char data[NODE_DATA_MAX];
     int len = node_write(&task->lease, true, data);
 
-    task->request.on_answer = on_set;
-    zk_set(session_of(task), &task->request, path_of(task, task->head.text), data, len,
+    zk_set(session_of(task), request_for(task, on_set), path_of(task, task->head.text), data, len,
            task->version);
 }
 
@@ -637,14 +624,9 @@ static void take_turn(struct zk_task *task)
 
 /* Move: another daemon's lease becomes ours. */
 
-static void on_moved(struct zk_request *request)
+static void on_moved(struct zk_task *task)
 {
-    struct zk_task *task = list_entry(request, struct zk_task, request);
-
-    task->resource->may_have_stray |= outcome_unknown(request->rc);
-    if (task_of(request) == NULL)
-        return;
-    if (overtaken(request)) {
+    if (overtaken(task)) {
         list_nodes(task);
         return;
     }
@@ -653,14 +635,22 @@ static void on_moved(struct zk_request *request)
     answer_kept(task);
 }
 
+static void on_move_answered(struct zk_request *request)
+{
+    struct zk_task *task = list_entry(request, struct zk_task, request);
+
+    task->resource->may_have_stray |= outcome_unknown(request->rc);
+    on_answer(request);
+}
+
 static void move(struct zk_task *task)
 {
     char gone[NODE_PATH_MAX + 1], data[NODE_DATA_MAX];
     int len = node_write(&task->lease, true, data);
 
     task->made = node_name_at(&task->head, connection_of(task)->origin);
-    task->request.on_answer = on_moved;
     text_print(gone, sizeof gone, "%s", path_of(task, task->head.text));
+    request_for(task, on_moved)->on_answer = on_move_answered;
     zk_move(session_of(task), &task->request, gone, task->version, path_of(task, task->made.text),
             data, len);
 }
@@ -676,16 +666,13 @@ static void extend(struct zk_task *task)
 
 /* Delete: the lease is released. */
 
-static void on_released(struct zk_request *request)
+static void on_released(struct zk_task *task)
 {
-    struct zk_task *task = task_of(request);
-
-    if (task == NULL)
-        return;
     struct zk_resource *resource = task->resource;
-    if (request->rc != ZBADVERSION && same(&task->head, &resource->held.node))
+
+    if (task->request.rc != ZBADVERSION && same(&task->head, &resource->held.node))
         zk_hold_forget(resource);
-    if (overtaken(request)) { /* over, or with another daemon now */
+    if (overtaken(task)) { /* over, or with another daemon now */
         resource->held.may_differ = true;
         list_nodes(task);
     } else {
@@ -693,14 +680,12 @@ static void on_released(struct zk_request *request)
     }
 }
 
-static void on_marked(struct zk_request *request)
+static void on_marked(struct zk_task *task)
 {
-    struct zk_task *task = list_entry(request, struct zk_task, request);
-
-    if (request->rc != ZOK) {
-        on_released(request);
+    if (task->request.rc != ZOK) {
+        on_released(task);
     } else if (may_step(task)) {
-        task->version = request->version;
+        task->version = task->request.version;
         remove_head(task, on_released);
     }
 }
@@ -708,12 +693,11 @@ static void on_marked(struct zk_request *request)
 /* Where it is taken from another daemon by force, that daemon is told first, by a mark. */
 static void release(struct zk_task *task)
 {
-    if (!task->ask.revoked || node_is_of(&task->head, connection_of(task)->origin)) {
+    if (!task->ask.revoked || node_is_of(&task->head, connection_of(task)->origin))
         remove_head(task, on_released);
-        return;
-    }
-    task->request.on_answer = on_marked;
-    zk_set(session_of(task), &task->request, path_of(task, task->head.text), "x", 1, task->version);
+    else
+        zk_set(session_of(task), request_for(task, on_marked), path_of(task, task->head.text), "x",
+               1, task->version);
 }
 
 /* Decide: what the call does about what was found. */
@@ -743,7 +727,7 @@ static void decide_grant(struct zk_task *task, bool mine)
     else if (task->ask.reentry_only)
         answer(task, LEASE_FREE, 0, 0);
     else if (mine) /* void */
-        remove_head(task, on_old_head_removed);
+        remove_head(task, list_nodes);
     else if (task->found == ZK_OUR_PLACE)
         take_turn(task);
     else
@@ -773,8 +757,8 @@ static void decide_call(struct zk_task *task)
         answer(task, LEASE_FREE, 0, 0);
 }
 
-/* The owner of a lease that is held here needs no look: ZooKeeper refuses the change itself where
- * it knows better. */
+/* Is it about a lease that is held here? Then nothing has to be read first: ZooKeeper refuses the
+ * change where it knows better. */
 static bool knows_enough(const struct zk_task *task)
 {
     const struct zk_resource *resource = task->resource;
@@ -794,23 +778,15 @@ static bool knows_enough(const struct zk_task *task)
 
 static void tidy(struct zk_task *task);
 
-static void on_place_removed(struct zk_request *request)
+static void on_place_removed(struct zk_task *task)
 {
-    struct zk_task *task = task_of(request);
-
-    if (task == NULL)
-        return;
     zk_place_forget(task->resource);
     tidy(task);
 }
 
-static void on_own_lease_removed(struct zk_request *request)
+static void on_own_lease_removed(struct zk_task *task)
 {
-    struct zk_task *task = task_of(request);
-
-    if (task == NULL)
-        return;
-    if (request->rc == ZBADVERSION) {
+    if (task->request.rc == ZBADVERSION) {
         task->resource->held.may_differ = true;
         list_nodes(task);
     } else {
@@ -829,8 +805,8 @@ static void tidy(struct zk_task *task)
         see_own_lease(task);
         remove_head(task, on_own_lease_removed);
     } else if (zk_is_in_line(resource) && resource->place.until_ms <= now_ms(task)) {
-        task->request.on_answer = on_place_removed;
-        zk_delete(session_of(task), &task->request, path_of(task, resource->place.node.text), -1);
+        zk_delete(session_of(task), request_for(task, on_place_removed),
+                  path_of(task, resource->place.node.text), -1);
     } else if (resource->may_have_stray) {
         list_nodes(task);
     } else {
@@ -840,13 +816,9 @@ static void tidy(struct zk_task *task)
 
 /* Line up: behind the others, with a watch on the predecessor alone. */
 
-static void on_predecessor_watched(struct zk_request *request)
+static void on_predecessor_watched(struct zk_task *task)
 {
-    struct zk_task *task = task_of(request);
-
-    if (task == NULL)
-        return;
-    if (overtaken(request)) {
+    if (overtaken(task)) {
         list_nodes(task);
     } else {
         task->resource->place.predecessor = task->predecessor;
@@ -867,8 +839,8 @@ static void line_up(struct zk_task *task)
                same(&task->predecessor, &resource->place.predecessor)) {
         end(task); /* the place is lost, or all is done */
     } else {
-        task->request.on_answer = on_predecessor_watched;
-        zk_watch(session_of(task), &task->request, path_of(task, task->predecessor.text));
+        zk_watch(session_of(task), request_for(task, on_predecessor_watched),
+                 path_of(task, task->predecessor.text));
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/lease/provider_impl.h"
 
 #define UNASKED_MS    3000 /* a place in line that nobody asks for so long is given up */
 #define TURN_MS       300  /* and sooner once it is our turn */
@@ -172,10 +173,8 @@ void zk_place_forget(struct zk_resource *resource)
 
 static void tell(struct zk_resources *all, const struct lease_news *news)
 {
-    if (all->on_news == NULL || all->connection->state == ZK_CLOSING)
-        return;
-    all->news++;
-    all->on_news(all->news_context, news);
+    if (all->connection->state != ZK_CLOSING)
+        lease_tell(all->provider, news);
 }
 
 void zk_tell(struct zk_resource *resource, int64_t token, bool revoked)
@@ -228,7 +227,7 @@ static void set_watch(struct zk_resource *resource, bool written)
 
 void zk_hold_watch(struct zk_resource *resource)
 {
-    if (resource->all->on_news != NULL && resource->all->connection->state == ZK_READY)
+    if (resource->all->provider->on_news != NULL && resource->all->connection->state == ZK_READY)
         set_watch(resource, false);
 }
 
@@ -277,9 +276,11 @@ static void tell_lost(struct zk_resources *all)
 
 /* All of them. */
 
-void zk_resources_init(struct zk_resources *all, struct zk_connection *connection,
+void zk_resources_init(struct zk_resources *all, struct lease_provider *provider,
+                       struct zk_connection *connection,
                        void (*on_over)(struct zk_resource *resource))
 {
+    all->provider = provider;
     all->connection = connection;
     all->on_over = on_over;
     list_init(&all->lost);
@@ -299,7 +300,7 @@ void zk_resources_session_over(struct zk_resources *all)
 
     HASH_ITER(hh, all->by_path, resource, next)
     {
-        if (zk_holds(resource) && all->on_news != NULL)
+        if (zk_holds(resource) && all->provider->on_news != NULL)
             note_lost(resource);
         zk_hold_forget(resource);
         zk_place_forget(resource);

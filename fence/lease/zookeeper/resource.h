@@ -61,6 +61,7 @@ struct zk_resource {
 };
 
 struct zk_resources {
+    struct lease_provider *provider; /* is told news */
     struct zk_connection *connection;
     struct zk_resource *by_path;
     struct heap leases, places;   /* by the time they are over */
@@ -69,22 +70,19 @@ struct zk_resources {
     void (*on_over)(struct zk_resource *resource); /* its lease, or its place */
     void (*on_closed)(void *context);
     void *context;
-
-    void (*on_news)(void *context, const struct lease_news *news); /* NULL: nobody listens */
-    void *news_context;
-    uint64_t news;
     struct list lost; /* leases that went with a session, until that can be told */
 };
 
-/* `connection` is borrowed. */
-void zk_resources_init(struct zk_resources *all, struct zk_connection *connection,
+/* `provider` and `connection` are borrowed. */
+void zk_resources_init(struct zk_resources *all, struct lease_provider *provider,
+                       struct zk_connection *connection,
                        void (*on_over)(struct zk_resource *resource));
 /* What is over is looked for again: the connection is ready. */
 void zk_resources_ready(struct zk_resources *all);
 /* The session is over, and with it all leases and places. */
 void zk_resources_session_over(struct zk_resources *all);
 void zk_resources_watches_lost(struct zk_resources *all);
-/* Frees everything but `all` itself, then calls `closed`. No task is left. */
+/* Free everything but `all` itself, then call `closed`. No task is left. */
 void zk_resources_close(struct zk_resources *all, void (*closed)(void *context), void *context);
 
 struct zk_resource *zk_resource_of(struct zk_resources *all, struct bytes name); /* made if new */
@@ -109,7 +107,7 @@ void zk_hold(struct zk_resource *resource, const struct node_name *node,
              const struct node_lease *lease, int32_t version, int64_t until_ms);
 void zk_hold_end(struct zk_resource *resource); /* as if its time were over */
 void zk_hold_forget(struct zk_resource *resource);
-/* Has its end told as news. */
+/* Have its end told as news. */
 void zk_hold_watch(struct zk_resource *resource);
 /* A watched znode is gone, or has been written. Returns whether it is the lease's. */
 bool zk_hold_changed(struct zk_resource *resource, const char *node, bool removed);

@@ -5,21 +5,15 @@
  *                ──▶ resource.c    what this daemon has at each resource
  *                ──▶ connection.c  one session after another ──▶ session.c  the C client
  *
- * A lease is an ephemeral znode. It ends with this daemon's session at the latest, and before that
- * with its TTL: this daemon removes it then. If the daemon is dead or asleep whoever waits for the
- * lease does, once it has not changed for its TTL. A release that could not be delivered is a lease
- * whose time is over.
+ * A lease is an ephemeral znode. This daemon removes it when its TTL is over. If the daemon is dead
+ * or asleep, whoever waits for the lease removes it, once it has not changed for its TTL; at the
+ * latest it ends with the daemon's session. A lease whose release could not be delivered is removed
+ * like one whose time is over.
  *
- * While ZooKeeper is away a call is answered DOWN at once. A call that is not answered within its
- * time is answered DOWN, too; its task goes on to its end, and a grant that comes of it is given
- * back. */
-#include "fence/lease/zookeeper/zookeeper.h"
-
-#include <stdlib.h>
-
+ * While ZooKeeper is away a call is answered DOWN at once, and so is one that has waited for its
+ * timeout. Its task goes on to its end all the same, and a grant that comes of it is given back. */
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "fence/base/text.h"
 #include "fence/lease/provider_impl.h"
 #include "fence/lease/zookeeper/recipe.h"
 
@@ -33,10 +27,6 @@ struct zookeeper {
     struct list asked; /* tasks with a call, the earliest deadline first */
     size_t asked_count;
     uv_timer_t timer; /* of the first one */
-    uint64_t calls, failures;
-
-    void (*closed)(void *context);
-    void *closed_context;
 };
 
 static struct zookeeper *of(const struct lease_provider *base)
@@ -95,9 +85,7 @@ static void on_answered(struct zk_task *task, struct lease_call *call)
 
     list_remove(&task->in_asked);
     zookeeper->asked_count--;
-    if (call->answer == LEASE_DOWN)
-        zookeeper->failures++;
-    call->done(call);
+    lease_answered(&zookeeper->base, call);
 }
 
 static bool zookeeper_ask(struct lease_provider *base, struct lease_call *call)
@@ -106,10 +94,8 @@ static bool zookeeper_ask(struct lease_provider *base, struct lease_call *call)
     const struct zk_connection *connection = &zookeeper->connection;
     bool ready = connection->state == ZK_READY;
 
-    zookeeper->calls++;
     if (!ready || zookeeper->asked_count >= CALLS_MAX) {
         struct zk_resource *known = zk_resource_find(&zookeeper->resources, call->resource);
-        zookeeper->failures++;
         if (known != NULL)
             zk_recipe_owe_release(known, call);
         return lease_answer_down(
@@ -177,30 +163,12 @@ static const struct zk_connection_events connection_events = {
 
 /* The interface. */
 
-static void zookeeper_watch(struct lease_provider *base,
-                            void (*on_news)(void *context, const struct lease_news *news),
-                            void *context)
+static void zookeeper_health(const struct lease_provider *base, struct lease_health *health)
 {
-    struct zk_resources *resources = &of(base)->resources;
+    const struct zk_connection *connection = &of(base)->connection;
 
-    check(resources->on_news == NULL);
-    resources->on_news = on_news;
-    resources->news_context = context;
-}
-
-static struct lease_health zookeeper_health(const struct lease_provider *base)
-{
-    const struct zookeeper *zookeeper = of(base);
-    const struct zk_resources *resources = &zookeeper->resources;
-    struct lease_health health = {
-        .calls = zookeeper->calls,
-        .failures = zookeeper->failures,
-        .watching = zookeeper->connection.state == ZK_READY && resources->on_news != NULL,
-        .news = resources->news,
-    };
-
-    zk_connection_health(&zookeeper->connection, &health);
-    return health;
+    zk_connection_health(connection, health);
+    health->watching = connection->state == ZK_READY && base->on_news != NULL;
 }
 
 static void zookeeper_on_first_attempt(struct lease_provider *base, void (*ended)(void *context),
@@ -214,12 +182,9 @@ static void zookeeper_on_first_attempt(struct lease_provider *base, void (*ended
 static void on_timer_closed(uv_handle_t *timer)
 {
     struct zookeeper *zookeeper = timer->data;
-    void (*closed)(void *context) = zookeeper->closed;
-    void *context = zookeeper->closed_context;
 
     check(list_empty(&zookeeper->asked));
-    free(zookeeper);
-    closed(context);
+    lease_provider_closed(&zookeeper->base);
 }
 
 static void on_resources_closed(void *context)
@@ -232,13 +197,10 @@ static void on_connection_closed(void *context)
     zk_resources_close(&((struct zookeeper *)context)->resources, on_resources_closed, context);
 }
 
-static void zookeeper_close_provider(struct lease_provider *base, void (*closed)(void *context),
-                                     void *context)
+static void zookeeper_close_provider(struct lease_provider *base)
 {
     struct zookeeper *zookeeper = of(base);
 
-    zookeeper->closed = closed;
-    zookeeper->closed_context = context;
     uv_timer_stop(&zookeeper->timer);
     zk_connection_close(&zookeeper->connection);
     while (!list_empty(&zookeeper->asked))
@@ -249,7 +211,6 @@ static void zookeeper_close_provider(struct lease_provider *base, void (*closed)
 static const struct lease_provider_impl zookeeper_impl = {
     .name = "zookeeper",
     .ask = zookeeper_ask,
-    .watch = zookeeper_watch,
     .health = zookeeper_health,
     .close = zookeeper_close_provider,
     .on_first_attempt = zookeeper_on_first_attempt,
@@ -263,7 +224,8 @@ struct lease_provider *lease_zookeeper_new(const struct lease_uri *uri,
     zookeeper->base.impl = &zookeeper_impl;
     list_init(&zookeeper->asked);
     zk_connection_init(&zookeeper->connection, uri, surroundings, &connection_events, zookeeper);
-    zk_resources_init(&zookeeper->resources, &zookeeper->connection, zk_recipe_tidy);
+    zk_resources_init(&zookeeper->resources, &zookeeper->base, &zookeeper->connection,
+                      zk_recipe_tidy);
     check(uv_timer_init(surroundings->loop, &zookeeper->timer) == 0);
     zookeeper->timer.data = zookeeper;
     return &zookeeper->base;

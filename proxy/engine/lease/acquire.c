@@ -29,6 +29,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/session/arguments.h"
 
 #define ROUNDS_MAX    16
 #define STORE_POLL_MS 15 /* or so: what another daemon holds in the same file */

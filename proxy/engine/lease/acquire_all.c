@@ -25,6 +25,7 @@
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/session/arguments.h"
 
 #define BASKET_MAX 256
 #define ID_LOST    "the leases that this ID was granted are over; ask again with another ID"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a request: made, run in the store, finished or failed. And what many commands do with
- * their arguments. */
+/* The life of a request: made, run in the store, finished or failed. */
 #include "proxy/engine/session/request.h"
 
 #include <stdarg.h>
@@ -105,6 +104,14 @@ struct request *request_new(struct session *session, const struct command *comma
     return request;
 }
 
+static void plan_free(struct plan *plan)
+{
+    if (plan->claims != &plan->only_claim)
+        free(plan->claims);
+    if (plan->steps != &plan->only_step)
+        free(plan->steps);
+}
+
 void request_free(struct request *request)
 {
     replies_count(&request->engine->replies, &request->share, 0);
@@ -168,43 +175,6 @@ void request_fail(struct request *request, enum stk_error error, const char *for
     request_finish(request);
 }
 
-void request_reply_arity(struct request *request, const char *name)
-{
-    char lower[COMMAND_LOWER_SIZE];
-
-    buf_clear(&request->reply);
-    resp_error(&request->reply, STK_ERR, "wrong number of arguments for '%s' command",
-               command_lower(name, lower));
-}
-
-void request_fail_arity(struct request *request, const char *name)
-{
-    request_reply_arity(request, name);
-    request_finish(request);
-}
-
-void request_fail_subcommand(struct request *request)
-{
-    struct bytes given = request->argv[1];
-    request_fail(request, STK_ERR, "unknown subcommand '%.*s'. Try %s HELP.",
-                 (int)(given.len < 128 ? given.len : 128), given.data, request->command->name);
-}
-
-void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (!request_is_word(request, 1, strchr(all[i].name, '|') + 1))
-            continue;
-        request->session->last_command = all[i].name;
-        if (arity_fits(all[i].arity, request->argc))
-            all[i].start(request);
-        else
-            request_fail_arity(request, all[i].name);
-        return;
-    }
-    request_fail_subcommand(request);
-}
-
 void request_count_verdict(struct request *request)
 {
     struct engine_counters *counters = &request->engine->counters;
@@ -226,6 +196,20 @@ bool request_refused(struct request *request)
     request_count_verdict(request);
     request_fail(request, request->verdict, NULL);
     return true;
+}
+
+void request_done(struct store_op *op)
+{
+    struct request *request = request_of_op(op);
+    if (!request_refused(request))
+        request_finish(request);
+}
+
+void request_show_done(struct store_op *op)
+{
+    struct request *request = request_of_op(op);
+    if (!request_refused(request))
+        request_show(request);
 }
 
 /* In the store. */
@@ -264,9 +248,8 @@ static struct bytes about(const struct request *request)
     return request->argc > 1 ? request->argv[1] : (struct bytes){"", 0};
 }
 
-enum stk_error request_submit(struct request *request, bool writes,
-                              enum stk_error (*run)(struct store_op *, struct store_txn *),
-                              void (*done)(struct store_op *))
+enum stk_error request_submit(struct request *request, bool writes, store_run *run,
+                              store_done *done)
 {
     request->op = (struct store_op){.writes = writes,
                                     .slow = runs_sql(&request->plan),
@@ -278,51 +261,8 @@ enum stk_error request_submit(struct request *request, bool writes,
     return store_submit(request->engine->options.store, &request->op);
 }
 
-void request_run(struct request *request, bool writes,
-                 enum stk_error (*run)(struct store_op *, struct store_txn *),
-                 void (*done)(struct store_op *))
+void request_run(struct request *request, bool writes, store_run *run, store_done *done)
 {
     if (request_submit(request, writes, run, done) != STK_OK)
         request_fail(request, STK_BUSY, NULL);
-}
-
-/* Arguments. */
-
-bool request_is_word(const struct request *request, size_t i, const char *word)
-{
-    return i < request->argc && bytes_equal_nocase(request->argv[i], word);
-}
-
-bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
-                 int64_t *value)
-{
-    if (bytes_to_int64(request->argv[i], value) && *value >= min && *value <= max)
-        return true;
-    request_fail(request, STK_ERR, "%s must be a number from %lld to %lld", what, (long long)min,
-                 (long long)max);
-    return false;
-}
-
-bool request_name(struct request *request, size_t i, const char *what)
-{
-    if (request->argv[i].len >= 1 && request->argv[i].len <= RESOURCE_NAME_MAX)
-        return true;
-    request_fail(request, STK_ERR, "%s must be 1 to %d bytes long", what, RESOURCE_NAME_MAX);
-    return false;
-}
-
-bool request_id(struct request *request, size_t i)
-{
-    if (request->argv[i].len >= 1 && request->argv[i].len <= RECEIPT_ID_MAX)
-        return true;
-    request_fail(request, STK_ERR, "an ID must be 1 to %d bytes long", RECEIPT_ID_MAX);
-    return false;
-}
-
-bool request_token(struct request *request, size_t i, int64_t *token)
-{
-    if (token_parse(request->argv[i], token))
-        return true;
-    request_fail(request, STK_ERR, "a token is a number from 1 to %lld", (long long)TOKEN_MAX);
-    return false;
 }

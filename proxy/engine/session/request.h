@@ -12,13 +12,54 @@
 
 #include "fence/base/err.h"
 #include "fence/base/list.h"
-#include "proxy/engine/write/plan.h"
+#include "proxy/engine/command/command.h"
 #include "proxy/resp/resp.h"
+#include "store/sql.h"
 #include "store/store.h"
 #include "store/txn.h"
 
 struct engine;
 struct session;
+
+/* A plan: what a data command asks of the store, alone, under tokens, or as a transaction. Claims
+ * (tokens for resources) are judged first; then the steps (data commands) run, all in one operation
+ * of the store.
+ *
+ *   GET k                          no claim     one step
+ *   FENCED 3 SET k v               one claim    one step
+ *   FENCEDALL 2 a 3 b 7 MSET ...   two claims   one step
+ *   MULTI ... EXEC                 all claims   all steps, whole or not at all
+ *
+ * write/plan.c makes it on the loop's thread from the request's own arguments, and runs it on the
+ * store's threads, where it is only read. */
+
+struct step {
+    const struct command *command;
+    size_t argc;
+    const struct bytes *argv;
+    const struct claim *claims; /* its own */
+    size_t claims_count;
+    bool claims_key; /* its only claim is for its only key */
+    bool unfenced;   /* writes without a token, as far as no token is held */
+    enum sql_right sql_right;
+};
+
+struct plan {
+    struct claim *claims;
+    struct step *steps;
+    size_t claims_count, steps_count;
+    struct bytes id;      /* of the request; empty: none */
+    uint64_t fingerprint; /* of all but the tokens, where there is an id */
+    int64_t sql_limit_ms; /* of each statement */
+    bool whole;           /* a transaction: replies in an array, or one error */
+    bool marked;          /* has a mark to go back to where it fails halfway; else, where a
+                             transaction fails, its batch is rolled back and run without it */
+    bool judged_first;    /* SQL may act under any claim: all are judged before the first step */
+    bool refused;         /* the reply says why */
+    /* Room for the usual. */
+    struct claim only_claim;
+    struct step only_step;
+};
 
 struct request {
     /* The loop's. */
@@ -55,73 +96,43 @@ struct request {
     struct store_op op;
 };
 
-/* Makes a request with a copy of the arguments. Who starts it sets on_finished. */
+/* Make a request with a copy of the arguments. Who starts it sets on_finished. */
 struct request *request_new(struct session *session, const struct command *command,
                             const struct bytes *argv, size_t argc);
 void request_free(struct request *request);
-/* Frees those that are kept to be used again, when the engine ends. */
+/* Free those that are kept to be used again, when the engine ends. */
 void requests_free_spares(struct engine *engine);
 
-/* Finishes the request, whose reply is complete: hands it to on_finished. */
+/* Finish the request, whose reply is complete: hand it to on_finished. */
 void request_finish(struct request *request);
 /* The same for a command that has changed nothing and whose reply may be large: where there is no
  * room for it the reply is BUSY. */
 void request_show(struct request *request);
-/* Takes room for a reply of so many bytes, before it is made. False: the request has failed. */
+/* Take room for a reply of so many bytes, before it is made. False: the request has failed. */
 bool request_room(struct request *request, size_t bytes);
-/* Finishes the request with an error as the whole reply; `format` NULL: with the code's usual text,
+/* Finish the request with an error as the whole reply; `format` NULL: with the code's usual text,
  * and for STK_STORE with what request->op says of why. */
 void request_fail(struct request *request, enum stk_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Fails with "wrong number of arguments for 'get' command", in Redis's words; "client|id" for
- * subcommands. */
-void request_fail_arity(struct request *request, const char *name);
-/* Makes that error the reply, and does not finish. */
-void request_reply_arity(struct request *request, const char *name);
-
-/* Hands request->op to the store: `run` runs on its thread, then `done` on the loop's. STK_BUSY:
+/* Hand request->op to the store: `run` runs on its thread, then `done` on the loop's. STK_BUSY:
  * the queue is full, and neither will be called. */
-enum stk_error request_submit(struct request *request, bool writes,
-                              enum stk_error (*run)(struct store_op *, struct store_txn *),
-                              void (*done)(struct store_op *));
+enum stk_error request_submit(struct request *request, bool writes, store_run *run,
+                              store_done *done);
 /* The same, but the request fails where the queue is full. */
-void request_run(struct request *request, bool writes,
-                 enum stk_error (*run)(struct store_op *, struct store_txn *),
-                 void (*done)(struct store_op *));
+void request_run(struct request *request, bool writes, store_run *run, store_done *done);
 /* For `done`: where the store failed or the token rule refused, fails the request, counts it, and
  * returns true. */
 bool request_refused(struct request *request);
-/* Counts the verdict, where it is a refusal by the token rule. */
+/* As a `done`: finishes the request with the reply that `run` has made, unless that failed. The
+ * second one is for a large reply, as request_show. */
+void request_done(struct store_op *op);
+void request_show_done(struct store_op *op);
+/* Count the verdict, where it is a refusal by the token rule. */
 void request_count_verdict(struct request *request);
 
 static inline struct request *request_of_op(struct store_op *op)
 {
     return list_entry(op, struct request, op);
 }
-
-/* A command's second word: "client|id". */
-struct subcommand {
-    const char *name; /* in lower case, with the command's */
-    int arity;        /* as in struct command */
-    command_start *start;
-};
-/* Starts the subcommand that argv[1] names, or fails as Redis does. */
-void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count);
-/* Fails with "unknown subcommand 'x'. Try CLIENT HELP." */
-void request_fail_subcommand(struct request *request);
-
-/* Reading arguments. Where they cannot be read the request fails, with Redis's errors. */
-
-/* Is there an argument i, and is it this word, in either case? */
-bool request_is_word(const struct request *request, size_t i, const char *word);
-/* Reads an integer from min to max. False: the request has failed, the error names `what`. */
-bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
-                 int64_t *value);
-/* Is argv[i] a name of a resource, key or owner: 1 to RESOURCE_NAME_MAX bytes? */
-bool request_name(struct request *request, size_t i, const char *what);
-/* Is argv[i] the ID of a request? */
-bool request_id(struct request *request, size_t i);
-/* Reads argv[i] as a token. */
-bool request_token(struct request *request, size_t i, int64_t *token);
 
 #endif

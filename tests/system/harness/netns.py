@@ -9,6 +9,10 @@ import functools
 import os
 import subprocess
 
+import pytest
+
+from harness.limits import patience
+
 ROOT = os.getuid() == 0
 UNSHARE = ("unshare", "--net") if ROOT else ("unshare", "--net", "--map-root-user")
 
@@ -30,3 +34,20 @@ def beside(pid):
     """A prefix that runs a command in the network of a running process."""
     enter = ("nsenter", "-t", str(pid), "-n")
     return enter if ROOT else (*enter, "-U", "--preserve-credentials")
+
+
+def secluded(rig, *args):
+    """A daemon in a network of its own, where 10.9.8.7 is this machine and not loopback, and
+    redis-cli beside it: what cli(host, word, ...) says."""
+    if not available():
+        pytest.skip("no network namespaces here")
+    daemon = rig.daemon(*args, listen=("0.0.0.0:0",), admin="off",
+                        wrapper=inside("ip addr add 10.9.8.7/32 dev lo"))
+
+    def cli(host, *words):
+        done = subprocess.run(
+            [*beside(daemon.pid), "redis-cli", "-h", host, "-p", str(daemon.address[1]), *words],
+            capture_output=True, text=True, timeout=patience(10), check=False)
+        return done.stdout.strip()
+
+    return daemon, cli

@@ -38,6 +38,16 @@ class Relay:
         self.address = self.listener.getsockname()
         self._start(self._accept)
 
+    @property
+    def uri(self):
+        """Where a daemon is behind it."""
+        return "stockade://{}:{}".format(*self.address)
+
+    @property
+    def redis_uri(self):
+        """A lease URI, where a Redis is behind it."""
+        return "redis://{}:{}".format(*self.address)
+
     def _start(self, function, *args):
         thread = threading.Thread(target=function, args=args, daemon=True)
         self.threads.append(thread)

@@ -163,6 +163,11 @@ def _hashable(value):
     return tuple(value) if isinstance(value, list) else value
 
 
+def mapped(reply):
+    """RESP3's map, or RESP2's list of keys and values, as a dict."""
+    return dict(zip(reply[::2], reply[1::2])) if isinstance(reply, list) else reply
+
+
 class Client:
     """One connection. Calling it sends one command and returns its reply, or raises it."""
 
@@ -181,6 +186,9 @@ class Client:
     def send_bytes(self, data):
         self.sock.settimeout(patience(self.timeout))
         self.sock.sendall(data)
+
+    def send_all(self, commands):
+        self.send_bytes(b"".join(encode(*command) for command in commands))
 
     def dribble(self, data, pause=0.0005):
         """Sends the bytes one by one."""
@@ -203,9 +211,14 @@ class Client:
             raise reply
         return reply
 
+    def refused(self, code, *args, text=None, timeout=None):
+        """The command must be refused with this code (and, where given, this pattern)."""
+        with refused(code, text):
+            self(*args, timeout=timeout)
+
     def pipeline(self, commands, timeout=None):
         """Sends the commands at once and returns their replies, errors as values."""
-        self.send_bytes(b"".join(encode(*command) for command in commands))
+        self.send_all(commands)
         return [self.read(timeout) for _ in commands]
 
     def acquire(self, resource, ttl_ms=60000, *options, timeout=None):
@@ -250,17 +263,36 @@ class Client:
     def fenced(self, token, *command):
         return self("FENCED", token, *command)
 
+    def multi(self, *commands):
+        """Begins a transaction and queues the commands."""
+        assert self("MULTI") == "OK"
+        for command in commands:
+            assert self(*command) == "QUEUED"
+
+    def rows(self, *args):
+        """The rows that SQL answers."""
+        return mapped(self("SQL", *args))[b"rows"]
+
     def lease(self, resource):
         """LEASE as a dict with text keys, or None."""
         reply = self("LEASE", resource)
         if reply is None:
             return None
-        if isinstance(reply, list):
-            reply = dict(zip(reply[::2], reply[1::2]))
-        lease = {key.decode(): value for key, value in reply.items()}
+        lease = {key.decode(): value for key, value in mapped(reply).items()}
         if isinstance(lease.get("state"), bytes):
             lease["state"] = lease["state"].decode()
         return lease
+
+    def info(self, *sections):
+        """The fields of INFO, as text."""
+        lines = self("INFO", *sections).decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def counter(self, name):
+        return int(self.info()[name])
+
+    def await_waiters(self, resource, count=1):
+        wait_until(lambda: self.lease(resource)["waiters"] == count, f"{count} wait in line")
 
     def await_expiry(self, resource):
         wait_until(lambda: self.lease(resource)["state"] == "free", "the lease expired")

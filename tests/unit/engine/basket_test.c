@@ -2,10 +2,6 @@
 /* ACQUIREALL: baskets of leases, all or none, whoever asks again, is lost or fails meanwhile. */
 #include "proxy/engine/lease/lease.h"
 #include "tests/unit/engine/says.h"
-#include "tests/unit/test.h"
-
-#define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
-#define NOBODY            "*-1\r\n"
 
 WORLD_TEST(a_basket_is_taken_whole_in_the_order_asked)
 {
@@ -29,11 +25,11 @@ WORLD_TEST(crossing_baskets_never_deadlock)
     world_send(world, 1, "ACQUIREALL 5000 2 a b WAIT 60000");
     world_send(world, 2, "ACQUIREALL 5000 2 b a WAIT 60000");
     assert_says(world, 9, "RELEASE a 1", ":0\r\n");
-    assert_string_equal(world_received(world, 1), "*2\r\n:2\r\n:1\r\n");
-    assert_string_equal(world_received(world, 2), "");
+    assert_heard(world, 1, "*2\r\n:2\r\n:1\r\n");
+    assert_heard(world, 2, "");
     assert_says(world, 1, "RELEASE a 2", ":0\r\n");
     assert_says(world, 1, "RELEASE b 1", ":0\r\n");
-    assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:3\r\n");
+    assert_heard(world, 2, "*2\r\n:2\r\n:3\r\n");
 }
 
 WORLD_TEST(what_a_waiting_basket_has_is_kept_alive)
@@ -43,18 +39,9 @@ WORLD_TEST(what_a_waiting_basket_has_is_kept_alive)
     world_pass(world, 10000);
     assert_says(world, 2, "ACQUIRE a 1000", NOBODY);
     assert_says(world, 9, "RELEASE b 1", ":0\r\n");
-    assert_string_equal(world_received(world, 1), "*2\r\n:1\r\n:2\r\n");
+    assert_heard(world, 1, "*2\r\n:1\r\n:2\r\n");
     world_pass(world, 900); /* both are fresh */
     assert_says(world, 2, "ACQUIRE a 1000", NOBODY);
-}
-
-/* What is left of it, as LEASE tells. */
-static long left_ms(struct world *world, const char *resource)
-{
-    char line[64];
-    snprintf(line, sizeof line, "LEASE %s", resource);
-    const char *at = strstr(world_call(world, 9, line), "ttl_ms\r\n:");
-    return at == NULL ? -1 : strtol(at + 9, NULL, 10);
 }
 
 /* It waited for less than the third of its TTL after which it renews what it has. */
@@ -64,10 +51,10 @@ WORLD_TEST(a_basket_that_took_its_time_is_fresh_when_it_is_handed_out)
     world_send(world, 1, "ACQUIREALL 1000 3 a b c WAIT 30000");
     world_pass(world, 300);
     assert_says(world, 9, "RELEASE c 1", ":0\r\n");
-    assert_string_equal(world_received(world, 1), "*3\r\n:1\r\n:1\r\n:2\r\n");
-    assert_in_range(left_ms(world, "a"), 990, 1000);
-    assert_in_range(left_ms(world, "b"), 990, 1000);
-    assert_in_range(left_ms(world, "c"), 990, 1000);
+    assert_heard(world, 1, "*3\r\n:1\r\n:1\r\n:2\r\n");
+    assert_in_range(lease_says(world, "a", "ttl_ms"), 990, 1000);
+    assert_in_range(lease_says(world, "b", "ttl_ms"), 990, 1000);
+    assert_in_range(lease_says(world, "c", "ttl_ms"), 990, 1000);
 }
 
 WORLD_TEST(a_basket_whose_time_is_up_gives_all_back)
@@ -75,7 +62,7 @@ WORLD_TEST(a_basket_whose_time_is_up_gives_all_back)
     assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
     world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 3000");
     world_pass(world, 3100);
-    assert_string_equal(world_received(world, 1), NOBODY);
+    assert_heard(world, 1, NOBODY);
     assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
 }
 
@@ -109,9 +96,9 @@ WORLD_TEST(a_basket_that_loses_a_lease_while_it_waits_begins_anew)
     world_send(world, 1, "ACQUIREALL 1000 3 a b c WAIT 30000");
     assert_says(world, 9, "REVOKE a", ":1\r\n");
     world_pass(world, 400);
-    assert_string_equal(world_received(world, 1), "");
+    assert_heard(world, 1, "");
     assert_says(world, 9, "RELEASE c 1", ":0\r\n");
-    assert_string_equal(world_received(world, 1), "*3\r\n:2\r\n:2\r\n:2\r\n");
+    assert_heard(world, 1, "*3\r\n:2\r\n:2\r\n:2\r\n");
 }
 
 WORLD_TEST(a_basket_whose_lease_service_dies_gives_back_what_it_can)
@@ -120,7 +107,7 @@ WORLD_TEST(a_basket_whose_lease_service_dies_gives_back_what_it_can)
     world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
     lease_service_set_down(world->service, "test");
     world_pass(world, 400);
-    assert_memory_equal(world_received(world, 1), "-LEASEDOWN ", 11);
+    assert_heard_begins(world, 1, "-LEASEDOWN ");
     lease_service_set_down(world->service, NULL);
     world_pass(world, 1100); /* the lock stands until its TTL, its token is retired at once */
     assert_begins(world, 1, "FENCED 1 SET a late", "-STALE ");
@@ -133,7 +120,7 @@ WORLD_TEST(a_basket_meets_a_daemon_that_stops)
     world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
     engine_drain(world->engine);
     world_settle(world);
-    assert_memory_equal(world_received(world, 1), "-BUSY ", 6);
+    assert_heard_begins(world, 1, "-BUSY ");
     assert_true(engine_idle(world->engine));
 }
 
@@ -150,14 +137,14 @@ WORLD_TEST(a_baskets_repeat_counts_nothing)
 {
     assert_says(world, 1, "ACQUIREALL 1000 2 a b ID x OWNER me", "*2\r\n:1\r\n:1\r\n");
     assert_says(world, 2, "ACQUIREALL 1000 2 a b ID x OWNER me", "*2\r\n:1\r\n:1\r\n");
-    assert_int_equal(holds(world, "a"), 1);
-    assert_int_equal(holds(world, "b"), 1);
+    assert_int_equal(lease_says(world, "a", "holds"), 1);
+    assert_int_equal(lease_says(world, "b", "holds"), 1);
 }
 
 /* Each token that a basket was answered is good at that moment, and its reply is what was said. */
 static void assert_whole(struct world *world, int client, const char *reply, const char *set)
 {
-    assert_string_equal(world_received(world, client), reply);
+    assert_heard(world, client, reply);
     assert_says(world, client, set, "+OK\r\n");
 }
 
@@ -177,7 +164,7 @@ WORLD_TEST(a_repeated_basket_is_whole_though_the_first_ones_time_is_up)
     world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 1000 ID x");
     world_send(world, 2, "ACQUIREALL 60000 2 a b WAIT 20000 ID x");
     world_pass(world, 1100);
-    assert_string_equal(world_received(world, 1), NOBODY);
+    assert_heard(world, 1, NOBODY);
     assert_says(world, 9, "RELEASE b 1", ":0\r\n");
     assert_whole(world, 2, "*2\r\n:2\r\n:2\r\n", "FENCEDALL 2 a 2 b 2 MSET a 1 b 1");
 }
@@ -201,8 +188,8 @@ WORLD_TEST(waiting_twins_of_a_basket_get_one_basket)
     assert_whole(world, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
     world_pass(world, 1100);
     assert_whole(world, 2, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 2 b 2");
-    assert_int_equal(holds(world, "a"), 1);
-    assert_int_equal(holds(world, "b"), 1);
+    assert_int_equal(lease_says(world, "a", "holds"), 1);
+    assert_int_equal(lease_says(world, "b", "holds"), 1);
 }
 
 WORLD_TEST(an_owners_waiting_twins_of_a_basket_count_once)
@@ -214,8 +201,8 @@ WORLD_TEST(an_owners_waiting_twins_of_a_basket_count_once)
     world_pass(world, 1100);
     assert_whole(world, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
     assert_whole(world, 2, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 2 b 2");
-    assert_int_equal(holds(world, "a"), 1);
-    assert_int_equal(holds(world, "b"), 1);
+    assert_int_equal(lease_says(world, "a", "holds"), 1);
+    assert_int_equal(lease_says(world, "b", "holds"), 1);
 }
 
 WORLD_TEST(a_twin_whose_basket_was_released_in_part_gets_none)
@@ -227,9 +214,9 @@ WORLD_TEST(a_twin_whose_basket_was_released_in_part_gets_none)
     assert_whole(world, 1, "*2\r\n:1\r\n:2\r\n", "FENCEDALL 2 a 1 b 2 MSET a 1 b 1");
     assert_says(world, 1, "RELEASE a 1", ":1\r\n");
     world_pass(world, 1100);
-    assert_memory_equal(world_received(world, 2), "-STALE ", 7);
+    assert_heard_begins(world, 2, "-STALE ");
     assert_says(world, 3, "ACQUIRE a 60000", GRANT(2, 60000));
-    assert_int_equal(holds(world, "b"), 1);
+    assert_int_equal(lease_says(world, "b", "holds"), 1);
 }
 
 WORLD_TEST(an_owners_other_hold_stays_when_his_basket_fails)
@@ -240,10 +227,10 @@ WORLD_TEST(an_owners_other_hold_stays_when_his_basket_fails)
     assert_says(world, 3, "ACQUIRE a 60000 OWNER me", GRANT(1, 60000));
     world_disconnect(world, 1);
     world_settle(world);
-    assert_int_equal(holds(world, "a"), 2);
+    assert_int_equal(lease_says(world, "a", "holds"), 2);
     world_disconnect(world, 2);
     world_settle(world);
-    assert_int_equal(holds(world, "a"), 1);
+    assert_int_equal(lease_says(world, "a", "holds"), 1);
     assert_says(world, 3, "RELEASE a 1", ":0\r\n");
 }
 
@@ -253,8 +240,8 @@ WORLD_TEST(twins_of_a_basket_that_both_fail_leave_nothing_held)
     world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 1000 ID x");
     world_send(world, 2, "ACQUIREALL 60000 2 a b WAIT 2000 ID x");
     world_pass(world, 2100);
-    assert_string_equal(world_received(world, 1), NOBODY);
-    assert_string_equal(world_received(world, 2), NOBODY);
+    assert_heard(world, 1, NOBODY);
+    assert_heard(world, 2, NOBODY);
     assert_says(world, 3, "ACQUIRE a 60000", GRANT(3, 60000));
 }
 

@@ -1,81 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Leases that another daemon has a hand in: it lets them go, takes them over or renews them, and
  * this one hears of it early, late, or not at all. */
-#include "fence/lease/provider.h"
-#include "proxy/engine/lease/lease.h"
-#include "tests/unit/engine/moody_store.h"
 #include "tests/unit/engine/says.h"
-#include "tests/unit/test.h"
-
-#define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
-#define NOBODY            "*-1\r\n"
-
-static void ignore_answer(struct lease_call *call)
-{
-    (void)call;
-}
-
-/* What another daemon asks of the lease service, as owner "me" of k. */
-static struct lease_call asked_elsewhere(struct lease_provider *other, enum lease_verb verb,
-                                         int64_t token)
-{
-    struct lease_call call = {.verb = verb,
-                              .resource = bytes_of("k"),
-                              .token = token,
-                              .ttl_ms = 60000,
-                              .done = ignore_answer};
-
-    lease_nonce(bytes_of("me"), false, call.nonce);
-    lease_ask(other, &call);
-    assert_int_not_equal(call.answer, LEASE_UNANSWERED);
-    return call;
-}
 
 WORLD_TEST(news_of_a_release_elsewhere_wakes_who_waits)
 {
-    struct lease_provider *other = lease_memory_new(world->service);
-
-    assert_int_equal(asked_elsewhere(other, LEASE_GRANT, 0).answer, LEASE_GRANTED);
+    assert_int_equal(asked_elsewhere(world, LEASE_GRANT, "k", 0, 60000), LEASE_GRANTED);
     assert_says(world, 1, "ACQUIRE k 1000 WAIT 30000", "");
-    assert_int_equal(asked_elsewhere(other, LEASE_RELEASE, 1).answer, LEASE_FREE);
+    assert_int_equal(asked_elsewhere(world, LEASE_RELEASE, "k", 1, 60000), LEASE_FREE);
     world_settle(world); /* no time has passed */
-    assert_string_equal(world_received(world, 1), GRANT(2, 1000));
-    lease_provider_close(other, free, NULL);
+    assert_heard(world, 1, GRANT(2, 1000));
 }
 
 /* It hears of the release before the answer, which says that the lease is held. */
 WORLD_TEST(news_that_overtake_an_answer_are_not_forgotten)
 {
-    struct lease_provider *other = lease_memory_new(world->service);
-    struct lease_call release = {
-        .verb = LEASE_RELEASE, .resource = bytes_of("k"), .token = 1, .done = ignore_answer};
-
-    assert_int_equal(asked_elsewhere(other, LEASE_GRANT, 0).answer, LEASE_GRANTED);
+    assert_int_equal(asked_elsewhere(world, LEASE_GRANT, "k", 0, 60000), LEASE_GRANTED);
     lease_service_set_late(world->service, -1);
     assert_says(world, 1, "ACQUIRE k 1000 WAIT 30000", "");
-    lease_nonce(bytes_of("me"), false, release.nonce);
-    lease_ask(other, &release); /* done, and answered late */
+    assert_int_equal(asked_elsewhere(world, LEASE_RELEASE, "k", 1, 0), LEASE_FREE);
     assert_says(world, 1, "", "");
     lease_service_set_late(world->service, 0);
     world_settle(world);
-    assert_string_equal(world_received(world, 1), GRANT(2, 1000));
-    lease_provider_close(other, free, NULL);
+    assert_heard(world, 1, GRANT(2, 1000));
 }
 
 /* Its holder was not told before: another daemon let it go. */
 WORLD_TEST(a_lease_that_passed_to_another_unseen_is_told_as_lost)
 {
-    struct lease_provider *other = lease_memory_new(world->service);
-
     world_call(world, 1, "HELLO 3");
     assert_says(world, 1, "ACQUIRE k 60000 OWNER me", GRANT(1, 60000));
     lease_service_lose_news(world->service, true);
-    assert_int_equal(asked_elsewhere(other, LEASE_RELEASE, 1).answer, LEASE_FREE);
+    assert_int_equal(asked_elsewhere(world, LEASE_RELEASE, "k", 1, 60000), LEASE_FREE);
     assert_says(world, 2, "ACQUIRE k 1000", GRANT(2, 1000));
-    assert_string_equal(world_received(world, 1),
-                        ">4\r\n$13\r\nstockade:lost\r\n$1\r\nk\r\n:1\r\n$5\r\ntaken\r\n");
+    assert_heard(world, 1, ">4\r\n$13\r\nstockade:lost\r\n$1\r\nk\r\n:1\r\n$5\r\ntaken\r\n");
     assert_int_equal(world_counter(world, "leases_expired"), 1);
-    lease_provider_close(other, free, NULL);
 }
 
 /* Its token is dead, whatever lock is left. */
@@ -90,31 +49,23 @@ WORLD_TEST(a_revoked_lease_whose_lock_is_left_is_shown_as_free)
 }
 
 /* Each daemon numbers its connections from 1. */
-TEST(a_lease_that_another_daemon_renews_is_no_longer_of_the_connection_it_had)
+WORLD_TEST(a_lease_that_another_daemon_renews_is_no_longer_of_the_connection_it_had)
 {
-    struct world *world = world_new_on(moody_store_new, NULL);
-
-    moody_store_set_session(world->store, 1);
     assert_says(world, 1, "ACQUIRE r 10000", GRANT(1, 10000));
-    moody_store_set_session(world->store, 2);
-    world_restart_engine(world);
+    store_memory_set_session(world->store, 2);
+    world_restart_engine(world, 0);
     assert_begins(world, 1, "RENEW r 1 10000", ":");
     world_send(world, 1, "ACQUIRE r 1000 WAIT 100"); /* it waits for another, not for itself */
     world_pass(world, 200);
-    assert_string_equal(world_received(world, 1), NOBODY);
-    world_free(world);
+    assert_heard(world, 1, NOBODY);
 }
 
 /* Its connection has the number that the new holder's has at the other daemon. */
-TEST(an_ephemeral_lease_that_moved_to_another_daemon_outlives_its_connection)
+WORLD_TEST(an_ephemeral_lease_that_moved_to_another_daemon_outlives_its_connection)
 {
-    struct world *world = world_new_on(moody_store_new, NULL);
-
-    moody_store_set_session(world->store, 1);
     assert_says(world, 1, "ACQUIRE r 10000 EPHEMERAL", GRANT(1, 10000));
-    moody_store_set_session(world->store, 2); /* so the row is not this daemon's any more */
+    store_memory_set_session(world->store, 2); /* so the row is not this daemon's any more */
     world_disconnect(world, 1);
     world_settle(world);
     assert_says(world, 2, "FENCED 1 SET r x", "+OK\r\n");
-    world_free(world);
 }

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* IDs on lease commands, leases tied to a connection, and what is known of
  * leases that end by themselves. */
-#include "fence/lease/provider.h"
 #include "proxy/engine/lease/lease.h"
 #include "tests/unit/engine/says.h"
-#include "tests/unit/test.h"
-
-#define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
-#define NOBODY            "*-1\r\n"
 
 WORLD_TEST(an_acquire_repeated_with_its_id_is_not_counted_twice)
 {
     assert_says(world, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
     assert_says(world, 1, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
     assert_says(world, 2, "ACQUIRE r 1000 ID x", GRANT(1, 1000)); /* another connection */
-    assert_int_equal(holds(world, "r"), 1);
+    assert_int_equal(lease_says(world, "r", "holds"), 1);
     assert_says(world, 1, "RELEASE r 1", ":0\r\n");
     assert_begins(world, 1, "ACQUIRE r 1000 ID x", "-STALE ");
     assert_says(world, 1, "ACQUIRE r 1000 ID y", GRANT(2, 1000));
@@ -25,7 +20,7 @@ WORLD_TEST(reentry_counts_once_for_each_id)
     assert_says(world, 1, "ACQUIRE r 1000 OWNER me ID x", GRANT(1, 1000));
     assert_says(world, 1, "ACQUIRE r 1000 OWNER me ID y", GRANT(1, 1000));
     assert_says(world, 1, "ACQUIRE r 1000 OWNER me ID y", GRANT(1, 1000));
-    assert_int_equal(holds(world, "r"), 2);
+    assert_int_equal(lease_says(world, "r", "holds"), 2);
     assert_begins(world, 1, "ACQUIRE r 1000 OWNER you ID y", "-ERR this ID was used");
     assert_begins(world, 1, "FENCED 1 ID y SET r 1", "-ERR this ID was used");
 }
@@ -36,11 +31,11 @@ WORLD_TEST(a_release_repeated_with_its_id_is_not_counted_twice)
     assert_says(world, 1, "ACQUIRE r 1000 OWNER me", GRANT(1, 1000));
     assert_says(world, 1, "RELEASE r 1 ID a", ":1\r\n");
     assert_says(world, 1, "RELEASE r 1 ID a", ":1\r\n");
-    assert_int_equal(holds(world, "r"), 1);
+    assert_int_equal(lease_says(world, "r", "holds"), 1);
     assert_says(world, 1, "RELEASE r 1 ID b", ":0\r\n");
     assert_says(world, 2, "ACQUIRE r 1000", GRANT(2, 1000));
     assert_says(world, 1, "RELEASE r 1 ID b", ":0\r\n"); /* the other's lease is not touched */
-    assert_int_equal(holds(world, "r"), 1);
+    assert_int_equal(lease_says(world, "r", "holds"), 1);
     assert_begins(world, 1, "RELEASE r 1 ID", "-ERR ");
     assert_begins(world, 1, "FENCED 2 ID b SET r 1", "-ERR this ID was used");
 }
@@ -52,7 +47,7 @@ WORLD_TEST(a_release_under_another_token_is_no_repeat)
     assert_says(world, 1, "ACQUIRE r 1000", GRANT(2, 1000));
     assert_begins(world, 1, "RELEASE r 2 ID z", "-ERR this ID was used for another command");
     assert_says(world, 1, "RELEASE r 1 ID z", ":0\r\n"); /* the repeat */
-    assert_int_equal(holds(world, "r"), 1);
+    assert_int_equal(lease_says(world, "r", "holds"), 1);
     assert_says(world, 1, "RELEASE r 2 ID y", ":0\r\n");
 }
 
@@ -69,7 +64,7 @@ WORLD_TEST(a_repeat_finds_its_lease_though_the_lease_service_has_lost_it)
     lease_service_lose_all(world->service);
     world_pass(world, 400);
     assert_says(world, 2, "ACQUIRE r 1000 ID x", GRANT(1, 1000));
-    assert_int_equal(holds(world, "r"), 1);
+    assert_int_equal(lease_says(world, "r", "holds"), 1);
     assert_says(world, 3, "ACQUIRE r 1000", NOBODY); /* its lock stands again */
     assert_says(world, 1, "FENCED 1 SET r x", "+OK\r\n");
 }
@@ -88,10 +83,10 @@ WORLD_TEST(two_waiting_twins_get_one_lease)
     world_send(world, 2, "ACQUIRE r 10000 WAIT 5000 ID x");
     world_send(world, 3, "ACQUIRE r 10000 WAIT 5000 ID x");
     assert_says(world, 1, "RELEASE r 1", ":0\r\n");
-    assert_string_equal(world_received(world, 2), GRANT(2, 10000));
+    assert_heard(world, 2, GRANT(2, 10000));
     world_pass(world, 1100);
-    assert_string_equal(world_received(world, 3), GRANT(2, 10000));
-    assert_int_equal(holds(world, "r"), 1);
+    assert_heard(world, 3, GRANT(2, 10000));
+    assert_int_equal(lease_says(world, "r", "holds"), 1);
 }
 
 /* It counted nothing, so it has nothing to give back. */
@@ -101,7 +96,7 @@ WORLD_TEST(a_repeat_that_comes_too_late_leaves_the_lease_alone)
     lease_service_set_late(world->service, 50);
     world_send(world, 2, "ACQUIRE r 40 ID x");
     world_pass(world, 100);
-    assert_string_equal(world_received(world, 2), NOBODY);
+    assert_heard(world, 2, NOBODY);
     lease_service_set_late(world->service, 0);
     assert_says(world, 1, "FENCED 1 SET r x", "+OK\r\n");
 }
@@ -114,8 +109,8 @@ WORLD_TEST(a_lease_that_was_repeated_is_not_given_back)
     world_send(world, 2, "ACQUIRE r 10000 OWNER me ID x");
     world_pass(world, 100);
     lease_service_set_late(world->service, 0);
-    assert_string_equal(world_received(world, 1), NOBODY);
-    assert_string_equal(world_received(world, 2), GRANT(1, 9950));
+    assert_heard(world, 1, NOBODY);
+    assert_heard(world, 2, GRANT(1, 9950));
     assert_says(world, 2, "FENCED 1 SET r x", "+OK\r\n");
     assert_says(world, 2, "RELEASE r 1", ":0\r\n");
 }
@@ -127,9 +122,9 @@ WORLD_TEST(an_ephemeral_lease_ends_with_its_connection)
     world_send(world, 2, "ACQUIRE r 10000 WAIT 5000");
     world_disconnect(world, 1);
     world_settle(world);
-    assert_string_equal(world_received(world, 2), GRANT(2, 10000));
+    assert_heard(world, 2, GRANT(2, 10000));
     assert_begins(world, 2, "FENCED 1 SET r x", "-STALE ");
-    assert_int_equal(holds(world, "plain"), 1);
+    assert_int_equal(lease_says(world, "plain", "holds"), 1);
 }
 
 WORLD_TEST(an_ephemeral_lease_of_several_holds_ends_at_once)
@@ -164,30 +159,15 @@ WORLD_TEST(a_lease_that_ends_by_itself_is_noticed)
     assert_int_equal(world_counter(world, "leases_expired"), 1);
 }
 
-static void ignore_answer(struct lease_call *call)
-{
-    (void)call;
-}
-
 /* Another daemon renews it: that is found out when it should be over here. */
 WORLD_TEST(a_lease_renewed_elsewhere_ends_when_that_is_over)
 {
-    struct lease_provider *other = lease_memory_new(world->service);
-    struct lease_call renew = {.verb = LEASE_RENEW,
-                               .resource = bytes_of("k"),
-                               .token = 1,
-                               .ttl_ms = 500,
-                               .done = ignore_answer};
-
     assert_says(world, 1, "ACQUIRE k 100 OWNER me", GRANT(1, 100));
-    lease_nonce(bytes_of("me"), false, renew.nonce);
-    lease_ask(other, &renew);
-    assert_int_equal(renew.answer, LEASE_GRANTED);
+    assert_int_equal(asked_elsewhere(world, LEASE_RENEW, "k", 1, 500), LEASE_GRANTED);
     world_pass(world, 400);
     assert_int_equal(world_counter(world, "leases_expired"), 0);
     world_pass(world, 200);
     assert_int_equal(world_counter(world, "leases_expired"), 1);
-    lease_provider_close(other, free, NULL);
 }
 
 static void fill_with_1e(const struct chance *chance, void *bytes, size_t len)

@@ -2,29 +2,13 @@
 /* With leases in the store, the head of the line is granted the lease in the very transaction in
  * which its predecessor's token is retired. */
 #include "tests/unit/engine/says.h"
-#include "tests/unit/test.h"
-
-#define GRANT(token, ttl) "*2\r\n:" #token "\r\n:" #ttl "\r\n"
-
-static void assert_heard(struct world *world, int client, const char *reply)
-{
-    assert_string_equal(world_received(world, client), reply);
-}
-
-static void assert_heard_begins(struct world *world, int client, const char *start)
-{
-    const char *reply = world_received(world, client);
-    if (strncmp(reply, start, strlen(start)) != 0)
-        fail_msg("%s", reply);
-}
 
 /* Client 1 holds r, by token 1; 2 and 3 wait for it. */
-static struct world *with_a_line(struct world *world)
+static void with_a_line(struct world *world)
 {
     assert_says(world, 1, "ACQUIRE r 1000", GRANT(1, 1000));
     assert_says(world, 2, "ACQUIRE r 2000 WAIT 60000", "");
     assert_says(world, 3, "ACQUIRE r 3000 WAIT 60000", "");
-    return world;
 }
 
 /* What was sent is worked off in one transaction, and no other. */
@@ -38,7 +22,6 @@ static void settle_in_one_commit(struct world *world)
 LOCAL_TEST(a_write_its_release_and_the_next_grant_are_one_commit)
 {
     with_a_line(world);
-
     world_send_only(world, 1, "FENCED 1 SET r 9");
     world_send_only(world, 1, "RELEASE r 1");
     settle_in_one_commit(world);
@@ -54,7 +37,6 @@ LOCAL_TEST(a_write_its_release_and_the_next_grant_are_one_commit)
 LOCAL_TEST(a_revoked_lease_is_inherited_too)
 {
     with_a_line(world);
-
     world_send_only(world, 4, "REVOKE r");
     settle_in_one_commit(world);
     assert_heard(world, 4, ":1\r\n");
@@ -65,7 +47,6 @@ LOCAL_TEST(a_revoked_lease_is_inherited_too)
 LOCAL_TEST(an_heir_holds_the_lease_for_its_own_ttl)
 {
     with_a_line(world);
-
     assert_says(world, 1, "RELEASE r 1", ":0\r\n");
     assert_heard(world, 2, GRANT(2, 2000));
     world_pass(world, 1999);
@@ -88,7 +69,6 @@ LOCAL_TEST(a_release_that_leaves_holds_leaves_the_line_waiting)
 LOCAL_TEST(a_token_that_never_was_releases_nothing_for_the_line)
 {
     with_a_line(world);
-
     assert_begins(world, 4, "RELEASE r 7", "-UNKNOWN ");
     assert_heard(world, 2, "");
     world_pass(world, 1001); /* and the end of the lease is still looked for */
@@ -98,7 +78,6 @@ LOCAL_TEST(a_token_that_never_was_releases_nothing_for_the_line)
 LOCAL_TEST(where_the_commit_fails_the_holder_still_holds_and_the_line_waits)
 {
     with_a_line(world);
-
     store_memory_fail(world->store, MEMORY_COMMIT_FAILS);
     assert_begins(world, 1, "RELEASE r 1", "-STORE ");
     assert_heard(world, 2, "");
@@ -110,7 +89,6 @@ LOCAL_TEST(where_the_commit_fails_the_holder_still_holds_and_the_line_waits)
 LOCAL_TEST(an_heir_whose_client_has_gone_passes_the_lease_on)
 {
     with_a_line(world);
-
     world_send_only(world, 1, "RELEASE r 1");
     world_disconnect(world, 2);
     world_settle(world);
@@ -122,7 +100,6 @@ LOCAL_TEST(an_heir_whose_client_has_gone_passes_the_lease_on)
 LOCAL_TEST(an_heir_meets_a_daemon_that_stops_meanwhile)
 {
     with_a_line(world);
-
     world_send_only(world, 1, "RELEASE r 1");
     engine_drain(world->engine);
     world_settle(world);

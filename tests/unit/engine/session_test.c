@@ -1,33 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A connection's order, its bounds, and who may do what. */
-#include "fence/base/mem.h"
 #include "proxy/engine/session/session.h"
 #include "tests/unit/engine/says.h"
-#include "tests/unit/test.h"
-
-static int setup(void **state)
-{
-    *state = world_new(&(struct engine_options){.unfenced_writes = true});
-    return 0;
-}
-
-#define UNFENCED_TEST(name) TEST_WITH(setup, world_teardown, struct world *world, name)
 
 UNFENCED_TEST(commands_of_one_connection_take_effect_in_order)
 {
     world_send_only(world, 1, "GET k\r\nSET k 1\r\nGET k\r\nPING\r\nSET k 2\r\nSET k 3\r\nGET k");
     world_settle(world);
-    assert_string_equal(world_received(world, 1),
-                        "$-1\r\n+OK\r\n$1\r\n1\r\n+PONG\r\n+OK\r\n+OK\r\n$1\r\n3\r\n");
+    assert_heard(world, 1, "$-1\r\n+OK\r\n$1\r\n1\r\n+PONG\r\n+OK\r\n+OK\r\n$1\r\n3\r\n");
 }
 
 UNFENCED_TEST(a_command_that_waits_holds_back_its_own_connection_only)
 {
-    assert_string_equal(world_call(world, 1, "ACQUIRE k 1000"), "*2\r\n:1\r\n:1000\r\n");
-    assert_string_equal(world_call(world, 2, "ACQUIRE k 1000 WAIT 500\r\nGET a\r\nPING"), "");
-    assert_string_equal(world_call(world, 3, "GET a"), "$-1\r\n");
-    assert_string_equal(world_call(world, 1, "RELEASE k 1"), ":0\r\n");
-    assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:1000\r\n$-1\r\n+PONG\r\n");
+    assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
+    assert_says(world, 2, "ACQUIRE k 1000 WAIT 500\r\nGET a\r\nPING", "");
+    assert_says(world, 3, "GET a", "$-1\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_heard(world, 2, "*2\r\n:2\r\n:1000\r\n$-1\r\n+PONG\r\n");
 }
 
 /* Up to the turn in which the grant is ready to be sent. */
@@ -36,8 +25,7 @@ static void grant(struct world *world, const char *pipeline)
     world_send_only(world, 1, pipeline);
     for (int turns = 0; !engine_wants_turn(world->engine); turns++) {
         assert_true(turns < 100 && world->clients[1].received.len == 0);
-        store_step(world->store);
-        store_collect(world->store);
+        world_step_store(world);
         lease_service_step(world->service);
         engine_turn(world->engine);
     }
@@ -47,20 +35,19 @@ static void grant(struct world *world, const char *pipeline)
 UNFENCED_TEST(a_grant_and_the_read_behind_it_leave_together)
 {
     grant(world, "ACQUIRE k 1000\r\nGET k\r\nSET k 1");
-    store_step(world->store);
-    store_collect(world->store);
+    world_step_store(world);
     engine_turn(world->engine);
-    assert_string_equal(world_received(world, 1), "*2\r\n:1\r\n:1000\r\n$-1\r\n");
+    assert_heard(world, 1, "*2\r\n:1\r\n:1000\r\n$-1\r\n");
 }
 
 UNFENCED_TEST(a_grant_does_not_wait_for_a_read_that_takes_longer)
 {
     grant(world, "ACQUIRE k 1000\r\nGET k\r\nPING\r\nACQUIRE l 1000\r\nGET l");
     engine_turn(world->engine);
-    assert_string_equal(world_received(world, 1), "*2\r\n:1\r\n:1000\r\n");
+    assert_heard(world, 1, GRANT(1, 1000));
     assert_false(engine_wants_turn(world->engine));
     world_settle(world);
-    assert_string_equal(world_received(world, 1), "$-1\r\n+PONG\r\n*2\r\n:1\r\n:1000\r\n$-1\r\n");
+    assert_heard(world, 1, "$-1\r\n+PONG\r\n*2\r\n:1\r\n:1000\r\n$-1\r\n");
 }
 
 UNFENCED_TEST(many_reads_behind_a_grant_do_not_hold_it_up)
@@ -73,13 +60,12 @@ UNFENCED_TEST(many_reads_behind_a_grant_do_not_hold_it_up)
         buf_append_text(&lines, "\r\nGET k");
     buf_append(&lines, "", 1);
     grant(world, lines.data);
-    store_step(world->store);
-    store_collect(world->store);
+    world_step_store(world);
     engine_turn(world->engine);
-    assert_true(world->clients[1].received.len > strlen("*2\r\n:1\r\n:1000\r\n"));
+    assert_true(world->clients[1].received.len > strlen(GRANT(1, 1000)));
     world_settle(world);
     assert_int_equal(world->clients[1].received.len,
-                     strlen("*2\r\n:1\r\n:1000\r\n") + MANY * strlen("$-1\r\n"));
+                     strlen(GRANT(1, 1000)) + MANY * strlen("$-1\r\n"));
     buf_free(&lines);
 }
 
@@ -89,30 +75,30 @@ UNFENCED_TEST(who_is_waiting_for_a_read_may_be_killed)
     world_disconnect(world, 1);
     assert_false(engine_wants_turn(world->engine));
     world_settle(world);
-    assert_string_equal(world_call(world, 2, "ACQUIRE k 1000"), "*-1\r\n");
+    assert_says(world, 2, "ACQUIRE k 1000", "*-1\r\n");
 }
 
 UNFENCED_TEST(leases_taken_in_one_pipeline_keep_their_order)
 {
-    assert_string_equal(world_call(world, 1,
-                                   "ACQUIRE k 1000 OWNER me\r\nACQUIRE k 1000\r\n"
-                                   "ACQUIRE k 1000 OWNER me\r\nACQUIRE j 1000\r\n"
-                                   "RELEASE k 1\r\nRELEASE k 1\r\nACQUIRE k 1000"),
-                        "*2\r\n:1\r\n:1000\r\n*-1\r\n*2\r\n:1\r\n:1000\r\n"
-                        "*2\r\n:1\r\n:1000\r\n:1\r\n:0\r\n*2\r\n:2\r\n:1000\r\n");
+    assert_says(world, 1,
+                "ACQUIRE k 1000 OWNER me\r\nACQUIRE k 1000\r\n"
+                "ACQUIRE k 1000 OWNER me\r\nACQUIRE j 1000\r\n"
+                "RELEASE k 1\r\nRELEASE k 1\r\nACQUIRE k 1000",
+                "*2\r\n:1\r\n:1000\r\n*-1\r\n*2\r\n:1\r\n:1000\r\n"
+                "*2\r\n:1\r\n:1000\r\n:1\r\n:0\r\n*2\r\n:2\r\n:1000\r\n");
 }
 
 UNFENCED_TEST(an_unknown_command_or_a_wrong_count_is_answered_in_its_place)
 {
-    assert_string_equal(world_call(world, 1, "SET k 1\r\nnope a b\r\nGET\r\nGET k"),
-                        "+OK\r\n-ERR unknown command 'nope', with args beginning with: 'a' 'b' \r\n"
-                        "-ERR wrong number of arguments for 'get' command\r\n$1\r\n1\r\n");
+    assert_says(world, 1, "SET k 1\r\nnope a b\r\nGET\r\nGET k",
+                "+OK\r\n-ERR unknown command 'nope', with args beginning with: 'a' 'b' \r\n"
+                "-ERR wrong number of arguments for 'get' command\r\n$1\r\n1\r\n");
 }
 
 UNFENCED_TEST(a_broken_protocol_is_answered_then_closed)
 {
-    assert_string_equal(world_call(world, 1, "PING\r\n*1\r\n!x"),
-                        "+PONG\r\n-ERR Protocol error: expected '$', got '!'\r\n");
+    assert_says(world, 1, "PING\r\n*1\r\n!x",
+                "+PONG\r\n-ERR Protocol error: expected '$', got '!'\r\n");
     assert_true(world->clients[1].closed);
 }
 
@@ -122,7 +108,7 @@ UNFENCED_TEST(a_half_closed_client_gets_its_replies_but_no_lease)
     assert_true(session_input_ended(world->clients[1].session));
     assert_false(session_wants_input(world->clients[1].session));
     world_settle(world);
-    assert_string_equal(world_received(world, 1), "+OK\r\n$1\r\n1\r\n+OK\r\n$1\r\n2\r\n");
+    assert_heard(world, 1, "+OK\r\n$1\r\n1\r\n+OK\r\n$1\r\n2\r\n");
     assert_true(world->clients[1].closed);
 
     world_send_only(world, 2, "ACQUIRE k 60000");
@@ -132,47 +118,33 @@ UNFENCED_TEST(a_half_closed_client_gets_its_replies_but_no_lease)
     assert_true(session_input_ended(world->clients[3].session));
     world_settle(world);
     assert_true(world->clients[3].closed);
-    assert_true(strncmp(world_call(world, 4, "ACQUIRE k 60000"), "*2\r\n", 4) == 0);
+    assert_begins(world, 4, "ACQUIRE k 60000", "*2\r\n");
 }
 
 UNFENCED_TEST(a_browser_is_hung_up_on_before_its_body_is_read)
 {
-    assert_string_equal(world_call(world, 1, "POST / HTTP/1.1\r\nSET k 1\r\nSHUTDOWN"), "");
+    assert_says(world, 1, "POST / HTTP/1.1\r\nSET k 1\r\nSHUTDOWN", "");
     assert_true(world->clients[1].closed);
     assert_false(world->shutdown);
-    assert_string_equal(world_call(world, 2, "GET k"), "$-1\r\n");
+    assert_says(world, 2, "GET k", "$-1\r\n");
 }
 
 UNFENCED_TEST(quit_answers_and_closes_and_takes_nothing_more)
 {
-    assert_string_equal(world_call(world, 1, "SET k 1\r\nQUIT\r\nSET k 2"), "+OK\r\n+OK\r\n");
+    assert_says(world, 1, "SET k 1\r\nQUIT\r\nSET k 2", "+OK\r\n+OK\r\n");
     assert_true(world->clients[1].closed);
-    assert_string_equal(world_call(world, 2, "GET k"), "$1\r\n1\r\n");
+    assert_says(world, 2, "GET k", "$1\r\n1\r\n");
 }
 
 UNFENCED_TEST(a_slow_reader_holds_its_own_commands_back)
 {
-    char *value = mem_zalloc(100001);
-    memset(value, 'v', 100000);
-    struct buf line = {0};
-    buf_printf(&line, "SET k %s", value);
-    buf_append(&line, "", 1);
-    assert_int_equal(strlen(line.data), 100006);
-    /* An inline command may have 64 KiB: the large value goes as a bulk. */
-    buf_clear(&line);
-    buf_printf(&line, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n%s", value);
-    buf_append(&line, "", 1);
-    assert_string_equal(world_call(world, 1, line.data), "+OK\r\n");
-    free(value);
-    buf_free(&line);
-
+    assert_string_equal(call_large(world, 1, "SET k", 100000), "+OK\r\n");
     struct session *session = world->clients[1].session;
     session_set_unsent(session, 1 << 20); /* the client does not read */
     for (int i = 0; i < 1000; i++)
         world_send_only(world, 1, "GET k");
     for (int i = 0; i < 100; i++) {
-        store_step(world->store);
-        store_collect(world->store);
+        world_step_store(world);
     }
     assert_int_equal(world_counter(world, "store_reads"), 0);
     /* It reads again: everything is answered. */
@@ -185,22 +157,18 @@ UNFENCED_TEST(a_slow_reader_holds_its_own_commands_back)
 UNFENCED_TEST(what_is_pipelined_behind_a_wait_is_bounded_in_bytes)
 {
     enum { ECHO = 1 << 20, MANY = 100 };
-    struct buf echo = {0};
     int sent = 0;
 
-    buf_printf(&echo, "*2\r\n$4\r\nECHO\r\n$%d\r\n%*s", ECHO, ECHO, "x");
-    buf_append(&echo, "", 1);
-    assert_string_equal(world_call(world, 1, "ACQUIRE k 1000"), "*2\r\n:1\r\n:1000\r\n");
-    assert_string_equal(world_call(world, 2, "ACQUIRE k 1000 WAIT 500"), "");
+    assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
+    assert_says(world, 2, "ACQUIRE k 1000 WAIT 500", "");
     for (; sent < MANY && session_wants_input(world->clients[2].session); sent++)
-        world_send(world, 2, echo.data);
+        assert_string_equal(call_large(world, 2, "ECHO", ECHO), "");
     /* One is begun below the bound, the next one waits in its bytes. */
     assert_in_range(sent, SESSION_REQUEST_BYTES_MAX / ECHO, SESSION_REQUEST_BYTES_MAX / ECHO + 2);
     world_pass(world, 600);
     assert_int_equal(world->clients[2].received.len,
                      strlen("*-1\r\n") + (size_t)sent * (ECHO + strlen("$1048576\r\n\r\n")));
     assert_true(session_wants_input(world->clients[2].session));
-    buf_free(&echo);
 }
 
 UNFENCED_TEST(errors_behind_a_wait_are_bounded_in_number)
@@ -211,8 +179,8 @@ UNFENCED_TEST(errors_behind_a_wait_are_bounded_in_number)
     for (int i = 0; i < 100; i++)
         buf_append_text(&nonsense, i == 99 ? "nope" : "nope\r\n");
     buf_append(&nonsense, "", 1);
-    assert_string_equal(world_call(world, 1, "ACQUIRE k 1000"), "*2\r\n:1\r\n:1000\r\n");
-    assert_string_equal(world_call(world, 2, "ACQUIRE k 1000 WAIT 500"), "");
+    assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
+    assert_says(world, 2, "ACQUIRE k 1000 WAIT 500", "");
     for (; sent < 1000 && session_wants_input(world->clients[2].session); sent++) {
         world_send(world, 2, nonsense.data);
         assert_in_range(world->clients[2].session->pending_count, 1, SESSION_REQUESTS_MAX);
@@ -226,65 +194,59 @@ UNFENCED_TEST(errors_behind_a_wait_are_bounded_in_number)
 
 UNFENCED_TEST(what_waits_keeps_the_leases_behind_it_back)
 {
-    assert_string_equal(world_call(world, 1, "ACQUIRE k 1000"), "*2\r\n:1\r\n:1000\r\n");
-    assert_string_equal(world_call(world, 2, "ACQUIRE k 1000 WAIT 500\r\nACQUIRE j 1000"), "");
-    assert_string_equal(world_call(world, 3, "LEASES"), "*1\r\n$1\r\nk\r\n");
-    assert_string_equal(world_call(world, 1, "RELEASE k 1"), ":0\r\n");
-    assert_string_equal(world_received(world, 2), "*2\r\n:2\r\n:1000\r\n*2\r\n:1\r\n:1000\r\n");
+    assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
+    assert_says(world, 2, "ACQUIRE k 1000 WAIT 500\r\nACQUIRE j 1000", "");
+    assert_says(world, 3, "LEASES", "*1\r\n$1\r\nk\r\n");
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_heard(world, 2, "*2\r\n:2\r\n:1000\r\n*2\r\n:1\r\n:1000\r\n");
 }
 
 /* Reads run side by side, but not so many that their replies fill the memory. */
 UNFENCED_TEST(large_reads_of_one_connection_are_few_at_a_time)
 {
     enum { VALUE = 1 << 20, MANY = 100 };
-    struct buf set = {0};
 
-    buf_printf(&set, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%*s", VALUE, VALUE, "x");
-    buf_append(&set, "", 1);
-    assert_string_equal(world_call(world, 1, set.data), "+OK\r\n");
+    assert_string_equal(call_large(world, 1, "SET k", VALUE), "+OK\r\n");
     world_call(world, 1, "GET k"); /* so much one weighs */
     for (int i = 0; i < MANY; i++)
         world_send_only(world, 1, "GET k");
     assert_in_range(store_stats(world->store).reads_queued, 1, 8);
     world_settle(world);
     assert_int_equal(world->clients[1].received.len, MANY * (VALUE + strlen("$1048576\r\n\r\n")));
-    buf_free(&set);
 }
 
 UNFENCED_TEST(without_a_password_only_auth_is_understood)
 {
     world_renew(world, &(struct engine_options){.password = "secret"});
-    assert_string_equal(world_call(world, 1, "GET k"), "-NOAUTH Authentication required.\r\n");
-    assert_string_equal(world_call(world, 1, "AUTH wrong"),
-                        "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
-    assert_string_equal(world_call(world, 1, "AUTH secretsecret"),
-                        "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
-    assert_string_equal(world_call(world, 1, "AUTH default secret"), "+OK\r\n");
-    assert_string_equal(world_call(world, 1, "GET k"), "$-1\r\n");
-    assert_string_equal(world_call(world, 1, "RESET\r\nGET k"),
-                        "+RESET\r\n-NOAUTH Authentication required.\r\n");
-    assert_string_equal(world_call(world, 1, "*1\r\n$20000\r\nx"),
-                        "-ERR Protocol error: unauthenticated bulk length\r\n");
+    assert_says(world, 1, "GET k", "-NOAUTH Authentication required.\r\n");
+    assert_says(world, 1, "AUTH wrong",
+                "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    assert_says(world, 1, "AUTH secretsecret",
+                "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    assert_says(world, 1, "AUTH default secret", "+OK\r\n");
+    assert_says(world, 1, "GET k", "$-1\r\n");
+    assert_says(world, 1, "RESET\r\nGET k", "+RESET\r\n-NOAUTH Authentication required.\r\n");
+    assert_says(world, 1, "*1\r\n$20000\r\nx",
+                "-ERR Protocol error: unauthenticated bulk length\r\n");
 }
 
 UNFENCED_TEST(a_bare_write_needs_a_token_unless_nobody_has_one)
 {
-    assert_string_equal(world_call(world, 1, "SET k 1"), "+OK\r\n");
-    assert_string_equal(world_call(world, 1, "ACQUIRE k 100"), "*2\r\n:1\r\n:100\r\n");
-    assert_true(strncmp(world_call(world, 1, "SET k 2"), "-NOTOKEN ", 9) == 0);
-    assert_string_equal(world_call(world, 1, "RELEASE k 1\r\nSET k 3"), ":0\r\n+OK\r\n");
+    assert_says(world, 1, "SET k 1", "+OK\r\n");
+    assert_says(world, 1, "ACQUIRE k 100", GRANT(1, 100));
+    assert_begins(world, 1, "SET k 2", "-NOTOKEN ");
+    assert_says(world, 1, "RELEASE k 1\r\nSET k 3", ":0\r\n+OK\r\n");
     world_renew(world, NULL);
-    assert_true(strncmp(world_call(world, 1, "SET k 1"), "-NOTOKEN ", 9) == 0);
-    assert_true(strncmp(world_call(world, 1, "FLUSHALL"), "-NOPERM ", 8) == 0);
+    assert_begins(world, 1, "SET k 1", "-NOTOKEN ");
+    assert_begins(world, 1, "FLUSHALL", "-NOPERM ");
 }
 
 UNFENCED_TEST(a_failed_commit_fails_its_commands_and_leaves_no_trace)
 {
-    assert_string_equal(world_call(world, 1, "SET k 1"), "+OK\r\n");
+    assert_says(world, 1, "SET k 1", "+OK\r\n");
     store_memory_fail(world->store, MEMORY_COMMIT_FAILS);
-    assert_true(strncmp(world_call(world, 1, "SET k 2"), "-STORE ", 7) == 0);
-    assert_string_equal(world_call(world, 1, "GET k\r\nINCR k\r\nTYPE k"),
-                        "$1\r\n1\r\n:2\r\n+string\r\n");
+    assert_begins(world, 1, "SET k 2", "-STORE ");
+    assert_says(world, 1, "GET k\r\nINCR k\r\nTYPE k", "$1\r\n1\r\n:2\r\n+string\r\n");
 }
 
 static enum stk_error write_nothing(struct store_op *op, struct store_txn *txn)
@@ -324,15 +286,15 @@ UNFENCED_TEST(a_daemon_whose_store_is_lost_or_that_stops_is_not_healthy)
 UNFENCED_TEST(a_killed_client_is_closed_and_the_killer_is_answered)
 {
     world_connect(world, 2);
-    assert_string_equal(world_call(world, 1, "CLIENT KILL test:2"), "+OK\r\n");
+    assert_says(world, 1, "CLIENT KILL test:2", "+OK\r\n");
     assert_true(world->clients[2].closed);
-    assert_string_equal(world_call(world, 1, "CLIENT KILL ID 99"), ":0\r\n");
-    assert_string_equal(world_call(world, 1, "CLIENT KILL nobody"), "-ERR No such client\r\n");
+    assert_says(world, 1, "CLIENT KILL ID 99", ":0\r\n");
+    assert_says(world, 1, "CLIENT KILL nobody", "-ERR No such client\r\n");
 }
 
 UNFENCED_TEST(shutdown_is_passed_on_to_the_host)
 {
-    assert_string_equal(world_call(world, 1, "SHUTDOWN"), "");
+    assert_says(world, 1, "SHUTDOWN", "");
     assert_true(world->shutdown);
     assert_true(world->clients[1].closed);
 }
@@ -343,7 +305,7 @@ UNFENCED_TEST(hscan_returns_each_field_once_whatever_the_count)
     int fields = 0;
     for (int i = 0; i < 300; i++) {
         snprintf(line, sizeof line, "HSET h f%c%d:%d v", 'a' + i % 7, i % 10, i);
-        assert_string_equal(world_call(world, 1, line), ":1\r\n");
+        assert_says(world, 1, line, ":1\r\n");
     }
     do {
         snprintf(line, sizeof line, "HSCAN h %s COUNT 7", cursor);

@@ -2,9 +2,7 @@
 /* Every command, over a store of which one call after the other fails: the answer is STORE, and
  * nothing has changed; and over a store that takes nothing more: the answer is BUSY. */
 #include "fence/base/mem.h"
-#include "tests/unit/engine/moody_store.h"
-#include "tests/unit/engine/world.h"
-#include "tests/unit/test.h"
+#include "tests/unit/engine/says.h"
 
 enum { CALLS_MAX = 100 };
 
@@ -78,8 +76,7 @@ enum { COMMANDS = sizeof sent / sizeof *sent };
 static struct world *furnish(void)
 {
     struct world *world =
-        world_new_on(moody_store_new,
-                     &(struct engine_options){.unfenced_writes = true, .receipts_keep_ms = 60000});
+        world_new(&(struct engine_options){.unfenced_writes = true, .receipts_keep_ms = 60000});
 
     for (size_t i = 0; i < sizeof furniture / sizeof *furniture; i++)
         assert_true(world_call(world, 1, furniture[i])[0] != '-');
@@ -100,14 +97,14 @@ static bool survives(const char *command, int nth)
     struct world *world = furnish();
     char *before = see(world, command);
 
-    moody_store_fail(world->store, nth);
+    store_memory_fail_call(world->store, nth);
     const char *reply = world_call(world, 1, command);
-    bool failed = moody_store_failed(world->store);
+    bool failed = store_memory_has_failed(world->store);
     if (failed && strstr(reply, "-STORE ") == NULL)
         fail_msg("%s, call %d: %s", command, nth, reply);
     if (!failed && strstr(reply, "-STORE ") != NULL)
         fail_msg("%s: %s", command, reply);
-    moody_store_fail(world->store, 0);
+    store_memory_fail_call(world->store, 0);
     char *after = see(world, command);
     if (failed && strcmp(before, after) != 0)
         fail_msg("%s, call %d: was\n%s\nis\n%s", command, nth, before, after);
@@ -132,22 +129,22 @@ TEST(a_command_whose_store_fails_says_so_and_changes_nothing)
 TEST(what_failed_once_succeeds_when_it_is_tried_again)
 {
     for (size_t i = 0; i < COMMANDS; i++) {
-        struct world *calm = furnish(), *moody = furnish();
+        struct world *calm = furnish(), *failing = furnish();
         char *due = mem_strdup(world_call(calm, 1, sent[i]));
 
         if (strncmp(sent[i], "ACQUIRE", 7) != 0) { /* whose token may be larger now */
-            moody_store_fail(moody->store, 1);
-            world_send(moody, 1, sent[i]);
-            assert_non_null(strstr(world_received(moody, 1), "-STORE "));
-            assert_string_equal(world_call(moody, 1, sent[i]), due);
-            char *one = see(calm, sent[i]), *other = see(moody, sent[i]);
+            store_memory_fail_call(failing->store, 1);
+            world_send(failing, 1, sent[i]);
+            assert_non_null(strstr(world_received(failing, 1), "-STORE "));
+            assert_says(failing, 1, sent[i], due);
+            char *one = see(calm, sent[i]), *other = see(failing, sent[i]);
             assert_string_equal(one, other);
             free(one);
             free(other);
         }
         free(due);
         world_free(calm);
-        world_free(moody);
+        world_free(failing);
     }
 }
 
@@ -157,11 +154,11 @@ TEST(a_full_queue_is_busy_and_changes_nothing)
         struct world *world = furnish();
         char *before = see(world, sent[i]);
 
-        moody_store_set_full(world->store, true);
+        store_memory_set_full(world->store, true);
         const char *reply = world_call(world, 1, sent[i]);
         if (strstr(reply, "-BUSY ") == NULL)
             fail_msg("%s: %s", sent[i], reply);
-        moody_store_set_full(world->store, false);
+        store_memory_set_full(world->store, false);
         char *after = see(world, sent[i]);
         assert_string_equal(before, after);
         free(before);
@@ -175,12 +172,12 @@ TEST(a_renewal_that_cannot_be_confirmed_says_so)
 {
     for (int nth = 1;; nth++) {
         struct world *world = furnish();
-        moody_store_fail(world->store, nth);
+        store_memory_fail_call(world->store, nth);
         const char *reply = world_call(world, 1, "RENEW s 1 7200000");
-        bool failed = moody_store_failed(world->store);
+        bool failed = store_memory_has_failed(world->store);
         assert_int_equal(strncmp(reply, failed ? "-STORE " : ":7200000\r\n", 7), 0);
-        moody_store_fail(world->store, 0);
-        assert_string_equal(world_call(world, 1, "FENCED 1 SET s on"), "+OK\r\n");
+        store_memory_fail_call(world->store, 0);
+        assert_says(world, 1, "FENCED 1 SET s on", "+OK\r\n");
         world_free(world);
         if (!failed) {
             assert_true(nth > 2);
@@ -188,13 +185,13 @@ TEST(a_renewal_that_cannot_be_confirmed_says_so)
         }
     }
     struct world *world = furnish();
-    moody_store_set_full(world->store, true);
-    assert_memory_equal(world_call(world, 1, "RENEW s 1 20000"), "-BUSY ", 6);
-    assert_memory_equal(world_call(world, 1, "FLUSHALL"), "-BUSY ", 6);
-    moody_store_set_full(world->store, false);
-    moody_store_fail(world->store, 1);
-    assert_memory_equal(world_call(world, 1, "FLUSHALL"), "-STORE ", 7);
-    assert_string_equal(world_call(world, 1, "DBSIZE"), ":3\r\n");
+    store_memory_set_full(world->store, true);
+    assert_begins(world, 1, "RENEW s 1 20000", "-BUSY ");
+    assert_begins(world, 1, "FLUSHALL", "-BUSY ");
+    store_memory_set_full(world->store, false);
+    store_memory_fail_call(world->store, 1);
+    assert_begins(world, 1, "FLUSHALL", "-STORE ");
+    assert_says(world, 1, "DBSIZE", ":3\r\n");
     world_free(world);
 }
 

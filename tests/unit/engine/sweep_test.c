@@ -5,7 +5,6 @@
 #include "store/store.h"
 #include "store/txn.h"
 #include "tests/unit/engine/says.h"
-#include "tests/unit/test.h"
 
 enum {
     MINUTE_MS = 60 * 1000,
@@ -110,7 +109,7 @@ SWEEP_TEST(P3_a_daemon_that_was_away_for_long_keeps_the_rows_of_its_leases)
 {
     assert_begins(world, 1, "ACQUIRE r 86400000", "*2\r\n:1\r\n");
     assert_begins(world, 1, "ACQUIRE last 1000", "*2\r\n:1\r\n");
-    world_restart_engine_in(world, 90 * (int64_t)DAY_MS);
+    world_restart_engine(world, 90 * (int64_t)DAY_MS);
     world_pass(world, SWEEPS_MS);
     leap(world, 25 * (int64_t)HOUR_MS);
     assert_says(world, 2, "FENCED 1 SET r 1", "+OK\r\n");

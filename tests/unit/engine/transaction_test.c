@@ -1,92 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MULTI and EXEC, FENCEDALL, IDs and receipts, in virtual time. */
-#include "fence/base/mem.h"
 #include "proxy/engine/write/plan.h"
-#include "tests/unit/engine/world.h"
-#include "tests/unit/test.h"
+#include "tests/unit/engine/says.h"
 
 #define QUEUED "+QUEUED\r\n"
-#define NIL    "$-1\r\n"
 
 static int setup(void **state)
 {
     struct world *world = world_new(&(struct engine_options){.receipts_keep_ms = 60000});
 
     *state = world;
-    assert_string_equal(world_call(world, 1, "ACQUIRE a 10000"), "*2\r\n:1\r\n:10000\r\n");
-    assert_string_equal(world_call(world, 1, "ACQUIRE b 10000"), "*2\r\n:1\r\n:10000\r\n");
+    assert_says(world, 1, "ACQUIRE a 10000", GRANT(1, 10000));
+    assert_says(world, 1, "ACQUIRE b 10000", GRANT(1, 10000));
     return 0;
 }
 
-static int teardown(void **state)
-{
-    world_free(*state);
-    return 0;
-}
+#define TRANSACTION_TEST(name) TEST_WITH(setup, world_teardown, struct world *world, name)
 
-#define WORLD_TEST(name) TEST_WITH(setup, teardown, struct world *world, name)
-
-static void assert_says(struct world *world, const char *line, const char *reply)
+TRANSACTION_TEST(a_transaction_applies_whole)
 {
-    assert_string_equal(world_call(world, 1, line), reply);
-}
-
-static void assert_begins(struct world *world, const char *line, const char *start)
-{
-    const char *reply = world_call(world, 1, line);
-    if (strncmp(reply, start, strlen(start)) != 0)
-        fail_msg("%s: %s", line, reply);
-}
-
-WORLD_TEST(a_transaction_applies_whole)
-{
-    assert_says(world, "MULTI\r\nFENCED 1 SET a x\r\nFENCED 1 INCRBY b 5\r\nGET a\r\nEXEC",
+    assert_says(world, 1, "MULTI\r\nFENCED 1 SET a x\r\nFENCED 1 INCRBY b 5\r\nGET a\r\nEXEC",
                 "+OK\r\n" QUEUED QUEUED QUEUED "*3\r\n+OK\r\n:5\r\n$1\r\nx\r\n");
-    assert_says(world, "MGET a b", "*2\r\n$1\r\nx\r\n$1\r\n5\r\n");
+    assert_says(world, 1, "MGET a b", "*2\r\n$1\r\nx\r\n$1\r\n5\r\n");
 }
 
-WORLD_TEST(one_failing_command_undoes_all_and_is_the_reply)
+TRANSACTION_TEST(one_failing_command_undoes_all_and_is_the_reply)
 {
-    assert_says(world, "FENCED 1 SET b 2", "+OK\r\n");
-    assert_begins(world,
+    assert_says(world, 1, "FENCED 1 SET b 2", "+OK\r\n");
+    assert_begins(world, 1,
                   "MULTI\r\nFENCED 1 SET a x\r\nFENCED 1 DECRBY b 3 MIN 0\r\nFENCED 1 SET a y\r\n"
                   "EXEC",
                   "+OK\r\n" QUEUED QUEUED QUEUED "-RANGE ");
-    assert_says(world, "MGET a b", "*2\r\n" NIL "$1\r\n2\r\n");
+    assert_says(world, 1, "MGET a b", "*2\r\n" NIL "$1\r\n2\r\n");
 }
 
 /* After a failure the engine marks where transactions begin: they are undone in another way. */
-WORLD_TEST(a_second_transaction_that_fails_is_undone_too)
+TRANSACTION_TEST(a_second_transaction_that_fails_is_undone_too)
 {
     for (int round = 0; round < 3; round++) {
-        assert_says(world, "MULTI", "+OK\r\n");
-        assert_says(world, "FENCED 1 SET a v", QUEUED);
-        assert_says(world, "FENCED 1 HSET a field v", QUEUED);
-        assert_begins(world, "EXEC", "-WRONGTYPE ");
-        assert_says(world, "GET a", NIL);
+        assert_says(world, 1, "MULTI", "+OK\r\n");
+        assert_says(world, 1, "FENCED 1 SET a v", QUEUED);
+        assert_says(world, 1, "FENCED 1 HSET a field v", QUEUED);
+        assert_begins(world, 1, "EXEC", "-WRONGTYPE ");
+        assert_says(world, 1, "GET a", NIL);
     }
 }
 
-WORLD_TEST(one_stale_token_changes_nothing)
+TRANSACTION_TEST(one_stale_token_changes_nothing)
 {
-    assert_says(world, "RELEASE b 1", ":0\r\n");
-    assert_begins(world, "MULTI\r\nFENCED 1 SET a x\r\nFENCED 1 SET b x\r\nEXEC",
+    assert_says(world, 1, "RELEASE b 1", ":0\r\n");
+    assert_begins(world, 1, "MULTI\r\nFENCED 1 SET a x\r\nFENCED 1 SET b x\r\nEXEC",
                   "+OK\r\n" QUEUED QUEUED "-STALE token 1 of \"b\"");
-    assert_says(world, "GET a", NIL);
+    assert_says(world, 1, "GET a", NIL);
     assert_int_equal(world_counter(world, "refused_stale"), 1);
 }
 
-WORLD_TEST(tokens_are_judged_at_exec)
+TRANSACTION_TEST(tokens_are_judged_at_exec)
 {
-    assert_says(world, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
-    assert_string_equal(world_call(world, 2, "REVOKE a"), ":1\r\n");
-    assert_begins(world, "EXEC", "-STALE ");
-    assert_says(world, "MULTI\r\nFENCED 2 SET a x", "+OK\r\n" QUEUED); /* unknown as yet */
-    assert_string_equal(world_call(world, 2, "ACQUIRE a 1000"), "*2\r\n:2\r\n:1000\r\n");
-    assert_says(world, "EXEC", "*1\r\n+OK\r\n");
+    assert_says(world, 1, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
+    assert_says(world, 2, "REVOKE a", ":1\r\n");
+    assert_begins(world, 1, "EXEC", "-STALE ");
+    assert_says(world, 1, "MULTI\r\nFENCED 2 SET a x", "+OK\r\n" QUEUED); /* unknown as yet */
+    assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
+    assert_says(world, 1, "EXEC", "*1\r\n+OK\r\n");
 }
 
-WORLD_TEST(what_cannot_be_queued_spoils_the_transaction)
+TRANSACTION_TEST(what_cannot_be_queued_spoils_the_transaction)
 {
     static const char *const wrong[] = {
         "NOSUCH",  "GET",           "FENCED 1 SET a",    "FENCED 0 SET a x",
@@ -94,189 +73,187 @@ WORLD_TEST(what_cannot_be_queued_spoils_the_transaction)
         "INFO",    "HELLO 3",       "FENCEDALL 0 GET a",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_says(world, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
-        assert_begins(world, wrong[i], strcmp(wrong[i], "SET a x") == 0 ? "-NOTOKEN" : "-ERR");
-        assert_begins(world, "EXEC", "-EXECABORT ");
-        assert_says(world, "GET a", NIL);
+        assert_says(world, 1, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
+        assert_begins(world, 1, wrong[i], strcmp(wrong[i], "SET a x") == 0 ? "-NOTOKEN" : "-ERR");
+        assert_begins(world, 1, "EXEC", "-EXECABORT ");
+        assert_says(world, 1, "GET a", NIL);
     }
 }
 
-WORLD_TEST(transactions_do_not_nest_and_discard_drops)
+TRANSACTION_TEST(transactions_do_not_nest_and_discard_drops)
 {
-    assert_begins(world, "EXEC", "-ERR EXEC without MULTI");
-    assert_begins(world, "DISCARD", "-ERR DISCARD without MULTI");
-    assert_begins(world, "MULTI\r\nFENCED 1 SET a x\r\nMULTI",
+    assert_begins(world, 1, "EXEC", "-ERR EXEC without MULTI");
+    assert_begins(world, 1, "DISCARD", "-ERR DISCARD without MULTI");
+    assert_begins(world, 1, "MULTI\r\nFENCED 1 SET a x\r\nMULTI",
                   "+OK\r\n" QUEUED "-ERR MULTI calls can not be nested");
-    assert_says(world, "DISCARD\r\nGET a", "+OK\r\n" NIL);
-    assert_says(world, "MULTI\r\nFENCED 1 SET a x\r\nRESET\r\nGET a",
+    assert_says(world, 1, "DISCARD\r\nGET a", "+OK\r\n" NIL);
+    assert_says(world, 1, "MULTI\r\nFENCED 1 SET a x\r\nRESET\r\nGET a",
                 "+OK\r\n" QUEUED "+RESET\r\n" NIL);
-    assert_says(world, "MULTI\r\nEXEC", "+OK\r\n*0\r\n");
-    assert_says(world, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
+    assert_says(world, 1, "MULTI\r\nEXEC", "+OK\r\n*0\r\n");
+    assert_says(world, 1, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
     world_disconnect(world, 1);
-    assert_says(world, "GET a", NIL);
+    assert_says(world, 1, "GET a", NIL);
 }
 
-WORLD_TEST(a_transaction_is_bounded)
+TRANSACTION_TEST(a_transaction_is_bounded)
 {
-    assert_says(world, "MULTI", "+OK\r\n");
+    assert_says(world, 1, "MULTI", "+OK\r\n");
     for (int i = 0; i < 4096; i++)
-        assert_says(world, "GET a", QUEUED);
-    assert_begins(world, "GET a", "-ERR a transaction has at most 4096 commands");
-    assert_begins(world, "EXEC", "-EXECABORT");
+        assert_says(world, 1, "GET a", QUEUED);
+    assert_begins(world, 1, "GET a", "-ERR a transaction has at most 4096 commands");
+    assert_begins(world, 1, "EXEC", "-EXECABORT");
 }
 
-WORLD_TEST(a_transaction_is_bounded_in_bytes)
+TRANSACTION_TEST(a_transaction_is_bounded_in_bytes)
 {
     enum { VALUE = 1 << 20 };
-    struct buf set = {0};
 
-    buf_printf(&set, "*5\r\n$6\r\nFENCED\r\n$1\r\n1\r\n$3\r\nSET\r\n$1\r\na\r\n$%d\r\n%*s", VALUE,
-               VALUE, "x");
-    buf_append(&set, "", 1);
-    assert_says(world, "MULTI", "+OK\r\n");
+    assert_says(world, 1, "MULTI", "+OK\r\n");
     for (int i = 1; i < TRANSACTION_BYTES_MAX / VALUE; i++)
-        assert_says(world, set.data, QUEUED);
-    assert_begins(world, set.data, "-ERR a transaction has at most 4096 commands and 17 MiB");
-    assert_begins(world, "EXEC", "-EXECABORT");
-    assert_says(world, "GET a", NIL);
-    buf_free(&set);
+        assert_string_equal(call_large(world, 1, "FENCED 1 SET a", VALUE), QUEUED);
+    assert_memory_equal(call_large(world, 1, "FENCED 1 SET a", VALUE),
+                        "-ERR a transaction has at most 4096 commands and 17 MiB", 55);
+    assert_begins(world, 1, "EXEC", "-EXECABORT");
+    assert_says(world, 1, "GET a", NIL);
 }
 
-WORLD_TEST(a_transaction_that_meets_the_daemons_end_is_not_queued_on)
+TRANSACTION_TEST(a_transaction_that_meets_the_daemons_end_is_not_queued_on)
 {
-    assert_says(world, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
+    assert_says(world, 1, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
     engine_drain(world->engine);
-    assert_begins(world, "FENCED 1 SET b x", "-BUSY the daemon is stopping");
+    assert_begins(world, 1, "FENCED 1 SET b x", "-BUSY the daemon is stopping");
 }
 
-WORLD_TEST(min_and_max_themselves_are_in_range_and_sums_do_not_overflow)
+TRANSACTION_TEST(min_and_max_themselves_are_in_range_and_sums_do_not_overflow)
 {
-    assert_says(world, "FENCED 1 INCRBY a 3 MAX 3", ":3\r\n");
-    assert_begins(world, "FENCED 1 INCRBY a 1 MAX 3", "-RANGE ");
-    assert_says(world, "FENCED 1 DECRBY a 3 MIN 0", ":0\r\n");
-    assert_begins(world, "FENCED 1 DECRBY a 1 MIN 0", "-RANGE ");
-    assert_says(world, "FENCED 1 SET a 9223372036854775807", "+OK\r\n");
-    assert_begins(world, "FENCED 1 INCRBY a 1", "-ERR increment or decrement would overflow");
-    assert_says(world, "GET a", "$19\r\n9223372036854775807\r\n");
+    assert_says(world, 1, "FENCED 1 INCRBY a 3 MAX 3", ":3\r\n");
+    assert_begins(world, 1, "FENCED 1 INCRBY a 1 MAX 3", "-RANGE ");
+    assert_says(world, 1, "FENCED 1 DECRBY a 3 MIN 0", ":0\r\n");
+    assert_begins(world, 1, "FENCED 1 DECRBY a 1 MIN 0", "-RANGE ");
+    assert_says(world, 1, "FENCED 1 SET a 9223372036854775807", "+OK\r\n");
+    assert_begins(world, 1, "FENCED 1 INCRBY a 1", "-ERR increment or decrement would overflow");
+    assert_says(world, 1, "GET a", "$19\r\n9223372036854775807\r\n");
 }
 
-WORLD_TEST(fencedall_presents_several_tokens)
+TRANSACTION_TEST(fencedall_presents_several_tokens)
 {
-    assert_says(world, "FENCEDALL 2 a 1 b 1 MSET a x b y", "+OK\r\n");
-    assert_says(world, "MGET a b", "*2\r\n$1\r\nx\r\n$1\r\ny\r\n");
-    assert_begins(world, "FENCEDALL 1 a 1 MSET a 1 b 2", "-NOTOKEN ");
-    assert_begins(world, "FENCEDALL 2 a 1 b 2 SET a 1", "-UNKNOWN "); /* not needed, yet judged */
-    assert_says(world, "FENCEDALL 2 a 1 b 1 DEL a b", ":2\r\n");
-    assert_begins(world, "FENCED 1 DEL a b", "-ERR ");
-    assert_begins(world, "FENCEDALL 2 a 1 b DEL a", "-ERR ");
-    assert_begins(world, "FENCEDALL 1 a 1", "-ERR ");
-    assert_begins(world, "FENCEDALL 1 a 1 PING", "-ERR ");
-    assert_begins(world, "FENCEDALL 1 a 1 SQL x", "-ERR "); /* the twin has none */
+    assert_says(world, 1, "FENCEDALL 2 a 1 b 1 MSET a x b y", "+OK\r\n");
+    assert_says(world, 1, "MGET a b", "*2\r\n$1\r\nx\r\n$1\r\ny\r\n");
+    assert_begins(world, 1, "FENCEDALL 1 a 1 MSET a 1 b 2", "-NOTOKEN ");
+    assert_begins(world, 1, "FENCEDALL 2 a 1 b 2 SET a 1",
+                  "-UNKNOWN "); /* not needed, yet judged */
+    assert_says(world, 1, "FENCEDALL 2 a 1 b 1 DEL a b", ":2\r\n");
+    assert_begins(world, 1, "FENCED 1 DEL a b", "-ERR ");
+    assert_begins(world, 1, "FENCEDALL 2 a 1 b DEL a", "-ERR ");
+    assert_begins(world, 1, "FENCEDALL 1 a 1", "-ERR ");
+    assert_begins(world, 1, "FENCEDALL 1 a 1 PING", "-ERR ");
+    assert_begins(world, 1, "FENCEDALL 1 a 1 SQL x", "-ERR "); /* the twin has none */
 }
 
-WORLD_TEST(tokens_of_a_transaction_hold_for_all_its_commands)
+TRANSACTION_TEST(tokens_of_a_transaction_hold_for_all_its_commands)
 {
-    assert_says(world, "MULTI\r\nFENCED 1 SET a x\r\nFENCEDALL 1 b 1 MSET a 1 b 2\r\nEXEC",
+    assert_says(world, 1, "MULTI\r\nFENCED 1 SET a x\r\nFENCEDALL 1 b 1 MSET a 1 b 2\r\nEXEC",
                 "+OK\r\n" QUEUED QUEUED "*2\r\n+OK\r\n+OK\r\n");
-    assert_begins(world, "MULTI\r\nFENCEDALL 1 b 1 MSET a 3 b 4\r\nEXEC",
+    assert_begins(world, 1, "MULTI\r\nFENCEDALL 1 b 1 MSET a 3 b 4\r\nEXEC",
                   "+OK\r\n" QUEUED "-NOTOKEN ");
-    assert_says(world, "GET b", "$1\r\n2\r\n");
+    assert_says(world, 1, "GET b", "$1\r\n2\r\n");
 }
 
-WORLD_TEST(a_repeat_gets_the_first_reply)
+TRANSACTION_TEST(a_repeat_gets_the_first_reply)
 {
-    assert_says(world, "FENCED 1 ID one INCRBY a 5", ":5\r\n");
-    assert_says(world, "FENCED 1 ID one INCRBY a 5", ":5\r\n");
-    assert_begins(world, "FENCED 1 ID one INCRBY a 6", "-ERR this ID was used");
-    assert_says(world, "FENCED 1 ID two INCRBY a 5", ":10\r\n");
-    assert_says(world, "RELEASE a 1", ":0\r\n");
-    assert_says(world, "FENCED 1 ID one INCRBY a 5", ":5\r\n"); /* stale by now */
-    assert_says(world, "ACQUIRE a 1000", "*2\r\n:2\r\n:1000\r\n");
-    assert_says(world, "FENCED 2 ID one INCRBY a 5", ":5\r\n"); /* another token */
-    assert_begins(world, "FENCED 1 ID three INCRBY a 5", "-STALE ");
-    assert_says(world, "FENCED 2 ID three INCRBY a 5", ":15\r\n"); /* a refusal leaves no trace */
-    assert_says(world, "GET a", "$2\r\n15\r\n");
+    assert_says(world, 1, "FENCED 1 ID one INCRBY a 5", ":5\r\n");
+    assert_says(world, 1, "FENCED 1 ID one INCRBY a 5", ":5\r\n");
+    assert_begins(world, 1, "FENCED 1 ID one INCRBY a 6", "-ERR this ID was used");
+    assert_says(world, 1, "FENCED 1 ID two INCRBY a 5", ":10\r\n");
+    assert_says(world, 1, "RELEASE a 1", ":0\r\n");
+    assert_says(world, 1, "FENCED 1 ID one INCRBY a 5", ":5\r\n"); /* stale by now */
+    assert_says(world, 1, "ACQUIRE a 1000", GRANT(2, 1000));
+    assert_says(world, 1, "FENCED 2 ID one INCRBY a 5", ":5\r\n"); /* another token */
+    assert_begins(world, 1, "FENCED 1 ID three INCRBY a 5", "-STALE ");
+    assert_says(world, 1, "FENCED 2 ID three INCRBY a 5",
+                ":15\r\n"); /* a refusal leaves no trace */
+    assert_says(world, 1, "GET a", "$2\r\n15\r\n");
     assert_int_equal(world_counter(world, "receipts_replayed"), 4);
 }
 
-WORLD_TEST(a_refused_write_may_be_tried_again)
+TRANSACTION_TEST(a_refused_write_may_be_tried_again)
 {
-    assert_begins(world, "FENCED 1 ID x DECRBY a 1 MIN 0", "-RANGE ");
-    assert_says(world, "RECEIPT a 1 x", NIL);
-    assert_says(world, "FENCED 1 SET a 3", "+OK\r\n");
-    assert_says(world, "FENCED 1 ID x DECRBY a 1 MIN 0", ":2\r\n");
-    assert_says(world, "RECEIPT a 1 x", "*2\r\n:1\r\n:2\r\n");
+    assert_begins(world, 1, "FENCED 1 ID x DECRBY a 1 MIN 0", "-RANGE ");
+    assert_says(world, 1, "RECEIPT a 1 x", NIL);
+    assert_says(world, 1, "FENCED 1 SET a 3", "+OK\r\n");
+    assert_says(world, 1, "FENCED 1 ID x DECRBY a 1 MIN 0", ":2\r\n");
+    assert_says(world, 1, "RECEIPT a 1 x", "*2\r\n:1\r\n:2\r\n");
 }
 
-WORLD_TEST(a_transactions_id_belongs_to_all_its_resources)
+TRANSACTION_TEST(a_transactions_id_belongs_to_all_its_resources)
 {
     const char *sale = "MULTI\r\nFENCED 1 ID s INCR a\r\nFENCED 1 INCR b\r\nEXEC";
     const char *again = "MULTI\r\nFENCED 2 ID s INCR a\r\nFENCED 1 INCR b\r\nEXEC";
     const char *reply = "+OK\r\n" QUEUED QUEUED "*2\r\n:1\r\n:1\r\n";
 
-    assert_says(world, sale, reply);
-    assert_says(world, sale, reply);
-    assert_says(world, "RELEASE a 1", ":0\r\n");
-    assert_says(world, "ACQUIRE a 1000", "*2\r\n:2\r\n:1000\r\n");
-    assert_says(world, again, reply);
-    assert_says(world, "RECEIPT b 1 s", "*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n");
-    assert_begins(world, "FENCED 1 ID s INCR b", "-ERR this ID was used");
-    assert_says(world, "MGET a b", "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
-    assert_begins(world, "MULTI\r\nFENCED 2 ID s INCR a\r\nFENCED 1 ID t INCR b",
+    assert_says(world, 1, sale, reply);
+    assert_says(world, 1, sale, reply);
+    assert_says(world, 1, "RELEASE a 1", ":0\r\n");
+    assert_says(world, 1, "ACQUIRE a 1000", GRANT(2, 1000));
+    assert_says(world, 1, again, reply);
+    assert_says(world, 1, "RECEIPT b 1 s", "*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n");
+    assert_begins(world, 1, "FENCED 1 ID s INCR b", "-ERR this ID was used");
+    assert_says(world, 1, "MGET a b", "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
+    assert_begins(world, 1, "MULTI\r\nFENCED 2 ID s INCR a\r\nFENCED 1 ID t INCR b",
                   "+OK\r\n" QUEUED "-ERR a transaction has one ID");
 }
 
 /* Each resource's goes with that resource's own token. */
-WORLD_TEST(receipts_of_a_transaction_under_unequal_tokens_last_as_long_as_each_token)
+TRANSACTION_TEST(receipts_of_a_transaction_under_unequal_tokens_last_as_long_as_each_token)
 {
-    assert_says(world, "RELEASE b 1", ":0\r\n");
-    assert_says(world, "ACQUIRE b 1000", "*2\r\n:2\r\n:1000\r\n");
-    assert_says(world, "MULTI\r\nFENCED 1 ID s INCR a\r\nFENCED 2 INCR b\r\nEXEC",
+    assert_says(world, 1, "RELEASE b 1", ":0\r\n");
+    assert_says(world, 1, "ACQUIRE b 1000", GRANT(2, 1000));
+    assert_says(world, 1, "MULTI\r\nFENCED 1 ID s INCR a\r\nFENCED 2 INCR b\r\nEXEC",
                 "+OK\r\n" QUEUED QUEUED "*2\r\n:1\r\n:1\r\n");
-    assert_says(world, "RELEASE a 1", ":0\r\n");
+    assert_says(world, 1, "RELEASE a 1", ":0\r\n");
     world_pass(world, 65000);
-    assert_begins(world, "RECEIPT a 1 s", "-EXPIRED ");
-    assert_says(world, "RECEIPT b 2 s", "*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n"); /* 2 is live */
-    assert_says(world, "RELEASE b 2", ":0\r\n");
+    assert_begins(world, 1, "RECEIPT a 1 s", "-EXPIRED ");
+    assert_says(world, 1, "RECEIPT b 2 s", "*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n"); /* 2 is live */
+    assert_says(world, 1, "RELEASE b 2", ":0\r\n");
     world_pass(world, 65000);
-    assert_begins(world, "RECEIPT b 2 s", "-EXPIRED ");
+    assert_begins(world, 1, "RECEIPT b 2 s", "-EXPIRED ");
     assert_int_equal(world_counter(world, "receipts_removed"), 2);
 }
 
 /* The key is among the command's words; what else was presented is not. */
-WORLD_TEST(an_id_belongs_to_the_resources_that_were_presented)
+TRANSACTION_TEST(an_id_belongs_to_the_resources_that_were_presented)
 {
-    assert_says(world, "ACQUIRE c 1000", "*2\r\n:1\r\n:1000\r\n");
-    assert_says(world, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
-    assert_begins(world, "FENCEDALL 2 a 1 c 1 ID x INCR a", "-ERR this ID was used");
-    assert_begins(world, "FENCED 1 ID x INCR a", "-ERR this ID was used");
-    assert_says(world, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
+    assert_says(world, 1, "ACQUIRE c 1000", GRANT(1, 1000));
+    assert_says(world, 1, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
+    assert_begins(world, 1, "FENCEDALL 2 a 1 c 1 ID x INCR a", "-ERR this ID was used");
+    assert_begins(world, 1, "FENCED 1 ID x INCR a", "-ERR this ID was used");
+    assert_says(world, 1, "FENCEDALL 2 a 1 b 1 ID x INCR a", ":1\r\n");
 }
 
-WORLD_TEST(receipts_tell_what_became_of_a_request)
+TRANSACTION_TEST(receipts_tell_what_became_of_a_request)
 {
-    assert_says(world, "RECEIPT a 1 x", NIL); /* it still could be */
-    assert_begins(world, "RECEIPT a 2 x", "-UNKNOWN ");
-    assert_begins(world, "RECEIPT c 1 x", "-UNKNOWN ");
-    assert_begins(world, "RECEIPT a 0 x", "-ERR ");
-    assert_says(world, "RELEASE a 1", ":0\r\n");
-    assert_says(world, "RECEIPT a 1 x", "*2\r\n:0\r\n" NIL);
+    assert_says(world, 1, "RECEIPT a 1 x", NIL); /* it still could be */
+    assert_begins(world, 1, "RECEIPT a 2 x", "-UNKNOWN ");
+    assert_begins(world, 1, "RECEIPT c 1 x", "-UNKNOWN ");
+    assert_begins(world, 1, "RECEIPT a 0 x", "-ERR ");
+    assert_says(world, 1, "RELEASE a 1", ":0\r\n");
+    assert_says(world, 1, "RECEIPT a 1 x", "*2\r\n:0\r\n" NIL);
     world_pass(world, 59000); /* receipts are kept for 60 s */
-    assert_says(world, "RECEIPT a 1 x", "*2\r\n:0\r\n" NIL);
+    assert_says(world, 1, "RECEIPT a 1 x", "*2\r\n:0\r\n" NIL);
     world_pass(world, 2000);
-    assert_begins(world, "RECEIPT a 1 x", "-EXPIRED ");
+    assert_begins(world, 1, "RECEIPT a 1 x", "-EXPIRED ");
 }
 
-WORLD_TEST(receipts_go_when_their_token_is_long_gone)
+TRANSACTION_TEST(receipts_go_when_their_token_is_long_gone)
 {
-    assert_says(world, "FENCED 1 ID x SET a 1", "+OK\r\n");
-    assert_says(world, "FENCED 1 ID y SET b 1", "+OK\r\n");
-    assert_says(world, "RELEASE a 1", ":0\r\n");
+    assert_says(world, 1, "FENCED 1 ID x SET a 1", "+OK\r\n");
+    assert_says(world, 1, "FENCED 1 ID y SET b 1", "+OK\r\n");
+    assert_says(world, 1, "RELEASE a 1", ":0\r\n");
     world_pass(world, 59000);
-    assert_says(world, "RECEIPT a 1 x", "*2\r\n:1\r\n+OK\r\n");
+    assert_says(world, 1, "RECEIPT a 1 x", "*2\r\n:1\r\n+OK\r\n");
     world_pass(world, 5000);
-    assert_begins(world, "RECEIPT a 1 x", "-EXPIRED ");
-    assert_says(world, "RECEIPT b 1 y", "*2\r\n:1\r\n+OK\r\n"); /* its token is not retired */
+    assert_begins(world, 1, "RECEIPT a 1 x", "-EXPIRED ");
+    assert_says(world, 1, "RECEIPT b 1 y", "*2\r\n:1\r\n+OK\r\n"); /* its token is not retired */
     assert_int_equal(world_counter(world, "receipts_removed"), 1);
 }
 
@@ -286,44 +263,32 @@ TEST(a_receipt_of_a_forgotten_resource_may_have_been_removed)
     struct world *world =
         world_new(&(struct engine_options){.receipts_keep_ms = 1000, .forget_ms = 1000});
 
-    assert_says(world, "ACQUIRE r 1000", "*2\r\n:1\r\n:1000\r\n");
-    assert_says(world, "RELEASE r 1", ":0\r\n");
-    assert_begins(world, "ACQUIRE last 1000", "*2\r\n");
+    assert_says(world, 1, "ACQUIRE r 1000", GRANT(1, 1000));
+    assert_says(world, 1, "RELEASE r 1", ":0\r\n");
+    assert_begins(world, 1, "ACQUIRE last 1000", "*2\r\n");
     for (int i = 0; i < 2; i++) { /* rows are looked at every ten minutes */
         world->now_ms += 11 * 60 * 1000;
         world_settle(world);
     }
-    assert_says(world, "LEASE r", NIL);
-    assert_begins(world, "RECEIPT r 1 x", "-EXPIRED ");
-    assert_begins(world, "RECEIPT r 2 x", "-UNKNOWN ");
+    assert_says(world, 1, "LEASE r", NIL);
+    assert_begins(world, 1, "RECEIPT r 1 x", "-EXPIRED ");
+    assert_begins(world, 1, "RECEIPT r 2 x", "-UNKNOWN ");
     world_free(world);
 }
 
-WORLD_TEST(a_reply_too_large_for_a_receipt_is_refused_before_it_counts)
+TRANSACTION_TEST(a_reply_too_large_for_a_receipt_is_refused_before_it_counts)
 {
-    char *line = mem_alloc(70100);
-    int len = snprintf(line, 100, "FENCED 1 SET a ");
-
-    for (int i = 0; i < 60000; i++)
-        line[len++] = 'x';
-    line[len] = '\0';
-    assert_says(world, line, "+OK\r\n");
-    memcpy(line, "FENCED 1 APPEND", 15);
-    memmove(line + 18, line + 15, 60000);
-    memcpy(line + 15, " a ", 3);
-    line[10018] = '\0';
-    assert_says(world, line, ":70000\r\n");
-    assert_begins(world, "FENCED 1 ID x GETDEL a", "-ERR the reply is too large");
-    assert_says(world, "STRLEN a", ":70000\r\n");
-    assert_says(world, "RECEIPT a 1 x", NIL);
-    free(line);
+    assert_string_equal(call_large(world, 1, "FENCED 1 SET a", 70000), "+OK\r\n");
+    assert_begins(world, 1, "FENCED 1 ID x GETDEL a", "-ERR the reply is too large");
+    assert_says(world, 1, "STRLEN a", ":70000\r\n");
+    assert_says(world, 1, "RECEIPT a 1 x", NIL);
 }
 
-WORLD_TEST(a_receipt_is_read_in_the_readers_protocol)
+TRANSACTION_TEST(a_receipt_is_read_in_the_readers_protocol)
 {
     world_call(world, 1, "HELLO 3");
-    assert_says(world, "FENCED 1 ID x SET a 1 GET", "_\r\n");
-    assert_string_equal(world_call(world, 2, "FENCED 1 ID x SET a 1 GET"), NIL);
-    assert_string_equal(world_call(world, 2, "RECEIPT a 1 x"), "*2\r\n:1\r\n" NIL);
-    assert_says(world, "RECEIPT a 1 x", "*2\r\n:1\r\n_\r\n");
+    assert_says(world, 1, "FENCED 1 ID x SET a 1 GET", "_\r\n");
+    assert_says(world, 2, "FENCED 1 ID x SET a 1 GET", NIL);
+    assert_says(world, 2, "RECEIPT a 1 x", "*2\r\n:1\r\n" NIL);
+    assert_says(world, 1, "RECEIPT a 1 x", "*2\r\n:1\r\n_\r\n");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host of an engine under test: what proxy/server does with sockets, done with arrays. */
-#include "tests/unit/engine/world.h"
+/* The host of the engine: what proxy/host does on a loop, done by hand. */
+#include "tests/twins/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,22 +29,6 @@ static void world_fill(const struct chance *chance, void *bytes, size_t len)
     }
 }
 
-static void changed(void *connection)
-{
-    struct client *client = connection;
-    struct buf out = {0};
-
-    session_take_output(client->session, &out);
-    buf_append_bytes(&client->received, buf_bytes(&out));
-    session_set_unsent(client->session, 0);
-    buf_free(&out);
-    if (session_ended(client->session)) {
-        session_close(client->session);
-        client->session = NULL;
-        client->closed = true;
-    }
-}
-
 static void shutdown_asked(void *context)
 {
     ((struct world *)context)->shutdown = true;
@@ -54,11 +38,11 @@ static void start_engine(struct world *world)
 {
     struct engine_options options = world->options;
 
-    options.host =
-        (struct engine_host){.changed = changed, .shutdown = shutdown_asked, .context = world};
+    options.host = (struct engine_host){
+        .changed = memory_conn_changed, .shutdown = shutdown_asked, .context = world};
     options.store = world->store;
     options.provider = world->provider;
-    options.clock = &world->clock;
+    options.clock = world->clock;
     options.chance = &world->chance;
     if (options.sessions_max == 0)
         options.sessions_max = WORLD_CLIENTS_MAX;
@@ -67,38 +51,34 @@ static void start_engine(struct world *world)
     world->engine = engine_new(&options);
 }
 
-static struct world *begin(struct world *world,
-                           struct store *(*store_new)(const struct store_options *), bool local,
-                           const struct engine_options *options)
+static struct world *begin(struct world *world, bool local, const struct engine_options *options)
 {
-    *world = (struct world){.now_ms = 1000000};
-    world->clock =
+    *world = (struct world){.now_ms = 1000000, .clock = &world->own_clock};
+    world->own_clock =
         (struct clock){.now_ms = world_now_ms, .wall_us = world_wall_us, .context = world};
-    world->chance = (struct chance){world_fill, world};
-    world->store = store_new(&(struct store_options){
-        .queue_ops_max = 1000, .batch_ops_max = 100, .clock = &world->clock});
-    world->service = lease_service_new(&world->clock);
-    world->provider = local ? lease_local_new(&world->clock) : lease_memory_new(world->service);
     if (options != NULL)
         world->options = *options;
+    if (world->options.clock != NULL)
+        world->clock = world->options.clock;
+    world->chance = (struct chance){world_fill, world};
+    world->store = world->options.store;
+    if (world->store == NULL)
+        world->store = store_memory_new(&(struct store_options){
+            .queue_ops_max = 1000, .batch_ops_max = 100, .clock = world->clock});
+    world->service = lease_service_new(world->clock);
+    world->provider = local ? lease_local_new(world->clock) : lease_memory_new(world->service);
     start_engine(world);
     return world;
 }
 
 struct world *world_new(const struct engine_options *options)
 {
-    return world_new_on(store_memory_new, options);
+    return begin(mem_zalloc(sizeof(struct world)), false, options);
 }
 
-struct world *world_new_on(struct store *(*store_new)(const struct store_options *),
-                           const struct engine_options *options)
+struct world *world_new_local(const struct engine_options *options)
 {
-    return begin(mem_zalloc(sizeof(struct world)), store_new, false, options);
-}
-
-struct world *world_new_local(void)
-{
-    return begin(mem_zalloc(sizeof(struct world)), store_memory_new, true, NULL);
+    return begin(mem_zalloc(sizeof(struct world)), true, options);
 }
 
 struct world *world_add_twin(struct world *world)
@@ -119,62 +99,66 @@ struct world *world_add_twin(struct world *world)
     return twin;
 }
 
-static void stop_engine(struct world *world)
-{
-    for (int i = 0; i < WORLD_CLIENTS_MAX; i++)
-        if (world->clients[i].session != NULL)
-            world_disconnect(world, i);
-    lease_service_set_late(world->service, 0);
-    world_settle(world);
-    engine_free(world->engine);
-}
-
 static void ignore(void *context)
 {
     (void)context;
 }
 
+/* All that the clients asked for is over then, unless the store is lost. */
+static void stop_engine(struct world *world)
+{
+    for (int i = 0; i < WORLD_CLIENTS_MAX; i++)
+        world_disconnect(world, i);
+    lease_service_set_late(world->service, 0);
+    world_settle(world);
+    if (!store_lost(world->store))
+        engine_free(world->engine);
+}
+
 static void free_daemon(struct world *world)
 {
     stop_engine(world);
-    lease_provider_close(world->provider, ignore, NULL);
     for (int i = 0; i < WORLD_CLIENTS_MAX; i++)
-        buf_free(&world->clients[i].received);
+        memory_conn_free(&world->clients[i]);
+    if (!store_lost(world->store))
+        lease_provider_close(world->provider, ignore, NULL);
 }
 
-static void end(struct world *world)
+/* Whether its memory is free to be used again. */
+static bool end(struct world *world)
 {
-    struct world *twin = world->twin;
+    static struct world *lost_worlds; /* not forgotten, only never used again */
 
-    if (twin != NULL) {
-        free_daemon(twin);
-        world->twin = NULL;
-        free(twin);
-    }
+    if (world->twin != NULL)
+        free_daemon(world->twin);
+    free(world->twin);
+    world->twin = NULL;
     free_daemon(world);
-    lease_service_free(world->service);
-    if (!world->keeps_store)
+    bool lost = store_lost(world->store);
+    if (world->options.store == NULL)
         store_close(world->store);
+    if (!lost) {
+        lease_service_free(world->service);
+        return true;
+    }
+    world->lost = lost_worlds;
+    lost_worlds = world;
+    return false;
 }
 
 void world_free(struct world *world)
 {
-    end(world);
-    free(world);
+    if (end(world))
+        free(world);
 }
 
 void world_renew(struct world *world, const struct engine_options *options)
 {
-    end(world);
-    begin(world, store_memory_new, false, options);
+    check(end(world));
+    begin(world, false, options);
 }
 
-void world_restart_engine(struct world *world)
-{
-    world_restart_engine_in(world, 0);
-}
-
-void world_restart_engine_in(struct world *world, int64_t ms)
+void world_restart_engine(struct world *world, int64_t ms)
 {
     stop_engine(world);
     world->now_ms += ms;
@@ -186,7 +170,7 @@ static bool turn(struct world *world)
     int64_t next_ms = engine_next_ms(world->engine);
 
     engine_turn(world->engine);
-    return next_ms >= 0 && next_ms <= clock_now_ms(&world->clock);
+    return next_ms >= 0 && next_ms <= clock_now_ms(world->clock);
 }
 
 void world_settle(struct world *world)
@@ -195,6 +179,8 @@ void world_settle(struct world *world)
     for (int turns = 0, quiet = 0; quiet < 2; turns++) {
         check(turns < 100000);
         bool moved = store_step(world->store);
+        if (store_lost(world->store))
+            return;
         store_collect(world->store);
         moved |= lease_service_step(world->service) > 0;
         moved |= turn(world);
@@ -212,33 +198,31 @@ void world_pass(struct world *world, int64_t ms)
     }
 }
 
-struct client *world_connect(struct world *world, int number)
+void world_step_store(struct world *world)
 {
-    struct client *client = &world->clients[number];
+    (void)store_step(world->store);
+    store_collect(world->store);
+}
+
+void world_connect(struct world *world, int number)
+{
     char peer[32];
 
-    check(client->session == NULL);
     snprintf(peer, sizeof peer, "test:%d", number);
-    client->closed = false;
-    buf_clear(&client->received);
-    client->session = session_open(world->engine, peer, true, client, &client->received);
-    return client;
+    memory_conn_open(&world->clients[number], world->engine, peer);
 }
 
 void world_disconnect(struct world *world, int number)
 {
-    session_close(world->clients[number].session);
-    world->clients[number].session = NULL;
+    memory_conn_close(&world->clients[number]);
 }
 
 void world_send_only(struct world *world, int number, const char *line)
 {
-    struct client *client = &world->clients[number];
-
-    if (client->session == NULL)
+    if (world->clients[number].session == NULL)
         world_connect(world, number);
-    session_input(client->session, line, strlen(line));
-    session_input(client->session, "\r\n", 2);
+    session_input(world->clients[number].session, line, strlen(line));
+    session_input(world->clients[number].session, "\r\n", 2);
 }
 
 void world_send(struct world *world, int number, const char *line)

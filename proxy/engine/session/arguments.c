@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See arguments.h. */
+#include "proxy/engine/session/arguments.h"
+
+#include <string.h>
+
+#include "proxy/engine/session/session.h"
+
+void request_reply_arity(struct request *request, const char *name)
+{
+    char lower[COMMAND_LOWER_SIZE];
+
+    buf_clear(&request->reply);
+    resp_error(&request->reply, STK_ERR, "wrong number of arguments for '%s' command",
+               command_lower(name, lower));
+}
+
+void request_fail_arity(struct request *request, const char *name)
+{
+    request_reply_arity(request, name);
+    request_finish(request);
+}
+
+void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count)
+{
+    struct bytes given = request->argv[1];
+
+    for (size_t i = 0; i < count; i++) {
+        if (!request_is_word(request, 1, strchr(all[i].name, '|') + 1))
+            continue;
+        request->session->last_command = all[i].name;
+        if (arity_fits(all[i].arity, request->argc))
+            all[i].start(request);
+        else
+            request_fail_arity(request, all[i].name);
+        return;
+    }
+    request_fail(request, STK_ERR, "unknown subcommand '%.*s'. Try %s HELP.",
+                 (int)(given.len < 128 ? given.len : 128), given.data, request->command->name);
+}
+
+bool request_is_word(const struct request *request, size_t i, const char *word)
+{
+    return i < request->argc && bytes_equal_nocase(request->argv[i], word);
+}
+
+bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
+                 int64_t *value)
+{
+    if (bytes_to_int64(request->argv[i], value) && *value >= min && *value <= max)
+        return true;
+    request_fail(request, STK_ERR, "%s must be a number from %lld to %lld", what, (long long)min,
+                 (long long)max);
+    return false;
+}
+
+bool request_name(struct request *request, size_t i, const char *what)
+{
+    if (request->argv[i].len >= 1 && request->argv[i].len <= RESOURCE_NAME_MAX)
+        return true;
+    request_fail(request, STK_ERR, "%s must be 1 to %d bytes long", what, RESOURCE_NAME_MAX);
+    return false;
+}
+
+bool request_id(struct request *request, size_t i)
+{
+    if (request->argv[i].len >= 1 && request->argv[i].len <= RECEIPT_ID_MAX)
+        return true;
+    request_fail(request, STK_ERR, "an ID must be 1 to %d bytes long", RECEIPT_ID_MAX);
+    return false;
+}
+
+bool request_token(struct request *request, size_t i, int64_t *token)
+{
+    if (token_parse(request->argv[i], token))
+        return true;
+    request_fail(request, STK_ERR, "a token is a number from 1 to %lld", (long long)TOKEN_MAX);
+    return false;
+}

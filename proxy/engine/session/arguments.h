@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What commands do with their arguments: subcommands, words, numbers, names. Where an argument
+ * cannot be read the request fails, with Redis's error where Redis has one. */
+#ifndef STOCKADE_ENGINE_ARGUMENTS_H
+#define STOCKADE_ENGINE_ARGUMENTS_H
+
+#include "proxy/engine/session/request.h"
+
+#define RECEIPT_ID_MAX 512 /* bytes */
+
+/* Fail with "wrong number of arguments for 'get' command", in Redis's words; "client|id" for
+ * subcommands. */
+void request_fail_arity(struct request *request, const char *name);
+/* Make that error the reply, without finishing the request. */
+void request_reply_arity(struct request *request, const char *name);
+
+/* A command's second word: "client|id". */
+struct subcommand {
+    const char *name; /* in lower case, with the command's */
+    int arity;        /* as in struct command */
+    command_start *start;
+};
+/* Start the subcommand that argv[1] names, or fail as Redis does. */
+void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count);
+
+/* Is argv[i] there, and is it this word, in any case? */
+bool request_is_word(const struct request *request, size_t i, const char *word);
+/* Read an integer from min to max. False: the request has failed, the error names `what`. */
+bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
+                 int64_t *value);
+/* Is argv[i] a name of a resource, key or owner: 1 to RESOURCE_NAME_MAX bytes? */
+bool request_name(struct request *request, size_t i, const char *what);
+/* Is argv[i] the ID of a request? */
+bool request_id(struct request *request, size_t i);
+/* Read argv[i] as a token. */
+bool request_token(struct request *request, size_t i, int64_t *token);
+
+#endif
