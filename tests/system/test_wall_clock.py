@@ -120,26 +120,21 @@ def insist_that_it_was_sold_once(client):
     assert client("RECEIPT", "s", 1, "w1") == [1, 5]
 
 
-def test_P6_a_wall_clock_that_jumps_a_day_forth_forgets_no_receipt(setting):
+@pytest.mark.parametrize("how", [None, Process.stop, Process.kill])
+def test_P6_a_wall_clock_that_jumps_a_day_forth_forgets_no_receipt(setting, how):
+    """While the daemon runs (None), or while it is away."""
     client = setting.daemon.client()
     sell(client)
-    setting.wall.set(DAY_AND_MORE)
-    await_sweep(setting.daemon)
-    insist_that_it_was_sold_once(client)
-
-
-@pytest.mark.parametrize("how", [Process.stop, Process.kill])
-def test_P6_a_daemon_that_starts_with_a_wall_clock_a_day_ahead_forgets_no_receipt(setting, how):
-    sell(setting.daemon.client())
-    client = setting.restart(DAY_AND_MORE, how)
+    if how is None:
+        setting.wall.set(DAY_AND_MORE)
+    else:
+        client = setting.restart(DAY_AND_MORE, how)
     await_sweep(setting.daemon)
     insist_that_it_was_sold_once(client)
 
 
 def test_P6_a_clock_that_was_wrong_at_the_first_start_and_then_set_right_forgets_nothing(setting):
-    setting.restart("-1000d")
-    client = setting.daemon.client()
-    sell(client)
+    sell(setting.restart("-1000d"))
     setting.wall.set("+0")
     await_sweep(setting.daemon)
     client = setting.restart("+0")
