@@ -39,7 +39,7 @@ PYTEST = """\
 def test_loop(): assert "i <= n" in open("fence/sum.c").read()
 def test_broken(): assert False
 """
-FOR_ALL = "caught = 'unit sum_test'\n"
+FOR_ALL = "caught = 'unit sum_test'"
 GOOD = {"name": "last one forgotten", "old": "i <= n", "new": "i < n"}
 
 
@@ -57,12 +57,13 @@ def tree(tmp_path):
 
 
 def mutants(tree, *entries, file="fence/sum.c", options=()):
-    """Returns (exit status, output) for entries about a file that differ from GOOD as said."""
+    """Returns (exit status, output) for entries on a file, which differ from GOOD as said."""
     folder = tree / "tests/mutants"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "fence.toml").write_text(FOR_ALL + "".join(
-        f"[['{file}']]\n" + "".join(f"{key} = '{value}'\n" for key, value in {**GOOD, **entry}.items())
-        for entry in entries))
+    lines = [FOR_ALL]
+    for entry in entries:
+        lines += [f"[['{file}']]", *(f"{key} = '{text}'" for key, text in {**GOOD, **entry}.items())]
+    (folder / "fence.toml").write_text("\n".join(lines))
     done = subprocess.run([REPO / "tests/mutants/run", "--tree", tree, *options],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=50)
     return done.returncode, done.stdout
