@@ -96,13 +96,20 @@ SQLITE_TEST(a_log_that_was_deleted_takes_no_writes_and_what_it_held_is_saved_at_
     expect_after_reopening(rig, "1");
 }
 
-SQLITE_TEST(a_log_that_was_replaced_takes_no_writes)
+SQLITE_TEST(a_log_that_was_replaced_or_deleted_with_the_shared_memory_takes_no_writes)
 {
-    rig_write_r(rig, "1");
-    replace_file(rig, "-wal");
-    expect_refusal(rig, "store.db-wal");
-    expect_in_main_file(rig, "1"); /* the new one is empty: nobody has written */
-    expect_after_reopening(rig, "1");
+    for (int i = 0; i < 2; i++) {
+        rig_write_r(rig, "1");
+        if (i == 0) {
+            replace_file(rig, "-wal"); /* by an empty one, into which nobody has written */
+        } else {
+            remove_file(rig, "-wal");
+            remove_file(rig, "-shm");
+        }
+        expect_refusal(rig, "store.db-wal");
+        expect_in_main_file(rig, "1");
+        expect_after_reopening(rig, "1");
+    }
 }
 
 SQLITE_TEST(a_shared_memory_that_was_deleted_takes_no_writes_and_the_log_stays)
@@ -112,16 +119,6 @@ SQLITE_TEST(a_shared_memory_that_was_deleted_takes_no_writes_and_the_log_stays)
     expect_refusal(rig, "store.db-shm");
     rig_close(rig);
     assert_true(is_there(rig, "-wal")); /* another program may have begun to use it */
-    expect_after_reopening(rig, "1");
-}
-
-SQLITE_TEST(without_log_and_shared_memory_what_was_acknowledged_is_saved_at_once)
-{
-    rig_write_r(rig, "1");
-    remove_file(rig, "-wal");
-    remove_file(rig, "-shm");
-    expect_refusal(rig, "store.db-wal");
-    expect_in_main_file(rig, "1");
     expect_after_reopening(rig, "1");
 }
 
