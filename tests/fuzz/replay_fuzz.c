@@ -23,7 +23,7 @@ static const char header[] = "invoice,invoiced_at,sku,quantity,customer\n";
 
 struct rig {
     struct fuzz_file file; /* the orders */
-    FILE *nowhere; /* for the lines that the loader complains of */
+    FILE *nowhere;         /* for the lines that the loader complains of */
 };
 
 /* Its own memory for the line, so that it is seen where the parser reads beyond. */
