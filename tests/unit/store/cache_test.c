@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fence cache never says anything that was not put last. */
+/* The fence cache answers with what was put last, or not at all. */
 #include "store/sqlite/cache.h"
 
 #include <inttypes.h>
@@ -56,7 +56,7 @@ static void update(struct cache *cache, int64_t id, int64_t token)
     cache_update(cache, &resource);
 }
 
-/* The same with a name that follows from the id. */
+/* The same under a name that follows from the id. */
 static void put_id(struct cache *cache, int64_t id, int64_t token)
 {
     struct resource resource = resource_of(id, token);
@@ -65,7 +65,7 @@ static void put_id(struct cache *cache, int64_t id, int64_t token)
     cache_put(cache, name_of(text, id), &resource);
 }
 
-/* NULL, or what was found; static storage. */
+/* Return what is found under it, or NULL. Static storage. */
 static const struct resource *find_id(struct cache *cache, int64_t id)
 {
     static struct resource found;
@@ -282,11 +282,11 @@ CACHE_TEST(an_undo_finds_every_entry_in_a_full_cache)
         assert_int_equal(found->fence.token, 1);
         kept++;
     }
-    /* Only entries that neither were updated nor had to make room are left. */
+    /* What is left was not updated, and did not have to make room. */
     assert_true(kept < BEFORE / 4);
 }
 
-/* Static storage; "(none)" where it is not remembered. */
+/* Return the string, "(none)" where it is not remembered. Static storage. */
 static const char *string_of(struct cache *cache, const char *name)
 {
     static char text[64];
@@ -394,7 +394,7 @@ static void look_ahead(const struct cache *cache, const char *name)
         cache_ahead_step(&ahead);
 }
 
-/* With the address sanitizer this is a test of what is read on the way. */
+/* With the address sanitizer this tests what is read on the way. */
 TEST(looking_ahead_changes_nothing_whatever_the_name)
 {
     enum { COUNT = 3000 }; /* some chains have several */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Guards in the store: made whole or not at all, looked at whenever the schema may have changed. */
+/* Guards in the store: made whole or not at all, and checked whenever the schema may have changed.
+ */
 #include "store/sql.h"
 #include "tests/unit/store/rig.h"
 
@@ -20,7 +21,7 @@ static enum stk_error change(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-/* "" where it succeeds, else why not. Static storage. */
+/* Return why it fails, "" where it succeeds. Static storage. */
 static const char *done(struct rig *rig, struct ask asked)
 {
     static struct ask ask;
@@ -78,7 +79,7 @@ static void expect_guards(struct rig *rig, const char *listed, int64_t parts_the
     assert_int_equal(parts(rig), parts_there);
 }
 
-/* What is listed after another program's statements. */
+/* Run another program's statements, and expect this list. */
 static void expect_after(struct rig *rig, const char *sql, const char *listed)
 {
     rig_sql(rig, sql);

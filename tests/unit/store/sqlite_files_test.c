@@ -23,7 +23,7 @@ static void remove_file(const struct rig *rig, const char *suffix)
     assert_int_equal(unlink(name_of(rig, suffix)), 0);
 }
 
-/* Another, empty file takes the place of the store's. */
+/* Put an empty file in the place of the store's. */
 static void replace_file(const struct rig *rig, const char *suffix)
 {
     char other[128];
@@ -41,7 +41,7 @@ static struct rig_op write_r(struct rig *rig, char *value)
     return op;
 }
 
-/* Refused, and `op.why` names `named`. */
+/* Expect a write to be refused with a reason that has `named` in it. */
 static void expect_refusal(struct rig *rig, const char *named)
 {
     struct rig_op op = write_r(rig, "refused");
@@ -56,7 +56,7 @@ static void expect_refusal(struct rig *rig, const char *named)
     assert_false(store_lost(rig->store));
 }
 
-/* What somebody finds who has the main file and nothing else, as after `kill -9`. */
+/* Expect a value in the main file, without the log, as somebody finds it after `kill -9`. */
 static void expect_in_main_file(const struct rig *rig, const char *value)
 {
     char copy[128], bytes[4096];
@@ -74,7 +74,7 @@ static void expect_in_main_file(const struct rig *rig, const char *value)
     sqlite3_close(db);
 }
 
-/* The next one to open it finds what was acknowledged. */
+/* Expect that the next store to open the file finds what was acknowledged. */
 static void expect_after_reopening(struct rig *rig, const char *value)
 {
     rig_reopen(rig);
