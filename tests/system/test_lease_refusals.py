@@ -12,7 +12,7 @@ from harness.rig import RedisServer, Rig
 from harness.sentinel import NEVER_MS, Sentinels
 from test_p2_rising import token_when_up
 from test_p8_lease_service import AT_ONCE_SECONDS, assert_holder_writes
-from test_sentinel import await_up, info
+from test_sentinel import await_up
 
 LOADED_KEYS = 1000
 LOAD_DELAY_US = 3000  # for each of them
@@ -31,13 +31,6 @@ class Site:
             self.redis = cluster.master
             lease = cluster.uri
         self.daemon = self.rig.daemon(lease=lease)
-
-    def tell(self, *command):
-        client = self.redis.client()
-        try:
-            return client(*command)
-        finally:
-            client.close()
 
 
 @pytest.fixture(scope="module", params=["redis", "sentinel"])
@@ -60,8 +53,8 @@ def assert_refuses(site, client, reason):
     with Stopwatch() as watch, refused("LEASEDOWN", reason):
         client("ACQUIRE", "r", 60000, "OWNER", "me")
     assert watch.seconds < patience(AT_ONCE_SECONDS)
-    assert info(client)["lease_service_up"] == "0"
-    assert re.search(reason, info(client)["lease_service_detail"]), info(client)
+    assert client.info()["lease_service_up"] == "0"
+    assert re.search(reason, client.info()["lease_service_detail"]), client.info()
 
 
 @pytest.mark.parametrize("reason, refuse, accept", [
@@ -81,14 +74,14 @@ def test_a_script_that_is_refused_is_leasedown_with_the_reason(site, key, reason
     client = site.daemon.client()
     token = token_when_up(client, key)
     for command in refuse:
-        site.tell(*command)
+        site.redis(*command)
     try:
         assert_refuses(site, client, reason)
         assert_holder_writes(client, token, key)
         assert client("RELEASE", key, token) == 0
     finally:
         for command in accept:
-            site.tell(*command)
+            site.redis(*command)
     with Stopwatch() as watch:
         assert token_when_up(client, key) > token
     assert watch.seconds < patience(3)
@@ -98,9 +91,9 @@ def test_a_script_that_is_refused_is_leasedown_with_the_reason(site, key, reason
 def test_scripts_that_were_lost_are_sent_again(site, key):
     client = site.daemon.client()
     await_up(client)
-    site.tell("SCRIPT", "FLUSH")
+    site.redis("SCRIPT", "FLUSH")
     assert client.token(key) > 0
-    assert info(client)["lease_service_up"] == "1"
+    assert client.info()["lease_service_up"] == "1"
 
 
 @pytest.mark.slow
@@ -119,7 +112,7 @@ def test_a_redis_that_loads_its_data_is_leasedown_with_the_reason(rig):
         "--key-load-delay", LOAD_DELAY_US, "--loading-process-events-interval-bytes", 1024],
         rig.folder / "loading.err")
     rig.processes.append(redis)
-    wait_until(lambda: "LOADING" in info(client)["lease_service_detail"], "INFO shows it", 10)
+    wait_until(lambda: "LOADING" in client.info()["lease_service_detail"], "INFO shows it", 10)
     with Stopwatch() as watch, refused("LEASEDOWN", "LOADING"):
         client("ACQUIRE", "r", 60000)
     assert watch.seconds < patience(AT_ONCE_SECONDS)
@@ -138,7 +131,7 @@ def test_a_sentinel_that_names_a_closed_port_is_leasedown_with_the_reason(rig):
     with Stopwatch() as watch, refused("LEASEDOWN", "refused"):
         client("ACQUIRE", "r", 60000)
     assert watch.seconds < patience(AT_ONCE_SECONDS)
-    assert f"at 127.0.0.1:{cluster.master.address[1]}: " in info(client)["lease_service_detail"]
+    assert f"at 127.0.0.1:{cluster.master.address[1]}: " in client.info()["lease_service_detail"]
     rig.redis(port=cluster.master.address[1])
     with Stopwatch() as watch:
         assert token_when_up(client, "r") > 0
