@@ -20,6 +20,7 @@ from harness.library import Library
 from harness.limits import BUILD, patience
 from harness.maintenance import Maintenance
 from harness.rig import Rig
+from harness.shop import Shop
 from harness.tool import Tool
 
 pytest_plugins = ["harness.late"]
@@ -118,6 +119,14 @@ def unfenced(shared_unfenced):
 def lease(request, rig):
     """A lease URI for daemons of the test's own rig."""
     return "local:" if request.param == "local" else rig.redis().uri
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A file with guarded tables, for a module's tests."""
+    shop = Shop(tmp_path_factory.mktemp("shop"))
+    yield shop
+    shop.rig.close()
 
 
 @pytest.fixture

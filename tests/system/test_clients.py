@@ -141,7 +141,7 @@ def test_redis_py_connects_over_a_unix_socket_with_a_password(rig):
 
 @pytest.mark.parametrize("library", ["node_redis", "ioredis"])
 def test_node_clients_run_a_lease_cycle(daemon, key, library):
-    seen = run_node(library, daemon, key)
+    seen = run_node(library, "cycle", daemon, key)
     token = seen["grant"][0]
     assert seen["grant"][1] <= 60000 and seen["others"] is None
     assert seen["wrote"] == "OK" and seen["sold"] == 9 and seen["read"] == "9"

@@ -216,9 +216,9 @@ def test_redis_py_subscribes_unmodified(daemon, key):
         pubsub.close()
 
 
-@pytest.mark.parametrize("library", ["node_redis_events", "ioredis_events"])
+@pytest.mark.parametrize("library", ["node_redis", "ioredis"])
 def test_node_clients_subscribe_unmodified(daemon, key, library):
-    for told in run_node(library, daemon, key):
+    for told in run_node(library, "events", daemon, key):
         assert [json.loads(text)["event"] for text in told] == ["granted", "released"]
 
 

@@ -21,10 +21,10 @@ def run(*args, timeout=30, **options):
     return done.stdout
 
 
-def run_node(name, daemon, key):
-    """The JSON that clients/NAME.js prints about a daemon."""
+def run_node(library, job, daemon, key):
+    """What a client of Node.js saw, as clients/node.js prints it."""
     assert os.path.exists(NODE_MODULES), "run npm ci in tests/system first (make check does)"
-    return json.loads(run("node", SYSTEM / f"clients/{name}.js", *daemon.address, key,
+    return json.loads(run("node", SYSTEM / "clients/node.js", library, job, *daemon.address, key,
                           env={**os.environ, "NODE_PATH": str(NODE_MODULES)}))
 
 
