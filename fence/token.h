@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The token rule: which tokens a resource accepts, as pure functions. Everything Stockade promises
- * about safety (P1 fenced, P2 rising, P3 issued) comes down to these few lines being asked, inside
- * the transaction, for every write.
+/* The token rule: which tokens a resource accepts. What Stockade promises about safety (P1 fenced,
+ * P2 rising, P3 issued) comes down to these few functions, which every write asks inside its
+ * transaction.
  *
  *            admit (token above the floor)          release, revoke
  *   none  ───────────────────────────────▶  live  ─────────────────▶  released, revoked
@@ -21,7 +21,7 @@
 
 /* Tokens are 1 .. 2^53-1: exact as doubles, which is what Lua and JavaScript count in. */
 #define TOKEN_MAX ((INT64_C(1) << 53) - 1)
-/* A lease service's counter this far above the store's floor was not reached by granting: it is not
+/* A lease service's counter this far above the store's floor was not reached by granting. It is not
  * believed, and minting goes on from the floor. */
 #define TOKEN_LEAP_MAX (INT64_C(1) << 32)
 
@@ -48,11 +48,11 @@ bool fence_admits(const struct fence *fence, int64_t minted);
 /* May a resource in this state be written without any token where the operator allows that? */
 bool fence_unclaimed(const struct fence *fence);
 
-/* The next token a lease service must hand out: `counter` is its own last one (any number, even a
- * corrupt one), `floor` the store's. 0: the tokens of this resource are used up. */
+/* Return the next token that a lease service has to hand out. `counter` is its own last one, which
+ * may be corrupt; `floor` is the store's. 0: the tokens of this resource are used up. */
 int64_t token_next(int64_t counter, int64_t floor);
 
-/* A token as a client writes it: a decimal number in 1..TOKEN_MAX. */
+/* Read a token as a client writes it: a decimal number in 1..TOKEN_MAX. */
 bool token_parse(struct bytes text, int64_t *token);
 
 #endif

@@ -45,6 +45,13 @@ struct store_txn; /* txn.h */
 
 #define STORE_WHY_MAX 224 /* bytes of a reason, one line, its end included */
 
+struct store_op;
+/* On the store's thread. STK_OK: keep what was done (also where the command was refused without
+ * touching anything). Anything else undoes it; the error reaches `done` in `error`. */
+typedef enum stk_error store_run(struct store_op *op, struct store_txn *txn);
+/* On the caller's thread. */
+typedef void store_done(struct store_op *op);
+
 /* Owned by the caller, who leaves it alone from submit to done. */
 struct store_op {
     bool writes; /* else it may only read */
@@ -53,10 +60,8 @@ struct store_op {
     /* The resource that it looks up first, borrowed, or empty: a hint that makes a batch faster. A
      * wrong one does no harm. */
     struct bytes about;
-    /* On the store's thread. STK_OK: keep what was done (also where the command was refused without
-     * touching anything). Anything else undoes it; the error reaches `done` in `error`. */
-    enum stk_error (*run)(struct store_op *op, struct store_txn *txn);
-    void (*done)(struct store_op *op); /* on the caller's thread */
+    store_run *run;
+    store_done *done;
     enum stk_error error;
     const char *why;  /* of STK_STORE, for people, as long as the store lives; NULL: unknown */
     struct list link; /* the store's own */

@@ -44,10 +44,10 @@ struct uri_reader {
     char why[128];
 };
 
-/* Says what is wrong, and where. Returns false. */
+/* Say what is wrong, and where. Return false. */
 bool uri_refuse(struct uri_reader *reader, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Moves behind `text`. False, and no complaint: something else is next. */
+/* Move behind `text`. False, and no complaint: something else is next. */
 bool uri_skip(struct uri_reader *reader, const char *text);
 /* The next `len` bytes, with %XX decoded. `what` they are is for complaints. */
 bool uri_take_text(struct uri_reader *reader, size_t len, char *out, size_t size, const char *what);
@@ -70,7 +70,7 @@ struct uri_option {
 #define URI_TEXT(type, field)             offsetof(type, field), sizeof((type *)NULL)->field, 0, 0
 #define URI_NUMBER(type, field, min, max) offsetof(type, field), 0, min, max
 
-/* Reads "name=" and returns which of the options it is; -1: refused. Bit i of `allowed` is set
+/* Read "name=" and return which of the options it is; -1: refused. Bit i of `allowed` is set
  * where options[i] may be there, and of `seen` where it has been. */
 int uri_take_option(struct uri_reader *reader, const struct uri_option *options, int count,
                     unsigned allowed, unsigned *seen);

@@ -3,9 +3,6 @@
 #include "fence/lease/open.h"
 
 #include "fence/base/check.h"
-#include "fence/lease/redis/redis.h"
-#include "fence/lease/redlock/redlock.h"
-#include "fence/lease/zookeeper/zookeeper.h"
 
 struct lease_provider *lease_open(const struct lease_uri *uri,
                                   const struct lease_surroundings *surroundings)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a parsed URI to a lease provider at work. (`local:` needs the store's folder and is made
- * there: store/open.h.) */
+/* From a parsed URI to a lease provider at work. (`local:` relies on the store, and is made there:
+ * store/open.h.) */
 #ifndef STOCKADE_FENCE_LEASE_OPEN_H
 #define STOCKADE_FENCE_LEASE_OPEN_H
 
@@ -19,11 +19,18 @@ struct lease_surroundings {
     const struct log *log;       /* may be NULL */
 };
 
-/* Begins to connect and returns at once; a service that cannot be reached is tried again for ever.
- * The URI is copied, and is not of kind LEASE_URI_LOCAL. Ends with lease_provider_close, which
- * needs the loop to turn until it has called back. The process must ignore SIGPIPE (hiredis uses
- * write). */
+/* Begin to connect, and return at once. A service that cannot be reached is tried for ever. The URI
+ * is copied, and is not of kind LEASE_URI_LOCAL. lease_provider_close ends it; the loop has to turn
+ * until that has called back. The process must ignore SIGPIPE, as hiredis uses write. */
 struct lease_provider *lease_open(const struct lease_uri *uri,
                                   const struct lease_surroundings *surroundings);
+
+/* The same for one kind each: LEASE_URI_REDIS, _REDIS_UNIX and _SENTINEL; _REDLOCK; _ZOOKEEPER. */
+struct lease_provider *lease_redis_new(const struct lease_uri *uri,
+                                       const struct lease_surroundings *surroundings);
+struct lease_provider *lease_redlock_new(const struct lease_uri *uri,
+                                         const struct lease_surroundings *surroundings);
+struct lease_provider *lease_zookeeper_new(const struct lease_uri *uri,
+                                           const struct lease_surroundings *surroundings);
 
 #endif

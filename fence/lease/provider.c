@@ -7,8 +7,8 @@
 #include "fence/base/check.h"
 #include "fence/lease/provider_impl.h"
 
-/* Two clocks that count milliseconds begin them at different moments: of the same time one may
- * count one more than the other. */
+/* Two clocks that count milliseconds do not begin each one at the same moment, so of the same time
+ * one may count a millisecond more. */
 #define ROUNDING_MS 1
 
 void lease_ask(struct lease_provider *provider, struct lease_call *call)

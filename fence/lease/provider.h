@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lease provider, as its callers see it: somebody who knows whether a resource is free right now
- * and mints tokens (Redis, a quorum of them, ZooKeeper, or the store's own `local:`).
+/* A lease provider, as its callers see it: a service that knows whether a resource is free right
+ * now, and mints tokens. There are Redis, a quorum of Redises, ZooKeeper, and the store's own
+ * `local:`.
  *
- * A provider decides about *time*; it never decides about safety. What it grants counts only once
- * the store has admitted the token, and what it loses or gets wrong costs waiting, never data.
+ * A provider decides about time, never about safety. A grant counts only once the store has
+ * admitted its token. What a provider loses or gets wrong costs waiting, never data.
  *
- * One call carries one question and its answer; the caller owns it, and keeps it still, until it is
- * answered. Every call is answered exactly once, within the provider's timeout. All of this happens
- * on one thread, the loop's. */
+ * A call carries one question and its answer. The caller owns it, and leaves it where it is until
+ * it is answered: exactly once, within the provider's timeout. All of this happens on one thread,
+ * the loop's. */
 #ifndef STOCKADE_FENCE_LEASE_PROVIDER_H
 #define STOCKADE_FENCE_LEASE_PROVIDER_H
 
@@ -19,8 +20,8 @@
 
 enum lease_verb {
     LEASE_GRANT,   /* take it if it is free; enter again if `nonce` holds it already */
-    LEASE_RENEW,   /* `token` of `nonce` lives `ttl_ms` from now; taken back if nobody has it */
-    LEASE_RELEASE, /* let go if it is still `token` of `nonce` */
+    LEASE_RENEW,   /* let `token` of `nonce` live for `ttl_ms`; take it back if nobody has it */
+    LEASE_RELEASE, /* let it go if it is still `token` of `nonce` */
     LEASE_QUERY,   /* who holds it? */
 };
 
@@ -47,7 +48,7 @@ struct lease_record {
     int64_t changed_ms; /* when the row was written last: another number after each renewal */
     int64_t ttl_ms;     /* as granted or last renewed */
     int64_t holds;      /* entries of the owner that were not released */
-    int64_t connection; /* that took it last, by its number at its daemon */
+    int64_t connection; /* the one that took it last, by its number at its daemon */
     char nonce[LEASE_NONCE_LEN + 1];
 };
 
@@ -98,8 +99,8 @@ struct lease_health {
     uint64_t news; /* so many have */
 };
 
-/* What another daemon that shares the service has done to a lease. News may be lost, come late or
- * come twice, and whoever can write to the service can forge them: a hint, never a proof. */
+/* What another daemon that shares the service has done to a lease. News may be lost, late or
+ * doubled, and anybody who can write to the service can forge them: they are hints, not proofs. */
 struct lease_news {
     bool revoked;          /* taken away by force; else given back */
     struct bytes resource; /* borrowed for the call */
@@ -108,32 +109,31 @@ struct lease_news {
 
 struct lease_provider;
 
-/* What is left of the lease that the call was answered with; 0: it may be over. */
+/* Return what is left of the lease that the call was answered with; 0: it may be over. */
 int64_t lease_left_ms(const struct lease_call *call, int64_t now_ms);
 
-/* Does it know of other daemons' leases only what the store has recorded? Then renewals are written
- * there, for others to see. */
+/* Does it know of other daemons' leases only by what the store has recorded? Then renewals are
+ * written there, for others to see. */
 bool lease_provider_relies_on_store(const struct lease_provider *provider);
 
-/* Asks. `done` is called when the answer is there: later, or before this returns. Ask last: the
- * call and what it is a part of may be gone by then. */
+/* Ask. `done` is called with the answer, maybe before this returns: the call, and what it is a part
+ * of, may be gone by then. */
 void lease_ask(struct lease_provider *provider, struct lease_call *call);
-/* From now on tells the news as they come in, on the loop's thread and not from inside of its own
- * lease_ask; never where the provider cannot know. One call per provider. */
+/* From now on call `on_news` for what other daemons do, on the loop's thread and never within
+ * lease_ask. A provider that cannot know of it never calls. */
 void lease_provider_watch(struct lease_provider *provider,
                           void (*on_news)(void *context, const struct lease_news *news),
                           void *context);
-/* Calls `ended` once the first attempt to reach the service has ended, well or not, or a second has
- * passed: a daemon that starts can then say how things stand. At once (before this returns) where
- * that is so already, or where the provider has nothing to reach. One call per provider; never
- * after lease_provider_close. */
+/* Call `ended` once the first attempt to reach the service has ended, well or not, or after a
+ * second: a daemon that starts can then say how things stand. That may be before this returns. One
+ * call per provider, and not after lease_provider_close. */
 void lease_on_first_attempt(struct lease_provider *provider, void (*ended)(void *context),
                             void *context);
 struct lease_health lease_provider_health(const struct lease_provider *provider);
-/* "redis", "local", ...: the kind, for INFO. Static storage. */
+/* Return the kind, for INFO: "redis", "local". Static storage. */
 const char *lease_provider_name(const struct lease_provider *provider);
-/* Answers what is under way with LEASE_DOWN, frees everything; `closed` is called on the loop's
- * thread when nothing of it is left (it may be called before this returns). */
+/* Answer what is under way with LEASE_DOWN, and free everything. Call `closed` on the loop's thread
+ * when nothing of it is left, maybe before this returns. */
 void lease_provider_close(struct lease_provider *provider, void (*closed)(void *context),
                           void *context);
 

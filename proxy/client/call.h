@@ -52,7 +52,7 @@ struct call {
     bool alone;            /* on a new connection, not on one that idles */
     bool keeps_connection; /* it goes to `connection` rather than back */
     int64_t deadline_ms;
-    /* Writes the request anew before each attempt; may be NULL. */
+    /* Write the request anew before each attempt; may be NULL. */
     void (*compose)(struct call *call);
 
     /* The result. */

@@ -6,7 +6,6 @@
 #include "fence/base/mem.h"
 #include "proxy/client/renewer.h"
 #include "proxy/client/reply.h"
-#include "proxy/engine/command/table.h"
 #include "proxy/resp/resp.h"
 
 enum { TIMEOUT_MS_MAX = 24 * 3600 * 1000 };

@@ -24,7 +24,7 @@ struct connection *connection_open(const struct target *target, struct embedded 
                                    int64_t deadline_ms, int wake_fd, enum stk_error *error);
 void connection_close(struct connection *connection);
 
-/* Raises *sent by the bytes that are on their way. */
+/* Raise *sent by the bytes that are on their way. */
 enum io_result connection_send(struct connection *connection, struct bytes data,
                                int64_t deadline_ms, size_t *sent);
 /* The next reply; free with freeReplyObject. */

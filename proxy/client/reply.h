@@ -26,8 +26,8 @@ enum stk_error reply_error(const redisReply *reply);
 bool reply_is_int(const redisReply *reply);
 /* fail(STK_PROTOCOL): the reply to `command` is not what it should be. */
 enum stk_error reply_strange(const char *command);
-/* Take a reply out of the array that it belongs to, and hand it to the caller (NULL: he does not
- * want it). */
+/* Take a reply out of the array that it belongs to, and hand it to the caller, unless `reply` is
+ * NULL. */
 void reply_take(redisReply **from, stk_reply **reply);
 
 #endif

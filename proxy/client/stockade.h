@@ -126,7 +126,7 @@ enum stk_error stk_client_set_timeout(stk_client *client, int64_t timeout_ms);
  * stk_acquire leaves the line; a lease that was granted at that very moment ends with its TTL. (Not
  * cancelled: looking at a store's file, in stk_client_open of an embedded client.) */
 void stk_cancel_on(int fd);
-/* Frees it; NULL is fine. Leases not released end with their TTL, and their handles may only be
+/* Free it; NULL is fine. Leases not released end with their TTL, and their handles may only be
  * freed then. Embedded: waits until what has begun is on disk. */
 void stk_client_close(stk_client *client);
 
@@ -164,15 +164,15 @@ enum stk_error stk_lease_use(stk_client *client, const char *resource, int64_t t
                              stk_lease **lease);
 /* From now on the lease belongs to the calling thread. */
 enum stk_error stk_lease_adopt(stk_lease *lease);
-/* Gives it back (once more for each time that its owner entered), and ends the keep-alive. Where
+/* Give it back (once more for each time that its owner entered), and end the keep-alive. Where
  * that fails, it ends with its TTL. The handle still has to be freed. */
 enum stk_error stk_release(stk_lease *lease);
-/* Ends the keep-alive and frees the handle, without a word to the daemon; waits for a `lost` that
+/* End the keep-alive and free the handle, without a word to the daemon; waits for a `lost` that
  * is being called on another thread. NULL is fine. */
 void stk_lease_free(stk_lease *lease);
-/* Renews now, with this TTL from here on; 0: the same. */
+/* Renew now, with this TTL from here on; 0: the same. */
 enum stk_error stk_renew(stk_lease *lease, int64_t ttl_ms);
-/* Starts or stops renewing it by itself, and telling of its loss. A program that is about to be
+/* Start or stop renewing it by itself, and telling of its loss. A program that is about to be
  * stopped (SIGSTOP) may end the keep-alive, and renew and go on with it afterwards: its lease is
  * not called lost meanwhile, and is good again where nobody else has taken it. */
 enum stk_error stk_keep_alive(stk_lease *lease, bool on);
@@ -187,7 +187,7 @@ int64_t stk_lease_left_ms(const stk_lease *lease); /* 0: not valid */
 /* The token; `resource` NULL: of its first. 0: it is none of its resources. */
 int64_t stk_lease_token(const stk_lease *lease, const char *resource);
 
-/* Ends whoever's lease it is: the holder's next write is STK_STALE. `token`, which may be NULL, is
+/* End whoever's lease it is: the holder's next write is STK_STALE. `token`, which may be NULL, is
  * the one that was retired; 0: there was none. */
 enum stk_error stk_revoke(stk_client *client, const char *resource, int64_t *token);
 
@@ -206,7 +206,7 @@ enum stk_error stk_query(stk_client *client, const char *resource, stk_lease_inf
  * NULL. `len` may be NULL. */
 enum stk_error stk_get(stk_client *client, const char *key, char **value, size_t *len);
 enum stk_error stk_set(stk_lease *lease, const char *key, const void *value, size_t len);
-/* Takes n from a number if so many are there: DECRBY key n MIN 0. STK_RANGE: they are not, and
+/* Take n from a number if so many are there: DECRBY key n MIN 0. STK_RANGE: they are not, and
  * nothing changed. `left` may be NULL. */
 enum stk_error stk_take(stk_lease *lease, const char *key, int64_t n, int64_t *left);
 

@@ -28,11 +28,11 @@ struct transport {
 };
 
 struct transport_impl {
-    /* Raises *sent by the bytes that are on their way, also where not all are. What has begun to be
+    /* Raise *sent by the bytes that are on their way, also where not all are. What has begun to be
      * sent is not woken: half a request is of no use. */
     enum io_result (*send)(struct transport *, struct bytes data, int64_t deadline_ms,
                            size_t *sent);
-    /* Appends at least one byte. */
+    /* Append at least one byte. */
     enum io_result (*receive)(struct transport *, struct buf *in, int64_t deadline_ms);
     /* Whether the other side has ended it. Does not wait. */
     bool (*is_broken)(struct transport *);

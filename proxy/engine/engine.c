@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's life: its parts put together, the turn, draining, health. Nobody in the engine calls
- * this file. */
+/* The engine's life: putting its parts together, the turn, draining, health. Only hosts call this
+ * file. */
 #include "proxy/engine/engine.h"
 
 #include <stdlib.h>
@@ -8,13 +8,12 @@
 #include "fence/base/check.h"
 #include "fence/base/json.h"
 #include "fence/base/mem.h"
-#include "proxy/engine/command/table.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/sweep.h"
-#include "proxy/engine/write/multi.h"
+#include "proxy/engine/write/plan.h"
 
 static void session_closed(struct session *session)
 {

@@ -67,11 +67,11 @@ struct engine_options {
 struct engine *engine_new(const struct engine_options *options);
 void engine_free(struct engine *engine);
 
-/* Takes over the options that may change while it runs: password, unfenced_writes, waiters_max,
+/* Take over the options that may change while it runs: password, unfenced_writes, waiters_max,
  * sql_limit_ms, replies_max. Connections stay open, and logged in. */
 void engine_reconfigure(struct engine *engine, const struct engine_options *options);
 
-/* Ends the host's turn: fires the timers that are due, then reports each changed session. */
+/* End the host's turn: fire the timers that are due, then report each changed session. */
 void engine_turn(struct engine *engine);
 /* Are replies held back for reads that came with them? Then collect what the store does at once,
  * and call engine_turn again, which sends them whether or not that was all. */
@@ -79,44 +79,44 @@ bool engine_wants_turn(const struct engine *engine);
 /* When engine_turn is due next, on the engine's clock; -1: no timer is set. */
 int64_t engine_next_ms(const struct engine *engine);
 
-/* Stops taking commands: waiters get an error, what has begun is finished, later commands are
+/* Stop taking commands: waiters get an error, what has begun is finished, later commands are
  * refused. */
 void engine_drain(struct engine *engine);
 /* Is nothing under way? */
 bool engine_idle(const struct engine *engine);
 
-/* Appends INFO's text: these sections, or all where none is named. */
+/* Append INFO's text: these sections, or all where none is named. */
 void engine_info(struct engine *engine, const struct bytes *sections, size_t count,
                  struct buf *out);
-/* Appends the same counters in Prometheus's text format. */
+/* Append the same counters in Prometheus's text format. */
 void engine_metrics(struct engine *engine, struct buf *out);
-/* Appends {"status":"ok",...}. False: somebody has to do something about the store. A write that
+/* Append {"status":"ok",...}. False: somebody has to do something about the store. A write that
  * has failed only shows in the text, since the next may succeed, and a daemon without writes would
  * never be healthy again. So does a lease service that is down: holders still write. */
 bool engine_health(struct engine *engine, struct buf *json);
 
-/* Opens a session for a new connection, until session_close. `peer` is copied ("127.0.0.1:5123",
+/* Open a session for a new connection, until session_close. `peer` is copied ("127.0.0.1:5123",
  * "unix"); `trusted`: it came over loopback or a unix socket, which makes an administrator where
- * there is no password. `connection` is handed to the host's `changed`. Returns NULL where
+ * there is no password. `connection` is handed to the host's `changed`. Return NULL where
  * sessions_max is reached; `refusal` then holds the bytes to send before closing. */
 struct session *session_open(struct engine *engine, const char *peer, bool trusted,
                              void *connection, struct buf *refusal);
-/* Closes the session of a connection that is gone: what waits for it leaves the line, a grant on
+/* Close the session of a connection that is gone: what waits for it leaves the line, a grant on
  * its way is given back. */
 void session_close(struct session *session);
-/* Takes all the bytes. What comes of them is reported by `changed`. */
+/* Take all the bytes. What comes of them is reported by `changed`. */
 void session_input(struct session *session, const char *data, size_t len);
-/* Says that the client sends no more: it has half-closed the connection, or it is gone. True: what
+/* Say that the client sends no more: it has half-closed the connection, or it is gone. True: what
  * it has asked is answered, then the session ends by itself. False: close it now, because a lease
  * is on its way, and must not be granted to a client that may be gone. */
 bool session_input_ended(struct session *session);
 /* False: the session has enough to do, do not read for now (back-pressure). */
 bool session_wants_input(const struct session *session);
-/* Moves the bytes that are ready to `out` (whose old content is dropped and memory reused). */
+/* Move the bytes that are ready to `out` (whose old content is dropped and memory reused). */
 void session_take_output(struct session *session, struct buf *out);
-/* Says how many of the bytes taken have not been sent yet: a slow reader's commands wait. */
+/* Say how many of the bytes taken have not been sent yet: a slow reader's commands wait. */
 void session_set_unsent(struct session *session, size_t bytes);
-/* Counts the bytes that a connection without a session still has to send: `*counted` of them were
+/* Count the bytes that a connection without a session still has to send: `*counted` of them were
  * counted before. The host counts 0 in the end. */
 void engine_count_unsent(struct engine *engine, size_t *counted, size_t bytes);
 /* Is the connection to be closed, once its output is sent? After QUIT, a broken protocol, CLIENT

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's ground, for its own files only: the state that they share, the clock and the timers.
- * It calls nothing above it. engine.c puts the parts together.
+/* What the engine's own files share: its state, the clock and the timers. engine.c puts the parts
+ * together.
  *
- * All of it belongs to the loop's thread. The functions that run on the store's threads (`run` of a
- * store_op, `exec` of a command) see none of it but `replies`, whose counts are atomic. */
+ * It belongs to the loop's thread. What runs on the store's threads (`run` of a store_op, `exec` of
+ * a command) uses only `replies`, whose counts are atomic. */
 #ifndef STOCKADE_ENGINE_INTERNAL_H
 #define STOCKADE_ENGINE_INTERNAL_H
 
@@ -60,7 +60,7 @@ struct timer {
     void (*fire)(struct timer *timer);
 };
 
-/* Calls `fire` once, in the turn that finds `at_ms` past. Replaces an earlier time. */
+/* Call `fire` once, in the turn that finds `at_ms` past. Replace an earlier time. */
 static inline void timer_set(struct engine *engine, struct timer *timer, int64_t at_ms)
 {
     heap_set(&engine->timers, &timer->node, at_ms);

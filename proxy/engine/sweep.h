@@ -6,7 +6,7 @@
 struct engine;
 struct sweeper;
 
-/* Looks for them once a second from now on. */
+/* Look for them once a second from now on. */
 struct sweeper *sweeper_new(struct engine *engine);
 /* Nothing of it may be under way: see engine_idle. */
 void sweeper_free(struct sweeper *sweeper);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop's turn; then the parts, in the order in which they are opened and closed. */
+/* First the loop's turn, then the parts, in the order in which they are opened and closed. */
 #include "proxy/host/host.h"
 
 #include <stdlib.h>
@@ -182,11 +182,6 @@ void host_start(struct host *host, void (*ready)(void *context))
 struct engine *host_engine(const struct host *host)
 {
     return host->engine;
-}
-
-struct store *host_store(const struct host *host)
-{
-    return host->store;
 }
 
 struct lease_provider *host_provider(const struct host *host)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An engine at work: its store, its lease provider and its turns, on a libuv loop. The daemon and
- * the library's embedded mode are both built on it, with sockets and without.
+/* An engine at work on a libuv loop, with its store and its lease provider. The daemon and the
+ * library's embedded mode are built on it, the one with sockets and the other without.
  *
- * One turn of the loop: events happen (timers, sockets, the store's wake-up, lease answers). When
- * all of them are done, and before the loop sleeps, libuv calls `prepare`, which lets the engine
- * finish the turn and sets the timer for its next one. So every event has its turn before the loop
- * blocks, and what came in together is answered together.
+ * In a turn of the loop events come in: timers, sockets, the store's wake-up, lease answers. After
+ * all of them, before the loop sleeps, libuv's `prepare` lets the engine finish the turn and sets
+ * the timer for the next one. So what came in together is answered together.
  *
  *   host_new ─▶ host_open ─▶ host_open_engine ─▶ host_start ─▶ host_close ─▶ (the loop runs dry)
  *            ─▶ host_free
@@ -47,8 +46,6 @@ void host_start(struct host *host, void (*ready)(void *context));
 
 /* Return the engine, NULL before it is open. */
 struct engine *host_engine(const struct host *host);
-/* The same for the store. */
-struct store *host_store(const struct host *host);
 /* The same for the lease provider. */
 struct lease_provider *host_provider(const struct host *host);
 

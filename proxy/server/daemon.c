@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The daemon's life, from top to bottom.
+/* stockaded: the daemon's life, from top to bottom.
  *
  *   start ─▶ RUNNING ─▶ DRAINING ─▶ HANGING_UP ─▶ ENDING ─▶ exit
  *     │        SIGTERM,   nothing is   connections   everything is closed,
@@ -8,15 +8,12 @@
  *     │                   (or 10 s)    that began
  *     └── a part that cannot be opened ──────────▶ ENDING
  *
- * Store, lease provider and engine are the host's (proxy/host), which also gives them their turns.
- * Here are what surrounds it: the sockets, the signals and the stages. SIGHUP has the options read
- * again.
+ * The host (proxy/host) owns store, lease provider and engine, and gives them their turns. Around
+ * it are the sockets, the signals and the stages. SIGHUP has the options read again.
  *
- * How it fails: a part that cannot be opened is one line in the log and exit status 1. A commit
- * whose outcome is unknown ends the process with status 70 and without a word to clients: the next
- * start goes by what is on disk. */
-#include "proxy/server/daemon.h"
-
+ * How it fails: wrong options are exit status 2. A part that cannot be opened is one line in the
+ * log and exit status 1. A commit whose outcome is unknown ends the process with status 70 and
+ * without a word to clients: the next start goes by what is on disk. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,15 +22,19 @@
 #include <uv.h>
 
 #include "fence/base/check.h"
+#include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/host/host.h"
 #include "proxy/server/admin.h"
 #include "proxy/server/conn.h"
+#include "proxy/server/options.h"
 #include "proxy/server/process.h"
 #include "proxy/server/server.h"
+#include "store/open.h"
 
 enum {
     DRAIN_MS = 10000,
+    EXIT_USAGE = 2,
     EXIT_STORE_LOST = 70,
     WHY_SIZE = 512,
 };
@@ -431,7 +432,7 @@ static void free_parts(struct daemon *daemon)
     free(daemon);
 }
 
-int daemon_run(struct options *options, struct log *log)
+static int daemon_run(struct options *options, struct log *log)
 {
     struct daemon *daemon = mem_zalloc(sizeof *daemon);
     char why[WHY_SIZE];
@@ -452,5 +453,27 @@ int daemon_run(struct options *options, struct log *log)
     free_parts(daemon);
     if (status == EXIT_SUCCESS)
         log_info(log, "stopped");
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct options *options = NULL;
+    struct buf message = {0};
+    enum options_outcome outcome = options_load(&options, argc, argv, environ, &message);
+    int status = outcome == OPTIONS_SHOW ? EXIT_SUCCESS : EXIT_USAGE;
+
+    if (outcome == OPTIONS_READY) {
+        struct log log = {.fd = STDERR_FILENO};
+        log_level_parse(options_text(options, OPTION_LOG_LEVEL), &log.level);
+        store_sqlite_uncounted();
+        status = daemon_run(options, &log);
+        options_free(options);
+    } else if (outcome == OPTIONS_SHOW) {
+        fwrite(message.data, 1, message.len, stdout);
+    } else {
+        fprintf(stderr, "stockaded: %.*s\n", (int)message.len, message.data);
+    }
+    buf_free(&message);
     return status;
 }

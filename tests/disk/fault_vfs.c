@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every call asks first whether it is to fail, and then goes to the VFS behind. */
+/* A file is the one of the VFS behind, with other methods for the calls that can fail: each asks
+ * first whether it has to, and then goes on to the method that stood there. */
 #include "tests/disk/fault_vfs.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "tests/disk/ramdisk_vfs.h"
 
@@ -27,19 +29,22 @@ struct fault_vfs {
     } on_sync;
 };
 
+enum { BELOW_SIZE_MAX = 512 };
+
+/* What stands so far behind the start of a file. */
 struct fault_file {
-    sqlite3_file base;
     struct fault_vfs *vfs;
-    const char *path;    /* SQLite's; NULL: a temporary file */
-    sqlite3_file *below; /* right behind this struct */
+    const char *path; /* SQLite's; NULL: a temporary file */
+    sqlite3_io_methods methods;
+    const sqlite3_io_methods *below;
 };
 
 static struct fault_file *of(sqlite3_file *file)
 {
-    return (struct fault_file *)file;
+    return (struct fault_file *)((char *)file + BELOW_SIZE_MAX);
 }
 
-static sqlite3_file *below(sqlite3_file *file)
+static const sqlite3_io_methods *below(sqlite3_file *file)
 {
     return of(file)->below;
 }
@@ -109,42 +114,36 @@ static void wait_while_held(const struct fault_file *file)
     pthread_mutex_unlock(&vfs->lock);
 }
 
-static int file_close(sqlite3_file *base)
-{
-    return below(base)->pMethods->xClose(below(base));
-}
-
-/* Calls that go on to the VFS behind, unless they have to fail. */
+/* Calls that go on, unless they have to fail. */
 
 static int file_read(sqlite3_file *base, void *data, int size, sqlite3_int64 at)
 {
     int code = meet_file(base, FAULT_READ);
-    return code != SQLITE_OK ? code : below(base)->pMethods->xRead(below(base), data, size, at);
+    return code != SQLITE_OK ? code : below(base)->xRead(base, data, size, at);
 }
 
 static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
 {
     int code = meet_file(base, FAULT_TRUNCATE);
-    return code != SQLITE_OK ? code : below(base)->pMethods->xTruncate(below(base), size);
+    return code != SQLITE_OK ? code : below(base)->xTruncate(base, size);
 }
 
 static int file_size(sqlite3_file *base, sqlite3_int64 *size)
 {
     int code = meet_file(base, FAULT_SIZE);
-    return code != SQLITE_OK ? code : below(base)->pMethods->xFileSize(below(base), size);
+    return code != SQLITE_OK ? code : below(base)->xFileSize(base, size);
 }
 
 static int file_lock(sqlite3_file *base, int level)
 {
     int code = meet_file(base, FAULT_LOCK);
-    return code != SQLITE_OK ? code : below(base)->pMethods->xLock(below(base), level);
+    return code != SQLITE_OK ? code : below(base)->xLock(base, level);
 }
 
 static int file_check_lock(sqlite3_file *base, int *locked)
 {
     int code = meet_file(base, FAULT_CHECK_LOCK);
-    return code != SQLITE_OK ? code
-                             : below(base)->pMethods->xCheckReservedLock(below(base), locked);
+    return code != SQLITE_OK ? code : below(base)->xCheckReservedLock(base, locked);
 }
 
 /* A write that fails may have got half-way. */
@@ -154,9 +153,9 @@ static int file_write(sqlite3_file *base, const void *data, int size, sqlite3_in
     int code = meet_file(base, FAULT_WRITE);
 
     if (code == SQLITE_OK)
-        return below(base)->pMethods->xWrite(below(base), data, size, at);
+        return below(base)->xWrite(base, data, size, at);
     if (!gone && size > 1)
-        (void)below(base)->pMethods->xWrite(below(base), data, size / 2, at);
+        (void)below(base)->xWrite(base, data, size / 2, at);
     return code;
 }
 
@@ -169,30 +168,10 @@ static int file_sync(sqlite3_file *base, int flags)
     if (vfs->on_sync.suffix != NULL && ends_in(of(base)->path, vfs->on_sync.suffix))
         vfs->on_sync.call(vfs->on_sync.context);
     if (code != SQLITE_OK)
-        (void)below(base)->pMethods->xFileControl(below(base), RAMDISK_SYNC_HAS_FAILED, NULL);
+        (void)below(base)->xFileControl(base, RAMDISK_SYNC_HAS_FAILED, NULL);
     if (code != SQLITE_OK || vfs->hurries)
         return code;
-    return below(base)->pMethods->xSync(below(base), flags);
-}
-
-static int file_unlock(sqlite3_file *base, int level)
-{
-    return below(base)->pMethods->xUnlock(below(base), level);
-}
-
-static int file_control(sqlite3_file *base, int what, void *arg)
-{
-    return below(base)->pMethods->xFileControl(below(base), what, arg);
-}
-
-static int file_sector(sqlite3_file *base)
-{
-    return below(base)->pMethods->xSectorSize(below(base));
-}
-
-static int file_traits(sqlite3_file *base)
-{
-    return below(base)->pMethods->xDeviceCharacteristics(below(base));
+    return below(base)->xSync(base, flags);
 }
 
 static int file_shm_map(sqlite3_file *base, int page, int size, int extend, void volatile **out)
@@ -200,59 +179,45 @@ static int file_shm_map(sqlite3_file *base, int page, int size, int extend, void
     int code = meet_file(base, FAULT_SHM_MAP);
 
     *out = NULL;
-    return code != SQLITE_OK ? code
-                             : below(base)->pMethods->xShmMap(below(base), page, size, extend, out);
+    return code != SQLITE_OK ? code : below(base)->xShmMap(base, page, size, extend, out);
 }
 
 static int file_shm_lock(sqlite3_file *base, int offset, int n, int flags)
 {
     int code = (flags & SQLITE_SHM_UNLOCK) != 0 ? SQLITE_OK : meet_file(base, FAULT_SHM_LOCK);
-    return code != SQLITE_OK ? code
-                             : below(base)->pMethods->xShmLock(below(base), offset, n, flags);
+    return code != SQLITE_OK ? code : below(base)->xShmLock(base, offset, n, flags);
 }
 
-static void file_shm_barrier(sqlite3_file *base)
+static sqlite3_io_methods methods_over(const sqlite3_io_methods *below)
 {
-    below(base)->pMethods->xShmBarrier(below(base));
-}
+    sqlite3_io_methods methods = *below;
 
-static int file_shm_unmap(sqlite3_file *base, int delete)
-{
-    return below(base)->pMethods->xShmUnmap(below(base), delete);
+    methods.iVersion = 2; /* no mapping of the file past these */
+    methods.xRead = file_read;
+    methods.xWrite = file_write;
+    methods.xTruncate = file_truncate;
+    methods.xSync = file_sync;
+    methods.xFileSize = file_size;
+    methods.xLock = file_lock;
+    methods.xCheckReservedLock = file_check_lock;
+    methods.xShmMap = file_shm_map;
+    methods.xShmLock = file_shm_lock;
+    return methods;
 }
-
-static const sqlite3_io_methods methods = {
-    .iVersion = 2,
-    .xClose = file_close,
-    .xRead = file_read,
-    .xWrite = file_write,
-    .xTruncate = file_truncate,
-    .xSync = file_sync,
-    .xFileSize = file_size,
-    .xLock = file_lock,
-    .xUnlock = file_unlock,
-    .xCheckReservedLock = file_check_lock,
-    .xFileControl = file_control,
-    .xSectorSize = file_sector,
-    .xDeviceCharacteristics = file_traits,
-    .xShmMap = file_shm_map,
-    .xShmLock = file_shm_lock,
-    .xShmBarrier = file_shm_barrier,
-    .xShmUnmap = file_shm_unmap,
-};
 
 static int vfs_open(sqlite3_vfs *base, const char *path, sqlite3_file *out, int flags, int *given)
 {
     struct fault_vfs *vfs = (struct fault_vfs *)base;
-    struct fault_file *file = of(out);
-
-    *file = (struct fault_file){.vfs = vfs, .path = path, .below = (sqlite3_file *)(file + 1)};
     int code = meet(vfs, FAULT_OPEN, path);
+
+    out->pMethods = NULL;
     if (code != SQLITE_OK)
         return code;
-    code = vfs->below->xOpen(vfs->below, path, file->below, flags, given);
-    if (file->below->pMethods != NULL)
-        file->base.pMethods = &methods;
+    code = vfs->below->xOpen(vfs->below, path, out, flags, given);
+    if (out->pMethods == NULL)
+        return code;
+    *of(out) = (struct fault_file){vfs, path, methods_over(out->pMethods), out->pMethods};
+    out->pMethods = &of(out)->methods;
     return code;
 }
 
@@ -295,7 +260,8 @@ struct fault_vfs *fault_vfs_add(void)
 
     vfs->below = sqlite3_vfs_find(NULL);
     vfs->base = *vfs->below; /* what only names files is the same, and needs no file of ours */
-    vfs->base.szOsFile += (int)sizeof(struct fault_file);
+    check(vfs->below->szOsFile <= BELOW_SIZE_MAX);
+    vfs->base.szOsFile = BELOW_SIZE_MAX + (int)sizeof(struct fault_file);
     vfs->base.pNext = NULL;
     vfs->base.zName = "fault";
     vfs->base.xOpen = vfs_open;

@@ -15,10 +15,12 @@ import signal
 
 import pytest
 
+from harness.deployment import Deployment
 from harness.library import Library
 from harness.limits import BUILD, patience
 from harness.maintenance import Maintenance
 from harness.rig import Rig
+from harness.shop import Shop
 from harness.tool import Tool
 
 pytest_plugins = ["harness.late"]
@@ -76,51 +78,18 @@ def rig(tmp_path):
     rig.close()
 
 
-class Shared:
-    """A daemon that tests share. One that died is replaced, and the test that ended it fails."""
-
-    def __init__(self, folder, leases, *args):
-        self.rig = Rig(folder)
-        self.args = args
-        self.lease = "local:"
-        if leases == "redis":
-            self.lease = self.rig.redis().uri
-        self.process = None
-
-    def daemon(self):
-        if self.process is None or not self.process.alive():
-            self.process = self.rig.daemon(*self.args, lease=self.lease)
-        return self.process
-
-    def lend(self):
-        """For `yield from` in a fixture."""
-        daemon = self.daemon()
-        yield daemon
-        daemon.close_clients()
-        if not daemon.alive():
-            self.rig.processes.remove(daemon)
-            raise AssertionError(f"the shared daemon died:\n{daemon.describe()}")
+def shared(service, *args):
+    @pytest.fixture(scope="session")
+    def fixture(tmp_path_factory):
+        deployment = Deployment(tmp_path_factory.mktemp(service), service, *args)
+        yield deployment
+        deployment.close()
+    return fixture
 
 
-def _shared(tmp_path_factory, leases, *args):
-    shared = Shared(tmp_path_factory.mktemp(leases), leases, *args)
-    yield shared
-    shared.rig.close()
-
-
-@pytest.fixture(scope="session")
-def shared_local(tmp_path_factory):
-    yield from _shared(tmp_path_factory, "local")
-
-
-@pytest.fixture(scope="session")
-def shared_redis(tmp_path_factory):
-    yield from _shared(tmp_path_factory, "redis")
-
-
-@pytest.fixture(scope="session")
-def shared_unfenced(tmp_path_factory):
-    yield from _shared(tmp_path_factory, "local", "--unfenced-writes", "allow")
+shared_local = shared("local")
+shared_redis = shared("redis")
+shared_unfenced = shared("local", "--unfenced-writes", "allow")
 
 
 @pytest.fixture(scope="session")
@@ -130,23 +99,34 @@ def library():
 
 @pytest.fixture(params=["local", "redis"])
 def daemon(request):
-    yield from request.getfixturevalue("shared_" + request.param).lend()
+    with request.getfixturevalue("shared_" + request.param).lent() as daemon:
+        yield daemon
 
 
 @pytest.fixture
 def local(shared_local):
-    yield from shared_local.lend()
+    with shared_local.lent() as daemon:
+        yield daemon
 
 
 @pytest.fixture
 def unfenced(shared_unfenced):
-    yield from shared_unfenced.lend()
+    with shared_unfenced.lent() as daemon:
+        yield daemon
 
 
 @pytest.fixture(params=["local", "redis"])
 def lease(request, rig):
     """A lease URI for daemons of the test's own rig."""
     return "local:" if request.param == "local" else rig.redis().uri
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A file with guarded tables, for a module's tests."""
+    shop = Shop(tmp_path_factory.mktemp("shop"))
+    yield shop
+    shop.rig.close()
 
 
 @pytest.fixture

@@ -12,16 +12,11 @@ import pytest
 
 from harness.limits import patience, wait_until
 from harness.resp import Client, encode
-from harness.maintenance import Maintenance, execute, make_version_1, query, value
+from harness.maintenance import execute, make_version_1, query, value
 
 PAIRS = 4
 OPENING = 1000
 BACKUPS = 8
-
-
-@pytest.fixture
-def maintenance(rig):
-    return Maintenance(rig)
 
 
 def names(folder):

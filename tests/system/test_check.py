@@ -11,7 +11,7 @@ import pytest
 from harness.limits import wait_until
 from harness.resp import encode
 from harness.rig import Rig
-from harness.maintenance import Maintenance, execute, make_version_1, query
+from harness.maintenance import execute, make_version_1, query
 
 WHOLE = "ok: 6 resources, 4 values, 3 receipts, 1 guards\n"
 HUGE = 1 << 53
@@ -49,11 +49,6 @@ def template(tmp_path_factory):
     build_store(rig).stop()
     rig.close()
     return rig.store
-
-
-@pytest.fixture
-def maintenance(rig):
-    return Maintenance(rig)
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_get_prints_any_bytes_as_they_are(tmp_path, local, key):
     client = local.client()
     client.fenced(client.token(key), "SET", key, "a\x00b\nc")
     tool = Tool(tmp_path)
-    said = tool.run("-u", "stockade://{}:{}".format(*local.address), "get", key).stdout
+    said = tool.run("-u", local.uri, "get", key).stdout
     assert said == "a\x00b\nc\n"
 
 

@@ -14,20 +14,11 @@ import pytest
 
 from harness.lax import LaxServer
 from harness.limits import BUILD, Stopwatch, patience, wait_until
-from harness.tool import Tool
 
 Row = collections.namedtuple("Row", "sold left oversold tried refused rate")
 BasketRow = collections.namedtuple(
     "BasketRow", "baskets pieces left oversold twice orders_off stale refused rate")
 PIECES = 8 * 20
-
-
-@pytest.fixture
-def tool(tmp_path):
-    tool = Tool(tmp_path)
-    yield tool
-    for pid in tool.processes():
-        os.kill(pid, signal.SIGKILL)
 
 
 def table(text, row=Row, last="sales/s"):
@@ -171,7 +162,7 @@ def test_baskets_leave_running_servers_as_they_were(tool, rig):
     redis = rig.redis()
     daemon = rig.daemon(lease=redis.uri)
     redis.client()("SET", "theirs", "kept")
-    done = tool.run("-u", "stockade://{}:{}".format(*daemon.address), "demo", "basket",
+    done = tool.run("-u", daemon.uri, "demo", "basket",
                     "--redis", redis.uri + "/1", "--stock", 5, "--stops", 1, "--losses", 1)
     assert done.returncode == 0, done.stderr
     assert "private" not in done.stdout
@@ -199,7 +190,7 @@ def test_running_servers_are_used_where_they_are_named_and_left_clean(tool, rig)
     redis = rig.redis()
     daemon = rig.daemon(lease=redis.uri)
     redis.client()("SET", "theirs", "kept")
-    done = tool.run("-u", "stockade://{}:{}".format(*daemon.address), "demo", "oversell",
+    done = tool.run("-u", daemon.uri, "demo", "oversell",
                     "--redis", redis.uri + "/1", "--stock", 20, "--stops", 1,
                     "--contender", "redis-lock", "--contender", "version",
                     "--contender", "stockade")

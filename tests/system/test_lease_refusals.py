@@ -12,7 +12,7 @@ from harness.rig import RedisServer, Rig
 from harness.sentinel import NEVER_MS, Sentinels
 from test_p2_rising import token_when_up
 from test_p8_lease_service import AT_ONCE_SECONDS, assert_holder_writes
-from test_sentinel import await_up, info
+from test_sentinel import await_up
 
 LOADED_KEYS = 1000
 LOAD_DELAY_US = 3000  # for each of them
@@ -60,8 +60,8 @@ def assert_refuses(site, client, reason):
     with Stopwatch() as watch, refused("LEASEDOWN", reason):
         client("ACQUIRE", "r", 60000, "OWNER", "me")
     assert watch.seconds < patience(AT_ONCE_SECONDS)
-    assert info(client)["lease_service_up"] == "0"
-    assert re.search(reason, info(client)["lease_service_detail"]), info(client)
+    assert client.info("lease")["lease_service_up"] == "0"
+    assert re.search(reason, client.info("lease")["lease_service_detail"]), client.info("lease")
 
 
 @pytest.mark.parametrize("reason, refuse, accept", [
@@ -100,7 +100,7 @@ def test_scripts_that_were_lost_are_sent_again(site, key):
     await_up(client)
     site.tell("SCRIPT", "FLUSH")
     assert client.token(key) > 0
-    assert info(client)["lease_service_up"] == "1"
+    assert client.info("lease")["lease_service_up"] == "1"
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_a_redis_that_loads_its_data_is_leasedown_with_the_reason(rig):
         "--key-load-delay", LOAD_DELAY_US, "--loading-process-events-interval-bytes", 1024],
         rig.folder / "loading.err")
     rig.processes.append(redis)
-    wait_until(lambda: "LOADING" in info(client)["lease_service_detail"], "INFO shows it", 10)
+    wait_until(lambda: "LOADING" in client.info()["lease_service_detail"], "INFO shows it", 10)
     with Stopwatch() as watch, refused("LEASEDOWN", "LOADING"):
         client("ACQUIRE", "r", 60000)
     assert watch.seconds < patience(AT_ONCE_SECONDS)
@@ -138,7 +138,8 @@ def test_a_sentinel_that_names_a_closed_port_is_leasedown_with_the_reason(rig):
     with Stopwatch() as watch, refused("LEASEDOWN", "refused"):
         client("ACQUIRE", "r", 60000)
     assert watch.seconds < patience(AT_ONCE_SECONDS)
-    assert f"at 127.0.0.1:{cluster.master.address[1]}: " in info(client)["lease_service_detail"]
+    where = f"at 127.0.0.1:{cluster.master.address[1]}: "
+    assert where in client.info("lease")["lease_service_detail"]
     rig.redis(port=cluster.master.address[1])
     with Stopwatch() as watch:
         assert token_when_up(client, "r") > 0

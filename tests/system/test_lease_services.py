@@ -17,7 +17,7 @@ from harness.limits import Stopwatch, patience, wait_until
 from harness.resp import Push, ReplyError, refused
 from harness.services import SERVICES, needed, skipped
 from test_p2_rising import assert_rising, cycles
-from test_p8_live import PROMPT_SECONDS, await_waiters, line_up
+from test_p8_live import PROMPT_SECONDS, line_up
 
 SHORT_MS = 150  # a TTL that is to run out
 REFUSED_SECONDS = 3.0  # the longest that a dead service may take to be one
@@ -40,7 +40,8 @@ def shared(request, tmp_path_factory):
 
 @pytest.fixture
 def at(shared):
-    yield from shared.lend()
+    with shared.lent():
+        yield shared
 
 
 # Leases.
@@ -51,6 +52,7 @@ def test_a_free_lease_is_granted_and_denied_to_others(at, key):
     grant = a.acquire(key, 20000)
     assert 15000 < grant.ttl_ms <= 20000
     assert b.acquire(key, 20000) is None
+    assert a.acquire(key, 20000) is None, "without OWNER each call is a new owner"
     lease = b.lease(key)
     assert (lease["state"], lease["token"]) == ("held", grant.token)
     assert 15000 < lease["ttl_ms"] <= 20000
@@ -58,8 +60,7 @@ def test_a_free_lease_is_granted_and_denied_to_others(at, key):
 
 
 def test_info_names_the_service_and_says_that_it_is_up(at):
-    client = at.client()
-    info = dict(line.split(":", 1) for line in client("INFO").decode().splitlines() if ":" in line)
+    info = at.client().info()
     assert info["lease_service"] == at.service.name
     assert info["lease_service_up"] == "1"
 
@@ -75,7 +76,7 @@ def test_another_daemon_is_denied_what_this_one_holds_and_woken_when_it_is_free(
         token = holder.token(key, 60000, "WAIT", 5000)
         assert waiter.acquire(key) is None
         waiter.send("ACQUIRE", key, 60000, "WAIT", 10000)
-        await_waiters(there.client(), key, 1)
+        there.client().await_waiters(key)
         with Stopwatch() as watch:
             holder("RELEASE", key, token)
             fresh = waiter.read()[0]
@@ -114,17 +115,25 @@ def test_a_wait_that_runs_out_is_null_and_leaves_the_line(at, key):
     with Stopwatch() as watch:
         assert other.acquire(key, 60000, "WAIT", 200) is None
     assert 0.15 < watch.seconds < patience(2)
-    await_waiters(holder, key, 0)
+    holder.await_waiters(key, 0)
     assert holder.fenced(token, "SET", key, "x") == "OK"
 
 
 def test_the_same_owner_enters_again_with_the_same_token(at, key):
     a, b = at.client(), at.client()
-    token = a.token(key, 5000, "OWNER", "me")
-    assert b.acquire(key, 60000, "OWNER", "me").token == token
+    token = a.token(key, 20000, "OWNER", "me")
+    assert b.acquire(key, 60000, "OWNER", "me").token == token, "from any connection"
     lease = b.lease(key)
-    assert (lease["holds"], lease["token"]) == (2, token) and lease["ttl_ms"] > 5000
-    assert [a("RELEASE", key, token) for _ in range(2)] == [1, 0]
+    assert (lease["holds"], lease["token"]) == (2, token)
+    assert lease["ttl_ms"] > 50000, "the TTL has begun again"
+    assert a.acquire(key, 60000, "OWNER", "me", "WAIT", 1000).token == token
+    assert b.acquire(key, 60000, "OWNER", "you") is None
+    assert [a("RELEASE", key, token) for _ in range(2)] == [2, 1]
+    assert a.fenced(token, "SET", key, "x") == "OK", "it is held once more"
+    assert b.acquire(key, 60000, "OWNER", "you") is None
+    assert [a("RELEASE", key, token) for _ in range(2)] == [0, 0], "and a repeat"
+    with refused("STALE"):
+        a.fenced(token, "SET", key, "late")
     assert b.token(key, 60000, "OWNER", "me") > token
 
 
@@ -138,8 +147,10 @@ def test_only_its_owner_keeps_a_lease(at, key):
     for command in (("RENEW", key, old, 60000), ("RELEASE", key, old)):
         with refused("STALE"):
             b(*command)
-    with refused("UNKNOWN"):
-        b.fenced(token + 1, "SET", key, "x")
+    for command in (("FENCED", token + 1, "SET", key, "x"), ("RELEASE", key, token + 1),
+                    ("RELEASE", key, 1 << 50)):
+        with refused("UNKNOWN"):
+            b(*command)
     lease = a.lease(key)
     assert (lease["state"], lease["token"], lease["owner"]) == ("held", token, b"me")
 
@@ -151,8 +162,7 @@ def test_a_renewal_restarts_the_ttl_under_the_same_token(at, key):
     lease = client.lease(key)
     assert lease["token"] == token and lease["ttl_ms"] > 50000
     client.renew(key, token, SHORT_MS)
-    fresh = at.client().token(key, 60000, "WAIT", 5000)
-    assert fresh > token
+    assert at.client().token(key, 60000, "WAIT", 5000) > token
 
 
 def test_a_renewal_after_expiry_takes_back_what_nobody_took(at, key):
@@ -170,9 +180,22 @@ def test_a_renewal_after_expiry_of_what_another_took_is_stale(at, key):
     client = at.client()
     token = client.token(key, SHORT_MS)
     other = at.client().token(key, 60000, "WAIT", 5000)
+    for command in (("RENEW", key, token, 60000), ("RELEASE", key, token)):
+        with refused("STALE"):
+            client(*command)
+    lease = client.lease(key)
+    assert lease["state"] == "held" and lease["token"] == other > token
+    client("RELEASE", key, other)
     with refused("STALE"):
         client("RENEW", key, token, 60000)
-    assert client.lease(key)["token"] == other > token
+    assert client.lease(key)["state"] == "free"
+
+
+def assert_dead(client, key, token):
+    for command in (("FENCED", token, "SET", key, "late"), ("RENEW", key, token, 60000)):
+        with refused("STALE"):
+            client(*command)
+    assert client("GET", key) is None
 
 
 def test_a_released_lease_is_free_and_its_token_dead(at, key):
@@ -180,21 +203,28 @@ def test_a_released_lease_is_free_and_its_token_dead(at, key):
     token = a.token(key)
     assert a("RELEASE", key, token) == 0
     assert a("RELEASE", key, token) == 0, "repeating the last one"
-    with refused("STALE"):
-        a.fenced(token, "SET", key, "late")
+    assert_dead(a, key, token)
     assert b.lease(key)["state"] == "free"
-    assert b.token(key, 60000, "WAIT", 2000) > token
+    fresh = b.token(key, 60000, "WAIT", 2000)
+    assert fresh > token
+    with refused("STALE"):
+        a("RELEASE", key, token)
+    assert b.fenced(fresh, "SET", key, "x") == "OK"
 
 
 def test_a_revoked_lease_is_free_and_its_token_dead(at, key):
     a, b = at.client(proto=3), at.client()
+    assert b("REVOKE", key) is None, "nobody ever held it"
     token = a.token(key, 60000, "OWNER", "me")
-    assert b("REVOKE", key) == token
+    a.acquire(key, 60000, "OWNER", "me")
+    assert b("REVOKE", key) == token, "all holds, by anyone"
     told = a.read()
     assert isinstance(told, Push) and told == [b"stockade:lost", key.encode(), token, b"revoked"]
+    assert b.lease(key)["state"] == "free"
+    assert_dead(a, key, token)
     with refused("STALE"):
-        a.fenced(token, "SET", key, "late")
-    assert a.token(key, 60000, "OWNER", "me", "WAIT", 2000) > token
+        a("RELEASE", key, token)
+    assert a.token(key, 60000, "OWNER", "me", "WAIT", 2000) > token, "no old token lives again"
 
 
 def test_an_expired_lease_passes_to_who_waits_and_its_holder_is_fenced(at, key):
@@ -307,7 +337,7 @@ def test_holders_write_without_a_single_error_while_the_service_is_down(at, key)
     client, waiter = at.client(), at.client()
     token = client.token(key)
     waiter.send("ACQUIRE", key, 60000, "WAIT", 30000)
-    await_waiters(client, key, 1)
+    client.await_waiters(key)
     released = client.token(key + "/released")
     with writing(at.client(), token, key) as some_more:
         some_more()
@@ -320,7 +350,7 @@ def test_holders_write_without_a_single_error_while_the_service_is_down(at, key)
                     client("ACQUIRE", key + "/new", 60000)
                 assert watch.seconds < patience(REFUSED_SECONDS)
             some_more()
-            assert b"lease_service_up:0" in client("INFO")
+            assert client.info()["lease_service_up"] == "0"
             assert client("RELEASE", key + "/released", released) == 0
             with refused("STALE"):
                 client.fenced(released, "SET", key + "/released", "late")
@@ -330,7 +360,7 @@ def test_holders_write_without_a_single_error_while_the_service_is_down(at, key)
         fresh = granted_again(client, key + "/new")
         some_more()
     assert client.fenced(fresh, "SET", key + "/new", "x") == "OK"
-    assert b"lease_service_up:1" in client("INFO")
+    assert client.info()["lease_service_up"] == "1"
     assert client.token(key + "/released", 60000, "WAIT", 10000) > released
 
 

@@ -54,7 +54,7 @@ def ask_late(relay, peek, client, *command):
 def test_no_reply_tells_more_than_redis_has_left_whatever_the_phases_of_the_clocks(
         rig, redis, peek):
     relay = rig.relay(redis.address)
-    client = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}").client()
+    client = rig.daemon(lease=relay.redis_uri).client()
     client("RELEASE", "r", client.token("r"))
     told = []
     for _ in range(20):
@@ -116,7 +116,7 @@ def test_a_grant_that_ran_out_in_a_slow_store_is_tried_again_within_its_wait(
 def test_baskets_at_short_ttls_behind_a_slow_lease_service_are_whole_or_null(rig, redis, peek):
     """Each step takes longer than a third of the TTL, so what was taken first runs out."""
     relay = rig.relay(redis.address)
-    daemon = rig.daemon(lease=f"redis://127.0.0.1:{relay.address[1]}")
+    daemon = rig.daemon(lease=relay.redis_uri)
     client = daemon.client()
     client("RELEASE", "a", client.token("a"))
     relay.hold("down")

@@ -1,140 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lease commands, reply by reply: ACQUIRE, RENEW, RELEASE, REVOKE, LEASE, LEASES."""
+"""Lease commands, reply by reply; repeats with an ID, leases tied to a connection, baskets. What
+holds with every lease service is in test_lease_services.py."""
+
+import re
+import select
+import signal
+import time
 
 import pytest
 
 from harness.limits import Stopwatch, patience, wait_until
 from harness.resp import CLOCK_MS, ReplyError, refused
 from harness.rig import restart
+from test_p2_rising import cycles
+from test_p8_live import PROMPT_SECONDS
 
 NAMES = [b"\x00", b"\r\n$5\r\n", b"a b\tc", bytes(range(256)), b"}{", b"{tag}rest", b"x" * 512,
          "\N{SNOWMAN}".encode(), b"%s%n", b"'; DROP TABLE", b"\xff\xfe"]
-
-
-def test_acquire_replies_token_and_ttl_and_null_to_others(daemon, key):
-    a, b = daemon.client(), daemon.client()
-    grant = a.acquire(key, 20000)
-    assert 15000 < grant.ttl_ms <= 20000
-    assert b.acquire(key, 20000) is None
-    assert a.acquire(key, 20000) is None, "without OWNER each call is a new owner"
 
 
 @pytest.mark.parametrize("proto", [2, 3])
 def test_lease_says_what_is_known(daemon, key, proto):
     client = daemon.client(proto=proto)
     assert client.lease(key) is None
+    for command in (("RELEASE", key, 1), ("RENEW", key, 1, 60000)):
+        with refused("UNKNOWN"):
+            client(*command)
     token = client.token(key, 60000, "OWNER", "alice")
     lease = client.lease(key)
     assert set(lease) >= {"state", "token", "owner", "ttl_ms", "holds", "waiters"}
     assert (lease["state"], lease["token"], lease["owner"]) == ("held", token, b"alice")
     assert 55000 < lease["ttl_ms"] <= 60000 and (lease["holds"], lease["waiters"]) == (1, 0)
+    assert isinstance(client("LEASE", key), list if proto == 2 else dict), "flat, or a map"
     client("RELEASE", key, token)
     lease = client.lease(key)
-    assert (lease["state"], lease["token"]) == ("free", token)
+    assert (lease["state"], lease["token"], lease["ttl_ms"]) == ("free", token, 0)
 
 
-def test_lease_is_a_map_in_resp3_and_a_flat_array_in_resp2(daemon, key):
-    for proto, kind in ((2, list), (3, dict)):
-        client = daemon.client(proto=proto)
-        client.acquire(key)
-        assert isinstance(client("LEASE", key), kind)
+def test_tokens_are_1_2_3_and_so_on(daemon, key):
+    assert cycles(daemon.client(), key, 20) == list(range(1, 21))
 
 
-def test_the_same_owner_enters_again_with_the_same_token_counted(daemon, key):
-    a, b = daemon.client(), daemon.client()
-    token = a.token(key, 20000, "OWNER", "me")
-    assert b.acquire(key, 60000, "OWNER", "me").token == token, "from any connection"
-    assert b.lease(key)["holds"] == 2 and b.lease(key)["ttl_ms"] > 50000, "TTL restarted"
-    assert a.acquire(key, 60000, "OWNER", "me", "WAIT", 1000).token == token
-    assert b.acquire(key, 60000, "OWNER", "you") is None
-    assert [a("RELEASE", key, token) for _ in range(3)] == [2, 1, 0]
-    assert a("RELEASE", key, token) == 0, "repeating the last one"
-    with refused("STALE"):
-        a.fenced(token, "SET", key, "x")
-    assert b.token(key, 60000, "OWNER", "you") > token
-
-
-def test_a_token_writes_until_its_last_hold_is_released(daemon, key):
+def test_an_owner_whose_lease_expired_enters_as_anyone(daemon, key):
     client = daemon.client()
-    token = client.token(key, 60000, "OWNER", "me")
-    client.acquire(key, 60000, "OWNER", "me")
-    assert client("RELEASE", key, token) == 1
-    assert client.fenced(token, "SET", key, "inner released") == "OK"
-    assert client("RELEASE", key, token) == 0
-
-
-def test_an_owner_that_released_gets_a_new_token(daemon, key):
-    client = daemon.client()
-    first = client.token(key, 60000, "OWNER", "me")
-    client("RELEASE", key, first)
-    assert client.token(key, 60000, "OWNER", "me") > first
-
-
-def test_an_owner_whose_lease_expired_and_was_taken_enters_as_anyone(daemon, key):
-    client = daemon.client()
-    first = client.token(key, 20, "OWNER", "me")
-    client.await_expiry(key)
+    tokens = []
+    for _ in range(2):
+        tokens.append(client.token(key, 20, "OWNER", "me"))
+        client.await_expiry(key)
+    first = tokens[1]
+    assert first >= tokens[0]
     second = client.token(key, 60000, "OWNER", "you")
     assert client.acquire(key, 60000, "OWNER", "me") is None
     client("RELEASE", key, second)
     third = client.token(key, 60000, "OWNER", "me")
     assert first < second < third
     assert client.lease(key)["holds"] == 1
-
-
-def test_renew_restarts_the_ttl_under_the_same_token(daemon, key):
-    client = daemon.client()
-    token = client.token(key, 20000)
-    client.renew(key, token, 60000)
-    assert client.lease(key)["ttl_ms"] > 50000
-    client.renew(key, token, 500)
-    assert client.lease(key)["ttl_ms"] <= 500
-    assert client.lease(key)["token"] == token
-
-
-def test_renew_takes_an_expired_lease_back_that_nobody_took(daemon, key):
-    client = daemon.client()
-    token = client.token(key, 20)
-    client.await_expiry(key)
-    client.renew(key, token, 60000)
-    lease = client.lease(key)
-    assert (lease["state"], lease["token"]) == ("held", token)
-    assert daemon.client().acquire(key) is None
-    assert client.fenced(token, "SET", key, "x") == "OK"
-
-
-def test_renew_of_a_lease_that_another_took_since_is_stale(daemon, key):
-    client = daemon.client()
-    token = client.token(key, 20)
-    client.await_expiry(key)
-    other = client.token(key)
-    with refused("STALE"):
-        client("RENEW", key, token, 60000)
-    client("RELEASE", key, other)
-    with refused("STALE"):
-        client("RENEW", key, token, 60000)
-    assert client.lease(key)["state"] == "free"
-
-
-@pytest.mark.parametrize("how", ["release", "revoke"])
-def test_renew_after_a_release_or_revoke_is_stale_and_leaves_the_lease_free(daemon, key, how):
-    client = daemon.client()
-    token = client.token(key)
-    client("RELEASE", key, token) if how == "release" else client("REVOKE", key)
-    with refused("STALE"):
-        client("RENEW", key, token, 60000)
-    assert client.token(key) > token
-
-
-def test_release_by_a_token_that_is_no_longer_the_holders_is_stale(daemon, key):
-    client = daemon.client()
-    old = client.token(key, 20)
-    client.await_expiry(key)
-    new = client.token(key)
-    with refused("STALE"):
-        client("RELEASE", key, old)
-    lease = client.lease(key)
-    assert (lease["state"], lease["token"]) == ("held", new)
 
 
 def test_release_piped_behind_writes_commits_them_first(daemon, key):
@@ -146,16 +66,6 @@ def test_release_piped_behind_writes_commits_them_first(daemon, key):
         assert replies[-1] == 0
         assert not [reply for reply in replies if isinstance(reply, ReplyError)]
     assert client("GET", key) == b"200"
-
-
-def test_revoke_replies_the_retired_token_and_frees_the_lease(daemon, key):
-    client = daemon.client()
-    assert client("REVOKE", key) is None
-    token = client.token(key, 60000, "OWNER", "me")
-    client.acquire(key, 60000, "OWNER", "me")
-    assert daemon.client()("REVOKE", key) == token, "all holds, by anyone"
-    assert client.lease(key)["state"] == "free"
-    assert client.token(key, 60000, "OWNER", "me") > token, "re-entry does not revive it"
 
 
 def test_leases_lists_unretired_tokens_by_pattern_and_count(daemon, key):
@@ -172,13 +82,6 @@ def test_leases_lists_unretired_tokens_by_pattern_and_count(daemon, key):
     left = sorted(set(names) - {f"{key}/0".encode(), f"{key}/1".encode()})
     assert sorted(client("LEASES", "MATCH", key + "/*")) == left
     assert client("LEASES", "MATCH", "no such*") == []
-
-
-@pytest.mark.parametrize("options", [("COUNT",), ("COUNT", "x"), ("COUNT", "-1"), ("MATCH",),
-                                     ("SOME", "thing")], ids=" ".join)
-def test_leases_with_bad_options_is_an_error(local, options):
-    with refused("ERR"):
-        local.client()("LEASES", *options)
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda n: repr(n)[:24])
@@ -231,32 +134,33 @@ def test_a_ttl_of_10_ms_and_of_24_h_is_granted(daemon, key, ttl):
     wait_until(lambda: isinstance(client.ask("ACQUIRE", key, ttl), list), "a grant of that TTL")
 
 
-@pytest.mark.parametrize("options", [
-    ("WAIT",), ("WAIT", "-1"), ("WAIT", "soon"), ("WAIT", str(1 << 64)), ("OWNER",),
-    ("OWNER", ""), ("OWNER", "x" * 513), ("SOMETHING",)], ids=lambda o: " ".join(o)[:30])
-def test_acquire_with_bad_options_is_an_error_and_grants_nothing(local, key, options):
+WRONG_NUMBER = "wrong number of arguments for"
+MALFORMED = {f"^ERR {WRONG_NUMBER} '{name}' command$": commands for name, commands in {
+    "acquire": "ACQUIRE | ACQUIRE r", "renew": "RENEW r 1 | RENEW r 1 1000 x",
+    "release": "RELEASE r", "revoke": "REVOKE | REVOKE r x", "lease": "LEASE | LEASE r x",
+    "fenced": "FENCED | FENCED 1 | FENCED 1 GET", "set": "FENCED 1 SET k"}.items()}
+MALFORMED["^ERR "] = f"""
+LEASES COUNT | LEASES COUNT x | LEASES COUNT -1 | LEASES MATCH | LEASES SOME thing
+ACQUIRE r 60000 WAIT | ACQUIRE r 60000 WAIT -1 | ACQUIRE r 60000 WAIT soon
+ACQUIRE r 60000 WAIT {1 << 64} | ACQUIRE r 60000 OWNER | ACQUIRE r 60000 OWNER ""
+ACQUIRE r 60000 OWNER {'x' * 513} | ACQUIRE r 60000 SOMETHING
+ACQUIRE r 1000 ID "" | ACQUIRE r 1000 ID {'x' * 513}
+RELEASE r 1 NOSUCH x | RELEASE r 1 ID ""
+ACQUIREALL 1000 2 r r | ACQUIREALL 1000 0 | ACQUIREALL 9 1 r | ACQUIREALL 1000 3 r b
+ACQUIREALL 1000 1 "" | ACQUIREALL 1000 1 {'r' * 513} | ACQUIREALL 1000 1 r NOSUCH
+FENCED 1 PING | FENCED 1 FENCED 1 GET k | FENCED 1 ACQUIRE r 1000 | FENCED 1 NOSUCH k
+FENCED 1 DBSIZE | FENCED 1 SCAN 0 | FENCED 1 INFO k"""
+
+
+@pytest.mark.parametrize("command, said", [
+    pytest.param(command.strip(), said, id=command.strip()[:30])
+    for said, commands in MALFORMED.items() for command in re.split(r" \| |\n", commands.strip())])
+def test_a_malformed_command_is_an_error_and_changes_nothing(local, command, said):
     client = local.client()
-    with refused("ERR"):
-        client("ACQUIRE", key, 60000, *options)
-    assert client.lease(key) is None
-
-
-@pytest.mark.parametrize("command", ["ACQUIRE", "ACQUIRE r", "RENEW r 1", "RENEW r 1 1000 x",
-                                     "RELEASE r", "REVOKE", "REVOKE r x", "LEASE", "LEASE r x",
-                                     "FENCED", "FENCED 1", "FENCED 1 GET", "FENCED 1 SET k"])
-def test_wrong_arity_is_an_error_in_redis_words(local, command):
-    name = command.split()[0].lower()
-    inner = command.split()[2].lower() if command.count(" ") > 1 and name == "fenced" else name
-    with refused("ERR", f"^ERR wrong number of arguments for '({name}|{inner})' command$"):
-        local.client()(*command.split())
-
-
-@pytest.mark.parametrize("command", [
-    "FENCED 1 PING", "FENCED 1 FENCED 1 GET k", "FENCED 1 ACQUIRE r 1000", "FENCED 1 NOSUCH k",
-    "FENCED 1 DBSIZE", "FENCED 1 SCAN 0", "FENCED 1 INFO k"])
-def test_fenced_takes_only_commands_that_have_a_key(local, command):
-    with refused("ERR"):
-        local.client()(*command.split())
+    with refused("ERR", said):
+        client(*[word.strip('"') for word in command.split()])
+    assert client.lease("r") is None
+    assert client("PING") == "PONG"
 
 
 def test_options_are_taken_in_any_order_and_any_case(daemon, key):
@@ -294,13 +198,154 @@ def test_a_hold_count_survives_a_restart(rig, lease):
     assert [client("RELEASE", "r", token) for _ in range(2)] == [1, 0]
 
 
-def test_many_resources_are_leased_at_once_in_one_pipeline(daemon, key):
+# Repeats.
+
+
+def test_an_acquire_whose_reply_was_lost_is_repeated_without_a_second_count(daemon, key):
     client = daemon.client()
-    grants = client.pipeline([("ACQUIRE", f"{key}/{n}", 60000) for n in range(1000)])
-    assert all(isinstance(grant, list) for grant in grants)
-    writes = client.pipeline([("FENCED", grant[0], "SET", f"{key}/{n}", n)
-                              for n, grant in enumerate(grants)])
-    assert set(writes) == {"OK"}
-    releases = client.pipeline([("RELEASE", f"{key}/{n}", grant[0])
-                                for n, grant in enumerate(grants)])
-    assert set(releases) == {0}
+    client.send("ACQUIRE", key, 60000, "OWNER", "me", "ID", "a1")
+    wait_until(lambda: daemon.client().lease(key), "the grant is there")
+    client.reset()
+    again = daemon.client()
+    token = again.token(key, 60000, "OWNER", "me", "ID", "a1")
+    assert again.lease(key)["holds"] == 1 and again.lease(key)["token"] == token
+    assert again("RELEASE", key, token, "ID", "r1") == 0
+    assert again("RELEASE", key, token, "ID", "r1") == 0
+
+
+def test_a_repeated_acquire_and_release_count_once(daemon, key):
+    client = daemon.client()
+    token, = {client.token(key, 60000, "OWNER", "me", "ID", "a") for _ in range(3)}
+    assert client.lease(key)["holds"] == 1
+    client.token(key, 60000, "OWNER", "me", "ID", "b")
+    for ident, holds in (("r1", 1), ("r2", 0)):
+        assert client.lease(key)["holds"] == holds + 1
+        assert [client("RELEASE", key, token, "ID", ident) for _ in range(3)] == [holds] * 3
+    assert client.lease(key)["state"] == "free"
+
+
+def test_an_acquire_id_survives_kill_9(rig, lease):
+    daemon = rig.daemon(lease=lease)
+    token = daemon.client().token("r", 60000, "ID", "a1")
+    client = restart(rig, daemon, signal.SIGKILL, lease=lease).client()
+    assert client.token("r", 60000, "ID", "a1") == token
+    assert client.lease("r")["holds"] == 1
+
+
+def test_an_id_whose_lease_is_over_is_told_so(daemon, key):
+    client = daemon.client()
+    token = client.token(key, 60000, "ID", "a1")
+    client("RELEASE", key, token)
+    with refused("STALE"):
+        client("ACQUIRE", key, 60000, "ID", "a1")
+    assert client.token(key, 60000, "ID", "a2") == token + 1
+
+
+# Leases and connections.
+
+
+def test_a_lease_outlives_its_connection_and_its_token_counts_on_any_other(daemon, key):
+    holder, other = daemon.client(), daemon.client()
+    token = holder.token(key)
+    holder.close()
+    assert other.acquire(key, 60000, "WAIT", 100) is None
+    assert other.fenced(token, "SET", key, "x") == "OK"
+    assert other("RELEASE", key, token) == 0
+
+
+def test_an_ephemeral_lease_ends_with_its_connection_and_wakes_the_next(daemon, key):
+    client, waiter = daemon.client(), daemon.client()
+    token = client.token(key, 60000, "EPHEMERAL")
+    waiter.send("ACQUIRE", key, 60000, "WAIT", 20000)
+    client.await_waiters(key)
+    with Stopwatch() as watch:
+        client.reset()
+        assert waiter.read()[0] > token
+    assert watch.seconds < patience(PROMPT_SECONDS)
+    with refused("STALE"):
+        waiter.fenced(token, "SET", key, "x")
+
+
+def test_an_ephemeral_repeat_moves_the_lease_to_the_new_connection(daemon, key):
+    first, second, watcher = daemon.client(name="first"), daemon.client(), daemon.client()
+    token = first.token(key, 60000, "EPHEMERAL", "ID", "a1")
+    assert second.token(key, 60000, "EPHEMERAL", "ID", "a1") == token
+    assert watcher.lease(key)["holds"] == 1, "the same request, counted once"
+    first.reset()
+    wait_until(lambda: b"name=first" not in watcher("CLIENT", "LIST"), "the daemon noticed")
+    assert watcher.lease(key)["state"] == "held"
+    assert second.fenced(token, "SET", key, "x") == "OK"
+    second.close()
+    wait_until(lambda: watcher.lease(key)["state"] == "free", "it is released")
+
+
+# Baskets.
+
+
+def test_a_basket_is_taken_whole_or_not_at_all(daemon, key):
+    client, other = daemon.client(), daemon.client()
+    names = [f"{key}:{i}" for i in (3, 1, 2)]
+    tokens = client("ACQUIREALL", 60000, 3, *names)
+    assert [client.lease(name)["token"] for name in names] == tokens
+    assert other("ACQUIREALL", 60000, 2, f"{key}:0", f"{key}:1") is None
+    assert other.acquire(f"{key}:0") is not None, "nothing of the refused basket is held"
+    client("FENCEDALL", 3, *[word for pair in zip(names, tokens) for word in pair],
+           "MSET", *[word for name in names for word in (name, 1)])
+
+
+def test_crossing_baskets_never_deadlock(daemon, key):
+    one, other = daemon.client(), daemon.client()
+    names = [f"{key}:{i}" for i in range(8)]
+    for _ in range(50):
+        waiting = {one.sock: (one, names), other.sock: (other, names[::-1])}
+        for client, order in waiting.values():
+            client.send("ACQUIREALL", 60000, 8, *order, "WAIT", 20000)
+        while waiting:
+            ready, _, _ = select.select(list(waiting), [], [], patience(10))
+            assert len(ready) == 1, "one at a time, and not none"
+            client, order = waiting.pop(ready[0])
+            for name, token in zip(order, client.read()):
+                assert client("RELEASE", name, token) == 0
+
+
+def test_a_basket_that_waits_keeps_what_it_has(daemon, key):
+    holder, basket, other = daemon.client(), daemon.client(timeout=30), daemon.client()
+    token = holder.token(f"{key}:b")
+    basket.send("ACQUIREALL", 1500, 2, f"{key}:a", f"{key}:b", "WAIT", 20000)
+    wait_until(lambda: other.lease(f"{key}:a"), "it has the first")
+    until = time.monotonic() + 3  # twice its TTL
+    while time.monotonic() < until:
+        assert other.acquire(f"{key}:a", 1000) is None
+    holder("RELEASE", f"{key}:b", token)
+    tokens = basket.read()
+    assert basket.fenced(tokens[0], "SET", f"{key}:a", 1) == "OK"
+    assert basket.fenced(tokens[1], "SET", f"{key}:b", 1) == "OK"
+
+
+@pytest.mark.parametrize("how", ["first closes", "first's time is up", "repeat closes"])
+def test_a_basket_that_is_answered_is_whole_whatever_became_of_its_twin(daemon, key, how):
+    holder, first, repeat = daemon.client(), daemon.client(timeout=30), daemon.client(timeout=30)
+    watch = daemon.client()
+    names = [f"{key}:a", f"{key}:b"]
+    token = holder.token(names[1])
+
+    def ask(client, wait_ms):
+        client.send("ACQUIREALL", 60000, 2, *names, "WAIT", wait_ms, "ID", f"{key}:id")
+
+    ask(first, 1000 if how == "first's time is up" else 20000)
+    watch.await_waiters(names[1])  # the first waits for the second
+    ask(repeat, 20000)
+    watch.await_waiters(names[0])  # its repeat waits for the first
+    if how == "repeat closes":
+        repeat.close()
+    elif how == "first closes":
+        first.close()
+    else:
+        assert first.read() is None
+    answered = first if how == "repeat closes" else repeat
+    wait_until(lambda: watch.lease(names[0])["waiters"] == 0 and
+               watch.lease(names[1])["waiters"] == 1, "one is left, and waits for the second")
+    assert holder("RELEASE", names[1], token) == 0
+    for name, one in zip(names, answered.read()):
+        assert answered.fenced(one, "SET", name, "x") == "OK"
+        assert answered("RELEASE", name, one) == 0

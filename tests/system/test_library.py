@@ -11,7 +11,7 @@ import time
 import pytest
 
 from harness import install
-from harness.library import Remote, StkError, fails, uri_of
+from harness.library import Remote, StkError, fails
 from harness.limits import BUILD, REPO, Seconds, Stopwatch, patience, sanitized, wait_until
 
 PROGRAM = REPO / "tests/system/clients/library.c"
@@ -25,7 +25,7 @@ def uri(request, rig):
     if request.param == "unix":
         daemon = rig.daemon(listen=(f"unix:{rig.folder}/s.sock",))
         return f"stockade+unix:{daemon.address}"
-    return uri_of(rig.daemon())
+    return rig.daemon().uri
 
 
 def test_an_embedded_store_whose_log_was_deleted_says_so_and_loses_nothing(rig, library):
@@ -225,7 +225,7 @@ def test_a_process_that_dies_delays_the_others_by_its_ttl(rig, library):
 
 def test_a_program_and_a_daemon_share_a_store(rig, library):
     daemon = rig.daemon()
-    with library.open(f"sqlite:{rig.store}") as embedded, library.open(uri_of(daemon)) as client:
+    with library.open(f"sqlite:{rig.store}") as embedded, library.open(daemon.uri) as client:
         for holder, other in ((embedded, client), (client, embedded)):
             lease = holder.acquire("r")
             assert other.acquire("r") is None
@@ -241,7 +241,7 @@ def test_it_takes_its_leases_from_redis_and_shares_them_with_a_daemon(rig, libra
     redis = rig.redis()
     daemon = rig.daemon(lease=redis.uri, store=f"sqlite:{rig.folder}/daemon.db")
     with library.open(f"sqlite:{rig.store}?lease={redis.uri}") as embedded, \
-            library.open(uri_of(daemon)) as client:
+            library.open(daemon.uri) as client:
         lease = embedded.acquire("r")
         assert client.acquire("r") is None
         lease.release()
@@ -294,7 +294,7 @@ def test_a_commit_of_unknown_outcome_is_unsure_and_ends_the_client_not_the_proce
 def test_it_renews_every_third_of_the_ttl_for_as_long_as_the_handle_lives(rig, library):
     daemon = rig.daemon()
     ttl_ms = int(patience(3000))
-    with library.open(uri_of(daemon)) as client:
+    with library.open(daemon.uri) as client:
         with Stopwatch() as watch:
             lease = client.acquire("r", ttl_ms=ttl_ms)
             wait_until(lambda: renewals(daemon) >= 6, "renewals", 3 * 3)
@@ -312,7 +312,7 @@ def renewals(daemon):
 def test_the_owner_is_told_before_the_ttl_is_over_when_the_daemon_is(rig, library, how):
     daemon = rig.daemon()
     relay = rig.relay(daemon.address)
-    client = library.open("stockade://{}:{}".format(*relay.address))
+    client = library.open(relay.uri)
     ttl = patience(3)
     leases = [client.acquire(f"r{n}", ttl_ms=int(ttl * 1000)) for n in range(20)]
     wait_until(lambda: renewals(daemon) >= 40, "each is renewed in its turn", 9)
@@ -373,7 +373,7 @@ def test_a_lease_revoked_before_the_keeper_listens_is_told_soon(uri, library):
 
 def test_a_stale_write_tells_of_the_loss(rig, library):
     daemon = rig.daemon()
-    with library.open(uri_of(daemon)) as client:
+    with library.open(daemon.uri) as client:
         lease = client.acquire("r", ttl_ms=60000)
         client.revoke("r")
         fails("STALE", client.set, lease, "r", 1)
@@ -384,7 +384,7 @@ def test_a_stale_write_tells_of_the_loss(rig, library):
 
 def test_a_daemon_that_comes_back_in_time_costs_no_lease(rig, library):
     daemon = rig.daemon()
-    with library.open(uri_of(daemon)) as client:
+    with library.open(daemon.uri) as client:
         lease = client.acquire("r", ttl_ms=int(patience(3000)))
         token = lease.token
         daemon.freeze()
@@ -399,7 +399,7 @@ def test_a_daemon_that_comes_back_in_time_costs_no_lease(rig, library):
 
 def test_it_does_not_renew_for_a_thread_that_has_ended(rig, library):
     ttl_ms = int(patience(2000))  # the adopted one outlives a machine that stands still
-    with library.open(uri_of(rig.daemon())) as client:
+    with library.open(rig.daemon().uri) as client:
         leases = []
         for adopted in (False, True):
             thread = threading.Thread(
@@ -438,8 +438,8 @@ def test_a_forked_child_renews_nothing_and_sends_nothing(uri, library):
 
 def test_an_ephemeral_lease_ends_with_its_process(rig, library):
     daemon = rig.daemon()
-    with library.open(uri_of(daemon)) as client, Remote() as other:
-        other.ask(f"client = library.open('{uri_of(daemon)}')")
+    with library.open(daemon.uri) as client, Remote() as other:
+        other.ask(f"client = library.open('{daemon.uri}')")
         other.ask("lease = client.acquire('r', ttl_ms=60000, ephemeral=True)")
         assert client.acquire("r") is None
         other.process.kill()

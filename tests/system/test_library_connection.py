@@ -4,7 +4,7 @@ who else is there."""
 
 import threading
 
-from harness.library import StkError, fails, uri_of
+from harness.library import StkError, fails
 from harness.limits import Stopwatch, patience, wait_until
 from harness.rig import free_port
 from harness.tool import Tool
@@ -16,7 +16,7 @@ IN_TIME_SECONDS = 3  # of a call whose limit is some tenths of one
 
 def through(rig, daemon):
     relay = rig.relay(daemon.address)
-    return relay, "stockade://{}:{}".format(*relay.address)
+    return relay, relay.uri
 
 
 def lose_the_reply(relay, call):
@@ -109,7 +109,7 @@ def test_a_write_that_stays_without_an_answer_is_unsure_and_its_receipt_tells(ri
 def test_it_connects_again_when_the_daemon_was_restarted(rig, library):
     port = free_port()
     daemon = rig.daemon(listen=(f"127.0.0.1:{port}",))
-    with library.open(uri_of(daemon), timeout_ms=int(patience(10000))) as client:
+    with library.open(daemon.uri, timeout_ms=int(patience(10000))) as client:
         lease = client.acquire("n", ttl_ms=60000)
         client.fenced(lease, "INCR", "n")
         daemon.kill()
@@ -125,13 +125,13 @@ def test_it_connects_again_when_the_daemon_was_restarted(rig, library):
 
 def test_a_call_ends_in_time_where_the_daemon_is_silent_or_gone(rig, library):
     daemon = rig.daemon()
-    with library.open(uri_of(daemon), timeout_ms=int(patience(300))) as client:
+    with library.open(daemon.uri, timeout_ms=int(patience(300))) as client:
         lease = client.acquire("r", ttl_ms=60000)
         daemon.freeze()
         for code, call in (("TIMEOUT", lambda: client.get("r")),
                            ("TIMEOUT", lambda: client.acquire("x")),
                            ("UNSURE", lambda: client.set(lease, "r", 1)),
-                           ("TIMEOUT", lambda: library.open(uri_of(daemon), 200))):
+                           ("TIMEOUT", lambda: library.open(daemon.uri, 200))):
             with Stopwatch() as watch:
                 fails(code, call)
             assert watch.seconds < patience(IN_TIME_SECONDS)
@@ -140,7 +140,7 @@ def test_a_call_ends_in_time_where_the_daemon_is_silent_or_gone(rig, library):
         with Stopwatch() as watch:
             fails("UNREACHABLE", client.get, "r")
         assert watch.seconds < patience(IN_TIME_SECONDS)
-        fails("UNREACHABLE", library.open, uri_of(daemon))
+        fails("UNREACHABLE", library.open, daemon.uri)
         lease.free()
 
 
@@ -158,7 +158,7 @@ def test_it_authenticates(rig, library):
 
 
 def test_waiters_through_one_client_are_served_in_order(rig, library):
-    with library.open(uri_of(rig.daemon()), 30000) as client:
+    with library.open(rig.daemon().uri, 30000) as client:
         lease, order = client.acquire("r", ttl_ms=60000), []
 
         def wait(number):
@@ -180,7 +180,7 @@ def test_waiters_through_one_client_are_served_in_order(rig, library):
 def test_the_command_line_and_the_library_see_the_same_leases(rig, library, tmp_path):
     daemon = rig.daemon()
     tool = Tool(tmp_path)
-    with library.open(uri_of(daemon)) as client:
+    with library.open(daemon.uri) as client:
         lease = client.acquire("r", owner="the library", ttl_ms=60000)
-        assert "the library" in tool.run("-u", uri_of(daemon), "lease", "r").stdout
+        assert "the library" in tool.run("-u", daemon.uri, "lease", "r").stdout
         lease.release()

@@ -14,22 +14,13 @@ import pytest
 
 from harness.limits import BUILD, Seconds, Stopwatch, patience, wait_until
 from harness.rig import free_port
-from harness.tool import Tool
 
 HELD, LOST, UNREACHABLE = 75, 76, 69
 PROMPT_SECONDS = 2
 
 
-@pytest.fixture
-def tool(tmp_path):
-    tool = Tool(tmp_path)
-    yield tool
-    for pid in tool.processes():
-        os.kill(pid, signal.SIGKILL)
-
-
 def uri(daemon):
-    return "stockade://{}:{}".format(*daemon.address)
+    return daemon.uri
 
 
 def start(tool, daemon, key, *words, **options):
@@ -164,7 +155,7 @@ def test_a_lost_lease_ends_the_whole_tree_of_the_program_at_once(tool, daemon, k
 def test_a_lease_lost_before_it_listens_is_noticed_once_it_does(rig, tool, local, key):
     relay = rig.relay(local.address)
     relay.hold("up", only=b"NOTIFY")
-    running = tool.start("-u", "stockade://{}:{}".format(*relay.address), "lock", key,
+    running = tool.start("-u", relay.uri, "lock", key,
                          "--ttl", "60s", "--", "sleep", "100")
     wait_until(lambda: relay.kept("up") > 0, "it asks to be told")
     local.client()("REVOKE", key)
@@ -274,7 +265,7 @@ def test_a_release_whose_reply_was_lost_is_repeated_and_is_no_loss(rig, tool):
     daemon = rig.daemon()
     relay = rig.relay(daemon.address)
     started, go = tool.folder / "started", tool.folder / "go"
-    running = tool.start("-u", "stockade://{}:{}".format(*relay.address), "lock", "r", "--ttl",
+    running = tool.start("-u", relay.uri, "lock", "r", "--ttl",
                          "60s", "--", "sh", "-c",
                          f"touch {started}; while [ ! -e {go} ]; do sleep 0.02; done")
     await_file(started)

@@ -39,8 +39,8 @@ PYTEST = """\
 def test_loop(): assert "i <= n" in open("fence/sum.c").read()
 def test_broken(): assert False
 """
-GOOD = {"name": "last one forgotten", "file": "fence/sum.c", "old": "i <= n", "new": "i < n",
-        "caught": "unit sum_test"}
+FOR_ALL = "caught = 'unit sum_test'\n"
+GOOD = {"name": "last one forgotten", "file": "fence/sum.c", "old": "i <= n", "new": "i < n"}
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def mutants(tree, *entries, options=()):
     """Returns (exit status, output) for entries that differ from GOOD as said."""
     folder = tree / "tests/mutants"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "fence.toml").write_text("".join(
+    (folder / "fence.toml").write_text(FOR_ALL + "".join(
         "[[mutant]]\n" + "".join(f"{key} = '{value}'\n" for key, value in {**GOOD, **entry}.items())
         for entry in entries))
     done = subprocess.run([REPO / "tests/mutants/run", "--tree", tree, *options],

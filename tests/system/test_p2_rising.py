@@ -61,7 +61,7 @@ def test_tokens_rise_over_a_redis_that_forgets_all(rig, redis, how):
     client = rig.daemon(lease=redis.uri).client()
     tokens = cycles(client, "r", 3)
     if how == "FLUSHALL":
-        redis.flushall()
+        redis("FLUSHALL")
     else:
         redis.kill()
         redis = again(rig, redis)
@@ -76,7 +76,7 @@ def test_a_holder_is_fenced_out_by_the_grant_that_flushall_made_possible(rig, re
     a, b = daemon.client(), daemon.client()
     cycles(a, "r", 4)
     first = a.token("r")
-    redis.flushall()
+    redis("FLUSHALL")
     assert a.fenced(first, "SET", "r", 10) == "OK"
     second = b.token("r")
     assert second > first
@@ -121,8 +121,8 @@ def test_a_lock_restored_from_an_older_aof_is_not_handed_out_again(rig):
 @pytest.fixture
 def counted(shared_redis, key):
     """A client of a daemon, one of its Redis, and three tokens of `key`, given back."""
-    client = shared_redis.daemon().client()
-    return client, shared_redis.rig.processes[0].client(), cycles(client, key, 3)
+    client = shared_redis.client()
+    return client, shared_redis.service.server.client(), cycles(client, key, 3)
 
 
 @pytest.mark.parametrize("value", ["banana", "-5", "0", "", "1.5", "1e3", str(1 << 52),

@@ -5,29 +5,20 @@ test_p7_no_way_round.py and test_p7_programs.py."""
 import pytest
 
 from harness.guards import KIND, RESTORE, ROWS, every_kind, fill, forms, resource, rows, table
-from harness.resp import ReplyError, refused
-from harness.shop import Connection, Shop, present, program, report
+from harness.resp import ReplyError
+from harness.shop import Connection, program, report, under
 
+MINE = (60000, "OWNER", "me")
 kinds = pytest.mark.parametrize("kind", every_kind())
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory):
-    shop = Shop(tmp_path_factory.mktemp("shop"))
-    yield shop
-    shop.rig.close()
 
 
 def restore(shop, kind):
     """The rows as they were, after a statement that was let through."""
-    with program(shop.file) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        present(connection, {name: shop.tokens[name] for name in shop.some(kind, "MONXY")})
+    with program(shop.file) as connection, under(connection, shop.some(kind, "MONXY")):
         for sql in fill(RESTORE + ROWS, kind).split(";"):
             connection.execute(sql)
         if kind.name == "autoincrement":
             connection.execute("UPDATE sqlite_sequence SET seq = 2 WHERE name = ?", (table(kind),))
-        connection.execute("COMMIT")
 
 
 def sql_under(tokens, sql):
@@ -38,23 +29,32 @@ def sql_under(tokens, sql):
     return ["FENCEDALL", len(tokens), *pairs, "SQL", sql]
 
 
-def fault(outcome, form, tokens, codes, reply, after):
+def fault(outcome, form, tokens, code, reply, after):
     """What is wrong with the reply and the rows; or None. The daemon undoes what a statement has
     done before it failed, also with OR FAIL; and it keeps WITH from using Stockade's names."""
     failed = isinstance(reply, ReplyError)
     own = "Stockade's names" in form.name
     if failed and after != outcome.before:
         return f"failed with {reply}, and the rows are {after}"
-    if outcome.asked <= set(tokens) and "GUARDED" in codes and not own:
+    if outcome.asked <= set(tokens) and code == "GUARDED" and not own:
         if failed:
             return None if outcome.error and outcome.error in reply.text else f"failed: {reply}"
         return None if not outcome.error and after == outcome.after else f"the rows are {after}"
-    return None if failed and (own or reply.code in codes) else f"ended with {reply}"
+    return None if failed and (own or reply.code == code) else f"ended with {reply}"
 
 
-def run_forms(shop, kind, tokens, codes):
-    """Every form as SQL under these tokens: those that ask for other rows have to be refused with
-    one of the codes. The daemon keeps no foreign keys, and DDL takes no tokens."""
+@kinds
+@pytest.mark.parametrize("tokens, code", [
+    ("none", "NOTOKEN"), ("another resource's", "GUARDED"), ("some", "GUARDED"),
+    ("all", "GUARDED"), ("a stale one among them", "STALE")])
+def test_a_statement_changes_the_rows_whose_tokens_it_brings_and_no_others(shop, kind, tokens,
+                                                                           code):
+    """Every form as SQL: those that ask for other rows have to be refused with the code. The
+    daemon keeps no foreign keys, and DDL takes no tokens."""
+    stale, every = resource(kind, "X"), shop.some(kind, "MONX")
+    tokens = {"none": {}, "some": shop.some(kind, "MN"), "all": every,
+              "another resource's": {"elsewhere": shop.client.token("elsewhere", *MINE)},
+              "a stale one among them": {**every, stale: shop.stale[stale]}}[tokens]
     faults = []
     with Connection(shop.file) as watch:
         for form in forms(kind):
@@ -63,41 +63,12 @@ def run_forms(shop, kind, tokens, codes):
             outcome = shop.oracles[kind.name].outcome(form._replace(foreign_keys=False))
             reply = shop.client.ask(*sql_under(tokens, fill(form.sql, kind)))
             after = rows(watch, kind)
-            wrong = fault(outcome, form, tokens, codes, reply, after)
+            wrong = fault(outcome, form, tokens, code, reply, after)
             if wrong:
                 faults.append((form.name, wrong))
             if after != outcome.before or not isinstance(reply, ReplyError):
                 restore(shop, kind)
     report(faults)
-
-
-@kinds
-def test_without_a_token_no_statement_changes_anything(shop, kind):
-    run_forms(shop, kind, {}, {"NOTOKEN"})
-
-
-@kinds
-def test_the_token_of_another_resource_changes_no_guarded_row(shop, kind):
-    other = {"elsewhere": shop.client.token("elsewhere", 60000, "OWNER", "me")}
-    run_forms(shop, kind, other, {"GUARDED"})
-
-
-@kinds
-def test_some_of_the_tokens_change_those_rows_only(shop, kind):
-    run_forms(shop, kind, {name: shop.tokens[name] for name in shop.some(kind, "MN")}, {"GUARDED"})
-
-
-@kinds
-def test_all_tokens_change_rows_as_if_there_were_no_guard(shop, kind):
-    run_forms(shop, kind, {name: shop.tokens[name] for name in shop.some(kind, "MONX")},
-              {"GUARDED"})
-
-
-@kinds
-def test_a_stale_token_among_the_right_ones_changes_nothing(shop, kind):
-    tokens = {name: shop.tokens[name] for name in shop.some(kind, "MONX")}
-    stale = resource(kind, "X")
-    run_forms(shop, kind, {**tokens, stale: shop.stale[stale]}, {"STALE"})
 
 
 def test_a_transaction_takes_all_its_tokens_to_every_statement(shop):
@@ -121,11 +92,12 @@ def test_a_transaction_takes_all_its_tokens_to_every_statement(shop):
 
 def test_a_refusal_says_which_token_is_missing_and_how_to_present_it(shop):
     kind = KIND["text_key"]
-    other = {"elsewhere": shop.client.token("elsewhere", 60000, "OWNER", "me")}
+    other = {"elsewhere": shop.client.token("elsewhere", *MINE)}
     shop.client.refused("GUARDED", *sql_under(other, fill("UPDATE {t} SET v = 'x'", kind)),
                         text=f"'{resource(kind, 'M')}' was not presented.*FENCEDALL")
-    with refused("GUARDED", "nobody holds 'text_key:nobody'.*acquire it"):
-        shop.client(*sql_under(other, fill("INSERT INTO {t}(k) VALUES('nobody')", kind)))
+    shop.client.refused("GUARDED",
+                        *sql_under(other, fill("INSERT INTO {t}(k) VALUES('nobody')", kind)),
+                        text="nobody holds 'text_key:nobody'.*acquire it")
     shop.client.refused("GUARDED", *sql_under(other, fill("INSERT INTO {t}(k) VALUES(NULL)", kind)),
                         text="text or an integer.*not NULL")
 
@@ -157,8 +129,8 @@ def test_ddl_of_a_guarded_table_and_of_its_guard_is_refused(shop, sql):
     kind = KIND["text_key"]
     reply = shop.client.ask("SQL", fill(sql, kind))
     assert isinstance(reply, ReplyError) and reply.code in ("GUARDED", "NOPERM", "ERR"), reply
-    reply = shop.client.ask(*sql_under({"elsewhere": shop.client.token(
-        "elsewhere", 60000, "OWNER", "me")}, fill(sql, kind)))
+    other = {"elsewhere": shop.client.token("elsewhere", *MINE)}
+    reply = shop.client.ask(*sql_under(other, fill(sql, kind)))
     assert isinstance(reply, ReplyError), reply
     assert {"ok"} == {guard["state"] for guard in shop.guards()}
 

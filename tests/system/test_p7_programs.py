@@ -6,7 +6,6 @@ import contextlib
 import shutil
 import sqlite3
 import subprocess
-import threading
 import time
 
 import pytest
@@ -15,7 +14,8 @@ from harness.guards import KINDS, fill, table
 from harness.limits import patience
 from harness.resp import ReplyError
 from harness.rig import Rig
-from harness.shop import EXTENSION, Connection, Shop, attempt, guards, present, program
+from harness.shop import EXTENSION, Connection, attempt, guards, present, program, under
+from harness.threads import Beside, at_once
 
 SCHEMA = """
 CREATE TABLE stock(sku TEXT PRIMARY KEY, left INTEGER, picture BLOB);
@@ -61,10 +61,8 @@ def store(rig):
 def test_a_sale_under_a_token_and_none_under_an_older_one(store):
     with store.program() as shop:
         old = dict(store.tokens)
-        shop.execute("BEGIN IMMEDIATE")
-        present(shop, {"sku:a": old["sku:a"]})
-        shop.execute(SELL)
-        shop.execute("COMMIT")
+        with under(shop, {"sku:a": old["sku:a"]}):
+            shop.execute(SELL)
         assert store.left() == 9
         store.pass_on()
         shop.execute("BEGIN IMMEDIATE")
@@ -93,14 +91,13 @@ def test_the_lease_cannot_pass_on_between_the_token_and_the_commit(store):
     with store.program() as shop:
         shop.execute("BEGIN")  # not even IMMEDIATE
         present(shop, store.tokens)
-        granting = threading.Thread(target=store.pass_on)
-        granting.start()
+        granting = Beside(store.pass_on)
         granting.join(0.3)
         assert granting.is_alive(), "a token was granted inside another program's transaction"
         shop.execute(SELL)
         shop.execute("COMMIT")
-        granting.join(patience(10))
-        assert not granting.is_alive() and store.left() == 9
+        granting.end()
+        assert store.left() == 9
 
 
 def test_a_transaction_that_has_read_an_older_state_cannot_write_it(store):
@@ -135,9 +132,8 @@ def test_pythons_implicit_transactions_are_no_transactions_until_the_first_chang
 
 def test_two_connections_of_a_program_present_apart(store):
     with store.program(check_same_thread=False) as one, store.program() as other:
-        one.execute("BEGIN IMMEDIATE")
-        present(one, store.tokens)
-        one.execute("COMMIT")
+        with under(one, store.tokens):
+            pass
         other.execute("BEGIN IMMEDIATE")
         assert attempt(other, SELL).startswith("GUARDED")
         other.execute("COMMIT")
@@ -153,11 +149,10 @@ def test_a_token_for_one_of_two_attached_files_opens_only_that_one(store, tmp_pa
             shop.execute("ATTACH ? AS one", (str(store.rig.store),))
             shop.execute("ATTACH ? AS two", (str(other.rig.store),))
             for mine, theirs in (("one", "two"), ("two", "one")):
-                shop.execute("BEGIN IMMEDIATE")
-                present(shop, store.tokens, mine)
-                assert attempt(shop, f"UPDATE {theirs}.stock SET left = 0").startswith("GUARDED")
-                assert attempt(shop, f"UPDATE {mine}.stock SET left = 5") is None
-                shop.execute("COMMIT")
+                with under(shop, store.tokens, mine):
+                    refusal = attempt(shop, f"UPDATE {theirs}.stock SET left = 0")
+                    assert refusal.startswith("GUARDED")
+                    assert attempt(shop, f"UPDATE {mine}.stock SET left = 5") is None
         assert store.left() == other.left() == 5
     finally:
         other.rig.close()
@@ -165,20 +160,15 @@ def test_a_token_for_one_of_two_attached_files_opens_only_that_one(store, tmp_pa
 
 def test_sellers_beside_the_daemon_and_through_it_sell_each_piece_once(store):
     """Each reads the stock and writes it back, one less, some of them long after their lease."""
-    pieces, sold, stale, failures = 60, [], [], []
-    with store.program() as shop:
-        shop.execute("BEGIN IMMEDIATE")
-        present(shop, store.tokens)
+    pieces, sold, stale = 60, [], []
+    with store.program() as shop, under(shop, store.tokens):
         shop.execute("UPDATE stock SET left = ? WHERE sku = 'a'", (pieces,))
-        shop.execute("COMMIT")
     store.client("RELEASE", "sku:a", store.tokens["sku:a"])
 
     def beside(shop, token, left):
-        shop.execute("BEGIN IMMEDIATE")
         try:
-            present(shop, {"sku:a": token})
-            shop.execute("UPDATE stock SET left = ? WHERE sku = 'a'", (left,))
-            shop.execute("COMMIT")
+            with under(shop, {"sku:a": token}):
+                shop.execute("UPDATE stock SET left = ? WHERE sku = 'a'", (left,))
         except sqlite3.OperationalError as error:
             shop.execute("ROLLBACK")
             assert str(error).startswith("STALE"), error
@@ -192,30 +182,22 @@ def test_sellers_beside_the_daemon_and_through_it_sell_each_piece_once(store):
         return not isinstance(reply, ReplyError)
 
     def seller(number):
-        try:
-            client = store.daemon.client()
-            with store.program() as shop:
-                for sale in range(1000):
-                    grant = client.acquire("sku:a", 40, "WAIT", 10000)
-                    if grant is None:
-                        continue
-                    left, = shop.execute("SELECT left FROM stock WHERE sku = 'a'").fetchone()
-                    if left == 0:
-                        return
-                    if sale % 5 == number % 5:
-                        time.sleep(0.08)  # as a paused process: the lease runs out meanwhile
-                    sell, where = (through, client) if number % 2 else (beside, shop)
-                    (sold if sell(where, grant.token, left - 1) else stale).append(number)
-                    client.ask("RELEASE", "sku:a", grant.token)
-        except BaseException as failure:  # a thread's own would be lost
-            failures.append(failure)
+        client = store.daemon.client()
+        with store.program() as shop:
+            for sale in range(1000):
+                grant = client.acquire("sku:a", 40, "WAIT", 10000)
+                if grant is None:
+                    continue
+                left, = shop.execute("SELECT left FROM stock WHERE sku = 'a'").fetchone()
+                if left == 0:
+                    return
+                if sale % 5 == number % 5:
+                    time.sleep(0.08)  # as a paused process: the lease runs out meanwhile
+                sell, where = (through, client) if number % 2 else (beside, shop)
+                (sold if sell(where, grant.token, left - 1) else stale).append(number)
+                client.ask("RELEASE", "sku:a", grant.token)
 
-    sellers = [threading.Thread(target=seller, args=(number,)) for number in range(4)]
-    for each in sellers:
-        each.start()
-    for each in sellers:
-        each.join(patience(40))
-    assert not failures and not any(each.is_alive() for each in sellers), failures
+    at_once(seller, range(4), seconds=40)
     assert store.left() == 0 and len(sold) == pieces
     assert stale and set(sold) == {0, 1, 2, 3}
 
@@ -233,11 +215,9 @@ def test_temporary_objects_deceive_no_guard(store):
             "CREATE TEMP VIEW shelf AS SELECT * FROM main.stock;"
             "CREATE TEMP TRIGGER shelve INSTEAD OF DELETE ON shelf BEGIN"
             "  DELETE FROM stock WHERE sku = OLD.sku; END;")
-        shop.execute("BEGIN IMMEDIATE")
-        present(shop, {"sku:a": store.tokens["sku:a"]})
-        for sql in ("INSERT INTO poke VALUES(1)", SELL, "DELETE FROM shelf WHERE sku = 'b'"):
-            assert attempt(shop, sql).startswith("GUARDED"), sql
-        shop.execute("COMMIT")
+        with under(shop, {"sku:a": store.tokens["sku:a"]}):
+            for sql in ("INSERT INTO poke VALUES(1)", SELL, "DELETE FROM shelf WHERE sku = 'b'"):
+                assert attempt(shop, sql).startswith("GUARDED"), sql
     assert [row[1] for row in store.rows()] == [10, 10]
 
 
@@ -247,13 +227,6 @@ def test_a_function_of_the_same_name_that_knows_nothing_lets_nobody_through(stor
             shop.create_function("stockade_guard", -1, lambda *_, answer=answer: answer)
             assert attempt(shop, SELL) == "GUARDED stockade_guard is not Stockade's"
     assert store.left() == 10
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory):
-    shop = Shop(tmp_path_factory.mktemp("shop"))
-    yield shop
-    shop.rig.close()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
@@ -292,21 +265,16 @@ def test_a_copy_of_the_file_is_guarded_like_the_file(store, tmp_path):
             assert attempt(copy, SELL) == "no such function: stockade_guard"
         with program(tmp_path / name) as copy:
             assert attempt(copy, SELL).startswith("GUARDED")
-            copy.execute("BEGIN IMMEDIATE")
-            present(copy, store.tokens)
-            assert attempt(copy, SELL) is None
-            copy.execute("COMMIT")
+            with under(copy, store.tokens):
+                assert attempt(copy, SELL) is None
 
 
 def test_the_daemon_sees_what_a_program_has_written_under_its_token(store):
     with store.program() as shop:
         for left in (3, 2, 1):
-            shop.execute("BEGIN IMMEDIATE")
-            present(shop, store.tokens)
-            shop.execute("UPDATE stock SET left = ? WHERE sku = 'a'", (left,))
-            shop.execute("COMMIT")
-            reply = store.client("SQL", "SELECT left FROM stock WHERE sku = 'a'")
-            assert reply[reply.index(b"rows") + 1] == [[str(left).encode()]]
+            with under(shop, store.tokens):
+                shop.execute("UPDATE stock SET left = ? WHERE sku = 'a'", (left,))
+            assert store.client.rows("SELECT left FROM stock WHERE sku = 'a'") == [[b"%d" % left]]
     store.client.refused("GUARDED", "FENCEDALL", 1, "sku:b", store.tokens["sku:b"], "SQL", SELL)
 
 

@@ -5,9 +5,10 @@ import pytest
 
 from harness import services
 from harness.limits import Stopwatch, patience, wait_until
-from harness.resp import ReplyError, refused
+from harness.resp import refused
 from harness.rig import free_port, restart
 from test_p2_rising import token_when_up
+from test_p8_live import line_up
 
 AT_ONCE_SECONDS = 1.0
 SILENT_SECONDS = 3.0
@@ -27,15 +28,28 @@ def assert_holder_writes(client, token, key="held"):
 
 
 @pytest.fixture
-def held(rig):
-    """Redis, a daemon, and the token of a lease on `held`."""
-    redis = rig.redis()
-    daemon = rig.daemon(lease=redis.uri)
-    return redis, daemon, daemon.client().token("held")
+def daemon(rig, redis):
+    return rig.daemon(lease=redis.uri)
 
 
-def test_with_redis_missing_at_start_the_daemon_starts_and_recovers_by_itself(rig, held):
-    redis, daemon, token = held
+@pytest.fixture
+def token(client):
+    """Of a lease on `held`."""
+    return client.token("held")
+
+
+@pytest.fixture
+def far(rig, relay):
+    """A client of a daemon that reaches Redis through a relay."""
+    return rig.daemon(lease=relay.redis_uri).client()
+
+
+def locked(redis):
+    return redis.client()("EXISTS", "stockade:{r}:lock")
+
+
+def test_with_redis_missing_at_start_the_daemon_starts_and_recovers_by_itself(rig, redis, daemon,
+                                                                              token):
     redis.kill()
     daemon = restart(rig, daemon, lease=redis.uri)
     client = daemon.client()
@@ -57,9 +71,7 @@ def test_a_redis_that_was_never_there_says_leasedown_within_a_second(rig):
     assert client("PING") == "PONG"
 
 
-def test_a_redis_that_dies_under_way_says_leasedown_and_comes_back(rig, held):
-    redis, daemon, token = held
-    client = daemon.client()
+def test_a_redis_that_dies_under_way_says_leasedown_and_comes_back(rig, redis, client, token):
     redis.kill()
     assert_leasedown(client, "r", AT_ONCE_SECONDS)
     assert_holder_writes(client, token)
@@ -68,9 +80,8 @@ def test_a_redis_that_dies_under_way_says_leasedown_and_comes_back(rig, held):
     assert_holder_writes(client, token)
 
 
-def test_a_redis_that_accepts_and_is_silent_says_leasedown_in_bounded_time(rig, held):
-    redis, daemon, token = held
-    client = daemon.client()
+def test_a_redis_that_accepts_and_is_silent_says_leasedown_in_bounded_time(redis, client,
+                                                                           token):
     redis.freeze()
     assert_leasedown(client, "r", SILENT_SECONDS)
     assert_holder_writes(client, token)
@@ -79,39 +90,34 @@ def test_a_redis_that_accepts_and_is_silent_says_leasedown_in_bounded_time(rig, 
     assert token_when_up(client, "r") > 0
 
 
-def test_current_holders_write_while_an_acquire_hangs_on_a_silent_redis(rig, held):
-    redis, daemon, token = held
+def test_current_holders_write_while_an_acquire_hangs_on_a_silent_redis(redis, daemon, token):
     waiter, holder = daemon.client(), daemon.client()
     redis.freeze()
     waiter.send("ACQUIRE", "r", 60000)
     for _ in range(20):
         assert_holder_writes(holder, token)
-    reply = waiter.read()
-    assert isinstance(reply, ReplyError) and reply.code == "LEASEDOWN"
+    assert waiter.read().code == "LEASEDOWN"
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-def test_a_network_that_swallows_bytes_says_leasedown_in_bounded_time(rig, relay, direction):
-    client = rig.daemon(lease=relay.redis_uri).client()
-    token = client.token("held")
+def test_a_network_that_swallows_bytes_says_leasedown_in_bounded_time(relay, far, direction):
+    token = far.token("held")
     relay.hold(direction)
-    assert_leasedown(client, "r", SILENT_SECONDS)
-    assert_holder_writes(client, token)
+    assert_leasedown(far, "r", SILENT_SECONDS)
+    assert_holder_writes(far, token)
     relay.cut()
     relay.let(direction)
-    fresh = token_when_up(client, "r", 60000, "WAIT", 100)
-    assert client.fenced(fresh, "SET", "r", "x") == "OK"
+    fresh = token_when_up(far, "r", 60000, "WAIT", 100)
+    assert far.fenced(fresh, "SET", "r", "x") == "OK"
 
 
-def test_connections_to_redis_that_are_cut_are_made_again(rig, redis, relay):
-    client = rig.daemon(lease=relay.redis_uri).client()
+def test_connections_to_redis_that_are_cut_are_made_again(redis, relay, far):
     for _ in range(5):
-        token = token_when_up(client, "r")
-        assert client.fenced(token, "SET", "r", "x") == "OK"
+        token = token_when_up(far, "r")
+        assert far.fenced(token, "SET", "r", "x") == "OK"
         relay.cut()
-        client("RELEASE", "r", token)
-        wait_until(lambda: redis.client()("EXISTS", "stockade:{r}:lock") == 0,
-                   "the unlock follows when Redis is back", 10)
+        far("RELEASE", "r", token)
+        wait_until(lambda: locked(redis) == 0, "the unlock follows when Redis is back", 10)
 
 
 def test_a_relay_that_refuses_and_then_accepts_is_found_again(rig, relay):
@@ -122,24 +128,18 @@ def test_a_relay_that_refuses_and_then_accepts_is_found_again(rig, relay):
     assert token_when_up(client, "r") > 0
 
 
-def test_release_succeeds_while_redis_is_down_and_the_unlock_follows(rig, redis, relay):
-    client = rig.daemon(lease=relay.redis_uri).client()
-    token = client.token("r")
+def test_release_succeeds_while_redis_is_down_and_the_unlock_follows(redis, relay, far):
+    token = far.token("r")
     relay.refuse()
     relay.cut()
     with Stopwatch() as watch:
-        assert client("RELEASE", "r", token) == 0
+        assert far("RELEASE", "r", token) == 0
     assert watch.seconds < patience(SILENT_SECONDS)
-    client.refused("STALE", "FENCED", token, "SET", "r", "late")
-    assert redis.client()("EXISTS", "stockade:{r}:lock") == 1
+    far.refused("STALE", "FENCED", token, "SET", "r", "late")
+    assert locked(redis) == 1
     relay.accept()
-    wait_until(lambda: redis.client()("EXISTS", "stockade:{r}:lock") == 0, "the unlock", 10)
-    assert client.token("r") > token
-
-
-def counter(client, name):
-    text = client("INFO").decode()
-    return int(text.split(f"\n{name}:")[1].split("\r")[0])
+    wait_until(lambda: locked(redis) == 0, "the unlock", 10)
+    assert far.token("r") > token
 
 
 @pytest.mark.parametrize("name", ["redis", "redlock", "zookeeper"])
@@ -155,7 +155,7 @@ def test_what_one_daemon_owes_does_not_unlock_what_its_owner_took_at_another(rig
         options = "&session_ms=30000" if name == "zookeeper" else ""
         uri = f"{name}://{hosts}?timeout_ms={timeout_ms}{options}"
         client = rig.daemon(lease=uri).client(timeout=30)
-        wait_until(lambda: counter(client, "lease_service_up") == 1, "the service is reached", 10)
+        wait_until(lambda: client.counter("lease_service_up") == 1, "the service is reached", 10)
         return client
 
     here, there = client_of(relays, int(patience(200))), client_of(servers, 30000)
@@ -171,7 +171,7 @@ def test_what_one_daemon_owes_does_not_unlock_what_its_owner_took_at_another(rig
     token, _ = there.read()
     for relay in relays:
         relay.accept()
-    wait_until(lambda: counter(here, "lease_service_up") == 1, "the first daemon is back", 30)
+    wait_until(lambda: here.counter("lease_service_up") == 1, "the first daemon is back", 30)
     for client in (here, there):  # the first one's question goes behind its debt
         assert client("ACQUIRE", "r", 60000, "OWNER", "job2") is None
     assert here.fenced(token, "SET", "r", "job1's") == "OK"
@@ -179,113 +179,70 @@ def test_what_one_daemon_owes_does_not_unlock_what_its_owner_took_at_another(rig
     assert here.token("r", 60000, "OWNER", "job2") > token
 
 
-def test_revoke_fences_at_once_while_redis_is_down(rig, held):
-    redis, daemon, token = held
-    client = daemon.client()
+def test_revoke_fences_at_once_while_redis_is_down(redis, client, token):
     redis.kill()
-    reply = client.ask("REVOKE", "held")
-    assert reply == token
+    assert client("REVOKE", "held") == token
     client.refused("STALE", "FENCED", token, "SET", "held", "late")
 
 
-def test_renew_while_redis_is_down_is_leasedown_and_the_token_still_writes(rig, held):
-    redis, daemon, token = held
-    client = daemon.client()
+def test_renew_while_redis_is_down_is_leasedown_and_the_token_still_writes(redis, client,
+                                                                           token):
     redis.kill()
     client.refused("LEASEDOWN", "RENEW", "held", token, 60000)
     assert_holder_writes(client, token)
 
 
-def test_a_wrong_redis_password_is_leasedown_and_the_right_one_works(rig):
+def test_a_wrong_redis_password_is_leasedown_and_in_no_log_line_and_the_right_one_works(rig):
     redis = rig.redis(args=["--requirepass", "secret"])
-    port = redis.address[1]
-    for user_info in ("", ":wrong@", "nobody:secret@"):
-        daemon = rig.daemon(lease=f"redis://{user_info}127.0.0.1:{port}")
-        client = daemon.client()
-        assert_leasedown(client, "r", AT_ONCE_SECONDS)
-        assert client("PING") == "PONG"
+    address = "{}:{}".format(*redis.address)
+    for user_info in ("", ":hunter2secret@", "nobody:secret@"):
+        daemon = rig.daemon("--log-level", "debug", lease=f"redis://{user_info}{address}")
+        assert_leasedown(daemon.client(), "r", AT_ONCE_SECONDS)
+        assert daemon.client()("PING") == "PONG"
         daemon.stop()
+        assert "hunter2secret" not in daemon.stderr()
     for user_info in (":secret@", "default:secret@"):
-        daemon = rig.daemon(lease=f"redis://{user_info}127.0.0.1:{port}")
-        client = daemon.client()
+        client = rig.daemon(lease=f"redis://{user_info}{address}").client()
         client("RELEASE", "r", client.token("r"))
-        daemon.stop()
 
 
-def test_no_log_line_shows_the_redis_password(rig):
-    redis = rig.redis(args=["--requirepass", "other"])
-    daemon = rig.daemon("--log-level", "debug",
-                        lease=f"redis://:hunter2secret@127.0.0.1:{redis.address[1]}")
-    assert_leasedown(daemon.client(), "r", AT_ONCE_SECONDS)
-    daemon.stop()
-    assert "hunter2secret" not in daemon.stderr()
-
-
-def test_a_redis_that_turns_read_only_is_leasedown(rig, held):
-    """A replica of nobody refuses scripts that write: 'refuses' is down as well."""
-    redis, daemon, token = held
-    client = daemon.client()
-    redis.client()("REPLICAOF", "127.0.0.1", free_port())
-    assert_leasedown(client, "r", AT_ONCE_SECONDS)
-    assert_holder_writes(client, token)
-    redis.client()("REPLICAOF", "NO", "ONE")
-    assert token_when_up(client, "r") > 0
-
-
-def test_a_redis_without_room_is_leasedown(rig, held):
-    redis, daemon, token = held
-    client = daemon.client()
-    redis.client()("CONFIG", "SET", "maxmemory", "1")
-    assert_leasedown(client, "r", AT_ONCE_SECONDS)
-    assert_holder_writes(client, token)
-    redis.client()("CONFIG", "SET", "maxmemory", "0")
-    assert client.token("r") > 0
-
-
-def test_scripts_that_redis_forgot_are_loaded_again(rig, held):
-    redis, daemon, token = held
-    client = daemon.client()
+def test_scripts_that_redis_forgot_are_loaded_again(redis, client, token):
     redis.client()("SCRIPT", "FLUSH")
     client.renew("held", token, 60000)
     redis.client()("SCRIPT", "FLUSH")
     fresh = client.token("r")
     redis.client()("SCRIPT", "FLUSH")
     assert client("RELEASE", "r", fresh) == 0
-    assert redis.client()("EXISTS", "stockade:{r}:lock") == 0
+    assert locked(redis) == 0
 
 
-def test_waiters_are_told_or_served_when_redis_dies_and_comes_back(rig, held):
-    redis, daemon, _ = held
-    waiter = daemon.client()
-    waiter.send("ACQUIRE", "held", 60000, "WAIT", 20000)
-    wait_until(lambda: daemon.client().lease("held")["waiters"] == 1, "one waits")
+def test_waiters_are_told_or_served_when_redis_dies_and_comes_back(redis, daemon, token):
+    waiter, = line_up(daemon, "held", 1)
     redis.kill()
-    reply = waiter.read(10)
-    assert isinstance(reply, ReplyError) and reply.code == "LEASEDOWN"
+    assert waiter.read(10).code == "LEASEDOWN"
 
 
-def test_a_reply_that_was_late_carries_the_ttl_that_is_left(rig, redis, relay):
-    daemon = rig.daemon(lease=relay.redis_uri)
-    client, peek = daemon.client(), redis.client()
-    client("RELEASE", "r", client.token("r"))
+def test_a_reply_that_was_late_carries_the_ttl_that_is_left(redis, relay, far):
+    peek = redis.client()
+    far("RELEASE", "r", far.token("r"))
     relay.hold("down")
-    client.send("ACQUIRE", "r", 10000)
+    far.send("ACQUIRE", "r", 10000)
     wait_until(lambda: 0 < peek("PTTL", "stockade:{r}:lock") < 9800, "a fifth of a second passed")
     left = peek("PTTL", "stockade:{r}:lock")
     relay.let("down")
-    token, ttl_ms = client.read()
+    token, ttl_ms = far.read()
     assert token > 0 and 0 < ttl_ms <= left
 
 
 def test_a_lease_that_ran_out_before_the_reply_is_never_handed_out_as_held(rig, redis, relay):
     daemon = rig.daemon(lease=relay.redis_uri)
     client, other, peek = daemon.client(), daemon.client(), redis.client()
-    client("RELEASE", "r", client.token("r"))
-    newest = int(peek("GET", "stockade:{r}:token"))
+    newest = client.token("r")
+    client("RELEASE", "r", newest)
     relay.hold("down")
     client.send("ACQUIRE", "r", 100)
     wait_until(lambda: int(peek("GET", "stockade:{r}:token")) > newest, "Redis has granted")
-    wait_until(lambda: peek("EXISTS", "stockade:{r}:lock") == 0, "and the lease ran out")
+    wait_until(lambda: locked(redis) == 0, "and the lease ran out")
     relay.let("down")
     reply = client.read()
     assert reply is None or reply[0] > newest + 1 and 0 < reply[1] <= 100, reply

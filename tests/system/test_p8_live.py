@@ -26,6 +26,15 @@ def line_up(daemon, key, count, ttl_ms=60000, wait_ms=30000):
     return line
 
 
+def hand_over(holder, waiter, key, token, seconds):
+    """A release wakes the waiter in time; its token."""
+    with Stopwatch() as watch:
+        assert holder("RELEASE", key, token) == 0
+        fresh = waiter.read()[0]
+    assert fresh > token and watch.seconds < seconds
+    return fresh
+
+
 def test_50_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, key):
     holder = daemon.client()
     token = holder.token(key)

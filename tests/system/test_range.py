@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """INCRBY, DECRBY and HINCRBY with MIN and MAX: "sell one if there is one" is one command."""
 
-import threading
-
 import pytest
 
-from harness.resp import Client, ReplyError
+from harness.resp import ReplyError
+from harness.threads import at_once
 
 
 @pytest.fixture
@@ -82,20 +81,11 @@ def test_range_fails_alone_in_a_pipeline(client, token, key):
 
 def test_bounds_hold_for_bare_writes_by_many_at_once(unfenced, key):
     """100 pieces, 8 sellers that ask for 200: exactly 100 are sold."""
-    unfenced.client()("SET", key, 100)
-    sold = []
-
-    def sell():
-        client = Client(unfenced.address)
-        replies = client.pipeline([("DECRBY", key, 1, "MIN", 0)] * 25)
-        sold.extend(reply for reply in replies if not isinstance(reply, ReplyError))
-        assert {reply.code for reply in replies if isinstance(reply, ReplyError)} <= {"RANGE"}
-        client.close()
-
-    sellers = [threading.Thread(target=sell) for _ in range(8)]
-    for seller in sellers:
-        seller.start()
-    for seller in sellers:
-        seller.join(30)
-    assert sorted(sold) == list(range(100))
-    assert unfenced.client()("GET", key) == b"0"
+    clients = [unfenced.client() for _ in range(8)]
+    clients[0]("SET", key, 100)
+    replies = sum(at_once(lambda client: client.pipeline([("DECRBY", key, 1, "MIN", 0)] * 25),
+                          clients), [])
+    left = [reply for reply in replies if not isinstance(reply, ReplyError)]
+    assert sorted(left) == list(range(100))
+    assert {reply.code for reply in replies if isinstance(reply, ReplyError)} == {"RANGE"}
+    assert clients[0]("GET", key) == b"0"

@@ -117,7 +117,7 @@ def test_p2_holds_where_redis_is_ahead_of_the_backup_or_forgets_all(rig, redis, 
     history.expect_larger(daemon.client(), floor)
     newest = cycle(daemon.client(), "kept")
     assert int(redis.client()("GET", counter)) == newest
-    redis.flushall()
+    redis("FLUSHALL")
     assert cycle(daemon.client(), "kept") > newest
 
 

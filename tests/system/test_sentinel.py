@@ -18,18 +18,13 @@ RECOVERED_SECONDS = 3.0  # after the sentinels' own failover
 FAILOVERS = 20
 
 
-def info(client):
-    text = client("INFO", "lease").decode()
-    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-
-
 def await_up(client):
-    wait_until(lambda: info(client)["lease_service_up"] == "1", "the service is up", 15)
+    wait_until(lambda: client.info("lease")["lease_service_up"] == "1", "the service is up", 15)
 
 
 def assert_at(client, server):
     assert re.search(rf" at 127\.0\.0\.1:{server.address[1]}: ready",
-                     info(client)["lease_service_detail"]), info(client)
+                     client.info("lease")["lease_service_detail"]), client.info("lease")
 
 
 def back_in_time(client, resource, *options):
@@ -74,7 +69,7 @@ def quiet(quiet_cluster):
 def test_info_names_the_master_that_the_sentinels_name(quiet):
     client = quiet.daemon().client()
     await_up(client)
-    assert info(client)["lease_service"] == "sentinel"
+    assert client.info("lease")["lease_service"] == "sentinel"
     assert_at(client, quiet.cluster.master)
 
 
@@ -101,12 +96,12 @@ def test_leases_are_on_the_master_under_the_prefix_in_the_database(quiet, key):
         "sentinels' password missing", "a name that does not resolve"])
 def test_what_is_wrong_is_leasedown_at_once_with_the_reason(quiet, parts, reason):
     client = quiet.daemon(**parts).client()
-    wait_until(lambda: re.search(reason, info(client)["lease_service_detail"]),
+    wait_until(lambda: re.search(reason, client.info("lease")["lease_service_detail"]),
                "INFO shows the reason", 10)
     with Stopwatch() as watch, refused("LEASEDOWN", reason):
         client("ACQUIRE", "r", 60000)
     assert watch.seconds < patience(AT_ONCE_SECONDS)
-    assert info(client)["lease_service_up"] == "0"
+    assert client.info("lease")["lease_service_up"] == "0"
 
 
 RIGHTS = ("~stockade:* &stockade:wake +evalsha +eval +script|load +get +set +del +pttl "
@@ -120,13 +115,13 @@ def test_users_with_the_rights_that_the_readme_names_are_enough(quiet, key):
     cluster = quiet.cluster
     for server in [cluster.master, *cluster.sentinels]:
         rights = RIGHTS if server is cluster.master else SENTINEL_RIGHTS
-        cluster.ask(server, "ACL", "SETUSER", "few", "reset", "on", ">few", *rights.split())
+        server("ACL", "SETUSER", "few", "reset", "on", ">few", *rights.split())
     hosts = [f"few:few@127.0.0.1:{s.address[1]}" for s in cluster.sentinels[:1]]
     hosts += [f"127.0.0.1:{s.address[1]}" for s in cluster.sentinels[1:]]
     client = quiet.daemon(password="", hosts=hosts, sentinel_password="few",
                           options="replicas=1&sentinel_user=few").client()
     token = token_when_up(client, key)
-    wait_until(lambda: info(client)["lease_service_watched"] == "1", "it hears the others")
+    wait_until(lambda: client.info("lease")["lease_service_watched"] == "1", "it hears the others")
     client.renew(key, token, 60000)
     assert client("RELEASE", key, token) == 0
 
@@ -205,7 +200,7 @@ def test_grants_go_on_without_any_sentinel_while_the_master_is_there(rig):
         sentinel.kill()
     tokens += [client.token(name) for name in ("b", "c")]
     client.renew("a", tokens[0], 60000)
-    assert info(client)["lease_service_up"] == "1"
+    assert client.info("lease")["lease_service_up"] == "1"
 
 
 # Replicas.
@@ -214,7 +209,7 @@ def test_grants_go_on_without_any_sentinel_while_the_master_is_there(rig):
 def test_with_replicas_a_grant_counts_once_they_have_it(quiet, key):
     client = quiet.daemon(options="replicas=1").client()
     token = token_when_up(client, key)
-    lock = quiet.cluster.ask(quiet.cluster.replicas[0], "GET", lock_key(key))
+    lock = quiet.cluster.replicas[0]("GET", lock_key(key))
     assert lock.split(b" ")[0] == b"%d" % token
 
 
@@ -227,12 +222,12 @@ def test_a_grant_that_too_few_replicas_have_is_given_back(quiet, key):
         with Stopwatch() as watch, refused("LEASEDOWN", "0 of 1 replicas have the grant"):
             client("ACQUIRE", key + "2", 60000)
         assert watch.seconds < patience(2)
-        wait_until(lambda: cluster.ask(cluster.master, "EXISTS", lock_key(key + "2")) == 0,
+        wait_until(lambda: cluster.master("EXISTS", lock_key(key + "2")) == 0,
                    "the lock was given back")
-        assert "0 of 1 replicas" in info(client)["lease_service_detail"]
+        assert "0 of 1 replicas" in client.info("lease")["lease_service_detail"]
         client.renew(key, held, 60000)
         assert client.fenced(held, "SET", key, "x") == "OK"
-        assert info(client)["lease_service_up"] == "0", "a renewal is no proof of replicas"
+        assert client.info("lease")["lease_service_up"] == "0", "a renewal is no proof of replicas"
     finally:
         cluster.replicas[0].thaw()
     await_up(client)  # the daemon finds out by itself
@@ -243,11 +238,11 @@ def test_grants_at_the_same_time_wait_for_replicas_together(quiet, key):
     daemon = quiet.daemon(options="replicas=1")
     client = daemon.client()
     token_when_up(client, key)
-    waited = quiet.cluster.ask(quiet.cluster.master, "INFO", "commandstats")
+    waited = quiet.cluster.master("INFO", "commandstats")
     replies = client.pipeline([("ACQUIRE", f"{key}:{i}", 60000) for i in range(200)])
     assert all(not isinstance(reply, ReplyError) for reply in replies), replies
     calls = [int(re.search(rb"cmdstat_wait:calls=(\d+)", text)[1]) for text in (
-        waited, quiet.cluster.ask(quiet.cluster.master, "INFO", "commandstats"))]
+        waited, quiet.cluster.master("INFO", "commandstats"))]
     assert 0 < calls[1] - calls[0] <= 100
 
 
@@ -277,7 +272,7 @@ def test_a_paused_master_is_left_as_soon_as_the_sentinels_say_so(rig):
     old = cluster.master
     old.freeze()
     cluster.await_promotion(old)
-    wait_until(lambda: info(client)["lease_service_detail"].endswith(
+    wait_until(lambda: client.info("lease")["lease_service_detail"].endswith(
         f":{cluster.master.address[1]}: ready"), "the daemon is at the new master", 3)
     assert client.token("s") > second
     old.thaw()
@@ -296,7 +291,7 @@ def test_twenty_failovers_to_a_replica_without_the_lock_let_no_stale_holder_thro
         for _ in range(FAILOVERS):
             cluster.stop_replication()
             tokens.append(token_when_up(a, "r", 600000))
-            assert cluster.ask(cluster.replicas[0], "EXISTS", lock_key("r")) == 0
+            assert cluster.replicas[0]("EXISTS", lock_key("r")) == 0
             cluster.fail_over()
             assert a.fenced(tokens[-1], "SET", "r", "nobody else has it yet") == "OK"
             tokens.append(back_in_time(b, "r"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """P8 Live, across daemons that share a Redis: a release at one wakes who waits at another at once,
-and within a second where the message is lost or not allowed."""
+and within a second where the message is lost or not allowed. A lease may move between daemons."""
 
 import select
 import time
@@ -10,19 +10,14 @@ import pytest
 from harness.limits import Stopwatch, Wait, patience, wait_until
 from harness.relay import Relay
 from harness.resp import Push
+from test_p8_live import PROMPT_SECONDS, hand_over
 
 LOOK_SECONDS = 1.0
-PROMPT_SECONDS = 0.8  # below a look, far above the usual
-
-
-def counter(client, name):
-    text = client("INFO").decode()
-    return int(text.split(f"\n{name}:")[1].split("\r")[0])
 
 
 def await_news(daemon):
     client = daemon.client()
-    wait_until(lambda: counter(client, "lease_service_watched") == 1, "news arrive", 10)
+    wait_until(lambda: client.counter("lease_service_watched") == 1, "news arrive", 10)
     return client
 
 
@@ -53,8 +48,8 @@ def test_a_waiter_at_one_daemon_is_woken_at_once_by_what_happens_at_the_other(ri
             holder(how, "r", *([token] if how == "RELEASE" else []))
         assert waiter.read()[0] > token
     assert watch.seconds < patience(PROMPT_SECONDS)
-    assert counter(waiter, "lease_service_news") == 1
-    assert counter(holder, "lease_service_news") == 0
+    assert waiter.counter("lease_service_news") == 1
+    assert holder.counter("lease_service_news") == 0
 
 
 def test_wake_ups_across_daemons_take_milliseconds(rig, redis):
@@ -71,7 +66,7 @@ def test_wake_ups_across_daemons_take_milliseconds(rig, redis):
         took.append(float(watch.seconds))
     # Of the quicker ones, for the machine may be busy with something else.
     assert sorted(took)[len(took) // 4] < patience(0.05), took
-    assert counter(waiter, "lease_service_news") == 30
+    assert waiter.counter("lease_service_news") == 30
 
 
 class ForgetfulRelay(Relay):
@@ -104,7 +99,7 @@ def forgetful(rig):
     redis = rig.redis()
     relay = ForgetfulRelay(redis.address)
     rig.relays.append(relay)
-    return redis, relay, "redis://{}:{}?timeout_ms=500".format(*relay.address)
+    return redis, relay, relay.redis_uri + "?timeout_ms=500"
 
 
 def test_a_lost_message_costs_a_second_at_most(rig, forgetful):
@@ -114,11 +109,8 @@ def test_a_lost_message_costs_a_second_at_most(rig, forgetful):
         token = holder.token(f"r{number}")
         wait_for(there, waiter, f"r{number}")
         relay.forgets, before = True, relay.lost
-        with Stopwatch() as watch:
-            holder("RELEASE", f"r{number}", token)
-            assert waiter.read()[0] > token
+        hand_over(holder, waiter, f"r{number}", token, LOOK_SECONDS + patience(PROMPT_SECONDS))
         assert relay.lost > before, "the message was lost"
-        assert watch.seconds < LOOK_SECONDS + patience(PROMPT_SECONDS)
         relay.forgets = False
         await_news(there)
 
@@ -128,8 +120,8 @@ def test_a_connection_that_hears_nothing_any_more_is_replaced(rig, forgetful):
     daemon = rig.daemon(lease=uri)
     client = await_news(daemon)
     relay.forgets = True
-    wait_until(lambda: counter(client, "lease_service_watched") == 0, "the silence is noticed", 10)
-    assert counter(client, "lease_service_up") == 1
+    wait_until(lambda: client.counter("lease_service_watched") == 0, "the silence is noticed", 10)
+    assert client.counter("lease_service_up") == 1
     relay.forgets = False
     await_news(daemon)
     assert "warn" not in daemon.log()
@@ -145,14 +137,10 @@ def test_without_the_right_to_listen_or_publish_it_works_by_looking(rig, redis):
     for number in range(2):
         token = holder.token(f"r{number}")
         wait_for(there, waiter, f"r{number}")
-        with Stopwatch() as watch:
-            assert holder("RELEASE", f"r{number}", token) == 0
-            assert waiter.read()[0] > token
-        assert watch.seconds < LOOK_SECONDS + patience(PROMPT_SECONDS)
-    assert counter(waiter, "lease_service_up") == 1
+        hand_over(holder, waiter, f"r{number}", token, LOOK_SECONDS + patience(PROMPT_SECONDS))
+    assert waiter.counter("lease_service_up") == 1
     assert there.stderr().count(" warn ") == 1
-    health = there.get("/health")
-    assert health[0] == 200
+    assert there.get("/health")[0] == 200
 
 
 def test_a_redis_that_restarts_is_listened_to_again(rig):
@@ -160,16 +148,13 @@ def test_a_redis_that_restarts_is_listened_to_again(rig):
     (_, there), (holder, waiter) = pair(rig, redis.uri, redis.uri)
     token = holder.token("r")
     redis.kill()
-    wait_until(lambda: counter(holder, "lease_service_watched") == 0, "it is missed")
+    wait_until(lambda: holder.counter("lease_service_watched") == 0, "it is missed")
     rig.redis(port=redis.address[1], appendonly=True, folder=redis.folder)
     for client in (holder, waiter):
-        wait_until(lambda: counter(client, "lease_service_watched") == 1, "news arrive", 10)
-        wait_until(lambda: counter(client, "lease_service_up") == 1, "Redis is back", 10)
+        wait_until(lambda: client.counter("lease_service_watched") == 1, "news arrive", 10)
+        wait_until(lambda: client.counter("lease_service_up") == 1, "Redis is back", 10)
     wait_for(there, waiter, "r")
-    with Stopwatch() as watch:
-        holder("RELEASE", "r", token)
-        assert waiter.read()[0] > token
-    assert watch.seconds < patience(PROMPT_SECONDS)
+    hand_over(holder, waiter, "r", token, patience(PROMPT_SECONDS))
 
 
 def test_a_daemon_that_was_paused_wakes_its_waiters_when_it_goes_on(rig, redis):
@@ -201,6 +186,7 @@ def test_a_lease_revoked_at_one_daemon_is_told_at_the_holders(rig, redis, proto)
         assert holder.read() == Push([b"stockade:lost", b"r", token, b"revoked"])
     else:
         assert holder("PING") == "PONG"  # nothing came unasked
+    holder.refused("STALE", "FENCED", token, "SET", "r", "x")
 
 
 def test_100_waiters_at_two_daemons_are_all_served(rig, redis):
@@ -229,3 +215,15 @@ def next_served(waiting):
     if not ready:
         raise wait.late("somebody is served")
     return sockets[ready[0]]
+
+
+def test_a_lease_that_moved_to_a_connection_of_the_other_daemon_outlives_the_first(rig):
+    here, there = (rig.daemon(lease="local:") for _ in range(2))
+    first, second = here.client(), there.client()
+    assert first("CLIENT", "ID") == second("CLIENT", "ID"), "each daemon counts from 1"
+    words = ("ACQUIRE", "r", 60000, "OWNER", "me", "ID", "i", "EPHEMERAL")
+    token = first(*words)[0]
+    assert second(*words)[0] == token
+    first.close()
+    wait_until(lambda: here.client().counter("connected_clients") == 1, "it is noticed")
+    assert second.fenced(token, "SET", "r", "x") == "OK"

@@ -16,9 +16,10 @@ from harness.services import needed
 from harness.zookeeper import ZooKeeper
 from test_p2_rising import assert_rising, token_when_up
 from test_p8_lease_service import AT_ONCE_SECONDS, SILENT_SECONDS, assert_leasedown
+from test_p8_live import PROMPT_SECONDS, hand_over
+from test_sentinel import await_up
 
 RECOVERED_SECONDS = 3.0  # after ZooKeeper's own recovery
-HAND_OVER_SECONDS = 0.8  # a waiter that polls looks once a second
 LONG_SESSION_MS = 60000
 RESTARTS = 6
 
@@ -74,15 +75,6 @@ def place(rig, server):
     return Place(rig, server)
 
 
-def info(client):
-    text = client("INFO", "lease").decode()
-    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-
-
-def await_up(client):
-    wait_until(lambda: info(client)["lease_service_up"] == "1", "the service is up", 15)
-
-
 # The line.
 
 
@@ -108,10 +100,7 @@ def test_daemons_stand_in_line_each_watching_the_one_in_front(place):
     last = max(place.nodes("r"), key=lambda path: path[-10:])
     assert last not in place.watches(), "nobody stands behind the last one"
     for holder, following in itertools.pairwise(clients):
-        with Stopwatch() as watch:
-            assert holder("RELEASE", "r", tokens[-1]) == 0
-            tokens.append(following.read()[0])
-        assert watch.seconds < patience(HAND_OVER_SECONDS)
+        tokens.append(hand_over(holder, following, "r", tokens[-1], patience(PROMPT_SECONDS)))
     assert_rising(tokens)
     assert clients[-1].fenced(tokens[-1], "SET", "r", "x") == "OK"
     for token in tokens[:-1]:
@@ -134,10 +123,7 @@ def test_a_place_in_line_that_nobody_asks_for_is_left(place):
     wait_until(lambda: len(place.nodes("r")) == 2, "it lined up")
     c.send("ACQUIRE", "r", 60000, "WAIT", 60000)
     wait_until(lambda: len(place.nodes("r")) == 3, "behind it")
-    a("RELEASE", "r", token)
-    with Stopwatch() as watch:
-        assert c.read()[0] > token
-    assert watch.seconds < patience(2)
+    hand_over(a, c, "r", token, patience(2))
     assert len(place.nodes("r")) == 1
 
 
@@ -218,7 +204,7 @@ def test_a_wrong_login_is_leasedown_and_the_right_one_works(place):
         daemon = place.daemon(login)
         client = daemon.client()
         assert_leasedown(client, "r", AT_ONCE_SECONDS)
-        assert "no permission" in info(client)["lease_service_detail"]
+        assert "no permission" in client.info("lease")["lease_service_detail"]
         daemon.stop()
         assert "hunter2guess" not in daemon.stderr()
     assert right.token("r") > 0
@@ -232,14 +218,14 @@ def test_where_nothing_listens_it_is_leasedown_at_once_and_found_later(rig):
     client = rig.daemon(lease=f"zookeeper://127.0.0.1:{port}?session_ms=2000").client()
     for _ in range(3):
         assert_leasedown(client, "r", AT_ONCE_SECONDS)
-    assert "no server accepts" in info(client)["lease_service_detail"]
+    assert "no server accepts" in client.info("lease")["lease_service_detail"]
     assert client("PING") == "PONG"
 
 
 def test_a_name_that_does_not_resolve_is_leasedown_at_once(rig):
     client = rig.daemon(lease="zookeeper://no-such-host.invalid").client()
     assert_leasedown(client, "r", AT_ONCE_SECONDS)
-    wait_until(lambda: "name" in info(client)["lease_service_detail"], "it says why", 20)
+    wait_until(lambda: "name" in client.info("lease")["lease_service_detail"], "it says why", 20)
 
 
 def test_what_accepts_and_is_silent_is_leasedown_at_once(rig):
@@ -256,7 +242,7 @@ def test_a_server_that_stands_still_is_leasedown_in_bounded_time(rig):
     token = client.token("held")
     service.server.freeze()
     assert_leasedown(client, "r", SILENT_SECONDS)
-    assert info(client)["lease_service_up"] == "0"
+    assert client.info("lease")["lease_service_up"] == "0"
     assert client.fenced(token, "SET", "held", "written") == "OK"
     service.server.thaw()
     assert token_when_up(client, "r") > 0
@@ -270,7 +256,7 @@ def test_a_release_while_it_is_away_is_delivered_when_it_is_back(rig, server):
     token = client.token("r")
     relay.refuse()
     relay.cut()
-    wait_until(lambda: info(client)["lease_service_up"] == "0", "it is away")
+    wait_until(lambda: client.info("lease")["lease_service_up"] == "0", "it is away")
     assert client("RELEASE", "r", token) == 0
     client.refused("STALE", "FENCED", token, "SET", "r", "late")
     relay.accept()

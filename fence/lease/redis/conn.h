@@ -91,7 +91,7 @@ void redis_conn_relocate(struct redis_conn *conn);
 /* Where it is ready: connects once more. A sentinel is asked again in this way. */
 void redis_conn_restart(struct redis_conn *conn);
 
-/* Fails what is under way from a turn of the loop, then frees everything and calls `closed`. */
+/* Fail what is under way from a turn of the loop, then free everything and call `closed`. */
 void redis_conn_close(struct redis_conn *conn, void (*closed)(void *context), void *context);
 
 #endif

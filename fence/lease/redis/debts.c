@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In order of the end of their locks, so that the one that costs least to forget comes first. */
+/* Debts are in the order in which their locks end, so the one that costs least to forget is first.
+ */
 #include "fence/lease/redis/debts.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * used. They are sent in one go, and the answers come in the same order. An error among them ends
  * the attempt, with Redis's own words as the reason.
  *
- * What a greeting consists of depends on the connection's role (connection.c). */
+ * What a greeting consists of depends on the connection's role (conn.c). */
 #ifndef STOCKADE_FENCE_LEASE_REDIS_GREETING_H
 #define STOCKADE_FENCE_LEASE_REDIS_GREETING_H
 
@@ -37,10 +37,10 @@ struct greeting {
     struct uri_host master;          /* GREETING_MASTER: the answer */
 };
 
-/* Sends the greeting. Each answer arrives as the wire's reply to a `request` that only
+/* Send the greeting. Each answer arrives as the wire's reply to a `request` that only
  * greeting_answered understands. */
 void greeting_send(struct greeting *greeting, struct wire *wire);
-/* Takes an answer. False: the connection is of no use, and `why` says more. */
+/* Take an answer. False: the connection is of no use, and `why` says more. */
 bool greeting_answered(struct greeting *greeting, const void *request,
                        const struct redisReply *reply, char why[GREETING_WHY_MAX]);
 

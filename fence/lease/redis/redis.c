@@ -13,8 +13,6 @@
  *
  * A Redis that is there but refuses (READONLY, OOM, ...) counts as down until it takes a write
  * again. The provider tries one now and then. */
-#include "fence/lease/redis/redis.h"
-
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
  * An attempt is one GRANT that was asked for. The lock names the attempts that have taken or
  * entered it and were not released. Where nobody received a GRANT's answer, its daemon releases
  * that attempt alone, and the release of the last one frees the lock. A renewal, or too many
- * attempts, makes it
- * "<token> <nonce>", as older daemons write it: then no attempt can release it, only its token.
+ * attempts, makes it "<token> <nonce>", as older daemons write it: then only its token can release
+ * it, no attempt.
  *
  * Whatever ends a lease publishes "released|revoked <origin> <token> <resource>" on the channel
  * {prefix}:wake ({prefix}:wake:DB for other databases than 0). Where an ACL forbids that, only the

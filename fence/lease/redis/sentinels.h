@@ -24,7 +24,7 @@ enum redis_located sentinels_locate(const struct sentinels *sentinels, bool last
                                     struct uri_host *master, char why[REDIS_WHY_MAX]);
 /* The address that they named is not the master's any more: ask them again. */
 void sentinels_ask_again(struct sentinels *sentinels);
-/* Frees all, from a turn of the loop, then calls `closed`. */
+/* Free all, from a turn of the loop, then call `closed`. */
 void sentinels_close(struct sentinels *sentinels, void (*closed)(void *context), void *context);
 
 #endif

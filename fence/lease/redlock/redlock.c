@@ -11,14 +11,12 @@
  *   gives back what a late one grants under another token than the decided one.
  * - A master has at most one question of a round under way. Where it is still busy with an earlier
  *   one when the round tries again, its answer counts for the new try: it is the same question.
- * - A lease counts from the moment when the first of the masters that agree was asked. Where the
- *   TTL, less that time and the drift of the clocks, leaves nothing, the round tries again. Where
- *   that is always so it is granted all the same, and the caller, who is told when it ends, finds
- *   that nothing is left.
- * - What is given back is this attempt's part in the lease. What a later round of the same owner
- * was told to be OWN stays with that round, and what the owner had before stays the owner's.
- * - Where a master did not answer a grant, it is that master's provider who remembers to release
- * it.
+ * - A lease counts from when the first of the agreeing masters was asked. Where nothing of the TTL
+ *   is left after that and the drift of the clocks, the round tries again. Where that is always so
+ *   it is granted all the same, and the caller sees by its end that nothing is left.
+ * - Only this attempt's part in the lease is given back. A later round of the same owner that was
+ *   told OWN keeps the lease, and so does the owner what he had before.
+ * - Where a master did not answer a grant, that master's provider remembers to release it.
  *
  * Health and news of the masters are put together in the same way: a quorum decides. */
 #include "fence/lease/redlock/redlock.h"
@@ -32,7 +30,6 @@
 #include "fence/base/heap.h"
 #include "fence/base/mem.h"
 #include "fence/lease/provider_impl.h"
-#include "fence/lease/redis/redis.h"
 #include "fence/lease/redlock/ballot.h"
 
 #define RETRIES_MAX    3

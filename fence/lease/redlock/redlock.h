@@ -9,10 +9,6 @@
 
 #include "fence/lease/open.h"
 
-/* As lease_open, for LEASE_URI_REDLOCK: on real Redises and a loop. */
-struct lease_provider *lease_redlock_new(const struct lease_uri *uri,
-                                         const struct lease_surroundings *surroundings);
-
 /* Fires once, `delay_ms` after it was set last, by calling redlock_on_timer. */
 struct redlock_timer {
     void (*set)(struct redlock_timer *timer, int64_t delay_ms);

@@ -52,11 +52,11 @@ struct zk_connection {
     bool server_ahead_known;
 };
 
-/* Begins to connect. `events` outlive it. */
+/* Begin to connect. `events` outlive it. */
 void zk_connection_init(struct zk_connection *connection, const struct lease_uri *uri,
                         const struct lease_surroundings *surroundings,
                         const struct zk_connection_events *events, void *context);
-/* Ends the session and all it has under way; `on_closed` says when. */
+/* End the session and all it has under way; `on_closed` says when. */
 void zk_connection_close(struct zk_connection *connection);
 /* See lease_on_first_attempt. */
 void zk_connection_on_first_attempt(struct zk_connection *connection, void (*ended)(void *context),
@@ -69,7 +69,7 @@ static inline int64_t zk_now_ms(const struct zk_connection *connection)
 
 /* Why it is not ready: for people. */
 const char *zk_connection_why(const struct zk_connection *connection);
-/* Fills in `up`, `reconnects` and `detail`. */
+/* Fill in `up`, `reconnects` and `detail`. */
 void zk_connection_health(const struct zk_connection *connection, struct lease_health *health);
 /* A request has been answered with `rc`. */
 void zk_connection_heard(struct zk_connection *connection, int rc);
@@ -77,7 +77,7 @@ void zk_connection_heard(struct zk_connection *connection, int rc);
 void zk_connection_refused(struct zk_connection *connection, int rc, char *why, size_t why_size);
 /* Something was written just now, at `mtime_ms` by the servers' clock. */
 void zk_connection_note_time(struct zk_connection *connection, int64_t mtime_ms);
-/* Makes the folder of all leases, and those that it is in. Nobody waits for it. */
+/* Make the folder of all leases, and those that it is in. Nobody waits for it. */
 void zk_connection_make_base(struct zk_connection *connection);
 
 #endif

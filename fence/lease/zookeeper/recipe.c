@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock recipe. All znodes of a resource are ephemeral and sequential; the lowest one has it:
- * it is a lease, or a place in line whose turn has come.
+/* The lock recipe. All znodes of a resource are ephemeral and sequential. The lowest one has the
+ * resource: it is a lease, or a place in line whose turn has come.
  *
  *   list ──▶ get the head ──▶ decide ──┬──▶ create ──▶ list: is it the lowest? ──▶ granted
  *    ▲                                 ├──▶ set         our turn, entered again, renewed
@@ -10,15 +10,15 @@
  *    └───── another was faster ────────────┘
  *
  * - Each change names the version that it was decided on, so it cannot undo a later one.
- * - A znode that is not the lowest after its making is no lease: it is removed again. Only places
- *   in line stay, one for each daemon.
- * - A lease that another daemon took, and whose owner enters again or renews it here, moves to this
- *   daemon with its number, in one transaction: otherwise it would end with the other's session.
- * - A znode of ours that is not known here, because its making was not answered, is a stray: it is
- *   removed when it is seen.
+ * - A lease's znode that turns out not to be the lowest is removed again. Only places in line stay,
+ *   one for each daemon.
+ * - Where an owner enters or renews a lease here that another daemon took, its znode moves to this
+ *   daemon with its number, in one transaction. It would end with the other's session otherwise.
+ * - A znode of ours that is not known here, because its creation was not answered, is a stray. It
+ * is removed when it is seen.
  *
- * Where the connection is lost on the way the call is answered DOWN. A change may have been made
- * then or not, so what is known of the resource is read again before it counts. */
+ * Where the connection is lost on the way the call is answered DOWN. Nobody knows then whether a
+ * change was made, so the resource is read again before anything counts. */
 #include "fence/lease/zookeeper/recipe.h"
 
 #include <stdio.h>
@@ -68,7 +68,7 @@ static const char *path_of(const struct zk_task *task, const char *node)
 
 /* Tasks of a resource, one after the other. */
 
-/* Runs tasks until one has to wait for ZooKeeper. Tasks that end at once do not nest. */
+/* Run tasks until one has to wait for ZooKeeper. Tasks that end at once do not nest. */
 static void run_tasks(struct zk_resource *resource)
 {
     unsigned ended;
@@ -117,7 +117,7 @@ void zk_task_add(struct zk_task *task)
         run_tasks(resource);
 }
 
-/* Unless there is one that has yet to begin. (One that is running may be past the point.) */
+/* Add a task, unless one of this kind waits already. (A running one may be past the point.) */
 static void add_once(struct zk_resource *resource, enum zk_task_kind kind)
 {
     for (const struct list *at = resource->tasks.next; at != &resource->tasks; at = at->next)
@@ -144,7 +144,7 @@ void zk_recipe_line_moved(struct zk_resource *resource, const char *node)
         zk_recipe_line_up(resource);
 }
 
-/* Ends the running task and starts the next one. */
+/* End the running task and start the next one. */
 static void end(struct zk_task *task)
 {
     struct zk_resource *resource = task->resource;
@@ -265,7 +265,7 @@ static bool may_step(struct zk_task *task)
     return false;
 }
 
-/* Look: who is at the head? On the way, what is over or left behind is removed. */
+/* List and read: who is at the head? What is over or left behind is removed on the way. */
 
 static void on_stray_removed(struct zk_request *request)
 {
@@ -283,7 +283,7 @@ static void remove_stray(struct zk_task *task, const struct node_name *node)
     zk_delete(session_of(task), request, path_of(task, node->text), -1);
 }
 
-/* Finds the head and our predecessor, and sees whether our own znodes are still there. */
+/* Find the head and our predecessor, and see whether our own znodes are still there. */
 static void note_nodes(struct zk_task *task, const struct zk_request *listing)
 {
     struct zk_resource *resource = task->resource;
@@ -316,7 +316,7 @@ static void note_nodes(struct zk_task *task, const struct zk_request *listing)
         zk_place_forget(resource);
 }
 
-/* Removes the head, in the version that was decided on. */
+/* Remove the head, in the version that was decided on. */
 static void remove_head(struct zk_task *task, void (*next)(struct zk_task *task))
 {
     task->resource->held.removing |= same(&task->head, &task->resource->held.node);
@@ -535,7 +535,7 @@ static void on_created(struct zk_request *request)
     zk_connection_note_time(connection_of(task), request->mtime_ms);
 }
 
-/* Creates the znode and, right behind it, asks which one is the lowest now. */
+/* Create the znode, and ask in the same go which one is the lowest now. */
 static void create(struct zk_task *task)
 {
     char prefix[NODE_NAME_MAX + 1], data[NODE_DATA_MAX];
@@ -757,8 +757,8 @@ static void decide_call(struct zk_task *task)
         answer(task, LEASE_FREE, 0, 0);
 }
 
-/* The owner of a lease that is held here needs no look: ZooKeeper refuses the change itself where
- * it knows better. */
+/* Is it about a lease that is held here? Then nothing has to be read first: ZooKeeper refuses the
+ * change where it knows better. */
 static bool knows_enough(const struct zk_task *task)
 {
     const struct zk_resource *resource = task->resource;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lock recipe on ZooKeeper: what a lease call does, step by step, with the znodes of its
- * resource; and what this daemon does there of its own accord. */
+ * resource, and what this daemon tidies up there by itself. */
 #ifndef STOCKADE_FENCE_LEASE_ZOOKEEPER_RECIPE_H
 #define STOCKADE_FENCE_LEASE_ZOOKEEPER_RECIPE_H
 
@@ -41,13 +41,13 @@ struct zk_task {
     int32_t made_version;
 };
 
-/* A task for the call, which is borrowed until `on_answered`. The rest of its fields is empty. */
+/* Make a task for the call, which is borrowed until `on_answered`. */
 struct zk_task *zk_task_new(struct zk_resource *resource, struct lease_call *call,
                             void (*on_answered)(struct zk_task *task, struct lease_call *call));
-/* Begins when the tasks before it at its resource are done. It may be gone after this. Only while
- * the connection is ready. */
+/* Queue the task behind those of its resource, and begin if there are none; it may be gone after
+ * this. Only while the connection is ready. */
 void zk_task_add(struct zk_task *task);
-/* Answers its call DOWN: nobody waits for it any longer. Once begun it goes on to its end all the
+/* Answer its call DOWN: nobody waits for it any longer. Once begun it goes on to its end all the
  * same, and a grant that comes of it is given back. */
 void zk_task_abandon(struct zk_task *task, const char *why);
 

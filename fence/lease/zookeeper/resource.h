@@ -82,7 +82,7 @@ void zk_resources_ready(struct zk_resources *all);
 /* The session is over, and with it all leases and places. */
 void zk_resources_session_over(struct zk_resources *all);
 void zk_resources_watches_lost(struct zk_resources *all);
-/* Frees everything but `all` itself, then calls `closed`. No task is left. */
+/* Free everything but `all` itself, then call `closed`. No task is left. */
 void zk_resources_close(struct zk_resources *all, void (*closed)(void *context), void *context);
 
 struct zk_resource *zk_resource_of(struct zk_resources *all, struct bytes name); /* made if new */
@@ -107,7 +107,7 @@ void zk_hold(struct zk_resource *resource, const struct node_name *node,
              const struct node_lease *lease, int32_t version, int64_t until_ms);
 void zk_hold_end(struct zk_resource *resource); /* as if its time were over */
 void zk_hold_forget(struct zk_resource *resource);
-/* Has its end told as news. */
+/* Have its end told as news. */
 void zk_hold_watch(struct zk_resource *resource);
 /* A watched znode is gone, or has been written. Returns whether it is the lease's. */
 bool zk_hold_changed(struct zk_resource *resource, const char *node, bool removed);

@@ -50,7 +50,7 @@ struct zk_request {
     void *results; /* of zk_move's steps */
 };
 
-/* Begins to connect; `uri` is borrowed for this call, `events` for the session's life. `resumed`:
+/* Begin to connect; `uri` is borrowed for this call, `events` for the session's life. `resumed`:
  * the same session by a new handle, without its watches; free the old handle. (A handle that has
  * seen more than the servers know, because they lost their data, is turned away for ever.) NULL: a
  * new session. */
@@ -61,7 +61,7 @@ struct zk_session *zk_session_open(struct uv_loop_s *loop, const struct lease_ur
 bool zk_session_resumable(const struct zk_session *session);
 /* Why it is not connected: for people. Static storage. */
 const char *zk_session_why(const struct zk_session *session);
-/* Ends the session: its ephemeral znodes go. Requests under way are answered (with ZCLOSING at the
+/* End the session: its ephemeral znodes go. Requests under way are answered (with ZCLOSING at the
  * latest), then `on_closed` is called; the loop is not blocked meanwhile. */
 void zk_session_free(struct zk_session *session);
 
@@ -69,7 +69,7 @@ enum zk_mode { ZK_PERSISTENT, ZK_CONTAINER, ZK_EPHEMERAL_SEQUENTIAL };
 
 void zk_children(struct zk_session *session, struct zk_request *request, const char *path);
 void zk_get(struct zk_session *session, struct zk_request *request, const char *path);
-/* Asks whether the znode is there; if so its next change is reported, once. */
+/* Ask whether the znode is there; if so its next change is reported, once. */
 void zk_watch(struct zk_session *session, struct zk_request *request, const char *path);
 void zk_create(struct zk_session *session, struct zk_request *request, const char *path,
                const char *data, int len, enum zk_mode mode);

@@ -5,16 +5,13 @@
  *                ──▶ resource.c    what this daemon has at each resource
  *                ──▶ connection.c  one session after another ──▶ session.c  the C client
  *
- * A lease is an ephemeral znode. It ends with this daemon's session at the latest, and before that
- * with its TTL: this daemon removes it then. If the daemon is dead or asleep whoever waits for the
- * lease does, once it has not changed for its TTL. A release that could not be delivered is a lease
- * whose time is over.
+ * A lease is an ephemeral znode. This daemon removes it when its TTL is over. If the daemon is dead
+ * or asleep, whoever waits for the lease removes it, once it has not changed for its TTL; at the
+ * latest it ends with the daemon's session. A lease whose release could not be delivered is removed
+ * like one whose time is over.
  *
- * While ZooKeeper is away a call is answered DOWN at once. A call that is not answered within its
- * time is answered DOWN, too; its task goes on to its end, and a grant that comes of it is given
- * back. */
-#include "fence/lease/zookeeper/zookeeper.h"
-
+ * While ZooKeeper is away a call is answered DOWN at once, and so is one that has waited for its
+ * timeout. Its task goes on to its end all the same, and a grant that comes of it is given back. */
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "fence/lease/provider_impl.h"

@@ -63,6 +63,10 @@ struct command {
     const char *group, *summary;
 };
 
+/* All of them: table.c. */
+extern const struct command commands[];
+extern const size_t commands_count;
+
 #define COMMAND_SLOTS 256 /* more than twice the commands there are; a power of two */
 
 /* Finds commands by name. Filled in once; then read-only. */

@@ -10,11 +10,11 @@
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/write/exec.h"
-#include "proxy/engine/write/multi.h"
+#include "proxy/engine/write/plan.h"
 
 #define CLIENT_NAME_ERROR "Client names cannot contain spaces, newlines or special characters."
 
-/* Takes a name without spaces or special characters. False: it is not one. */
+/* Take a name without spaces or special characters. False: it is not one. */
 static bool set_text(char text[SESSION_NAME_MAX + 1], struct bytes value)
 {
     if (value.len > SESSION_NAME_MAX)

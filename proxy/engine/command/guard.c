@@ -90,16 +90,7 @@ static enum stk_error list_run(struct store_op *op, struct store_txn *txn)
     return error;
 }
 
-static void list_done(struct store_op *op)
-{
-    struct request *request = request_of_op(op);
-
-    if (!request_refused(request))
-        request_show(request);
-}
-
-static void change(struct request *request,
-                   enum stk_error (*run)(struct store_op *op, struct store_txn *txn))
+static void change(struct request *request, store_run *run)
 {
     request->state = mem_zalloc(sizeof(struct outcome));
     if (session_is_admin(request->session))
@@ -122,7 +113,7 @@ static void guard_drop(struct request *request)
  */
 static void guard_list(struct request *request)
 {
-    request_run(request, true, list_run, list_done);
+    request_run(request, true, list_run, request_show_done);
 }
 
 void guard_command(struct request *request)

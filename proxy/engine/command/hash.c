@@ -14,7 +14,7 @@ static bool field_fits(struct exec *exec, struct bytes field)
     return false;
 }
 
-/* Finds a field's value. A missing hash has no fields. */
+/* Find a field's value. A missing hash has no fields. */
 static enum stk_error look_up(struct exec *exec, struct bytes field, bool *found,
                               struct bytes *value)
 {
@@ -68,7 +68,7 @@ enum stk_error hash_mget(struct exec *exec)
     return STK_OK;
 }
 
-/* Replies whether the field is there, or how long its value is. */
+/* Reply whether the field is there, or how long its value is. */
 static enum stk_error reply_measure(struct exec *exec, bool length)
 {
     enum stk_error error;
@@ -151,7 +151,7 @@ enum stk_error hash_vals(struct exec *exec)
     return reply_all(exec, false, true);
 }
 
-/* Sets the fields and values from argv[2] on. Replies with the number of new fields, or OK. */
+/* Set the fields and values from argv[2] on. Reply with the number of new fields, or OK. */
 static enum stk_error set_pairs(struct exec *exec, const char *arity, bool reply_ok)
 {
     int64_t added = 0;

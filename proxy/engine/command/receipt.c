@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RECEIPT resource token id: was this request applied? The receipt and the fence are read from one
- * snapshot, so that the answer "it was not, and never will be" stays true: nothing more is accepted
- * under a retired token, and what was accepted before is in the same snapshot. */
+ * snapshot. So the answer "no, and it never will be" stays true: what was accepted before is in
+ * that snapshot, and nothing is accepted under a token that is retired there. */
 #include "fence/base/mem.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
@@ -12,7 +12,7 @@ struct asked {
     int64_t token, keep_ms;
 };
 
-/* Answers where there is no receipt. */
+/* Answer where there is no receipt. */
 static enum stk_error without(struct request *request, struct store_txn *txn,
                               const struct resource *resource)
 {
@@ -63,13 +63,6 @@ static enum stk_error receipt_run(struct store_op *op, struct store_txn *txn)
     return STK_OK;
 }
 
-static void receipt_done(struct store_op *op)
-{
-    struct request *request = request_of_op(op);
-    if (!request_refused(request))
-        request_finish(request);
-}
-
 void receipt_show(struct request *request)
 {
     struct asked *asked = mem_zalloc(sizeof *asked);
@@ -79,5 +72,5 @@ void receipt_show(struct request *request)
     if (!request_name(request, 1, "a resource") || !request_token(request, 2, &asked->token))
         return;
     if (request_id(request, 3))
-        request_run(request, false, receipt_run, receipt_done);
+        request_run(request, false, receipt_run, request_done);
 }

@@ -88,18 +88,11 @@ void server_shutdown(struct request *request)
 
 static enum stk_error flush_run(struct store_op *op, struct store_txn *txn)
 {
-    (void)op;
-    return txn_flush(txn);
-}
-
-static void flush_done(struct store_op *op)
-{
     struct request *request = request_of_op(op);
 
-    if (request_refused(request))
-        return;
+    buf_clear(&request->reply);
     resp_simple(&request->reply, "OK");
-    request_finish(request);
+    return txn_flush(txn);
 }
 
 void server_flushall(struct request *request)
@@ -114,7 +107,7 @@ void server_flushall(struct request *request)
         request_fail(request, STK_NOPERM, "%s needs a daemon with --unfenced-writes allow",
                      request->command->name);
     else
-        request_run(request, true, flush_run, flush_done);
+        request_run(request, true, flush_run, request_done);
 }
 
 /* COMMAND */

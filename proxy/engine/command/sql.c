@@ -56,7 +56,7 @@ void sql_prepare(struct request *request)
     }
 }
 
-/* Reads a finite decimal or an infinity. (SQLite would make NULL of a NaN.) */
+/* Read a finite decimal or an infinity. (SQLite would make NULL of a NaN.) */
 static bool parse_float(struct bytes text, double *value)
 {
     char copy[512], *end;
@@ -76,7 +76,7 @@ static bool parse_float(struct bytes text, double *value)
     return end == copy + text.len && isfinite(*value);
 }
 
-/* Reads a parameter. False: there is no such type, or the text is not of that type. */
+/* Read a parameter. False: there is no such type, or the text is not of that type. */
 static bool parse_value(char type, struct bytes text, struct sql_value *value)
 {
     value->bytes = text;
@@ -90,7 +90,7 @@ static bool parse_value(char type, struct bytes text, struct sql_value *value)
     }
 }
 
-/* Reads the parameters from argv[at] on. False: an error was replied. */
+/* Read the parameters from argv[at] on. False: an error was replied. */
 static bool parse_params(struct exec *exec, size_t at, struct sql_value *params)
 {
     size_t count = exec->argc - at;

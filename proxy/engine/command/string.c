@@ -22,7 +22,7 @@ static enum stk_error put(struct exec *exec, struct bytes key, struct bytes valu
     return txn_string_put(exec->txn, &exec->resource, value);
 }
 
-/* Replies with the present value or null. */
+/* Reply with the present value or null. */
 static enum stk_error reply_value(struct exec *exec, bool *found)
 {
     enum stk_error error;

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every command there is, and the only file that names them all: nothing below calls it. Redis's
- * own commands keep Redis's arity and key positions, so that clients which ask COMMAND find what
- * they expect; commands that Stockade extends say so in their summary. */
-#include "proxy/engine/command/table.h"
-
+/* All commands, in the only file that names all of them. Redis's commands keep Redis's arity and
+ * key positions, so that clients that ask COMMAND find what they expect; those that Stockade
+ * extends say so in their summary. */
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/pubsub.h"
-#include "proxy/engine/write/multi.h"
 #include "proxy/engine/write/plan.h"
 
 #define W    COMMAND_WRITES

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The leases that this daemon has granted and not seen end: who is to be told when one is lost, and
- * which go with their connection. Nothing here decides anything: the lease service says whether a
- * lease is over, the store whether its token is good.
+/* The leases that this daemon has granted and not seen end: who has to be told when one is lost,
+ * and which ones end with their connection. Nothing is decided here: the lease service says whether
+ * a lease is over, and the store whether its token is good.
  *
  *   granted ──▶ held ──timer, news──▶ asking the service ──held still──▶ held
  *                │                            └──free, another's──▶ expired, or ended elsewhere

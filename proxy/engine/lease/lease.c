@@ -41,9 +41,7 @@ uint64_t lease_fingerprint(const char *command, struct bytes owner)
 }
 
 enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool writes,
-                            struct bytes resource,
-                            enum stk_error (*run)(struct store_op *, struct store_txn *),
-                            void (*done)(struct store_op *))
+                            struct bytes resource, store_run *run, store_done *done)
 {
     *op = (struct store_op){
         .writes = writes, .brief = true, .about = resource, .run = run, .done = done};

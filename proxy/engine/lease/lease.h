@@ -42,26 +42,24 @@ command_start acquire_abandon, acquire_all_abandon;
  * XXH3 of it; a generated owner is already such a nonce. Two named owners with one nonce would take
  * each other's lock, never each other's token: the store compares the names. */
 void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN + 1]);
-/* Makes a nonce that nobody else has. */
+/* Make a nonce that nobody else has. */
 void lease_make_nonce(const struct chance *chance, char nonce[LEASE_NONCE_LEN + 1]);
 /* What a receipt remembers of a lease command besides its resource. */
 uint64_t lease_fingerprint(const char *command, struct bytes owner);
-/* Reads a resource's row, and of its newest grant what a lease service may have to know. On the
+/* Read a resource's row, and of its newest grant what a lease service may have to know. On the
  * store's thread. `session` is store_session(); `owner` takes the owner's name, or is NULL. */
 enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t session,
                           struct resource *row, struct lease_record *record, struct buf *owner);
-/* Writes a row of which only the lease's numbers have changed: the owner stays who it is. */
+/* Write a row of which only the lease's numbers have changed: the owner stays who it is. */
 enum stk_error lease_rewrite(struct store_txn *txn, const struct resource *row,
                              struct lease *lease);
-/* Writes the receipt of a command that was answered with `token` and `ttl_ms`. */
+/* Write the receipt of a command that was answered with `token` and `ttl_ms`. */
 enum stk_error lease_remember_grant(struct store_txn *txn, const struct resource *row,
                                     struct bytes id, uint64_t fingerprint, int64_t token,
                                     int64_t ttl_ms);
-/* Hands a job's operation to the store. STK_BUSY: its queue is full, `done` will not be called. */
+/* Hand a job's operation to the store. STK_BUSY: its queue is full, `done` will not be called. */
 enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool writes,
-                            struct bytes resource,
-                            enum stk_error (*run)(struct store_op *, struct store_txn *),
-                            void (*done)(struct store_op *));
+                            struct bytes resource, store_run *run, store_done *done);
 
 /* line.c: those who want one resource at this daemon, in order of arrival. Only the head may take
  * the lease; the others ask once whether they hold it already, and wait. */
@@ -80,7 +78,7 @@ struct waiter_events {
     /* Inheritance, where the store is the only memory of leases: the head gets the lease in the
      * transaction that ends the one before. */
     void (*on_heir)(struct waiter *waiter); /* the transaction is about to begin */
-    /* Records the token, in that transaction, on the store's thread. */
+    /* Record the token, in that transaction, on the store's thread. */
     enum stk_error (*on_inherit)(struct waiter *waiter, struct store_txn *txn);
     void (*on_inherited)(struct waiter *waiter, bool committed); /* it is over */
 };
@@ -209,7 +207,7 @@ struct acquire_options {
     struct bytes id;       /* empty: none */
     bool ephemeral;
 };
-/* Reads the options from argv[at] on. False: the request has failed. */
+/* Read the options from argv[at] on. False: the request has failed. */
 bool acquire_options_parse(struct request *request, size_t at, struct acquire_options *options);
 
 struct acquire {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The line for one resource: who came first is served first, and only the head asks the lease
- * service, however many wait.
+/* The line for one resource: first come, first served. Only the head asks the lease service,
+ * however many wait.
  *
- * Where the store is the only memory of leases, a lease passes to the head in the transaction of
- * the release itself (line_take_heir). Else the head's turn comes with a release or revoke, at this
- * daemon or as news from another one, with the end of the lease as the service last told it, and
- * once a second in case a wake-up was lost.
+ * The head's turn comes with a release or revoke, here or as news from another daemon; when the
+ * lease ends, as far as the service has told; and once a second in case a wake-up was lost. Where
+ * the store is the only memory of leases, the head gets the lease in the transaction that releases
+ * it (line_take_heir).
  *
- * Invariant: where the head waits, the poll timer is set; so nobody waits for ever. */
+ * Invariant: while the head waits the poll timer is set, so nobody waits for ever. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static struct waiter *head_of(const struct line *line)
     return list_entry(line->waiters.next, struct waiter, in_line);
 }
 
-/* Lets the head ask. */
+/* Let the head ask. */
 static void give_turn(struct line *line)
 {
     struct waiter *head = head_of(line);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RELEASE and REVOKE: the store retires the token first, so that it can never write again, and only
- * then the lease service lets go and the next in line is woken. No unlock before commit.
+/* RELEASE and REVOKE: first the store retires the token, so that it never writes again; only then
+ * the lease service lets go, and the next in line is woken.
  *
  *   retire (store) ──▶ unlock (lease service) ──▶ wake the line ──▶ reply
  *      └─ where the store is the only memory of leases, the head of the line gets the lease here,
@@ -60,8 +60,8 @@ static bool is_still_its_own(const struct release *release, const struct lease *
     return lease->session == release->session && lease->connection == release->connection;
 }
 
-/* A grant that nobody was told of goes with its receipt: what asks again with the same id is no
- * repeat. */
+/* The receipt of a grant that nobody was told of goes with it: who asks again with the same id
+ * repeats nothing. */
 static enum stk_error forget_grant(const struct release *release, struct store_txn *txn,
                                    const struct resource *row)
 {
@@ -76,7 +76,7 @@ static enum stk_error forget_grant(const struct release *release, struct store_t
     return txn_receipt_remove(txn, row, release->grant_id);
 }
 
-/* Retires the token, or counts one hold less. */
+/* Retire the token, or count one hold less. */
 static enum stk_error retire_run(struct store_op *op, struct store_txn *txn)
 {
     struct release *release = list_entry(op, struct release, op);

@@ -63,7 +63,7 @@ static void on_unlocked(struct lease_call *call)
     end(renewal, renewal->verdict, NULL);
 }
 
-/* Judges again, and remembers the TTL where it changed (`local:` holds it after a restart). */
+/* Judge again, and remember the TTL where it changed (`local:` holds it after a restart). */
 static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
 {
     struct renewal *renewal = renewal_of(op);

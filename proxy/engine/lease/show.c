@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LEASE and LEASES: who holds what. Whether a lease is free is the lease service's word; owner,
- * token and holds are the store's. */
+/* LEASE and LEASES: who holds what. The lease service says whether a lease is free; the store knows
+ * owner, token and holds. */
 #include <string.h>
 
 #include "fence/base/mem.h"
@@ -59,8 +59,8 @@ static void on_answer(struct lease_call *call)
     } else if (call->answer == LEASE_HELD && left_ms == 0 && ++show->rounds < SHOW_ROUNDS_MAX) {
         ask(show); /* the answer took its time, or it ends this very millisecond: ask again */
     } else {
-        /* A lock under another token is a grant on its way, or one that never arrived: the store's
-         * lease is over, or about to be. */
+        /* A lock under another token belongs to a grant on its way, or to one that never arrived:
+         * the lease in the store is over, or about to be. */
         show_reply(show, call->answer == LEASE_HELD && show->record.live, left_ms);
     }
 }
@@ -155,13 +155,6 @@ static enum stk_error list_run(struct store_op *op, struct store_txn *txn)
     return error;
 }
 
-static void list_done(struct store_op *op)
-{
-    struct request *request = request_of_op(op);
-    if (!request_refused(request))
-        request_finish(request);
-}
-
 void lease_list(struct request *request)
 {
     struct list_leases *leases = mem_zalloc(sizeof *leases);
@@ -180,5 +173,5 @@ void lease_list(struct request *request)
             return;
         }
     }
-    request_run(request, false, list_run, list_done);
+    request_run(request, false, list_run, request_done);
 }

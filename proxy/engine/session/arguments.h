@@ -8,10 +8,10 @@
 
 #define RECEIPT_ID_MAX 512 /* bytes */
 
-/* Fails with "wrong number of arguments for 'get' command", in Redis's words; "client|id" for
+/* Fail with "wrong number of arguments for 'get' command", in Redis's words; "client|id" for
  * subcommands. */
 void request_fail_arity(struct request *request, const char *name);
-/* Makes that error the reply, and does not finish. */
+/* Make that error the reply, without finishing the request. */
 void request_reply_arity(struct request *request, const char *name);
 
 /* A command's second word: "client|id". */
@@ -20,21 +20,19 @@ struct subcommand {
     int arity;        /* as in struct command */
     command_start *start;
 };
-/* Starts the subcommand that argv[1] names, or fails as Redis does. */
+/* Start the subcommand that argv[1] names, or fail as Redis does. */
 void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count);
-/* Fails with "unknown subcommand 'x'. Try CLIENT HELP." */
-void request_fail_subcommand(struct request *request);
 
-/* Is there an argument i, and is it this word, in either case? */
+/* Is argv[i] there, and is it this word, in any case? */
 bool request_is_word(const struct request *request, size_t i, const char *word);
-/* Reads an integer from min to max. False: the request has failed, the error names `what`. */
+/* Read an integer from min to max. False: the request has failed, the error names `what`. */
 bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
                  int64_t *value);
 /* Is argv[i] a name of a resource, key or owner: 1 to RESOURCE_NAME_MAX bytes? */
 bool request_name(struct request *request, size_t i, const char *what);
 /* Is argv[i] the ID of a request? */
 bool request_id(struct request *request, size_t i);
-/* Reads argv[i] as a token. */
+/* Read argv[i] as a token. */
 bool request_token(struct request *request, size_t i, int64_t *token);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events as JSON: one object each, its fields always in the same order. An event tells of what has
+/* Each event is one JSON object, its fields always in the same order. An event tells what has
  * happened already, so nothing here can fail or hold anybody up. */
 #include "proxy/engine/session/events.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens to leases, for those who listen: as JSON on the channels `stockade:events` and
+/* Events tell what happens to leases: as JSON on the channels `stockade:events` and
  * `stockade:events:<resource>`, and as a RESP3 push to the connection that loses its lease. */
 #ifndef STOCKADE_ENGINE_EVENTS_H
 #define STOCKADE_ENGINE_EVENTS_H
@@ -30,10 +30,10 @@ struct event {
 /* On the loop's thread. Costs next to nothing where nobody listens. */
 void events_publish(struct engine *engine, const struct event *event);
 
-/* Pushes ["stockade:lost", resource, token, reason] to the connection that held the lease, or that
- * said RENEW ... NOTIFY since; the reason is "revoked", "expired" or "taken", and where it
- * has said NOTIFY "released": over another connection. A RESP2 connection gets it as an array, and
- * only if it has said NOTIFY. */
+/* Push ["stockade:lost", resource, token, reason] to the connection that held the lease, or has
+ * said RENEW ... NOTIFY since. The reason is "revoked", "expired" or "taken", and, for who has said
+ * NOTIFY, "released": over another connection. A RESP2 connection gets it as an array, and only if
+ * it has said NOTIFY. */
 void events_push_lost(struct session *session, struct bytes resource, int64_t token,
                       const char *reason);
 

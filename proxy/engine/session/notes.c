@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines in the log for those who operate: each refused command, each REVOKE. A program that goes
- * wrong is refused thousands of times a second. So of each kind only so many lines are written
- * within a second, and then one that says how many were left out. An accepted command costs nothing
- * here. */
+/* The log's lines about refused commands and REVOKEs. A program that goes wrong is refused
+ * thousands of times a second, so only LINES_MAX lines of each kind are written within a second,
+ * then one that says how many were left out. Accepted commands never come here. */
 #include "proxy/engine/session/notes.h"
 
 #include <stdio.h>

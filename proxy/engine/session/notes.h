@@ -13,7 +13,7 @@ struct notes;
 struct request;
 
 struct notes *notes_new(struct engine *engine);
-/* Says what has been left out so far. */
+/* Log how many lines were left out, and free it. */
 void notes_free(struct notes *notes);
 
 /* A command was refused: STALE, UNKNOWN, NOTOKEN or GUARDED. */

@@ -101,7 +101,7 @@ static void subscribe(struct session *session, bool pattern, struct bytes name)
     engine->pubsub.subscriptions++;
 }
 
-/* Ends a subscription, and with the last one the subscriber. */
+/* End a subscription, and with the last one the subscriber. */
 static void unsubscribe(struct subscription *subscription)
 {
     struct session *session = subscription->session;
@@ -168,7 +168,7 @@ static bool has_room(struct request *request, bool pattern)
     return false;
 }
 
-/* Takes room for the reply. Each channel named is confirmed, be it the same a thousand times. */
+/* Take room for the reply. Each channel named is confirmed, be it the same a thousand times. */
 static bool has_reply_room(struct request *request)
 {
     enum { CONFIRMATION_MAX = 64 };
@@ -189,7 +189,7 @@ static void subscribe_all(struct request *request, bool pattern)
     request_finish(request);
 }
 
-/* Ends all subscriptions to channels, or all to patterns. */
+/* End all subscriptions to channels, or all to patterns. */
 static void unsubscribe_from_all(struct request *request, bool pattern, const char *kind)
 {
     struct session *session = request->session;
@@ -265,7 +265,7 @@ static void drop_slow(struct session *session)
     session_kill(session);
 }
 
-/* Sends a message, which begins with the header for RESP2. False: the session cannot take it. */
+/* Send a message, which begins with the header for RESP2. False: the session cannot take it. */
 static bool send_to(struct session *session, const struct buf *message)
 {
     size_t at = session->out.len;

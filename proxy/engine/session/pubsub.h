@@ -26,10 +26,10 @@ struct pubsub {
     size_t subscriptions, subscribers;
 };
 
-/* Sends `text` to all who listen to the channel, each in its own protocol, and disconnects those
- * who have let too much pile up. Returns how many it was sent to. */
+/* Send `text` to all who listen to the channel, each in its own protocol, and disconnect those
+ * who have let too much pile up. Return how many it was sent to. */
 size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes text);
-/* Ends all subscriptions of a session, without replies. */
+/* End all subscriptions of a session, without replies. */
 void pubsub_clear(struct session *session);
 
 command_start pubsub_subscribe, pubsub_unsubscribe, pubsub_psubscribe, pubsub_punsubscribe,

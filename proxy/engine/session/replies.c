@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A counter with a bound. Where two ask at once and only one of them fits, both may be refused. */
+/* A counter with a bound, without a lock: where two ask at once and there is room for one, both may
+ * be refused. */
 #include "proxy/engine/session/replies.h"
 
 #include "proxy/resp/resp.h"

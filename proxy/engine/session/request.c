@@ -198,6 +198,20 @@ bool request_refused(struct request *request)
     return true;
 }
 
+void request_done(struct store_op *op)
+{
+    struct request *request = request_of_op(op);
+    if (!request_refused(request))
+        request_finish(request);
+}
+
+void request_show_done(struct store_op *op)
+{
+    struct request *request = request_of_op(op);
+    if (!request_refused(request))
+        request_show(request);
+}
+
 /* In the store. */
 
 static bool runs_sql(const struct plan *plan)
@@ -234,9 +248,8 @@ static struct bytes about(const struct request *request)
     return request->argc > 1 ? request->argv[1] : (struct bytes){"", 0};
 }
 
-enum stk_error request_submit(struct request *request, bool writes,
-                              enum stk_error (*run)(struct store_op *, struct store_txn *),
-                              void (*done)(struct store_op *))
+enum stk_error request_submit(struct request *request, bool writes, store_run *run,
+                              store_done *done)
 {
     request->op = (struct store_op){.writes = writes,
                                     .slow = runs_sql(&request->plan),
@@ -248,9 +261,7 @@ enum stk_error request_submit(struct request *request, bool writes,
     return store_submit(request->engine->options.store, &request->op);
 }
 
-void request_run(struct request *request, bool writes,
-                 enum stk_error (*run)(struct store_op *, struct store_txn *),
-                 void (*done)(struct store_op *))
+void request_run(struct request *request, bool writes, store_run *run, store_done *done)
 {
     if (request_submit(request, writes, run, done) != STK_OK)
         request_fail(request, STK_BUSY, NULL);

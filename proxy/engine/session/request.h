@@ -96,37 +96,38 @@ struct request {
     struct store_op op;
 };
 
-/* Makes a request with a copy of the arguments. Who starts it sets on_finished. */
+/* Make a request with a copy of the arguments. Who starts it sets on_finished. */
 struct request *request_new(struct session *session, const struct command *command,
                             const struct bytes *argv, size_t argc);
 void request_free(struct request *request);
-/* Frees those that are kept to be used again, when the engine ends. */
+/* Free those that are kept to be used again, when the engine ends. */
 void requests_free_spares(struct engine *engine);
 
-/* Finishes the request, whose reply is complete: hands it to on_finished. */
+/* Finish the request, whose reply is complete: hand it to on_finished. */
 void request_finish(struct request *request);
 /* The same for a command that has changed nothing and whose reply may be large: where there is no
  * room for it the reply is BUSY. */
 void request_show(struct request *request);
-/* Takes room for a reply of so many bytes, before it is made. False: the request has failed. */
+/* Take room for a reply of so many bytes, before it is made. False: the request has failed. */
 bool request_room(struct request *request, size_t bytes);
-/* Finishes the request with an error as the whole reply; `format` NULL: with the code's usual text,
+/* Finish the request with an error as the whole reply; `format` NULL: with the code's usual text,
  * and for STK_STORE with what request->op says of why. */
 void request_fail(struct request *request, enum stk_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Hands request->op to the store: `run` runs on its thread, then `done` on the loop's. STK_BUSY:
+/* Hand request->op to the store: `run` runs on its thread, then `done` on the loop's. STK_BUSY:
  * the queue is full, and neither will be called. */
-enum stk_error request_submit(struct request *request, bool writes,
-                              enum stk_error (*run)(struct store_op *, struct store_txn *),
-                              void (*done)(struct store_op *));
+enum stk_error request_submit(struct request *request, bool writes, store_run *run,
+                              store_done *done);
 /* The same, but the request fails where the queue is full. */
-void request_run(struct request *request, bool writes,
-                 enum stk_error (*run)(struct store_op *, struct store_txn *),
-                 void (*done)(struct store_op *));
+void request_run(struct request *request, bool writes, store_run *run, store_done *done);
 /* For `done`: where the store failed or the token rule refused, fails the request, counts it, and
  * returns true. */
 bool request_refused(struct request *request);
-/* Counts the verdict, where it is a refusal by the token rule. */
+/* As a `done`: finishes the request with the reply that `run` has made, unless that failed. The
+ * second one is for a large reply, as request_show. */
+void request_done(struct store_op *op);
+void request_show_done(struct store_op *op);
+/* Count the verdict, where it is a refusal by the token rule. */
 void request_count_verdict(struct request *request);
 
 static inline struct request *request_of_op(struct store_op *op)

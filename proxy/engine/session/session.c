@@ -145,7 +145,7 @@ bool session_input_ended(struct session *session)
 static bool start_next(struct session *session);
 static size_t parse(struct session *session, const char *data, size_t len);
 
-/* Parses and starts as much as order and bounds allow. Returns how many of `len` bytes it used. */
+/* Parse and start as much as order and bounds allow. Return how many of `len` bytes it used. */
 static size_t advance(struct session *session, const char *data, size_t len)
 {
     size_t at = 0;
@@ -249,7 +249,7 @@ static void take_parsed(struct session *session)
     }
 }
 
-/* Parses up to one request. Returns how many bytes it used. */
+/* Parse up to one request. Return how many bytes it used. */
 static size_t parse(struct session *session, const char *data, size_t len)
 {
     const struct resp_limits *limits =
@@ -317,7 +317,7 @@ bool session_admits(struct session *session, struct request *request)
     return false;
 }
 
-/* Starts the request that was parsed. False: it has to wait. */
+/* Start the request that was parsed. False: it has to wait. */
 static bool start_next(struct session *session)
 {
     struct request *request = session->next;
@@ -406,7 +406,7 @@ void session_pushed(struct session *session)
 
 /* Output. */
 
-/* Starts what was held back, mostly by the command whose reply is to be sent now. Where that is a
+/* Start what was held back, mostly by the command whose reply is to be sent now. Where that is a
  * read it may well be done within this turn: then the output waits, for one packet with both
  * replies. True: it waits. */
 static bool resume(struct session *session)

@@ -58,7 +58,7 @@ bool session_is_admin(const struct session *session);
 bool session_is_authenticated(const struct session *session);
 /* The checks that come before any command. False: the error is in the reply. */
 bool session_admits(struct session *session, struct request *request);
-/* Sends a reply that is complete, in its place in the order of replies. */
+/* Send a reply that is complete, in its place in the order of replies. */
 void session_answer(struct session *session, struct bytes reply);
 /* Something was written to `out` that answers no request: sends it. */
 void session_pushed(struct session *session);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the data commands share. The texts of errors are Redis's where Redis has the error, since
- * clients and people know them. */
+/* What the data commands share. Where Redis has an error, its text is used: clients and people know
+ * it. */
 #include "proxy/engine/write/exec.h"
 
 #include <ctype.h>
@@ -101,7 +101,7 @@ bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, s
     return true;
 }
 
-/* Reads a number as strtold does. False: some of the text is left, or it is out of range. */
+/* Read a number as strtold does. False: some of the text is left, or it is out of range. */
 static bool parse_float(struct bytes text, long double *value)
 {
     char copy[EXEC_FLOAT_SIZE], *end;
@@ -125,7 +125,7 @@ bool exec_is_float(struct bytes text, bool *finite)
     return is;
 }
 
-/* Writes a number without an exponent, however large it is. */
+/* Write a number without an exponent, however large it is. */
 static struct bytes write_float(long double value, char text[EXEC_FLOAT_SIZE])
 {
     int len = snprintf(text, EXEC_FLOAT_SIZE, "%.17Lf", value);

@@ -39,25 +39,25 @@ static inline bool exec_is_word(const struct exec *exec, size_t i, const char *w
 
 /* Does the key hold something else than `type`? Then the reply is WRONGTYPE. */
 bool exec_wrong_type(struct exec *exec, enum value_type type);
-/* Replies with an ERR. Returns STK_OK, for `return exec_error(...)`. */
+/* Reply with an ERR. Return STK_OK, for `return exec_error(...)`. */
 enum stk_error exec_error(struct exec *exec, const char *text);
 /* The same, with "syntax error". */
 enum stk_error exec_syntax(struct exec *exec);
 /* The same, in place of what has been written of the reply. */
 enum stk_error exec_error_instead(struct exec *exec, const char *text);
 
-/* Takes room for `more` bytes of the reply. STK_OK, or STK_BUSY where there is none: return it. */
+/* Take room for `more` bytes of the reply. STK_OK, or STK_BUSY where there is none: return it. */
 enum stk_error exec_room(struct exec *exec, size_t more);
-/* Replies with a bulk string that may be large. STK_BUSY: there is no room for it. */
+/* Reply with a bulk string that may be large. STK_BUSY: there is no room for it. */
 enum stk_error exec_bulk(struct exec *exec, struct bytes value);
 
 /* What INCRBY, DECRBY and HINCRBY do: the sum, its bounds, Redis's overflow rule. */
 struct exec_add {
     int64_t delta, min, max;
 };
-/* Reads the delta at argv[at], then [MIN m] [MAX m]. False: an error was replied. */
+/* Read the delta at argv[at], then [MIN m] [MAX m]. False: an error was replied. */
 bool exec_add_parse(struct exec *exec, size_t at, struct exec_add *add);
-/* Adds the delta to `old` (an integer as text; 0 where it was not found). False: an error was
+/* Add the delta to `old` (an integer as text; 0 where it was not found). False: an error was
  * replied. */
 bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, struct bytes old,
                     const char *not_integer, int64_t *sum);
@@ -67,7 +67,7 @@ bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, s
 #define EXEC_FLOAT_SIZE 5120 /* the largest number with its digits */
 #define EXEC_NOT_FLOAT  "value is not a valid float"
 bool exec_is_float(struct bytes text, bool *finite);
-/* Adds `delta` to `old` (0 where it was not found); the sum is written into `text`. False: an error
+/* Add `delta` to `old` (0 where it was not found); the sum is written into `text`. False: an error
  * was replied. */
 bool exec_add_float(struct exec *exec, struct bytes delta, bool found, struct bytes old,
                     const char *not_float, char text[EXEC_FLOAT_SIZE], struct bytes *sum);
@@ -79,9 +79,9 @@ struct exec_collect {
     size_t count;
     bool too_large, no_room;
 };
-/* Appends an element. False: stop, the reply has become too large, or there is no room for it. */
+/* Append an element. False: stop, the reply has become too large, or there is no room for it. */
 bool exec_collect(struct exec_collect *collect, struct bytes element);
-/* Writes the header and the body, or the error; frees the body. `pairs`: a map of count/2. */
+/* Write the header and the body, or the error, and free the body. `pairs`: a map of count/2. */
 enum stk_error exec_collect_end(struct exec_collect *collect, bool pairs);
 
 /* The options of SCAN and HSCAN: [MATCH glob] [COUNT n] [TYPE type]. */
@@ -92,7 +92,7 @@ struct exec_scan {
     bool typed;
     enum value_type type;
 };
-/* Reads the options from argv[at] on. False: an error was replied. */
+/* Read the options from argv[at] on. False: an error was replied. */
 bool exec_scan_parse(struct exec *exec, size_t at, bool takes_type, struct exec_scan *scan);
 
 #endif

@@ -2,8 +2,6 @@
 /* MULTI, EXEC, DISCARD. Between MULTI and EXEC a connection's data commands are checked, queued and
  * answered QUEUED; EXEC joins their plans into one, which the store applies whole or not at all. No
  * token of a queued command is judged before that. */
-#include "proxy/engine/write/multi.h"
-
 #include <stdlib.h>
 
 #include "fence/base/mem.h"
@@ -34,7 +32,7 @@ void multi_drop(struct session *session)
     session->multi = NULL;
 }
 
-/* Makes its plan. False: it cannot be queued, and its reply says why. */
+/* Make its plan. False: it cannot be queued, and its reply says why. */
 static bool plan_queued(struct multi *multi, struct request *request)
 {
     const struct command *command = request->command;

@@ -82,7 +82,7 @@ static bool all_claimed(struct request *request, const struct step *step)
     return true;
 }
 
-/* Fills in the step of a command that begins at argv[at], and checks the names of its keys. */
+/* Fill in the step of a command that begins at argv[at], and check the names of its keys. */
 static bool take_step(struct request *request, size_t at, const struct command *command,
                       struct step *step)
 {
@@ -348,14 +348,14 @@ static bool reply_is_error(const struct buf *reply, size_t at)
     return reply->len > at && reply->data[at] == '-';
 }
 
-/* Makes the error the whole reply; `text` NULL: the usual one. */
+/* Make the error the whole reply; `text` NULL: the usual one. */
 static void reply_error(struct request *request, enum stk_error error, const char *text)
 {
     buf_clear(&request->reply);
     resp_error(&request->reply, error, text != NULL ? "%s" : NULL, text);
 }
 
-/* Looks for a receipt of the plan's ID on the resource of each claim. Where there is one it is the
+/* Look for a receipt of the plan's ID on the resource of each claim. Where there is one it is the
  * reply. */
 static enum stk_error replay(struct request *request, struct store_txn *txn)
 {
@@ -383,7 +383,7 @@ static enum stk_error replay(struct request *request, struct store_txn *txn)
     return STK_OK;
 }
 
-/* Runs the steps, and keeps the reply for a repeat; or undoes all of it. */
+/* Run the steps, and keep the reply for a repeat; or undo all of it. */
 static enum stk_error apply(struct request *request, struct store_txn *txn)
 {
     const struct plan *plan = &request->plan;
@@ -406,7 +406,7 @@ static enum stk_error apply(struct request *request, struct store_txn *txn)
     return marked ? txn_mark_keep(txn) : STK_OK;
 }
 
-/* Runs the steps of a transaction until one fails: then its error is the whole reply. */
+/* Run the steps of a transaction until one fails: then its error is the whole reply. */
 static enum stk_error run_steps(struct request *request, struct store_txn *txn)
 {
     const struct plan *plan = &request->plan;
@@ -439,7 +439,7 @@ static enum stk_error run_steps(struct request *request, struct store_txn *txn)
     return STK_OK;
 }
 
-/* Judges a step, runs it, and appends its reply. */
+/* Judge a step, run it, and append its reply. */
 static enum stk_error run_step(struct request *request, struct store_txn *txn,
                                const struct step *step)
 {
@@ -474,7 +474,7 @@ static enum stk_error run_step(struct request *request, struct store_txn *txn,
     return step->command->exec(&exec);
 }
 
-/* Judges the claims of a step, in request->verdict. `first`: the resource of the first one. */
+/* Judge the claims of a step, in request->verdict. `first`: the resource of the first one. */
 static enum stk_error judge(struct request *request, struct store_txn *txn, const struct step *step,
                             struct resource *first)
 {
@@ -529,7 +529,7 @@ static enum stk_error judge_unfenced(struct request *request, struct store_txn *
     return STK_OK;
 }
 
-/* Writes the receipts, one for each resource. Fails where the reply is too large for one. */
+/* Write the receipts, one for each resource. Fails where the reply is too large for one. */
 static enum stk_error remember(struct request *request, struct store_txn *txn)
 {
     const struct plan *plan = &request->plan;

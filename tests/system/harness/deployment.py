@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lease service and a daemon on it, which tests share and leave as they found them: up."""
 
+import contextlib
 import time
 
 from harness import services
@@ -15,13 +16,13 @@ class Deployment:
     """`service` with a daemon before it. Where the service is the daemon's own, the daemon is what
     goes down."""
 
-    def __init__(self, folder, name):
-        self.rig = Rig(folder)
-        self.daemon = None
+    def __init__(self, folder, name, *args):
+        self.rig, self.args = Rig(folder), args
         try:
             self.service = services.start(name, self.rig)
-            self.daemon = self.rig.daemon(lease=self.service.uri)
-            granted_again(self.client(), "first")
+            self.daemon = self.second_daemon()
+            client = self.client()
+            client("RELEASE", "first", granted_again(client, "first"))
         except BaseException:
             self.close()
             raise
@@ -31,7 +32,7 @@ class Deployment:
 
     def second_daemon(self, **options):
         """On the same store."""
-        return self.rig.daemon(**{"lease": self.service.uri, **options})
+        return self.rig.daemon(*self.args, **{"lease": self.service.uri, **options})
 
     def restart(self, how):
         """The daemon goes and comes back."""
@@ -40,15 +41,16 @@ class Deployment:
         self.rig.processes.remove(gone)
         return self.daemon
 
-    def lend(self):
-        """For `yield from` in a fixture: the next test finds a daemon that lives."""
-        yield self
+    @contextlib.contextmanager
+    def lent(self):
+        """The daemon, for one test. One that died is replaced, and the test that ended it fails."""
+        yield self.daemon
         if self.daemon.alive():
             self.daemon.close_clients()
             return
         gone = self.daemon
         self.rig.processes.remove(gone)
-        self.daemon = self.rig.daemon(lease=self.service.uri)
+        self.daemon = self.second_daemon()
         raise AssertionError(f"the shared daemon died:\n{gone.describe()}")
 
     def close(self):

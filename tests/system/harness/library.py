@@ -231,10 +231,6 @@ class Client:
         return text[:length.value]
 
 
-def uri_of(daemon):
-    return "stockade://{}:{}".format(*daemon.address)
-
-
 def fails(code, call, *args, **options):
     with pytest.raises(StkError) as caught:
         call(*args, **options)

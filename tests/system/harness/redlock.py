@@ -39,4 +39,4 @@ class Redlock(Service):
 
     def lose_all(self):
         for master in self.masters:
-            master.flushall()
+            master("FLUSHALL")

@@ -39,6 +39,11 @@ class Relay:
         self._start(self._accept)
 
     @property
+    def uri(self):
+        """Where a daemon is behind it."""
+        return "stockade://{}:{}".format(*self.address)
+
+    @property
     def redis_uri(self):
         """A lease URI, where a Redis is behind it."""
         return "redis://{}:{}".format(*self.address)

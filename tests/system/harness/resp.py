@@ -291,6 +291,9 @@ class Client:
     def counter(self, name):
         return int(self.info()[name])
 
+    def await_waiters(self, resource, count=1):
+        wait_until(lambda: self.lease(resource)["waiters"] == count, f"{count} wait in line")
+
     def await_expiry(self, resource):
         wait_until(lambda: self.lease(resource)["state"] == "free", "the lease expired")
 

@@ -8,6 +8,7 @@
 A process that the test ended by force is not expected to exit with 0; every other one is.
 """
 
+import contextlib
 import fcntl
 import functools
 import itertools
@@ -23,7 +24,7 @@ import urllib.request
 from harness.limits import BUILD, Late, patience, wait_until
 from harness.process import Process
 from harness.relay import Relay
-from harness.resp import Client
+from harness.resp import Client, ReplyError
 
 READY = re.compile(r"stockaded ready:((?: (?:listen|admin)=\S+)+)$")
 
@@ -62,6 +63,12 @@ class Stockaded(Process):
     def address(self):
         return self.listeners[0]
 
+    @property
+    def uri(self):
+        if isinstance(self.address, str):
+            return f"stockade+unix:{self.address}"
+        return "stockade://{}:{}".format(*self.address)
+
     def log(self):
         """What it has logged, but for the line that each new store has."""
         return "".join(line for line in self.stderr().splitlines(True) if " is new: " not in line)
@@ -88,10 +95,11 @@ class Stockaded(Process):
 
 
 class RedisServer(Process):
+    password = ""
+
     def __init__(self, port, folder, args, stderr_path):
         self.address = ("127.0.0.1", port)
         self.folder = folder
-        self.user_info = ""
         super().__init__("redis-server", [
             "redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", folder,
             "--save", "", "--appendfsync", "always", "--daemonize", "no",
@@ -100,24 +108,25 @@ class RedisServer(Process):
 
     @property
     def uri(self):
-        return f"redis://{self.user_info}{self.address[0]}:{self.address[1]}"
+        return "redis://{}:{}".format(*self.address)
 
     def client(self, **options):
         return Client(self.address, **options)
 
+    def __call__(self, *command, timeout=10.0):
+        """One command on a connection of its own."""
+        with contextlib.closing(self.client(timeout=timeout)) as client:
+            if self.password:
+                client("AUTH", self.password)
+            return client(*command)
+
     def answers(self):
         try:
-            client = self.client(timeout=1)
-            try:
-                reply = client.ask("PING")
-            finally:
-                client.close()
+            return self("PING", timeout=1) == "PONG"
+        except ReplyError as refusal:
+            return refusal.code == "NOAUTH"
         except OSError:
             return False
-        return reply == "PONG" or getattr(reply, "code", "") == "NOAUTH"
-
-    def flushall(self):
-        self.client()("FLUSHALL")
 
 
 # Below those that the system gives to whoever names none, clients among them.
@@ -154,7 +163,7 @@ class Rig:
         self.relays = []
         self.faults = Faults(self.folder / "faults")
 
-    def _stderr_path(self, name):
+    def stderr_path(self, name):
         return self.folder / f"{name}-{next(self.number)}.err"
 
     @property
@@ -168,7 +177,7 @@ class Rig:
         words += ["--admin", admin] if admin else []
         words += ["--lease", lease] if lease else []
         words += ["--store", store or f"sqlite:{self.store}"] if store != "" else []
-        daemon = Stockaded([*words, *args], self._stderr_path("stockaded"), env, cwd, wrapper)
+        daemon = Stockaded([*words, *args], self.stderr_path("stockaded"), env, cwd, wrapper)
         self.processes.append(daemon)
         return daemon
 
@@ -192,17 +201,22 @@ class Rig:
         """A redis-server that answers. A given port serves to start it again where it was."""
         folder = folder or self.folder / f"redis-{next(self.number)}"
         folder.mkdir(exist_ok=True)
-        for attempt in range(5):
-            server = RedisServer(port or free_port(), folder,
-                                 ["--appendonly", "yes" if appendonly else "no", *args],
-                                 self._stderr_path("redis"))
-            wait_until(lambda: not server.alive() or server.answers(), "redis-server answers", 10)
+        args = ["--appendonly", "yes" if appendonly else "no", *args]
+        return self.start_server("redis", port, lambda free, stderr_path: RedisServer(
+            free, folder, args, stderr_path))
+
+    def start_server(self, name, port, make):
+        """The server of make(port, path for its stderr), once it answers. Another program may take
+        a free port first; the server ends then, and has another try."""
+        for tries_left in reversed(range(5)):
+            server = make(port or free_port(), self.stderr_path(name))
+            wait_until(lambda: not server.alive() or server.answers(), f"{name} answers", 20)
             if server.alive():
-                self.processes.append(server)
-                return server
-            assert port is None or attempt < 4, server.describe()
+                break
+            assert tries_left, server.describe()
             server.wait()
-        raise AssertionError("redis-server does not start")
+        self.processes.append(server)
+        return server
 
     def relay(self, target):
         relay = Relay(target)

@@ -45,12 +45,12 @@ class SentinelServer(RedisServer):
                          stderr_path)
 
 
-class Sentinels:
+class Sentinels(Service):
     """`password` is that of the master and the replicas, `sentinel_password` that of sentinels."""
 
     def __init__(self, rig, replicas=1, sentinels=3, down_after_ms=800, password="",
                  sentinel_password="", quorum=None):
-        self.rig = rig
+        super().__init__(rig)
         self.password = password
         self.sentinel_password = sentinel_password
         self.down_after_ms = down_after_ms
@@ -65,9 +65,11 @@ class Sentinels:
 
     def _redis(self, *args, port=None):
         secret = ["--requirepass", self.password, "--masterauth", self.password]
-        return self.rig.redis(port=port, args=[
+        server = self.rig.redis(port=port, args=[
             *args, "--repl-diskless-sync-delay", 0, "--logfile", self.folder / "redis.log",
             *(secret if self.password else [])])
+        server.password = self.password
+        return server
 
     def _sentinel(self, port=None):
         lines = [f"sentinel monitor {NAME} 127.0.0.1 {self.master.address[1]} {self.quorum}",
@@ -78,16 +80,10 @@ class Sentinels:
         if self.sentinel_password:
             lines += [f"requirepass {self.sentinel_password}",
                       f"sentinel sentinel-pass {self.sentinel_password}"]
-        for attempt in range(5):
-            server = SentinelServer(port or free_port(), self.folder, None if port else lines,
-                                    self.folder / f"sentinel-{attempt}.err")
-            wait_until(lambda s=server: not s.alive() or s.answers(), "a sentinel answers", 10)
-            if server.alive():
-                break
-            assert port is None, server.describe()
-            server.wait()
-        self.rig.processes.append(server)
-        self.ask(server, "SENTINEL", "DEBUG", *HASTE)
+        server = self.rig.start_server("sentinel", port, lambda free, stderr_path: SentinelServer(
+            free, self.folder, None if port else lines, stderr_path))
+        server.password = self.sentinel_password
+        server("SENTINEL", "DEBUG", *HASTE)
         return server
 
     @property
@@ -106,24 +102,12 @@ class Sentinels:
         return (f"redis+sentinel://{f':{password}@' if password else ''}{','.join(hosts)}/{name}"
                 + ("?" + "&".join(words) if words else ""))
 
-    def ask(self, server, *command):
-        """One command on a connection of its own."""
-        secret = (self.sentinel_password if isinstance(server, SentinelServer)
-                  else self.password)
-        client = server.client()
-        try:
-            if secret:
-                client("AUTH", secret)
-            return client(*command)
-        finally:
-            client.close()
-
     def role(self, server):
-        return self.ask(server, "ROLE")[0].decode()
+        return server("ROLE")[0].decode()
 
     def named(self, sentinel):
         """The master's address as this sentinel names it."""
-        host, port = self.ask(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
+        host, port = sentinel("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
         return host.decode(), int(port)
 
     def _follow(self):
@@ -137,8 +121,8 @@ class Sentinels:
 
     def _settled(self, sentinel):
         self._follow()
-        master = pairs(self.ask(sentinel, "SENTINEL", "MASTER", NAME))
-        replicas = [pairs(one) for one in self.ask(sentinel, "SENTINEL", "REPLICAS", NAME)]
+        master = pairs(sentinel("SENTINEL", "MASTER", NAME))
+        replicas = [pairs(one) for one in sentinel("SENTINEL", "REPLICAS", NAME)]
         return (self.named(sentinel) == self.master.address and master["flags"] == "master" and
                 int(master["num-other-sentinels"]) == len(self.sentinels) - 1 and
                 len(replicas) == len(self.replicas) and
@@ -146,7 +130,7 @@ class Sentinels:
                     for one in replicas))
 
     def _replicas_online(self):
-        text = self.ask(self.master, "INFO", "replication")
+        text = self.master("INFO", "replication")
         return text.count(b"state=online") == len(self.replicas)
 
     def await_settled(self):
@@ -159,20 +143,20 @@ class Sentinels:
     def await_replica(self):
         """The master hears of a replica what it has; a new one says so once a second."""
         wait_until(lambda: re.search(rb"state=online,offset=[1-9]",
-                                     self.ask(self.master, "INFO", "replication")),
+                                     self.master("INFO", "replication")),
                    "the master has a replica", FAILOVER_SECONDS)
 
     def stop_replication(self):
         """The replicas have what they have, and can log in at no master any more."""
         for replica in self.replicas:
-            self.ask(replica, "CONFIG", "SET", "masteruser", "nobody", "masterauth", "wrong")
-        self.ask(self.master, "CLIENT", "KILL", "TYPE", "replica")
-        wait_until(lambda: b"connected_slaves:0" in self.ask(self.master, "INFO", "replication"),
+            replica("CONFIG", "SET", "masteruser", "nobody", "masterauth", "wrong")
+        self.master("CLIENT", "KILL", "TYPE", "replica")
+        wait_until(lambda: b"connected_slaves:0" in self.master("INFO", "replication"),
                    "no replica is connected")
 
     def _let_replicate(self):
         for server in [self.master, *self.replicas]:
-            self.ask(server, "CONFIG", "SET", "masteruser", "", "masterauth", self.password)
+            server("CONFIG", "SET", "masteruser", "", "masterauth", self.password)
 
     def await_promotion(self, old):
         """Returns when most sentinels name another master than `old`, and it is one; that is the
@@ -195,7 +179,7 @@ class Sentinels:
         self.await_promotion(old)
 
     def _switched(self, sentinel):
-        master = pairs(self.ask(sentinel, "SENTINEL", "MASTER", NAME))
+        master = pairs(sentinel("SENTINEL", "MASTER", NAME))
         return int(master["port"]) != self.old.address[1] and master["flags"] == "master"
 
     def rejoin(self):
@@ -206,8 +190,6 @@ class Sentinels:
         self.replicas.append(self._redis("--replicaof", *self.master.address,
                                          port=self.old.address[1]))
         self.await_settled()
-
-    # As a lease service.
 
     def down(self):
         """kill -9 to all; to the sentinels first, so that they have no time to do anything."""
@@ -221,8 +203,11 @@ class Sentinels:
                          for r in self.replicas]
         self.sentinels = [self._sentinel(port=s.address[1]) for s in self.sentinels]
 
+    def lose_all(self):
+        self.master("FLUSHALL")
 
-class Sentinel(Service):
+
+class Sentinel(Sentinels):
     """For the tests that hold for all lease services. Its master is never failed over: they have
     no replica that would do."""
 
@@ -230,18 +215,4 @@ class Sentinel(Service):
     programs = ("redis-server",)
 
     def __init__(self, rig):
-        super().__init__(rig)
-        self.cluster = Sentinels(rig, down_after_ms=NEVER_MS)
-
-    @property
-    def uri(self):
-        return self.cluster.uri
-
-    def down(self):
-        self.cluster.down()
-
-    def up(self):
-        self.cluster.up()
-
-    def lose_all(self):
-        self.cluster.master.flushall()
+        super().__init__(rig, down_after_ms=NEVER_MS)

@@ -97,7 +97,7 @@ class Redis(Service):
         self.server = self.rig.redis(port=self.server.address[1], folder=self.server.folder)
 
     def lose_all(self):
-        self.server.flushall()
+        self.server("FLUSHALL")
 
 
 def skipped():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file with guarded tables, and the programs that try to change their rows (P7)."""
 
+import contextlib
 import sqlite3
 
 from harness.guards import (KINDS, ROWS, SCHEMA, Oracle, fill, forms, prefix, resource, rows,
@@ -51,7 +52,7 @@ class Shop:
                 connection.executescript(fill(SCHEMA + ROWS, kind))
         for kind in KINDS:
             assert self.client("GUARD", "CREATE", table(kind), "k", prefix(kind)) == "OK"
-            for name in [*self.some(kind, "MONX"), resource(kind, "Y")]:
+            for name in [resource(kind, key) for key in "MONXY"]:
                 self.stale[name] = self.client.token(name, 3600000)
                 self.client("RELEASE", name, self.stale[name])
                 self.tokens[name] = self.client.token(name, 3600000)
@@ -68,8 +69,8 @@ class Shop:
         return guards(self.client)
 
     def some(self, kind, keys):
-        """The resources of these keys."""
-        return {resource(kind, key) for key in keys}
+        """The tokens of these keys, by resource."""
+        return {name: self.tokens[name] for name in (resource(kind, key) for key in keys)}
 
 
 def is_refusal(error):
@@ -78,7 +79,7 @@ def is_refusal(error):
 
 def fault(outcome, held, error, after):
     """What is wrong with how a form ended, where the tokens of `held` were presented; or None."""
-    if outcome.asked <= held and error != NO_FUNCTION:
+    if outcome.asked <= set(held) and error != NO_FUNCTION:
         if error != outcome.error:
             return f"ended with {error!r} instead of {outcome.error!r}"
         return None if after == outcome.after else f"the rows are {after}, not {outcome.after}"
@@ -105,16 +106,25 @@ def present(connection, tokens, schema="main"):
         connection.execute("SELECT stockade_present(?, ?, ?)", (name, token, schema)).fetchall()
 
 
+@contextlib.contextmanager
+def under(connection, tokens, schema="main"):
+    """A transaction under these tokens, which the end of the block commits."""
+    connection.execute("BEGIN IMMEDIATE")
+    present(connection, tokens, schema)
+    yield
+    connection.execute("COMMIT")
+
+
 def run_forms(shop, kind, connection, held=(), schema="", some=None):
-    """Each form (or some) in a transaction in which the resources `held` were presented. A refused
-    one is committed: what it may have left behind counts."""
-    oracle, faults, held = shop.oracles[kind.name], [], set(held)
+    """Each form (or some) in a transaction under the tokens `held`, by resource. A refused one is
+    committed: what it may have left behind counts."""
+    oracle, faults = shop.oracles[kind.name], []
     with Connection(shop.file) as watch:
         for form in forms(kind) if some is None else some:
             outcome = oracle.outcome(form)
             connection.execute(f"PRAGMA foreign_keys = {int(form.foreign_keys)}")
             connection.execute("BEGIN IMMEDIATE")
-            present(connection, {name: shop.tokens[name] for name in held}, schema[:-1] or "main")
+            present(connection, dict(held), schema[:-1] or "main")
             error = attempt(connection, fill(form.sql, kind, schema))
             wrong = fault(outcome, held, error, rows(connection, kind, schema))
             if connection.in_transaction:

@@ -5,9 +5,8 @@ import os
 import shutil
 import socket
 
-from harness.limits import patience, wait_until
+from harness.limits import patience
 from harness.process import Process
-from harness.rig import free_port
 from harness.services import Service
 
 JAR = "/usr/share/java/zookeeper.jar"
@@ -66,16 +65,8 @@ class ZooKeeper(Service):
 
     def _start(self, port=None):
         self.folder.mkdir(exist_ok=True)
-        for attempt in range(5):
-            server = ZooKeeperServer(port or free_port(), self.folder,
-                                     self.rig.folder / f"zookeeper-{next(self.rig.number)}.err")
-            wait_until(lambda: not server.alive() or server.answers(), "ZooKeeper answers", 20)
-            if server.alive():
-                self.rig.processes.append(server)
-                return server
-            assert attempt < 4, server.describe()
-            server.wait()
-        raise AssertionError("ZooKeeper does not start")
+        return self.rig.start_server("zookeeper", port, lambda free, stderr_path: ZooKeeperServer(
+            free, self.folder, stderr_path))
 
     @classmethod
     def missing(cls):

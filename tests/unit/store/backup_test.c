@@ -8,29 +8,26 @@
 #include "fence/token.h"
 #include "store/maintenance.h"
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
 
 struct set {
     struct rig *rig;
     char backup[96], why[MAINTENANCE_WHY_MAX];
 };
 
-static enum stk_error furnish(struct store_txn *txn, void *arg)
+static void furnish(struct store_txn *txn)
 {
-    (void)arg;
     rig_grant(txn, "live", "owner");
     rig_receipt_put(txn, "live", "id");
     rig_grant(txn, "over", "owner");
     rig_release(txn, "over");
-    return STK_OK;
 }
 
 static struct set prepare(struct rig *rig)
 {
     struct set set = {.rig = rig};
 
-    snprintf(set.backup, sizeof set.backup, "%s/backup.db", set.rig->folder);
-    assert_int_equal(rig_write(set.rig, furnish, NULL), STK_OK);
+    snprintf(set.backup, sizeof set.backup, "%s/backup.db", rig->folder);
+    rig_in_write(rig, furnish);
     return set;
 }
 
@@ -46,30 +43,16 @@ static bool restore(struct set *set, struct restore_call *call)
     return store_restore(call, set->why, sizeof set->why);
 }
 
-/* One number from the store's file. */
-static int64_t number(const struct set *set, const char *sql)
-{
-    sqlite3 *db = rig_foreign(set->rig);
-    sqlite3_stmt *stmt;
-
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    int64_t value = sqlite3_column_int64(stmt, 0);
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
-    return value;
-}
-
 SQLITE_TEST(a_backup_does_not_replace_the_store_or_its_log)
 {
     struct set set = prepare(rig);
     static const char *const parts[] = {"", "-wal", "-shm"};
 
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        snprintf(set.backup, sizeof set.backup, "%s%s", set.rig->path, parts[i]);
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        snprintf(set.backup, sizeof set.backup, "%s%s", rig->path, parts[i]);
         assert_int_equal(access(set.backup, F_OK), 0);
         assert_false(back_up(&set, true));
-        assert_non_null(strstr(set.why, "is the store itself, or a part of it"));
+        assert_contains(set.why, "is the store itself, or a part of it");
     }
 }
 
@@ -84,12 +67,12 @@ SQLITE_TEST(a_file_that_is_made_during_a_backup_is_not_replaced)
 {
     struct set set = prepare(rig);
     struct backup_call call = {
-        .store = set.rig->path, .file = set.backup, .watch = {take_the_name, &set}};
+        .store = rig->path, .file = set.backup, .watch = {take_the_name, &set}};
 
     /* So large that it is copied in several steps, between which somebody watches. */
-    rig_sql(set.rig, "CREATE TABLE large(x); INSERT INTO large VALUES(zeroblob(17500000));");
+    rig_sql(rig, "CREATE TABLE large(x); INSERT INTO large VALUES(zeroblob(17500000));");
     assert_false(store_backup(&call, set.why, sizeof set.why));
-    assert_non_null(strstr(set.why, "is there already"));
+    assert_contains(set.why, "is there already");
 }
 
 SQLITE_TEST(a_second_backup_to_one_name_is_refused_while_the_first_is_made)
@@ -101,7 +84,7 @@ SQLITE_TEST(a_second_backup_to_one_name_is_refused_while_the_first_is_made)
     int fd = open(scratch, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     assert_true(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0);
     assert_false(back_up(&set, false));
-    assert_non_null(strstr(set.why, "another backup or restore is writing"));
+    assert_contains(set.why, "another backup or restore is writing");
     close(fd);
     assert_true(back_up(&set, false));
 }
@@ -114,10 +97,10 @@ SQLITE_TEST(a_restore_ends_every_lease)
     assert_true(back_up(&set, false));
     assert_true(restore(&set, &call));
     assert_int_equal(call.revoked, 1);
-    assert_int_equal(number(&set, "SELECT count(*) FROM stockade_resource"), 2);
-    assert_int_equal(number(&set, "SELECT count(*) FROM stockade_resource WHERE state = 1"), 0);
+    assert_int_equal(rig_number(rig, "SELECT count(*) FROM stockade_resource"), 2);
+    assert_int_equal(rig_number(rig, "SELECT count(*) FROM stockade_resource WHERE state = 1"), 0);
     /* So that their receipts are removed one day. */
-    assert_int_equal(number(&set, "SELECT count(*) FROM stockade_retired"), 1);
+    assert_int_equal(rig_number(rig, "SELECT count(*) FROM stockade_retired"), 1);
 }
 
 SQLITE_TEST(a_restore_lifts_the_floor_above_the_tokens_of_the_store_it_replaces)
@@ -130,10 +113,10 @@ SQLITE_TEST(a_restore_lifts_the_floor_above_the_tokens_of_the_store_it_replaces)
     assert_true(back_up(&set, false));
     snprintf(sql, sizeof sql, "UPDATE stockade_resource SET token = %lld WHERE state = 1",
              (long long)token);
-    rig_sql(set.rig, sql);
+    rig_sql(rig, sql);
     assert_true(restore(&set, &call));
     assert_int_equal(call.floor, token + TOKEN_LEAP_MAX);
-    assert_int_equal(number(&set, "SELECT value FROM stockade_meta WHERE key = 'floor'"),
+    assert_int_equal(rig_number(rig, "SELECT value FROM stockade_meta WHERE key = 'floor'"),
                      call.floor);
 }
 
@@ -150,11 +133,10 @@ SQLITE_TEST(a_restored_file_is_another_one_with_a_later_session)
 
     assert_true(back_up(&set, false));
     for (int i = 0; i < 3; i++) { /* three more daemons, one after the other */
-        rig_close(set.rig);
-        rig_open(set.rig, false);
+        rig_reopen(rig);
     }
-    int64_t last = number(&set, session), before = number(&set, mark);
+    int64_t last = rig_number(rig, session), before = rig_number(rig, mark);
     assert_true(restore(&set, &call));
-    assert_true(number(&set, session) > last);
-    assert_int_not_equal(number(&set, mark), before);
+    assert_true(rig_number(rig, session) > last);
+    assert_int_not_equal(rig_number(rig, mark), before);
 }

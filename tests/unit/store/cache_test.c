@@ -5,7 +5,6 @@
 #include <inttypes.h>
 
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
 
 enum { HOLDS = 1 << 18 };
 
@@ -43,30 +42,47 @@ static void update(struct cache *cache, int64_t id, int64_t token)
     cache_update(cache, &resource);
 }
 
+/* The same with a name that follows from the id. */
+static void put_id(struct cache *cache, int64_t id, int64_t token)
+{
+    struct resource resource = resource_of(id, token);
+    char text[32];
+
+    cache_put(cache, name_of(text, id), &resource);
+}
+
+/* NULL, or what was found; static storage. */
+static const struct resource *find_id(struct cache *cache, int64_t id)
+{
+    static struct resource found;
+    char text[32];
+
+    if (!cache_find(cache, name_of(text, id), &found))
+        return NULL;
+    assert_int_equal(found.id, id);
+    return &found;
+}
+
 TEST(what_is_put_is_found_updated_and_forgotten)
 {
     struct cache *cache = cache_new(HOLDS);
-    struct resource resource = resource_of(7, 1), found;
+    struct resource found;
 
-    assert_false(cache_find(cache, BYTES_LITERAL("a"), &found));
-    cache_put(cache, BYTES_LITERAL("a"), &resource);
+    assert_false(has(cache, "a", 0));
+    put(cache, "a", 7, 1);
     assert_true(cache_find(cache, BYTES_LITERAL("a"), &found));
     assert_int_equal(found.id, 7);
     assert_int_equal(found.fence.state, FENCE_LIVE);
     assert_int_equal(found.type, VALUE_STRING);
-    assert_false(cache_find(cache, BYTES_LITERAL("ab"), &found));
-    resource.fence.token = 2;
-    cache_update(cache, &resource);
-    assert_true(cache_find(cache, BYTES_LITERAL("a"), &found));
-    assert_int_equal(found.fence.token, 2);
-    resource.fence.token = 3;
-    cache_put(cache, BYTES_LITERAL("a"), &resource);
-    assert_true(cache_find(cache, BYTES_LITERAL("a"), &found));
-    assert_int_equal(found.fence.token, 3);
+    assert_false(has(cache, "ab", 0));
+    update(cache, 7, 2);
+    assert_true(has(cache, "a", 2));
+    put(cache, "a", 7, 3);
+    assert_true(has(cache, "a", 3));
     cache_clear(cache);
-    assert_false(cache_find(cache, BYTES_LITERAL("a"), &found));
-    cache_update(cache, &resource);
-    assert_false(cache_find(cache, BYTES_LITERAL("a"), &found));
+    assert_false(has(cache, "a", 0));
+    update(cache, 7, 3);
+    assert_false(has(cache, "a", 0));
     cache_free(cache);
 }
 
@@ -76,27 +92,22 @@ TEST(an_update_reaches_its_entry_or_the_entry_is_gone)
     enum { COUNT = 600000, STRIDES = 3 };
     static const int64_t strides[STRIDES] = {1, HOLDS, HOLDS / 2 + 1};
     struct cache *cache = cache_new(HOLDS);
-    char text[32];
     int found_at_all = 0;
 
     for (int s = 0; s < STRIDES; s++) {
         cache_clear(cache);
         for (int64_t i = 1; i <= COUNT; i++) {
-            struct resource resource = resource_of(i * strides[s], 1);
-            cache_put(cache, name_of(text, resource.id), &resource);
-            if (i % 3 == 0) { /* another one, put earlier or not at all */
-                resource = resource_of((i / 2 + 1) * strides[s], 2);
-                cache_update(cache, &resource);
-            }
+            put_id(cache, i * strides[s], 1);
+            if (i % 3 == 0) /* another one, put earlier or not at all */
+                update(cache, (i / 2 + 1) * strides[s], 2);
         }
         for (int64_t i = 1; i <= COUNT; i++) {
-            struct resource resource = resource_of(i * strides[s], 3), found;
-            cache_update(cache, &resource);
-            if (!cache_find(cache, name_of(text, resource.id), &found))
+            update(cache, i * strides[s], 3);
+            const struct resource *found = find_id(cache, i * strides[s]);
+            if (found == NULL)
                 continue;
             found_at_all++;
-            assert_int_equal(found.id, resource.id);
-            assert_int_equal(found.fence.token, 3);
+            assert_int_equal(found->fence.token, 3);
         }
     }
     assert_true(found_at_all > 100000);
@@ -107,32 +118,29 @@ TEST(nothing_is_lost_until_it_is_full)
 {
     enum { MAX = 1 << 15 };
     struct cache *cache = cache_new(MAX);
-    struct resource found;
-    char text[32];
+    struct resource by_id;
 
     for (int round = 0; round < 2; round++) {
+        for (int64_t id = 1; id <= MAX; id++)
+            put_id(cache, id, id);
         for (int64_t id = 1; id <= MAX; id++) {
-            struct resource resource = resource_of(id, id);
-            cache_put(cache, name_of(text, id), &resource);
-        }
-        for (int64_t id = 1; id <= MAX; id++) {
-            assert_true(cache_find(cache, name_of(text, id), &found));
-            assert_int_equal(found.id, id);
-            assert_int_equal(found.fence.token, id);
-            assert_true(cache_find_id(cache, id, &found));
+            const struct resource *found = find_id(cache, id);
+            assert_non_null(found);
+            assert_int_equal(found->fence.token, id);
+            assert_true(cache_find_id(cache, id, &by_id));
         }
         /* What is forgotten makes room for as much. */
         for (int64_t id = 1; id <= MAX; id += 2)
             cache_forget(cache, id);
         for (int64_t id = 1; id <= MAX; id++)
-            assert_int_equal(cache_find(cache, name_of(text, id), &found), id % 2 == 0);
+            assert_int_equal(find_id(cache, id) != NULL, id % 2 == 0);
         for (int64_t id = 1; id <= MAX; id += 2)
             put(cache, "", MAX + id, 1); /* one name: one entry */
         for (int64_t id = 2; id <= MAX; id += 2)
-            assert_true(cache_find(cache, name_of(text, id), &found));
+            assert_non_null(find_id(cache, id));
         cache_clear(cache);
         for (int64_t id = 1; id <= MAX; id++)
-            assert_false(cache_find(cache, name_of(text, id), &found));
+            assert_null(find_id(cache, id));
     }
     cache_free(cache);
 }
@@ -256,25 +264,21 @@ TEST(an_undo_finds_every_entry_in_a_full_cache)
 {
     enum { BEFORE = 300000, AFTER = 300000 };
     struct cache *cache = cache_new(HOLDS);
-    char text[32];
     int kept = 0;
 
-    for (int64_t id = 1; id <= BEFORE; id++) {
-        struct resource resource = resource_of(id, 1);
-        cache_put(cache, name_of(text, id), &resource);
-    }
+    for (int64_t id = 1; id <= BEFORE; id++)
+        put_id(cache, id, 1);
     cache_commit(cache);
     for (int64_t id = BEFORE + 1; id <= BEFORE + AFTER; id++) {
-        struct resource resource = resource_of(id, 2);
-        cache_put(cache, name_of(text, id), &resource);
+        put_id(cache, id, 2);
         update(cache, id - BEFORE, 2); /* an old one, where it is left */
     }
     cache_undo(cache, 0);
     for (int64_t id = 1; id <= BEFORE + AFTER; id++) {
-        struct resource found;
-        if (!cache_find(cache, name_of(text, id), &found))
+        const struct resource *found = find_id(cache, id);
+        if (found == NULL)
             continue;
-        assert_int_equal(found.fence.token, 1);
+        assert_int_equal(found->fence.token, 1);
         kept++;
     }
     /* Only entries that neither were updated nor had to make room are left. */
@@ -364,8 +368,7 @@ TEST(strings_push_each_other_out)
 
     for (int round = 0; round < 2; round++)
         for (int64_t id = 1; id <= COUNT; id++) {
-            struct resource resource = resource_of(id, id);
-            cache_put(cache, name_of(text, id), &resource);
+            put_id(cache, id, id);
             int len = snprintf(expected, sizeof expected, "%" PRId64, id + round);
             cache_string_put(cache, id, (struct bytes){expected, (size_t)len});
         }

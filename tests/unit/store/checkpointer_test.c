@@ -8,7 +8,6 @@
 #include "store/sqlite/db.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
 
 enum {
     DEADLINE_S = 30,
@@ -20,18 +19,12 @@ enum {
 
 static int open_with(void **state, int pages_max)
 {
-    char why[256];
     rig_sqlite(state);
     struct rig *rig = *state;
     rig_close(rig);
-    struct store_options options = {.path = rig->path,
-                                    .threads = true,
-                                    .queue_ops_max = RIG_QUEUE_MAX,
-                                    .batch_ops_max = RIG_BATCH_MAX,
-                                    .checkpoint_pages = pages_max,
-                                    .log = &rig->log};
-    rig->store = store_sqlite_open(&options, why, sizeof why);
-    return rig->store == NULL;
+    rig->checkpoint_pages = pages_max;
+    rig_open(rig, true);
+    return 0;
 }
 
 static int open_rig(void **state)
@@ -53,31 +46,9 @@ static int end_rig(void **state)
 #define RIG_TEST(name)         TEST_WITH(open_rig, end_rig, struct rig *rig, name)
 #define DEFAULT_RIG_TEST(name) TEST_WITH(open_default, end_rig, struct rig *rig, name)
 
-/* On any thread: no assertions. Another value each time: an unchanged page is not written. */
-static enum stk_error set_next(struct store_txn *txn, void *arg)
-{
-    struct resource resource;
-    char value[16];
-    int len = snprintf(value, sizeof value, "%d", ++*(int *)arg);
-
-    if (txn_resource(txn, BYTES_LITERAL("r"), &resource) != STK_OK ||
-        txn_resource_make(txn, BYTES_LITERAL("r"), &resource) != STK_OK)
-        return STK_STORE;
-    return txn_string_put(txn, &resource, (struct bytes){value, (size_t)len});
-}
-
 static int64_t now_ms(void)
 {
     return clock_now_ms(&clock_monotonic);
-}
-
-static void await(struct rig *rig, const struct rig_op *op)
-{
-    struct deadline deadline = deadline_in(DEADLINE_S * 1000);
-
-    for (; op->done == 0; store_collect(rig->store))
-        deadline_keep(&deadline);
-    assert_int_equal(op->base.error, STK_OK);
 }
 
 static bool done_within(struct rig *rig, const struct rig_op *op, int ms)
@@ -87,13 +58,13 @@ static bool done_within(struct rig *rig, const struct rig_op *op, int ms)
     for (; op->done == 0; store_collect(rig->store))
         if (now_ms() > end_ms)
             return false;
-    assert_int_equal(op->base.error, STK_OK);
+    assert_ok(op->base.error);
     return true;
 }
 
 static void begin_write(struct rig *rig, struct rig_op *op, int *number, bool brief)
 {
-    *op = rig_op(true, set_next, number);
+    *op = rig_op(true, rig_count_r, number);
     op->base.brief = brief;
     assert_int_equal(store_submit(rig->store, &op->base), STK_OK);
     (void)store_flush(rig->store);
@@ -104,7 +75,8 @@ static void write_one(struct rig *rig, int *number, bool brief)
     struct rig_op op;
 
     begin_write(rig, &op, number, brief);
-    await(rig, &op);
+    rig_await(rig, &op);
+    assert_ok(op.base.error);
 }
 
 static void write_until_it_copies(struct rig *rig, int *number)
@@ -152,7 +124,8 @@ RIG_TEST(a_log_that_outgrows_its_copying_holds_up_the_writer)
     paused_at = number;
     assert_true(paused_at < 2 * PAGES_MAX * FACTOR / FRAMES_A_WRITE);
     fault_vfs_hold(rig->vfs, NULL);
-    await(rig, &op);
+    rig_await(rig, &op);
+    assert_ok(op.base.error);
 }
 
 RIG_TEST(the_log_is_begun_anew_after_each_copying)
@@ -173,7 +146,7 @@ RIG_TEST(a_copy_that_fails_is_told_once_and_tried_again)
     for (int i = 0; fault_vfs_counts(rig->vfs).hits < 3 && i < 100 * PAGES_MAX; i++)
         write_one(rig, &number, true);
     fault_vfs_clear(rig->vfs);
-    assert_non_null(strstr(rig_log(rig), "cannot copy the write-ahead log into the file"));
+    assert_contains(rig_log(rig), "cannot copy the write-ahead log into the file");
     long long before = size_of(rig, "-wal");
     for (int i = 0; i < 10 * PAGES_MAX; i++)
         write_one(rig, &number, true);
@@ -216,11 +189,9 @@ RIG_TEST(a_log_whose_copy_may_be_lost_outlives_the_store)
 /* The store is closed; from here on its file is another writer's. */
 static sqlite3 *open_writer(struct rig *rig)
 {
-    sqlite3 *writer;
-
     rig_close(rig);
-    assert_int_equal(sqlite3_open(rig->path, &writer), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(writer, "CREATE TABLE few(x)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3 *writer = rig_foreign(rig);
+    plain_run(writer, "CREATE TABLE few(x)");
     return writer;
 }
 
@@ -233,7 +204,7 @@ static void start(struct checkpointer *checkpointer, const struct rig *rig, int 
     sqlite3 *db = db_open(rig->path, DB_CHECKPOINTER, why, sizeof why);
 
     assert_non_null(db);
-    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version", NULL, NULL, NULL), SQLITE_OK);
+    plain_run(db, "PRAGMA user_version");
     files_open(&files, db, rig->path, &rig->log);
     assert_true(
         checkpointer_start(checkpointer, db, &files, pages_max, false, rig->path, &rig->log));
@@ -279,12 +250,10 @@ RIG_TEST(the_writer_copies_the_rest)
     checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
     for (int i = 0; i < MORE; i++)
-        assert_int_equal(sqlite3_exec(writer, "INSERT INTO few VALUES(1)", NULL, NULL, NULL),
-                         SQLITE_OK);
+        plain_run(writer, "INSERT INTO few VALUES(1)");
     checkpointer_copy_rest(&checkpointer, writer);
     assert_false(checkpointer_has_rest(&checkpointer));
-    assert_int_equal(sqlite3_exec(writer, "INSERT INTO few VALUES(1)", NULL, NULL, NULL),
-                     SQLITE_OK);
+    plain_run(writer, "INSERT INTO few VALUES(1)");
     sqlite3_wal_checkpoint_v2(writer, "main", SQLITE_CHECKPOINT_PASSIVE, &pages, NULL);
     assert_in_range(pages, 1, MORE / 2);
     stop(&checkpointer);
@@ -310,11 +279,9 @@ static uint32_t copied_frames(const struct rig *rig)
 /* A reader who keeps passes from reaching what is committed after it. */
 static sqlite3 *read_on(const struct rig *rig)
 {
-    sqlite3 *reader;
+    sqlite3 *reader = rig_foreign(rig);
 
-    assert_int_equal(sqlite3_open(rig->path, &reader), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM few", NULL, NULL, NULL),
-                     SQLITE_OK);
+    plain_run(reader, "BEGIN; SELECT count(*) FROM few");
     return reader;
 }
 
@@ -325,12 +292,12 @@ RIG_TEST(what_a_failed_sync_was_to_make_safe_is_copied_again_by_whoever_comes_ne
 
     start(&checkpointer, rig, PAGES_MAX);
     reader = read_on(rig);
-    assert_int_equal(sqlite3_exec(other, "INSERT INTO few VALUES(1)", NULL, NULL, NULL), SQLITE_OK);
+    plain_run(other, "INSERT INTO few VALUES(1)");
     sqlite3_wal_checkpoint_v2(other, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     assert_true(copied_frames(rig) > 0);
     assert_int_equal(sqlite3_close(reader), SQLITE_OK);
     reader = read_on(rig); /* another page, or its older copy would be passed over */
-    assert_int_equal(sqlite3_exec(other, "CREATE TABLE more(x)", NULL, NULL, NULL), SQLITE_OK);
+    plain_run(other, "CREATE TABLE more(x)");
     fault_vfs_set(rig->vfs, FAULT_SYNC, ".db", 1, SQLITE_IOERR_FSYNC);
     checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
@@ -348,7 +315,7 @@ static void pad(sqlite3 *db, int mb)
 
     snprintf(sql, sizeof sql,
              "CREATE TABLE IF NOT EXISTS pad(x); INSERT INTO pad VALUES(zeroblob(%d))", mb << 20);
-    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    plain_run(db, sql);
 }
 
 RIG_TEST(a_larger_file_has_a_longer_log)

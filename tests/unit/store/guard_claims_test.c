@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which tokens open a guarded row: the current one of its own resource, and no other. */
 #include "tests/unit/store/sql_rig.h"
-#include "tests/unit/test.h"
 
 static enum stk_error furnish(struct store_txn *txn, void *arg)
 {
@@ -15,18 +14,16 @@ static enum stk_error furnish(struct store_txn *txn, void *arg)
     return txn_guard_create(txn, bytes_of("guarded"), bytes_of("sku"), bytes_of("sku:"), why);
 }
 
-static enum stk_error release(struct store_txn *txn, void *arg)
+static void release(struct store_txn *txn)
 {
-    (void)arg;
     rig_release(txn, "sku:1");
-    return STK_OK;
 }
 
 static int set_up(void **state)
 {
     rig_sqlite(state);
     rig_sql(*state, "CREATE TABLE guarded(sku, n); INSERT INTO guarded VALUES('1', 5);");
-    assert_int_equal(rig_write(*state, furnish, NULL), STK_OK);
+    assert_ok(rig_write(*state, furnish, NULL));
     return 0;
 }
 
@@ -61,7 +58,7 @@ RIG_TEST(a_row_cannot_be_taken_over_by_giving_it_another_key)
 
 RIG_TEST(a_retired_token_opens_no_row)
 {
-    assert_int_equal(rig_write(rig, release, NULL), STK_OK);
+    rig_in_write(rig, release);
     sql_expect(change(rig, "sku:1", 2, "DELETE FROM guarded"), "GUARDED ", "nobody holds");
     assert_string_equal(sql_ask(rig, "SELECT sku, n FROM guarded"), "'1',5;");
 }

@@ -2,6 +2,7 @@
 /* The guard function and the loadable extension, linked in instead of loaded: what counts as
  * presented, and for how long. */
 #include "store/extension/presented.h"
+#include "tests/unit/store/plain.h"
 #include "tests/unit/test.h"
 
 int sqlite3_stockadeguard_init(sqlite3 *db, char **error, const sqlite3_api_routines *api);
@@ -54,16 +55,15 @@ static void fails(sqlite3 *db, const char *sql, const char *text)
 static void add_file(sqlite3 *db, const char *name)
 {
     char *sql = sqlite3_mprintf(schema, name, name, name, name, name, name, name);
-    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    plain_run(db, sql);
     sqlite3_free(sql);
 }
 
 static int open_db(void **state)
 {
-    sqlite3 *db = NULL;
+    sqlite3 *db = plain_open(":memory:");
     char *error = NULL;
 
-    assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
     add_file(db, "main");
     assert_int_equal(sqlite3_stockadeguard_init(db, &error, NULL), SQLITE_OK);
     *state = db;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The extension lives in other people's programs: where SQLite has no memory for it, a call fails,
  * nothing else happens, and the next call goes well. Every allocation fails once. */
-#include <sqlite3.h>
-
+#include "tests/unit/store/plain.h"
 #include "tests/unit/test.h"
 
 int sqlite3_stockadeguard_init(sqlite3 *db, char **error, const sqlite3_api_routines *api);
@@ -11,22 +10,22 @@ static sqlite3_mem_methods real;
 static int64_t countdown; /* allocations until one fails; negative: none does */
 static int64_t failures;
 
+static bool fails(void)
+{
+    bool now = countdown >= 0 && countdown-- == 0;
+
+    failures += now;
+    return now;
+}
+
 static void *failing_malloc(int size)
 {
-    if (countdown >= 0 && countdown-- == 0) {
-        failures++;
-        return NULL;
-    }
-    return real.xMalloc(size);
+    return fails() ? NULL : real.xMalloc(size);
 }
 
 static void *failing_realloc(void *old, int size)
 {
-    if (countdown >= 0 && countdown-- == 0) {
-        failures++;
-        return NULL;
-    }
-    return real.xRealloc(old, size);
+    return fails() ? NULL : real.xRealloc(old, size);
 }
 
 static int use_failing_memory(void **state)
@@ -59,23 +58,18 @@ static const char work[] =
 
 static sqlite3 *open_db(void)
 {
-    sqlite3 *db = NULL;
+    sqlite3 *db = plain_open(":memory:");
 
-    assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, schema, NULL, NULL, NULL), SQLITE_OK);
+    plain_run(db, schema);
     return db;
 }
 
-static const char *value_of_t(sqlite3 *db)
+static void expect_v(sqlite3 *db, const char *value)
 {
-    static char text[16];
-    sqlite3_stmt *stmt = NULL;
+    char *rows = plain_rows(db, "SELECT v FROM t");
 
-    assert_int_equal(sqlite3_prepare_v2(db, "SELECT v FROM t", -1, &stmt, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    strncpy(text, (const char *)sqlite3_column_text(stmt, 0), sizeof text - 1);
-    sqlite3_finalize(stmt);
-    return text;
+    assert_string_equal(rows, value);
+    free(rows);
 }
 
 /* Nothing failed in the end: the last n reached the last allocation. */
@@ -93,7 +87,7 @@ TEST(every_allocation_of_loading_may_fail)
         countdown = -1;
         assert_true(code == SQLITE_OK || failures > 0);
         assert_int_equal(sqlite3_stockadeguard_init(db, &error, NULL), SQLITE_OK);
-        assert_int_equal(sqlite3_exec(db, work, NULL, NULL, NULL), SQLITE_OK);
+        plain_run(db, work);
         assert_int_equal(sqlite3_close(db), SQLITE_OK);
     } while (failures > 0);
     assert_true(n > 5);
@@ -113,14 +107,14 @@ TEST(every_allocation_of_its_use_may_fail)
         countdown = -1;
         assert_true(code == SQLITE_OK || failures > 0);
         if (sqlite3_get_autocommit(db) == 0)
-            assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+            plain_run(db, "ROLLBACK");
         if (code != SQLITE_OK)
-            assert_string_equal(value_of_t(db), "kept");
+            expect_v(db, "kept");
         /* Whatever was presented is gone, and all works again. */
         assert_int_not_equal(sqlite3_exec(db, "UPDATE t SET v = 'sly'", NULL, NULL, NULL),
                              SQLITE_OK);
-        assert_int_equal(sqlite3_exec(db, work, NULL, NULL, NULL), SQLITE_OK);
-        assert_string_equal(value_of_t(db), "newer");
+        plain_run(db, work);
+        expect_v(db, "newer");
         assert_int_equal(sqlite3_close(db), SQLITE_OK);
     } while (failures > 0);
     assert_true(n > 50);

@@ -2,9 +2,6 @@
 /* Guards in the store: made whole or not at all, looked at whenever the schema may have changed. */
 #include "store/sql.h"
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
-
-#define assert_contains(text, what) assert_non_null(strstr((text), (what)))
 
 struct ask {
     const char *table, *column, *prefix;
@@ -24,25 +21,25 @@ static enum stk_error change(struct store_txn *txn, void *arg)
 }
 
 /* "" where it succeeds, else why not. Static storage. */
-static const char *create(struct rig *rig, const char *table, const char *column,
-                          const char *prefix)
+static const char *done(struct rig *rig, struct ask asked)
 {
     static struct ask ask;
 
-    ask = (struct ask){.table = table, .column = column, .prefix = prefix};
-    assert_int_equal(rig_write(rig, change, &ask), STK_OK);
+    ask = asked;
+    assert_ok(rig_write(rig, change, &ask));
     assert_true((ask.error == STK_OK) == (ask.why[0] == '\0'));
     return ask.why;
 }
 
+static const char *create(struct rig *rig, const char *table, const char *column,
+                          const char *prefix)
+{
+    return done(rig, (struct ask){.table = table, .column = column, .prefix = prefix});
+}
+
 static const char *drop(struct rig *rig, const char *table)
 {
-    static struct ask ask;
-
-    ask = (struct ask){.table = table, .drop = true};
-    assert_int_equal(rig_write(rig, change, &ask), STK_OK);
-    assert_true((ask.error == STK_OK) == (ask.why[0] == '\0'));
-    return ask.why;
+    return done(rig, (struct ask){.table = table, .drop = true});
 }
 
 static void list_one(void *context, struct bytes table, struct bytes column, struct bytes prefix,
@@ -65,7 +62,7 @@ static enum stk_error list_all(struct store_txn *txn, void *arg)
 static const char *list(struct rig *rig)
 {
     static char text[256];
-    assert_int_equal(rig_write(rig, list_all, text), STK_OK);
+    assert_ok(rig_write(rig, list_all, text));
     return text;
 }
 
@@ -82,8 +79,7 @@ SQLITE_TEST(a_guard_is_listed_and_lasts)
     assert_string_equal(create(rig, "inventory", "sku", "sku:"), "");
     assert_string_equal(list(rig), "inventory.sku=sku:;");
     assert_int_equal(parts(rig), 6);
-    rig_close(rig);
-    rig_open(rig, false);
+    rig_reopen(rig);
     assert_string_equal(list(rig), "inventory.sku=sku:;");
     assert_null(strstr(rig_log(rig), "broken"));
     assert_string_equal(drop(rig, "inventory"), "");
@@ -136,24 +132,21 @@ SQLITE_TEST(only_the_users_own_tables_can_be_guarded)
     assert_string_equal(create(rig, "a", "k", "t:"), "");
 }
 
-static enum stk_error create_with_zero(struct store_txn *txn, void *arg)
+static void create_with_zero(struct store_txn *txn)
 {
-    struct ask *ask = arg;
     struct bytes bad = {"t\0t", 3}, good = BYTES_LITERAL("t");
+    char why[SQL_WHY_MAX] = "";
 
-    assert_int_equal(txn_guard_create(txn, bad, good, good, ask->why), STK_ERR);
-    assert_int_equal(txn_guard_create(txn, good, bad, good, ask->why), STK_ERR);
-    assert_int_equal(txn_guard_create(txn, good, good, bad, ask->why), STK_ERR);
-    return STK_OK;
+    assert_int_equal(txn_guard_create(txn, bad, good, good, why), STK_ERR);
+    assert_int_equal(txn_guard_create(txn, good, bad, good, why), STK_ERR);
+    assert_int_equal(txn_guard_create(txn, good, good, bad, why), STK_ERR);
+    assert_contains(why, "no zero bytes");
 }
 
 SQLITE_TEST(a_name_with_a_zero_byte_is_refused)
 {
-    struct ask ask = {.table = NULL};
-
     rig_sql(rig, "CREATE TABLE t(t)");
-    assert_int_equal(rig_write(rig, create_with_zero, &ask), STK_OK);
-    assert_contains(ask.why, "no zero bytes");
+    rig_in_write(rig, create_with_zero);
     assert_string_equal(list(rig), "");
 }
 
@@ -170,10 +163,15 @@ SQLITE_TEST(rows_whose_key_names_no_resource_are_counted_and_refuse_the_guard)
     assert_string_equal(create(rig, "e", "k", "e:"), "");
 }
 
-SQLITE_TEST(a_table_has_one_guard)
+static void make_guarded_t(struct rig *rig)
 {
     rig_sql(rig, "CREATE TABLE t(a, b)");
     assert_string_equal(create(rig, "t", "a", "t:"), "");
+}
+
+SQLITE_TEST(a_table_has_one_guard)
+{
+    make_guarded_t(rig);
     assert_contains(create(rig, "t", "a", "t:"), "guarded already, by column a and prefix t:");
     assert_contains(create(rig, "t", "b", "u:"), "guarded already");
     assert_string_equal(list(rig), "t.a=t:;");
@@ -204,7 +202,7 @@ SQLITE_TEST(each_lost_part_breaks_a_guard_and_the_same_again_restores_it)
 
     rig_sql(rig, "CREATE TABLE t(a, b); INSERT INTO t VALUES('x', 1)");
     assert_string_equal(create(rig, "t", "a", "t:"), "");
-    for (size_t i = 0; i < sizeof part_names / sizeof *part_names; i++) {
+    for (size_t i = 0; i < COUNT(part_names); i++) {
         snprintf(sql, sizeof sql, "DROP %s", part_names[i]);
         rig_sql(rig, sql);
         assert_string_equal(list(rig), "t.a=t: broken;");
@@ -224,7 +222,7 @@ SQLITE_TEST(each_altered_part_breaks_a_guard)
 
     rig_sql(rig, "CREATE TABLE t(a, b); CREATE TABLE other(a)");
     assert_string_equal(create(rig, "t", "a", "t:"), "");
-    for (size_t i = 0; i < sizeof part_names / sizeof *part_names; i++) {
+    for (size_t i = 0; i < COUNT(part_names); i++) {
         const char *name = strchr(part_names[i], ' ') + 1;
         bool index = strncmp(part_names[i], "INDEX", 5) == 0;
         snprintf(sql, sizeof sql, "DROP %s; CREATE %s %s", part_names[i], part_names[i],
@@ -239,8 +237,7 @@ SQLITE_TEST(each_altered_part_breaks_a_guard)
 
 SQLITE_TEST(a_table_that_is_renamed_dropped_or_altered_is_noticed)
 {
-    rig_sql(rig, "CREATE TABLE t(a, b)");
-    assert_string_equal(create(rig, "t", "a", "t:"), "");
+    make_guarded_t(rig);
     rig_sql(rig, "ALTER TABLE t ADD COLUMN c");
     assert_string_equal(list(rig), "t.a=t:;");
     rig_sql(rig, "ALTER TABLE t RENAME COLUMN a TO aa");
@@ -255,8 +252,7 @@ SQLITE_TEST(a_table_that_is_renamed_dropped_or_altered_is_noticed)
     rig_sql(rig, "DROP TABLE t");
     assert_string_equal(list(rig), "t.a=t: broken;");
     assert_contains(create(rig, "t", "a", "t:"), "no table t");
-    rig_sql(rig, "CREATE TABLE t(a)");
-    assert_string_equal(create(rig, "t", "a", "t:"), "");
+    make_guarded_t(rig);
     assert_string_equal(list(rig), "t.a=t:;");
 }
 
@@ -275,8 +271,7 @@ SQLITE_TEST(a_broken_guard_can_be_dropped)
 
 SQLITE_TEST(a_guard_lost_while_the_store_was_closed_is_reported_at_its_opening)
 {
-    rig_sql(rig, "CREATE TABLE t(a)");
-    assert_string_equal(create(rig, "t", "a", "t:"), "");
+    make_guarded_t(rig);
     rig_close(rig);
     rig_sql(rig, "DROP TRIGGER stockade_guard_updated_t");
     rig_open(rig, false);
@@ -288,8 +283,7 @@ SQLITE_TEST(guards_of_another_program_are_seen)
 {
     char before[512];
 
-    rig_sql(rig, "CREATE TABLE t(a)");
-    assert_string_equal(create(rig, "t", "a", "t:"), "");
+    make_guarded_t(rig);
     rig_sql(rig, "DELETE FROM stockade_guard; CREATE TABLE news(a)");
     assert_string_equal(list(rig), "");
     assert_contains(rig_log(rig), "another program has removed the guard of table \"t\"");
@@ -328,15 +322,13 @@ SQLITE_TEST(a_refused_guard_does_not_disturb_the_rest_of_its_operation)
 {
     struct ask good = {.table = "t", .column = "a", .prefix = "t:"},
                bad = {.table = "u", .column = "a", .prefix = "u:"};
-    struct rig_op first = rig_op(true, change, &good), second = rig_op(true, change, &bad);
+    struct rig_op ops[] = {rig_op(true, change, &good), rig_op(true, change, &bad)};
 
     rig_sql(rig, "CREATE TABLE t(a); CREATE TABLE u(a); INSERT INTO u VALUES(NULL)");
-    rig_submit(rig, &first);
-    rig_submit(rig, &second);
-    rig_settle(rig);
+    rig_batch(rig, ops, 2);
     assert_int_equal(good.error, STK_OK);
     assert_int_equal(bad.error, STK_ERR);
-    assert_int_equal(first.runs, 1);
+    assert_int_equal(ops[0].runs, 1);
     assert_string_equal(list(rig), "t.a=t:;");
     assert_int_equal(parts(rig), 6);
 }
@@ -345,7 +337,7 @@ MEMORY_TEST(the_memory_store_has_no_guards)
 {
     struct ask ask = {.table = "t", .column = "a", .prefix = "t:"};
 
-    assert_int_equal(rig_write(rig, change, &ask), STK_OK);
+    assert_ok(rig_write(rig, change, &ask));
     assert_int_equal(ask.error, STK_ERR);
     assert_contains(ask.why, "no SQL");
     assert_string_equal(list(rig), "");

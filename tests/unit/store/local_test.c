@@ -85,6 +85,17 @@ static void assert_held(struct lease_call call, int64_t token, int64_t left_ms)
     assert_int_equal(call.answer_ttl_ms, left_ms);
 }
 
+static void assert_granted(struct lease_call call, int64_t token)
+{
+    assert_int_equal(call.answer, LEASE_GRANTED);
+    assert_int_equal(call.answer_token, token);
+}
+
+static void assert_free(struct lease_call call)
+{
+    assert_int_equal(call.answer, LEASE_FREE);
+}
+
 PROVIDER_TEST(a_lease_of_an_earlier_run_is_held_for_its_ttl_from_the_start)
 {
     const struct lease_record record = remembered(EARLIER_RUN, 34, 300);
@@ -95,10 +106,8 @@ PROVIDER_TEST(a_lease_of_an_earlier_run_is_held_for_its_ttl_from_the_start)
     assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 1);
     assert_held(ask(provider, LEASE_RENEW, bob, 34, &record), 34, 1);
     now_ms += 1;
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
-    assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_int_equal(call.answer_token, 35);
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &record));
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, &record), 35);
 }
 
 PROVIDER_TEST(the_holder_from_an_earlier_run_enters_again_and_renews)
@@ -110,8 +119,7 @@ PROVIDER_TEST(the_holder_from_an_earlier_run_enters_again_and_renews)
     assert_int_equal(call.answer_token, 34);
     now_ms += 999; /* past what the store remembers, within what was asked for now */
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 1);
-    call = ask(provider, LEASE_RENEW, ann, 34, &record);
-    assert_int_equal(call.answer, LEASE_GRANTED);
+    assert_int_equal(ask(provider, LEASE_RENEW, ann, 34, &record).answer, LEASE_GRANTED);
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 1000);
     now_ms += 1000;
     assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, &record).answer, LEASE_GRANTED);
@@ -126,12 +134,10 @@ PROVIDER_TEST(another_daemons_lease_is_held_from_when_it_is_first_seen)
     now_ms += 299;
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 1);
     now_ms += 1;
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &record));
     now_ms += 100000; /* it stays over */
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
-    assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_int_equal(call.answer_token, 35);
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &record));
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, &record), 35);
 }
 
 PROVIDER_TEST(another_daemons_lease_renewed_here_stays_over_when_it_is_over)
@@ -141,8 +147,8 @@ PROVIDER_TEST(another_daemons_lease_renewed_here_stays_over_when_it_is_over)
     assert_int_equal(ask(provider, LEASE_RENEW, ann, 34, &record).answer, LEASE_GRANTED);
     assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 1000);
     now_ms += 1000;
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &record));
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &record));
 }
 
 PROVIDER_TEST(another_daemons_renewal_counts_from_when_it_is_seen)
@@ -166,18 +172,16 @@ PROVIDER_TEST(a_token_that_two_minted_at_once_is_whose_the_store_says)
 {
     const struct lease_record record = remembered(ANOTHER_DAEMON, 1, 300); /* ann's */
 
-    assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, NULL).answer_token, 1);
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, NULL), 1);
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 1, 300);
     assert_held(ask(provider, LEASE_RELEASE, bob, 1, &record), 1, 300);
     now_ms += 300;
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
-    assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_int_equal(call.answer_token, 2);
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, &record), 2);
 }
 
 PROVIDER_TEST(a_newer_grant_of_another_daemon_outdates_our_own)
 {
-    assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, NULL).answer_token, 1);
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, NULL), 1);
     struct lease_record record = remembered(ANOTHER_DAEMON, 2, 300); /* after a REVOKE there */
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 2, 300);
     now_ms += 10;
@@ -185,9 +189,7 @@ PROVIDER_TEST(a_newer_grant_of_another_daemon_outdates_our_own)
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 3, 300);
     record.live = false;
     record.token = 4; /* granted and released there */
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
-    assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_int_equal(call.answer_token, 5);
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, &record), 5);
 }
 
 PROVIDER_TEST(a_retired_lease_of_an_earlier_run_is_free)
@@ -195,9 +197,7 @@ PROVIDER_TEST(a_retired_lease_of_an_earlier_run_is_free)
     struct lease_record record = remembered(EARLIER_RUN, 34, 300);
 
     record.live = false;
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
-    assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_int_equal(call.answer_token, 35);
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, &record), 35);
 }
 
 PROVIDER_TEST(another_daemons_lease_that_it_gave_back_is_free)
@@ -206,22 +206,18 @@ PROVIDER_TEST(another_daemons_lease_that_it_gave_back_is_free)
 
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 300);
     record.live = false;
-    assert_int_equal(ask(provider, LEASE_QUERY, "", 0, &record).answer, LEASE_FREE);
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &record);
-    assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_int_equal(call.answer_token, 35);
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &record));
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, &record), 35);
 }
 
 PROVIDER_TEST(our_own_lease_that_another_daemon_took_away_is_free)
 {
     struct lease_record record = remembered(THIS_RUN, 1, 1000);
 
-    assert_int_equal(ask(provider, LEASE_GRANT, ann, 0, NULL).answer_token, 1);
+    assert_granted(ask(provider, LEASE_GRANT, ann, 0, NULL), 1);
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 1, 1000);
     record.live = false;
-    struct lease_call call = ask(provider, LEASE_GRANT, ann, 0, &record);
-    assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_int_equal(call.answer_token, 2);
+    assert_granted(ask(provider, LEASE_GRANT, ann, 0, &record), 2);
 }
 
 PROVIDER_TEST(a_grant_on_its_way_to_the_store_holds_against_an_older_record)
@@ -229,12 +225,10 @@ PROVIDER_TEST(a_grant_on_its_way_to_the_store_holds_against_an_older_record)
     struct lease_record old = remembered(THIS_RUN, 33, 300);
 
     old.live = false;
-    assert_int_equal(ask(provider, LEASE_GRANT, ann, 0, &old).answer_token, 34);
+    assert_granted(ask(provider, LEASE_GRANT, ann, 0, &old), 34);
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &old), 34, 1000);
     now_ms += 1000; /* its time is over before the store has it */
-    struct lease_call call = ask(provider, LEASE_GRANT, bob, 0, &old);
-    assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_int_equal(call.answer_token, 35);
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, &old), 35);
 }
 
 PROVIDER_TEST(a_lease_given_back_is_free_before_the_store_knows)
@@ -243,10 +237,8 @@ PROVIDER_TEST(a_lease_given_back_is_free_before_the_store_knows)
 
     assert_int_equal(call.answer, LEASE_GRANTED);
     const struct lease_record record = remembered(THIS_RUN, call.answer_token, 1000);
-    assert_int_equal(ask(provider, LEASE_RELEASE, ann, record.token, &record).answer, LEASE_FREE);
-    call = ask(provider, LEASE_GRANT, bob, 0, &record);
-    assert_int_equal(call.answer, LEASE_GRANTED);
-    assert_int_equal(call.answer_token, record.token + 1);
+    assert_free(ask(provider, LEASE_RELEASE, ann, record.token, &record));
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, &record), record.token + 1);
 }
 
 /* A million leases held at once, and what is left of them afterwards. */

@@ -7,17 +7,15 @@
 
 #include "store/maintenance.h"
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
 
 enum { VALUES = 4, VALUE_BYTES = 3000, CALLS_MAX = 20000 };
 
 enum work { BACKUP, RESTORE, AUDIT };
 
-static enum stk_error furnish(struct store_txn *txn, void *arg)
+static void furnish(struct store_txn *txn)
 {
     char name[16], value[VALUE_BYTES];
 
-    (void)arg;
     memset(value, 'x', sizeof value);
     value[sizeof value - 1] = '\0';
     for (int i = 0; i < VALUES; i++) {
@@ -27,26 +25,17 @@ static enum stk_error furnish(struct store_txn *txn, void *arg)
         rig_receipt_put(txn, name, "id");
     }
     rig_set(txn, "when", "then");
-    return STK_OK;
 }
 
 /* What the store at the path says of the key "when"; static storage. */
 static const char *when(const char *path)
 {
     static char text[16];
-    sqlite3 *db;
-    sqlite3_stmt *stmt;
+    sqlite3 *db = plain_open(path);
+    char *rows = plain_rows(db, "SELECT value FROM stockade_values WHERE key = 'when'");
 
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db,
-                                        "SELECT value FROM stockade_string WHERE id ="
-                                        " (SELECT id FROM stockade_resource WHERE name = ?)",
-                                        -1, &stmt, NULL),
-                     SQLITE_OK);
-    sqlite3_bind_blob(stmt, 1, "when", 4, SQLITE_STATIC);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    snprintf(text, sizeof text, "%s", (const char *)sqlite3_column_text(stmt, 0));
-    sqlite3_finalize(stmt);
+    snprintf(text, sizeof text, "%s", rows);
+    free(rows);
     sqlite3_close(db);
     return text;
 }
@@ -67,7 +56,7 @@ static struct set prepare(struct rig *rig)
     struct backup_call call = {.store = set.rig->path, .file = set.backup};
 
     snprintf(set.backup, sizeof set.backup, "%s/backup.db", set.rig->folder);
-    assert_int_equal(rig_write(set.rig, furnish, NULL), STK_OK);
+    rig_in_write(rig, furnish);
     rig_close(set.rig);
     fault_vfs_hurry(set.rig->vfs);
     assert_true(store_backup(&call, set.why, sizeof set.why));
@@ -158,13 +147,9 @@ static bool fails_after(struct set *set, enum work work, int calls, bool once)
         assert_int_equal(set->findings, 0);
     set->silent += work == AUDIT && done && failed && !once && set->findings == 0;
     if (work == BACKUP && done) { /* the old one, for the next round */
-        sqlite3 *db;
-        assert_int_equal(sqlite3_open(set->backup, &db), SQLITE_OK);
-        assert_int_equal(sqlite3_exec(db,
-                                      "UPDATE stockade_string SET value = CAST('then' AS BLOB)"
-                                      " WHERE value = CAST('now' AS BLOB)",
-                                      NULL, NULL, NULL),
-                         SQLITE_OK);
+        sqlite3 *db = plain_open(set->backup);
+        plain_run(db, "UPDATE stockade_string SET value = CAST('then' AS BLOB)"
+                      " WHERE value = CAST('now' AS BLOB)");
         sqlite3_close(db);
     }
     return failed;
@@ -262,15 +247,15 @@ SQLITE_TEST(what_cannot_be_read_is_named)
     assert_false(store_audit(&audit, set.why, sizeof set.why));
     assert_string_equal(set.why, "there is no /nowhere/store.db");
     assert_false(store_backup(&backup, set.why, sizeof set.why));
-    assert_non_null(strstr(set.why, "is there already"));
+    assert_contains(set.why, "is there already");
     backup.replace = true;
     assert_false(store_backup(&backup, set.why, sizeof set.why));
     assert_string_equal(set.why, "there is no /nowhere/store.db");
     snprintf(in_a_file, sizeof in_a_file, "%s/x", set.rig->path);
     audit.store = in_a_file;
     assert_false(store_audit(&audit, set.why, sizeof set.why));
-    assert_non_null(strstr(set.why, "Not a directory"));
+    assert_contains(set.why, "Not a directory");
     assert_false(store_restore(&restore, set.why, sizeof set.why));
-    assert_non_null(strstr(set.why, "is the store itself"));
+    assert_contains(set.why, "is the store itself");
     assert_string_equal(when(set.backup), "then");
 }

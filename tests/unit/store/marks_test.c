@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Marks: what an operation does after one can be undone, what it did before stays. Both stores. */
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
-
-#define assert_ok(call) assert_int_equal((call), STK_OK)
 
 /* Does everything to "a" (live, a string) and to a resource "new" that an operation can do. */
 static void do_everything(struct store_txn *txn)
@@ -34,17 +31,14 @@ static void expect_as_before(struct store_txn *txn)
     assert_string_equal(rig_receipt(txn, "a", "marked"), "(none)");
 }
 
-static enum stk_error prepare(struct store_txn *txn, void *arg)
+static void prepare(struct store_txn *txn)
 {
-    (void)arg;
     rig_grant(txn, "a", "first");
     rig_set(txn, "a", "before");
-    return STK_OK;
 }
 
-static enum stk_error undo(struct store_txn *txn, void *arg)
+static void undo(struct store_txn *txn)
 {
-    (void)arg;
     expect_as_before(txn);
     rig_set(txn, "kept", "1");
     for (int i = 0; i < 3; i++) {
@@ -55,28 +49,23 @@ static enum stk_error undo(struct store_txn *txn, void *arg)
         expect_as_before(txn);
         assert_string_equal(rig_get(txn, "kept"), "1");
     }
-    return STK_OK;
 }
 
-static enum stk_error look(struct store_txn *txn, void *arg)
+static void look(struct store_txn *txn)
 {
-    (void)arg;
     expect_as_before(txn);
     assert_string_equal(rig_get(txn, "kept"), "1");
-    return STK_OK;
 }
 
 BOTH_TEST(what_follows_a_mark_is_undone_and_what_was_before_stays)
 {
-    assert_ok(rig_write(rig, prepare, NULL));
-    assert_ok(rig_write(rig, undo, NULL));
-    assert_ok(rig_write(rig, look, NULL));
-    assert_ok(rig_read(rig, look, NULL));
+    rig_in_write(rig, prepare);
+    rig_in_write(rig, undo);
+    rig_in_both(rig, look);
 }
 
-static enum stk_error keep(struct store_txn *txn, void *arg)
+static void keep(struct store_txn *txn)
 {
-    (void)arg;
     assert_ok(txn_mark(txn));
     do_everything(txn);
     assert_ok(txn_mark_keep(txn));
@@ -84,30 +73,25 @@ static enum stk_error keep(struct store_txn *txn, void *arg)
     assert_ok(txn_mark(txn));
     rig_grant(txn, "a", "again");
     assert_ok(txn_mark_undo(txn));
-    return STK_OK;
 }
 
-static enum stk_error look_kept(struct store_txn *txn, void *arg)
+static void look_kept(struct store_txn *txn)
 {
-    (void)arg;
     assert_int_equal(rig_find(txn, "a").fence.token, 2);
     assert_int_equal(rig_find(txn, "a").fence.state, FENCE_RELEASED);
     assert_int_equal(rig_find(txn, "new").type, VALUE_HASH);
     assert_string_equal(rig_receipt(txn, "a", "marked"), "reply to marked");
-    return STK_OK;
 }
 
 BOTH_TEST(what_is_kept_stays)
 {
-    assert_ok(rig_write(rig, prepare, NULL));
-    assert_ok(rig_write(rig, keep, NULL));
-    assert_ok(rig_write(rig, look_kept, NULL));
-    assert_ok(rig_read(rig, look_kept, NULL));
+    rig_in_write(rig, prepare);
+    rig_in_write(rig, keep);
+    rig_in_both(rig, look_kept);
 }
 
-static enum stk_error undo_a_flush(struct store_txn *txn, void *arg)
+static void undo_a_flush(struct store_txn *txn)
 {
-    (void)arg;
     rig_receipt_put(txn, "a", "id");
     assert_ok(txn_mark(txn));
     assert_ok(txn_flush(txn));
@@ -115,22 +99,20 @@ static enum stk_error undo_a_flush(struct store_txn *txn, void *arg)
     assert_ok(txn_mark_undo(txn));
     expect_as_before(txn);
     assert_string_equal(rig_receipt(txn, "a", "id"), "reply to id");
-    return STK_OK;
 }
 
 BOTH_TEST(a_flush_is_undone)
 {
-    assert_ok(rig_write(rig, prepare, NULL));
-    assert_ok(rig_write(rig, undo_a_flush, NULL));
+    rig_in_write(rig, prepare);
+    rig_in_write(rig, undo_a_flush);
 }
 
-static enum stk_error undo_sweeps(struct store_txn *txn, void *arg)
+BOTH_WRITE_TEST(sweeps_and_the_floor_they_raise_are_undone)
 {
     size_t removed;
     int64_t after = 0, floor = rig_find(txn, "elsewhere").fence.floor;
     bool more;
 
-    (void)arg;
     rig_grant(txn, "gone", "o");
     rig_grant(txn, "gone", "o");
     rig_release(txn, "gone");
@@ -152,12 +134,6 @@ static enum stk_error undo_sweeps(struct store_txn *txn, void *arg)
     assert_int_equal(rig_lease(txn, "last").receipts_gone, 0);
     assert_ok(txn_sweep_receipts(txn, INT64_MAX, 100, &removed, &more));
     assert_int_equal(removed, 1);
-    return STK_OK;
-}
-
-BOTH_TEST(sweeps_and_the_floor_they_raise_are_undone)
-{
-    assert_ok(rig_write(rig, undo_sweeps, NULL));
 }
 
 static enum stk_error leave_a_mark(struct store_txn *txn, void *arg)
@@ -185,9 +161,7 @@ BOTH_TEST(a_mark_ends_with_its_operation)
     struct rig_op ops[] = {rig_op(true, leave_a_mark, "a"), rig_op(true, mark_and_fail, "b"),
                            rig_op(true, leave_a_mark, "c")};
 
-    for (size_t i = 0; i < 3; i++)
-        rig_submit(rig, &ops[i]);
-    rig_settle(rig);
+    rig_batch(rig, ops, 3);
     assert_ok(ops[0].base.error);
     assert_int_equal(ops[1].base.error, STK_ERR);
     assert_ok(ops[2].base.error);
@@ -199,20 +173,18 @@ BOTH_TEST(a_mark_ends_with_its_operation)
     assert_string_equal(c, "1");
 }
 
-static enum stk_error read_marked(struct store_txn *txn, void *arg)
+static void read_marked(struct store_txn *txn)
 {
-    (void)arg;
     assert_ok(txn_mark(txn));
     expect_as_before(txn);
     assert_ok(txn_mark_undo(txn));
     assert_ok(txn_mark(txn));
     expect_as_before(txn);
-    return STK_OK;
 }
 
 BOTH_TEST(a_read_may_set_marks_too)
 {
-    assert_ok(rig_write(rig, prepare, NULL));
-    assert_ok(rig_read(rig, read_marked, NULL));
-    assert_ok(rig_read(rig, read_marked, NULL));
+    rig_in_write(rig, prepare);
+    rig_in_read(rig, read_marked);
+    rig_in_read(rig, read_marked);
 }

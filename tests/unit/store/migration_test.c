@@ -4,9 +4,6 @@
 
 #include "tests/support/version_1.h"
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
-
-#define assert_ok(call) assert_int_equal((call), STK_OK)
 
 static const char version_1_rows[] =
     "UPDATE stockade_meta SET value = 7 WHERE key = 'session';"
@@ -90,14 +87,13 @@ static void expect_fence(struct store_txn *txn, const char *name, int64_t token,
     assert_int_equal(fence.state, fence_state);
 }
 
-static enum stk_error expect_all(struct store_txn *txn, void *arg)
+static void expect_all(struct store_txn *txn)
 {
     struct resource live = rig_find(txn, "live");
     struct lease lease;
     struct bytes value;
     bool found;
 
-    (void)arg;
     expect_fence(txn, "live", 50, 50, FENCE_LIVE);
     expect_fence(txn, "released", 45, 45, FENCE_RELEASED);
     expect_fence(txn, "revoked", TOKEN_MAX, TOKEN_MAX, FENCE_REVOKED);
@@ -116,16 +112,14 @@ static enum stk_error expect_all(struct store_txn *txn, void *arg)
     assert_true(found && value.len == 0);
     assert_string_equal(rig_get(txn, "released"), "text");
     assert_string_equal(rig_get(txn, "bare"), "naked");
-    return STK_OK;
 }
 
-static enum stk_error use_what_is_new(struct store_txn *txn, void *arg)
+static void use_what_is_new(struct store_txn *txn)
 {
     size_t removed;
     int64_t after = 0;
     bool more;
 
-    (void)arg;
     rig_receipt_put(txn, "live", "id");
     assert_string_equal(rig_receipt(txn, "live", "id"), "reply to id");
     assert_int_equal(rig_grant(txn, "live", "next").fence.token, 51);
@@ -135,7 +129,6 @@ static enum stk_error use_what_is_new(struct store_txn *txn, void *arg)
     /* Nothing counts as old because it comes from an old version. */
     assert_ok(txn_sweep_resources(txn, INT64_C(1600000000000), 0, 100, &after, &removed, &more));
     assert_int_equal(removed, 0);
-    return STK_OK;
 }
 
 VERSION_1_TEST(a_file_of_version_1_keeps_its_tokens_data_and_leases)
@@ -143,16 +136,12 @@ VERSION_1_TEST(a_file_of_version_1_keeps_its_tokens_data_and_leases)
     rig_open(rig, false);
     assert_int_equal(rig_number(rig, "PRAGMA user_version"), 3);
     assert_int_equal(store_session(rig->store), 8);
-    assert_ok(rig_write(rig, expect_all, NULL));
-    assert_ok(rig_read(rig, expect_all, NULL));
-    assert_ok(rig_write(rig, use_what_is_new, NULL));
+    rig_in_both(rig, expect_all);
+    rig_in_write(rig, use_what_is_new);
     assert_int_equal(rig_number(rig, "SELECT x FROM theirs"), 42);
-    rig_close(rig);
-    rig_open(rig, false);
+    rig_reopen(rig);
     assert_int_equal(store_session(rig->store), 9);
-    assert_int_equal(rig_number(rig, "SELECT count(*) FROM pragma_integrity_check"
-                                     " WHERE integrity_check <> 'ok'"),
-                     0);
+    assert_string_equal(rig_rows(rig, "PRAGMA integrity_check"), "ok");
 }
 
 struct clean_up {
@@ -189,52 +178,33 @@ VERSION_2_TEST(P6_what_a_file_of_version_2_dated_is_new_whatever_its_date)
         rig_number(rig, "SELECT count(*) FROM stockade_resource WHERE id IN (20,21,22)"), 0);
 }
 
-/* All cells that a query gives, joined by '|'. */
-static void cells(const struct rig *rig, const char *sql, char *text, size_t size)
-{
-    sqlite3 *db = rig_foreign(rig);
-    sqlite3_stmt *stmt;
-    size_t used = 0;
-
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    while (sqlite3_step(stmt) == SQLITE_ROW)
-        for (int at = 0; at < sqlite3_column_count(stmt); at++) {
-            const char *cell = (const char *)sqlite3_column_text(stmt, at);
-            used += (size_t)snprintf(text + used, size - used, "%s|", cell != NULL ? cell : "null");
-            assert_true(used < size);
-        }
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
-}
-
 VERSION_1_TEST(a_migrated_file_has_the_tables_and_views_of_a_fresh_one)
 {
     static const char columns[] =
         "SELECT m.type, m.name, c.name, c.type, c.\"notnull\", c.dflt_value, c.pk"
         " FROM sqlite_schema m LEFT JOIN pragma_table_xinfo(m.name) c"
         " WHERE m.name <> 'theirs' ORDER BY m.name, c.cid";
-    char migrated[16384], fresh[16384];
+    char migrated[16384];
     struct rig other = *rig;
 
     snprintf(other.path, sizeof other.path, "%s/fresh.db", rig->folder);
     rig_open(rig, false);
     rig_open(&other, false);
-    cells(rig, columns, migrated, sizeof migrated);
-    cells(&other, columns, fresh, sizeof fresh);
+    snprintf(migrated, sizeof migrated, "%s", rig_rows(rig, columns));
+    assert_true(strlen(migrated) > 500);
+    assert_string_equal(migrated, rig_rows(&other, columns));
     rig_close(&other);
-    assert_true(strlen(fresh) > 500);
-    assert_string_equal(migrated, fresh);
 }
 
 VERSION_1_TEST(a_migration_that_fails_leaves_the_file_as_it_was)
 {
     fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 1, SQLITE_FULL);
-    assert_non_null(strstr(rig_refusal(rig), "no room"));
+    assert_contains(rig_refusal(rig), "no room");
     fault_vfs_clear(rig->vfs);
     assert_int_equal(rig_number(rig, "PRAGMA user_version"), 1);
     assert_int_equal(rig_number(rig, "SELECT value FROM stockade_meta WHERE key = 'session'"), 7);
     assert_int_equal(
         rig_number(rig, "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%receipt%'"), 0);
     rig_open(rig, false);
-    assert_ok(rig_write(rig, expect_all, NULL));
+    rig_in_write(rig, expect_all);
 }

@@ -4,21 +4,18 @@
  * statement, so "a" comes first. */
 #include "store/sqlite/transaction.h"
 #include "tests/unit/store/sql_rig.h"
-#include "tests/unit/test.h"
 
 static int64_t overwrites(struct store_txn *txn)
 {
     return ((struct transaction *)txn)->overwrites;
 }
 
-/* b and c hold strings, whose length the writer knows. */
-static enum stk_error begin_with(struct store_txn *txn, void *arg)
+/* r and c hold strings, whose length the writer knows. */
+static void begin_with(struct store_txn *txn)
 {
-    (void)arg;
     rig_set(txn, "a", "a0");
-    rig_set(txn, "b", "b-zero");
+    rig_set(txn, "r", "b-zero");
     rig_set(txn, "c", "c-zero");
-    return STK_OK;
 }
 
 static enum stk_error set_a(struct store_txn *txn, void *arg)
@@ -27,7 +24,7 @@ static enum stk_error set_a(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-/* Whether it is an overwrite. */
+/* Set it. Is it an overwrite? */
 static bool overwrite(struct store_txn *txn, const char *name, const char *value)
 {
     int64_t before = overwrites(txn);
@@ -35,224 +32,177 @@ static bool overwrite(struct store_txn *txn, const char *name, const char *value
     return overwrites(txn) == before + 1;
 }
 
-static enum stk_error overwrite_b(struct store_txn *txn, void *arg)
+static enum stk_error overwrite_r(struct store_txn *txn, void *arg)
 {
-    assert_true(overwrite(txn, "b", arg));
-    assert_string_equal(rig_get(txn, "b"), arg);
+    assert_true(overwrite(txn, "r", arg));
+    assert_string_equal(rig_get(txn, "r"), arg);
     return STK_OK;
-}
-
-static enum stk_error is(struct store_txn *txn, const char *name, const char *value)
-{
-    assert_string_equal(rig_get(txn, name), value);
-    return STK_OK;
-}
-
-static enum stk_error b_is(struct store_txn *txn, void *arg)
-{
-    return is(txn, "b", arg);
 }
 
 /* In memory, for a reader, and in the file. */
-static void expect_b(struct rig *rig, const char *value)
+static void expect(struct rig *rig, const char *r, const char *c)
 {
-    assert_int_equal(rig_write(rig, b_is, (void *)value), STK_OK);
-    assert_int_equal(rig_read(rig, b_is, (void *)value), STK_OK);
-    rig_close(rig);
-    rig_open(rig, false);
-    assert_int_equal(rig_read(rig, b_is, (void *)value), STK_OK);
+    rig_expect_r(rig, r);
+    rig_reopen(rig);
+    rig_expect_r(rig, r);
+    assert_string_equal(rig_rows(rig, "SELECT value FROM stockade_values WHERE key = 'c'"), c);
 }
 
-/* In one transaction: a is set, then this. Its error. */
+/* In one transaction: a is set, then this. Return its error. */
 static enum stk_error after_a(struct rig *rig, rig_body body, void *arg)
 {
-    struct rig_op first = rig_op(true, set_a, (void *)"a1"), second = rig_op(true, body, arg);
+    struct rig_op ops[] = {rig_op(true, set_a, "a1"), rig_op(true, body, arg)};
 
-    rig_submit(rig, &first);
-    rig_submit(rig, &second);
-    rig_settle(rig);
-    assert_int_equal(first.base.error, STK_OK);
-    assert_int_equal(second.done, 1);
-    return second.base.error;
+    rig_batch(rig, ops, 2);
+    assert_ok(ops[0].base.error);
+    assert_int_equal(ops[1].done, 1);
+    return ops[1].base.error;
 }
 
-static enum stk_error overwrite_some(struct store_txn *txn, void *arg)
+static enum stk_error run_block(struct store_txn *txn, void *block)
 {
-    (void)arg;
-    assert_true(overwrite(txn, "b", "b-one!"));
+    (*(rig_block *)block)(txn);
+    return STK_OK;
+}
+
+static void run_after_a(struct rig *rig, rig_block block, const char *r, const char *c)
+{
+    rig_in_write(rig, begin_with);
+    assert_ok(after_a(rig, run_block, &block));
+    expect(rig, r, c);
+}
+
+/* A test of one operation, and of what r and c are afterwards. */
+#define AFTER_A_TEST(name, r, c)                                                                   \
+    static void name##_block(struct store_txn *txn);                                               \
+    SQLITE_TEST(name)                                                                              \
+    {                                                                                              \
+        run_after_a(rig, name##_block, r, c);                                                      \
+    }                                                                                              \
+    static void name##_block(struct store_txn *txn)
+
+AFTER_A_TEST(what_is_overwritten_holds, "b-two!", "c-one!")
+{
+    assert_true(overwrite(txn, "r", "b-one!"));
     assert_true(overwrite(txn, "c", "c-one!"));
-    assert_true(overwrite(txn, "b", "b-two!"));
+    assert_true(overwrite(txn, "r", "b-two!"));
     assert_true(overwrite(txn, "a", "a2"));
-    return STK_OK;
 }
 
-static enum stk_error c_is(struct store_txn *txn, void *arg)
+AFTER_A_TEST(another_length_is_another_row, "SHORT", "c-zero")
 {
-    return is(txn, "c", arg);
+    assert_true(overwrite(txn, "r", "b-one!"));
+    assert_false(overwrite(txn, "r", "longer than it was"));
+    assert_true(overwrite(txn, "r", "as long as that is"));
+    assert_false(overwrite(txn, "r", ""));
+    assert_false(overwrite(txn, "r", ""));
+    assert_false(overwrite(txn, "r", "short"));
+    assert_true(overwrite(txn, "r", "SHORT"));
 }
 
-SQLITE_TEST(what_is_overwritten_holds)
+AFTER_A_TEST(a_string_that_is_gone_is_not_overwritten, "b-3333", "c-zero")
 {
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
-    assert_int_equal(after_a(rig, overwrite_some, NULL), STK_OK);
-    assert_int_equal(rig_read(rig, c_is, (void *)"c-one!"), STK_OK);
-    expect_b(rig, "b-two!");
+    struct resource resource = rig_find(txn, "r");
+
+    assert_true(overwrite(txn, "r", "b-one!"));
+    assert_ok(txn_value_clear(txn, &resource));
+    assert_string_equal(rig_get(txn, "r"), "(none)");
+    assert_false(overwrite(txn, "r", "b-two!"));
+    assert_true(overwrite(txn, "r", "b-3333"));
 }
 
-static void expect_b_after(struct rig *rig, rig_body body, const char *value)
+static enum stk_error overwrite_r_and_fail(struct store_txn *txn, void *arg)
 {
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
-    assert_int_equal(after_a(rig, body, NULL), STK_OK);
-    expect_b(rig, value);
-}
-
-static enum stk_error change_lengths(struct store_txn *txn, void *arg)
-{
-    (void)arg;
-    assert_true(overwrite(txn, "b", "b-one!"));
-    assert_false(overwrite(txn, "b", "longer than it was"));
-    assert_true(overwrite(txn, "b", "as long as that is"));
-    assert_false(overwrite(txn, "b", ""));
-    assert_false(overwrite(txn, "b", ""));
-    assert_false(overwrite(txn, "b", "short"));
-    assert_true(overwrite(txn, "b", "SHORT"));
-    return STK_OK;
-}
-
-SQLITE_TEST(another_length_is_another_row)
-{
-    expect_b_after(rig, change_lengths, "SHORT");
-}
-
-static enum stk_error remove_and_put_again(struct store_txn *txn, void *arg)
-{
-    struct resource resource = rig_find(txn, "b");
-
-    (void)arg;
-    assert_true(overwrite(txn, "b", "b-one!"));
-    assert_int_equal(txn_value_clear(txn, &resource), STK_OK);
-    assert_string_equal(rig_get(txn, "b"), "(none)");
-    assert_false(overwrite(txn, "b", "b-two!"));
-    assert_true(overwrite(txn, "b", "b-3333"));
-    return STK_OK;
-}
-
-SQLITE_TEST(a_string_that_is_gone_is_not_overwritten)
-{
-    expect_b_after(rig, remove_and_put_again, "b-3333");
-}
-
-static enum stk_error overwrite_b_and_fail(struct store_txn *txn, void *arg)
-{
-    assert_int_equal(overwrite_b(txn, arg), STK_OK);
+    assert_ok(overwrite_r(txn, arg));
     return STK_RANGE;
 }
 
 SQLITE_TEST(an_operation_that_has_overwritten_and_fails_is_undone)
 {
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
-    assert_int_equal(after_a(rig, overwrite_b_and_fail, (void *)"wrong!"), STK_RANGE);
-    expect_b(rig, "b-zero");
+    rig_in_write(rig, begin_with);
+    assert_int_equal(after_a(rig, overwrite_r_and_fail, "wrong!"), STK_RANGE);
+    expect(rig, "b-zero", "c-zero");
 }
 
-static enum stk_error undo_some(struct store_txn *txn, void *arg)
+AFTER_A_TEST(an_overwrite_is_undone_to_its_mark, "b-two!", "c-zero")
 {
-    (void)arg;
-    assert_true(overwrite(txn, "b", "b-one!"));
-    assert_int_equal(txn_mark(txn), STK_OK);
-    assert_true(overwrite(txn, "b", "wrong!"));
+    assert_true(overwrite(txn, "r", "b-one!"));
+    assert_ok(txn_mark(txn));
+    assert_true(overwrite(txn, "r", "wrong!"));
     assert_true(overwrite(txn, "c", "wrong!"));
-    assert_int_equal(txn_mark_undo(txn), STK_OK);
-    assert_string_equal(rig_get(txn, "b"), "b-one!");
-    assert_int_equal(txn_mark(txn), STK_OK);
-    rig_set(txn, "b", "b-two!");
-    return txn_mark_keep(txn);
+    assert_ok(txn_mark_undo(txn));
+    assert_string_equal(rig_get(txn, "r"), "b-one!");
+    assert_ok(txn_mark(txn));
+    rig_set(txn, "r", "b-two!");
+    assert_ok(txn_mark_keep(txn));
 }
 
-SQLITE_TEST(an_overwrite_is_undone_to_its_mark)
-{
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
-    assert_int_equal(after_a(rig, undo_some, NULL), STK_OK);
-    assert_int_equal(rig_read(rig, c_is, (void *)"c-zero"), STK_OK);
-    expect_b(rig, "b-two!");
-}
-
-/* What the writer knows of a length is of no use after an undo: "b" is shorter, then longer. */
-static enum stk_error mistake_the_length(struct store_txn *txn, void *arg)
+/* What the writer knows of a length is of no use after an undo: "r" is shorter, then longer. */
+AFTER_A_TEST(a_length_that_is_mistaken_is_noticed, "b-zero", "c-zero")
 {
     static const char *const others[] = {"much longer than it was", "b"};
-    struct resource resource = rig_find(txn, "b");
+    struct resource resource = rig_find(txn, "r");
     struct cache *cache = ((struct transaction *)txn)->cache;
 
-    (void)arg;
     for (size_t i = 0; i < 2; i++) {
         cache_string_update(cache, resource.id, bytes_of(others[i]));
         assert_true(cache_string_has_len(cache, resource.id, strlen(others[i])));
-        assert_false(overwrite(txn, "b", others[i]));
-        assert_string_equal(rig_get(txn, "b"), others[i]);
-        rig_set(txn, "b", "b-zero");
+        assert_false(overwrite(txn, "r", others[i]));
+        assert_string_equal(rig_get(txn, "r"), others[i]);
+        rig_set(txn, "r", "b-zero");
     }
-    return STK_OK;
-}
-
-SQLITE_TEST(a_length_that_is_mistaken_is_noticed)
-{
-    expect_b_after(rig, mistake_the_length, "b-zero");
 }
 
 static enum stk_error read_and_replace(struct store_txn *txn, void *arg)
 {
-    assert_string_equal(rig_get(txn, "b"), "123456");
+    assert_string_equal(rig_get(txn, "r"), "123456");
     assert_true(overwrite(txn, "c", "c-one!"));
-    assert_false(overwrite(txn, "b", arg));
-    return overwrite_b(txn, (void *)"b-two!");
+    assert_false(overwrite(txn, "r", arg));
+    return overwrite_r(txn, "b-two!");
+}
+
+static void read_c(struct store_txn *txn)
+{
+    assert_string_equal(rig_get(txn, "c"), "c-zero");
 }
 
 SQLITE_TEST(a_number_that_another_program_put_there_is_replaced)
 {
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
+    rig_in_write(rig, begin_with);
     rig_sql(rig, "UPDATE stockade_string SET value = 123456 WHERE value = x'622d7a65726f'");
-    assert_int_equal(rig_write(rig, c_is, (void *)"c-zero"), STK_OK); /* remembered again */
-    assert_int_equal(after_a(rig, read_and_replace, (void *)"b-one!"), STK_OK);
-    expect_b(rig, "b-two!");
+    rig_in_write(rig, read_c); /* remembered again */
+    assert_ok(after_a(rig, read_and_replace, "b-one!"));
+    expect(rig, "b-two!", "c-one!");
 }
 
-static enum stk_error define_between(struct store_txn *txn, void *arg)
+static void define_between(struct store_txn *txn)
 {
     struct ask define = ask_of(SQL_MAY_DEFINE, "CREATE TABLE t(x PRIMARY KEY)");
     struct ask drop = ask_of(SQL_MAY_DEFINE, "DROP TABLE old");
     char why[SQL_WHY_MAX];
 
-    (void)arg;
-    assert_true(overwrite(txn, "b", "b-one!"));
-    assert_int_equal(sql_body(txn, &drop), STK_OK);
-    assert_int_equal(sql_body(txn, &define), STK_OK);
-    assert_true(overwrite(txn, "b", "b-two!"));
-    assert_int_equal(txn_guard_create(txn, bytes_of("t"), bytes_of("x"), bytes_of("t:"), why),
-                     STK_OK);
-    assert_true(overwrite(txn, "b", "b-3333"));
-    return STK_OK;
+    assert_true(overwrite(txn, "r", "b-one!"));
+    assert_ok(sql_body(txn, &drop));
+    assert_ok(sql_body(txn, &define));
+    assert_true(overwrite(txn, "r", "b-two!"));
+    assert_ok(txn_guard_create(txn, bytes_of("t"), bytes_of("x"), bytes_of("t:"), why));
+    assert_true(overwrite(txn, "r", "b-3333"));
 }
 
 SQLITE_TEST(the_schema_may_change_after_an_overwrite)
 {
     assert_string_equal(sql_define(rig, "CREATE TABLE old(x)"), "");
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
-    assert_int_equal(after_a(rig, define_between, NULL), STK_OK);
+    run_after_a(rig, define_between, "b-3333", "c-zero");
     assert_string_equal(sql_ask(rig, "SELECT count(*) FROM t"), "0;");
-    expect_b(rig, "b-3333");
 }
 
 SQLITE_TEST(a_commit_that_fails_keeps_no_overwrite)
 {
-    assert_int_equal(rig_write(rig, begin_with, NULL), STK_OK);
-    struct rig_op first = rig_op(true, set_a, (void *)"a1"),
-                  second = rig_op(true, overwrite_b, (void *)"wrong!");
+    rig_in_write(rig, begin_with);
+    struct rig_op ops[] = {rig_op(true, set_a, "a1"), rig_op(true, overwrite_r, "wrong!")};
     rig_fail_commit(rig);
-    rig_submit(rig, &first);
-    rig_submit(rig, &second);
-    rig_settle(rig);
-    assert_int_equal(second.base.error, STK_STORE);
+    rig_batch(rig, ops, 2);
+    assert_int_equal(ops[1].base.error, STK_STORE);
     rig_heal(rig);
-    expect_b(rig, "b-zero");
+    expect(rig, "b-zero", "c-zero");
 }

@@ -2,9 +2,6 @@
 /* Receipts and their clean-up, in both stores. P6: an ID is answered by its first reply as long as
  * its receipt lives, and afterwards the resource says that it may have had one. */
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
-
-#define assert_ok(call) assert_int_equal((call), STK_OK)
 
 enum { DAY_MS = 24 * 3600 * 1000 };
 
@@ -31,11 +28,6 @@ static struct sweep sweep(struct rig *rig, size_t max)
     return result;
 }
 
-static void forward(struct rig *rig, int64_t ms)
-{
-    ((struct rig *)rig)->now_ms += ms;
-}
-
 /* "r": a grant, and `count` receipts under it. */
 static enum stk_error grant_with_receipts(struct store_txn *txn, void *arg)
 {
@@ -54,11 +46,9 @@ static void grant(struct rig *rig, int receipts)
     assert_ok(rig_write(rig, grant_with_receipts, &receipts));
 }
 
-static enum stk_error release_r(struct store_txn *txn, void *arg)
+static void release_r(struct store_txn *txn)
 {
-    (void)arg;
     rig_release(txn, "r");
-    return STK_OK;
 }
 
 static enum stk_error flush(struct store_txn *txn, void *arg)
@@ -67,37 +57,34 @@ static enum stk_error flush(struct store_txn *txn, void *arg)
     return txn_flush(txn);
 }
 
-struct look {
+struct expectation {
     const char *id;
     bool there;
     int64_t gone;
 };
 
-static enum stk_error look_at_r(struct store_txn *txn, void *arg)
+static enum stk_error expect_r(struct store_txn *txn, void *arg)
 {
-    struct look *look = arg;
-    look->there = strcmp(rig_receipt(txn, "r", look->id), "(none)") != 0;
-    look->gone = rig_lease(txn, "r").receipts_gone;
+    const struct expectation *expected = arg;
+
+    assert_int_equal(strcmp(rig_receipt(txn, "r", expected->id), "(none)") != 0, expected->there);
+    assert_int_equal(rig_lease(txn, "r").receipts_gone, expected->gone);
     return STK_OK;
 }
 
+/* Has "r" a receipt of this ID? Up to which token may it have had receipts that are gone? */
 static void expect(struct rig *rig, const char *id, bool there, int64_t gone)
 {
-    struct look look = {.id = id};
-
-    assert_ok(rig_read(rig, look_at_r, &look));
-    assert_int_equal(look.there, there);
-    assert_int_equal(look.gone, gone);
+    assert_ok(rig_read(rig, expect_r, &(struct expectation){id, there, gone}));
 }
 
-static enum stk_error bytes_and_fields(struct store_txn *txn, void *arg)
+BOTH_WRITE_TEST(a_receipt_is_read_as_it_was_put_first_for_each_resource)
 {
     struct resource a = rig_grant(txn, "a", "o"), b = rig_grant(txn, "b", "o"), none = {0};
     struct receipt put = {.token = 1, .fingerprint = UINT64_MAX, .reply = {"+O\0K\r\n", 6}}, got;
     struct receipt other = {.token = 1, .fingerprint = 7, .resp3 = true, .reply = {"", 0}};
     bool found = true;
 
-    (void)arg;
     assert_ok(txn_receipt(txn, &none, bytes_of("id"), &found, &got));
     assert_false(found);
     assert_ok(txn_receipt_put(txn, &a, (struct bytes){"i\0d", 3}, &put));
@@ -114,25 +101,19 @@ static enum stk_error bytes_and_fields(struct store_txn *txn, void *arg)
     assert_true(bytes_equal(got.reply, put.reply));
     assert_ok(txn_receipt(txn, &b, (struct bytes){"i\0d", 3}, &found, &got));
     assert_true(found && got.resp3 && got.fingerprint == 7 && got.reply.len == 0);
-    return STK_OK;
-}
-
-BOTH_TEST(a_receipt_is_read_as_it_was_put_first_for_each_resource)
-{
-    assert_ok(rig_write(rig, bytes_and_fields, NULL));
 }
 
 BOTH_TEST(receipts_live_as_long_as_their_token_and_a_day)
 {
     grant(rig, 3);
-    forward(rig, 100 * (int64_t)DAY_MS);
+    rig->now_ms += 100 * (int64_t)DAY_MS;
     assert_int_equal(sweep(rig, 10).removed, 0);
     expect(rig, "1-0", true, 0);
-    assert_ok(rig_write(rig, release_r, NULL));
-    forward(rig, DAY_MS);
+    rig_in_write(rig, release_r);
+    rig->now_ms += DAY_MS;
     assert_int_equal(sweep(rig, 10).removed, 0);
     expect(rig, "1-2", true, 0);
-    forward(rig, 1);
+    rig->now_ms += 1;
     struct sweep last = sweep(rig, 10);
     assert_int_equal(last.removed, 3);
     assert_false(last.more);
@@ -143,11 +124,11 @@ BOTH_TEST(a_larger_grant_a_release_a_revocation_and_a_flush_end_a_token)
 {
     grant(rig, 1);
     grant(rig, 1);
-    assert_ok(rig_write(rig, release_r, NULL));
+    rig_in_write(rig, release_r);
     grant(rig, 1);
     assert_ok(rig_write(rig, flush, NULL));
     grant(rig, 1);
-    forward(rig, 2 * (int64_t)DAY_MS);
+    rig->now_ms += 2 * (int64_t)DAY_MS;
     assert_int_equal(sweep(rig, 10).removed, 3);
     expect(rig, "4-0", true, 3);
     assert_int_equal(sweep(rig, 10).removed, 0);
@@ -158,25 +139,23 @@ BOTH_TEST(tokens_without_receipts_are_never_said_to_have_had_some)
     grant(rig, 1);
     grant(rig, 0);
     grant(rig, 0);
-    assert_ok(rig_write(rig, release_r, NULL));
-    forward(rig, 2 * (int64_t)DAY_MS);
+    rig_in_write(rig, release_r);
+    rig->now_ms += 2 * (int64_t)DAY_MS;
     assert_int_equal(sweep(rig, 10).removed, 1);
     expect(rig, "1-0", false, 1);
 }
 
-static enum stk_error receipt_of_a_dead_token(struct store_txn *txn, void *arg)
+static void receipt_of_a_dead_token(struct store_txn *txn)
 {
-    (void)arg;
     rig_release(txn, "r");
     rig_receipt_put(txn, "r", "late");
-    return STK_OK;
 }
 
 BOTH_TEST(a_receipt_put_after_its_token_ended_goes_too)
 {
     grant(rig, 0);
-    assert_ok(rig_write(rig, receipt_of_a_dead_token, NULL));
-    forward(rig, DAY_MS + 1);
+    rig_in_write(rig, receipt_of_a_dead_token);
+    rig->now_ms += DAY_MS + 1;
     assert_int_equal(sweep(rig, 10).removed, 1);
     expect(rig, "late", false, 1);
 }
@@ -188,8 +167,8 @@ BOTH_TEST(a_sweep_is_bounded_and_says_so_before_it_takes_the_first)
 
     grant(rig, 25);
     grant(rig, 3);
-    assert_ok(rig_write(rig, release_r, NULL));
-    forward(rig, DAY_MS + 1);
+    rig_in_write(rig, release_r);
+    rig->now_ms += DAY_MS + 1;
     struct sweep first = sweep(rig, 10);
     assert_int_equal(first.removed, 10);
     assert_true(first.more);
@@ -210,7 +189,7 @@ BOTH_TEST(a_sweep_of_many_tokens_is_bounded_by_them_too)
 {
     for (int i = 0; i < 10; i++)
         grant(rig, 1);
-    forward(rig, DAY_MS + 1);
+    rig->now_ms += DAY_MS + 1;
     struct sweep first = sweep(rig, 4);
     assert_true(first.more && first.removed <= 4);
     while (sweep(rig, 4).more)
@@ -225,10 +204,10 @@ BOTH_TEST(P6_a_wall_clock_that_is_set_makes_nothing_old_and_keeps_nothing_longer
     rig->wall_ahead_ms = 1000 * (int64_t)DAY_MS;
     grant(rig, 1);
     assert_int_equal(sweep(rig, 10).removed, 0);
-    forward(rig, DAY_MS);
+    rig->now_ms += DAY_MS;
     assert_int_equal(sweep(rig, 10).removed, 0);
     rig->wall_ahead_ms = -1000 * (int64_t)DAY_MS;
-    forward(rig, 1);
+    rig->now_ms += 1;
     assert_int_equal(sweep(rig, 10).removed, 1);
     expect(rig, "1-0", false, 1);
     expect(rig, "2-0", true, 1);
@@ -249,71 +228,64 @@ BOTH_TEST(what_is_undone_leaves_neither_receipts_nor_ends)
     assert_int_equal(rig_write(rig, grant_and_fail, &count), STK_ERR);
     expect(rig, "2-0", false, 0);
     grant(rig, 1);
-    forward(rig, DAY_MS + 1);
+    rig->now_ms += DAY_MS + 1;
     assert_int_equal(sweep(rig, 10).removed, 0);
     expect(rig, "2-0", true, 0);
 }
 
-static enum stk_error end_a_token_of_a_long_name(struct store_txn *txn, void *arg)
+static void end_a_token_of_a_long_name(struct store_txn *txn)
 {
     char name[RESOURCE_NAME_MAX + 1] = "";
 
-    (void)arg;
     memset(name, 'n', RESOURCE_NAME_MAX);
     rig_grant(txn, name, "o");
     rig_receipt_put(txn, name, "id");
     rig_grant(txn, name, "o");
     rig_receipt_put(txn, name, "id 2");
     rig_release(txn, name);
-    return STK_OK;
 }
 
 BOTH_TEST(tokens_of_names_that_are_not_cached_end_as_well)
 {
-    assert_ok(rig_write(rig, end_a_token_of_a_long_name, NULL));
-    forward(rig, DAY_MS + 1);
+    rig_in_write(rig, end_a_token_of_a_long_name);
+    rig->now_ms += DAY_MS + 1;
     assert_int_equal(sweep(rig, 10).removed, 2);
 }
 
-static enum stk_error remove_one(struct store_txn *txn, void *arg)
+static void remove_one(struct store_txn *txn)
 {
     struct resource resource = rig_find(txn, "r");
 
-    (void)arg;
     assert_ok(txn_receipt_remove(txn, &resource, bytes_of("1-0")));
     assert_string_equal(rig_receipt(txn, "r", "1-0"), "(none)");
     assert_ok(txn_receipt_remove(txn, &resource, bytes_of("1-0"))); /* there is none */
-    return STK_OK;
 }
 
 static enum stk_error remove_one_in_vain(struct store_txn *txn, void *arg)
 {
-    (void)remove_one(txn, arg);
+    (void)arg;
+    remove_one(txn);
     return STK_ERR;
 }
 
-static enum stk_error put_it_again(struct store_txn *txn, void *arg)
+static void put_it_again(struct store_txn *txn)
 {
-    (void)arg;
     assert_string_equal(rig_receipt(txn, "r", "1-0"), "(none)");
     assert_string_equal(rig_receipt(txn, "r", "1-1"), "reply to 1-1");
     rig_receipt_put(txn, "r", "1-0");
     assert_string_equal(rig_receipt(txn, "r", "1-0"), "reply to 1-0");
-    return STK_OK;
 }
 
-static enum stk_error find_it(struct store_txn *txn, void *arg)
+static void find_it(struct store_txn *txn)
 {
-    (void)arg;
     assert_string_equal(rig_receipt(txn, "r", "1-0"), "reply to 1-0");
-    return STK_OK;
 }
 
 BOTH_TEST(a_receipt_that_is_removed_leaves_its_id_free_and_the_others_there)
 {
     grant(rig, 2);
     assert_int_equal(rig_write(rig, remove_one_in_vain, NULL), STK_ERR);
-    assert_ok(rig_read(rig, find_it, NULL));
-    assert_ok(rig_write(rig, remove_one, NULL));
-    assert_ok(rig_write(rig, put_it_again, NULL));
+    rig_in_read(rig, find_it);
+    rig_in_write(rig, remove_one);
+    rig_in_write(rig, put_it_again);
 }

@@ -4,13 +4,17 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "fence/base/mem.h"
+#include "tests/unit/deadline.h"
 #include "tests/unit/folder.h"
+
+enum { WAIT_MS_MAX = 30000 };
 
 static void on_wake(void *context)
 {
@@ -40,6 +44,7 @@ static struct store_options options_of(struct rig *rig, bool threads)
         .threads = threads,
         .queue_ops_max = RIG_QUEUE_MAX,
         .batch_ops_max = RIG_BATCH_MAX,
+        .checkpoint_pages = rig->checkpoint_pages,
         .wake = on_wake,
         .context = rig,
         .log = &rig->log,
@@ -63,6 +68,12 @@ void rig_close(struct rig *rig)
     if (rig->store != NULL)
         store_close(rig->store);
     rig->store = NULL;
+}
+
+void rig_reopen(struct rig *rig)
+{
+    rig_close(rig);
+    rig_open(rig, false);
 }
 
 const char *rig_refusal(struct rig *rig)
@@ -194,6 +205,32 @@ void rig_settle(struct rig *rig)
         store_collect(rig->store);
 }
 
+void rig_wait(struct rig *rig)
+{
+    struct pollfd woken = {.fd = rig->woken[0], .events = POLLIN};
+    struct deadline deadline = deadline_in(WAIT_MS_MAX);
+    char bytes[256];
+
+    while (poll(&woken, 1, 100) != 1)
+        deadline_keep(&deadline);
+    assert_true(read(rig->woken[0], bytes, sizeof bytes) > 0);
+    store_collect(rig->store);
+}
+
+void rig_await(struct rig *rig, const struct rig_op *op)
+{
+    store_collect(rig->store);
+    while (op->done == 0)
+        rig_wait(rig);
+}
+
+void rig_batch(struct rig *rig, struct rig_op *ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        rig_submit(rig, &ops[i]);
+    rig_settle(rig);
+}
+
 static enum stk_error whole(struct rig *rig, bool writes, rig_body body, void *arg)
 {
     struct rig_op op = rig_op(writes, body, arg);
@@ -212,4 +249,26 @@ enum stk_error rig_write(struct rig *rig, rig_body body, void *arg)
 enum stk_error rig_read(struct rig *rig, rig_body body, void *arg)
 {
     return whole(rig, false, body, arg);
+}
+
+static enum stk_error run_block(struct store_txn *txn, void *block)
+{
+    (*(rig_block *)block)(txn);
+    return STK_OK;
+}
+
+void rig_in_write(struct rig *rig, rig_block block)
+{
+    assert_ok(rig_write(rig, run_block, &block));
+}
+
+void rig_in_read(struct rig *rig, rig_block block)
+{
+    assert_ok(rig_read(rig, run_block, &block));
+}
+
+void rig_in_both(struct rig *rig, rig_block block)
+{
+    rig_in_write(rig, block);
+    rig_in_read(rig, block);
 }

@@ -32,31 +32,34 @@ void rig_heal(struct rig *rig)
 
 sqlite3 *rig_foreign(const struct rig *rig)
 {
-    sqlite3 *db = NULL;
-    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
-    return db;
+    return plain_open(rig->path);
 }
 
 void rig_sql(const struct rig *rig, const char *sql)
 {
     sqlite3 *db = rig_foreign(rig);
-    int code = sqlite3_exec(db, sql, NULL, NULL, NULL);
-    if (code != SQLITE_OK)
-        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    plain_run(db, sql);
     sqlite3_close(db);
 }
 
 int64_t rig_number(const struct rig *rig, const char *sql)
 {
     sqlite3 *db = rig_foreign(rig);
-    sqlite3_stmt *stmt = NULL;
-
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    int64_t value = sqlite3_column_int64(stmt, 0);
-    sqlite3_finalize(stmt);
+    int64_t value = plain_number(db, sql);
     sqlite3_close(db);
     return value;
+}
+
+const char *rig_rows(const struct rig *rig, const char *sql)
+{
+    static char text[16384];
+    sqlite3 *db = rig_foreign(rig);
+    char *rows = plain_rows(db, sql);
+
+    assert_true(snprintf(text, sizeof text, "%s", rows) < (int)sizeof text);
+    free(rows);
+    sqlite3_close(db);
+    return text;
 }
 
 const char *rig_log(const struct rig *rig)
@@ -71,7 +74,7 @@ const char *rig_log(const struct rig *rig)
 struct resource rig_find(struct store_txn *txn, const char *name)
 {
     struct resource resource;
-    assert_int_equal(txn_resource(txn, bytes_of(name), &resource), STK_OK);
+    assert_ok(txn_resource(txn, bytes_of(name), &resource));
     return resource;
 }
 
@@ -80,18 +83,26 @@ struct resource rig_grant(struct store_txn *txn, const char *name, const char *o
     struct resource resource = rig_find(txn, name);
     struct lease lease = {.owner = bytes_of(owner), .holds = 1, .ttl_ms = 1000, .session = 1};
 
-    assert_int_equal(txn_resource_make(txn, bytes_of(name), &resource), STK_OK);
+    assert_ok(txn_resource_make(txn, bytes_of(name), &resource));
     resource.fence.token = resource.fence.floor + 1;
     resource.fence.state = FENCE_LIVE;
-    assert_int_equal(txn_fence_put(txn, &resource, &lease), STK_OK);
+    assert_ok(txn_fence_put(txn, &resource, &lease));
     return resource;
+}
+
+enum stk_error rig_try_set(struct store_txn *txn, const char *name, struct bytes value)
+{
+    struct resource resource;
+    enum stk_error error = txn_resource(txn, bytes_of(name), &resource);
+
+    if (error == STK_OK)
+        error = txn_resource_make(txn, bytes_of(name), &resource);
+    return error == STK_OK ? txn_string_put(txn, &resource, value) : error;
 }
 
 void rig_set(struct store_txn *txn, const char *name, const char *value)
 {
-    struct resource resource = rig_find(txn, name);
-    assert_int_equal(txn_resource_make(txn, bytes_of(name), &resource), STK_OK);
-    assert_int_equal(txn_string_put(txn, &resource, bytes_of(value)), STK_OK);
+    assert_ok(rig_try_set(txn, name, bytes_of(value)));
 }
 
 struct lease rig_lease(struct store_txn *txn, const char *name)
@@ -99,7 +110,7 @@ struct lease rig_lease(struct store_txn *txn, const char *name)
     struct resource resource = rig_find(txn, name);
     struct lease lease;
 
-    assert_int_equal(txn_lease(txn, &resource, &lease), STK_OK);
+    assert_ok(txn_lease(txn, &resource, &lease));
     return lease;
 }
 
@@ -110,7 +121,7 @@ void rig_release(struct store_txn *txn, const char *name)
 
     lease.holds = 0;
     resource.fence.state = FENCE_RELEASED;
-    assert_int_equal(txn_fence_put(txn, &resource, &lease), STK_OK);
+    assert_ok(txn_fence_put(txn, &resource, &lease));
 }
 
 void rig_receipt_put(struct store_txn *txn, const char *name, const char *id)
@@ -123,7 +134,7 @@ void rig_receipt_put(struct store_txn *txn, const char *name, const char *id)
                               .resp3 = true,
                               .reply = {reply, (size_t)len}};
 
-    assert_int_equal(txn_receipt_put(txn, &resource, bytes_of(id), &receipt), STK_OK);
+    assert_ok(txn_receipt_put(txn, &resource, bytes_of(id), &receipt));
 }
 
 const char *rig_receipt(struct store_txn *txn, const char *name, const char *id)
@@ -133,7 +144,7 @@ const char *rig_receipt(struct store_txn *txn, const char *name, const char *id)
     struct receipt receipt;
     bool found;
 
-    assert_int_equal(txn_receipt(txn, &resource, bytes_of(id), &found, &receipt), STK_OK);
+    assert_ok(txn_receipt(txn, &resource, bytes_of(id), &found, &receipt));
     if (!found)
         return "(none)";
     snprintf(text, sizeof text, "%.*s", (int)receipt.reply.len, receipt.reply.data);
@@ -147,11 +158,64 @@ const char *rig_get(struct store_txn *txn, const char *name)
     struct bytes value;
     bool found;
 
-    assert_int_equal(txn_string(txn, &resource, &found, &value), STK_OK);
+    assert_ok(txn_string(txn, &resource, &found, &value));
     if (!found)
         return "(none)";
     assert_true(value.len < sizeof text);
     memcpy(text, value.data, value.len);
     text[value.len] = '\0';
     return text;
+}
+
+enum stk_error rig_set_r(struct store_txn *txn, void *value)
+{
+    rig_set(txn, "r", value);
+    return STK_OK;
+}
+
+enum stk_error rig_get_r(struct store_txn *txn, void *text)
+{
+    snprintf(text, 16, "%s", rig_get(txn, "r"));
+    return STK_OK;
+}
+
+enum stk_error rig_find_r(struct store_txn *txn, void *resource)
+{
+    *(struct resource *)resource = rig_find(txn, "r");
+    return STK_OK;
+}
+
+enum stk_error rig_grant_r(struct store_txn *txn, void *resource)
+{
+    *(struct resource *)resource = rig_grant(txn, "r", "owner");
+    return STK_OK;
+}
+
+enum stk_error rig_count_r(struct store_txn *txn, void *number)
+{
+    char value[16];
+    int len = snprintf(value, sizeof value, "%d", ++*(int *)number);
+    return rig_try_set(txn, "r", (struct bytes){value, (size_t)len});
+}
+
+void rig_write_r(struct rig *rig, const char *value)
+{
+    assert_ok(rig_write(rig, rig_set_r, (void *)(uintptr_t)value));
+}
+
+int64_t rig_next_token(struct rig *rig)
+{
+    struct resource resource;
+    assert_ok(rig_write(rig, rig_grant_r, &resource));
+    return resource.fence.token;
+}
+
+void rig_expect_r(struct rig *rig, const char *value)
+{
+    char seen[16];
+
+    assert_ok(rig_read(rig, rig_get_r, seen));
+    assert_string_equal(seen, value);
+    assert_ok(rig_write(rig, rig_get_r, seen));
+    assert_string_equal(seen, value);
 }

@@ -2,9 +2,8 @@
 /* instr, replace and trim against SQLite's own, over values drawn to meet often: short, of few
  * letters, with characters of several bytes, broken ones, zero bytes, and of every type. */
 #include "store/sqlite/sql.h"
+#include "tests/unit/store/plain.h"
 #include "tests/unit/test.h"
-
-#include <sqlite3.h>
 
 enum { ROUNDS = 40000 };
 
@@ -76,7 +75,7 @@ TEST(each_gives_what_sqlite_gives)
     uint64_t seed = 20251121;
 
     for (int i = 0; i < 2; i++)
-        assert_int_equal(sqlite3_open(":memory:", &dbs[i]), SQLITE_OK);
+        dbs[i] = plain_open(":memory:");
     assert_int_equal(sql_functions_add(dbs[1]), SQLITE_OK);
     for (size_t which = 0; which < sizeof calls / sizeof *calls; which++) {
         sqlite3_stmt *stmts[2];
@@ -97,27 +96,15 @@ TEST(each_gives_what_sqlite_gives)
 
 TEST(an_index_of_sqlites_own_is_found_with_them)
 {
-    sqlite3 *db;
-    sqlite3_stmt *stmt;
+    sqlite3 *db = plain_open(":memory:");
 
-    assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db,
-                                  "CREATE TABLE t(a, b AS (replace(a, 'x', 'y')) STORED);"
-                                  "INSERT INTO t VALUES(' x '); CREATE INDEX i ON t(trim(a));",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
+    plain_run(db, "CREATE TABLE t(a, b AS (replace(a, 'x', 'y')) STORED);"
+                  "INSERT INTO t VALUES(' x '); CREATE INDEX i ON t(trim(a));");
     assert_int_equal(sql_functions_add(db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "INSERT INTO t VALUES('zx')", NULL, NULL, NULL), SQLITE_OK);
-    assert_int_equal(
-        sqlite3_prepare_v2(db,
-                           "SELECT group_concat(b) FROM t INDEXED BY i WHERE trim(a) > 'a'"
-                           " UNION ALL SELECT integrity_check FROM pragma_integrity_check",
-                           -1, &stmt, NULL),
-        SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    assert_string_equal(sqlite3_column_text(stmt, 0), " y ,zy");
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    assert_string_equal(sqlite3_column_text(stmt, 0), "ok");
-    sqlite3_finalize(stmt);
+    plain_run(db, "INSERT INTO t VALUES('zx')");
+    char *rows = plain_rows(db, "SELECT group_concat(b) FROM t INDEXED BY i WHERE trim(a) > 'a';"
+                                "PRAGMA integrity_check");
+    assert_string_equal(rows, " y ,zy\nok");
+    free(rows);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }

@@ -8,7 +8,6 @@
 #include "store/sql_text.h"
 #include "store/sqlite/sql_memory.h"
 #include "tests/unit/deadline.h"
-#include "tests/unit/test.h"
 
 #define ENDLESS "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
 
@@ -20,7 +19,7 @@ SQLITE_TEST(a_statement_is_stopped_when_its_time_is_over)
         ENDLESS "SELECT x FROM c ORDER BY x LIMIT 1 OFFSET 4000000000",
         ENDLESS "SELECT length(randomblob(10000000)) FROM c WHERE 0 = randomblob(9000000)",
     };
-    for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
+    for (size_t i = 0; i < COUNT(statements); i++)
         for (int right = SQL_MAY_READ; right <= SQL_MAY_WRITE; right++) {
             struct ask ask = ask_of((enum sql_right)right, statements[i]);
             ask.call.time_limit_ms = 50;
@@ -71,7 +70,7 @@ SQLITE_TEST(the_statements_of_an_operation_share_the_time)
     sql_expect(ask.call.why, "", "300 ms");
     deadline_keep(&deadline);
     ask.call.statement = bytes_of("SELECT 1");
-    assert_int_equal(rig_read(rig, sql_body, &ask), STK_OK); /* the next has its own */
+    assert_ok(rig_read(rig, sql_body, &ask)); /* the next has its own */
 }
 
 SQLITE_TEST(a_statement_is_stopped_when_it_takes_too_much_memory)
@@ -81,7 +80,7 @@ SQLITE_TEST(a_statement_is_stopped_when_it_takes_too_much_memory)
         ENDLESS "SELECT max(randomblob(100000)) OVER (ORDER BY x) FROM c",
         ENDLESS "SELECT count(DISTINCT randomblob(100000)) FROM c",
     };
-    for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
+    for (size_t i = 0; i < COUNT(statements); i++)
         for (int right = SQL_MAY_READ; right <= SQL_MAY_WRITE; right++) {
             struct ask ask = ask_of((enum sql_right)right, statements[i]);
             sql_do(rig, &ask);
@@ -171,7 +170,7 @@ SQLITE_TEST(functions_that_would_take_hours_refuse)
         "SELECT length(rtrim(hex(zeroblob(8000000)), printf('%.8000000c', 'x') || '0'))",
     };
 
-    for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
+    for (size_t i = 0; i < COUNT(statements); i++) {
         struct deadline deadline = deadline_in(20000);
         sql_expect(sql_ask(rig, statements[i]), "ERR ", "too long for this function");
         deadline_keep(&deadline);
@@ -215,8 +214,8 @@ static enum stk_error in_a_batch(struct rig *rig, struct ask *ask, rig_body body
     rig_submit(rig, &op);
     rig_submit(rig, &last);
     rig_settle(rig);
-    assert_int_equal(first.base.error, STK_OK);
-    assert_int_equal(last.base.error, STK_OK);
+    assert_ok(first.base.error);
+    assert_ok(last.base.error);
     assert_string_equal(key(rig, "first"), "'value';");
     assert_string_equal(key(rig, "last"), "'value';");
     assert_int_equal(op.done, 1);
@@ -244,7 +243,7 @@ SQLITE_TEST(a_statement_that_ends_the_transaction_ends_nobody_elses_write)
     rig_sql(rig, "CREATE TABLE t(a UNIQUE); INSERT INTO t VALUES(1), (0); CREATE TABLE quits(a);"
                  "CREATE TRIGGER quit AFTER INSERT ON quits BEGIN"
                  "  SELECT RAISE(ROLLBACK, 'enough'); END;");
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    for (size_t i = 0; i < COUNT(wrong); i++) {
         struct ask ask = ask_of(SQL_MAY_WRITE, wrong[i].statement);
         if (strstr(wrong[i].why, "ms") != NULL)
             ask.call.time_limit_ms = 50;
@@ -307,10 +306,10 @@ SQLITE_TEST(reads_of_one_batch_do_not_suffer_from_one_that_is_stopped)
         rig_submit(rig, &ops[i]);
     }
     rig_settle(rig);
-    assert_int_equal(ops[0].base.error, STK_OK);
+    assert_ok(ops[0].base.error);
     assert_int_equal(ops[1].base.error, STK_ERR);
     sql_expect(asks[1].call.why, "", "128 MiB");
-    assert_int_equal(ops[2].base.error, STK_OK);
+    assert_ok(ops[2].base.error);
     assert_string_equal(asks[2].text, "0;");
 }
 

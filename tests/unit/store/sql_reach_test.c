@@ -2,52 +2,23 @@
 /* What users' SQL can reach: its own tables, and of Stockade's the public views. Every statement
  * here is tried with every right, since the administrator's is no wider than this. */
 #include "tests/unit/store/sql_rig.h"
-#include "tests/unit/test.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+/* All that Stockade keeps in the file, and its schema. */
+static const char own_state[] =
+    "SELECT * FROM sqlite_schema WHERE lower(name) GLOB 'stockade_*' ORDER BY name;"
+    "SELECT * FROM stockade_resource; SELECT * FROM stockade_string;"
+    "SELECT * FROM stockade_hash; SELECT * FROM stockade_meta; SELECT * FROM stockade_receipt;"
+    "SELECT * FROM stockade_retired; SELECT * FROM stockade_clock;"
+    "SELECT * FROM stockade_guard; SELECT * FROM guarded";
 
-/* All that Stockade keeps in the file, and its schema, as one text. The caller frees it. */
-static char *own_state(const struct rig *rig)
-{
-    static const char *const queries[] = {
-        "SELECT * FROM sqlite_schema WHERE lower(name) GLOB 'stockade_*' ORDER BY name",
-        "SELECT * FROM stockade_resource",
-        "SELECT * FROM stockade_string",
-        "SELECT * FROM stockade_hash",
-        "SELECT * FROM stockade_meta",
-        "SELECT * FROM stockade_receipt",
-        "SELECT * FROM stockade_retired",
-        "SELECT * FROM stockade_clock",
-        "SELECT * FROM stockade_guard",
-        "SELECT * FROM guarded",
-    };
-    sqlite3 *db = rig_foreign(rig);
-    sqlite3_str *text = sqlite3_str_new(NULL);
-
-    for (size_t i = 0; i < COUNT(queries); i++) {
-        sqlite3_stmt *stmt;
-        assert_int_equal(sqlite3_prepare_v2(db, queries[i], -1, &stmt, NULL), SQLITE_OK);
-        while (sqlite3_step(stmt) == SQLITE_ROW)
-            for (int at = 0; at < sqlite3_column_count(stmt); at++)
-                sqlite3_str_appendf(text, "%s|", sqlite3_column_text(stmt, at));
-        assert_int_equal(sqlite3_finalize(stmt), SQLITE_OK);
-    }
-    sqlite3_close(db);
-    char *copy = strdup(sqlite3_str_value(text));
-    sqlite3_free(sqlite3_str_finish(text));
-    return copy;
-}
-
-static enum stk_error furnish(struct store_txn *txn, void *arg)
+static void furnish(struct store_txn *txn)
 {
     char why[SQL_WHY_MAX];
 
-    (void)arg;
     rig_grant(txn, "sku:1", "someone");
     rig_set(txn, "key", "value");
     assert_int_equal(
         txn_guard_create(txn, bytes_of("guarded"), bytes_of("sku"), bytes_of("sku:"), why), STK_OK);
-    return STK_OK;
 }
 
 /* A store with leases, values, a guarded table with a row, a table `t`, and views and triggers of
@@ -68,7 +39,7 @@ static int set_up(void **state)
                     "CREATE VIEW back AS SELECT a FROM t;"
                     "CREATE TRIGGER door INSTEAD OF INSERT ON back BEGIN"
                     "  INSERT INTO stockade_string VALUES(9, NEW.a); END;");
-    assert_int_equal(rig_write(*state, furnish, NULL), STK_OK);
+    rig_in_write(*state, furnish);
     return 0;
 }
 
@@ -78,7 +49,7 @@ static int set_up(void **state)
 static void expect_refused(struct rig *rig, const char *statement)
 {
     static const enum sql_right rights[] = {SQL_MAY_READ, SQL_MAY_WRITE, SQL_MAY_DEFINE};
-    char *before = own_state(rig);
+    char *before = strdup(rig_rows(rig, own_state));
 
     for (size_t i = 0; i < COUNT(rights); i++) {
         struct ask ask = ask_of(rights[i], statement);
@@ -86,10 +57,9 @@ static void expect_refused(struct rig *rig, const char *statement)
         if (strncmp(text, "NOPERM ", 7) != 0 && strncmp(text, "GUARDED ", 8) != 0 &&
             strncmp(text, "ERR ", 4) != 0)
             fail_msg("right %zu: %s: %s", i, statement, text);
-        char *after = own_state(rig);
+        const char *after = rig_rows(rig, own_state);
         if (strcmp(before, after) != 0)
             fail_msg("right %zu: %s has changed\n%s\ninto\n%s", i, statement, before, after);
-        free(after);
     }
     free(before);
 }
@@ -146,31 +116,24 @@ RIG_TEST(stockades_tables_are_neither_read_nor_written)
 
 RIG_TEST(the_public_views_are_read_and_nothing_else)
 {
-    sqlite3 *db = rig_foreign(rig);
-    sqlite3_stmt *stmt;
+    static const char *const forms[] = {
+        "SELECT * FROM %s", "SELECT count(*) FROM %s", "SELECT 1 FROM main.%s AS x WHERE 1",
+        "WITH x AS (SELECT * FROM %s) SELECT * FROM x AS y, x AS z"};
+    char *names = strdup(rig_rows(rig, "SELECT name FROM sqlite_schema WHERE type = 'view' AND "
+                                       "name LIKE 'stockade^_%' ESCAPE '^'"));
     int views = 0;
 
-    assert_int_equal(sqlite3_prepare_v2(db,
-                                        "SELECT name FROM sqlite_schema WHERE type = 'view' AND "
-                                        "name LIKE 'stockade^_%' ESCAPE '^'",
-                                        -1, &stmt, NULL),
-                     SQLITE_OK);
-    for (; sqlite3_step(stmt) == SQLITE_ROW; views++) {
-        static const char *const forms[] = {
-            "SELECT * FROM %s", "SELECT count(*) FROM %s", "SELECT 1 FROM main.%s AS x WHERE 1",
-            "WITH x AS (SELECT * FROM %s) SELECT * FROM x AS y, x AS z"};
+    for (char *name = strtok(names, "\n"); name != NULL; name = strtok(NULL, "\n"), views++)
         for (size_t i = 0; i < COUNT(forms); i++) {
-            char *query = sqlite3_mprintf(forms[i], sqlite3_column_text(stmt, 0));
+            char *query = sqlite3_mprintf(forms[i], name);
             struct ask ask = ask_of(SQL_MAY_READ, query);
             sql_do(rig, &ask);
             if (ask.error != STK_OK)
                 fail_msg("%s: %s", query, ask.text);
             sqlite3_free(query);
         }
-    }
+    free(names);
     assert_int_equal(views, 5);
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
     assert_string_equal(sql_ask(rig, "SELECT resource, token, state FROM STOCKADE_FENCES"),
                         "'sku:1',1,'live';");
     assert_string_equal(sql_ask(rig, "SELECT * FROM stockade_values"), "'key','value';");
@@ -338,7 +301,7 @@ RIG_TEST(a_guarded_row_changes_under_its_token_only)
     /* The second time, the statement is known; the claims are not. */
     for (int round = 0; round < 2; round++) {
         sql_expect(sql_change(rig, "UPDATE guarded SET n = n - 1"), "GUARDED ", "sku:1");
-        assert_int_equal(rig_write(rig, present_and_change, &ask), STK_OK);
+        assert_ok(rig_write(rig, present_and_change, &ask));
         assert_int_equal(ask.call.changes, 1);
     }
     assert_string_equal(sql_ask(rig, "SELECT n FROM guarded"), "3;");

@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "fence/base/mem.h"
-#include "tests/unit/test.h"
 
 #define assert_text(got, text) assert_string_equal((got), (text))
 
@@ -57,7 +56,7 @@ SQLITE_TEST(parameters_are_bound_as_what_they_are)
                                           "typeof(?8), ?9");
 
     ask.call.params = params;
-    ask.call.params_count = sizeof params / sizeof *params;
+    ask.call.params_count = COUNT(params);
     assert_text(sql_do(rig, &ask),
                 "'null',-9223372036854775808,0.10000000000000001,'610062',x'610062','FFFE','',"
                 "'blob',inf;");
@@ -71,7 +70,7 @@ SQLITE_TEST(the_count_of_parameters_must_match)
         size_t count;
     } fits[] = {{"SELECT 1", 0}, {"SELECT ?, ?", 2}, {"SELECT ?3", 3}, {"SELECT :a, @b, :a", 2}};
 
-    for (size_t i = 0; i < sizeof fits / sizeof *fits; i++)
+    for (size_t i = 0; i < COUNT(fits); i++)
         for (size_t count = 0; count <= 3; count++) {
             struct ask ask = ask_of(SQL_MAY_READ, fits[i].statement);
             ask.call.params = params;
@@ -119,7 +118,7 @@ SQLITE_TEST(a_write_needs_the_right_to_write)
                                          "DELETE FROM t WHERE 0",
                                          "INSERT INTO t VALUES(1) RETURNING a"};
     assert_text(sql_define(rig, "CREATE TABLE t(a)"), "");
-    for (size_t i = 0; i < sizeof writes / sizeof *writes; i++) {
+    for (size_t i = 0; i < COUNT(writes); i++) {
         struct ask ask = ask_of(SQL_MAY_READ, writes[i]);
         sql_expect(sql_do(rig, &ask), "NOTOKEN ", "FENCEDALL");
         /* The same where the writer runs it, and its statement is known from before. */
@@ -130,8 +129,8 @@ SQLITE_TEST(a_write_needs_the_right_to_write)
     }
     assert_text(sql_ask(rig, "WITH x(a) AS (VALUES(1)) SELECT a FROM x"), "1;");
     assert_text(sql_change(rig, "SELECT count(*) > 0 FROM t"), "1;");
-    assert_non_null(strstr(sql_ask(rig, "EXPLAIN INSERT INTO t VALUES(1)"), "'Init'"));
-    assert_non_null(strstr(sql_ask(rig, "EXPLAIN QUERY PLAN DELETE FROM t WHERE a = 1"), "SCAN t"));
+    assert_contains(sql_ask(rig, "EXPLAIN INSERT INTO t VALUES(1)"), "'Init'");
+    assert_contains(sql_ask(rig, "EXPLAIN QUERY PLAN DELETE FROM t WHERE a = 1"), "SCAN t");
 }
 
 SQLITE_TEST(definitions_need_the_right_to_define)
@@ -151,7 +150,7 @@ SQLITE_TEST(definitions_need_the_right_to_define)
         "ANALYZE",
         "--\nANALYZE t"};
     assert_text(sql_define(rig, "CREATE TABLE t(a)"), "");
-    for (size_t i = 0; i < sizeof definitions / sizeof *definitions; i++) {
+    for (size_t i = 0; i < COUNT(definitions); i++) {
         sql_expect(sql_ask(rig, definitions[i]), "NOPERM ", "administrator");
         sql_expect(sql_change(rig, definitions[i]), "NOPERM ", "bare SQL");
     }
@@ -185,7 +184,7 @@ SQLITE_TEST(whatever_a_definition_does_changes_and_rowid_stay_zero)
         "DROP TABLE IF EXISTS t",
     };
 
-    for (size_t i = 0; i < sizeof definitions / sizeof *definitions; i++) {
+    for (size_t i = 0; i < COUNT(definitions); i++) {
         struct ask ask = ask_of(SQL_MAY_DEFINE, definitions[i]);
         assert_text(sql_do(rig, &ask), "");
         assert_int_equal(ask.call.changes, 0);
@@ -212,7 +211,7 @@ SQLITE_TEST(last_insert_rowid_is_the_operations_own)
     assert_text(sql_define(rig, "CREATE TABLE t(a)"), "");
     asks[0] = ask_of(SQL_MAY_WRITE, "INSERT INTO t(rowid, a) VALUES(700, 1), (800, 2)");
     asks[1] = ask_of(SQL_MAY_WRITE, "INSERT INTO t(rowid, a) VALUES(1000, last_insert_rowid())");
-    assert_int_equal(rig_write(rig, insert_twice, asks), STK_OK);
+    assert_ok(rig_write(rig, insert_twice, asks));
     assert_int_equal(asks[0].call.last_insert_rowid, 800);
     assert_int_equal(asks[0].call.changes, 2);
     assert_int_equal(asks[1].call.last_insert_rowid, 1000);
@@ -238,7 +237,7 @@ SQLITE_TEST(errors_of_the_statement_come_with_the_words_of_sqlite)
     };
     assert_text(sql_define(rig, "CREATE TABLE t(a INT PRIMARY KEY NOT NULL CHECK(a > 0))"), "");
     assert_text(sql_change(rig, "INSERT INTO t VALUES(1)"), "");
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    for (size_t i = 0; i < COUNT(wrong); i++)
         sql_expect(sql_change(rig, wrong[i].statement), "ERR ", wrong[i].text);
     assert_text(sql_ask(rig, "SELECT * FROM t"), "1;");
 }

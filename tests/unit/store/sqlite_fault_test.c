@@ -4,37 +4,17 @@
 
 #include "fence/base/mem.h"
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
-
-#define assert_ok(call) assert_int_equal((call), STK_OK)
 
 enum { LARGE_BYTES = 24 << 20 }; /* more than the writer's page cache holds */
-
-static enum stk_error set_r(struct store_txn *txn, void *arg)
-{
-    rig_set(txn, "r", arg);
-    return STK_OK;
-}
-
-static enum stk_error get_r(struct store_txn *txn, void *arg)
-{
-    snprintf(arg, 16, "%s", rig_get(txn, "r"));
-    return STK_OK;
-}
 
 /* A value of the given size, so large that a statement writes to the WAL before the commit. */
 static enum stk_error set_large(struct store_txn *txn, void *arg)
 {
     size_t size = *(const size_t *)arg;
-    struct resource resource;
     char *value = mem_alloc(size);
 
     memset(value, 'x', size);
-    enum stk_error error = txn_resource(txn, BYTES_LITERAL("large"), &resource);
-    if (error == STK_OK)
-        error = txn_resource_make(txn, BYTES_LITERAL("large"), &resource);
-    if (error == STK_OK)
-        error = txn_string_put(txn, &resource, (struct bytes){value, size});
+    enum stk_error error = rig_try_set(txn, "large", (struct bytes){value, size});
     free(value);
     return error;
 }
@@ -74,25 +54,13 @@ static void write_several(struct rig *rig, char *value, enum stk_error error, in
 {
     struct rig_op ops[4];
 
-    for (int i = 0; i < 4; i++) {
-        ops[i] = rig_op(true, set_r, value);
-        rig_submit(rig, &ops[i]);
-    }
-    rig_settle(rig);
+    for (int i = 0; i < 4; i++)
+        ops[i] = rig_op(true, rig_set_r, value);
+    rig_batch(rig, ops, 4);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(ops[i].base.error, error);
         assert_int_equal(ops[i].runs, runs);
     }
-}
-
-static void expect(struct rig *rig, const char *value)
-{
-    char seen[16];
-
-    assert_ok(rig_read(rig, get_r, seen));
-    assert_string_equal(seen, value);
-    assert_ok(rig_write(rig, get_r, seen));
-    assert_string_equal(seen, value);
 }
 
 SQLITE_TEST(a_full_disk_is_logged_once_and_once_when_it_is_over)
@@ -101,16 +69,16 @@ SQLITE_TEST(a_full_disk_is_logged_once_and_once_when_it_is_over)
     rig_fail_commit(rig);
     for (int i = 0; i < 3; i++) {
         write_several(rig, "2", STK_STORE, 1);
-        expect(rig, "1");
+        rig_expect_r(rig, "1");
     }
     assert_int_equal(occurrences(rig_log(rig), "error"), 1);
-    assert_non_null(strstr(rig_log(rig), "full"));
+    assert_contains(rig_log(rig), "full");
     rig_heal(rig);
-    expect(rig, "1"); /* a commit that wrote nothing proves nothing */
+    rig_expect_r(rig, "1"); /* a commit that wrote nothing proves nothing */
     assert_null(strstr(rig_log(rig), "again"));
     write_several(rig, "3", STK_OK, 1);
     write_several(rig, "4", STK_OK, 1);
-    expect(rig, "4");
+    rig_expect_r(rig, "4");
     assert_int_equal(occurrences(rig_log(rig), "again"), 1);
     assert_false(store_lost(rig->store));
 }
@@ -118,24 +86,21 @@ SQLITE_TEST(a_full_disk_is_logged_once_and_once_when_it_is_over)
 SQLITE_TEST(a_failure_before_the_commit_fails_alone)
 {
     size_t large = LARGE_BYTES, size = 1;
-    struct rig_op ops[] = {rig_op(true, set_r, "1"), rig_op(true, set_large, &large),
-                           rig_op(true, set_r, "2")};
+    struct rig_op ops[] = {rig_op(true, rig_set_r, "1"), rig_op(true, set_large, &large),
+                           rig_op(true, rig_set_r, "2")};
 
     /* Twice: in the batch, and alone. */
     fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 2, SQLITE_IOERR_WRITE);
-    rig_submit(rig, &ops[1]);
-    rig_settle(rig);
+    rig_batch(rig, &ops[1], 1);
     assert_int_equal(ops[1].base.error, STK_STORE);
     assert_int_equal(fault_vfs_counts(rig->vfs).hits, 1);
-    for (int i = 0; i < 3; i++)
-        rig_submit(rig, &ops[i]);
-    rig_settle(rig);
+    rig_batch(rig, ops, 3);
     assert_int_equal(fault_vfs_counts(rig->vfs).hits, 2);
     for (int i = 0; i < 3; i++)
         assert_ok(ops[i].base.error);
     assert_ok(rig_read(rig, size_of_large, &size));
     assert_int_equal(size, LARGE_BYTES);
-    expect(rig, "2");
+    rig_expect_r(rig, "2");
 }
 
 SQLITE_TEST(an_operation_that_overlooks_a_failure_is_undone_all_the_same)
@@ -156,21 +121,20 @@ SQLITE_TEST(a_commit_whose_write_or_sync_failed_is_of_unknown_outcome)
     char seen[16];
 
     for (int i = 0; i < 2; i++) {
-        assert_ok(rig_write(rig, set_r, "1"));
+        rig_write_r(rig, "1");
         fault_vfs_set(rig->vfs, places[i], "-wal", FAULT_FOR_EVER, codes[i]);
-        struct rig_op op = rig_op(true, set_r, "2");
-        rig_submit(rig, &op);
-        rig_settle(rig);
+        struct rig_op op = rig_op(true, rig_set_r, "2");
+        rig_batch(rig, &op, 1);
         assert_int_equal(op.done, 0);
         assert_true(store_lost(rig->store));
         fault_vfs_clear(rig->vfs);
         rig_close(rig);
         assert_int_equal(op.done, 0);
         rig_open(rig, false);
-        assert_ok(rig_read(rig, get_r, seen));
+        assert_ok(rig_read(rig, rig_get_r, seen));
         assert_true(strcmp(seen, "1") == 0 || strcmp(seen, "2") == 0);
     }
-    assert_non_null(strstr(rig_log(rig), "unknown"));
+    assert_contains(rig_log(rig), "unknown");
 }
 
 SQLITE_TEST(a_write_lock_held_elsewhere_is_store_and_is_named_in_the_log)
@@ -178,14 +142,14 @@ SQLITE_TEST(a_write_lock_held_elsewhere_is_store_and_is_named_in_the_log)
     fault_vfs_hurry(rig->vfs);
     write_several(rig, "1", STK_OK, 1);
     sqlite3 *db = rig_foreign(rig);
-    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    plain_run(db, "BEGIN IMMEDIATE");
     write_several(rig, "2", STK_STORE, 0);
     write_several(rig, "2", STK_STORE, 0);
     assert_int_equal(occurrences(rig_log(rig), "another program holds the write lock"), 1);
-    assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    plain_run(db, "COMMIT");
     sqlite3_close(db);
     write_several(rig, "3", STK_OK, 1);
-    expect(rig, "3");
+    rig_expect_r(rig, "3");
 }
 
 SQLITE_TEST(a_file_that_was_moved_away_takes_no_writes)
@@ -199,7 +163,7 @@ SQLITE_TEST(a_file_that_was_moved_away_takes_no_writes)
     assert_int_equal(occurrences(rig_log(rig), "moved or deleted"), 1);
     assert_int_equal(rename(away, rig->path), 0);
     write_several(rig, "3", STK_OK, 1);
-    expect(rig, "3");
+    rig_expect_r(rig, "3");
 }
 
 SQLITE_TEST(a_checkpoint_that_fails_costs_no_write)
@@ -223,7 +187,7 @@ SQLITE_TEST(a_damaged_file_is_store_not_a_crash)
     char rubbish[4096];
 
     assert_ok(rig_write(rig, set_large, &large));
-    assert_ok(rig_write(rig, set_r, "1"));
+    rig_write_r(rig, "1");
     rig_close(rig);
     FILE *file = fopen(rig->path, "r+");
     assert_non_null(file);
@@ -236,7 +200,7 @@ SQLITE_TEST(a_damaged_file_is_store_not_a_crash)
     assert_int_equal(fclose(file), 0);
     rig_open(rig, false);
     assert_int_equal(rig_read(rig, size_of_large, &size), STK_STORE);
-    assert_non_null(strstr(rig_log(rig), "malformed"));
-    assert_ok(rig_write(rig, set_r, "2"));
-    expect(rig, "2");
+    assert_contains(rig_log(rig), "malformed");
+    rig_write_r(rig, "2");
+    rig_expect_r(rig, "2");
 }

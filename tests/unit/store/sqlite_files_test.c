@@ -4,21 +4,6 @@
 #include <unistd.h>
 
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
-
-#define assert_ok(call) assert_int_equal((call), STK_OK)
-
-static enum stk_error set_r(struct store_txn *txn, void *arg)
-{
-    rig_set(txn, "r", arg);
-    return STK_OK;
-}
-
-static enum stk_error get_r(struct store_txn *txn, void *arg)
-{
-    snprintf(arg, 16, "%s", rig_get(txn, "r"));
-    return STK_OK;
-}
 
 static const char *name_of(const struct rig *rig, const char *suffix)
 {
@@ -51,9 +36,8 @@ static void replace_file(const struct rig *rig, const char *suffix)
 
 static struct rig_op write_r(struct rig *rig, char *value)
 {
-    struct rig_op op = rig_op(true, set_r, value);
-    rig_submit(rig, &op);
-    rig_settle(rig);
+    struct rig_op op = rig_op(true, rig_set_r, value);
+    rig_batch(rig, &op, 1);
     return op;
 }
 
@@ -64,7 +48,7 @@ static void expect_refusal(struct rig *rig, const char *named)
     assert_int_equal(op.done, 1);
     assert_int_equal(op.base.error, STK_STORE);
     assert_non_null(op.base.why);
-    assert_non_null(strstr(op.base.why, named));
+    assert_contains(op.base.why, named);
     struct store_stats stats = store_stats(rig->store);
     assert_int_equal(stats.state, STORE_STOPPED);
     assert_string_equal(stats.why, op.base.why);
@@ -83,26 +67,19 @@ static void expect_in_main_file(const struct rig *rig, const char *value)
     while ((got = fread(bytes, 1, sizeof bytes, from)) > 0)
         assert_int_equal(fwrite(bytes, 1, got, to), got);
     assert_int_equal(fclose(from) | fclose(to), 0);
-    sqlite3 *db;
-    sqlite3_stmt *stmt;
-    assert_int_equal(sqlite3_open(copy, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, "SELECT value FROM stockade_string", -1, &stmt, NULL),
-                     SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    assert_string_equal((const char *)sqlite3_column_text(stmt, 0), value);
-    sqlite3_finalize(stmt);
+    sqlite3 *db = plain_open(copy);
+    char *rows = plain_rows(db, "SELECT value FROM stockade_string");
+    assert_string_equal(rows, value);
+    free(rows);
     sqlite3_close(db);
 }
 
 /* The next one to open it finds what was acknowledged. */
 static void expect_after_reopening(struct rig *rig, const char *value)
 {
-    char seen[16];
-    rig_close(rig);
-    rig_open(rig, false);
-    assert_ok(rig_read(rig, get_r, seen));
-    assert_string_equal(seen, value);
-    assert_ok(rig_write(rig, set_r, "afterwards"));
+    rig_reopen(rig);
+    rig_expect_r(rig, value);
+    rig_write_r(rig, "afterwards");
     assert_int_equal(store_stats(rig->store).state, STORE_FINE);
 }
 
@@ -110,18 +87,18 @@ SQLITE_TEST(a_log_that_was_deleted_takes_no_writes_and_what_it_held_is_saved_at_
 {
     char seen[16];
 
-    assert_ok(rig_write(rig, set_r, "1"));
+    rig_write_r(rig, "1");
     remove_file(rig, "-wal");
     expect_refusal(rig, "store.db-wal");
     expect_in_main_file(rig, "1");
-    assert_int_equal(rig_read(rig, get_r, seen), STK_STORE);
+    assert_int_equal(rig_read(rig, rig_get_r, seen), STK_STORE);
     expect_refusal(rig, "saved");
     expect_after_reopening(rig, "1");
 }
 
 SQLITE_TEST(a_log_that_was_replaced_takes_no_writes)
 {
-    assert_ok(rig_write(rig, set_r, "1"));
+    rig_write_r(rig, "1");
     replace_file(rig, "-wal");
     expect_refusal(rig, "store.db-wal");
     expect_in_main_file(rig, "1"); /* the new one is empty: nobody has written */
@@ -130,7 +107,7 @@ SQLITE_TEST(a_log_that_was_replaced_takes_no_writes)
 
 SQLITE_TEST(a_shared_memory_that_was_deleted_takes_no_writes_and_the_log_stays)
 {
-    assert_ok(rig_write(rig, set_r, "1"));
+    rig_write_r(rig, "1");
     remove_file(rig, "-shm");
     expect_refusal(rig, "store.db-shm");
     rig_close(rig);
@@ -140,7 +117,7 @@ SQLITE_TEST(a_shared_memory_that_was_deleted_takes_no_writes_and_the_log_stays)
 
 SQLITE_TEST(without_log_and_shared_memory_what_was_acknowledged_is_saved_at_once)
 {
-    assert_ok(rig_write(rig, set_r, "1"));
+    rig_write_r(rig, "1");
     remove_file(rig, "-wal");
     remove_file(rig, "-shm");
     expect_refusal(rig, "store.db-wal");
@@ -150,13 +127,13 @@ SQLITE_TEST(without_log_and_shared_memory_what_was_acknowledged_is_saved_at_once
 
 SQLITE_TEST(a_file_that_was_cut_to_nothing_takes_no_writes_and_its_log_stays)
 {
-    assert_ok(rig_write(rig, set_r, "1"));
+    rig_write_r(rig, "1");
     assert_int_equal(truncate(rig->path, 0), 0);
     expect_refusal(rig, "store.db was cut");
     rig_close(rig);
     assert_true(is_there(rig, "-wal"));
     /* SQLite would delete the log, and begin anew. */
-    assert_non_null(strstr(rig_refusal(rig), "store.db-wal"));
+    assert_contains(rig_refusal(rig), "store.db-wal");
     assert_true(is_there(rig, "-wal"));
 }
 
@@ -166,7 +143,7 @@ SQLITE_TEST(a_file_that_was_cut_in_half_takes_no_writes)
 
     rig_sql(rig, "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(zeroblob(100000))");
     rig_sql(rig, "PRAGMA wal_checkpoint");
-    assert_ok(rig_write(rig, set_r, "1"));
+    rig_write_r(rig, "1");
     assert_int_equal(stat(rig->path, &status), 0);
     assert_int_equal(truncate(rig->path, status.st_size / 2), 0);
     expect_refusal(rig, "store.db was cut");
@@ -176,39 +153,39 @@ SQLITE_TEST(another_program_may_make_the_file_smaller)
 {
     rig_sql(rig, "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(zeroblob(100000))");
     rig_sql(rig, "PRAGMA wal_checkpoint");
-    assert_ok(rig_write(rig, set_r, "1"));
+    rig_write_r(rig, "1");
     rig_sql(rig, "DROP TABLE theirs; VACUUM");
     rig_sql(rig, "PRAGMA wal_checkpoint(TRUNCATE)");
-    assert_ok(rig_write(rig, set_r, "2"));
+    rig_write_r(rig, "2");
     rig_sql(rig, "PRAGMA wal_checkpoint(TRUNCATE)");
-    assert_ok(rig_write(rig, set_r, "3"));
+    rig_write_r(rig, "3");
 }
 
 SQLITE_TEST(a_file_that_was_moved_takes_no_writes_until_it_is_back_and_is_whole)
 {
     char away[128], seen[16];
 
-    assert_ok(rig_write(rig, set_r, "1"));
+    rig_write_r(rig, "1");
     snprintf(away, sizeof away, "%s.away", rig->path);
     assert_int_equal(rename(rig->path, away), 0);
     expect_refusal(rig, "moved or deleted");
     assert_null(strstr(rig_log(rig), "restart to go on"));
-    assert_ok(rig_read(rig, get_r, seen)); /* nobody can have changed it */
+    assert_ok(rig_read(rig, rig_get_r, seen)); /* nobody can have changed it */
     assert_string_equal(seen, "1");
     assert_int_equal(rename(away, rig->path), 0);
     expect_in_main_file(rig, "1");
-    assert_ok(rig_write(rig, set_r, "2"));
+    rig_write_r(rig, "2");
     assert_int_equal(store_stats(rig->store).state, STORE_FINE);
 }
 
 SQLITE_TEST(a_file_that_was_deleted_leaves_its_log_so_that_nobody_begins_anew)
 {
-    assert_ok(rig_write(rig, set_r, "1"));
+    rig_write_r(rig, "1");
     remove_file(rig, "");
     expect_refusal(rig, "moved or deleted");
     rig_close(rig);
     assert_true(is_there(rig, "-wal"));
-    assert_non_null(strstr(rig_refusal(rig), "store.db-wal"));
+    assert_contains(rig_refusal(rig), "store.db-wal");
     assert_false(is_there(rig, ""));
     assert_true(is_there(rig, "-wal"));
     remove_file(rig, "-wal");
@@ -219,7 +196,7 @@ SQLITE_TEST(a_folder_that_was_moved_takes_no_writes_and_loses_nothing)
 {
     char away[128];
 
-    assert_ok(rig_write(rig, set_r, "1"));
+    rig_write_r(rig, "1");
     snprintf(away, sizeof away, "%s.away", rig->folder);
     assert_int_equal(rename(rig->folder, away), 0);
     struct rig_op op = write_r(rig, "refused");
@@ -228,9 +205,7 @@ SQLITE_TEST(a_folder_that_was_moved_takes_no_writes_and_loses_nothing)
     assert_int_equal(rename(away, rig->folder), 0);
     assert_true(is_there(rig, "-wal"));
     rig_open(rig, false);
-    char seen[16];
-    assert_ok(rig_read(rig, get_r, seen));
-    assert_string_equal(seen, "1");
+    rig_expect_r(rig, "1");
 }
 
 struct meddling {
@@ -252,7 +227,7 @@ SQLITE_TEST(files_that_go_within_a_batch_take_nothing_of_it)
 {
     static const char *const suffixes[] = {"-wal", "-shm", ""};
     for (int i = 0; i < 3; i++) {
-        assert_ok(rig_write(rig, set_r, "1"));
+        rig_write_r(rig, "1");
         struct meddling meddling = {rig, suffixes[i]};
         assert_int_equal(rig_write(rig, set_r_and_remove, &meddling), STK_STORE);
         assert_false(store_lost(rig->store));
@@ -273,7 +248,7 @@ SQLITE_TEST(a_commit_whose_files_go_while_it_is_synced_is_not_acknowledged)
 {
     static const char *const suffixes[] = {"-wal", "-shm"};
     for (int i = 0; i < 2; i++) {
-        assert_ok(rig_write(rig, set_r, "1"));
+        rig_write_r(rig, "1");
         struct meddling meddling = {rig, suffixes[i]};
         fault_vfs_on_sync(rig->vfs, "-wal", on_sync_remove, &meddling);
         struct rig_op op = write_r(rig, "2");
@@ -290,10 +265,9 @@ SQLITE_TEST(an_idle_store_notices_by_itself_and_saves_what_was_acknowledged)
 {
     rig_close(rig);
     rig_open(rig, true);
-    struct rig_op op = rig_op(true, set_r, "1");
+    struct rig_op op = rig_op(true, rig_set_r, "1");
     rig_submit(rig, &op);
-    while (op.done == 0)
-        store_collect(rig->store);
+    rig_await(rig, &op);
     assert_ok(op.base.error);
     remove_file(rig, "-wal");
     for (int i = 0; i < 3000 && strstr(store_stats(rig->store).why, "saved") == NULL; i++)

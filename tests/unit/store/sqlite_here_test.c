@@ -1,31 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Brief operations that find the SQLite store idle run on the thread that flushes; nothing on it
  * waits for a lock or for what takes long. */
-#include <poll.h>
 #include <pthread.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
 
 enum { DEADLINE_S = 20 };
 
-/* On any thread: no assertions. Another value each time: an unchanged page is not written. */
-static enum stk_error set_r(struct store_txn *txn, void *arg)
-{
-    static int number;
-    struct resource resource;
-    char value[16];
-    int len = snprintf(value, sizeof value, "%d", ++number);
-
-    (void)arg;
-    if (txn_resource(txn, BYTES_LITERAL("r"), &resource) != STK_OK ||
-        txn_resource_make(txn, BYTES_LITERAL("r"), &resource) != STK_OK)
-        return STK_STORE;
-    return txn_string_put(txn, &resource, (struct bytes){value, (size_t)len});
-}
+static int number; /* that writes count up */
 
 static enum stk_error get_r(struct store_txn *txn, void *arg)
 {
@@ -33,20 +17,6 @@ static enum stk_error get_r(struct store_txn *txn, void *arg)
 
     (void)arg;
     return txn_resource(txn, BYTES_LITERAL("r"), &resource);
-}
-
-static void await(struct rig *rig, const struct rig_op *op)
-{
-    struct pollfd woken = {.fd = rig->woken[0], .events = POLLIN};
-    char bytes[64];
-
-    while (op->done == 0) {
-        struct deadline deadline = deadline_in(DEADLINE_S * 1000);
-        while (poll(&woken, 1, 100) != 1)
-            deadline_keep(&deadline);
-        assert_true(read(rig->woken[0], bytes, sizeof bytes) > 0);
-        store_collect(rig->store);
-    }
 }
 
 /* Submit it and flush. Is it finished? */
@@ -73,11 +43,11 @@ static bool ran_here(const struct rig_op *op)
 static void run_here(struct rig *rig, bool writes, rig_body body)
 {
     for (struct deadline deadline = deadline_in(DEADLINE_S * 1000);; deadline_keep(&deadline)) {
-        struct rig_op *op = rig_op_new(rig, writes, body, NULL);
+        struct rig_op *op = rig_op_new(rig, writes, body, &number);
         bool done = here(rig, op, true);
         if (!done)
-            await(rig, op);
-        assert_int_equal(op->base.error, STK_OK);
+            rig_await(rig, op);
+        assert_ok(op->base.error);
         assert_int_equal(op->runs, 1);
         assert_true(ran_here(op) == done);
         if (done)
@@ -88,7 +58,7 @@ static void run_here(struct rig *rig, bool writes, rig_body body)
 THREADED_TEST(brief_writes_run_here)
 {
     for (int i = 0; i < 10; i++)
-        run_here(rig, true, set_r);
+        run_here(rig, true, rig_count_r);
 }
 
 THREADED_TEST(brief_reads_run_here)
@@ -101,12 +71,12 @@ THREADED_TEST(what_may_take_long_never_does)
 {
     brief_writes_run_here(rig);
     for (int i = 0; i < 20; i++) {
-        struct rig_op *brief = rig_op_new(rig, true, set_r, NULL);
-        struct rig_op *slow = rig_op_new(rig, true, set_r, NULL);
+        struct rig_op *brief = rig_op_new(rig, true, rig_count_r, &number);
+        struct rig_op *slow = rig_op_new(rig, true, rig_count_r, &number);
         brief->base.brief = true;
         assert_int_equal(store_submit(rig->store, &brief->base), STK_OK);
         assert_false(here(rig, slow, false));
-        await(rig, slow);
+        rig_await(rig, slow);
         assert_false(ran_here(slow));
         assert_int_equal(brief->done, 1);
     }
@@ -115,16 +85,16 @@ THREADED_TEST(what_may_take_long_never_does)
 THREADED_TEST(nobody_waits_here_for_another_program)
 {
     sqlite3 *foreign = rig_foreign(rig);
-    struct rig_op *op = rig_op_new(rig, true, set_r, NULL);
+    struct rig_op *op = rig_op_new(rig, true, rig_count_r, &number);
 
     brief_writes_run_here(rig);
-    assert_int_equal(sqlite3_exec(foreign, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    plain_run(foreign, "BEGIN IMMEDIATE");
     struct deadline deadline = deadline_in(4000); /* the busy timeout is 5 s */
     assert_false(here(rig, op, true));
     deadline_keep(&deadline);
-    assert_int_equal(sqlite3_exec(foreign, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
-    await(rig, op);
-    assert_int_equal(op->base.error, STK_OK);
+    plain_run(foreign, "ROLLBACK");
+    rig_await(rig, op);
+    assert_ok(op->base.error);
     assert_int_equal(op->runs, 1);
     sqlite3_close(foreign);
     brief_writes_run_here(rig);
@@ -133,12 +103,12 @@ THREADED_TEST(nobody_waits_here_for_another_program)
 static enum stk_error dawdle(struct store_txn *txn, void *arg)
 {
     nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
-    return set_r(txn, arg);
+    return rig_count_r(txn, arg);
 }
 
 THREADED_TEST(what_took_long_here_is_done_elsewhere_for_a_while)
 {
-    struct rig_op *next = rig_op_new(rig, true, set_r, NULL);
+    struct rig_op *next = rig_op_new(rig, true, rig_count_r, &number);
 
     run_here(rig, true, dawdle);
     struct deadline deadline = deadline_in(900); /* a second later it is tried here again */
@@ -146,15 +116,15 @@ THREADED_TEST(what_took_long_here_is_done_elsewhere_for_a_while)
         deadline_keep(&deadline);
         fail_msg("the next one ran here, too");
     }
-    await(rig, next);
+    rig_await(rig, next);
     assert_false(ran_here(next));
     brief_writes_run_here(rig); /* until it is tried again */
 }
 
 THREADED_TEST(a_lost_commit_is_lost_here_too)
 {
-    struct rig_op *op = rig_op_new(rig, true, set_r, NULL);
-    struct rig_op *later = rig_op_new(rig, true, set_r, NULL);
+    struct rig_op *op = rig_op_new(rig, true, rig_count_r, &number);
+    struct rig_op *later = rig_op_new(rig, true, rig_count_r, &number);
 
     brief_writes_run_here(rig);
     rig_lose_commit(rig);
@@ -195,13 +165,8 @@ static enum stk_error see_here(struct rig *rig, struct seen *seen)
             assert_true(ran_here(op));
             return op->base.error;
         }
-        await(rig, op);
+        rig_await(rig, op);
     }
-}
-
-static void change(sqlite3 *foreign, const char *sql)
-{
-    assert_int_equal(sqlite3_exec(foreign, sql, NULL, NULL, NULL), SQLITE_OK);
 }
 
 /* The writer reads what its own connection wrote; others' commits must not be missed by that, nor
@@ -218,7 +183,7 @@ THREADED_TEST(what_another_program_wrote_is_read_here)
         assert_int_equal(seen.token, token - 1);
         snprintf(sql, sizeof sql, "UPDATE stockade_resource SET token = %d WHERE name = x'72'",
                  token);
-        change(foreign, sql);
+        plain_run(foreign, sql);
         for (int i = 0; i < 3; i++) {
             assert_int_equal(see_here(rig, &seen), STK_OK);
             assert_int_equal(seen.token, token);
@@ -235,8 +200,8 @@ THREADED_TEST(a_read_that_fails_here_fails_alone)
     struct seen good = {.name = "r"}, bad = {.name = "bad"};
 
     brief_writes_run_here(rig);
-    change(foreign, "INSERT INTO stockade_resource(name, token, changed_ms)"
-                    " VALUES(CAST('bad' AS BLOB), -1, 0)");
+    plain_run(foreign, "INSERT INTO stockade_resource(name, token, changed_ms)"
+                       " VALUES(CAST('bad' AS BLOB), -1, 0)");
     brief_writes_run_here(rig);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(see_here(rig, &bad), STK_STORE);

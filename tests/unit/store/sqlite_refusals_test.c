@@ -10,8 +10,6 @@
 #include "store/sqlite/transaction.h"
 #include "tests/unit/store/rig.h"
 
-#define assert_ok(call) assert_int_equal((call), STK_OK)
-
 enum { STEPS = 8, PLACES_MAX = 5000 };
 
 /* How SQLite is made to fail: at the n-th of its permissions, or of its steps (in eights), and
@@ -192,9 +190,9 @@ static enum stk_error flush(struct store_txn *txn, void *arg)
 }
 
 static void each_guard(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                       bool intact)
+                       bool broken)
 {
-    (void)context, (void)table, (void)column, (void)prefix, (void)intact;
+    (void)context, (void)table, (void)column, (void)prefix, (void)broken;
 }
 
 static enum stk_error guard(struct store_txn *txn, void *arg)
@@ -211,13 +209,12 @@ static enum stk_error guard(struct store_txn *txn, void *arg)
 
 /* What is there before. */
 
-static enum stk_error furnish(struct store_txn *txn, void *arg)
+static void furnish(struct store_txn *txn)
 {
     static const char *const retired[] = {"free", "past", "gone"};
     struct resource row;
     char why[SQL_WHY_MAX] = "";
 
-    (void)arg;
     rig_grant(txn, "live", "owner");
     rig_receipt_put(txn, "live", "id");
     for (size_t i = 0; i < 3; i++) {
@@ -231,69 +228,22 @@ static enum stk_error furnish(struct store_txn *txn, void *arg)
     assert_ok(txn_resource_make(txn, bytes_of("hash"), &row));
     assert_ok(txn_field_put(txn, &row, bytes_of("f"), bytes_of("1")));
     assert_ok(txn_guard_create(txn, bytes_of("guarded"), bytes_of("sku"), bytes_of("g:"), why));
-    return STK_OK;
 }
 
-static const char *const queries[] = {
-    "SELECT type, name, sql FROM sqlite_schema ORDER BY name",
-    "SELECT * FROM stockade_meta ORDER BY key",
-    "SELECT * FROM stockade_resource ORDER BY id",
-    "SELECT * FROM stockade_string ORDER BY id",
-    "SELECT * FROM stockade_hash ORDER BY id, field",
-    "SELECT * FROM stockade_receipt ORDER BY resource, id",
-    "SELECT * FROM stockade_retired ORDER BY number",
-    "SELECT * FROM stockade_clock",
-    "SELECT * FROM stockade_guard ORDER BY name",
-};
-
-enum { QUERIES = sizeof queries / sizeof *queries };
-
-/* Another program's view of the file. */
-struct view {
-    sqlite3 *db;
-    sqlite3_stmt *stmts[QUERIES];
-};
-
-static struct view view_open(const struct rig *rig)
-{
-    struct view view = {.db = rig_foreign(rig)};
-
-    for (size_t i = 0; i < QUERIES; i++)
-        assert_int_equal(sqlite3_prepare_v2(view.db, queries[i], -1, &view.stmts[i], NULL),
-                         SQLITE_OK);
-    return view;
-}
-
-static void view_close(struct view *view)
-{
-    for (size_t i = 0; i < QUERIES; i++)
-        sqlite3_finalize(view->stmts[i]);
-    sqlite3_close(view->db);
-}
-
-/* All rows as one text, owned by the caller. */
-static char *see(const struct view *view)
-{
-    struct buf out = {0};
-
-    for (size_t i = 0; i < QUERIES; i++) {
-        sqlite3_stmt *stmt = view->stmts[i];
-        while (sqlite3_step(stmt) == SQLITE_ROW)
-            for (int at = 0; at < sqlite3_column_count(stmt); at++) {
-                const unsigned char *text = sqlite3_column_text(stmt, at);
-                buf_printf(&out, "%s|", text == NULL ? "(null)" : (const char *)text);
-            }
-        sqlite3_reset(stmt);
-        buf_append_text(&out, "\n");
-    }
-    buf_append(&out, "", 1);
-    return out.data;
-}
+/* What another program sees in the file. */
+static const char all_rows[] = "SELECT type, name, sql FROM sqlite_schema ORDER BY name;"
+                               "SELECT * FROM stockade_meta ORDER BY key;"
+                               "SELECT * FROM stockade_resource ORDER BY id;"
+                               "SELECT * FROM stockade_string ORDER BY id;"
+                               "SELECT * FROM stockade_hash ORDER BY id, field;"
+                               "SELECT * FROM stockade_receipt ORDER BY resource, id;"
+                               "SELECT * FROM stockade_retired ORDER BY number;"
+                               "SELECT * FROM stockade_clock;"
+                               "SELECT * FROM stockade_guard ORDER BY name";
 
 /* The store's own view, with its cache. */
-static enum stk_error look(struct store_txn *txn, void *arg)
+static void look(struct store_txn *txn)
 {
-    (void)arg;
     assert_int_equal(rig_find(txn, "live").fence.token, 1);
     assert_int_equal(rig_find(txn, "live").fence.state, FENCE_LIVE);
     assert_int_equal(rig_find(txn, "free").fence.state, FENCE_RELEASED);
@@ -302,7 +252,6 @@ static enum stk_error look(struct store_txn *txn, void *arg)
     assert_string_equal(rig_get(txn, "string"), "value");
     assert_string_equal(rig_receipt(txn, "live", "id"), "reply to id");
     assert_string_equal(rig_receipt(txn, "live", "other"), "(none)");
-    return STK_OK;
 }
 
 /* The body fails at each place until there is none left, where it succeeds. */
@@ -312,11 +261,11 @@ static void fails_everywhere(struct rig *rig, rig_body body, bool denies)
 
     rig_sql(rig, "CREATE TABLE wares(sku TEXT PRIMARY KEY, n);"
                  "CREATE TABLE guarded(sku TEXT PRIMARY KEY, n);");
-    assert_ok(rig_write(rig, furnish, NULL));
+    rig_in_write(rig, furnish);
     rig_close(rig); /* no statement is prepared yet, and nothing is in the cache */
     rig_open(rig, false);
-    struct view view = view_open(rig);
-    char *before = see(&view);
+    sqlite3 *db = rig_foreign(rig);
+    char *before = plain_rows(db, all_rows);
     for (;; place++) {
         struct trap trap = {.denies = denies, .left = place, .body = body};
         enum stk_error error = rig_write(rig, trapped, &trap);
@@ -326,19 +275,18 @@ static void fails_everywhere(struct rig *rig, rig_body body, bool denies)
             break;
         }
         assert_int_not_equal(error, STK_OK);
-        char *after = see(&view);
+        char *after = plain_rows(db, all_rows);
         assert_string_equal(after, before);
         free(after);
-        assert_ok(rig_write(rig, look, NULL));
-        assert_ok(rig_read(rig, look, NULL));
+        rig_in_both(rig, look);
         assert_true(place < PLACES_MAX);
     }
     assert_true(place > 2);
-    char *after = see(&view);
+    char *after = plain_rows(db, all_rows);
     assert_string_not_equal(after, before);
     free(before);
     free(after);
-    view_close(&view);
+    sqlite3_close(db);
 }
 
 #define TESTS_OF(body)                                                                             \

@@ -1,30 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The SQLite store with its own threads: order, reads after writes, closing, and a lost commit.
  * What another thread may still write to when a test fails is the rig's, or static. */
-#include <poll.h>
-#include <unistd.h>
-
 #include "fence/base/mem.h"
-#include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
 
-#define assert_ok(call) assert_int_equal((call), STK_OK)
-
-enum { WRITES = 4000, WINDOW = 48, DEADLINE_MS = 20000 };
-
-/* Waits until the store has woken us, and collects. */
-static void collect(struct rig *rig)
-{
-    struct pollfd woken = {.fd = rig->woken[0], .events = POLLIN};
-    char bytes[256];
-
-    struct deadline deadline = deadline_in(DEADLINE_MS);
-    while (poll(&woken, 1, 100) != 1)
-        deadline_keep(&deadline);
-    assert_true(read(rig->woken[0], bytes, sizeof bytes) > 0);
-    store_collect(rig->store);
-}
+enum { WRITES = 4000, WINDOW = 48 };
 
 /* No assertions in here: this is another thread's. */
 static enum stk_error add_one(struct store_txn *txn, void *arg)
@@ -78,7 +58,7 @@ THREADED_TEST(writes_are_done_in_order_and_reads_see_them)
             read = rig_op_new(rig, false, get, &seen);
             rig_submit(rig, read);
         }
-        collect(rig);
+        rig_wait(rig);
         if (read != NULL && read->done != 0) {
             if (read->base.error != STK_OK)
                 fail_msg("a read failed: %s", rig_log(rig));
@@ -127,8 +107,7 @@ THREADED_TEST(a_full_disk_fails_writes_and_not_the_thread)
         else
             rig_heal(rig);
         rig_submit(rig, op);
-        while (op->done == 0)
-            collect(rig);
+        rig_await(rig, op);
         assert_int_equal(op->base.error, round % 2 == 0 ? STK_STORE : STK_OK);
         assert_int_equal(result, round / 2 + 1);
     }
@@ -144,11 +123,10 @@ THREADED_TEST(a_lost_commit_wakes_the_owner_and_answers_nothing)
     rig_lose_commit(rig);
     rig_submit(rig, first);
     while (!store_lost(rig->store))
-        collect(rig);
+        rig_wait(rig);
     assert_int_equal(store_submit(rig->store, &second->base), STK_BUSY);
     rig_submit(rig, read);
-    while (read->done == 0)
-        collect(rig);
+    rig_await(rig, read);
     assert_int_equal(seen, 0);
     rig_close(rig);
     assert_int_equal(first->done + second->done, 0);

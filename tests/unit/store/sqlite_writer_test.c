@@ -3,9 +3,6 @@
  * something, or by ending the transaction from inside, as SQL can. */
 #include "store/sqlite/transaction.h"
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
-
-#define assert_ok(call) assert_int_equal((call), STK_OK)
 
 static enum stk_error add_one(struct store_txn *txn, void *arg)
 {
@@ -30,7 +27,7 @@ static enum stk_error change_and_fail(struct store_txn *txn, void *arg)
 static void end_the_transaction(struct store_txn *txn)
 {
     sqlite3 *db = ((struct transaction *)txn)->db;
-    assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    plain_run(db, "ROLLBACK");
 }
 
 static enum stk_error end_and_say_so(struct store_txn *txn, void *arg)
@@ -63,7 +60,7 @@ static enum stk_error define_and_fail(struct store_txn *txn, void *arg)
     struct transaction *own = (struct transaction *)txn;
 
     (void)arg;
-    assert_int_equal(sqlite3_exec(own->db, "CREATE TABLE bad(x)", NULL, NULL, NULL), SQLITE_OK);
+    plain_run(own->db, "CREATE TABLE bad(x)");
     own->touched = true;
     return STK_ERR;
 }
@@ -110,7 +107,7 @@ static const struct spoiler spoilers[] = {
     {end_and_overlook_it, STK_ERR},
     {define_and_fail, STK_ERR},
 };
-enum { SPOILERS = sizeof spoilers / sizeof *spoilers };
+enum { SPOILERS = COUNT(spoilers) };
 
 SQLITE_TEST(what_is_around_a_spoiler_commits_in_two_groups_and_it_runs_once)
 {
@@ -122,9 +119,7 @@ SQLITE_TEST(what_is_around_a_spoiler_commits_in_two_groups_and_it_runs_once)
                                rig_op(true, add_one, "a"), rig_op(true, add_one, "a")};
         static const int runs[] = {2, 2, 2, 1, 1, 1};
         uint64_t before = commits(rig);
-        for (int n = 0; n < 6; n++)
-            rig_submit(rig, &ops[n]);
-        rig_settle(rig);
+        rig_batch(rig, ops, 6);
         for (int n = 0; n < 6; n++) {
             assert_int_equal(ops[n].done, 1);
             assert_int_equal(ops[n].runs, runs[n]);
@@ -136,9 +131,7 @@ SQLITE_TEST(what_is_around_a_spoiler_commits_in_two_groups_and_it_runs_once)
         expect(rig, xs += 4);
     }
     assert_null(strstr(rig_log(rig), "error"));
-    sqlite3 *db = rig_foreign(rig);
-    assert_int_equal(sqlite3_exec(db, "SELECT * FROM bad", NULL, NULL, NULL), SQLITE_ERROR);
-    sqlite3_close(db);
+    assert_int_equal(rig_number(rig, "SELECT count(*) FROM sqlite_schema WHERE name = 'bad'"), 0);
 }
 
 SQLITE_TEST(spoilers_at_the_ends_and_next_to_each_other_cost_no_empty_commit)
@@ -151,9 +144,7 @@ SQLITE_TEST(spoilers_at_the_ends_and_next_to_each_other_cost_no_empty_commit)
             rig_op(true, spoilers[i].body, "a"), rig_op(true, spoilers[i].body, "a"),
             rig_op(true, add_one, "a"),          rig_op(true, spoilers[i].body, "a")};
         uint64_t before = commits(rig);
-        for (int n = 0; n < 6; n++)
-            rig_submit(rig, &ops[n]);
-        rig_settle(rig);
+        rig_batch(rig, ops, 6);
         for (int n = 0; n < 6; n++) {
             bool good = n == 1 || n == 4;
             assert_int_equal(ops[n].base.error, good ? STK_OK : spoilers[i].error);
@@ -185,9 +176,7 @@ SQLITE_TEST(where_the_commit_before_a_spoiler_fails_its_answer_is_void_too)
                            rig_op(true, add_one, "a")};
 
     rig_fail_commit(rig);
-    for (int n = 0; n < 3; n++)
-        rig_submit(rig, &ops[n]);
-    rig_settle(rig);
+    rig_batch(rig, ops, 3);
     for (int n = 0; n < 3; n++)
         assert_true(ops[n].done == 1 && ops[n].base.error == STK_STORE);
     rig_heal(rig);
@@ -201,10 +190,8 @@ SQLITE_TEST(a_write_lock_held_elsewhere_after_a_spoiler_is_waited_for_once)
 
     fault_vfs_hurry(rig->vfs);
     sqlite3 *db = rig_foreign(rig);
-    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
-    for (int n = 0; n < 3; n++)
-        rig_submit(rig, &ops[n]);
-    rig_settle(rig);
+    plain_run(db, "BEGIN IMMEDIATE");
+    rig_batch(rig, ops, 3);
     for (int n = 0; n < 3; n++)
         assert_true(ops[n].runs == 0 && ops[n].base.error == STK_STORE);
     sqlite3_close(db);
@@ -225,9 +212,7 @@ SQLITE_TEST(a_read_that_loses_its_snapshot_fails_alone)
                            rig_op(false, look, &xs[2])};
 
     assert_ok(rig_write(rig, add_one, "a"));
-    for (int n = 0; n < 3; n++)
-        rig_submit(rig, &ops[n]);
-    rig_settle(rig);
+    rig_batch(rig, ops, 3);
     assert_ok(ops[0].base.error);
     assert_int_equal(ops[1].base.error, STK_STORE);
     assert_ok(ops[2].base.error);
@@ -253,9 +238,7 @@ SQLITE_TEST(claims_end_with_their_operation_and_do_not_survive_a_second_run)
     struct rig_op ops[] = {rig_op(true, claims_are_gone, "a"), rig_op(true, claims_are_gone, "a"),
                            rig_op(true, change_and_fail, "a"), rig_op(true, claims_are_gone, "a")};
 
-    for (int n = 0; n < 4; n++)
-        rig_submit(rig, &ops[n]);
-    rig_settle(rig);
+    rig_batch(rig, ops, 4);
     assert_int_equal(ops[0].runs, 2);
     expect(rig, 3);
 }

@@ -2,9 +2,6 @@
 /* The clean-up of resources that nobody uses, in both stores. P2: the tokens of a resource rise
  * for its whole life, also where its row was removed in between. */
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
-
-#define assert_ok(call) assert_int_equal((call), STK_OK)
 
 enum { HOUR_MS = 3600 * 1000, ALL = 1000 };
 
@@ -35,10 +32,7 @@ static size_t sweep_all(struct rig *rig)
     return sweep(rig, ALL, 0).removed;
 }
 
-static void forward(struct rig *rig, int64_t ms)
-{
-    ((struct rig *)rig)->now_ms += ms;
-}
+/* Bodies, which are given a name. */
 
 static enum stk_error grant_one(struct store_txn *txn, void *arg)
 {
@@ -75,37 +69,40 @@ static void run(struct rig *rig, rig_body body, const char *name)
     assert_ok(rig_write(rig, body, (void *)(uintptr_t)name));
 }
 
-struct look {
+struct row {
     const char *name;
-    struct resource resource;
-    int64_t gone;
+    int64_t id, receipts_gone;
+    struct fence fence;
 };
 
-static enum stk_error look_at(struct store_txn *txn, void *arg)
+static enum stk_error read_row(struct store_txn *txn, void *arg)
 {
-    struct look *look = arg;
-    look->resource = rig_find(txn, look->name);
-    look->gone = rig_lease(txn, look->name).receipts_gone;
+    struct row *row = arg;
+    struct resource resource = rig_find(txn, row->name);
+
+    row->id = resource.id;
+    row->fence = resource.fence;
+    row->receipts_gone = rig_lease(txn, row->name).receipts_gone;
     return STK_OK;
 }
 
 /* As the writer sees it, cache and all; the reader has to agree. */
-static struct look look(struct rig *rig, const char *name)
+static struct row row_of(struct rig *rig, const char *name)
 {
-    struct look seen = {.name = name}, read = {.name = name};
+    struct row seen = {.name = name}, read = {.name = name};
 
-    assert_ok(rig_write(rig, look_at, &seen));
-    assert_ok(rig_read(rig, look_at, &read));
-    assert_int_equal(seen.resource.id, read.resource.id);
-    assert_int_equal(seen.resource.fence.token, read.resource.fence.token);
-    assert_int_equal(seen.resource.fence.floor, read.resource.fence.floor);
-    assert_int_equal(seen.gone, read.gone);
+    assert_ok(rig_write(rig, read_row, &seen));
+    assert_ok(rig_read(rig, read_row, &read));
+    assert_int_equal(seen.id, read.id);
+    assert_int_equal(seen.fence.token, read.fence.token);
+    assert_int_equal(seen.fence.floor, read.fence.floor);
+    assert_int_equal(seen.receipts_gone, read.receipts_gone);
     return seen;
 }
 
 static bool is_there(struct rig *rig, const char *name)
 {
-    return look(rig, name).resource.id != 0;
+    return row_of(rig, name).id != 0;
 }
 
 /* A row that is not the last, in its state for an hour and more. */
@@ -119,9 +116,9 @@ static void make(struct rig *rig, const char *name)
 BOTH_TEST(a_resource_without_use_goes_after_its_time_and_not_before)
 {
     make(rig, "a");
-    forward(rig, HOUR_MS);
+    rig->now_ms += HOUR_MS;
     assert_int_equal(sweep_all(rig), 0);
-    forward(rig, 1);
+    rig->now_ms += 1;
     assert_int_equal(sweep_all(rig), 1);
     assert_false(is_there(rig, "a"));
     assert_true(is_there(rig, "last"));
@@ -134,26 +131,26 @@ BOTH_TEST(P2_a_removed_resource_goes_on_above_its_last_token)
         run(rig, grant_one, "a");
     run(rig, grant_one, "b");
     make(rig, "a");
-    int64_t token = look(rig, "a").resource.fence.token;
+    int64_t token = row_of(rig, "a").fence.token;
     for (int round = 0; round < 5; round++) {
         char last[16];
-        int64_t id = look(rig, "a").resource.id;
-        forward(rig, HOUR_MS + 1);
+        int64_t id = row_of(rig, "a").id;
+        rig->now_ms += HOUR_MS + 1;
         assert_int_equal(sweep_all(rig), 1);
-        struct look gone = look(rig, "a");
-        assert_int_equal(gone.resource.id, 0);
-        assert_true(gone.resource.fence.floor >= token);
+        struct row gone = row_of(rig, "a");
+        assert_int_equal(gone.id, 0);
+        assert_true(gone.fence.floor >= token);
         make(rig, "a");
         snprintf(last, sizeof last, "last %d", round);
         run(rig, grant_one, last);
-        struct look back = look(rig, "a");
-        assert_true(back.resource.fence.token > token);
-        assert_true(back.resource.id > id); /* its data must not be another's */
-        token = back.resource.fence.token;
+        struct row back = row_of(rig, "a");
+        assert_true(back.fence.token > token);
+        assert_true(back.id > id); /* its data must not be another's */
+        token = back.fence.token;
     }
     /* Others are lifted with it. */
     run(rig, grant_one, "b");
-    assert_true(look(rig, "b").resource.fence.token >= token);
+    assert_true(row_of(rig, "b").fence.token >= token);
 }
 
 static enum stk_error sweep_receipts(struct store_txn *txn, void *arg)
@@ -170,17 +167,17 @@ BOTH_TEST(receipts_keep_their_resource_and_its_successor_knows_of_them)
     run(rig, grant_one, "a");
     run(rig, receipt_one, "a");
     run(rig, release_one, "a");
-    forward(rig, HOUR_MS + 1);
+    rig->now_ms += HOUR_MS + 1;
     assert_int_equal(sweep_all(rig), 0);
     assert_ok(rig_write(rig, sweep_receipts, &removed));
     assert_int_equal(removed, 1);
-    assert_int_equal(look(rig, "a").gone, 2);
+    assert_int_equal(row_of(rig, "a").receipts_gone, 2);
     assert_int_equal(sweep_all(rig), 1);
     /* Nobody knows any more whether token 2 had receipts: gone, with or without a row. */
-    assert_int_equal(look(rig, "a").gone, 2);
+    assert_int_equal(row_of(rig, "a").receipts_gone, 2);
     run(rig, grant_one, "a");
-    assert_int_equal(look(rig, "a").gone, 2);
-    assert_int_equal(look(rig, "a").resource.fence.token, 3);
+    assert_int_equal(row_of(rig, "a").receipts_gone, 2);
+    assert_int_equal(row_of(rig, "a").fence.token, 3);
 }
 
 BOTH_TEST(a_resource_with_a_value_stays)
@@ -188,27 +185,27 @@ BOTH_TEST(a_resource_with_a_value_stays)
     run(rig, set_one, "bare");
     run(rig, set_one, "a");
     make(rig, "a");
-    forward(rig, 100 * HOUR_MS);
+    rig->now_ms += 100 * HOUR_MS;
     assert_int_equal(sweep_all(rig), 0);
     run(rig, clear_one, "a");
     run(rig, clear_one, "bare");
     assert_int_equal(sweep_all(rig), 2);
-    assert_int_equal(look(rig, "bare").resource.fence.floor, 1);
+    assert_int_equal(row_of(rig, "bare").fence.floor, 1);
 }
 
 BOTH_TEST(a_live_token_keeps_its_resource_until_it_counts_as_abandoned)
 {
     run(rig, grant_one, "a");
     run(rig, grant_one, "last");
-    forward(rig, 10 * HOUR_MS);
+    rig->now_ms += 10 * HOUR_MS;
     assert_int_equal(sweep_all(rig), 0);
     run(rig, grant_one, "a");
-    forward(rig, 10 * HOUR_MS);
+    rig->now_ms += 10 * HOUR_MS;
     assert_int_equal(sweep_all(rig), 0);
-    forward(rig, 1);
+    rig->now_ms += 1;
     assert_int_equal(sweep_all(rig), 1);
     assert_false(is_there(rig, "a"));
-    assert_int_equal(look(rig, "a").resource.fence.floor, 2);
+    assert_int_equal(row_of(rig, "a").fence.floor, 2);
 }
 
 BOTH_TEST(an_abandoned_token_with_receipts_is_revoked_and_all_goes_in_the_end)
@@ -219,13 +216,13 @@ BOTH_TEST(an_abandoned_token_with_receipts_is_revoked_and_all_goes_in_the_end)
     run(rig, receipt_one, "a");
     run(rig, grant_one, "last");
     run(rig, receipt_one, "last");
-    forward(rig, 10 * HOUR_MS + 1);
+    rig->now_ms += 10 * HOUR_MS + 1;
     assert_int_equal(sweep_all(rig), 0);
-    assert_int_equal(look(rig, "a").resource.fence.state, FENCE_REVOKED);
-    assert_int_equal(look(rig, "last").resource.fence.state, FENCE_REVOKED);
+    assert_int_equal(row_of(rig, "a").fence.state, FENCE_REVOKED);
+    assert_int_equal(row_of(rig, "last").fence.state, FENCE_REVOKED);
     assert_ok(rig_write(rig, sweep_receipts, &removed));
     assert_int_equal(removed, 0);
-    forward(rig, HOUR_MS + 1);
+    rig->now_ms += HOUR_MS + 1;
     assert_ok(rig_write(rig, sweep_receipts, &removed));
     assert_int_equal(removed, 2);
     assert_int_equal(sweep_all(rig), 1);
@@ -237,11 +234,11 @@ BOTH_TEST(the_last_row_stays_so_that_its_id_is_not_given_again)
 {
     make(rig, "a");
     run(rig, release_one, "last");
-    int64_t id = look(rig, "last").resource.id;
-    forward(rig, 100 * HOUR_MS);
+    int64_t id = row_of(rig, "last").id;
+    rig->now_ms += 100 * HOUR_MS;
     assert_int_equal(sweep_all(rig), 1);
     run(rig, grant_one, "new");
-    assert_true(look(rig, "new").resource.id > id);
+    assert_true(row_of(rig, "new").id > id);
     assert_int_equal(sweep_all(rig), 1);
     assert_false(is_there(rig, "last"));
 }
@@ -260,7 +257,7 @@ BOTH_TEST(a_sweep_goes_through_the_table_in_bounded_steps)
             run(rig, release_one, name);
     }
     run(rig, grant_one, "last");
-    forward(rig, HOUR_MS + 1);
+    rig->now_ms += HOUR_MS + 1;
     for (; at.more; steps++) {
         int64_t before = at.after;
         at = sweep(rig, STEP, before);
@@ -281,14 +278,14 @@ BOTH_TEST(P2_a_sweep_that_is_lost_leaves_rows_and_floor)
     struct sweep lost = {.max = ALL};
 
     make(rig, "a");
-    forward(rig, HOUR_MS + 1);
+    rig->now_ms += HOUR_MS + 1;
     lost.now_ms = rig->now_ms;
     rig_fail_commit(rig);
     assert_int_equal(rig_write(rig, run_sweep, &lost), STK_STORE);
     rig_heal(rig);
     assert_int_equal(lost.removed, 1);
     assert_true(is_there(rig, "a"));
-    assert_int_equal(look(rig, "elsewhere").resource.fence.floor, 0);
+    assert_int_equal(row_of(rig, "elsewhere").fence.floor, 0);
     assert_int_equal(sweep_all(rig), 1);
-    assert_int_equal(look(rig, "elsewhere").resource.fence.floor, 1);
+    assert_int_equal(row_of(rig, "elsewhere").fence.floor, 1);
 }

@@ -3,7 +3,6 @@
  * through operations that fail, commits that fail, and commits by another program. */
 #include "fence/base/check.h"
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
 
 enum { SEEDS = 12, ROUNDS = 60, BATCH = 8, NAMES = 24, FIELDS = 5, IDS = 6, KEEP_MS = 5000 };
 
@@ -243,9 +242,9 @@ static void compare(struct rig *memory, struct rig *sqlite, uint64_t seed, int r
 {
     struct buf a = {0}, b = {0}, c = {0};
 
-    assert_int_equal(rig_write(memory, dump, &a), STK_OK);
-    assert_int_equal(rig_write(sqlite, dump, &b), STK_OK);
-    assert_int_equal(rig_read(sqlite, dump, &c), STK_OK);
+    assert_ok(rig_write(memory, dump, &a));
+    assert_ok(rig_write(sqlite, dump, &b));
+    assert_ok(rig_read(sqlite, dump, &c));
     if (!bytes_equal(buf_bytes(&a), buf_bytes(&b)) || !bytes_equal(buf_bytes(&b), buf_bytes(&c)))
         fail_msg("seed %llu, round %d:\nmemory:\n%.*s\nsqlite, writer:\n%.*s\nreader:\n%.*s",
                  (unsigned long long)seed, round, (int)a.len, a.data, (int)b.len, b.data,

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the primitives of txn.h promise, of both stores. */
 #include "tests/unit/store/rig.h"
-#include "tests/unit/test.h"
 
-#define assert_ok(call)         assert_int_equal((call), STK_OK)
 #define assert_bytes(got, text) assert_true(bytes_equal((got), BYTES_LITERAL(text)))
 
-/* Runs a body of assertions in a write of its own. */
-static void write_ok(struct rig *rig, rig_body body, void *arg)
-{
-    assert_ok(rig_write(rig, body, arg));
-}
-
-static enum stk_error unmade(struct store_txn *txn, void *arg)
+static void unmade(struct store_txn *txn)
 {
     struct resource resource;
     struct lease lease;
@@ -20,7 +12,6 @@ static enum stk_error unmade(struct store_txn *txn, void *arg)
     bool found = true;
     int64_t count = -1;
 
-    (void)arg;
     memset(&resource, 0x55, sizeof resource);
     assert_ok(txn_resource(txn, bytes_of("nowhere"), &resource));
     assert_int_equal(resource.id, 0);
@@ -37,20 +28,17 @@ static enum stk_error unmade(struct store_txn *txn, void *arg)
     assert_int_equal(count, 0);
     assert_ok(txn_lease(txn, &resource, &lease));
     assert_int_equal(lease.holds, 0);
-    return STK_OK;
 }
 
 BOTH_TEST(a_resource_that_was_never_made_is_nothing)
 {
-    write_ok(rig, unmade, NULL);
-    assert_ok(rig_read(rig, unmade, NULL));
+    rig_in_both(rig, unmade);
 }
 
-static enum stk_error make(struct store_txn *txn, void *arg)
+BOTH_WRITE_TEST(making_gives_rising_ids_and_is_harmless_twice)
 {
     struct resource a = rig_find(txn, "a"), b = rig_find(txn, "b"), again = a;
 
-    (void)arg;
     assert_ok(txn_resource_make(txn, bytes_of("a"), &a));
     assert_ok(txn_resource_make(txn, bytes_of("b"), &b));
     assert_true(a.id > 0 && b.id > a.id);
@@ -60,25 +48,18 @@ static enum stk_error make(struct store_txn *txn, void *arg)
     assert_int_equal(again.id, a.id);
     assert_ok(txn_resource_make(txn, bytes_of("a"), &a));
     assert_int_equal(rig_find(txn, "b").id, b.id);
-    return STK_OK;
 }
 
-BOTH_TEST(making_gives_rising_ids_and_is_harmless_twice)
-{
-    write_ok(rig, make, NULL);
-}
-
-static enum stk_error binary(struct store_txn *txn, void *arg)
+BOTH_WRITE_TEST(names_fields_and_values_are_any_bytes)
 {
     char longest[RESOURCE_NAME_MAX];
     struct bytes names[] = {
         {"a", 1}, {"a\0", 2}, {"\0", 1}, {"\xff", 1}, {longest, sizeof longest}};
-    enum { NAMES = sizeof names / sizeof *names };
+    enum { NAMES = COUNT(names) };
     struct resource resource;
     struct bytes value;
     bool found;
 
-    (void)arg;
     memset(longest, 'n', sizeof longest);
     for (size_t i = 0; i < NAMES; i++) {
         assert_ok(txn_resource(txn, names[i], &resource));
@@ -95,15 +76,9 @@ static enum stk_error binary(struct store_txn *txn, void *arg)
         assert_ok(txn_field(txn, &resource, names[i], &found, &value));
         assert_true(bytes_equal(value, names[NAMES - 1 - i]));
     }
-    return STK_OK;
 }
 
-BOTH_TEST(names_fields_and_values_are_any_bytes)
-{
-    write_ok(rig, binary, NULL);
-}
-
-static enum stk_error lease(struct store_txn *txn, void *arg)
+BOTH_WRITE_TEST(a_fence_and_its_lease_are_read_as_they_were_put)
 {
     struct resource resource = rig_grant(txn, "r", "first owner"), found;
     struct lease want = {.owner = {"o\0w", 3},
@@ -114,7 +89,6 @@ static enum stk_error lease(struct store_txn *txn, void *arg)
                          .connection = 42};
     struct lease got;
 
-    (void)arg;
     resource.fence.token = TOKEN_MAX;
     assert_ok(txn_fence_put(txn, &resource, &want));
     assert_ok(txn_lease(txn, &resource, &got));
@@ -135,22 +109,15 @@ static enum stk_error lease(struct store_txn *txn, void *arg)
     assert_ok(txn_lease(txn, &found, &got));
     assert_bytes(got.owner, "o\0w");
     assert_int_equal(got.holds, 0);
-    return STK_OK;
 }
 
-BOTH_TEST(a_fence_and_its_lease_are_read_as_they_were_put)
-{
-    write_ok(rig, lease, NULL);
-}
-
-static enum stk_error strings(struct store_txn *txn, void *arg)
+BOTH_WRITE_TEST(a_string_is_put_replaced_and_cleared)
 {
     static char large[1 << 20];
     struct resource resource = rig_grant(txn, "r", "o");
     struct bytes value;
     bool found;
 
-    (void)arg;
     memset(large, 'x', sizeof large);
     assert_ok(txn_string_put(txn, &resource, BYTES_LITERAL("")));
     assert_int_equal(resource.type, VALUE_STRING);
@@ -169,22 +136,15 @@ static enum stk_error strings(struct store_txn *txn, void *arg)
     assert_int_equal(rig_find(txn, "r").type, VALUE_NONE);
     assert_int_equal(rig_find(txn, "r").fence.state, FENCE_LIVE);
     assert_string_equal(rig_get(txn, "r"), "(none)");
-    return STK_OK;
 }
 
-BOTH_TEST(a_string_is_put_replaced_and_cleared)
-{
-    write_ok(rig, strings, NULL);
-}
-
-static enum stk_error fields(struct store_txn *txn, void *arg)
+BOTH_WRITE_TEST(fields_are_put_replaced_and_removed_and_the_type_follows)
 {
     struct resource resource = rig_grant(txn, "r", "o");
     struct bytes value;
     int64_t count;
     bool found;
 
-    (void)arg;
     assert_ok(txn_field_put(txn, &resource, bytes_of("f"), BYTES_LITERAL("1")));
     assert_ok(txn_field_put(txn, &resource, bytes_of("g"), BYTES_LITERAL("")));
     assert_ok(txn_field_put(txn, &resource, bytes_of("f"), BYTES_LITERAL("2")));
@@ -212,12 +172,6 @@ static enum stk_error fields(struct store_txn *txn, void *arg)
     assert_ok(txn_value_clear(txn, &resource));
     assert_ok(txn_count_fields(txn, &resource, &count));
     assert_int_equal(count, 0);
-    return STK_OK;
-}
-
-BOTH_TEST(fields_are_put_replaced_and_removed_and_the_type_follows)
-{
-    write_ok(rig, fields, NULL);
 }
 
 /* What an iteration gave: names joined by blanks; it stops when `left` is used up. */
@@ -249,14 +203,13 @@ static bool visit_field(void *context, struct bytes field, struct bytes value)
     return visit(context, field);
 }
 
-static enum stk_error ordered(struct store_txn *txn, void *arg)
+BOTH_WRITE_TEST(fields_come_in_the_order_of_their_bytes)
 {
     static const char *const names[] = {"b", "\xff", "a", "aa", "B", "c"};
     struct resource resource = rig_grant(txn, "r", "o"), other = rig_grant(txn, "s", "o");
     struct visit all = {.left = 100}, some = {.left = 2}, none = {.left = 1};
 
-    (void)arg;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; i < COUNT(names); i++)
         assert_ok(txn_field_put(txn, &resource, bytes_of(names[i]), BYTES_LITERAL("v")));
     assert_ok(txn_field_put(txn, &other, bytes_of("other"), BYTES_LITERAL("v")));
     assert_ok(txn_each_field_from(txn, &resource, BYTES_LITERAL(""), visit_field, &all));
@@ -265,20 +218,13 @@ static enum stk_error ordered(struct store_txn *txn, void *arg)
     assert_string_equal(some.text, "aa b ");
     assert_ok(txn_each_field_from(txn, &resource, BYTES_LITERAL("\xff\xff"), visit_field, &none));
     assert_string_equal(none.text, "");
-    return STK_OK;
 }
 
-BOTH_TEST(fields_come_in_the_order_of_their_bytes)
-{
-    write_ok(rig, ordered, NULL);
-}
-
-static enum stk_error populate(struct store_txn *txn, void *arg)
+static void populate(struct store_txn *txn)
 {
     struct lease lease = {.owner = {"o", 1}};
     struct resource gone;
 
-    (void)arg;
     for (int i = 0; i < 6; i++) {
         char name[8];
         snprintf(name, sizeof name, "r%d", i);
@@ -289,15 +235,13 @@ static enum stk_error populate(struct store_txn *txn, void *arg)
     gone = rig_find(txn, "r2");
     gone.fence.state = FENCE_RELEASED;
     assert_ok(txn_fence_put(txn, &gone, &lease));
-    return STK_OK;
 }
 
-static enum stk_error each(struct store_txn *txn, void *arg)
+static void each(struct store_txn *txn)
 {
     struct visit live = {.left = 100}, keys = {.left = 100}, some = {.left = 2};
     int64_t count;
 
-    (void)arg;
     assert_ok(txn_each_live(txn, 0, visit_name, &live));
     assert_string_equal(live.text, "r0 r1 r3 r4 r5 ");
     assert_ok(txn_each_key(txn, 0, visit_name, &keys));
@@ -310,19 +254,16 @@ static enum stk_error each(struct store_txn *txn, void *arg)
     assert_int_equal(count, 5);
     assert_ok(txn_count_keys(txn, &count));
     assert_int_equal(count, 3);
-    return STK_OK;
 }
 
 BOTH_TEST(live_fences_and_keys_are_listed_by_id_and_counted)
 {
-    write_ok(rig, populate, NULL);
-    write_ok(rig, each, NULL);
-    assert_ok(rig_read(rig, each, NULL));
+    rig_in_write(rig, populate);
+    rig_in_both(rig, each);
 }
 
-static enum stk_error flush(struct store_txn *txn, void *arg)
+static void flush(struct store_txn *txn)
 {
-    (void)arg;
     struct resource before = rig_find(txn, "r0");
     assert_ok(txn_flush(txn));
     struct resource after = rig_find(txn, "r0");
@@ -330,16 +271,14 @@ static enum stk_error flush(struct store_txn *txn, void *arg)
     assert_int_equal(after.fence.token, before.fence.token);
     assert_int_equal(after.fence.state, FENCE_REVOKED);
     assert_int_equal(after.type, VALUE_NONE);
-    return STK_OK;
 }
 
-static enum stk_error flushed(struct store_txn *txn, void *arg)
+static void flushed(struct store_txn *txn)
 {
     struct resource resource = rig_find(txn, "r1");
     struct lease lease;
     int64_t count;
 
-    (void)arg;
     assert_int_equal(rig_find(txn, "r2").fence.state, FENCE_RELEASED);
     assert_int_equal(resource.fence.state, FENCE_REVOKED);
     assert_ok(txn_lease(txn, &resource, &lease));
@@ -349,13 +288,11 @@ static enum stk_error flushed(struct store_txn *txn, void *arg)
     assert_ok(txn_count_keys(txn, &count));
     assert_int_equal(count, 0);
     assert_string_equal(rig_get(txn, "r0"), "(none)");
-    return STK_OK;
 }
 
 BOTH_TEST(a_flush_drops_values_and_revokes_what_is_live_but_keeps_tokens)
 {
-    write_ok(rig, populate, NULL);
-    write_ok(rig, flush, NULL);
-    write_ok(rig, flushed, NULL);
-    assert_ok(rig_read(rig, flushed, NULL));
+    rig_in_write(rig, populate);
+    rig_in_write(rig, flush);
+    rig_in_both(rig, flushed);
 }

@@ -4,10 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sqlite3.h>
-
 #include "store/sqlite/wal_vfs.h"
 #include "tests/unit/folder.h"
+#include "tests/unit/store/plain.h"
 #include "tests/unit/test.h"
 
 enum { AHEAD_MIN = 200 << 10 };
@@ -24,11 +23,12 @@ struct rig {
     char folder[64], path[96], wal[104];
 };
 
-static struct rig *rig_of(sqlite3_file *file);
+/* The one there is: the file points to the methods of what is tested, not to ours. */
+static struct rig *the_rig;
 
 static int count_write(sqlite3_file *file, const void *bytes, int len, sqlite3_int64 at)
 {
-    struct rig *rig = rig_of(file);
+    struct rig *rig = the_rig;
 
     rig->writes++;
     if (rig->fail != 0 && rig->fail_after-- <= 0)
@@ -38,39 +38,18 @@ static int count_write(sqlite3_file *file, const void *bytes, int len, sqlite3_i
 
 static int count_sync(sqlite3_file *file, int flags)
 {
-    struct rig *rig = rig_of(file);
-
-    rig->syncs++;
-    return rig->real->xSync(file, flags);
-}
-
-/* The one there is: the file points to the methods of what is tested, not to ours. */
-static struct rig *the_rig;
-
-static struct rig *rig_of(sqlite3_file *file)
-{
-    (void)file;
-    return the_rig;
+    the_rig->syncs++;
+    return the_rig->real->xSync(file, flags);
 }
 
 static void run(const struct rig *rig, const char *sql)
 {
-    char *why = NULL;
-
-    if (sqlite3_exec(rig->db, sql, NULL, NULL, &why) != SQLITE_OK)
-        fail_msg("%s: %s", sql, why);
+    plain_run(rig->db, sql);
 }
 
-static int64_t number(sqlite3 *db, const char *sql)
+static int64_t number(const struct rig *rig, const char *sql)
 {
-    sqlite3_stmt *stmt;
-    int64_t value = -1;
-
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    if (sqlite3_step(stmt) == SQLITE_ROW)
-        value = sqlite3_column_int64(stmt, 0);
-    assert_int_equal(sqlite3_finalize(stmt), SQLITE_OK);
-    return value;
+    return plain_number(rig->db, sql);
 }
 
 static int open_counted(sqlite3_vfs *vfs, const char *path, sqlite3_file *file, int flags,
@@ -177,14 +156,13 @@ static void copy(const char *from, const char *to)
 static int64_t rows_after_death(const struct rig *rig)
 {
     char other[96], other_wal[104];
-    sqlite3 *db;
 
     snprintf(other, sizeof other, "%s/b.db", rig->folder);
     snprintf(other_wal, sizeof other_wal, "%s-wal", other);
     copy(rig->path, other);
     copy(rig->wal, other_wal);
-    assert_int_equal(sqlite3_open(other, &db), SQLITE_OK);
-    int64_t rows = number(db, "SELECT count(*) FROM t");
+    sqlite3 *db = plain_open(other);
+    int64_t rows = plain_number(db, "SELECT count(*) FROM t");
     sqlite3_close(db);
     return rows;
 }
@@ -200,6 +178,12 @@ RIG_TEST(what_is_committed_is_in_the_file)
     assert_int_equal(rig->syncs, 0);
 }
 
+static void expect_lengths(sqlite3 *db)
+{
+    assert_int_equal(plain_number(db, "SELECT count(*) FROM t WHERE length(v) = 702"), 400);
+    assert_int_equal(plain_number(db, "SELECT count(*) FROM t WHERE length(v) = 701"), 533);
+}
+
 /* The page cache is so small that the transaction writes to the log, and reads from it, before it
  * ends; pages of it are written again in place. */
 RIG_TEST(a_transaction_larger_than_the_cache_reads_what_it_wrote)
@@ -210,15 +194,12 @@ RIG_TEST(a_transaction_larger_than_the_cache_reads_what_it_wrote)
              "UPDATE t SET v = randomblob(701) WHERE id % 3 = 0;"
              "SAVEPOINT a; DELETE FROM t WHERE id % 2 = 0; UPDATE t SET v = 'x'; ROLLBACK TO a;"
              "UPDATE t SET v = zeroblob(702) WHERE id % 5 = 0");
-    assert_int_equal(number(rig->db, "SELECT count(*) FROM t WHERE length(v) = 702"), 400);
-    assert_int_equal(number(rig->db, "SELECT count(*) FROM t WHERE length(v) = 701"), 533);
+    expect_lengths(rig->db);
     run(rig, "COMMIT");
-    sqlite3 *db;
-    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
-    assert_int_equal(number(db, "SELECT count(*) FROM t WHERE length(v) = 702"), 400);
-    assert_int_equal(number(db, "SELECT count(*) FROM t WHERE length(v) = 701"), 533);
-    assert_int_equal(number(db, "SELECT count(*) FROM pragma_integrity_check WHERE 1 = ("
-                                "integrity_check <> 'ok')"),
+    sqlite3 *db = plain_open(rig->path);
+    expect_lengths(db);
+    assert_int_equal(plain_number(db, "SELECT count(*) FROM pragma_integrity_check"
+                                      " WHERE integrity_check <> 'ok'"),
                      0);
     sqlite3_close(db);
 }
@@ -232,11 +213,11 @@ RIG_TEST(a_write_that_fails_fails_the_commit_and_nothing_else)
         run(rig, "ROLLBACK");
     wal_vfs_forget(rig->vfs);
     rig->writes = 0;
-    assert_int_equal(number(rig->db, "SELECT count(*) FROM t"), 1);
+    assert_int_equal(number(rig, "SELECT count(*) FROM t"), 1);
     assert_int_equal(rig->writes, 0); /* what was given up is not tried again */
     rig->fail = 0;
     run(rig, "INSERT INTO t VALUES(3, 'c')");
-    assert_int_equal(number(rig->db, "SELECT sum(id) FROM t"), 4);
+    assert_int_equal(number(rig, "SELECT sum(id) FROM t"), 4);
 }
 
 RIG_TEST(a_log_that_was_cut_is_written_ahead_again_and_that_may_fail)
@@ -274,12 +255,9 @@ RIG_TEST(it_tells_how_often_a_page_is_repeated)
 
 RIG_TEST(nothing_is_written_at_the_end_that_was_not_committed)
 {
-    sqlite3 *db;
-
     run(rig, "INSERT INTO t VALUES(1, 'a'); PRAGMA cache_size = 10; BEGIN;"
              "INSERT INTO t VALUES(2, randomblob(60000))");
     assert_int_equal(sqlite3_close(rig->db), SQLITE_OK);
-    assert_int_equal(sqlite3_open(rig->path, &rig->db), SQLITE_OK);
-    db = rig->db;
-    assert_int_equal(number(db, "SELECT count(*) FROM t"), 1);
+    rig->db = plain_open(rig->path);
+    assert_int_equal(number(rig, "SELECT count(*) FROM t"), 1);
 }
