@@ -151,7 +151,7 @@ static void daemon_start(struct daemon *daemon)
     }
     open_provider(daemon);
     daemon->engine = engine_new(&(struct engine_options){
-        .host = {.changed = link_changed, .shutdown = no_shutdown, .context = daemon},
+        .host = {.changed = memory_conn_changed, .shutdown = no_shutdown, .context = daemon},
         .store = daemon->store,
         .provider = daemon->provider,
         .clock = &daemon->clock,

@@ -4,18 +4,15 @@
 #define STOCKADE_TESTS_SIM_REDIS_IMPL_H
 
 #include "tests/sim/redis.h"
+#include "tests/twins/redis_lock.h"
 
-#define REDIS_KEYS_MAX  16
-#define REDIS_NAME_MAX  16
-#define REDIS_MARKS_MAX 8
+#define REDIS_KEYS_MAX 16
+#define REDIS_NAME_MAX 16
 
 struct redis_key {
     char name[REDIS_NAME_MAX];
-    int64_t counter, token; /* token 0: no lock */
-    int64_t until_us;       /* on the service's clock */
-    int64_t busy_us;        /* when somebody was last seen to have the lock, in true time */
-    char nonce[LEASE_NONCE_LEN + 1];
-    uint64_t marks[REDIS_MARKS_MAX]; /* attempts that have entered and not given up, or 0 */
+    struct redis_lock lock;
+    int64_t busy_us; /* when somebody was last seen to have the lock, in true time */
 };
 
 /* A call on its way: a copy, for the call may be over before it arrives. */
@@ -23,16 +20,8 @@ struct redis_ask {
     uint64_t number;
     int daemon;
     uint64_t life, connection; /* of the daemon, of its connection */
-    enum lease_verb verb;
-    char name[REDIS_NAME_MAX], nonce[LEASE_NONCE_LEN + 1];
-    int64_t token, ttl_ms, floor, void_token;
-    uint64_t attempt;
-    bool reentry_only, revoked;
-};
-
-struct redis_answer {
-    enum lease_answer answer;
-    int64_t token, ttl_ms;
+    char name[REDIS_NAME_MAX];
+    struct lease_call call; /* its resource is the name */
 };
 
 struct redis {

@@ -120,9 +120,9 @@ static void ask_arrived(void *context, struct event *event)
     if (redis->down)
         return;
     struct redis_answer answer = redis_execute(redis, &ask);
-    if (ask.verb != LEASE_QUERY)
+    if (ask.call.verb != LEASE_QUERY)
         world_tell(redis->world, "lease service: daemon %d's %s %s is answered %s, token %lld",
-                   ask.daemon, (const char *const[]){"grant", "renew", "release"}[ask.verb],
+                   ask.daemon, (const char *const[]){"grant", "renew", "release"}[ask.call.verb],
                    ask.name,
                    (const char *const[]){"", "granted", "own", "held", "free"}[answer.answer],
                    (long long)answer.token);
@@ -162,18 +162,10 @@ static void send(struct redis_provider *provider, struct lease_call *call)
                             .daemon = provider->daemon,
                             .life = provider->party->life,
                             .connection = provider->connection,
-                            .verb = call->verb,
-                            .token = call->token,
-                            .ttl_ms = call->ttl_ms,
-                            .floor = call->floor,
-                            .void_token = call->void_token,
-                            .attempt = call->attempt,
-                            .reentry_only = call->reentry_only,
-                            .revoked = call->revoked};
+                            .call = *call};
 
     check(call->resource.len < sizeof ask.name);
     memcpy(ask.name, call->resource.data, call->resource.len);
-    memcpy(ask.nonce, call->nonce, sizeof ask.nonce);
     pending->call = call;
     pending->number = ask.number;
     list_append(&provider->under_way, &pending->link);
@@ -297,7 +289,7 @@ static void news_arrived(void *context, struct event *event)
     memcpy(&ask, event->bytes.data, sizeof ask);
     if (provider->base.on_news == NULL || !provider->up)
         return;
-    lease_tell(&provider->base, &(struct lease_news){.revoked = ask.revoked,
+    lease_tell(&provider->base, &(struct lease_news){.revoked = ask.call.revoked,
                                                      .resource = bytes_of(ask.name),
                                                      .token = event->value});
     provider->turned(provider->context);

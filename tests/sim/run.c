@@ -77,7 +77,7 @@ static void world_close(struct world *world)
 {
     daemons_free(world);
     links_free(world);
-    queue_free(&world->queue);
+    world_free_events(world);
     clients_free(world);
     disk_free(world->disk);
     for (int i = 0; i < world->plan->masters; i++)
