@@ -162,13 +162,17 @@ def test_redis_py_connects_over_a_unix_socket_with_a_password(rig):
             r.ping()
 
 
-@pytest.mark.parametrize("library", ["node_redis", "ioredis"])
-def test_node_clients_run_a_lease_cycle(daemon, key, library):
+def run_node(library, job, daemon, key):
+    """What a client of Node.js saw."""
     modules = pathlib.Path(os.environ.get("STOCKADE_NODE_MODULES", HERE / "node_modules"))
     assert modules.exists(), "run npm ci in tests/system first (make check does)"
-    output = run("node", HERE / "clients" / f"{library}.js", *daemon.address, key,
-                 env={**os.environ, "NODE_PATH": str(modules)})
-    seen = json.loads(output)
+    return json.loads(run("node", HERE / "clients/node.js", library, job, *daemon.address, key,
+                          env={**os.environ, "NODE_PATH": str(modules)}))
+
+
+@pytest.mark.parametrize("library", ["node_redis", "ioredis"])
+def test_node_clients_run_a_lease_cycle(daemon, key, library):
+    seen = run_node(library, "cycle", daemon, key)
     token = seen["grant"][0]
     assert seen["grant"][1] <= 60000 and seen["others"] is None
     assert seen["wrote"] == "OK" and seen["sold"] == 9 and seen["read"] == "9"

@@ -2,10 +2,7 @@
 """Events: what happens to leases is told as JSON over pub/sub, in Redis's own forms."""
 
 import json
-import os
-import pathlib
 import socket
-import subprocess
 import time
 
 import pytest
@@ -13,8 +10,7 @@ import redis as redis_py
 
 from harness.limits import patience, sanitized, wait_until
 from harness.resp import Push, ReplyError, encode, refused, tcp
-
-HERE = pathlib.Path(__file__).resolve().parent
+from test_clients import run_node
 
 
 def counter(client, name):
@@ -232,14 +228,7 @@ def test_redis_py_subscribes_unmodified(daemon, key):
 
 @pytest.mark.parametrize("library", ["node_redis", "ioredis"])
 def test_node_clients_subscribe_unmodified(daemon, key, library):
-    modules = pathlib.Path(os.environ.get("STOCKADE_NODE_MODULES", HERE / "node_modules"))
-    assert modules.exists(), "run npm ci in tests/system first (make check does)"
-    done = subprocess.run(
-        ["node", HERE / "clients" / f"{library}_events.js", *map(str, daemon.address), key],
-        capture_output=True, text=True, timeout=patience(30), check=False,
-        env={**os.environ, "NODE_PATH": str(modules)})
-    assert done.returncode == 0, done.stderr
-    for told in json.loads(done.stdout):
+    for told in run_node(library, "events", daemon, key):
         assert [json.loads(text)["event"] for text in told] == ["granted", "released"]
 
 

@@ -30,13 +30,9 @@ class Site:
         self.daemon = rig.daemon(lease=self.redlock.uri)
         self.await_ready(5)
 
-    def info(self, client=None):
-        text = (client or self.daemon.client())("INFO").decode()
-        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-
     def await_ready(self, count, timeout=10):
         client = self.daemon.client()
-        wait_until(lambda: f" {count} ready" in self.info(client)["lease_service_detail"],
+        wait_until(lambda: f" {count} ready" in client.info()["lease_service_detail"],
                    f"{count} masters are ready", timeout)
         client.close()
 
@@ -69,8 +65,12 @@ def site(shared):
     shared.daemon.close_clients()
 
 
-def test_all_masters_hold_the_same_token_and_let_it_go(site, key):
-    client = site.daemon.client()
+@pytest.fixture
+def client(site):
+    return site.daemon.client()
+
+
+def test_all_masters_hold_the_same_token_and_let_it_go(site, client, key):
     tokens = [client.token(key)]
     wait_until(lambda: site.locks(key) == tokens * 5, "all five have it")
     client("RELEASE", key, tokens[0])
@@ -79,8 +79,7 @@ def test_all_masters_hold_the_same_token_and_let_it_go(site, key):
 
 
 @pytest.mark.parametrize("silent, furthest", [((), (30, 40)), ((2, 4), (30,)), ((0, 4), (40,))])
-def test_counters_that_ran_ahead_are_levelled_by_the_grant(site, key, silent, furthest):
-    client = site.daemon.client()
+def test_counters_that_ran_ahead_are_levelled_by_the_grant(site, client, key, silent, furthest):
     first = client.token(key)
     client("RELEASE", key, first)
     for master, ahead in zip(site.redlock.masters, (30, 7, 40, 3, 40)):
@@ -97,9 +96,8 @@ def test_counters_that_ran_ahead_are_levelled_by_the_grant(site, key, silent, fu
 
 
 @pytest.mark.parametrize("gone", [(0, 1), (2, 4)])
-def test_two_masters_that_come_back_empty_give_nothing_away(site, key, gone):
-    client, other = site.daemon.client(), site.daemon.client()
-    token = client.token(key)
+def test_two_masters_that_come_back_empty_give_nothing_away(site, client, token, key, gone):
+    other = site.daemon.client()
     wait_until(lambda: site.locks(key) == [token] * 5, "all five have it")
     site.redlock.kill(*gone)
     assert other.acquire(key) is None
@@ -126,9 +124,8 @@ def test_three_masters_that_come_back_empty_give_the_lease_away_and_the_fence_ho
     assert other.fenced(token, "SET", key, "x") == "OK"
 
 
-def test_without_a_quorum_it_is_leasedown_with_the_reason_and_it_comes_back(site, key):
-    client = site.daemon.client()
-    token = client.token(key)
+def test_without_a_quorum_it_is_leasedown_with_the_reason_and_it_comes_back(site, client, token,
+                                                                            key):
     site.redlock.kill(0, 1)
     client.renew(key, token, 60000)
     site.redlock.kill(4)
@@ -136,16 +133,14 @@ def test_without_a_quorum_it_is_leasedown_with_the_reason_and_it_comes_back(site
         client("ACQUIRE", key + "/new", 60000)
     assert watch.seconds < patience(2)
     assert client.fenced(token, "SET", key, "x") == "OK"
-    info = site.info()
+    info = client.info()
     assert info["lease_service"] == "redlock" and info["lease_service_up"] == "0"
     assert "5 masters, 2 ready; redis 127.0.0.1:" in info["lease_service_detail"]
     site.redlock.start(4)
     assert granted_again(client, key + "/new") > 0
 
 
-def test_masters_that_are_silent_cost_no_more_than_the_timeout(site, key):
-    client = site.daemon.client()
-    token = client.token(key)
+def test_masters_that_are_silent_cost_no_more_than_the_timeout(site, client, token, key):
     for number in (1, 2, 3):
         site.redlock.masters[number].freeze()
     with Stopwatch() as watch, refused("LEASEDOWN", "no quorum"):

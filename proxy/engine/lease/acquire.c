@@ -587,7 +587,7 @@ static void make_owner(struct acquire *acquire)
     *owner = acquire->options.owner;
     acquire->anonymous = owner->len == 0;
     if (acquire->anonymous) {
-        lease_make_nonce(acquire->engine->options.chance, acquire->nonce);
+        chance_hex(acquire->engine->options.chance, acquire->nonce, LEASE_NONCE_LEN);
         *owner = (struct bytes){acquire->nonce, LEASE_NONCE_LEN};
     } else {
         lease_nonce(*owner, false, acquire->nonce);
