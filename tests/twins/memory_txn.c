@@ -472,6 +472,11 @@ static enum stk_error rows_receipts_due(struct store_txn *txn, int64_t before_ms
     return STK_OK;
 }
 
+static int by_id(const struct kept_receipt *a, const struct kept_receipt *b)
+{
+    return bytes_compare(buf_bytes(&a->id), buf_bytes(&b->id));
+}
+
 static size_t remove_receipts(struct memory_rows *rows, size_t max)
 {
     const struct retired *entry = &rows->retired[rows->globals.retired_first];
@@ -481,6 +486,8 @@ static size_t remove_receipts(struct memory_rows *rows, size_t max)
 
     if (row != NULL && row->now.lease.receipts_gone < entry->token)
         memory_rows_change(rows, entry->resource)->lease.receipts_gone = entry->token;
+    if (row != NULL)
+        HASH_SRT(hh, row->receipts, by_id);
     for (struct kept_receipt *at = row != NULL ? row->receipts : NULL; at != NULL; at = next) {
         next = at->hh.next;
         if (at->receipt.token == entry->token && removed < max) {
