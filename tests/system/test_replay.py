@@ -219,13 +219,3 @@ def test_a_signal_ends_it_with_nothing_left_behind(tool, orders_file, number):
     assert "interrupted" in stderr
     assert tool.left_behind() == []
     tool.await_no_process()
-
-
-@pytest.mark.parametrize("words, said", [
-    ([], "--orders FILE is missing"),
-    (["--orders", "x", "--workers", "0"], "--workers takes a whole number from 1"),
-    (["--orders", "x", "--opening", "-1"], "--opening takes a whole number from 0"),
-    (["--orders", "x", "--prefix", "p" * 200], "--prefix takes at most"),
-], ids=["orders", "workers", "opening", "prefix"])
-def test_wrong_usage_is_explained_and_exits_with_2(tool, words, said):
-    refused(tool, *words, said=said, status=2)

@@ -30,7 +30,7 @@
 /* Both services answer this question and then close the connection. */
 struct service_kind {
     const char *question;
-    const char *answer, *not_yet; /* once it is ready; while it is still loading */
+    const char *answer, *not_yet;               /* once it is ready; while it is still loading */
     void (*run)(const struct service *service); /* in the child: become the service */
 };
 
