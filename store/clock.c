@@ -14,7 +14,7 @@ void store_clock_init(struct store_clock *clock, const struct clock *machine)
 
 int64_t store_clock_wall_ms(const struct clock *machine)
 {
-    return machine->wall_us != NULL ? machine->wall_us(machine) / 1000 : clock_now_ms(machine);
+    return clock_wall_us(machine) / 1000;
 }
 
 int64_t store_clock_now_ms(const struct store_clock *clock)

@@ -56,4 +56,25 @@ const char *client_text(const redisReply *reply);
 /* Calls, expects no error, drops the reply. */
 bool client_do(struct client *client, const char *format, ...);
 
+struct lease {
+    int64_t token;
+    int64_t ttl_ms; /* left when the reply was sent */
+};
+
+enum acquire_reply {
+    ACQUIRE_GRANTED,
+    ACQUIRE_HELD,    /* null: another holds it, the wait ran out */
+    ACQUIRE_REFUSED, /* an error reply */
+};
+
+/* Read the reply to ACQUIRE. */
+enum acquire_reply lease_of(const redisReply *reply, struct lease *lease);
+/* Return whether RELEASE has done no harm: a lease that has run out meanwhile (STALE), or that will
+ * (BUSY), delays nobody for long. False for any other error, and for NULL. */
+bool lease_released(const redisReply *reply);
+/* Take the reply to ACQUIRE and free it; false where there is no grant. */
+bool lease_taken(struct client *client, const char *key, redisReply *reply, struct lease *lease);
+/* ACQUIRE, FENCED `token` COMMAND KEY [VALUE], RELEASE. `value` NULL: the command has none. */
+bool lease_write(struct client *client, const char *command, const char *key, const char *value);
+
 #endif

@@ -12,12 +12,114 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 
-enum { START_LIMIT_MS = 10000, POLL_MS = 10, PORT_TRIES = 5 };
+enum { START_LIMIT_MS = 10000, END_LIMIT_MS = 3000, POLL_MS = 10, PORT_TRIES = 5 };
+
+extern char **environ;
+
+/* In the child. */
+static void forget_stockade_settings(void)
+{
+    char name[128];
+
+    for (char **entry = environ; *entry != NULL;) {
+        size_t length = strcspn(*entry, "=");
+        if (strncmp(*entry, "STOCKADE_", 9) == 0 && length < sizeof name) {
+            memcpy(name, *entry, length);
+            name[length] = '\0';
+            (void)unsetenv(name); /* moves the rest up */
+        } else {
+            entry++;
+        }
+    }
+}
+
+/* Run argv (found in PATH). Its stderr, and its stdout where `out` is -1, go to FOLDER/NAME.log. It
+ * does not get the environment's STOCKADE_ settings, which are meant for the user's own daemon.
+ * Where argv[0] cannot be run, the program ends early. */
+static bool program_start(struct program *program, char *const *argv, const char *name,
+                          const char *folder, int out, const struct signals *signals,
+                          struct failure *failure)
+{
+    pid_t parent = getpid();
+
+    (void)snprintf(program->log_path, sizeof program->log_path, "%s/%s.log", folder, name);
+    int log = open(program->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (log < 0) {
+        return failure_set(failure, "cannot write %s: %s", program->log_path, strerror(errno));
+    }
+    program->pid = fork();
+    if (program->pid == 0) {
+        signals_before_exec(signals, parent);
+        forget_stockade_settings();
+        (void)dup2(out >= 0 ? out : log, STDOUT_FILENO);
+        (void)dup2(log, STDERR_FILENO);
+        (void)execvp(argv[0], argv);
+        dprintf(STDERR_FILENO, "cannot run %s: %s\n", argv[0], strerror(errno));
+        _exit(127);
+    }
+    (void)close(log);
+    if (program->pid < 0) {
+        program->pid = 0;
+        return failure_set(failure, "cannot start %s: %s", name, strerror(errno));
+    }
+    return true;
+}
+
+/* Return whether it has ended, and reap it. */
+static bool program_has_ended(struct program *program)
+{
+    if (program->pid != 0 && waitpid(program->pid, NULL, WNOHANG) == program->pid) {
+        program->pid = 0;
+    }
+    return program->pid == 0;
+}
+
+/* End it by SIGTERM, or by SIGKILL where that takes too long. */
+static void program_end(struct program *program, struct signals *signals)
+{
+    int64_t deadline_ms = clock_now_ms(&clock_monotonic) + END_LIMIT_MS;
+
+    if (program->pid == 0) {
+        return;
+    }
+    (void)kill(program->pid, SIGTERM);
+    while (!program_has_ended(program)) {
+        int64_t left_ms = deadline_ms - clock_now_ms(&clock_monotonic);
+        if (left_ms <= 0) {
+            (void)kill(program->pid, SIGKILL);
+            (void)waitpid(program->pid, NULL, 0);
+            program->pid = 0;
+            return;
+        }
+        (void)signals_wait(signals, -1, left_ms);
+    }
+}
+
+/* Write "; it said: ..." with the last line of the log, or nothing; return `out`. */
+static const char *program_last_words(const struct program *program, char *out, size_t size)
+{
+    char line[256];
+    FILE *file = fopen(program->log_path, "re");
+
+    out[0] = '\0';
+    if (file == NULL) {
+        return out;
+    }
+    while (fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        if (line[0] != '\0') {
+            (void)snprintf(out, size, "; it said: %s", line);
+        }
+    }
+    (void)fclose(file);
+    return out;
+}
 
 void servers_open(struct servers *servers, struct signals *signals)
 {

@@ -8,12 +8,20 @@
 #ifndef STOCKADE_TOOLS_SERVERS_H
 #define STOCKADE_TOOLS_SERVERS_H
 
+#include <limits.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "tools/client.h"
 #include "tools/failure.h"
-#include "tools/program.h"
 #include "tools/signals.h"
+
+/* A program that we start. Its stderr goes to a log in a folder, it ends with its parent, and we
+ * end it by its process id. */
+struct program {
+    pid_t pid; /* 0: not started, or ended and reaped */
+    char log_path[PATH_MAX];
+};
 
 struct servers {
     struct signals *signals;

@@ -18,6 +18,9 @@ struct bytes {
 
 #define BYTES_LITERAL(text) ((struct bytes){(text), sizeof(text) - 1})
 
+/* The two arguments of printf's "%.*s": at most `max` bytes of a view. */
+#define BYTES_CUT(view, max) (int)((view).len < (max) ? (view).len : (max)), (view).data
+
 /* Return a view of a text, without its terminating zero. */
 struct bytes bytes_of(const char *text);
 /* Return whether two strings have the same bytes. */

@@ -56,5 +56,18 @@ static void system_fill(const struct chance *chance, void *bytes, size_t len)
     }
 }
 
+void chance_hex(const struct chance *chance, char *out, size_t digits)
+{
+    unsigned char random[32];
+
+    check(digits % 2 == 0 && digits <= 2 * sizeof random);
+    chance->fill(chance, random, digits / 2);
+    for (size_t i = 0; i < digits / 2; i++) {
+        out[2 * i] = "0123456789abcdef"[random[i] >> 4];
+        out[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
+    }
+    out[digits] = '\0';
+}
+
 const struct clock clock_monotonic = {monotonic_now_ms, NULL, system_wall_us, system_boot};
 const struct chance chance_system = {system_fill, NULL};

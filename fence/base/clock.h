@@ -37,6 +37,15 @@ static inline int64_t clock_now_ms(const struct clock *clock)
     return clock->now_ms(clock);
 }
 
+/* Return microseconds since 1970, or, where there is no wall clock, of this clock. */
+static inline int64_t clock_wall_us(const struct clock *clock)
+{
+    return clock->wall_us != NULL ? clock->wall_us(clock) : clock_now_ms(clock) * 1000;
+}
+
+/* Write `digits` random hexadecimal digits, an even number up to 64, and a zero. */
+void chance_hex(const struct chance *chance, char *out, size_t digits);
+
 /* Write the boot's id, or "". */
 static inline void clock_boot(const struct clock *clock, char id[CLOCK_BOOT_SIZE])
 {

@@ -21,6 +21,17 @@ void reconnect_init(struct reconnect *reconnect, const char *name, int timeout_m
     snprintf(reconnect->name, sizeof reconnect->name, "%s", name);
 }
 
+void reconnect_set_timer(const struct reconnect *reconnect, uv_timer_t *timer, uv_timer_cb on_timer,
+                         int64_t due_ms)
+{
+    int64_t delay_ms = due_ms - reconnect_now_ms(reconnect);
+
+    if (due_ms == INT64_MAX)
+        uv_timer_stop(timer);
+    else
+        uv_timer_start(timer, on_timer, delay_ms < 0 ? 0 : (uint64_t)delay_ms, 0);
+}
+
 /* Up and down. */
 
 void reconnect_up(struct reconnect *reconnect)

@@ -14,6 +14,8 @@
 #ifndef STOCKADE_FENCE_LEASE_RECONNECT_H
 #define STOCKADE_FENCE_LEASE_RECONNECT_H
 
+#include <uv.h>
+
 #include "fence/lease/open.h"
 
 struct reconnect {
@@ -44,6 +46,10 @@ static inline int64_t reconnect_now_ms(const struct reconnect *reconnect)
 {
     return clock_now_ms(reconnect->env.clock);
 }
+
+/* Start the timer for `due_ms`, for at once where that is past; INT64_MAX: stop it. */
+void reconnect_set_timer(const struct reconnect *reconnect, uv_timer_t *timer, uv_timer_cb on_timer,
+                         int64_t due_ms);
 
 /* The service can be used (again). Forgets why it could not. */
 void reconnect_up(struct reconnect *reconnect);

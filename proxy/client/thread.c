@@ -56,11 +56,7 @@ const char *stk_message(void)
 
 void id_make(char id[ID_LEN + 1])
 {
-    unsigned char random[ID_LEN / 2];
-
-    chance_system.fill(&chance_system, random, sizeof random);
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(id + 2 * i, 3, "%02x", random[i]);
+    chance_hex(&chance_system, id, ID_LEN);
 }
 
 void thread_set_last_id(const char *id)

@@ -106,18 +106,18 @@ static void submit(struct sweeper *sweeper, const struct store_op *op)
     sweeper->engine->requests_open++;
 }
 
-static void ended(struct sweeper *sweeper)
+static bool ended_well(struct sweeper *sweeper)
 {
     sweeper->under_way = false;
     sweeper->engine->requests_open--;
+    return sweeper->op.error == STK_OK;
 }
 
 static void sweep_done(struct store_op *op)
 {
     struct sweeper *sweeper = list_entry(op, struct sweeper, op);
 
-    ended(sweeper);
-    if (op->error != STK_OK)
+    if (!ended_well(sweeper))
         return;
     sweeper->engine->counters.receipts_removed += sweeper->receipts_removed;
     sweeper->engine->counters.resources_forgotten += sweeper->resources_removed;
@@ -128,8 +128,7 @@ static void check_done(struct store_op *op)
 {
     struct sweeper *sweeper = list_entry(op, struct sweeper, op);
 
-    ended(sweeper);
-    if (op->error != STK_OK)
+    if (!ended_well(sweeper))
         return;
     if (!sweeper->due)
         go_on(sweeper);

@@ -46,7 +46,7 @@ struct daemon {
     struct log *log;
     uv_loop_t loop;
     uv_timer_t drain_timer;
-    uv_signal_t sigterm, sigint, sighup, sigusr1, sigusr2;
+    uv_signal_t signals[5]; /* see the table `signals` */
     enum stage stage;
     bool signalled, shutdown_asked;
     char *password;
@@ -71,23 +71,35 @@ static void on_hangup(uv_signal_t *handle, int number);
 static void on_user_signal(uv_signal_t *handle, int number);
 static void on_signal(uv_signal_t *handle, int number);
 
+static const struct {
+    int number;
+    uv_signal_cb on_signal;
+    bool ends; /* it asks for the end: started last. Else it is harmless from first to last */
+} signals[] = {
+    {SIGTERM, on_signal, true},       {SIGINT, on_signal, true},        {SIGHUP, on_hangup, false},
+    {SIGUSR1, on_user_signal, false}, {SIGUSR2, on_user_signal, false},
+};
+enum { SIGNALS = sizeof signals / sizeof *signals };
+
+static void start_signals(struct daemon *daemon, bool ends)
+{
+    for (size_t i = 0; i < SIGNALS; i++)
+        if (signals[i].ends == ends)
+            uv_signal_start(&daemon->signals[i], signals[i].on_signal, signals[i].number);
+}
+
 /* The start. */
 
 static void init_loop(struct daemon *daemon)
 {
     check(uv_loop_init(&daemon->loop) == 0);
     check(uv_timer_init(&daemon->loop, &daemon->drain_timer) == 0);
-    check(uv_signal_init(&daemon->loop, &daemon->sigterm) == 0);
-    check(uv_signal_init(&daemon->loop, &daemon->sigint) == 0);
-    check(uv_signal_init(&daemon->loop, &daemon->sighup) == 0);
-    check(uv_signal_init(&daemon->loop, &daemon->sigusr1) == 0);
-    check(uv_signal_init(&daemon->loop, &daemon->sigusr2) == 0);
-    daemon->drain_timer.data = daemon->sigterm.data = daemon->sigint.data = daemon;
-    daemon->sighup.data = daemon->sigusr1.data = daemon->sigusr2.data = daemon;
-    /* From here on: they must not end a daemon that is about to start. */
-    uv_signal_start(&daemon->sighup, on_hangup, SIGHUP);
-    uv_signal_start(&daemon->sigusr1, on_user_signal, SIGUSR1);
-    uv_signal_start(&daemon->sigusr2, on_user_signal, SIGUSR2);
+    daemon->drain_timer.data = daemon;
+    for (size_t i = 0; i < SIGNALS; i++) {
+        check(uv_signal_init(&daemon->loop, &daemon->signals[i]) == 0);
+        daemon->signals[i].data = daemon;
+    }
+    start_signals(daemon, false); /* they must not end a daemon that is about to start */
     daemon->host = host_new(
         &(struct host_options){.loop = &daemon->loop,
                                .log = daemon->log,
@@ -218,8 +230,7 @@ static void say_ready(void *context)
 
 static void start(struct daemon *daemon)
 {
-    uv_signal_start(&daemon->sigterm, on_signal, SIGTERM);
-    uv_signal_start(&daemon->sigint, on_signal, SIGINT);
+    start_signals(daemon, true);
     log_info(daemon->log, "store %s, leases by %s", option(daemon, OPTION_STORE),
              lease_provider_name(host_provider(daemon->host)));
     host_start(daemon->host, say_ready);
@@ -392,23 +403,21 @@ static void hang_up(struct daemon *daemon)
 static void close_own_handles(void *context)
 {
     struct daemon *daemon = context;
-    uv_handle_t *const handles[] = {
-        (uv_handle_t *)&daemon->drain_timer, (uv_handle_t *)&daemon->sigterm,
-        (uv_handle_t *)&daemon->sigint,      (uv_handle_t *)&daemon->sighup,
-        (uv_handle_t *)&daemon->sigusr1,     (uv_handle_t *)&daemon->sigusr2,
-    };
-    static const int harmless[] = {SIGHUP, SIGUSR1, SIGUSR2};
     sigset_t blocked;
 
-    /* Without their handles these would end the process, which still has its store to close. */
+    /* Without their handles the harmless ones would end the process, which still has its store to
+     * close. */
     sigemptyset(&blocked);
-    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        sigaddset(&blocked, harmless[i]);
+    for (size_t i = 0; i < SIGNALS; i++)
+        if (!signals[i].ends)
+            sigaddset(&blocked, signals[i].number);
     pthread_sigmask(SIG_BLOCK, &blocked, NULL);
-    for (size_t i = 0; i < sizeof handles / sizeof *handles; i++)
-        uv_close(handles[i], NULL);
-    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        signal(harmless[i], SIG_IGN);
+    uv_close((uv_handle_t *)&daemon->drain_timer, NULL);
+    for (size_t i = 0; i < SIGNALS; i++) {
+        uv_close((uv_handle_t *)&daemon->signals[i], NULL);
+        if (!signals[i].ends)
+            signal(signals[i].number, SIG_IGN);
+    }
 }
 
 /* Close what is open; the loop runs dry after it. The limit on draining has nothing to cut short

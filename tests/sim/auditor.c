@@ -130,7 +130,7 @@ void audit_gone(struct auditor *auditor, const struct link *link)
         leave(auditor, link->call);
 }
 
-void audit_answered(struct auditor *auditor, struct call *call, const struct reply *reply)
+void audit_answered(struct auditor *auditor, struct call *call, const redisReply *reply)
 {
     if (call->answered)
         world_break(auditor->world, SANE, "a second reply to one call");

@@ -28,7 +28,7 @@ int audit_id(struct auditor *auditor);
 
 /* At the daemon's door. */
 void audit_arrived(struct auditor *auditor, struct call *call);
-void audit_answered(struct auditor *auditor, struct call *call, const struct reply *reply);
+void audit_answered(struct auditor *auditor, struct call *call, const redisReply *reply);
 /* The session is closed: nobody waits for its call any more. */
 void audit_gone(struct auditor *auditor, const struct link *link);
 /* The disk has changed, or may have. */

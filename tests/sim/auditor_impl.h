@@ -48,7 +48,7 @@ void audit_check(struct auditor *auditor, enum promise promise);
 /* Its receipt has said that it never will be applied, of all tokens that it was tried with. */
 bool audit_is_never(const struct op *op);
 /* auditor_replies.c */
-void audit_reply(struct auditor *auditor, struct call *call, const struct reply *reply);
+void audit_reply(struct auditor *auditor, struct call *call, const redisReply *reply);
 /* auditor_live.c: of those who wait at one daemon, the first to come is the first to be served. */
 void audit_line(struct auditor *auditor, const struct call *call, int64_t token);
 /* Of a lease that somebody has, nothing goes to another while nothing is wrong. */

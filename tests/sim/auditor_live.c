@@ -16,7 +16,7 @@
 /* Does the call stand in its daemon's line? */
 static bool waits(const struct world *world, const struct call *call)
 {
-    return call->verb == VERB_ACQUIRE && call->wait_ms > 0 && call->link->session != NULL &&
+    return call->verb == VERB_ACQUIRE && call->wait_ms > 0 && call->link->conn.session != NULL &&
            world->now_us < call->arrived_us + call->wait_ms * 995;
 }
 
@@ -138,7 +138,7 @@ void audit_live(struct auditor *auditor)
     struct world *world = auditor->world;
 
     for (const struct call *call = auditor->waiting; call != NULL; call = call->waiting) {
-        if (call->link->session == NULL ||
+        if (call->link->conn.session == NULL ||
             party_is_paused(world, &world->daemons[call->link->daemon].party))
             continue;
         judge_answer(auditor, call);

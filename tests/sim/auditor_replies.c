@@ -88,36 +88,34 @@ static void judge_grant(struct auditor *auditor, const struct call *call, int i,
 
 /* All or none: of a basket each token is good when the reply leaves, but for what has happened
  * since the daemon looked. */
-static void judge_basket(struct auditor *auditor, const struct call *call,
-                         const struct reply *reply)
+static void judge_basket(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
     struct world *world = auditor->world;
 
     for (int i = 0; i < call->count; i++) {
         const struct seen *seen = seen_of(auditor, call, i);
-        bool good = seen->live && seen->token == reply->items[i].number;
+        bool good = seen->live && seen->token == reply_item(reply, i);
         audit_check(auditor, P1_FENCED);
         if (!good && seen->changed_us + LOOKED_US < world->now_us &&
             world->daemons[call->link->daemon].pauses_us == call->arrived_pauses_us)
             world_break(world, P1_FENCED,
                         "client %d is told token %lld of %s, which was over before", call->client,
-                        (long long)reply->items[i].number, name_of(call, i));
+                        (long long)reply_item(reply, i), name_of(call, i));
     }
 }
 
-static void judge_acquire(struct auditor *auditor, const struct call *call,
-                          const struct reply *reply)
+static void judge_acquire(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
-    if (reply->kind == 0)
+    if (reply->type == REDIS_REPLY_NIL)
         return;
     if (call->verb == VERB_ACQUIRE_ALL) {
         judge_basket(auditor, call, reply);
         for (int i = 0; i < call->count; i++)
-            judge_grant(auditor, call, i, reply->items[i].number, 0);
+            judge_grant(auditor, call, i, reply_item(reply, i), 0);
         return;
     }
-    int64_t token = reply->items[0].number, ttl_ms = reply->items[1].number;
-    if (reply->kind != '*' || ttl_ms < 1 || ttl_ms > call->ttl_ms)
+    int64_t token = reply_item(reply, 0), ttl_ms = reply_item(reply, 1);
+    if (reply->type != REDIS_REPLY_ARRAY || ttl_ms < 1 || ttl_ms > call->ttl_ms)
         world_break(auditor->world, SANE, "a grant for %lld of %lld ms", (long long)ttl_ms,
                     (long long)call->ttl_ms);
     judge_grant(auditor, call, 0, token, ttl_ms);
@@ -177,7 +175,7 @@ static void judge_ended(struct auditor *auditor, const struct call *call, int64_
 /* Writes. */
 
 static void judge_refused_write(struct auditor *auditor, const struct call *call,
-                                const struct reply *reply)
+                                const redisReply *reply)
 {
     struct op *op = call->op;
 
@@ -186,7 +184,7 @@ static void judge_refused_write(struct auditor *auditor, const struct call *call
         !reply_is_error(reply, "STORE"))
         world_break(auditor->world, P6_ONCE,
                     "operation %d was applied, and its repeat is refused: %.*s", op->number,
-                    (int)reply->len, reply->text);
+                    (int)reply->len, reply->str);
     if (op->applied && op->tokens_count == 1)
         world_break(auditor->world, P6_ONCE, "operation %d was refused, and applied", op->number);
     if (reply_is_error(reply, "STALE") || reply_is_error(reply, "UNKNOWN"))
@@ -194,16 +192,15 @@ static void judge_refused_write(struct auditor *auditor, const struct call *call
     op->refusals++;
 }
 
-static void judge_written(struct auditor *auditor, const struct call *call,
-                          const struct reply *reply)
+static void judge_written(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
     struct world *world = auditor->world;
     struct op *op = call->op;
-    int64_t replies[2] = {reply->number, 0};
+    int64_t replies[2] = {reply->integer, 0};
 
     if (call->verb == VERB_SELL) {
-        replies[0] = reply->items[0].number;
-        replies[1] = reply->items[1].number;
+        replies[0] = reply_item(reply, 0);
+        replies[1] = reply_item(reply, 1);
     }
     audit_check(auditor, P4_DURABLE);
     audit_check(auditor, P6_ONCE);
@@ -226,7 +223,7 @@ static void judge_written(struct auditor *auditor, const struct call *call,
     if ((call->verb == VERB_APPEND && replies[0] != op->end) ||
         (call->verb == VERB_SELL && replies[1] != op->end))
         world_break(world, P6_ONCE, "operation %d ends at %lld of its log; its reply says %lld",
-                    op->number, (long long)op->end, (long long)reply->number);
+                    op->number, (long long)op->end, (long long)reply->integer);
     auditor->counted += call->verb == VERB_COUNT && !op->told;
     op->told = op->applied = true;
     memcpy(op->replies, replies, sizeof replies);
@@ -236,13 +233,13 @@ static void judge_written(struct auditor *auditor, const struct call *call,
     }
 }
 
-static void judge_read(struct auditor *auditor, const struct call *call, const struct reply *reply)
+static void judge_read(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
     const struct buf *text = &seen_of(auditor, call, 0)->text;
 
     audit_check(auditor, P4_DURABLE);
     if (reply->len > text->len || (int64_t)reply->len < call->acked_then ||
-        (reply->len > 0 && memcmp(reply->text, text->data, reply->len) != 0))
+        (reply->len > 0 && memcmp(reply->str, text->data, reply->len) != 0))
         world_break(auditor->world, P4_DURABLE,
                     "a read of %s gives %zu bytes; %lld were acknowledged, %zu are stored",
                     name_of(call, 0), reply->len, (long long)call->acked_then, text->len);
@@ -250,12 +247,11 @@ static void judge_read(struct auditor *auditor, const struct call *call, const s
         judge_acceptance(auditor, call);
 }
 
-static void judge_receipt(struct auditor *auditor, const struct call *call,
-                          const struct reply *reply)
+static void judge_receipt(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
     struct op *op = call->op;
-    bool applied = reply->kind == '*' && reply->items[0].number == 1;
-    bool never = reply->kind == '*' && reply->items[0].number == 0;
+    bool applied = reply->type == REDIS_REPLY_ARRAY && reply_item(reply, 0) == 1;
+    bool never = reply->type == REDIS_REPLY_ARRAY && reply_item(reply, 0) == 0;
 
     audit_check(auditor, P6_ONCE);
     if (applied && op->verb != VERB_COUNT && !op->applied)
@@ -264,12 +260,12 @@ static void judge_receipt(struct auditor *auditor, const struct call *call,
     if (never && op->applied)
         world_break(auditor->world, P6_ONCE, "operation %d was applied, its receipt denies it",
                     op->number);
-    if (reply->kind == 0 && call->applied_then)
+    if (reply->type == REDIS_REPLY_NIL && call->applied_then)
         world_break(auditor->world, P6_ONCE, "operation %d was applied, and has no receipt",
                     op->number);
     if (applied && op->verb == VERB_COUNT && !op->told) {
         op->told = op->applied = true;
-        op->replies[0] = reply->items[1].number;
+        op->replies[0] = reply_item(reply, 1);
         auditor->counted++;
     }
     if (never) /* under another token it may be tried again */
@@ -289,7 +285,7 @@ static bool has_no_reason_for_down(const struct world *world, const struct call 
 }
 
 /* Errors that anybody may get, and those that nobody may. */
-static void judge_error(struct auditor *auditor, const struct call *call, const struct reply *reply)
+static void judge_error(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
     static const char *const codes[] = {"STALE", "UNKNOWN",   "RANGE",    "BUSY",
                                         "STORE", "LEASEDOWN", "DEADLOCK", "EXPIRED"};
@@ -303,51 +299,51 @@ static void judge_error(struct auditor *auditor, const struct call *call, const 
             return;
         }
     world_break(auditor->world, P8_LIVE, "client %d got %.*s", call->client, (int)reply->len,
-                reply->text);
+                reply->str);
 }
 
-void audit_reply(struct auditor *auditor, struct call *call, const struct reply *reply)
+void audit_reply(struct auditor *auditor, struct call *call, const redisReply *reply)
 {
-    if (reply->kind == '-')
+    if (reply->type == REDIS_REPLY_ERROR)
         judge_error(auditor, call, reply);
     switch (call->verb) {
     case VERB_ACQUIRE:
     case VERB_ACQUIRE_ALL:
-        if (reply->kind != '-')
+        if (reply->type != REDIS_REPLY_ERROR)
             judge_acquire(auditor, call, reply);
         break;
     case VERB_RENEW:
-        if (reply->kind == ':')
+        if (reply->type == REDIS_REPLY_INTEGER)
             judge_acceptance(auditor, call);
         break;
     case VERB_RELEASE:
-        if (reply->kind == ':' && reply->number > 0 && call->owner < 0)
+        if (reply->type == REDIS_REPLY_INTEGER && reply->integer > 0 && call->owner < 0)
             world_break(auditor->world, P6_ONCE, "%s was entered more than once", name_of(call, 0));
-        if (reply->kind == ':' && reply->number == 0)
+        if (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0)
             judge_ended(auditor, call, call->tokens[0]);
         else if (reply_is_error(reply, "UNKNOWN") || reply_is_error(reply, "STALE"))
             judge_refusal(auditor, call, reply_is_error(reply, "UNKNOWN"));
         break;
     case VERB_REVOKE:
-        if (reply->kind == ':')
-            judge_ended(auditor, call, reply->number);
+        if (reply->type == REDIS_REPLY_INTEGER)
+            judge_ended(auditor, call, reply->integer);
         break;
     case VERB_APPEND:
     case VERB_COUNT:
     case VERB_SELL:
     case VERB_PAIR:
-        if (reply->kind == '-')
+        if (reply->type == REDIS_REPLY_ERROR)
             judge_refused_write(auditor, call, reply);
         else
             judge_written(auditor, call, reply);
         break;
     case VERB_GET:
     case VERB_FENCED_GET:
-        if (reply->kind != '-')
+        if (reply->type != REDIS_REPLY_ERROR)
             judge_read(auditor, call, reply);
         break;
     case VERB_RECEIPT:
-        if (reply->kind != '-')
+        if (reply->type != REDIS_REPLY_ERROR)
             judge_receipt(auditor, call, reply);
         break;
     case VERBS: break;

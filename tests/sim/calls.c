@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands are written as RESP arrays from a line of words; replies are RESP2. */
+/* Commands are written as RESP arrays, from a line of words. */
 #include "tests/sim/calls.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "fence/base/check.h"
 
 const char *const resource_names[RESOURCES] = {"log0",  "log1",  "log2",  "sold",
                                                "count", "pairA", "pairB", "lock"};
@@ -121,77 +122,38 @@ void call_describe(const struct call *call, char *out, size_t size)
         *at = '|';
 }
 
-/* One line up to CRLF; its length with it, 0: not whole. */
-static size_t line_length(const char *data, size_t len)
+redisReply *reply_read(struct bytes raw)
 {
-    const char *end = len == 0 ? NULL : memchr(data, '\n', len);
-    return end == NULL ? 0 : (size_t)(end - data) + 1;
+    redisReader *reader = redisReaderCreate();
+    void *reply = NULL;
+
+    check(redisReaderFeed(reader, raw.data, raw.len) == REDIS_OK &&
+          redisReaderGetReply(reader, &reply) == REDIS_OK && reply != NULL);
+    redisReaderFree(reader);
+    return reply;
 }
 
-static long array_read(const char *data, size_t len, size_t head, struct reply *reply)
+int64_t reply_item(const redisReply *reply, int place)
 {
-    size_t at = head;
-
-    reply->count = (int)reply->number;
-    for (int i = 0; i < reply->count; i++) {
-        struct reply item;
-        long used = reply_read(data + at, len - at, &item);
-        if (used <= 0)
-            return used;
-        if (i < 2) {
-            reply->items[i].kind = item.kind;
-            reply->items[i].number = item.number;
-        }
-        at += (size_t)used;
-    }
-    return (long)at;
+    return (size_t)place < reply->elements ? reply->element[place]->integer : 0;
 }
 
-long reply_read(const char *data, size_t len, struct reply *reply)
-{
-    size_t head = line_length(data, len);
-
-    *reply = (struct reply){0};
-    if (head == 0)
-        return 0;
-    if (head < 3 || strchr("+-:$*", data[0]) == NULL)
-        return -1;
-    reply->kind = data[0];
-    reply->text = data + 1;
-    reply->len = head - 3;
-    if (data[0] == '+' || data[0] == '-')
-        return (long)head;
-    reply->number = strtoll(data + 1, NULL, 10);
-    if (data[0] == ':')
-        return (long)head;
-    if (reply->number < 0) {
-        reply->kind = 0;
-        reply->len = 0;
-        return (long)head;
-    }
-    if (data[0] == '*')
-        return array_read(data, len, head, reply);
-    reply->text = data + head;
-    reply->len = (size_t)reply->number;
-    return len < head + reply->len + 2 ? 0 : (long)(head + reply->len + 2);
-}
-
-bool reply_is_error(const struct reply *reply, const char *code)
+bool reply_is_error(const redisReply *reply, const char *code)
 {
     size_t len = strlen(code);
-    return reply->kind == '-' && reply->len >= len && memcmp(reply->text, code, len) == 0 &&
-           (reply->len == len || reply->text[len] == ' ');
+    return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, code, len) == 0 &&
+           (reply->str[len] == '\0' || reply->str[len] == ' ');
 }
 
-void reply_describe(const struct reply *reply, char *out, size_t size)
+void reply_describe(const redisReply *reply, char *out, size_t size)
 {
-    switch (reply->kind) {
-    case 0: snprintf(out, size, "null"); break;
-    case ':': snprintf(out, size, "%lld", (long long)reply->number); break;
-    case '*':
-        snprintf(out, size, "[%lld, %lld]", (long long)reply->items[0].number,
-                 (long long)reply->items[1].number);
+    switch (reply->type) {
+    case REDIS_REPLY_NIL: snprintf(out, size, "null"); break;
+    case REDIS_REPLY_INTEGER: snprintf(out, size, "%lld", reply->integer); break;
+    case REDIS_REPLY_ARRAY:
+        snprintf(out, size, "[%lld, %lld]", (long long)reply_item(reply, 0),
+                 (long long)reply_item(reply, 1));
         break;
-    default: snprintf(out, size, "%.*s", (int)(reply->len < 120 ? reply->len : 120), reply->text);
+    default: snprintf(out, size, "%.120s", reply->str);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What clients ask: resources, operations that can be told from each other in the stored data, and
- * calls, as bytes of the protocol and back. Written for the simulator alone; it shares nothing with
- * the product's own protocol code.
+ * calls, as bytes of the protocol. It shares nothing with the product's own protocol code; replies
+ * are read by hiredis.
  *
  *   log0..2  strings to which operations append "17;", their number: order, once, by whom
  *   sold     a counter that goes up together with an entry in a log, in one transaction
@@ -10,6 +10,8 @@
  *   lock     a lease without data */
 #ifndef STOCKADE_TESTS_SIM_CALLS_H
 #define STOCKADE_TESTS_SIM_CALLS_H
+
+#include <hiredis/hiredis.h>
 
 #include "tests/sim/world.h"
 
@@ -77,26 +79,15 @@ struct call {
     bool applied_then;
 };
 
-/* One reply, taken apart. */
-struct reply {
-    char kind; /* + - : $ *, or 0 for null */
-    int64_t number;
-    const char *text; /* of + - $: borrowed */
-    size_t len;
-    int count; /* of * */
-    struct {
-        char kind;
-        int64_t number;
-    } items[2];
-};
-
 /* The command's bytes; sets replies_left. */
 void call_write(struct call *call, struct buf *out);
-/* How many bytes the first reply takes; 0: it is not whole yet; -1: this is no reply. */
-long reply_read(const char *data, size_t len, struct reply *reply);
-bool reply_is_error(const struct reply *reply, const char *code);
+/* Read a reply that is there as a whole. Free it with freeReplyObject. */
+redisReply *reply_read(struct bytes raw);
+/* Return the number at this place of an array, or 0. */
+int64_t reply_item(const redisReply *reply, int place);
+bool reply_is_error(const redisReply *reply, const char *code);
 /* For the story. */
 void call_describe(const struct call *call, char *out, size_t size);
-void reply_describe(const struct reply *reply, char *out, size_t size);
+void reply_describe(const redisReply *reply, char *out, size_t size);
 
 #endif

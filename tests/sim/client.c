@@ -104,15 +104,12 @@ void client_move(struct client *client)
     client->link = link_open(client->world, client->number, client->home);
 }
 
-void client_replied(struct client *client, struct link *link, const struct reply *reply)
+void client_replied(struct client *client, struct link *link, struct bytes raw)
 {
     if (client->link != link || !client->waits_reply)
         return;
-    client->reply = *reply;
-    buf_clear(&client->text);
-    if (reply->len > 0)
-        buf_append(&client->text, reply->text, reply->len);
-    client->reply.text = client->text.data;
+    freeReplyObject(client->reply);
+    client->reply = reply_read(raw);
     client->got = true;
     resume(client);
 }
@@ -174,7 +171,7 @@ void clients_new(struct world *world)
 void clients_free(struct world *world)
 {
     for (int i = 0; i < world->plan->clients; i++) {
-        buf_free(&world->clients[i]->text);
+        freeReplyObject(world->clients[i]->reply);
         free(world->clients[i]->stack);
         free(world->clients[i]);
     }

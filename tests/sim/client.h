@@ -31,8 +31,7 @@ struct client {
     uint64_t wakes; /* counted up with each wait: a late timer means nothing */
     /* What came. */
     bool got;
-    struct reply reply;
-    struct buf text;
+    redisReply *reply; /* the latest one, or NULL */
     /* What it remembers, over its deaths too. */
     struct rng rng;   /* of the round */
     int round, owner; /* owner: that its latest lease was taken as; -1: none */
@@ -56,7 +55,7 @@ bool client_call(struct client *client, struct call *call);
 void client_move(struct client *client);
 
 /* For the network. */
-void client_replied(struct client *client, struct link *link, const struct reply *reply);
+void client_replied(struct client *client, struct link *link, struct bytes raw);
 void client_closed(struct client *client, struct link *link);
 
 /* It is gone, and comes back after `ms`. Its connection ends, or just falls silent. */

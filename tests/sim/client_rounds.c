@@ -71,16 +71,16 @@ static bool acquire(struct client *client, const enum resource_number *resources
                 return false;
             continue;
         }
-        const struct reply *reply = &client->reply;
+        const redisReply *reply = client->reply;
         if (owner >= 0 && reply_is_error(reply, "LEASEDOWN") && sometimes(client, 800)) {
             world->tally->moves += world->plan->daemons > 1;
             client_move(client); /* he enters there what may have been granted here */
             continue;
         }
-        if (reply->kind != '*')
+        if (reply->type != REDIS_REPLY_ARRAY)
             return false;
-        tokens[0] = reply->items[0].number;
-        tokens[1] = count == 1 ? 0 : reply->items[1].number;
+        tokens[0] = reply_item(reply, 0);
+        tokens[1] = count == 1 ? 0 : reply_item(reply, 1);
         for (int i = 0; i < count; i++)
             client->old_tokens[resources[i]] = tokens[i];
         return true;
@@ -97,8 +97,8 @@ static void release(struct client *client, enum resource_number resource, int64_
         call->tokens[0] = token;
         call->id = id;
         call->owner = client->owner;
-        if (client_call(client, call) && !reply_is_error(&client->reply, "BUSY") &&
-            !reply_is_error(&client->reply, "STORE"))
+        if (client_call(client, call) && !reply_is_error(client->reply, "BUSY") &&
+            !reply_is_error(client->reply, "STORE"))
             return;
     }
 }
@@ -109,7 +109,7 @@ static bool renew(struct client *client, enum resource_number resource, int64_t 
 
     call->tokens[0] = token;
     call->ttl_ms = some_ttl_ms(client);
-    return client_call(client, call) && client->reply.kind == ':';
+    return client_call(client, call) && client->reply->type == REDIS_REPLY_INTEGER;
 }
 
 /* Writes. */
@@ -135,9 +135,9 @@ static bool asks_receipt(struct client *client, struct op *op, const int64_t tok
 
     call->verb = VERB_RECEIPT;
     call->count = 1;
-    if (!client_call(client, call) || client->reply.kind != '*')
+    if (!client_call(client, call) || client->reply->type != REDIS_REPLY_ARRAY)
         return false;
-    *outcome = client->reply.items[0].number == 1 ? APPLIED : REFUSED;
+    *outcome = reply_item(client->reply, 0) == 1 ? APPLIED : REFUSED;
     return true;
 }
 
@@ -155,8 +155,8 @@ static enum outcome perform(struct client *client, struct op *op, const int64_t 
 
     for (int tries = 0; tries < tries_max; tries++) {
         if (client_call(client, op_call(client, op, tokens))) {
-            const struct reply *reply = &client->reply;
-            if (reply->kind != '-')
+            const redisReply *reply = client->reply;
+            if (reply->type != REDIS_REPLY_ERROR)
                 return APPLIED;
             if (!reply_is_error(reply, "BUSY") && !reply_is_error(reply, "STORE"))
                 return REFUSED;
@@ -304,8 +304,8 @@ static void settle(struct client *client)
     while (client->open_count > 0) {
         const struct open_op open = client->open[client->open_count - 1];
         bool got = client_call(client, op_call(client, open.op, open.tokens));
-        if (got && !reply_is_error(&client->reply, "BUSY") &&
-            !reply_is_error(&client->reply, "STORE"))
+        if (got && !reply_is_error(client->reply, "BUSY") &&
+            !reply_is_error(client->reply, "STORE"))
             client->open_count--;
         else
             client_sleep(client, 50);

@@ -12,22 +12,6 @@
 #include "tests/sim/client.h"
 #include "tests/sim/daemon.h"
 
-struct link *link_open(struct world *world, int client, int daemon)
-{
-    struct link *link = mem_zalloc(sizeof *link);
-
-    link->world = world;
-    link->number = ++world->links_count;
-    link->daemon = daemon;
-    link->client = client;
-    link->client_life = world->clients[client]->party.life;
-    link->rng =
-        rng_of(world->plan->seed, 'n' + ((uint64_t)client << 8), world->clients[client]->links++);
-    link->next = world->links;
-    world->links = link;
-    return link;
-}
-
 static int64_t arrival_us(struct link *link, int64_t *latest_us)
 {
     int64_t at_us = link->world->now_us + world_latency_us(link->world, &link->rng);
@@ -60,10 +44,9 @@ static void tell_client_closed(struct link *link, int64_t us)
 
 static void end_session(struct link *link)
 {
-    if (link->session == NULL)
+    if (link->conn.session == NULL)
         return;
-    session_close(link->session);
-    link->session = NULL;
+    memory_conn_close(&link->conn);
     audit_gone(link->world->auditor, link);
 }
 
@@ -78,14 +61,14 @@ static void bytes_arrived(void *context, struct event *event)
     if (!link->opened && daemon->up) {
         snprintf(peer, sizeof peer, "sim:%d", link->number);
         link->opened = true;
-        link->session = session_open(daemon->engine, peer, true, link, &link->out);
+        memory_conn_open(&link->conn, daemon->engine, peer);
     }
-    if (link->session == NULL) {
+    if (link->conn.session == NULL) {
         tell_client_closed(link, 100);
         return;
     }
     audit_arrived(link->world->auditor, link->call);
-    session_input(link->session, event->bytes.data, event->bytes.len);
+    session_input(link->conn.session, event->bytes.data, event->bytes.len);
     daemon_turn(daemon);
 }
 
@@ -112,9 +95,9 @@ static void end_arrived(void *context, struct event *event)
     struct link *link = context;
 
     (void)event;
-    if (link->session == NULL || link->cut)
+    if (link->conn.session == NULL || link->cut)
         return;
-    if (!session_input_ended(link->session))
+    if (!session_input_ended(link->conn.session))
         end_session(link);
     daemon_turn(&link->world->daemons[link->daemon]);
 }
@@ -133,7 +116,7 @@ static void cut_noticed(void *context, struct event *event)
     struct link *link = context;
 
     (void)event;
-    if (link->session == NULL)
+    if (link->conn.session == NULL)
         return;
     end_session(link);
     daemon_turn(&link->world->daemons[link->daemon]);
@@ -157,16 +140,13 @@ void link_cut(struct link *link)
 static void reply_arrived(void *context, struct event *event)
 {
     struct link *link = context;
-    struct reply reply;
 
-    if (link->cut || link->client_closed)
-        return;
-    (void)reply_read(event->bytes.data, event->bytes.len, &reply);
-    client_replied(link->world->clients[link->client], link, &reply);
+    if (!link->cut && !link->client_closed)
+        client_replied(link->world->clients[link->client], link, buf_bytes(&event->bytes));
 }
 
 /* The call's last reply: it is given now. */
-static void give_reply(struct link *link, const char *data, size_t len, const struct reply *reply)
+static void give_reply(struct link *link, const redisReply *reply, struct bytes raw)
 {
     struct world *world = link->world;
     struct client *client = world->clients[link->client];
@@ -178,7 +158,7 @@ static void give_reply(struct link *link, const char *data, size_t len, const st
         world_tell(world, "daemon %d answers client %d: %s   (%s)", link->daemon, link->client,
                    text, asked);
     }
-    digest_bytes(&world->digest, data, len);
+    digest_bytes(&world->digest, raw.data, raw.len);
     audit_answered(world->auditor, link->call, reply);
     if (rng_per_mille(&link->rng, world->cutting_per_mille))
         link_cut(link);
@@ -186,42 +166,50 @@ static void give_reply(struct link *link, const char *data, size_t len, const st
         return;
     struct event *event =
         world_at(world, arrival_us(link, &link->from_us), &client->party, reply_arrived, link);
-    buf_append(&event->bytes, data, len);
+    buf_append_bytes(&event->bytes, raw);
 }
 
-void link_changed(void *connection)
+static void on_reply(struct memory_conn *conn, const redisReply *reply, struct bytes raw)
 {
-    struct link *link = connection;
-    size_t at = 0;
-    long used = 0;
-    struct reply reply;
+    struct link *link = conn->context;
 
-    session_take_output(link->session, &link->out);
-    session_set_unsent(link->session, 0);
-    buf_append_bytes(&link->in, buf_bytes(&link->out));
-    while (at < link->in.len) {
-        used = reply_read(link->in.data + at, link->in.len - at, &reply);
-        if (used <= 0)
-            break;
-        if (link->call == NULL || link->call->replies_left == 0)
-            world_break(link->world, SANE, "a reply that nobody asked for");
-        else if (--link->call->replies_left == 0)
-            give_reply(link, link->in.data + at, (size_t)used, &reply);
-        at += (size_t)used;
-    }
-    if (used < 0)
-        world_break(link->world, SANE, "what is no reply: %.*s", (int)(link->in.len - at),
-                    link->in.data + at);
-    buf_consume(&link->in, at);
-    if (session_ended(link->session)) {
-        end_session(link);
-        tell_client_closed(link, 100);
-    }
+    if (reply == NULL)
+        world_break(link->world, SANE, "what is no reply: %.*s", (int)raw.len, raw.data);
+    else if (link->call == NULL || link->call->replies_left == 0)
+        world_break(link->world, SANE, "a reply that nobody asked for");
+    else if (--link->call->replies_left == 0)
+        give_reply(link, reply, raw);
+}
+
+static void on_closed(struct memory_conn *conn)
+{
+    struct link *link = conn->context;
+
+    audit_gone(link->world->auditor, link);
+    tell_client_closed(link, 100);
+}
+
+struct link *link_open(struct world *world, int client, int daemon)
+{
+    struct link *link = mem_zalloc(sizeof *link);
+
+    link->world = world;
+    link->number = ++world->links_count;
+    link->daemon = daemon;
+    link->client = client;
+    link->conn =
+        (struct memory_conn){.context = link, .on_reply = on_reply, .on_closed = on_closed};
+    link->client_life = world->clients[client]->party.life;
+    link->rng =
+        rng_of(world->plan->seed, 'n' + ((uint64_t)client << 8), world->clients[client]->links++);
+    link->next = world->links;
+    world->links = link;
+    return link;
 }
 
 void link_daemon_gone(struct link *link)
 {
-    if (link->session == NULL)
+    if (link->conn.session == NULL)
         return;
     end_session(link);
     if (!link->cut)
@@ -234,8 +222,7 @@ void links_free(struct world *world)
 
     for (struct link *link = world->links; link != NULL; link = next) {
         next = link->next;
-        buf_free(&link->in);
-        buf_free(&link->out);
+        memory_conn_free(&link->conn);
         free(link);
     }
     world->links = NULL;

@@ -5,19 +5,18 @@
 #ifndef STOCKADE_TESTS_SIM_LINK_H
 #define STOCKADE_TESTS_SIM_LINK_H
 
-#include "proxy/engine/engine.h"
 #include "tests/sim/calls.h"
+#include "tests/twins/memory_conn.h"
 
 struct link {
     struct link *next;
     struct world *world;
     int number, daemon, client;
-    struct session *session; /* at the daemon; NULL: not yet, or no more */
+    struct memory_conn conn; /* at the daemon */
     bool opened, cut, client_closed;
     uint64_t client_life;
     struct rng rng;
     int64_t to_us, from_us; /* when the latest message of each direction arrives */
-    struct buf in, out;     /* what the daemon sent, up to the next whole reply; scratch */
     struct call *call;      /* the one under way */
 };
 
@@ -26,8 +25,6 @@ void link_send(struct link *link, struct call *call);
 /* By the client, in order. */
 void link_close(struct link *link);
 void link_cut(struct link *link);
-/* The daemon's host: the session has news. */
-void link_changed(void *connection);
 /* The daemon died: its end is gone. */
 void link_daemon_gone(struct link *link);
 void links_free(struct world *world);

@@ -12,7 +12,6 @@
 #include "tests/sim/client.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk.h"
-#include "tests/sim/faults.h"
 #include "tests/sim/redis.h"
 
 #define LOOK_EVERY_US 50000
@@ -77,7 +76,7 @@ static void world_close(struct world *world)
 {
     daemons_free(world);
     links_free(world);
-    queue_free(&world->queue);
+    world_free_events(world);
     clients_free(world);
     disk_free(world->disk);
     for (int i = 0; i < world->plan->masters; i++)

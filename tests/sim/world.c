@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue is a binary heap by time, then by order of scheduling. */
+/* Events leave the heap by time, then in the order in which they were scheduled: one number stands
+ * for both. */
 #include "tests/sim/world.h"
 
 #include <stdarg.h>
@@ -7,46 +8,21 @@
 #include <stdlib.h>
 
 #include "fence/base/check.h"
+#include "fence/base/list.h"
 #include "fence/base/mem.h"
 
-#define EPOCH_US 1700000000000000
+#define EPOCH_US    1700000000000000
+#define NUMBER_BITS 24
 
-static bool before(const struct event *a, const struct event *b)
+static struct event *event_of(struct heap_node *node)
 {
-    return a->at_us != b->at_us ? a->at_us < b->at_us : a->number < b->number;
+    return list_entry(node, struct event, node);
 }
 
-static void push(struct queue *queue, struct event *event)
+static void schedule(struct world *world, struct event *event)
 {
-    if (queue->count == queue->room) {
-        queue->room = queue->room * 2 + 256;
-        queue->heap = mem_realloc(queue->heap, queue->room * sizeof(struct event *));
-    }
-    size_t at = queue->count++;
-    for (; at > 0 && before(event, queue->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        queue->heap[at] = queue->heap[(at - 1) / 2];
-    queue->heap[at] = event;
-}
-
-static struct event *pop(struct queue *queue)
-{
-    struct event *first = queue->heap[0], *last = queue->heap[--queue->count];
-    size_t at = 0;
-
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= queue->count)
-            break;
-        if (child + 1 < queue->count && before(queue->heap[child + 1], queue->heap[child]))
-            child++;
-        if (!before(queue->heap[child], last))
-            break;
-        queue->heap[at] = queue->heap[child];
-        at = child;
-    }
-    if (queue->count > 0)
-        queue->heap[at] = last;
-    return first;
+    check(event->at_us >= world->now_us && event->number < 1 << NUMBER_BITS);
+    heap_set(&world->events, &event->node, (event->at_us << NUMBER_BITS) + event->number);
 }
 
 static void event_free(struct event *event)
@@ -55,21 +31,19 @@ static void event_free(struct event *event)
     free(event);
 }
 
-void queue_free(struct queue *queue)
+void world_free_events(struct world *world)
 {
-    for (size_t i = 0; i < queue->count; i++)
-        event_free(queue->heap[i]);
-    free(queue->heap);
-    *queue = (struct queue){0};
+    for (size_t i = 0; i < world->events.count; i++)
+        event_free(event_of(world->events.nodes[i]));
+    heap_free(&world->events);
 }
 
 static struct event *add(struct world *world, const struct event *like)
 {
     struct event *event = mem_zalloc(sizeof *event);
 
-    check(like->at_us >= world->now_us);
     *event = *like;
-    push(&world->queue, event);
+    schedule(world, event);
     return event;
 }
 
@@ -77,7 +51,7 @@ struct event *world_at(struct world *world, int64_t at_us, struct party *party,
                        void (*run)(void *context, struct event *event), void *context)
 {
     return add(world, &(struct event){.at_us = at_us,
-                                      .number = ++world->queue.numbers,
+                                      .number = ++world->events_count,
                                       .party = party,
                                       .life = party != NULL ? party->life : 0,
                                       .run = run,
@@ -92,19 +66,22 @@ void world_at_once(struct world *world, void (*run)(void *context, struct event 
 
 bool world_step(struct world *world, int64_t until_us)
 {
-    if (world->queue.count == 0 || world->queue.heap[0]->at_us > until_us)
+    struct heap_node *first = heap_first(&world->events);
+
+    if (first == NULL || event_of(first)->at_us > until_us)
         return false;
-    struct event *event = pop(&world->queue);
+    heap_remove(&world->events, first);
+    struct event *event = event_of(first);
     const struct party *party = event->party;
     world->now_us = event->at_us;
     if (party != NULL && event->life == party->life && party->paused_until_us > world->now_us) {
         event->at_us = party->paused_until_us; /* its number keeps it in order */
-        push(&world->queue, event);
+        schedule(world, event);
         return true;
     }
     if (party == NULL || event->life == party->life) {
         digest_number(&world->digest, event->at_us);
-        digest_number(&world->digest, (int64_t)event->number);
+        digest_number(&world->digest, event->number);
         world->tally->events++;
         event->run(event->context, event);
     }

@@ -9,6 +9,7 @@
 #define STOCKADE_TESTS_SIM_WORLD_H
 
 #include "fence/base/bytes.h"
+#include "fence/base/heap.h"
 #include "tests/sim/chance.h"
 #include "tests/sim/plan.h"
 
@@ -18,20 +19,15 @@ struct party {
 };
 
 struct event {
+    struct heap_node node; /* in the queue */
     int64_t at_us;
-    uint64_t number; /* in order of scheduling, among those of one time */
+    int64_t number; /* in order of scheduling, among those of one time */
     struct party *party;
     uint64_t life;
     void (*run)(void *context, struct event *event); /* the event is freed after */
     void *context;
     struct buf bytes; /* freed with the event */
     int64_t value;
-};
-
-struct queue {
-    struct event **heap;
-    size_t count, room;
-    uint64_t numbers;
 };
 
 struct auditor;
@@ -56,7 +52,8 @@ struct world {
     int64_t wall_ahead_us; /* the wall clock was set so far ahead, or back */
     int64_t booted_us;     /* the machine that has the disk and the daemons, the last time */
     int boots;
-    struct queue queue;
+    struct heap events;   /* to come */
+    int64_t events_count; /* that were scheduled */
     struct digest digest;
     struct tally *tally;
     struct auditor *auditor;
@@ -85,7 +82,7 @@ void world_at_once(struct world *world, void (*run)(void *context, struct event 
                    void *context);
 /* Runs the next event. False: there is none, or it is later than `until_us`. */
 bool world_step(struct world *world, int64_t until_us);
-void queue_free(struct queue *queue);
+void world_free_events(struct world *world);
 
 void party_pause(struct world *world, struct party *party, int64_t us);
 bool party_is_paused(const struct world *world, const struct party *party);

@@ -8,11 +8,12 @@ import threading
 
 import pytest
 
-from harness.limits import patience, wait_until
-from harness.resp import Client, ReplyError
+from harness.limits import wait_until
+from harness.maintenance import cycle, execute, floor_said, make_version_1, query, value
+from harness.resp import ReplyError
 from harness.rig import restart
-from harness.maintenance import (Maintenance, cycle, execute, floor_said,
-                                 make_version_1, query, value)
+from harness.threads import Beside
+from test_p8_live import line_up
 
 TOKEN_MAX = (1 << 53) - 1
 LEAP = 1 << 32
@@ -20,20 +21,14 @@ SECONDS_LONG = 60000  # as a TTL in ms
 WAIT = ("WAIT", 10000)
 
 
-@pytest.fixture
-def maintenance(rig):
-    return Maintenance(rig)
-
-
 class History:
     """Tokens given out before and after a backup, held, given back and lost."""
 
-    def __init__(self, rig, maintenance, daemon, held_ms=400):
-        self.copy = rig.folder / "backup.db"
+    def __init__(self, maintenance, daemon, held_ms=400):
         client = daemon.client()
         self.tokens = {"kept": cycle(client, "kept", 3), "live": client.token("live", held_ms)}
         client.fenced(self.tokens["live"], "SET", "live", "old")
-        maintenance.do("backup", self.copy)
+        maintenance.do("backup", maintenance.copy)
         client.fenced(self.tokens["live"], "SET", "live", "new")
         self.tokens["later"] = cycle(client, "kept", 5)
         self.tokens["unknown"] = client.token("unknown", held_ms)
@@ -66,12 +61,16 @@ class History:
             client("RELEASE", resource, fresh)
 
 
-def test_p2_tokens_from_before_a_restore_never_fit_and_new_ones_are_larger(rig, maintenance, lease):
+@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
+def test_p2_tokens_from_before_a_restore_never_fit_and_new_ones_are_larger(rig, maintenance, lease,
+                                                                           running):
     daemon = rig.daemon(lease=lease)
-    history = History(rig, maintenance, daemon)
-    said = maintenance.do("restore", history.copy)
+    history = History(maintenance, daemon)
+    if not running:
+        daemon.stop()
+    said = maintenance.do("restore", maintenance.copy)
     assert "leases ended: 1;" in said
-    client = daemon.client()
+    client = (daemon if running else rig.daemon(lease=lease)).client()
     assert client("GET", "live") == b"old" and client("GET", "unknown") is None
     assert client("LEASES") == []
     history.expect_none_fits(client)
@@ -79,27 +78,16 @@ def test_p2_tokens_from_before_a_restore_never_fit_and_new_ones_are_larger(rig, 
     assert maintenance.do("check").startswith("ok: ")
 
 
-def test_p2_holds_where_the_daemon_was_stopped_and_started_again(rig, maintenance, lease):
-    daemon = rig.daemon(lease=lease)
-    history = History(rig, maintenance, daemon)
-    daemon.stop()
-    floor = floor_said(maintenance.do("restore", history.copy))
-    client = rig.daemon(lease=lease).client()
-    assert client("GET", "live") == b"old"
-    history.expect_none_fits(client)
-    history.expect_larger(client, floor)
-
-
 def test_p2_holds_where_the_store_is_lost_twice_and_the_same_backup_restored(rig, maintenance,
                                                                              lease):
     daemon = rig.daemon(lease=lease)
-    history = History(rig, maintenance, daemon)
+    history = History(maintenance, daemon)
     for _ in range(2):
         daemon.close_clients()
         daemon.kill()
         for path in rig.folder.glob("stockade.db*"):
             path.unlink()
-        said = maintenance.do("restore", history.copy)
+        said = maintenance.do("restore", maintenance.copy)
         daemon = rig.daemon(lease=lease)
         client = daemon.client()
         history.expect_none_fits(client)
@@ -110,8 +98,8 @@ def test_p2_holds_where_the_store_is_lost_twice_and_the_same_backup_restored(rig
 
 def test_p2_holds_where_redis_is_ahead_of_the_backup_or_forgets_all(rig, redis, maintenance):
     daemon = rig.daemon(lease=redis.uri)
-    history = History(rig, maintenance, daemon)
-    floor = floor_said(maintenance.do("restore", history.copy))
+    history = History(maintenance, daemon)
+    floor = floor_said(maintenance.do("restore", maintenance.copy))
     counter = "stockade:{kept}:token"
     assert int(redis.client()("GET", counter)) == history.tokens["later"] < floor
     history.expect_larger(daemon.client(), floor)
@@ -124,8 +112,8 @@ def test_p2_holds_where_redis_is_ahead_of_the_backup_or_forgets_all(rig, redis, 
 def test_the_owner_of_a_lease_from_before_gets_a_new_token_not_the_old_one(rig, maintenance, lease):
     client = rig.daemon(lease=lease).client()
     old = client.token("r", SECONDS_LONG, "OWNER", "me")
-    maintenance.do("backup", rig.folder / "backup.db")
-    floor = floor_said(maintenance.do("restore", rig.folder / "backup.db"))
+    maintenance.do("backup", maintenance.copy)
+    floor = floor_said(maintenance.do("restore", maintenance.copy))
     fresh = client.token("r", SECONDS_LONG, "OWNER", "me", *WAIT)
     assert fresh > floor > old
     client.refused("STALE", "FENCED", old, "SET", "r", "stale")
@@ -134,13 +122,12 @@ def test_the_owner_of_a_lease_from_before_gets_a_new_token_not_the_old_one(rig, 
 
 def test_who_waits_during_a_restore_gets_a_new_token(rig, maintenance, lease):
     daemon = rig.daemon(lease=lease)
-    holder, waiter = daemon.client(), daemon.client()
+    holder = daemon.client()
     old = holder.token("r", SECONDS_LONG)
-    maintenance.do("backup", rig.folder / "backup.db")
-    waiter.send("ACQUIRE", "r", SECONDS_LONG, *WAIT)
-    wait_until(lambda: holder.lease("r")["waiters"] == 1, "it waits")
+    maintenance.do("backup", maintenance.copy)
+    waiter, = line_up(daemon, "r", 1)
     holder("RENEW", "r", old, 3000)
-    floor = floor_said(maintenance.do("restore", rig.folder / "backup.db"))
+    floor = floor_said(maintenance.do("restore", maintenance.copy))
     token = waiter.read()[0]
     assert token > floor
     holder.refused("STALE", "FENCED", old, "SET", "r", "stale")
@@ -150,10 +137,10 @@ def test_who_waits_during_a_restore_gets_a_new_token(rig, maintenance, lease):
 def test_sessions_go_on_counting_so_that_leases_keep_their_daemon(rig, maintenance):
     """A lease granted after the restore is, to a later daemon, one of an earlier run: held."""
     daemon = rig.daemon()
-    maintenance.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", maintenance.copy)
     for _ in range(3):
         daemon = restart(rig, daemon)
-    maintenance.do("restore", rig.folder / "backup.db")
+    maintenance.do("restore", maintenance.copy)
     token = daemon.client().token("r", SECONDS_LONG)
     for _ in range(4):
         daemon = restart(rig, daemon, signal.SIGKILL)
@@ -166,9 +153,9 @@ def test_receipts_of_the_backup_still_answer_repeats(rig, maintenance, lease):
     client = daemon.client()
     token = client.token("r", 300)
     client.fenced(token, "ID", "one", "INCRBY", "r", 5)
-    maintenance.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", maintenance.copy)
     client.fenced(token, "ID", "two", "INCRBY", "r", 5)
-    maintenance.do("restore", rig.folder / "backup.db")
+    maintenance.do("restore", maintenance.copy)
     assert client.fenced(token, "ID", "one", "INCRBY", "r", 5) == 5
     assert client("RECEIPT", "r", token, "one") == [1, 5]
     assert client("RECEIPT", "r", token, "two") == [0, None], "not applied, as things are now"
@@ -183,27 +170,26 @@ def test_the_users_own_tables_and_guards_come_back(rig, maintenance):
     execute(rig.store, "CREATE TABLE stock(sku TEXT PRIMARY KEY, left INTEGER);"
                        "INSERT INTO stock VALUES('a', 5)")
     assert client("GUARD", "CREATE", "stock", "sku", "sku:") == "OK"
-    maintenance.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", maintenance.copy)
     mark = query(rig.store, "SELECT value FROM stockade_meta WHERE key = 'file'")
     assert client("GUARD", "DROP", "stock") == "OK"
     execute(rig.store, "DROP TABLE stock")
-    maintenance.do("restore", rig.folder / "backup.db")
+    maintenance.do("restore", maintenance.copy)
     assert query(rig.store, "SELECT * FROM stock") == [("a", 5)]
     assert maintenance.do("check").endswith(", 1 guards\n")
     assert len(client("GUARD", "LIST")) == 1
     assert query(rig.store, "SELECT value FROM stockade_meta WHERE key = 'file'") != mark
 
 
-class Seller(threading.Thread):
+class Seller:
     """Moves pieces between two keys under leases of its own; notes each token. Across a restore
     its token may be refused, and it starts over."""
 
-    def __init__(self, address, number):
-        super().__init__(daemon=True)
-        self.client = Client(address)
+    def __init__(self, client, number):
+        self.client = client
         self.keys = [f"pair:{number}:{side}" for side in "ab"]
         self.granted = {key: [] for key in self.keys}
-        self.ending, self.moved, self.problem = threading.Event(), 0, None
+        self.ending, self.moved = threading.Event(), 0
 
     def take(self):
         tokens = []
@@ -225,35 +211,29 @@ class Seller(threading.Thread):
         return self.client.ask("EXEC")
 
     def run(self):
-        try:
-            while not self.ending.is_set():
-                reply = self.move()
-                if isinstance(reply, ReplyError):
-                    assert reply.code in ("STALE", "UNKNOWN"), reply
-                else:
-                    self.moved += 1
-        except Exception as problem:
-            self.problem = problem
-        finally:
-            self.client.close()
+        while not self.ending.is_set():
+            reply = self.move()
+            if isinstance(reply, ReplyError):
+                assert reply.code in ("STALE", "UNKNOWN"), reply
+            else:
+                self.moved += 1
 
 
 def test_restores_under_load_keep_books_and_tokens_right(rig, maintenance, lease):
     daemon = rig.daemon(lease=lease)
-    sellers = [Seller(daemon.address, number) for number in range(3)]
+    sellers = [Seller(daemon.client(), number) for number in range(3)]
     for seller in sellers:
         seller.open()
-        seller.start()
-    maintenance.do("backup", rig.folder / "backup.db")
+    running = [Beside(seller.run) for seller in sellers]
+    maintenance.do("backup", maintenance.copy)
     for _ in range(5):
         before = sum(seller.moved for seller in sellers)
         wait_until(lambda: sum(s.moved for s in sellers) > before + 20 or
-                   any(s.problem for s in sellers), "sales go on", 20)
-        maintenance.do("restore", rig.folder / "backup.db")
-    for seller in sellers:
+                   any(thread.failure for thread in running), "sales go on", 20)
+        maintenance.do("restore", maintenance.copy)
+    for seller, thread in zip(sellers, running):
         seller.ending.set()
-        seller.join(patience(20))
-        assert seller.problem is None
+        thread.end(20)
         for key, tokens in seller.granted.items():
             # The owner enters again under the same token as long as that is good.
             assert tokens == sorted(tokens), key
@@ -263,30 +243,30 @@ def test_restores_under_load_keep_books_and_tokens_right(rig, maintenance, lease
 
 
 def test_a_backup_of_the_first_version_is_brought_forward(rig, maintenance):
-    make_version_1(rig.folder / "backup.db")
-    execute(rig.folder / "backup.db", "DELETE FROM stockade_resource WHERE id = 3")
+    make_version_1(maintenance.copy)
+    execute(maintenance.copy, "DELETE FROM stockade_resource WHERE id = 3")
     daemon = rig.daemon()
     client = daemon.client()
     client.token("r")
-    floor = floor_said(maintenance.do("restore", rig.folder / "backup.db"))
+    floor = floor_said(maintenance.do("restore", maintenance.copy))
     assert client("HGET", "live", "stock") == b"12" and client("GET", "released") == b"text"
     assert client("LEASES") == []
     assert cycle(client, "live") > floor
     assert maintenance.do("check") == "ok: 3 resources, 3 values, 0 receipts, 0 guards\n"
-    assert query(rig.folder / "backup.db", "PRAGMA user_version") == [(1,)], "it stays as it was"
+    assert query(maintenance.copy, "PRAGMA user_version") == [(1,)], "it stays as it was"
 
 
 def test_where_no_larger_token_is_left_it_says_so_and_does_nothing(rig, maintenance):
-    make_version_1(rig.folder / "backup.db")  # a token of 2^53 - 1 is in it
+    make_version_1(maintenance.copy)  # a token of 2^53 - 1 is in it
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "v")
-    maintenance.refuse("restore", rig.folder / "backup.db",
+    maintenance.refuse("restore", maintenance.copy,
                        said="no token is left above those of .*bac")
     assert client("GET", "k") == b"v"
-    execute(rig.folder / "backup.db", "DELETE FROM stockade_resource WHERE id = 3")
+    execute(maintenance.copy, "DELETE FROM stockade_resource WHERE id = 3")
     execute(rig.store, f"UPDATE stockade_meta SET value = {TOKEN_MAX - LEAP + 1}"
                        " WHERE key = 'floor'")
-    maintenance.refuse("restore", rig.folder / "backup.db",
+    maintenance.refuse("restore", maintenance.copy,
                        said="no token is left above those of .*sto")
     assert client("GET", "k") == b"v"
 
@@ -296,11 +276,11 @@ def test_a_token_ahead_of_the_clock_is_left_far_behind(rig, maintenance, where):
     daemon = rig.daemon()
     client = daemon.client()
     cycle(client, "r")
-    maintenance.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", maintenance.copy)
     high = TOKEN_MAX - 2 * LEAP
-    path = rig.folder / "backup.db" if where == "backup" else rig.store
+    path = maintenance.copy if where == "backup" else rig.store
     execute(path, f"UPDATE stockade_resource SET token = {high}")
-    assert floor_said(maintenance.do("restore", rig.folder / "backup.db")) == high + LEAP
+    assert floor_said(maintenance.do("restore", maintenance.copy)) == high + LEAP
     assert cycle(client, "r") > high + LEAP
 
 
@@ -309,14 +289,14 @@ def test_a_store_whose_tokens_cannot_be_read_is_restored_over(rig, maintenance):
     client = daemon.client()
     token = cycle(client, "r", 5)
     client("SET", "k", "v")
-    maintenance.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", maintenance.copy)
     daemon.stop()
     root, = query(rig.store, "SELECT rootpage FROM sqlite_schema"
                              " WHERE name = 'stockade_resource'")[0]
     with open(rig.store, "r+b") as file:
         file.seek((root - 1) * 1024)
         file.write(b"\xff" * 1024)
-    said = maintenance.do("restore", rig.folder / "backup.db")
+    said = maintenance.do("restore", maintenance.copy)
     assert "the tokens of the damaged store that was there are unknown" in said
     assert maintenance.do("check").startswith("ok: ")
     client = rig.daemon().client()
@@ -327,11 +307,11 @@ def test_a_store_whose_tokens_cannot_be_read_is_restored_over(rig, maintenance):
 def test_a_backup_with_other_pages_fits_a_running_daemons_store(rig, maintenance):
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "old")
-    maintenance.do("backup", rig.folder / "backup.db")
-    execute(rig.folder / "backup.db", "PRAGMA page_size = 4096; VACUUM")
-    assert query(rig.folder / "backup.db", "PRAGMA page_size") == [(4096,)]
+    maintenance.do("backup", maintenance.copy)
+    execute(maintenance.copy, "PRAGMA page_size = 4096; VACUUM")
+    assert query(maintenance.copy, "PRAGMA page_size") == [(4096,)]
     client("SET", "k", "new")
-    maintenance.do("restore", rig.folder / "backup.db")
+    maintenance.do("restore", maintenance.copy)
     assert client("GET", "k") == b"old"
     assert query(rig.store, "PRAGMA page_size") == [(1024,)]
 

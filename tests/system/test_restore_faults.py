@@ -8,13 +8,7 @@ import subprocess
 import pytest
 
 from harness.limits import patience
-from harness.maintenance import (Maintenance, cycle, execute, floor_said,
-                                 make_version_1, query, value)
-
-
-@pytest.fixture
-def maintenance(rig):
-    return Maintenance(rig)
+from harness.maintenance import cycle, execute, floor_said, make_version_1, query, value
 
 
 def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(rig, maintenance):
@@ -22,13 +16,13 @@ def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(r
     client = daemon.client()
     token = cycle(client, "r")
     client("MSET", *(word for i in range(40) for word in (f"k{i}", "old" + "x" * 900)))
-    maintenance.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", maintenance.copy)
     client("MSET", *(word for i in range(40) for word in (f"k{i}", "new" + "x" * 900)))
     killed = restored = 0
     for part in "restore", "stockade.db-wal":
         for n in (1, 2, 5, 20, 60, 100, 120, 140):
             rig.faults.order(f"write kill:{n} {part}")
-            done = maintenance.faulty("restore", rig.folder / "backup.db")
+            done = maintenance.faulty("restore", maintenance.copy)
             rig.faults.clear()
             killed += done.returncode == -signal.SIGKILL
             restored += done.returncode == 0
@@ -39,7 +33,7 @@ def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(r
             assert token > previous
     assert killed > 5 and restored > 1
     assert maintenance.do("check").startswith("ok: ")
-    maintenance.do("restore", rig.folder / "backup.db")
+    maintenance.do("restore", maintenance.copy)
     assert sorted(path.name for path in rig.folder.glob("*.db*")) == [
         "backup.db", "stockade.db", "stockade.db-shm", "stockade.db-wal"]
 
@@ -50,10 +44,10 @@ def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(r
 def test_a_disk_that_fails_is_told_and_leaves_the_store_alone(rig, maintenance, order):
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "old")
-    maintenance.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", maintenance.copy)
     client("SET", "k", "new")
     rig.faults.order(order)
-    done = maintenance.faulty("restore", rig.folder / "backup.db")
+    done = maintenance.faulty("restore", maintenance.copy)
     rig.faults.clear()
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
     assert ("no room on the disk" if "ENOSPC" in order else "Input/output error") in done.stderr
@@ -65,15 +59,13 @@ def test_a_disk_that_fails_is_told_and_leaves_the_store_alone(rig, maintenance, 
 
 def test_a_failed_restore_where_there_was_no_store_leaves_none(rig, maintenance):
     rig.daemon("--unfenced-writes", "allow").client()("SET", "k", "old")
-    maintenance.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", maintenance.copy)
     rig.faults.order("write ENOSPC other.db")
-    env, maintenance.env = maintenance.env, maintenance.faulty_env
-    done = maintenance.ask("restore", rig.folder / "backup.db", store=rig.folder / "other.db")
-    maintenance.env = env
+    done = maintenance.faulty("restore", maintenance.copy, store=rig.folder / "other.db")
     assert done.returncode == 1 and "no room" in done.stderr
     assert list(rig.folder.glob("other.db*")) == []
     rig.faults.clear()
-    said = maintenance.do("restore", rig.folder / "backup.db", store=rig.folder / "other.db")
+    said = maintenance.do("restore", maintenance.copy, store=rig.folder / "other.db")
     assert value(rig.folder / "other.db", "k") == "old"
     assert f"restored {rig.folder}/other.db from" in said
     client = rig.daemon(store=f"sqlite:{rig.folder}/other.db").client()
@@ -83,12 +75,12 @@ def test_a_failed_restore_where_there_was_no_store_leaves_none(rig, maintenance)
 def test_a_log_that_a_lost_store_left_behind_does_not_come_back(rig, maintenance):
     daemon = rig.daemon("--unfenced-writes", "allow")
     daemon.client()("SET", "k", "old")
-    maintenance.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", maintenance.copy)
     daemon.client()("SET", "k", "new")
     daemon.kill()
     rig.store.unlink()
     assert (rig.folder / "stockade.db-wal").stat().st_size > 0
-    maintenance.do("restore", rig.folder / "backup.db")
+    maintenance.do("restore", maintenance.copy)
     assert value(rig.store, "k") == "old"
     assert maintenance.do("check").startswith("ok: ")
 
@@ -134,8 +126,8 @@ def test_what_is_no_backup_is_refused_by_name_and_the_store_left_alone(rig, main
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "v")
     if make is not None:
-        make(rig.folder / "backup.db")
-    maintenance.refuse("restore", rig.folder / "backup.db", said=said)
+        make(maintenance.copy)
+    maintenance.refuse("restore", maintenance.copy, said=said)
     assert client("GET", "k") == b"v"
     assert not (rig.folder / "stockade.db.restore").exists()
 
@@ -147,11 +139,11 @@ def test_what_is_no_backup_is_refused_by_name_and_the_store_left_alone(rig, main
     (make_broken, "stockade.db is damaged: ")],
     ids=["text", "foreign", "newer", "broken"])
 def test_what_is_no_store_is_not_restored_over(rig, maintenance, make, said):
-    make_version_1(rig.folder / "backup.db")
-    execute(rig.folder / "backup.db", "DELETE FROM stockade_resource WHERE id = 3")
+    make_version_1(maintenance.copy)
+    execute(maintenance.copy, "DELETE FROM stockade_resource WHERE id = 3")
     make(rig.store)
     before = rig.store.read_bytes()
-    maintenance.refuse("restore", rig.folder / "backup.db", said=said)
+    maintenance.refuse("restore", maintenance.copy, said=said)
     assert rig.store.read_bytes() == before
 
 
@@ -166,10 +158,10 @@ def test_a_signal_before_it_is_in_place_leaves_the_store_alone(rig, maintenance)
     for i in range(60):
         client("SET", f"fill:{i}", "x" * 100000)  # more than one step of pages
     client("SET", "k", "old")
-    maintenance.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", maintenance.copy)
     client("SET", "k", "new")
     rig.faults.order("write stall restore")
-    running = maintenance.start_faulty("restore", rig.folder / "backup.db", stderr=subprocess.PIPE)
+    running = maintenance.start_faulty("restore", maintenance.copy, stderr=subprocess.PIPE)
     rig.faults.await_hit(20)
     running.send_signal(signal.SIGTERM)
     rig.faults.clear()
@@ -182,9 +174,9 @@ def test_a_signal_before_it_is_in_place_leaves_the_store_alone(rig, maintenance)
 def test_a_writer_in_the_way_is_waited_for(rig, maintenance):
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "old")
-    maintenance.do("backup", rig.folder / "backup.db")
+    maintenance.do("backup", maintenance.copy)
     rig.faults.order("write stall restore")
-    running = maintenance.start_faulty("restore", rig.folder / "backup.db")
+    running = maintenance.start_faulty("restore", maintenance.copy)
     rig.faults.await_hit(20)
     other = sqlite3.connect(rig.store, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -11,23 +11,11 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "fence/lease/provider_impl.h"
-#include "fence/token.h"
-
-#define ATTEMPTS_MAX 8
-
-struct state {
-    int64_t counter;  /* the last token */
-    int64_t token;    /* the lock's; 0: there is none */
-    int64_t until_ms; /* the lock's end */
-    char nonce[LEASE_NONCE_LEN + 1];
-    /* Who has entered and not given up; none: no attempt can give the lock up, only its token. */
-    uint64_t attempts[ATTEMPTS_MAX];
-    size_t attempts_count;
-};
+#include "tests/twins/redis_lock.h"
 
 struct entry {
     UT_hash_handle hh;
-    struct state now, marked;
+    struct redis_lock now, marked;
     char name[];
 };
 
@@ -48,7 +36,7 @@ struct memory_provider {
     struct list late; /* lease_call, answered but not told; deadline_ms: when to tell */
 };
 
-static struct state *state_of(struct lease_service *service, struct bytes name)
+static struct redis_lock *lock_of(struct lease_service *service, struct bytes name)
 {
     struct entry *entry;
 
@@ -58,60 +46,7 @@ static struct state *state_of(struct lease_service *service, struct bytes name)
         memcpy(entry->name, name.data, name.len);
         HASH_ADD_KEYPTR(hh, service->entries, entry->name, name.len, entry);
     }
-    if (entry->now.until_ms <= clock_now_ms(service->clock))
-        entry->now.token = 0;
     return &entry->now;
-}
-
-static void lock(struct state *state, const struct lease_call *call, int64_t token, int64_t now_ms)
-{
-    state->token = token;
-    state->until_ms = now_ms + call->ttl_ms;
-    memcpy(state->nonce, call->nonce, sizeof state->nonce);
-}
-
-static void enter(struct state *state, uint64_t attempt)
-{
-    if (state->attempts_count == ATTEMPTS_MAX)
-        state->attempts_count = 0;
-    else if (state->attempts_count > 0)
-        state->attempts[state->attempts_count++] = attempt;
-}
-
-static void grant(struct state *state, struct lease_call *call, bool mine, int64_t now_ms)
-{
-    if (mine && state->token != call->void_token) {
-        if (state->until_ms < now_ms + call->ttl_ms)
-            lock(state, call, state->token, now_ms);
-        enter(state, call->attempt);
-        lease_answer(call, LEASE_OWN, state->token, call->ttl_ms);
-    } else if (state->token != 0 && !mine) {
-        lease_answer(call, LEASE_HELD, state->token, state->until_ms - now_ms);
-    } else if (call->reentry_only) {
-        lease_answer(call, LEASE_FREE, 0, 0);
-    } else {
-        int64_t token = token_next(state->counter, call->floor);
-        if (token == 0) {
-            lease_answer_down(call, "the tokens of this resource are used up");
-            return;
-        }
-        state->counter = token;
-        lock(state, call, token, now_ms);
-        state->attempts[0] = call->attempt;
-        state->attempts_count = 1;
-        lease_answer(call, LEASE_GRANTED, token, call->ttl_ms);
-    }
-}
-
-/* Does nobody else keep the lock? */
-static bool give_up(struct state *state, uint64_t attempt)
-{
-    for (size_t i = 0; i < state->attempts_count; i++)
-        if (state->attempts[i] == attempt) {
-            state->attempts[i] = state->attempts[--state->attempts_count];
-            return state->attempts_count == 0;
-        }
-    return false;
 }
 
 /* A provider of another daemon hears of it at once. */
@@ -133,31 +68,17 @@ static void tell_others(const struct memory_provider *teller, const struct lease
 static void happen(struct memory_provider *teller, struct lease_call *call)
 {
     struct lease_service *service = teller->service;
-    int64_t now_ms = clock_now_ms(service->clock);
-    struct state *state = state_of(service, call->resource);
-    bool mine = state->token != 0 && strcmp(state->nonce, call->nonce) == 0;
-    bool named = mine && state->token == call->token;
 
-    if (call->verb == LEASE_GRANT) {
+    if (call->verb == LEASE_GRANT)
         call->attempt = ++service->attempts;
-        grant(state, call, mine, now_ms);
-    } else if (call->verb == LEASE_RENEW && (named || state->token == 0)) {
-        lock(state, call, call->token, now_ms);
-        state->attempts_count = 0;
-        lease_answer(call, LEASE_GRANTED, call->token, call->ttl_ms);
-    } else if (call->verb == LEASE_RELEASE && (named || (mine && call->token == 0)) &&
-               (call->attempt == 0 || give_up(state, call->attempt))) {
-        int64_t ended = state->token;
-        state->token = 0;
-        lease_answer(call, LEASE_FREE, 0, 0);
-        tell_others(teller, call, ended);
-    } else if (state->token == 0) {
-        lease_answer(call, LEASE_FREE, 0, 0);
-        if (call->verb == LEASE_RELEASE && call->revoked)
-            tell_others(teller, call, call->token);
-    } else {
-        lease_answer(call, LEASE_HELD, state->token, state->until_ms - now_ms);
-    }
+    struct redis_answer answer =
+        redis_lock_ask(lock_of(service, call->resource), call, clock_now_ms(service->clock) * 1000);
+    if (answer.answer == LEASE_DOWN)
+        lease_answer_down(call, "the tokens of this resource are used up");
+    else
+        lease_answer(call, answer.answer, answer.token, answer.ttl_ms);
+    if (answer.ended != 0)
+        tell_others(teller, call, answer.ended);
 }
 
 static bool memory_ask(struct lease_provider *base, struct lease_call *call)
@@ -251,7 +172,7 @@ void lease_service_free(struct lease_service *service)
 void lease_service_lose_all(struct lease_service *service)
 {
     for (struct entry *entry = service->entries; entry != NULL; entry = entry->hh.next)
-        entry->now = (struct state){0};
+        entry->now = (struct redis_lock){0};
 }
 
 void lease_service_mark(struct lease_service *service)

@@ -1,44 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `stockade demo basket`: orders over several articles, on plain Redis and on Stockade, audited;
- * and what is said about it. The exit code says whether Stockade kept its promise, or, where only
- * Redis was asked for, whether the sale could be held. */
+/* `stockade demo basket`: orders over several articles, on plain Redis and on Stockade, and what is
+ * said about them. */
 #include "tools/demo/basket.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 
-static const struct basket_contender *const contenders[] = {&basket_redis_locks, &basket_stockade};
-enum { CONTENDERS = sizeof contenders / sizeof *contenders };
-static const char *const names[] = {"redis-locks", "stockade", NULL};
+static const struct contender *const contenders[] = {&basket_redis_locks, &basket_stockade};
 #define CONTENDER_NAMES "redis-locks, stockade"
 
-struct settings {
-    struct demo_settings demo; /* first */
-    struct basket_sale sale;
-};
-
-#define FIELD(field) offsetof(struct settings, field)
-static const struct option_row rows[] = {
-    {"skus", OPTION_NUMBER, FIELD(sale.skus), BASKET_LINES_MAX, BASKET_SKUS_MAX, "N",
-     "articles on sale (8)", NULL},
-    {"stock", OPTION_NUMBER, FIELD(sale.stock), 1, 1000, "N", "pieces of each (20)", NULL},
-    {"lines", OPTION_NUMBER, FIELD(sale.lines), 1, BASKET_LINES_MAX, "N",
-     "articles in a basket (3)", NULL},
-    {"buyers", OPTION_NUMBER, FIELD(sale.buyers), 1, CREW_MAX, "N", "buyer processes (12)", NULL},
-    {"ttl", OPTION_MS, FIELD(sale.ttl_ms), 10, 60000, "MS", "time limit of locks and leases (200)",
+#define FIELD(field) offsetof(struct sale, field)
+static const struct option_row options[] = {
+    {"skus", OPTION_NUMBER, FIELD(skus), BASKET_LINES_MAX, SKUS_MAX, "N", "articles on sale (8)",
      NULL},
-    {"pause", OPTION_MS, FIELD(sale.pause_ms), 1, 600000, "MS",
+    {"stock", OPTION_NUMBER, FIELD(stock), 1, 1000, "N", "pieces of each (20)", NULL},
+    {"lines", OPTION_NUMBER, FIELD(lines), 1, BASKET_LINES_MAX, "N", "articles in a basket (3)",
+     NULL},
+    {"buyers", OPTION_NUMBER, FIELD(buyers), 1, CREW_MAX, "N", "buyer processes (12)", NULL},
+    {"ttl", OPTION_MS, FIELD(ttl_ms), 10, 60000, "MS", "time limit of locks and leases (200)",
+     NULL},
+    {"pause", OPTION_MS, FIELD(pause_ms), 1, 600000, "MS",
      "how long a stopped buyer stays stopped (three times the TTL)", NULL},
-    {"work", OPTION_MS, FIELD(sale.work_ms), 0, 60000, "MS", "work between read and write (10)",
-     NULL},
-    {"stops", OPTION_NUMBER, FIELD(sale.stops), 0, 1000, "N", "buyers stopped in each sale (6)",
-     NULL},
-    {"losses", OPTION_NUMBER, FIELD(sale.losses), 0, 1000, "N", "replies lost in each sale (6)",
-     NULL},
+    {"work", OPTION_MS, FIELD(work_ms), 0, 60000, "MS", "work between read and write (10)", NULL},
+    {"stops", OPTION_NUMBER, FIELD(stops), 0, 1000, "N", "buyers stopped in each sale (6)", NULL},
+    {"losses", OPTION_NUMBER, FIELD(losses), 0, 1000, "N", "replies lost in each sale (6)", NULL},
     DEMO_OPTION_ROWS,
-    {"limit", OPTION_MS, FIELD(sale.limit_ms), 1000, 86400000, "MS",
-     "a sale that takes longer has failed (10m)", NULL},
 };
 static const struct option_table table = {
     .command = "stockade demo basket",
@@ -56,13 +43,13 @@ static const struct option_table table = {
         "Exit code 0: Stockade kept its promise (for each article sold + left = opening stock,\n"
         "nothing negative, and the orders say the same). 1: it did not, or the demo could not\n"
         "be held.",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
+    .rows = options,
+    .count = sizeof options / sizeof *options,
 };
 
 /* What is said. */
 
-static void report_opening(struct term *term, const struct basket_sale *sale)
+static void say_opening(struct term *term, const struct sale *sale)
 {
     term_line(term,
               "Baskets: %" PRId64 " articles, %" PRId64 " pieces of each, %" PRId64
@@ -82,7 +69,7 @@ static void report_opening(struct term *term, const struct basket_sale *sale)
               sale->pause_ms, sale->losses, sale->ttl_ms);
 }
 
-static void report_sale(struct term *term, const struct basket_result *result)
+static void say_result(struct term *term, const struct sale_result *result)
 {
     char verdict[128] = "the books balance";
 
@@ -100,112 +87,63 @@ static void report_sale(struct term *term, const struct basket_result *result)
               result->stops, result->losses, verdict);
 }
 
-static void report_table(struct term *term, const struct basket_result *results, size_t count)
-{
-    static const char *const heads[] = {"baskets",    "pieces",     "left",  "oversold",
-                                        "sold twice", "orders off", "stale", "refused",
-                                        "baskets/s",  NULL};
-    struct demo_row table_rows[CONTENDERS];
+static const char *const heads[] = {"baskets",    "pieces", "left",    "oversold",  "sold twice",
+                                    "orders off", "stale",  "refused", "baskets/s", NULL};
 
-    for (size_t i = 0; i < count; i++) {
-        const struct basket_result *result = &results[i];
-        table_rows[i] =
-            (struct demo_row){result->contender->title,
-                              {result->baskets, result->pieces, result->left, result->oversold,
-                               result->twice, result->orders_wrong, result->stale_tried,
-                               result->stale_refused, result->baskets * 1000 / result->took_ms}};
-    }
-    demo_table(term, heads, table_rows, count);
+static void numbers(const struct sale_result *result, int64_t numbers[COLUMNS_MAX])
+{
+    numbers[0] = result->baskets;
+    numbers[1] = result->pieces;
+    numbers[2] = result->left;
+    numbers[3] = result->oversold;
+    numbers[4] = result->twice;
+    numbers[5] = result->orders_wrong;
+    numbers[6] = result->stale_tried;
+    numbers[7] = result->stale_refused;
+    numbers[8] = result->baskets * 1000 / result->took_ms;
 }
 
-static void report_meaning(struct term *term, bool redis_is_private)
-{
-    term_line(term, "%s",
-              "\n"
-              "left: what the stocks add up to. oversold: pieces by which stocks are below zero. "
-              "sold twice:\n"
-              "pieces that left a stock and were confirmed to no buyer. orders off: orders whose "
-              "rows are not\n"
-              "one whole basket. stale: transactions sent when one of their locks had passed to "
-              "another.\n"
-              "\n"
-              "MULTI makes the basket whole on both sides. But on Redis nothing ties it to the "
-              "locks: what\n"
-              "was read under them may be gone. Stockade judges all tokens of the basket at EXEC, "
-              "in the\n"
-              "transaction that applies it. And the repeated EXEC carries an ID: Stockade answers "
-              "with the\n"
-              "first reply and applies nothing. (On Redis a script could look the order up first, "
-              "and sell\n"
-              "only what is there; then it must hold all of the logic that the locks were taken "
-              "for.)");
-    if (redis_is_private) {
-        term_line(
-            term,
-            "\nStockade commits every grant and every basket to disk; the private Redis keeps "
-            "nothing there.");
-    }
-}
+static const char meaning[] =
+    "\n"
+    "left: what the stocks add up to. oversold: pieces by which stocks are below zero. sold "
+    "twice:\n"
+    "pieces that left a stock and were confirmed to no buyer. orders off: orders whose rows are "
+    "not\n"
+    "one whole basket. stale: transactions sent when one of their locks had passed to another.\n"
+    "\n"
+    "MULTI makes the basket whole on both sides. But on Redis nothing ties it to the locks: what\n"
+    "was read under them may be gone. Stockade judges all tokens of the basket at EXEC, in the\n"
+    "transaction that applies it. And the repeated EXEC carries an ID: Stockade answers with the\n"
+    "first reply and applies nothing. (On Redis a script could look the order up first, and sell\n"
+    "only what is there; then it must hold all of the logic that the locks were taken for.)";
+static const char disclaimer[] =
+    "\n"
+    "Stockade commits every grant and every basket to disk; the private Redis keeps nothing there.";
 
-/* What is done. */
-
-static bool hold_sales(struct demo *demo, const struct settings *set, bool *kept,
-                       struct failure *failure)
-{
-    struct basket_result results[CONTENDERS];
-    size_t count = 0;
-
-    *kept = true;
-    report_opening(&demo->term, &set->sale);
-    if (!demo_find_servers(demo, set->demo.chosen[0], set->demo.chosen[1], failure)) {
-        return false;
-    }
-    for (size_t i = 0; i < CONTENDERS; i++) {
-        const struct basket_contender *contender = contenders[i];
-        if (!set->demo.chosen[i]) {
-            continue;
-        }
-        if (!basket_sale_run(demo, contender, &set->sale, &results[count], failure)) {
-            return false;
-        }
-        report_sale(&demo->term, &results[count]);
-        if (contender->uses_stockade) {
-            *kept = results[count].is_right;
-        }
-        count++;
-    }
-    report_table(&demo->term, results, count);
-    report_meaning(&demo->term, demo->servers.redis_program.pid != 0);
-    return true;
-}
+static const struct demo demo = {
+    .options = &table,
+    .contenders = contenders,
+    .count = sizeof contenders / sizeof *contenders,
+    .heads = heads,
+    .say_opening = say_opening,
+    .say_result = say_result,
+    .numbers = numbers,
+    .meaning = meaning,
+    .disclaimer = disclaimer,
+    .pause_ttls = 3,
+};
 
 int demo_basket_run(const struct cli *cli, int argc, char **argv)
 {
-    struct settings settings = {.demo = {.names = names},
-                                .sale = {.skus = 8,
-                                         .stock = 20,
-                                         .lines = 3,
-                                         .buyers = 12,
-                                         .stops = 6,
-                                         .losses = 6,
-                                         .ttl_ms = 200,
-                                         .work_ms = 10,
-                                         .limit_ms = 600000}};
-    struct demo demo;
-    struct failure failure = {.text = ""};
-    bool kept = false;
+    struct sale sale = {.skus = 8,
+                        .stock = 20,
+                        .lines = 3,
+                        .buyers = 12,
+                        .stops = 6,
+                        .losses = 6,
+                        .ttl_ms = 200,
+                        .work_ms = 10,
+                        .limit_ms = 600000};
 
-    switch (options_parse(&table, &settings, argc, argv)) {
-    case OPTIONS_HELPED: return CLI_OK;
-    case OPTIONS_WRONG: return CLI_USAGE;
-    case OPTIONS_RUN: break;
-    }
-    if (settings.sale.pause_ms == 0) {
-        settings.sale.pause_ms = 3 * settings.sale.ttl_ms;
-    }
-    demo_name(settings.sale.key, sizeof settings.sale.key, "stockade-demo:");
-    demo_name(settings.sale.table, sizeof settings.sale.table, "demo_orders_");
-    demo_open(&demo, cli, &settings.demo);
-    bool held = hold_sales(&demo, &settings, &kept, &failure);
-    return demo_close(&demo, table.command, held, kept, &failure);
+    return demo_run(&demo, &sale, cli, argc, argv);
 }

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A buyer of baskets. It chooses, locks, reads, works, and commits until it has a reply. */
-#include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
+#include "fence/base/mem.h"
 #include "tools/demo/basket.h"
 
-enum { DISCOUNT_FROM_CENTS = 5000, DISCOUNT_PERCENT = 10 };
+enum { DISCOUNT_FROM_CENTS = 5000, DISCOUNT_PERCENT = 10, ORDERS_OF_A_BUYER_MAX = 1000000 };
 
-const char *basket_key(const struct basket_sale *sale, const char *what, int sku,
-                       char out[BASKET_KEY_MAX])
+const char *basket_key(const struct sale *sale, const char *what, int sku, char out[BASKET_KEY_MAX])
 {
     (void)snprintf(out, BASKET_KEY_MAX, "%s:%s:%02d", sale->key, what, sku);
     return out;
@@ -25,28 +22,52 @@ int64_t basket_price(int sku)
     return 495 + 250 * sku;
 }
 
-bool basket_read(struct client *client, const struct basket_sale *sale, const char *what,
-                 const int *skus, size_t count, int64_t *numbers)
+/* Read `count` keys of one kind. */
+static bool read_some(struct buyer *buyer, const char *what, const int *skus, size_t count,
+                      int64_t *numbers)
 {
-    char keys[BASKET_SKUS_MAX][BASKET_KEY_MAX];
-    const char *argv[BASKET_SKUS_MAX + 1] = {"MGET"};
-    bool read;
+    char keys[SKUS_MAX][BASKET_KEY_MAX];
+    const char *argv[SKUS_MAX + 1] = {"MGET"};
 
     for (size_t i = 0; i < count; i++) {
-        argv[i + 1] = basket_key(sale, what, skus[i], keys[i]);
+        argv[i + 1] = basket_key(buyer->sale, what, skus[i], keys[i]);
     }
-    check(redisAppendCommandArgv(client->context, (int)count + 1, argv, NULL) == REDIS_OK);
-    redisReply *reply = client_next(client);
-    read = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == count;
+    check(redisAppendCommandArgv(buyer->client.context, (int)count + 1, argv, NULL) == REDIS_OK);
+    redisReply *reply = client_next(&buyer->client);
+    bool read = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == count;
     for (size_t i = 0; i < count && read; i++) {
         read = client_to_int64(reply->element[i], &numbers[i]);
     }
-    if (reply != NULL && !read) {
-        (void)failure_set(&client->failure, "reading the stocks: the server said: %s",
-                          client_text(reply));
+    if (!read) {
+        (void)buyer_failed(buyer, "reading the stocks", reply);
+        return false;
     }
     freeReplyObject(reply);
-    return read;
+    return true;
+}
+
+bool basket_read(struct buyer *buyer, const char *what, int64_t numbers[SKUS_MAX])
+{
+    int skus[SKUS_MAX];
+
+    for (int sku = 0; sku < SKUS_MAX; sku++) {
+        skus[sku] = sku;
+    }
+    return read_some(buyer, what, skus, (size_t)buyer->sale->skus, numbers);
+}
+
+bool basket_join(struct buyer *buyer)
+{
+    struct basket *basket = mem_zalloc(sizeof *basket);
+
+    basket->order = (int64_t)(buyer->index + 1) * ORDERS_OF_A_BUYER_MAX;
+    buyer->own = basket;
+    return true;
+}
+
+void basket_leave(struct buyer *buyer)
+{
+    free(buyer->own);
 }
 
 static uint64_t chance_below(uint64_t bound)
@@ -58,20 +79,17 @@ static uint64_t chance_below(uint64_t bound)
 }
 
 /* Choose some of the articles that are left, in the order in which everybody locks them. */
-static enum purchase choose(struct basket_buyer *buyer)
+static enum purchase choose(struct buyer *buyer)
 {
-    const struct basket_sale *sale = buyer->sale;
-    int skus[BASKET_SKUS_MAX] = {0};
-    int64_t stocks[BASKET_SKUS_MAX] = {0};
-    size_t there = 0, wanted = (size_t)sale->lines;
+    struct basket *basket = buyer->own;
+    int skus[SKUS_MAX];
+    int64_t stocks[SKUS_MAX];
+    size_t there = 0, wanted = (size_t)buyer->sale->lines;
 
-    for (int sku = 0; sku < (int)sale->skus; sku++) {
-        skus[sku] = sku;
-    }
-    if (!basket_read(&buyer->client, sale, "stock", skus, (size_t)sale->skus, stocks)) {
+    if (!basket_read(buyer, "stock", stocks)) {
         return PURCHASE_FAILED;
     }
-    for (int sku = 0; sku < (int)sale->skus; sku++) {
+    for (int sku = 0; sku < (int)buyer->sale->skus; sku++) {
         if (stocks[sku] > 0) {
             skus[there++] = sku;
         }
@@ -79,33 +97,36 @@ static enum purchase choose(struct basket_buyer *buyer)
     if (there < wanted) {
         return PURCHASE_SOLD_OUT;
     }
-    buyer->count = 0;
+    basket->count = 0;
     for (size_t i = 0; i < there; i++) { /* each subset is as likely as any other */
-        if (chance_below(there - i) < wanted - buyer->count) {
-            buyer->lines[buyer->count++] = (struct basket_line){.sku = skus[i]};
+        if (chance_below(there - i) < wanted - basket->count) {
+            basket->lines[basket->count++] = (struct basket_line){.sku = skus[i]};
         }
     }
-    buyer->order++;
+    basket->order++;
     return PURCHASE_MADE;
 }
 
-static bool unlock_lines(struct basket_buyer *buyer, size_t count)
+static bool unlock_lines(struct buyer *buyer, const struct basket_way *way, size_t count)
 {
+    const struct basket *basket = buyer->own;
     bool unlocked = true;
 
     for (size_t i = 0; i < count && unlocked; i++) {
-        unlocked = buyer->contender->unlock(buyer, &buyer->lines[i]);
+        unlocked = way->unlock(buyer, &basket->lines[i]);
     }
     return unlocked;
 }
 
 /* Lock all lines, or give back what was locked. */
-static enum purchase lock_lines(struct basket_buyer *buyer)
+static enum purchase lock_lines(struct buyer *buyer, const struct basket_way *way)
 {
-    for (size_t i = 0; i < buyer->count; i++) {
-        enum purchase purchase = buyer->contender->lock(buyer, &buyer->lines[i]);
+    struct basket *basket = buyer->own;
+
+    for (size_t i = 0; i < basket->count; i++) {
+        enum purchase purchase = way->lock(buyer, &basket->lines[i]);
         if (purchase != PURCHASE_MADE) {
-            bool given = purchase == PURCHASE_FAILED || unlock_lines(buyer, i);
+            bool given = purchase == PURCHASE_FAILED || unlock_lines(buyer, way, i);
             return given ? purchase : PURCHASE_FAILED;
         }
     }
@@ -113,20 +134,21 @@ static enum purchase lock_lines(struct basket_buyer *buyer)
 }
 
 /* Read stocks and prices under the locks, and compute. PURCHASE_AGAIN: an article is gone. */
-static enum purchase compute(struct basket_buyer *buyer)
+static enum purchase compute(struct buyer *buyer)
 {
+    struct basket *basket = buyer->own;
     int skus[BASKET_LINES_MAX] = {0};
     int64_t stocks[BASKET_LINES_MAX] = {0}, prices[BASKET_LINES_MAX] = {0}, total = 0;
 
-    for (size_t i = 0; i < buyer->count; i++) {
-        skus[i] = buyer->lines[i].sku;
+    for (size_t i = 0; i < basket->count; i++) {
+        skus[i] = basket->lines[i].sku;
     }
-    if (!basket_read(&buyer->client, buyer->sale, "stock", skus, buyer->count, stocks) ||
-        !basket_read(&buyer->client, buyer->sale, "price", skus, buyer->count, prices)) {
+    if (!read_some(buyer, "stock", skus, basket->count, stocks) ||
+        !read_some(buyer, "price", skus, basket->count, prices)) {
         return PURCHASE_FAILED;
     }
-    for (size_t i = 0; i < buyer->count; i++) {
-        struct basket_line *line = &buyer->lines[i];
+    for (size_t i = 0; i < basket->count; i++) {
+        struct basket_line *line = &basket->lines[i];
         int64_t wish = 1 + (int64_t)chance_below(2);
         if (stocks[i] < 1) {
             return PURCHASE_AGAIN;
@@ -135,62 +157,39 @@ static enum purchase compute(struct basket_buyer *buyer)
         line->quantity = wish < stocks[i] ? wish : stocks[i];
         total += line->quantity * prices[i];
     }
-    for (size_t i = 0; i < buyer->count; i++) {
+    for (size_t i = 0; i < basket->count; i++) {
         int64_t percent = total >= DISCOUNT_FROM_CENTS ? 100 - DISCOUNT_PERCENT : 100;
-        buyer->lines[i].price = prices[i] * percent / 100;
+        basket->lines[i].price = prices[i] * percent / 100;
     }
     return PURCHASE_MADE;
 }
 
-static bool takes_the_last(const struct basket_buyer *buyer)
+static bool takes_the_last(const struct basket *basket)
 {
-    for (size_t i = 0; i < buyer->count; i++) {
-        if (buyer->lines[i].quantity == buyer->lines[i].stock) {
+    for (size_t i = 0; i < basket->count; i++) {
+        if (basket->lines[i].quantity == basket->lines[i].stock) {
             return true;
         }
     }
     return false;
-}
-
-/* Count one more of at most `max`, which all buyers share. */
-static bool count_one(_Atomic int64_t *counter, int64_t max)
-{
-    int64_t count = atomic_load(counter);
-
-    while (count < max) {
-        if (atomic_compare_exchange_weak(counter, &count, count + 1)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Spend the delay between read and write. A pause hurts most where the last pieces are at stake: a
- * buyer that is about to take them stops here, until the referee continues it. */
-static void work(struct basket_buyer *buyer)
-{
-    demo_work(buyer->sale->work_ms);
-    if (takes_the_last(buyer) && count_one(&buyer->ledger->stops, buyer->sale->stops)) {
-        (void)raise(SIGSTOP);
-    }
 }
 
 /* Losses are spread over the sale, which may leave some pieces unsold: the i-th of n is due when
  * i/(n+2) of them are sold. */
-static bool loss_is_due(const struct basket_buyer *buyer)
+static bool loss_is_due(const struct buyer *buyer)
 {
-    const struct basket_sale *sale = buyer->sale;
+    const struct sale *sale = buyer->sale;
     int64_t losses = atomic_load(&buyer->ledger->losses);
 
     return losses < sale->losses &&
            atomic_load(&buyer->ledger->pieces) * (sale->losses + 2) >=
                (losses + 1) * sale->skus * sale->stock &&
-           count_one(&buyer->ledger->losses, losses + 1);
+           ledger_count(&buyer->ledger->losses, losses + 1);
 }
 
 /* Send what was appended, wait until the reply is there, and break the connection unread: the
  * transaction was applied, and we do not know. Then connect anew. */
-static bool lose_reply(struct basket_buyer *buyer)
+static bool lose_reply(struct buyer *buyer)
 {
     redisContext *context = buyer->client.context;
     struct pollfd polled = {.fd = context->fd, .events = POLLIN};
@@ -210,12 +209,12 @@ static bool lose_reply(struct basket_buyer *buyer)
 }
 
 /* Send MULTI and what goes into it. */
-static bool queue(struct basket_buyer *buyer)
+static bool queue(struct buyer *buyer, const struct basket_way *way)
 {
     struct client *client = &buyer->client;
 
     client_append(client, "MULTI");
-    int count = 1 + buyer->contender->queue(buyer);
+    int count = 1 + way->queue(buyer);
     bool good = true;
     for (int i = 0; i < count; i++) {
         redisReply *reply = client_next(client);
@@ -231,37 +230,36 @@ static bool queue(struct basket_buyer *buyer)
     return good;
 }
 
-static bool has_passed(const struct basket_buyer *buyer)
+static bool has_passed(const struct buyer *buyer)
 {
-    for (size_t i = 0; i < buyer->count; i++) {
-        const struct basket_line *line = &buyer->lines[i];
-        if (atomic_load(&buyer->ledger->newest[line->sku]) > line->mark) {
+    const struct basket *basket = buyer->own;
+
+    for (size_t i = 0; i < basket->count; i++) {
+        if (buyer_has_passed(buyer, basket->lines[i].sku, basket->lines[i].mark)) {
             return true;
         }
     }
     return false;
 }
 
-static void note_sale(struct basket_buyer *buyer)
+static void note_sale(struct buyer *buyer)
 {
-    struct basket_ledger *ledger = buyer->ledger;
+    const struct basket *basket = buyer->own;
 
-    for (size_t i = 0; i < buyer->count; i++) {
-        atomic_fetch_add(&ledger->sold[buyer->lines[i].sku], buyer->lines[i].quantity);
-        atomic_fetch_add(&ledger->pieces, buyer->lines[i].quantity);
+    for (size_t i = 0; i < basket->count; i++) {
+        buyer_sold(buyer, basket->lines[i].sku, basket->lines[i].quantity);
+        atomic_fetch_sub(&buyer->ledger->left, basket->lines[i].quantity);
     }
-    atomic_fetch_add(&ledger->baskets, 1);
-    atomic_store(&ledger->last_sale_ms, clock_now_ms(&clock_monotonic));
+    atomic_fetch_add(&buyer->ledger->baskets, 1);
 }
 
 /* Send the transaction, and send it again where its reply was lost, as clients do that retry. */
-static enum purchase commit(struct basket_buyer *buyer)
+static enum purchase commit(struct buyer *buyer, const struct basket_way *way)
 {
-    struct basket_ledger *ledger = buyer->ledger;
     bool tried = has_passed(buyer);
 
     for (;;) {
-        if (!queue(buyer)) {
+        if (!queue(buyer, way)) {
             return PURCHASE_FAILED;
         }
         client_append(&buyer->client, "EXEC");
@@ -273,38 +271,40 @@ static enum purchase commit(struct basket_buyer *buyer)
         }
     }
     redisReply *reply = client_next(&buyer->client);
-    enum purchase purchase = PURCHASE_FAILED;
     bool stale = reply != NULL && client_is_error(reply, "STALE");
-    if (reply != NULL && reply->type == REDIS_REPLY_ARRAY) {
-        purchase = PURCHASE_MADE;
-        note_sale(buyer);
-    } else if (stale || (reply != NULL && client_is_error(reply, "BUSY"))) {
-        purchase = PURCHASE_AGAIN;
-    } else if (reply != NULL) {
-        (void)failure_set(&buyer->client.failure, "EXEC: the server said: %s", client_text(reply));
+    bool made = reply != NULL && reply->type == REDIS_REPLY_ARRAY;
+    buyer_note_stale(buyer, tried || stale, stale);
+    if (!made && !stale && (reply == NULL || !client_is_error(reply, "BUSY"))) {
+        return buyer_failed(buyer, "EXEC", reply);
     }
-    atomic_fetch_add(&ledger->stale_tried, tried || stale ? 1 : 0);
-    atomic_fetch_add(&ledger->stale_refused, stale ? 1 : 0);
     freeReplyObject(reply);
-    return purchase;
+    if (made) {
+        note_sale(buyer);
+    }
+    return made ? PURCHASE_MADE : PURCHASE_AGAIN;
 }
 
-enum purchase basket_buy(struct basket_buyer *buyer)
+enum purchase basket_buy(struct buyer *buyer, const struct basket_way *way)
 {
+    const struct basket *basket = buyer->own;
     enum purchase purchase = choose(buyer);
 
     if (purchase == PURCHASE_MADE) {
-        purchase = lock_lines(buyer);
+        purchase = lock_lines(buyer, way);
     }
     if (purchase != PURCHASE_MADE) {
         return purchase;
     }
     purchase = compute(buyer);
     if (purchase == PURCHASE_MADE) {
-        work(buyer);
-        purchase = commit(buyer);
+        buyer_work(buyer);
+        /* A pause hurts most where the last pieces are at stake. */
+        if (takes_the_last(basket)) {
+            buyer_stop(buyer, buyer->sale->stops);
+        }
+        purchase = commit(buyer, way);
     }
-    if (purchase != PURCHASE_FAILED && !unlock_lines(buyer, buyer->count)) {
+    if (purchase != PURCHASE_FAILED && !unlock_lines(buyer, way, basket->count)) {
         purchase = PURCHASE_FAILED;
     }
     return purchase;

@@ -3,19 +3,33 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fence/base/check.h"
-#include "fence/base/clock.h"
 #include "tools/demo/basket.h"
 #include "tools/demo/redis_lock.h"
-#include "tools/lease.h"
+
+/* `reply`: to the question for the orders. Free it and the rows. */
+static bool audit(struct buyer *referee, redisReply *reply, bool read, struct basket_rows *rows,
+                  struct sale_result *result)
+{
+    if (!read) {
+        free(rows->list);
+        (void)buyer_failed(referee, "reading the orders", reply);
+        return false;
+    }
+    freeReplyObject(reply);
+    return basket_audit(referee, rows, result);
+}
 
 /* Plain Redis, as people write it: a lock for each article, MULTI, a DECRBY for each, the order's
  * rows into a list, EXEC. The transaction is whole; nothing ties it to the locks. */
 
-static bool redis_open(struct client *client, const struct basket_sale *sale)
+static bool redis_open(struct buyer *referee)
 {
+    struct client *client = &referee->client;
+    const struct sale *sale = referee->sale;
     char stock[BASKET_KEY_MAX], price[BASKET_KEY_MAX];
     bool opened = true;
 
@@ -27,30 +41,25 @@ static bool redis_open(struct client *client, const struct basket_sale *sale)
     return opened;
 }
 
-static bool redis_orders(struct client *client, const struct basket_sale *sale,
-                         basket_each_row *each, void *context)
+static bool redis_audit(struct buyer *referee, struct sale_result *result)
 {
-    redisReply *reply = client_call(client, "LRANGE %s:orders 0 -1", sale->key);
+    struct basket_rows rows = {.list = NULL};
+    redisReply *reply = client_call(&referee->client, "LRANGE %s:orders 0 -1", referee->sale->key);
     bool read = reply != NULL && reply->type == REDIS_REPLY_ARRAY;
 
     for (size_t i = 0; read && i < reply->elements; i++) {
-        int64_t order, sku, quantity, price;
-        read = sscanf(reply->element[i]->str, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64,
-                      &order, &sku, &quantity, &price) == 4;
-        if (read) {
-            each(context, order, sku, quantity);
-        }
+        struct basket_row row = {0};
+        read = sscanf(reply->element[i]->str, "%" SCNd64 " %" SCNd64 " %" SCNd64, &row.order,
+                      &row.sku, &row.quantity) == 3;
+        basket_rows_add(&rows, row);
     }
-    if (reply != NULL && !read) {
-        (void)failure_set(&client->failure, "reading the orders: the server said: %s",
-                          client_text(reply));
-    }
-    freeReplyObject(reply);
-    return read;
+    return audit(referee, reply, read, &rows, result);
 }
 
-static bool redis_clear(struct client *client, const struct basket_sale *sale)
+static bool redis_clear(struct buyer *referee)
 {
+    struct client *client = &referee->client;
+    const struct sale *sale = referee->sale;
     char stock[BASKET_KEY_MAX], price[BASKET_KEY_MAX];
     bool cleared = client_do(client, "DEL %s:orders", sale->key);
 
@@ -62,62 +71,59 @@ static bool redis_clear(struct client *client, const struct basket_sale *sale)
     return cleared;
 }
 
-static enum purchase redis_lock(struct basket_buyer *buyer, struct basket_line *line)
+static enum purchase redis_lock(struct buyer *buyer, struct basket_line *line)
 {
+    struct basket *basket = buyer->own;
     char key[BASKET_KEY_MAX];
 
-    (void)basket_key(buyer->sale, "stock", line->sku, key);
-    if (buyer->lock_value[0] == '\0') {
-        redis_lock_value(buyer->lock_value); /* of this buyer, which holds one set at a time */
+    if (basket->lock_value[0] == '\0') {
+        redis_lock_value(basket->lock_value); /* of this buyer, which holds one set at a time */
     }
-    while (clock_now_ms(&clock_monotonic) < buyer->deadline_ms) {
-        int64_t asked_us = demo_now_us();
-        bool taken;
-        if (!redis_lock_try(&buyer->client, key, buyer->lock_value, buyer->sale->ttl_ms, &taken)) {
-            return PURCHASE_FAILED;
-        }
-        if (taken) {
-            line->mark = demo_now_us();
-            demo_raise(&buyer->ledger->newest[line->sku], asked_us);
-            return PURCHASE_MADE;
-        }
-        redis_lock_pause();
-    }
-    return PURCHASE_AGAIN;
+    return redis_lock_take(buyer, line->sku, basket_key(buyer->sale, "stock", line->sku, key),
+                           basket->lock_value, &line->mark);
 }
 
-static bool redis_unlock(struct basket_buyer *buyer, const struct basket_line *line)
+static bool redis_unlock(struct buyer *buyer, const struct basket_line *line)
 {
+    const struct basket *basket = buyer->own;
     char key[BASKET_KEY_MAX];
 
     return redis_lock_give(&buyer->client, basket_key(buyer->sale, "stock", line->sku, key),
-                           buyer->lock_value);
+                           basket->lock_value);
 }
 
-static int redis_queue(struct basket_buyer *buyer)
+static int redis_queue(struct buyer *buyer)
 {
+    const struct basket *basket = buyer->own;
     char key[BASKET_KEY_MAX];
 
-    for (size_t i = 0; i < buyer->count; i++) {
-        const struct basket_line *line = &buyer->lines[i];
+    for (size_t i = 0; i < basket->count; i++) {
+        const struct basket_line *line = &basket->lines[i];
         client_append(&buyer->client, "DECRBY %s %lld",
                       basket_key(buyer->sale, "stock", line->sku, key), (long long)line->quantity);
         client_append(&buyer->client, "RPUSH %s:orders %b", buyer->sale->key, key,
                       (size_t)snprintf(key, sizeof key, "%" PRId64 " %d %" PRId64 " %" PRId64,
-                                       buyer->order, line->sku, line->quantity, line->price));
+                                       basket->order, line->sku, line->quantity, line->price));
     }
-    return 2 * (int)buyer->count;
+    return 2 * (int)basket->count;
 }
 
-const struct basket_contender basket_redis_locks = {
+static enum purchase redis_buy(struct buyer *buyer)
+{
+    static const struct basket_way way = {redis_lock, redis_unlock, redis_queue};
+
+    return basket_buy(buyer, &way);
+}
+
+const struct contender basket_redis_locks = {
     .name = "redis-locks",
     .title = "Redis locks",
+    .join = basket_join,
+    .leave = basket_leave,
     .open = redis_open,
-    .orders = redis_orders,
+    .audit = redis_audit,
     .clear = redis_clear,
-    .lock = redis_lock,
-    .unlock = redis_unlock,
-    .queue = redis_queue,
+    .buy = redis_buy,
 };
 
 /* Stockade: a lease for each article, MULTI, a FENCED DECRBY for each, the order's rows in SQL with
@@ -149,8 +155,10 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *words, const
     words->argv[words->count++] = text;
 }
 
-static bool stockade_open(struct client *client, const struct basket_sale *sale)
+static bool stockade_open(struct buyer *referee)
 {
+    struct client *client = &referee->client;
+    const struct sale *sale = referee->sale;
     char key[BASKET_KEY_MAX], number[32];
     bool opened = client_do(client, "SQL %s%s%s", "CREATE TABLE ", sale->table,
                             "(order_id INTEGER, sku INTEGER, quantity INTEGER, price INTEGER)");
@@ -180,34 +188,30 @@ static const redisReply *rows_of(const redisReply *reply)
     return NULL;
 }
 
-static bool stockade_orders(struct client *client, const struct basket_sale *sale,
-                            basket_each_row *each, void *context)
+static bool stockade_audit(struct buyer *referee, struct sale_result *result)
 {
-    redisReply *reply =
-        client_call(client, "SQL %s%s", "SELECT order_id, sku, quantity FROM ", sale->table);
-    const redisReply *rows = reply != NULL ? rows_of(reply) : NULL;
-    bool read = rows != NULL;
+    struct basket_rows rows = {.list = NULL};
+    redisReply *reply = client_call(&referee->client, "SQL %s%s",
+                                    "SELECT order_id, sku, quantity FROM ", referee->sale->table);
+    const redisReply *list = reply != NULL ? rows_of(reply) : NULL;
+    bool read = list != NULL;
 
-    for (size_t i = 0; read && i < rows->elements; i++) {
-        const redisReply *row = rows->element[i];
-        int64_t order, sku, quantity;
-        read = row->type == REDIS_REPLY_ARRAY && row->elements == 3 &&
-               client_to_int64(row->element[0], &order) && client_to_int64(row->element[1], &sku) &&
-               client_to_int64(row->element[2], &quantity);
-        if (read) {
-            each(context, order, sku, quantity);
-        }
+    for (size_t i = 0; read && i < list->elements; i++) {
+        const redisReply *columns = list->element[i];
+        struct basket_row row = {0};
+        read = columns->type == REDIS_REPLY_ARRAY && columns->elements == 3 &&
+               client_to_int64(columns->element[0], &row.order) &&
+               client_to_int64(columns->element[1], &row.sku) &&
+               client_to_int64(columns->element[2], &row.quantity);
+        basket_rows_add(&rows, row);
     }
-    if (reply != NULL && !read) {
-        (void)failure_set(&client->failure, "reading the orders: the server said: %s",
-                          client_text(reply));
-    }
-    freeReplyObject(reply);
-    return read;
+    return audit(referee, reply, read, &rows, result);
 }
 
-static bool stockade_clear(struct client *client, const struct basket_sale *sale)
+static bool stockade_clear(struct buyer *referee)
 {
+    struct client *client = &referee->client;
+    const struct sale *sale = referee->sale;
     char key[BASKET_KEY_MAX];
     bool cleared = client_do(client, "SQL %s%s", "DROP TABLE ", sale->table);
 
@@ -218,61 +222,56 @@ static bool stockade_clear(struct client *client, const struct basket_sale *sale
     return cleared;
 }
 
-static enum purchase stockade_lock(struct basket_buyer *buyer, struct basket_line *line)
+static enum purchase stockade_lock(struct buyer *buyer, struct basket_line *line)
 {
     char key[BASKET_KEY_MAX];
     struct lease lease = {.token = 0};
     redisReply *reply = client_call(&buyer->client, "ACQUIRE %s %lld WAIT %d",
                                     basket_key(buyer->sale, "stock", line->sku, key),
                                     (long long)buyer->sale->ttl_ms, (int)WAIT_MS);
+    enum acquire_reply answer = reply != NULL ? lease_of(reply, &lease) : ACQUIRE_REFUSED;
 
-    if (reply == NULL) {
-        return PURCHASE_FAILED;
-    }
-    enum acquire_reply answer = lease_of(reply, &lease);
-    bool failed = answer == ACQUIRE_REFUSED && !client_is_error(reply, "BUSY");
-    if (failed) {
-        (void)failure_set(&buyer->client.failure, "acquiring: the server said: %s",
-                          client_text(reply));
+    if (answer == ACQUIRE_REFUSED && (reply == NULL || !client_is_error(reply, "BUSY"))) {
+        return buyer_failed(buyer, "acquiring", reply);
     }
     freeReplyObject(reply);
     if (answer != ACQUIRE_GRANTED) {
-        return failed ? PURCHASE_FAILED : PURCHASE_AGAIN;
+        return PURCHASE_AGAIN;
     }
     line->mark = lease.token;
-    demo_raise(&buyer->ledger->newest[line->sku], lease.token);
+    buyer_passes(buyer, line->sku, lease.token);
     return PURCHASE_MADE;
 }
 
-static bool stockade_unlock(struct basket_buyer *buyer, const struct basket_line *line)
+static bool stockade_unlock(struct buyer *buyer, const struct basket_line *line)
 {
     char key[BASKET_KEY_MAX];
     redisReply *reply =
         client_call(&buyer->client, "RELEASE %s %lld",
                     basket_key(buyer->sale, "stock", line->sku, key), (long long)line->mark);
-    bool good = lease_released(reply);
 
-    if (reply != NULL && !good) {
-        (void)failure_set(&buyer->client.failure, "releasing: the server said: %s",
-                          client_text(reply));
+    if (!lease_released(reply)) {
+        (void)buyer_failed(buyer, "releasing", reply);
+        return false;
     }
     freeReplyObject(reply);
-    return good;
+    return true;
 }
 
 /* INSERT INTO orders VALUES(?,?,?,?),... with the tokens of all lines. */
-static void append_order(struct basket_buyer *buyer)
+static void append_order(struct buyer *buyer)
 {
-    const struct basket_sale *sale = buyer->sale;
+    const struct basket *basket = buyer->own;
+    const struct sale *sale = buyer->sale;
     struct words words = {.count = 0};
     char key[BASKET_KEY_MAX], types[4 * BASKET_LINES_MAX + 1] = "";
     char values[10 * BASKET_LINES_MAX + 1] = "";
 
     add(&words, "FENCEDALL");
-    add(&words, "%zu", buyer->count);
-    for (size_t i = 0; i < buyer->count; i++) {
-        add(&words, "%s", basket_key(sale, "stock", buyer->lines[i].sku, key));
-        add(&words, "%" PRId64, buyer->lines[i].mark);
+    add(&words, "%zu", basket->count);
+    for (size_t i = 0; i < basket->count; i++) {
+        add(&words, "%s", basket_key(sale, "stock", basket->lines[i].sku, key));
+        add(&words, "%" PRId64, basket->lines[i].mark);
         (void)strcat(types, "iiii");
         (void)strcat(values, i == 0 ? "(?,?,?,?)" : ",(?,?,?,?)");
     }
@@ -280,26 +279,27 @@ static void append_order(struct basket_buyer *buyer)
     add(&words, "TYPES");
     add(&words, "%s", types);
     add(&words, "INSERT INTO %s VALUES%s", sale->table, values);
-    for (size_t i = 0; i < buyer->count; i++) {
-        add(&words, "%" PRId64, buyer->order);
-        add(&words, "%d", buyer->lines[i].sku);
-        add(&words, "%" PRId64, buyer->lines[i].quantity);
-        add(&words, "%" PRId64, buyer->lines[i].price);
+    for (size_t i = 0; i < basket->count; i++) {
+        add(&words, "%" PRId64, basket->order);
+        add(&words, "%d", basket->lines[i].sku);
+        add(&words, "%" PRId64, basket->lines[i].quantity);
+        add(&words, "%" PRId64, basket->lines[i].price);
     }
     check(redisAppendCommandArgv(buyer->client.context, words.count, words.argv, NULL) == REDIS_OK);
 }
 
-static int stockade_queue(struct basket_buyer *buyer)
+static int stockade_queue(struct buyer *buyer)
 {
+    const struct basket *basket = buyer->own;
     char key[BASKET_KEY_MAX];
 
-    for (size_t i = 0; i < buyer->count; i++) {
-        const struct basket_line *line = &buyer->lines[i];
+    for (size_t i = 0; i < basket->count; i++) {
+        const struct basket_line *line = &basket->lines[i];
         (void)basket_key(buyer->sale, "stock", line->sku, key);
         /* The ID on one command is the whole transaction's. */
         if (i == 0) {
             client_append(&buyer->client, "FENCED %lld ID order:%lld DECRBY %s %lld MIN 0",
-                          (long long)line->mark, (long long)buyer->order, key,
+                          (long long)line->mark, (long long)basket->order, key,
                           (long long)line->quantity);
         } else {
             client_append(&buyer->client, "FENCED %lld DECRBY %s %lld MIN 0", (long long)line->mark,
@@ -307,17 +307,24 @@ static int stockade_queue(struct basket_buyer *buyer)
         }
     }
     append_order(buyer);
-    return (int)buyer->count + 1;
+    return (int)basket->count + 1;
 }
 
-const struct basket_contender basket_stockade = {
+static enum purchase stockade_buy(struct buyer *buyer)
+{
+    static const struct basket_way way = {stockade_lock, stockade_unlock, stockade_queue};
+
+    return basket_buy(buyer, &way);
+}
+
+const struct contender basket_stockade = {
     .name = "stockade",
     .title = "Stockade",
     .uses_stockade = true,
+    .join = basket_join,
+    .leave = basket_leave,
     .open = stockade_open,
-    .orders = stockade_orders,
+    .audit = stockade_audit,
     .clear = stockade_clear,
-    .lock = stockade_lock,
-    .unlock = stockade_unlock,
-    .queue = stockade_queue,
+    .buy = stockade_buy,
 };

@@ -1,108 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See demo.h. */
+/* A demo from its command line to its exit code: the options, the servers, a sale for each
+ * contender, the table. Whatever ends it, no server and no folder is left behind. */
 #include "tools/demo/demo.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 
 bool demo_set_contender(void *settings, const char *text, struct failure *failure)
 {
-    struct demo_settings *set = settings;
+    struct sale *sale = settings;
     char names[200] = "";
 
-    for (size_t i = 0; set->names[i] != NULL; i++) {
-        if (strcmp(set->names[i], text) == 0) {
-            set->chosen[i] = true;
+    for (size_t i = 0; i < sale->demo->count; i++) {
+        const char *name = sale->demo->contenders[i]->name;
+        if (strcmp(name, text) == 0) {
+            sale->chosen[i] = true;
             return true;
         }
         (void)snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
-                       i > 0 ? ", " : "", set->names[i]);
+                       i > 0 ? ", " : "", name);
     }
     return failure_set(failure, "takes one of %s, not \"%s\"", names, text);
 }
 
 bool demo_set_redis(void *settings, const char *text, struct failure *failure)
 {
-    struct demo_settings *set = settings;
+    struct sale *sale = settings;
 
-    set->redis_given = true;
-    return client_uri_parse(&set->redis, "redis", text, failure);
+    sale->redis_given = true;
+    return client_uri_parse(&sale->redis, "redis", text, failure);
 }
 
-void demo_open(struct demo *demo, const struct cli *cli, struct demo_settings *settings)
+/* Where no contender was chosen, all are. */
+static void choose_contenders(struct sale *sale)
 {
     bool any = false;
 
-    for (size_t i = 0; settings->names[i] != NULL; i++) {
-        any |= settings->chosen[i];
+    for (size_t i = 0; i < sale->demo->count; i++) {
+        any |= sale->chosen[i];
     }
-    for (size_t i = 0; settings->names[i] != NULL; i++) {
-        settings->chosen[i] |= !any;
+    for (size_t i = 0; i < sale->demo->count; i++) {
+        sale->chosen[i] |= !any;
     }
-    *demo =
-        (struct demo){.cli = cli, .redis_given = settings->redis_given ? &settings->redis : NULL};
-    term_open(&demo->term);
-    signals_open(&demo->signals);
-    servers_open(&demo->servers, &demo->signals);
 }
 
-static void say_servers(struct demo *demo)
-{
-    if (demo->servers.redis_program.pid != 0) {
-        term_line(&demo->term, "private redis-server on port %d (it keeps nothing on disk)",
-                  demo->servers.redis.host.port);
-    }
-    if (demo->servers.stockaded_program.pid != 0) {
-        term_line(&demo->term, "private stockaded on port %d, leases on %s Redis",
-                  demo->servers.stockade.host.port,
-                  demo->redis_given != NULL ? "the given" : "that");
-    }
-    term_line(&demo->term, "%s", "");
-}
-
-bool demo_find_servers(struct demo *demo, bool needs_redis, bool needs_stockade,
-                       struct failure *failure)
-{
-    bool start_stockade = needs_stockade && !demo->cli->uri_given;
-
-    demo->redis = demo->redis_given != NULL ? demo->redis_given : &demo->servers.redis;
-    demo->stockade = demo->cli->uri_given ? &demo->cli->uri : &demo->servers.stockade;
-    if ((needs_redis || start_stockade) && demo->redis_given == NULL &&
-        !servers_start_redis(&demo->servers, failure)) {
-        return false;
-    }
-    if (start_stockade && !servers_start_stockaded(&demo->servers, demo->redis->text, failure)) {
-        return false;
-    }
-    say_servers(demo);
-    return true;
-}
-
-int demo_close(struct demo *demo, const char *command, bool held, bool kept,
-               const struct failure *failure)
-{
-    term_clear(&demo->term);
-    servers_close(&demo->servers);
-    signals_close(&demo->signals);
-    if (demo->signals.ending != 0) {
-        fprintf(stderr, "%s: interrupted; the servers are gone\n", command);
-        return 128 + demo->signals.ending;
-    }
-    if (!held) {
-        fprintf(stderr, "%s: %s\n", command, failure->text);
-    } else if (!kept) {
-        fprintf(stderr, "%s: Stockade did not keep its promise\n", command);
-    }
-    return held && kept ? CLI_OK : CLI_FAILED;
-}
-
-void demo_name(char *out, size_t size, const char *prefix)
+/* Write `prefix` and 16 hex digits that nobody else has. */
+static void name_anew(char *out, size_t size, const char *prefix)
 {
     uint64_t number;
 
@@ -110,47 +57,146 @@ void demo_name(char *out, size_t size, const char *prefix)
     (void)snprintf(out, size, "%s%016" PRIx64, prefix, number);
 }
 
-void demo_raise(_Atomic int64_t *highest, int64_t value)
-{
-    int64_t old = atomic_load(highest);
+struct run {
+    const struct cli *cli;
+    struct sale *sale;
+    struct signals signals;
+    struct servers servers;
+    struct term term;
+    const struct client_uri *redis, *stockade; /* the servers in use */
+};
 
-    while (value > old && !atomic_compare_exchange_weak(highest, &old, value)) {
+static void say_servers(struct run *run)
+{
+    if (run->servers.redis_program.pid != 0) {
+        term_line(&run->term, "private redis-server on port %d (it keeps nothing on disk)",
+                  run->servers.redis.host.port);
     }
+    if (run->servers.stockaded_program.pid != 0) {
+        term_line(&run->term, "private stockaded on port %d, leases on %s Redis",
+                  run->servers.stockade.host.port, run->sale->redis_given ? "the given" : "that");
+    }
+    term_line(&run->term, "%s", "");
 }
 
-int64_t demo_now_us(void)
+/* Start the servers that are needed and were not named, and say so. */
+static bool find_servers(struct run *run, struct failure *failure)
 {
-    struct timespec now;
+    struct sale *sale = run->sale;
+    bool needs_redis = false, needs_stockade = false;
 
-    check(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    for (size_t i = 0; i < sale->demo->count; i++) {
+        const struct contender *contender = sale->demo->contenders[i];
+        bool needs_server = sale->chosen[i] && !contender->embedded;
+        needs_stockade |= needs_server && contender->uses_stockade;
+        needs_redis |= needs_server && !contender->uses_stockade;
+    }
+    needs_stockade &= !run->cli->uri_given;
+    run->redis = sale->redis_given ? &sale->redis : &run->servers.redis;
+    run->stockade = run->cli->uri_given ? &run->cli->uri : &run->servers.stockade;
+    if (!servers_make_folder(&run->servers, failure) ||
+        ((needs_redis || needs_stockade) && !sale->redis_given &&
+         !servers_start_redis(&run->servers, failure)) ||
+        (needs_stockade && !servers_start_stockaded(&run->servers, run->redis->text, failure))) {
+        return false;
+    }
+    (void)snprintf(sale->store, sizeof sale->store, "%s/library.db", run->servers.folder);
+    say_servers(run);
+    return true;
 }
 
-void demo_work(int64_t work_ms)
+static void print_table(struct run *run, const struct sale_result *results, size_t count)
 {
-    struct timespec delay = {.tv_sec = work_ms / 1000, .tv_nsec = work_ms % 1000 * 1000000};
-
-    (void)nanosleep(&delay, NULL);
-}
-
-void demo_table(struct term *term, const char *const *heads, const struct demo_row *rows,
-                size_t count)
-{
-    char text[DEMO_CONTENDERS_MAX][DEMO_COLUMNS_MAX][TERM_NUMBER_MAX];
-    const char *cells[(DEMO_CONTENDERS_MAX + 1) * (DEMO_COLUMNS_MAX + 1)] = {""};
+    const struct demo *demo = run->sale->demo;
+    char text[CONTENDERS_MAX][COLUMNS_MAX][TERM_NUMBER_MAX];
+    const char *cells[(CONTENDERS_MAX + 1) * (COLUMNS_MAX + 1)] = {""};
     size_t columns = 0, at = 1;
 
-    check(count <= DEMO_CONTENDERS_MAX);
-    for (; heads[columns] != NULL; columns++) {
-        check(columns < DEMO_COLUMNS_MAX);
-        cells[at++] = heads[columns];
+    for (; demo->heads[columns] != NULL; columns++) {
+        check(columns < COLUMNS_MAX);
+        cells[at++] = demo->heads[columns];
     }
     for (size_t i = 0; i < count; i++) {
-        cells[at++] = rows[i].title;
+        int64_t numbers[COLUMNS_MAX] = {0};
+        demo->numbers(&results[i], numbers);
+        cells[at++] = results[i].contender->title;
         for (size_t column = 0; column < columns; column++) {
-            cells[at++] = term_number(rows[i].numbers[column], text[i][column]);
+            cells[at++] = term_number(numbers[column], text[i][column]);
         }
     }
-    term_line(term, "%s", "");
-    term_table(term, cells, count + 1, columns + 1);
+    term_line(&run->term, "%s", "");
+    term_table(&run->term, cells, count + 1, columns + 1);
+}
+
+/* `*kept`: Stockade kept its promise. */
+static bool hold_sales(struct run *run, bool *kept, struct failure *failure)
+{
+    const struct sale *sale = run->sale;
+    const struct demo *demo = sale->demo;
+    struct sale_result results[CONTENDERS_MAX];
+    size_t count = 0;
+
+    demo->say_opening(&run->term, sale);
+    if (!find_servers(run, failure)) {
+        return false;
+    }
+    for (size_t i = 0; i < demo->count; i++) {
+        const struct contender *contender = demo->contenders[i];
+        if (!sale->chosen[i]) {
+            continue;
+        }
+        if (!sale_run(sale, contender, contender->uses_stockade ? run->stockade : run->redis,
+                      &run->signals, &run->term, &results[count], failure)) {
+            return failure_set(failure, "%s: %s", contender->title, failure->text);
+        }
+        demo->say_result(&run->term, &results[count]);
+        *kept &= !contender->uses_stockade || results[count].is_right;
+        count++;
+    }
+    print_table(run, results, count);
+    term_line(&run->term, "%s", demo->meaning);
+    if (run->servers.redis_program.pid != 0) {
+        term_line(&run->term, "%s", demo->disclaimer);
+    }
+    return true;
+}
+
+int demo_run(const struct demo *demo, struct sale *sale, const struct cli *cli, int argc,
+             char **argv)
+{
+    const char *command = demo->options->command;
+    struct run run = {.cli = cli, .sale = sale};
+    struct failure failure = {.text = ""};
+    bool kept = true;
+
+    check(demo->count <= CONTENDERS_MAX);
+    sale->demo = demo;
+    switch (options_parse(demo->options, sale, argc, argv)) {
+    case OPTIONS_HELPED: return CLI_OK;
+    case OPTIONS_WRONG: return CLI_USAGE;
+    case OPTIONS_RUN: break;
+    }
+    choose_contenders(sale);
+    if (sale->pause_ms == 0) {
+        sale->pause_ms = demo->pause_ttls * sale->ttl_ms;
+    }
+    name_anew(sale->key, sizeof sale->key, "stockade-demo:");
+    name_anew(sale->table, sizeof sale->table, "demo_orders_");
+    term_open(&run.term);
+    signals_open(&run.signals);
+    servers_open(&run.servers, &run.signals);
+    bool held = hold_sales(&run, &kept, &failure);
+    term_clear(&run.term);
+    servers_close(&run.servers);
+    signals_close(&run.signals);
+    if (run.signals.ending != 0) {
+        fprintf(stderr, "%s: interrupted; the servers are gone\n", command);
+        return 128 + run.signals.ending;
+    }
+    if (!held) {
+        fprintf(stderr, "%s: %s\n", command, failure.text);
+    } else if (!kept) {
+        fprintf(stderr, "%s: Stockade did not keep its promise\n", command);
+    }
+    return held && kept ? CLI_OK : CLI_FAILED;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `stockade demo oversell`: the same flash sale for each contender, and what is said about it. The
- * exit code says whether Stockade kept its promise, or, where Stockade was not among the
- * contenders, whether the sales could be held. */
+/* `stockade demo oversell`: the flash sale of one article, what is said about it, and when its
+ * books balance. */
 #include "tools/demo/oversell.h"
 
 #include <inttypes.h>
@@ -12,31 +11,19 @@ static const struct contender *const contenders[] = {
     &contender_no_lock, &contender_redis_lock, &contender_watchdog, &contender_decrement,
     &contender_version, &contender_stockade,   &contender_library,
 };
-enum { CONTENDERS = sizeof contenders / sizeof *contenders };
-static const char *const names[] = {"none",    "redis-lock", "watchdog", "decrement",
-                                    "version", "stockade",   "library",  NULL};
 #define CONTENDER_NAMES "none, redis-lock, watchdog, decrement, version, stockade, library"
 
-struct settings {
-    struct demo_settings demo; /* first */
-    struct sale sale;
-};
-
-#define FIELD(field) offsetof(struct settings, field)
+#define FIELD(field) offsetof(struct sale, field)
 static const struct option_row rows[] = {
-    {"stock", OPTION_NUMBER, FIELD(sale.stock), 1, 1000000, "N", "pieces on sale (100)", NULL},
-    {"buyers", OPTION_NUMBER, FIELD(sale.buyers), 1, CREW_MAX, "N", "buyer processes (16)", NULL},
-    {"ttl", OPTION_MS, FIELD(sale.ttl_ms), 10, 60000, "MS", "time limit of locks and leases (200)",
+    {"stock", OPTION_NUMBER, FIELD(stock), 1, 1000000, "N", "pieces on sale (100)", NULL},
+    {"buyers", OPTION_NUMBER, FIELD(buyers), 1, CREW_MAX, "N", "buyer processes (16)", NULL},
+    {"ttl", OPTION_MS, FIELD(ttl_ms), 10, 60000, "MS", "time limit of locks and leases (200)",
      NULL},
-    {"pause", OPTION_MS, FIELD(sale.pause_ms), 1, 600000, "MS",
+    {"pause", OPTION_MS, FIELD(pause_ms), 1, 600000, "MS",
      "how long a stopped buyer stays stopped (twice the TTL)", NULL},
-    {"work", OPTION_MS, FIELD(sale.work_ms), 0, 60000, "MS", "work between read and write (10)",
-     NULL},
-    {"stops", OPTION_NUMBER, FIELD(sale.stops), 0, 1000, "N", "buyers stopped in each sale (6)",
-     NULL},
+    {"work", OPTION_MS, FIELD(work_ms), 0, 60000, "MS", "work between read and write (10)", NULL},
+    {"stops", OPTION_NUMBER, FIELD(stops), 0, 1000, "N", "buyers stopped in each sale (6)", NULL},
     DEMO_OPTION_ROWS,
-    {"limit", OPTION_MS, FIELD(sale.limit_ms), 1000, 86400000, "MS",
-     "a sale that takes longer has failed (10m)", NULL},
 };
 static const struct option_table table = {
     .command = "stockade demo oversell",
@@ -58,7 +45,7 @@ static const struct option_table table = {
 
 /* What is said. */
 
-static void report_opening(struct term *term, const struct sale *sale)
+static void say_opening(struct term *term, const struct sale *sale)
 {
     term_line(term,
               "Flash sale: %" PRId64 " pieces of one article, %" PRId64
@@ -75,140 +62,76 @@ static void report_opening(struct term *term, const struct sale *sale)
     }
 }
 
-static void report_sale(struct term *term, const struct sale *sale,
-                        const struct sale_result *result)
+static void say_result(struct term *term, const struct sale_result *result)
 {
-    const char *verdict = "the books balance";
-    char oversold[64];
+    char verdict[64] = "the books balance";
 
     if (result->oversold > 0) {
-        (void)snprintf(oversold, sizeof oversold, "%" PRId64 " sold that were not there",
+        (void)snprintf(verdict, sizeof verdict, "%" PRId64 " sold that were not there",
                        result->oversold);
-        verdict = oversold;
-    } else if (!sale_is_right(sale, result)) {
-        verdict = "the books do not balance";
+    } else if (!result->is_right) {
+        (void)snprintf(verdict, sizeof verdict, "the books do not balance");
     }
     term_line(term, "  %-20s  %" PRId64 " sold in %.1f s, %" PRId64 " stops: %s",
-              result->contender->title, result->sold, (double)result->took_ms / 1000, result->stops,
-              verdict);
+              result->contender->title, result->pieces, (double)result->took_ms / 1000,
+              result->stops, verdict);
 }
 
-static void report_table(struct term *term, const struct sale_result *results, size_t count)
-{
-    static const char *const heads[] = {"sold",    "left",    "oversold", "stale writes tried",
-                                        "refused", "sales/s", NULL};
-    struct demo_row table_rows[CONTENDERS];
+static const char *const heads[] = {"sold",    "left",    "oversold", "stale writes tried",
+                                    "refused", "sales/s", NULL};
 
-    for (size_t i = 0; i < count; i++) {
-        const struct sale_result *result = &results[i];
-        table_rows[i] =
-            (struct demo_row){result->contender->title,
-                              {result->sold, result->left, result->oversold, result->stale_tried,
-                               result->stale_refused, result->sold * 1000 / result->took_ms}};
-    }
-    demo_table(term, heads, table_rows, count);
+static void numbers(const struct sale_result *result, int64_t numbers[COLUMNS_MAX])
+{
+    numbers[0] = result->pieces;
+    numbers[1] = result->left;
+    numbers[2] = result->oversold;
+    numbers[3] = result->stale_tried;
+    numbers[4] = result->stale_refused;
+    numbers[5] = result->pieces * 1000 / result->took_ms;
 }
 
 /* The honest small print. */
-static void report_meaning(struct term *term, bool redis_is_private)
-{
-    term_line(term, "\noversold: sales confirmed to buyers beyond what left the stock (they count "
-                    "in sales/s). A\n"
-                    "stale write: the lock (or, without one, the stock) had passed to another "
-                    "since its writer\n"
-                    "read.\n"
-                    "\n"
-                    "A lock with a time limit, watchdog or not, cannot stop a holder that sleeps "
-                    "past the limit\n"
-                    "and writes when it wakes. Stockade refuses that write, because its token is "
-                    "not the newest.\n"
-                    "\n"
-                    "The atomic decrement and the version column are right here too, need no lock, "
-                    "and are the\n"
-                    "better choice where they fit: one row, changed by one statement, nothing "
-                    "computed or called\n"
-                    "in between (decrement), or cheap enough to do again when another came first "
-                    "(version). They\n"
-                    "do not cover several rows, calls to the outside that must not be made twice, "
-                    "or longer logic\n"
-                    "between read and write.");
-    if (redis_is_private) {
-        term_line(
-            term,
-            "\nStockade commits every grant and write to disk; the private Redis keeps nothing"
-            " there, from\nwhich its contenders' sales/s profit.");
-    }
-}
+static const char meaning[] =
+    "\n"
+    "oversold: sales confirmed to buyers beyond what left the stock (they count in sales/s). A\n"
+    "stale write: the lock (or, without one, the stock) had passed to another since its writer\n"
+    "read.\n"
+    "\n"
+    "A lock with a time limit, watchdog or not, cannot stop a holder that sleeps past the limit\n"
+    "and writes when it wakes. Stockade refuses that write, because its token is not the newest.\n"
+    "\n"
+    "The atomic decrement and the version column are right here too, need no lock, and are the\n"
+    "better choice where they fit: one row, changed by one statement, nothing computed or called\n"
+    "in between (decrement), or cheap enough to do again when another came first (version). They\n"
+    "do not cover several rows, calls to the outside that must not be made twice, or longer logic\n"
+    "between read and write.";
+static const char disclaimer[] =
+    "\n"
+    "Stockade commits every grant and write to disk; the private Redis keeps nothing there, from\n"
+    "which its contenders' sales/s profit.";
 
-/* What is done. */
-
-static bool find_servers(struct demo *demo, const struct settings *set, struct failure *failure)
-{
-    bool needs_redis = false, needs_stockade = false;
-
-    for (size_t i = 0; i < CONTENDERS; i++) {
-        bool needs_server = set->demo.chosen[i] && !contenders[i]->embedded;
-        needs_stockade |= needs_server && contenders[i]->uses_stockade;
-        needs_redis |= needs_server && !contenders[i]->uses_stockade;
-    }
-    return servers_make_folder(&demo->servers, failure) &&
-           demo_find_servers(demo, needs_redis, needs_stockade, failure);
-}
-
-static bool hold_sales(struct demo *demo, struct settings *set, bool *kept, struct failure *failure)
-{
-    struct sale *sale = &set->sale;
-    struct sale_result results[CONTENDERS];
-    size_t count = 0;
-
-    *kept = true;
-    report_opening(&demo->term, sale);
-    if (!find_servers(demo, set, failure)) {
-        return false;
-    }
-    (void)snprintf(sale->store, sizeof sale->store, "%s/library.db", demo->servers.folder);
-    for (size_t i = 0; i < CONTENDERS; i++) {
-        const struct contender *contender = contenders[i];
-        if (!set->demo.chosen[i]) {
-            continue;
-        }
-        if (!sale_run(demo, contender, sale, &results[count], failure)) {
-            return false;
-        }
-        report_sale(&demo->term, sale, &results[count]);
-        if (contender->uses_stockade) {
-            *kept &= sale_is_right(sale, &results[count]);
-        }
-        count++;
-    }
-    report_table(&demo->term, results, count);
-    report_meaning(&demo->term, demo->servers.redis_program.pid != 0);
-    return true;
-}
+static const struct demo demo = {
+    .options = &table,
+    .contenders = contenders,
+    .count = sizeof contenders / sizeof *contenders,
+    .heads = heads,
+    .say_opening = say_opening,
+    .say_result = say_result,
+    .numbers = numbers,
+    .meaning = meaning,
+    .disclaimer = disclaimer,
+    .pause_ttls = 2,
+};
 
 int demo_oversell_run(const struct cli *cli, int argc, char **argv)
 {
-    struct settings settings = {.demo = {.names = names},
-                                .sale = {.stock = 100,
-                                         .buyers = 16,
-                                         .stops = 6,
-                                         .ttl_ms = 200,
-                                         .work_ms = 10,
-                                         .limit_ms = 600000}};
-    struct demo demo;
-    struct failure failure = {.text = ""};
-    bool kept = false;
+    struct sale sale = {.skus = 1,
+                        .stock = 100,
+                        .buyers = 16,
+                        .stops = 6,
+                        .ttl_ms = 200,
+                        .work_ms = 10,
+                        .limit_ms = 600000};
 
-    switch (options_parse(&table, &settings, argc, argv)) {
-    case OPTIONS_HELPED: return CLI_OK;
-    case OPTIONS_WRONG: return CLI_USAGE;
-    case OPTIONS_RUN: break;
-    }
-    if (settings.sale.pause_ms == 0) {
-        settings.sale.pause_ms = 2 * settings.sale.ttl_ms;
-    }
-    demo_name(settings.sale.key, sizeof settings.sale.key, "stockade-demo:");
-    demo_open(&demo, cli, &settings.demo);
-    bool held = hold_sales(&demo, &settings, &kept, &failure);
-    return demo_close(&demo, table.command, held, kept, &failure);
+    return demo_run(&demo, &sale, cli, argc, argv);
 }

@@ -11,67 +11,79 @@
 #include "tools/demo/oversell.h"
 #include "tools/demo/redis_lock.h"
 
-/* The stock as a plain string key, which Stockade's contender reads as well. */
+/* The stock as a plain string key. */
 
-static bool stock_set(struct client *client, const struct sale *sale)
+/* Also the lock, where there was one. */
+static bool stock_clear(struct buyer *referee)
 {
-    return client_do(client, "SET %s %lld", sale->key, (long long)sale->stock);
+    const char *key = referee->sale->key;
+
+    return client_do(&referee->client, "DEL %s %s:lock", key, key);
 }
 
-static bool stock_clear(struct client *client, const struct sale *sale)
+/* Read the reply to a question for the stock, and free it. */
+static bool stock_of(struct buyer *buyer, redisReply *reply, int64_t *stock)
 {
-    return client_do(client, "DEL %s", sale->key);
-}
-
-/* Read a stock reply and free it. */
-static bool stock_of(struct client *client, redisReply *reply, int64_t *stock)
-{
-    if (reply == NULL) {
-        return failure_set(&client->failure, "reading the stock: %s", client->failure.text);
-    }
-    bool read = client_to_int64(reply, stock);
-    if (!read) {
-        (void)failure_set(&client->failure, "reading the stock: the server said: %s",
-                          client_text(reply));
+    if (reply == NULL || !client_to_int64(reply, stock)) {
+        (void)buyer_failed(buyer, "reading the stock", reply);
+        return false;
     }
     freeReplyObject(reply);
-    return read;
+    return true;
 }
 
-bool stock_left(struct client *client, const struct sale *sale, int64_t *left)
+/* PURCHASE_MADE: there is some. */
+static enum purchase stock_read(struct buyer *buyer, int64_t *stock)
 {
-    return stock_of(client, client_call(client, "GET %s", sale->key), left);
+    if (!stock_of(buyer, client_call(&buyer->client, "GET %s", buyer->sale->key), stock)) {
+        return PURCHASE_FAILED;
+    }
+    return *stock > 0 ? PURCHASE_MADE : PURCHASE_SOLD_OUT;
+}
+
+static bool stock_audit(struct buyer *referee, struct sale_result *result)
+{
+    int64_t left;
+
+    return stock_read(referee, &left) != PURCHASE_FAILED && oversell_audit(referee, left, result);
+}
+
+static bool stock_write(struct buyer *buyer, int64_t stock)
+{
+    return client_do(&buyer->client, "SET %s %lld", buyer->sale->key, (long long)stock);
+}
+
+static bool stock_open(struct buyer *referee)
+{
+    return stock_write(referee, referee->sale->stock);
 }
 
 /* No lock: read, work, write. */
 
 static enum purchase no_lock_buy(struct buyer *buyer)
 {
-    int64_t stock = 0;
+    int64_t stock;
+    enum purchase purchase = stock_read(buyer, &stock);
 
-    if (!stock_left(&buyer->client, buyer->sale, &stock)) {
+    if (purchase != PURCHASE_MADE) {
+        return purchase;
+    }
+    int64_t read_us = buyer_now_us();
+    oversell_work(buyer);
+    buyer_note_stale(buyer, buyer_has_passed(buyer, 0, read_us), false);
+    int64_t write_us = buyer_now_us();
+    if (!stock_write(buyer, stock - 1)) {
         return PURCHASE_FAILED;
     }
-    if (stock <= 0) {
-        return PURCHASE_SOLD_OUT;
-    }
-    int64_t read_us = demo_now_us();
-    buyer_work(buyer);
-    buyer_note_stale(buyer, ledger_has_passed(buyer->ledger, read_us), false);
-    int64_t write_us = demo_now_us();
-    if (!client_do(&buyer->client, "SET %s %lld", buyer->sale->key, (long long)(stock - 1))) {
-        return PURCHASE_FAILED;
-    }
-    ledger_passes(buyer->ledger, write_us);
-    buyer_sold(buyer, stock - 1);
-    return PURCHASE_MADE;
+    buyer_passes(buyer, 0, write_us);
+    return oversell_sold(buyer, stock - 1);
 }
 
 const struct contender contender_no_lock = {
     .name = "none",
     .title = "no lock",
-    .stock = stock_set,
-    .left = stock_left,
+    .open = stock_open,
+    .audit = stock_audit,
     .clear = stock_clear,
     .buy = no_lock_buy,
 };
@@ -98,45 +110,18 @@ struct watchdog {
     struct client client;
 };
 
-/* PURCHASE_MADE: the lock is ours, since `granted_us` at the latest. */
-static enum purchase lock_take(struct buyer *buyer, const char *value, int64_t *granted_us)
-{
-    const struct sale *sale = buyer->sale;
-
-    while (!buyer_is_late(buyer)) {
-        int64_t asked_us = demo_now_us();
-        bool taken;
-        if (!redis_lock_try(&buyer->client, sale->key, value, sale->ttl_ms, &taken)) {
-            return buyer_failed(buyer, "taking the lock", NULL);
-        }
-        if (taken) {
-            *granted_us = demo_now_us();
-            ledger_passes(buyer->ledger, asked_us);
-            return PURCHASE_MADE;
-        }
-        redis_lock_pause();
-    }
-    return PURCHASE_AGAIN;
-}
-
 /* What is done under the lock. */
 static enum purchase locked_sale(struct buyer *buyer, int64_t granted_us)
 {
-    int64_t stock = 0;
+    int64_t stock;
+    enum purchase purchase = stock_read(buyer, &stock);
 
-    if (!stock_left(&buyer->client, buyer->sale, &stock)) {
-        return PURCHASE_FAILED;
+    if (purchase != PURCHASE_MADE) {
+        return purchase;
     }
-    if (stock <= 0) {
-        return PURCHASE_SOLD_OUT;
-    }
-    buyer_work(buyer);
-    buyer_note_stale(buyer, ledger_has_passed(buyer->ledger, granted_us), false);
-    if (!client_do(&buyer->client, "SET %s %lld", buyer->sale->key, (long long)(stock - 1))) {
-        return PURCHASE_FAILED;
-    }
-    buyer_sold(buyer, stock - 1);
-    return PURCHASE_MADE;
+    oversell_work(buyer);
+    buyer_note_stale(buyer, buyer_has_passed(buyer, 0, granted_us), false);
+    return stock_write(buyer, stock - 1) ? oversell_sold(buyer, stock - 1) : PURCHASE_FAILED;
 }
 
 static void watchdog_watch(struct watchdog *dog, const char *value)
@@ -155,7 +140,7 @@ static enum purchase redis_lock_buy(struct buyer *buyer)
     int64_t granted_us = 0;
 
     redis_lock_value(value);
-    enum purchase purchase = lock_take(buyer, value, &granted_us);
+    enum purchase purchase = redis_lock_take(buyer, 0, buyer->sale->key, value, &granted_us);
     if (purchase != PURCHASE_MADE) {
         return purchase;
     }
@@ -203,7 +188,7 @@ static void *watchdog_run(void *context)
     return NULL;
 }
 
-static bool watchdog_open(struct buyer *buyer)
+static bool watchdog_join(struct buyer *buyer)
 {
     struct watchdog *dog = mem_zalloc(sizeof *dog);
     pthread_condattr_t attributes;
@@ -228,7 +213,7 @@ static bool watchdog_open(struct buyer *buyer)
     return true;
 }
 
-static void watchdog_close(struct buyer *buyer)
+static void watchdog_leave(struct buyer *buyer)
 {
     struct watchdog *dog = buyer->own;
 
@@ -241,32 +226,26 @@ static void watchdog_close(struct buyer *buyer)
     check(pthread_cond_destroy(&dog->changed) == 0);
     check(pthread_mutex_destroy(&dog->mutex) == 0);
     free(dog);
-    buyer->own = NULL;
-}
-
-static bool redis_lock_clear(struct client *client, const struct sale *sale)
-{
-    return stock_clear(client, sale) && client_do(client, "DEL %s:lock", sale->key);
 }
 
 const struct contender contender_redis_lock = {
     .name = "redis-lock",
     .title = "Redis lock",
-    .stock = stock_set,
-    .left = stock_left,
-    .clear = redis_lock_clear,
+    .open = stock_open,
+    .audit = stock_audit,
+    .clear = stock_clear,
     .buy = redis_lock_buy,
 };
 
 const struct contender contender_watchdog = {
     .name = "watchdog",
     .title = "Redis lock, watchdog",
-    .stock = stock_set,
-    .left = stock_left,
-    .clear = redis_lock_clear,
-    .open = watchdog_open,
+    .join = watchdog_join,
+    .leave = watchdog_leave,
+    .open = stock_open,
+    .audit = stock_audit,
+    .clear = stock_clear,
     .buy = redis_lock_buy,
-    .close = watchdog_close,
 };
 
 /* The two remedies without a lock.
@@ -287,16 +266,14 @@ const struct contender contender_watchdog = {
 
 static enum purchase decrement_buy(struct buyer *buyer)
 {
-    int64_t left = 0;
-
+    int64_t left;
     /* The buyer sees the stock first, as on a shop's page, but does not compute with it. */
-    if (!stock_left(&buyer->client, buyer->sale, &left)) {
-        return PURCHASE_FAILED;
+    enum purchase purchase = stock_read(buyer, &left);
+
+    if (purchase != PURCHASE_MADE) {
+        return purchase;
     }
-    if (left <= 0) {
-        return PURCHASE_SOLD_OUT;
-    }
-    buyer_work(buyer);
+    oversell_work(buyer);
     redisReply *reply =
         client_call(&buyer->client, "EVAL %s 1 %s", DECREMENT_SCRIPT, buyer->sale->key);
     if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
@@ -304,21 +281,21 @@ static enum purchase decrement_buy(struct buyer *buyer)
     }
     left = reply->integer;
     freeReplyObject(reply);
-    if (left < 0) {
-        return PURCHASE_SOLD_OUT;
-    }
-    buyer_sold(buyer, left);
-    return PURCHASE_MADE;
+    return left < 0 ? PURCHASE_SOLD_OUT : oversell_sold(buyer, left);
 }
 
-static bool version_stock(struct client *client, const struct sale *sale)
+static bool version_open(struct buyer *referee)
 {
-    return client_do(client, "HSET %s stock %lld version 1", sale->key, (long long)sale->stock);
+    return client_do(&referee->client, "HSET %s stock %lld version 1", referee->sale->key,
+                     (long long)referee->sale->stock);
 }
 
-static bool version_left(struct client *client, const struct sale *sale, int64_t *left)
+static bool version_audit(struct buyer *referee, struct sale_result *result)
 {
-    return stock_of(client, client_call(client, "HGET %s stock", sale->key), left);
+    int64_t left;
+    redisReply *reply = client_call(&referee->client, "HGET %s stock", referee->sale->key);
+
+    return stock_of(referee, reply, &left) && oversell_audit(referee, left, result);
 }
 
 static enum purchase version_buy(struct buyer *buyer)
@@ -337,7 +314,7 @@ static enum purchase version_buy(struct buyer *buyer)
     if (stock <= 0) {
         return PURCHASE_SOLD_OUT;
     }
-    buyer_work(buyer);
+    oversell_work(buyer);
     reply = client_call(client, "EVAL %s 1 %s %lld %lld", COMPARE_AND_SET_SCRIPT, key,
                         (long long)version, (long long)(stock - 1));
     if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
@@ -349,15 +326,14 @@ static enum purchase version_buy(struct buyer *buyer)
         buyer_note_stale(buyer, true, true);
         return PURCHASE_AGAIN;
     }
-    buyer_sold(buyer, stock - 1);
-    return PURCHASE_MADE;
+    return oversell_sold(buyer, stock - 1);
 }
 
 const struct contender contender_decrement = {
     .name = "decrement",
     .title = "atomic decrement",
-    .stock = stock_set,
-    .left = stock_left,
+    .open = stock_open,
+    .audit = stock_audit,
     .clear = stock_clear,
     .buy = decrement_buy,
 };
@@ -365,8 +341,8 @@ const struct contender contender_decrement = {
 const struct contender contender_version = {
     .name = "version",
     .title = "version column",
-    .stock = version_stock,
-    .left = version_left,
+    .open = version_open,
+    .audit = version_audit,
     .clear = stock_clear,
     .buy = version_buy,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock's value, and the three commands. */
+/* See redis_lock.h. */
 #include "tools/demo/redis_lock.h"
 
 #include <stdio.h>
@@ -22,22 +22,8 @@ void redis_lock_value(char out[REDIS_LOCK_VALUE_MAX])
     }
 }
 
-bool redis_lock_try(struct client *client, const char *key, const char *value, int64_t ttl_ms,
-                    bool *taken)
-{
-    redisReply *reply =
-        client_call(client, "SET %s:lock %s NX PX %lld", key, value, (long long)ttl_ms);
-    bool answered = reply != NULL && reply->type != REDIS_REPLY_ERROR;
-
-    *taken = answered && reply->type == REDIS_REPLY_STATUS;
-    if (reply != NULL && !answered) {
-        (void)failure_set(&client->failure, "the server said: %s", client_text(reply));
-    }
-    freeReplyObject(reply);
-    return answered;
-}
-
-void redis_lock_pause(void)
+/* Sleep until the next try. */
+static void pause_retry(void)
 {
     unsigned char byte;
     struct timespec delay = {.tv_sec = 0};
@@ -45,6 +31,28 @@ void redis_lock_pause(void)
     chance_system.fill(&chance_system, &byte, 1);
     delay.tv_nsec = (RETRY_MS - RETRY_JITTER_MS + byte % (2 * RETRY_JITTER_MS + 1)) * 1000000L;
     (void)nanosleep(&delay, NULL);
+}
+
+enum purchase redis_lock_take(struct buyer *buyer, int sku, const char *key, const char *value,
+                              int64_t *granted_us)
+{
+    while (!buyer_is_late(buyer)) {
+        int64_t asked_us = buyer_now_us();
+        redisReply *reply = client_call(&buyer->client, "SET %s:lock %s NX PX %lld", key, value,
+                                        (long long)buyer->sale->ttl_ms);
+        if (reply == NULL || reply->type == REDIS_REPLY_ERROR) {
+            return buyer_failed(buyer, "taking the lock", reply);
+        }
+        bool taken = reply->type == REDIS_REPLY_STATUS;
+        freeReplyObject(reply);
+        if (taken) {
+            *granted_us = buyer_now_us();
+            buyer_passes(buyer, sku, asked_us);
+            return PURCHASE_MADE;
+        }
+        pause_retry();
+    }
+    return PURCHASE_AGAIN;
 }
 
 bool redis_lock_give(struct client *client, const char *key, const char *value)

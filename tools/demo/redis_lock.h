@@ -4,20 +4,16 @@
 #ifndef STOCKADE_TOOLS_DEMO_REDIS_LOCK_H
 #define STOCKADE_TOOLS_DEMO_REDIS_LOCK_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "tools/client.h"
+#include "tools/demo/demo.h"
 
 enum { REDIS_LOCK_VALUE_MAX = 33 }; /* bytes, with the zero */
 
 /* Write a value that nobody else has. */
 void redis_lock_value(char out[REDIS_LOCK_VALUE_MAX]);
-/* Try once. False: the server failed us, and client.failure says how. */
-bool redis_lock_try(struct client *client, const char *key, const char *value, int64_t ttl_ms,
-                    bool *taken);
-/* Sleep until the next try. */
-void redis_lock_pause(void);
+/* Take the lock of an article. PURCHASE_MADE: it is ours, since `granted_us` at the latest.
+ * PURCHASE_AGAIN: it was not to be had. */
+enum purchase redis_lock_take(struct buyer *buyer, int sku, const char *key, const char *value,
+                              int64_t *granted_us);
 /* Delete the lock if it is still ours. Whether it was is not checked. */
 bool redis_lock_give(struct client *client, const char *key, const char *value);
 

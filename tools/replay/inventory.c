@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "fence/base/check.h"
-#include "tools/lease.h"
 
 enum { BATCH = 64, LOAD_TTL_MS = 60000, NAMED_MAX = 20 };
 
@@ -47,18 +46,8 @@ static bool acquire_batch(const struct replay *replay, struct client *client, si
                       (int)LOAD_TTL_MS);
     }
     for (size_t i = first; i < end; i++) {
-        redisReply *reply = client_next(client);
-        if (reply == NULL) {
-            return false;
-        }
-        enum acquire_reply answer = lease_of(reply, &leases[i - first]);
-        if (answer != ACQUIRE_GRANTED) {
-            (void)failure_set(&client->failure, "no lease on %s: %s",
-                              inventory_key(replay, &replay->orders.skus[i], key),
-                              answer == ACQUIRE_HELD ? "another holds it" : client_text(reply));
-        }
-        freeReplyObject(reply);
-        if (answer != ACQUIRE_GRANTED) {
+        (void)inventory_key(replay, &replay->orders.skus[i], key);
+        if (!lease_taken(client, key, client_next(client), &leases[i - first])) {
             return false;
         }
     }

@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "fence/base/clock.h"
-#include "tools/lease.h"
 #include "tools/replay/replay.h"
 
 enum { WAIT_MS = 2000, ORDER_LIMIT_MS = 60000, BACKOFF_MS = 10 };

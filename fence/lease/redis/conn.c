@@ -121,11 +121,7 @@ static void schedule(struct redis_conn *conn)
         at_ms = reconnect_first_due_ms(reconnect);
     if (conn->state == CLOSING || (conn->state == WAITING && conn->wire != NULL))
         at_ms = 0; /* to free the wire */
-    int64_t delay_ms = at_ms - now_ms(conn);
-    if (at_ms == INT64_MAX)
-        uv_timer_stop(&conn->timer);
-    else
-        uv_timer_start(&conn->timer, on_timer, delay_ms < 0 ? 0 : (uint64_t)delay_ms, 0);
+    reconnect_set_timer(reconnect, &conn->timer, on_timer, at_ms);
 }
 
 static void enter(struct redis_conn *conn, enum state state, int64_t time_ms)

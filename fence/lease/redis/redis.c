@@ -423,11 +423,9 @@ static void name_self(struct redis_provider *provider)
 {
     const struct chance *chance = provider->surroundings.chance;
     const struct lease_uri *uri = &provider->uri;
-    uint64_t random;
 
-    chance->fill(chance, &random, sizeof random);
+    chance_hex(chance, provider->origin, SCRIPT_ORIGIN_LEN);
     chance->fill(chance, &provider->attempts, sizeof provider->attempts);
-    snprintf(provider->origin, sizeof provider->origin, "%016llx", (unsigned long long)random);
     if (uri->db == 0)
         snprintf(provider->channel, sizeof provider->channel, "%s:wake", uri->prefix);
     else

@@ -24,14 +24,9 @@ static void schedule(struct zk_connection *connection)
 {
     int64_t first_ms = reconnect_first_due_ms(&connection->reconnect);
     int64_t due_ms = first_ms < connection->due_ms ? first_ms : connection->due_ms;
-    int64_t delay_ms = due_ms - zk_now_ms(connection);
 
-    if (connection->state == ZK_CLOSING)
-        return;
-    if (due_ms == INT64_MAX)
-        uv_timer_stop(&connection->timer);
-    else
-        uv_timer_start(&connection->timer, on_timer, delay_ms < 0 ? 0 : (uint64_t)delay_ms, 0);
+    if (connection->state != ZK_CLOSING)
+        reconnect_set_timer(&connection->reconnect, &connection->timer, on_timer, due_ms);
 }
 
 static void schedule_at(struct zk_connection *connection, int64_t due_ms)
@@ -286,10 +281,8 @@ static const struct zk_session_events session_events = {
 static void open_session(struct zk_connection *connection)
 {
     const struct lease_surroundings *env = &connection->reconnect.env;
-    uint64_t random;
 
-    env->chance->fill(env->chance, &random, sizeof random);
-    snprintf(connection->origin, sizeof connection->origin, "%016llx", (unsigned long long)random);
+    chance_hex(env->chance, connection->origin, NODE_ORIGIN_LEN);
     connection->state = ZK_CONNECTING;
     connection->session =
         zk_session_open(env->loop, &connection->uri, &session_events, connection, NULL);

@@ -83,14 +83,11 @@ static void schedule(struct zk_resources *all)
 {
     int64_t lease_ms = first_due_ms(&all->leases), place_ms = first_due_ms(&all->places);
     int64_t due_ms = lease_ms < place_ms ? lease_ms : place_ms;
-    int64_t delay_ms = due_ms - zk_now_ms(all->connection);
 
-    if (all->connection->state == ZK_CLOSING)
-        return;
-    if (all->connection->state != ZK_READY || due_ms == INT64_MAX)
-        uv_timer_stop(&all->timer);
-    else
-        uv_timer_start(&all->timer, on_timer, delay_ms < 0 ? 0 : (uint64_t)delay_ms, 0);
+    if (all->connection->state != ZK_READY)
+        due_ms = INT64_MAX;
+    if (all->connection->state != ZK_CLOSING)
+        reconnect_set_timer(&all->connection->reconnect, &all->timer, on_timer, due_ms);
 }
 
 static void on_timer(uv_timer_t *timer)

@@ -52,14 +52,9 @@ static void schedule(struct zookeeper *zookeeper)
     const struct zk_connection *connection = &zookeeper->connection;
     int64_t grace_ms = connection->reconnect.grace_until_ms;
     int64_t due_ms = grace_ms != 0 ? grace_ms : first_due_ms(zookeeper);
-    int64_t delay_ms = due_ms - zk_now_ms(connection);
 
-    if (connection->state == ZK_CLOSING)
-        return;
-    if (due_ms == INT64_MAX)
-        uv_timer_stop(&zookeeper->timer);
-    else
-        uv_timer_start(&zookeeper->timer, on_timer, delay_ms < 0 ? 0 : (uint64_t)delay_ms, 0);
+    if (connection->state != ZK_CLOSING)
+        reconnect_set_timer(&connection->reconnect, &zookeeper->timer, on_timer, due_ms);
 }
 
 static void on_timer(uv_timer_t *timer)

@@ -160,8 +160,7 @@ void connection_hello(struct request *request)
             i += 2;
         } else {
             request_fail(request, STK_ERR, "Syntax error in HELLO option '%.*s'",
-                         (int)(request->argv[i].len < 64 ? request->argv[i].len : 64),
-                         request->argv[i].data);
+                         BYTES_CUT(request->argv[i], 64));
             return;
         }
     }
@@ -247,8 +246,7 @@ static void client_setinfo(struct request *request)
 
     if (!is_name && !request_is_word(request, 2, "LIB-VER"))
         request_fail(request, STK_ERR, "Unrecognized option '%.*s'",
-                     (int)(request->argv[2].len < 64 ? request->argv[2].len : 64),
-                     request->argv[2].data);
+                     BYTES_CUT(request->argv[2], 64));
     else if (set_text(is_name ? request->session->lib_name : request->session->lib_version,
                       request->argv[3]))
         reply_ok(request);

@@ -8,8 +8,7 @@
 
 void server_time(struct request *request)
 {
-    const struct clock *clock = request->engine->options.clock;
-    int64_t us = clock->wall_us != NULL ? clock->wall_us(clock) : clock_now_ms(clock) * 1000;
+    int64_t us = clock_wall_us(request->engine->options.clock);
 
     resp_array(&request->reply, 2);
     resp_bulk_int(&request->reply, us / 1000000);

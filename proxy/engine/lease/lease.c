@@ -23,18 +23,6 @@ void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN 
              (unsigned long long)hash.low64);
 }
 
-void lease_make_nonce(const struct chance *chance, char nonce[LEASE_NONCE_LEN + 1])
-{
-    unsigned char random[LEASE_NONCE_LEN / 2];
-
-    chance->fill(chance, random, sizeof random);
-    for (size_t i = 0; i < sizeof random; i++) {
-        nonce[2 * i] = "0123456789abcdef"[random[i] >> 4];
-        nonce[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
-    }
-    nonce[LEASE_NONCE_LEN] = '\0';
-}
-
 uint64_t lease_fingerprint(const char *command, struct bytes owner)
 {
     return XXH3_64bits_withSeed(owner.data, owner.len, XXH3_64bits(command, strlen(command)));

@@ -42,8 +42,6 @@ command_start acquire_abandon, acquire_all_abandon;
  * XXH3 of it; a generated owner is already such a nonce. Two named owners with one nonce would take
  * each other's lock, never each other's token: the store compares the names. */
 void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN + 1]);
-/* Make a nonce that nobody else has. */
-void lease_make_nonce(const struct chance *chance, char nonce[LEASE_NONCE_LEN + 1]);
 /* What a receipt remembers of a lease command besides its resource. */
 uint64_t lease_fingerprint(const char *command, struct bytes owner);
 /* Read a resource's row, and of its newest grant what a lease service may have to know. On the

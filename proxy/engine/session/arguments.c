@@ -23,8 +23,6 @@ void request_fail_arity(struct request *request, const char *name)
 
 void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count)
 {
-    struct bytes given = request->argv[1];
-
     for (size_t i = 0; i < count; i++) {
         if (!request_is_word(request, 1, strchr(all[i].name, '|') + 1))
             continue;
@@ -36,7 +34,7 @@ void request_start_subcommand(struct request *request, const struct subcommand *
         return;
     }
     request_fail(request, STK_ERR, "unknown subcommand '%.*s'. Try %s HELP.",
-                 (int)(given.len < 128 ? given.len : 128), given.data, request->command->name);
+                 BYTES_CUT(request->argv[1], 128), request->command->name);
 }
 
 bool request_is_word(const struct request *request, size_t i, const char *word)

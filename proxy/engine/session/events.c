@@ -12,11 +12,6 @@ static const char *const names[] = {
     [EVENT_REVOKED] = "revoked", [EVENT_TURN] = "turn",         [EVENT_REFUSED] = "refused",
 };
 
-static int64_t wall_ms(const struct clock *clock)
-{
-    return clock->wall_us != NULL ? clock->wall_us(clock) / 1000 : clock_now_ms(clock);
-}
-
 static void append_event(struct buf *json, const struct event *event, int64_t time_ms)
 {
     buf_printf(json, "{\"event\":\"%s\",\"resource\":", names[event->kind]);
@@ -45,7 +40,7 @@ void events_publish(struct engine *engine, const struct event *event)
     engine->counters.events_published++;
     if (engine->pubsub.subscriptions == 0)
         return;
-    append_event(&json, event, wall_ms(engine->options.clock));
+    append_event(&json, event, clock_wall_us(engine->options.clock) / 1000);
     pubsub_send(engine, BYTES_LITERAL(EVENTS_CHANNEL), buf_bytes(&json));
     buf_append_text(&channel, EVENTS_CHANNEL ":");
     buf_append_bytes(&channel, event->resource);

@@ -204,8 +204,9 @@ void session_answer(struct session *session, struct bytes reply)
 static void reply_unknown(struct session *session, const struct bytes *argv, size_t argc)
 {
     char text[200];
-    int len = snprintf(text, sizeof text, "unknown command '%.*s', with args beginning with: ",
-                       (int)(argv[0].len < 128 ? argv[0].len : 128), argv[0].data);
+    int len =
+        snprintf(text, sizeof text,
+                 "unknown command '%.*s', with args beginning with: ", BYTES_CUT(argv[0], 128));
     for (size_t i = 1; i < argc && len < 128; i++) {
         int room = 128 - len;
         len += snprintf(text + len, sizeof text - (size_t)len, "'%.*s' ",

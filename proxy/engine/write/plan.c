@@ -76,8 +76,7 @@ static bool all_claimed(struct request *request, const struct step *step)
             !claims_have(plan->claims, plan->claims_count, step->argv[i])) {
             request->refused_name = step->argv[i];
             return plan_refuse(request, STK_NOTOKEN, "no token was presented for key '%.*s'",
-                               (int)(step->argv[i].len < 64 ? step->argv[i].len : 64),
-                               step->argv[i].data);
+                               BYTES_CUT(step->argv[i], 64));
         }
     return true;
 }
@@ -107,7 +106,7 @@ static bool take_inner_step(struct request *request, size_t at, struct step *ste
 
     if (command == NULL)
         return plan_refuse(request, STK_ERR, "%s: unknown command '%.*s'", request->command->name,
-                           (int)(name.len < 64 ? name.len : 64), name.data);
+                           BYTES_CUT(name, 64));
     if (!arity_fits(command->arity, request->argc - at)) {
         request_reply_arity(request, command->name);
         request->plan.refused = true;

@@ -44,12 +44,16 @@ class Session(socketserver.StreamRequestHandler):
     def answer(self, words):
         name, args = words[0].upper(), words[1:]
         data = self.server.data
+        if name == b"PING":
+            return b"+PONG\r\n"
         if name == b"SQL":
             return self.sql(args)
         if name == b"FENCEDALL":
-            return self.sql(args[args.index(b"SQL") + 1:])
+            name, args[:2 * int(args[0]) + 1] = b"FENCED", [b"tokens"]
         if name == b"FENCED" and args[1] == b"ID":
             args[1:3] = []
+        if name == b"FENCED" and args[1] == b"SQL":
+            return self.sql(args[2:])
         if name == b"ACQUIRE":
             return self.acquire(args[0], int(args[1]) / 1000,
                                 int(args[3]) / 1000 if len(args) > 2 else 0)
@@ -66,6 +70,8 @@ class Session(socketserver.StreamRequestHandler):
             return b"+OK\r\n"
         if name == b"FENCED" and args[1] == b"DEL":
             return b":%d\r\n" % (data.pop(args[2], None) is not None)
+        if name == b"RENEW":
+            return self.renew(args[0], int(args[1]), int(args[2]))
         if name == b"RELEASE":
             with self.server.lock:
                 if self.server.leases[args[0]][0] == int(args[1]):
@@ -80,6 +86,13 @@ class Session(socketserver.StreamRequestHandler):
             rows += [args[i:i + 3] for i in range(3, len(args), 4)]
         shown = rows if args[0].startswith(b"SELECT") else []
         return b"*2\r\n$4\r\nrows\r\n*%d\r\n" % len(shown) + b"".join(map(bulks, shown))
+
+    def renew(self, resource, token, ttl_ms):
+        with self.server.lock:
+            if self.server.leases[resource][0] != token:
+                return b"-STALE\r\n"
+            self.server.leases[resource] = token, time.monotonic() + ttl_ms / 1000
+            return b":%d\r\n" % ttl_ms
 
     def acquire(self, resource, ttl_s, wait_s):
         deadline = time.monotonic() + wait_s

@@ -13,6 +13,7 @@ class Maintenance(Tool):
     def __init__(self, rig):
         super().__init__(rig.folder)
         self.rig = rig
+        self.copy = rig.folder / "backup.db"
         self.faulty_env = {**self.env, **rig.fault_env()}
 
     def words(self, command, *args, store=None):
@@ -36,11 +37,11 @@ class Maintenance(Tool):
         assert re.search(said, done.stderr), done.stderr
         assert len(done.stderr.splitlines()) == 1 and done.stdout == ""
 
-    def faulty(self, command, *args):
+    def faulty(self, command, *args, **options):
         """As ask(), with a disk that fails as rig.faults orders."""
         env, self.env = self.env, self.faulty_env
         try:
-            return self.ask(command, *args)
+            return self.ask(command, *args, **options)
         finally:
             self.env = env
 

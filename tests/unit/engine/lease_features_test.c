@@ -182,6 +182,6 @@ WORLD_TEST(an_owners_nonce_has_all_the_bits_that_chance_gave)
     const struct chance chance = {.fill = fill_with_1e};
     char nonce[LEASE_NONCE_LEN + 1];
 
-    lease_make_nonce(&chance, nonce);
+    chance_hex(&chance, nonce, LEASE_NONCE_LEN);
     assert_string_equal(nonce, "1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e");
 }

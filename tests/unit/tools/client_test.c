@@ -2,7 +2,6 @@
 /* The addresses of servers, and what replies mean. */
 #include "tests/unit/test.h"
 #include "tools/client.h"
-#include "tools/lease.h"
 
 static struct failure failure;
 

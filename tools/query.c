@@ -1,0 +1,718 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands that ask one thing or write one thing: `stockade get`, `set`, `take`, `lease`, `revoke`
+ * and `leases`, for people and, with --json and exit codes, for scripts. They go through the
+ * library, so what was lost on its way is asked again where that is harmless. The writes bring a
+ * token, or take the lease for the moment and give it back. */
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/bytes.h"
+#include "fence/base/json.h"
+#include "fence/base/mem.h"
+#include "proxy/client/stockade.h"
+#include "tools/cli.h"
+#include "tools/options.h"
+#include "tools/term.h"
+
+enum {
+    ANSWER_LIMIT_MS = 5000,
+    OWN_LEASE_TTL_MS = 10000,
+    DAY_MS = 24 * 3600 * 1000,
+    CHUNK = 500, /* leases that are asked for at a time */
+    COLUMNS = 7,
+};
+
+enum {
+    QUERY_NO = 3,           /* nothing there, or not enough left */
+    QUERY_UNREACHABLE = 69, /* EX_UNAVAILABLE of sysexits.h: also a server that is not able now */
+    QUERY_HELD = 75,        /* EX_TEMPFAIL */
+    QUERY_STALE = 76,
+};
+
+#define EXITS                                                                                      \
+    "exit codes: 0 done, 1 refused, 2 wrong usage, 3 nothing there (or fewer left than asked\n"    \
+    "for), 69 the server cannot be reached, 75 another holds the lease, 76 the token is stale"
+
+struct settings {
+    const char *key, *value; /* the operands */
+    const char *field;       /* of a hash; NULL: the key holds a string */
+    int64_t token;           /* 0: take a lease for the moment */
+    int64_t wait_ms, min, count;
+    bool json;
+};
+
+struct query {
+    const char *name; /* "stockade get": in front of messages */
+    struct settings settings;
+    const char *uri;
+    stk_client *client; /* NULL: not connected */
+    struct buf out;     /* what goes to stdout next */
+};
+
+#define JSON_ROW                                                                                   \
+    {                                                                                              \
+        "json", OPTION_FLAG, offsetof(struct settings, json), 0, 0, NULL,                          \
+            "one JSON value instead of text", NULL                                                 \
+    }
+
+/* Append a member of a JSON object behind `before`, which is "{" or ", ". */
+static void add_text(struct buf *out, const char *before, const char *name, struct bytes text)
+{
+    buf_printf(out, "%s\"%s\": ", before, name);
+    json_string(out, text);
+}
+
+static void add_number(struct buf *out, const char *name, int64_t number)
+{
+    buf_printf(out, ", \"%s\": %" PRId64, name, number);
+}
+
+static struct bytes string_of(const stk_reply *string)
+{
+    struct bytes bytes;
+
+    bytes.data = stk_reply_string(string, &bytes.len);
+    return bytes;
+}
+
+/* Say why not, as text on stderr, or on stdout as {"error": ..., "message": ..., "key": ...}.
+ * Return `code`. */
+static int refuse(struct query *query, int code, const char *error, const char *message)
+{
+    const char *key = query->settings.key;
+    struct buf *out = &query->out;
+
+    if (!query->settings.json) {
+        fprintf(stderr, "%s: %s%s%s\n", query->name, key != NULL ? key : "",
+                key != NULL ? ": " : "", message);
+        return code;
+    }
+    add_text(out, "{", "error", bytes_of(error));
+    add_text(out, ", ", "message", bytes_of(message));
+    if (key != NULL) {
+        add_text(out, ", ", "key", bytes_of(key));
+    }
+    buf_append_text(out, "}\n");
+    return code;
+}
+
+/* Say why a call of the library failed. Return the exit code. */
+static int fail(struct query *query, enum stk_error error)
+{
+    const char *message = stk_message(), *code = stk_error_code(error);
+
+    switch (error) {
+    case STK_STALE: return refuse(query, QUERY_STALE, code, message);
+    case STK_RANGE: return refuse(query, QUERY_NO, code, message);
+    case STK_HELD: return refuse(query, QUERY_HELD, code, "another holds the lease");
+    case STK_LEASEDOWN:
+    case STK_BUSY:
+    case STK_TIMEOUT:
+    case STK_UNSURE:
+    case STK_UNREACHABLE: return refuse(query, QUERY_UNREACHABLE, code, message);
+    default: return refuse(query, CLI_FAILED, code, message);
+    }
+}
+
+/* Connect, where that was not done yet. False: after a message, with `*code`. */
+static bool connect_to_server(struct query *query, int *code)
+{
+    enum stk_error error = STK_OK;
+
+    if (query->client == NULL) {
+        error = stk_client_open(query->uri, ANSWER_LIMIT_MS, &query->client);
+    }
+    if (error != STK_OK) {
+        *code = fail(query, error);
+    }
+    return error == STK_OK;
+}
+
+/* Return the reply to a command of `count` words, or NULL after a message, with `*code`. */
+static stk_reply *ask(struct query *query, const char *const *words, size_t count, int *code)
+{
+    stk_reply *reply;
+
+    if (!connect_to_server(query, code)) {
+        return NULL;
+    }
+    enum stk_error error = stk_command(query->client, count, words, NULL, &reply);
+    if (error != STK_OK) {
+        *code = fail(query, error);
+    }
+    return reply;
+}
+
+/* Print `out`, and empty it. */
+static void print_out(struct query *query)
+{
+    (void)fwrite(query->out.data, 1, query->out.len, stdout);
+    buf_clear(&query->out);
+}
+
+/* Read the options, run `function`, and print what it has left in `out`. Return the exit code. */
+static int run_query(int (*function)(struct query *), const struct option_table *table,
+                     const struct cli *cli, int argc, char **argv)
+{
+    struct query query = {.name = table->command, .settings = {.wait_ms = 10000}};
+
+    switch (options_parse(table, &query.settings, argc, argv)) {
+    case OPTIONS_HELPED: return CLI_OK;
+    case OPTIONS_WRONG: return CLI_USAGE;
+    case OPTIONS_RUN: break;
+    }
+    query.uri = cli->uri.text;
+    int code = function(&query);
+    print_out(&query);
+    stk_client_close(query.client);
+    buf_free(&query.out);
+    return code;
+}
+
+/* stockade get, set, take */
+
+#define FIELD_ROW                                                                                  \
+    {                                                                                              \
+        "field", OPTION_TEXT, offsetof(struct settings, field), 0, 0, "FIELD",                     \
+            "a field of the key's hash", NULL                                                      \
+    }
+#define TOKEN_ROW                                                                                  \
+    {                                                                                              \
+        "token", OPTION_NUMBER, offsetof(struct settings, token), 1, INT64_MAX, "T",               \
+            "of a lease that you hold; without it, one is taken", NULL                             \
+    }
+#define WAIT_ROW                                                                                   \
+    {                                                                                              \
+        "wait", OPTION_MS, offsetof(struct settings, wait_ms), 0, DAY_MS, "10s",                   \
+            "how long to wait for that lease", NULL                                                \
+    }
+
+static const struct option_row get_rows[] = {FIELD_ROW, JSON_ROW};
+static const struct option_table get_table = {
+    .command = "stockade get",
+    .usage = "stockade get KEY [options]",
+    .about = "Prints what a key holds: a string, or a hash as \"field: value\" lines.\n\n" //
+    EXITS,
+    .rows = get_rows,
+    .count = sizeof get_rows / sizeof *get_rows,
+    .operand = "KEY",
+    .operand_offset = offsetof(struct settings, key),
+};
+
+static const struct option_row set_rows[] = {FIELD_ROW, TOKEN_ROW, WAIT_ROW, JSON_ROW};
+static const struct option_table set_table = {
+    .command = "stockade set",
+    .usage = "stockade set KEY VALUE [options]",
+    .about = "Writes a value under a lease. (A value that begins with - goes behind --.)\n\n" //
+    EXITS,
+    .rows = set_rows,
+    .count = sizeof set_rows / sizeof *set_rows,
+    .operand = "KEY",
+    .operand_offset = offsetof(struct settings, key),
+    .operand2 = "VALUE",
+    .operand2_offset = offsetof(struct settings, value),
+};
+
+static const struct option_row take_rows[] = {
+    {"min", OPTION_NUMBER, offsetof(struct settings, min), INT64_MIN, INT64_MAX, "0",
+     "what has to be left at least", NULL},
+    FIELD_ROW,
+    TOKEN_ROW,
+    WAIT_ROW,
+    JSON_ROW,
+};
+static const struct option_table take_table = {
+    .command = "stockade take",
+    .usage = "stockade take KEY N [options]",
+    .about = "Takes N off a number under a lease and prints what is left; takes nothing where\n"
+             "less than --min would be left.\n\n" //
+    EXITS,
+    .rows = take_rows,
+    .count = sizeof take_rows / sizeof *take_rows,
+    .operand = "KEY",
+    .operand_offset = offsetof(struct settings, key),
+    .operand2 = "N",
+    .operand2_offset = offsetof(struct settings, value),
+};
+
+static void append_key(struct query *query)
+{
+    add_text(&query->out, "{", "key", bytes_of(query->settings.key));
+    if (query->settings.field != NULL) {
+        add_text(&query->out, ", ", "field", bytes_of(query->settings.field));
+    }
+}
+
+static void append_string(struct query *query, struct bytes value)
+{
+    if (query->settings.json) {
+        append_key(query);
+        add_text(&query->out, ", ", "value", value);
+        buf_append_text(&query->out, "}\n");
+    } else {
+        buf_append_bytes(&query->out, value);
+        buf_append_text(&query->out, "\n");
+    }
+}
+
+static void append_hash(struct query *query, const stk_reply *reply)
+{
+    struct buf *out = &query->out;
+    bool json = query->settings.json;
+
+    if (json) {
+        append_key(query);
+        buf_append_text(out, ", \"fields\": ");
+    }
+    for (size_t i = 0; i + 1 < stk_reply_count(reply); i += 2) {
+        struct bytes field = string_of(stk_reply_at(reply, i));
+        struct bytes value = string_of(stk_reply_at(reply, i + 1));
+        if (json) {
+            buf_append_text(out, i == 0 ? "{" : ", ");
+            json_string(out, field);
+            buf_append_text(out, ": ");
+            json_string(out, value);
+        } else {
+            buf_append_bytes(out, field);
+            buf_append_text(out, ": ");
+            buf_append_bytes(out, value);
+            buf_append_text(out, "\n");
+        }
+    }
+    if (json) {
+        buf_append_text(out, "}}\n");
+    }
+}
+
+static int get(struct query *query)
+{
+    const struct settings *settings = &query->settings;
+    const char *type[] = {"TYPE", settings->key}, *string[] = {"GET", settings->key};
+    const char *hash[] = {"HGETALL", settings->key};
+    const char *field[] = {"HGET", settings->key, settings->field};
+    stk_reply *reply;
+    int code = CLI_OK;
+
+    if (settings->field != NULL) {
+        reply = ask(query, field, 3, &code);
+    } else if ((reply = ask(query, type, 2, &code)) != NULL) {
+        const char *kind = stk_reply_string(reply, NULL);
+        bool is_hash = kind != NULL && strcmp(kind, "hash") == 0;
+        stk_reply_free(reply);
+        reply = ask(query, is_hash ? hash : string, 2, &code);
+    }
+    if (reply == NULL) {
+        return code;
+    }
+    if (stk_reply_type(reply) == STK_STRING) {
+        append_string(query, string_of(reply));
+    } else if (stk_reply_count(reply) > 0) {
+        append_hash(query, reply);
+    } else {
+        code = refuse(query, QUERY_NO, "NONE", "nothing there");
+    }
+    stk_reply_free(reply);
+    return code;
+}
+
+/* Whether the server has answered: then a release will not take long either. */
+static bool is_answer(enum stk_error error)
+{
+    return error != STK_TIMEOUT && error != STK_UNSURE && error != STK_UNREACHABLE;
+}
+
+/* The command under the token that was given, or under a lease for the moment, which ends by its
+ * TTL where it cannot be given back. Returns the reply, or NULL with `*code`; `*token` is the one
+ * used. */
+static stk_reply *write_fenced(struct query *query, const char *const *words, size_t count,
+                               int64_t *token, int *code)
+{
+    const struct settings *settings = &query->settings;
+    const stk_lease_options options = {
+        .ttl_ms = OWN_LEASE_TTL_MS, .wait_ms = settings->wait_ms, .no_keep_alive = true};
+    stk_lease *lease;
+    stk_reply *reply = NULL;
+
+    if (!connect_to_server(query, code)) {
+        return NULL;
+    }
+    enum stk_error error =
+        settings->token != 0 ? stk_lease_use(query->client, settings->key, settings->token, &lease)
+                             : stk_acquire(query->client, settings->key, &options, &lease);
+    *token = stk_lease_token(lease, NULL);
+    if (error == STK_OK) {
+        error = stk_fenced(lease, count, words, NULL, &reply);
+    }
+    if (error != STK_OK) {
+        *code = fail(query, error);
+    }
+    if (lease != NULL && settings->token == 0 && is_answer(error)) {
+        (void)stk_release(lease);
+    }
+    stk_lease_free(lease);
+    return reply;
+}
+
+static int set(struct query *query)
+{
+    const struct settings *settings = &query->settings;
+    const char *string[] = {"SET", settings->key, settings->value};
+    const char *hash[] = {"HSET", settings->key, settings->field, settings->value};
+    int64_t token;
+    int code = CLI_OK;
+    stk_reply *reply = settings->field != NULL ? write_fenced(query, hash, 4, &token, &code)
+                                               : write_fenced(query, string, 3, &token, &code);
+
+    if (reply == NULL) {
+        return code;
+    }
+    if (settings->json) {
+        append_key(query);
+        add_number(&query->out, "token", token);
+        buf_append_text(&query->out, "}\n");
+    } else {
+        buf_append_text(&query->out, "OK\n");
+    }
+    stk_reply_free(reply);
+    return code;
+}
+
+/* Taking is adding less than nothing, which hashes can as well. */
+static int take(struct query *query)
+{
+    const struct settings *settings = &query->settings;
+    char change[24], min[24];
+    int64_t count, token;
+    int code = CLI_OK;
+
+    if (!bytes_to_int64(bytes_of(settings->value), &count) || count < 1) {
+        fprintf(stderr, "%s: N takes a whole number from 1 on, not \"%s\"; see %s --help\n",
+                query->name, settings->value, query->name);
+        return CLI_USAGE;
+    }
+    (void)snprintf(change, sizeof change, "%" PRId64, -count);
+    (void)snprintf(min, sizeof min, "%" PRId64, settings->min);
+    const char *string[] = {"INCRBY", settings->key, change, "MIN", min};
+    const char *hash[] = {"HINCRBY", settings->key, settings->field, change, "MIN", min};
+    stk_reply *reply = settings->field != NULL ? write_fenced(query, hash, 6, &token, &code)
+                                               : write_fenced(query, string, 5, &token, &code);
+    if (reply == NULL) {
+        return code;
+    }
+    int64_t left = stk_reply_integer(reply);
+    if (settings->json) {
+        append_key(query);
+        add_number(&query->out, "taken", count);
+        add_number(&query->out, "left", left);
+        add_number(&query->out, "token", token);
+        buf_append_text(&query->out, "}\n");
+    } else {
+        buf_printf(&query->out, "%" PRId64 "\n", left);
+    }
+    stk_reply_free(reply);
+    return code;
+}
+
+/* stockade lease, revoke, leases */
+
+static const struct option_row json_rows[] = {JSON_ROW};
+static const struct option_table lease_table = {
+    .command = "stockade lease",
+    .usage = "stockade lease RESOURCE [options]",
+    .about = "Tells who holds the lease on a resource, and for how long.\n\n" EXITS,
+    .rows = json_rows,
+    .count = sizeof json_rows / sizeof *json_rows,
+    .operand = "RESOURCE",
+    .operand_offset = offsetof(struct settings, key),
+};
+static const struct option_table revoke_table = {
+    .command = "stockade revoke",
+    .usage = "stockade revoke RESOURCE [options]",
+    .about = "Ends the lease on a resource, whoever holds it: the holder's next write is STALE.\n"
+             "Prints the token that is retired now.\n\n" EXITS,
+    .rows = json_rows,
+    .count = sizeof json_rows / sizeof *json_rows,
+    .operand = "RESOURCE",
+    .operand_offset = offsetof(struct settings, key),
+};
+static const struct option_row leases_rows[] = {
+    {"count", OPTION_NUMBER, offsetof(struct settings, count), 1, INT64_MAX, "N",
+     "at most so many (100000)", NULL},
+    JSON_ROW,
+};
+static const struct option_table leases_table = {
+    .command = "stockade leases",
+    .usage = "stockade leases [MATCH] [options]",
+    .about = "Lists the resources whose newest token was not released or revoked; MATCH is a\n"
+             "pattern such as 'sku:*'.\n\n" EXITS,
+    .rows = leases_rows,
+    .count = sizeof leases_rows / sizeof *leases_rows,
+    .operand = "MATCH",
+    .operand_offset = offsetof(struct settings, value),
+    .operand_is_optional = true,
+};
+
+/* What LEASE says under a name; NULL, which reads as nothing or zero: it does not say it. */
+static const stk_reply *entry(const stk_reply *lease, const char *name)
+{
+    for (size_t i = 0; i + 1 < stk_reply_count(lease); i += 2) {
+        const char *said = stk_reply_string(stk_reply_at(lease, i), NULL);
+        if (said != NULL && strcmp(said, name) == 0) {
+            return stk_reply_at(lease, i + 1);
+        }
+    }
+    return NULL;
+}
+
+static int64_t number_of(const stk_reply *lease, const char *name)
+{
+    return stk_reply_integer(entry(lease, name));
+}
+
+static struct bytes text_of(const stk_reply *lease, const char *name)
+{
+    return string_of(entry(lease, name));
+}
+
+static void append_json(struct buf *out, struct bytes resource, const stk_reply *lease)
+{
+    static const char *const texts[] = {"state", "owner"};
+    static const char *const numbers[] = {"token", "ttl_ms", "holds", "waiters"};
+
+    add_text(out, "{", "resource", resource);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        add_text(out, ", ", texts[i], text_of(lease, texts[i]));
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        add_number(out, numbers[i], number_of(lease, numbers[i]));
+    }
+    buf_append_text(out, "}");
+}
+
+static int lease(struct query *query)
+{
+    const char *key = query->settings.key, *words[] = {"LEASE", key};
+    struct buf *out = &query->out;
+    int code = CLI_OK;
+    stk_reply *reply = ask(query, words, 2, &code);
+
+    if (reply == NULL) {
+        return code;
+    }
+    if (stk_reply_type(reply) != STK_ARRAY) {
+        code = refuse(query, QUERY_NO, "NONE", "was never leased");
+    } else if (query->settings.json) {
+        append_json(out, bytes_of(key), reply);
+        buf_append_text(out, "\n");
+    } else if (bytes_equal(text_of(reply, "state"), BYTES_LITERAL("held"))) {
+        buf_append_text(out, "held by \"");
+        buf_append_bytes(out, text_of(reply, "owner"));
+        buf_printf(out,
+                   "\" under token %" PRId64 ", %" PRId64 " ms left, %" PRId64 " holds, %" PRId64
+                   " waiting\n",
+                   number_of(reply, "token"), number_of(reply, "ttl_ms"), number_of(reply, "holds"),
+                   number_of(reply, "waiters"));
+    } else {
+        buf_printf(out, "free, newest token %" PRId64 "\n", number_of(reply, "token"));
+    }
+    stk_reply_free(reply);
+    return code;
+}
+
+static int revoke(struct query *query)
+{
+    const char *key = query->settings.key;
+    int64_t token;
+    int code;
+
+    if (!connect_to_server(query, &code)) {
+        return code;
+    }
+    enum stk_error error = stk_revoke(query->client, key, &token);
+    if (error != STK_OK) {
+        return fail(query, error);
+    }
+    if (token == 0) {
+        return refuse(query, QUERY_NO, "NONE", "was never leased");
+    }
+    if (query->settings.json) {
+        add_text(&query->out, "{", "resource", bytes_of(key));
+        add_number(&query->out, "token", token);
+        buf_append_text(&query->out, "}\n");
+    } else {
+        buf_printf(&query->out, "token %" PRId64 " is retired\n", token);
+    }
+    return CLI_OK;
+}
+
+/* A cell of the table; free it. What would move the cursor is shown as a dot. */
+static char *cell_text(struct bytes text)
+{
+    char *cell = mem_alloc(text.len + 1);
+
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char byte = (unsigned char)text.data[i];
+        cell[i] = byte < 0x20 || byte == 0x7f ? '.' : (char)byte;
+    }
+    cell[text.len] = '\0';
+    return cell;
+}
+
+static char *cell_number(const stk_reply *lease, const char *name)
+{
+    char digits[24];
+
+    (void)snprintf(digits, sizeof digits, "%" PRId64, number_of(lease, name));
+    return mem_strdup(digits);
+}
+
+/* The rows of a table, or a JSON array. */
+struct listing {
+    struct query *query;
+    char **cells; /* COLUMNS for each row, owned */
+    size_t rows;
+};
+
+static void add_row(struct listing *listing, struct bytes name, const stk_reply *lease)
+{
+    char **row = listing->cells + listing->rows * COLUMNS;
+    struct buf *out = &listing->query->out;
+
+    if (listing->query->settings.json) {
+        buf_append_text(out, listing->rows == 0 ? "[\n  " : ",\n  ");
+        append_json(out, name, lease);
+        print_out(listing->query);
+    } else {
+        row[0] = cell_text(name);
+        row[1] = cell_text(text_of(lease, "state"));
+        row[2] = cell_number(lease, "token");
+        row[3] = cell_number(lease, "ttl_ms");
+        row[4] = cell_number(lease, "holds");
+        row[5] = cell_number(lease, "waiters");
+        row[6] = cell_text(text_of(lease, "owner"));
+    }
+    listing->rows++;
+}
+
+/* Add the leases of names `from` to `to`. One that is gone by now is left out. */
+static enum stk_error add_rows(struct listing *listing, const stk_reply *names, size_t from,
+                               size_t to)
+{
+    stk_words commands[CHUNK] = {{0}};
+    const char *argv[CHUNK][2];
+    size_t lens[CHUNK][2];
+    stk_reply *leases;
+
+    for (size_t i = from; i < to; i++) {
+        struct bytes name = string_of(stk_reply_at(names, i));
+        argv[i - from][0] = "LEASE";
+        argv[i - from][1] = name.data;
+        lens[i - from][0] = 5;
+        lens[i - from][1] = name.len;
+        commands[i - from] = (stk_words){2, argv[i - from], lens[i - from]};
+    }
+    enum stk_error error = stk_command_all(listing->query->client, commands, to - from, &leases);
+    for (size_t i = from; i < to && error == STK_OK; i++) {
+        const stk_reply *lease = stk_reply_at(leases, i - from);
+        if (stk_reply_type(lease) == STK_ARRAY) {
+            add_row(listing, string_of(stk_reply_at(names, i)), lease);
+        }
+    }
+    stk_reply_free(leases);
+    return error;
+}
+
+static void print_table(const struct listing *listing)
+{
+    static const char *const head[] = {"RESOURCE", "STATE",   "TOKEN", "TTL_MS",
+                                       "HOLDS",    "WAITERS", "OWNER"};
+    size_t cells = listing->rows * COLUMNS;
+    const char **all = mem_alloc(sizeof head + cells * sizeof *all);
+    struct term term;
+
+    memcpy(all, head, sizeof head);
+    memcpy(all + COLUMNS, listing->cells, cells * sizeof *all);
+    term_open(&term);
+    term_table(&term, all, listing->rows + 1, COLUMNS);
+    free(all);
+}
+
+static int list_leases(struct query *query, const stk_reply *names)
+{
+    size_t count = stk_reply_count(names);
+    bool json = query->settings.json;
+    struct listing listing = {.query = query,
+                              .cells = mem_zalloc((count + 1) * COLUMNS * sizeof(char *))};
+    enum stk_error error = STK_OK;
+
+    for (size_t i = 0; i < count && error == STK_OK; i += CHUNK) {
+        error = add_rows(&listing, names, i, i + CHUNK < count ? i + CHUNK : count);
+    }
+    if (json) {
+        buf_printf(&query->out, "%s]\n", listing.rows == 0 ? "[" : "\n");
+    } else if (error == STK_OK && listing.rows > 0) {
+        print_table(&listing);
+    }
+    for (size_t i = 0; i < listing.rows * COLUMNS; i++) {
+        free(listing.cells[i]);
+    }
+    free(listing.cells);
+    return error == STK_OK ? CLI_OK : fail(query, error);
+}
+
+static int leases(struct query *query)
+{
+    const char *words[5] = {"LEASES"};
+    size_t count = 1;
+    char number[24];
+    int code = CLI_OK;
+
+    if (query->settings.value != NULL) {
+        words[count++] = "MATCH";
+        words[count++] = query->settings.value;
+    }
+    if (query->settings.count != 0) {
+        (void)snprintf(number, sizeof number, "%" PRId64, query->settings.count);
+        words[count++] = "COUNT";
+        words[count++] = number;
+    }
+    stk_reply *reply = ask(query, words, count, &code);
+    if (reply != NULL) {
+        code = list_leases(query, reply);
+        stk_reply_free(reply);
+    }
+    return code;
+}
+
+int get_run(const struct cli *cli, int argc, char **argv)
+{
+    return run_query(get, &get_table, cli, argc, argv);
+}
+
+int set_run(const struct cli *cli, int argc, char **argv)
+{
+    return run_query(set, &set_table, cli, argc, argv);
+}
+
+int take_run(const struct cli *cli, int argc, char **argv)
+{
+    return run_query(take, &take_table, cli, argc, argv);
+}
+
+int lease_run(const struct cli *cli, int argc, char **argv)
+{
+    return run_query(lease, &lease_table, cli, argc, argv);
+}
+
+int revoke_run(const struct cli *cli, int argc, char **argv)
+{
+    return run_query(revoke, &revoke_table, cli, argc, argv);
+}
+
+int leases_run(const struct cli *cli, int argc, char **argv)
+{
+    return run_query(leases, &leases_table, cli, argc, argv);
+}
