@@ -10,10 +10,10 @@
 
 /* Before SQLite starts, and after another allocator was chosen. */
 void fault_memory_install(void);
-/* The first call to fail (0: none), and whether all after it do. Counts begin anew. */
+/* Set the first call to fail (0: none), and whether all after it do. Counts begin anew. */
 void fault_memory_set(int64_t first, bool lasting);
 int64_t fault_memory_calls(void);
-/* Fail no more. Had so many calls been made that one failed? */
+/* Fail no more. Return whether a call has failed. */
 bool fault_memory_end(void);
 
 /* From now on calls are told apart by who calls. Then: is this call one of the first `times` of its

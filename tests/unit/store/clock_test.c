@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store's time: whatever clocks do, nothing is older than it is. */
+/* The store's time: whatever clocks do, nothing is taken for older than it is. */
 #include "store/clock.h"
 #include "tests/unit/store/rig.h"
 
@@ -11,7 +11,7 @@ static enum stk_error read_time(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-/* By the writer's word; the reader has to agree. */
+/* As the writer tells it; the reader has to agree. */
 static int64_t store_time(struct rig *rig)
 {
     int64_t writer_ms = 0, reader_ms = 0;
@@ -28,7 +28,7 @@ static enum stk_error grant(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-/* Something that is dated. */
+/* A write that stores a date. */
 static void write_something(struct rig *rig)
 {
     assert_ok(rig_write(rig, grant, "r"));
@@ -46,7 +46,7 @@ static void pass(struct rig *rig, int64_t ms)
     rig->now_ms += ms;
 }
 
-/* Time passes without a process, and the wall clock is so far ahead then. */
+/* Let time pass without a process. The wall clock is so far ahead then. */
 static void close_for(struct rig *rig, int64_t ms, int64_t wall_ahead_ms)
 {
     rig_close(rig);
@@ -55,7 +55,7 @@ static void close_for(struct rig *rig, int64_t ms, int64_t wall_ahead_ms)
     rig_open(rig, false);
 }
 
-/* Closes the store, and opens it after a reboot that has set the wall clock so far ahead. */
+/* Close the store, and open it after a reboot that has set the wall clock so far ahead. */
 static void reboot(struct rig *rig, const char *boot, int64_t set_ahead_ms)
 {
     rig_close(rig);
@@ -127,7 +127,7 @@ SQLITE_TEST(after_a_reboot_it_goes_on_where_it_was_noted_last)
     assert_true(changed_ms < store_time(rig) + NOTED_EVERY_MS);
     pass(rig, HOUR_MS);
     assert_int_equal(store_time(rig), begin_ms + NOTED_EVERY_MS + HOUR_MS);
-    /* Of this boot now: as exact as before. */
+    /* That was in this boot, so it is as exact as before. */
     close_for(rig, HOUR_MS, rig->wall_ahead_ms);
     assert_int_equal(store_time(rig), begin_ms + NOTED_EVERY_MS + 2 * HOUR_MS);
 }

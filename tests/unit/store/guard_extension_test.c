@@ -9,7 +9,7 @@
 
 int sqlite3_stockadeguard_init(sqlite3 *db, char **error, const sqlite3_api_routines *api);
 
-/* What a Stockade file has that the extension looks at, and a table with one trigger. */
+/* What the extension reads in a Stockade file, and a table with one trigger. */
 static const char schema[] =
     "CREATE TABLE %s.stockade_meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
     "INSERT INTO %s.stockade_meta VALUES('file', 'mark of %s');"
@@ -23,7 +23,7 @@ static const char schema[] =
 
 static char said[512]; /* by SQLite, of the last statement that failed; "" where none did */
 
-/* The first column of the last row, or -1 where there is none or it failed. */
+/* Return the first column of the last row, or -1 where there is none or a statement failed. */
 static int64_t run(sqlite3 *db, const char *sql)
 {
     sqlite3_stmt *stmt = NULL;

@@ -49,7 +49,8 @@ static int set_up(void **state)
 
 #define RIG_TEST(name) TEST_WITH(set_up, rig_end, struct rig *rig, name)
 
-/* The statement is refused with each right, on both connections, and nothing has changed. */
+/* Expect the statement to be refused with each right, on both connections, and to change nothing.
+ */
 static void expect_refused(struct rig *rig, const char *statement)
 {
     static const enum sql_right rights[] = {SQL_MAY_READ, SQL_MAY_WRITE, SQL_MAY_DEFINE};
@@ -231,7 +232,7 @@ RIG_TEST(other_files_pragmas_and_transactions_are_out_of_reach)
     refuse_all(rig, statements, COUNT(statements));
 }
 
-RIG_TEST(functions_with_hands_are_out_of_reach)
+RIG_TEST(dangerous_functions_are_out_of_reach)
 {
     static const char *const statements[] = {
         "SELECT load_extension('/tmp/x.so')",
@@ -291,7 +292,7 @@ RIG_TEST(what_users_need_is_within_reach)
     sql_expect(sql_change(rig, "UPDATE sqlite_sequence SET seq = 9"), "NOPERM ", "sequence");
 }
 
-/* Under a token, which changes one row. */
+/* Run a statement, which changes one row, under a token. */
 static const char *change(struct rig *rig, const char *resource, int64_t token, const char *sql)
 {
     static struct ask ask;

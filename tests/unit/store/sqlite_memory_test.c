@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SQLite store while SQLite gets no memory: an error, not the end of the process. */
+/* Where SQLite gets no memory the SQLite store returns an error, and the process goes on. */
 #include "store/sql.h"
 #include "store/sqlite/sql_memory.h"
 #include "tests/disk/fault_memory.h"
