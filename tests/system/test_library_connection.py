@@ -3,6 +3,7 @@
 who else is there."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -40,18 +41,13 @@ def relayed(library, relay):
 
 def lose_the_reply(relay, call):
     """What it returns, or the code of its error."""
-    results = []
-
-    def run():
+    with ThreadPoolExecutor(1) as thread:
+        with relay.losing_reply():
+            result = thread.submit(call)
         try:
-            results.append(call())
+            return result.result(patience(20))
         except StkError as error:
-            results.append(error.code)
-    thread = threading.Thread(target=run)
-    with relay.losing_reply():
-        thread.start()
-    thread.join(patience(20))
-    return results[0]
+            return error.code
 
 
 def test_a_write_whose_reply_was_lost_is_repeated_and_applied_once(relay, relayed):
@@ -121,13 +117,10 @@ def test_it_connects_again_when_the_daemon_was_restarted(rig, library):
         lease = client.acquire("n", ttl_ms=60000)
         client.fenced(lease, "INCR", "n")
         daemon.kill()
-        results = []
-        thread = threading.Thread(
-            target=lambda: results.append(client.fenced(lease, "INCR", "n")))
-        thread.start()
-        daemon = rig.daemon(listen=(f"127.0.0.1:{port}",))
-        thread.join(patience(10))
-        assert results == [2]
+        with ThreadPoolExecutor(1) as thread:
+            written = thread.submit(client.fenced, lease, "INCR", "n")
+            daemon = rig.daemon(listen=(f"127.0.0.1:{port}",))
+            assert written.result(patience(10)) == 2
         lease.release()
 
 
