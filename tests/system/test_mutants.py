@@ -62,7 +62,8 @@ def mutants(tree, *entries, file="fence/sum.c", options=()):
     folder.mkdir(parents=True, exist_ok=True)
     lines = [FOR_ALL]
     for entry in entries:
-        lines += [f"[['{file}']]", *(f"{key} = '{text}'" for key, text in {**GOOD, **entry}.items())]
+        fields = {**GOOD, **entry}.items()
+        lines += [f"[['{file}']]", *(f"{key} = '{text}'" for key, text in fields)]
     (folder / "fence.toml").write_text("\n".join(lines))
     done = subprocess.run([REPO / "tests/mutants/run", "--tree", tree, *options],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=50)
