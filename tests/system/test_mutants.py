@@ -41,6 +41,7 @@ def test_broken(): assert False
 """
 FOR_ALL = "caught = 'unit sum_test'"
 GOOD = {"name": "last one forgotten", "old": "i <= n", "new": "i < n"}
+EIGHT = [{"name": f"wrong start {n}", "old": "s = 0", "new": f"s = {n}"} for n in range(1, 9)]
 
 
 @pytest.fixture
@@ -62,8 +63,8 @@ def mutants(tree, *entries, file="fence/sum.c", options=()):
     folder.mkdir(parents=True, exist_ok=True)
     lines = [FOR_ALL]
     for entry in entries:
-        fields = {**GOOD, **entry}.items()
-        lines += [f"[['{file}']]", *(f"{key} = '{text}'" for key, text in fields)]
+        fields = {**GOOD, **entry}
+        lines += [f"[['{file}']]", *(f"{key} = '{text}'" for key, text in fields.items())]
     (folder / "fence.toml").write_text("\n".join(lines))
     done = subprocess.run([REPO / "tests/mutants/run", "--tree", tree, *options],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=50)
@@ -135,16 +136,14 @@ def test_no_mutants_are_a_failure(tree):
 
 
 def test_a_sample_is_the_same_for_the_same_seed(tree):
-    entries = [{"name": f"wrong start {n}", "old": "s = 0", "new": f"s = {n}"} for n in range(1, 9)]
-    runs = [mutants(tree, *entries, options=["--sample", "3", "--seed", "7"]) for _ in range(2)]
+    runs = [mutants(tree, *EIGHT, options=["--sample", "3", "--seed", "7"]) for _ in range(2)]
     names = [sorted(re.findall(r"wrong start \d", output)) for _, output in runs]
     assert names[0] == names[1] and len(names[0]) == 3
     assert "SAMPLE=3 SEED=7, of 8" in runs[0][1] and "3 passed, 0 failed" in runs[0][1]
 
 
 def test_what_does_not_fit_fails_also_where_a_sample_leaves_it_out(tree):
-    entries = [{"name": f"wrong start {n}", "old": "s = 0", "new": f"s = {n}"} for n in range(1, 9)]
-    status, output = mutants(tree, *entries, {"name": "gone", "old": "i << n"},
+    status, output = mutants(tree, *EIGHT, {"name": "gone", "old": "i << n"},
                              options=["--sample", "2"])
     assert status == 1 and re.search("^DOES NOT APPLY .*gone", output), output
     assert output.endswith("\n2 passed, 1 failed\n"), output
