@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
-#include "store/sqlite/sql_authorizer.h"
+#include "store/sqlite/sql.h"
 #include "store/sqlite/transaction.h"
 #include "tests/unit/store/rig.h"
 
