@@ -153,8 +153,7 @@ static const struct option_table backup_table = {
         "place by hand it would give out tokens that have been given out before.",
     .rows = backup_rows,
     .count = sizeof backup_rows / sizeof *backup_rows,
-    .operand = "FILE",
-    .operand_offset = offsetof(struct store_settings, file),
+    .operands = {{"FILE", offsetof(struct store_settings, file)}},
 };
 
 int backup_run(const struct cli *cli, int argc, char **argv)
@@ -197,8 +196,7 @@ static const struct option_table restore_table = {
         "away first.",
     .rows = restore_rows,
     .count = sizeof restore_rows / sizeof *restore_rows,
-    .operand = "FILE",
-    .operand_offset = offsetof(struct store_settings, file),
+    .operands = {{"FILE", offsetof(struct store_settings, file)}},
 };
 
 int restore_run(const struct cli *cli, int argc, char **argv)

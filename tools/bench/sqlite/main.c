@@ -38,8 +38,7 @@ static const struct option_table table = {
     .about = "Writes to a copy of a store's file, past Stockade, and measures it.",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
-    .operand = "FILE",
-    .operand_offset = offsetof(struct settings, file),
+    .operands = {{"FILE", offsetof(struct settings, file)}},
 };
 
 /* As the store's writer has them. The page size is in the file. */
