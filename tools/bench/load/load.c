@@ -28,14 +28,6 @@
 #define RECEIVE_MAX 65536
 #define VALUE_FIRST (1U << 30) /* recorded values are above all random ones */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
-}
-
 uint64_t client_random(struct client *client, uint64_t below)
 {
     uint64_t x = client->random; /* xorshift64* */
