@@ -51,6 +51,13 @@ uint64_t client_any_key(struct client *client)
     return client->number + clients * client_random(client, keys / clients);
 }
 
+uint64_t client_next_value(struct client *client)
+{
+    client->value =
+        client->load->acknowledged ? client->value + 1 : client_random(client, 1U << 30);
+    return client->value;
+}
+
 uint64_t client_next_key(struct client *client)
 {
     return client->load->next_key++ % client->load->key_count;
