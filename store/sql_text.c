@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A scanner for words. What stands in quotes or behind a parameter's sign is no word. */
+/* Scans for words. What is quoted, or names a parameter (:name), is not a word. */
 #include "store/sql_text.h"
 
 #include <stddef.h>
@@ -23,14 +23,14 @@ static bool is_word_char(char c)
            c == '$' || (c & 0x80) != 0;
 }
 
-/* Moves behind the next `mark`, or to the end. */
+/* Moves past the next `mark`, or to the end. */
 static void skip_past(struct scan *scan, const char *mark)
 {
     const char *found = memmem(scan->at, (size_t)(scan->end - scan->at), mark, strlen(mark));
     scan->at = found != NULL ? found + strlen(mark) : scan->end;
 }
 
-/* Behind a quote that is open: a doubled one inside just opens the next piece. */
+/* Moves past the closing quote. A doubled quote inside closes one piece and opens the next. */
 static void skip_quoted(struct scan *scan, char open)
 {
     const char mark[] = {open == '[' ? ']' : open, '\0'};

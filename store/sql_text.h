@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can be said of an SQL statement without SQLite: its kind, by its first word, and whether its
- * text keeps within bounds. Understands comments, strings and quoted names, and no more: what is
- * wrong otherwise, SQLite will say. */
+ * text keeps within bounds. It understands comments, strings and quoted names, and no more: SQLite
+ * itself will find what else is wrong. */
 #ifndef STOCKADE_STORE_SQL_TEXT_H
 #define STOCKADE_STORE_SQL_TEXT_H
 
@@ -22,9 +22,9 @@ enum sql_kind {
 #define SQL_SELECTS_MAX 500
 
 enum sql_kind sql_kind(struct bytes statement);
-/* NULL: the text is within bounds. Otherwise says what is not. Static storage. */
+/* NULL: the text is within bounds; otherwise says what is wrong with it. Static storage. */
 const char *sql_text_refuses(struct bytes statement);
-/* Nothing but blanks, comments and semicolons. */
+/* Is there nothing but blanks, comments and semicolons? */
 bool sql_text_is_blank(struct bytes rest);
 
 #endif

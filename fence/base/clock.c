@@ -62,8 +62,10 @@ void chance_hex(const struct chance *chance, char *out, size_t digits)
 
     check(digits % 2 == 0 && digits <= 2 * sizeof random);
     chance->fill(chance, random, digits / 2);
-    for (size_t i = 0; i < digits; i++)
-        out[i] = "0123456789abcdef"[i % 2 == 0 ? random[i / 2] >> 4 : random[i / 2] & 15];
+    for (size_t i = 0; i < digits / 2; i++) {
+        out[2 * i] = "0123456789abcdef"[random[i] >> 4];
+        out[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
+    }
     out[digits] = '\0';
 }
 

@@ -12,10 +12,9 @@
  *   stk_lease_free(lease);
  *   stk_client_close(shop);
  *
- * Errors. Functions return STK_OK or an error code. stk_message() then says more, in words: it is
- * the calling thread's, and stays until that thread's next call fails. On an error nothing is
- * handed out, and out parameters are NULL or zero. The library does not print, does not exit and
- * touches no signal; it aborts where memory runs out or where it finds a bug of its own.
+ * Errors. Functions return STK_OK or an error code. stk_message() then says more, for the calling
+ * thread, until its next call fails. On an error out parameters are NULL or zero. The library does
+ * not print, exit or touch signals. It aborts where memory runs out or it finds a bug of its own.
  *
  * Time. Every wait ends: a call takes at most the client's timeout, and stk_acquire its wait_ms
  * more. A connection that breaks meanwhile is made again, with growing pauses, and the request is
@@ -24,16 +23,16 @@
  * STK_TIMEOUT and STK_UNREACHABLE: nothing was applied. STK_UNSURE: the request was sent, and
  * nobody knows; for a write stk_last_id() and stk_receipt() find out.
  *
- * Cancelling. stk_cancel_on() names a descriptor whose becoming readable ends the calls of a thread
- * early, from a signal, another thread or whatever writes to it.
+ * Cancelling. stk_cancel_on() names a descriptor. When it becomes readable, by a signal, another
+ * thread or whatever writes to it, the thread's calls end early.
  *
- * Threads. A stk_client and a stk_lease may be used by any number of threads at once, but for the
- * call that ends them (stk_client_close, stk_lease_free), which has to be the last; a stk_txn,
- * stk_reply or stk_rows by one at a time. A call blocks its own thread only.
+ * Threads. Any number of threads may use a stk_client or a stk_lease at once, but the call that
+ * ends it (stk_client_close, stk_lease_free) has to be the last. A stk_txn, stk_reply or stk_rows
+ * is for one thread at a time. A call blocks its own thread only.
  *
  * Fork. A client, its leases and their keep-alive belong to the process that opened the client. In
  * a forked child every call on them fails with STK_FORKED and sends nothing; stk_lease_free and
- * stk_client_close are allowed there and let go of descriptors and no more. Open another client.
+ * stk_client_close only let go of memory and descriptors there. Open another client.
  *
  * Memory. Strings and structs that you hand in are copied. What the library hands out is freed with
  * the function named there. */
@@ -92,12 +91,13 @@ typedef struct stk_txn stk_txn;       /* a transaction in the making */
 typedef struct stk_reply stk_reply;   /* what a command replied */
 typedef struct stk_rows stk_rows;     /* what an SQL statement replied */
 
-/* "STALE"; a sentence; what the calling thread's last failed call has to say. Never NULL; the first
- * two are static, the third lives until that thread's next call fails. */
+/* Return the error's name, such as "STALE". Static storage. */
 const char *stk_error_code(enum stk_error error);
+/* Return a sentence about the error. Static storage. */
 const char *stk_error_text(enum stk_error error);
+/* Return what the calling thread's last failed call has to say; good until its next one fails. */
 const char *stk_message(void);
-/* The ID under which this thread's last write was sent (see stk_receipt); "" where it had none. */
+/* Return the ID of this thread's last write, for stk_receipt; "" where it had none. */
 const char *stk_last_id(void);
 /* "0.1.0" */
 const char *stk_version(void);
@@ -106,25 +106,24 @@ const char *stk_version(void);
  *
  *   stockade://[user:password@]host[:port]   a daemon; %XX stands for a byte of the password
  *   stockade+unix:PATH                       a daemon on this machine
- *   sqlite:PATH[?lease=URI]                  embedded: no daemon, this process opens the store
- * itself
+ *   sqlite:PATH[?lease=URI]                  embedded: this process opens the store, no daemon
  *
- * Embedded, the lease service is as in the daemon's --lease; `local:` where it is left out. Clients
- * and processes that share one file share its leases too. Where there is no lease service between
- * them, who waits for another's lease looks every 20 ms or so (where many wait, once a second). A
+ * Embedded, the lease service is given as in the daemon's --lease; by default it is `local:`.
+ * Clients and processes that share one file share its leases. With `local:` a waiter asks every 20
+ * ms or so whether another process still holds the lease (where many wait, once a second). A
  * process that is stopped in mid-commit holds up the others' writes. A new file gets the
- * permissions that the process's umask leaves. A client has threads of its own then, and may do
- * whatever a daemon's administrator may (DDL, GUARD).
+ * permissions that the umask leaves. An embedded client has threads of its own, and may do what a
+ * daemon's administrator may (DDL, GUARD).
  *
  * A daemon that refuses connections fails stk_client_open at once. timeout_ms: 1 to 86400000. */
 enum stk_error stk_client_open(const char *uri, int64_t timeout_ms, stk_client **client);
-/* From now on calls take at most so long: 1 to 86400000. */
+/* Let calls take at most so long from now on: 1 to 86400000. */
 enum stk_error stk_client_set_timeout(stk_client *client, int64_t timeout_ms);
-/* From now on a call of this thread ends early where it waits while `fd` is readable: a signalfd,
- * an eventfd, a pipe. -1, as at first: none does. Nothing is read from it. The call returns
+/* From now on let a call of this thread end early where it waits while `fd` is readable: a
+ * signalfd, an eventfd, a pipe; -1, as at first: none. Nothing is read from it. The call returns
  * STK_CANCELLED, or STK_UNSURE where it was a write that may have been applied. A cancelled
- * stk_acquire leaves the line; a lease that was granted at that very moment ends with its TTL. (Not
- * cancelled: looking at a store's file, in stk_client_open of an embedded client.) */
+ * stk_acquire leaves the line; a lease that was granted at that very moment ends with its TTL. (The
+ * embedded stk_client_open is not cancelled while it opens the file.) */
 void stk_cancel_on(int fd);
 /* Free it; NULL is fine. Leases not released end with their TTL, and their handles may only be
  * freed then. Embedded: waits until what has begun is on disk. */
@@ -162,7 +161,7 @@ enum stk_error stk_acquire_all(stk_client *client, const char *const *resources,
  * is used. Not kept alive, and for stk_lease_valid without time, until it is renewed. */
 enum stk_error stk_lease_use(stk_client *client, const char *resource, int64_t token,
                              stk_lease **lease);
-/* From now on the lease belongs to the calling thread. */
+/* Let the lease belong to the calling thread from now on. */
 enum stk_error stk_lease_adopt(stk_lease *lease);
 /* Give it back (once more for each time that its owner entered), and end the keep-alive. Where
  * that fails, it ends with its TTL. The handle still has to be freed. */
@@ -176,19 +175,19 @@ enum stk_error stk_renew(stk_lease *lease, int64_t ttl_ms);
  * stopped (SIGSTOP) may end the keep-alive, and renew and go on with it afterwards: its lease is
  * not called lost meanwhile, and is good again where nobody else has taken it. */
 enum stk_error stk_keep_alive(stk_lease *lease, bool on);
-/* Why its last renewal failed; STK_OK: it did not. Of a lost lease, why it is. */
+/* Return why its last renewal failed (STK_OK: it did not) or, of a lost lease, why it is lost. */
 enum stk_error stk_lease_why(const stk_lease *lease);
-/* Does it still have time, for certain, by a clock of this machine that nobody sets and that goes
- * on while it sleeps? What the daemon told to be left counts from before the request was sent, less
- * a margin of a hundredth + 2 ms for clocks that drift. Once lost it stays lost. This is for what
- * happens outside the store: a write inside it is judged there. */
+/* Does it still have time, for certain? The clock is this machine's; nobody sets it, and it goes on
+ * while the machine sleeps. The time that the daemon told counts from before the request was sent,
+ * less a hundredth and 2 ms for drift. Once lost it stays lost. This is for what happens outside
+ * the store: writes inside it are judged there. */
 bool stk_lease_valid(const stk_lease *lease);
 int64_t stk_lease_left_ms(const stk_lease *lease); /* 0: not valid */
-/* The token; `resource` NULL: of its first. 0: it is none of its resources. */
+/* Return the token; `resource` NULL: of its first resource. 0: it has no such resource. */
 int64_t stk_lease_token(const stk_lease *lease, const char *resource);
 
-/* End whoever's lease it is: the holder's next write is STK_STALE. `token`, which may be NULL, is
- * the one that was retired; 0: there was none. */
+/* End the lease, whoever has it: the holder's next write is STK_STALE. `token`, which may be NULL,
+ * is the one that was retired; 0: there was none. */
 enum stk_error stk_revoke(stk_client *client, const char *resource, int64_t *token);
 
 typedef struct stk_lease_info {

@@ -26,7 +26,7 @@
 #include "fence/token.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/operation.h"
-#include "store/sqlite/receipts.h"
+#include "store/sqlite/rows.h"
 #include "store/sqlite/schema.h"
 
 /* Backup. */

@@ -14,7 +14,7 @@
 
 enum {
     LINE = 64, /* bytes fetched from memory at once */
-    NAME_HERE = 32,
+    NAME_INLINE = 32,
     NAME_MAX = 128,         /* bytes; longer ones are not worth their memory */
     NAMES_MAX = 32 << 20,   /* bytes of names that are not in their entries */
     CHAINS_FIRST = 1 << 10, /* a power of two */
@@ -32,8 +32,8 @@ struct entry {
     uint8_t string_len; /* of the row's string, remembered or not; 0: not known */
     uint32_t string;    /* place + 1; 0: none */
     union {
-        char here[NAME_HERE];
-        char *apart; /* owned; where len is above NAME_HERE */
+        char inlined[NAME_INLINE];
+        char *heap; /* owned; where len is above NAME_INLINE */
     } name;
 };
 _Static_assert(sizeof(struct entry) == LINE, "one look at an entry is one line of memory");
@@ -149,7 +149,7 @@ static void split_a_chain(struct cache *cache)
 
 static char *name_of(struct entry *entry)
 {
-    return entry->len <= NAME_HERE ? entry->name.here : entry->name.apart;
+    return entry->len <= NAME_INLINE ? entry->name.inlined : entry->name.heap;
 }
 
 static struct entry *find(const struct cache *cache, struct bytes name, uint32_t hash)
@@ -173,10 +173,10 @@ static struct entry *find_id(const struct cache *cache, int64_t id)
 
 static void drop_name(struct cache *cache, struct entry *entry)
 {
-    if (entry->len <= NAME_HERE)
+    if (entry->len <= NAME_INLINE)
         return;
     cache->names -= entry->len;
-    free(entry->name.apart);
+    free(entry->name.heap);
 }
 
 /* Out of its chain, and empty; it is the caller's now. */
@@ -230,13 +230,13 @@ static struct entry *take_any(struct cache *cache)
 
 static struct entry *add(struct cache *cache, struct bytes name, uint32_t hash)
 {
-    while (name.len > NAME_HERE && cache->names + name.len > NAMES_MAX)
+    while (name.len > NAME_INLINE && cache->names + name.len > NAMES_MAX)
         forget(cache, next_victim(cache));
     struct entry *entry = take_any(cache);
     entry->hash = hash;
     entry->len = (uint8_t)name.len;
-    if (name.len > NAME_HERE) {
-        entry->name.apart = mem_alloc(name.len);
+    if (name.len > NAME_INLINE) {
+        entry->name.heap = mem_alloc(name.len);
         cache->names += name.len;
     }
     memcpy(name_of(entry), name.data, name.len);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is saved, and when that is safe:
  *
- * - Main file AWAY: -wal and -shm are shared with everybody as ever, so an ordinary checkpoint
+ * - Main file missing: -wal and -shm are shared with everybody as ever, so an ordinary checkpoint
  *   makes the file whole, wherever it is now. The -wal stays where it is: no store is begun anew
  *   beside a -wal without its main file.
- * - No -wal: only those who have it open can still read it. It is copied into the main file, if
- * nobody has begun with a new one: there is none, or an empty one whose readers share our -shm.
- * SQLite's PENDING lock on the main file keeps newcomers out meanwhile. (A newcomer who had his
- * lock just before, and nothing else yet, may see a file in the middle of the copying, once.)
+ * - No -wal: only those who have it open can still read it. It is copied into the main file, unless
+ *   somebody has begun a new one: there must be none, or an empty one whose readers share our -shm.
+ *   SQLite's PENDING lock on the main file keeps newcomers out meanwhile. (One who took the lock
+ *   just before, and has done nothing else yet, may once see a file that is half copied.)
  * - No -shm, but the -wal: nothing needs to be saved, and nothing may be copied: somebody may have
  *   begun the -wal anew.
  * - Main file cut short: what was copied into it is lost. The -wal is left for people. */
@@ -72,18 +72,18 @@ static void explain(struct files *files)
                         : files->tried ? "what was acknowledged cannot be saved yet, do not kill -9"
                                        : "what was acknowledged is not saved yet";
 
-    if (files->away)
+    if (files->missing)
         snprintf(files->why, sizeof files->why,
                  "%.48s was moved or deleted; put it back, or stop what uses the store and restore "
                  "a backup (stockade restore)",
                  name);
-    else if (files->gone_file == FILE_WAL)
+    else if (files->broken_file == FILE_WAL)
         snprintf(
             files->why, sizeof files->why,
             "%.48s-wal was deleted or replaced while it was open; %s; stop what uses the store, "
             "then start again",
             name, saved);
-    else if (files->gone_file == FILE_SHM)
+    else if (files->broken_file == FILE_SHM)
         snprintf(files->why, sizeof files->why,
                  "%.48s-shm was deleted or replaced while it was open; nothing is lost; stop what "
                  "uses the store, then start again",
@@ -96,24 +96,24 @@ static void explain(struct files *files)
 }
 
 /* The lock is held. */
-static void go(struct files *files, int file)
+static void set_broken(struct files *files, int file)
 {
-    files->gone_file = file;
+    files->broken_file = file;
     files->saved = files->tried = false;
-    atomic_store(&files->away, false);
-    atomic_store(&files->gone, true);
+    atomic_store(&files->missing, false);
+    atomic_store(&files->broken, true);
     explain(files);
     log_error(files->log, "store %s stops: %s", files->path, files->why);
 }
 
-static void set_away(struct files *files, bool away)
+static void set_missing(struct files *files, bool missing)
 {
-    if (files->away == away)
+    if (files->missing == missing)
         return;
-    atomic_store(&files->away, away);
+    atomic_store(&files->missing, missing);
     files->saved = files->tried = false;
     explain(files);
-    if (away)
+    if (missing)
         log_error(files->log, "store %s stops: %s", files->path, files->why);
     else
         log_info(files->log, "store %s: the file is back", files->path);
@@ -146,25 +146,25 @@ static bool check_files(struct files *files, sqlite3 *db, bool sized)
 {
     struct stat main, wal, shm;
 
-    if (atomic_load(&files->gone))
+    if (atomic_load(&files->broken))
         return false;
     pthread_mutex_lock(&files->lock);
     if (!files->watched) {
-        set_away(files, has_moved(db));
+        set_missing(files, has_moved(db));
     } else {
         bool main_is = in_place(files, FILE_MAIN, &main);
         bool wal_is = in_place(files, FILE_WAL, &wal), shm_is = in_place(files, FILE_SHM, &shm);
 
-        if (atomic_load(&files->gone))
+        if (atomic_load(&files->broken))
             ;
         else if (main_is && is_cut(files, main.st_size, sized))
-            go(files, FILE_MAIN);
+            set_broken(files, FILE_MAIN);
         else if (!wal_is && main_is)
-            go(files, FILE_WAL);
+            set_broken(files, FILE_WAL);
         else if (!shm_is && main_is)
-            go(files, FILE_SHM);
+            set_broken(files, FILE_SHM);
         else
-            set_away(files, !main_is);
+            set_missing(files, !main_is);
     }
     pthread_mutex_unlock(&files->lock);
     return !files_stopped(files);
@@ -195,12 +195,12 @@ void files_resized(struct files *files, int64_t bytes)
 
 bool files_stopped(const struct files *files)
 {
-    return atomic_load(&files->away) || atomic_load(&files->gone);
+    return atomic_load(&files->missing) || atomic_load(&files->broken);
 }
 
-bool files_gone(const struct files *files)
+bool files_broken(const struct files *files)
 {
-    return atomic_load(&files->gone);
+    return atomic_load(&files->broken);
 }
 
 bool files_why(struct files *files, char why[STORE_WHY_MAX])
@@ -258,13 +258,13 @@ int files_save(struct files *files, sqlite3 *db)
     int code = SQLITE_OK;
 
     pthread_mutex_lock(&files->lock);
-    bool gone = atomic_load(&files->gone), first = !files->tried;
-    if (!files->saved && (files->away || (gone && files->gone_file == FILE_WAL))) {
-        code = files->away ? copy_all(db) : save_log(files, db);
+    bool broken = atomic_load(&files->broken), first = !files->tried;
+    if (!files->saved && (files->missing || (broken && files->broken_file == FILE_WAL))) {
+        code = files->missing ? copy_all(db) : save_log(files, db);
         files->saved = code == SQLITE_OK;
         files->tried = true;
         explain(files);
-        if (files->saved && gone)
+        if (files->saved && broken)
             log_warn(files->log, "store %s: %s", files->path, files->why);
         else if (!files->saved && first)
             log_error(files->log, "store %s: %s: %s", files->path, files->why,

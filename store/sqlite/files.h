@@ -3,19 +3,19 @@
  * to, and saves what it can where they are not.
  *
  * SQLite goes on with the files that it has open, whatever becomes of their names. A -wal without a
- * name is gone when the process ends, with all that was acknowledged since it was copied back. A
+ * name vanishes when the process ends, with all that was acknowledged since it was copied back. A
  * -shm without a name no longer keeps writers apart: whoever opens the file next makes another one.
  * So the names are checked before a commit is written, and again when it is on disk, before it is
- * acknowledged. A file that the second check finds in its place was there all the time (an open
- * file keeps its number), so until then everybody else had the same files open, and whoever comes
- * later finds the commit in them. One gap is left, the microseconds from the first check to the
- * write that follows it: a program that deletes the -shm, opens the file anew and commits within
- * that time has its commit overwritten by one that is not acknowledged.
+ * acknowledged. A file that the second check finds in place was there all the time (an open file
+ * keeps its inode number), so until then everybody had the same files open, and whoever comes later
+ * finds the commit in them. One gap is left, the microseconds between the first check and the write
+ * after it: if a program deletes the -shm, opens the file anew and commits within that time, its
+ * commit is overwritten by one that is not acknowledged.
  *
- *   in place ──▶ AWAY: the main file was moved or deleted. It may come back.
- *      └───────▶ GONE: -wal or -shm were deleted or replaced, or the main file was cut short. Other
- *                programs may have gone on with new ones: neither reads nor writes can be trusted
- *                any more, until everybody has opened the store again.
+ *   in place ◀─▶ missing: the main file was moved or deleted; it may come back
+ *      └───────▶ broken: -wal or -shm were deleted or replaced, or the main file was cut short.
+ * Other programs may have gone on with new ones, so neither reads nor writes can be trusted until
+ * everybody has opened the store again.
  *
  * Only files of the operating system are watched: another VFS may keep them elsewhere.
  *
@@ -53,10 +53,10 @@ struct files {
     int64_t size_last; /* as the last commit has it */
 
     pthread_mutex_t lock;
-    atomic_bool away, gone; /* changed under the lock */
+    atomic_bool missing, broken; /* changed under the lock */
     /* Under the lock. */
     bool saved, tried;
-    int gone_file; /* FILE_MAIN: it was cut short */
+    int broken_file; /* FILE_MAIN: it was cut short */
     char why[STORE_WHY_MAX];
 };
 
@@ -67,23 +67,23 @@ void files_close(struct files *files);
 bool files_check(struct files *files, sqlite3 *db);
 /* The same for the writer, who knows how small the main file may be. */
 bool files_check_writer(struct files *files, sqlite3 *db);
-/* The writer's: its commit makes the database so large. */
+/* For the writer: its commit makes the database this large. */
 void files_resize(struct files *files, int64_t bytes);
-/* The writer's: another program's commits have made it so large. */
+/* For the writer: another program's commits have made it this large. */
 void files_resized(struct files *files, int64_t bytes);
-/* As of the last check: AWAY or GONE. On any thread, at no cost. */
+/* As of the last check: missing or broken. On any thread, at no cost. */
 bool files_stopped(const struct files *files);
-/* As of the last check: GONE. On any thread, at no cost. */
-bool files_gone(const struct files *files);
+/* As of the last check: broken. On any thread, at no cost. */
+bool files_broken(const struct files *files);
 /* Says why it has stopped. False: all were in place at the last check. */
 bool files_why(struct files *files, char why[STORE_WHY_MAX]);
 /* Copies what only an open file has into the main file, so that it outlives this process. Needs a
- * connection that is in no transaction. SQLITE_OK: it is done, or there is nothing to be done;
- * SQLITE_BUSY: not now; anything else: it failed. */
+ * connection that is in no transaction. SQLITE_OK: done, or nothing to do; SQLITE_BUSY: not now;
+ * anything else: it failed. */
 int files_save(struct files *files, sqlite3 *db);
 
-/* True: there is a store's log without its main file. SQLite would delete the log and begin a new
- * file; `why` says what to do instead. */
+/* True: there is a -wal without its main file. SQLite would delete it and begin a new file; `why`
+ * says what to do instead. */
 bool files_orphaned(const char *path, char *why, size_t why_size);
 
 #endif

@@ -32,7 +32,7 @@ struct guards {
     struct guard_witness witness;
     int64_t version; /* SQLite's number of the schema at the last check; 0: there was none */
     bool unsettled;  /* the last check saw changes of our own, which are not committed yet */
-    bool doubted;    /* whatever the version, check again */
+    bool stale;      /* whatever the version, check again */
     struct watched *list;
     size_t count;
 };
@@ -281,12 +281,12 @@ enum stk_error guards_check(struct transaction *txn, enum guards_news news)
     if (guards == NULL)
         return STK_OK;
     guards->unsettled = news == GUARDS_OWN;
-    if (news == GUARDS_NO_NEWS && !guards->doubted)
+    if (news == GUARDS_NO_NEWS && !guards->stale)
         return STK_OK;
     if (db_int64(txn->db, "PRAGMA main.schema_version", &version) != SQLITE_OK)
         return transaction_fail(txn);
     /* Our own change may be one of the registry alone. */
-    if (version == guards->version && !guards->doubted && news != GUARDS_OWN)
+    if (version == guards->version && !guards->stale && news != GUARDS_OWN)
         return STK_OK;
     if (!read_list(txn->db, &list, &count) || !find_flaws(txn->db, list, count)) {
         list_free(list, count);
@@ -300,17 +300,17 @@ enum stk_error guards_check(struct transaction *txn, enum guards_news news)
     guards->list = list;
     guards->count = count;
     guards->version = version;
-    guards->doubted = false;
+    guards->stale = false;
     return STK_OK;
 }
 
-void guards_doubt(struct guards *guards)
+void guards_invalidate(struct guards *guards)
 {
     if (guards != NULL && guards->unsettled)
-        guards->doubted = true;
+        guards->stale = true;
 }
 
-bool guards_know(const struct guards *guards, const char *table)
+bool guards_has(const struct guards *guards, const char *table)
 {
     return guards != NULL && find(guards->list, guards->count, table) != NULL;
 }

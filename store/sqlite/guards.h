@@ -30,10 +30,10 @@ enum guards_news {
 enum stk_error guards_check(struct transaction *txn, enum guards_news news);
 /* The transaction, or a part of it, was rolled back: what it has changed may be undone, so the next
  * guards_check reads everything anew. */
-void guards_doubt(struct guards *guards);
+void guards_invalidate(struct guards *guards);
 
 /* Is there a guard on this table, whole or broken? */
-bool guards_know(const struct guards *guards, const char *table);
+bool guards_has(const struct guards *guards, const char *table);
 /* Is it broken? Then nobody may write to the table. */
 bool guards_broken(const struct guards *guards, const char *table);
 /* Says in some words why it is broken; the text lives until the next check. NULL: it is not. */

@@ -3,10 +3,8 @@
 
 #include "fence/base/check.h"
 #include "store/sqlite/guards.h"
-#include "store/sqlite/receipts.h"
-#include "store/sqlite/resources.h"
+#include "store/sqlite/rows.h"
 #include "store/sqlite/sql.h"
-#include "store/sqlite/values.h"
 
 static int64_t now_ms(struct store_txn *base)
 {
@@ -47,7 +45,7 @@ static enum stk_error mark_undo(struct store_txn *base)
     if (txn->cache != NULL)
         cache_undo(txn->cache, txn->cache_mark);
     if (txn->touched)
-        guards_doubt(txn->guards);
+        guards_invalidate(txn->guards);
     if (!transaction_is_gone(txn) && transaction_run(txn, STATEMENT_MARK_UNDO) != STK_OK)
         return STK_STORE;
     return mark_keep(base);

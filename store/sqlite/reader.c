@@ -55,7 +55,7 @@ void reader_run(struct reader *reader, struct list *batch)
     struct cache_ahead ahead;
     char why[STORE_WHY_MAX];
 
-    if (files_gone(reader->files) && files_why(reader->files, why)) {
+    if (files_broken(reader->files) && files_why(reader->files, why)) {
         for (struct list *at = batch->next; at != batch; at = at->next)
             transaction_fail_op(txn, list_entry(at, struct store_op, link), why);
         return;

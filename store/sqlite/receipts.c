@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/sqlite/receipts.h"
-
+/* Receipts, from the write that leaves one to its removal: what remains of a write that carried an
+ * ID, keyed by resource and ID.
+ *
+ * A receipt is needed as long as its token lives, and a while longer. When a token that has
+ * receipts ends, that is logged, once, in the order in which tokens end (stockade_retired): so old
+ * receipts are found without a search. receipts_sweep works the log off, a little at a time. Before
+ * the first receipt of a token goes, its resource says so (receipts_gone), so that an ID without a
+ * receipt never passes for "not applied" where there may have been one. Ages go by the store's time
+ * (store/clock.h), which no jump of a clock makes larger. */
 #include "fence/base/check.h"
+#include "store/sqlite/rows.h"
 
 enum stk_error receipts_find(struct store_txn *base, const struct resource *resource,
                              struct bytes id, bool *found, struct receipt *receipt)

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/sqlite/resources.h"
-
+/* The table of resources: names, fences and leases. Every write goes through the cache as well, so
+ * that the cache never differs from what the transaction sees.
+ *
+ * A resource that nobody has used for long is removed, a few rows at a time (resources_sweep).
+ * Before a row goes, the store-wide floor rises to its token, so that the resource's next token is
+ * larger (P2). If the log of retired tokens (receipts.c) still names the row then, it finds no
+ * receipts there. */
 #include "fence/base/check.h"
-#include "store/sqlite/receipts.h"
-#include "store/sqlite/transaction.h"
+#include "store/sqlite/rows.h"
 
 /* A fence stands at its own token or at the store-wide floor, whichever is higher. */
 static void set_floor(const struct transaction *txn, struct fence *fence)

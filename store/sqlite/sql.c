@@ -23,8 +23,6 @@
 #include "store/sql_text.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
-#include "store/sqlite/sql_authorizer.h"
-#include "store/sqlite/sql_functions.h"
 #include "store/sqlite/sql_memory.h"
 
 #define SQL_NO_STATEMENT    "there is no statement"
@@ -62,8 +60,8 @@ struct sql {
     size_t values_max;
 
     /* The call under way. */
-    bool defines; /* it is DDL */
-    bool starved; /* it was interrupted for the memory it takes */
+    bool defines;     /* it is DDL */
+    bool over_memory; /* it was interrupted for the memory it takes */
     int64_t limit_ms, begun_ms, deadline_ms;
 };
 
@@ -172,8 +170,8 @@ static int progress(void *context)
 {
     struct sql *sql = context;
 
-    sql->starved = sql_memory_above(SQL_MEMORY_MAX);
-    return sql->starved || clock_now_ms(&clock_monotonic) >= sql->deadline_ms;
+    sql->over_memory = sql_memory_exceeds(SQL_MEMORY_MAX);
+    return sql->over_memory || clock_now_ms(&clock_monotonic) >= sql->deadline_ms;
 }
 
 /* Between these two, what SQLite runs is the user's. */
@@ -181,7 +179,7 @@ static void enter(struct sql *sql, const struct sql_call *call, enum sql_kind ki
 {
     sql->verdict.right = call->right;
     sql->defines = kind == SQL_DEFINITION;
-    sql->starved = false;
+    sql->over_memory = false;
     sql->limit_ms = call->time_limit_ms;
     sql->begun_ms = clock_now_ms(&clock_monotonic);
     sql->deadline_ms = sql->begun_ms + call->time_limit_ms - sql->txn->sql_ms;
@@ -221,11 +219,11 @@ static enum stk_error judge_failure(struct sql *sql, int code)
         return sql->verdict.refusal;
     switch (code) {
     case SQLITE_NOMEM:
-        if (!sql_memory_met())
+        if (!sql_memory_exhausted())
             return transaction_fail(sql->txn);
         return sql_refuse(&sql->verdict, STK_ERR, SQL_TOO_MUCH_MEMORY);
     case SQLITE_INTERRUPT:
-        if (sql->starved)
+        if (sql->over_memory)
             return sql_refuse(&sql->verdict, STK_ERR, SQL_TOO_MUCH_MEMORY);
         return sql_refuse(&sql->verdict, STK_ERR,
                           "the statement was stopped: it took more than %lld ms",
@@ -381,7 +379,7 @@ static enum stk_error step(struct sql *sql, struct sql_call *call, sqlite3_stmt 
         announce_columns(call, stmt);
     while (code == SQLITE_ROW) {
         bool more = hand_out_row(sql, call, stmt);
-        if (sql_memory_met())
+        if (sql_memory_exhausted())
             return judge_failure(sql, SQLITE_NOMEM);
         if (!more) {
             sql->verdict.refusal = STK_ERR;

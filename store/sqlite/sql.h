@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The users' SQL on a connection of the store, and what keeps it in its place:
+/* The users' SQL on a connection of the store, and what keeps it within bounds:
  *
- *   sql.c             one statement, from its text to its rows, and statements kept for later
+ *   sql.c             one statement, from its text to its rows; statements kept for later
  *   sql_authorizer.c  what a statement may touch
- *   sql_functions.c   functions of SQLite's that could run for hours
- *   sql_memory.c      how much memory one statement may take */
+ *   sql_functions.c   stand-ins for functions of SQLite's that could run for hours
+ *   sql_memory.c      how much memory one statement may take (sql_memory.h) */
 #ifndef STOCKADE_STORE_SQLITE_SQL_H
 #define STOCKADE_STORE_SQLITE_SQL_H
 
@@ -19,5 +19,31 @@ struct sql *sql_new(struct transaction *txn);
 void sql_free(struct sql *sql);
 /* The primitive txn_sql, with its contract. */
 enum stk_error sql_run(struct store_txn *txn, struct sql_call *call);
+
+/* sql_authorizer.c */
+
+#define SQL_NOT_DDL "DDL needs no token but an administrator: send it as a bare SQL"
+
+struct sql_verdict {
+    const struct transaction *txn; /* whose guards count */
+
+    /* The call under way. */
+    bool active; /* a user's statement is compiled or run; else Stockade's own, which may do all */
+    enum sql_right right;
+    enum stk_error refusal; /* the first one, which counts */
+    char *why;              /* explains it; SQL_WHY_MAX bytes */
+};
+
+/* Refuses the call, unless it is refused already. Returns the refusal that counts. */
+enum stk_error sql_refuse(struct sql_verdict *verdict, enum stk_error error, const char *format,
+                          ...) __attribute__((format(printf, 3, 4)));
+/* The callback for sqlite3_set_authorizer; the context is a struct sql_verdict. */
+int sql_authorize(void *context, int action, const char *a, const char *b, const char *file,
+                  const char *inside);
+
+/* sql_functions.c */
+
+/* Replaces some functions of SQLite's. SQLITE_OK or its code. */
+int sql_functions_add(sqlite3 *db);
 
 #endif

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/sqlite/sql_authorizer.h"
+/* What a user's statement may touch. When SQLite compiles a statement, it calls the authorizer for
+ * each table, column, function and object in it, also for those inside views and triggers, and says
+ * which of these it is inside of (`inside`: the innermost). There it gives the name of a WITH query
+ * in just the same way, so a name alone proves nothing: what may be read inside one of Stockade's
+ * own views is listed to the column. */
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,11 +11,12 @@
 #include <strings.h>
 
 #include "store/sqlite/guards.h"
+#include "store/sqlite/sql.h"
 
 #define OWN       "stockade_"
 #define OWN_GUARD "stockade_guard_" /* begins the names of a guard's triggers */
 
-/* The public views, and what they read. A guard's triggers read too. */
+/* The public views, and what they read; and what a guard's triggers read. */
 static const struct {
     const char *inside, *table, *columns; /* columns between spaces */
 } readable[] = {
@@ -60,7 +65,7 @@ static bool has_column(const char *columns, const char *column)
     return strcasestr(columns, word) != NULL;
 }
 
-/* Without a column rows are only counted. SQLite does not tell inside what, then. */
+/* An empty `column`: rows are only counted. SQLite does not say inside what, then. */
 static bool may_read(const char *inside, const char *table, const char *column)
 {
     for (size_t i = 0; i < READABLE; i++) {
@@ -156,7 +161,7 @@ static int define(struct sql_verdict *verdict, const char *name, const char *tab
         return deny_own(verdict, name);
     if (is_own(table))
         return deny_own(verdict, table);
-    if (guards_mind && guards_know(verdict->txn->guards, table))
+    if (guards_mind && guards_has(verdict->txn->guards, table))
         return deny(verdict, STK_GUARDED, "%s is guarded: GUARD DROP it first", table);
     return SQLITE_OK;
 }
@@ -181,7 +186,7 @@ static int call_function(struct sql_verdict *verdict, const char *name, const ch
     return is_own(name) && !begins(inside, OWN_GUARD) ? deny_own(verdict, name) : SQLITE_OK;
 }
 
-/* Of those whose file is told as such. */
+/* Is it one of those that SQLite reports in this way for temporary objects, too? */
 static bool is_definition(int action)
 {
     return action == SQLITE_CREATE_TABLE || action == SQLITE_CREATE_VIEW ||

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As documented on sqlite.org/lang_corefunc.html, and, where that leaves it open (invalid UTF-8,
- * NULs, blobs), as SQLite does it: indexes may have been built with SQLite's own. */
-#include "store/sqlite/sql_functions.h"
-
+/* Stand-ins for SQLite's instr, replace, trim, ltrim and rtrim. Those take time in proportion to
+ * the product of their arguments' lengths: hours, for two texts of some megabytes, and nothing can
+ * interrupt them. These give the same results, and refuse where it would take long.
+ *
+ * They do what sqlite.org/lang_corefunc.html says, and, where that leaves it open (invalid UTF-8,
+ * NULs, blobs), what SQLite does: indexes may have been built with SQLite's own. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "fence/base/bytes.h"
+#include "store/sqlite/sql.h"
 
-/* Steps: comparing one place with what is looked for is fast, one character with a set is not. */
+/* Steps: to compare one place with a text is fast, one character with a set of them is not. */
 #define SEARCH_STEPS_MAX (INT64_C(1) << 32)
 #define TRIM_STEPS_MAX   (INT64_C(1) << 28)
 
@@ -21,7 +24,7 @@ static bool too_long(sqlite3_context *call, struct bytes text, struct bytes othe
     return true;
 }
 
-/* False: NULL, or no memory (which the caller's result then says too). */
+/* False: the value is NULL, or there is no memory. */
 static bool text_of(sqlite3_value *value, struct bytes *text)
 {
     text->data = (const char *)sqlite3_value_text(value);
@@ -55,7 +58,7 @@ static void find(sqlite3_context *call, struct bytes text, struct bytes part, bo
     sqlite3_result_int64(call, text.len >= part.len ? place : 0);
 }
 
-/* instr(text, part): the place of the first one, from 1; in characters, or in bytes where both are
+/* instr(text, part): where `part` is first found, from 1 on; in characters, or in bytes if both are
  * blobs. */
 static void instr(sqlite3_context *call, int argc, sqlite3_value **argv)
 {
@@ -71,7 +74,7 @@ static void instr(sqlite3_context *call, int argc, sqlite3_value **argv)
         find(call, text, part, true);
         return;
     }
-    /* Copies: to ask a blob for its text makes it one, for the rest of the statement too. */
+    /* Copies: a blob that is asked for its text stays text for the rest of the statement. */
     sqlite3_value *whole = sqlite3_value_dup(argv[0]), *piece = sqlite3_value_dup(argv[1]);
     if (whole != NULL && piece != NULL && text_of(whole, &text) && text_of(piece, &part))
         find(call, text, part, false);

@@ -11,7 +11,7 @@
 /* The count has to be found from inside malloc, so it is the thread's. */
 static _Thread_local struct {
     int64_t taken, max; /* max 0: not counting */
-    bool met;
+    bool exhausted;
 } budget;
 
 /* Is there room for `more` bytes? */
@@ -19,7 +19,7 @@ static bool afford(int64_t more)
 {
     if (budget.max == 0 || budget.taken + more <= budget.max)
         return true;
-    budget.met = true;
+    budget.exhausted = true;
     return false;
 }
 
@@ -88,21 +88,21 @@ void sql_memory_begin(size_t max)
 {
     budget.taken = 0;
     budget.max = (int64_t)max;
-    budget.met = false;
+    budget.exhausted = false;
 }
 
-bool sql_memory_above(size_t part)
+bool sql_memory_exceeds(size_t bytes)
 {
-    return budget.max != 0 && budget.taken > (int64_t)part;
+    return budget.max != 0 && budget.taken > (int64_t)bytes;
 }
 
-bool sql_memory_met(void)
+bool sql_memory_exhausted(void)
 {
-    return budget.met;
+    return budget.exhausted;
 }
 
 void sql_memory_end(void)
 {
     budget.max = 0;
-    budget.met = false;
+    budget.exhausted = false;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bound on the memory that one statement takes. SQLite itself only knows a bound on what the
- * whole process takes, beyond which any statement fails, a COMMIT among them; and compiling a few
- * hundred bytes of SQL can take all the memory there is (names that stand for twice their
- * predecessor). So SQLite's allocator is told to count, per thread, between begin and end.
+/* A limit on the memory that one statement takes. Compiling a few hundred bytes of SQL can take all
+ * the memory there is (a chain of WITH queries, each twice as large as the one before). SQLite's
+ * own limit is for the whole process, and any statement fails beyond it, even a COMMIT. So SQLite
+ * gets an allocator that counts, for each thread, between begin and end.
  *
- * The allocator is one for the whole process: where a program has started SQLite before it opens a
- * store, its own stays, and statements have no bound. */
+ * There is one allocator for the whole process. If a program has used SQLite before it opens a
+ * store, SQLite's own stays, and statements have no limit. */
 #ifndef STOCKADE_STORE_SQLITE_SQL_MEMORY_H
 #define STOCKADE_STORE_SQLITE_SQL_MEMORY_H
 
@@ -16,10 +16,10 @@
 void sql_memory_install(void);
 /* From now on this thread may take `max` bytes more from SQLite than it gives back. */
 void sql_memory_begin(size_t max);
-/* More than `part` bytes of it are taken. */
-bool sql_memory_above(size_t part);
-/* The bound was reached: SQLite was told that there is no memory. */
-bool sql_memory_met(void);
+/* Has it taken more than `bytes`? */
+bool sql_memory_exceeds(size_t bytes);
+/* Was the limit reached, so that SQLite was told that there is no memory? */
+bool sql_memory_exhausted(void);
 void sql_memory_end(void);
 
 #endif

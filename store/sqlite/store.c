@@ -12,7 +12,7 @@
  *                   for them, and no snapshot keeps the WAL from being emptied for longer than that
  *   store-copier    checkpointer.c
  *
- * The path of a write: submit (here) ─▶ worker.c ─▶ writer_work() ─▶ struct finished ─▶ collect
+ * The path of a write: submit (inlined) ─▶ worker.c ─▶ writer_work() ─▶ struct finished ─▶ collect
  * (here). Where the writer rests, brief reads that run on the caller's thread go over its
  * connection, which has the latest pages in memory.
  *
@@ -68,9 +68,10 @@
 enum { READS_QUICK, READS_SLOW, READS };
 
 enum {
-    HERE_OPS_MAX = 64, /* above it, the next batch gathers while another thread commits this one */
-    HERE_READS_MAX = 1024, /* over the writer's connection, which remembers more than a reader */
-    READS_BATCH_MAX = 128, /* small: replies to the first ones leave while the next are read */
+    INLINE_OPS_MAX =
+        64, /* above it, the next batch gathers while another thread commits this one */
+    INLINE_READS_MAX = 1024, /* over the writer's connection, which remembers more than a reader */
+    READS_BATCH_MAX = 128,   /* small: replies to the first ones leave while the next are read */
 };
 
 struct reads {
@@ -118,25 +119,25 @@ static bool sqlite_flush(struct store *base)
     struct sqlite_store *store = of(base);
     bool done = worker_flush(&store->writes);
 
-    store->reads[READS_QUICK].worker.here_max =
-        worker_rests(&store->writes) ? HERE_READS_MAX : HERE_OPS_MAX;
+    store->reads[READS_QUICK].worker.inline_max =
+        worker_rests(&store->writes) ? INLINE_READS_MAX : INLINE_OPS_MAX;
     for (size_t i = 0; i < READS; i++)
         done |= worker_flush(&store->reads[i].worker);
     return done;
 }
 
 /* A reader's work: over the writer's connection where that rests, else over the reader's own. */
-static enum work_result work_reads(void *context, struct list *batch, size_t count, bool here)
+static enum work_result work_reads(void *context, struct list *batch, size_t count, bool inlined)
 {
     struct reads *reads = context;
     struct sqlite_store *store = reads->store;
 
-    if (!here || !worker_rests(&store->writes) || !writer_read(&store->writer, batch))
+    if (!inlined || !worker_rests(&store->writes) || !writer_read(&store->writer, batch))
         reader_run(&reads->reader, batch);
     struct store_stats *stats = finished_add(&store->finished, batch);
     stats->reads += count;
     stats->read_batches++;
-    finished_close(&store->finished, here);
+    finished_close(&store->finished, inlined);
     return WORK_DONE;
 }
 
@@ -325,7 +326,7 @@ static bool start_workers(struct sqlite_store *store, const struct store_options
         .name = "store-writer",
         .queue_max = options->queue_ops_max,
         .batch_max = options->batch_ops_max,
-        .here_max = HERE_OPS_MAX,
+        .inline_max = INLINE_OPS_MAX,
         .threaded = options->threads,
         .work = writer_work,
         .between = writer_between,
@@ -341,7 +342,7 @@ static bool start_workers(struct sqlite_store *store, const struct store_options
     slow->name = "store-slow";
     slow->context = &store->reads[READS_SLOW];
     slow->batch_max = 1;
-    slow->here_max = 0;
+    slow->inline_max = 0;
     bool started = worker_start(writes);
     started &= worker_start(quick);
     return worker_start(slow) && started;

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/sqlite/values.h"
-
+/* Strings and hashes, keyed by the resource's id. The type in the resource's row is written only
+ * where it changes, so a write to an existing key touches one table.
+ *
+ * Special way: strings by name (values_string_of). A read of a string need not look the resource up
+ * first. On the writer's connection the cache may have the string itself; on the quick reader's,
+ * `names` may have the id that the name once had. */
 #include "fence/base/check.h"
-#include "store/sqlite/transaction.h"
+#include "store/sqlite/rows.h"
 
 /* One value out of a bound statement; it stays open for the bytes. */
 static enum stk_error get(struct transaction *txn, sqlite3_stmt *stmt, bool *found,

@@ -10,7 +10,7 @@
 #include "fence/base/clock.h"
 
 /* Where the disk stalls, the thread waits for it, and the owner tries again once a second. */
-enum { HERE_SLOW_MS = 20, HERE_AGAIN_MS = 1000 };
+enum { INLINE_SLOW_MS = 20, INLINE_AGAIN_MS = 1000 };
 
 static bool is_long(const struct list *link)
 {
@@ -103,21 +103,21 @@ enum stk_error worker_submit(struct worker *worker, struct store_op *op)
     return taken ? STK_OK : STK_BUSY;
 }
 
-/* Works off what is queued on this thread, if it is little. The lock is held. */
-static bool work_here(struct worker *worker)
+/* Runs what is queued on this thread, if it is little. The lock is held. */
+static bool work_inline(struct worker *worker)
 {
     struct list batch;
     int64_t start_ms = clock_now_ms(&clock_monotonic);
 
-    if (worker->queued > worker->here_max || worker->queued_long > 0 || worker->dead ||
-        start_ms < worker->here_again_ms)
+    if (worker->queued > worker->inline_max || worker->queued_long > 0 || worker->dead ||
+        start_ms < worker->inline_after_ms)
         return false;
-    size_t count = take(worker, &batch, worker->here_max);
+    size_t count = take(worker, &batch, worker->inline_max);
     pthread_mutex_unlock(&worker->lock);
     enum work_result result = worker->work(worker->context, &batch, count, true);
     int64_t end_ms = clock_now_ms(&clock_monotonic);
-    if (end_ms - start_ms >= HERE_SLOW_MS)
-        worker->here_again_ms = end_ms + HERE_AGAIN_MS;
+    if (end_ms - start_ms >= INLINE_SLOW_MS)
+        worker->inline_after_ms = end_ms + INLINE_AGAIN_MS;
     pthread_mutex_lock(&worker->lock);
     worker->dead = result == WORK_OVER;
     if (result == WORK_LATER) { /* nothing was submitted meanwhile */
@@ -136,7 +136,7 @@ bool worker_flush(struct worker *worker)
     worker->unflushed = false;
     pthread_mutex_lock(&worker->lock);
     if (worker->asleep && worker->queued > 0) {
-        done = work_here(worker);
+        done = work_inline(worker);
         wake = !done;
         worker->asleep = done;
     }
@@ -214,10 +214,10 @@ struct store_stats *finished_add(struct finished *finished, struct list *batch)
     return &finished->stats;
 }
 
-void finished_close(struct finished *finished, bool here)
+void finished_close(struct finished *finished, bool inlined)
 {
     pthread_mutex_unlock(&finished->lock);
-    if (!here && finished->wake != NULL)
+    if (!inlined && finished->wake != NULL)
         finished->wake(finished->context);
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bounded queue of operations that is worked off in batches: by a thread of its own; by the owner
- * who calls worker_step (a simulator); or, where the thread sleeps and there is little to do, by
- * the owner who calls worker_flush. The writer and the readers are such workers.
+/* A bounded queue of operations that are run in batches: by a thread of its own; by the owner who
+ * calls worker_step (a simulator); or inline, by the owner who calls worker_flush, where the thread
+ * sleeps and there is little to do. The writer and the readers are such workers.
  *
  *   worker_submit ─▶ queue ─▶ worker_flush wakes the thread ─▶ work() on a batch ─▶ struct finished
- *                                └─ or calls work() here
+ *                                └─ or calls work() inline
  *
- * The owner is the thread that submits: the loop's. While the owner works off a batch itself, the
- * thread sleeps, for only the owner could wake it: there is never more than one batch under way. */
+ * The owner is the thread that submits: the loop's. While it runs a batch inline the thread sleeps,
+ * for only the owner could wake it. So there is never more than one batch under way. */
 #ifndef STOCKADE_STORE_SQLITE_WORKER_H
 #define STOCKADE_STORE_SQLITE_WORKER_H
 
@@ -19,7 +19,7 @@
 
 enum work_result {
     WORK_DONE,
-    WORK_LATER, /* on the owner's thread only: it would have to wait; nothing was run */
+    WORK_LATER, /* inline only: it would have to wait; nothing was run */
     WORK_OVER,  /* the worker has to stop for good */
 };
 
@@ -29,18 +29,18 @@ struct worker {
     size_t queue_max, batch_max;
     bool threaded;
     pthread_t thread;
-    /* Works off `batch`, `count` operations in order, and hands them back (struct finished).
-     * `here`: on the owner's thread, which collects them without being woken. */
-    enum work_result (*work)(void *context, struct list *batch, size_t count, bool here);
-    /* Called after a batch that was not worked off here, when it has been handed back. May be NULL,
-     * may take its time. */
+    /* Runs `batch`, `count` operations in order, and hands them back (struct finished). `inlined`:
+     * on the owner's thread, which collects them without being woken. */
+    enum work_result (*work)(void *context, struct list *batch, size_t count, bool inlined);
+    /* Called when a batch that did not run inline has been handed back. May be NULL, may take its
+     * time. */
     void (*between)(void *context);
     void *context;
 
     /* The owner's. */
-    size_t here_max;       /* so many, all of them brief, are worked off in worker_flush */
-    bool unflushed;        /* something was submitted since the last flush */
-    int64_t here_again_ms; /* nothing is worked off here before: it took too long */
+    size_t inline_max;       /* so many, all of them brief, run inline */
+    bool unflushed;          /* something was submitted since the last flush */
+    int64_t inline_after_ms; /* nothing runs inline before: it took too long */
 
     /* Under the lock. */
     pthread_mutex_t lock;
@@ -48,8 +48,8 @@ struct worker {
     struct list queue;
     size_t queued, queued_long; /* long: not brief */
     bool asleep;                /* the thread waits for news */
-    bool stopping;              /* takes no more, works off what is there */
-    bool dead;                  /* `work` said so: takes no more, works off nothing */
+    bool stopping;              /* takes no more, runs what is there */
+    bool dead;                  /* `work` said so: takes no more, runs nothing */
 };
 
 /* Starts it; the fields "set once" are filled in, but for `thread`. False: no thread could be had.
@@ -57,14 +57,14 @@ struct worker {
 bool worker_start(struct worker *worker);
 /* STK_OK, or STK_BUSY: it is full, or has stopped. */
 enum stk_error worker_submit(struct worker *worker, struct store_op *op);
-/* What was submitted is to be worked off now. True: some of it was, here. */
+/* What was submitted is to run now. True: some of it did, inline. */
 bool worker_flush(struct worker *worker);
 /* The thread sleeps and has nothing to do: until the next flush, what is its own is the owner's. */
 bool worker_rests(struct worker *worker);
-/* Without a thread: works off one batch. False: there was nothing to do. */
+/* Without a thread: runs one batch. False: there was nothing to do. */
 bool worker_step(struct worker *worker);
 size_t worker_queued(struct worker *worker);
-/* Works off what is queued, and ends. */
+/* Runs what is queued, and ends. */
 void worker_stop(struct worker *worker);
 
 /* Operations that are done, of all workers of a store, until the owner collects them. */
@@ -84,8 +84,8 @@ void finished_destroy(struct finished *finished);
 /* Takes the batch over, and returns the stats to be brought up to date. Until finished_close the
  * lock is held. */
 struct store_stats *finished_add(struct finished *finished, struct list *batch);
-/* `here`: on the owner's thread, which knows. */
-void finished_close(struct finished *finished, bool here);
+/* `inlined`: on the owner's thread, which need not be woken. */
+void finished_close(struct finished *finished, bool inlined);
 /* Calls `done` of all that is finished. The owner's. */
 void finished_collect(struct finished *finished);
 

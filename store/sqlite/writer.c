@@ -119,7 +119,7 @@ static bool roll_back(struct writer *writer)
     transaction_settle(txn);
     transaction_ended(txn);
     cache_undo(txn->cache, 0);
-    guards_doubt(txn->guards);
+    guards_invalidate(txn->guards);
     txn->floor_known = false;
     if (sqlite3_get_autocommit(txn->db) == 0)
         (void)transaction_run(txn, STATEMENT_ROLLBACK);
@@ -316,7 +316,7 @@ static void save(struct writer *writer, struct list *batch, bool lost)
 }
 
 /* 4. Hand the batch back. */
-static void hand_back(struct writer *writer, struct list *batch, size_t count, bool here)
+static void hand_back(struct writer *writer, struct list *batch, size_t count, bool inlined)
 {
     struct store_stats *stats = finished_add(writer->finished, batch);
     bool fails = writer->outage != 0;
@@ -331,7 +331,7 @@ static void hand_back(struct writer *writer, struct list *batch, size_t count, b
     stats->writes += count;
     if (count > stats->batch_writes_max)
         stats->batch_writes_max = count;
-    finished_close(writer->finished, here);
+    finished_close(writer->finished, inlined);
 }
 
 /* Nobody is answered; the owner is woken to find out (store_lost). */
@@ -345,16 +345,16 @@ static enum work_result give_up(struct writer *writer)
     return WORK_OVER;
 }
 
-enum work_result writer_work(void *context, struct list *batch, size_t count, bool here)
+enum work_result writer_work(void *context, struct list *batch, size_t count, bool inlined)
 {
     struct writer *writer = context;
 
     check(!list_empty(batch));
     if (checkpointer_lost(writer->checkpointer))
         return give_up(writer);
-    if (here && checkpointer_has_rest(writer->checkpointer))
+    if (inlined && checkpointer_has_rest(writer->checkpointer))
         return WORK_LATER;
-    set_waits(writer, !here);
+    set_waits(writer, !inlined);
     enum ended ended = run_all(writer, batch->next, batch);
     if (files_stopped(writer->files))
         save(writer, batch, ended == ENDED_LOST);
@@ -362,7 +362,7 @@ enum work_result writer_work(void *context, struct list *batch, size_t count, bo
         return give_up(writer);
     if (ended == ENDED_BUSY)
         return WORK_LATER;
-    hand_back(writer, batch, count, here);
+    hand_back(writer, batch, count, inlined);
     return WORK_DONE;
 }
 
@@ -395,7 +395,7 @@ bool writer_read(struct writer *writer, struct list *batch)
     struct transaction *txn = &writer->txn;
     int64_t version = 0;
 
-    if (files_gone(writer->files))
+    if (files_broken(writer->files))
         return false;
     if (!writer->latest) {
         catch_up(writer);

@@ -50,7 +50,8 @@ struct writer {
     int64_t data_version; /* SQLite's: differs once another connection has committed */
     int outage;           /* SQLite's code of the failure that was logged; 0: all is well */
     int read_outage;
-    bool latest; /* no other connection has committed, as far as was seen; if so, a write sees */
+    bool latest; /* as far as it knows, no other connection has committed; if one has, a write sees
+                  */
     int64_t caught_up_ms; /* when it last read what others have committed, without writing */
     bool waits;           /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
     uint64_t commits, failed_commits, foreign_commits;
@@ -68,9 +69,9 @@ void writer_open(struct writer *writer, struct checkpointer *checkpointer, struc
 bool writer_start_clock(struct writer *writer);
 
 /* A worker's work, for context the writer: writes a batch and hands it back, each operation with
- * its `error`. Unless it runs `here`, it may wait for the lock of another program and for the
+ * its `error`. Unless it is `inlined`, it may wait for the lock of another program and for the
  * checkpointer. WORK_OVER: the writer is lost, and nothing was handed back. */
-enum work_result writer_work(void *writer, struct list *batch, size_t count, bool here);
+enum work_result writer_work(void *writer, struct list *batch, size_t count, bool inlined);
 /* What may take its time, between two batches: copies the rest of the WAL. */
 void writer_between(void *writer);
 /* Answers a batch of brief reads between two batches of writes: what its own connection has written

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/crash/sweep.h"
+#include "tests/disk/fault_memory.h"
 
 enum { SEED = 2, ROUNDS = 3, THOROUGH_EVERY = 6 };
 
@@ -76,7 +77,7 @@ static int64_t try_fault(struct sweep *sweep, const struct fault *fault, char wh
     before = ramdisk_clone(disk);
     machine_mount(sweep->machine, disk);
     if (fault->memory)
-        memory_fail(fault->first, fault->lasting);
+        fault_memory_set(fault->first, fault->lasting);
     else
         fault_vfs_set_any(
             sweep->machine->faults,
@@ -86,15 +87,15 @@ static int64_t try_fault(struct sweep *sweep, const struct fault *fault, char wh
                               .code = fault->full ? SQLITE_FULL : 0});
     go(&run, sweep);
     struct fault_counts counts = fault_vfs_counts(sweep->machine->faults);
-    int64_t calls = fault->memory ? memory_calls() : counts.calls;
+    int64_t calls = fault->memory ? fault_memory_calls() : counts.calls;
     if (sweep->prints && fault->first <= calls)
         printf("%s failed; %d operations were refused%s\n", fault->memory ? "memory" : counts.hit,
                run.failed,
                run.host == NULL      ? ", the store did not open"
                : host_lost(run.host) ? ", the store was lost"
                                      : "");
-    memory_sites_end();
-    memory_fail(0, false);
+    fault_memory_sites_end();
+    fault_memory_set(0, false);
     fault_vfs_clear(sweep->machine->faults);
     snprintf(why, RUN_WHY_MAX, "%s", run.why);
     unsigned which = fault->memory ? 1u << fault->first % 2
@@ -139,11 +140,11 @@ void sweep_memory(struct sweep *sweep)
 {
     char why[RUN_WHY_MAX];
 
-    memory_sites_begin();
+    fault_memory_sites_begin();
     int64_t calls = try_fault(sweep, &(struct fault){.memory = true}, why);
     for (int lasting = 0; lasting < 2; lasting++)
         for (int64_t call = 1; call <= calls; call++)
-            if (sweep->every || sweep->only != NULL || memory_is_new(call, lasting ? 1 : 2))
+            if (sweep->every || sweep->only != NULL || fault_memory_is_new(call, lasting ? 1 : 2))
                 try_one(sweep, &(struct fault){.memory = true, .lasting = lasting, .first = call},
                         lasting ? "lasting" : "once");
 }

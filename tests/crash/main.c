@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The crash disk: crash [seed=N] [every] [sample=N] [point=POINT] [SWEEP...]. A failure prints its
  * POINT. After many failures it stops. The last line is `N passed, N failed`, counted in points. */
-#include <malloc.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "fence/base/check.h"
+#include "store/sqlite/sql_memory.h"
 #include "tests/crash/sweep.h"
+#include "tests/disk/fault_memory.h"
 
 enum { FAILURES_TOLD = 4, FAILURES_MAX = 12, PROGRESS_EVERY = 1000 };
 
@@ -99,7 +101,10 @@ static void run_sweep(void (*run)(struct sweep *sweep), const struct sweep *opti
         if (pid == 0) {
             struct sweep sweep = *options;
             sweep.skip = seen;
-            memory_install();
+            sqlite3_config(SQLITE_CONFIG_SINGLETHREAD); /* as we are, and it is quicker */
+            sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+            sql_memory_install();
+            fault_memory_install();
             sweep.machine = machine_new();
             run(&sweep);
             exit(0);

@@ -47,15 +47,4 @@ void sweep_migrate(struct sweep *sweep); /* power loss while an old file is brou
 void sweep_io(struct sweep *sweep);      /* every call of the VFS fails: once, or from then on */
 void sweep_memory(struct sweep *sweep);  /* so does every allocation of SQLite's */
 
-/* memory.c: SQLite's allocations fail. To be called before SQLite starts. */
-void memory_install(void);
-/* The first to fail (0: none), and whether all after it do. Counts begin anew. */
-void memory_fail(int64_t first, bool lasting);
-int64_t memory_calls(void);
-/* From now on calls are told apart by who calls. Then: is this call one of the first `times` of
- * its kind? */
-void memory_sites_begin(void);
-void memory_sites_end(void);
-bool memory_is_new(int64_t call, size_t times);
-
 #endif

@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fence/base/check.h"
 
 struct bytes fuzz_cut(struct bytes *rest, char separator)
 {
@@ -24,6 +28,16 @@ unsigned fuzz_byte(struct bytes *rest)
         return 0;
     rest->len--;
     return (unsigned char)*rest->data++;
+}
+
+void fuzz_file_write(struct fuzz_file *file, struct bytes content)
+{
+    if (file->fd == 0)
+        file->fd = memfd_create("fuzz", MFD_CLOEXEC);
+    check(file->fd > 0);
+    snprintf(file->path, sizeof file->path, "/proc/self/fd/%d", file->fd);
+    check(ftruncate(file->fd, 0) == 0);
+    check(pwrite(file->fd, content.data, content.len, 0) == (ssize_t)content.len);
 }
 
 void fuzz_wrong(const char *format, ...)

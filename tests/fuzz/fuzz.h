@@ -16,6 +16,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct bytes fuzz_cut(struct bytes *rest, char separator);
 /* The first byte, or 0 where there is none; moves `rest` on. */
 unsigned fuzz_byte(struct bytes *rest);
+/* A file in memory that has a path. All zero is a new one. */
+struct fuzz_file {
+    int fd;
+    char path[32];
+};
+
+/* Make this its content. */
+void fuzz_file_write(struct fuzz_file *file, struct bytes content);
 /* Says what is wrong and aborts, which libFuzzer reports with the input. */
 _Noreturn void fuzz_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fence/base/check.h"
@@ -19,12 +18,6 @@
 #include "tests/fuzz/fuzz.h"
 
 enum { ARGS_MAX = 8, GIVEN_MAX = 2048 };
-
-/* The config file, in memory: written anew for each input. */
-struct file {
-    int fd;
-    char path[32];
-};
 
 struct input {
     char *argv[ARGS_MAX + 4], *env[ARGS_MAX + 1]; /* owned */
@@ -50,7 +43,7 @@ static bool names_file(const char *word)
     return access(word, F_OK) == 0 || (equals != NULL && access(equals + 1, F_OK) == 0);
 }
 
-static void parse(struct bytes rest, struct input *input, const struct file *file)
+static void parse(struct bytes rest, struct input *input, struct fuzz_file *file)
 {
     input->argv[input->argc++] = copy(bytes_of("stockaded"));
     while (rest.len > 0) {
@@ -70,8 +63,7 @@ static void parse(struct bytes rest, struct input *input, const struct file *fil
     }
     if (!input->has_file)
         return;
-    check(ftruncate(file->fd, 0) == 0);
-    check(pwrite(file->fd, rest.data, rest.len, 0) == (ssize_t)rest.len);
+    fuzz_file_write(file, rest);
     input->argv[input->argc++] = copy(bytes_of("--config"));
     input->argv[input->argc++] = copy(bytes_of(file->path));
 }
@@ -172,16 +164,11 @@ static void check_again(struct options *options)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct file file = {.fd = -1};
+    static struct fuzz_file file; /* the config file: written anew for each input */
     struct input input = {.argc = 0};
     struct options *options = NULL;
     struct buf message = {0};
 
-    if (file.fd < 0) {
-        file.fd = memfd_create("config", MFD_CLOEXEC);
-        check(file.fd >= 0);
-        snprintf(file.path, sizeof file.path, "/proc/self/fd/%d", file.fd);
-    }
     parse((struct bytes){(const char *)data, size}, &input, &file);
     switch (options_load(&options, input.argc, input.argv, input.env, &message)) {
     case OPTIONS_SHOW: check(message.len > 0 && options == NULL); break;

@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
@@ -24,9 +22,8 @@
 static const char header[] = "invoice,invoiced_at,sku,quantity,customer\n";
 
 struct rig {
-    int fd; /* the orders file, in memory */
-    char path[32];
-    FILE *nowhere; /* for the lines that the loader complains of */
+    struct fuzz_file file; /* the orders */
+    FILE *nowhere;         /* for the lines that the loader complains of */
 };
 
 /* Its own memory for the line, so that it is seen where the parser reads beyond. */
@@ -130,18 +127,9 @@ static bool load(const struct rig *rig, struct orders *orders, bool strict)
     FILE *said = stderr;
 
     stderr = rig->nowhere;
-    bool loaded = orders_load(orders, rig->path, 0, strict, &failure);
+    bool loaded = orders_load(orders, rig->file.path, 0, strict, &failure);
     stderr = said;
     return loaded;
-}
-
-static void open_rig(struct rig *rig)
-{
-    rig->fd = memfd_create("orders", MFD_CLOEXEC);
-    check(rig->fd >= 0);
-    snprintf(rig->path, sizeof rig->path, "/proc/self/fd/%d", rig->fd);
-    rig->nowhere = fopen("/dev/null", "w");
-    check(rig->nowhere != NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -153,12 +141,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool zipped = size >= 2 && data[0] == 0x1f && data[1] == 0x8b;
 
     if (rig.nowhere == NULL)
-        open_rig(&rig);
+        rig.nowhere = fopen("/dev/null", "w");
+    check(rig.nowhere != NULL);
     if (!zipped && (size < 8 || memcmp(data, header, 8) != 0))
         buf_append_text(&file, header);
     buf_append(&file, data, size);
-    check(ftruncate(rig.fd, 0) == 0);
-    check(pwrite(rig.fd, file.data, file.len, 0) == (ssize_t)file.len);
+    fuzz_file_write(&rig.file, buf_bytes(&file));
     bool loaded = load(&rig, &orders, false);
     if (loaded)
         check_orders(&orders);

@@ -8,6 +8,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "store/txn.h"
+#include "tests/fuzz/store_file.h"
 
 struct taking {
     struct store_op op;
@@ -95,12 +96,8 @@ void snapshot_take(struct snapshot *now, const struct snapshot *before, struct s
     now->count = 0;
     for (size_t i = 0; before != NULL && i < before->count; i++)
         add_name(now, (struct bytes){before->all[i].name, before->all[i].name_len});
-    check(store_submit(store, &taking.op) == STK_OK);
-    while (!taking.done) {
-        (void)store_step(store);
-        store_collect(store);
-    }
-    check(taking.op.error == STK_OK);
+    store_perform(store, &taking.op);
+    check(taking.done && taking.op.error == STK_OK);
 }
 
 void snapshot_free(struct snapshot *snapshot)

@@ -9,21 +9,20 @@
  * The mode is made of letters: r reads, d defines (else it writes), t under the token of one
  * guarded row, k keeps what was done (else it is undone in the end). The type of a parameter is one
  * of i f t b n, as in SQL TYPES. Run by `make fuzz`. */
-#include <ftw.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <sqlite3.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "store/open.h"
 #include "store/sql.h"
 #include "store/txn.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/store_file.h"
 
 enum {
     STATEMENTS_MAX = 4,
@@ -70,7 +69,6 @@ static const char tables[] =
     "INSERT INTO u VALUES(1, 5), (2, 'yes');";
 
 static struct {
-    char folder[32], path[64];
     struct store *store;
     sqlite3 *watch;               /* another program's view of the file */
     sqlite3_stmt *looks[WATCHED]; /* at what is watched */
@@ -88,17 +86,6 @@ struct input {
         size_t params_count;
     } statements[STATEMENTS_MAX];
 };
-
-/* Cuts off what comes before the mark, or all of it. */
-static struct bytes cut(struct bytes *rest, char mark)
-{
-    const char *end = rest->len > 0 ? memchr(rest->data, mark, rest->len) : NULL;
-    struct bytes head = {rest->data, end != NULL ? (size_t)(end - rest->data) : rest->len};
-
-    rest->data += head.len + (end != NULL);
-    rest->len -= head.len + (end != NULL);
-    return head;
-}
 
 static struct sql_value parse_param(struct bytes text)
 {
@@ -127,16 +114,16 @@ static bool has(struct bytes mode, char letter)
 static void parse(const uint8_t *data, size_t size, struct input *input)
 {
     struct bytes rest = {(const char *)data, size};
-    struct bytes mode = cut(&rest, '\n');
+    struct bytes mode = fuzz_cut(&rest, '\n');
     input->right = has(mode, 'r') ? SQL_MAY_READ : has(mode, 'd') ? SQL_MAY_DEFINE : SQL_MAY_WRITE;
     input->under_token = has(mode, 't');
     input->keep = has(mode, 'k');
     do {
-        struct bytes one = cut(&rest, '\x1e');
+        struct bytes one = fuzz_cut(&rest, '\x1e');
         size_t at = input->statements_count++, *count = &input->statements[at].params_count;
-        input->statements[at].text = cut(&one, '\x1f');
+        input->statements[at].text = fuzz_cut(&one, '\x1f');
         while (one.len > 0 && *count < PARAMS_MAX)
-            input->statements[at].params[(*count)++] = parse_param(cut(&one, '\x1f'));
+            input->statements[at].params[(*count)++] = parse_param(fuzz_cut(&one, '\x1f'));
     } while (rest.len > 0 && input->statements_count < STATEMENTS_MAX);
 }
 
@@ -245,20 +232,12 @@ static enum stk_error perform(struct input *input)
         .input = input,
     };
 
-    check(store_submit(the.store, &op.base) == STK_OK);
-    while (store_step(the.store))
-        store_collect(the.store);
+    store_perform(the.store, &op.base);
     check(op.done && !store_lost(the.store));
     return op.base.error;
 }
 
 /* The file. */
-
-static int remove_one(const char *path, const struct stat *stat, int type, struct FTW *place)
-{
-    (void)stat, (void)type, (void)place;
-    return remove(path);
-}
 
 static void end_file(void)
 {
@@ -269,8 +248,7 @@ static void end_file(void)
         free(the.before[i]);
     }
     sqlite3_close(the.watch);
-    store_close(the.store);
-    nftw(the.folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    store_file_close();
     memset(&the, 0, sizeof the);
 }
 
@@ -299,20 +277,8 @@ static char *look(sqlite3_stmt *stmt)
 
 static void begin_file(void)
 {
-    char why[256] = "";
-    struct store_options options = {.queue_ops_max = 4, .batch_ops_max = 4};
-
-    strcpy(the.folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/stockade-fuzz-XXXXXX"
-                                                     : "/tmp/stockade-fuzz-XXXXXX");
-    check(mkdtemp(the.folder) != NULL);
-    snprintf(the.path, sizeof the.path, "%s/db", the.folder);
-    options.path = the.path;
-    the.store = store_sqlite_open(&options, why, sizeof why);
-    if (the.store == NULL) {
-        fprintf(stderr, "%s\n", why);
-        abort();
-    }
-    check(sqlite3_open(the.path, &the.watch) == SQLITE_OK);
+    the.store = store_file_open((struct store_options){.queue_ops_max = 4, .batch_ops_max = 4});
+    check(sqlite3_open(store_file_path(), &the.watch) == SQLITE_OK);
     check(sqlite3_exec(the.watch, tables, NULL, NULL, NULL) == SQLITE_OK);
     check(perform(NULL) == STK_OK);
     for (size_t i = 0; i < WATCHED; i++) {
@@ -330,11 +296,8 @@ static void compare(bool under_token)
             free(now);
             continue;
         }
-        if (!under_token || i != WATCHED - 1) {
-            fprintf(stderr, "SQL has changed %s\nfrom %s\nto   %s\n", watched[i], the.before[i],
-                    now);
-            abort();
-        }
+        if (!under_token || i != WATCHED - 1)
+            fuzz_wrong("SQL has changed %s\nfrom %s\nto   %s", watched[i], the.before[i], now);
         free(the.before[i]);
         the.before[i] = now;
     }
@@ -345,14 +308,11 @@ static void check_integrity(void)
     sqlite3_stmt *stmt = prepare("PRAGMA integrity_check");
     char *found = look(stmt);
     sqlite3_finalize(stmt);
-    if (strcmp(found, "3 'ok'|") != 0) {
-        fprintf(stderr, "the file is damaged: %s\n", found);
-        abort();
-    }
+    if (strcmp(found, "3 'ok'|") != 0)
+        fuzz_wrong("the file is damaged: %s", found);
     free(found);
 }
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc, (void)argv;
@@ -360,7 +320,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct input input = {.right = SQL_MAY_READ};
@@ -376,10 +335,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (input.right == SQL_MAY_DEFINE && input.keep && the.inputs_left > INPUTS_AFTER_DDL)
         the.inputs_left = INPUTS_AFTER_DDL;
     enum stk_error error = perform(&input);
-    if (error == STK_STORE) { /* the disk is well: whose fault is it? */
-        fprintf(stderr, "the store failed\n");
-        abort();
-    }
+    if (error == STK_STORE) /* the disk is well: whose fault is it? */
+        fuzz_wrong("the store failed");
     compare(input.under_token);
     return 0;
 }

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 
 #include "fence/base/check.h"
+#include "fence/base/list.h"
 #include "fence/base/mem.h"
 #include "store/open.h"
 #include "tests/sim/auditor.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/link.h"
 #include "tests/sim/redis.h"
-#include "tests/sim/redlock.h"
 
 #define RECEIPTS_KEEP_MS (24 * 3600 * 1000)
 
@@ -65,6 +65,51 @@ static void turned(void *context)
         daemon_turn(daemon);
 }
 
+/* The product's Redlock over simulated Redises. Its timer counts by the daemon's clock, which may
+ * be slow: one that fires too early is set again by the provider. */
+
+static int64_t redlock_now_ms(const struct clock *clock)
+{
+    const struct daemon *daemon = clock->context;
+    return daemon->redlock.over ? INT64_MAX / 2 : clock_now_ms(&daemon->clock);
+}
+
+static void fire(void *context, struct event *event)
+{
+    struct daemon *daemon = context;
+
+    if (daemon->redlock.fires_us != event->value)
+        return;
+    redlock_on_timer(daemon->provider);
+    turned(daemon);
+}
+
+static void set_timer(struct redlock_timer *timer, int64_t delay_ms)
+{
+    struct daemon *daemon = list_entry(timer, struct daemon, redlock.timer);
+    int64_t at_us = daemon->world->now_us + delay_ms * 1000 + 10;
+
+    daemon->redlock.fires_us = at_us;
+    world_at(daemon->world, at_us, &daemon->party, fire, daemon)->value = at_us;
+}
+
+static void close_timer(struct redlock_timer *timer, void (*closed)(void *context), void *context)
+{
+    (void)timer;
+    closed(context);
+}
+
+static void open_redlock(struct daemon *daemon)
+{
+    daemon->redlock.over = false;
+    daemon->redlock.clock = (struct clock){.now_ms = redlock_now_ms, .context = daemon};
+    daemon->redlock.timer = (struct redlock_timer){set_timer, close_timer, NULL};
+    daemon->provider =
+        redlock_new(daemon->masters, daemon->world->plan->masters,
+                    &(struct redlock_surroundings){&daemon->redlock.clock, &daemon->chance,
+                                                   &daemon->redlock.timer});
+}
+
 /* The store has finished something. */
 static void woken(void *context)
 {
@@ -113,12 +158,10 @@ static void open_provider(struct daemon *daemon)
     for (int i = 0; i < world->plan->masters; i++)
         daemon->masters[i] = redis_provider_new(world->redises[i], daemon->number, &daemon->party,
                                                 &daemon->clock, turned, daemon);
-    if (world->plan->provider == PROVIDER_REDIS) {
+    if (world->plan->provider == PROVIDER_REDIS)
         daemon->provider = daemon->masters[0];
-        return;
-    }
-    daemon->redlock = sim_redlock_new(daemon, turned);
-    daemon->provider = sim_redlock_provider(daemon->redlock);
+    else
+        open_redlock(daemon);
 }
 
 /* Nothing reaches the lease services any more, and all that asks them has an answer. */
@@ -132,8 +175,10 @@ static void cut_off_provider(struct daemon *daemon)
         redis_provider_cut_off(daemon->masters[i]);
     for (int i = 0; i < plan->masters; i++)
         redis_provider_fail_all(daemon->masters[i]);
-    if (plan->provider == PROVIDER_REDLOCK)
-        sim_redlock_end_pauses(daemon->redlock);
+    if (plan->provider == PROVIDER_REDLOCK) { /* what pauses tries again, and so is answered */
+        daemon->redlock.over = true;
+        redlock_on_timer(daemon->provider);
+    }
 }
 
 static void daemon_start(struct daemon *daemon)

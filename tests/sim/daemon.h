@@ -5,11 +5,9 @@
 #define STOCKADE_TESTS_SIM_DAEMON_H
 
 #include "fence/base/clock.h"
-#include "fence/lease/provider.h"
+#include "fence/lease/redlock/redlock.h"
 #include "proxy/engine/engine.h"
 #include "tests/sim/world.h"
-
-struct sim_redlock;
 
 struct daemon {
     struct world *world;
@@ -23,7 +21,12 @@ struct daemon {
     struct store *store;
     struct lease_provider *provider;
     struct lease_provider *masters[MASTERS_MAX]; /* behind it, or the provider itself */
-    struct sim_redlock *redlock;                 /* where the provider is one; it goes with it */
+    struct {
+        struct redlock_timer timer;
+        int64_t fires_us; /* the last time that was set */
+        struct clock clock;
+        bool over; /* nothing pauses any more */
+    } redlock;     /* where the provider is one */
     struct engine *engine;
     int64_t timer_us; /* the engine's next turn is scheduled for; -1: it is not */
     int64_t started_us;

@@ -256,19 +256,9 @@ bool memory_batch(struct handle *handle, struct list *batch, bool writes)
     struct disk *disk = handle->disk;
     struct memory_rows *rows = disk->rows;
     enum disk_fault fault = disk->next;
-    struct list *at;
-
     struct store_clock_note note;
 
-    rows->now_ms = store_clock_now_ms(&disk->clock);
-    for (at = batch->next; at != batch; at = at->next) {
-        struct store_op *op = list_entry(at, struct store_op, link);
-        size_t mark = memory_rows_mark(rows, writes);
-        op->error = op->run(op, &rows->txn);
-        rows->marked = false;
-        if (op->error != STK_OK)
-            memory_rows_undo(rows, mark);
-    }
+    memory_rows_run(rows, batch, writes, store_clock_now_ms(&disk->clock));
     if (!writes)
         return true;
     if (fault == DISK_FAULT_NONE && disk->full_until_us > disk->world->now_us)
@@ -283,7 +273,7 @@ bool memory_batch(struct handle *handle, struct list *batch, bool writes)
         memory_rows_commit(rows);
     else
         memory_rows_undo(rows, 0);
-    for (at = batch->next; fault == DISK_FAULT_REFUSES && at != batch; at = at->next)
+    for (struct list *at = batch->next; fault == DISK_FAULT_REFUSES && at != batch; at = at->next)
         list_entry(at, struct store_op, link)->error = STK_STORE;
     if (fault == DISK_FAULT_UNSURE || fault == DISK_FAULT_TORN)
         world_tell(disk->world, "disk: the outcome of a commit is unknown; it was %s",

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each kind of fault does. A fault that lasts ends by an event of its own, or in the calm. */
-#include "tests/sim/faults.h"
-
 #include "tests/sim/client.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/redis.h"
+#include "tests/sim/run.h"
 
 #define RECOVERY_US 600000 /* connections to the lease service are made again */
 

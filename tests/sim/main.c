@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "tests/sim/run.h"
-#include "tests/sim/shrink.h"
 
 #define RUNS_USUAL      1000
 #define REPLAY_EVERY    25

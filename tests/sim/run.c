@@ -12,7 +12,6 @@
 #include "tests/sim/client.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk.h"
-#include "tests/sim/faults.h"
 #include "tests/sim/redis.h"
 
 #define LOOK_EVERY_US 50000

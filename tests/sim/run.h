@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run: a plan is carried out from start to end. */
+/* One run: a plan is carried out from start to end, and made small where it fails. */
 #ifndef STOCKADE_TESTS_SIM_RUN_H
 #define STOCKADE_TESTS_SIM_RUN_H
 
@@ -16,5 +16,12 @@ struct outcome_of_run {
 
 /* `story` may be NULL. The tally is added to. */
 struct outcome_of_run run_plan(const struct plan *plan, struct tally *tally, struct buf *story);
+
+/* Schedule the plan's faults, and the calm after them: faults.c. */
+void faults_schedule(struct world *world);
+
+/* Make a failing plan small, as shrink.c tells. `plan` fails with `outcome`; both are changed to
+ * the smallest ones found. Return the number of runs that it took. */
+int shrink(struct plan *plan, struct outcome_of_run *outcome);
 
 #endif

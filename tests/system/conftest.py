@@ -147,6 +147,12 @@ def token(client, key):
 
 
 @pytest.fixture
+def holder(client, token):
+    """The client that holds `key`, under `token`."""
+    return client
+
+
+@pytest.fixture
 def redis(rig):
     return rig.redis()
 

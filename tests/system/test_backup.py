@@ -11,8 +11,9 @@ import threading
 import pytest
 
 from harness.limits import patience, wait_until
-from harness.resp import Client, encode
 from harness.maintenance import execute, make_version_1, query, value
+from harness.programs import read_until
+from harness.resp import Client, encode
 
 PAIRS = 4
 OPENING = 1000
@@ -277,15 +278,10 @@ def test_on_a_terminal_it_shows_how_far_it_is(rig, maintenance):
     rig.faults.await_hit(20)
     rig.faults.clear()
     assert running.wait(patience(30)) == 0
-    text = b""
-    try:
-        while True:
-            text += os.read(ours, 4096)
-    except OSError:  # the other end is closed
-        pass
+    text = read_until(ours)
     os.close(ours)
-    assert re.search(r"copying \[#+\.+\]  \d\d %", text.decode()), text
-    assert text.decode().rstrip().endswith("bytes")
+    assert re.search(r"copying \[#+\.+\]  \d\d %", text), text
+    assert text.rstrip().endswith("bytes")
 
 
 def test_the_store_is_chosen_as_the_daemon_chooses_it(rig, maintenance):
@@ -301,25 +297,3 @@ def test_a_store_of_the_first_version_can_be_backed_up(rig, maintenance):
     make_version_1(rig.store)
     maintenance.do("backup", rig.folder / "copy.db")
     assert query(rig.folder / "copy.db", "PRAGMA user_version") == [(1,)]
-
-
-@pytest.mark.parametrize("words, said", [
-    (["backup"], "FILE is missing"), (["backup", "a", "b"], "b is one word too many"),
-    (["backup", "a", "--store", "x.db"], "--store takes sqlite:PATH"),
-    (["backup", "a", "--store", "sqlite:"], "--store takes sqlite:PATH"),
-    (["backup", "a", "--nonsense"], "--nonsense is not an option here"),
-    (["restore"], "FILE is missing"), (["check", "x"], "x is one word too many"),
-], ids=" ".join)
-def test_wrong_usage_is_explained_and_exits_with_2(maintenance, words, said):
-    done = maintenance.run(*words)
-    assert done.returncode == 2
-    assert said in done.stderr and "--help" in done.stderr
-    assert done.stdout == "" and len(done.stderr.splitlines()) == 1
-
-
-def test_help_tells_of_each_command(maintenance):
-    for command in "backup", "restore", "check":
-        done = maintenance.run(command, "--help")
-        assert done.returncode == 0 and done.stdout.startswith(f"usage: stockade {command}")
-        assert max(map(len, done.stdout.splitlines())) <= 100
-        assert command in maintenance.run("--help").stdout

@@ -11,7 +11,6 @@ import pytest
 
 from harness import services
 from harness.deployment import granted_again
-from harness.resp import refused
 from harness.rig import Rig, restart
 from test_p2_rising import assert_rising, cycles
 
@@ -102,6 +101,5 @@ def test_tokens_rise_and_the_old_holder_is_fenced_when_the_service_changes(
     store.tokens += tokens
     fresh = client.token(key, 60000, "WAIT", 10000)
     assert fresh > held
-    with refused("STALE"):
-        client.fenced(held, "SET", key, 9)
+    client.refused("STALE", "FENCED", held, "SET", key, 9)
     assert client.fenced(fresh, "DECR", key) == 9

@@ -1,28 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stockade get`, `set`, `take`, `lease`, `revoke` and `leases`: answers for people, JSON and exit
-codes for scripts."""
+codes for scripts. And what every command does with --help, and with words that make no sense."""
 
 import json
-import socket
-import threading
+import re
 
 import pytest
 
+from harness.limits import patience
 from harness.rig import free_port
-from harness.tool import Tool
 
 OK, REFUSED, USAGE, NO, UNREACHABLE, HELD, STALE = 0, 1, 2, 3, 69, 75, 76
 
 
 @pytest.fixture
-def cli(tmp_path, local):
-    return Cli(Tool(tmp_path), local.address)
+def cli(tool, local):
+    return Cli(tool, local.uri)
 
 
 class Cli:
-    def __init__(self, tool, address):
-        self.tool = tool
-        self.uri = "stockade://{}:{}".format(*address)
+    def __init__(self, tool, uri):
+        self.tool, self.uri = tool, uri
 
     def __call__(self, *words, code=OK):
         """What it printed, and nothing on stderr where it went well."""
@@ -102,12 +100,10 @@ def test_json_carries_any_bytes(cli, local, key, value, shown):
     assert cli.json("get", key)["value"] == shown
 
 
-def test_get_prints_any_bytes_as_they_are(tmp_path, local, key):
+def test_get_prints_any_bytes_as_they_are(cli, local, key):
     client = local.client()
     client.fenced(client.token(key), "SET", key, "a\x00b\nc")
-    tool = Tool(tmp_path)
-    said = tool.run("-u", local.uri, "get", key).stdout
-    assert said == "a\x00b\nc\n"
+    assert cli("get", key) == "a\x00b\nc\n"
 
 
 def test_what_is_no_number_is_refused(cli, key):
@@ -162,15 +158,6 @@ def test_leases_lists_many(cli, local, key):
     assert len(cli.json("leases", key + "/*")) == 1200
 
 
-@pytest.mark.parametrize("words", [
-    ["get"], ["get", "a", "b"], ["set", "a"], ["set", "a", "b", "c"], ["take", "a"],
-    ["take", "a", "none"], ["take", "a", "0"], ["take", "a", "1", "--min", "x"],
-    ["set", "a", "b", "--token", "0"], ["lease"], ["revoke"], ["leases", "a", "b"],
-    ["get", "a", "--nosuch"]], ids=" ".join)
-def test_wrong_usage_is_2_and_says_where_to_read(cli, words):
-    assert f"stockade {words[0]} --help" in cli(*words, code=USAGE)
-
-
 def test_a_value_that_begins_with_a_dash_goes_behind_two(cli, key):
     cli("set", key, "--", "-5")
     assert cli("get", key) == "-5\n"
@@ -178,49 +165,86 @@ def test_a_value_that_begins_with_a_dash_goes_behind_two(cli, key):
 
 @pytest.mark.parametrize("words", [["get", "k"], ["set", "k", "v"], ["take", "k", "1"],
                                    ["lease", "k"], ["revoke", "k"], ["leases"]], ids=" ".join)
-def test_an_unreachable_server_is_69(tmp_path, words):
-    cli = Cli(Tool(tmp_path), ("127.0.0.1", free_port()))
+def test_an_unreachable_server_is_69(tool, words):
+    cli = Cli(tool, f"stockade://127.0.0.1:{free_port()}")
     assert "cannot connect" in cli(*words, code=UNREACHABLE)
     assert cli.json(*words, code=UNREACHABLE)["error"] == "UNREACHABLE"
 
 
-@pytest.mark.parametrize("name", ["get", "set", "take", "lease", "revoke", "leases"])
-def test_help_tells_the_exit_codes(cli, name):
-    said = cli(name, "--help")
-    assert said.startswith(f"usage: stockade {name}") and "exit codes" in said
+USAGE_ERRORS = {
+    "a command is missing": "",
+    "--nonsense is not an option": "--nonsense | demo oversell --nonsense | backup a --nonsense",
+    "nonsense is not a command": "nonsense",
+    "-u takes stockade://": "-u redis://x:1 demo oversell",
+    "`demo oversell` is": "demo",
+    "--skus takes a whole number from 8 to 32": "demo basket --skus 2",
+    "takes one of redis-locks, stockade": "demo basket --contender none",
+    "--stock takes a whole number from 1 to 1000000": "demo oversell --stock 0",
+    "--ttl takes milliseconds": "demo oversell --ttl 9",
+    "takes one of none, redis-lock": "demo oversell --contender zookeeper",
+    "--redis takes redis://": "demo oversell --redis http://x",
+    "extra is one word too many": "demo oversell extra",
+    "--orders FILE is missing": "replay",
+    "--workers takes a whole number from 1": "replay --orders x --workers 0",
+    "--opening takes a whole number from 0": "replay --orders x --opening -1",
+    "--prefix takes at most": "replay --orders x --prefix " + "p" * 200,
+    "FILE is missing": "backup | restore",
+    "b is one word too many": "backup a b",
+    "x is one word too many": "check x",
+    "--store takes sqlite:PATH": "backup a --store x.db | backup a --store sqlite:",
+    "stockade get --help": "get | get a b | get a --nosuch",
+    "stockade set --help": "set a | set a b c | set a b --token 0",
+    "stockade take --help": "take a | take a none | take a 0 | take a 1 --min x",
+    "stockade lease --help": "lease",
+    "stockade revoke --help": "revoke",
+    "stockade leases --help": "leases a b",
+    "stockade lock --help": "lock r | lock r -- | lock -- true | lock r true | "
+                            "lock r --ttl 0 -- true | lock r --ttl soon -- true | "
+                            "lock r --nosuch -- true | lock r s -- true"}
 
 
-def relay_losing(target, number):
-    """A relay for one client that asks and waits in turns: it cuts instead of passing on the
-    reply of that number. Returns its address."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def relay():
-        passed = 0
-        with listener:
-            while True:
-                client, _ = listener.accept()
-                with client, socket.create_connection(target) as server:
-                    while request := client.recv(1 << 16):
-                        server.sendall(request)
-                        reply = server.recv(1 << 16)
-                        passed += 1
-                        if passed == number + 1:
-                            break
-                        client.sendall(reply)
-
-    threading.Thread(target=relay, daemon=True).start()
-    return listener.getsockname()
+@pytest.mark.parametrize("words, said", [
+    pytest.param(words.split(), said, id=words[:40])
+    for said, commands in USAGE_ERRORS.items() for words in commands.split(" | ")])
+def test_wrong_usage_is_2_and_one_line(tool, words, said):
+    done = tool.run(*words)
+    assert done.returncode == USAGE and done.stdout == ""
+    assert said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert "--help" in done.stderr or "--prefix" in words, "all but that one say where to read"
 
 
-@pytest.mark.parametrize("lost", ["ACQUIRE", "FENCED", "RELEASE"])
-def test_a_take_whose_reply_was_lost_takes_once(local, tmp_path, key, lost):
+@pytest.mark.parametrize("command", [
+    "", "demo oversell", "demo basket", "replay", "backup", "restore", "check", "get", "set",
+    "take", "lease", "revoke", "leases", "lock"])
+def test_help_goes_to_stdout_and_exits_with_0(tool, command):
+    done = tool.run(*command.split(), "--help")
+    assert done.returncode == 0 and done.stderr == ""
+    assert re.match(rf"usage: stockade (\[-u URI\] )?{command}", done.stdout)
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert command.partition(" ")[0] in tool.run("--help").stdout
+    if command in ("get", "set", "take", "lease", "revoke", "leases", "lock"):
+        assert "exit codes" in done.stdout
+    if command == "lock":
+        assert all(str(code) in done.stdout for code in (2, 69, 75, 76, 126, 127))
+
+
+def test_the_version_is_told(tool):
+    done = tool.run("--version")
+    assert done.returncode == 0
+    assert re.fullmatch(r"stockade \d+\.\d+\.\d+\S*\n", done.stdout)
+
+
+@pytest.mark.parametrize("reply", [
+    pytest.param(b"*2\r\n", id="ACQUIRE"), pytest.param(b":9\r\n", id="FENCED"),
+    pytest.param(b":0\r\n", id="RELEASE")])
+def test_a_take_whose_reply_was_lost_takes_once(local, rig, tool, key, reply):
     client = local.client()
     token = client.token(key)
     client.pipeline([("FENCED", token, "SET", key, "10"), ("RELEASE", key, token)])
-    number = ["PING", "ACQUIRE", "FENCED", "RELEASE"].index(lost)
-    cli = Cli(Tool(tmp_path), relay_losing(local.address, number))
-    assert cli("take", key, "1") == "9\n"
+    relay = rig.relay(local.address)
+    with relay.losing_reply(reply):
+        running = tool.start("-u", relay.uri, "take", key, "1")
+    assert running.communicate(timeout=patience(20)) == ("9\n", "")
     assert client("GET", key) == b"9"
     lease = client.lease(key)
     assert (lease["state"], lease["token"]) == ("free", token + 1)

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that people have connect unmodified and run a lease cycle."""
 
-import json
 import os
-import pathlib
 import pty
 import re
-import select
 import subprocess
 import time
 
@@ -14,15 +11,7 @@ import pytest
 import redis as redis_py
 
 from harness.limits import patience
-
-HERE = pathlib.Path(__file__).resolve().parent
-
-
-def run(*args, timeout=30, **options):
-    done = subprocess.run([str(arg) for arg in args], capture_output=True, text=True,
-                          timeout=patience(timeout), check=False, **options)
-    assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+from harness.programs import read_until, run, run_node
 
 
 @pytest.mark.parametrize("proto", ["-2", "-3"])
@@ -69,16 +58,6 @@ def test_redis_cli_at_a_terminal_asks_for_docs_and_goes_on(daemon, key, proto):
     assert "PONG" in seen
 
 
-def read_until(descriptor, pattern):
-    text, deadline = "", time.monotonic() + patience(10)
-    while not re.search(pattern, text):
-        left = deadline - time.monotonic()
-        assert left > 0 and select.select([descriptor], [], [], left)[0], \
-            f"no {pattern!r} in {text!r}"
-        text += os.read(descriptor, 65536).decode(errors="replace")
-    return text
-
-
 def benchmark(daemon, *words):
     return run("redis-benchmark", "-h", daemon.address[0], "-p", daemon.address[1], *words,
                timeout=60)
@@ -90,9 +69,7 @@ def assert_ran(output):
     assert rates and all(float(rate) > 0 for rate in rates), output
 
 
-def test_redis_benchmark_writes_fenced_with_50_clients_and_pipeline_16(daemon, key):
-    client = daemon.client()
-    token = client.token(key)
+def test_redis_benchmark_writes_fenced_with_50_clients_and_pipeline_16(daemon, client, token, key):
     assert_ran(benchmark(daemon, "-c", 50, "-P", 16, "-n", 20000, "-r", 100000, "-q",
                          "FENCED", token, "SET", key, "__rand_int__"))
     assert re.fullmatch(rb"\d{12}", client("GET", key))
@@ -160,14 +137,6 @@ def test_redis_py_connects_over_a_unix_socket_with_a_password(rig):
     with redis_py.Redis(unix_socket_path=str(path), password="wrong") as r:
         with pytest.raises(redis_py.RedisError, match="WRONGPASS"):
             r.ping()
-
-
-def run_node(library, job, daemon, key):
-    """What a client of Node.js saw."""
-    modules = pathlib.Path(os.environ.get("STOCKADE_NODE_MODULES", HERE / "node_modules"))
-    assert modules.exists(), "run npm ci in tests/system first (make check does)"
-    return json.loads(run("node", HERE / "clients/node.js", library, job, *daemon.address, key,
-                          env={**os.environ, "NODE_PATH": str(modules)}))
 
 
 @pytest.mark.parametrize("library", ["node_redis", "ioredis"])

@@ -5,15 +5,14 @@ import collections
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
-import time
 
 import pytest
 
 from harness.lax import LaxServer
 from harness.limits import BUILD, Stopwatch, patience, wait_until
+from harness.programs import read_until
 
 Row = collections.namedtuple("Row", "sold left oversold tried refused rate")
 BasketRow = collections.namedtuple(
@@ -158,8 +157,7 @@ def test_a_server_that_spoils_baskets_breaks_the_promise_and_exits_with_1(tool, 
     assert re.search(said, done.stdout), done.stdout
 
 
-def test_baskets_leave_running_servers_as_they_were(tool, rig):
-    redis = rig.redis()
+def test_baskets_leave_running_servers_as_they_were(tool, rig, redis):
     daemon = rig.daemon(lease=redis.uri)
     redis.client()("SET", "theirs", "kept")
     done = tool.run("-u", daemon.uri, "demo", "basket",
@@ -186,8 +184,7 @@ def test_a_server_that_checks_no_tokens_breaks_the_promise_and_exits_with_1(tool
     assert table(done.stdout)["Stockade"].tried > 0
 
 
-def test_running_servers_are_used_where_they_are_named_and_left_clean(tool, rig):
-    redis = rig.redis()
+def test_running_servers_are_used_where_they_are_named_and_left_clean(tool, rig, redis):
     daemon = rig.daemon(lease=redis.uri)
     redis.client()("SET", "theirs", "kept")
     done = tool.run("-u", daemon.uri, "demo", "oversell",
@@ -254,23 +251,12 @@ def test_a_reader_that_leaves_does_not_keep_it_from_cleaning_up(tool):
     assert tool.processes() == {}
 
 
-def read_terminal(descriptor, deadline):
-    data = b""
-    while select.select([descriptor], [], [], max(0, deadline - time.monotonic()))[0]:
-        try:
-            piece = os.read(descriptor, 65536)
-        except OSError:  # the other end is closed
-            return data.decode()
-        data += piece
-    raise AssertionError(f"no end in time: {data!r}")
-
-
 def test_on_a_terminal_one_line_shows_the_progress(tool):
     ours, theirs = pty.openpty()
     words = [BUILD / "stockade", "demo", "oversell", "--contender", "redis-lock"]
     running = subprocess.Popen(words, env=tool.env, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
-    text = read_terminal(ours, time.monotonic() + patience(30))
+    text = read_until(ours, timeout=30)
     os.close(ours)
     assert running.wait(timeout=patience(5)) == 0
     shown = re.findall(r"\r\033\[KRedis lock +sold (\d+)  left \d+  stopped (\d) of 6", text)
@@ -310,43 +296,3 @@ def test_an_unreachable_server_is_named(tool):
     done = tool.run("demo", "oversell", "--redis", "redis://127.0.0.1:1", "--contender", "none")
     assert done.returncode == 1
     assert "cannot connect to 127.0.0.1:1: Connection refused" in done.stderr
-
-
-@pytest.mark.parametrize("words, said", [
-    (["demo"], "`demo oversell` is"),
-    (["demo", "basket", "--skus", "2"], "--skus takes a whole number from 8 to 32"),
-    (["demo", "basket", "--contender", "none"], "takes one of redis-locks, stockade"),
-    (["demo", "oversell", "--stock", "0"], "--stock takes a whole number from 1 to 1000000"),
-    (["demo", "oversell", "--ttl", "9"], "--ttl takes milliseconds"),
-    (["demo", "oversell", "--contender", "zookeeper"], "takes one of none, redis-lock"),
-    (["demo", "oversell", "--redis", "http://x"], "--redis takes redis://"),
-    (["demo", "oversell", "--nonsense"], "--nonsense is not an option here"),
-    (["demo", "oversell", "extra"], "extra is one word too many"),
-    (["-u", "redis://x:1", "demo", "oversell"], "-u takes stockade://"),
-    (["--nonsense"], "--nonsense is not an option"),
-    (["nonsense"], "nonsense is not a command"),
-    ([], "a command is missing"),
-], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
-def test_wrong_usage_is_explained_and_exits_with_2(tool, words, said):
-    done = tool.run(*words)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert said in done.stderr and "--help" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize("words", [["--help"], ["demo", "oversell", "--help"],
-                                   ["demo", "basket", "--help"],
-                                   ["replay", "--help"]], ids=" ".join)
-def test_help_goes_to_stdout_and_exits_with_0(tool, words):
-    done = tool.run(*words)
-    assert done.returncode == 0
-    assert done.stdout.startswith("usage: stockade ")
-    assert done.stderr == ""
-    assert max(map(len, done.stdout.splitlines())) <= 100
-
-
-def test_the_version_is_told(tool):
-    done = tool.run("--version")
-    assert done.returncode == 0
-    assert re.fullmatch(r"stockade \d+\.\d+\.\d+\S*\n", done.stdout)

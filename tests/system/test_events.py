@@ -9,13 +9,8 @@ import pytest
 import redis as redis_py
 
 from harness.limits import patience, sanitized, wait_until
-from harness.resp import Push, ReplyError, encode, refused, tcp
-from test_clients import run_node
-
-
-def counter(client, name):
-    text = client("INFO").decode()
-    return int(text.split(f"\n{name}:")[1].split("\r")[0])
+from harness.programs import run_node
+from harness.resp import Push, ReplyError, encode, tcp
 
 
 def subscribed(daemon, *channels, proto=2):
@@ -44,10 +39,8 @@ def test_every_kind_of_event_is_told(daemon, key, proto):
     client("RENEW", key, first, 60000)
     client("RELEASE", key, first)
     second = client.token(key, 60000, "OWNER", "ben")
-    with refused("STALE"):
-        client.fenced(first, "SET", key, 1)
-    with refused("UNKNOWN"):
-        client.fenced(second + 5, "GET", key)
+    client.refused("STALE", "FENCED", first, "SET", key, 1)
+    client.refused("UNKNOWN", "FENCED", second + 5, "GET", key)
     client("REVOKE", key)
     third = client.token(key, 100, "OWNER", "cas")
     told = []
@@ -79,8 +72,7 @@ def test_fields_come_in_one_order(local, key):
     assert text.startswith(f'{{"event":"granted","resource":"{key}","token":{token},'
                            '"owner":"a\\"b","ttl_ms":')
     assert list(json.loads(text)) == ["event", "resource", "token", "owner", "ttl_ms", "time_ms"]
-    with refused("UNKNOWN"):
-        client.fenced(token + 1, "GET", key)
+    client.refused("UNKNOWN", "FENCED", token + 1, "GET", key)
     assert list(json.loads(listener.read()[2])) == ["event", "resource", "token", "newest",
                                                     "time_ms"]
 
@@ -176,8 +168,7 @@ def test_in_resp3_a_subscriber_goes_on_working_and_is_told_meanwhile(local, key)
     assert json.loads(both.read()[2])["event"] == "granted"
     both.send("ACQUIRE", key, 60000, "WAIT", 20000)
     wait_until(lambda: other.lease(key)["waiters"] == 1, "it waits")
-    with refused("UNKNOWN"):
-        other.fenced(token + 9, "GET", key)
+    other.refused("UNKNOWN", "FENCED", token + 9, "GET", key)
     told = both.read()
     assert isinstance(told, Push) and json.loads(told[2])["event"] == "refused"
     other("RELEASE", key, token)
@@ -192,8 +183,7 @@ def test_a_password_comes_first(rig):
     password.write_text("secret")
     daemon = rig.daemon("--password-file", password)
     client = daemon.client()
-    with refused("NOAUTH"):
-        client("SUBSCRIBE", "stockade:events")
+    client.refused("NOAUTH", "SUBSCRIBE", "stockade:events")
     client("AUTH", "secret")
     assert client("SUBSCRIBE", "stockade:events")[2] == 1
 
@@ -245,7 +235,7 @@ def test_1000_subscribers_hear_every_event_in_order(rig):
     for sock in crowd:
         assert sock.recv(len(confirmed), socket.MSG_WAITALL) == confirmed
     client = daemon.client()
-    assert counter(client, "subscribers") == 1000
+    assert client.counter("subscribers") == 1000
     witness = subscribed(daemon, "stockade:events")
     for number in range(10):
         client("RELEASE", f"r{number}", client.token(f"r{number}"))
@@ -257,8 +247,8 @@ def test_1000_subscribers_hear_every_event_in_order(rig):
     for sock in crowd:
         assert sock.recv(len(expected), socket.MSG_WAITALL) == expected
         sock.close()
-    wait_until(lambda: counter(client, "subscribers") == 1, "all are gone")
-    assert counter(client, "events_delivered") == 20 * 1001
+    wait_until(lambda: client.counter("subscribers") == 1, "all are gone")
+    assert client.counter("events_delivered") == 20 * 1001
 
 
 def flood(client, resource, count):
@@ -282,9 +272,9 @@ def test_a_subscriber_that_does_not_read_is_disconnected_and_harms_nobody(rig):
         for _ in range(20):
             assert event(quick)[1]["newest"] == 1
         heard += 20
-        if counter(client, "subscribers_dropped"):
+        if client.counter("subscribers_dropped"):
             break
-    assert counter(client, "subscribers_dropped") == 1 and counter(client, "subscribers") == 1
+    assert client.counter("subscribers_dropped") == 1 and client.counter("subscribers") == 1
     assert sanitized() or daemon.rss_bytes() - before < 40 << 20
     assert "does not read what it has subscribed to" in daemon.stderr()
     with pytest.raises(ConnectionError):
@@ -302,7 +292,7 @@ def test_a_subscriber_that_reads_late_is_not(rig):
         flood(client, "r", 500)
     for _ in range(5000 + 1):
         event(late)
-    assert counter(client, "subscribers_dropped") == 0
+    assert client.counter("subscribers_dropped") == 0
 
 
 def test_subscriptions_are_bounded_on_a_connection_and_in_all(rig):
@@ -315,29 +305,27 @@ def test_subscriptions_are_bounded_on_a_connection_and_in_all(rig):
         wanted = 1024 if number < 97 else 100000 - 97 * 1024
         if number < 97:
             assert [one.read()[2] for _ in names] == list(range(1, 1025))
-            with refused("ERR", "at most 1024"):
-                one("SUBSCRIBE", "more")
+            one.refused("ERR", "SUBSCRIBE", "more", text="at most 1024")
             continue
         assert isinstance(one.read(), ReplyError)
         one.send("SUBSCRIBE", *names[:wanted])
         assert [one.read()[2] for _ in range(wanted)] == list(range(1, wanted + 1))
-        with refused("BUSY", "subscriptions"):
-            one("SUBSCRIBE", "more")
-    assert counter(client, "subscriptions") == 100000
+        one.refused("BUSY", "SUBSCRIBE", "more", text="subscriptions")
+    assert client.counter("subscriptions") == 100000
     for one in crowd:
         one.close()
-    wait_until(lambda: counter(client, "subscriptions") == 0, "the gone listen no more")
+    wait_until(lambda: client.counter("subscriptions") == 0, "the gone listen no more")
 
 
 def test_where_nobody_listens_nothing_is_sent(rig):
     daemon = rig.daemon()
     client = daemon.client()
     client("RELEASE", "r", client.token("r"))
-    assert counter(client, "events_published") == 2
-    assert counter(client, "events_delivered") == 0
+    assert client.counter("events_published") == 2
+    assert client.counter("events_delivered") == 0
     listener = subscribed(daemon, "stockade:events:r")
     client("RELEASE", "other", client.token("other"))
-    assert counter(client, "events_delivered") == 0
+    assert client.counter("events_delivered") == 0
     token = client.token("r")
     assert event(listener)[1]["token"] == token
     metrics = daemon.get("/metrics")[2]

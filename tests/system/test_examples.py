@@ -2,13 +2,13 @@
 """The examples sell what there is and no more, and one that was paused writes over nobody's work.
 (That they run as the README shows them is for test_readme.py.)"""
 
-import os
 import re
 
 import pytest
 
 from harness import install
 from harness.limits import REPO, patience, wait_until
+from harness.programs import NODE_MODULES
 from harness.readme import Place
 
 RUN = {".py": ["/usr/bin/python3"], ".mjs": ["node"], ".sh": ["bash"],
@@ -31,9 +31,8 @@ class Shop(Place):
 
     def __init__(self, folder, example):
         super().__init__(folder)
-        modules = os.environ.get("STOCKADE_NODE_MODULES", REPO / "tests/system/node_modules")
         self.env = {**self.env, **install.found_by()}
-        (folder / "node_modules").symlink_to(modules)
+        (folder / "node_modules").symlink_to(NODE_MODULES)
         self.example = example
         self.count = 0
         self.daemon = self.start(["stockaded", "--store", f"sqlite:{folder}/shop.db"], "daemon")

@@ -32,13 +32,6 @@ class Site:
             lease = cluster.uri
         self.daemon = self.rig.daemon(lease=lease)
 
-    def tell(self, *command):
-        client = self.redis.client()
-        try:
-            return client(*command)
-        finally:
-            client.close()
-
 
 @pytest.fixture(scope="module", params=["redis", "sentinel"])
 def shared_site(request, tmp_path_factory):
@@ -60,8 +53,8 @@ def assert_refuses(site, client, reason):
     with Stopwatch() as watch, refused("LEASEDOWN", reason):
         client("ACQUIRE", "r", 60000, "OWNER", "me")
     assert watch.seconds < patience(AT_ONCE_SECONDS)
-    assert client.info("lease")["lease_service_up"] == "0"
-    assert re.search(reason, client.info("lease")["lease_service_detail"]), client.info("lease")
+    assert client.info()["lease_service_up"] == "0"
+    assert re.search(reason, client.info()["lease_service_detail"]), client.info()
 
 
 @pytest.mark.parametrize("reason, refuse, accept", [
@@ -81,14 +74,14 @@ def test_a_script_that_is_refused_is_leasedown_with_the_reason(site, key, reason
     client = site.daemon.client()
     token = token_when_up(client, key)
     for command in refuse:
-        site.tell(*command)
+        site.redis(*command)
     try:
         assert_refuses(site, client, reason)
         assert_holder_writes(client, token, key)
         assert client("RELEASE", key, token) == 0
     finally:
         for command in accept:
-            site.tell(*command)
+            site.redis(*command)
     with Stopwatch() as watch:
         assert token_when_up(client, key) > token
     assert watch.seconds < patience(3)
@@ -98,9 +91,9 @@ def test_a_script_that_is_refused_is_leasedown_with_the_reason(site, key, reason
 def test_scripts_that_were_lost_are_sent_again(site, key):
     client = site.daemon.client()
     await_up(client)
-    site.tell("SCRIPT", "FLUSH")
+    site.redis("SCRIPT", "FLUSH")
     assert client.token(key) > 0
-    assert client.info("lease")["lease_service_up"] == "1"
+    assert client.info()["lease_service_up"] == "1"
 
 
 @pytest.mark.slow
@@ -138,8 +131,7 @@ def test_a_sentinel_that_names_a_closed_port_is_leasedown_with_the_reason(rig):
     with Stopwatch() as watch, refused("LEASEDOWN", "refused"):
         client("ACQUIRE", "r", 60000)
     assert watch.seconds < patience(AT_ONCE_SECONDS)
-    where = f"at 127.0.0.1:{cluster.master.address[1]}: "
-    assert where in client.info("lease")["lease_service_detail"]
+    assert f"at 127.0.0.1:{cluster.master.address[1]}: " in client.info()["lease_service_detail"]
     rig.redis(port=cluster.master.address[1])
     with Stopwatch() as watch:
         assert token_when_up(client, "r") > 0

@@ -44,19 +44,28 @@ def at(shared):
         yield shared
 
 
+@pytest.fixture
+def client(at):
+    return at.client()
+
+
+@pytest.fixture
+def other(at):
+    return at.client()
+
+
 # Leases.
 
 
-def test_a_free_lease_is_granted_and_denied_to_others(at, key):
-    a, b = at.client(), at.client()
-    grant = a.acquire(key, 20000)
+def test_a_free_lease_is_granted_and_denied_to_others(client, other, key):
+    grant = client.acquire(key, 20000)
     assert 15000 < grant.ttl_ms <= 20000
-    assert b.acquire(key, 20000) is None
-    assert a.acquire(key, 20000) is None, "without OWNER each call is a new owner"
-    lease = b.lease(key)
+    assert other.acquire(key, 20000) is None
+    assert client.acquire(key, 20000) is None, "without OWNER each call is a new owner"
+    lease = other.lease(key)
     assert (lease["state"], lease["token"]) == ("held", grant.token)
     assert 15000 < lease["ttl_ms"] <= 20000
-    assert a.fenced(grant.token, "SET", key, "x") == "OK"
+    assert client.fenced(grant.token, "SET", key, "x") == "OK"
 
 
 def test_info_names_the_service_and_says_that_it_is_up(at):
@@ -109,54 +118,46 @@ def test_waiters_are_served_in_order(at, key):
     assert_rising(tokens)
 
 
-def test_a_wait_that_runs_out_is_null_and_leaves_the_line(at, key):
-    holder, other = at.client(), at.client()
-    token = holder.token(key)
+def test_a_wait_that_runs_out_is_null_and_leaves_the_line(client, token, other, key):
     with Stopwatch() as watch:
         assert other.acquire(key, 60000, "WAIT", 200) is None
     assert 0.15 < watch.seconds < patience(2)
-    holder.await_waiters(key, 0)
-    assert holder.fenced(token, "SET", key, "x") == "OK"
+    client.await_waiters(key, 0)
+    assert client.fenced(token, "SET", key, "x") == "OK"
 
 
-def test_the_same_owner_enters_again_with_the_same_token(at, key):
-    a, b = at.client(), at.client()
-    token = a.token(key, 20000, "OWNER", "me")
-    assert b.acquire(key, 60000, "OWNER", "me").token == token, "from any connection"
-    lease = b.lease(key)
+def test_the_same_owner_enters_again_with_the_same_token(client, other, key):
+    token = client.token(key, 20000, "OWNER", "me")
+    assert other.acquire(key, 60000, "OWNER", "me").token == token, "from any connection"
+    lease = other.lease(key)
     assert (lease["holds"], lease["token"]) == (2, token)
     assert lease["ttl_ms"] > 50000, "the TTL has begun again"
-    assert a.acquire(key, 60000, "OWNER", "me", "WAIT", 1000).token == token
-    assert b.acquire(key, 60000, "OWNER", "you") is None
-    assert [a("RELEASE", key, token) for _ in range(2)] == [2, 1]
-    assert a.fenced(token, "SET", key, "x") == "OK", "it is held once more"
-    assert b.acquire(key, 60000, "OWNER", "you") is None
-    assert [a("RELEASE", key, token) for _ in range(2)] == [0, 0], "and a repeat"
-    with refused("STALE"):
-        a.fenced(token, "SET", key, "late")
-    assert b.token(key, 60000, "OWNER", "me") > token
+    assert client.acquire(key, 60000, "OWNER", "me", "WAIT", 1000).token == token
+    assert other.acquire(key, 60000, "OWNER", "you") is None
+    assert [client("RELEASE", key, token) for _ in range(2)] == [2, 1]
+    assert client.fenced(token, "SET", key, "x") == "OK", "it is held once more"
+    assert other.acquire(key, 60000, "OWNER", "you") is None
+    assert [client("RELEASE", key, token) for _ in range(2)] == [0, 0], "and a repeat"
+    client.refused("STALE", "FENCED", token, "SET", key, "late")
+    assert other.token(key, 60000, "OWNER", "me") > token
 
 
-def test_only_its_owner_keeps_a_lease(at, key):
+def test_only_its_owner_keeps_a_lease(client, other, key):
     """The owner check: nobody else enters, renews or releases."""
-    a, b = at.client(), at.client()
-    old = a.token(key)
-    a("RELEASE", key, old)
-    token = a.token(key, 60000, "OWNER", "me")
-    assert b.acquire(key, 60000, "OWNER", "you") is None
+    old = client.token(key)
+    client("RELEASE", key, old)
+    token = client.token(key, 60000, "OWNER", "me")
+    assert other.acquire(key, 60000, "OWNER", "you") is None
     for command in (("RENEW", key, old, 60000), ("RELEASE", key, old)):
-        with refused("STALE"):
-            b(*command)
+        other.refused("STALE", *command)
     for command in (("FENCED", token + 1, "SET", key, "x"), ("RELEASE", key, token + 1),
                     ("RELEASE", key, 1 << 50)):
-        with refused("UNKNOWN"):
-            b(*command)
-    lease = a.lease(key)
+        other.refused("UNKNOWN", *command)
+    lease = client.lease(key)
     assert (lease["state"], lease["token"], lease["owner"]) == ("held", token, b"me")
 
 
-def test_a_renewal_restarts_the_ttl_under_the_same_token(at, key):
-    client = at.client()
+def test_a_renewal_restarts_the_ttl_under_the_same_token(at, client, key):
     token = client.token(key, 2000)
     client.renew(key, token, 60000)
     lease = client.lease(key)
@@ -165,8 +166,7 @@ def test_a_renewal_restarts_the_ttl_under_the_same_token(at, key):
     assert at.client().token(key, 60000, "WAIT", 5000) > token
 
 
-def test_a_renewal_after_expiry_takes_back_what_nobody_took(at, key):
-    client = at.client()
+def test_a_renewal_after_expiry_takes_back_what_nobody_took(at, client, key):
     token = client.token(key, SHORT_MS)
     client.await_expiry(key)
     client.renew(key, token, 60000)
@@ -176,40 +176,33 @@ def test_a_renewal_after_expiry_takes_back_what_nobody_took(at, key):
     assert (lease["state"], lease["token"]) == ("held", token)
 
 
-def test_a_renewal_after_expiry_of_what_another_took_is_stale(at, key):
-    client = at.client()
+def test_a_renewal_after_expiry_of_what_another_took_is_stale(at, client, key):
     token = client.token(key, SHORT_MS)
     other = at.client().token(key, 60000, "WAIT", 5000)
     for command in (("RENEW", key, token, 60000), ("RELEASE", key, token)):
-        with refused("STALE"):
-            client(*command)
+        client.refused("STALE", *command)
     lease = client.lease(key)
     assert lease["state"] == "held" and lease["token"] == other > token
     client("RELEASE", key, other)
-    with refused("STALE"):
-        client("RENEW", key, token, 60000)
+    client.refused("STALE", "RENEW", key, token, 60000)
     assert client.lease(key)["state"] == "free"
 
 
 def assert_dead(client, key, token):
     for command in (("FENCED", token, "SET", key, "late"), ("RENEW", key, token, 60000)):
-        with refused("STALE"):
-            client(*command)
+        client.refused("STALE", *command)
     assert client("GET", key) is None
 
 
-def test_a_released_lease_is_free_and_its_token_dead(at, key):
-    a, b = at.client(), at.client()
-    token = a.token(key)
-    assert a("RELEASE", key, token) == 0
-    assert a("RELEASE", key, token) == 0, "repeating the last one"
-    assert_dead(a, key, token)
-    assert b.lease(key)["state"] == "free"
-    fresh = b.token(key, 60000, "WAIT", 2000)
+def test_a_released_lease_is_free_and_its_token_dead(client, token, other, key):
+    assert client("RELEASE", key, token) == 0
+    assert client("RELEASE", key, token) == 0, "repeating the last one"
+    assert_dead(client, key, token)
+    assert other.lease(key)["state"] == "free"
+    fresh = other.token(key, 60000, "WAIT", 2000)
     assert fresh > token
-    with refused("STALE"):
-        a("RELEASE", key, token)
-    assert b.fenced(fresh, "SET", key, "x") == "OK"
+    client.refused("STALE", "RELEASE", key, token)
+    assert other.fenced(fresh, "SET", key, "x") == "OK"
 
 
 def test_a_revoked_lease_is_free_and_its_token_dead(at, key):
@@ -222,50 +215,44 @@ def test_a_revoked_lease_is_free_and_its_token_dead(at, key):
     assert isinstance(told, Push) and told == [b"stockade:lost", key.encode(), token, b"revoked"]
     assert b.lease(key)["state"] == "free"
     assert_dead(a, key, token)
-    with refused("STALE"):
-        a("RELEASE", key, token)
+    a.refused("STALE", "RELEASE", key, token)
     assert a.token(key, 60000, "OWNER", "me", "WAIT", 2000) > token, "no old token lives again"
 
 
-def test_an_expired_lease_passes_to_who_waits_and_its_holder_is_fenced(at, key):
-    a, b = at.client(), at.client()
+def test_an_expired_lease_passes_to_who_waits_and_its_holder_is_fenced(client, other, key):
     with Stopwatch() as watch:
-        token = a.token(key, SHORT_MS)
-        fresh = b.token(key, 60000, "WAIT", 10000)
+        token = client.token(key, SHORT_MS)
+        fresh = other.token(key, 60000, "WAIT", 10000)
     assert fresh > token
     assert SHORT_MS / 1000 * 0.9 < watch.seconds < patience(2)
-    with refused("STALE"):
-        a.fenced(token, "SET", key, "late")
-    assert b.fenced(fresh, "SET", key, "x") == "OK"
+    client.refused("STALE", "FENCED", token, "SET", key, "late")
+    assert other.fenced(fresh, "SET", key, "x") == "OK"
 
 
-def test_a_basket_of_leases_is_taken_whole_or_not_at_all(at, key):
-    a, b = at.client(), at.client()
+def test_a_basket_of_leases_is_taken_whole_or_not_at_all(client, other, key):
     names = [f"{key}/{n}" for n in range(4)]
-    taken = a.token(names[2])
-    assert b("ACQUIREALL", 60000, len(names), *names) is None
-    a("RELEASE", names[2], taken)
-    tokens = b("ACQUIREALL", 60000, len(names), *names, "WAIT", 5000)
+    taken = client.token(names[2])
+    assert other("ACQUIREALL", 60000, len(names), *names) is None
+    client("RELEASE", names[2], taken)
+    tokens = other("ACQUIREALL", 60000, len(names), *names, "WAIT", 5000)
     assert tokens[2] > taken
-    assert [a.acquire(name) for name in names] == [None] * 4
+    assert [client.acquire(name) for name in names] == [None] * 4
     for name, token in zip(names, tokens):
-        assert b("RELEASE", name, token) == 0
+        assert other("RELEASE", name, token) == 0
 
 
 # What the service forgets, and what it never knew.
 
 
-def test_tokens_rise_above_a_floor_that_the_service_has_never_seen(at, key):
+def test_tokens_rise_above_a_floor_that_the_service_has_never_seen(at, client, key):
     """Another daemon on the store takes its leases elsewhere, and grants more of them."""
-    client = at.client()
     first = cycles(client, key, 1)
     elsewhere = at.second_daemon(lease="local:")
     tokens = first + cycles(elsewhere.client(), key, 10)
     elsewhere.stop()
     tokens += cycles(client, key, 3)
     assert_rising(tokens)
-    with refused("STALE"):
-        client.fenced(tokens[5], "SET", key, "old")
+    client.refused("STALE", "FENCED", tokens[5], "SET", key, "old")
 
 
 @SEPARATE_SERVICES
@@ -278,8 +265,7 @@ def test_the_loss_of_all_state_lowers_no_token_and_lets_no_stale_holder_through(
     assert holder.fenced(token, "SET", key, 10) == "OK", "nobody else has it"
     wait_until(lambda: renewed(holder, kept, kept_token), "the renewal", RECOVERED_SECONDS)
     fresh = granted_again(other, key)
-    with refused("STALE"):
-        holder.fenced(token, "SET", key, 9)
+    holder.refused("STALE", "FENCED", token, "SET", key, 9)
     assert other.fenced(fresh, "DECR", key) == 9
     other("RELEASE", key, fresh)
     assert_rising([*before, token, fresh, *cycles(other, key, 3)])
@@ -352,8 +338,7 @@ def test_holders_write_without_a_single_error_while_the_service_is_down(at, key)
             some_more()
             assert client.info()["lease_service_up"] == "0"
             assert client("RELEASE", key + "/released", released) == 0
-            with refused("STALE"):
-                client.fenced(released, "SET", key + "/released", "late")
+            client.refused("STALE", "FENCED", released, "SET", key + "/released", "late")
             some_more()
         finally:
             at.service.up()
@@ -365,8 +350,7 @@ def test_holders_write_without_a_single_error_while_the_service_is_down(at, key)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stop", "kill -9"])
-def test_the_daemon_restarts_and_tokens_rise(at, key, how):
-    client = at.client()
+def test_the_daemon_restarts_and_tokens_rise(at, client, key, how):
     released = cycles(client, key, 3)
     token = client.token(key + "/held", 60000, "OWNER", "me")
     at.restart(how)
@@ -382,8 +366,7 @@ def test_the_daemon_restarts_and_tokens_rise(at, key, how):
     client.renew(key + "/held", token, SHORT_MS)
     fresh = at.client().token(key + "/held", 60000, "WAIT", 30000)
     assert fresh > token
-    with refused("STALE"):
-        client.fenced(token, "SET", key + "/held", "late")
+    client.refused("STALE", "FENCED", token, "SET", key + "/held", "late")
     assert_rising(released + cycles(client, key, 3))
 
 
@@ -399,8 +382,7 @@ def leased(client, names):
     return {name: grant[0] for name, grant in zip(names, grants)}
 
 
-def test_10000_resources_are_leased_written_and_given_back(at, key):
-    client = at.client()
+def test_10000_resources_are_leased_written_and_given_back(client, key):
     names = [f"{key}/{n}" for n in range(MANY)]
     portions = [names[n:n + PORTION] for n in range(0, MANY, PORTION)]
     tokens = {}

@@ -8,15 +8,9 @@ import sqlite3
 import pytest
 
 from harness.limits import patience, wait_until
-from harness.resp import refused
 
 LOCK, COUNTER = "stockade:{r}:lock", "stockade:{r}:token"
 TTL_MS = 150
-
-
-@pytest.fixture
-def redis(rig):
-    return rig.redis()
 
 
 @pytest.fixture
@@ -51,9 +45,8 @@ def ask_late(relay, peek, client, *command):
     return client.read(), left
 
 
-def test_no_reply_tells_more_than_redis_has_left_whatever_the_phases_of_the_clocks(
-        rig, redis, peek):
-    relay = rig.relay(redis.address)
+def test_no_reply_tells_more_than_redis_has_left_whatever_the_phases_of_the_clocks(rig, relay,
+                                                                                   peek):
     client = rig.daemon(lease=relay.redis_uri).client()
     client("RELEASE", "r", client.token("r"))
     told = []
@@ -100,8 +93,7 @@ def test_a_grant_that_ran_out_in_a_slow_store_is_null_and_may_be_asked_for_again
         rig, peek, client, options):
     assert hold_up(rig, peek, client, *options) is None
     assert client.token("r", 60000, *options) > 1
-    with refused("STALE"):
-        client.fenced(1, "SET", "r", "x")
+    client.refused("STALE", "FENCED", 1, "SET", "r", "x")
 
 
 @pytest.mark.parametrize("options", [(), ("ID", "x"), ("OWNER", "o"), ("OWNER", "o", "ID", "x")])
@@ -113,9 +105,8 @@ def test_a_grant_that_ran_out_in_a_slow_store_is_tried_again_within_its_wait(
         assert client("ACQUIRE", "r", 60000, *options)[0] >= token, "a repeat, not a stranger"
 
 
-def test_baskets_at_short_ttls_behind_a_slow_lease_service_are_whole_or_null(rig, redis, peek):
+def test_baskets_at_short_ttls_behind_a_slow_lease_service_are_whole_or_null(rig, relay, peek):
     """Each step takes longer than a third of the TTL, so what was taken first runs out."""
-    relay = rig.relay(redis.address)
     daemon = rig.daemon(lease=relay.redis_uri)
     client = daemon.client()
     client("RELEASE", "a", client.token("a"))

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness.limits import Stopwatch, patience, wait_until
-from harness.resp import CLOCK_MS, ReplyError, refused
+from harness.resp import CLOCK_MS, ReplyError
 from harness.rig import restart
 from test_p2_rising import cycles
 from test_p8_live import PROMPT_SECONDS
@@ -24,8 +24,7 @@ def test_lease_says_what_is_known(daemon, key, proto):
     client = daemon.client(proto=proto)
     assert client.lease(key) is None
     for command in (("RELEASE", key, 1), ("RENEW", key, 1, 60000)):
-        with refused("UNKNOWN"):
-            client(*command)
+        client.refused("UNKNOWN", *command)
     token = client.token(key, 60000, "OWNER", "alice")
     lease = client.lease(key)
     assert set(lease) >= {"state", "token", "owner", "ttl_ms", "holds", "waiters"}
@@ -41,8 +40,7 @@ def test_tokens_are_1_2_3_and_so_on(daemon, key):
     assert cycles(daemon.client(), key, 20) == list(range(1, 21))
 
 
-def test_an_owner_whose_lease_expired_enters_as_anyone(daemon, key):
-    client = daemon.client()
+def test_an_owner_whose_lease_expired_enters_as_anyone(client, key):
     tokens = []
     for _ in range(2):
         tokens.append(client.token(key, 20, "OWNER", "me"))
@@ -57,8 +55,7 @@ def test_an_owner_whose_lease_expired_enters_as_anyone(daemon, key):
     assert client.lease(key)["holds"] == 1
 
 
-def test_release_piped_behind_writes_commits_them_first(daemon, key):
-    client = daemon.client()
+def test_release_piped_behind_writes_commits_them_first(client, key):
     for _ in range(10):
         token = client.token(key)
         replies = client.pipeline([("FENCED", token, "INCR", key)] * 20 +
@@ -68,8 +65,7 @@ def test_release_piped_behind_writes_commits_them_first(daemon, key):
     assert client("GET", key) == b"200"
 
 
-def test_leases_lists_unretired_tokens_by_pattern_and_count(daemon, key):
-    client = daemon.client()
+def test_leases_lists_unretired_tokens_by_pattern_and_count(client, key):
     tokens = {f"{key}/{n}": client.token(f"{key}/{n}") for n in range(12)}
     names = sorted(name.encode() for name in tokens)
     assert sorted(client("LEASES", "MATCH", key + "/*")) == names
@@ -85,9 +81,8 @@ def test_leases_lists_unretired_tokens_by_pattern_and_count(daemon, key):
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda n: repr(n)[:24])
-def test_any_bytes_from_1_to_512_make_a_name(daemon, key, name):
+def test_any_bytes_from_1_to_512_make_a_name(client, key, name):
     """As resource, key and field, through the whole life of a lease."""
-    client = daemon.client()
     name = (key.encode() + name)[-512:]
     token = client.token(name, 60000, "OWNER", name)
     assert client.acquire(name, 60000, "OWNER", name).token == token
@@ -102,35 +97,28 @@ def test_any_bytes_from_1_to_512_make_a_name(daemon, key, name):
 
 
 @pytest.mark.parametrize("name", [b"", b"x" * 513], ids=["0 bytes", "513 bytes"])
-def test_names_of_0_and_513_bytes_are_errors(daemon, key, name):
-    client = daemon.client()
-    token = client.token(key)
+def test_names_of_0_and_513_bytes_are_errors(client, token, key, name):
     for command in (("ACQUIRE", name, 1000), ("RENEW", name, 1, 1000), ("RELEASE", name, 1),
                     ("REVOKE", name), ("LEASE", name), ("FENCED", 1, "SET", name, "v"),
                     ("FENCED", token, "HSET", key, name, "v"),
                     ("FENCED", token, "HINCRBY", key, name, 1)):
-        with refused("ERR"):
-            client(*command)
+        client.refused("ERR", *command)
     assert client("EXISTS", key) == 0
     assert client("PING") == "PONG"
 
 
 @pytest.mark.parametrize("ttl", ["9", "86400001", "0", "-1", "", "1.5", "10s", str(1 << 63),
                                  str(1 << 64)])
-def test_a_ttl_outside_10_ms_to_24_h_is_an_error_and_changes_nothing(daemon, key, ttl):
-    client = daemon.client()
-    with refused("ERR"):
-        client("ACQUIRE", key, ttl)
+def test_a_ttl_outside_10_ms_to_24_h_is_an_error_and_changes_nothing(client, key, ttl):
+    client.refused("ERR", "ACQUIRE", key, ttl)
     assert client.lease(key) is None
     token = client.token(key)
-    with refused("ERR"):
-        client("RENEW", key, token, ttl)
+    client.refused("ERR", "RENEW", key, token, ttl)
     assert client.lease(key)["ttl_ms"] > 50000
 
 
 @pytest.mark.parametrize("ttl", [10, 86400000])
-def test_a_ttl_of_10_ms_and_of_24_h_is_granted(daemon, key, ttl):
-    client = daemon.client()
+def test_a_ttl_of_10_ms_and_of_24_h_is_granted(client, key, ttl):
     wait_until(lambda: isinstance(client.ask("ACQUIRE", key, ttl), list), "a grant of that TTL")
 
 
@@ -157,14 +145,12 @@ FENCED 1 DBSIZE | FENCED 1 SCAN 0 | FENCED 1 INFO k"""
     for said, commands in MALFORMED.items() for command in re.split(r" \| |\n", commands.strip())])
 def test_a_malformed_command_is_an_error_and_changes_nothing(local, command, said):
     client = local.client()
-    with refused("ERR", said):
-        client(*[word.strip('"') for word in command.split()])
+    client.refused("ERR", *[word.strip('"') for word in command.split()], text=said)
     assert client.lease("r") is None
     assert client("PING") == "PONG"
 
 
-def test_options_are_taken_in_any_order_and_any_case(daemon, key):
-    client = daemon.client()
+def test_options_are_taken_in_any_order_and_any_case(client, key):
     reply = client("aCqUiRe", key, 60000, "wait", 100, "owner", "me")
     assert client("acquire", key, 60000, "OWNER", "me", "WAIT", 100)[0] == reply[0]
     assert client("fenced", reply[0], "sEt", key, "v") == "OK"
@@ -201,8 +187,7 @@ def test_a_hold_count_survives_a_restart(rig, lease):
 # Repeats.
 
 
-def test_an_acquire_whose_reply_was_lost_is_repeated_without_a_second_count(daemon, key):
-    client = daemon.client()
+def test_an_acquire_whose_reply_was_lost_is_repeated_without_a_second_count(daemon, client, key):
     client.send("ACQUIRE", key, 60000, "OWNER", "me", "ID", "a1")
     wait_until(lambda: daemon.client().lease(key), "the grant is there")
     client.reset()
@@ -213,8 +198,7 @@ def test_an_acquire_whose_reply_was_lost_is_repeated_without_a_second_count(daem
     assert again("RELEASE", key, token, "ID", "r1") == 0
 
 
-def test_a_repeated_acquire_and_release_count_once(daemon, key):
-    client = daemon.client()
+def test_a_repeated_acquire_and_release_count_once(client, key):
     token, = {client.token(key, 60000, "OWNER", "me", "ID", "a") for _ in range(3)}
     assert client.lease(key)["holds"] == 1
     client.token(key, 60000, "OWNER", "me", "ID", "b")
@@ -232,12 +216,10 @@ def test_an_acquire_id_survives_kill_9(rig, lease):
     assert client.lease("r")["holds"] == 1
 
 
-def test_an_id_whose_lease_is_over_is_told_so(daemon, key):
-    client = daemon.client()
+def test_an_id_whose_lease_is_over_is_told_so(client, key):
     token = client.token(key, 60000, "ID", "a1")
     client("RELEASE", key, token)
-    with refused("STALE"):
-        client("ACQUIRE", key, 60000, "ID", "a1")
+    client.refused("STALE", "ACQUIRE", key, 60000, "ID", "a1")
     assert client.token(key, 60000, "ID", "a2") == token + 1
 
 
@@ -262,8 +244,7 @@ def test_an_ephemeral_lease_ends_with_its_connection_and_wakes_the_next(daemon, 
         client.reset()
         assert waiter.read()[0] > token
     assert watch.seconds < patience(PROMPT_SECONDS)
-    with refused("STALE"):
-        waiter.fenced(token, "SET", key, "x")
+    waiter.refused("STALE", "FENCED", token, "SET", key, "x")
 
 
 def test_an_ephemeral_repeat_moves_the_lease_to_the_new_connection(daemon, key):

@@ -237,8 +237,7 @@ def test_a_program_and_a_daemon_share_a_store(rig, library):
             lease.release()
 
 
-def test_it_takes_its_leases_from_redis_and_shares_them_with_a_daemon(rig, library):
-    redis = rig.redis()
+def test_it_takes_its_leases_from_redis_and_shares_them_with_a_daemon(rig, redis, library):
     daemon = rig.daemon(lease=redis.uri, store=f"sqlite:{rig.folder}/daemon.db")
     with library.open(f"sqlite:{rig.store}?lease={redis.uri}") as embedded, \
             library.open(daemon.uri) as client:
@@ -294,28 +293,25 @@ def test_a_commit_of_unknown_outcome_is_unsure_and_ends_the_client_not_the_proce
 def test_it_renews_every_third_of_the_ttl_for_as_long_as_the_handle_lives(rig, library):
     daemon = rig.daemon()
     ttl_ms = int(patience(3000))
+    admin = daemon.client()
     with library.open(daemon.uri) as client:
         with Stopwatch() as watch:
             lease = client.acquire("r", ttl_ms=ttl_ms)
-            wait_until(lambda: renewals(daemon) >= 6, "renewals", 3 * 3)
+            wait_until(lambda: admin.counter("leases_renewed") >= 6, "renewals", 3 * 3)
         assert lease.valid and client.query("r").held and lease.lost == []
         assert watch.seconds > 4 * ttl_ms / 3000, "of six, the first one comes early"
         lease.free()  # not released: it lapses
         wait_until(lambda: not client.query("r").held, "the lease is over", 3 * 3)
 
 
-def renewals(daemon):
-    return int(re.search(rb"leases_renewed:(\d+)", daemon.client()("INFO"))[1])
-
-
 @pytest.mark.parametrize("how", ["frozen", "killed", "unreachable"])
 def test_the_owner_is_told_before_the_ttl_is_over_when_the_daemon_is(rig, library, how):
     daemon = rig.daemon()
     relay = rig.relay(daemon.address)
-    client = library.open(relay.uri)
+    client, admin = library.open(relay.uri), daemon.client()
     ttl = patience(3)
     leases = [client.acquire(f"r{n}", ttl_ms=int(ttl * 1000)) for n in range(20)]
-    wait_until(lambda: renewals(daemon) >= 40, "each is renewed in its turn", 9)
+    wait_until(lambda: admin.counter("leases_renewed") >= 40, "each is renewed in its turn", 9)
     # What has to be told a hundredth of the TTL before its end is told well before, then.
     wait_until(lambda: all(0 < lease.left_ms < 850 * ttl for lease in leases), "time goes by")
     if how == "frozen":

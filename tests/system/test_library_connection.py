@@ -4,23 +4,42 @@ who else is there."""
 
 import threading
 
+import pytest
+
 from harness.library import StkError, fails
 from harness.limits import Stopwatch, patience, wait_until
 from harness.rig import free_port
-from harness.tool import Tool
 
 IN_TIME_SECONDS = 3  # of a call whose limit is some tenths of one
 
 
+@pytest.fixture
+def daemon(rig):
+    return rig.daemon()
+
+
+@pytest.fixture
+def relay(rig, daemon):
+    return rig.relay(daemon.address)
+
+
+@pytest.fixture
+def client(library, daemon):
+    with library.open(daemon.uri, 30000) as client:
+        yield client
+
+
+@pytest.fixture
+def relayed(library, relay):
+    """A client whose replies can get lost."""
+    with library.open(relay.uri) as client:
+        yield client
+
+
 # Lost replies.
 
-def through(rig, daemon):
-    relay = rig.relay(daemon.address)
-    return relay, relay.uri
-
-
 def lose_the_reply(relay, call):
-    """Runs it, lets its request through, and cuts the connection before the reply."""
+    """What it returns, or the code of its error."""
     results = []
 
     def run():
@@ -28,64 +47,53 @@ def lose_the_reply(relay, call):
             results.append(call())
         except StkError as error:
             results.append(error.code)
-    relay.hold("down")
     thread = threading.Thread(target=run)
-    thread.start()
-    wait_until(lambda: relay.kept("down") > 0, "there is a reply")
-    relay.cut()
-    relay.let("down")
+    with relay.losing_reply():
+        thread.start()
     thread.join(patience(20))
     return results[0]
 
 
-def test_a_write_whose_reply_was_lost_is_repeated_and_applied_once(rig, library):
-    relay, uri = through(rig, rig.daemon())
-    with library.open(uri) as client:
-        lease = client.acquire("n", ttl_ms=60000)
-        assert lose_the_reply(relay, lambda: client.fenced(lease, "INCR", "n")) == 1
-        assert lose_the_reply(relay, lambda: client.fenced(lease, "INCR", "n")) == 2
-        assert client.get("n") == "2"
-        assert lose_the_reply(
-            relay, lambda: client.transaction((lease, "INCR", "n"), (None, "GET", "n"),
-                                              (lease, "INCRBY", "n", 10))) == [3, b"3", 13]
-        assert lose_the_reply(relay, lambda: client.get("n")) == "13"
-        lease.release()
+def test_a_write_whose_reply_was_lost_is_repeated_and_applied_once(relay, relayed):
+    lease = relayed.acquire("n", ttl_ms=60000)
+    assert lose_the_reply(relay, lambda: relayed.fenced(lease, "INCR", "n")) == 1
+    assert lose_the_reply(relay, lambda: relayed.fenced(lease, "INCR", "n")) == 2
+    assert relayed.get("n") == "2"
+    assert lose_the_reply(
+        relay, lambda: relayed.transaction((lease, "INCR", "n"), (None, "GET", "n"),
+                                          (lease, "INCRBY", "n", 10))) == [3, b"3", 13]
+    assert lose_the_reply(relay, lambda: relayed.get("n")) == "13"
+    lease.release()
 
 
-def test_an_acquire_and_a_release_whose_replies_were_lost_count_once(rig, library):
-    daemon = rig.daemon()
-    relay, uri = through(rig, daemon)
-    with library.open(uri) as client:
-        lease = lose_the_reply(relay, lambda: client.acquire("r", owner="me", ttl_ms=60000))
-        assert lease.token == 1 and client.query("r").holds == 1
-        again = client.acquire("r", owner="me", ttl_ms=60000)
-        assert client.query("r").holds == 2
-        assert lose_the_reply(relay, again.release) is None
-        assert client.query("r").holds == 1
-        assert lose_the_reply(relay, lease.release) is None
-        assert not client.query("r").held
-        waited = lose_the_reply(relay, lambda: client.acquire("r", wait_ms=5000, ttl_ms=60000))
-        assert waited.valid
-        waited.release()
-        basket = lose_the_reply(relay, lambda: client.acquire("b", "a", ttl_ms=60000))
-        assert basket.token_of("a") == basket.token_of("b") == 1
-        basket.release()
-        assert daemon.client()("LEASES") == []
+def test_an_acquire_and_a_release_whose_replies_were_lost_count_once(daemon, relay, relayed):
+    lease = lose_the_reply(relay, lambda: relayed.acquire("r", owner="me", ttl_ms=60000))
+    assert lease.token == 1 and relayed.query("r").holds == 1
+    again = relayed.acquire("r", owner="me", ttl_ms=60000)
+    assert relayed.query("r").holds == 2
+    assert lose_the_reply(relay, again.release) is None
+    assert relayed.query("r").holds == 1
+    assert lose_the_reply(relay, lease.release) is None
+    assert not relayed.query("r").held
+    waited = lose_the_reply(relay, lambda: relayed.acquire("r", wait_ms=5000, ttl_ms=60000))
+    assert waited.valid
+    waited.release()
+    basket = lose_the_reply(relay, lambda: relayed.acquire("b", "a", ttl_ms=60000))
+    assert basket.token_of("a") == basket.token_of("b") == 1
+    basket.release()
+    assert daemon.client()("LEASES") == []
 
 
-def test_what_cannot_be_repeated_is_not(rig, library):
-    relay, uri = through(rig, rig.daemon())
-    with library.open(uri) as client:
-        client.acquire("r", ttl_ms=60000).free()
-        assert lose_the_reply(relay, lambda: client.revoke("r")) == "UNSURE"
-        assert not client.query("r").held
-        assert lose_the_reply(
-            relay, lambda: client.command("SQL", "CREATE TABLE t (a)")) == "UNSURE"
+def test_what_cannot_be_repeated_is_not(relay, relayed):
+    relayed.acquire("r", ttl_ms=60000).free()
+    assert lose_the_reply(relay, lambda: relayed.revoke("r")) == "UNSURE"
+    assert not relayed.query("r").held
+    assert lose_the_reply(
+        relay, lambda: relayed.command("SQL", "CREATE TABLE t (a)")) == "UNSURE"
 
 
-def test_a_write_that_stays_without_an_answer_is_unsure_and_its_receipt_tells(rig, library):
-    relay, uri = through(rig, rig.daemon())
-    with library.open(uri, timeout_ms=int(patience(500))) as client:
+def test_a_write_that_stays_without_an_answer_is_unsure_and_its_receipt_tells(library, relay):
+    with library.open(relay.uri, timeout_ms=int(patience(500))) as client:
         lease = client.acquire("n", ttl_ms=60000)
         relay.hold("down")
         with Stopwatch() as watch:
@@ -123,8 +131,7 @@ def test_it_connects_again_when_the_daemon_was_restarted(rig, library):
         lease.release()
 
 
-def test_a_call_ends_in_time_where_the_daemon_is_silent_or_gone(rig, library):
-    daemon = rig.daemon()
+def test_a_call_ends_in_time_where_the_daemon_is_silent_or_gone(daemon, library):
     with library.open(daemon.uri, timeout_ms=int(patience(300))) as client:
         lease = client.acquire("r", ttl_ms=60000)
         daemon.freeze()
@@ -157,30 +164,25 @@ def test_it_authenticates(rig, library):
     fails("WRONGPASS", library.open, f"stockade://:wrong@{host}")
 
 
-def test_waiters_through_one_client_are_served_in_order(rig, library):
-    with library.open(rig.daemon().uri, 30000) as client:
-        lease, order = client.acquire("r", ttl_ms=60000), []
+def test_waiters_through_one_client_are_served_in_order(client):
+    lease, order, threads = client.acquire("r", ttl_ms=60000), [], []
 
-        def wait(number):
-            mine = client.acquire("r", ttl_ms=60000, wait_ms=20000)
-            order.append(number)
-            mine.release()
-        threads = []
-        for number in range(8):
-            threads.append(threading.Thread(target=wait, args=(number,)))
-            threads[-1].start()
-            wait_until(lambda: client.query("r").waiters == number + 1, "it waits")
-        assert client.acquire("r", ttl_ms=60000) is None
-        lease.release()
-        for thread in threads:
-            thread.join()
-        assert order == list(range(8))
+    def wait(number):
+        mine = client.acquire("r", ttl_ms=60000, wait_ms=20000)
+        order.append(number)
+        mine.release()
+    for number in range(8):
+        threads.append(threading.Thread(target=wait, args=(number,)))
+        threads[-1].start()
+        wait_until(lambda: client.query("r").waiters == number + 1, "it waits")
+    assert client.acquire("r", ttl_ms=60000) is None
+    lease.release()
+    for thread in threads:
+        thread.join()
+    assert order == list(range(8))
 
 
-def test_the_command_line_and_the_library_see_the_same_leases(rig, library, tmp_path):
-    daemon = rig.daemon()
-    tool = Tool(tmp_path)
-    with library.open(daemon.uri) as client:
-        lease = client.acquire("r", owner="the library", ttl_ms=60000)
-        assert "the library" in tool.run("-u", daemon.uri, "lease", "r").stdout
-        lease.release()
+def test_the_command_line_and_the_library_see_the_same_leases(daemon, client, tool):
+    lease = client.acquire("r", owner="the library", ttl_ms=60000)
+    assert "the library" in tool.run("-u", daemon.uri, "lease", "r").stdout
+    lease.release()

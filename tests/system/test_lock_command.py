@@ -110,22 +110,7 @@ def test_an_unreachable_server_is_69(tool):
     assert done.returncode == UNREACHABLE and "cannot reach the server" in done.stderr
 
 
-@pytest.mark.parametrize("words", [
-    ["r"], ["r", "--"], ["--", "true"], ["r", "true"], ["r", "--ttl", "0", "--", "true"],
-    ["r", "--ttl", "soon", "--", "true"], ["r", "--nosuch", "--", "true"],
-    ["r", "s", "--", "true"]], ids=" ".join)
-def test_wrong_usage_is_2_and_says_where_to_read(tool, words):
-    done = tool.run("lock", *words)
-    assert done.returncode == 2 and "stockade lock --help" in done.stderr
-
-
-def test_help_tells_the_exit_codes(tool):
-    said = tool.run("lock", "--help").stdout
-    assert all(str(code) in said for code in (2, 69, 75, 76, 126, 127))
-
-
-def test_it_renews_for_as_long_as_the_program_runs(tool, daemon, key):
-    client = daemon.client()
+def test_it_renews_for_as_long_as_the_program_runs(tool, daemon, client, key):
     running = start(tool, daemon, key, "--ttl", "2s", "--", "sleep", "5")
     wait_until(lambda: (client.lease(key) or {}).get("state") == "held", "it is held")
     token = client.lease(key)["token"]
@@ -214,8 +199,7 @@ def test_a_stopped_daemon_ends_the_program_before_the_ttl_is_over(rig, tool, stu
     assert not tool.processes()
 
 
-def test_a_dead_daemon_that_comes_back_in_time_is_not_noticed_by_the_program(rig, tool):
-    redis = rig.redis()
+def test_a_dead_daemon_that_comes_back_in_time_is_not_noticed_by_the_program(rig, redis, tool):
     port = free_port()
     daemon = rig.daemon(lease=redis.uri, listen=(f"127.0.0.1:{port}",))
     started = tool.folder / "started"
@@ -269,11 +253,9 @@ def test_a_release_whose_reply_was_lost_is_repeated_and_is_no_loss(rig, tool):
                          "60s", "--", "sh", "-c",
                          f"touch {started}; while [ ! -e {go} ]; do sleep 0.02; done")
     await_file(started)
-    relay.hold("down")
-    go.touch()
-    wait_until(lambda: daemon.client().lease("r")["state"] == "free", "it was released")
-    relay.cut()
-    relay.let("down")
+    with relay.losing_reply():
+        go.touch()
+        wait_until(lambda: daemon.client().lease("r")["state"] == "free", "it was released")
     assert end(running) == (0, "")
 
 

@@ -39,8 +39,9 @@ PYTEST = """\
 def test_loop(): assert "i <= n" in open("fence/sum.c").read()
 def test_broken(): assert False
 """
-FOR_ALL = "caught = 'unit sum_test'\n"
-GOOD = {"name": "last one forgotten", "file": "fence/sum.c", "old": "i <= n", "new": "i < n"}
+FOR_ALL = "caught = 'unit sum_test'"
+GOOD = {"name": "last one forgotten", "old": "i <= n", "new": "i < n"}
+EIGHT = [{"name": f"wrong start {n}", "old": "s = 0", "new": f"s = {n}"} for n in range(1, 9)]
 
 
 @pytest.fixture
@@ -56,13 +57,15 @@ def tree(tmp_path):
     return tmp_path
 
 
-def mutants(tree, *entries, options=()):
-    """Returns (exit status, output) for entries that differ from GOOD as said."""
+def mutants(tree, *entries, file="fence/sum.c", options=()):
+    """Returns (exit status, output) for entries on a file, which differ from GOOD as said."""
     folder = tree / "tests/mutants"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "fence.toml").write_text(FOR_ALL + "".join(
-        "[[mutant]]\n" + "".join(f"{key} = '{value}'\n" for key, value in {**GOOD, **entry}.items())
-        for entry in entries))
+    lines = [FOR_ALL]
+    for entry in entries:
+        fields = {**GOOD, **entry}
+        lines += [f"[['{file}']]", *(f"{key} = '{text}'" for key, text in fields.items())]
+    (folder / "fence.toml").write_text("\n".join(lines))
     done = subprocess.run([REPO / "tests/mutants/run", "--tree", tree, *options],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=50)
     return done.returncode, done.stdout
@@ -86,7 +89,6 @@ def test_a_defect_that_hangs_its_test_is_caught_and_said_so(tree):
     ("DOES NOT APPLY", {"old": "i << n"}),
     ("DOES NOT APPLY", {"old": "int n"}),
     ("DOES NOT APPLY", {"new": "i <= n"}),
-    ("DOES NOT APPLY", {"file": "fence/nosuch.c"}),
     ("DOES NOT COMPILE", {"new": "i <= m"}),
     ("DOES NOT COMPILE", {"new": "i <= m", "caught": "sim RUNS=1"}),
     ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "unit sad_test"}),
@@ -98,12 +100,18 @@ def test_a_defect_that_hangs_its_test_is_caught_and_said_so(tree):
     ("BAD ENTRY", {"caught": "luck"}),
     ("BAD ENTRY", {"caught": ""}),
     ("BAD ENTRY", {"comment": "no such field"}),
-    ("BAD ENTRY", {"file": "tests/unit/sum_test.c"}),
 ])
 def test_what_proves_nothing_fails(tree, verdict, entry):
     status, output = mutants(tree, entry)
     assert status == 1 and output.startswith(verdict), output
     assert output.endswith("\n0 passed, 1 failed\n"), output
+
+
+@pytest.mark.parametrize("verdict, file", [("DOES NOT APPLY", "fence/nosuch.c"),
+                                           ("BAD ENTRY", "tests/unit/sum_test.c")])
+def test_a_defect_is_put_into_a_file_of_the_product(tree, verdict, file):
+    status, output = mutants(tree, {}, file=file)
+    assert status == 1 and output.startswith(verdict), output
 
 
 def test_each_is_counted_and_the_tree_is_left_as_it_was(tree):
@@ -128,16 +136,14 @@ def test_no_mutants_are_a_failure(tree):
 
 
 def test_a_sample_is_the_same_for_the_same_seed(tree):
-    entries = [{"name": f"wrong start {n}", "old": "s = 0", "new": f"s = {n}"} for n in range(1, 9)]
-    runs = [mutants(tree, *entries, options=["--sample", "3", "--seed", "7"]) for _ in range(2)]
+    runs = [mutants(tree, *EIGHT, options=["--sample", "3", "--seed", "7"]) for _ in range(2)]
     names = [sorted(re.findall(r"wrong start \d", output)) for _, output in runs]
     assert names[0] == names[1] and len(names[0]) == 3
     assert "SAMPLE=3 SEED=7, of 8" in runs[0][1] and "3 passed, 0 failed" in runs[0][1]
 
 
 def test_what_does_not_fit_fails_also_where_a_sample_leaves_it_out(tree):
-    entries = [{"name": f"wrong start {n}", "old": "s = 0", "new": f"s = {n}"} for n in range(1, 9)]
-    status, output = mutants(tree, *entries, {"name": "gone", "old": "i << n"},
+    status, output = mutants(tree, *EIGHT, {"name": "gone", "old": "i << n"},
                              options=["--sample", "2"])
     assert status == 1 and re.search("^DOES NOT APPLY .*gone", output), output
     assert output.endswith("\n2 passed, 1 failed\n"), output

@@ -63,9 +63,8 @@ def test_a_released_token_is_retired(client, token, key):
     assert client("GET", key) == b"1"
 
 
-def test_a_revoked_token_is_retired_at_once(daemon, key):
-    holder, other = daemon.client(), daemon.client()
-    token = holder.token(key)
+def test_a_revoked_token_is_retired_at_once(daemon, holder, token, key):
+    other = daemon.client()
     holder.fenced(token, "SET", key, 1)
     assert other("REVOKE", key) == token
     holder.refused("STALE", "FENCED", token, "SET", key, 2)

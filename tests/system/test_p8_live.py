@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """P8 Live: waiters are served in order, the dead delay nobody for long, the gone leave no trace."""
 
-import select
 
 import pytest
 
@@ -35,9 +34,7 @@ def hand_over(holder, waiter, key, token, seconds):
     return fresh
 
 
-def test_50_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, key):
-    holder = daemon.client()
-    token = holder.token(key)
+def test_50_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, holder, token, key):
     line = line_up(daemon, key, 50)
     order = [token]
     for number, waiter in enumerate(line):
@@ -47,9 +44,8 @@ def test_50_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, key):
     assert order == sorted(set(order))
 
 
-def test_a_newcomer_does_not_overtake_the_line(daemon, key):
-    holder, newcomer = daemon.client(), daemon.client()
-    token = holder.token(key)
+def test_a_newcomer_does_not_overtake_the_line(daemon, holder, token, key):
+    newcomer = daemon.client()
     first, second = line_up(daemon, key, 2)
     assert newcomer.acquire(key) is None
     holder("RELEASE", key, token)
@@ -61,9 +57,7 @@ def test_a_newcomer_does_not_overtake_the_line(daemon, key):
 
 
 @pytest.mark.parametrize("how", ["release", "revoke"])
-def test_a_waiter_is_woken_promptly_by(daemon, key, how):
-    holder = daemon.client()
-    token = holder.token(key)
+def test_a_waiter_is_woken_promptly_by(daemon, holder, token, key, how):
     waiter, = line_up(daemon, key, 1)
     with Stopwatch() as watch:
         holder("RELEASE", key, token) if how == "release" else holder("REVOKE", key)
@@ -103,12 +97,9 @@ def test_wait_ends_with_null_when_its_time_ran_out(daemon, key):
     assert watch.seconds < patience(PROMPT_SECONDS)
 
 
-def test_a_waiting_command_holds_back_only_its_own_connection(daemon, key):
-    holder, waiter, other = daemon.client(), daemon.client(), daemon.client()
-    token = holder.token(key)
-    waiter.send_bytes(b"*5\r\n$7\r\nACQUIRE\r\n$%d\r\n%s\r\n" % (len(key), key.encode()) +
-                      b"$5\r\n60000\r\n$4\r\nWAIT\r\n$5\r\n30000\r\n" +
-                      b"*1\r\n$4\r\nPING\r\n")
+def test_a_waiting_command_holds_back_only_its_own_connection(daemon, holder, token, key):
+    waiter, other = daemon.client(), daemon.client()
+    waiter.send_all([("ACQUIRE", key, 60000, "WAIT", 30000), ("PING",)])
     await_waiters(other, key, 1)
     assert other("PING") == "PONG"
     holder("RELEASE", key, token)
@@ -116,35 +107,17 @@ def test_a_waiting_command_holds_back_only_its_own_connection(daemon, key):
     assert waiter.read() == "PONG"
 
 
-@pytest.mark.parametrize("how", ["close", "reset"])
-def test_a_waiter_whose_client_vanished_leaves_the_line(daemon, key, how):
-    holder = daemon.client()
-    token = holder.token(key)
+@pytest.mark.parametrize("how", ["close", "reset", "CLIENT KILL"])
+def test_a_waiter_whose_client_vanished_leaves_the_line(daemon, holder, token, key, how):
     first, gone, last = line_up(daemon, key, 3)
-    gone.close() if how == "close" else gone.reset()
+    if how == "CLIENT KILL":
+        assert holder("CLIENT", "KILL", "{}:{}".format(*gone.sock.getsockname())) == "OK"
+        assert gone.is_closed()
+    else:
+        gone.close() if how == "close" else gone.reset()
     await_waiters(holder, key, 2)
     holder("RELEASE", key, token)
-    token = first.read()[0]
-    with Stopwatch() as watch:
-        first("RELEASE", key, token)
-        assert last.read()[0] > token
-    assert watch.seconds < patience(PROMPT_SECONDS)
-
-
-def test_a_waiter_that_was_killed_by_an_administrator_leaves_the_line(daemon, key):
-    holder = daemon.client()
-    token = holder.token(key)
-    doomed, last = daemon.client(), daemon.client()
-    number = doomed("CLIENT", "ID")
-    doomed.send("ACQUIRE", key, 60000, "WAIT", 30000)
-    await_waiters(holder, key, 1)
-    last.send("ACQUIRE", key, 60000, "WAIT", 30000)
-    await_waiters(holder, key, 2)
-    assert holder("CLIENT", "KILL", "ID", number) == 1
-    assert doomed.is_closed()
-    await_waiters(holder, key, 1)
-    holder("RELEASE", key, token)
-    assert last.read()[0] > token
+    hand_over(first, last, key, first.read()[0], patience(PROMPT_SECONDS))
 
 
 def ask_for(daemon, key):
@@ -154,22 +127,17 @@ def ask_for(daemon, key):
     return client
 
 
-def vanish(client, watch):
-    """The client is gone, and the daemon knows."""
-    client.reset()
-    wait_until(lambda: b"vanishing" not in watch("CLIENT", "LIST"), "the daemon noticed")
-
-
 def test_a_grant_nobody_can_receive_is_given_back_and_retired_with_redis(rig, redis, relay):
     daemon = rig.daemon(lease=relay.redis_uri)
     watch, peek = daemon.client(), redis.client()
-    watch("RELEASE", "r", watch.token("r"))
-    before = int(peek("GET", "stockade:{r}:token"))
+    before = watch.token("r")
+    watch("RELEASE", "r", before)
     relay.hold("down")
     client = ask_for(daemon, "r")
     wait_until(lambda: int(peek("GET", "stockade:{r}:token")) > before, "Redis has granted")
     lost = int(peek("GET", "stockade:{r}:token"))
-    vanish(client, watch)
+    client.reset()
+    wait_until(lambda: b"vanishing" not in watch("CLIENT", "LIST"), "the daemon noticed")
     relay.let("down")
     with Stopwatch() as watched:
         fresh = watch.token("r", 60000, "WAIT", 10000)
@@ -240,18 +208,3 @@ def test_one_waiter_too_many_is_busy_and_the_line_goes_on(rig, lease):
         token = waiter.read()[0]
         assert waiter("RELEASE", "r", token) == 0
     assert surplus.token("r") > token
-
-
-def test_waiters_that_arrive_together_are_served_one_at_a_time_and_none_is_forgotten(daemon, key):
-    waiting = [daemon.client() for _ in range(40)]
-    for client in waiting:
-        client.send("ACQUIRE", key, 60000, "WAIT", 30000)
-    tokens = []
-    while waiting:
-        ready, _, _ = select.select([client.sock for client in waiting], [], [], patience(5))
-        assert len(ready) == 1
-        owner = next(client for client in waiting if client.sock is ready[0])
-        waiting.remove(owner)
-        tokens.append(owner.read()[0])
-        owner("RELEASE", key, tokens[-1])
-    assert tokens == sorted(set(tokens)) and len(tokens) == 40

@@ -47,9 +47,10 @@ def test_the_test_that_is_named_exists(name):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_function_that_is_named_exists(name):
-    definition = re.compile(rf"^\w[\w *]*\b{name}\(", re.M)
-    assert any(definition.search(path.read_text()) for folder in ("fence", "store", "proxy")
-               for path in (REPO / folder).rglob("*.c"))
+    definition = {".c": rf"^\w[\w *]*\b{name}\(", ".h": rf"^#define {name}\("}
+    assert any(re.search(definition[path.suffix], path.read_text(), re.M)
+               for folder in ("fence", "store", "proxy")
+               for path in (REPO / folder).rglob("*.[ch]"))
 
 
 @pytest.mark.parametrize("name", FAULTS)

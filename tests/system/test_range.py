@@ -8,11 +8,8 @@ from harness.threads import at_once
 
 
 @pytest.fixture
-def stock(daemon, key):
+def stock(client, token, key):
     """Tries a command on a key that holds 3, under its token: (reply or error code, value then)."""
-    client = daemon.client()
-    token = client.token(key)
-
     def attempt(name, amount, *options):
         client.fenced(token, "DEL", key)
         if name == "HINCRBY":

@@ -13,6 +13,7 @@ from harness.redlock import Redlock
 from harness.resp import refused
 from harness.rig import Rig
 from test_p2_rising import assert_rising, cycles, lock_key
+from test_p8_lease_service import assert_leasedown
 from test_p8_live import PROMPT_SECONDS, hand_over
 from test_wake_across_daemons import pair, wait_for
 
@@ -30,13 +31,9 @@ class Site:
         self.daemon = rig.daemon(lease=self.redlock.uri)
         self.await_ready(5)
 
-    def info(self, client=None):
-        text = (client or self.daemon.client())("INFO").decode()
-        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-
     def await_ready(self, count, timeout=10):
         client = self.daemon.client()
-        wait_until(lambda: f" {count} ready" in self.info(client)["lease_service_detail"],
+        wait_until(lambda: f" {count} ready" in client.info()["lease_service_detail"],
                    f"{count} masters are ready", timeout)
         client.close()
 
@@ -69,8 +66,12 @@ def site(shared):
     shared.daemon.close_clients()
 
 
-def test_all_masters_hold_the_same_token_and_let_it_go(site, key):
-    client = site.daemon.client()
+@pytest.fixture
+def client(site):
+    return site.daemon.client()
+
+
+def test_all_masters_hold_the_same_token_and_let_it_go(site, client, key):
     tokens = [client.token(key)]
     wait_until(lambda: site.locks(key) == tokens * 5, "all five have it")
     client("RELEASE", key, tokens[0])
@@ -79,8 +80,7 @@ def test_all_masters_hold_the_same_token_and_let_it_go(site, key):
 
 
 @pytest.mark.parametrize("silent, furthest", [((), (30, 40)), ((2, 4), (30,)), ((0, 4), (40,))])
-def test_counters_that_ran_ahead_are_levelled_by_the_grant(site, key, silent, furthest):
-    client = site.daemon.client()
+def test_counters_that_ran_ahead_are_levelled_by_the_grant(site, client, key, silent, furthest):
     first = client.token(key)
     client("RELEASE", key, first)
     for master, ahead in zip(site.redlock.masters, (30, 7, 40, 3, 40)):
@@ -97,9 +97,8 @@ def test_counters_that_ran_ahead_are_levelled_by_the_grant(site, key, silent, fu
 
 
 @pytest.mark.parametrize("gone", [(0, 1), (2, 4)])
-def test_two_masters_that_come_back_empty_give_nothing_away(site, key, gone):
-    client, other = site.daemon.client(), site.daemon.client()
-    token = client.token(key)
+def test_two_masters_that_come_back_empty_give_nothing_away(site, client, token, key, gone):
+    other = site.daemon.client()
     wait_until(lambda: site.locks(key) == [token] * 5, "all five have it")
     site.redlock.kill(*gone)
     assert other.acquire(key) is None
@@ -126,36 +125,27 @@ def test_three_masters_that_come_back_empty_give_the_lease_away_and_the_fence_ho
     assert other.fenced(token, "SET", key, "x") == "OK"
 
 
-def test_without_a_quorum_it_is_leasedown_with_the_reason_and_it_comes_back(site, key):
-    client = site.daemon.client()
-    token = client.token(key)
+def test_without_a_quorum_it_is_leasedown_with_the_reason_and_it_comes_back(site, client, token,
+                                                                            key):
     site.redlock.kill(0, 1)
     client.renew(key, token, 60000)
     site.redlock.kill(4)
-    with Stopwatch() as watch, refused("LEASEDOWN", "no quorum: 3 of 5 masters are down: "):
-        client("ACQUIRE", key + "/new", 60000)
-    assert watch.seconds < patience(2)
+    assert_leasedown(client, key + "/new", 2, "no quorum: 3 of 5 masters are down: ")
     assert client.fenced(token, "SET", key, "x") == "OK"
-    info = site.info()
+    info = client.info()
     assert info["lease_service"] == "redlock" and info["lease_service_up"] == "0"
     assert "5 masters, 2 ready; redis 127.0.0.1:" in info["lease_service_detail"]
     site.redlock.start(4)
     assert granted_again(client, key + "/new") > 0
 
 
-def test_masters_that_are_silent_cost_no_more_than_the_timeout(site, key):
-    client = site.daemon.client()
-    token = client.token(key)
-    for number in (1, 2, 3):
-        site.redlock.masters[number].freeze()
-    with Stopwatch() as watch, refused("LEASEDOWN", "no quorum"):
-        client("ACQUIRE", key + "/new", 60000)
-    assert watch.seconds < patience(3)
-    with Stopwatch() as watch:
-        assert client("RELEASE", key, token) == 0
-    assert watch.seconds < patience(3)
-    for number in (1, 2, 3):
-        site.redlock.masters[number].thaw()
+def test_masters_that_are_silent_cost_no_more_than_the_timeout(site, client, token, key):
+    _, *three, _ = site.redlock.masters
+    with three[0].frozen(), three[1].frozen(), three[2].frozen():
+        assert_leasedown(client, key + "/new", 3, "no quorum")
+        with Stopwatch() as watch:
+            assert client("RELEASE", key, token) == 0
+        assert watch.seconds < patience(3)
     assert granted_again(client, key + "/new") > 0
     wait_until(lambda: site.locks(key) == [None] * 5, "what was released is free everywhere")
 
@@ -271,9 +261,8 @@ def test_one_stopped_master_adds_at_most_one_timeout_to_the_p99_of_a_grant(site,
     client = daemon.client()
     granted_again(client, key + "/first")
     normal_p99, normal = p99_of_a_grant(client, key)
-    site.redlock.masters[number].freeze()
-    p99, median = p99_of_a_grant(client, key)
-    site.redlock.masters[number].thaw()
+    with site.redlock.masters[number].frozen():
+        p99, median = p99_of_a_grant(client, key)
     assert p99 < float(normal_p99) + timeout_ms / 1000
     assert median < 2 * float(normal) + 0.01
     daemon.close_clients()

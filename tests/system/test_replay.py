@@ -3,7 +3,6 @@
 
 import collections
 import gzip
-import os
 import random
 import re
 import signal
@@ -12,18 +11,9 @@ import pytest
 
 from harness.lax import LaxServer
 from harness.limits import REPO, patience
-from harness.tool import Tool
 
 HEADER = "invoice,invoiced_at,sku,quantity,customer\n"
 REAL_ORDERS = REPO.parent / "shared" / "data" / "online-retail.csv.gz"
-
-
-@pytest.fixture
-def tool(tmp_path):
-    tool = Tool(tmp_path)
-    yield tool
-    for pid in tool.processes():
-        os.kill(pid, signal.SIGKILL)
 
 
 def generate(invoices=300, skus=20, seed=7):
@@ -62,8 +52,18 @@ def numbers(text):
         *(int(re.search(p, text)[1].replace(",", "")) for p in patterns.values()))
 
 
-def uri(daemon):
-    return "stockade://{}:{}".format(*daemon.address)
+def replay(tool, *words, daemon=None):
+    """It must succeed; what it printed."""
+    done = tool.run(*(["-u", daemon.uri] if daemon else []), "replay", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(tool, *words, said, status=1, daemon=None):
+    done = tool.run(*(["-u", daemon.uri] if daemon else []), "replay", *words)
+    assert done.returncode == status
+    assert said in done.stderr
+    return done
 
 
 def expect_books(orders, found):
@@ -74,13 +74,12 @@ def expect_books(orders, found):
 
 @pytest.mark.parametrize("lease", ["local:", "redis"])
 def test_concurrent_workers_that_are_stopped_keep_the_books(tool, orders_file, lease):
-    done = tool.run("replay", "--orders", orders_file, "--lease", lease, "--pause-every", 40)
-    assert done.returncode == 0, done.stderr
-    found = numbers(done.stdout)
+    printed = replay(tool, "--orders", orders_file, "--lease", lease, "--pause-every", 40)
+    found = numbers(printed)
     expect_books(generate(), found)
     assert found.sales > 0 and found.no_stock > 0
     assert found.stops > 0 and found.stale > 0
-    assert "60 % of each SKU's gross demand" in done.stdout
+    assert "60 % of each SKU's gross demand" in printed
     assert tool.left_behind() == []
     assert tool.processes() == {}
 
@@ -91,22 +90,21 @@ def model(orders, percent):
     for _, _, sku, quantity in orders:
         demand[sku] += max(quantity, 0)
     left = {sku: total * percent // 100 for sku, total in demand.items()}
-    refused = 0
+    sold_out = 0
     for _, _, sku, quantity in orders:
         if quantity > left[sku]:
-            refused += 1
+            sold_out += 1
         else:
             left[sku] -= quantity
-    return left, refused
+    return left, sold_out
 
 
 def test_one_worker_leaves_what_a_model_leaves_piece_by_piece(tool, rig, orders_file):
     daemon = rig.daemon()
-    done = tool.run("-u", uri(daemon), "replay", "--orders", orders_file, "--workers", 1,
-                    "--limit", 400, "--opening", 35, "--pause-every", 0)
-    assert done.returncode == 0, done.stderr
-    left, refused = model(generate()[:400], 35)
-    assert numbers(done.stdout).no_stock == refused
+    printed = replay(tool, "--orders", orders_file, "--workers", 1, "--limit", 400, "--opening", 35,
+                     "--pause-every", 0, daemon=daemon)
+    left, sold_out = model(generate()[:400], 35)
+    assert numbers(printed).no_stock == sold_out
     client = daemon.client()
     assert {sku: int(client("GET", f"stock:{sku}")) for sku in left} == left
 
@@ -115,24 +113,20 @@ def test_workers_take_the_invoices_in_order_of_time_not_of_the_file(tool, rig, t
     path = tmp_path / "orders.csv"
     path.write_text(HEADER + "late,300,A,4,\nearly,100,A,5,\n")
     daemon = rig.daemon()
-    done = tool.run("-u", uri(daemon), "replay", "--orders", path, "--workers", 1)
-    assert done.returncode == 0, done.stderr
+    replay(tool, "--orders", path, "--workers", 1, daemon=daemon)
     assert daemon.client()("GET", "stock:A") == b"0"  # 5 at the opening: early had them
 
 
 def test_gzip_is_read_and_a_limit_kept(tool, tmp_path):
     path = tmp_path / "orders.csv.gz"
     path.write_bytes(gzip.compress(as_csv(generate()).encode()))
-    done = tool.run("replay", "--orders", path, "--limit", 500, "--pause-every", 100)
-    assert done.returncode == 0, done.stderr
-    expect_books(generate()[:500], numbers(done.stdout))
+    printed = replay(tool, "--orders", path, "--limit", 500, "--pause-every", 100)
+    expect_books(generate()[:500], numbers(printed))
 
 
 @pytest.mark.skipif(not REAL_ORDERS.exists(), reason="the data file is not there")
 def test_the_first_20000_lines_of_real_orders_keep_the_books(tool):
-    done = tool.run("replay", "--orders", REAL_ORDERS, "--limit", 20000)
-    assert done.returncode == 0, done.stderr
-    found = numbers(done.stdout)
+    found = numbers(replay(tool, "--orders", REAL_ORDERS, "--limit", 20000))
     assert found.lines == 20000
     assert found.audited == 2408
     assert found.stops > 0
@@ -162,10 +156,9 @@ def test_malformed_lines_are_named_counted_and_skipped(tool, tmp_path):
 def test_strict_stops_at_the_first_malformed_line(tool, tmp_path):
     path = tmp_path / "orders.csv"
     path.write_text(MALFORMED)
-    done = tool.run("replay", "--orders", path, "--strict")
-    assert done.returncode == 1
-    assert done.stderr == f"stockade replay: line 3 of {path}: it has not five columns (--strict)\n"
-    assert done.stdout == ""
+    done = refused(tool, "--orders", path, "--strict",
+                   said=f"stockade replay: line 3 of {path}: it has not five columns (--strict)\n")
+    assert done.stdout == "" and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("content, said", [
@@ -180,9 +173,7 @@ def test_a_file_that_is_no_orders_is_refused(tool, tmp_path, content, said):
     path = tmp_path / "orders.csv.gz"
     if content is not None:
         path.write_bytes(content)
-    done = tool.run("replay", "--orders", path)
-    assert done.returncode == 1
-    assert said in done.stderr
+    refused(tool, "--orders", path, said=said)
 
 
 def test_keys_that_are_there_already_are_not_touched(tool, rig, orders_file):
@@ -191,28 +182,24 @@ def test_keys_that_are_there_already_are_not_touched(tool, rig, orders_file):
     token = client.token("stock:SKU 3", 10000)
     client.fenced(token, "SET", "stock:SKU 3", "theirs")
     client("RELEASE", "stock:SKU 3", token)
-    done = tool.run("-u", uri(daemon), "replay", "--orders", orders_file)
-    assert done.returncode == 1
-    assert "stock:SKU 3 is there already; choose another --prefix" in done.stderr
+    refused(tool, "--orders", orders_file, daemon=daemon,
+            said="stock:SKU 3 is there already; choose another --prefix")
     assert client("GET", "stock:SKU 3") == b"theirs"
-    done = tool.run("-u", uri(daemon), "replay", "--orders", orders_file, "--prefix", "mine:",
-                    "--pause-every", 0)
-    assert done.returncode == 0, done.stderr
+    replay(tool, "--orders", orders_file, "--prefix", "mine:", "--pause-every", 0, daemon=daemon)
     assert client("GET", "stock:SKU 3") == b"theirs"
 
 
 def test_a_server_that_checks_no_tokens_fails_the_audit(tool, orders_file):
     with LaxServer() as server:
-        done = tool.run("-u", server.uri, "replay", "--orders", orders_file, "--opening", 1000,
-                        "--limit", 400, "--pause-every", 20)
-    assert done.returncode == 1
+        done = refused(tool, "--orders", orders_file, "--opening", 1000, "--limit", 400,
+                       "--pause-every", 20, daemon=server, said="audit: SKU ")
     assert "audit FAILED" in done.stdout
     assert re.search(r"^audit: SKU \d+: opening \d+ - sold", done.stderr, re.M)
 
 
 def test_a_daemon_that_dies_ends_the_replay_with_the_line(tool, rig, orders_file):
     daemon = rig.daemon()
-    running = tool.start("-u", uri(daemon), "replay", "--orders", orders_file, "--pause", "10m",
+    running = tool.start("-u", daemon.uri, "replay", "--orders", orders_file, "--pause", "10m",
                          "--pause-every", 200)
     tool.await_stopped_child(running)
     daemon.kill()
@@ -232,15 +219,3 @@ def test_a_signal_ends_it_with_nothing_left_behind(tool, orders_file, number):
     assert "interrupted" in stderr
     assert tool.left_behind() == []
     tool.await_no_process()
-
-
-@pytest.mark.parametrize("words, said", [
-    ([], "--orders FILE is missing"),
-    (["--orders", "x", "--workers", "0"], "--workers takes a whole number from 1"),
-    (["--orders", "x", "--opening", "-1"], "--opening takes a whole number from 0"),
-    (["--orders", "x", "--prefix", "p" * 200], "--prefix takes at most"),
-], ids=["orders", "workers", "opening", "prefix"])
-def test_wrong_usage_is_explained_and_exits_with_2(tool, words, said):
-    done = tool.run("replay", *words)
-    assert done.returncode == 2
-    assert said in done.stderr

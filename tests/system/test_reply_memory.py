@@ -16,10 +16,6 @@ VALUE_MB = 16
 KERNEL_MB = 4  # at most so much of a reply leaves for the kernel's buffers, though nobody reads it
 
 
-def waiting_bytes(daemon):
-    return int(re.search(r"^stockade_reply_bytes (\d+)$", daemon.get("/metrics")[2], re.M)[1])
-
-
 class Unread(Client):
     """A client that takes next to nothing from the network until it reads."""
 
@@ -50,8 +46,7 @@ def crowd(daemon, *command, count=30):
 
     def answered():
         """But for the looks themselves, which count when they are answered, too."""
-        text = observer("INFO", "stats")
-        looks.append(int(re.search(rb"commands_processed:(\d+)", text)[1]))
+        looks.append(int(observer.info("stats")["commands_processed"]))
         return looks[-1] - looks[0] - (len(looks) - 1)
 
     clients = [Unread(daemon.address, timeout=30) for _ in range(count)]
@@ -67,7 +62,7 @@ def fill(daemon):
     """Until a reply of 8 MiB finds no room."""
     crowd(daemon, "GET", "big", count=15)
     for _ in range(30):
-        room = LIMIT_MB * MB - waiting_bytes(daemon)
+        room = LIMIT_MB * MB - daemon.metric("reply_bytes")
         if room < 8 * MB:
             return
         crowd(daemon, "GETRANGE", "big", 0, min(10 * MB, room - MB), count=1)
@@ -83,7 +78,7 @@ def test_unread_replies_take_no_more_than_the_limit(crowded, command):
     before = crowded.rss_bytes()
     clients = crowd(crowded, *command.split())
     assert crowded.peak_rss_bytes() - before < (LIMIT_MB + 4 * VALUE_MB) * MB
-    assert waiting_bytes(crowded) <= LIMIT_MB * MB
+    assert crowded.metric("reply_bytes") <= LIMIT_MB * MB
     assert crowded.client()("PING") == "PONG", "who asks for little is served"
     assert crowded.client()("SET", "k", "v") == "OK"
     replies = [client.read() for client in clients]
@@ -92,7 +87,7 @@ def test_unread_replies_take_no_more_than_the_limit(crowded, command):
     for refusal in refusals:
         assert re.match(r"BUSY replies that clients have not read take 1[0-9]{2} of 128 MiB "
                         r"\(--max-reply-memory\)", refusal.text), refusal.text
-    wait_until(lambda: waiting_bytes(crowded) < MB, "what was read is forgotten")
+    wait_until(lambda: crowded.metric("reply_bytes") < MB, "what was read is forgotten")
     for client in clients:
         assert client("PING") == "PONG", "the connection lives on"
     assert not isinstance(clients[-1].ask(*command.split()), ReplyError), "there is room again"
@@ -100,15 +95,14 @@ def test_unread_replies_take_no_more_than_the_limit(crowded, command):
 
 def test_a_write_whose_reply_finds_no_room_changes_nothing(crowded):
     client = crowded.client(timeout=30)
-    for command in (("GETDEL",), ("GETSET", "x"), ("SET", "x", "GET")):
-        key = "big/" + command[0]
+    commands = (("GETDEL", "a"), ("GETSET", "b", "x"), ("SET", "c", "x", "GET"))
+    for _, key, *_ in commands:
         client("SET", key, b"v" * (VALUE_MB * MB))
-        token = client.token(key)
+        client.token(key)
     fill(crowded)
-    for command in (("GETDEL",), ("GETSET", "x"), ("SET", "x", "GET")):
-        key = "big/" + command[0]
+    for words in commands:
+        key = words[1]
         token = client.lease(key)["token"]
-        words = (command[0], key, *command[1:])
         client.refused("BUSY", "FENCED", token, *words, text="nothing was applied")
         client("MULTI")
         client("FENCED", token, "SETRANGE", key, 0, "!")
@@ -143,10 +137,10 @@ def test_what_the_daemon_shows_of_itself_is_counted_too(crowded):
 
 def test_who_goes_away_leaves_its_room_to_others(crowded):
     clients = crowd(crowded, "GET", "big")
-    assert waiting_bytes(crowded) > 64 * MB
+    assert crowded.metric("reply_bytes") > 64 * MB
     for client in clients:
         client.close()
-    wait_until(lambda: waiting_bytes(crowded) == 0, "what they left unread is forgotten")
+    wait_until(lambda: crowded.metric("reply_bytes") == 0, "what they left unread is forgotten")
     assert len(crowded.client(timeout=30)("GET", "big")) == VALUE_MB * MB
 
 
@@ -163,7 +157,7 @@ def test_many_small_replies_are_bounded_too(rig):
     most = since = 0
     while since < 300:  # it has grown no more for so many looks, however busy the machine
         client("PING")
-        now, since = waiting_bytes(daemon), since + 1
+        now, since = daemon.metric("reply_bytes"), since + 1
         if now > most:
             most, since = now, 0
             assert most <= (LIMIT_MB + 40) * MB

@@ -2,12 +2,11 @@
 """SIGHUP has the options read again; SIGUSR1 and SIGUSR2 are ignored. None ends the daemon."""
 
 import signal
-import subprocess
 import time
 
 import pytest
 
-from harness.limits import BUILD, Wait, wait_until
+from harness.limits import Wait, wait_until
 from test_sql_limits import ENDLESS
 
 
@@ -132,12 +131,3 @@ def test_sighup_does_not_end_a_daemon_that_stops_whenever_it_comes(rig):
             limit.check("the daemon ends")
             time.sleep(0.0002)  # without a pause SIGTERM may never have its turn
         assert daemon.wait() == 0
-
-
-def test_help_marks_what_sighup_changes():
-    text = subprocess.run([BUILD / "stockaded", "--help"], capture_output=True, text=True,
-                          check=True).stdout
-    marked = {part.split()[0] for part in text.split("\n  --")[1:]
-              if "[SIGHUP]" in part.split("\n\n")[0]}
-    assert marked == {"password-file", "unfenced-writes", "log-level", "max-waiters",
-                      "max-reply-memory", "sql-time-limit"}

@@ -206,13 +206,17 @@ def test_the_config_file_may_come_from_the_environment_and_hold_every_option(rig
     assert client("AUTH", "secret") == "OK" and client("SET", "k", "v") == "OK"
 
 
-def test_help_names_every_option(rig):
+def test_help_names_every_option_and_marks_those_that_sighup_changes():
     run = subprocess.run([BUILD / "stockaded", "--help"], capture_output=True, text=True,
                          timeout=patience(10), check=False)
     assert run.returncode == 0 and run.stderr == ""
     for option in ("config", "listen", "store", "lease", "admin", "password-file",
                    "unfenced-writes", "log-level"):
         assert f"--{option}" in run.stdout
+    marked = {part.split()[0] for part in run.stdout.split("\n  --")[1:]
+              if "[SIGHUP]" in part.split("\n\n")[0]}
+    assert marked == {"password-file", "unfenced-writes", "log-level", "max-waiters",
+                      "max-reply-memory", "sql-time-limit"}
 
 
 def test_sigterm_answers_waiters_with_an_error_and_exits_with_0(rig, lease):

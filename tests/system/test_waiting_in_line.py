@@ -38,9 +38,7 @@ def test_only_the_head_of_the_line_asks_the_lease_service(rig, redis):
     assert calls <= 200 * 3 + 2 * seconds, "a few for each turn, not one for each that waits"
 
 
-def test_1000_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, key):
-    holder = daemon.client()
-    token = holder.token(key)
+def test_1000_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, holder, token, key):
     line = line_up(daemon, key, 1000, wait_ms=120000)
     for number, waiter in enumerate(line):
         assert holder("RELEASE", key, token) == 0
@@ -79,6 +77,14 @@ def serve(clients, key):
     return tokens
 
 
+def test_waiters_that_arrive_together_are_served_one_at_a_time_and_none_is_forgotten(daemon, key):
+    waiting = [daemon.client() for _ in range(40)]
+    for client in waiting:
+        client.send("ACQUIRE", key, 60000, "WAIT", 30000)
+    tokens = serve(waiting, key)
+    assert tokens == sorted(set(tokens)) and len(tokens) == 40
+
+
 @pytest.mark.slow
 @pytest.mark.alone
 def test_10000_waiters_on_one_resource_are_all_served_and_their_memory_is_used_again(rig, lease):
@@ -106,7 +112,6 @@ def test_10000_waiters_on_one_resource_are_all_served_and_their_memory_is_used_a
         assert waiting[0] - resting[0] < count * 12 * KB, (resting, waiting)
         assert waiting[2] < waiting[0] * 1.1, (resting, waiting)
         assert resting[3] < resting[1] * 1.1, (resting, waiting)
-
 
 
 @pytest.mark.slow

@@ -2,15 +2,15 @@
 """P8 Live, across daemons that share a Redis: a release at one wakes who waits at another at once,
 and within a second where the message is lost or not allowed. A lease may move between daemons."""
 
-import select
 import time
 
 import pytest
 
-from harness.limits import Stopwatch, Wait, patience, wait_until
+from harness.limits import Stopwatch, patience, wait_until
 from harness.relay import Relay
 from harness.resp import Push
 from test_p8_live import PROMPT_SECONDS, hand_over
+from test_waiting_in_line import serve
 
 LOOK_SECONDS = 1.0
 
@@ -197,24 +197,11 @@ def test_100_waiters_at_two_daemons_are_all_served(rig, redis):
         client.send("ACQUIRE", "r", 60000, "WAIT", 50000)
     wait_until(lambda: sum(daemon.client().lease("r")["waiters"] for daemon in daemons) == 100,
                "all wait", 10)
-    tokens, waiting = [token], set(crowd)
     with Stopwatch() as watch:
         holder("RELEASE", "r", token)
-        while waiting:
-            client = next_served(waiting)
-            tokens.append(client.read()[0])
-            waiting.remove(client)
-            assert client("RELEASE", "r", tokens[-1]) == 0
-    assert tokens == sorted(set(tokens)) and len(tokens) == 101
+        tokens = serve(crowd, "r")
+    assert tokens == sorted(set(tokens)) and tokens[0] > token and len(tokens) == 100
     assert watch.seconds < patience(30), "about a hundred looks if nobody were woken"
-
-
-def next_served(waiting):
-    sockets, wait = {client.sock: client for client in waiting}, Wait(10)
-    ready = select.select(list(sockets), [], [], wait.left)[0]
-    if not ready:
-        raise wait.late("somebody is served")
-    return sockets[ready[0]]
 
 
 def test_a_lease_that_moved_to_a_connection_of_the_other_daemon_outlives_the_first(rig):

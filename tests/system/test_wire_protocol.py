@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The protocol itself: RESP2, RESP3, inline, pipelines; malformed, oversized, cut off, dribbled."""
 
+import contextlib
 import random
 import select
 import socket
-import threading
 import time
 
 import pytest
 
 from harness.limits import Stopwatch, patience, wait_until
 from harness.resp import Closed, ReplyError, encode, tcp
+from harness.threads import Beside
 
 BROKEN = [
     b"*1\r\n:5\r\n", b"*3\r\n$3\r\nSET\r\n+k\r\n", b"*abc\r\n", b"*1x\r\n", b"*\r\n",
@@ -60,11 +61,8 @@ def test_a_huge_announcement_takes_no_memory(unfenced, data):
         client.send_bytes(data)
     assert unfenced.client()("PING") == "PONG"
     for client in clients:
-        try:
-            reply = client.read(0.05 / patience(1))
-        except (TimeoutError, Closed):
-            continue
-        assert isinstance(reply, ReplyError) and reply.code == "ERR"
+        with contextlib.suppress(TimeoutError, Closed):
+            assert client.read(0.05 / patience(1)).code == "ERR"
     assert unfenced.peak_rss_bytes() - before < 8 << 20
 
 
@@ -131,7 +129,6 @@ def test_slow_dribblers_do_not_hold_up_others(local):
 
 
 def test_pipelined_replies_come_in_order_whatever_they_need(client, token, key):
-    """Writes, reads, errors, lease commands and server commands in one stream."""
     commands, expected = [], []
     for i in range(300):
         commands += [("FENCED", token, "SET", key, i), ("GET", key), ("ECHO", i), ("NOSUCH",),
@@ -145,12 +142,6 @@ def test_pipelined_replies_come_in_order_whatever_they_need(client, token, key):
     got = [reply.code if isinstance(reply, ReplyError) else
            list if isinstance(reply, list) else reply for reply in replies]
     assert got == expected
-
-
-def test_a_connection_reads_its_own_piped_writes(client, token, key):
-    commands = [command for i in range(500)
-                for command in (("FENCED", token, "SET", key, i), ("GET", key))]
-    assert client.pipeline(commands)[1::2] == [b"%d" % i for i in range(500)]
 
 
 def test_every_connection_reads_writes_that_were_acknowledged_before(daemon, key):
@@ -180,15 +171,12 @@ def test_random_bytes_do_no_harm(unfenced):
         sock = tcp(unfenced.address)
         data = bytes(chance.choice(b"*$:+-\r\n0123456789 \"'abc\x00\xff")
                      for _ in range(chance.randint(1, 400)))
-        try:
+        with sock, contextlib.suppress(OSError):
             sock.sendall(data)
             sock.sendall(b"\r\n")
             sock.shutdown(socket.SHUT_WR)
             sock.settimeout(0.02)
             sock.recv(65536)
-        except (OSError, TimeoutError):
-            pass
-        sock.close()
     assert unfenced.client()("PING") == "PONG"
 
 
@@ -321,14 +309,12 @@ def test_a_slow_reader_gets_every_reply_in_order(unfenced):
     client = unfenced.client(timeout=30)
     count = 3000
     data = b"".join(encode("ECHO", b"%06d" % i + b"x" * 5000) for i in range(count))
-    sender = threading.Thread(target=client.sock.sendall, args=(data,), daemon=True)
     client.sock.settimeout(patience(30))
-    sender.start()
+    sender = Beside(client.sock.sendall, data)
     wait_until(lambda: select.select([client.sock], [], [], 0)[0], "replies flow")
     for i in range(count):
         assert client.read()[:6] == b"%06d" % i
-    sender.join(patience(5))
-    assert not sender.is_alive()
+    sender.end(5)
 
 
 def test_200_connections_at_once_are_served(daemon, key):

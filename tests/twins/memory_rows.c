@@ -52,10 +52,14 @@ static void receipt_free(struct kept_receipt *receipt)
 
 static void row_free(struct row *row)
 {
+    struct kept_receipt *receipt, *next;
+
     content_free(&row->now);
-    for (size_t i = 0; i < row->receipts_count; i++)
-        receipt_free(row->receipts[i]);
-    free(row->receipts);
+    HASH_ITER(hh, row->receipts, receipt, next)
+    {
+        HASH_DEL(row->receipts, receipt);
+        receipt_free(receipt);
+    }
     free((char *)(uintptr_t)row->name.data);
     free(row);
 }
@@ -109,7 +113,7 @@ void memory_rows_remove(struct memory_rows *rows, int64_t id)
 {
     struct row *row = rows->by_id[id - 1];
 
-    check(row->receipts_count == 0);
+    check(row->receipts == NULL);
     log_add(rows, UNDO_REMOVED, row);
     HASH_DEL(rows->by_name, row);
     rows->by_id[id - 1] = NULL;
@@ -123,44 +127,17 @@ struct globals *memory_rows_globals(struct memory_rows *rows)
 
 /* Receipts. */
 
-size_t memory_receipt_place(const struct row *row, struct bytes id, bool *found)
+struct kept_receipt *memory_receipt(const struct row *row, struct bytes id)
 {
-    size_t low = 0, high = row->receipts_count;
+    struct kept_receipt *receipt;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (bytes_compare(buf_bytes(&row->receipts[middle]->id), id) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    *found = low < row->receipts_count && bytes_equal(buf_bytes(&row->receipts[low]->id), id);
-    return low;
-}
-
-static void insert(struct row *row, struct kept_receipt *receipt)
-{
-    bool found;
-    size_t place = memory_receipt_place(row, buf_bytes(&receipt->id), &found);
-
-    check(!found);
-    if (row->receipts_count == row->receipts_room) {
-        row->receipts_room = row->receipts_room * 2 + 4;
-        row->receipts =
-            mem_realloc(row->receipts, row->receipts_room * sizeof(struct kept_receipt *));
-    }
-    memmove(&row->receipts[place + 1], &row->receipts[place],
-            (row->receipts_count++ - place) * sizeof(struct kept_receipt *));
-    row->receipts[place] = receipt;
-}
-
-static struct kept_receipt *take_out(struct row *row, size_t place)
-{
-    struct kept_receipt *receipt = row->receipts[place];
-
-    memmove(&row->receipts[place], &row->receipts[place + 1],
-            (--row->receipts_count - place) * sizeof(struct kept_receipt *));
+    HASH_FIND(hh, row->receipts, id.data, id.len, receipt);
     return receipt;
+}
+
+static void put_in(struct row *row, struct kept_receipt *receipt)
+{
+    HASH_ADD_KEYPTR(hh, row->receipts, receipt->id.data, receipt->id.len, receipt);
 }
 
 void memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes id,
@@ -168,17 +145,19 @@ void memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes 
 {
     struct kept_receipt *kept = mem_zalloc(sizeof *kept);
 
+    check(memory_receipt(row, id) == NULL);
     kept->receipt = *receipt;
     kept->id = memory_copy(id);
     kept->reply = memory_copy(receipt->reply);
     kept->receipt.reply = buf_bytes(&kept->reply);
-    insert(row, kept);
+    put_in(row, kept);
     log_add(rows, UNDO_RECEIPT_PUT, row)->receipt = kept;
 }
 
-void memory_receipt_remove(struct memory_rows *rows, struct row *row, size_t place)
+void memory_receipt_remove(struct memory_rows *rows, struct row *row, struct kept_receipt *receipt)
 {
-    log_add(rows, UNDO_RECEIPT_REMOVED, row)->receipt = take_out(row, place);
+    HASH_DEL(row->receipts, receipt);
+    log_add(rows, UNDO_RECEIPT_REMOVED, row)->receipt = receipt;
 }
 
 /* Undoing. */
@@ -193,7 +172,6 @@ size_t memory_rows_mark(struct memory_rows *rows, bool writes)
 static void undo_one(struct memory_rows *rows, struct undo *undo)
 {
     struct row *row = undo->row;
-    bool found;
 
     switch (undo->kind) {
     case UNDO_MADE:
@@ -210,12 +188,11 @@ static void undo_one(struct memory_rows *rows, struct undo *undo)
         rows->by_id[row->now.resource.id - 1] = row;
         HASH_ADD_KEYPTR(hh, rows->by_name, row->name.data, row->name.len, row);
         break;
-    case UNDO_RECEIPT_PUT: {
-        size_t place = memory_receipt_place(row, buf_bytes(&undo->receipt->id), &found);
-        receipt_free(take_out(row, place));
+    case UNDO_RECEIPT_PUT:
+        HASH_DEL(row->receipts, undo->receipt);
+        receipt_free(undo->receipt);
         break;
-    }
-    case UNDO_RECEIPT_REMOVED: insert(row, undo->receipt); break;
+    case UNDO_RECEIPT_REMOVED: put_in(row, undo->receipt); break;
     case UNDO_GLOBALS: rows->globals = undo->globals; break;
     }
 }
@@ -239,6 +216,19 @@ void memory_rows_commit(struct memory_rows *rows)
     }
     if (rows->globals.retired_first == rows->globals.retired_count)
         rows->globals.retired_first = rows->globals.retired_count = 0;
+}
+
+void memory_rows_run(struct memory_rows *rows, struct list *batch, bool writes, int64_t now_ms)
+{
+    rows->now_ms = now_ms;
+    for (struct list *at = batch->next; at != batch; at = at->next) {
+        struct store_op *op = list_entry(at, struct store_op, link);
+        size_t mark = memory_rows_mark(rows, writes);
+        op->error = op->run(op, &rows->txn);
+        rows->marked = false;
+        if (op->error != STK_OK)
+            memory_rows_undo(rows, mark);
+    }
 }
 
 struct memory_rows *memory_rows_new(const struct store_txn_impl *impl)

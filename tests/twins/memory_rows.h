@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <uthash.h>
 
+#include "store/store.h"
 #include "store/txn.h"
 
 struct field {
@@ -27,14 +28,14 @@ struct content {
 struct kept_receipt {
     struct receipt receipt; /* `reply` is in the buffer */
     struct buf id, reply;
+    UT_hash_handle hh;
 };
 
 struct row {
     struct bytes name; /* owned */
     struct content now;
-    struct kept_receipt **receipts; /* sorted by id */
-    size_t receipts_count, receipts_room;
-    uint64_t saved_in; /* the operation that has put it on the log */
+    struct kept_receipt *receipts; /* by id */
+    uint64_t saved_in;             /* the operation that has put it on the log */
     UT_hash_handle hh;
 };
 
@@ -99,6 +100,10 @@ size_t memory_rows_mark(struct memory_rows *rows, bool writes);
 void memory_rows_undo(struct memory_rows *rows, size_t mark);
 void memory_rows_commit(struct memory_rows *rows);
 
+/* Run the operations of a batch at this time. Each has its error after; what a failed one did is
+ * undone. */
+void memory_rows_run(struct memory_rows *rows, struct list *batch, bool writes, int64_t now_ms);
+
 /* A new row; returns its id. */
 int64_t memory_rows_add(struct memory_rows *rows, struct bytes name);
 /* The content of the row of an id, about to be changed. */
@@ -110,11 +115,11 @@ void memory_rows_remove(struct memory_rows *rows, int64_t id);
 /* About to be changed. */
 struct globals *memory_rows_globals(struct memory_rows *rows);
 
-/* Where the receipt of an id is in the row, or would be. */
-size_t memory_receipt_place(const struct row *row, struct bytes id, bool *found);
+/* Return the receipt of an id, or NULL. */
+struct kept_receipt *memory_receipt(const struct row *row, struct bytes id);
 void memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes id,
                         const struct receipt *receipt);
-void memory_receipt_remove(struct memory_rows *rows, struct row *row, size_t place);
+void memory_receipt_remove(struct memory_rows *rows, struct row *row, struct kept_receipt *receipt);
 
 /* Owned by the caller. */
 struct buf memory_copy(struct bytes bytes);

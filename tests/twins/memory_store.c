@@ -67,15 +67,7 @@ static size_t take(struct memory_store *store, struct queue *queue, struct list 
 
 static void run(struct memory_store *store, struct list *batch, bool writes)
 {
-    store->rows->now_ms = store_clock_now_ms(&store->clock);
-    for (struct list *at = batch->next; at != batch; at = at->next) {
-        struct store_op *op = list_entry(at, struct store_op, link);
-        size_t mark = memory_rows_mark(store->rows, writes);
-        op->error = op->run(op, &store->rows->txn);
-        store->rows->marked = false;
-        if (op->error != STK_OK)
-            memory_rows_undo(store->rows, mark);
-    }
+    memory_rows_run(store->rows, batch, writes, store_clock_now_ms(&store->clock));
 }
 
 /* False: its outcome is unknown, and what it did is undone. */

@@ -122,8 +122,8 @@ static void retire(struct memory_rows *rows, const struct row *row)
 
     if (fence->state != FENCE_LIVE)
         return;
-    for (size_t i = 0; i < row->receipts_count; i++)
-        if (row->receipts[i]->receipt.token == fence->token) {
+    for (const struct kept_receipt *kept = row->receipts; kept != NULL; kept = kept->hh.next)
+        if (kept->receipt.token == fence->token) {
             log_end(rows, row->now.resource.id, fence->token);
             return;
         }
@@ -414,15 +414,13 @@ static enum stk_error rows_receipt(struct store_txn *txn, const struct resource 
                                    struct bytes id, bool *found, struct receipt *receipt)
 {
     const struct row *row = row_of(of(txn), resource->id);
+    const struct kept_receipt *kept = row != NULL ? memory_receipt(row, id) : NULL;
 
     if (fails(txn))
         return STK_STORE;
-    *found = false;
-    if (row == NULL)
-        return STK_OK;
-    size_t place = memory_receipt_place(row, id, found);
-    if (*found)
-        *receipt = row->receipts[place]->receipt;
+    *found = kept != NULL;
+    if (kept != NULL)
+        *receipt = kept->receipt;
     return STK_OK;
 }
 
@@ -432,13 +430,11 @@ static enum stk_error rows_receipt_put(struct store_txn *txn, const struct resou
     struct memory_rows *rows = of(txn);
     struct row *row = row_of(rows, resource->id);
     const struct fence *fence = &resource->fence;
-    bool found;
 
     if (fails(txn))
         return STK_STORE;
     check(row != NULL);
-    (void)memory_receipt_place(row, id, &found);
-    if (!found)
+    if (memory_receipt(row, id) == NULL)
         memory_receipt_add(rows, row, id, receipt);
     if (receipt->token != fence->token || fence->state != FENCE_LIVE)
         log_end(rows, resource->id, receipt->token);
@@ -450,14 +446,13 @@ static enum stk_error rows_receipt_remove(struct store_txn *txn, const struct re
 {
     struct memory_rows *rows = of(txn);
     struct row *row = row_of(rows, resource->id);
-    bool found;
 
     if (fails(txn))
         return STK_STORE;
     check(row != NULL);
-    size_t place = memory_receipt_place(row, id, &found);
-    if (found)
-        memory_receipt_remove(rows, row, place);
+    struct kept_receipt *kept = memory_receipt(row, id);
+    if (kept != NULL)
+        memory_receipt_remove(rows, row, kept);
     return STK_OK;
 }
 
@@ -477,21 +472,29 @@ static enum stk_error rows_receipts_due(struct store_txn *txn, int64_t before_ms
     return STK_OK;
 }
 
+static int by_id(const struct kept_receipt *a, const struct kept_receipt *b)
+{
+    return bytes_compare(buf_bytes(&a->id), buf_bytes(&b->id));
+}
+
 static size_t remove_receipts(struct memory_rows *rows, size_t max)
 {
     const struct retired *entry = &rows->retired[rows->globals.retired_first];
     struct row *row = row_of(rows, entry->resource);
+    struct kept_receipt *next;
     size_t removed = 0;
 
     if (row != NULL && row->now.lease.receipts_gone < entry->token)
         memory_rows_change(rows, entry->resource)->lease.receipts_gone = entry->token;
-    for (size_t at = 0; row != NULL && at < row->receipts_count && removed < max;)
-        if (row->receipts[at]->receipt.token == entry->token) {
+    if (row != NULL)
+        HASH_SRT(hh, row->receipts, by_id);
+    for (struct kept_receipt *at = row != NULL ? row->receipts : NULL; at != NULL; at = next) {
+        next = at->hh.next;
+        if (at->receipt.token == entry->token && removed < max) {
             memory_receipt_remove(rows, row, at);
             removed++;
-        } else {
-            at++;
         }
+    }
     if (removed < max)
         memory_rows_globals(rows)->retired_first++;
     return removed;
@@ -530,12 +533,12 @@ static bool is_old(const struct row *row, int64_t before_ms, int64_t live_before
 /* What to do about an old row: it goes; one that is abandoned and has receipts is revoked. */
 static bool is_to_go(const struct row *row, int64_t last)
 {
-    return row->receipts_count == 0 && row->now.resource.id < last;
+    return row->receipts == NULL && row->now.resource.id < last;
 }
 
 static bool is_to_be_revoked(const struct row *row)
 {
-    return row->receipts_count > 0 && row->now.resource.fence.state == FENCE_LIVE;
+    return row->receipts != NULL && row->now.resource.fence.state == FENCE_LIVE;
 }
 
 static void revoke(struct memory_rows *rows, const struct row *row)

@@ -6,7 +6,7 @@
 
 #include "fence/base/check.h"
 
-enum { TESTS_MAX = 128 };
+enum { TESTS_MAX = 256 };
 
 static struct CMUnitTest tests[TESTS_MAX];
 static size_t test_count;
@@ -33,14 +33,8 @@ void unit_test_around_all(CMFixtureFunction setup, CMFixtureFunction teardown)
     group_teardown = teardown;
 }
 
-int unit_tests_run(void)
+int main(void)
 {
     return _cmocka_run_group_tests(program_invocation_short_name, tests, test_count, group_setup,
                                    group_teardown);
-}
-
-/* Weak: a program that runs more than its own tests has another. */
-__attribute__((weak)) int main(void)
-{
-    return unit_tests_run();
 }

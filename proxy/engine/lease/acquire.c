@@ -11,15 +11,14 @@
  *                                                   └─ nobody can receive it ─▶ given back
  *
  * - A grant is the client's only when the store has recorded its token, and so has fenced every
- *   older one (P1). What the lease service says is never enough: a daemon that died between the two
+ *   older one (P1). What the lease service says is not enough: a daemon that died between the two
  *   steps leaves a lock whose token the store never saw. Such a token is ended in the store before
- *   the lock is replaced: whose grant it was may still be on its way to record it.
+ *   the lock is replaced, as its grant may still be on its way to be recorded.
  * - A token the store does not admit is never handed out; the next one is minted above the store's
  *   floor (P2), at most ROUNDS_MAX times.
  * - A repeat with the id of a lease that still runs renews it instead of asking for one (P6).
- * - A lease that is over by the time it is recorded is given back and tried for again while there
- *   is time to wait; else the answer is null. The id of such a grant is free again: nobody was
- * told.
+ * - A lease that is over by the time it is recorded is given back. It is tried for again while
+ * there is time to wait; else the answer is null. Its id is free again, as nobody was told.
  * - A client that goes away: what waits leaves the line, what is on its way is given back (P8).
  * - Where the store is the only memory of leases (local:), the head of the line needs no question
  *   when the lease is released here: it inherits it, in the transaction that retires the old token.

@@ -12,10 +12,9 @@
  *   are renewed once more where that took time. Where one is lost all the same, all go back and it
  *   begins anew.
  * - It is whole when it is handed out: one read of the store confirms that each token is good (P5).
- * - Its ID is remembered there and then, for all of it. Before that a repeat is a basket of its
- *   own: nobody gives back what another counts on, as each gives back what it has counted itself.
- *   From then on its leases are its client's, also where the reply is lost: a repeat finds them,
- *   counts nothing, and gives nothing back (P6).
+ * - Its ID is remembered in that same operation. Before that, a repeat is a basket of its own; each
+ *   gives back only what it has counted itself. From then on the leases are the client's, even
+ * where the reply is lost: a repeat finds them, counts nothing, and gives nothing back (P6).
  * - At most one acquire, one renewal and one release are under way; next_step() says what follows
  *   when they have ended. */
 #include <stdio.h>

@@ -120,131 +120,123 @@ RESTORE = ("DELETE FROM {t}; DELETE FROM {t}_par;"
            "INSERT INTO {t}_par VALUES(0, ''), (1, ''), (2, '');")
 
 NEW = "({w}, v, u, p) VALUES({N}, 'new', 30, 1)"
-FORMS_TEXT = f"""
-insert: INSERT INTO {{t}}{NEW}
-insert another's key: INSERT INTO {{t}}({{w}}, v) VALUES({{O}}, 'new')
-insert two: INSERT INTO {{t}}({{w}}, u) VALUES({{N}}, 30), ({{X}}, 40)
-insert mine and another's: INSERT INTO {{t}}({{w}}, u) VALUES({{N}}, 30), ({{O}}, 40)
-insert select: INSERT INTO {{t}}({{w}}, v) SELECT {{N}}, 'new'
-insert select from a table: INSERT INTO {{t}}({{w}}, v, u, p) SELECT * FROM {{t}}_src
-insert select from itself: INSERT INTO {{t}}({{w}}, v) SELECT {{N}}, v FROM {{t}} WHERE u = 20
-insert values as a table: INSERT INTO {{t}}({{w}}, v) SELECT * FROM (VALUES({{N}}, 'new'),
-    ({{X}}, 'new'))
-insert default values: INSERT INTO {{t}} DEFAULT VALUES
-insert without the key [automatic]: INSERT INTO {{t}}(v, u) VALUES('new', 30)
-insert a null key: INSERT INTO {{t}}({{w}}, v) VALUES(NULL, 'new')
-insert a blob key: INSERT INTO {{t}}({{w}}, v) VALUES(x'6e', 'new')
-insert a float key: INSERT INTO {{t}}({{w}}, v) VALUES(3.5, 'new')
-insert a number as a key: INSERT INTO {{t}}({{w}}, v) VALUES(3, 'new')
-insert minus one: INSERT INTO {{t}}({{w}}, v) VALUES(-1, 'new')
-insert a zero byte [text]: INSERT INTO {{t}}({{w}}, v) VALUES('m' || char(0), 'new')
-insert returning: INSERT INTO {{t}}{NEW} RETURNING *
-insert by rowid [rowid]: INSERT INTO {{t}}(rowid, v) VALUES(2, 'new')
-insert or replace: INSERT OR REPLACE INTO {{t}}{NEW}
-insert or replace another's: INSERT OR REPLACE INTO {{t}}({{w}}, v) VALUES({{O}}, 'new')
-insert or replace mine: INSERT OR REPLACE INTO {{t}}({{w}}, v) VALUES({{M}}, 'new')
-insert or replace by another index: INSERT OR REPLACE INTO {{t}}({{w}}, u) VALUES({{M}}, 20)
-insert or replace two by one: INSERT OR REPLACE INTO {{t}}({{w}}, u) VALUES({{N}}, 20), ({{M}},
-    30)
-insert or replace by rowid [rowid]: INSERT OR REPLACE INTO {{t}}(rowid, v) VALUES(2, 'new')
-replace: REPLACE INTO {{t}}({{w}}, v) VALUES({{O}}, 'new')
-replace select: REPLACE INTO {{t}}({{w}}, u) SELECT {{N}}, 20 UNION ALL SELECT {{M}}, 30
-replace returning: REPLACE INTO {{t}}({{w}}, v, u) VALUES({{N}}, 'new', 20) RETURNING v
-insert or ignore: INSERT OR IGNORE INTO {{t}}{NEW}
-insert or ignore what is there: INSERT OR IGNORE INTO {{t}}({{w}}, v, u) VALUES({{O}}, 'new', 20)
-insert or ignore both: INSERT OR IGNORE INTO {{t}}({{w}}, u) VALUES({{O}}, 20), ({{N}}, 30)
-insert or fail: INSERT OR FAIL INTO {{t}}{NEW}
-insert or fail in the middle: INSERT OR FAIL INTO {{t}}({{w}}, u) VALUES({{N}}, 30), ({{X}}, 20)
-insert or abort: INSERT OR ABORT INTO {{t}}{NEW}
-insert or abort in the middle: INSERT OR ABORT INTO {{t}}({{w}}, u) VALUES({{N}}, 30), ({{X}},
-    20)
-insert or rollback: INSERT OR ROLLBACK INTO {{t}}{NEW}
-insert or rollback in the middle: INSERT OR ROLLBACK INTO {{t}}({{w}}, u) VALUES({{N}}, 1),
-    ({{X}}, 20)
-upsert: INSERT INTO {{t}}({{w}}, u) VALUES({{O}}, 20) ON CONFLICT DO UPDATE SET v = 'new'
-upsert mine: INSERT INTO {{t}}({{w}}, u) VALUES({{M}}, 10) ON CONFLICT DO UPDATE SET v = 'new'
-upsert by an index: INSERT INTO {{t}}({{w}}, u) VALUES({{M}}, 20) ON CONFLICT(u) DO UPDATE SET v
-    = 'new'
-upsert a new row: INSERT INTO {{t}}({{w}}, u) VALUES({{N}}, 30) ON CONFLICT DO UPDATE SET v =
-    'new'
-upsert the key: INSERT INTO {{t}}({{w}}, u) VALUES({{O}}, 20) ON CONFLICT DO UPDATE SET {{w}} =
-    {{N}}
-upsert with a condition: INSERT INTO {{t}}({{w}}, u) VALUES({{O}}, 20) ON CONFLICT DO UPDATE SET
-    v = 'new' WHERE excluded.u = 20
-upsert chain: INSERT INTO {{t}}({{w}}, u) VALUES({{N}}, 20) ON CONFLICT(u) DO UPDATE SET v =
-    excluded.v ON CONFLICT DO NOTHING
-upsert returning: INSERT INTO {{t}}({{w}}, u) VALUES({{O}}, 20) ON CONFLICT DO UPDATE SET v =
-    'new' RETURNING *
-do nothing: INSERT INTO {{t}}{NEW} ON CONFLICT DO NOTHING
-do nothing at all: INSERT INTO {{t}}({{w}}, u) VALUES({{O}}, 20) ON CONFLICT DO NOTHING
-update mine: UPDATE {{t}} SET v = 'new' WHERE {{w}} = {{M}}
-update another's: UPDATE {{t}} SET v = 'new' WHERE {{w}} = {{O}}
-update all: UPDATE {{t}} SET v = 'new'
-update to the same: UPDATE {{t}} SET v = v
-update nothing: UPDATE {{t}} SET v = 'new' WHERE {{w}} = {{N}}
-update returning: UPDATE {{t}} SET v = 'new' WHERE u = 20 RETURNING *
-update by an index: UPDATE {{t}} SET u = u + 1 WHERE u > 15
-update through an alias: UPDATE {{t}} AS a SET v = a.v || 'new' WHERE a.u = 20
-update many columns: UPDATE {{t}} SET v = 'new', u = u + 100, p = 1, q = NULL WHERE {{w}} = {{O}}
-update limited: UPDATE {{t}} SET v = 'new' ORDER BY u DESC LIMIT 1
-update from: UPDATE {{t}} SET v = s.v FROM {{t}}_src AS s WHERE s.u = {{t}}.u + 10
-update from itself: UPDATE {{t}} SET v = o.v || 'new' FROM {{t}} AS o WHERE o.u = {{t}}.u + 10
-update with a subquery: UPDATE {{t}} SET (v, p) = (SELECT 'new', 1) WHERE u IN (SELECT max(u)
-    FROM {{t}})
-update a key: UPDATE {{t}} SET {{w}} = {{N}} WHERE {{w}} = {{O}}
-update my key: UPDATE {{t}} SET {{w}} = {{N}} WHERE {{w}} = {{M}}
-update my key to another's: UPDATE OR REPLACE {{t}} SET {{w}} = {{O}} WHERE {{w}} = {{M}}
-update a key to null: UPDATE {{t}} SET {{w}} = NULL WHERE {{w}} = {{M}}
-update a key to a blob: UPDATE {{t}} SET {{w}} = x'6e' WHERE {{w}} = {{M}}
-update all keys: UPDATE {{t}} SET {{w}} = CASE {{w}} WHEN {{M}} THEN {{N}} ELSE {{X}} END
-update a rowid [rowid]: UPDATE {{t}} SET rowid = 99 WHERE {{w}} = {{O}}
-update or replace: UPDATE OR REPLACE {{t}} SET u = 20 WHERE {{w}} = {{M}}
-update or replace by rowid [rowid]: UPDATE OR REPLACE {{t}} SET rowid = 2 WHERE {{w}} = {{M}}
-update or ignore: UPDATE OR IGNORE {{t}} SET u = 20, v = 'new'
-update or fail: UPDATE OR FAIL {{t}} SET u = 20, v = 'new'
-update or abort: UPDATE OR ABORT {{t}} SET u = 20, v = 'new'
-update or rollback: UPDATE OR ROLLBACK {{t}} SET u = 20, v = 'new'
-delete mine: DELETE FROM {{t}} WHERE {{w}} = {{M}}
-delete another's: DELETE FROM {{t}} WHERE {{w}} = {{O}}
-delete all: DELETE FROM {{t}}
-delete all, with a condition: DELETE FROM {{t}} WHERE 1
-delete returning: DELETE FROM {{t}} RETURNING *
-delete by an index: DELETE FROM {{t}} WHERE u = 20 OR u = 99
-delete by a subquery: DELETE FROM {{t}} WHERE u IN (SELECT u - 10 FROM {{t}}_src)
-delete what is joined: DELETE FROM {{t}} WHERE EXISTS (SELECT 1 FROM {{t}}_par WHERE id = p AND
-    id > 1)
-delete limited: DELETE FROM {{t}} ORDER BY u DESC LIMIT 1
-with insert: WITH c AS (SELECT {{N}} AS a) INSERT INTO {{t}}({{w}}, v) SELECT a, 'new' FROM c
-with replace: WITH c AS (SELECT {{O}} AS a) REPLACE INTO {{t}}({{w}}, v) SELECT a, 'new' FROM c
-with update: WITH c AS (SELECT 20 AS a) UPDATE {{t}} SET v = 'new' WHERE u IN (SELECT a FROM c)
-with delete: WITH c AS (SELECT 20 AS a) DELETE FROM {{t}} WHERE u IN (SELECT a FROM c)
-with recursion: WITH RECURSIVE c(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM c WHERE a < 20)
-    UPDATE {{t}} SET v = 'new' WHERE u IN (SELECT a FROM c)
-with Stockade's names: WITH stockade_resource(name, token, state) AS (SELECT {{t}}.k, 1, 1 FROM
-    {{t}}), stockade_meta(key, value) AS (SELECT 'file', '') UPDATE {{t}} SET v = 'new' WHERE
-    EXISTS (SELECT 1 FROM stockade_resource, stockade_meta)
-insert into a view: INSERT INTO {{t}}_view(w, v, u) VALUES({{N}}, 'new', 30)
-update a view: UPDATE {{t}}_view SET v = 'new' WHERE u = 20
-update a key of a view: UPDATE {{t}}_view SET w = {{N}} WHERE u = 20
-delete from a view: DELETE FROM {{t}}_view WHERE u = 20
-insert by a trigger: INSERT INTO {{t}}_poke VALUES('insert', {{N}})
-replace by a trigger: INSERT INTO {{t}}_poke VALUES('replace', {{M}})
-update by a trigger: INSERT INTO {{t}}_poke VALUES('update', {{O}})
-update by triggers: INSERT INTO {{t}}_poke VALUES('update', {{M}}), ('delete', {{O}})
-delete by a trigger: INSERT OR IGNORE INTO {{t}}_poke VALUES('delete', {{O}})
-delete a parent *: DELETE FROM {{t}}_par WHERE id = 2
-delete parents *: DELETE FROM {{t}}_par
-update a parent *: UPDATE {{t}}_par SET id = 5 WHERE id = 2
-replace a parent *: REPLACE INTO {{t}}_par VALUES(2, 'new')
-delete mine, with foreign keys *: DELETE FROM {{t}} WHERE {{w}} = {{M}}
-delete all, with foreign keys *: DELETE FROM {{t}}
-update my key, with foreign keys *: UPDATE {{t}} SET {{w}} = {{N}} WHERE {{w}} = {{M}}
-replace mine, with foreign keys *: REPLACE INTO {{t}}({{w}}, v) VALUES({{M}}, 'new')
-replace by an index, with foreign keys *: REPLACE INTO {{t}}({{w}}, u) VALUES({{N}}, 10)
-drop the parents *: DROP TABLE {{t}}_par
-delete a parent key [keys] *: DELETE FROM {{t}}_keys WHERE k = 'o'
-update a parent key [keys] *: UPDATE {{t}}_keys SET k = 'y' WHERE k = 'm'
-replace a parent key [keys] *: REPLACE INTO {{t}}_keys VALUES('o')
+FORMS_TEXT = """
+insert: INSERT INTO {t}{new}
+insert another's key: INSERT INTO {t}({w}, v) VALUES({O}, 'new')
+insert two: INSERT INTO {t}({w}, u) VALUES({N}, 30), ({X}, 40)
+insert mine and another's: INSERT INTO {t}({w}, u) VALUES({N}, 30), ({O}, 40)
+insert select: INSERT INTO {t}({w}, v) SELECT {N}, 'new'
+insert select from a table: INSERT INTO {t}({w}, v, u, p) SELECT * FROM {t}_src
+insert select from itself: INSERT INTO {t}({w}, v) SELECT {N}, v FROM {t} WHERE u = 20
+insert values as a table: INSERT INTO {t}({w}, v) SELECT * FROM (VALUES({N}, 'new'), ({X}, 'new'))
+insert default values: INSERT INTO {t} DEFAULT VALUES
+insert without the key [automatic]: INSERT INTO {t}(v, u) VALUES('new', 30)
+insert a null key: INSERT INTO {t}({w}, v) VALUES(NULL, 'new')
+insert a blob key: INSERT INTO {t}({w}, v) VALUES(x'6e', 'new')
+insert a float key: INSERT INTO {t}({w}, v) VALUES(3.5, 'new')
+insert a number as a key: INSERT INTO {t}({w}, v) VALUES(3, 'new')
+insert minus one: INSERT INTO {t}({w}, v) VALUES(-1, 'new')
+insert a zero byte [text]: INSERT INTO {t}({w}, v) VALUES('m' || char(0), 'new')
+insert returning: INSERT INTO {t}{new} RETURNING *
+insert by rowid [rowid]: INSERT INTO {t}(rowid, v) VALUES(2, 'new')
+insert or replace: INSERT OR REPLACE INTO {t}{new}
+insert or replace another's: INSERT OR REPLACE INTO {t}({w}, v) VALUES({O}, 'new')
+insert or replace mine: INSERT OR REPLACE INTO {t}({w}, v) VALUES({M}, 'new')
+insert or replace by another index: INSERT OR REPLACE INTO {t}({w}, u) VALUES({M}, 20)
+insert or replace two by one: INSERT OR REPLACE INTO {t}({w}, u) VALUES({N}, 20), ({M}, 30)
+insert or replace by rowid [rowid]: INSERT OR REPLACE INTO {t}(rowid, v) VALUES(2, 'new')
+replace: REPLACE INTO {t}({w}, v) VALUES({O}, 'new')
+replace select: REPLACE INTO {t}({w}, u) SELECT {N}, 20 UNION ALL SELECT {M}, 30
+replace returning: REPLACE INTO {t}({w}, v, u) VALUES({N}, 'new', 20) RETURNING v
+insert or ignore: INSERT OR IGNORE INTO {t}{new}
+insert or ignore what is there: INSERT OR IGNORE INTO {t}({w}, v, u) VALUES({O}, 'new', 20)
+insert or ignore both: INSERT OR IGNORE INTO {t}({w}, u) VALUES({O}, 20), ({N}, 30)
+insert or fail: INSERT OR FAIL INTO {t}{new}
+insert or fail in the middle: INSERT OR FAIL INTO {t}({w}, u) VALUES({N}, 30), ({X}, 20)
+insert or abort: INSERT OR ABORT INTO {t}{new}
+insert or abort in the middle: INSERT OR ABORT INTO {t}({w}, u) VALUES({N}, 30), ({X}, 20)
+insert or rollback: INSERT OR ROLLBACK INTO {t}{new}
+insert or rollback in the middle: INSERT OR ROLLBACK INTO {t}({w}, u) VALUES({N}, 1), ({X}, 20)
+upsert: INSERT INTO {t}({w}, u) VALUES({O}, 20) ON CONFLICT DO UPDATE SET v = 'new'
+upsert mine: INSERT INTO {t}({w}, u) VALUES({M}, 10) ON CONFLICT DO UPDATE SET v = 'new'
+upsert by an index: INSERT INTO {t}({w}, u) VALUES({M}, 20) ON CONFLICT(u) DO UPDATE SET v = 'new'
+upsert a new row: INSERT INTO {t}({w}, u) VALUES({N}, 30) ON CONFLICT DO UPDATE SET v = 'new'
+upsert the key: INSERT INTO {t}({w}, u) VALUES({O}, 20) ON CONFLICT DO UPDATE SET {w} = {N}
+upsert with a condition: INSERT INTO {t}({w}, u) VALUES({O}, 20) ON CONFLICT DO UPDATE SET v = 'new'
+    WHERE excluded.u = 20
+upsert chain: INSERT INTO {t}({w}, u) VALUES({N}, 20) ON CONFLICT(u) DO UPDATE SET v = excluded.v ON
+    CONFLICT DO NOTHING
+upsert returning: INSERT INTO {t}({w}, u) VALUES({O}, 20) ON CONFLICT DO UPDATE SET v = 'new'
+    RETURNING *
+do nothing: INSERT INTO {t}{new} ON CONFLICT DO NOTHING
+do nothing at all: INSERT INTO {t}({w}, u) VALUES({O}, 20) ON CONFLICT DO NOTHING
+update mine: UPDATE {t} SET v = 'new' WHERE {w} = {M}
+update another's: UPDATE {t} SET v = 'new' WHERE {w} = {O}
+update all: UPDATE {t} SET v = 'new'
+update to the same: UPDATE {t} SET v = v
+update nothing: UPDATE {t} SET v = 'new' WHERE {w} = {N}
+update returning: UPDATE {t} SET v = 'new' WHERE u = 20 RETURNING *
+update by an index: UPDATE {t} SET u = u + 1 WHERE u > 15
+update through an alias: UPDATE {t} AS a SET v = a.v || 'new' WHERE a.u = 20
+update many columns: UPDATE {t} SET v = 'new', u = u + 100, p = 1, q = NULL WHERE {w} = {O}
+update limited: UPDATE {t} SET v = 'new' ORDER BY u DESC LIMIT 1
+update from: UPDATE {t} SET v = s.v FROM {t}_src AS s WHERE s.u = {t}.u + 10
+update from itself: UPDATE {t} SET v = o.v || 'new' FROM {t} AS o WHERE o.u = {t}.u + 10
+update with a subquery: UPDATE {t} SET (v, p) = (SELECT 'new', 1) WHERE u IN (SELECT max(u) FROM
+    {t})
+update a key: UPDATE {t} SET {w} = {N} WHERE {w} = {O}
+update my key: UPDATE {t} SET {w} = {N} WHERE {w} = {M}
+update my key to another's: UPDATE OR REPLACE {t} SET {w} = {O} WHERE {w} = {M}
+update a key to null: UPDATE {t} SET {w} = NULL WHERE {w} = {M}
+update a key to a blob: UPDATE {t} SET {w} = x'6e' WHERE {w} = {M}
+update all keys: UPDATE {t} SET {w} = CASE {w} WHEN {M} THEN {N} ELSE {X} END
+update a rowid [rowid]: UPDATE {t} SET rowid = 99 WHERE {w} = {O}
+update or replace: UPDATE OR REPLACE {t} SET u = 20 WHERE {w} = {M}
+update or replace by rowid [rowid]: UPDATE OR REPLACE {t} SET rowid = 2 WHERE {w} = {M}
+update or ignore: UPDATE OR IGNORE {t} SET u = 20, v = 'new'
+update or fail: UPDATE OR FAIL {t} SET u = 20, v = 'new'
+update or abort: UPDATE OR ABORT {t} SET u = 20, v = 'new'
+update or rollback: UPDATE OR ROLLBACK {t} SET u = 20, v = 'new'
+delete mine: DELETE FROM {t} WHERE {w} = {M}
+delete another's: DELETE FROM {t} WHERE {w} = {O}
+delete all: DELETE FROM {t}
+delete all, with a condition: DELETE FROM {t} WHERE 1
+delete returning: DELETE FROM {t} RETURNING *
+delete by an index: DELETE FROM {t} WHERE u = 20 OR u = 99
+delete by a subquery: DELETE FROM {t} WHERE u IN (SELECT u - 10 FROM {t}_src)
+delete what is joined: DELETE FROM {t} WHERE EXISTS (SELECT 1 FROM {t}_par WHERE id = p AND id > 1)
+delete limited: DELETE FROM {t} ORDER BY u DESC LIMIT 1
+with insert: WITH c AS (SELECT {N} AS a) INSERT INTO {t}({w}, v) SELECT a, 'new' FROM c
+with replace: WITH c AS (SELECT {O} AS a) REPLACE INTO {t}({w}, v) SELECT a, 'new' FROM c
+with update: WITH c AS (SELECT 20 AS a) UPDATE {t} SET v = 'new' WHERE u IN (SELECT a FROM c)
+with delete: WITH c AS (SELECT 20 AS a) DELETE FROM {t} WHERE u IN (SELECT a FROM c)
+with recursion: WITH RECURSIVE c(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM c WHERE a < 20) UPDATE
+    {t} SET v = 'new' WHERE u IN (SELECT a FROM c)
+with Stockade's names: WITH stockade_resource(name, token, state) AS (SELECT {t}.k, 1, 1 FROM {t}),
+    stockade_meta(key, value) AS (SELECT 'file', '') UPDATE {t} SET v = 'new' WHERE EXISTS (SELECT 1
+    FROM stockade_resource, stockade_meta)
+insert into a view: INSERT INTO {t}_view(w, v, u) VALUES({N}, 'new', 30)
+update a view: UPDATE {t}_view SET v = 'new' WHERE u = 20
+update a key of a view: UPDATE {t}_view SET w = {N} WHERE u = 20
+delete from a view: DELETE FROM {t}_view WHERE u = 20
+insert by a trigger: INSERT INTO {t}_poke VALUES('insert', {N})
+replace by a trigger: INSERT INTO {t}_poke VALUES('replace', {M})
+update by a trigger: INSERT INTO {t}_poke VALUES('update', {O})
+update by triggers: INSERT INTO {t}_poke VALUES('update', {M}), ('delete', {O})
+delete by a trigger: INSERT OR IGNORE INTO {t}_poke VALUES('delete', {O})
+delete a parent *: DELETE FROM {t}_par WHERE id = 2
+delete parents *: DELETE FROM {t}_par
+update a parent *: UPDATE {t}_par SET id = 5 WHERE id = 2
+replace a parent *: REPLACE INTO {t}_par VALUES(2, 'new')
+delete mine, with foreign keys *: DELETE FROM {t} WHERE {w} = {M}
+delete all, with foreign keys *: DELETE FROM {t}
+update my key, with foreign keys *: UPDATE {t} SET {w} = {N} WHERE {w} = {M}
+replace mine, with foreign keys *: REPLACE INTO {t}({w}, v) VALUES({M}, 'new')
+replace by an index, with foreign keys *: REPLACE INTO {t}({w}, u) VALUES({N}, 10)
+drop the parents *: DROP TABLE {t}_par
+delete a parent key [keys] *: DELETE FROM {t}_keys WHERE k = 'o'
+update a parent key [keys] *: UPDATE {t}_keys SET k = 'y' WHERE k = 'm'
+replace a parent key [keys] *: REPLACE INTO {t}_keys VALUES('o')
 """
 
 
@@ -264,7 +256,9 @@ def forms(kind_):
 
 def fill(text, kind_, schema=""):
     """The text for this kind of table."""
-    return text.format(t=schema + table(kind_), w=kind_.write, options=kind_.options, **kind_.keys,
+    new = NEW.format(w=kind_.write, **kind_.keys)
+    return text.format(t=schema + table(kind_), w=kind_.write, options=kind_.options, new=new,
+                       **kind_.keys,
                        columns=kind_.columns.format(t=table(kind_)),
                        more=kind_.more.format(t=table(kind_)))
 

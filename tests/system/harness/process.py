@@ -99,6 +99,14 @@ class Process:
     def thaw(self):
         self.signal(signal.SIGCONT)
 
+    @contextlib.contextmanager
+    def frozen(self):
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
+
     def stop(self):
         """SIGTERM, unless it has ended; then the status must be the expected one."""
         try:

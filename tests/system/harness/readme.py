@@ -30,6 +30,7 @@ import subprocess
 
 from harness import install, netns
 from harness.limits import BUILD, REPO, patience, wait_until
+from harness.programs import NODE_MODULES
 
 OPENING = re.compile(r"^( *)```([\w+-]*)\s*$")
 COMMENT = re.compile(r"^<!-- (test|not run): (.*?) -->$")
@@ -165,8 +166,7 @@ def run_python(place, block):
 
 
 def run_js(place, block):
-    modules = os.environ.get("STOCKADE_NODE_MODULES", REPO / "tests/system/node_modules")
-    (place.folder / "node_modules").symlink_to(modules)
+    (place.folder / "node_modules").symlink_to(NODE_MODULES)
     (place.folder / "block.mjs").write_text(block.text)
     expect_success(place, ["node", "block.mjs"])
 

@@ -11,6 +11,8 @@ import socket
 import struct
 import threading
 
+from harness.limits import wait_until
+
 
 class Gate:
     """The state of one direction, shared by all connections."""
@@ -121,6 +123,16 @@ class Relay:
             gone, self.sockets = self.sockets, set()
         for sock in gone:
             _reset(sock)
+
+    @contextlib.contextmanager
+    def losing_reply(self, only=b""):
+        """What the block asks gets through, and the connection is cut before the reply (the one
+        with `only` in it)."""
+        self.hold("down", only)
+        yield
+        wait_until(lambda: self.kept("down") > 0, "there is a reply")
+        self.cut()
+        self.let("down")
 
     def close(self):
         self.ended = True

@@ -83,6 +83,9 @@ class Stockaded(Process):
             client.close()
         self.clients.clear()
 
+    def metric(self, name):
+        return int(re.search(rf"^stockade_{name} (\d+)$", self.get("/metrics")[2], re.M)[1])
+
     def get(self, path):
         """An admin HTTP request: (status, content type, body)."""
         url = "http://{}:{}{}".format(*self.admin, path)

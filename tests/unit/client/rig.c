@@ -2,7 +2,6 @@
 /* Temporary stores, and a server of few words. */
 #include "tests/unit/client/rig.h"
 
-#include <ftw.h>
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -54,20 +53,12 @@ stk_client *rig_client(const struct rig *rig)
     return client;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
-{
-    (void)info;
-    (void)type;
-    (void)where;
-    return remove(path);
-}
-
 int rig_free(void **state)
 {
     struct rig *rig = *state;
 
     stk_client_close(rig->client);
-    nftw(rig->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(rig->folder);
     free(rig);
     return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "tests/unit/fence/rig.h"
 
 static int64_t masters_now_ms(const struct clock *clock)
 {
@@ -73,21 +74,14 @@ struct masters *masters_new(int count)
     return masters;
 }
 
-static void on_closed(void *context)
-{
-    (*(int *)context)++;
-}
-
 void masters_free(struct masters *masters)
 {
-    int closed = 0;
-
-    for (int i = 0; i < 2; i++)
-        if (masters->clients[i].provider != NULL)
-            lease_provider_close(masters->clients[i].provider, on_closed, &closed);
-        else
-            closed++;
-    check(closed == 2);
+    for (int i = 0; i < 2; i++) {
+        bool closed = masters->clients[i].provider == NULL;
+        if (!closed)
+            lease_provider_close(masters->clients[i].provider, rig_on_closed, &closed);
+        check(closed);
+    }
     for (int i = 0; i < masters->count; i++)
         lease_service_free(masters->services[i]);
     free(masters);

@@ -5,83 +5,22 @@
 #include <unistd.h>
 
 #include "fence/base/mem.h"
-#include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
 #include "tests/unit/test.h"
 
 #define CALLS_MAX 100000 /* the provider's */
 
-static const char ann[] = "a0000000000000000000000000000001";
-static const char bob[] = "b0000000000000000000000000000002";
-
-static struct redis_server *server;
-
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    redis_server_reset(server);
-    rig_init(&rig);
-    *state = &rig;
-    return 0;
-}
-
-/* The rig's provider, and another daemon's on its loop, take turns. The other one is closed after
- * the test, where it ended before it did, too. */
-static struct lease_provider *other;
-
-static void switch_daemons(struct rig *rig)
-{
-    struct lease_provider *provider = rig->provider;
-
-    rig->provider = other;
-    other = provider;
-}
-
-static void close_other(struct rig *rig)
-{
-    switch_daemons(rig);
-    rig_close(rig);
-    switch_daemons(rig);
-}
-
-static int teardown(void **state)
-{
-    close_other(*state);
-    rig_free(*state);
-    return 0;
-}
-
-#define RIG_TEST(name) TEST_WITH(setup, teardown, struct rig *rig, name)
-
 /* Long enough for an answer of a Redis that has to wait for its turn on the machine. */
 enum { SILENT_MS = 500 };
-
-static struct rig *opened(struct rig *rig, int timeout_ms)
-{
-    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=%d", server->port, timeout_ms);
-    rig_until(rig, rig_up(rig));
-    return rig;
-}
-
-static bool is_free(struct rig *rig)
-{
-    return rig_call(rig, LEASE_QUERY, "", 0).answer == LEASE_FREE;
-}
-
-static void on_first(void *context)
-{
-    ++*(int *)context;
-}
 
 RIG_TEST(a_redis_that_is_not_there_yet_is_told_once_and_found_later)
 {
     char text[4096];
     int firsts = 0;
 
-    redis_server_kill(server);
-    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", server->port);
-    lease_on_first_attempt(rig->provider, on_first, &firsts);
+    service_kill(rig->redis);
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", rig->redis->port);
+    lease_on_first_attempt(rig->provider, rig_on_event, &firsts);
     assert_false(rig_up(rig));
     assert_true(rig_detail_has(rig, "connecting"));
     assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "not connected yet");
@@ -94,19 +33,19 @@ RIG_TEST(a_redis_that_is_not_there_yet_is_told_once_and_found_later)
     assert_int_equal(rig_count(text, "\n"), 1);
     assert_int_equal(rig_count(text, "is down: connection refused"), 1);
 
-    redis_server_start(server, NULL);
+    service_start(rig->redis);
     rig_until(rig, rig_up(rig));
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
     rig_logged(rig, text, sizeof text);
     assert_int_equal(rig_count(text, "\n"), 1);
     assert_int_equal(rig_count(text, "is ready"), 1);
-    lease_on_first_attempt(rig->provider, on_first, &firsts);
+    lease_on_first_attempt(rig->provider, rig_on_event, &firsts);
     assert_int_equal(firsts, 2); /* at once */
 }
 
 RIG_TEST(a_unix_socket_that_is_not_there_is_told)
 {
-    rig_open(rig, "redis+unix:%s/nothing.sock", server->folder);
+    rig_open(rig, "redis+unix:%s/nothing.sock", rig->redis->folder);
     rig_until(rig, rig_detail_has(rig, "/nothing.sock: no such file or directory"));
     assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "no such file or directory");
 }
@@ -123,7 +62,7 @@ RIG_TEST(a_server_that_accepts_and_stays_silent_is_noticed)
     int port, firsts = 0, fd = silent_server(&port);
 
     rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=50", port);
-    lease_on_first_attempt(rig->provider, on_first, &firsts);
+    lease_on_first_attempt(rig->provider, rig_on_event, &firsts);
     rig_until(rig, rig_detail_has(rig, "no answer within 50 ms"));
     assert_int_equal(firsts, 1);
     close(fd);
@@ -136,7 +75,7 @@ RIG_TEST(the_first_attempt_counts_as_ended_after_a_second)
     struct deadline deadline = deadline_in(30000);
 
     rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=60000", port);
-    lease_on_first_attempt(rig->provider, on_first, &firsts);
+    lease_on_first_attempt(rig->provider, rig_on_event, &firsts);
     rig_until(rig, firsts == 1);
     assert_true(deadline_spent_ms(&deadline) >= 1000 - 1); /* floored clocks */
     deadline_keep(&deadline);
@@ -145,10 +84,10 @@ RIG_TEST(the_first_attempt_counts_as_ended_after_a_second)
 
 RIG_TEST(a_paused_redis_answers_down_in_time_and_gets_back_what_it_granted)
 {
-    opened(rig, SILENT_MS);
+    rig_open_redis(rig, SILENT_MS);
     struct asked calls[] = {rig_question(LEASE_GRANT, ann, 0), rig_question(LEASE_QUERY, "", 0)};
 
-    redis_server_pause(server);
+    service_pause(rig->redis);
     struct deadline deadline = deadline_in(5000);
     for (size_t i = 0; i < 2; i++)
         rig_ask(rig, &calls[i]);
@@ -163,50 +102,49 @@ RIG_TEST(a_paused_redis_answers_down_in_time_and_gets_back_what_it_granted)
     assert_down(rig_call(rig, LEASE_GRANT, bob, 0), "no answer within 500 ms"); /* at once */
 
     /* The grant sits in the paused server's socket; it happens there, and is let go again. */
-    redis_server_resume(server);
+    service_resume(rig->redis);
     rig_until(rig, rig_up(rig));
-    rig_until(rig, is_free(rig));
+    rig_until(rig, rig_is_free(rig));
     assert_true(lease_provider_health(rig->provider).reconnects >= 1);
 }
 
 RIG_TEST(a_reentry_without_answer_leaves_the_lease_alone)
 {
-    opened(rig, SILENT_MS);
+    rig_open_redis(rig, SILENT_MS);
     struct asked again = rig_question(LEASE_GRANT, ann, 0);
 
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
     again.call.record = (struct lease_record){.token = 1, .live = true, .this_run = true};
     memcpy(again.call.record.nonce, ann, sizeof ann);
-    redis_server_pause(server);
+    service_pause(rig->redis);
     rig_answer(rig, &again);
     assert_down(again.call, "no answer");
-    redis_server_resume(server);
+    service_resume(rig->redis);
     rig_until(rig, rig_up(rig));
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, 1);
 }
 
-static void open_other(struct rig *rig, int timeout_ms)
+static struct lease_provider *open_other(struct rig *rig, int timeout_ms)
 {
-    switch_daemons(rig);
-    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=%d", server->port, timeout_ms);
-    rig_until(rig, rig_up(rig));
-    switch_daemons(rig);
+    struct watched *other =
+        rig_open_other(rig, "redis://127.0.0.1:%d?timeout_ms=%d", rig->redis->port, timeout_ms);
+
+    rig_until(rig, lease_provider_health(other->provider).up);
+    return other->provider;
 }
 
 RIG_TEST(a_debt_leaves_alone_what_its_owner_has_taken_at_another_daemon)
 {
-    opened(rig, 100);
+    rig_open_redis(rig, 100);
     struct asked here = rig_question(LEASE_GRANT, ann, 0), there = here;
 
-    open_other(rig, 5000);
-    redis_server_pause(server);
+    struct lease_provider *other = open_other(rig, 5000);
+    service_pause(rig->redis);
     rig_answer(rig, &here);
     assert_down(here.call, "no answer");
-    switch_daemons(rig);
-    rig_ask(rig, &there);
-    switch_daemons(rig);
+    rig_ask_at(other, &there);
     /* Both grants happen, in whichever order; then the first one's daemon pays its debt. */
-    redis_server_resume(server);
+    service_resume(rig->redis);
     rig_until(rig, there.answered && rig_up(rig));
     assert_int_equal(there.call.answer_token, 1);
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, 1);
@@ -215,33 +153,31 @@ RIG_TEST(a_debt_leaves_alone_what_its_owner_has_taken_at_another_daemon)
 
 RIG_TEST(what_two_daemons_owe_for_one_owner_is_let_go_when_both_have_paid)
 {
-    opened(rig, 100);
+    rig_open_redis(rig, 100);
     struct asked here = rig_question(LEASE_GRANT, ann, 0), there = here;
 
-    open_other(rig, 100);
-    redis_server_pause(server);
+    struct lease_provider *other = open_other(rig, 100);
+    service_pause(rig->redis);
     rig_ask(rig, &here);
-    switch_daemons(rig);
-    rig_ask(rig, &there);
-    switch_daemons(rig);
+    rig_ask_at(other, &there);
     rig_until(rig, here.answered && there.answered);
     assert_down(here.call, "no answer");
     assert_down(there.call, "no answer");
-    redis_server_resume(server);
+    service_resume(rig->redis);
     rig_until(rig, rig_up(rig) && lease_provider_health(other).up);
-    rig_until(rig, is_free(rig));
+    rig_until(rig, rig_is_free(rig));
 }
 
 RIG_TEST(a_release_asked_while_redis_is_away_is_delivered_when_it_is_back)
 {
-    opened(rig, SILENT_MS);
+    rig_open_redis(rig, SILENT_MS);
 
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
-    redis_server_pause(server);
+    service_pause(rig->redis);
     assert_down(rig_call(rig, LEASE_QUERY, "", 0), "no answer");
     assert_false(rig_up(rig));
     assert_down(rig_call(rig, LEASE_RELEASE, ann, 1), "no answer"); /* at once, and not sent */
-    redis_server_resume(server);
+    service_resume(rig->redis);
     rig_until(rig, rig_up(rig));
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_FREE, 0); /* the debt went first */
 }
@@ -249,94 +185,86 @@ RIG_TEST(a_release_asked_while_redis_is_away_is_delivered_when_it_is_back)
 RIG_TEST(a_release_lost_on_its_way_is_delivered_when_redis_is_back)
 {
     static const char *const durable[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
-    struct redis_server *durable_server = redis_server_new(durable);
+    struct service *durable_server = redis_new(durable);
     struct asked lost = rig_question(LEASE_RELEASE, ann, 1);
 
     rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", durable_server->port);
     rig_until(rig, rig_up(rig));
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
-    redis_server_pause(durable_server);
+    service_pause(durable_server);
     rig_ask(rig, &lost);
     rig_turn(rig); /* it is sent, and dies unread with the server */
-    redis_server_kill(durable_server);
+    service_kill(durable_server);
     rig_until(rig, lost.answered);
     assert_int_equal(lost.call.answer, LEASE_DOWN);
-    redis_server_start(durable_server, durable);
-    redisReply *reply = redis_server_ask(durable_server, "GET stockade:{sku:1}:lock");
+    service_start(durable_server);
+    redisReply *reply = redis_ask(durable_server, "GET stockade:{sku:1}:lock");
     assert_int_equal(reply->type, REDIS_REPLY_STRING); /* restored from its log */
     freeReplyObject(reply);
     rig_until(rig, rig_up(rig));
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_FREE, 0);
-    redis_server_free(durable_server);
+    service_free(durable_server);
 }
 
 RIG_TEST(a_debt_that_is_paid_late_cannot_undo_a_newer_grant)
 {
-    opened(rig, SILENT_MS);
+    rig_open_redis(rig, SILENT_MS);
 
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
-    redis_server_pause(server);
+    service_pause(rig->redis);
     assert_down(rig_call(rig, LEASE_RELEASE, ann, 1), "no answer");
     assert_down(rig_call(rig, LEASE_GRANT, bob, 1), "no answer");
-    redis_server_resume(server);
+    service_resume(rig->redis);
     rig_until(rig, rig_up(rig));
-    struct asked next = rig_question(LEASE_GRANT, bob, 0);
-    next.call.floor = 1;
-    rig_answer(rig, &next);
-    assert_answer(next.call, LEASE_GRANTED, next.call.answer_token);
-    assert_true(next.call.answer_token >= 2);
-    assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, next.call.answer_token);
+    struct lease_call next = rig_grant(rig, bob, 1);
+    assert_int_equal(next.answer, LEASE_GRANTED);
+    assert_true(next.answer_token >= 2);
+    assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, next.answer_token);
 }
 
 RIG_TEST(a_debt_is_forgotten_when_the_lease_is_over)
 {
-    opened(rig, SILENT_MS);
+    rig_open_redis(rig, SILENT_MS);
     struct asked brief = rig_question(LEASE_RELEASE, ann, 1);
 
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
-    redis_server_pause(server);
+    service_pause(rig->redis);
     brief.call.ttl_ms = 1;
     rig_answer(rig, &brief);
     /* What was sent before the silence is read when the server goes on: begin with a new lock. */
-    redis_server_resume(server);
+    service_resume(rig->redis);
     rig_until(rig, rig_up(rig));
-    redis_server_do(server, "SET stockade:{sku:1}:lock %b", "1 a0000000000000000000000000000001",
-                    (size_t)34);
+    redis_do(rig->redis, "SET stockade:{sku:1}:lock %b", "1 a0000000000000000000000000000001",
+             (size_t)34);
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, 1);
 }
 
 RIG_TEST(a_restarted_and_empty_redis_mints_above_the_floor)
 {
-    opened(rig, 5000);
-    struct asked next = rig_question(LEASE_GRANT, bob, 0);
+    rig_open_redis(rig, 5000);
 
-    next.call.floor = 41;
-    rig_answer(rig, &next);
-    assert_answer(next.call, LEASE_GRANTED, 42);
-    redis_server_kill(server);
+    assert_answer(rig_grant(rig, bob, 41), LEASE_GRANTED, 42);
+    service_kill(rig->redis);
     rig_until(rig, !rig_up(rig));
     assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "");
-    redis_server_start(server, NULL);
+    service_start(rig->redis);
     rig_until(rig, rig_up(rig));
-    next = rig_question(LEASE_GRANT, ann, 0);
-    next.call.floor = 42;
-    rig_answer(rig, &next);
-    assert_answer(next.call, LEASE_GRANTED, 43);
+    assert_answer(rig_grant(rig, ann, 42), LEASE_GRANTED, 43);
 }
 
 RIG_TEST(calls_under_way_when_redis_dies_are_answered_once)
 {
-    opened(rig, 5000);
+    rig_open_redis(rig, 5000);
     struct asked calls[100];
 
-    redis_server_pause(server);
+    service_pause(rig->redis);
     for (int i = 0; i < 100; i++) {
         calls[i] = rig_question(LEASE_QUERY, "", 0);
         rig_ask(rig, &calls[i]);
         assert_false(calls[i].answered);
     }
     rig_turn(rig);
-    redis_server_kill(server);
+    service_kill(rig->redis);
     struct deadline deadline = deadline_in(4000); /* not by the time limit */
     rig_until(rig, calls[99].answered);
     deadline_keep(&deadline);
@@ -345,23 +273,23 @@ RIG_TEST(calls_under_way_when_redis_dies_are_answered_once)
         assert_int_equal(calls[i].call.answer, LEASE_DOWN);
         assert_string_not_equal(calls[i].call.reason, "");
     }
-    redis_server_start(server, NULL);
+    service_start(rig->redis);
     rig_until(rig, rig_up(rig));
 }
 
 RIG_TEST(too_many_calls_under_way_are_refused)
 {
-    opened(rig, 5000);
+    rig_open_redis(rig, 5000);
     struct asked *calls = mem_zalloc((CALLS_MAX + 1) * sizeof *calls);
 
-    redis_server_pause(server);
+    service_pause(rig->redis);
     for (int i = 0; i <= CALLS_MAX; i++) {
         calls[i] = rig_question(LEASE_QUERY, "", 0);
         rig_ask(rig, &calls[i]);
         assert_int_equal(calls[i].answered, i == CALLS_MAX);
     }
     assert_down(calls[CALLS_MAX].call, "too many calls");
-    redis_server_resume(server);
+    service_resume(rig->redis);
     rig_until(rig, calls[CALLS_MAX - 1].answered);
     for (int i = 0; i < CALLS_MAX; i++)
         assert_int_equal(calls[i].call.answer, LEASE_FREE);
@@ -370,7 +298,7 @@ RIG_TEST(too_many_calls_under_way_are_refused)
 
 RIG_TEST(a_pause_of_our_own_is_not_taken_for_silence)
 {
-    opened(rig, SILENT_MS);
+    rig_open_redis(rig, SILENT_MS);
     struct asked asked = rig_question(LEASE_GRANT, ann, 0);
 
     rig_ask(rig, &asked);
@@ -380,19 +308,3 @@ RIG_TEST(a_pause_of_our_own_is_not_taken_for_silence)
     assert_answer(asked.call, LEASE_GRANTED, 1);
     assert_true(rig_up(rig));
 }
-
-static int start_server(void **state)
-{
-    (void)state;
-    server = redis_server_new(NULL);
-    return 0;
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    redis_server_free(server);
-    return 0;
-}
-
-AROUND_ALL_TESTS(start_server, stop_server);

@@ -1,60 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redis there, and of no use: it refuses, is full, or is no Redis at all. Each is told with its
- * reason, harms nobody, and is tried again at growing distances. And the provider's own end, in the
- * middle of anything. (Redis away: redis_away_test.c.) */
+/* A Redis that is there but of no use: it refuses, is full, or is no Redis at all. Each case is
+ * told with its reason, harms nobody, and is tried again at growing intervals. Then, a provider
+ * that is closed in the middle of anything. (A Redis that is away: redis_away_test.c.) */
 #include <unistd.h>
 
 #include "fence/base/mem.h"
-#include "tests/unit/fence/chatterbox.h"
-#include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
 #include "tests/unit/test.h"
 
-static const char ann[] = "a0000000000000000000000000000001";
-static const char bob[] = "b0000000000000000000000000000002";
-
-static struct redis_server *server;
-
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    redis_server_reset(server);
-    rig_init(&rig);
-    *state = &rig;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rig_free(*state);
-    return 0;
-}
-
-#define RIG_TEST(name) TEST_WITH(setup, teardown, struct rig *rig, name)
-
-static struct rig *opened(struct rig *rig, int timeout_ms)
-{
-    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=%d", server->port, timeout_ms);
-    rig_until(rig, rig_up(rig));
-    return rig;
-}
-
-static bool is_free(struct rig *rig)
-{
-    return rig_call(rig, LEASE_QUERY, "", 0).answer == LEASE_FREE;
-}
-
 RIG_TEST(refusals_are_down_with_the_reason_and_told_once)
 {
-    opened(rig, 5000);
+    rig_open_redis(rig, 5000);
     struct asked other = rig_question(LEASE_GRANT, bob, 0);
     char text[4096];
 
     other.call.resource = BYTES_LITERAL("sku:2");
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
     rig_logged(rig, text, sizeof text);
-    redis_server_do(server, "REPLICAOF 127.0.0.1 1");
+    redis_do(rig->redis, "REPLICAOF 127.0.0.1 1");
     for (int i = 0; i < 3; i++) {
         struct asked again = other;
         rig_answer(rig, &again);
@@ -65,28 +28,28 @@ RIG_TEST(refusals_are_down_with_the_reason_and_told_once)
     assert_false(rig_up(rig));
     assert_true(rig_detail_has(rig, ": refuses: READONLY"));
 
-    redis_server_do(server, "REPLICAOF NO ONE");
+    redis_do(rig->redis, "REPLICAOF NO ONE");
     rig_answer(rig, &other);
     assert_int_equal(other.call.answer, LEASE_GRANTED);
     assert_true(rig_up(rig));
-    assert_true(is_free(rig)); /* the release has followed */
+    assert_true(rig_is_free(rig)); /* the release has followed */
     rig_logged(rig, text, sizeof text);
     assert_int_equal(rig_count(text, "refuses: READONLY"), 1);
     assert_int_equal(rig_count(text, "accepts again"), 1);
     assert_int_equal(rig_count(text, "\n"), 2);
 
-    redis_server_do(server, "CONFIG SET maxmemory 1");
+    redis_do(rig->redis, "CONFIG SET maxmemory 1");
     assert_down(rig_call(rig, LEASE_GRANT, ann, 0), "OOM");
-    redis_server_do(server, "CONFIG SET maxmemory 0");
+    redis_do(rig->redis, "CONFIG SET maxmemory 0");
     assert_int_equal(rig_call(rig, LEASE_GRANT, ann, 0).answer, LEASE_GRANTED);
 }
 
 RIG_TEST(a_redis_that_is_full_is_told_and_entered_later)
 {
-    redis_server_do(server, "CONFIG SET maxclients 1");
-    redisContext *only = redisConnectUnix(server->socket);
+    redis_do(rig->redis, "CONFIG SET maxclients 1");
+    redisContext *only = redisConnectUnix(rig->redis->socket);
     freeReplyObject(redisCommand(only, "PING"));
-    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", server->port);
+    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", rig->redis->port);
     rig_until(rig, rig_detail_has(rig, "max number of clients reached"));
     freeReplyObject(redisCommand(only, "CONFIG SET maxclients 1000"));
     redisFree(only);
@@ -112,33 +75,25 @@ RIG_TEST(what_is_no_redis_is_told_and_harms_nobody)
         {"", "erver closed the connection", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct chatterbox box;
-        chatterbox_open(&box, rig, cases[i].says, cases[i].len);
-        rig_open(rig, "redis://127.0.0.1:%d", box.port);
+        rig_say(rig, cases[i].says, cases[i].len);
+        rig_open(rig, "redis://127.0.0.1:%d", rig->chatterbox.port);
         rig_until(rig, rig_detail_has(rig, cases[i].reason));
-        rig_until(rig, box.visitors >= 3); /* and it tries again */
+        rig_until(rig, rig->chatterbox.visitors >= 3); /* and it tries again */
         assert_false(rig_up(rig));
         rig_close(rig);
-        chatterbox_close(&box, rig);
     }
     free(endless);
 }
 
-/* A greeting's worth of right answers, then more than was asked for. */
+/* As many right answers as the greeting asks for, then more. */
 RIG_TEST(an_answer_that_nobody_asked_for_ends_the_connection_only)
 {
-    struct chatterbox box;
-    static const char says[] = "$40\r\n0123456789012345678901234567890123456789\r\n"
-                               "$40\r\n0123456789012345678901234567890123456789\r\n"
-                               "$40\r\n0123456789012345678901234567890123456789\r\n"
-                               "$40\r\n0123456789012345678901234567890123456789\r\n"
-                               "+OK\r\n:1\r\n:2\r\n";
+#define SHA "$40\r\n0123456789012345678901234567890123456789\r\n"
+    static const char says[] = SHA SHA SHA SHA "+OK\r\n:1\r\n:2\r\n";
 
-    chatterbox_open(&box, rig, says, sizeof says - 1);
-    rig_open(rig, "redis://127.0.0.1:%d", box.port);
+    rig_say(rig, says, sizeof says - 1);
+    rig_open(rig, "redis://127.0.0.1:%d", rig->chatterbox.port);
     rig_until(rig, rig_detail_has(rig, "a reply that nobody asked for"));
-    rig_close(rig);
-    chatterbox_close(&box, rig);
 }
 
 static void fill_zero(const struct chance *chance, void *bytes, size_t len)
@@ -147,41 +102,39 @@ static void fill_zero(const struct chance *chance, void *bytes, size_t len)
     memset(bytes, 0, len);
 }
 
-RIG_TEST(attempts_come_at_growing_distances)
+RIG_TEST(attempts_come_at_growing_intervals)
 {
-    struct chatterbox box;
     const struct chance lowest = {.fill = fill_zero};
 
-    chatterbox_open(&box, rig, "", 0);
+    rig_say(rig, "", 0);
     rig->surroundings.chance = &lowest;
-    rig_open(rig, "redis://127.0.0.1:%d", box.port);
-    rig_until(rig, box.visitors == 1);
+    rig_open(rig, "redis://127.0.0.1:%d", rig->chatterbox.port);
+    rig_until(rig, rig->chatterbox.visitors == 1);
     struct deadline deadline = deadline_in(10000);
-    rig_until(rig, box.visitors == 5);
+    rig_until(rig, rig->chatterbox.visitors == 5);
     assert_true(deadline_spent_ms(&deadline) >= 50 + 100 + 200 + 400 - 10);
     deadline_keep(&deadline);
-    chatterbox_close(&box, rig);
-    rig_close(rig);
+    rig_close(rig); /* before its dice are gone */
 }
 
 RIG_TEST(closing_answers_what_is_under_way)
 {
-    opened(rig, 5000);
+    rig_open_redis(rig, 5000);
     struct asked asked = rig_question(LEASE_GRANT, ann, 0);
 
-    redis_server_pause(server);
+    service_pause(rig->redis);
     rig_ask(rig, &asked);
     rig_close(rig);
     assert_down(asked.call, "closed");
     assert_int_equal(asked.times, 1);
-    redis_server_resume(server);
+    service_resume(rig->redis);
 
     rig_open(rig, "redis://no-such-host.invalid:6379"); /* while it resolves */
     rig_turn(rig);
     rig_close(rig);
-    rig_open(rig, "redis://127.0.0.1:%d", server->port); /* before it has begun */
+    rig_open(rig, "redis://127.0.0.1:%d", rig->redis->port); /* before it has begun */
     rig_close(rig);
-    rig_open(rig, "redis://127.0.0.1:%d", server->port); /* while it connects */
+    rig_open(rig, "redis://127.0.0.1:%d", rig->redis->port); /* while it connects */
     rig_turn(rig);
     rig_close(rig);
 }
@@ -192,45 +145,24 @@ struct closer {
     bool closed;
 };
 
-static void on_provider_closed(void *context)
-{
-    ((struct closer *)context)->closed = true;
-}
-
-static void close_from_answer(struct lease_call *call)
+static void close_on_answer(struct lease_call *call)
 {
     struct closer *closer = (struct closer *)(void *)call;
 
-    lease_provider_close(closer->rig->provider, on_provider_closed, closer);
+    lease_provider_close(closer->rig->provider, rig_on_closed, &closer->closed);
     closer->rig->provider = NULL;
 }
 
 RIG_TEST(it_may_be_closed_from_an_answer)
 {
-    opened(rig, 5000);
+    rig_open_redis(rig, 5000);
     struct closer closer = {.asked = rig_question(LEASE_QUERY, "", 0), .rig = rig};
     struct asked behind = rig_question(LEASE_QUERY, "", 0);
 
-    closer.asked.call.done = close_from_answer;
+    closer.asked.call.done = close_on_answer;
     lease_ask(rig->provider, &closer.asked.call);
     assert_int_equal(closer.asked.call.answer, LEASE_UNANSWERED);
     rig_ask(rig, &behind);
     rig_until(rig, closer.closed);
     assert_int_equal(behind.times, 1);
 }
-
-static int start_server(void **state)
-{
-    (void)state;
-    server = redis_server_new(NULL);
-    return 0;
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    redis_server_free(server);
-    return 0;
-}
-
-AROUND_ALL_TESTS(start_server, stop_server);

@@ -7,84 +7,35 @@
 #include <unistd.h>
 
 #include "fence/token.h"
-#include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
 #include "tests/unit/test.h"
 
 #define LOCK  "stockade:{sku:1}:lock"
 #define TOKEN "stockade:{sku:1}:token"
 
-static const char ann[] = "a0000000000000000000000000000001";
-static const char bob[] = "b0000000000000000000000000000002";
-
-static struct redis_server *server;
-
-static int setup(void **state)
+static void assert_redis_has(struct rig *rig, const char *key, const char *value)
 {
-    static struct rig rig;
-
-    redis_server_reset(server);
-    rig_init(&rig);
-    *state = &rig;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rig_free(*state);
-    return 0;
-}
-
-#define RIG_TEST(name) TEST_WITH(setup, teardown, struct rig *rig, name)
-
-static struct rig *opened(struct rig *rig)
-{
-    rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=5000", server->port);
-    rig_until(rig, rig_up(rig));
-    return rig;
-}
-
-static struct lease_call ask(struct rig *rig, struct lease_call question)
-{
-    struct asked asked = {.call = question};
-
-    if (asked.call.resource.len == 0)
-        asked.call.resource = BYTES_LITERAL("sku:1");
-    if (asked.call.ttl_ms == 0)
-        asked.call.ttl_ms = 60000;
-    rig_ask(rig, &asked);
-    rig_until(rig, asked.answered);
-    return asked.call;
-}
-
-static struct lease_call grant(struct rig *rig, const char *nonce, int64_t floor)
-{
-    struct lease_call call = {.verb = LEASE_GRANT, .floor = floor};
-
-    snprintf(call.nonce, sizeof call.nonce, "%s", nonce);
-    return ask(rig, call);
-}
-
-static struct lease_call release(struct rig *rig, const char *nonce, int64_t token)
-{
-    struct lease_call call = {.verb = LEASE_RELEASE, .token = token};
-
-    snprintf(call.nonce, sizeof call.nonce, "%s", nonce);
-    return ask(rig, call);
-}
-
-static void assert_redis_has(const char *key, const char *value)
-{
-    redisReply *reply = redis_server_ask(server, "GET %s", key);
+    redisReply *reply = redis_ask(rig->redis, "GET %s", key);
 
     assert_int_equal(reply->type, REDIS_REPLY_STRING);
     assert_string_equal(reply->str, value);
     freeReplyObject(reply);
 }
 
+/* Give up one attempt's part of a lease. */
+static struct lease_call give_up(struct rig *rig, struct lease_call granted)
+{
+    struct asked asked = {.call = granted};
+
+    asked.call.verb = LEASE_RELEASE;
+    asked.call.token = 0;
+    rig_answer(rig, &asked);
+    return asked.call;
+}
+
 /* "<token> <nonce>", and the attempts behind it. */
-static void assert_lock_of(const char *key, const char *lease, const struct lease_call *calls,
-                           size_t count)
+static void assert_lock_of(struct rig *rig, const char *key, const char *lease,
+                           const struct lease_call *calls, size_t count)
 {
     char value[256];
     int len = snprintf(value, sizeof value, "%s", lease);
@@ -92,12 +43,12 @@ static void assert_lock_of(const char *key, const char *lease, const struct leas
     for (size_t i = 0; i < count; i++)
         len += snprintf(value + len, sizeof value - (size_t)len, " %016llx",
                         (unsigned long long)calls[i].attempt);
-    assert_redis_has(key, value);
+    assert_redis_has(rig, key, value);
 }
 
-static long long redis_number(const char *command, const char *key)
+static long long redis_number(struct rig *rig, const char *command, const char *key)
 {
-    redisReply *reply = redis_server_ask(server, "%s %s", command, key);
+    redisReply *reply = redis_ask(rig->redis, "%s %s", command, key);
     long long number = reply->integer;
 
     assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
@@ -107,106 +58,96 @@ static long long redis_number(const char *command, const char *key)
 
 RIG_TEST(a_grant_leaves_token_nonce_and_attempt_and_a_counter_that_expires)
 {
-    opened(rig);
-    struct lease_call granted = grant(rig, ann, 33);
+    rig_open_redis(rig, 5000);
+    struct lease_call granted = rig_grant(rig, ann, 33);
 
     assert_answer(granted, LEASE_GRANTED, 34);
-    assert_lock_of(LOCK, "34 a0000000000000000000000000000001", &granted, 1);
-    assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
-    assert_redis_has(TOKEN, "34");
-    assert_in_range(redis_number("PTTL", TOKEN), 604700000, 604800000);
-    assert_answer(release(rig, ann, 34), LEASE_FREE, 0);
-    assert_int_equal(redis_number("EXISTS", LOCK), 0);
-    assert_int_equal(redis_number("EXISTS", TOKEN), 1);
+    assert_lock_of(rig, LOCK, "34 a0000000000000000000000000000001", &granted, 1);
+    assert_in_range(redis_number(rig, "PTTL", LOCK), 50000, 60000);
+    assert_redis_has(rig, TOKEN, "34");
+    assert_in_range(redis_number(rig, "PTTL", TOKEN), 604700000, 604800000);
+    assert_answer(rig_call(rig, LEASE_RELEASE, ann, 34), LEASE_FREE, 0);
+    assert_int_equal(redis_number(rig, "EXISTS", LOCK), 0);
+    assert_int_equal(redis_number(rig, "EXISTS", TOKEN), 1);
 }
 
 RIG_TEST(prefix_and_database_are_options)
 {
-    rig_open(rig, "redis://127.0.0.1:%d/3?prefix=shop&timeout_ms=5000", server->port);
+    rig_open(rig, "redis://127.0.0.1:%d/3?prefix=shop&timeout_ms=5000", rig->redis->port);
     rig_until(rig, rig_up(rig));
-    struct lease_call granted = grant(rig, ann, 0);
+    struct lease_call granted = rig_grant(rig, ann, 0);
     assert_answer(granted, LEASE_GRANTED, 1);
-    assert_int_equal(redis_number("EXISTS", "shop:{sku:1}:lock"), 0);
-    redis_server_do(server, "SWAPDB 0 3");
-    assert_lock_of("shop:{sku:1}:lock", "1 a0000000000000000000000000000001", &granted, 1);
+    assert_int_equal(redis_number(rig, "EXISTS", "shop:{sku:1}:lock"), 0);
+    redis_do(rig->redis, "SWAPDB 0 3");
+    assert_lock_of(rig, "shop:{sku:1}:lock", "1 a0000000000000000000000000000001", &granted, 1);
 }
 
 RIG_TEST(a_lock_names_the_attempts_that_entered_until_it_is_renewed)
 {
-    opened(rig);
-    struct lease_call calls[] = {grant(rig, ann, 33), grant(rig, ann, 33), grant(rig, ann, 33)};
-    struct lease_call renewal = {.verb = LEASE_RENEW, .token = 34}, given = calls[1];
+    rig_open_redis(rig, 5000);
+    struct lease_call calls[] = {rig_grant(rig, ann, 33), rig_grant(rig, ann, 33),
+                                 rig_grant(rig, ann, 33)};
 
-    assert_lock_of(LOCK, "34 a0000000000000000000000000000001", calls, 3);
-    given.verb = LEASE_RELEASE;
-    given.token = 0;
-    assert_answer(ask(rig, given), LEASE_HELD, 34);
+    assert_lock_of(rig, LOCK, "34 a0000000000000000000000000000001", calls, 3);
+    assert_answer(give_up(rig, calls[1]), LEASE_HELD, 34);
     calls[1] = calls[2];
-    assert_lock_of(LOCK, "34 a0000000000000000000000000000001", calls, 2);
-    assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
-    snprintf(renewal.nonce, sizeof renewal.nonce, "%s", ann);
-    assert_answer(ask(rig, renewal), LEASE_GRANTED, 34);
-    assert_redis_has(LOCK, "34 a0000000000000000000000000000001");
-    assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
+    assert_lock_of(rig, LOCK, "34 a0000000000000000000000000000001", calls, 2);
+    assert_in_range(redis_number(rig, "PTTL", LOCK), 50000, 60000);
+    assert_answer(rig_call(rig, LEASE_RENEW, ann, 34), LEASE_GRANTED, 34);
+    assert_redis_has(rig, LOCK, "34 a0000000000000000000000000000001");
+    assert_in_range(redis_number(rig, "PTTL", LOCK), 50000, 60000);
 }
 
 RIG_TEST(a_lock_entered_often_is_given_up_by_its_token_only)
 {
-    opened(rig);
+    rig_open_redis(rig, 5000);
     struct lease_call calls[20];
 
     for (size_t i = 0; i < 20; i++)
-        calls[i] = grant(rig, ann, 33);
-    assert_redis_has(LOCK, "34 a0000000000000000000000000000001");
-    for (size_t i = 0; i < 20; i++) {
-        calls[i].verb = LEASE_RELEASE;
-        calls[i].token = 0;
-        assert_answer(ask(rig, calls[i]), LEASE_HELD, 34);
-    }
-    assert_answer(release(rig, ann, 34), LEASE_FREE, 0);
+        calls[i] = rig_grant(rig, ann, 33);
+    assert_redis_has(rig, LOCK, "34 a0000000000000000000000000000001");
+    for (size_t i = 0; i < 20; i++)
+        assert_answer(give_up(rig, calls[i]), LEASE_HELD, 34);
+    assert_answer(rig_call(rig, LEASE_RELEASE, ann, 34), LEASE_FREE, 0);
 }
 
 /* What older daemons wrote, and what they write beside us. */
 RIG_TEST(a_lock_without_attempts_is_entered_renewed_and_released)
 {
-    opened(rig);
-    struct lease_call renewal = {.verb = LEASE_RENEW, .token = 12}, again;
+    rig_open_redis(rig, 5000);
 
-    redis_server_do(server, "SET %s %b PX 10000", LOCK, "12 a0000000000000000000000000000001",
-                    (size_t)35);
-    assert_answer(grant(rig, bob, 12), LEASE_HELD, 12);
-    again = grant(rig, ann, 12);
+    redis_do(rig->redis, "SET %s %b PX 10000", LOCK, "12 a0000000000000000000000000000001",
+             (size_t)35);
+    assert_answer(rig_grant(rig, bob, 12), LEASE_HELD, 12);
+    struct lease_call again = rig_grant(rig, ann, 12);
     assert_answer(again, LEASE_OWN, 12);
-    assert_redis_has(LOCK, "12 a0000000000000000000000000000001");
-    assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
-    again.verb = LEASE_RELEASE;
-    again.token = 0;
-    assert_answer(ask(rig, again), LEASE_HELD, 12);
-    snprintf(renewal.nonce, sizeof renewal.nonce, "%s", ann);
-    assert_answer(ask(rig, renewal), LEASE_GRANTED, 12);
-    assert_answer(release(rig, bob, 12), LEASE_HELD, 12);
-    assert_answer(release(rig, ann, 12), LEASE_FREE, 0);
+    assert_redis_has(rig, LOCK, "12 a0000000000000000000000000000001");
+    assert_in_range(redis_number(rig, "PTTL", LOCK), 50000, 60000);
+    assert_answer(give_up(rig, again), LEASE_HELD, 12);
+    assert_answer(rig_call(rig, LEASE_RENEW, ann, 12), LEASE_GRANTED, 12);
+    assert_answer(rig_call(rig, LEASE_RELEASE, bob, 12), LEASE_HELD, 12);
+    assert_answer(rig_call(rig, LEASE_RELEASE, ann, 12), LEASE_FREE, 0);
 }
 
 /* What token_next makes of it is what the script must make of it. */
 static void expect_minted(struct rig *rig, int64_t counter, int64_t floor)
 {
     int64_t expected = token_next(counter, floor);
-    struct lease_call call = grant(rig, ann, floor);
+    struct lease_call call = rig_grant(rig, ann, floor);
 
     if (expected == 0) {
         assert_int_equal(call.answer, LEASE_DOWN);
         assert_string_equal(call.reason, "the tokens of this resource are used up");
-        assert_int_equal(redis_number("EXISTS", LOCK), 0);
+        assert_int_equal(redis_number(rig, "EXISTS", LOCK), 0);
         return;
     }
     assert_answer(call, LEASE_GRANTED, expected);
-    assert_answer(release(rig, ann, expected), LEASE_FREE, 0);
+    assert_answer(rig_call(rig, LEASE_RELEASE, ann, expected), LEASE_FREE, 0);
 }
 
 RIG_TEST(a_counter_is_believed_as_the_token_rule_says)
 {
-    opened(rig);
+    rig_open_redis(rig, 5000);
     static const int64_t floors[] = {
         0, 1, 1000, INT64_C(100000000000000), TOKEN_MAX - TOKEN_LEAP_MAX, TOKEN_MAX - 1, TOKEN_MAX};
     static const int64_t above[] = {
@@ -216,14 +157,14 @@ RIG_TEST(a_counter_is_believed_as_the_token_rule_says)
     for (size_t f = 0; f < sizeof floors / sizeof *floors; f++)
         for (size_t a = 0; a < sizeof above / sizeof *above; a++) {
             int64_t counter = floors[f] + above[a];
-            redis_server_do(server, "SET %s %lld", TOKEN, (long long)counter);
+            redis_do(rig->redis, "SET %s %lld", TOKEN, (long long)counter);
             expect_minted(rig, counter, floors[f]);
         }
 }
 
 RIG_TEST(a_corrupt_counter_is_not_believed)
 {
-    opened(rig);
+    rig_open_redis(rig, 5000);
     static const char *const corrupt[] = {
         "abc",   "-5",  "+12",  "007",  " 12",
         "12 ",   "1e5", "0x10", "12.5", "9223372036854775808",
@@ -231,49 +172,45 @@ RIG_TEST(a_corrupt_counter_is_not_believed)
     };
 
     for (size_t i = 0; i < sizeof corrupt / sizeof *corrupt; i++) {
-        redis_server_do(server, "SET %s %s", TOKEN, corrupt[i]);
+        redis_do(rig->redis, "SET %s %s", TOKEN, corrupt[i]);
         expect_minted(rig, 0, 7);
-        assert_redis_has(TOKEN, "8");
+        assert_redis_has(rig, TOKEN, "8");
     }
-    redis_server_do(server, "DEL %s", TOKEN);
-    redis_server_do(server, "RPUSH %s 1 2 3", TOKEN);
+    redis_do(rig->redis, "DEL %s", TOKEN);
+    redis_do(rig->redis, "RPUSH %s 1 2 3", TOKEN);
     expect_minted(rig, 0, 7);
-    assert_redis_has(TOKEN, "8");
-    redis_server_do(server, "DEL %s", TOKEN);
-    redis_server_do(server, "HSET %s field 12", TOKEN);
+    assert_redis_has(rig, TOKEN, "8");
+    redis_do(rig->redis, "DEL %s", TOKEN);
+    redis_do(rig->redis, "HSET %s field 12", TOKEN);
     expect_minted(rig, 0, 8);
-    assert_redis_has(TOKEN, "9");
+    assert_redis_has(rig, TOKEN, "9");
 }
 
 RIG_TEST(a_lost_counter_is_restored_by_the_floor)
 {
-    opened(rig);
+    rig_open_redis(rig, 5000);
 
-    assert_answer(grant(rig, ann, 41), LEASE_GRANTED, 42);
-    redis_server_do(server, "FLUSHALL");
-    assert_answer(grant(rig, bob, 42), LEASE_GRANTED, 43);
+    assert_answer(rig_grant(rig, ann, 41), LEASE_GRANTED, 42);
+    redis_do(rig->redis, "FLUSHALL");
+    assert_answer(rig_grant(rig, bob, 42), LEASE_GRANTED, 43);
 }
 
 static void expect_held_by_a_stranger(struct rig *rig, int64_t ttl_max_ms)
 {
-    struct lease_call call = grant(rig, ann, 0);
+    struct lease_call call = rig_grant(rig, ann, 0);
     assert_answer(call, LEASE_HELD, 0);
     assert_in_range(call.answer_ttl_ms, 1, ttl_max_ms);
-
-    struct lease_call renewal = {.verb = LEASE_RENEW, .token = 12};
-    snprintf(renewal.nonce, sizeof renewal.nonce, "%s", ann);
-    assert_answer(ask(rig, renewal), LEASE_HELD, 0);
-    assert_answer(release(rig, ann, 12), LEASE_HELD, 0);
-    struct lease_call debt = {.verb = LEASE_RELEASE, .attempt = 1};
-    snprintf(debt.nonce, sizeof debt.nonce, "%s", ann);
-    assert_answer(ask(rig, debt), LEASE_HELD, 0);
-    assert_answer(ask(rig, (struct lease_call){.verb = LEASE_QUERY}), LEASE_HELD, 0);
-    assert_int_equal(redis_number("EXISTS", LOCK), 1);
+    assert_answer(rig_call(rig, LEASE_RENEW, ann, 12), LEASE_HELD, 0);
+    assert_answer(rig_call(rig, LEASE_RELEASE, ann, 12), LEASE_HELD, 0);
+    call.attempt = 1;
+    assert_answer(give_up(rig, call), LEASE_HELD, 0);
+    assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, 0);
+    assert_int_equal(redis_number(rig, "EXISTS", LOCK), 1);
 }
 
 RIG_TEST(a_lock_that_cannot_be_read_is_anothers)
 {
-    opened(rig);
+    rig_open_redis(rig, 5000);
     static const char *const values[] = {
         "hello",
         "",
@@ -288,40 +225,40 @@ RIG_TEST(a_lock_that_cannot_be_read_is_anothers)
     };
 
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        redis_server_do(server, "SET %s %s PX 30000", LOCK, values[i]);
+        redis_do(rig->redis, "SET %s %s PX 30000", LOCK, values[i]);
         expect_held_by_a_stranger(rig, 30000);
     }
-    redis_server_do(server, "DEL %s", LOCK);
-    redis_server_do(server, "RPUSH %s a b", LOCK);
+    redis_do(rig->redis, "DEL %s", LOCK);
+    redis_do(rig->redis, "RPUSH %s a b", LOCK);
     expect_held_by_a_stranger(rig, 1000);
 }
 
 RIG_TEST(a_lock_without_a_time_limit_is_looked_at_again_within_a_second)
 {
-    opened(rig);
+    rig_open_redis(rig, 5000);
 
-    redis_server_do(server, "SET %s %b", LOCK, "5 someone", (size_t)9);
-    struct lease_call call = grant(rig, ann, 0);
+    redis_do(rig->redis, "SET %s %b", LOCK, "5 someone", (size_t)9);
+    struct lease_call call = rig_grant(rig, ann, 0);
     assert_answer(call, LEASE_HELD, 5);
     assert_in_range(call.answer_ttl_ms, 1, 1000);
-    assert_int_equal(redis_number("PTTL", LOCK), -1);
+    assert_int_equal(redis_number(rig, "PTTL", LOCK), -1);
 
-    redis_server_do(server, "DEL %s", LOCK);
-    grant(rig, ann, 0);
-    redis_server_do(server, "PERSIST %s", LOCK);
-    assert_answer(grant(rig, ann, 1), LEASE_OWN, 1);
-    assert_in_range(redis_number("PTTL", LOCK), 50000, 60000);
+    redis_do(rig->redis, "DEL %s", LOCK);
+    rig_grant(rig, ann, 0);
+    redis_do(rig->redis, "PERSIST %s", LOCK);
+    assert_answer(rig_grant(rig, ann, 1), LEASE_OWN, 1);
+    assert_in_range(redis_number(rig, "PTTL", LOCK), 50000, 60000);
 }
 
 RIG_TEST(scripts_are_sent_again_when_redis_forgot_them)
 {
-    opened(rig);
+    rig_open_redis(rig, 5000);
 
     for (int64_t i = 0; i < 3; i++) {
-        redis_server_do(server, "SCRIPT FLUSH");
-        assert_answer(grant(rig, ann, i), LEASE_GRANTED, i + 1);
-        assert_answer(ask(rig, (struct lease_call){.verb = LEASE_QUERY}), LEASE_HELD, i + 1);
-        assert_answer(release(rig, ann, i + 1), LEASE_FREE, 0);
+        redis_do(rig->redis, "SCRIPT FLUSH");
+        assert_answer(rig_grant(rig, ann, i), LEASE_GRANTED, i + 1);
+        assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, i + 1);
+        assert_answer(rig_call(rig, LEASE_RELEASE, ann, i + 1), LEASE_FREE, 0);
     }
     assert_true(rig_up(rig));
     assert_int_equal(lease_provider_health(rig->provider).failures, 0);
@@ -331,9 +268,9 @@ RIG_TEST(scripts_are_sent_again_when_redis_forgot_them)
 static void expect_a_lease_cycle(struct rig *rig)
 {
     rig_until(rig, rig_up(rig));
-    assert_answer(grant(rig, ann, 0), LEASE_GRANTED, 1);
-    assert_answer(release(rig, ann, 1), LEASE_FREE, 0);
-    redis_server_do(server, "FLUSHALL");
+    assert_answer(rig_grant(rig, ann, 0), LEASE_GRANTED, 1);
+    assert_answer(rig_call(rig, LEASE_RELEASE, ann, 1), LEASE_FREE, 0);
+    redis_do(rig->redis, "FLUSHALL");
     rig_close(rig);
 }
 
@@ -351,12 +288,12 @@ static bool has_ipv6(void)
 
 RIG_TEST(ways_in_unix_socket_name_and_ipv6)
 {
-    rig_open(rig, "redis+unix:%s", server->socket);
+    rig_open(rig, "redis+unix:%s", rig->redis->socket);
     expect_a_lease_cycle(rig);
-    rig_open(rig, "redis://localhost:%d", server->port);
+    rig_open(rig, "redis://localhost:%d", rig->redis->port);
     expect_a_lease_cycle(rig);
     if (has_ipv6()) {
-        rig_open(rig, "redis://[::1]:%d", server->port);
+        rig_open(rig, "redis://[::1]:%d", rig->redis->port);
         expect_a_lease_cycle(rig);
     }
 }
@@ -364,55 +301,53 @@ RIG_TEST(ways_in_unix_socket_name_and_ipv6)
 /* "localhost" is ::1 first on many machines, where this server is not. */
 RIG_TEST(every_address_of_a_name_is_tried)
 {
-    struct redis_server *ipv4 = redis_server_new((const char *[]){"--bind", "127.0.0.1", NULL});
+    struct service *ipv4 = redis_new((const char *[]){"--bind", "127.0.0.1", NULL});
 
     rig_open(rig, "redis://localhost:%d", ipv4->port);
     rig_until(rig, rig_up(rig));
-    assert_answer(grant(rig, ann, 0), LEASE_GRANTED, 1);
-    redis_server_free(ipv4);
+    assert_answer(rig_grant(rig, ann, 0), LEASE_GRANTED, 1);
+    service_free(ipv4);
 }
 
 RIG_TEST(it_says_who_it_is)
 {
-    opened(rig);
-    redisReply *reply = redis_server_ask(server, "CLIENT LIST");
+    rig_open_redis(rig, 5000);
+    redisReply *reply = redis_ask(rig->redis, "CLIENT LIST");
 
     assert_non_null(strstr(reply->str, "name=stockade "));
     freeReplyObject(reply);
     assert_string_equal(lease_provider_name(rig->provider), "redis");
     char ready[64];
-    snprintf(ready, sizeof ready, "redis 127.0.0.1:%d: ready", server->port);
+    snprintf(ready, sizeof ready, "redis 127.0.0.1:%d: ready", rig->redis->port);
     assert_string_equal(lease_provider_health(rig->provider).detail, ready);
 }
 
 RIG_TEST(a_password_and_a_user_with_a_password)
 {
-    redis_server_do(server, "ACL SETUSER shop on >p:%%40ss ~* +@all");
-    rig_open(rig, "redis://shop:p%%3a%%2540ss@127.0.0.1:%d", server->port);
+    redis_do(rig->redis, "ACL SETUSER shop on >p:%%40ss ~* +@all");
+    rig_open(rig, "redis://shop:p%%3a%%2540ss@127.0.0.1:%d", rig->redis->port);
     expect_a_lease_cycle(rig);
-    redis_server_do(server, "ACL DELUSER shop");
+    redis_do(rig->redis, "ACL DELUSER shop");
 
-    struct redis_server *guarded =
-        redis_server_new((const char *[]){"--requirepass", "open sesame", NULL});
+    struct service *guarded = redis_new((const char *[]){"--requirepass", "open sesame", NULL});
     rig_open(rig, "redis://:open%%20sesame@127.0.0.1:%d", guarded->port);
     rig_until(rig, rig_up(rig));
-    assert_answer(grant(rig, ann, 0), LEASE_GRANTED, 1);
+    assert_answer(rig_grant(rig, ann, 0), LEASE_GRANTED, 1);
     rig_close(rig);
     rig_open(rig, "redis+unix:%s?password=open%%20sesame", guarded->socket);
     rig_until(rig, rig_up(rig));
-    assert_answer(grant(rig, ann, 0), LEASE_OWN, 1);
-    redis_server_free(guarded);
+    assert_answer(rig_grant(rig, ann, 0), LEASE_OWN, 1);
+    service_free(guarded);
 }
 
 RIG_TEST(a_wrong_password_is_told_and_never_shown)
 {
     char text[4096];
 
-    struct redis_server *guarded =
-        redis_server_new((const char *[]){"--requirepass", "sesame", NULL});
+    struct service *guarded = redis_new((const char *[]){"--requirepass", "sesame", NULL});
     rig_open(rig, "redis://:wrong-sesame@127.0.0.1:%d", guarded->port);
     rig_until(rig, rig_detail_has(rig, "WRONGPASS"));
-    struct lease_call call = grant(rig, ann, 0);
+    struct lease_call call = rig_grant(rig, ann, 0);
     assert_int_equal(call.answer, LEASE_DOWN);
     assert_non_null(strstr(call.reason, "WRONGPASS"));
     assert_null(strstr(call.reason, "sesame"));
@@ -423,21 +358,5 @@ RIG_TEST(a_wrong_password_is_told_and_never_shown)
     rig_open(rig, "redis://127.0.0.1:%d", guarded->port);
     rig_until(rig, rig_detail_has(rig, "NOAUTH"));
     rig_close(rig);
-    redis_server_free(guarded);
+    service_free(guarded);
 }
-
-static int start_server(void **state)
-{
-    (void)state;
-    server = redis_server_new(NULL);
-    return 0;
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    redis_server_free(server);
-    return 0;
-}
-
-AROUND_ALL_TESTS(start_server, stop_server);

@@ -1,107 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* News between daemons on one Redis: what one ends, the others hear of, and what it costs them
  * where they cannot. */
-#include "tests/unit/fence/chatterbox.h"
-#include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
 #include "tests/unit/test.h"
 
-static const char ann[] = "a0000000000000000000000000000001";
-
-static struct redis_server *server;
-
-/* Another daemon on the rig's loop. */
-struct other {
-    struct lease_provider *provider;
-    int news, revoked;
-    int64_t token;
-    struct buf resource; /* of the last news */
-    bool closed;
-};
-
-/* Those of the test, closed after it where it ended before it did: what is left on the loop would
- * hide why. */
-static struct other others[3];
-static size_t others_count;
-
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    redis_server_reset(server);
-    others_count = 0;
-    rig_init(&rig);
-    *state = &rig;
-    return 0;
-}
-
-static void on_news(void *context, const struct lease_news *news)
-{
-    struct other *other = context;
-
-    other->news++;
-    other->revoked += news->revoked;
-    other->token = news->token;
-    buf_clear(&other->resource);
-    buf_append_bytes(&other->resource, news->resource);
-}
-
-static bool is_watching(const struct other *other)
-{
-    return lease_provider_health(other->provider).watching;
-}
-
 #define PATIENT "?timeout_ms=5000" /* the machine may be busy */
 
-static struct other *open_other(struct rig *rig, const char *rest)
+static bool is_watching(const struct watched *watched)
 {
-    char uri[256];
-    struct lease_provider *first = rig->provider;
+    return lease_provider_health(watched->provider).watching;
+}
 
-    assert_true(others_count < sizeof others / sizeof *others);
-    struct other *other = &others[others_count++];
-    *other = (struct other){0};
-    snprintf(uri, sizeof uri, "redis://127.0.0.1:%d%s", server->port, rest);
-    rig_open(rig, "%s", uri);
-    other->provider = rig->provider;
-    rig->provider = first;
-    lease_provider_watch(other->provider, on_news, other);
+static struct watched *open_other(struct rig *rig, const char *rest)
+{
+    return rig_open_other(rig, "redis://127.0.0.1:%d%s", rig->redis->port, rest);
+}
+
+/* Open a daemon that acts, and another one that listens. */
+static struct watched *open_both(struct rig *rig)
+{
+    rig_open_redis(rig, 5000);
+    struct watched *other = open_other(rig, PATIENT);
+    rig_until(rig, is_watching(other) && lease_provider_health(other->provider).up);
     return other;
-}
-
-static void on_closed(void *context)
-{
-    ((struct other *)context)->closed = true;
-}
-
-static void close_other(struct rig *rig, struct other *other)
-{
-    lease_provider_close(other->provider, on_closed, other);
-    rig_until(rig, other->closed);
-    buf_free(&other->resource);
-}
-
-static int teardown(void **state)
-{
-    struct rig *rig = *state;
-
-    for (size_t i = 0; i < others_count; i++)
-        if (!others[i].closed && others[i].provider != rig->provider)
-            close_other(rig, &others[i]);
-    rig_free(rig);
-    return 0;
-}
-
-#define RIG_TEST(name) TEST_WITH(setup, teardown, struct rig *rig, name)
-
-/* A daemon that acts, and one that listens. */
-static struct rig *opened(struct rig *rig, struct other **other)
-{
-    rig_open(rig, "redis://127.0.0.1:%d" PATIENT, server->port);
-    rig_until(rig, rig_up(rig));
-    *other = open_other(rig, PATIENT);
-    rig_until(rig, is_watching(*other) && lease_provider_health((*other)->provider).up);
-    return rig;
 }
 
 static struct lease_call grant(struct rig *rig)
@@ -128,8 +49,7 @@ static void end(struct rig *rig, int64_t token, bool revoked)
 
 RIG_TEST(a_release_is_heard_with_its_token)
 {
-    struct other *other;
-    opened(rig, &other);
+    struct watched *other = open_both(rig);
     int64_t token = granted(rig);
 
     end(rig, token, false);
@@ -145,13 +65,11 @@ RIG_TEST(a_release_is_heard_with_its_token)
     rig_until(rig, other->news == 2);
     assert_int_equal(other->token, next.answer_token);
     assert_int_equal(lease_provider_health(other->provider).news, 2);
-    close_other(rig, other);
 }
 
 RIG_TEST(a_revoked_lease_is_told_even_where_it_had_run_out)
 {
-    struct other *other;
-    opened(rig, &other);
+    struct watched *other = open_both(rig);
     int64_t token = granted(rig);
 
     end(rig, token, true);
@@ -162,46 +80,37 @@ RIG_TEST(a_revoked_lease_is_told_even_where_it_had_run_out)
     rig_until(rig, other->revoked == 2);
     assert_int_equal(other->news, 2);
     assert_int_equal(other->token, token);
-    close_other(rig, other);
 }
 
 RIG_TEST(nobody_hears_of_what_he_ended_himself)
 {
-    struct other *mine;
-    mine = open_other(rig, "");
-    rig->provider = mine->provider;
+    rig_open(rig, "redis://127.0.0.1:%d", rig->redis->port);
+    struct watched *mine = rig_watch(rig);
+
     rig_until(rig, rig_up(rig) && is_watching(mine));
     end(rig, granted(rig), false);
-    redis_server_do(server, "PUBLISH stockade:wake %b", "revoked x 7 sku:1", (size_t)17);
+    redis_do(rig->redis, "PUBLISH stockade:wake %b", "revoked x 7 sku:1", (size_t)17);
     rig_until(rig, mine->news == 1); /* came later */
     assert_int_equal(mine->token, 7);
-    rig->provider = NULL;
-    close_other(rig, mine);
 }
 
 RIG_TEST(other_databases_and_prefixes_are_other_worlds)
 {
-    struct other *other, *far, *foreign;
-    opened(rig, &other);
+    struct watched *other = open_both(rig), *far = open_other(rig, "/3"),
+                   *foreign = open_other(rig, "?prefix=shop");
 
-    far = open_other(rig, "/3");
-    foreign = open_other(rig, "?prefix=shop");
     rig_until(rig, is_watching(far) && is_watching(foreign));
     end(rig, granted(rig), false);
-    redis_server_do(server, "PUBLISH stockade:wake:3 %b", "released x 5 a b", (size_t)16);
-    redis_server_do(server, "PUBLISH shop:wake %b", "released x 6 \0\xff", (size_t)15);
+    redis_do(rig->redis, "PUBLISH stockade:wake:3 %b", "released x 5 a b", (size_t)16);
+    redis_do(rig->redis, "PUBLISH shop:wake %b", "released x 6 \0\xff", (size_t)15);
     rig_until(rig, other->news == 1 && far->news == 1 && foreign->news == 1);
     assert_true(bytes_equal(buf_bytes(&far->resource), BYTES_LITERAL("a b")));
     assert_true(bytes_equal(buf_bytes(&foreign->resource), BYTES_LITERAL("\0\xff")));
-    close_other(rig, other);
-    close_other(rig, far);
-    close_other(rig, foreign);
 }
 
 RIG_TEST(what_others_publish_is_passed_over)
 {
-    struct other *other;
-    opened(rig, &other);
+    struct watched *other = open_both(rig);
     static const char *const texts[] = {"",
                                         "released",
                                         "released x",
@@ -215,23 +124,21 @@ RIG_TEST(what_others_publish_is_passed_over)
                                         "released  x 5 r"};
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        redis_server_do(server, "PUBLISH stockade:wake %s", texts[i]);
-    redis_server_do(server, "PUBLISH stockade:wake %s", "released x 5 r");
+        redis_do(rig->redis, "PUBLISH stockade:wake %s", texts[i]);
+    redis_do(rig->redis, "PUBLISH stockade:wake %s", "released x 5 r");
     rig_until(rig, other->news > 0);
     assert_int_equal(other->news, 1);
     assert_int_equal(other->token, 5);
-    close_other(rig, other);
 }
 
 RIG_TEST(a_listener_that_lost_its_connection_is_back_by_itself)
 {
-    struct other *other;
-    opened(rig, &other);
+    struct watched *other = open_both(rig);
     char text[4096];
 
     rig_logged(rig, text, sizeof text);
     for (int i = 0; i < 3; i++) {
-        redis_server_do(server, "CLIENT KILL TYPE pubsub");
+        redis_do(rig->redis, "CLIENT KILL TYPE pubsub");
         rig_until(rig, !is_watching(other));
         rig_until(rig, is_watching(other));
     }
@@ -240,44 +147,39 @@ RIG_TEST(a_listener_that_lost_its_connection_is_back_by_itself)
     assert_string_equal(rig_logged(rig, text, sizeof text),
                         ""); /* nothing that anybody must know */
 
-    redis_server_kill(server);
+    service_kill(rig->redis);
     rig_until(rig, !is_watching(other));
-    redis_server_start(server, NULL);
+    service_start(rig->redis);
     rig_until(rig, is_watching(other) && rig_up(rig));
     end(rig, granted(rig), false);
     rig_until(rig, other->news == 2);
-    close_other(rig, other);
 }
 
 /* Only listening, nothing asks Redis anything: and yet a dead peer is noticed. */
 RIG_TEST(a_silent_peer_is_noticed)
 {
-    struct other *other;
-    other = open_other(rig, "?timeout_ms=500");
+    struct watched *other = open_other(rig, "?timeout_ms=500");
+
     rig_until(rig, is_watching(other));
     struct deadline listening = deadline_in(2600);
     while (deadline_spent_ms(&listening) < listening.allowed_ms) { /* a peer that answers is kept */
         rig_turn(rig);
         assert_true(is_watching(other));
     }
-    redis_server_pause(server);
+    service_pause(rig->redis);
     rig_until(rig, !is_watching(other));
-    redis_server_resume(server);
+    service_resume(rig->redis);
     rig_until(rig, is_watching(other));
-    close_other(rig, other);
 }
 
 RIG_TEST(without_the_right_to_listen_it_works_on_and_says_so_once)
 {
-    struct other other;
     char text[8192];
 
-    redis_server_do(server, "ACL SETUSER dumb on >secret ~* +@all resetchannels");
-    rig_open(rig, "redis://dumb:secret@127.0.0.1:%d", server->port);
-    struct lease_provider *dumb = rig->provider;
-    lease_provider_watch(dumb, on_news, &other);
+    redis_do(rig->redis, "ACL SETUSER dumb on >secret ~* +@all resetchannels");
+    rig_open(rig, "redis://dumb:secret@127.0.0.1:%d", rig->redis->port);
+    struct watched *watched = rig_watch(rig);
     rig_until(rig, rig_up(rig));
-    other = (struct other){.provider = dumb};
     for (text[0] = '\0'; rig_count(text, "\n") < 2;) {
         size_t len = strlen(text);
         rig_turn(rig);
@@ -285,19 +187,18 @@ RIG_TEST(without_the_right_to_listen_it_works_on_and_says_so_once)
     }
     assert_int_equal(rig_count(text, "does not let this daemon listen to stockade:wake: NOPERM"),
                      1);
-    assert_false(is_watching(&other));
+    assert_false(is_watching(watched));
     int64_t token = granted(rig);
     end(rig, token, false); /* though it may not publish */
     assert_int_equal(granted(rig), token + 1);
 
     rig_logged(rig, text, sizeof text);
-    redis_server_do(server, "ACL SETUSER dumb &stockade:wake");
-    rig_until(rig, is_watching(&other));
+    redis_do(rig->redis, "ACL SETUSER dumb &stockade:wake");
+    rig_until(rig, is_watching(watched));
     assert_int_equal(rig_count(rig_logged(rig, text, sizeof text), "listen again"), 1);
     assert_int_equal(rig_count(text, "\n"), 1);
-    redis_server_do(server, "PUBLISH stockade:wake %s", "released x 5 r");
-    rig_until(rig, other.news == 1);
-    buf_free(&other.resource);
+    redis_do(rig->redis, "PUBLISH stockade:wake %s", "released x 5 r");
+    rig_until(rig, watched->news == 1);
 }
 
 /* A greeting's worth of right answers, then messages of all the forms that are none. */
@@ -325,35 +226,15 @@ RIG_TEST(messages_of_another_form_end_the_connection_only)
         "*3\r\n$7\r\nmessage\r\n$13\r\nstockade:wake\r\n$14\r\nreleased x 5 r\r\n",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        struct chatterbox box;
-        struct other other = {0};
         char says[256];
         int len = snprintf(says, sizeof says, "+OK\r\n%s", texts[i]);
 
-        chatterbox_open(&box, rig, says, (size_t)len);
-        rig_open(rig, "redis://127.0.0.1:%d", box.port);
-        other.provider = rig->provider;
-        lease_provider_watch(rig->provider, on_news, &other);
-        rig_until(rig, box.visitors >= 3);
-        assert_false(is_watching(&other));
-        assert_int_equal(other.news, 0);
+        rig_say(rig, says, (size_t)len);
+        rig_open(rig, "redis://127.0.0.1:%d", rig->chatterbox.port);
+        struct watched *watched = rig_watch(rig);
+        rig_until(rig, rig->chatterbox.visitors >= 3);
+        assert_false(is_watching(watched));
+        assert_int_equal(watched->news, 0);
         rig_close(rig);
-        chatterbox_close(&box, rig);
     }
 }
-
-static int start_server(void **state)
-{
-    (void)state;
-    server = redis_server_new(NULL);
-    return 0;
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    redis_server_free(server);
-    return 0;
-}
-
-AROUND_ALL_TESTS(start_server, stop_server);

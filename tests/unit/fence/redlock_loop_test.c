@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock on real Redises: its timer, its start and its end. (What it decides: redlock_test.c.) */
-#include "tests/unit/fence/redis_server.h"
 #include "tests/unit/fence/rig.h"
 #include "tests/unit/test.h"
 
 #define SERVERS 3
 #define LOCK    "stockade:{sku:1}:lock"
 
-static const char ann[] = "a0000000000000000000000000000001";
-
-static struct redis_server *servers[SERVERS];
+static struct service *servers[SERVERS];
 
 static int setup(void **state)
 {
     static struct rig rig;
 
     for (int i = 0; i < SERVERS; i++)
-        redis_server_reset(servers[i]);
+        servers[i] = redis_shared(i);
     rig_init(&rig);
     rig_open(&rig, "redlock://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d?timeout_ms=5000",
              servers[0]->port, servers[1]->port, servers[2]->port);
@@ -24,47 +21,40 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    rig_free(*state);
-    return 0;
-}
+#define MASTERS_TEST(name) TEST_WITH(setup, rig_teardown, struct rig *rig, name)
 
-#define RIG_TEST(name) TEST_WITH(setup, teardown, struct rig *rig, name)
-
-static struct rig *ready(struct rig *rig)
+static void await_masters(struct rig *rig)
 {
     rig_until(rig, rig_detail_has(rig, "3 masters, 3 ready"));
-    return rig;
 }
 
 /* Two of three masters have the locks of two others, which no store has recorded. */
 static struct asked split(int64_t ttl_ms)
 {
     for (int i = 0; i < 2; i++)
-        redis_server_do(servers[i], "SET %s %b PX %lld", LOCK, i == 0 ? "6 someone" : "7 another",
-                        (size_t)9, (long long)ttl_ms);
+        redis_do(servers[i], "SET %s %b PX %lld", LOCK, i == 0 ? "6 someone" : "7 another",
+                 (size_t)9, (long long)ttl_ms);
     struct asked asked = rig_question(LEASE_GRANT, ann, 0);
     asked.call.floor = 5;
     return asked;
 }
 
-RIG_TEST(a_split_is_tried_again_until_it_counts_as_held)
+MASTERS_TEST(a_split_is_tried_again_until_it_counts_as_held)
 {
-    ready(rig);
+    await_masters(rig);
     struct asked asked = split(60000);
 
     rig_answer(rig, &asked);
     assert_answer(asked.call, LEASE_HELD, 7);
-    assert_in_range(asked.call.answer_ttl_ms, 1, 1000); /* soon to be looked at again */
-    redisReply *reply = redis_server_ask(servers[2], "GET stockade:{sku:1}:token");
+    assert_in_range(asked.call.answer_ttl_ms, 1, 1000); /* it is soon asked again */
+    redisReply *reply = redis_ask(servers[2], "GET stockade:{sku:1}:token");
     assert_true(atoi(reply->str) > 6); /* it was asked more than once */
     freeReplyObject(reply);
 }
 
-RIG_TEST(a_split_that_ends_in_time_is_granted)
+MASTERS_TEST(a_split_that_ends_in_time_is_granted)
 {
-    ready(rig);
+    await_masters(rig);
     struct asked asked = split(5);
 
     rig_answer(rig, &asked);
@@ -76,30 +66,25 @@ RIG_TEST(a_split_that_ends_in_time_is_granted)
     assert_true(asked.call.answer_token > 5);
 }
 
-static void on_ended(void *context)
-{
-    (*(int *)context)++;
-}
-
-RIG_TEST(the_first_attempt_has_ended_when_that_of_each_master_has)
+MASTERS_TEST(the_first_attempt_has_ended_when_that_of_each_master_has)
 {
     int ended = 0;
 
-    redis_server_kill(servers[1]);
-    lease_on_first_attempt(rig->provider, on_ended, &ended);
+    service_kill(servers[1]);
+    lease_on_first_attempt(rig->provider, rig_on_event, &ended);
     rig_until(rig, ended > 0);
     assert_int_equal(ended, 1);
     rig_until(rig, rig_detail_has(rig, "3 masters, 2 ready; redis 127.0.0.1:"));
 }
 
-RIG_TEST(it_can_be_closed_while_it_waits)
+MASTERS_TEST(it_can_be_closed_while_it_waits)
 {
-    ready(rig);
+    await_masters(rig);
     struct asked pausing = split(60000), silent = rig_question(LEASE_QUERY, "", 0);
 
     rig_ask(rig, &pausing);
     for (int i = 0; i < 2; i++)
-        redis_server_pause(servers[i]);
+        service_pause(servers[i]);
     silent.call.resource = BYTES_LITERAL("sku:2");
     rig_ask(rig, &silent);
     rig_turn(rig);
@@ -108,21 +93,3 @@ RIG_TEST(it_can_be_closed_while_it_waits)
     assert_int_equal(silent.times, 1);
     assert_down(silent.call, "being closed");
 }
-
-static int start_servers(void **state)
-{
-    (void)state;
-    for (int i = 0; i < SERVERS; i++)
-        servers[i] = redis_server_new(NULL);
-    return 0;
-}
-
-static int stop_servers(void **state)
-{
-    (void)state;
-    for (int i = 0; i < SERVERS; i++)
-        redis_server_free(servers[i]);
-    return 0;
-}
-
-AROUND_ALL_TESTS(start_servers, stop_servers);

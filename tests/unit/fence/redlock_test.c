@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock over in-memory masters that fail, disagree, answer late or not at all. (What every
- * provider must do: redlock_conformance_test.c; the count: ballot_test.c.) */
+ * provider must do: conformance_test.c; how votes are counted: ballot_test.c.) */
 #include "tests/unit/fence/masters.h"
 #include "tests/unit/fence/rig.h"
 #include "tests/unit/test.h"
 
 #define TTL_MS  60000
 #define SOON_MS 1000 /* by then everything has been answered and given back */
-
-static const char ann[] = "a0000000000000000000000000000001";
-static const char bob[] = "b0000000000000000000000000000002";
 
 static int setup(void **state)
 {
@@ -25,33 +22,39 @@ static int teardown(void **state)
 
 #define MASTERS_TEST(name) TEST_WITH(setup, teardown, struct masters *masters, name)
 
-static void on_answer(struct lease_call *call)
-{
-    struct asked *asked = (struct asked *)(void *)call;
-
-    asked->answered = true;
-    asked->times++;
-}
-
-static void on_closed(void *context)
-{
-    *(bool *)context = true;
-}
-
 static void ask(struct masters *masters, int client, struct asked *asked)
 {
-    asked->call.done = on_answer;
-    asked->answered = false;
-    lease_ask(masters->clients[client].provider, &asked->call);
+    rig_ask_at(masters->clients[client].provider, asked);
 }
 
-static struct lease_call answer(struct masters *masters, struct asked asked)
+/* Ask, and let time pass until the answer is there. */
+static struct lease_call answer_of(struct masters *masters, struct lease_provider *provider,
+                                   struct asked asked)
 {
-    ask(masters, 0, &asked);
+    rig_ask_at(provider, &asked);
     for (int i = 0; i < SOON_MS && !asked.answered; i++)
         masters_pass(masters, 1);
     assert_true(asked.answered);
     return asked.call;
+}
+
+static struct lease_call answer(struct masters *masters, struct asked asked)
+{
+    return answer_of(masters, masters->clients[0].provider, asked);
+}
+
+/* Let the masters from `first` to `last` answer so late. */
+static void set_late(struct masters *masters, int first, int last, int64_t late_ms)
+{
+    for (int i = first; i <= last; i++)
+        lease_service_set_late(masters->services[i], late_ms);
+}
+
+/* Take them down for `reason`, or up again (NULL). */
+static void set_down(struct masters *masters, int first, int last, const char *reason)
+{
+    for (int i = first; i <= last; i++)
+        lease_service_set_down(masters->services[i], reason);
 }
 
 static struct asked grant(const char *nonce, int64_t floor)
@@ -62,7 +65,7 @@ static struct asked grant(const char *nonce, int64_t floor)
     return asked;
 }
 
-/* Asks a master itself, past Redlock. */
+/* Ask a master itself, past Redlock. */
 static struct lease_call of_master(struct masters *masters, int number, enum lease_verb verb,
                                    const char *nonce, int64_t token)
 {
@@ -70,35 +73,39 @@ static struct lease_call of_master(struct masters *masters, int number, enum lea
     struct asked asked = rig_question(verb, nonce, token);
     bool closed = false;
 
-    asked.call.done = on_answer;
     if (verb == LEASE_GRANT)
         asked.call.floor = token - 1;
-    lease_ask(provider, &asked.call);
-    for (int i = 0; i < SOON_MS && !asked.answered; i++)
-        masters_pass(masters, 1);
-    assert_true(asked.answered);
-    lease_provider_close(provider, on_closed, &closed);
-    return asked.call;
+    struct lease_call call = answer_of(masters, provider, asked);
+    lease_provider_close(provider, rig_on_closed, &closed);
+    return call;
 }
 
-/* What each master has, as tokens; 0: it is free there. */
+/* Assert which token each master has; 0: it is free there. */
 static void assert_masters_have(struct masters *masters, const int64_t tokens[5])
 {
     for (int i = 0; i < 5; i++)
         assert_int_equal(of_master(masters, i, LEASE_QUERY, "", 0).answer_token, tokens[i]);
 }
 
-static void take(struct masters *masters, int number, const char *nonce, int64_t token)
+/* Let bob take it at the masters from `first` to `last`, or release it there. */
+static void take(struct masters *masters, int first, int last, int64_t token)
 {
-    assert_answer(of_master(masters, number, LEASE_GRANT, nonce, token), LEASE_GRANTED, token);
+    for (int i = first; i <= last; i++)
+        assert_answer(of_master(masters, i, LEASE_GRANT, bob, token), LEASE_GRANTED, token);
+}
+
+static void let_go(struct masters *masters, int first, int last, int64_t token)
+{
+    for (int i = first; i <= last; i++)
+        of_master(masters, i, LEASE_RELEASE, bob, token);
 }
 
 MASTERS_TEST(masters_whose_counters_ran_ahead_are_levelled)
 {
-    take(masters, 1, bob, 9);
-    of_master(masters, 1, LEASE_RELEASE, bob, 9);
-    take(masters, 3, bob, 7);
-    of_master(masters, 3, LEASE_RELEASE, bob, 7);
+    take(masters, 1, 1, 9);
+    let_go(masters, 1, 1, 9);
+    take(masters, 3, 3, 7);
+    let_go(masters, 3, 3, 7);
     struct lease_call call = answer(masters, grant(ann, 5));
     assert_int_equal(call.answer, LEASE_GRANTED);
     masters_pass(masters, SOON_MS);
@@ -123,41 +130,40 @@ MASTERS_TEST(empty_masters_are_healed_by_a_renewal)
 
 MASTERS_TEST(what_is_granted_by_a_minority_is_given_back_also_when_it_comes_late)
 {
-    for (int i = 0; i < 3; i++)
-        take(masters, i, bob, 5);
-    lease_service_set_late(masters->services[4], 300);
+    take(masters, 0, 2, 5);
+    set_late(masters, 4, 4, 300);
     struct asked asked = grant(ann, 5);
     ask(masters, 0, &asked);
     assert_true(asked.answered); /* nobody waits for the late one */
     assert_answer(asked.call, LEASE_HELD, 5);
     masters_pass(masters, SOON_MS);
-    lease_service_set_late(masters->services[4], 0);
+    set_late(masters, 4, 4, 0);
     assert_masters_have(masters, (int64_t[]){5, 5, 5, 0, 0});
 }
 
 MASTERS_TEST(a_late_master_delays_no_decision_and_keeps_the_lease)
 {
-    lease_service_set_late(masters->services[0], 300);
-    lease_service_set_late(masters->services[2], -1);
+    set_late(masters, 0, 0, 300);
+    set_late(masters, 2, 2, -1);
     struct asked asked = grant(ann, 5);
     ask(masters, 0, &asked);
     assert_true(asked.answered);
     assert_answer(asked.call, LEASE_GRANTED, 6);
     masters_pass(masters, SOON_MS);
-    lease_service_set_late(masters->services[0], 0);
-    lease_service_set_late(masters->services[2], 0);
+    set_late(masters, 0, 0, 0);
+    set_late(masters, 2, 2, 0);
     masters_pass(masters, 1);
     assert_masters_have(masters, (int64_t[]){6, 6, 6, 6, 6});
 }
 
 MASTERS_TEST(a_late_grant_under_another_token_is_given_back)
 {
-    take(masters, 0, bob, 20);
-    of_master(masters, 0, LEASE_RELEASE, bob, 20);
-    lease_service_set_late(masters->services[0], 50);
+    take(masters, 0, 0, 20);
+    let_go(masters, 0, 0, 20);
+    set_late(masters, 0, 0, 50);
     assert_answer(answer(masters, grant(ann, 5)), LEASE_GRANTED, 6);
     masters_pass(masters, SOON_MS);
-    lease_service_set_late(masters->services[0], 0);
+    set_late(masters, 0, 0, 0);
     assert_masters_have(masters, (int64_t[]){0, 6, 6, 6, 6});
 }
 
@@ -166,17 +172,15 @@ MASTERS_TEST(of_those_who_split_the_masters_the_one_who_pauses_keeps_nothing)
 {
     struct asked a = grant(ann, 5), b = grant(bob, 5);
 
-    lease_service_set_down(masters->services[4], "gone");
-    take(masters, 0, bob, 6);
-    take(masters, 1, bob, 6);
+    set_down(masters, 4, 4, "gone");
+    take(masters, 0, 1, 6);
     ask(masters, 0, &a);
     assert_false(a.answered);
     assert_masters_have(masters, (int64_t[]){6, 6, 0, 0, 0});
-    of_master(masters, 0, LEASE_RELEASE, bob, 6);
-    of_master(masters, 1, LEASE_RELEASE, bob, 6);
+    let_go(masters, 0, 1, 6);
     ask(masters, 1, &b);
     assert_answer(b.call, LEASE_GRANTED, 7);
-    of_master(masters, 0, LEASE_RELEASE, bob, 7);
+    let_go(masters, 0, 0, 7);
     masters_pass(masters, SOON_MS);
     assert_int_equal(a.times, 1);
     assert_int_equal(a.call.answer, LEASE_HELD);
@@ -188,12 +192,10 @@ MASTERS_TEST(who_is_alone_after_a_split_is_granted)
 {
     struct asked a = grant(ann, 5);
 
-    for (int i = 0; i < 3; i++)
-        take(masters, i, bob, 6); /* not recorded: maybe not one owner's */
+    take(masters, 0, 2, 6); /* not recorded: maybe not one owner's */
     ask(masters, 0, &a);
     assert_false(a.answered);
-    for (int i = 0; i < 3; i++)
-        of_master(masters, i, LEASE_RELEASE, bob, 6);
+    let_go(masters, 0, 2, 6);
     masters_pass(masters, SOON_MS);
     assert_int_equal(a.times, 1);
     assert_int_equal(a.call.answer, LEASE_GRANTED);
@@ -202,8 +204,7 @@ MASTERS_TEST(who_is_alone_after_a_split_is_granted)
 
 MASTERS_TEST(without_a_quorum_it_is_down_with_the_reason_and_nothing_stays)
 {
-    for (int i = 0; i < 3; i++)
-        lease_service_set_down(masters->services[i], "struck by lightning");
+    set_down(masters, 0, 2, "struck by lightning");
     assert_down(answer(masters, grant(ann, 5)),
                 "no quorum: 3 of 5 masters are down: struck by lightning");
     assert_down(answer(masters, rig_question(LEASE_QUERY, "", 0)), "lightning");
@@ -212,16 +213,14 @@ MASTERS_TEST(without_a_quorum_it_is_down_with_the_reason_and_nothing_stays)
     assert_false(health.watching);
     assert_int_equal(health.failures, 2);
     assert_string_equal(health.detail, "redlock: 5 masters, 2 ready; memory: struck by lightning");
-    for (int i = 0; i < 3; i++)
-        lease_service_set_down(masters->services[i], NULL);
+    set_down(masters, 0, 2, NULL);
     assert_masters_have(masters, (int64_t[]){0, 0, 0, 0, 0});
     assert_true(lease_provider_health(masters->clients[0].provider).up);
 }
 
 MASTERS_TEST(a_renewal_that_is_lost_leaves_nothing_behind)
 {
-    for (int i = 0; i < 3; i++)
-        take(masters, i, bob, 7);
+    take(masters, 0, 2, 7);
     assert_answer(answer(masters, rig_question(LEASE_RENEW, ann, 6)), LEASE_HELD, 7);
     masters_pass(masters, SOON_MS);
     assert_masters_have(masters, (int64_t[]){7, 7, 7, 0, 0});
@@ -229,11 +228,9 @@ MASTERS_TEST(a_renewal_that_is_lost_leaves_nothing_behind)
 
 MASTERS_TEST(a_renewal_without_a_quorum_is_down_and_keeps_what_it_has)
 {
-    for (int i = 0; i < 3; i++)
-        lease_service_set_down(masters->services[i], "gone");
+    set_down(masters, 0, 2, "gone");
     assert_down(answer(masters, rig_question(LEASE_RENEW, ann, 6)), "no quorum");
-    for (int i = 0; i < 3; i++)
-        lease_service_set_down(masters->services[i], NULL);
+    set_down(masters, 0, 2, NULL);
     masters_pass(masters, SOON_MS);
     assert_masters_have(masters, (int64_t[]){0, 0, 0, 6, 6});
 }
@@ -243,21 +240,18 @@ MASTERS_TEST(a_quorum_that_comes_too_late_for_the_ttl_is_asked_again)
 {
     struct asked asked = grant(ann, 5);
 
-    for (int i = 0; i < 5; i++)
-        lease_service_set_late(masters->services[i], 97);
+    set_late(masters, 0, 4, 97);
     asked.call.ttl_ms = 100; /* of which drift takes 3 */
     ask(masters, 0, &asked);
     masters_pass(masters, 98);
     assert_false(asked.answered);
-    for (int i = 0; i < 5; i++)
-        lease_service_set_late(masters->services[i], 0);
+    set_late(masters, 0, 4, 0);
     masters_pass(masters, SOON_MS);
     assert_int_equal(asked.times, 1);
     assert_answer(asked.call, LEASE_GRANTED, 7);
 
     struct asked longer = grant(ann, 50);
-    for (int i = 0; i < 5; i++)
-        lease_service_set_late(masters->services[i], 97);
+    set_late(masters, 0, 4, 97);
     longer.call.ttl_ms = 102;
     ask(masters, 0, &longer);
     masters_pass(masters, 98);
@@ -275,8 +269,7 @@ MASTERS_TEST(what_is_told_ends_with_the_first_that_was_asked_less_the_drift)
     masters_pass(masters, 50);
     assert_answer(asked.call, LEASE_GRANTED, 6);
     assert_int_equal(asked.call.answer_until_ms, asked.call.asked_ms + TTL_MS - TTL_MS / 100 - 2);
-    for (int i = 0; i < 5; i++)
-        lease_service_set_late(masters->services[i], 0);
+    set_late(masters, 0, 4, 0);
     for (int i = 0; i < 5; i++)
         assert_true(lease_left_ms(&asked.call, masters->now_ms) <=
                     of_master(masters, i, LEASE_QUERY, "", 0).answer_ttl_ms);
@@ -287,14 +280,12 @@ MASTERS_TEST(what_is_told_of_a_second_try_counts_from_there)
 {
     struct asked asked = grant(ann, 5);
 
-    for (int i = 0; i < 5; i++)
-        lease_service_set_late(masters->services[i], 97);
+    set_late(masters, 0, 4, 97);
     asked.call.ttl_ms = 100;
     asked.call.asked_ms = masters->now_ms;
     ask(masters, 0, &asked);
     masters_pass(masters, 98);
-    for (int i = 0; i < 5; i++)
-        lease_service_set_late(masters->services[i], 0);
+    set_late(masters, 0, 4, 0);
     while (!asked.answered)
         masters_pass(masters, 1);
     assert_answer(asked.call, LEASE_GRANTED, 7);
@@ -306,8 +297,7 @@ MASTERS_TEST(a_quorum_that_is_always_too_late_is_left_to_the_caller)
     struct asked asked = grant(ann, 5);
     int64_t asked_ms = masters->now_ms;
 
-    for (int i = 0; i < 5; i++)
-        lease_service_set_late(masters->services[i], 97);
+    set_late(masters, 0, 4, 97);
     asked.call.ttl_ms = 100;
     ask(masters, 0, &asked);
     while (!asked.answered && masters->now_ms < asked_ms + 10 * SOON_MS)
@@ -322,20 +312,18 @@ MASTERS_TEST(what_a_late_master_grants_is_not_taken_from_the_owners_next_try)
 {
     struct asked first = grant(ann, 5), second = grant(ann, 5);
 
-    for (int i = 0; i < 3; i++)
-        take(masters, i, bob, 5);
-    lease_service_set_late(masters->services[3], 300);
+    take(masters, 0, 2, 5);
+    set_late(masters, 3, 3, 300);
     ask(masters, 0, &first);
     assert_answer(first.call, LEASE_HELD, 5);
-    of_master(masters, 0, LEASE_RELEASE, bob, 5);
-    of_master(masters, 1, LEASE_RELEASE, bob, 5);
-    lease_service_set_down(masters->services[4], "gone");
+    let_go(masters, 0, 1, 5);
+    set_down(masters, 4, 4, "gone");
     ask(masters, 0, &second);
     assert_false(second.answered);
     masters_pass(masters, SOON_MS);
     assert_answer(second.call, LEASE_OWN, 6);
-    lease_service_set_late(masters->services[3], 0);
-    lease_service_set_down(masters->services[4], NULL);
+    set_late(masters, 3, 3, 0);
+    set_down(masters, 4, 4, NULL);
     assert_masters_have(masters, (int64_t[]){6, 6, 5, 6, 0});
 }
 
@@ -343,14 +331,13 @@ MASTERS_TEST(what_the_owners_next_try_cannot_use_is_given_back_after_all)
 {
     struct asked first = grant(ann, 5), second = grant(ann, 5);
 
-    for (int i = 0; i < 3; i++)
-        take(masters, i, bob, 5);
-    lease_service_set_late(masters->services[3], 300);
+    take(masters, 0, 2, 5);
+    set_late(masters, 3, 3, 300);
     ask(masters, 0, &first);
     ask(masters, 0, &second);
     assert_answer(second.call, LEASE_HELD, 5);
     masters_pass(masters, SOON_MS);
-    lease_service_set_late(masters->services[3], 0);
+    set_late(masters, 3, 3, 0);
     assert_masters_have(masters, (int64_t[]){5, 5, 5, 0, 0});
 }
 
@@ -377,16 +364,14 @@ MASTERS_TEST(closing_answers_what_is_under_way_and_what_pauses)
     struct asked pausing = grant(ann, 5), waiting = rig_question(LEASE_RENEW, ann, 3);
     bool closed = false;
 
-    for (int i = 0; i < 3; i++)
-        take(masters, i, bob, 6);
+    take(masters, 0, 2, 6);
     ask(masters, 0, &pausing);
     assert_false(pausing.answered);
-    for (int i = 0; i < 5; i++)
-        lease_service_set_late(masters->services[i], -1);
+    set_late(masters, 0, 4, -1);
     waiting.call.resource = BYTES_LITERAL("sku:2");
     ask(masters, 0, &waiting);
     assert_false(waiting.answered);
-    lease_provider_close(masters->clients[0].provider, on_closed, &closed);
+    lease_provider_close(masters->clients[0].provider, rig_on_closed, &closed);
     masters->clients[0].provider = NULL;
     assert_int_equal(pausing.times, 1);
     assert_int_equal(waiting.times, 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A loop with a provider on it, and calls that can be waited for. */
+/* A loop with a provider on it, calls that can be waited for, other daemons on the same loop, and a
+ * server that is no Redis. */
 #ifndef STOCKADE_TESTS_RIG_H
 #define STOCKADE_TESTS_RIG_H
 
@@ -8,6 +9,27 @@
 #include "fence/lease/open.h"
 #include "fence/lease/provider.h"
 #include "tests/unit/deadline.h"
+#include "tests/unit/fence/services.h"
+
+/* Two owners. */
+static const char ann[] = "a0000000000000000000000000000001";
+static const char bob[] = "b0000000000000000000000000000002";
+
+/* What a provider that is watched has told. */
+struct watched {
+    struct lease_provider *provider; /* NULL: the place is free */
+    int news, revoked;
+    int64_t token; /* of the last news */
+    struct buf resource;
+};
+
+/* Says the same to everyone who connects, and counts who came. */
+struct chatterbox {
+    uv_tcp_t listener;
+    struct buf says; /* empty: it closes at once */
+    int port;        /* 0: not open */
+    int visitors;
+};
 
 struct rig {
     uv_loop_t loop;
@@ -16,6 +38,9 @@ struct rig {
     struct log log; /* writes into the pipe */
     struct lease_surroundings surroundings;
     struct lease_provider *provider; /* NULL: none yet, or closed */
+    struct watched watched[3];
+    struct service *redis; /* RIG_TEST: the program's first one, empty */
+    struct chatterbox chatterbox;
 };
 
 /* A call that notes its answer; zero it, fill the question in. */
@@ -26,11 +51,27 @@ struct asked {
 };
 
 void rig_init(struct rig *rig);
-/* Opens a provider by its URI. */
+/* Open a provider by its URI. */
 void rig_open(struct rig *rig, const char *uri_format, ...) __attribute__((format(printf, 2, 3)));
-void rig_close(struct rig *rig); /* the provider, and waits for the end */
-void rig_free(struct rig *rig);  /* closes too; checks that the loop is empty */
+/* Open a provider on the rig's Redis, and wait until it is up. */
+void rig_open_redis(struct rig *rig, int timeout_ms);
+/* Open another daemon's provider and watch it. rig_free closes it. */
+struct watched *rig_open_other(struct rig *rig, const char *uri_format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Watch the rig's own provider, until it is closed. */
+struct watched *rig_watch(struct rig *rig);
+void rig_close(struct rig *rig); /* the rig's own provider, and waits for the end */
+void rig_free(struct rig *rig);  /* closes all; checks that the loop is empty */
 void rig_turn(struct rig *rig);  /* once around the loop, at most some milliseconds */
+
+/* The fixture of most tests: a rig with a Redis, and no provider yet. */
+int rig_setup(void **state);
+int rig_teardown(void **state);
+#define RIG_TEST(name) TEST_WITH(rig_setup, rig_teardown, struct rig *rig, name)
+
+/* Let the chatterbox say this from now on. Open it, at a free port, where it is not open yet; else
+ * begin to count its visitors anew. */
+void rig_say(struct rig *rig, const char *says, size_t len);
 
 /* Turns until `cond`; fails the test after 10 s. */
 #define rig_until(rig, cond)                                                                       \
@@ -51,11 +92,21 @@ size_t rig_count(const char *text, const char *part);
 
 /* A question about sku:1, for a minute. */
 struct asked rig_question(enum lease_verb verb, const char *nonce, int64_t token);
-/* Asks; the answer may come later. */
+/* Ask a provider; the answer may come later. */
+void rig_ask_at(struct lease_provider *provider, struct asked *asked);
+/* Ask the rig's own. */
 void rig_ask(struct rig *rig, struct asked *asked);
-/* Asks, and waits for the answer. */
+/* Ask, and wait for the answer. */
 void rig_answer(struct rig *rig, struct asked *asked);
 struct lease_call rig_call(struct rig *rig, enum lease_verb verb, const char *nonce, int64_t token);
+/* Ask for a grant above the floor. */
+struct lease_call rig_grant(struct rig *rig, const char *nonce, int64_t floor);
+/* Is sku:1 free? */
+bool rig_is_free(struct rig *rig);
+
+/* Callbacks that note that they were called: for lease_provider_close, and to be counted. */
+void rig_on_closed(void *closed); /* a bool */
+void rig_on_event(void *count);   /* an int */
 
 #define assert_answer(call, answer_, token_)                                                       \
     do {                                                                                           \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backup and restore where all goes well: which files they keep their hands off, and what a restore
+/* Backup and restore where all goes well: which files they leave alone, and what a restore
  * takes away from those who held leases. (Where the disk fails: maintenance_test.c.) */
 #include <fcntl.h>
 #include <sys/file.h>
@@ -69,7 +69,7 @@ SQLITE_TEST(a_file_that_is_made_during_a_backup_is_not_replaced)
     struct backup_call call = {
         .store = rig->path, .file = set.backup, .watch = {take_the_name, &set}};
 
-    /* So large that it is copied in several steps, between which somebody watches. */
+    /* So large that it is copied in several steps, between which the callback is called. */
     rig_sql(rig, "CREATE TABLE large(x); INSERT INTO large VALUES(zeroblob(17500000));");
     assert_false(store_backup(&call, set.why, sizeof set.why));
     assert_contains(set.why, "is there already");
@@ -120,7 +120,7 @@ SQLITE_TEST(a_restore_lifts_the_floor_above_the_tokens_of_the_store_it_replaces)
                      call.floor);
 }
 
-/* What is presented to programs, and remembered by daemons, is of the file that was there. */
+/* Tokens presented in programs, and what daemons remember, belong to the file that was there. */
 SQLITE_TEST(a_restored_file_is_another_one_with_a_later_session)
 {
     static const char session[] = "SELECT value FROM stockade_meta WHERE key = 'session'",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fence cache never says anything that was not put last. */
+/* The fence cache answers with what was put last, or not at all. */
 #include "store/sqlite/cache.h"
 
 #include <inttypes.h>
@@ -7,6 +7,20 @@
 #include "tests/unit/store/rig.h"
 
 enum { HOLDS = 1 << 18 };
+
+static int make_cache(void **state)
+{
+    *state = cache_new(HOLDS);
+    return 0;
+}
+
+static int free_cache(void **state)
+{
+    cache_free(*state);
+    return 0;
+}
+
+#define CACHE_TEST(name) TEST_WITH(make_cache, free_cache, struct cache *cache, name)
 
 static struct bytes name_of(char *text, int64_t id)
 {
@@ -42,7 +56,7 @@ static void update(struct cache *cache, int64_t id, int64_t token)
     cache_update(cache, &resource);
 }
 
-/* The same with a name that follows from the id. */
+/* The same under a name that follows from the id. */
 static void put_id(struct cache *cache, int64_t id, int64_t token)
 {
     struct resource resource = resource_of(id, token);
@@ -51,7 +65,7 @@ static void put_id(struct cache *cache, int64_t id, int64_t token)
     cache_put(cache, name_of(text, id), &resource);
 }
 
-/* NULL, or what was found; static storage. */
+/* Return what is found under it, or NULL. Static storage. */
 static const struct resource *find_id(struct cache *cache, int64_t id)
 {
     static struct resource found;
@@ -63,9 +77,8 @@ static const struct resource *find_id(struct cache *cache, int64_t id)
     return &found;
 }
 
-TEST(what_is_put_is_found_updated_and_forgotten)
+CACHE_TEST(what_is_put_is_found_updated_and_forgotten)
 {
-    struct cache *cache = cache_new(HOLDS);
     struct resource found;
 
     assert_false(has(cache, "a", 0));
@@ -83,15 +96,13 @@ TEST(what_is_put_is_found_updated_and_forgotten)
     assert_false(has(cache, "a", 0));
     update(cache, 7, 3);
     assert_false(has(cache, "a", 0));
-    cache_free(cache);
 }
 
-TEST(an_update_reaches_its_entry_or_the_entry_is_gone)
+CACHE_TEST(an_update_reaches_its_entry_or_the_entry_is_gone)
 {
     /* Far more than it holds, and ids that share their place in the table by id. */
     enum { COUNT = 600000, STRIDES = 3 };
     static const int64_t strides[STRIDES] = {1, HOLDS, HOLDS / 2 + 1};
-    struct cache *cache = cache_new(HOLDS);
     int found_at_all = 0;
 
     for (int s = 0; s < STRIDES; s++) {
@@ -111,7 +122,6 @@ TEST(an_update_reaches_its_entry_or_the_entry_is_gone)
         }
     }
     assert_true(found_at_all > 100000);
-    cache_free(cache);
 }
 
 TEST(nothing_is_lost_until_it_is_full)
@@ -181,9 +191,8 @@ TEST(long_names_push_each_other_out)
     cache_free(cache);
 }
 
-TEST(names_of_any_length_are_taken_or_left)
+CACHE_TEST(names_of_any_length_are_taken_or_left)
 {
-    struct cache *cache = cache_new(HOLDS);
     char longest[RESOURCE_NAME_MAX];
     struct resource resource = resource_of(1, 1), found;
 
@@ -196,13 +205,10 @@ TEST(names_of_any_length_are_taken_or_left)
             assert_int_equal(found.id, len);
     }
     assert_true(cache_find(cache, (struct bytes){longest, 16}, &found));
-    cache_free(cache);
 }
 
-TEST(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else)
+CACHE_TEST(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else)
 {
-    struct cache *cache = cache_new(HOLDS);
-
     put(cache, "committed", 1, 1);
     put(cache, "updated before", 2, 1);
     put(cache, "updated after", 3, 1);
@@ -231,13 +237,10 @@ TEST(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else)
     /* What is forgotten stays so: an update finds no entry to revive. */
     update(cache, 3, 9);
     assert_false(has(cache, "updated after", 0));
-    cache_free(cache);
 }
 
-TEST(an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanwhile)
+CACHE_TEST(an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanwhile)
 {
-    struct cache *cache = cache_new(HOLDS);
-
     put(cache, "a", 1, 1);
     put(cache, "b", 2, 1);
     cache_commit(cache);
@@ -257,13 +260,11 @@ TEST(an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanwhile)
     assert_false(has(cache, "b", 0));
     cache_undo(cache, 0);
     assert_false(has(cache, "a", 0));
-    cache_free(cache);
 }
 
-TEST(an_undo_finds_every_entry_in_a_full_cache)
+CACHE_TEST(an_undo_finds_every_entry_in_a_full_cache)
 {
     enum { BEFORE = 300000, AFTER = 300000 };
-    struct cache *cache = cache_new(HOLDS);
     int kept = 0;
 
     for (int64_t id = 1; id <= BEFORE; id++)
@@ -281,12 +282,11 @@ TEST(an_undo_finds_every_entry_in_a_full_cache)
         assert_int_equal(found->fence.token, 1);
         kept++;
     }
-    /* Only entries that neither were updated nor had to make room are left. */
+    /* What is left was not updated, and did not have to make room. */
     assert_true(kept < BEFORE / 4);
-    cache_free(cache);
 }
 
-/* Static storage; "(none)" where it is not remembered. */
+/* Return the string, "(none)" where it is not remembered. Static storage. */
 static const char *string_of(struct cache *cache, const char *name)
 {
     static char text[64];
@@ -298,9 +298,8 @@ static const char *string_of(struct cache *cache, const char *name)
     return text;
 }
 
-TEST(a_string_is_remembered_with_its_row)
+CACHE_TEST(a_string_is_remembered_with_its_row)
 {
-    struct cache *cache = cache_new(HOLDS);
     struct resource resource = resource_of(1, 1);
     static const char longest[] = "12345678901234567890123456789012345678901234567890123456789",
                       too_long[] = "123456789012345678901234567890123456789012345678901234567890";
@@ -339,13 +338,10 @@ TEST(a_string_is_remembered_with_its_row)
     assert_string_equal(string_of(cache, "b"), "(none)");
     put(cache, "b", 2, 1);
     assert_string_equal(string_of(cache, "b"), "(none)");
-    cache_free(cache);
 }
 
-TEST(an_undo_forgets_the_strings_put_since)
+CACHE_TEST(an_undo_forgets_the_strings_put_since)
 {
-    struct cache *cache = cache_new(HOLDS);
-
     put(cache, "kept", 1, 1);
     put(cache, "changed", 2, 1);
     cache_string_put(cache, 1, BYTES_LITERAL("one"));
@@ -356,7 +352,6 @@ TEST(an_undo_forgets_the_strings_put_since)
     cache_undo(cache, 0);
     assert_string_equal(string_of(cache, "kept"), "one");
     assert_string_equal(string_of(cache, "changed"), "(none)");
-    cache_free(cache);
 }
 
 TEST(strings_push_each_other_out)
@@ -399,7 +394,7 @@ static void look_ahead(const struct cache *cache, const char *name)
         cache_ahead_step(&ahead);
 }
 
-/* With the address sanitizer this is a test of what is read on the way. */
+/* With the address sanitizer this tests what is read on the way. */
 TEST(looking_ahead_changes_nothing_whatever_the_name)
 {
     enum { COUNT = 3000 }; /* some chains have several */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A long WAL is copied back beside the writer: nobody waits for it, unless it gets out of hand. */
+/* A long WAL is copied back while the writer goes on. Only where it grows too long does the writer
+ * wait. */
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -138,7 +139,7 @@ RIG_TEST(the_log_is_begun_anew_after_each_copying)
     assert_null(strstr(rig_log(rig), "error"));
 }
 
-RIG_TEST(a_copy_that_fails_is_told_once_and_tried_again)
+RIG_TEST(a_copy_that_fails_is_logged_once_and_tried_again)
 {
     int number = 0;
 
@@ -153,7 +154,7 @@ RIG_TEST(a_copy_that_fails_is_told_once_and_tried_again)
     assert_true(size_of(rig, "-wal") <= before + FACTOR * PAGES_MAX * 1024);
     const char *first = strstr(rig_log(rig), "cannot copy");
     if (strstr(first + 1, "cannot copy") != NULL)
-        fail_msg("told twice:\n%s", first);
+        fail_msg("logged twice:\n%s", first);
 }
 
 RIG_TEST(a_sync_that_fails_is_the_end)
@@ -170,10 +171,11 @@ RIG_TEST(a_sync_that_fails_is_the_end)
             begin_write(rig, &op, &number, false);
     }
     rig_close(rig);
-    assert_true(size_of(rig, "-wal") > PAGES_MAX * 1024); /* it has everything, for the next one */
+    assert_true(size_of(rig, "-wal") >
+                PAGES_MAX * 1024); /* the next store finds everything there */
 }
 
-/* The last to close copies the log back and deletes it; not on a disk that has just lost some. */
+/* Whoever closes last copies the log back and deletes it, but not where a sync has just failed. */
 RIG_TEST(a_log_whose_copy_may_be_lost_outlives_the_store)
 {
     int number = 0;
@@ -186,7 +188,7 @@ RIG_TEST(a_log_whose_copy_may_be_lost_outlives_the_store)
     assert_true(size_of(rig, "-wal") > PAGES_MAX * 1024);
 }
 
-/* The store is closed; from here on its file is another writer's. */
+/* Close the store, and open another writer on its file. */
 static sqlite3 *open_writer(struct rig *rig)
 {
     rig_close(rig);
@@ -197,7 +199,7 @@ static sqlite3 *open_writer(struct rig *rig)
 
 static struct files files;
 
-/* Without a thread. */
+/* Start a checkpointer without a thread. */
 static void start(struct checkpointer *checkpointer, const struct rig *rig, int pages_max)
 {
     char why[128];
@@ -216,9 +218,8 @@ static void stop(struct checkpointer *checkpointer)
     files_close(&files);
 }
 
-/* A pass copies what was there when it began. To the writer that has gone on for long since, the
- * rest is not little: there has to be another pass. Here it finds nothing more, so there is no end
- * to be had now. */
+/* A pass copies what was there when it began. Where the writer has gone on since, the rest is too
+ * much to copy on its own thread, and there has to be another pass. */
 RIG_TEST(what_came_during_a_pass_is_not_left_to_the_writer)
 {
     enum { MANY = 1000 };
@@ -229,7 +230,7 @@ RIG_TEST(what_came_during_a_pass_is_not_left_to_the_writer)
     checkpointer_on_commit(&checkpointer, MANY, 1);
     assert_true(checkpointer_step(&checkpointer));
     assert_false(checkpointer_has_rest(&checkpointer));
-    /* Few more than there are. */
+    /* Only a few more than there were. */
     checkpointer_on_commit(&checkpointer, PAGES_MAX / 2, 1);
     checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
     assert_true(checkpointer_step(&checkpointer));
@@ -238,7 +239,7 @@ RIG_TEST(what_came_during_a_pass_is_not_left_to_the_writer)
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
 }
 
-/* Without it nothing would ever begin the log anew: there is always something left. */
+/* Otherwise the log would never begin anew, since something is always left. */
 RIG_TEST(the_writer_copies_the_rest)
 {
     enum { MORE = 20 };
@@ -260,7 +261,7 @@ RIG_TEST(the_writer_copies_the_rest)
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
 }
 
-/* So many frames of the log are in the file, for all that others know: a field of the wal-index. */
+/* How many frames of the log are in the file already, as the wal-index tells everybody. */
 static uint32_t copied_frames(const struct rig *rig)
 {
     enum { BACKFILL_AT = 96 };
@@ -276,7 +277,7 @@ static uint32_t copied_frames(const struct rig *rig)
     return frames;
 }
 
-/* A reader who keeps passes from reaching what is committed after it. */
+/* A reader, which keeps passes from what is committed after it began. */
 static sqlite3 *read_on(const struct rig *rig)
 {
     sqlite3 *reader = rig_foreign(rig);
@@ -340,7 +341,7 @@ RIG_TEST(a_larger_file_has_a_longer_log)
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
 }
 
-/* The log's own count of how often it was begun. */
+/* How often the log was begun: it keeps count itself. */
 static unsigned begun(const struct rig *rig)
 {
     char path[128];
@@ -354,7 +355,7 @@ static unsigned begun(const struct rig *rig)
     return (unsigned)(header[14] << 8 | header[15]);
 }
 
-/* Long before it is long: SQLite would look for each page among all the copies of one. */
+/* Long before it is long, because SQLite looks for each page among all the copies of that one. */
 DEFAULT_RIG_TEST(a_log_that_repeats_a_page_is_begun_anew_early)
 {
     enum { MANY = 512, LONG = 32 * 1024 };

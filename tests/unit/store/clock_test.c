@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store's time: whatever clocks do, nothing is older than it is. */
+/* The store's time: whatever clocks do, nothing is taken for older than it is. */
 #include "store/clock.h"
 #include "tests/unit/store/rig.h"
 
-enum { HOUR_MS = 3600 * 1000, DAY_MS = 24 * HOUR_MS };
+static const int64_t HOUR_MS = 3600000, DAY_MS = 86400000, YEAR_MS = 400 * INT64_C(86400000);
 
 static enum stk_error read_time(struct store_txn *txn, void *arg)
 {
@@ -11,7 +11,7 @@ static enum stk_error read_time(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-/* By the writer's word; the reader has to agree. */
+/* As the writer tells it; the reader has to agree. */
 static int64_t store_time(struct rig *rig)
 {
     int64_t writer_ms = 0, reader_ms = 0;
@@ -28,7 +28,7 @@ static enum stk_error grant(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-/* Something that is dated. */
+/* A write that stores a date. */
 static void write_something(struct rig *rig)
 {
     assert_ok(rig_write(rig, grant, "r"));
@@ -46,11 +46,23 @@ static void pass(struct rig *rig, int64_t ms)
     rig->now_ms += ms;
 }
 
-static void reboot(struct rig *rig, const char *boot)
+/* Let time pass without a process. The wall clock is so far ahead then. */
+static void close_for(struct rig *rig, int64_t ms, int64_t wall_ahead_ms)
 {
-    rig->wall_ahead_ms += rig->now_ms - 5;
+    rig_close(rig);
+    pass(rig, ms);
+    rig->wall_ahead_ms = wall_ahead_ms;
+    rig_open(rig, false);
+}
+
+/* Close the store, and open it after a reboot that has set the wall clock so far ahead. */
+static void reboot(struct rig *rig, const char *boot, int64_t set_ahead_ms)
+{
+    rig_close(rig);
+    rig->wall_ahead_ms += rig->now_ms - 5 + set_ahead_ms;
     rig->now_ms = 5;
     rig->boot = boot;
+    rig_open(rig, false);
 }
 
 BOTH_TEST(it_begins_at_the_wall_clocks_and_goes_on_by_what_is_measured)
@@ -58,10 +70,10 @@ BOTH_TEST(it_begins_at_the_wall_clocks_and_goes_on_by_what_is_measured)
     int64_t begin_ms = store_time(rig);
 
     assert_int_equal(begin_ms, rig->now_ms);
-    rig->wall_ahead_ms = 400 * (int64_t)DAY_MS;
+    rig->wall_ahead_ms = YEAR_MS;
     assert_int_equal(store_time(rig), begin_ms);
     pass(rig, 1234);
-    rig->wall_ahead_ms = -400 * (int64_t)DAY_MS;
+    rig->wall_ahead_ms = -YEAR_MS;
     assert_int_equal(store_time(rig), begin_ms + 1234);
 }
 
@@ -69,15 +81,10 @@ SQLITE_TEST(time_without_a_process_counts_where_both_clocks_say_that_it_passed)
 {
     int64_t begin_ms = store_time(rig);
 
-    rig_close(rig);
-    pass(rig, DAY_MS);
-    rig_open(rig, false);
+    close_for(rig, DAY_MS, rig->wall_ahead_ms);
     assert_int_equal(store_time(rig), begin_ms + DAY_MS);
     /* The wall clock was set ahead: what was measured counts. */
-    rig_close(rig);
-    pass(rig, HOUR_MS);
-    rig->wall_ahead_ms = 400 * (int64_t)DAY_MS;
-    rig_open(rig, false);
+    close_for(rig, HOUR_MS, YEAR_MS);
     assert_int_equal(store_time(rig), begin_ms + DAY_MS + HOUR_MS);
 }
 
@@ -85,19 +92,14 @@ SQLITE_TEST(of_two_clocks_that_disagree_at_a_start_the_one_that_says_less_is_bel
 {
     int64_t begin_ms = store_time(rig);
 
-    rig_close(rig);
-    pass(rig, DAY_MS);
-    rig->wall_ahead_ms = -(DAY_MS - HOUR_MS);
-    rig_open(rig, false);
+    close_for(rig, DAY_MS, -(DAY_MS - HOUR_MS));
     assert_int_equal(store_time(rig), begin_ms + HOUR_MS);
     /* From here on they agree again. */
-    rig_close(rig);
-    pass(rig, HOUR_MS);
-    rig_open(rig, false);
+    close_for(rig, HOUR_MS, rig->wall_ahead_ms);
     assert_int_equal(store_time(rig), begin_ms + 2 * HOUR_MS);
     /* It does not go back behind what it had reached. */
     rig_close(rig);
-    rig->wall_ahead_ms = -400 * (int64_t)DAY_MS;
+    rig->wall_ahead_ms = -YEAR_MS;
     rig_open(rig, false);
     assert_int_equal(store_time(rig), begin_ms + 2 * HOUR_MS);
 }
@@ -106,10 +108,7 @@ SQLITE_TEST(a_second_between_the_clocks_is_no_disagreement)
 {
     int64_t begin_ms = store_time(rig);
 
-    rig_close(rig);
-    pass(rig, DAY_MS);
-    rig->wall_ahead_ms = -1000;
-    rig_open(rig, false);
+    close_for(rig, DAY_MS, -1000);
     assert_int_equal(store_time(rig), begin_ms + DAY_MS);
 }
 
@@ -122,19 +121,14 @@ SQLITE_TEST(after_a_reboot_it_goes_on_where_it_was_noted_last)
     pass(rig, NOTED_EVERY_MS - 1);
     write_something(rig);
     assert_int_equal(store_time(rig), begin_ms + 2 * NOTED_EVERY_MS - 1);
-    rig_close(rig);
-    reboot(rig, "second boot");
-    rig->wall_ahead_ms += 400 * (int64_t)DAY_MS;
-    rig_open(rig, false);
+    reboot(rig, "second boot", YEAR_MS);
     assert_int_equal(store_time(rig), begin_ms + NOTED_EVERY_MS);
     assert_ok(rig_read(rig, read_date, &changed_ms));
     assert_true(changed_ms < store_time(rig) + NOTED_EVERY_MS);
     pass(rig, HOUR_MS);
     assert_int_equal(store_time(rig), begin_ms + NOTED_EVERY_MS + HOUR_MS);
-    /* Of this boot now: as exact as before. */
-    rig_close(rig);
-    pass(rig, HOUR_MS);
-    rig_open(rig, false);
+    /* That was in this boot, so it is as exact as before. */
+    close_for(rig, HOUR_MS, rig->wall_ahead_ms);
     assert_int_equal(store_time(rig), begin_ms + NOTED_EVERY_MS + 2 * HOUR_MS);
 }
 
@@ -144,7 +138,7 @@ SQLITE_TEST(a_machine_that_runs_for_longer_counts_for_nothing_either)
 
     rig_close(rig);
     rig->boot = "another machine's";
-    pass(rig, 400 * (int64_t)DAY_MS);
+    pass(rig, YEAR_MS);
     rig_open(rig, false);
     assert_int_equal(store_time(rig), begin_ms);
 }
@@ -154,10 +148,7 @@ SQLITE_TEST(a_count_that_went_back_within_a_boot_counts_for_nothing)
 {
     int64_t begin_ms = store_time(rig);
 
-    rig_close(rig);
-    reboot(rig, rig->boot);
-    rig->wall_ahead_ms += 400 * (int64_t)DAY_MS;
-    rig_open(rig, false);
+    reboot(rig, rig->boot, YEAR_MS);
     assert_int_equal(store_time(rig), begin_ms);
     pass(rig, HOUR_MS);
     assert_int_equal(store_time(rig), begin_ms + HOUR_MS);
@@ -170,9 +161,7 @@ SQLITE_TEST(where_no_boot_is_known_each_start_counts_as_one)
     rig_close(rig);
     rig->boot = "";
     rig_open(rig, false);
-    rig_close(rig);
-    pass(rig, DAY_MS);
-    rig_open(rig, false);
+    close_for(rig, DAY_MS, rig->wall_ahead_ms);
     assert_int_equal(store_time(rig), begin_ms);
 }
 
@@ -180,11 +169,9 @@ SQLITE_TEST(a_close_in_order_notes_the_time)
 {
     int64_t begin_ms = store_time(rig);
 
-    pass(rig, 30 * (int64_t)DAY_MS);
-    rig_close(rig);
-    reboot(rig, "second boot");
-    rig_open(rig, false);
-    assert_int_equal(store_time(rig), begin_ms + 30 * (int64_t)DAY_MS);
+    pass(rig, 30 * DAY_MS);
+    reboot(rig, "second boot", 0);
+    assert_int_equal(store_time(rig), begin_ms + 30 * DAY_MS);
 }
 
 SQLITE_TEST(what_writes_nothing_notes_nothing)
@@ -247,14 +234,14 @@ SQLITE_TEST(two_processes_on_a_file_have_the_same_time)
     pass(rig, HOUR_MS);
     other.clock.context = rig;
     other.store = NULL;
-    rig->wall_ahead_ms = 400 * (int64_t)DAY_MS;
+    rig->wall_ahead_ms = YEAR_MS;
     rig_open(&other, false);
     assert_int_equal(store_time(&other), begin_ms + HOUR_MS);
     assert_int_equal(store_time(rig), begin_ms + HOUR_MS);
     rig_close(&other);
     /* Also where the second one does not believe the first one's clock. */
     pass(rig, HOUR_MS);
-    rig->wall_ahead_ms = -400 * (int64_t)DAY_MS;
+    rig->wall_ahead_ms = -YEAR_MS;
     rig_open(&other, false);
     int64_t time_ms = store_time(&other);
     assert_true(time_ms >= begin_ms && time_ms < begin_ms + 2 * HOUR_MS);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The guard function and the loadable extension, linked in instead of loaded: what counts as
- * presented, and for how long. */
+ * presented, and for how long. It lives in other people's programs: where SQLite has no memory for
+ * it, a call fails, nothing else happens, and the next call goes well. */
 #include "store/extension/presented.h"
+#include "tests/disk/fault_memory.h"
 #include "tests/unit/store/plain.h"
 #include "tests/unit/test.h"
 
 int sqlite3_stockadeguard_init(sqlite3 *db, char **error, const sqlite3_api_routines *api);
 
-/* What a Stockade file has that the extension looks at, and a table with one trigger. */
+/* What the extension reads in a Stockade file, and a table with one trigger. */
 static const char schema[] =
     "CREATE TABLE %s.stockade_meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
     "INSERT INTO %s.stockade_meta VALUES('file', 'mark of %s');"
@@ -21,7 +23,7 @@ static const char schema[] =
 
 static char said[512]; /* by SQLite, of the last statement that failed; "" where none did */
 
-/* The first column of the last row, or -1 where there is none or it failed. */
+/* Return the first column of the last row, or -1 where there is none or a statement failed. */
 static int64_t run(sqlite3 *db, const char *sql)
 {
     sqlite3_stmt *stmt = NULL;
@@ -59,13 +61,25 @@ static void add_file(sqlite3 *db, const char *name)
     sqlite3_free(sql);
 }
 
-static int open_db(void **state)
+static sqlite3 *open_without(void)
 {
     sqlite3 *db = plain_open(":memory:");
-    char *error = NULL;
 
     add_file(db, "main");
-    assert_int_equal(sqlite3_stockadeguard_init(db, &error, NULL), SQLITE_OK);
+    return db;
+}
+
+static int load(sqlite3 *db)
+{
+    char *error = NULL;
+    return sqlite3_stockadeguard_init(db, &error, NULL);
+}
+
+static int open_db(void **state)
+{
+    sqlite3 *db = open_without();
+
+    assert_int_equal(load(db), SQLITE_OK);
     *state = db;
     return 0;
 }
@@ -230,10 +244,8 @@ DB_TEST(triggers_and_views_cannot_present)
 
 DB_TEST(it_can_be_loaded_again)
 {
-    char *error = NULL;
-
     succeeds(db, "BEGIN; SELECT stockade_present('r:1', 34); INSERT INTO t VALUES(1, 1)");
-    assert_int_equal(sqlite3_stockadeguard_init(db, &error, NULL), SQLITE_OK);
+    assert_int_equal(load(db), SQLITE_OK);
     fails(db, "INSERT INTO t VALUES(1, 1)", "GUARDED");
     succeeds(db, "SELECT stockade_present('r:1', 34); INSERT INTO t VALUES(1, 1); COMMIT");
     fails(db, "INSERT INTO t VALUES(1, 1)", "GUARDED");
@@ -252,3 +264,62 @@ DB_TEST(the_programs_hooks_stay_its_own)
     assert_null(sqlite3_rollback_hook(db, NULL, NULL));
     assert_null(sqlite3_update_hook(db, NULL, NULL));
 }
+
+/* What a program does with it; the savepoints make the set keep marks. */
+static const char work[] =
+    "BEGIN; SAVEPOINT a; SELECT stockade_present('r:1', 34); SAVEPOINT b;"
+    "SELECT stockade_present('r:1', 34, 'main'); INSERT INTO t VALUES(1, 5);"
+    "SELECT count(*) FROM stockade_presented; ROLLBACK TO b; INSERT INTO t VALUES(1, 6); COMMIT";
+
+/* Where nothing failed in the end, the last n reached the last allocation. */
+TEST(every_allocation_of_loading_may_fail)
+{
+    int64_t n = 0;
+    bool failed = true;
+
+    while (failed) {
+        sqlite3 *db = open_without();
+        fault_memory_set(++n, false);
+        int code = load(db);
+        failed = fault_memory_end();
+        assert_true(code == SQLITE_OK || failed);
+        assert_int_equal(load(db), SQLITE_OK);
+        succeeds(db, work);
+        assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    }
+    assert_true(n > 5);
+}
+
+TEST(every_allocation_of_its_use_may_fail)
+{
+    int64_t n = 0;
+    bool failed = true;
+
+    while (failed) {
+        sqlite3 *db = open_without();
+        assert_int_equal(load(db), SQLITE_OK);
+        fault_memory_set(++n, false);
+        int code = sqlite3_exec(db, work, NULL, NULL, NULL);
+        failed = fault_memory_end();
+        assert_true(code == SQLITE_OK || failed);
+        if (sqlite3_get_autocommit(db) == 0)
+            succeeds(db, "ROLLBACK");
+        if (code != SQLITE_OK)
+            assert_int_equal(run(db, "SELECT count(*) FROM t"), 0);
+        /* Whatever was presented is gone, and all works again. */
+        fails(db, "INSERT INTO t VALUES(1, 7)", "GUARDED");
+        succeeds(db, work);
+        assert_int_equal(run(db, "SELECT max(v) = 6 AND min(v) = 6 FROM t"), 1);
+        assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    }
+    assert_true(n > 50);
+}
+
+static int install(void **state)
+{
+    (void)state;
+    fault_memory_install();
+    return 0;
+}
+
+AROUND_ALL_TESTS(install, NULL);

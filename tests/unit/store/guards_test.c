@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Guards in the store: made whole or not at all, looked at whenever the schema may have changed. */
+/* Guards in the store: made whole or not at all, and checked whenever the schema may have changed.
+ */
 #include "store/sql.h"
 #include "tests/unit/store/rig.h"
 
@@ -20,7 +21,7 @@ static enum stk_error change(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-/* "" where it succeeds, else why not. Static storage. */
+/* Return why it fails, "" where it succeeds. Static storage. */
 static const char *done(struct rig *rig, struct ask asked)
 {
     static struct ask ask;
@@ -72,19 +73,30 @@ static int64_t parts(const struct rig *rig)
                            " AND type IN ('trigger', 'index')");
 }
 
+static void expect_guards(struct rig *rig, const char *listed, int64_t parts_there)
+{
+    assert_string_equal(list(rig), listed);
+    assert_int_equal(parts(rig), parts_there);
+}
+
+/* Run another program's statements, and expect this list. */
+static void expect_after(struct rig *rig, const char *sql, const char *listed)
+{
+    rig_sql(rig, sql);
+    assert_string_equal(list(rig), listed);
+}
+
 SQLITE_TEST(a_guard_is_listed_and_lasts)
 {
     rig_sql(rig, "CREATE TABLE inventory(sku TEXT PRIMARY KEY, left INT);"
                  "INSERT INTO inventory VALUES('a', 1), (7, 2)");
     assert_string_equal(create(rig, "inventory", "sku", "sku:"), "");
-    assert_string_equal(list(rig), "inventory.sku=sku:;");
-    assert_int_equal(parts(rig), 6);
+    expect_guards(rig, "inventory.sku=sku:;", 6);
     rig_reopen(rig);
     assert_string_equal(list(rig), "inventory.sku=sku:;");
     assert_null(strstr(rig_log(rig), "broken"));
     assert_string_equal(drop(rig, "inventory"), "");
-    assert_string_equal(list(rig), "");
-    assert_int_equal(parts(rig), 0);
+    expect_guards(rig, "", 0);
     assert_int_equal(rig_number(rig, "SELECT count(*) FROM stockade_guard"), 0);
 }
 
@@ -179,15 +191,13 @@ SQLITE_TEST(a_table_has_one_guard)
 
 SQLITE_TEST(our_own_changes_are_not_taken_for_foreign_ones)
 {
-    rig_sql(rig, "CREATE TABLE t(a)");
-    assert_string_equal(list(rig), "");
+    expect_after(rig, "CREATE TABLE t(a)", "");
     assert_contains(rig_log(rig), "another program has changed the schema");
     size_t logged = strlen(rig_log(rig));
     assert_string_equal(create(rig, "t", "a", "t:"), "");
     assert_string_equal(drop(rig, "t"), "");
     assert_string_equal(create(rig, "t", "a", "t:"), "");
-    rig_sql(rig, "INSERT INTO stockade_meta VALUES('foreign', 'commit')");
-    assert_string_equal(list(rig), "t.a=t:;");
+    expect_after(rig, "INSERT INTO stockade_meta VALUES('foreign', 'commit')", "t.a=t:;");
     assert_int_equal(strlen(rig_log(rig)), logged);
 }
 
@@ -238,19 +248,13 @@ SQLITE_TEST(each_altered_part_breaks_a_guard)
 SQLITE_TEST(a_table_that_is_renamed_dropped_or_altered_is_noticed)
 {
     make_guarded_t(rig);
-    rig_sql(rig, "ALTER TABLE t ADD COLUMN c");
-    assert_string_equal(list(rig), "t.a=t:;");
-    rig_sql(rig, "ALTER TABLE t RENAME COLUMN a TO aa");
-    assert_string_equal(list(rig), "t.a=t: broken;");
+    expect_after(rig, "ALTER TABLE t ADD COLUMN c", "t.a=t:;");
+    expect_after(rig, "ALTER TABLE t RENAME COLUMN a TO aa", "t.a=t: broken;");
     assert_contains(create(rig, "t", "a", "t:"), "has no column a");
-    rig_sql(rig, "ALTER TABLE t RENAME COLUMN aa TO a");
-    assert_string_equal(list(rig), "t.a=t:;");
-    rig_sql(rig, "ALTER TABLE t RENAME TO old; CREATE TABLE t(a, b)");
-    assert_string_equal(list(rig), "t.a=t: broken;");
-    rig_sql(rig, "DROP TABLE t; ALTER TABLE old RENAME TO t");
-    assert_string_equal(list(rig), "t.a=t:;");
-    rig_sql(rig, "DROP TABLE t");
-    assert_string_equal(list(rig), "t.a=t: broken;");
+    expect_after(rig, "ALTER TABLE t RENAME COLUMN aa TO a", "t.a=t:;");
+    expect_after(rig, "ALTER TABLE t RENAME TO old; CREATE TABLE t(a, b)", "t.a=t: broken;");
+    expect_after(rig, "DROP TABLE t; ALTER TABLE old RENAME TO t", "t.a=t:;");
+    expect_after(rig, "DROP TABLE t", "t.a=t: broken;");
     assert_contains(create(rig, "t", "a", "t:"), "no table t");
     make_guarded_t(rig);
     assert_string_equal(list(rig), "t.a=t:;");
@@ -261,12 +265,11 @@ SQLITE_TEST(a_broken_guard_can_be_dropped)
     rig_sql(rig, "CREATE TABLE t(a); CREATE TABLE u(a)");
     assert_string_equal(create(rig, "t", "a", "t:"), "");
     assert_string_equal(create(rig, "u", "a", "u:"), "");
-    rig_sql(rig, "DROP TRIGGER stockade_guard_delete_t; DROP TABLE u");
-    assert_string_equal(list(rig), "t.a=t: broken;u.a=u: broken;");
+    expect_after(rig, "DROP TRIGGER stockade_guard_delete_t; DROP TABLE u",
+                 "t.a=t: broken;u.a=u: broken;");
     assert_string_equal(drop(rig, "t"), "");
     assert_string_equal(drop(rig, "u"), "");
-    assert_string_equal(list(rig), "");
-    assert_int_equal(parts(rig), 0);
+    expect_guards(rig, "", 0);
 }
 
 SQLITE_TEST(a_guard_lost_while_the_store_was_closed_is_reported_at_its_opening)
@@ -284,12 +287,11 @@ SQLITE_TEST(guards_of_another_program_are_seen)
     char before[512];
 
     make_guarded_t(rig);
-    rig_sql(rig, "DELETE FROM stockade_guard; CREATE TABLE news(a)");
-    assert_string_equal(list(rig), "");
+    expect_after(rig, "DELETE FROM stockade_guard; CREATE TABLE news(a)", "");
     assert_contains(rig_log(rig), "another program has removed the guard of table \"t\"");
     snprintf(before, sizeof before, "%s", rig_log(rig));
-    rig_sql(rig, "INSERT INTO stockade_guard VALUES('t', 'a', 't:'); CREATE TABLE more(a)");
-    assert_string_equal(list(rig), "t.a=t:;");
+    expect_after(rig, "INSERT INTO stockade_guard VALUES('t', 'a', 't:'); CREATE TABLE more(a)",
+                 "t.a=t:;");
     assert_contains(rig_log(rig) + strlen(before), "another program has guarded table \"t\"");
 }
 
@@ -306,14 +308,12 @@ SQLITE_TEST(a_guard_whose_operation_or_commit_fails_is_not_there)
     rig_sql(rig, "CREATE TABLE t(a)");
     assert_int_equal(rig_write(rig, create_and_fail, &ask), STK_ERR);
     assert_int_equal(ask.error, STK_OK);
-    assert_string_equal(list(rig), "");
-    assert_int_equal(parts(rig), 0);
+    expect_guards(rig, "", 0);
 
     rig_fail_commit(rig);
     assert_int_equal(rig_write(rig, change, &ask), STK_STORE);
     rig_heal(rig);
-    assert_string_equal(list(rig), "");
-    assert_int_equal(parts(rig), 0);
+    expect_guards(rig, "", 0);
     assert_string_equal(create(rig, "t", "a", "t:"), "");
     assert_string_equal(list(rig), "t.a=t:;");
 }
@@ -329,8 +329,7 @@ SQLITE_TEST(a_refused_guard_does_not_disturb_the_rest_of_its_operation)
     assert_int_equal(good.error, STK_OK);
     assert_int_equal(bad.error, STK_ERR);
     assert_int_equal(ops[0].runs, 1);
-    assert_string_equal(list(rig), "t.a=t:;");
-    assert_int_equal(parts(rig), 6);
+    expect_guards(rig, "t.a=t:;", 6);
 }
 
 MEMORY_TEST(the_memory_store_has_no_guards)

@@ -46,7 +46,7 @@ static int teardown(void **state)
 
 enum run { THIS_RUN, EARLIER_RUN, ANOTHER_DAEMON };
 
-/* What the store remembers: a live lease of ann's. */
+/* Return the store's record of a live lease of ann's. */
 static struct lease_record remembered(enum run run, int64_t token, int64_t ttl_ms)
 {
     struct lease_record record = {.token = token,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backup, restore and audit while the disk fails at each call that they make, and while the one who
- * watches gives up: they say so, and what was there stays as it was. (With daemons at work:
+/* Backup, restore and audit while the disk fails at each call that they make, and while their
+ * caller gives up: they say so, and what was there stays as it was. (With daemons at work:
  * tests/system.) */
 #include <dirent.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ static void furnish(struct store_txn *txn)
     rig_set(txn, "when", "then");
 }
 
-/* What the store at the path says of the key "when"; static storage. */
+/* Return the value of the key "when" in the store at the path. Static storage. */
 static const char *when(const char *path)
 {
     static char text[16];
@@ -45,7 +45,7 @@ struct set {
     char backup[96];
     int findings;
     int silent;     /* audits that met a failing disk and found nothing */
-    int steps_left; /* until the one who watches gives up; negative: never */
+    int steps_left; /* until the caller gives up; negative: never */
     char why[MAINTENANCE_WHY_MAX];
 };
 
@@ -102,7 +102,7 @@ static bool perform(struct set *set, enum work work)
     }
 }
 
-/* Nothing lies about but the store, its log and the backup. */
+/* No scratch file is left behind. */
 static void assert_tidy(const struct set *set)
 {
     DIR *folder = opendir(set->rig->folder);
@@ -121,7 +121,7 @@ static void assert_told(const struct set *set)
     assert_null(strchr(set->why, '\n'));
 }
 
-/* Returns whether the disk has failed so late, if at all. */
+/* Let the disk fail after so many calls. Return whether it has come to that. */
 static bool fails_after(struct set *set, enum work work, int calls, bool once)
 {
 
@@ -138,7 +138,7 @@ static bool fails_after(struct set *set, enum work work, int calls, bool once)
     if (!done)
         assert_told(set);
     assert_tidy(set);
-    /* Where it has failed all is as before, but for a restore that fails behind its commit. */
+    /* Where it has failed all is as before, unless a restore failed after its commit. */
     const char *now = when(set->rig->path), *due = work == RESTORE && done ? "then" : "now";
     if (strcmp(now, due) != 0 && !(work == RESTORE && !done && strcmp(now, "then") == 0))
         fail_msg("work %d, call %d: the store says %s", (int)work, calls, now);
@@ -208,7 +208,7 @@ SQLITE_TEST(who_watches_can_give_up_at_each_step)
         if (work == BACKUP)
             assert_string_equal(when(set.backup), "now");
         assert_true(steps > 0);
-        /* Whose backup says "then" again. */
+        /* The backup says "then" again. */
         set.steps_left = -1;
         rig_sql(set.rig, "UPDATE stockade_string SET value = CAST('then' AS BLOB)"
                          " WHERE value = CAST('now' AS BLOB)");
@@ -216,7 +216,7 @@ SQLITE_TEST(who_watches_can_give_up_at_each_step)
     }
 }
 
-/* What takes long is looked through in steps, too. */
+/* Checking a large file takes several steps, too. */
 SQLITE_TEST(who_watches_can_give_up_while_a_file_is_checked)
 {
     struct set set = prepare(rig);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks: what an operation does after one can be undone, what it did before stays. Both stores. */
+/* Marks, in both stores: what an operation does after one can be undone, what it did before stays.
+ */
 #include "tests/unit/store/rig.h"
 
 /* Does everything to "a" (live, a string) and to a resource "new" that an operation can do. */

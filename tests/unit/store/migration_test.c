@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of earlier versions open, and all that was in them is there. */
+/* Files of earlier versions can be opened, and everything in them is still there. */
 #include <unistd.h>
 
 #include "tests/support/version_1.h"
@@ -170,7 +170,7 @@ VERSION_2_TEST(P6_what_a_file_of_version_2_dated_is_new_whatever_its_date)
     assert_ok(rig_write(rig, clean_up, &done));
     assert_int_equal(done.receipts, 0);
     assert_int_equal(done.resources, 0);
-    /* And of that age then. */
+    /* From then on it ages. */
     rig->now_ms++;
     assert_ok(rig_write(rig, clean_up, &done));
     assert_int_equal(done.receipts, 3);

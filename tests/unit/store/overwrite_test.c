@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A string over one of the same length, which SQLite changes in place and counts nowhere: it holds,
- * is undone and gives way to others as any other change. A transaction's first string is put by a
- * statement, so "a" comes first. */
+/* A string that is put over one of the same length is written in place, past SQLite's own count of
+ * changes. It has to last, to be undone and to be followed by others like any other change. A
+ * transaction's first string is put by a statement, so each test sets "a" first. */
 #include "store/sqlite/transaction.h"
 #include "tests/unit/store/sql_rig.h"
 

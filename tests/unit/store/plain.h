@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SQLite without Stockade: how any other program works on a file. What fails fails the test. */
+/* SQLite without Stockade, as any other program uses it. What fails fails the test. */
 #ifndef STOCKADE_TESTS_STORE_PLAIN_H
 #define STOCKADE_TESTS_STORE_PLAIN_H
 
@@ -11,8 +11,8 @@ sqlite3 *plain_open(const char *path);
 void plain_run(sqlite3 *db, const char *sql);
 /* Return the first column of the first row. */
 int64_t plain_number(sqlite3 *db, const char *sql);
-/* Return what the statements give, one after the other: cells with '|' between them, a line for
- * each row but the last one's end. The caller frees it. */
+/* Return the rows that the statements give: '|' between cells, '\n' between rows. The caller frees
+ * them. */
 char *plain_rows(sqlite3 *db, const char *sql);
 
 #endif

@@ -18,7 +18,7 @@ static enum stk_error run_sweep(struct store_txn *txn, void *arg)
     return txn_sweep_receipts(txn, at->before_ms, at->max, &at->removed, &at->more);
 }
 
-/* Sweeps what ended more than a day ago. */
+/* Sweep what ended more than a day ago. */
 static struct sweep sweep(struct rig *rig, size_t max)
 {
     struct sweep result = {.before_ms = rig->now_ms - DAY_MS, .max = max};
@@ -172,7 +172,7 @@ BOTH_TEST(a_sweep_is_bounded_and_says_so_before_it_takes_the_first)
     struct sweep first = sweep(rig, 10);
     assert_int_equal(first.removed, 10);
     assert_true(first.more);
-    /* Some are there still, but one that is not may have been. */
+    /* Some are still there, but one that is not may have been there. */
     expect(rig, "1-0", false, 1);
     expect(rig, "1-9", true, 1);
     expect(rig, "2-2", true, 1);

@@ -177,7 +177,8 @@ static void op_done(struct store_op *base)
 struct rig_op rig_op(bool writes, rig_body body, void *arg)
 {
     return (struct rig_op){
-        /* About what many tests use, and some do not: it must not matter. */
+        /* A name that many tests use and some do not: what an operation is about must not matter.
+         */
         .base = {.writes = writes, .about = BYTES_LITERAL("a"), .run = op_run, .done = op_done},
         .body = body,
         .arg = arg,

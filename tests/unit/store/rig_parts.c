@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a test does around and inside the store: faults, another program, a grant. See rig.h. */
+/* See rig.h. What a test does around a store and in its operations: faults, another program, a
+ * grant. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* instr, replace and trim against SQLite's own, over values drawn to meet often: short, of few
  * letters, with characters of several bytes, broken ones, zero bytes, and of every type. */
-#include "store/sqlite/sql_functions.h"
+#include "store/sqlite/sql.h"
 #include "tests/unit/store/plain.h"
 #include "tests/unit/test.h"
 

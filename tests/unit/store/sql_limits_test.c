@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a statement may take: time, memory, the stack; and that those who share a transaction or a
+/* How much time, memory and stack a statement may take, and that those who share a transaction or a
  * batch with one that is stopped lose nothing. */
 #include "tests/unit/store/sql_rig.h"
 
@@ -89,7 +89,8 @@ SQLITE_TEST(a_statement_is_stopped_when_it_takes_too_much_memory)
         }
 }
 
-/* Each name stands for two of its predecessor: all the memory there is, before the first step. */
+/* Each name stands for its predecessor twice: that takes all memory there is before the first step.
+ */
 SQLITE_TEST(a_statement_that_multiplies_itself_is_stopped_while_it_is_compiled)
 {
     struct buf text = {.data = NULL};
@@ -160,7 +161,7 @@ SQLITE_TEST(texts_have_a_length)
     sql_expect(sql_ask(rig, "SELECT 'x' LIKE printf('%.300c', '_')"), "ERR ", "LIKE");
 }
 
-/* Text functions of SQLite whose time is the product of their arguments', up to hours. */
+/* The time that these functions of SQLite take is the product of their arguments' lengths. */
 SQLITE_TEST(functions_that_would_take_hours_refuse)
 {
     static const char *const statements[] = {
@@ -202,7 +203,7 @@ static const char *key(struct rig *rig, const char *name)
     return sql_ask(rig, query);
 }
 
-/* The statement runs between two other writes of one batch. Returns how its operation ended. */
+/* The statement runs between two other writes of one batch. Return how its operation ended. */
 static enum stk_error in_a_batch(struct rig *rig, struct ask *ask, rig_body body)
 {
     static char names[2][16] = {"first", "last"};

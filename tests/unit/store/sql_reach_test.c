@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What users' SQL can reach: its own tables, and of Stockade's the public views. Every statement
- * here is tried with every right, since the administrator's is no wider than this. */
+/* What users' SQL can reach: its own tables, and of Stockade's the public views. What is refused
+ * here is tried with every right, since the administrator's is no wider than this. And which tokens
+ * open a guarded row: the current one of its own resource, and no other. */
 #include "tests/unit/store/sql_rig.h"
 
 /* All that Stockade keeps in the file, and its schema. */
@@ -15,7 +16,10 @@ static void furnish(struct store_txn *txn)
 {
     char why[SQL_WHY_MAX];
 
-    rig_grant(txn, "sku:1", "someone");
+    for (int i = 0; i < 2; i++) { /* the newest tokens are 2 */
+        rig_grant(txn, "sku:1", "someone");
+        rig_grant(txn, "sku:2", "somebody else");
+    }
     rig_set(txn, "key", "value");
     assert_int_equal(
         txn_guard_create(txn, bytes_of("guarded"), bytes_of("sku"), bytes_of("sku:"), why), STK_OK);
@@ -45,7 +49,8 @@ static int set_up(void **state)
 
 #define RIG_TEST(name) TEST_WITH(set_up, rig_end, struct rig *rig, name)
 
-/* The statement is refused with each right, on both connections, and nothing has changed. */
+/* Expect the statement to be refused with each right, on both connections, and to change nothing.
+ */
 static void expect_refused(struct rig *rig, const char *statement)
 {
     static const enum sql_right rights[] = {SQL_MAY_READ, SQL_MAY_WRITE, SQL_MAY_DEFINE};
@@ -135,10 +140,10 @@ RIG_TEST(the_public_views_are_read_and_nothing_else)
     free(names);
     assert_int_equal(views, 5);
     assert_string_equal(sql_ask(rig, "SELECT resource, token, state FROM STOCKADE_FENCES"),
-                        "'sku:1',1,'live';");
+                        "'sku:1',2,'live';'sku:2',2,'live';");
     assert_string_equal(sql_ask(rig, "SELECT * FROM stockade_values"), "'key','value';");
     assert_string_equal(sql_ask(rig, "SELECT * FROM stockade_guards"), "'guarded','sku','sku:';");
-    assert_string_equal(sql_ask(rig, "SELECT * FROM through"), "'sku:1';");
+    assert_string_equal(sql_ask(rig, "SELECT * FROM through"), "'sku:1';'sku:2';");
     assert_string_equal(sql_change(rig, "INSERT INTO t SELECT token FROM stockade_fences"), "");
 }
 
@@ -227,7 +232,7 @@ RIG_TEST(other_files_pragmas_and_transactions_are_out_of_reach)
     refuse_all(rig, statements, COUNT(statements));
 }
 
-RIG_TEST(functions_with_hands_are_out_of_reach)
+RIG_TEST(dangerous_functions_are_out_of_reach)
 {
     static const char *const statements[] = {
         "SELECT load_extension('/tmp/x.so')",
@@ -287,28 +292,58 @@ RIG_TEST(what_users_need_is_within_reach)
     sql_expect(sql_change(rig, "UPDATE sqlite_sequence SET seq = 9"), "NOPERM ", "sequence");
 }
 
-static enum stk_error present_and_change(struct store_txn *txn, void *arg)
+/* Run a statement, which changes one row, under a token. */
+static const char *change(struct rig *rig, const char *resource, int64_t token, const char *sql)
 {
-    struct ask *ask = arg;
-    ask->claim = (struct claim){.resource = bytes_of("sku:1"), .token = 1};
-    return sql_body(txn, ask);
+    static struct ask ask;
+
+    ask = ask_of(SQL_MAY_WRITE, sql);
+    ask.claim = (struct claim){.resource = bytes_of(resource), .token = token};
+    sql_do(rig, &ask);
+    if (ask.error == STK_OK)
+        assert_int_equal(ask.call.changes, 1);
+    return ask.text;
 }
 
-RIG_TEST(a_guarded_row_changes_under_its_token_only)
-{
-    struct ask ask = ask_of(SQL_MAY_WRITE, "UPDATE guarded SET n = n - 1");
+static const char update[] = "UPDATE guarded SET n = n - 1";
 
+RIG_TEST(only_the_current_token_of_its_own_resource_opens_a_row)
+{
+    sql_expect(change(rig, "sku:2", 2, update), "GUARDED ", "sku:1");
+    sql_expect(change(rig, "sku:1", 1, update), "GUARDED ", "sku:1");
+    sql_expect(change(rig, "sku:1", 3, update), "GUARDED ", "sku:1");
     /* The second time, the statement is known; the claims are not. */
     for (int round = 0; round < 2; round++) {
-        sql_expect(sql_change(rig, "UPDATE guarded SET n = n - 1"), "GUARDED ", "sku:1");
-        assert_ok(rig_write(rig, present_and_change, &ask));
-        assert_int_equal(ask.call.changes, 1);
+        sql_expect(sql_change(rig, update), "GUARDED ", "sku:1");
+        assert_string_equal(change(rig, "sku:1", 2, update), "");
     }
     assert_string_equal(sql_ask(rig, "SELECT n FROM guarded"), "3;");
-    /* A guard that was lost stops the table. */
+}
+
+RIG_TEST(a_row_cannot_be_taken_over_by_giving_it_another_key)
+{
+    sql_expect(change(rig, "sku:2", 2, "UPDATE guarded SET sku = '2'"), "GUARDED ", "sku:1");
+    sql_expect(change(rig, "sku:1", 2, "UPDATE guarded SET sku = '2'"), "GUARDED ", "sku:2");
+    assert_string_equal(sql_ask(rig, "SELECT sku, n FROM guarded"), "'1',5;");
+}
+
+static void release(struct store_txn *txn)
+{
+    rig_release(txn, "sku:1");
+}
+
+RIG_TEST(a_retired_token_opens_no_row)
+{
+    rig_in_write(rig, release);
+    sql_expect(change(rig, "sku:1", 2, "DELETE FROM guarded"), "GUARDED ", "nobody holds");
+    assert_string_equal(sql_ask(rig, "SELECT sku, n FROM guarded"), "'1',5;");
+}
+
+RIG_TEST(a_guard_that_was_lost_stops_its_table)
+{
     rig_sql(rig, "DROP TRIGGER stockade_guard_update_guarded");
-    assert_int_equal(rig_write(rig, present_and_change, &ask), STK_GUARDED);
-    sql_expect(ask.call.why, "the guard of guarded is broken", "stockade_guard_update_guarded");
-    assert_string_equal(sql_ask(rig, "SELECT n FROM guarded"), "3;");
+    sql_expect(change(rig, "sku:1", 2, update), "GUARDED the guard of guarded is broken",
+               "stockade_guard_update_guarded");
+    assert_string_equal(sql_ask(rig, "SELECT n FROM guarded"), "5;");
     assert_string_equal(sql_change(rig, "UPDATE t SET a = 2"), "");
 }

@@ -19,7 +19,7 @@ static void on_columns(void *context, const char *const *names, size_t count)
 {
     struct ask *ask = context;
 
-    assert_int_equal(ask->columns_told++, 0);
+    assert_int_equal(ask->columns_calls++, 0);
     assert_int_equal(ask->rows, 0);
     for (size_t i = 0; i < count; i++)
         snprintf(ask->names + strlen(ask->names), sizeof ask->names - strlen(ask->names), "%s%s",
@@ -49,7 +49,7 @@ static bool on_row(void *context, const struct sql_value *values, size_t count)
 {
     struct ask *ask = context;
 
-    assert_int_equal(ask->columns_told, 1);
+    assert_int_equal(ask->columns_calls, 1);
     if (ask->rows_max > 0 && ask->rows == ask->rows_max)
         return false;
     ask->rows++;
@@ -74,7 +74,7 @@ enum stk_error sql_body(struct store_txn *txn, void *arg)
 {
     struct ask *ask = arg;
 
-    ask->columns_told = ask->rows = 0;
+    ask->columns_calls = ask->rows = 0;
     ask->names[0] = ask->text[0] = '\0';
     ask->call.context = ask;
     if (ask->claim.resource.len > 0)

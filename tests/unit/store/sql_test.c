@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* txn_sql: what goes in and comes out, whose fault a failure is, and what remains of it. */
+/* txn_sql: parameters, rows and errors, whose fault a failure is, and what it leaves. */
 #include "tests/unit/store/sql_rig.h"
 
 #include <float.h>
@@ -27,11 +27,11 @@ SQLITE_TEST(columns_are_told_where_there_are_no_rows_and_not_where_there_are_non
     struct ask ask = ask_of(SQL_MAY_READ, "SELECT 1 AS a, 2 AS b WHERE 0");
 
     assert_text(sql_do(rig, &ask), "");
-    assert_int_equal(ask.columns_told, 1);
+    assert_int_equal(ask.columns_calls, 1);
     assert_text(ask.names, "a,b");
     ask = ask_of(SQL_MAY_DEFINE, "CREATE TABLE t(a)");
     assert_text(sql_do(rig, &ask), "");
-    assert_int_equal(ask.columns_told, 0);
+    assert_int_equal(ask.columns_calls, 0);
     ask = ask_of(SQL_MAY_WRITE, "INSERT INTO t VALUES(1), (2) RETURNING a AS b");
     assert_text(sql_do(rig, &ask), "1;2;");
     assert_text(ask.names, "b");

@@ -59,7 +59,7 @@ TEST(blanks_comments_and_semicolons_are_nothing)
             fail_msg("%s", not_blank[i]);
 }
 
-/* `piece` so many times over. */
+/* Why a text is refused that repeats the piece so many times. */
 static const char *refusal(const char *piece, int times)
 {
     struct buf text = {.data = NULL};

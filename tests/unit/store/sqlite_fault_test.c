@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SQLite store while the disk, or another program, gets in its way. */
+/* The SQLite store while the disk fails, or another program gets in its way. */
 #include <limits.h>
 
 #include "fence/base/mem.h"
@@ -32,7 +32,7 @@ static enum stk_error size_of_large(struct store_txn *txn, void *arg)
     return error;
 }
 
-/* As a careless operation would: it goes on after a failure and says that all went well. */
+/* A careless operation, which ignores a failure and returns success. */
 static enum stk_error set_large_carelessly(struct store_txn *txn, void *arg)
 {
     (void)set_large(txn, arg);
@@ -49,7 +49,8 @@ static int occurrences(const char *text, const char *what)
     return count;
 }
 
-/* Writes `value` to r in one batch of several operations, all of which end with `error`. */
+/* Write `value` to r in one batch of several operations, and expect all of them to end with
+ * `error`. */
 static void write_several(struct rig *rig, char *value, enum stk_error error, int runs)
 {
     struct rig_op ops[4];
@@ -89,7 +90,7 @@ SQLITE_TEST(a_failure_before_the_commit_fails_alone)
     struct rig_op ops[] = {rig_op(true, rig_set_r, "1"), rig_op(true, set_large, &large),
                            rig_op(true, rig_set_r, "2")};
 
-    /* Twice: in the batch, and alone. */
+    /* It fails twice: in the batch, and alone. */
     fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 2, SQLITE_IOERR_WRITE);
     rig_batch(rig, &ops[1], 1);
     assert_int_equal(ops[1].base.error, STK_STORE);

@@ -163,7 +163,7 @@ static void write_file(const struct rig *rig, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Empties the rig's folder of the store it was given. */
+/* Remove the store that the rig began with. */
 static void start_over(struct rig *rig)
 {
     rig_close(rig);
@@ -230,7 +230,7 @@ SQLITE_TEST(a_path_that_cannot_be_opened_is_refused_with_the_reason)
     assert_contains(rig_refusal(rig), "empty");
 }
 
-/* Root may write anywhere. */
+/* Root may write anywhere, so open the file as somebody else. */
 static const char *refusal_as_nobody(struct rig *rig)
 {
     bool root = geteuid() == 0;

@@ -38,8 +38,8 @@ static bool ran_here(const struct rig_op *op)
     return pthread_equal(op->thread, pthread_self());
 }
 
-/* Repeat it until it runs here, which may take a while: its thread may not have gone to sleep yet,
- * and where the machine stood still, nothing is tried here for a second. */
+/* Repeat it until it runs on this thread, which may take a while: its thread may not have gone to
+ * sleep yet, and where the machine stood still, nothing is tried here for a second. */
 static void run_here(struct rig *rig, bool writes, rig_body body)
 {
     for (struct deadline deadline = deadline_in(DEADLINE_S * 1000);; deadline_keep(&deadline)) {
@@ -156,7 +156,7 @@ static enum stk_error see(struct store_txn *txn, void *arg)
     return error;
 }
 
-/* Read where it is asked for, which takes a while to come true. */
+/* Repeat a read until it runs on this thread. */
 static enum stk_error see_here(struct rig *rig, struct seen *seen)
 {
     for (struct deadline deadline = deadline_in(DEADLINE_S * 1000);; deadline_keep(&deadline)) {

@@ -1,70 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SQLite store while SQLite gets no memory: an error, not the end of the process. */
-#include <sqlite3.h>
-
+/* Where SQLite gets no memory the SQLite store returns an error, and the process goes on. */
 #include "store/sql.h"
 #include "store/sqlite/sql_memory.h"
+#include "tests/disk/fault_memory.h"
 #include "tests/unit/store/rig.h"
-
-static struct {
-    struct sqlite3_mem_methods below;
-    long calls, fails_at;
-    bool lasting;
-} memory;
-
-static bool fails(void)
-{
-    memory.calls++;
-    return memory.lasting ? memory.fails_at > 0 && memory.calls >= memory.fails_at
-                          : memory.calls == memory.fails_at;
-}
-
-static void *take(int size)
-{
-    return fails() ? NULL : memory.below.xMalloc(size);
-}
-
-static void *take_again(void *old, int size)
-{
-    return fails() ? NULL : memory.below.xRealloc(old, size);
-}
-
-static int install(void **state)
-{
-    (void)state;
-    sql_memory_install();
-    if (sqlite3_config(SQLITE_CONFIG_GETMALLOC, &memory.below) != SQLITE_OK)
-        return -1;
-    struct sqlite3_mem_methods methods = memory.below;
-    methods.xMalloc = take;
-    methods.xRealloc = take_again;
-    return sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) == SQLITE_OK ? sqlite3_initialize() : -1;
-}
-
-static void refuse_memory(long at, bool lasting)
-{
-    memory.calls = 0;
-    memory.fails_at = at;
-    memory.lasting = lasting;
-}
 
 SQLITE_TEST(a_store_that_cannot_be_opened_for_lack_of_memory_says_so)
 {
     char why[256];
-    long at = 0;
+    int64_t at = 0;
     bool met = true;
 
     rig_close(rig);
     while (met) {
         at += at < 100 ? 1 : 13;
         why[0] = '\0';
-        refuse_memory(at, true);
+        fault_memory_set(at, true);
         struct store *store = store_sqlite_open(
             &(struct store_options){
                 .path = rig->path, .queue_ops_max = 4, .batch_ops_max = 4, .clock = &rig->clock},
             why, sizeof why);
-        met = memory.calls >= at;
-        refuse_memory(0, false);
+        met = fault_memory_end();
         if (store != NULL)
             store_close(store);
         else
@@ -104,7 +60,7 @@ static enum stk_error count_guards(struct store_txn *txn, void *arg)
 
 SQLITE_TEST(a_guard_is_made_whole_or_not_at_all_where_memory_runs_out)
 {
-    long at = 0;
+    int64_t at = 0;
     bool met = true;
 
     rig_sql(rig, "CREATE TABLE stock(sku PRIMARY KEY, n)");
@@ -112,10 +68,9 @@ SQLITE_TEST(a_guard_is_made_whole_or_not_at_all_where_memory_runs_out)
         int guards = 0;
         at++;
         /* Where the store fails an operation of a batch, it gets a second chance. */
-        refuse_memory(at, false);
+        fault_memory_set(at, false);
         enum stk_error error = rig_write(rig, guard, NULL);
-        met = memory.calls >= at;
-        refuse_memory(0, false);
+        met = fault_memory_end();
         if (store_lost(rig->store)) { /* by the COMMIT */
             rig_reopen(rig);
         }
@@ -140,7 +95,7 @@ static enum stk_error set_r(struct store_txn *txn, void *arg)
 
 SQLITE_TEST(a_string_is_overwritten_or_left_where_memory_runs_out)
 {
-    long at = 0;
+    int64_t at = 0;
     bool met = true;
     char expected[16] = "r-000", value[16], found[16];
 
@@ -154,10 +109,9 @@ SQLITE_TEST(a_string_is_overwritten_or_left_where_memory_runs_out)
         snprintf(value, sizeof value, "r-%03d", (int)(at % 1000));
         rig_submit(rig, &first);
         rig_submit(rig, &second);
-        refuse_memory(at, false);
+        fault_memory_set(at, false);
         rig_settle(rig);
-        met = memory.calls >= at;
-        refuse_memory(0, false);
+        met = fault_memory_end();
         bool lost = store_lost(rig->store); /* by the COMMIT */
         if (lost) {
             rig_reopen(rig);
@@ -168,6 +122,14 @@ SQLITE_TEST(a_string_is_overwritten_or_left_where_memory_runs_out)
         assert_string_equal(found, expected);
     }
     assert_true(at > 5);
+}
+
+static int install(void **state)
+{
+    (void)state;
+    sql_memory_install();
+    fault_memory_install();
+    return 0;
 }
 
 AROUND_ALL_TESTS(install, NULL);

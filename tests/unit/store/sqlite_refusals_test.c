@@ -6,14 +6,14 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
-#include "store/sqlite/sql_authorizer.h"
+#include "store/sqlite/sql.h"
 #include "store/sqlite/transaction.h"
 #include "tests/unit/store/rig.h"
 
 enum { STEPS = 8, PLACES_MAX = 5000 };
 
-/* How SQLite is made to fail: at the n-th of its permissions, or of its steps (in eights), and
- * from then on. */
+/* Makes SQLite fail at the n-th permission that it asks for, or after n times eight steps, and from
+ * then on. */
 struct trap {
     bool denies; /* else it interrupts */
     int left;
@@ -43,7 +43,7 @@ static int deny(void *context, int action, const char *a, const char *b, const c
     return spring(context) ? SQLITE_DENY : SQLITE_OK;
 }
 
-/* The body, with the trap set. */
+/* Run the body with the trap set. */
 static enum stk_error trapped(struct store_txn *base, void *arg)
 {
     struct transaction *txn = (struct transaction *)base;
@@ -254,7 +254,7 @@ static void look(struct store_txn *txn)
     assert_string_equal(rig_receipt(txn, "live", "other"), "(none)");
 }
 
-/* The body fails at each place until there is none left, where it succeeds. */
+/* Let the body fail at one place after the other, until it succeeds because there is none left. */
 static void fails_everywhere(struct rig *rig, rig_body body, bool denies)
 {
     int place = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other processes write to the store's file while it is open: what they did is seen, what is cached
- * is never older than that, and nobody's write is lost. */
+/* Other processes write to the store's file while it is open. What they did is seen, nothing older
+ * is answered from the cache, and nobody's write is lost. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ static enum stk_error receipt(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-/* What writer and reader say of "r". */
+/* Return "r" as the writer sees it; the reader has to agree. */
 static struct resource seen(struct rig *rig)
 {
     struct resource by_writer, by_reader;

@@ -6,7 +6,7 @@
 
 enum { WRITES = 4000, WINDOW = 48 };
 
-/* No assertions in here: this is another thread's. */
+/* It runs on another thread, so it asserts nothing. */
 static enum stk_error add_one(struct store_txn *txn, void *arg)
 {
     struct resource resource;

@@ -16,7 +16,7 @@ static enum stk_error add_one(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-/* How an operation spoils things. */
+/* Ways to spoil a batch. */
 static enum stk_error change_and_fail(struct store_txn *txn, void *arg)
 {
     (void)add_one(txn, "bad");
@@ -198,7 +198,7 @@ SQLITE_TEST(a_write_lock_held_elsewhere_after_a_spoiler_is_waited_for_once)
     expect(rig, 0);
 }
 
-/* For the reader: its transaction ends in the middle of an operation. */
+/* A read that ends the reader's transaction in the middle of an operation. */
 static enum stk_error end_a_read(struct store_txn *txn, void *arg)
 {
     end_the_transaction(txn);

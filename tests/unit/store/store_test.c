@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What store.h promises about operations, batches, queues and failed commits, of both stores. */
+/* What store.h promises about operations, batches, queues and failed commits, for both stores. */
 #include "tests/unit/store/rig.h"
 
-/* Changes everything it can, then says that it failed. */
+/* Change everything that can be changed, then fail. */
 static enum stk_error set_and_fail(struct store_txn *txn, void *arg)
 {
     struct resource resource = rig_grant(txn, "hash", "o");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A string by its name in one look-up, for the reader remembers whose id a name is, or in none, for
- * the writer remembers what it has read and written. Whatever becomes of the row and of the file,
- * neither gives another key's value, nor an old one, nor one that was never committed. */
+/* A shortcut from a name to its string: the reader remembers the ids of names and needs one
+ * look-up, the writer remembers the strings that it has read and written and needs none. Whatever
+ * becomes of the row and of the file, neither returns another key's value, an old one, or one that
+ * was never committed. */
 #include "tests/unit/store/rig.h"
 
 static enum stk_error set_a_and_b(struct store_txn *txn, void *arg)
@@ -31,7 +32,7 @@ static enum stk_error a_is(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-/* As GET looks it up, which makes the reader remember. */
+/* Look it up as GET does, which makes it be remembered. */
 static enum stk_error get_a(struct store_txn *txn, void *arg)
 {
     if (strcmp(of_name(txn, "a"), "(none)") == 0)

@@ -105,7 +105,7 @@ static bool is_there(struct rig *rig, const char *name)
     return row_of(rig, name).id != 0;
 }
 
-/* A row that is not the last, in its state for an hour and more. */
+/* Make a released resource whose row is not the last. */
 static void make(struct rig *rig, const char *name)
 {
     run(rig, grant_one, name);
@@ -148,7 +148,7 @@ BOTH_TEST(P2_a_removed_resource_goes_on_above_its_last_token)
         assert_true(back.id > id); /* its data must not be another's */
         token = back.fence.token;
     }
-    /* Others are lifted with it. */
+    /* The floor is lifted for all. */
     run(rig, grant_one, "b");
     assert_true(row_of(rig, "b").fence.token >= token);
 }

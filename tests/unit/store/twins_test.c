@@ -220,7 +220,7 @@ static enum stk_error dump(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-/* The same batch through one store; what it came to, as text. */
+/* Run the batch on one store, and add its outcome as text. */
 static void run_batch(struct rig *rig, const uint64_t *seeds, struct buf *out)
 {
     struct rig_op ops[BATCH];

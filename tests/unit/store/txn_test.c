@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the primitives of txn.h promise, of both stores. */
+/* What the primitives of txn.h promise, for both stores. */
 #include "tests/unit/store/rig.h"
 
 #define assert_bytes(got, text) assert_true(bytes_equal((got), BYTES_LITERAL(text)))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The buffer before the write-ahead log: what it saves, and that nobody can tell otherwise. The
+/* The buffer in front of the write-ahead log saves writes, and otherwise nobody notices it. The
  * file below it counts its writes, and fails them on demand. */
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ struct rig {
     char folder[64], path[96], wal[104];
 };
 
-/* The one there is: the file points to the methods of what is tested, not to ours. */
+/* The only one: a file leads to the methods under test, not to ours. */
 static struct rig *the_rig;
 
 static int count_write(sqlite3_file *file, const void *bytes, int len, sqlite3_int64 at)

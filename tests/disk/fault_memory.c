@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In front of Stockade's own allocator for SQLite (sql_memory.h), which stays in use: one that has
- * nothing to give when it is told so. */
+/* See fault_memory.h. */
+#include "tests/disk/fault_memory.h"
+
 #include <execinfo.h>
 #include <sqlite3.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "store/sqlite/sql_memory.h"
-#include "tests/crash/sweep.h"
+#include "tests/disk/ramdisk.h"
 
 enum { STACK_MAX = 8 };
 
@@ -56,45 +56,49 @@ static void *take_again(void *old, int size)
     return fails() ? NULL : memory.below.xRealloc(old, size);
 }
 
-void memory_install(void)
+void fault_memory_install(void)
 {
     struct sqlite3_mem_methods methods;
 
-    sqlite3_config(SQLITE_CONFIG_SINGLETHREAD); /* as we are, and it is quicker */
-    sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
-    sql_memory_install();
     check(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &memory.below) == SQLITE_OK);
     methods = memory.below;
     methods.xMalloc = take;
     methods.xRealloc = take_again;
     check(sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) == SQLITE_OK);
-    check(sqlite3_initialize() == SQLITE_OK);
 }
 
-void memory_fail(int64_t first, bool lasting)
+void fault_memory_set(int64_t first, bool lasting)
 {
     memory.calls = 0;
     memory.first = first;
     memory.lasting = lasting;
 }
 
-int64_t memory_calls(void)
+int64_t fault_memory_calls(void)
 {
     return memory.calls;
 }
 
-void memory_sites_begin(void)
+bool fault_memory_end(void)
+{
+    bool met = memory.first != 0 && memory.calls >= memory.first;
+
+    fault_memory_set(0, false);
+    return met;
+}
+
+void fault_memory_sites_begin(void)
 {
     memory.notes = true;
     memory.sites_count = 0;
 }
 
-void memory_sites_end(void)
+void fault_memory_sites_end(void)
 {
     memory.notes = false;
 }
 
-bool memory_is_new(int64_t call, size_t times)
+bool fault_memory_is_new(int64_t call, size_t times)
 {
     size_t at = (size_t)call - 1, before = 0;
 

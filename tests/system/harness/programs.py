@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other people's programs, and what they print."""
+
+import json
+import os
+import re
+import select
+import subprocess
+
+from harness.limits import REPO, Wait, patience
+
+SYSTEM = REPO / "tests/system"
+NODE_MODULES = os.environ.get("STOCKADE_NODE_MODULES", SYSTEM / "node_modules")
+
+
+def run(*args, timeout=30, **options):
+    """What it printed; it must succeed."""
+    done = subprocess.run([str(arg) for arg in args], capture_output=True, text=True,
+                          timeout=patience(timeout), check=False, **options)
+    assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def run_node(library, job, daemon, key):
+    """What a client of Node.js saw, as clients/node.js prints it."""
+    assert os.path.exists(NODE_MODULES), "run npm ci in tests/system first (make check does)"
+    return json.loads(run("node", SYSTEM / "clients/node.js", library, job, *daemon.address, key,
+                          env={**os.environ, "NODE_PATH": str(NODE_MODULES)}))
+
+
+def read_until(descriptor, pattern="", timeout=10):
+    """What a terminal shows until the pattern is there; without one, until its other end closes."""
+    text, wait = "", Wait(timeout)
+    while not pattern or not re.search(pattern, text):
+        if not select.select([descriptor], [], [], wait.left)[0]:
+            raise wait.late(f"{pattern!r} in {text!r}")
+        try:
+            data = os.read(descriptor, 65536)
+        except OSError:  # the other end is closed
+            data = b""
+        if not data:
+            assert not pattern, f"no {pattern!r} in {text!r}"
+            break
+        text += data.decode(errors="replace")
+    return text
