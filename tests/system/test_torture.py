@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.limits import Stopwatch
+from harness.limits import within
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
@@ -261,9 +261,8 @@ def long_story(writes):
 
 def test_thousands_of_operations_are_checked_in_seconds():
     ops = long_story(3000)
-    with Stopwatch() as watch:
+    with within(20):
         assert verdict(ops).ok
-    assert watch.seconds < 20
     wrong = [op._replace(reply="never") if op.index == len(ops) - 50 and op.op == "get" else op
              for op in ops]
     changed = next(i for i in range(len(ops) - 50, len(ops)) if ops[i].op == "get")

@@ -2,20 +2,9 @@
 /* Calls that are ended early, and handles that go on after a pause or came from elsewhere. */
 #include "tests/unit/client/rig.h"
 
-#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-
-/* A client before a server with these answers; its calls would wait for long. */
-static stk_client *open_script(struct script *script, const char *const *answers, size_t count)
-{
-    stk_client *client;
-
-    script_start(script, answers, count);
-    ok(stk_client_open(script->uri, RIG_TIMEOUT_MS, &client));
-    return client;
-}
 
 struct waiter {
     stk_client *client;
@@ -60,12 +49,10 @@ RIG_TEST(a_cancelled_acquire_leaves_the_line_and_no_other_thread_is_cancelled)
     close(waiter.cancel_fd);
 }
 
-TEST(a_server_that_is_silent_holds_up_no_cancelled_call)
+SCRIPT_TEST(a_server_that_is_silent_holds_up_no_cancelled_call)
 {
-    static const char *const answers[] = {"+PONG\r\n"};
     static const char *const set[] = {"SET", "r", "x"};
-    struct script script;
-    stk_client *client = open_script(&script, answers, 1), *second;
+    stk_client *client = script_open(script, RIG_TIMEOUT_MS, ""), *second;
     stk_lease *lease, *none;
     char *value;
     int cancel_fd = eventfd(1, EFD_CLOEXEC);
@@ -74,24 +61,21 @@ TEST(a_server_that_is_silent_holds_up_no_cancelled_call)
     stk_cancel_on(cancel_fd);
     /* It went out on the connection that was there. */
     assert_int_equal(stk_fenced(lease, 3, set, NULL, NULL), STK_UNSURE);
-    assert_int_equal(stk_client_open(script.uri, RIG_TIMEOUT_MS, &second), STK_CANCELLED);
+    assert_int_equal(stk_client_open(script->uri, RIG_TIMEOUT_MS, &second), STK_CANCELLED);
     assert_null(second);
     assert_int_equal(stk_get(client, "r", &value, NULL), STK_CANCELLED);
     assert_int_equal(stk_acquire(client, "r", NULL, &none), STK_CANCELLED);
     assert_null(none);
     stk_cancel_on(-1);
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
+
     close(cancel_fd);
 }
 
-TEST(a_call_that_tries_again_and_again_is_cancelled)
+SCRIPT_TEST(a_call_that_tries_again_and_again_is_cancelled)
 {
-    static const char *const answers[] = {"+PONG\r\n", NULL, NULL, NULL, NULL, NULL, NULL};
     const struct itimerspec soon = {.it_value = {.tv_nsec = 60 * 1000 * 1000}};
-    struct script script;
-    stk_client *client = open_script(&script, answers, 7);
+    stk_client *client = script_open(script, RIG_TIMEOUT_MS, NULL, NULL, NULL, NULL, NULL, NULL);
     char *value;
     int cancel_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
 
@@ -99,16 +83,13 @@ TEST(a_call_that_tries_again_and_again_is_cancelled)
     stk_cancel_on(cancel_fd);
     assert_int_equal(stk_get(client, "r", &value, NULL), STK_CANCELLED);
     stk_cancel_on(-1);
-    stk_client_close(client);
-    script_end(&script);
+
     close(cancel_fd);
 }
 
-TEST(a_time_limit_can_be_changed)
+SCRIPT_TEST(a_time_limit_can_be_changed)
 {
-    static const char *const answers[] = {"+PONG\r\n"};
-    struct script script;
-    stk_client *client = open_script(&script, answers, 1);
+    stk_client *client = script_open(script, RIG_TIMEOUT_MS, "");
     char *value;
 
     assert_int_equal(stk_client_set_timeout(client, 0), STK_MISUSE);
@@ -116,57 +97,38 @@ TEST(a_time_limit_can_be_changed)
     int64_t begun_ms = rig_now_ms();
     assert_int_equal(stk_get(client, "r", &value, NULL), STK_TIMEOUT);
     assert_true(rig_now_ms() - begun_ms < RIG_TIMEOUT_MS / 2);
-    stk_client_close(client);
-    script_end(&script);
-}
-
-static void count_loss(stk_lease *lease, enum stk_error why, void *context)
-{
-    atomic_int *losses = context;
-
-    (void)lease;
-    (void)why;
-    atomic_fetch_add(losses, 1);
 }
 
 RIG_TEST(a_lease_whose_keep_alive_paused_is_not_lost_and_can_be_taken_back)
 {
-    atomic_int losses = 0;
-    const stk_lease_options options = {.ttl_ms = 200, .lost = count_loss, .context = &losses};
-    stk_lease *lease;
+    struct loss loss = {0};
+    stk_lease *lease = rig_acquire_watched(rig->client, 200, &loss);
 
-    ok(stk_acquire(rig->client, "r", &options, &lease));
     ok(stk_keep_alive(lease, false));
     ok(stk_keep_alive(lease, false)); /* again is fine */
     await(!stk_lease_valid(lease));
-    int64_t over_ms = rig_now_ms() + 100;
-    await(rig_now_ms() > over_ms);
-    assert_int_equal(atomic_load(&losses), 0);
+    rig_pause(100);
+    assert_int_equal(atomic_load(&loss.calls), 0);
     ok(stk_renew(lease, 2000));
     ok(stk_keep_alive(lease, true));
     assert_int_equal(stk_lease_why(lease), STK_OK);
-    int64_t renewed_ms = rig_now_ms() + 2100;
-    await(rig_now_ms() > renewed_ms);
+    rig_pause(2100);
     assert_true(stk_lease_valid(lease));
-    assert_int_equal(atomic_load(&losses), 0);
+    assert_int_equal(atomic_load(&loss.calls), 0);
     ok(stk_release(lease));
     assert_int_equal(stk_keep_alive(lease, true), STK_RELEASED);
     stk_lease_free(lease);
 }
 
-TEST(it_tells_why_the_last_renewal_failed)
+SCRIPT_TEST(it_tells_why_the_last_renewal_failed)
 {
-    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:3000\r\n",
-                                          "-LEASEDOWN away\r\n"};
-    struct script script;
-    stk_client *client = open_script(&script, answers, 3);
+    stk_client *client =
+        script_open(script, RIG_TIMEOUT_MS, "*2\r\n:7\r\n:3000\r\n", "-LEASEDOWN away\r\n");
     stk_lease *lease = rig_acquire(client, "r", 3000);
 
     assert_int_equal(stk_lease_why(lease), STK_OK);
     await(stk_lease_why(lease) == STK_LEASEDOWN);
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
 RIG_TEST(a_token_from_elsewhere_writes_and_has_time_once_it_is_renewed)

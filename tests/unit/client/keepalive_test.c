@@ -2,141 +2,75 @@
 /* The renewer before a server that answers as the test has written down: what it makes of replies
  * that are late, refused, for somebody else, or not asked for. */
 #include "tests/unit/client/rig.h"
-#include "tests/unit/test.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-
-/* What a `lost` was told. */
-struct loss {
-    atomic_int calls;
-    _Atomic enum stk_error why;
-};
-
-static void on_lost(stk_lease *lease, enum stk_error why, void *context)
-{
-    struct loss *loss = context;
-
-    (void)lease;
-    atomic_store(&loss->why, why);
-    atomic_fetch_add(&loss->calls, 1);
-}
-
-static stk_lease *acquire_watched(stk_client *client, int64_t ttl_ms, struct loss *loss)
-{
-    const stk_lease_options options = {.ttl_ms = ttl_ms, .lost = on_lost, .context = loss};
-    stk_lease *lease;
-
-    ok(stk_acquire(client, "r", &options, &lease));
-    return lease;
-}
-
-/* Keeps the connection's first request, PING, and the grant out of the count. */
+/* Behind the PING and the grant. */
 enum { FIRST_RENEWAL = 2 };
 #define TTL  "600000"
 #define LOST "*4\r\n$13\r\nstockade:lost\r\n$1\r\nr\r\n:7\r\n$7\r\nrevoked\r\n"
 
-static int used(struct script *script)
+SCRIPT_TEST(news_of_a_loss_bring_the_next_renewal_forward)
 {
-    pthread_mutex_lock(&script->lock);
-    int count = (int)script->used;
-    pthread_mutex_unlock(&script->lock);
-    return count;
-}
-
-TEST(news_of_a_loss_bring_the_next_renewal_forward)
-{
-    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:" TTL "\r\n",
-                                          ":" TTL "\r\n" LOST, ":" TTL "\r\n" LOST,
-                                          "-STALE revoked\r\n"};
-    struct script script;
     struct loss loss = {0};
-    stk_client *client;
     char seen[256];
 
-    script_start(&script, answers, sizeof answers / sizeof *answers);
-    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
-    stk_lease *lease = acquire_watched(client, 600000, &loss);
+    stk_client *client =
+        script_open(script, RIG_TIMEOUT_MS, "*2\r\n:7\r\n:" TTL "\r\n", ":" TTL "\r\n" LOST,
+                    ":" TTL "\r\n" LOST, "-STALE revoked\r\n");
+    stk_lease *lease = rig_acquire_watched(client, 600000, &loss);
     await(atomic_load(&loss.calls) > 0);
     assert_int_equal(atomic_load(&loss.why), STK_STALE);
-    script_request(&script, FIRST_RENEWAL, seen);
+    script_request(script, FIRST_RENEWAL, seen);
     assert_string_equal(seen, "RENEW r 7 " TTL " NOTIFY");
-    assert_int_equal(used(&script), FIRST_RENEWAL + 3);
+    assert_int_equal(script_used(script), FIRST_RENEWAL + 3);
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
-TEST(what_nobody_asked_for_ends_the_renewers_connection_and_no_lease)
+SCRIPT_TEST(what_nobody_asked_for_ends_the_renewers_connection_and_no_lease)
 {
-    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:3000\r\n", ":3000\r\n:7\r\n",
-                                          ":3000\r\n"};
-    struct script script;
     struct loss loss = {0};
-    stk_client *client;
 
-    script_start(&script, answers, sizeof answers / sizeof *answers);
-    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
-    stk_lease *lease = acquire_watched(client, 3000, &loss);
-    await(used(&script) == FIRST_RENEWAL + 2);
+    stk_client *client = script_open(script, RIG_TIMEOUT_MS, "*2\r\n:7\r\n:3000\r\n",
+                                     ":3000\r\n:7\r\n", ":3000\r\n");
+    stk_lease *lease = rig_acquire_watched(client, 3000, &loss);
+    await(script_used(script) == FIRST_RENEWAL + 2);
     assert_true(stk_lease_valid(lease));
     assert_int_equal(atomic_load(&loss.calls), 0);
-    pthread_mutex_lock(&script.lock);
-    assert_int_equal(script.connections, 3); /* the client's, the renewer's two */
-    pthread_mutex_unlock(&script.lock);
+    assert_int_equal(script_connections(script), 3); /* the client's, the renewer's two */
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
 /* Of a basket whose renewal was refused in part, the rest is still on its way. */
-TEST(a_late_reply_to_the_round_before_renews_nothing)
+SCRIPT_TEST(a_late_reply_to_the_round_before_renews_nothing)
 {
     static const char *const names[] = {"r", "s"};
-    static const char *const answers[] = {
-        "+PONG\r\n",
-        "*2\r\n:7\r\n:8\r\n", /* the basket */
-        "-BUSY try again\r\n",
-        "", /* the first round: r, and s not yet */
-        ":" TTL "\r\n:" TTL "\r\n",
-        "-STALE over\r\n", /* s after all; the second: r, s */
-    };
-    struct script script;
     struct loss loss = {0};
-    const stk_lease_options options = {.ttl_ms = 600000, .lost = on_lost, .context = &loss};
-    stk_client *client;
+    const stk_lease_options options = {.ttl_ms = 600000, .lost = rig_on_lost, .context = &loss};
     stk_lease *basket;
 
-    script_start(&script, answers, sizeof answers / sizeof *answers);
-    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_client *client =
+        script_open(script, RIG_TIMEOUT_MS, "*2\r\n:7\r\n:8\r\n", /* the basket */
+                    "-BUSY try again\r\n", "", /* the first round: r, and s not yet */
+                    ":" TTL "\r\n:" TTL "\r\n", "-STALE over\r\n",
+                    /* s after all; the second: r, s */);
     ok(stk_acquire_all(client, names, 2, &options, &basket));
     await(atomic_load(&loss.calls) > 0);
     assert_int_equal(atomic_load(&loss.why), STK_STALE);
-    assert_int_equal(used(&script), FIRST_RENEWAL + 4);
+    assert_int_equal(script_used(script), FIRST_RENEWAL + 4);
     stk_lease_free(basket);
-    stk_client_close(client);
-    script_end(&script);
 }
 
 /* The daemon counts from when it hears of it, which may be long before its answer is here. */
-TEST(a_renewal_counts_from_when_it_was_asked_for)
+SCRIPT_TEST(a_renewal_counts_from_when_it_was_asked_for)
 {
-    static const char *const answers[] = {
-        "+PONG\r\n",
-        "*2\r\n:7\r\n:" TTL "\r\n",
-        "", /* the renewal, not answered yet */
-        "*2\r\n:8\r\n:" TTL "\r\n",
-        ":" TTL "\r\n:" TTL "\r\n", /* both renewals */
-    };
     enum { LATE_MS = 300 };
-    struct script script;
-    stk_client *client;
 
-    script_start(&script, answers, sizeof answers / sizeof *answers);
-    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_client *client = script_open(script, RIG_TIMEOUT_MS, "*2\r\n:7\r\n:" TTL "\r\n",
+                                     "", /* the renewal, not answered yet */
+                                     "*2\r\n:8\r\n:" TTL "\r\n", ":" TTL "\r\n:" TTL "\r\n",
+                                     /* both renewals */);
     stk_lease *lease = rig_acquire(client, "r", 600000);
     int64_t until_ms = rig_now_ms() + stk_lease_left_ms(lease);
-    await(used(&script) == FIRST_RENEWAL + 1);
+    await(script_used(script) == FIRST_RENEWAL + 1);
     int64_t asked_ms = rig_now_ms(); /* or before */
     await(rig_now_ms() >= asked_ms + LATE_MS);
     stk_lease *other = rig_acquire(client, "s", 600000);
@@ -144,30 +78,21 @@ TEST(a_renewal_counts_from_when_it_was_asked_for)
     assert_true(rig_now_ms() + stk_lease_left_ms(lease) <= asked_ms + 600000 - 6002 + 1);
     stk_lease_free(other);
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
 /* Its connection may lead nowhere. */
-TEST(a_renewal_without_an_answer_is_asked_again_on_another_connection)
+SCRIPT_TEST(a_renewal_without_an_answer_is_asked_again_on_another_connection)
 {
-    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:4000\r\n", "", /* silent */
-                                          ":4000\r\n"};
-    struct script script;
     struct loss loss = {0};
-    stk_client *client;
 
-    script_start(&script, answers, sizeof answers / sizeof *answers);
-    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
-    stk_lease *lease = acquire_watched(client, 4000, &loss);
-    await(used(&script) == FIRST_RENEWAL + 2);
+    stk_client *client =
+        script_open(script, RIG_TIMEOUT_MS, "*2\r\n:7\r\n:4000\r\n", "", /* silent */
+                    ":4000\r\n");
+    stk_lease *lease = rig_acquire_watched(client, 4000, &loss);
+    await(script_used(script) == FIRST_RENEWAL + 2);
     assert_int_equal(atomic_load(&loss.calls), 0);
-    pthread_mutex_lock(&script.lock);
-    assert_int_equal(script.connections, 3); /* the client's, the renewer's two */
-    pthread_mutex_unlock(&script.lock);
+    assert_int_equal(script_connections(script), 3); /* the client's, the renewer's two */
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
 /* How long the grant was on its way nobody knows. */
@@ -192,16 +117,12 @@ RIG_TEST(a_lease_that_was_waited_for_counts_from_a_renewal)
 
 /* The daemon tells what is left, which is less where the lease service or the store took its time.
  */
-TEST(a_lease_is_good_for_as_long_as_its_renewal_told)
+SCRIPT_TEST(a_lease_is_good_for_as_long_as_its_renewal_told)
 {
-    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:" TTL "\r\n", ":1000\r\n",
-                                          ":900000\r\n"};
-    struct script script;
-    stk_client *client;
     stk_lease *lease;
 
-    script_start(&script, answers, sizeof answers / sizeof *answers);
-    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_client *client =
+        script_open(script, RIG_TIMEOUT_MS, "*2\r\n:7\r\n:" TTL "\r\n", ":1000\r\n", ":900000\r\n");
     ok(stk_acquire(client, "r", &(stk_lease_options){.ttl_ms = 600000, .no_keep_alive = true},
                    &lease));
     ok(stk_renew(lease, 600000));
@@ -209,27 +130,19 @@ TEST(a_lease_is_good_for_as_long_as_its_renewal_told)
     ok(stk_renew(lease, 600000)); /* and never longer than it asked for */
     assert_in_range(stk_lease_left_ms(lease), 1000, 600000);
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
 /* Of two leases under one handle the one that ends first counts. */
-TEST(a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told)
+SCRIPT_TEST(a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told)
 {
-    static const char *const answers[] = {"+PONG\r\n", "*2\r\n:7\r\n:8\r\n", ":" TTL "\r\n",
-                                          ":300000\r\n"};
     static const char *const resources[] = {"r", "s"};
-    struct script script;
-    stk_client *client;
     stk_lease *lease;
 
-    script_start(&script, answers, sizeof answers / sizeof *answers);
-    ok(stk_client_open(script.uri, RIG_TIMEOUT_MS, &client));
+    stk_client *client =
+        script_open(script, RIG_TIMEOUT_MS, "*2\r\n:7\r\n:8\r\n", ":" TTL "\r\n", ":300000\r\n");
     ok(stk_acquire_all(client, resources, 2, &(stk_lease_options){.ttl_ms = 600000}, &lease));
     assert_true(stk_lease_left_ms(lease) > 300000);
     await(stk_lease_left_ms(lease) < 300000);
     assert_true(stk_lease_valid(lease));
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }

@@ -1,45 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Leases and their renewals, on an engine in this process. */
 #include "tests/unit/client/rig.h"
-#include "tests/unit/test.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-/* What a `lost` was told. */
-struct loss {
-    atomic_int calls;
-    _Atomic enum stk_error why;
-    atomic_bool valid; /* the lease, then */
-    bool frees, releases;
-    atomic_bool hold; /* stays in the callback while it is true */
-};
-
-static void on_lost(stk_lease *lease, enum stk_error why, void *context)
-{
-    struct loss *loss = context;
-
-    atomic_store(&loss->why, why);
-    atomic_store(&loss->valid, stk_lease_valid(lease));
-    if (loss->releases)
-        (void)stk_release(lease);
-    if (loss->frees)
-        stk_lease_free(lease);
-    atomic_fetch_add(&loss->calls, 1);
-    await(!atomic_load(&loss->hold));
-}
-
-static stk_lease *acquire_watched(stk_client *client, int64_t ttl_ms, struct loss *loss)
-{
-    const stk_lease_options options = {.ttl_ms = ttl_ms, .lost = on_lost, .context = loss};
-    stk_lease *lease;
-
-    ok(stk_acquire(client, "r", &options, &lease));
-    return lease;
-}
 
 RIG_TEST(a_lease_is_valid_for_less_than_its_ttl)
 {
@@ -68,10 +32,9 @@ RIG_TEST(without_keep_alive_it_runs_out_by_itself)
     stk_lease *lease, *next;
 
     ok(stk_acquire(rig->client, "r", &options, &lease));
-    ok(stk_acquire(rig->client, "r", &(stk_lease_options){.owner = "next", .wait_ms = 10000},
-                   &next) == STK_DEADLOCK
-           ? STK_OK
-           : STK_ERR); /* this thread would wait for itself */
+    assert_int_equal(stk_acquire(rig->client, "r",
+                                 &(stk_lease_options){.owner = "next", .wait_ms = 10000}, &next),
+                     STK_DEADLOCK); /* this thread would wait for itself */
     await(!stk_lease_valid(lease));
     ok(stk_acquire(rig->client, "r", &(stk_lease_options){.wait_ms = 10000}, &next));
     assert_true(stk_lease_token(next, NULL) > stk_lease_token(lease, NULL));
@@ -88,7 +51,7 @@ RIG_TEST(it_is_kept_alive_beyond_its_ttl)
     struct loss loss = {0};
     stk_lease_info info;
 
-    stk_lease *lease = acquire_watched(rig->client, KEPT_TTL_MS, &loss);
+    stk_lease *lease = rig_acquire_watched(rig->client, KEPT_TTL_MS, &loss);
     for (int64_t until_ms = rig_now_ms() + BEYOND_MS; rig_now_ms() < until_ms;) {
         assert_true(stk_lease_valid(lease));
         rig_nap();
@@ -109,8 +72,7 @@ RIG_TEST(one_renewer_keeps_many_leases)
         snprintf(name, sizeof name, "r%d", i);
         leases[i] = rig_acquire(rig->client, name, KEPT_TTL_MS + i);
     }
-    for (int64_t until_ms = rig_now_ms() + 2 * BEYOND_MS; rig_now_ms() < until_ms;)
-        rig_nap();
+    rig_pause(2 * BEYOND_MS);
     for (int i = 0; i < 200; i++) {
         assert_true(stk_lease_valid(leases[i]));
         stk_lease_free(leases[i]);
@@ -122,14 +84,13 @@ RIG_TEST(the_loss_of_a_revoked_lease_is_told_once)
     struct loss loss = {0};
     int64_t token;
 
-    stk_lease *lease = acquire_watched(rig->client, KEPT_TTL_MS, &loss);
+    stk_lease *lease = rig_acquire_watched(rig->client, KEPT_TTL_MS, &loss);
     ok(stk_revoke(rig->client, "r", &token));
     assert_int_equal(token, 1);
     await(atomic_load(&loss.calls) > 0);
     assert_int_equal(atomic_load(&loss.why), STK_STALE);
     assert_false(atomic_load(&loss.valid));
-    for (int64_t until_ms = rig_now_ms() + KEPT_TTL_MS; rig_now_ms() < until_ms;)
-        rig_nap();
+    rig_pause(KEPT_TTL_MS);
     assert_int_equal(atomic_load(&loss.calls), 1);
     assert_int_equal(stk_release(lease), STK_STALE);
     stk_lease_free(lease);
@@ -139,7 +100,7 @@ RIG_TEST(a_callback_may_release_and_free_its_lease)
 {
     struct loss loss = {.frees = true, .releases = true};
 
-    (void)acquire_watched(rig->client, 300, &loss);
+    (void)rig_acquire_watched(rig->client, 300, &loss);
     ok(stk_revoke(rig->client, "r", NULL));
     await(atomic_load(&loss.calls) > 0);
 }
@@ -156,15 +117,12 @@ RIG_TEST(a_lease_is_freed_only_after_its_callback_has_returned)
     pthread_t thread;
     void *result;
 
-    stk_lease *lease = acquire_watched(rig->client, 300, &loss);
+    stk_lease *lease = rig_acquire_watched(rig->client, 300, &loss);
     ok(stk_revoke(rig->client, "r", NULL));
     await(atomic_load(&loss.calls) > 0);
     assert_int_equal(pthread_create(&thread, NULL, free_lease, lease), 0);
-    struct timespec soon;
-    clock_gettime(CLOCK_REALTIME, &soon);
-    soon.tv_sec += soon.tv_nsec > 900000000;
-    soon.tv_nsec = (soon.tv_nsec + 100000000) % 1000000000;
-    assert_int_not_equal(pthread_timedjoin_np(thread, &result, &soon), 0);
+    rig_pause(100);
+    assert_int_not_equal(pthread_tryjoin_np(thread, &result), 0);
     atomic_store(&loss.hold, false);
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
@@ -178,7 +136,7 @@ struct taken {
 static void *take_and_end(void *context)
 {
     struct taken *taken = context;
-    taken->lease = acquire_watched(taken->client, KEPT_TTL_MS, taken->loss);
+    taken->lease = rig_acquire_watched(taken->client, KEPT_TTL_MS, taken->loss);
     return NULL;
 }
 
@@ -243,13 +201,13 @@ RIG_TEST(a_basket_is_kept_and_lost_as_one)
 {
     const char *const names[] = {"b", "a", "c"};
     struct loss loss = {0};
-    const stk_lease_options options = {.ttl_ms = KEPT_TTL_MS, .lost = on_lost, .context = &loss};
+    const stk_lease_options options = {
+        .ttl_ms = KEPT_TTL_MS, .lost = rig_on_lost, .context = &loss};
     stk_lease *basket, *denied;
 
     ok(stk_acquire_all(rig->client, names, 3, &options, &basket));
     assert_int_equal(stk_acquire_all(rig->client, names + 2, 1, NULL, &denied), STK_HELD);
-    for (int64_t until_ms = rig_now_ms() + BEYOND_MS; rig_now_ms() < until_ms;)
-        rig_nap();
+    rig_pause(BEYOND_MS);
     assert_true(stk_lease_valid(basket));
     ok(stk_revoke(rig->client, "a", NULL));
     await(atomic_load(&loss.calls) > 0);

@@ -2,24 +2,8 @@
 /* Requests over connections that break or stay silent, against a server that does so on purpose. No
  * signal is ignored here: a SIGPIPE would end the test. */
 #include "tests/unit/client/rig.h"
-#include "tests/unit/test.h"
-
-#define PONG         "+PONG\r\n"
-#define GRANTED      "*2\r\n:7\r\n:60000\r\n"
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static const char *const incr[] = {"INCR", "r"};
-
-/* A client of a server with these answers, the first of which is to the client's PING. */
-static stk_client *open_script(struct script *script, const char *const *answers, size_t count,
-                               int64_t timeout_ms)
-{
-    stk_client *client;
-
-    script_start(script, answers, count);
-    ok(stk_client_open(script->uri, timeout_ms, &client));
-    return client;
-}
 
 /* Without keep-alive, whose renewals would take the answers of what a test asks. */
 static stk_lease *acquire(stk_client *client)
@@ -41,120 +25,91 @@ static void assert_same_request(struct script *script, size_t a, size_t b)
     assert_true(strlen(one) > 0);
 }
 
-TEST(a_write_is_sent_again_with_its_id_until_there_is_an_answer)
+SCRIPT_TEST(a_write_is_sent_again_with_its_id_until_there_is_an_answer)
 {
-    static const char *const answers[] = {PONG, GRANTED, NULL, NULL, ":1\r\n"};
-    struct script script;
     stk_reply *reply;
     char seen[256];
 
-    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    stk_client *client = script_open(script, 10000, GRANTED, NULL, NULL, ":1\r\n");
     stk_lease *lease = acquire(client);
     ok(stk_fenced(lease, 2, incr, NULL, &reply));
     assert_int_equal(stk_reply_integer(reply), 1);
     stk_reply_free(reply);
-    script_request(&script, 2, seen);
+    script_request(script, 2, seen);
     assert_memory_equal(seen, "FENCEDALL 1 r 7 ID ", 19);
     assert_memory_equal(seen + 19, stk_last_id(), 32);
     assert_string_equal(seen + 19 + 32, " INCR r");
-    assert_same_request(&script, 2, 3);
-    assert_same_request(&script, 2, 4);
+    assert_same_request(script, 2, 3);
+    assert_same_request(script, 2, 4);
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
-TEST(an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left)
+SCRIPT_TEST(an_acquire_is_asked_again_with_its_id_and_the_time_that_is_left)
 {
-    static const char *const answers[] = {PONG, NULL, NULL, GRANTED}; /* a pause between them */
     const stk_lease_options options = {
         .ttl_ms = 60000, .wait_ms = 5000, .owner = "me", .no_keep_alive = true};
-    struct script script;
     stk_lease *lease;
     char one[256], other[256];
     long long wait_ms, wait_again_ms;
     char id[64], id_again[64];
 
-    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    stk_client *client = script_open(script, 10000, NULL, NULL, GRANTED);
     ok(stk_acquire(client, "r", &options, &lease));
-    script_request(&script, 1, one);
-    script_request(&script, 3, other);
+    script_request(script, 1, one);
+    script_request(script, 3, other);
     assert_int_equal(sscanf(one, "ACQUIRE r 60000 WAIT %lld OWNER me ID %63s", &wait_ms, id), 2);
     assert_int_equal(
         sscanf(other, "ACQUIRE r 60000 WAIT %lld OWNER me ID %63s", &wait_again_ms, id_again), 2);
     assert_string_equal(id, id_again);
     assert_true(wait_again_ms < wait_ms && wait_ms <= 5000 && wait_again_ms > 0);
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
-TEST(an_acquire_whose_first_grant_is_over_asks_with_another_id)
+SCRIPT_TEST(an_acquire_whose_first_grant_is_over_asks_with_another_id)
 {
-    static const char *const answers[] = {PONG, NULL, "-STALE the lease of this ID is over\r\n",
-                                          GRANTED};
-    struct script script;
     char one[256], other[256];
 
-    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    stk_client *client =
+        script_open(script, 10000, NULL, "-STALE the lease of this ID is over\r\n", GRANTED);
     stk_lease *lease = acquire(client);
     assert_int_equal(stk_lease_token(lease, "r"), 7);
-    script_request(&script, 2, one);
-    script_request(&script, 3, other);
+    script_request(script, 2, one);
+    script_request(script, 3, other);
     assert_string_not_equal(one, other);
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
-TEST(a_grant_that_was_long_on_its_way_lasts_as_long_as_the_daemon_says)
+SCRIPT_TEST(a_grant_that_was_long_on_its_way_lasts_as_long_as_the_daemon_says)
 {
-    static const char *const answers[] = {PONG, "*2\r\n:7\r\n:900\r\n"};
-    struct script script;
-
-    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    stk_client *client = script_open(script, 10000, "*2\r\n:7\r\n:900\r\n");
     stk_lease *lease = acquire(client); /* for a minute */
     assert_in_range(stk_lease_left_ms(lease), 0, 900);
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
-TEST(a_lease_under_which_a_write_was_stale_is_over)
+SCRIPT_TEST(a_lease_under_which_a_write_was_stale_is_over)
 {
-    static const char *const answers[] = {PONG, GRANTED, "-STALE token 7 of \"r\"\r\n"};
-    struct script script;
-
-    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    stk_client *client = script_open(script, 10000, GRANTED, "-STALE token 7 of \"r\"\r\n");
     stk_lease *lease = acquire(client);
     assert_true(stk_lease_valid(lease));
     assert_int_equal(stk_fenced(lease, 2, incr, NULL, NULL), STK_STALE);
     assert_false(stk_lease_valid(lease));
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
-TEST(what_carries_no_id_is_not_sent_again)
+SCRIPT_TEST(what_carries_no_id_is_not_sent_again)
 {
-    static const char *const answers[] = {PONG, NULL, NULL};
-    struct script script;
-
-    stk_client *client = open_script(&script, answers, COUNT(answers), 10000);
+    stk_client *client = script_open(script, 10000, NULL, NULL);
     assert_int_equal(stk_revoke(client, "r", NULL), STK_UNSURE);
     assert_int_equal(stk_sql(client, NULL, 0, "CREATE TABLE t (a)", NULL, 0, NULL), STK_UNSURE);
-    assert_int_equal(script.used, 3);
-    stk_client_close(client);
-    script_end(&script);
+    assert_int_equal(script_used(script), 3);
 }
 
-TEST(a_silent_server_ends_a_call_in_time_and_costs_its_connection)
+SCRIPT_TEST(a_silent_server_ends_a_call_in_time_and_costs_its_connection)
 {
-    static const char *const answers[] = {PONG, GRANTED, "", "", "$1\r\nx\r\n"};
-    struct script script;
     char *value;
 
-    stk_client *client = open_script(&script, answers, COUNT(answers), 500);
+    stk_client *client = script_open(script, 500, GRANTED, "", "", "$1\r\nx\r\n");
     stk_lease *lease = acquire(client);
     struct deadline deadline = deadline_in(10000);
     assert_int_equal(stk_fenced(lease, 2, incr, NULL, NULL), STK_UNSURE);
@@ -166,45 +121,35 @@ TEST(a_silent_server_ends_a_call_in_time_and_costs_its_connection)
     ok(stk_get(client, "r", &value, NULL)); /* on a third connection */
     assert_string_equal(value, "x");
     free(value);
-    assert_int_equal(script.connections, 3);
+    assert_int_equal(script_connections(script), 3);
     stk_lease_free(lease);
-    stk_client_close(client);
-    script_end(&script);
 }
 
-TEST(a_server_that_talks_nonsense_is_an_error)
+SCRIPT_TEST(a_server_that_talks_nonsense_is_an_error)
 {
-    static const char *const answers[] = {
-        PONG, "+what?\r\n", "*1\r\n:1\r\n", "*2\r\n:1\r\n$1\r\nx\r\n", ":1\r\n", ":1\r\n"};
-    struct script script;
     enum stk_outcome outcome;
     stk_lease *lease;
     stk_rows *rows;
 
-    stk_client *client = open_script(&script, answers, COUNT(answers), 5000);
+    stk_client *client = script_open(script, 5000, "+what?\r\n", "*1\r\n:1\r\n",
+                                     "*2\r\n:1\r\n$1\r\nx\r\n", ":1\r\n", ":1\r\n");
     for (int i = 0; i < 3; i++)
         assert_int_equal(stk_acquire(client, "r", NULL, &lease), STK_PROTOCOL);
     assert_int_equal(stk_receipt(client, "r", 1, "id", &outcome, NULL), STK_PROTOCOL);
     assert_int_equal(stk_sql(client, NULL, 0, "SELECT 1", NULL, 0, &rows), STK_PROTOCOL);
-    stk_client_close(client);
-    script_end(&script);
 }
 
-TEST(bytes_that_are_no_protocol_break_the_connection)
+SCRIPT_TEST(bytes_that_are_no_protocol_break_the_connection)
 {
-    static const char *const answers[] = {PONG, "HTTP/1.1 400 Bad Request\r\n", "$1\r\nx\r\n"};
-    struct script script;
     char *value;
 
-    stk_client *client = open_script(&script, answers, COUNT(answers), 5000);
+    stk_client *client = script_open(script, 5000, "HTTP/1.1 400 Bad Request\r\n", "$1\r\nx\r\n");
     ok(stk_get(client, "r", &value, NULL));
     free(value);
-    assert_int_equal(script.connections, 2);
-    stk_client_close(client);
-    script_end(&script);
+    assert_int_equal(script_connections(script), 2);
 }
 
-TEST(error_replies_are_codes_and_their_texts)
+SCRIPT_TEST(error_replies_are_codes_and_their_texts)
 {
     static const struct {
         const char *reply;
@@ -218,37 +163,36 @@ TEST(error_replies_are_codes_and_their_texts)
         {"-MOVED 1 there\r\n", STK_ERR, "MOVED 1 there"},
         {"-HELD not a word of the wire\r\n", STK_ERR, "HELD not a word of the wire"},
     };
-    const char *answers[1 + COUNT(rows)] = {PONG};
-    struct script script;
+    enum { ROWS = sizeof rows / sizeof *rows };
+    const char *answers[ROWS];
     char *value;
 
-    for (size_t i = 0; i < COUNT(rows); i++)
-        answers[1 + i] = rows[i].reply;
-    stk_client *client = open_script(&script, answers, COUNT(answers), 5000);
-    for (size_t i = 0; i < COUNT(rows); i++) {
+    for (size_t i = 0; i < ROWS; i++)
+        answers[i] = rows[i].reply;
+    stk_client *client = script_open_with(script, 5000, answers, ROWS);
+    for (size_t i = 0; i < ROWS; i++) {
         assert_int_equal(stk_get(client, "r", &value, NULL), rows[i].error);
         assert_string_equal(stk_message(), rows[i].message);
     }
-    stk_client_close(client);
-    script_end(&script);
 }
 
-TEST(a_name_is_looked_up_and_a_wrong_one_is_said_so)
+SCRIPT_TEST(a_name_is_looked_up_and_a_wrong_one_is_said_so)
 {
-    static const char *const answers[] = {PONG};
-    struct script script;
     stk_client *client;
-    char uri[64];
 
-    script_start(&script, answers, 1);
-    snprintf(uri, sizeof uri, "stockade://localhost%s", strrchr(script.uri, ':'));
-    ok(stk_client_open(uri, 5000, &client));
-    stk_client_close(client);
-    script_end(&script);
+    snprintf(script->uri, sizeof script->uri, "stockade://localhost:%d", script->port);
+    script_open(script, 5000, "");
     assert_int_equal(stk_client_open("stockade://no-such-host.invalid", 5000, &client),
                      STK_UNREACHABLE);
     assert_non_null(strstr(stk_message(), "no-such-host.invalid"));
-    assert_int_equal(stk_client_open(script.uri, 5000, &client), STK_UNREACHABLE);
+    assert_null(client);
+}
+
+TEST(a_server_that_is_not_there_is_said_so)
+{
+    stk_client *client;
+
+    assert_int_equal(stk_client_open("stockade://127.0.0.1:1", 5000, &client), STK_UNREACHABLE);
     assert_non_null(strstr(stk_message(), "refused"));
     assert_null(client);
 }

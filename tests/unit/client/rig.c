@@ -35,6 +35,12 @@ void rig_nap(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
+void rig_pause(int64_t ms)
+{
+    for (int64_t until_ms = rig_now_ms() + ms; rig_now_ms() < until_ms;)
+        rig_nap();
+}
+
 int rig_new(void **state)
 {
     struct rig *rig = mem_zalloc(sizeof *rig);
@@ -70,6 +76,29 @@ stk_lease *rig_acquire(stk_client *client, const char *resource, int64_t ttl_ms)
     return lease;
 }
 
+void rig_on_lost(stk_lease *lease, enum stk_error why, void *context)
+{
+    struct loss *loss = context;
+
+    atomic_store(&loss->why, why);
+    atomic_store(&loss->valid, stk_lease_valid(lease));
+    if (loss->releases)
+        (void)stk_release(lease);
+    if (loss->frees)
+        stk_lease_free(lease);
+    atomic_fetch_add(&loss->calls, 1);
+    await(!atomic_load(&loss->hold));
+}
+
+stk_lease *rig_acquire_watched(stk_client *client, int64_t ttl_ms, struct loss *loss)
+{
+    const stk_lease_options options = {.ttl_ms = ttl_ms, .lost = rig_on_lost, .context = loss};
+    stk_lease *lease;
+
+    ok(stk_acquire(client, "r", &options, &lease));
+    return lease;
+}
+
 /* The server. */
 
 struct visitor {
@@ -87,14 +116,14 @@ static void note(char seen[256], const redisReply *request)
                                 request->element[i]->str);
 }
 
-/* False: the connection is to be closed. */
+/* Return false where the connection is to be closed. */
 static bool answer(struct visitor *visitor, const redisReply *request)
 {
     struct script *script = visitor->script;
     const char *text = "";
 
     pthread_mutex_lock(&script->lock);
-    if (script->used < 16)
+    if (script->used < SCRIPT_MAX)
         note(script->seen[script->used], request);
     if (script->used < script->count)
         text = script->answers[script->used];
@@ -145,19 +174,51 @@ static void *serve(void *context)
     return NULL;
 }
 
-void script_start(struct script *script, const char *const *answers, size_t count)
+int script_new(void **state)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof address;
+    struct script *script = mem_zalloc(sizeof *script);
 
-    *script = (struct script){.answers = answers, .count = count};
     pthread_mutex_init(&script->lock, NULL);
     script->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     check(bind(script->listener, (struct sockaddr *)&address, sizeof address) == 0);
     check(listen(script->listener, 16) == 0);
     check(getsockname(script->listener, (struct sockaddr *)&address, &len) == 0);
-    snprintf(script->uri, sizeof script->uri, "stockade://127.0.0.1:%d", ntohs(address.sin_port));
+    script->port = ntohs(address.sin_port);
+    snprintf(script->uri, sizeof script->uri, "stockade://127.0.0.1:%d", script->port);
     check(pthread_create(&script->thread, NULL, serve, script) == 0);
+    *state = script;
+    return 0;
+}
+
+stk_client *script_open_with(struct script *script, int64_t timeout_ms, const char *const *answers,
+                             size_t count)
+{
+    check(count < SCRIPT_MAX);
+    pthread_mutex_lock(&script->lock);
+    script->answers[0] = "+PONG\r\n";
+    memcpy(script->answers + 1, answers, count * sizeof *answers);
+    script->count = 1 + count;
+    pthread_mutex_unlock(&script->lock);
+    ok(stk_client_open(script->uri, timeout_ms, &script->client));
+    return script->client;
+}
+
+size_t script_used(struct script *script)
+{
+    pthread_mutex_lock(&script->lock);
+    size_t used = script->used;
+    pthread_mutex_unlock(&script->lock);
+    return used;
+}
+
+size_t script_connections(struct script *script)
+{
+    pthread_mutex_lock(&script->lock);
+    size_t connections = script->connections;
+    pthread_mutex_unlock(&script->lock);
+    return connections;
 }
 
 void script_request(struct script *script, size_t i, char out[256])
@@ -167,10 +228,15 @@ void script_request(struct script *script, size_t i, char out[256])
     pthread_mutex_unlock(&script->lock);
 }
 
-void script_end(struct script *script)
+int script_free(void **state)
 {
+    struct script *script = *state;
+
+    stk_client_close(script->client);
     shutdown(script->listener, SHUT_RDWR);
     pthread_join(script->thread, NULL);
     close(script->listener);
     pthread_mutex_destroy(&script->lock);
+    free(script);
+    return 0;
 }

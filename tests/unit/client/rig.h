@@ -5,6 +5,7 @@
 #define STOCKADE_TESTS_CLIENT_RIG_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "proxy/client/stockade.h"
 #include "tests/unit/deadline.h"
@@ -24,12 +25,26 @@ int rig_free(void **state);
 /* One more client of the rig's store, with an engine of its own. */
 stk_client *rig_client(const struct rig *rig);
 
-/* Fails the test, with the library's words. */
+/* Fail the test where the call failed, in the library's words. */
 #define ok(call) rig_ok((call), #call, __FILE__, __LINE__)
 void rig_ok(enum stk_error error, const char *what, const char *file, int line);
 
 stk_lease *rig_acquire(stk_client *client, const char *resource, int64_t ttl_ms);
-/* Until the condition is true; fails the test where that takes too long. */
+
+/* What a `lost` was told, and what it does then. */
+struct loss {
+    atomic_int calls;
+    _Atomic enum stk_error why;
+    atomic_bool valid; /* the lease, then */
+    bool frees, releases;
+    atomic_bool hold; /* stays in the callback while it is true */
+};
+
+void rig_on_lost(stk_lease *lease, enum stk_error why, void *loss);
+/* Acquire "r", whose loss is told. */
+stk_lease *rig_acquire_watched(stk_client *client, int64_t ttl_ms, struct loss *loss);
+
+/* Wait until the condition is true; fail the test where that takes too long. */
 #define await(condition)                                                                           \
     do {                                                                                           \
         struct deadline rig_deadline = deadline_in(RIG_TIMEOUT_MS);                                \
@@ -40,23 +55,40 @@ stk_lease *rig_acquire(stk_client *client, const char *resource, int64_t ttl_ms)
     } while (0)
 int64_t rig_now_ms(void);
 void rig_nap(void); /* a millisecond */
+void rig_pause(int64_t ms);
 
-/* A server on a TCP port. Each request takes the next answer, on whichever connection: bytes to
- * send, NULL to close the connection instead, "" to stay silent. Behind the last it is silent. */
+/* A server on a TCP port, and a client of it. Each request takes the next answer, on whichever
+ * connection: bytes to send, NULL to close the connection instead, "" to stay silent. Behind the
+ * last it is silent. */
+enum { SCRIPT_MAX = 16 };
+
 struct script {
-    const char *const *answers;
-    size_t count;
+    stk_client *client; /* NULL: none yet */
     char uri[64];
-    int listener;
+    int port, listener;
     pthread_t thread;
-    pthread_mutex_t lock;
-    size_t used, connections;
-    char seen[16][256]; /* the requests, words with blanks between */
+    pthread_mutex_t lock; /* of what follows */
+    const char *answers[SCRIPT_MAX];
+    size_t count, used, connections;
+    char seen[SCRIPT_MAX][256]; /* the requests, words with blanks between */
 };
 
-void script_start(struct script *script, const char *const *answers, size_t count);
-/* The i-th request; "" where there was none yet. */
+int script_new(void **state);
+int script_free(void **state);
+#define SCRIPT_TEST(name) TEST_WITH(script_new, script_free, struct script *script, name)
+
+#define GRANTED "*2\r\n:7\r\n:60000\r\n" /* token 7, for a minute */
+
+/* Open the client. Its first request, a PING, is answered; these are the answers to the next. */
+#define script_open(script, timeout_ms, ...)                                                       \
+    script_open_with(script, timeout_ms, (const char *const[]){__VA_ARGS__},                       \
+                     sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+stk_client *script_open_with(struct script *script, int64_t timeout_ms, const char *const *answers,
+                             size_t count);
+/* How many requests, and connections, there were so far; the PING counts. */
+size_t script_used(struct script *script);
+size_t script_connections(struct script *script);
+/* The i-th request; "" where there was none yet. The PING is number 0. */
 void script_request(struct script *script, size_t i, char out[256]);
-void script_end(struct script *script);
 
 #endif

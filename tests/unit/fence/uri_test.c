@@ -13,140 +13,86 @@ static struct lease_uri parsed(const char *text)
     return uri;
 }
 
-static void expect_text(const struct lease_uri *uri, const char *expected)
+static void expect_login(const struct uri_login *login, const char *expected)
 {
+    char text[400];
+
+    snprintf(text, sizeof text, "%s:%s", login->user, login->password);
+    assert_string_equal(text, expected);
+}
+
+/* What a URI says, with its defaults. Hosts, paths and names stand in its text. */
+TEST(what_is_understood)
+{
+    static const struct {
+        const char *uri, *text;
+        enum lease_uri_kind kind;
+        const char *login, *sentinel_login; /* NULL: none */
+        const char *prefix;                 /* NULL: the default */
+        int db, timeout_ms, replicas, session_ms;
+    } rows[] = {
+        {"local:", "local", LEASE_URI_LOCAL, .timeout_ms = 0},
+        {"redis://cache.example.com", "redis cache.example.com:6379", LEASE_URI_REDIS,
+         .timeout_ms = 1000},
+        {"redis://h/", "redis h:6379", LEASE_URI_REDIS, .timeout_ms = 1000},
+        {"redis://sh%6fp:p%3A%40%2f%25ss:@10.0.0.1:7000/12?prefix=my%20shop&timeout_ms=250",
+         "redis 10.0.0.1:7000", LEASE_URI_REDIS, "shop:p:@/%ss:", .prefix = "my shop", .db = 12,
+         .timeout_ms = 250},
+        {"redis://:secret@h:1?timeout_ms=10", "redis h:1", LEASE_URI_REDIS, ":secret",
+         .timeout_ms = 10},
+        {"redis://u:p@[fe80::1]:6380/1", "redis [fe80::1]:6380", LEASE_URI_REDIS, "u:p", .db = 1,
+         .timeout_ms = 1000},
+        {"redis://[::1]", "redis [::1]:6379", LEASE_URI_REDIS, .timeout_ms = 1000},
+        {"redis+unix:/run/my%20redis.sock?db=3&user=u&password=p%26&prefix=x&timeout_ms=99",
+         "redis /run/my redis.sock", LEASE_URI_REDIS_UNIX, "u:p&", .prefix = "x", .db = 3,
+         .timeout_ms = 99},
+        {"redis+unix:redis.sock", "redis redis.sock", LEASE_URI_REDIS_UNIX, .timeout_ms = 1000},
+        {"redis+sentinel://h/n", "sentinel n of h:26379", LEASE_URI_SENTINEL, .timeout_ms = 1000},
+        {"redis+sentinel://u:p@a,10.0.0.2:5000,[::1]/my%20shop?db=2&replicas=1&prefix=x"
+         "&sentinel_user=su&sentinel_password=sp&timeout_ms=300",
+         "sentinel my shop of a:26379,10.0.0.2:5000,[::1]:26379", LEASE_URI_SENTINEL, "u:p",
+         "su:sp", "x", .db = 2, .timeout_ms = 300, .replicas = 1},
+        {"redlock://u:p@a:1,a:2,b/3?prefix=x", "redlock of a:1,a:2,b:6379", LEASE_URI_REDLOCK,
+         "u:p", .prefix = "x", .db = 3, .timeout_ms = 100},
+        {"zookeeper://u:p@a,b:1/shop/leases?session_ms=4000", "zookeeper/shop/leases of a:2181,b:1",
+         LEASE_URI_ZOOKEEPER, "u:p", .timeout_ms = 1000, .session_ms = 4000},
+        {"zookeeper://a/", "zookeeper of a:2181", LEASE_URI_ZOOKEEPER, .timeout_ms = 1000,
+         .session_ms = 6000},
+    };
     char text[128];
-    assert_string_equal(lease_uri_text(uri, text, sizeof text), expected);
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct lease_uri uri = parsed(rows[i].uri);
+        assert_int_equal(uri.kind, rows[i].kind);
+        assert_string_equal(lease_uri_text(&uri, text, sizeof text), rows[i].text);
+        expect_login(&uri.login, rows[i].login == NULL ? ":" : rows[i].login);
+        expect_login(&uri.sentinel_login,
+                     rows[i].sentinel_login == NULL ? ":" : rows[i].sentinel_login);
+        assert_string_equal(uri.prefix, rows[i].prefix == NULL ? "stockade" : rows[i].prefix);
+        assert_int_equal(uri.db, rows[i].db);
+        assert_int_equal(uri.timeout_ms, rows[i].timeout_ms);
+        assert_int_equal(uri.replicas, rows[i].replicas);
+        if (uri.kind == LEASE_URI_ZOOKEEPER)
+            assert_int_equal(uri.session_ms, rows[i].session_ms);
+    }
 }
 
-TEST(local)
+TEST(a_member_is_a_redis_of_its_own)
 {
-    struct lease_uri uri = parsed("local:");
+    struct lease_uri uri = parsed("redis+sentinel://u:p@a,b:5000/n?db=2&sentinel_user=su"
+                                  "&sentinel_password=sp");
+    struct lease_uri member = lease_uri_member(&uri, 1);
+    char text[128];
 
-    assert_int_equal(uri.kind, LEASE_URI_LOCAL);
-    expect_text(&uri, "local");
-}
-
-TEST(redis_with_its_defaults)
-{
-    struct lease_uri uri = parsed("redis://cache.example.com");
-
-    assert_int_equal(uri.kind, LEASE_URI_REDIS);
-    assert_string_equal(uri.hosts[0].name, "cache.example.com");
-    assert_int_equal(uri.hosts[0].port, 6379);
-    assert_int_equal(uri.db, 0);
-    assert_string_equal(uri.login.user, "");
-    assert_string_equal(uri.login.password, "");
-    assert_string_equal(uri.prefix, "stockade");
-    assert_int_equal(uri.timeout_ms, 1000);
-    expect_text(&uri, "redis cache.example.com:6379");
-    assert_int_equal(parsed("redis://h/").db, 0);
-}
-
-TEST(redis_with_everything)
-{
-    struct lease_uri uri =
-        parsed("redis://sh%6fp:p%3A%40%2f%25ss:@10.0.0.1:7000/12?prefix=my%20shop&timeout_ms=250");
-
-    assert_string_equal(uri.hosts[0].name, "10.0.0.1");
-    assert_int_equal(uri.hosts[0].port, 7000);
-    assert_int_equal(uri.db, 12);
-    assert_string_equal(uri.login.user, "shop");
-    assert_string_equal(uri.login.password, "p:@/%ss:");
-    assert_string_equal(uri.prefix, "my shop");
-    assert_int_equal(uri.timeout_ms, 250);
-    expect_text(&uri, "redis 10.0.0.1:7000");
-    uri = parsed("redis://:secret@h:1?timeout_ms=10");
-    assert_string_equal(uri.login.user, "");
-    assert_string_equal(uri.login.password, "secret");
-}
-
-TEST(redis_by_ipv6)
-{
-    struct lease_uri uri = parsed("redis://u:p@[fe80::1]:6380/1");
-
-    assert_string_equal(uri.hosts[0].name, "fe80::1");
-    assert_int_equal(uri.hosts[0].port, 6380);
-    assert_int_equal(uri.db, 1);
-    expect_text(&uri, "redis [fe80::1]:6380");
-    assert_string_equal(parsed("redis://[::1]").hosts[0].name, "::1");
-}
-
-TEST(redis_by_unix_socket)
-{
-    struct lease_uri uri =
-        parsed("redis+unix:/run/my%20redis.sock?db=3&user=u&password=p%26&prefix=x&timeout_ms=99");
-
-    assert_int_equal(uri.kind, LEASE_URI_REDIS_UNIX);
-    assert_string_equal(uri.path, "/run/my redis.sock");
-    assert_int_equal(uri.db, 3);
-    assert_string_equal(uri.login.user, "u");
-    assert_string_equal(uri.login.password, "p&");
-    assert_string_equal(uri.prefix, "x");
-    assert_int_equal(uri.timeout_ms, 99);
-    expect_text(&uri, "redis /run/my redis.sock");
-    assert_string_equal(parsed("redis+unix:redis.sock").path, "redis.sock");
-}
-
-TEST(sentinels)
-{
-    struct lease_uri uri =
-        parsed("redis+sentinel://u:p@a,10.0.0.2:5000,[::1]/my%20shop?db=2&replicas=1&prefix=x"
-               "&sentinel_user=su&sentinel_password=sp&timeout_ms=300");
-
-    assert_int_equal(uri.kind, LEASE_URI_SENTINEL);
-    assert_int_equal(uri.hosts_count, 3);
-    assert_string_equal(uri.hosts[0].name, "a");
-    assert_int_equal(uri.hosts[0].port, 26379);
-    assert_string_equal(uri.hosts[1].name, "10.0.0.2");
-    assert_int_equal(uri.hosts[1].port, 5000);
-    assert_string_equal(uri.hosts[2].name, "::1");
-    assert_string_equal(uri.name, "my shop");
-    assert_int_equal(uri.db, 2);
-    assert_int_equal(uri.replicas, 1);
-    assert_string_equal(uri.login.user, "u");
-    assert_string_equal(uri.sentinel_login.user, "su");
-    assert_string_equal(uri.sentinel_login.password, "sp");
-    expect_text(&uri, "sentinel my shop of a:26379,10.0.0.2:5000,[::1]:26379");
-    struct lease_uri sentinel = lease_uri_member(&uri, 1);
-    expect_text(&sentinel, "redis 10.0.0.2:5000");
-    assert_string_equal(sentinel.login.user, "su");
-    assert_string_equal(sentinel.login.password, "sp");
-    assert_int_equal(sentinel.db, 0);
-    assert_int_equal(parsed("redis+sentinel://h/n").timeout_ms, 1000);
-}
-
-TEST(redlock)
-{
-    struct lease_uri uri = parsed("redlock://u:p@a:1,a:2,b/3?prefix=x");
-
-    assert_int_equal(uri.kind, LEASE_URI_REDLOCK);
-    assert_int_equal(uri.hosts_count, 3);
-    assert_int_equal(uri.hosts[2].port, 6379);
-    assert_int_equal(uri.db, 3);
-    assert_int_equal(uri.timeout_ms, 100);
-    expect_text(&uri, "redlock of a:1,a:2,b:6379");
-    struct lease_uri master = lease_uri_member(&uri, 2);
-    expect_text(&master, "redis b:6379");
-    assert_string_equal(master.login.user, "u");
-    assert_string_equal(master.login.password, "p");
-    assert_string_equal(master.prefix, "x");
-    assert_int_equal(master.db, 3);
-}
-
-TEST(zookeeper)
-{
-    struct lease_uri uri = parsed("zookeeper://u:p@a,b:1/shop/leases?session_ms=4000");
-
-    assert_int_equal(uri.kind, LEASE_URI_ZOOKEEPER);
-    assert_int_equal(uri.hosts_count, 2);
-    assert_int_equal(uri.hosts[0].port, 2181);
-    assert_string_equal(uri.name, "/shop/leases");
-    assert_int_equal(uri.session_ms, 4000);
-    expect_text(&uri, "zookeeper/shop/leases of a:2181,b:1");
-    uri = parsed("zookeeper://a/");
-    assert_string_equal(uri.name, "");
-    assert_int_equal(uri.session_ms, 6000);
+    assert_string_equal(lease_uri_text(&member, text, sizeof text), "redis b:5000");
+    expect_login(&member.login, "su:sp");
+    assert_int_equal(member.db, 0);
+    uri = parsed("redlock://u:p@a:1,a:2,b/3?prefix=x");
+    member = lease_uri_member(&uri, 2);
+    assert_string_equal(lease_uri_text(&member, text, sizeof text), "redis b:6379");
+    expect_login(&member.login, "u:p");
+    assert_string_equal(member.prefix, "x");
+    assert_int_equal(member.db, 3);
 }
 
 TEST(a_text_that_does_not_fit_is_cut)
@@ -157,29 +103,15 @@ TEST(a_text_that_does_not_fit_is_cut)
     assert_string_equal(lease_uri_text(&uri, text, sizeof text), "redlock of aaaa:1,b");
 }
 
-/* A text that is no lease URI: the column where it stops being one, and why. */
-struct refusal {
-    const char *text;
-    int column;
-    const char *why;
-};
-
-static void expect_refusals(const struct refusal *cases, size_t count)
+TEST(what_is_refused_and_where)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct lease_uri uri;
-        char why[128] = "", column[48];
-        if (lease_uri_parse(cases[i].text, &uri, why, sizeof why))
-            fail_msg("%s was understood", cases[i].text);
-        snprintf(column, sizeof column, "column %d: ", cases[i].column);
-        if (strstr(why, column) == NULL || strstr(why, cases[i].why) == NULL)
-            fail_msg("%s: %s", cases[i].text, why);
-    }
-}
-
-TEST(services_that_are_refused_and_where)
-{
-    static const struct refusal cases[] = {
+    /* The column where it stops being a lease URI, and why. */
+    static const struct {
+        const char *text;
+        int column;
+        const char *why;
+    } cases[] = {
+        /* The service. */
         {"", 1, "begins with"},
         {"redis", 1, "begins with"},
         {"http://h", 1, "begins with"},
@@ -192,14 +124,7 @@ TEST(services_that_are_refused_and_where)
         {"redis://a b", 10, "a blank"},
         {"redis://h\n", 10, "a blank"},
         {"redis://h\xc3\xa9", 10, "no printable ASCII"},
-    };
-
-    expect_refusals(cases, sizeof cases / sizeof *cases);
-}
-
-TEST(hosts_logins_and_ports_that_are_refused_and_where)
-{
-    static const struct refusal cases[] = {
+        /* Hosts, logins and ports. */
         {"redis://", 9, "a host is missing"},
         {"redis:///0", 9, "a host is missing"},
         {"redis://?prefix=x", 9, "a host is missing"},
@@ -224,14 +149,7 @@ TEST(hosts_logins_and_ports_that_are_refused_and_where)
         {"redis://h:06379", 11, "the port"},
         {"redis://h:6379x", 11, "the port"},
         {"redis://h:99999999999999999999", 11, "the port"},
-    };
-
-    expect_refusals(cases, sizeof cases / sizeof *cases);
-}
-
-TEST(databases_and_options_that_are_refused_and_where)
-{
-    static const struct refusal cases[] = {
+        /* The database and options. */
         {"redis://h/x", 11, "the database"},
         {"redis://h/-1", 11, "the database"},
         {"redis://h/65536", 11, "the database"},
@@ -251,14 +169,7 @@ TEST(databases_and_options_that_are_refused_and_where)
         {"redis+unix:?db=1", 12, "path of a unix socket is missing"},
         {"redis+unix:/s?user=u", 21, "a user without a password"},
         {"redis+unix:/s?dbs=1", 15, "the options are prefix, timeout_ms, db, user and password"},
-    };
-
-    expect_refusals(cases, sizeof cases / sizeof *cases);
-}
-
-TEST(lists_of_hosts_that_are_refused_and_where)
-{
-    static const struct refusal cases[] = {
+        /* Lists of hosts. */
         {"redis://a,b", 10, "not expected here"},
         {"redis+sentinel://", 18, "a host is missing"},
         {"redis+sentinel://h", 19, "the master's name is missing"},
@@ -284,7 +195,15 @@ TEST(lists_of_hosts_that_are_refused_and_where)
         {"zookeeper://h?db=1", 15, "the options are prefix, timeout_ms and session_ms"},
     };
 
-    expect_refusals(cases, sizeof cases / sizeof *cases);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lease_uri uri;
+        char why[128] = "", column[48];
+        if (lease_uri_parse(cases[i].text, &uri, why, sizeof why))
+            fail_msg("%s was understood", cases[i].text);
+        snprintf(column, sizeof column, "column %d: ", cases[i].column);
+        if (strstr(why, column) == NULL || strstr(why, cases[i].why) == NULL)
+            fail_msg("%s: %s", cases[i].text, why);
+    }
 }
 
 static void expect_length(const char *format, size_t fits)

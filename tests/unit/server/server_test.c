@@ -51,7 +51,7 @@ static void bind_both(struct rig *rig)
     assert_null(server_address(rig->server, 2));
 }
 
-/* A server that accepts at most `sessions_max` sessions. */
+/* Set up a server that accepts at most `sessions_max` sessions. */
 static struct rig *rig_new(size_t sessions_max)
 {
     struct rig *rig = mem_zalloc(sizeof *rig);
@@ -80,13 +80,15 @@ static struct rig *rig_new(size_t sessions_max)
     return rig;
 }
 
-static void provider_closed(void *context)
+static void on_closed(void *context)
 {
     (void)context;
 }
 
-static void rig_free(struct rig *rig)
+static int rig_free(void **state)
 {
+    struct rig *rig = *state;
+
     server_close(rig->server);
     engine_drain(rig->engine);
     while (!engine_idle(rig->engine)) /* a sweep may be under way */
@@ -95,12 +97,28 @@ static void rig_free(struct rig *rig)
     assert_int_equal(uv_run(&rig->loop, UV_RUN_DEFAULT), 0);
     server_free(rig->server);
     engine_free(rig->engine);
-    lease_provider_close(rig->provider, provider_closed, NULL);
+    lease_provider_close(rig->provider, on_closed, NULL);
     store_close(rig->store);
     assert_int_equal(uv_loop_close(&rig->loop), 0);
     assert_int_equal(rmdir(rig->folder), 0); /* the socket file is gone */
     free(rig);
+    return 0;
 }
+
+static int rig_of_ten(void **state)
+{
+    *state = rig_new(10);
+    return 0;
+}
+
+static int rig_of_one(void **state)
+{
+    *state = rig_new(1);
+    return 0;
+}
+
+#define RIG_TEST(name)    TEST_WITH(rig_of_ten, rig_free, struct rig *rig, name)
+#define SINGLE_TEST(name) TEST_WITH(rig_of_one, rig_free, struct rig *rig, name)
 
 /* The loop turns once; then the client waits a moment for `events`. */
 static void turn(struct rig *rig, int fd, short events)
@@ -190,9 +208,8 @@ static void expect_end(struct rig *rig, int fd)
     close(fd);
 }
 
-TEST(tcp_and_unix_sockets_serve_the_same)
+RIG_TEST(tcp_and_unix_sockets_serve_the_same)
 {
-    struct rig *rig = rig_new(10);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int tcp = client(rig);
 
@@ -205,12 +222,10 @@ TEST(tcp_and_unix_sockets_serve_the_same)
     assert_false(server_is_exposed(rig->server));
     close(tcp);
     close(local);
-    rig_free(rig);
 }
 
-TEST(a_request_that_dribbles_in_is_answered)
+RIG_TEST(a_request_that_dribbles_in_is_answered)
 {
-    struct rig *rig = rig_new(10);
     const char *request = "*2\r\n$4\r\nECHO\r\n$5\r\nhello\r\n";
     int fd = client(rig);
 
@@ -218,13 +233,11 @@ TEST(a_request_that_dribbles_in_is_answered)
         send_all(rig, fd, c, 1);
     expect(rig, fd, "$5\r\nhello\r\n");
     close(fd);
-    rig_free(rig);
 }
 
-TEST(a_reader_that_stops_is_not_read_from_and_loses_nothing)
+RIG_TEST(a_reader_that_stops_is_not_read_from_and_loses_nothing)
 {
     enum { BODY = 50000 };
-    struct rig *rig = rig_new(10);
     char *request = mem_alloc(BODY + 64), *reply = mem_alloc(BODY + 64);
     size_t head = (size_t)sprintf(request, "*2\r\n$4\r\nECHO\r\n$%d\r\n", BODY);
     size_t reply_head = (size_t)sprintf(reply, "$%d\r\n", BODY);
@@ -264,7 +277,6 @@ TEST(a_reader_that_stops_is_not_read_from_and_loses_nothing)
     close(fd);
     free(request);
     free(reply);
-    rig_free(rig);
 }
 
 static void count_socket(uv_handle_t *handle, void *context)
@@ -285,10 +297,9 @@ static size_t connections(struct rig *rig)
 }
 
 /* Each of them costs a descriptor until its client has read why and gone. */
-TEST(those_turned_away_that_do_not_go_are_few)
+SINGLE_TEST(those_turned_away_that_do_not_go_are_few)
 {
     enum { CLIENTS = 160, LINGERING_MAX = 128 };
-    struct rig *rig = rig_new(1);
     int fds[CLIENTS];
 
     for (int i = 0; i < CLIENTS; i++) {
@@ -299,12 +310,10 @@ TEST(those_turned_away_that_do_not_go_are_few)
     assert_int_equal(connections(rig), 1 + LINGERING_MAX);
     for (int i = 0; i < CLIENTS; i++)
         close(fds[i]);
-    rig_free(rig);
 }
 
-TEST(who_is_one_too_many_can_read_why)
+SINGLE_TEST(who_is_one_too_many_can_read_why)
 {
-    struct rig *rig = rig_new(1);
     int first = client(rig);
 
     send_text(rig, first, "PING\r\n");
@@ -324,12 +333,10 @@ TEST(who_is_one_too_many_can_read_why)
             close(third);
     } while (byte != '+');
     close(third);
-    rig_free(rig);
 }
 
-TEST(a_broken_protocol_is_told_before_the_end_even_behind_a_flood)
+RIG_TEST(a_broken_protocol_is_told_before_the_end_even_behind_a_flood)
 {
-    struct rig *rig = rig_new(10);
     size_t flood = 4 << 20;
     char *data = mem_alloc(flood);
     int fd = client(rig);
@@ -340,23 +347,19 @@ TEST(a_broken_protocol_is_told_before_the_end_even_behind_a_flood)
     expect(rig, fd, "+PONG\r\n-ERR Protocol error: an argument has at most 16777216 bytes\r\n");
     expect_end(rig, fd);
     free(data);
-    rig_free(rig);
 }
 
-TEST(quit_answers_what_came_before_and_drops_what_comes_after)
+RIG_TEST(quit_answers_what_came_before_and_drops_what_comes_after)
 {
-    struct rig *rig = rig_new(10);
     int fd = client(rig);
 
     send_text(rig, fd, "PING\r\nQUIT\r\nPING\r\n");
     expect(rig, fd, "+PONG\r\n+OK\r\n");
     expect_end(rig, fd);
-    rig_free(rig);
 }
 
-TEST(who_does_not_hang_up_after_the_end_is_hung_up)
+RIG_TEST(who_does_not_hang_up_after_the_end_is_hung_up)
 {
-    struct rig *rig = rig_new(10);
     int fd = client(rig);
     struct deadline deadline = deadline_in(DEADLINE_MS);
 
@@ -367,12 +370,10 @@ TEST(who_does_not_hang_up_after_the_end_is_hung_up)
         turn(rig, fd, POLLERR);
     }
     close(fd);
-    rig_free(rig);
 }
 
-TEST(a_reset_in_the_middle_of_a_reply_ends_only_that_connection)
+RIG_TEST(a_reset_in_the_middle_of_a_reply_ends_only_that_connection)
 {
-    struct rig *rig = rig_new(10);
     struct linger hard = {.l_onoff = 1, .l_linger = 0};
     char *value = mem_alloc(200000);
     int fd = client(rig), other = client(rig);
@@ -390,12 +391,10 @@ TEST(a_reset_in_the_middle_of_a_reply_ends_only_that_connection)
         turn(rig, other, POLLIN);
     close(other);
     free(value);
-    rig_free(rig);
 }
 
-TEST(hanging_up_ends_every_connection)
+RIG_TEST(hanging_up_ends_every_connection)
 {
-    struct rig *rig = rig_new(10);
     int fds[5];
 
     for (size_t i = 0; i < 5; i++) {
@@ -407,7 +406,6 @@ TEST(hanging_up_ends_every_connection)
     server_hang_up(rig->server);
     for (size_t i = 0; i < 5; i++)
         expect_end(rig, fds[i]);
-    rig_free(rig);
 }
 
 static bool binds(struct rig *rig, const char *address, char why[256])
@@ -420,9 +418,8 @@ static bool binds(struct rig *rig, const char *address, char why[256])
     return bound;
 }
 
-TEST(an_address_in_use_is_refused_by_name)
+RIG_TEST(an_address_in_use_is_refused_by_name)
 {
-    struct rig *rig = rig_new(10);
     char why[256], address[120];
 
     snprintf(address, sizeof address, "127.0.0.1:%d", rig->port);
@@ -433,12 +430,10 @@ TEST(an_address_in_use_is_refused_by_name)
     assert_false(binds(rig, address, why));
     assert_non_null(strstr(why, "somebody answers there"));
     assert_int_equal(access(rig->path, F_OK), 0);
-    rig_free(rig);
 }
 
-TEST(a_left_over_socket_is_replaced_and_any_other_file_is_not)
+RIG_TEST(a_left_over_socket_is_replaced_and_any_other_file_is_not)
 {
-    struct rig *rig = rig_new(10);
     struct sockaddr_un left = {.sun_family = AF_UNIX};
     char why[256], address[120];
     struct stat status;
@@ -460,16 +455,13 @@ TEST(a_left_over_socket_is_replaced_and_any_other_file_is_not)
 
     assert_int_equal(stat(rig->path, &status), 0);
     assert_int_equal(status.st_mode & 0777, 0700);
-    rig_free(rig);
 }
 
-TEST(a_listener_for_other_machines_is_exposed)
+RIG_TEST(a_listener_for_other_machines_is_exposed)
 {
-    struct rig *rig = rig_new(10);
     char why[256];
 
     assert_false(server_is_exposed(rig->server));
     assert_true(server_bind(rig->server, "0.0.0.0:0", why, sizeof why));
     assert_true(server_is_exposed(rig->server));
-    rig_free(rig);
 }
