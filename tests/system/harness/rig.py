@@ -227,8 +227,8 @@ class Rig:
         return relay
 
     def close(self):
-        """Ends everything, daemons first. Raises the first failure that no stall excuses, or else the
-        first of all."""
+        """Ends everything, daemons first. Raises the first failure that no stall excuses, or else
+        the first of all."""
         failures = []
         for relay in self.relays:
             relay.let("up")
