@@ -15,7 +15,7 @@ import pytest
 
 from harness import install
 from harness.library import Remote, StkError, fails, sell
-from harness.limits import BUILD, REPO, Seconds, Stopwatch, patience, sanitized, wait_until
+from harness.limits import BUILD, REPO, Seconds, Stopwatch, patience, sanitized, wait_until, within
 
 PROGRAM = REPO / "tests/system/clients/library.c"
 EVERYWHERE = ["embedded", "tcp", "unix"]
@@ -179,9 +179,8 @@ def test_a_process_that_dies_delays_the_others_by_its_ttl(rig, library):
         assert client.acquire("r") is None
         other.process.kill()
         other.process.wait()
-        with Stopwatch() as watch:
+        with within(2 * ttl + patience(1)):  # a renewal, and a poll each second
             lease = client.acquire("r", wait_ms=int(patience(20000)))
-        assert watch.seconds < 2 * ttl + patience(1)  # a renewal, and a look a second
         lease.release()
 
 
@@ -209,9 +208,8 @@ def test_it_takes_its_leases_from_redis_and_shares_them_with_a_daemon(rig, redis
         lease = client.acquire("r", wait_ms=int(patience(5000)))
         assert lease.token == 2
         redis.freeze()
-        with Stopwatch() as watch:
+        with within(patience(3)):
             fails("LEASEDOWN", embedded.acquire, "other")
-        assert watch.seconds < patience(3)
         client.set(lease, "r", 1)  # holders go on
         redis.thaw()
         lease.release()
