@@ -241,7 +241,6 @@ def test_a_repeat_with_its_id_gets_the_first_reply(daemon, client, table, token,
 
 
 def test_eight_clients_count_in_one_row(daemon, client, table, token, key):
-    """Each takes the lease, reads and writes under its token: no count is lost."""
     client(*under(token, key, f"INSERT INTO {table} VALUES(1, 0)"))
     client("RELEASE", key, token)
 

@@ -254,13 +254,10 @@ def test_what_was_begun_is_finished_before_the_daemon_exits(rig, lease):
 
 def accepts(address):
     try:
-        client = Client(address, timeout=1)
+        with contextlib.closing(Client(address, timeout=1)) as client:
+            return not client.is_closed(0.05)
     except OSError:
         return False
-    try:
-        return not client.is_closed(0.05)
-    finally:
-        client.close()
 
 
 def test_every_write_that_was_acknowledged_during_the_drain_is_there(rig):
