@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The in-memory twin's faults: what it loses, and when it answers. (What every provider must do:
- * conformance_test.c.) */
+/* The faults of the in-memory lease service: what it loses, and when it answers. (What every
+ * provider must do: conformance_test.c.) */
 #include "tests/twins/memory_lease.h"
 #include "tests/unit/test.h"
 
