@@ -198,8 +198,7 @@ static const struct option_table get_table = {
     EXITS,
     .rows = get_rows,
     .count = sizeof get_rows / sizeof *get_rows,
-    .operand = "KEY",
-    .operand_offset = offsetof(struct settings, key),
+    .operands = {{"KEY", offsetof(struct settings, key)}},
 };
 
 static const struct option_row set_rows[] = {FIELD_ROW, TOKEN_ROW, WAIT_ROW, JSON_ROW};
@@ -210,10 +209,8 @@ static const struct option_table set_table = {
     EXITS,
     .rows = set_rows,
     .count = sizeof set_rows / sizeof *set_rows,
-    .operand = "KEY",
-    .operand_offset = offsetof(struct settings, key),
-    .operand2 = "VALUE",
-    .operand2_offset = offsetof(struct settings, value),
+    .operands = {{"KEY", offsetof(struct settings, key)},
+                 {"VALUE", offsetof(struct settings, value)}},
 };
 
 static const struct option_row take_rows[] = {
@@ -232,10 +229,7 @@ static const struct option_table take_table = {
     EXITS,
     .rows = take_rows,
     .count = sizeof take_rows / sizeof *take_rows,
-    .operand = "KEY",
-    .operand_offset = offsetof(struct settings, key),
-    .operand2 = "N",
-    .operand2_offset = offsetof(struct settings, value),
+    .operands = {{"KEY", offsetof(struct settings, key)}, {"N", offsetof(struct settings, value)}},
 };
 
 static void append_key(struct query *query)
@@ -425,8 +419,7 @@ static const struct option_table lease_table = {
     .about = "Tells who holds the lease on a resource, and for how long.\n\n" EXITS,
     .rows = json_rows,
     .count = sizeof json_rows / sizeof *json_rows,
-    .operand = "RESOURCE",
-    .operand_offset = offsetof(struct settings, key),
+    .operands = {{"RESOURCE", offsetof(struct settings, key)}},
 };
 static const struct option_table revoke_table = {
     .command = "stockade revoke",
@@ -435,8 +428,7 @@ static const struct option_table revoke_table = {
              "Prints the token that is retired now.\n\n" EXITS,
     .rows = json_rows,
     .count = sizeof json_rows / sizeof *json_rows,
-    .operand = "RESOURCE",
-    .operand_offset = offsetof(struct settings, key),
+    .operands = {{"RESOURCE", offsetof(struct settings, key)}},
 };
 static const struct option_row leases_rows[] = {
     {"count", OPTION_NUMBER, offsetof(struct settings, count), 1, INT64_MAX, "N",
@@ -450,8 +442,7 @@ static const struct option_table leases_table = {
              "pattern such as 'sku:*'.\n\n" EXITS,
     .rows = leases_rows,
     .count = sizeof leases_rows / sizeof *leases_rows,
-    .operand = "MATCH",
-    .operand_offset = offsetof(struct settings, value),
+    .operands = {{"MATCH", offsetof(struct settings, value)}},
     .operand_is_optional = true,
 };
 

@@ -10,16 +10,20 @@ from bench.server import BUILD, BenchError
 RUN_S_MAX = 900
 
 
+def run(program, words, flags, options):
+    """One of our own programs; its line of JSON."""
+    words = [*words, *(word for name, value in options.items() for word in (f"--{name}", value)),
+             *flags]
+    done = subprocess.run([str(word) for word in (BUILD / program, *words)],
+                          capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
+    if done.returncode:
+        raise BenchError(f"{program} {' '.join(map(str, words[:2]))}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
 def load(server, work, *, flags=(), units=1, **options):
     """bench-load. An operation is `units` of what is counted: rate and ops are of those."""
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    done = subprocess.run(
-        [str(word) for word in (BUILD / "bench-load", "--work", work, "--port", server.port,
-                                *words, *flags)],
-        capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
-    if done.returncode:
-        raise BenchError(f"{work} on {server.tag}: {done.stderr.strip()}")
-    result = json.loads(done.stdout)
+    result = run("bench-load", ["--work", work, "--port", server.port], flags, options)
     result["rate"] *= units
     result["ops"] *= units
     return result
@@ -35,12 +39,7 @@ def commands(server, words, *, flags=(), **options):
 
 def sqlite(store, flags=(), **options):
     """bench-sqlite: latencies are those of a transaction."""
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    done = subprocess.run([str(word) for word in (BUILD / "bench-sqlite", store, *words, *flags)],
-                          capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
-    if done.returncode:
-        raise BenchError(done.stderr.strip())
-    return json.loads(done.stdout)
+    return run("bench-sqlite", [store], flags, options)
 
 
 def fill(server, keys, *words):

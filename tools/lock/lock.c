@@ -103,8 +103,7 @@ static const struct option_table table = {
         " 127  the program was not found",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
-    .operand = "RESOURCE",
-    .operand_offset = offsetof(struct settings, resource),
+    .operands = {{"RESOURCE", offsetof(struct settings, resource)}},
 };
 
 /* Milliseconds that never go back and that count while the machine sleeps: the servers' clocks do.

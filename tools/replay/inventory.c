@@ -14,7 +14,7 @@ enum { BATCH = 64, LOAD_TTL_MS = 60000, NAMED_MAX = 20 };
 const char *inventory_key(const struct replay *replay, const struct sku *sku,
                           char out[REPLAY_KEY_MAX])
 {
-    int length = snprintf(out, REPLAY_KEY_MAX, "%s%s", replay->prefix, sku->name);
+    int length = snprintf(out, REPLAY_KEY_MAX, "%s%s", replay->settings.prefix, sku->name);
 
     check(length > 0 && length < REPLAY_KEY_MAX);
     return out;
@@ -23,7 +23,7 @@ const char *inventory_key(const struct replay *replay, const struct sku *sku,
 /* The file has no stock levels: derive one, a share of what all sales together ask for. */
 static int64_t opening_of(const struct replay *replay, const struct sku *sku)
 {
-    int64_t percent = replay->opening_percent;
+    int64_t percent = replay->settings.opening_percent;
 
     return sku->demand / 100 * percent + sku->demand % 100 * percent / 100;
 }

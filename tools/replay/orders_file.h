@@ -18,10 +18,8 @@ enum { CSV_LINE_MAX = 4096, CSV_FIELDS_MAX = 16 };
 struct line_reader {
     const char *path; /* borrowed */
     gzFile file;
-    struct buf read; /* bytes read and not yet given out, from `given` on */
-    size_t given;
     uint32_t number; /* of the line given last, from 1 */
-    bool at_end;
+    char text[CSV_LINE_MAX + 1];
 };
 
 /* Open the file. line_reader_close closes it, also where this returns false. */

@@ -78,8 +78,8 @@ static enum attempt acquire_and_read(struct worker *worker, const char *key, str
     struct client *client = &worker->client;
     enum attempt attempt = ATTEMPT_GOOD;
 
-    client_append(client, "ACQUIRE %s %lld WAIT %d", key, (long long)worker->replay->ttl_ms,
-                  (int)WAIT_MS);
+    client_append(client, "ACQUIRE %s %lld WAIT %d", key,
+                  (long long)worker->replay->settings.ttl_ms, (int)WAIT_MS);
     client_append(client, "GET %s", key);
     redisReply *granted = client_next(client);
     redisReply *read = granted != NULL ? client_next(client) : NULL;
@@ -171,7 +171,7 @@ static enum attempt order_try(struct worker *worker, const struct order *order, 
 static bool order_do(struct worker *worker, const struct order *order)
 {
     int64_t deadline_ms =
-        clock_now_ms(&clock_monotonic) + ORDER_LIMIT_MS + worker->replay->pause_ms;
+        clock_now_ms(&clock_monotonic) + ORDER_LIMIT_MS + worker->replay->settings.pause_ms;
     enum attempt attempt = order_try(worker, order, true);
 
     while (attempt == ATTEMPT_AGAIN && clock_now_ms(&clock_monotonic) < deadline_ms) {
