@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The auditor: checks the promises of DESIGN's list, after every step, from what clients sent and
- * got and from what is durable. It shares no code with the engine, and knows nothing of its state.
+/* The auditor checks the promises after every step, from what clients sent and got and from what is
+ * durable. It shares no code with the engine, and knows nothing of its state.
  *
  * When it looks (audit_committed), it compares what is durable now with what was at the last look:
  *   P1, P3  an operation that came in carried the token that was current then
@@ -23,16 +23,17 @@ void auditor_free(struct auditor *auditor);
 /* Calls and operations are the auditor's; they live as long as it does. */
 struct call *audit_call(struct auditor *auditor, enum verb verb);
 struct op *audit_op(struct auditor *auditor, enum verb verb, int client);
-/* A number for an ACQUIRE's ID. */
+/* Return a number for an ACQUIRE's ID. */
 int audit_id(struct auditor *auditor);
 
-/* At the daemon's door. */
+/* The call has arrived at its daemon; its daemon has answered it. */
 void audit_arrived(struct auditor *auditor, struct call *call);
 void audit_answered(struct auditor *auditor, struct call *call, const redisReply *reply);
 /* The session is closed: nobody waits for its call any more. */
 void audit_gone(struct auditor *auditor, const struct link *link);
 /* The disk has changed, or may have. */
 void audit_committed(struct auditor *auditor);
+/* Time has passed: does anybody wait for too long? */
 void audit_live(struct auditor *auditor);
 /* Everything is quiet: the books must balance. */
 void audit_end(struct auditor *auditor);

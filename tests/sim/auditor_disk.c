@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The auditor's look at what is durable: compared with its last look, and with what was sent. */
+/* The auditor looks at what is durable, and compares it with what it saw last and what was sent. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,7 +166,7 @@ void audit_committed(struct auditor *auditor)
     struct seen *seen = auditor->seen;
     int64_t counted = seen[COUNT].number;
 
-    /* First, for the sales found in logs carry a token of it, too. */
+    /* First, because the sales that are found in logs carry a token of it, too. */
     if (!disk_look(world->disk, resource_names[SOLD], &auditor->sold_now))
         return;
     for (int i = 0; i < RESOURCES && world->broken == PROMISE_NONE; i++)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The auditor's look at replies, each at the moment it leaves its daemon. */
+/* The auditor judges each reply at the moment it leaves its daemon. */
 #include <string.h>
 
 #include "fence/base/mem.h"
 #include "tests/sim/auditor_impl.h"
 #include "tests/sim/daemon.h"
 
-#define LOOKED_US 50000 /* from a look at the store to the reply */
+#define LOOKED_US 50000 /* from a read of the store to the reply */
 
 static const char *name_of(const struct call *call, int i)
 {
@@ -20,7 +20,7 @@ static struct seen *seen_of(struct auditor *auditor, const struct call *call, in
 
 /* Grants. */
 
-/* A repeat after a lost reply gets the same token, as long as that lease is one. */
+/* A repeat after a lost reply gets the same token, as long as that lease lasts. */
 static void judge_repeat(struct auditor *auditor, const struct grant *known,
                          const struct grant *grant)
 {
@@ -86,8 +86,8 @@ static void judge_grant(struct auditor *auditor, const struct call *call, int i,
                                         .until_us = call->ephemeral ? 0 : now_us + ttl_ms * 990});
 }
 
-/* All or none: of a basket each token is good when the reply leaves, but for what has happened
- * since the daemon looked. */
+/* All or none: when the reply to an ACQUIREALL leaves, each of its tokens is good, but for what has
+ * happened since the daemon looked. */
 static void judge_basket(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
     struct world *world = auditor->world;
@@ -284,7 +284,7 @@ static bool has_no_reason_for_down(const struct world *world, const struct call 
     return call->arrived_us > since_us + 500000 && daemon->pauses_us == call->arrived_pauses_us;
 }
 
-/* Errors that anybody may get, and those that nobody may. */
+/* Is it an error that the client may get here? */
 static void judge_error(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
     static const char *const codes[] = {"STALE", "UNKNOWN",   "RANGE",    "BUSY",

@@ -11,7 +11,7 @@ import pytest
 from harness.limits import wait_until
 from harness.resp import encode
 from harness.rig import Rig
-from harness.maintenance import execute, make_version_1, query
+from harness.maintenance import NO_STORES, execute, make_version_1, query
 
 WHOLE = "ok: 6 resources, 4 values, 3 receipts, 1 guards\n"
 HUGE = 1 << 53
@@ -321,11 +321,7 @@ def make_newer(path):
 
 
 @pytest.mark.parametrize("make, said", [
-    (None, "there is no .*stockade.db"), (make_newer, "schema version 99, newer than"),
-    (lambda path: path.write_text("hello " * 1000), "is not a database"),
-    (lambda path: execute(path, "CREATE TABLE theirs(x)"), "is another program's database"),
-    (lambda path: path.write_bytes(b""), "is empty")],
-    ids=["none", "newer", "text", "foreign", "empty"])
+    *NO_STORES, pytest.param(make_newer, "schema version 99, newer than", id="newer")])
 def test_what_is_no_store_is_refused_by_name(rig, maintenance, make, said):
     if make is not None:
         make(rig.store)

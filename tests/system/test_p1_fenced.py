@@ -43,14 +43,13 @@ def test_a_stale_token_is_refused_before_the_new_holders_first_write(daemon, key
 
 @pytest.mark.parametrize("kind, command", [(kind, c) for kind in WRITES for c in WRITES[kind]],
                          ids=lambda c: c if isinstance(c, str) else " ".join(map(str, c)))
-def test_every_write_under_a_stale_token_is_refused(local, key, kind, command):
-    client = local.client()
+def test_every_write_under_a_stale_token_is_refused(daemon, client, key, kind, command):
     first, read = {"string": (["SET", key, 7], "GET"),
                    "hash": (["HSET", key, "f", "v", "n", 7], "HGETALL")}[kind]
     client.fenced(client.token(key), *first)
     before = client(read, key)
     client("REVOKE", key)
-    stale, _ = successor(local, key)
+    stale, _ = successor(daemon, key)
     name, *args = command
     client.refused("STALE", "FENCED", stale, name, key, *args)
     assert before and client(read, key) == before

@@ -82,9 +82,7 @@ def test_overflow_and_wrong_types_undo_the_rest(client, token, key):
         assert client("GET", key) == b"9223372036854775807"
 
 
-def test_a_transactions_size_is_bounded(local, key):
-    client = local.client()
-    token = client.token(key)
+def test_a_transactions_size_is_bounded(client, token, key):
     client("MULTI")
     replies = client.pipeline([("FENCED", token, "SET", key, "x" * (1 << 20))] * 20)
     assert replies[0] == "QUEUED" and isinstance(replies[-1], ReplyError)

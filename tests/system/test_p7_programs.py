@@ -12,6 +12,7 @@ import pytest
 
 from harness.guards import KINDS, fill, table
 from harness.limits import patience
+from harness.maintenance import execute, query
 from harness.resp import ReplyError
 from harness.rig import Rig
 from harness.shop import EXTENSION, Connection, attempt, guards, present, program, under
@@ -29,8 +30,7 @@ class Store:
         self.rig = rig
         self.daemon = rig.daemon()
         self.client = self.daemon.client()
-        with self.plain() as connection:
-            connection.executescript(SCHEMA)
+        execute(rig.store, SCHEMA)
         assert self.client("GUARD", "CREATE", "stock", "sku", "sku:") == "OK"
         self.tokens = {"sku:a": self.client.token("sku:a"), "sku:b": self.client.token("sku:b")}
 
@@ -46,8 +46,7 @@ class Store:
         self.tokens[name] = self.client.token(name)
 
     def rows(self):
-        with self.plain() as connection:
-            return connection.execute("SELECT * FROM stock ORDER BY sku").fetchall()
+        return query(self.rig.store, "SELECT * FROM stock ORDER BY sku")
 
     def left(self):
         return self.rows()[0][1]

@@ -4,7 +4,7 @@
 
 import pytest
 
-from harness.limits import Stopwatch, patience, wait_until
+from harness.limits import Stopwatch, patience, wait_until, within
 from harness.resp import refused
 
 PROMPT_SECONDS = 0.8  # bound on a wake-up: below the look of each second, far above the usual
@@ -59,10 +59,9 @@ def test_a_newcomer_does_not_overtake_the_line(daemon, holder, token, key):
 @pytest.mark.parametrize("how", ["release", "revoke"])
 def test_a_waiter_is_woken_promptly_by(daemon, holder, token, key, how):
     waiter, = line_up(daemon, key, 1)
-    with Stopwatch() as watch:
+    with within(patience(PROMPT_SECONDS)):
         holder("RELEASE", key, token) if how == "release" else holder("REVOKE", key)
         assert waiter.read()[0] > token
-    assert watch.seconds < patience(PROMPT_SECONDS)
 
 
 def test_a_waiter_is_woken_promptly_by_expiry_for_a_dead_holder_delays_at_most_its_ttl(daemon, key):
@@ -77,12 +76,11 @@ def test_a_waiter_is_woken_promptly_by_expiry_for_a_dead_holder_delays_at_most_i
 
 def test_a_dead_holder_delays_others_by_at_most_its_ttl_though_its_daemon_died_too(rig, redis):
     daemon = rig.daemon(lease=redis.uri)
-    with Stopwatch() as watch:
+    with within(3.0 + patience(PROMPT_SECONDS)):
         token = daemon.client().token("r", 3000)  # time enough for the next one to start
         daemon.kill()
         client = rig.daemon(lease=redis.uri).client()
         assert client.token("r", 60000, "WAIT", 10000) > token
-    assert watch.seconds < 3.0 + patience(PROMPT_SECONDS)
 
 
 def test_wait_ends_with_null_when_its_time_ran_out(daemon, key):
@@ -92,9 +90,8 @@ def test_wait_ends_with_null_when_its_time_ran_out(daemon, key):
         assert waiter.acquire(key, 60000, "WAIT", 300) is None
     assert 0.29 < watch.seconds < 0.3 + patience(PROMPT_SECONDS)
     assert holder.lease(key)["waiters"] == 0
-    with Stopwatch() as watch:
+    with within(patience(PROMPT_SECONDS)):
         assert waiter.acquire(key, 60000, "WAIT", 0) is None
-    assert watch.seconds < patience(PROMPT_SECONDS)
 
 
 def test_a_waiting_command_holds_back_only_its_own_connection(daemon, holder, token, key):
@@ -170,9 +167,8 @@ def test_a_grant_nobody_can_receive_is_given_back_and_retired_while_its_commit_r
 def test_to_wait_for_a_lease_that_this_connection_holds_is_a_deadlock(daemon, key):
     client, other = daemon.client(), daemon.client()
     token = client.token(key)
-    with Stopwatch() as watch, refused("DEADLOCK"):
+    with within(patience(PROMPT_SECONDS)), refused("DEADLOCK"):
         client.acquire(key, 60000, "WAIT", 20000)
-    assert watch.seconds < patience(PROMPT_SECONDS)
     assert client.acquire(key) is None, "without WAIT it is simply held"
     client("RELEASE", key, token)
     assert other.token(key) > token
@@ -190,10 +186,9 @@ def test_a_waiter_that_missed_its_wake_up_looks_again_within_a_second(rig, redis
     daemon = rig.daemon(lease=redis.uri)
     token = daemon.client().token("r")
     waiter, = line_up(daemon, "r", 1)
-    with Stopwatch() as watch:
+    with within(1.0 + patience(PROMPT_SECONDS)):
         redis.client()("DEL", "stockade:{r}:lock")
         assert waiter.read()[0] > token
-    assert watch.seconds < 1.0 + patience(PROMPT_SECONDS)
 
 
 def test_one_waiter_too_many_is_busy_and_the_line_goes_on(rig, lease):

@@ -167,7 +167,7 @@ def test_strict_stops_at_the_first_malformed_line(tool, tmp_path):
     (b"sku,quantity\nA,1\n", "is no orders file"),
     (HEADER.encode(), "no order line"),
     (gzip.compress(random.Random(1).randbytes(20000)), "is no orders file"),
-    (gzip.compress(as_csv(generate()).encode())[:-500], "beyond line 0: it is cut short"),
+    (gzip.compress(as_csv(generate()).encode())[:-500], ": it is cut short"),
 ], ids=["missing", "empty", "columns", "header", "noise", "cut"])
 def test_a_file_that_is_no_orders_is_refused(tool, tmp_path, content, said):
     path = tmp_path / "orders.csv.gz"

@@ -37,7 +37,7 @@ def test_without_auth_only_greetings_are_answered(guarded):
     assert client.is_closed()
 
 
-def test_auth_opens_the_door_in_each_of_its_forms(guarded):
+def test_auth_opens_the_door_in_each_of_its_forms_and_reset_closes_it(guarded):
     for command in (("AUTH", PASSWORD), ("AUTH", "default", PASSWORD),
                     ("HELLO", 3, "AUTH", "default", PASSWORD),
                     ("HELLO", 2, "AUTH", "default", PASSWORD, "SETNAME", "me")):
@@ -46,6 +46,8 @@ def test_auth_opens_the_door_in_each_of_its_forms(guarded):
         assert reply == "OK" or command[0] == "HELLO"
         assert client("PING") == "PONG"
     assert client("CLIENT", "GETNAME") == b"me"
+    assert client("RESET") == "RESET"
+    client.refused("NOAUTH", "PING")
 
 
 def test_a_wrong_password_is_wrongpass_and_opens_nothing(guarded):
@@ -54,13 +56,6 @@ def test_a_wrong_password_is_wrongpass_and_opens_nothing(guarded):
                     ("AUTH", PASSWORD + "\n"), ("HELLO", 3, "AUTH", "default", "wrong")):
         client.refused("WRONGPASS", *command)
         client.refused("NOAUTH", "PING")
-
-
-def test_reset_forgets_the_authentication(guarded):
-    client = guarded.client()
-    client("AUTH", PASSWORD)
-    assert client("RESET") == "RESET"
-    client.refused("NOAUTH", "PING")
 
 
 @pytest.mark.parametrize("data", [encode("AUTH", *["x"] * 10), encode("AUTH", "x" * 16385),

@@ -213,26 +213,16 @@ def test_a_wrong_login_is_leasedown_and_the_right_one_works(place):
 # Servers that are not there.
 
 
-def test_where_nothing_listens_it_is_leasedown_at_once_and_found_later(rig):
-    port = free_port()
-    client = rig.daemon(lease=f"zookeeper://127.0.0.1:{port}?session_ms=2000").client()
-    for _ in range(3):
-        assert_leasedown(client, "r", AT_ONCE_SECONDS)
-    assert "no server accepts" in client.info("lease")["lease_service_detail"]
-    assert client("PING") == "PONG"
-
-
-def test_a_name_that_does_not_resolve_is_leasedown_at_once(rig):
-    client = rig.daemon(lease="zookeeper://no-such-host.invalid").client()
-    assert_leasedown(client, "r", AT_ONCE_SECONDS)
-    wait_until(lambda: "name" in client.info("lease")["lease_service_detail"], "it says why", 20)
-
-
-def test_what_accepts_and_is_silent_is_leasedown_at_once(rig):
+@pytest.mark.parametrize("where, why", [("nobody", "no server accepts"), ("silent", ""),
+                                        ("no-such-host.invalid", "name")])
+def test_where_no_server_answers_it_is_leasedown_at_once(rig, where, why):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        client = rig.daemon(lease=f"zookeeper://127.0.0.1:{port}?session_ms=2000").client()
-        assert_leasedown(client, "r", AT_ONCE_SECONDS)
+        port = {"nobody": free_port(), "silent": silent.getsockname()[1]}.get(where)
+        address = f"127.0.0.1:{port}" if port else where
+        client = rig.daemon(lease=f"zookeeper://{address}?session_ms=2000").client()
+        for _ in range(3):
+            assert_leasedown(client, "r", AT_ONCE_SECONDS)
+        wait_until(lambda: why in client.info("lease")["lease_service_detail"], "it says why", 20)
         assert client("PING") == "PONG"
 
 
@@ -248,10 +238,16 @@ def test_a_server_that_stands_still_is_leasedown_in_bounded_time(rig):
     client.renew("held", token, 60000)
 
 
-def test_a_release_while_it_is_away_is_delivered_when_it_is_back(rig, server):
+@pytest.fixture
+def far(rig, server):
+    """A relay, and a client of a daemon behind it."""
     relay = rig.relay(server.server.address)
     uri = f"zookeeper://127.0.0.1:{relay.address[1]}/test{next(numbers)}?session_ms=30000"
-    client = rig.daemon(lease=uri).client()
+    return relay, rig.daemon(lease=uri).client()
+
+
+def test_a_release_while_it_is_away_is_delivered_when_it_is_back(far):
+    relay, client = far
     token = client.token("r")
     relay.refuse()
     relay.cut()
@@ -270,10 +266,8 @@ def unless_down(client):
         return None
 
 
-def test_a_lost_connection_costs_no_lease(rig, server):
-    relay = rig.relay(server.server.address)
-    uri = f"zookeeper://127.0.0.1:{relay.address[1]}/test{next(numbers)}?session_ms=30000"
-    client = rig.daemon(lease=uri).client()
+def test_a_lost_connection_costs_no_lease(far):
+    relay, client = far
     token = client.token("r")
     for _ in range(3):
         relay.cut()

@@ -5,6 +5,7 @@ Every wait in these tests has a deadline. Sanitized builds are slower, so each d
 stretched by one factor, found from the binary itself.
 """
 
+import contextlib
 import functools
 import os
 import pathlib
@@ -87,8 +88,16 @@ class Seconds(float):
                    self.ended)
 
 
+@contextlib.contextmanager
+def within(seconds):
+    """The block must take less than this."""
+    begun = time.monotonic()
+    yield
+    assert Seconds(begun) < seconds
+
+
 class Stopwatch:
-    """How long a block took, for bounds on waiting: assert watch.seconds < bound."""
+    """How long a block took: assert low < watch.seconds < high."""
 
     def __enter__(self):
         self.begun = time.monotonic()
