@@ -47,6 +47,8 @@ static void lease_line(const struct call *call, char *line, size_t size)
     }
     if (call->ephemeral)
         strcat(wish, " EPHEMERAL");
+    if (call->queue)
+        strcat(wish, " QUEUE");
     if (call->verb == VERB_ACQUIRE)
         snprintf(line, size, "ACQUIRE %s %lld%s", name(call, 0), (long long)call->ttl_ms, wish);
     else
@@ -76,6 +78,7 @@ static void call_line(const struct call *call, char *line, size_t size)
         snprintf(line, size, "RELEASE %s %lld%s", name(call, 0), token, id);
         break;
     case VERB_REVOKE: snprintf(line, size, "REVOKE %s", name(call, 0)); break;
+    case VERB_DEQUEUE: snprintf(line, size, "DEQUEUE %s a%d", name(call, 0), call->id); break;
     case VERB_APPEND:
         snprintf(line, size, "FENCED %lld %sAPPEND %s %d;", token, id, name(call, 0), number);
         break;
@@ -136,6 +139,12 @@ redisReply *reply_read(struct bytes raw)
 int64_t reply_item(const redisReply *reply, int place)
 {
     return (size_t)place < reply->elements ? reply->element[place]->integer : 0;
+}
+
+bool reply_is_queued(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+           reply->element[0]->type == REDIS_REPLY_STRING;
 }
 
 bool reply_is_error(const redisReply *reply, const char *code)
