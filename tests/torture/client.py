@@ -369,7 +369,7 @@ class Worker:
         for key, token in zip(self.skus, tokens):
             self.give(at, key, token)
 
-    def haunt(self):
+    def use_old_token(self):
         """As a process that was paused for long: with a token of long ago."""
         if not self.old:
             return
@@ -390,7 +390,7 @@ class Worker:
         else:
             self.caller.set(at, key, token, self.fresh())
 
-    def look(self):
+    def read(self):
         at = self.some_daemon()
         key = self.chance.choice(self.registers + self.skus)
         if self.likely(0.75):
@@ -400,7 +400,7 @@ class Worker:
         else:
             self.caller.revoke(at, key)
 
-    def ask(self):
+    def ask_receipt(self):
         if not self.unsold:
             return
         at, key, token, name = self.chance.choice(self.unsold)
@@ -409,8 +409,8 @@ class Worker:
             self.unsold = [sale for sale in self.unsold if sale[3] != name]
 
     def run(self):
-        acts = ((self.use_register, 4), (self.use_stock, 3), (self.haunt, 3), (self.look, 4),
-                (self.ask, 1), (self.use_basket, 2))
+        acts = ((self.use_register, 4), (self.use_stock, 3), (self.use_old_token, 3),
+                (self.read, 4), (self.ask_receipt, 1), (self.use_basket, 2))
         kinds, weights = zip(*acts)
         while time.monotonic() < self.until:
             self.caller.timeout = self.chance.choice((0.3, 0.6, 1.5))
