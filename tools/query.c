@@ -312,15 +312,15 @@ static int get(struct query *query)
     return code;
 }
 
-/* Whether the server has answered: then a release will not take long either. */
+/* Return whether the server has answered: then a release will not take long either. */
 static bool is_answer(enum stk_error error)
 {
     return error != STK_TIMEOUT && error != STK_UNSURE && error != STK_UNREACHABLE;
 }
 
-/* The command under the token that was given, or under a lease for the moment, which ends by its
- * TTL where it cannot be given back. Returns the reply, or NULL with `*code`; `*token` is the one
- * used. */
+/* Send the command under the token that was given, or under a lease for the moment, which ends by
+ * its TTL where it cannot be given back. Return the reply, or NULL with `*code`; `*token` is the
+ * one that was used. */
 static stk_reply *write_fenced(struct query *query, const char *const *words, size_t count,
                                int64_t *token, int *code)
 {
@@ -374,7 +374,7 @@ static int set(struct query *query)
     return code;
 }
 
-/* Taking is adding less than nothing, which hashes can as well. */
+/* Add a negative number: hashes have no DECRBY. */
 static int take(struct query *query)
 {
     const struct settings *settings = &query->settings;
@@ -446,7 +446,7 @@ static const struct option_table leases_table = {
     .operand_is_optional = true,
 };
 
-/* What LEASE says under a name; NULL, which reads as nothing or zero: it does not say it. */
+/* Return an entry of LEASE's reply; NULL, which reads as nothing or zero, where there is none. */
 static const stk_reply *entry(const stk_reply *lease, const char *name)
 {
     for (size_t i = 0; i + 1 < stk_reply_count(lease); i += 2) {

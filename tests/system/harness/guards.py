@@ -23,7 +23,8 @@ BESIDE = "v TEXT, u INTEGER UNIQUE, p INTEGER REFERENCES {t}_par(id) ON DELETE C
          "ON UPDATE SET DEFAULT"
 
 
-def kind(name, key, keys, end="", options="", write="k", traits="", more=""):
+def kind(name, key, keys, end="", options="", write="k",
+         traits="rowid unique automatic text", more=""):
     return Kind(name, f"{key}, {BESIDE}{end}", options, write, keys, set(traits.split()), more)
 
 
@@ -45,21 +46,16 @@ KINDS = [
     kind("autoincrement", "k INTEGER PRIMARY KEY AUTOINCREMENT", INTEGER,
          traits="rowid unique automatic alias"),
     kind("integer_unique", "k INT UNIQUE DEFAULT 3", INTEGER, traits="rowid unique automatic"),
-    kind("text_key", "k TEXT PRIMARY KEY DEFAULT 'n'", TEXT,
-         traits="rowid unique automatic text"),
-    kind("nocase_key", "k TEXT PRIMARY KEY COLLATE NOCASE DEFAULT 'n'", TEXT,
-         traits="rowid unique automatic text"),
+    kind("text_key", "k TEXT PRIMARY KEY DEFAULT 'n'", TEXT),
+    kind("nocase_key", "k TEXT PRIMARY KEY COLLATE NOCASE DEFAULT 'n'", TEXT),
     kind("plain", "k DEFAULT 'n'", TEXT, traits="rowid automatic text"),
-    kind("composite", "k TEXT DEFAULT 'n', part DEFAULT 0", TEXT, ", PRIMARY KEY(k, part)",
-         traits="rowid unique automatic text"),
+    kind("composite", "k TEXT DEFAULT 'n', part DEFAULT 0", TEXT, ", PRIMARY KEY(k, part)"),
     kind("key_in_second_place", "part DEFAULT 0, k TEXT DEFAULT 'n'", TEXT,
          ", PRIMARY KEY(part, k)", "WITHOUT ROWID", traits="unique automatic text"),
     kind("without_rowid", "k TEXT PRIMARY KEY DEFAULT 'n'", TEXT, "", "WITHOUT ROWID",
          traits="unique automatic text"),
-    kind("replacing", "k TEXT PRIMARY KEY ON CONFLICT REPLACE DEFAULT 'n'", TEXT,
-         traits="rowid unique automatic text"),
-    kind("strict", "k TEXT NOT NULL PRIMARY KEY DEFAULT 'n'", TEXT, "", "STRICT",
-         traits="rowid unique automatic text"),
+    kind("replacing", "k TEXT PRIMARY KEY ON CONFLICT REPLACE DEFAULT 'n'", TEXT),
+    kind("strict", "k TEXT NOT NULL PRIMARY KEY DEFAULT 'n'", TEXT, "", "STRICT"),
     kind("generated", "w TEXT DEFAULT 'N', k TEXT AS (lower(w)) VIRTUAL UNIQUE", UPPER, write="w",
          traits="rowid unique automatic generated"),
     kind("stored", "w TEXT DEFAULT 'N', k TEXT AS (lower(w)) STORED UNIQUE", UPPER, write="w",
@@ -69,12 +65,11 @@ KINDS = [
     kind("foreign_set_null", "k TEXT DEFAULT 'n' REFERENCES {t}_keys(k) ON DELETE SET NULL "
          "ON UPDATE SET NULL", TEXT, traits="rowid automatic text keys"),
     kind("tree", "k TEXT PRIMARY KEY DEFAULT 'n', above TEXT DEFAULT 'm' REFERENCES {t}(k) "
-         "ON DELETE CASCADE ON UPDATE CASCADE", TEXT, traits="rowid unique automatic text"),
+         "ON DELETE CASCADE ON UPDATE CASCADE", TEXT),
     kind("tree_without_rowid", "k TEXT PRIMARY KEY DEFAULT 'n', above TEXT DEFAULT 'm' REFERENCES "
          "{t}(k) ON DELETE SET NULL ON UPDATE SET DEFAULT", TEXT, "", "WITHOUT ROWID",
          traits="unique automatic text"),
-    kind("meddling", "k TEXT PRIMARY KEY DEFAULT 'n'", TEXT, more=MEDDLING,
-         traits="rowid unique automatic text"),
+    kind("meddling", "k TEXT PRIMARY KEY DEFAULT 'n'", TEXT, more=MEDDLING),
 ]
 KIND = {k.name: k for k in KINDS}
 # Those that differ most: their matrix runs with the fast tests, the others' with the slow ones.
