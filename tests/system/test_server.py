@@ -265,7 +265,7 @@ SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^}]*\})? (-?[0-9.e+-]+|NaN|\
 
 
 def samples(text):
-    """Prometheus text, each line checked."""
+    """Check each line of Prometheus text; return the values by name."""
     found, typed = {}, set()
     assert text.endswith("\n")
     for line in text.splitlines():

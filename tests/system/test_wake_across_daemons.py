@@ -22,13 +22,13 @@ def await_news(daemon):
 
 
 def pair(rig, *uris):
-    """Two daemons on one file that hear of each other, and a client of each."""
+    """Return two daemons on one file that hear of each other, and a client of each."""
     daemons = [rig.daemon(lease=uri) for uri in uris]
     return daemons, [await_news(daemon) for daemon in daemons]
 
 
 def wait_for(daemon, client, key, ttl_ms=60000):
-    """`client` waits in the line for `key`."""
+    """Let `client` wait in line for `key`."""
     watch = daemon.client()
     client.send("ACQUIRE", key, ttl_ms, "WAIT", 30000)
     wait_until(lambda: watch.lease(key)["waiters"] == 1, "it waits")
@@ -63,7 +63,7 @@ def test_wake_ups_across_daemons_take_milliseconds(rig, redis):
         assert holder.read() == 0
         assert watch.seconds < patience(PROMPT_SECONDS), "none is left for the look"
         took.append(float(watch.seconds))
-    # Of the quicker ones, for the machine may be busy with something else.
+    # The quicker ones, since the machine may be busy with something else.
     assert sorted(took)[len(took) // 4] < patience(0.05), took
     assert waiter.counter("lease_service_news") == 30
 

@@ -167,7 +167,7 @@ def test_whole_hashes_are_those_of_redis_in_some_order(pair, key):
 
 
 def scan(client, *command, at=1):
-    """All pages of SCAN or HSCAN, with the number of pages."""
+    """Return what all pages of SCAN or HSCAN hold, and the number of pages."""
     found, cursor, pages = [], b"0", 0
     while True:
         words = list(command)

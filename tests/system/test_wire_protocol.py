@@ -32,7 +32,7 @@ def redis(shared_unfenced):
 
 
 def last_words(client):
-    """The replies until the server closes."""
+    """Return the replies until the server closes."""
     replies = []
     with pytest.raises(Closed):
         while True:
@@ -263,7 +263,7 @@ def test_a_half_closed_connection_still_gets_the_replies_to_what_it_sent(local):
 
 
 def send_without_reading(sock, data, seconds):
-    """Sends until the peer takes no more for a while, or all is sent. The bytes sent."""
+    """Send until the peer takes no more for a while; return how many bytes were sent."""
     sock.setblocking(False)
     sent, deadline = 0, time.monotonic() + patience(seconds)
     while sent < len(data) and time.monotonic() < deadline:

@@ -34,14 +34,14 @@ def programs():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """One for all tests that leave it up."""
+    """One server, for all tests that leave it up."""
     rig = Rig(tmp_path_factory.mktemp("zookeeper"))
     yield ZooKeeper(rig)
     rig.close()
 
 
 class Place:
-    """A folder of ZooKeeper's for one test, and daemons on it that share a store."""
+    """A folder in ZooKeeper for one test, and daemons that share it and a store."""
 
     def __init__(self, rig, server):
         self.rig = rig
@@ -56,7 +56,7 @@ class Place:
                 if path.startswith(f"{self.chroot}/stockade/{key}/")]
 
     def watches(self):
-        """How many sessions watch each path that is not their own."""
+        """Return how many sessions watch each path that is not their own."""
         counts, owners, head = {}, {}, None
         for line in self.server.server.ask("dump").splitlines():
             if line.startswith("\t"):
@@ -272,7 +272,7 @@ def test_a_lost_connection_costs_no_lease(far):
     for _ in range(3):
         relay.cut()
         token_when_up(client, "other", 60000, "OWNER", "me")
-        # That may have come by the old connection, whose end is noticed only now.
+        # The grant may have come by the old connection, whose end is noticed only now.
         lease = wait_until(lambda: unless_down(client), "the service is asked", 15)
         assert (lease["state"], lease["token"]) == ("held", token)
 
