@@ -11,7 +11,6 @@ from harness.limits import Stopwatch, patience, wait_until, within
 from harness.load import Load
 from harness.redlock import Redlock
 from harness.resp import refused
-from harness.rig import Rig
 from test_p2_rising import assert_rising, cycles, lock_key
 from test_p8_lease_service import assert_leasedown
 from test_p8_live import PROMPT_SECONDS, hand_over
@@ -45,12 +44,8 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    rig = Rig(tmp_path_factory.mktemp("redlock"))
-    try:
-        yield Site(rig)
-    finally:
-        rig.close()
+def shared(module_rig):
+    return Site(module_rig)
 
 
 @pytest.fixture

@@ -251,8 +251,7 @@ def test_a_transaction_has_17_mib_at_most(unfenced, key):
     client("DEL", key)
 
 
-def test_a_half_closed_connection_still_gets_the_replies_to_what_it_sent(local):
-    client = local.client()
+def test_a_half_closed_connection_still_gets_the_replies_to_what_it_sent(client):
     client.send_bytes((encode("PING") + encode("GET", "none")) * 100)
     client.half_close()
     for _ in range(100):

@@ -11,7 +11,7 @@ import pytest
 from harness.limits import Stopwatch, patience, wait_until
 from harness.load import Load
 from harness.resp import Push, ReplyError
-from harness.rig import Rig, free_port
+from harness.rig import free_port
 from harness.services import needed
 from harness.zookeeper import ZooKeeper
 from test_p2_rising import assert_rising, token_when_up
@@ -33,11 +33,9 @@ def programs():
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(module_rig):
     """One server, for all tests that leave it up."""
-    rig = Rig(tmp_path_factory.mktemp("zookeeper"))
-    yield ZooKeeper(rig)
-    rig.close()
+    return ZooKeeper(module_rig)
 
 
 class Place:
