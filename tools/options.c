@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an option table to getopt_long and to the help text. Every message names the option, what
+/* getopt_long and the help text from an option table. Every message names the option, what
  * was given and what would be accepted. */
 #include "tools/options.h"
 

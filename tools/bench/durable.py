@@ -13,7 +13,7 @@ from bench import clients
 WRITES_S, KILLED_AFTER_S = 2, 1
 
 
-CHECKED = {  # how one writes and reads a key
+CHECKED = {  # how to write and read a key
     "stockade": ("resp", "FENCED 1 SET key:{key} {value}", "GET key:{key}"),
     "redis": ("resp", "SET key:{key} {value}", "GET key:{key}"),
     "etcd": ("work", "etcd-put", "etcd-get"),
@@ -28,7 +28,8 @@ def run(server, kind, what, **options):
 
 
 def check(tag, server, keys):
-    """How many keys were written and found; raises BenchError where one was lost."""
+    """Return how many writes were acknowledged, and on how many keys the last one was found. Raise
+    BenchError where one was lost."""
     kind, write, read = CHECKED[tag]
     file = server.folder / "acknowledged"
     timer = threading.Timer(KILLED_AFTER_S, server.kill)

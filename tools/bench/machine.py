@@ -54,7 +54,7 @@ def zookeeper_version():
 
 
 def describe(folder):
-    """Name: text, in the order to be shown."""
+    """Return name: text, in the order in which they are shown."""
     memory = found(r"^MemTotal:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text())
     cpu = found(r"^model name\s*:(.*)", pathlib.Path("/proc/cpuinfo").read_text())
     system = found(r'^PRETTY_NAME="(.*)"', pathlib.Path("/etc/os-release").read_text())

@@ -20,7 +20,7 @@ HEADS = ("/s", "p50 ms", "p99 ms", "p99.9", "CPU us/op", "bytes/op", "MB", "batc
 
 
 def ratios(case, results):
-    """label: how many times its rate ours is, for all but ours."""
+    """Return label: our rate over its, for all others."""
     ours = results[case.contenders[0].label]["rate"]
     return {contender.label: ours / results[contender.label]["rate"]
             for contender in case.contenders[1:] if results[contender.label]["rate"]}
@@ -47,7 +47,7 @@ CALLED = {"p99": "p99, ms", "gap_ms": "longest time without any reply, ms",
 
 
 def ceilings(case, results):
-    """What ours may be at most, in words."""
+    """Say in words which limits ours has to keep."""
     ours = results[case.contenders[0].label]
     found = []
     for name, most in case.ceiling.items():

@@ -20,7 +20,7 @@ const char *inventory_key(const struct replay *replay, const struct sku *sku,
     return out;
 }
 
-/* The file has no stock levels: derive one, a share of what all sales together ask for. */
+/* Derive the opening stock, which the file does not have, from what all sales ask for. */
 static int64_t opening_of(const struct replay *replay, const struct sku *sku)
 {
     int64_t percent = replay->settings.opening_percent;
@@ -54,7 +54,7 @@ static bool acquire_batch(const struct replay *replay, struct client *client, si
     return true;
 }
 
-/* The reply to FENCED ... SET ... NX; frees it. */
+/* Take the reply to FENCED ... SET ... NX. */
 static bool set_reply(struct client *client, const char *key)
 {
     redisReply *reply = client_next(client);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An orders file, one line after another: bytes of a plain or gzipped file ─▶ lines ─▶ fields of
  * CSV ─▶ order lines. Lines may be of any length and hold any bytes; what is wrong with one is
- * told, and the next one can be read. A file that is cut short or damaged is a failure, not an
+ * reported, and the next one can be read. A file that is cut short or damaged is a failure, not an
  * early end. */
 #ifndef STOCKADE_TOOLS_REPLAY_ORDERS_FILE_H
 #define STOCKADE_TOOLS_REPLAY_ORDERS_FILE_H
