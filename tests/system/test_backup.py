@@ -8,13 +8,14 @@ import re
 import signal
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from harness.limits import patience, wait_until
 from harness.maintenance import NO_STORES, execute, make_version_1, query, value
 from harness.programs import read_until
-from harness.resp import Client, encode
+from harness.resp import encode
 
 PAIRS = 4
 OPENING = 1000
@@ -45,34 +46,24 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir() if ".db" in path.name)
 
 
-class Mover(threading.Thread):
+class Mover:
     """Moves pieces from one key to another, in transactions, until told to stop."""
 
-    def __init__(self, address, number):
-        super().__init__(daemon=True)
-        self.client = Client(address)
+    def __init__(self, client, number):
+        self.client, self.moved, self.ending = client, 0, threading.Event()
         self.keys = [f"pair:{number}:{side}" for side in "ab"]
-        self.moved, self.ending, self.problem = 0, threading.Event(), None
-
-    def open(self):
-        self.tokens = [self.client.token(key) for key in self.keys]
+        self.tokens = [client.token(key) for key in self.keys]
         for token, key in zip(self.tokens, self.keys):
-            self.client.fenced(token, "SET", key, OPENING)
+            client.fenced(token, "SET", key, OPENING)
 
     def run(self):
-        try:
-            while not self.ending.is_set():
-                step = 1 if self.moved < OPENING // 2 else -1
-                commands = [("MULTI",),
-                            ("FENCED", self.tokens[0], "DECRBY", self.keys[0], step, "MIN", 0),
-                            ("FENCED", self.tokens[1], "INCRBY", self.keys[1], step), ("EXEC",)]
-                replies = self.client.pipeline(commands)
-                assert isinstance(replies[-1], list), replies
-                self.moved += 1
-        except Exception as problem:
-            self.problem = problem
-        finally:
-            self.client.close()
+        while not self.ending.is_set():
+            step = 1 if self.moved < OPENING // 2 else -1
+            replies = self.client.pipeline([
+                ("MULTI",), ("FENCED", self.tokens[0], "DECRBY", self.keys[0], step, "MIN", 0),
+                ("FENCED", self.tokens[1], "INCRBY", self.keys[1], step), ("EXEC",)])
+            assert isinstance(replies[-1], list), replies
+            self.moved += 1
 
 
 def fill(daemon, count, size):
@@ -95,16 +86,17 @@ def backup_under_load(maintenance, movers, file):
 
 def test_each_backup_taken_under_load_is_whole_and_of_one_moment(rig, maintenance, daemon):
     fill(daemon, 3000, 1000)
-    movers = [Mover(daemon.address, i) for i in range(PAIRS)]
-    for mover in movers:
-        mover.open()
-        mover.start()
-    for i in range(BACKUPS):
-        backup_under_load(maintenance, movers, rig.folder / f"{i}.db")
-    for mover in movers:
-        mover.ending.set()
-        mover.join(patience(10))
-        assert mover.problem is None
+    movers = [Mover(daemon.client(), i) for i in range(PAIRS)]
+    with ThreadPoolExecutor(PAIRS) as threads:
+        moving = [threads.submit(mover.run) for mover in movers]
+        try:
+            for i in range(BACKUPS):
+                backup_under_load(maintenance, movers, rig.folder / f"{i}.db")
+        finally:
+            for mover in movers:
+                mover.ending.set()
+        for one in moving:
+            one.result(patience(10))
     for i in range(BACKUPS):
         file = rig.folder / f"{i}.db"
         assert query(file, "PRAGMA integrity_check") == [("ok",)]
