@@ -17,7 +17,7 @@ BUILD = (REPO / os.environ.get("STOCKADE_BUILD", "build")).resolve()
 
 @functools.cache
 def sanitized(*sanitizers):
-    """Whether the daemon was built with one of these, or with any: it is slower then, and larger."""
+    """Whether the daemon was built with one of these, or with any: slower then, and larger."""
     binary = (BUILD / "stockaded").read_bytes()
     return any(f"__{name}_init".encode() in binary for name in sanitizers or ("asan", "tsan"))
 
