@@ -43,6 +43,9 @@ struct option_table {
     bool operand_is_optional; /* the last one */
 };
 
+/* A table's members `rows` and `count`. */
+#define OPTION_ROWS(array) .rows = (array), .count = sizeof(array) / sizeof *(array)
+
 enum options_result { OPTIONS_RUN, OPTIONS_HELPED, OPTIONS_WRONG };
 
 /* Fill the settings, which hold the defaults already, from argv[1..]. OPTIONS_HELPED: --help was

@@ -196,8 +196,7 @@ static const struct option_table get_table = {
     .usage = "stockade get KEY [options]",
     .about = "Prints what a key holds: a string, or a hash as \"field: value\" lines.\n\n" //
     EXITS,
-    .rows = get_rows,
-    .count = sizeof get_rows / sizeof *get_rows,
+    OPTION_ROWS(get_rows),
     .operands = {{"KEY", offsetof(struct settings, key)}},
 };
 
@@ -207,8 +206,7 @@ static const struct option_table set_table = {
     .usage = "stockade set KEY VALUE [options]",
     .about = "Writes a value under a lease. (A value that begins with - goes behind --.)\n\n" //
     EXITS,
-    .rows = set_rows,
-    .count = sizeof set_rows / sizeof *set_rows,
+    OPTION_ROWS(set_rows),
     .operands = {{"KEY", offsetof(struct settings, key)},
                  {"VALUE", offsetof(struct settings, value)}},
 };
@@ -227,8 +225,7 @@ static const struct option_table take_table = {
     .about = "Takes N off a number under a lease and prints what is left; takes nothing where\n"
              "less than --min would be left.\n\n" //
     EXITS,
-    .rows = take_rows,
-    .count = sizeof take_rows / sizeof *take_rows,
+    OPTION_ROWS(take_rows),
     .operands = {{"KEY", offsetof(struct settings, key)}, {"N", offsetof(struct settings, value)}},
 };
 
@@ -417,8 +414,7 @@ static const struct option_table lease_table = {
     .command = "stockade lease",
     .usage = "stockade lease RESOURCE [options]",
     .about = "Tells who holds the lease on a resource, and for how long.\n\n" EXITS,
-    .rows = json_rows,
-    .count = sizeof json_rows / sizeof *json_rows,
+    OPTION_ROWS(json_rows),
     .operands = {{"RESOURCE", offsetof(struct settings, key)}},
 };
 static const struct option_table revoke_table = {
@@ -426,8 +422,7 @@ static const struct option_table revoke_table = {
     .usage = "stockade revoke RESOURCE [options]",
     .about = "Ends the lease on a resource, whoever holds it: the holder's next write is STALE.\n"
              "Prints the token that is retired now.\n\n" EXITS,
-    .rows = json_rows,
-    .count = sizeof json_rows / sizeof *json_rows,
+    OPTION_ROWS(json_rows),
     .operands = {{"RESOURCE", offsetof(struct settings, key)}},
 };
 static const struct option_row leases_rows[] = {
@@ -440,8 +435,7 @@ static const struct option_table leases_table = {
     .usage = "stockade leases [MATCH] [options]",
     .about = "Lists the resources whose newest token was not released or revoked; MATCH is a\n"
              "pattern such as 'sku:*'.\n\n" EXITS,
-    .rows = leases_rows,
-    .count = sizeof leases_rows / sizeof *leases_rows,
+    OPTION_ROWS(leases_rows),
     .operands = {{"MATCH", offsetof(struct settings, value)}},
     .operand_is_optional = true,
 };

@@ -151,8 +151,7 @@ static const struct option_table backup_table = {
         "\n"
         "FILE is an ordinary SQLite file. Bring it back with `stockade restore`: copied into\n"
         "place by hand it would give out tokens that have been given out before.",
-    .rows = backup_rows,
-    .count = sizeof backup_rows / sizeof *backup_rows,
+    OPTION_ROWS(backup_rows),
     .operands = {{"FILE", offsetof(struct store_settings, file)}},
 };
 
@@ -194,8 +193,7 @@ static const struct option_table restore_table = {
         "Where there is no store, one is made. One that is too damaged to be opened, or is no\n"
         "store at all, is left alone: stop the daemon and move it, with its -wal and -shm,\n"
         "away first.",
-    .rows = restore_rows,
-    .count = sizeof restore_rows / sizeof *restore_rows,
+    OPTION_ROWS(restore_rows),
     .operands = {{"FILE", offsetof(struct store_settings, file)}},
 };
 
@@ -237,8 +235,7 @@ static const struct option_table check_table = {
              "tables, the guards' triggers, fences, values and receipts against each other. A\n"
              "daemon may be at work on the store meanwhile. It changes nothing.\n\n"
              "Exit code 0: nothing found. 1: something was, or the store could not be read.",
-    .rows = check_rows,
-    .count = sizeof check_rows / sizeof *check_rows,
+    OPTION_ROWS(check_rows),
 };
 
 struct check_run {

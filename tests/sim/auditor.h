@@ -2,14 +2,14 @@
 /* The auditor checks the promises after every step, from what clients sent and got and from what is
  * durable. It shares no code with the engine, and knows nothing of its state.
  *
- * When it looks (audit_committed), it compares what is durable now with what was at the last look:
+ * When the disk has changed (audit_committed), it compares what is durable with what was before:
  *   P1, P3  an operation that came in carried the token that was current then
  *   P2      tokens only rise, and none is given to two owners
  *   P4      nothing that was there has gone or changed
  *   P5      what was written together is there together
  *   P6      no operation is there twice
  * When a reply leaves a daemon (audit_answered), it compares the reply with what is durable, and
- * with the first reply. From time to time (audit_live) it looks at who waits, and since when: P8.
+ * with the first reply. From time to time (audit_live) it checks who waits, and since when: P8.
  */
 #ifndef STOCKADE_TESTS_SIM_AUDITOR_H
 #define STOCKADE_TESTS_SIM_AUDITOR_H

@@ -6,7 +6,7 @@
 #include "tests/sim/auditor.h"
 #include "tests/sim/disk.h"
 
-/* What was durable of a resource at the last look. */
+/* What was durable of a resource when the auditor read it last. */
 struct seen {
     int64_t token; /* the newest ever: stays where the row was forgotten */
     bool exists, live;
@@ -40,7 +40,7 @@ struct auditor {
     int64_t counted;   /* COUNT operations that were told to be applied */
     int64_t count_may; /* those that arrived at all */
     int64_t sold;      /* SELL operations in the logs */
-    struct look sold_now;
+    struct stored sold_now;
     int64_t pair_us; /* when the pair was written last */
 };
 

@@ -218,11 +218,11 @@ static void judge_written(struct auditor *auditor, const struct call *call, cons
     if (call->verb != VERB_COUNT && !op->applied && !hidden)
         world_break(world, P4_DURABLE, "operation %d is acknowledged, and is not in the store",
                     op->number);
-    if (op->told && memcmp(op->replies, replies, sizeof replies) != 0)
+    if (op->acknowledged && memcmp(op->replies, replies, sizeof replies) != 0)
         world_break(world, P6_ONCE, "operation %d got %lld at first, and %lld now", op->number,
                     (long long)op->replies[0], (long long)replies[0]);
-    for (size_t i = 0; call->verb == VERB_COUNT && !op->told && i < auditor->ops_count; i++)
-        if (auditor->ops[i]->verb == VERB_COUNT && auditor->ops[i]->told &&
+    for (size_t i = 0; call->verb == VERB_COUNT && !op->acknowledged && i < auditor->ops_count; i++)
+        if (auditor->ops[i]->verb == VERB_COUNT && auditor->ops[i]->acknowledged &&
             auditor->ops[i]->replies[0] == replies[0])
             world_break(world, P6_ONCE, "operations %d and %d both made it %lld", op->number,
                         auditor->ops[i]->number, (long long)replies[0]);
@@ -230,8 +230,8 @@ static void judge_written(struct auditor *auditor, const struct call *call, cons
         (call->verb == VERB_SELL && replies[1] != op->end))
         world_break(world, P6_ONCE, "operation %d ends at %lld of its log; its reply says %lld",
                     op->number, (long long)op->end, (long long)reply->integer);
-    auditor->counted += call->verb == VERB_COUNT && !op->told;
-    op->told = op->applied = true;
+    auditor->counted += call->verb == VERB_COUNT && !op->acknowledged;
+    op->acknowledged = op->applied = true;
     memcpy(op->replies, replies, sizeof replies);
     if (call->verb == VERB_APPEND) {
         int64_t *acked = &seen_of(auditor, call, 0)->acked[call->link->daemon];
@@ -269,8 +269,8 @@ static void judge_receipt(struct auditor *auditor, const struct call *call, cons
     if (reply->type == REDIS_REPLY_NIL && call->applied_then)
         world_break(auditor->world, P6_ONCE, "operation %d was applied, and has no receipt",
                     op->number);
-    if (applied && op->verb == VERB_COUNT && !op->told) {
-        op->told = op->applied = true;
+    if (applied && op->verb == VERB_COUNT && !op->acknowledged) {
+        op->acknowledged = op->applied = true;
         op->replies[0] = reply_item(reply, 1);
         auditor->counted++;
     }

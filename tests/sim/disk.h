@@ -33,15 +33,15 @@ void disk_tear_next(struct disk *disk);
 void disk_power_off(struct disk *disk);
 
 /* What is durable of a resource, seen without the engine. */
-struct look {
+struct stored {
     bool exists;
     int64_t token;
     bool live;
     int64_t number;   /* of the hash field "sold"; 0: none */
-    const char *text; /* the string; borrowed until the next look */
+    const char *text; /* the string; borrowed until the next call */
     size_t len;
 };
 /* False: it cannot be read now. */
-bool disk_look(struct disk *disk, const char *name, struct look *look);
+bool disk_read(struct disk *disk, const char *name, struct stored *stored);
 
 #endif

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness.limits import patience, wait_until
-from harness.maintenance import NO_STORES, execute, make_version_1, query, value
+from harness.maintenance import NO_STORES, execute, make_version_1, overwrite, query, value
 from harness.programs import read_until
 from harness.resp import encode
 
@@ -219,10 +219,7 @@ def test_a_place_where_no_file_can_be_is_refused(rig, maintenance, target, said)
 def test_a_damaged_store_gives_no_backup(rig, maintenance, daemon, copy):
     fill(daemon, 300, 1000)
     daemon.stop()
-    root, = query(rig.store, "SELECT rootpage FROM sqlite_schema WHERE name = 'stockade_keys'")[0]
-    with open(rig.store, "r+b") as file:
-        file.seek((root - 1) * 1024 + 8)
-        file.write(b"\xff" * 500)
+    overwrite(rig.store, "stockade_keys", b"\xff" * 500, 8)
     maintenance.refuse("backup", copy, said=f"{rig.store} is damaged: On tree page")
     assert names(rig.folder)[0] == "stockade.db"
 

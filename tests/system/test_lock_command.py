@@ -15,7 +15,7 @@ import pytest
 from harness.limits import BUILD, Seconds, Stopwatch, patience, wait_until, within
 from harness.rig import free_port, restart
 
-HELD, LOST, UNREACHABLE = 75, 76, 69
+HELD, LOST = 75, 76
 PROMPT_SECONDS = 2
 UNTIL_GO = "touch ready; while [ ! -e go ]; do sleep 0.02; done"
 
@@ -107,11 +107,6 @@ def test_a_wait_longer_than_the_ttl_leaves_a_lease_that_is_whole(tool, local, ke
     time.sleep(2.2)  # longer than the TTL: the time itself is what is tested
     holder("RELEASE", key, token)
     assert end(running) == (0, "")
-
-
-def test_an_unreachable_server_is_69(tool):
-    done = tool.run("-u", f"stockade://127.0.0.1:{free_port()}", "lock", "r", "--", "true")
-    assert done.returncode == UNREACHABLE and "cannot reach the server" in done.stderr
 
 
 def test_it_renews_for_as_long_as_the_program_runs(tool, daemon, client, key):

@@ -23,7 +23,7 @@ WRITES = {
 
 
 def successor(daemon, key):
-    """A's token, expired, and B's, granted since."""
+    """Return an expired token of A, and the one that B was granted after it."""
     stale = daemon.client().token(key, 30)
     fresh = daemon.client().token(key, 60000, "WAIT", 5000)
     assert fresh > stale
@@ -140,7 +140,7 @@ def test_nothing_of_the_old_holder_lands_after_the_new_grant_is_acknowledged(dae
 
 
 class Flood(threading.Thread):
-    """Writes under one token, one by one, until told to end."""
+    """Write under one token, one by one, until told to end."""
 
     def __init__(self, client, key, token, label):
         super().__init__(daemon=True)

@@ -14,7 +14,7 @@ BASKET = 50
 
 
 def basket(client, key, count):
-    """Resources with a stock of 10 each, and their tokens."""
+    """Make resources with a stock of 10 each; return their tokens."""
     tokens = {f"{key}:{i}": client.token(f"{key}:{i}") for i in range(count)}
     for name, token in tokens.items():
         client.fenced(token, "SET", name, 10)
@@ -107,8 +107,8 @@ def test_redis_py_runs_a_transaction_with_its_own_pipeline(daemon, token, key):
 
 
 def crash_at(rig, order, number):
-    """A daemon that is killed in the middle of a transaction with an ID; then another one. True
-    where the transaction is there."""
+    """Kill a daemon in the middle of a transaction with an ID, and start another. Return whether
+    the transaction is there."""
     daemon = rig.faulty_daemon()
     client = daemon.client()
     tokens = basket(client, number, 3)

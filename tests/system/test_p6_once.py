@@ -112,11 +112,10 @@ class Seller:
             self.sell(f"{self.number}-{serial}")
 
     def sell(self, id):
-        tokens = set()
+        tokens, key = set(), self.random.choice(["stock:0", "stock:1"])
         while True:
             try:
                 client = Client(self.address)
-                key = self.random.choice(["stock:0", "stock:1"]) if not tokens else key
                 token = client.token(key, 100, "WAIT", 20000)
                 tokens.add(token)
                 self.give_or_break(client, token, key, id)

@@ -36,7 +36,7 @@ class Store:
         self.client = daemon.client()
 
     def foreign(self, script):
-        """Another program, which has the file open for this long."""
+        """Run the script as another program, which opens the file and closes it."""
         execute(self.rig.store, script)
 
     def left(self, sku="a"):
@@ -71,7 +71,7 @@ def store(rig):
 
 
 def assert_stopped(store):
-    """No write reaches the table, not even under its token, on whatever way."""
+    """No write reaches the table in any way, not even under its token."""
     before = store.left(), store.left("b")
     for sql in ("UPDATE stock SET left = 0 WHERE sku = 'a'", "DELETE FROM stock WHERE sku = 'a'",
                 "INSERT INTO stock VALUES('a', 1)", "REPLACE INTO stock VALUES('a', 1)",

@@ -41,7 +41,7 @@ class Store:
         return program(self.rig.store, **options)
 
     def pass_on(self, name="sku:a"):
-        """The lease goes to somebody else."""
+        """Pass the lease on to somebody else."""
         self.client("RELEASE", name, self.tokens[name])
         self.tokens[name] = self.client.token(name)
 
@@ -191,7 +191,7 @@ def test_sellers_beside_the_daemon_and_through_it_sell_each_piece_once(store):
                 if left == 0:
                     return
                 if sale % 5 == number % 5:
-                    time.sleep(0.08)  # as a paused process: the lease runs out meanwhile
+                    time.sleep(0.08)  # like a paused process, whose lease runs out meanwhile
                 sell, where = (through, client) if number % 2 else (beside, shop)
                 (sold if sell(where, grant.token, left - 1) else stale).append(number)
                 client.ask("RELEASE", "sku:a", grant.token)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """P8 Live: waiters are served in order, the dead delay nobody for long, the gone leave no trace."""
 
-
 import pytest
 
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.resp import refused
 
-PROMPT_SECONDS = 0.8  # bound on a wake-up: below the look of each second, far above the usual
+PROMPT_SECONDS = 0.8  # for a wake-up: usually far less; a poll would take up to a second
 
 
 def await_waiters(client, key, count):
@@ -15,7 +14,7 @@ def await_waiters(client, key, count):
 
 
 def line_up(daemon, key, count, ttl_ms=60000, wait_ms=30000):
-    """`count` clients waiting in a known order."""
+    """Return `count` clients that wait in this order."""
     watch = daemon.client()
     line = []
     for number in range(count):
@@ -26,7 +25,7 @@ def line_up(daemon, key, count, ttl_ms=60000, wait_ms=30000):
 
 
 def hand_over(holder, waiter, key, token, seconds):
-    """A release wakes the waiter in time; its token."""
+    """Release, and return the token of the waiter, which must be woken in time."""
     with Stopwatch() as watch:
         assert holder("RELEASE", key, token) == 0
         fresh = waiter.read()[0]
@@ -118,7 +117,7 @@ def test_a_waiter_whose_client_vanished_leaves_the_line(daemon, holder, token, k
 
 
 def ask_for(daemon, key):
-    """A client whose ACQUIRE cannot be answered yet."""
+    """Return a client whose ACQUIRE cannot be answered yet."""
     client = daemon.client(name="vanishing")
     client.send("ACQUIRE", key, 60000)
     return client
@@ -154,7 +153,7 @@ def test_a_grant_nobody_can_receive_is_given_back_and_retired_while_its_commit_r
     watch.send("PING")
     try:
         answered = watch.reader.read(0.05) == "PONG"
-    except TimeoutError:  # the loop itself waits for the disk
+    except TimeoutError:  # the event loop itself waits for the disk
         answered = False
     rig.faults.clear()
     assert answered or watch.read() == "PONG"

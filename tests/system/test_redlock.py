@@ -11,7 +11,6 @@ from harness.limits import Stopwatch, patience, wait_until, within
 from harness.load import Load
 from harness.redlock import Redlock
 from harness.resp import refused
-from harness.rig import Rig
 from test_p2_rising import assert_rising, cycles, lock_key
 from test_p8_lease_service import assert_leasedown
 from test_p8_live import PROMPT_SECONDS, hand_over
@@ -38,24 +37,20 @@ class Site:
         client.close()
 
     def locks(self, key):
-        """Each master's token for it; None where it has none. Of those that run."""
+        """Return the token at each master that runs, None where it has none."""
         values = [master.client()("GET", lock_key(key)) for master in self.redlock.masters
                   if master.alive()]
         return [value and int(value.split(b" ")[0]) for value in values]
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    rig = Rig(tmp_path_factory.mktemp("redlock"))
-    try:
-        yield Site(rig)
-    finally:
-        rig.close()
+def shared(module_rig):
+    return Site(module_rig)
 
 
 @pytest.fixture
 def site(shared):
-    """Left with all masters up."""
+    """The test finds all masters up, and so does the next one."""
     yield shared
     for number, master in enumerate(shared.redlock.masters):
         if not master.alive():
@@ -185,7 +180,7 @@ def test_a_wrong_password_is_told_and_never_shown(rig):
 
 
 class Daemons:
-    """Load's clients, by turns at each of several daemons."""
+    """Gives Load its clients, by turns at each of several daemons."""
 
     def __init__(self, *daemons):
         self.turns = itertools.cycle(daemons)
@@ -195,7 +190,7 @@ class Daemons:
 
 
 def await_grants(load, count, what, timeout=RECOVERED_SECONDS):
-    """Until there are so many more than now."""
+    """Wait until there are so many more than now."""
     def granted():
         return sum(map(len, list(load.grants.values())))
 
@@ -239,7 +234,7 @@ def test_a_lost_majority_lets_no_stale_write_through(loaded):
 
 
 def p99_of_a_grant(client, key):
-    """Of GRANTS; and the median."""
+    """Return the 99th percentile and the median of GRANTS grants."""
     taken = []
     for _ in range(GRANTS):
         with Stopwatch() as watch:

@@ -9,7 +9,7 @@ import pytest
 from harness.limits import REPO, patience, wait_until, within
 from harness.load import Load
 from harness.resp import ReplyError
-from harness.rig import Rig, free_port
+from harness.rig import free_port
 from harness.sentinel import NEVER_MS, Sentinels
 from test_p2_rising import assert_rising, lock_key, token_when_up
 from test_p8_lease_service import AT_ONCE_SECONDS, SILENT_SECONDS, assert_leasedown
@@ -37,8 +37,8 @@ def back_in_time(client, resource, *options):
 
 
 class Quiet:
-    def __init__(self, folder):
-        self.rig = Rig(folder)
+    def __init__(self, rig):
+        self.rig = rig
         self.cluster = Sentinels(self.rig, down_after_ms=NEVER_MS, password="secret",
                                  sentinel_password="whisper")
 
@@ -48,10 +48,8 @@ class Quiet:
 
 
 @pytest.fixture(scope="module")
-def quiet_cluster(tmp_path_factory):
-    quiet = Quiet(tmp_path_factory.mktemp("sentinel"))
-    yield quiet
-    quiet.rig.close()
+def quiet_cluster(module_rig):
+    return Quiet(module_rig)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from harness.threads import at_once
 
 
 def result(reply):
-    """The reply as a dict with text keys."""
+    """Return the reply as a dict with text keys."""
     fields = mapped(reply)
     assert list(fields) == [b"columns", b"rows", b"changes", b"last_insert_rowid"]
     return {key.decode(): value for key, value in fields.items()}

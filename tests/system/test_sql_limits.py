@@ -124,7 +124,7 @@ def test_a_write_that_ends_its_transaction_loses_nobody_elses(rig, key, bad):
 
 
 def processor_ns(pid):
-    """What a process has used, in all its threads. Pauses and other programs do not count."""
+    """Return what all threads of a process have used. Pauses and other programs do not count."""
     return sum(int(thread.read_text().split()[0])
                for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 

@@ -22,7 +22,7 @@ UNPRIVILEGED = ("setpriv", "--inh-caps=-all", "--bounding-set=-all") if os.getui
 
 
 def refusal(rig, *args, **options):
-    """Starts a daemon that must not start: its one line on stderr."""
+    """Start a daemon, which must refuse to start; return its one line on stderr."""
     daemon = rig.start(*args, **options)
     with Stopwatch() as watch:
         status = daemon.wait()
@@ -233,7 +233,7 @@ def test_sigterm_answers_waiters_with_an_error_and_exits_with_0(rig, lease):
         assert daemon.wait() == 0
 
 
-BEGUN = b"begun" * 1000  # nothing brief: it is committed while the loop goes on
+BEGUN = b"begun" * 1000  # so long that it is committed while the event loop goes on
 
 
 def test_what_was_begun_is_finished_before_the_daemon_exits(rig, lease):

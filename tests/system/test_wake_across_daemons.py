@@ -9,7 +9,7 @@ import pytest
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.relay import Relay
 from harness.resp import Push
-from test_p8_live import PROMPT_SECONDS, hand_over
+from test_p8_live import PROMPT_SECONDS, await_waiters, hand_over
 from test_waiting_in_line import serve
 
 LOOK_SECONDS = 1.0
@@ -22,17 +22,15 @@ def await_news(daemon):
 
 
 def pair(rig, *uris):
-    """Two daemons on one file that hear of each other, and a client of each."""
+    """Return two daemons on one file that hear of each other, and a client of each."""
     daemons = [rig.daemon(lease=uri) for uri in uris]
     return daemons, [await_news(daemon) for daemon in daemons]
 
 
 def wait_for(daemon, client, key, ttl_ms=60000):
-    """`client` waits in the line for `key`."""
-    watch = daemon.client()
+    """Let `client` wait in line for `key`."""
     client.send("ACQUIRE", key, ttl_ms, "WAIT", 30000)
-    wait_until(lambda: watch.lease(key)["waiters"] == 1, "it waits")
-    watch.close()
+    await_waiters(daemon.client(), key, 1)
 
 
 @pytest.mark.parametrize("how", ["RELEASE", "REVOKE", "close"])
@@ -63,7 +61,7 @@ def test_wake_ups_across_daemons_take_milliseconds(rig, redis):
         assert holder.read() == 0
         assert watch.seconds < patience(PROMPT_SECONDS), "none is left for the look"
         took.append(float(watch.seconds))
-    # Of the quicker ones, for the machine may be busy with something else.
+    # The quicker ones, since the machine may be busy with something else.
     assert sorted(took)[len(took) // 4] < patience(0.05), took
     assert waiter.counter("lease_service_news") == 30
 

@@ -24,7 +24,7 @@ class Clocked:
         self.daemon = self.another()
 
     def another(self):
-        """A daemon on the same store, by the same clock."""
+        """Start a daemon on the same store, with the same clock."""
         return self.rig.daemon(lease=self.lease, env=self.env)
 
     def set(self, offset):
@@ -33,14 +33,14 @@ class Clocked:
         fresh.rename(self.file)
 
     def restart(self, offset, how=Process.stop):
-        """Under another wall clock."""
+        """Restart under another wall clock."""
         how(self.daemon)
         self.set(offset)
         self.daemon = self.another()
         return self.daemon.client()
 
     def await_sweep(self):
-        """Until a clean-up has begun and ended that saw the clock as it is now."""
+        """Wait for a clean-up that began and ended with the clock as it is now."""
         then = self.daemon.metric("sweeps_total")
         wait_until(lambda: self.daemon.metric("sweeps_total") >= then + 2, "a clean-up",
                    patience(10))
@@ -55,7 +55,7 @@ def clocked(rig, lease):
 
 
 def told(daemon):
-    """The daemon's wall clock, in seconds."""
+    """Return the daemon's wall clock, in seconds."""
     return int(daemon.client()("TIME")[0])
 
 
@@ -133,7 +133,7 @@ def test_P6_a_clock_that_was_wrong_at_the_first_start_and_then_set_right_forgets
 def test_P3_a_jump_of_the_wall_clock_leaves_the_row_of_a_live_lease_where_it_is(clocked):
     client = clocked.daemon.client()
     token = client.token("r", 24 * 3600 * 1000)
-    client.token("another", 1000)  # behind it: a table's last row stays anyhow
+    client.token("another", 1000)  # behind it, since the last row of a table always stays
     client = clocked.restart(MONTHS)
     clocked.await_sweep()
     assert client.lease("r")["state"] == "held"
@@ -145,7 +145,7 @@ def test_a_jump_of_the_wall_clock_frees_no_lease_for_a_second_daemon(clocked):
     ttl_ms = 3000
     second = clocked.another()
     other = second.client()
-    # For the first ttl_ms of its own it holds what is older than itself.
+    # In its first ttl_ms it takes leases that are older than itself as held.
     wait_until(lambda: second.metric("uptime_seconds") * 1000 > ttl_ms, "it ran", patience(10))
     clocked.daemon.client().token("r", ttl_ms)
     clocked.set(DAY_AND_MORE)

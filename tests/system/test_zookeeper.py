@@ -11,7 +11,7 @@ import pytest
 from harness.limits import Stopwatch, patience, wait_until
 from harness.load import Load
 from harness.resp import Push, ReplyError
-from harness.rig import Rig, free_port
+from harness.rig import free_port
 from harness.services import needed
 from harness.zookeeper import ZooKeeper
 from test_p2_rising import assert_rising, token_when_up
@@ -33,15 +33,13 @@ def programs():
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """One for all tests that leave it up."""
-    rig = Rig(tmp_path_factory.mktemp("zookeeper"))
-    yield ZooKeeper(rig)
-    rig.close()
+def server(module_rig):
+    """One server, for all tests that leave it up."""
+    return ZooKeeper(module_rig)
 
 
 class Place:
-    """A folder of ZooKeeper's for one test, and daemons on it that share a store."""
+    """A folder in ZooKeeper for one test, and daemons that share it and a store."""
 
     def __init__(self, rig, server):
         self.rig = rig
@@ -56,7 +54,7 @@ class Place:
                 if path.startswith(f"{self.chroot}/stockade/{key}/")]
 
     def watches(self):
-        """How many sessions watch each path that is not their own."""
+        """Return how many sessions watch each path that is not their own."""
         counts, owners, head = {}, {}, None
         for line in self.server.server.ask("dump").splitlines():
             if line.startswith("\t"):
@@ -272,7 +270,7 @@ def test_a_lost_connection_costs_no_lease(far):
     for _ in range(3):
         relay.cut()
         token_when_up(client, "other", 60000, "OWNER", "me")
-        # That may have come by the old connection, whose end is noticed only now.
+        # The grant may have come by the old connection, whose end is noticed only now.
         lease = wait_until(lambda: unless_down(client), "the service is asked", 15)
         assert (lease["state"], lease["token"]) == ("held", token)
 

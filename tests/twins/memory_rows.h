@@ -109,7 +109,7 @@ int64_t memory_rows_add(struct memory_rows *rows, struct bytes name);
 /* Return the content of the row of this id, which is about to be changed. */
 struct content *memory_rows_change(struct memory_rows *rows, int64_t id);
 /* Return the content only to be read, or NULL for id 0. */
-struct content *memory_rows_look(struct memory_rows *rows, int64_t id);
+struct content *memory_rows_read(struct memory_rows *rows, int64_t id);
 /* Remove a row that has no receipts. */
 void memory_rows_remove(struct memory_rows *rows, int64_t id);
 /* Return what concerns no single row, which is about to be changed. */

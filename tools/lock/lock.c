@@ -101,8 +101,7 @@ static const struct option_table table = {
         "  76  the lease was lost, the program was ended\n"
         " 126  the program cannot be executed\n"
         " 127  the program was not found",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
     .operands = {{"RESOURCE", offsetof(struct settings, resource)}},
 };
 

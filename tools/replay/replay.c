@@ -62,8 +62,7 @@ static const struct option_table table = {
         "removes it at the end. On a running server the keys stay.\n\n"
         "Exit code 0: for every SKU opening - sold + returned = left, and nothing was ever\n"
         "below 0. 1: not so, or the replay could not be done.",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
 };
 
 /* What is said. */

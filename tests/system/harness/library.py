@@ -16,7 +16,7 @@ import select
 import subprocess
 import sys
 import time
-from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, c_bool, c_char_p, c_int, c_int64, c_size_t, c_void_p
 
 import pytest
 
@@ -51,7 +51,7 @@ class Library:
                              "stk_lease_free": None, "stk_client_close": None,
                              "stk_reply_free": None, "stk_reply_integer": c_int64,
                              "stk_reply_at": c_void_p, "stk_reply_count": c_size_t,
-                             "stk_reply_string": c_char_p, "stk_rows_float": c_double}.items():
+                             "stk_reply_string": c_char_p}.items():
             getattr(so, name).restype = result
         so.stk_client_open.argtypes = [c_char_p, c_int64, POINTER(c_void_p)]
         for name in ("stk_client_close", "stk_lease_free", "stk_lease_left_ms", "stk_lease_valid",

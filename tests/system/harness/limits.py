@@ -15,16 +15,11 @@ REPO = pathlib.Path(__file__).resolve().parents[3]
 BUILD = (REPO / os.environ.get("STOCKADE_BUILD", "build")).resolve()
 
 
-@functools.lru_cache(maxsize=None)
-def sanitized():
-    """True where the daemon was built with ASan or TSan: slower, and larger."""
-    binary = (BUILD / "stockaded").read_bytes()
-    return b"__asan_init" in binary or b"__tsan_init" in binary
-
-
 @functools.cache
-def thread_sanitized():
-    return b"__tsan_init" in (BUILD / "stockaded").read_bytes()
+def sanitized(*sanitizers):
+    """Whether the daemon was built with one of these, or with any: slower then, and larger."""
+    binary = (BUILD / "stockaded").read_bytes()
+    return any(f"__{name}_init".encode() in binary for name in sanitizers or ("asan", "tsan"))
 
 
 def patience(seconds):

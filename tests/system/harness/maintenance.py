@@ -81,6 +81,15 @@ def execute(path, script):
         file.executescript(script)
 
 
+def overwrite(path, name, data, offset=0):
+    """Writes over the first page of a table or an index; a negative offset counts from its end."""
+    root, size = query(path, "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size"
+                             " WHERE name = ?", name)[0]
+    with open(path, "r+b") as file:
+        file.seek((root - 1) * size + offset % size)
+        file.write(data)
+
+
 def value(path, key):
     """The string of a key; None where there is none."""
     rows = query(path, "SELECT value FROM stockade_values WHERE key = ?", key)

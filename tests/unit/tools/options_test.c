@@ -28,8 +28,7 @@ static const struct option_table table = {
     .command = "test",
     .usage = "test",
     .about = "about",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
 };
 
 /* `words` ends with NULL. */

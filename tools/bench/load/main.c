@@ -64,8 +64,7 @@ static const struct option_table table = {
     .command = "bench-load",
     .usage = "bench-load --work NAME --port N [option]...",
     .about = "Runs closed loops of clients against a server, and measures them.",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
 };
 
 static bool read_expected(struct load *load, const char *path)

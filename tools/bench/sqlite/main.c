@@ -35,8 +35,7 @@ static const struct option_table table = {
     .command = "bench-sqlite",
     .usage = "bench-sqlite FILE [option]...",
     .about = "Writes to a copy of a store's file, past Stockade, and measures it.",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
     .operands = {{"FILE", offsetof(struct settings, file)}},
 };
 
