@@ -18,32 +18,45 @@ enum cli_exit {
     CLI_USAGE = 2,  /* the command line makes no sense */
 };
 
-/* What stood before the command's name. */
+#define CLI_DEFAULT_URI "stockade://127.0.0.1:7379"
+
+/* What every command takes, anywhere on its line, and what comes of it. */
 struct cli {
-    bool uri_given;        /* by -u */
-    struct client_uri uri; /* of the Stockade server, or the default */
+    const char *uri;           /* -u; NULL: not given */
+    const char *password_file; /* --password-file; NULL: not given */
+    struct buf full_uri;       /* cli_uri's answer */
 };
+
+/* Return the URI that the library connects to, with its password: -u, STOCKADE_URI or the default.
+ * A password that is not in it comes from --password-file, STOCKADE_PASSWORD or the file that
+ * STOCKADE_PASSWORD_FILE names. NULL: something of that makes no sense. */
+const char *cli_uri(struct cli *cli, struct failure *failure);
+/* The same for who talks to a daemon without the library. */
+bool cli_server(struct cli *cli, struct client_uri *server, struct failure *failure);
+/* Return the store that is meant where --store is not given, as sqlite:PATH, and where that was
+ * said: -u, STOCKADE_STORE, or STOCKADE_URI where that is a store's. NULL: nowhere. */
+const char *cli_store(struct cli *cli, const char **origin);
 
 struct cli_command {
     const char *name;    /* one or two words */
     const char *summary; /* one line in `stockade --help` */
     /* `argv[0]` is the last word of the name. Return the exit code (enum cli_exit, or 128 + signal
      * when a signal ended it). */
-    int (*run)(const struct cli *cli, int argc, char **argv);
+    int (*run)(struct cli *cli, int argc, char **argv);
 };
 
-int backup_run(const struct cli *cli, int argc, char **argv);
-int check_run(const struct cli *cli, int argc, char **argv);
-int demo_basket_run(const struct cli *cli, int argc, char **argv);
-int demo_oversell_run(const struct cli *cli, int argc, char **argv);
-int get_run(const struct cli *cli, int argc, char **argv);
-int lease_run(const struct cli *cli, int argc, char **argv);
-int leases_run(const struct cli *cli, int argc, char **argv);
-int lock_run(const struct cli *cli, int argc, char **argv);
-int replay_run(const struct cli *cli, int argc, char **argv);
-int restore_run(const struct cli *cli, int argc, char **argv);
-int revoke_run(const struct cli *cli, int argc, char **argv);
-int set_run(const struct cli *cli, int argc, char **argv);
-int take_run(const struct cli *cli, int argc, char **argv);
+int backup_run(struct cli *cli, int argc, char **argv);
+int check_run(struct cli *cli, int argc, char **argv);
+int demo_basket_run(struct cli *cli, int argc, char **argv);
+int demo_oversell_run(struct cli *cli, int argc, char **argv);
+int get_run(struct cli *cli, int argc, char **argv);
+int lease_run(struct cli *cli, int argc, char **argv);
+int leases_run(struct cli *cli, int argc, char **argv);
+int lock_run(struct cli *cli, int argc, char **argv);
+int replay_run(struct cli *cli, int argc, char **argv);
+int restore_run(struct cli *cli, int argc, char **argv);
+int revoke_run(struct cli *cli, int argc, char **argv);
+int set_run(struct cli *cli, int argc, char **argv);
+int take_run(struct cli *cli, int argc, char **argv);
 
 #endif

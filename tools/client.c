@@ -11,7 +11,9 @@
 
 #include "fence/base/bytes.h"
 #include "fence/base/check.h"
+#include "proxy/client/target.h"
 
+enum { REDIS_PORT = 6379 };
 enum { CONNECT_LIMIT_MS = 2000, WRITE_TTL_MS = 10000, WRITE_WAIT_MS = 3000, DB_MAX = 1 << 20 };
 
 static struct timeval timeval_of(int64_t ms)
@@ -19,17 +21,33 @@ static struct timeval timeval_of(int64_t ms)
     return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 }
 
-/* What follows "SCHEME://". A password may have any character: the last @ is before the host. */
+/* What follows "redis://". A password may have any character: the last @ is before the host. */
 static bool parse_tcp(struct client_uri *uri, const char *rest)
 {
     struct uri_reader reader = {.at = rest};
     const char *at_sign = strrchr(rest, '@');
 
     return (at_sign == NULL || uri_take_login(&reader, at_sign, &uri->login)) &&
-           uri_take_host(&reader, 0, &uri->host) &&
+           uri_take_host(&reader, REDIS_PORT, &uri->host) &&
            (!uri_skip(&reader, "/") || *reader.at == '\0' ||
             uri_take_number(&reader, strlen(reader.at), 0, DB_MAX, &uri->db, "database")) &&
            *reader.at == '\0';
+}
+
+/* A daemon's URI is what the library takes. */
+static bool parse_stockade(struct client_uri *uri, const char *text)
+{
+    struct target target;
+    char why[256];
+
+    if (!target_parse(text, &target, why, sizeof why) || target.kind == TARGET_EMBEDDED) {
+        return false;
+    }
+    uri->is_unix = target.kind == TARGET_UNIX;
+    text_print(uri->path, sizeof uri->path, "%s", target.path);
+    uri->host = target.host;
+    uri->login = target.login;
+    return true;
 }
 
 static bool parse_unix(struct client_uri *uri, const char *path)
@@ -42,19 +60,24 @@ static bool parse_unix(struct client_uri *uri, const char *path)
 bool client_uri_parse(struct client_uri *uri, const char *scheme, const char *text,
                       struct failure *failure)
 {
-    const char *rest = uri_after(text, scheme), *tcp = NULL, *path = NULL;
+    const char *tcp = uri_after(text, "redis://"), *path = uri_after(text, "redis+unix:");
+    bool good;
 
     *uri = (struct client_uri){.is_unix = false};
     text_print(uri->text, sizeof uri->text, "%s", text);
-    if (rest != NULL) {
-        tcp = uri_after(rest, "://");
-        path = uri_after(rest, "+unix:");
+    if (strcmp(scheme, "redis") != 0) {
+        good = parse_stockade(uri, text);
+    } else {
+        good = tcp != NULL ? parse_tcp(uri, tcp) : path != NULL && parse_unix(uri, path);
     }
-    bool good = tcp != NULL ? parse_tcp(uri, tcp) : path != NULL && parse_unix(uri, path);
     if (!good || strlen(text) >= sizeof uri->text) {
-        return failure_set(failure,
-                           "takes %s://[user:password@]host:port or %s+unix:PATH, not \"%s\"",
-                           scheme, scheme, text);
+        struct buf shown = {0};
+        uri_append_masked(&shown, text);
+        (void)failure_set(failure,
+                          "takes %s://[user:password@]host[:port] or %s+unix:PATH, not \"%.*s\"",
+                          scheme, scheme, BYTES_CUT(shown, 200));
+        buf_free(&shown);
+        return false;
     }
     return true;
 }

@@ -17,7 +17,7 @@
 enum { CLIENT_LIMIT_MS = 5000 }; /* for a command that waits for nothing */
 
 struct client_uri {
-    char text[512]; /* the whole of it */
+    char text[1536]; /* the whole of it */
     bool is_unix;
     char path[108];
     struct uri_host host;
@@ -25,8 +25,8 @@ struct client_uri {
     int db;                 /* SELECTed where not 0 */
 };
 
-/* SCHEME://[[user]:password@]host:port[/db] or SCHEME+unix:PATH; the scheme is stockade or redis.
- */
+/* Read a URI of the scheme stockade (see proxy/client/target.h; no sqlite:), or of redis:
+ * redis://[[user]:password@]host[:6379][/db] or redis+unix:PATH. */
 bool client_uri_parse(struct client_uri *uri, const char *scheme, const char *text,
                       struct failure *failure);
 

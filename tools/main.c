@@ -5,16 +5,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "fence/base/check.h"
+#include "fence/base/nearest.h"
+#include "proxy/server/environment.h"
 #include "tools/cli.h"
-
-#define DEFAULT_URI "stockade://127.0.0.1:7379"
 
 static const struct cli_command commands[] = {
     {"lock", "run a program while it holds a lease", lock_run},
     {"get", "print what a key holds", get_run},
-    {"set", "write a key, under a token or a lease of the moment", set_run},
+    {"set", "write a key, under your token or a lease of its own", set_run},
     {"take", "take from a number where enough is left", take_run},
     {"lease", "tell who holds a resource", lease_run},
     {"revoke", "end a lease, whoever holds it", revoke_run},
@@ -39,12 +39,17 @@ static void print_help(void)
     for (int i = 0; i < COMMANDS; i++) {
         printf("  %-16s %s\n", commands[i].name, commands[i].summary);
     }
-    printf("\noptions:\n"
-           "  -u, --uri URI    the server: stockade://[user:password@]host:port or\n"
-           "                   stockade+unix:PATH; default " DEFAULT_URI ".\n"
+    printf("\noptions, anywhere on the line (of `lock`: before the --):\n"
+           "  -u, --uri URI    the server: stockade://[user:password@]host[:port],\n"
+           "                   stockade+unix:PATH, or sqlite:PATH for a store without a daemon;\n"
+           "                   default " CLI_DEFAULT_URI ".\n"
            "                   (demo and replay start private servers where -u is not given)\n"
+           "      --password-file FILE\n"
+           "                   the password, where the URI has none: FILE's only line\n"
            "  -h, --help       this text; `stockade COMMAND --help` tells of one command\n"
            "  -V, --version    the version\n\n"
+           "environment: STOCKADE_URI stands for -u, STOCKADE_PASSWORD_FILE for --password-file;\n"
+           "STOCKADE_PASSWORD is the password itself\n\n"
            "exit codes: 0 ok, 1 failed or a promise was broken, 2 wrong usage,\n"
            "128 + n ended by signal n\n");
 }
@@ -76,7 +81,8 @@ static int wrong_usage(const char *what, const char *why)
 /* Suggest what argv[0..] may have been meant to be: "demo" needs a second word. */
 static int unknown_command(int argc, char **argv)
 {
-    char said[160];
+    struct nearest nearest = nearest_to(bytes_of(argv[0]));
+    char said[200];
 
     (void)snprintf(said, sizeof said, "%s%s%s", argv[0], argc > 1 ? " " : "",
                    argc > 1 ? argv[1] : "");
@@ -87,53 +93,103 @@ static int unknown_command(int argc, char **argv)
                            " is not a command, but `%s` is", commands[i].name);
             return wrong_usage(said, "");
         }
+        nearest_offer(&nearest, commands[i].name);
+    }
+    if (nearest.word != NULL) {
+        (void)snprintf(said, sizeof said, " is not a command; did you mean %s?", nearest.word);
+        return wrong_usage(argv[0], said);
     }
     return wrong_usage(said, " is not a command");
 }
 
-static int run_command(const struct cli *cli, int argc, char **argv)
+/* `demo --help`: the commands that begin with this word. False: none does. */
+static bool print_group(const char *word)
 {
+    size_t len = strlen(word);
+    bool found = false;
+
+    for (int i = 0; i < COMMANDS; i++) {
+        if (strncmp(commands[i].name, word, len) == 0 && commands[i].name[len] == ' ') {
+            printf("%s%-16s %s\n", found ? "  " : "usage: stockade ", commands[i].name,
+                   commands[i].summary);
+            found = true;
+        }
+    }
+    return found;
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+static int run_command(struct cli *cli, int argc, char **argv)
+{
+    char help[] = "--help";
+    char *asked[] = {NULL, help, NULL};
     int words = 0;
 
     if (argc == 0) {
         return wrong_usage("a command is missing", "");
     }
+    bool helps = strcmp(argv[0], "help") == 0;
+    if (helps && (argc == 1 || is_help(argv[1]))) {
+        print_help();
+        return CLI_OK;
+    }
+    argc -= helps;
+    argv += helps;
     const struct cli_command *command = find_command(argc, argv, &words);
     if (command == NULL) {
-        return unknown_command(argc, argv);
+        bool group = (helps || (argc > 1 && is_help(argv[1]))) && print_group(argv[0]);
+        return group ? CLI_OK : unknown_command(argc, argv);
+    }
+    if (helps) {
+        asked[0] = argv[words - 1];
+        return command->run(cli, 2, asked);
     }
     return command->run(cli, argc - words + 1, argv + words - 1);
+}
+
+/* A variable that nobody reads was probably meant to be another one. */
+static void warn_of_variables(void)
+{
+    char text[200];
+
+    for (char **setting = environ; *setting != NULL; setting++) {
+        if (environment_complaint(*setting, text, sizeof text) != NULL) {
+            fprintf(stderr, "stockade: %s\n", text);
+        }
+    }
 }
 
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {
         {"uri", required_argument, NULL, 'u'},
+        {"password-file", required_argument, NULL, 'p'},
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'V'},
         {NULL, 0, NULL, 0},
     };
-    struct cli cli = {.uri_given = false};
-    struct failure failure;
+    struct cli cli = {.uri = NULL};
     int got;
 
     /* A reader that leaves (`stockade demo | head`) must not end us before we have cleaned up. */
     (void)signal(SIGPIPE, SIG_IGN);
-    check(client_uri_parse(&cli.uri, "stockade", DEFAULT_URI, &failure));
     opterr = 0;
     while ((got = getopt_long(argc, argv, "+:u:hV", longs, NULL)) != -1) {
         switch (got) {
-        case 'u':
-            if (!client_uri_parse(&cli.uri, "stockade", optarg, &failure)) {
-                return wrong_usage("-u ", failure.text);
-            }
-            cli.uri_given = true;
-            break;
+        case 'u': cli.uri = optarg; break;
+        case 'p': cli.password_file = optarg; break;
         case 'h': print_help(); return CLI_OK;
         case 'V': printf("stockade " STOCKADE_VERSION "\n"); return CLI_OK;
         case ':': return wrong_usage(argv[optind - 1], " needs a value");
         default: return wrong_usage(argv[optind - 1], " is not an option");
         }
     }
-    return run_command(&cli, argc - optind, argv + optind);
+    warn_of_variables();
+    int code = run_command(&cli, argc - optind, argv + optind);
+    buf_free(&cli.full_uri);
+    return code;
 }

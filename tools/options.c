@@ -10,12 +10,15 @@
 
 #include "fence/base/bytes.h"
 #include "fence/base/check.h"
+#include "fence/base/nearest.h"
+#include "tools/cli.h"
 
-enum { ROWS_MAX = 30, HELP_COLUMN = 26, HELP_LETTER = 'h', ROW_FIRST = 256 };
+enum { ROWS_MAX = 30, HELP_COLUMN = 26, ROW_FIRST = 256 };
+enum { HELP_LETTER = 'h', URI_LETTER = 'u', PASSWORD_LETTER = 255 };
 enum { OPERAND = 1 }; /* getopt's code for a word that is no option */
 enum { OPERANDS = sizeof((struct option_table *)NULL)->operands / sizeof(struct option_operand) };
 
-static void options_help(const struct option_table *table)
+static void options_help(const struct option_table *table, bool cli)
 {
     printf("usage: %s\n\n%s\n\noptions:\n", table->usage, table->about);
     for (size_t i = 0; i < table->count; i++) {
@@ -27,6 +30,9 @@ static void options_help(const struct option_table *table)
         printf("%-*s %s\n", HELP_COLUMN, left, row->help);
     }
     printf("%-*s this text\n", HELP_COLUMN, "  --help, -h");
+    if (cli) {
+        printf("%-*s which server; and more: see stockade --help\n", HELP_COLUMN, "  -u URI");
+    }
 }
 
 bool options_ms(const char *text, int64_t *ms)
@@ -113,12 +119,22 @@ static bool operand_take(const struct option_table *table, void *settings, const
     return wanted;
 }
 
+static enum options_result refuse_extra(const struct option_table *table, const char *word)
+{
+    char why[128];
+
+    (void)snprintf(why, sizeof why, " is one word too many%s%s",
+                   table->too_many != NULL ? ": " : "",
+                   table->too_many != NULL ? table->too_many : "");
+    return options_wrong(table, word, why);
+}
+
 static enum options_result options_end(const struct option_table *table, void *settings, int argc,
                                        char **argv)
 {
     for (int i = optind; i < argc; i++) { /* behind "--" */
         if (!operand_take(table, settings, argv[i])) {
-            return options_wrong(table, argv[i], " is one word too many");
+            return refuse_extra(table, argv[i]);
         }
     }
     const char **field;
@@ -128,42 +144,98 @@ static enum options_result options_end(const struct option_table *table, void *s
                : options_wrong(table, missing->name, " is missing");
 }
 
-enum options_result options_parse(const struct option_table *table, void *settings, int argc,
-                                  char **argv)
+/* Return the word that getopt_long did not know. Of short options in one word it stops at the
+ * first, and has not gone past the word. */
+static const char *unknown_word(int argc, char **argv)
 {
-    struct option longs[ROWS_MAX + 2] = {{"help", no_argument, NULL, HELP_LETTER}};
+    const char *last = argv[optind - 1];
+    bool is_whole = optopt == 0 || strncmp(last, "--", 2) == 0 ||
+                    (last[0] == '-' && last[1] == (char)optopt && last[2] == '\0');
+
+    return is_whole || optind >= argc ? last : argv[optind];
+}
+
+/* Say that a word is no option, and what may have been meant. */
+static enum options_result refuse_unknown(const struct option_table *table, void *settings,
+                                          const char *word)
+{
+    struct nearest nearest = nearest_to((struct bytes){word + 2, strcspn(word + 2, "=")});
+    struct buf why = {0};
+    const char **field;
+
+    buf_append_text(&why, " is not an option here");
+    if (strncmp(word, "--", 2) == 0) {
+        for (size_t i = 0; i < table->count; i++) {
+            nearest_offer(&nearest, table->rows[i].name);
+        }
+        if (nearest.word != NULL && nearest.slips > 0) {
+            buf_printf(&why, "; did you mean --%s?", nearest.word);
+        }
+    } else if (operand_next(table, settings, &field) != NULL) {
+        bool negative = word[1] >= '0' && word[1] <= '9';
+        buf_printf(&why, "; for %s: %s", negative ? "negatives" : "a value like that",
+                   table->command);
+        for (size_t i = 0; i < OPERANDS && table->operands[i].name != NULL; i++) {
+            field = (const char **)(void *)((char *)settings + table->operands[i].offset);
+            if (*field != NULL) {
+                buf_printf(&why, " %s", *field);
+            }
+        }
+        buf_printf(&why, " -- %s", word);
+    }
+    buf_append(&why, "", 1);
+    enum options_result result = options_wrong(table, word, why.data);
+    buf_free(&why);
+    return result;
+}
+
+/* Put the options of every command, and then those of this one, into getopt's table. */
+static void fill_longs(struct option *longs, const struct option_table *table, bool cli)
+{
+    size_t used = 0;
+
+    longs[used++] = (struct option){"help", no_argument, NULL, HELP_LETTER};
+    if (cli) {
+        longs[used++] = (struct option){"uri", required_argument, NULL, URI_LETTER};
+        longs[used++] = (struct option){"password-file", required_argument, NULL, PASSWORD_LETTER};
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        int takes = table->rows[i].kind == OPTION_FLAG ? no_argument : required_argument;
+        longs[used++] = (struct option){table->rows[i].name, takes, NULL, (int)(ROW_FIRST + i)};
+    }
+}
+
+enum options_result options_parse(const struct option_table *table, void *settings, struct cli *cli,
+                                  int argc, char **argv)
+{
+    struct option longs[ROWS_MAX + 4] = {{0}};
     struct failure failure = {.text = ""};
     char name[64];
     int got;
 
     check(table->count <= ROWS_MAX);
-    for (size_t i = 0; i < table->count; i++) {
-        int takes = table->rows[i].kind == OPTION_FLAG ? no_argument : required_argument;
-        longs[i + 1] = (struct option){table->rows[i].name, takes, NULL, (int)(ROW_FIRST + i)};
-    }
+    fill_longs(longs, table, cli != NULL);
     opterr = 0;
     optind = 0; /* glibc: start over, main has used getopt before */
-    while ((got = getopt_long(argc, argv, "-:h", longs, NULL)) != -1) {
-        if (got == HELP_LETTER) {
-            options_help(table);
-            return OPTIONS_HELPED;
-        }
-        if (got == OPERAND) {
+    while ((got = getopt_long(argc, argv, cli != NULL ? "-:hu:" : "-:h", longs, NULL)) != -1) {
+        const struct option_row *row;
+        switch (got) {
+        case HELP_LETTER: options_help(table, cli != NULL); return OPTIONS_HELPED;
+        case URI_LETTER: cli->uri = optarg; break;
+        case PASSWORD_LETTER: cli->password_file = optarg; break;
+        case OPERAND:
             if (!operand_take(table, settings, optarg)) {
-                return options_wrong(table, optarg, " is one word too many");
+                return refuse_extra(table, optarg);
             }
-            continue;
-        }
-        if (got == '?') {
-            return options_wrong(table, argv[optind - 1], " is not an option here");
-        }
-        if (got == ':') {
-            return options_wrong(table, argv[optind - 1], " needs a value");
-        }
-        const struct option_row *row = &table->rows[got - ROW_FIRST];
-        if (!option_set(row, settings, optarg, &failure)) {
-            (void)snprintf(name, sizeof name, "--%s ", row->name);
-            return options_wrong(table, name, failure.text);
+            break;
+        case '?': return refuse_unknown(table, settings, unknown_word(argc, argv));
+        case ':': return options_wrong(table, argv[optind - 1], " needs a value");
+        default:
+            row = &table->rows[got - ROW_FIRST];
+            if (!option_set(row, settings, optarg, &failure)) {
+                (void)snprintf(name, sizeof name, "--%s ", row->name);
+                return options_wrong(table, name, failure.text);
+            }
         }
     }
     return options_end(table, settings, argc, argv);

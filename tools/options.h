@@ -10,6 +10,8 @@
 
 #include "tools/failure.h"
 
+struct cli;
+
 enum option_kind {
     OPTION_FLAG,   /* bool; takes no value */
     OPTION_NUMBER, /* int64_t within min..max */
@@ -41,6 +43,7 @@ struct option_table {
         size_t offset;
     } operands[2];
     bool operand_is_optional; /* the last one */
+    const char *too_many;     /* what to do where there is a word too many; NULL: nothing */
 };
 
 /* A table's members `rows` and `count`. */
@@ -48,10 +51,11 @@ struct option_table {
 
 enum options_result { OPTIONS_RUN, OPTIONS_HELPED, OPTIONS_WRONG };
 
-/* Fill the settings, which hold the defaults already, from argv[1..]. OPTIONS_HELPED: --help was
+/* Fill the settings, which hold the defaults already, from argv[1..], and `cli`, whose options
+ * every command of `stockade` takes (NULL: the program is another). OPTIONS_HELPED: --help was
  * asked for and printed. OPTIONS_WRONG: the reason was printed on stderr. */
-enum options_result options_parse(const struct option_table *table, void *settings, int argc,
-                                  char **argv);
+enum options_result options_parse(const struct option_table *table, void *settings, struct cli *cli,
+                                  int argc, char **argv);
 
 /* Read "200", "200ms", "30s", "5m" or "24h" as milliseconds; false for anything else. */
 bool options_ms(const char *text, int64_t *ms);

@@ -2,7 +2,7 @@
 /* Commands that ask one thing or write one thing: `stockade get`, `set`, `take`, `lease`, `revoke`
  * and `leases`, for people and, with --json and exit codes, for scripts. They go through the
  * library, so what was lost on its way is asked again where that is harmless. The writes bring a
- * token, or take the lease for the moment and give it back. */
+ * token, or take a lease, write and release it. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ enum {
 struct settings {
     const char *key, *value; /* the operands */
     const char *field;       /* of a hash; NULL: the key holds a string */
-    int64_t token;           /* 0: take a lease for the moment */
+    int64_t token;           /* 0: take a lease, and release it after the write */
     int64_t wait_ms, min, count;
     bool json;
 };
@@ -47,7 +47,7 @@ struct settings {
 struct query {
     const char *name; /* "stockade get": in front of messages */
     struct settings settings;
-    const char *uri;
+    struct cli *cli;
     stk_client *client; /* NULL: not connected */
     struct buf out;     /* what goes to stdout next */
 };
@@ -112,6 +112,7 @@ static int fail(struct query *query, enum stk_error error)
     case STK_BUSY:
     case STK_TIMEOUT:
     case STK_UNSURE:
+    case STK_PROTOCOL:
     case STK_UNREACHABLE: return refuse(query, QUERY_UNREACHABLE, code, message);
     default: return refuse(query, CLI_FAILED, code, message);
     }
@@ -120,11 +121,18 @@ static int fail(struct query *query, enum stk_error error)
 /* Connect, where that was not done yet. False: after a message, with `*code`. */
 static bool connect_to_server(struct query *query, int *code)
 {
-    enum stk_error error = STK_OK;
+    struct failure failure;
 
-    if (query->client == NULL) {
-        error = stk_client_open(query->uri, ANSWER_LIMIT_MS, &query->client);
+    if (query->client != NULL) {
+        return true;
     }
+    const char *uri = cli_uri(query->cli, &failure);
+    if (uri == NULL) {
+        fprintf(stderr, "%s: %s; see %s --help\n", query->name, failure.text, query->name);
+        *code = CLI_USAGE;
+        return false;
+    }
+    enum stk_error error = stk_client_open(uri, ANSWER_LIMIT_MS, &query->client);
     if (error != STK_OK) {
         *code = fail(query, error);
     }
@@ -155,16 +163,16 @@ static void print_out(struct query *query)
 
 /* Read the options, run `function`, and print what it has left in `out`. Return the exit code. */
 static int run_query(int (*function)(struct query *), const struct option_table *table,
-                     const struct cli *cli, int argc, char **argv)
+                     struct cli *cli, int argc, char **argv)
 {
     struct query query = {.name = table->command, .settings = {.wait_ms = 10000}};
 
-    switch (options_parse(table, &query.settings, argc, argv)) {
+    switch (options_parse(table, &query.settings, cli, argc, argv)) {
     case OPTIONS_HELPED: return CLI_OK;
     case OPTIONS_WRONG: return CLI_USAGE;
     case OPTIONS_RUN: break;
     }
-    query.uri = cli->uri.text;
+    query.cli = cli;
     int code = function(&query);
     print_out(&query);
     stk_client_close(query.client);
@@ -315,9 +323,33 @@ static bool is_answer(enum stk_error error)
     return error != STK_TIMEOUT && error != STK_UNSURE && error != STK_UNREACHABLE;
 }
 
-/* Send the command under the token that was given, or under a lease for the moment, which ends by
- * its TTL where it cannot be given back. Return the reply, or NULL with `*code`; `*token` is the
- * one that was used. */
+/* Say how many are left, where there are fewer than were to be taken. The lease still stands, so
+ * nobody else has changed that meanwhile. Return the exit code. */
+static int refuse_take(struct query *query, stk_lease *lease)
+{
+    const struct settings *settings = &query->settings;
+    const char *string[] = {"GET", settings->key},
+               *hash[] = {"HGET", settings->key, settings->field};
+    char least[48] = "", message[160];
+    stk_reply *reply = NULL;
+    enum stk_error error = settings->field != NULL ? stk_fenced(lease, 3, hash, NULL, &reply)
+                                                   : stk_fenced(lease, 2, string, NULL, &reply);
+
+    if (error != STK_OK) {
+        return fail(query, error);
+    }
+    if (settings->min != 0) {
+        (void)snprintf(least, sizeof least, ", %" PRId64 " have to stay", settings->min);
+    }
+    (void)snprintf(message, sizeof message, "%" PRId64 " left, %s asked for%s; nothing taken",
+                   stk_reply_integer(reply), settings->value, least);
+    stk_reply_free(reply);
+    return refuse(query, QUERY_NO, stk_error_code(STK_RANGE), message);
+}
+
+/* Send the command under the token that was given, or under a lease of its own, which ends by its
+ * TTL where it cannot be given back. Return the reply, or NULL with `*code`; `*token` is the one
+ * that was used. */
 static stk_reply *write_fenced(struct query *query, const char *const *words, size_t count,
                                int64_t *token, int *code)
 {
@@ -338,7 +370,7 @@ static stk_reply *write_fenced(struct query *query, const char *const *words, si
         error = stk_fenced(lease, count, words, NULL, &reply);
     }
     if (error != STK_OK) {
-        *code = fail(query, error);
+        *code = error == STK_RANGE ? refuse_take(query, lease) : fail(query, error);
     }
     if (lease != NULL && settings->token == 0 && is_answer(error)) {
         (void)stk_release(lease);
@@ -672,32 +704,32 @@ static int leases(struct query *query)
     return code;
 }
 
-int get_run(const struct cli *cli, int argc, char **argv)
+int get_run(struct cli *cli, int argc, char **argv)
 {
     return run_query(get, &get_table, cli, argc, argv);
 }
 
-int set_run(const struct cli *cli, int argc, char **argv)
+int set_run(struct cli *cli, int argc, char **argv)
 {
     return run_query(set, &set_table, cli, argc, argv);
 }
 
-int take_run(const struct cli *cli, int argc, char **argv)
+int take_run(struct cli *cli, int argc, char **argv)
 {
     return run_query(take, &take_table, cli, argc, argv);
 }
 
-int lease_run(const struct cli *cli, int argc, char **argv)
+int lease_run(struct cli *cli, int argc, char **argv)
 {
     return run_query(lease, &lease_table, cli, argc, argv);
 }
 
-int revoke_run(const struct cli *cli, int argc, char **argv)
+int revoke_run(struct cli *cli, int argc, char **argv)
 {
     return run_query(revoke, &revoke_table, cli, argc, argv);
 }
 
-int leases_run(const struct cli *cli, int argc, char **argv)
+int leases_run(struct cli *cli, int argc, char **argv)
 {
     return run_query(leases, &leases_table, cli, argc, argv);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `stockade backup`, `restore` and `check`: which store is meant, and how people see and stop the
  * work; then each command's words and numbers. The work itself is store/maintenance.h's. They work
- * on files, not through a server: -u means nothing to them.
+ * on files, not through a server.
  *
  * The store is chosen as the daemon chooses it, but for its config file: flag, environment,
- * default. */
+ * default; or by -u, where that is a file's. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -47,38 +47,46 @@ struct store_command {
             "the store (STOCKADE_STORE, or sqlite:./stockade.db)", NULL                            \
     }
 
-static bool choose_store(struct store_command *command)
+static bool choose_store(struct store_command *command, struct cli *cli)
 {
     const char *said = command->settings.store, *origin = "--store";
 
     if (said == NULL) {
-        said = getenv("STOCKADE_STORE");
-        origin = "STOCKADE_STORE";
+        said = cli_store(cli, &origin);
     }
-    if (said == NULL || said[0] == '\0') {
+    if (said == NULL) {
         said = DEFAULT_STORE;
     }
-    if (strncmp(said, SCHEME, strlen(SCHEME)) != 0 || said[strlen(SCHEME)] == '\0') {
-        fprintf(stderr, "%s: %s takes sqlite:PATH, not \"%s\"; see %s --help\n", command->name,
-                origin, said, command->name);
+    const char *path = uri_after(said, SCHEME);
+    if (path == NULL || path[0] == '\0') {
+        struct buf shown = {0};
+        uri_append_masked(&shown, said);
+        if (strchr(said, ':') == NULL) {
+            buf_printf(&shown, "\" (did you mean \"sqlite:%s\"?)", said);
+        } else {
+            buf_append_text(&shown, "\"");
+        }
+        fprintf(stderr, "%s: %s takes sqlite:PATH, not \"%.*s; see %s --help\n", command->name,
+                origin, (int)shown.len, shown.data, command->name);
+        buf_free(&shown);
         return false;
     }
-    command->path = said + strlen(SCHEME);
+    command->path = path;
     return true;
 }
 
 /* Read the options and get ready to work. False: `exit_code` is what is left to return. */
 static bool store_command_open(struct store_command *command, const struct option_table *table,
-                               int argc, char **argv, int *exit_code)
+                               struct cli *cli, int argc, char **argv, int *exit_code)
 {
     *command = (struct store_command){.name = table->command};
-    switch (options_parse(table, &command->settings, argc, argv)) {
+    switch (options_parse(table, &command->settings, cli, argc, argv)) {
     case OPTIONS_HELPED: *exit_code = CLI_OK; return false;
     case OPTIONS_WRONG: *exit_code = CLI_USAGE; return false;
     case OPTIONS_RUN: break;
     }
     *exit_code = CLI_USAGE;
-    if (!choose_store(command)) {
+    if (!choose_store(command, cli)) {
         return false;
     }
     term_open(&command->term);
@@ -155,14 +163,13 @@ static const struct option_table backup_table = {
     .operands = {{"FILE", offsetof(struct store_settings, file)}},
 };
 
-int backup_run(const struct cli *cli, int argc, char **argv)
+int backup_run(struct cli *cli, int argc, char **argv)
 {
     struct store_command command;
     char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
-    (void)cli;
-    if (!store_command_open(&command, &backup_table, argc, argv, &exit_code)) {
+    if (!store_command_open(&command, &backup_table, cli, argc, argv, &exit_code)) {
         return exit_code;
     }
     struct backup_call call = {.store = command.path,
@@ -188,8 +195,8 @@ static const struct option_table restore_table = {
         "Every lease ends, and new tokens are larger than any that was ever given out, so\n"
         "nobody who still holds one can write with it.\n\n"
         "A daemon may be at work on the store: it sees the old state, then the restored one,\n"
-        "and writes wait meanwhile (longer than 5 s: STORE). Who asks for a lease that was\n"
-        "held before the restore may have to wait for what is left of its TTL.\n\n"
+        "and writes wait meanwhile (longer than 5 s: STORE). A lease that was held before the\n"
+        "restore may be granted again only when the rest of its TTL is over.\n\n"
         "Where there is no store, one is made. One that is too damaged to be opened, or is no\n"
         "store at all, is left alone: stop the daemon and move it, with its -wal and -shm,\n"
         "away first.",
@@ -197,14 +204,13 @@ static const struct option_table restore_table = {
     .operands = {{"FILE", offsetof(struct store_settings, file)}},
 };
 
-int restore_run(const struct cli *cli, int argc, char **argv)
+int restore_run(struct cli *cli, int argc, char **argv)
 {
     struct store_command command;
     char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
-    (void)cli;
-    if (!store_command_open(&command, &restore_table, argc, argv, &exit_code)) {
+    if (!store_command_open(&command, &restore_table, cli, argc, argv, &exit_code)) {
         return exit_code;
     }
     struct restore_call call = {.store = command.path,
@@ -278,15 +284,14 @@ static void print_end(struct check_run *check, const struct audit_call *call)
               TERM_NUMBER(call->guards));
 }
 
-int check_run(const struct cli *cli, int argc, char **argv)
+int check_run(struct cli *cli, int argc, char **argv)
 {
     struct check_run check = {.told = 0};
     struct store_command *command = &check.command;
     char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
-    (void)cli;
-    if (!store_command_open(command, &check_table, argc, argv, &exit_code)) {
+    if (!store_command_open(command, &check_table, cli, argc, argv, &exit_code)) {
         return exit_code;
     }
     command->quiet = command->settings.json;

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fence/base/nearest.h"
+
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
 const char *uri_after(const char *text, const char *scheme)
@@ -184,11 +186,22 @@ bool uri_take_host(struct uri_reader *reader, int default_port, struct uri_host 
 
 /* Options. */
 
+/* A name is repeated only where it is nearly one of ours: it could be anything, a password too. */
 static bool refuse_option(struct uri_reader *reader, const struct uri_option *options, int count,
                           unsigned allowed)
 {
     char names[128] = "";
+    struct bytes name = {reader->at, strcspn(reader->at, "=&")};
+    struct nearest nearest = nearest_to(name);
 
+    for (int i = 0; i < count; i++)
+        if ((allowed & 1U << i) != 0)
+            nearest_offer(&nearest, options[i].name);
+    if (nearest.word != NULL && nearest.slips > 0)
+        return uri_refuse(reader, reader->at, "\"%.*s\" is unknown; did you mean %s?",
+                          BYTES_CUT(name, 40), nearest.word);
+    if (nearest.word != NULL)
+        return uri_refuse(reader, reader->at, "expected %s=VALUE", nearest.word);
     for (int i = 0; i < count; i++) {
         size_t used = strlen(names);
         if ((allowed & 1U << i) == 0)

@@ -8,8 +8,8 @@
  * A reader goes through the text from left to right. Which parts follow each other is its caller's
  * business (fence/lease/uri.c, proxy/client/target.c, proxy/server/address.c); how each part is
  * written is decided here. An IPv6 address stands in brackets; logins, paths and values may have
- * %XX for any byte but zero. Nothing is resolved. No complaint repeats what was written: it could
- * be a password. */
+ * %XX for any byte but zero. Nothing is resolved. No complaint repeats what was written, which
+ * could be a password, but for a name that is nearly an option's. */
 #ifndef STOCKADE_FENCE_BASE_URI_H
 #define STOCKADE_FENCE_BASE_URI_H
 

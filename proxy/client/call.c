@@ -147,6 +147,11 @@ enum stk_error call_run(struct call *call)
             if (result == IO_WOKEN)
                 return cancelled(call);
             error = STK_UNREACHABLE;
+            if (!aged && !call->looked_for_http)
+                error = connection_explain_end(&call->client->target, call->deadline_ms);
+            call->looked_for_http = true;
+            if (error == STK_PROTOCOL)
+                return error;
         }
         if (error == STK_CANCELLED)
             return cancelled(call);

@@ -61,7 +61,8 @@ struct call {
     int64_t asked_ms; /* when the attempt that was answered began */
     bool cancelled;   /* that is why it was not answered */
     /* Its own. */
-    bool sent; /* in any attempt */
+    bool sent;            /* in any attempt */
+    bool looked_for_http; /* where the connection broke */
     int64_t pause_ms;
 };
 

@@ -47,6 +47,18 @@ bool connection_is_broken(struct connection *connection)
     return connection->transport->impl->is_broken(connection->transport);
 }
 
+enum stk_error connection_explain_end(const struct target *target, int64_t deadline_ms)
+{
+    char at[300];
+
+    if (!socket_speaks_http(target, deadline_ms, thread_cancel_fd()))
+        return STK_UNREACHABLE;
+    return fail(STK_PROTOCOL,
+                "%s speaks HTTP, as a daemon's admin address does; clients use another port of "
+                "the daemon, by default 7379",
+                target_text(target, at, sizeof at));
+}
+
 /* AUTH [user] password */
 static enum stk_error authenticate(struct connection *connection, const struct target *target,
                                    int64_t deadline_ms)
@@ -69,7 +81,9 @@ static enum stk_error authenticate(struct connection *connection, const struct t
     case IO_LATE: return fail(STK_TIMEOUT, "no answer to AUTH in time");
     case IO_WOKEN: return fail(STK_CANCELLED, NULL);
     case IO_BROKEN:
-        return fail(STK_UNREACHABLE, "the connection broke: %s", connection->transport->why);
+        return connection_explain_end(target, deadline_ms) == STK_PROTOCOL
+                   ? STK_PROTOCOL
+                   : fail(STK_UNREACHABLE, "the connection broke: %s", connection->transport->why);
     }
     enum stk_error error = reply_error(reply);
     freeReplyObject(reply);

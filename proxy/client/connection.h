@@ -30,6 +30,9 @@ enum io_result connection_send(struct connection *connection, struct bytes data,
 /* The next reply; free with freeReplyObject. */
 enum io_result connection_receive(struct connection *connection, int64_t deadline_ms,
                                   redisReply **reply);
+/* Why has a new connection ended before there was an answer? STK_UNREACHABLE; or STK_PROTOCOL,
+ * where fail() was called: a web server answers there, which will not become a daemon. */
+enum stk_error connection_explain_end(const struct target *target, int64_t deadline_ms);
 /* Whether the other side has ended it. Does not wait. */
 bool connection_is_broken(struct connection *connection);
 

@@ -24,7 +24,7 @@
 #include "proxy/client/thread.h"
 #include "proxy/client/transport.h"
 
-enum { READ_SIZE = 16 * 1024 };
+enum { READ_SIZE = 16 * 1024, HTTP_LIMIT_MS = 500 };
 
 struct socket {
     struct transport base;
@@ -305,4 +305,22 @@ struct transport *socket_open(const struct target *target, int64_t deadline_ms, 
     socket->base.impl = &socket_impl;
     socket->fd = fd;
     return &socket->base;
+}
+
+bool socket_speaks_http(const struct target *target, int64_t deadline_ms, int wake_fd)
+{
+    int64_t until_ms = now_ms() + HTTP_LIMIT_MS;
+    struct attempt attempt = {.deadline_ms = until_ms < deadline_ms ? until_ms : deadline_ms,
+                              .wake_fd = wake_fd};
+    static const char request[] = "HEAD /health HTTP/1.0\r\n\r\n";
+    char start[8] = "";
+
+    int fd = target->kind == TARGET_TCP ? connect_tcp(target, &attempt) : -1;
+    if (fd < 0)
+        return false;
+    bool answered = send(fd, request, sizeof request - 1, MSG_NOSIGNAL) > 0 &&
+                    wait_for(fd, POLLIN, wake_fd, attempt.deadline_ms) == IO_DONE &&
+                    recv(fd, start, sizeof start - 1, MSG_DONTWAIT) > 0;
+    close(fd);
+    return answered && strncmp(start, "HTTP/", 5) == 0;
 }

@@ -105,7 +105,7 @@ const char *stk_version(void);
 /* Clients. `uri` is one of
  *
  *   stockade://[user:password@]host[:port]   a daemon; %XX stands for a byte of the password
- *   stockade+unix:PATH                       a daemon on this machine
+ *   stockade+unix:PATH[?password=PASSWORD]   a daemon on this machine
  *   sqlite:PATH[?lease=URI]                  embedded: this process opens the store, no daemon
  *
  * Embedded, the lease service is given as in the daemon's --lease; by default it is `local:`.

@@ -40,12 +40,29 @@ static bool parse_tcp(struct target *target, const char *rest, char *why, size_t
     return true;
 }
 
+static const struct uri_option login_options[] = {
+    {"user", "user", URI_TEXT(struct uri_login, user)},
+    {"password", "password", URI_TEXT(struct uri_login, password)},
+};
+
+/* PATH[?user=USER&password=PASSWORD], as redis+unix: has it. */
 static bool parse_unix(struct target *target, const char *path, char *why, size_t why_size)
 {
+    size_t len = strcspn(path, "?");
+    struct uri_reader reader = {.at = path + len};
+    unsigned seen = 0;
+
     target->kind = TARGET_UNIX;
-    if (!take(target->path, sizeof((struct sockaddr_un *)NULL)->sun_path, path, strlen(path)))
+    if (!take(target->path, sizeof((struct sockaddr_un *)NULL)->sun_path, path, len))
         return refuse(why, why_size, "takes stockade+unix:PATH, of at most 107 bytes");
-    return true;
+    while (*reader.at != '\0') {
+        reader.at++; /* '?' or '&' */
+        int i = uri_take_option(&reader, login_options, 2, 3, &seen);
+        if (i < 0 || !uri_take_value(&reader, &login_options[i], &target->login))
+            return refuse(why, why_size, reader.why);
+    }
+    return target->login.user[0] == '\0' || target->login.password[0] != '\0' ||
+           refuse(why, why_size, "a user without a password");
 }
 
 /* The lease URI goes to the end, whatever it has in it. */

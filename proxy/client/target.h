@@ -2,7 +2,7 @@
 /* Where a client connects to, as one line of text:
  *
  *   stockade://[user:password@]host[:port]
- *   stockade+unix:PATH
+ *   stockade+unix:PATH[?user=USER&password=PASSWORD]
  *   sqlite:PATH[?lease=URI]
  *
  * How a host or a login is written: fence/base/uri.h. No complaint repeats a part of the URI that
@@ -20,7 +20,7 @@ enum target_kind { TARGET_TCP, TARGET_UNIX, TARGET_EMBEDDED };
 struct target {
     enum target_kind kind;
     struct uri_host host;   /* TCP */
-    struct uri_login login; /* TCP */
+    struct uri_login login; /* TCP and unix */
     char path[4096];        /* unix: fits a sun_path; embedded: of the store */
     char lease[1024];       /* embedded: the lease URI */
 };

@@ -43,6 +43,9 @@ struct transport_impl {
  * readable first. */
 struct transport *socket_open(const struct target *target, int64_t deadline_ms, int wake_fd,
                               enum stk_error *error);
+/* Return whether a web server answers there, such as a daemon's admin address, which ends a
+ * connection that does not begin with HTTP without a word. Waits for half a second at most. */
+bool socket_speaks_http(const struct target *target, int64_t deadline_ms, int wake_fd);
 /* Wait until `fd` (-1: none) has one of `events`. */
 enum io_result wait_for(int fd, short events, int wake_fd, int64_t deadline_ms);
 

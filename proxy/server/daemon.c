@@ -27,6 +27,7 @@
 #include "proxy/host/host.h"
 #include "proxy/server/admin.h"
 #include "proxy/server/conn.h"
+#include "proxy/server/environment.h"
 #include "proxy/server/options.h"
 #include "proxy/server/process.h"
 #include "proxy/server/server.h"
@@ -441,6 +442,15 @@ static void free_parts(struct daemon *daemon)
     free(daemon);
 }
 
+static void warn_of_variables(const struct log *log)
+{
+    char text[200];
+
+    for (char *const *setting = environ; *setting != NULL; setting++)
+        if (environment_complaint(*setting, text, sizeof text) != NULL)
+            log_warn(log, "%s", text);
+}
+
 static int daemon_run(struct options *options, struct log *log)
 {
     struct daemon *daemon = mem_zalloc(sizeof *daemon);
@@ -475,6 +485,7 @@ int main(int argc, char **argv)
     if (outcome == OPTIONS_READY) {
         struct log log = {.fd = STDERR_FILENO};
         log_level_parse(options_text(options, OPTION_LOG_LEVEL), &log.level);
+        warn_of_variables(&log);
         store_sqlite_uncounted();
         status = daemon_run(options, &log);
         options_free(options);

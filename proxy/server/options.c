@@ -21,6 +21,7 @@
 #include "fence/base/check.h"
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
+#include "fence/base/nearest.h"
 #include "fence/base/uri.h"
 #include "fence/lease/uri.h"
 #include "proxy/server/address.h"
@@ -55,10 +56,16 @@ static bool valid_admin(const char *text, char *why, size_t why_size)
 static bool valid_store(const char *text, char *why, size_t why_size)
 {
     const char *path = uri_after(text, "sqlite:");
+    char meant[120], quoted[128];
 
     if (path != NULL && *path != '\0')
         return true;
     snprintf(why, why_size, "expected sqlite:PATH");
+    if (strchr(text, ':') == NULL) {
+        text_print(meant, sizeof meant, "sqlite:%s", text);
+        text_print(why, why_size, "expected sqlite:PATH; did you mean %s?",
+                   log_quoted(bytes_of(meant), quoted, sizeof quoted));
+    }
     return false;
 }
 
@@ -128,6 +135,24 @@ static enum option option_find(struct bytes name)
         if (bytes_equal(name, bytes_of(rows[i].name)))
             return (enum option)i;
     return OPTIONS;
+}
+
+/* Append that there is no such option, and which one may have been meant, with `dashes` before it.
+ */
+static void refuse_name(struct buf *message, struct bytes name, const char *dashes)
+{
+    char quoted[200];
+    size_t skip = strlen(dashes);
+    struct nearest nearest =
+        nearest_to(name.len > skip ? (struct bytes){name.data + skip, name.len - skip} : name);
+
+    for (int i = 0; i < OPTIONS; i++)
+        nearest_offer(&nearest, rows[i].name);
+    buf_printf(message, "%s: no such option; ", log_quoted(name, quoted, sizeof quoted));
+    if (nearest.word != NULL)
+        buf_printf(message, "did you mean %s%s?", dashes, nearest.word);
+    else
+        buf_append_text(message, "stockaded --help lists them");
 }
 
 static bool valid(const struct option_row *row, const char *text, char *why, size_t why_size)
@@ -214,15 +239,14 @@ static bool load_flags(struct options *options, int argc, char *const *argv, str
 {
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i], *equals = strchr(arg, '=');
-        char origin[64], quoted[200];
+        char origin[64];
         size_t len = equals == NULL ? strlen(arg) : (size_t)(equals - arg);
         enum option option = len < 2 || strncmp(arg, "--", 2) != 0
                                  ? OPTIONS
                                  : option_find((struct bytes){arg + 2, len - 2});
 
         if (option == OPTIONS) {
-            buf_printf(message, "%s: no such option; stockaded --help lists them",
-                       log_quoted((struct bytes){arg, len}, quoted, sizeof quoted));
+            refuse_name(message, (struct bytes){arg, len}, "--");
             return false;
         }
         snprintf(origin, sizeof origin, "--%s", rows[option].name);
@@ -237,14 +261,21 @@ static bool load_flags(struct options *options, int argc, char *const *argv, str
     return true;
 }
 
-/* The value of STOCKADE_<NAME>, whose name goes to `variable`; NULL where it is not set or empty.
- */
-static const char *environment_value(const char *name, char *const *env, char variable[64])
+const char *options_variable(enum option option, char variable[OPTION_VARIABLE_MAX])
 {
-    size_t len = (size_t)snprintf(variable, 64, "STOCKADE_%s", name);
-
+    snprintf(variable, OPTION_VARIABLE_MAX, "STOCKADE_%s", rows[option].name);
     for (char *c = variable; *c != '\0'; c++)
         *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+    return variable;
+}
+
+/* The value of the option's variable, whose name goes to `variable`; NULL where it is not set or
+ * empty. */
+static const char *environment_value(enum option option, char *const *env,
+                                     char variable[OPTION_VARIABLE_MAX])
+{
+    size_t len = strlen(options_variable(option, variable));
+
     for (; *env != NULL; env++)
         if (strncmp(*env, variable, len) == 0 && (*env)[len] == '=' && (*env)[len + 1] != '\0')
             return *env + len + 1;
@@ -255,8 +286,8 @@ static const char *environment_value(const char *name, char *const *env, char va
 static bool load_environment(struct options *options, char *const *env, struct buf *message)
 {
     for (int i = 0; i < OPTIONS; i++) {
-        char variable[64], *rest = NULL;
-        const char *text = environment_value(rows[i].name, env, variable);
+        char variable[OPTION_VARIABLE_MAX], *rest = NULL;
+        const char *text = environment_value((enum option)i, env, variable);
         bool right = true;
 
         if (text == NULL)
@@ -292,6 +323,18 @@ static void file_fail(struct file_reading *reading, const char *why)
     reading->failed = true;
 }
 
+/* inih also takes a colon for '=', and so "listen 127.0.0.1:7400" for a long name. */
+static void file_refuse_name(struct file_reading *reading, const char *name)
+{
+    if (strpbrk(name, " \t") != NULL) {
+        file_fail(reading, "expected name = value");
+    } else {
+        buf_printf(reading->message, "%s:%d: ", reading->path, reading->line);
+        refuse_name(reading->message, bytes_of(name), "");
+        reading->failed = true;
+    }
+}
+
 /* As fgets; blanks in front go, for inih takes an indented line as more of the one before. */
 static char *read_line(char *out, int size, void *context)
 {
@@ -313,7 +356,7 @@ static char *read_line(char *out, int size, void *context)
 static int take_setting(void *context, const char *section, const char *name, const char *value)
 {
     struct file_reading *reading = context;
-    char origin[512], quoted[128];
+    char origin[512];
     enum option option = option_find(bytes_of(name));
 
     if (reading->failed)
@@ -321,9 +364,7 @@ static int take_setting(void *context, const char *section, const char *name, co
     if (*section != '\0') {
         file_fail(reading, "a config file has no [sections]");
     } else if (option == OPTIONS) {
-        snprintf(origin, sizeof origin, "%s: no such option; stockaded --help lists them",
-                 log_quoted(bytes_of(name), quoted, sizeof quoted));
-        file_fail(reading, origin);
+        file_refuse_name(reading, name);
     } else if (option == OPTION_CONFIG) {
         file_fail(reading, "a config file cannot name another one");
     } else {

@@ -52,6 +52,8 @@
     X(FORGET_AFTER, "forget-after", OPTION_NUMBER, "SECONDS", "2592000", 0, 3153600000, NULL,      \
       START, "resources without lease or value are forgotten after this; 0: never")
 
+#define OPTION_VARIABLE_MAX 64
+
 enum option_kind { OPTION_TEXT, OPTION_LIST, OPTION_CHOICE, OPTION_NUMBER };
 
 enum option {
@@ -86,6 +88,8 @@ void options_take(struct options *options, struct options *from, enum option opt
 
 /* Return its name, such as "max-waiters". */
 const char *options_name(enum option option);
+/* Write the name of its environment variable, such as "STOCKADE_MAX_WAITERS"; return `variable`. */
+const char *options_variable(enum option option, char variable[OPTION_VARIABLE_MAX]);
 /* Return the value, borrowed from the options: of a list, the first; "" where there is none. */
 const char *options_text(const struct options *options, enum option option);
 /* Return the i-th element of a list, or NULL behind the last. */

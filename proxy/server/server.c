@@ -89,11 +89,27 @@ static bool clear_path(const char *path, char *why, size_t why_size)
     return false;
 }
 
+/* Return whether there is a folder that `path` could be in. */
+static bool folder_exists(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[sizeof((struct sockaddr_un *)NULL)->sun_path] = ".";
+    struct stat status;
+
+    if (slash != NULL)
+        text_print(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
+    return stat(folder, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 static bool bind_unix(struct listener *listener, const char *path, char *why, size_t why_size)
 {
     if (!clear_path(path, why, why_size))
         return false;
     int failed = uv_pipe_bind(&listener->socket.pipe, path);
+    if (failed == UV_EACCES && !folder_exists(path)) { /* so libuv calls ENOENT, too */
+        snprintf(why, why_size, "there is no such folder");
+        return false;
+    }
     if (failed != 0 || chmod(path, 0700) != 0) {
         snprintf(why, why_size, "%s", failed != 0 ? uv_strerror(failed) : strerror(errno));
         return false;

@@ -365,7 +365,7 @@ static int watch_instructions(void *context)
 
 bool store_audit(struct audit_call *call, char *why, size_t why_size)
 {
-    struct audit audit = {.call = call, .db = copy_source(call->store, why, why_size)};
+    struct audit audit = {.call = call, .db = copy_source(call->store, "store", why, why_size)};
 
     if (audit.db == NULL)
         return false;

@@ -82,7 +82,7 @@ bool store_backup(struct backup_call *call, char *why, size_t why_size)
 {
     if (!name_is_free(call, why, why_size))
         return false;
-    sqlite3 *store = copy_source(call->store, why, why_size);
+    sqlite3 *store = copy_source(call->store, "store", why, why_size);
     bool made = store != NULL && make(call, store, why, why_size);
     db_close(store);
     return made;
@@ -113,10 +113,12 @@ static bool unpack(const struct restore_call *call, struct scratch *scratch, cha
                    size_t why_size)
 {
     int64_t session;
-    sqlite3 *file = copy_source(call->file, why, why_size);
+    sqlite3 *file = copy_source(call->file, "backup", why, why_size);
     bool copied = file != NULL &&
                   copy_database(scratch->db, scratch->path, file, &call->watch, why, why_size);
     db_close(file);
+    if (file == NULL)
+        text_print(why + strlen(why), why_size - strlen(why), "; the store is unchanged");
     if (!copied)
         return false;
     /* Out of the mode that preparing a store brings: a second file would only be in the way. */

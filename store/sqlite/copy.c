@@ -213,7 +213,22 @@ bool copy_is_sound(sqlite3 *db, const char *path, const struct maintenance_watch
     return sound;
 }
 
-sqlite3 *copy_source(const char *path, char *why, size_t why_size)
+/* True, too, where it cannot be read: then who opens it will say why. */
+static bool begins_as_database(const char *path)
+{
+    static const char magic[16] = "SQLite format 3";
+    char start[sizeof magic] = "";
+    FILE *file = fopen(path, "re");
+
+    if (file == NULL)
+        return true;
+    bool read = fread(start, 1, sizeof start, file) == sizeof start;
+    bool failed = ferror(file) != 0;
+    fclose(file);
+    return failed || (read && memcmp(start, magic, sizeof start) == 0);
+}
+
+sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_size)
 {
     int64_t application = 0, objects = 0;
     struct stat status;
@@ -225,19 +240,23 @@ sqlite3 *copy_source(const char *path, char *why, size_t why_size)
             snprintf(why, why_size, "cannot read %s: %s", path, strerror(errno));
         return NULL;
     }
+    if (status.st_size > 0 && !begins_as_database(path)) {
+        snprintf(why, why_size, "%s is not a %s: it is not a database", path, what);
+        return NULL;
+    }
     sqlite3 *db = db_open(path, DB_READER, why, why_size);
     if (db == NULL)
         return NULL;
     if (db_exec(db, "BEGIN") != SQLITE_OK ||
         db_int64(db, "SELECT count(*) FROM sqlite_schema", &objects) != SQLITE_OK ||
-        db_int64(db, "PRAGMA application_id", &application) != SQLITE_OK)
+        db_int64(db, "PRAGMA application_id", &application) != SQLITE_OK) {
         (void)db_explain(db, path, why, why_size);
-    else if (application == SCHEMA_APPLICATION_ID)
+    } else if (application == SCHEMA_APPLICATION_ID) {
         return db;
-    else if (application == 0 && objects == 0)
-        snprintf(why, why_size, "%s is empty: no store", path);
-    else
-        snprintf(why, why_size, "%s is another program's database, not a store", path);
+    } else {
+        snprintf(why, why_size, "%s is not a %s: it is %s", path, what,
+                 application == 0 && objects == 0 ? "empty" : "another program's database");
+    }
     db_close(db);
     return NULL;
 }

@@ -34,8 +34,8 @@ bool copy_database(sqlite3 *to, const char *to_path, sqlite3 *from,
 bool copy_is_sound(sqlite3 *db, const char *path, const struct maintenance_watch *watch, char *why,
                    size_t why_size);
 /* Opens a store, or a backup of one, for reading, and begins to read: what is read from now on is
- * the state of one moment. NULL: there is none, or it is something else. */
-sqlite3 *copy_source(const char *path, char *why, size_t why_size);
+ * the state of one moment. NULL: there is none, or it is not a `what` ("store" or "backup"). */
+sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_size);
 /* Are the two paths one file, or is the first a file that SQLite keeps beside the second? */
 bool copy_is_same_file(const char *path, const char *database);
 /* Makes the names in the file's folder durable. */

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/sqlite/db.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "fence/base/bytes.h"
 #include "store/sqlite/wal_vfs.h"
 
 /* Nothing here outlives the connection or touches the file. The writer sets the size of its page
@@ -20,16 +26,43 @@ static const char reader_setup[] = "PRAGMA cache_size = -4000;"
                                    "PRAGMA cell_size_check = ON;"
                                    "PRAGMA trusted_schema = OFF;";
 
+/* SQLite tells what its last try came to, which may be another file's: find out by ourselves. */
+static void explain_cannot_open(sqlite3 *db, const char *path, char *why, size_t why_size)
+{
+    const char *slash = strrchr(path, '/');
+    int folder_len = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+    char folder[PATH_MAX];
+    struct stat status;
+    int system = sqlite3_system_errno(db);
+    bool there = stat(path, &status) == 0;
+
+    text_print(folder, sizeof folder, "%.*s", folder_len, slash == NULL ? "." : path);
+    if (there && S_ISDIR(status.st_mode)) {
+        snprintf(why, why_size, "cannot open %s: it is a folder", path);
+    } else if (stat(folder, &status) != 0) {
+        snprintf(why, why_size, "cannot create %s: %s %s", path,
+                 errno == ENOENT ? "there is no folder" : strerror(errno), folder);
+    } else if (!S_ISDIR(status.st_mode)) {
+        snprintf(why, why_size, "cannot create %s: %s is not a folder", path, folder);
+    } else if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0) {
+        snprintf(why, why_size, "user %u cannot create %s%s in the folder %s: %s",
+                 (unsigned)geteuid(), path, there ? "-wal and -shm" : "", folder, strerror(errno));
+    } else if (there && faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) != 0) {
+        snprintf(why, why_size, "user %u cannot read and write %s: %s", (unsigned)geteuid(), path,
+                 strerror(errno));
+    } else {
+        snprintf(why, why_size, "cannot open %s, or make its -wal and -shm beside it: %s", path,
+                 system != 0 ? strerror(system) : sqlite3_errmsg(db));
+    }
+}
+
 bool db_explain(sqlite3 *db, const char *path, char *why, size_t why_size)
 {
     int code = sqlite3_errcode(db);
     int system = sqlite3_system_errno(db);
 
     switch (code) {
-    case SQLITE_CANTOPEN:
-        snprintf(why, why_size, "cannot open %s, or make its -wal and -shm beside it: %s", path,
-                 system != 0 ? strerror(system) : sqlite3_errmsg(db));
-        break;
+    case SQLITE_CANTOPEN: explain_cannot_open(db, path, why, why_size); break;
     case SQLITE_NOTADB:
         snprintf(why, why_size, "%s is not a database; it was left alone", path);
         break;

@@ -2,7 +2,7 @@
 /*
  * LD_PRELOAD library that makes the disk fail on demand.
  *
- * The environment variable STOCKADE_FAULT names a control file, read at every call that might be
+ * The environment variable FAULT_SHIM names a control file, read at every call that might be
  * hit. Each of its lines is one order, "<operation> <fault> [<part of the file's name>]":
  *
  *   sync EIO            fsync and fdatasync fail with EIO
@@ -10,7 +10,7 @@
  *   write ENOSPC -wal   writes to files whose path contains "-wal" fail with ENOSPC
  *   write kill:7        the 7th write from now on does not happen: the process is killed (SIGKILL)
  *
- * Only files whose path contains STOCKADE_FAULT_MATCH (default ".db") are touched. Each fault
+ * Only files whose path contains FAULT_SHIM_MATCH (default ".db") are touched. Each fault
  * that was dealt out adds a line to "<control file>.hits", so that a test can wait for it. An
  * unreadable control file means no faults; a malformed line is ignored.
  */
@@ -63,7 +63,7 @@ static ssize_t plain_write(int fd, const void *data, size_t size)
 static int path_of(int fd, char *path, size_t size)
 {
     char link[64];
-    const char *match = getenv("STOCKADE_FAULT_MATCH");
+    const char *match = getenv("FAULT_SHIM_MATCH");
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t got = readlink(link, path, size - 1);
     if (got <= 0) {
@@ -76,7 +76,7 @@ static int path_of(int fd, char *path, size_t size)
 /* The fault ordered for this operation on this path, in fault; 0 where there is none. */
 static int order_for(const char *operation, const char *path, char fault[WORD_BYTES_MAX])
 {
-    const char *control = getenv("STOCKADE_FAULT");
+    const char *control = getenv("FAULT_SHIM");
     char text[CONTROL_BYTES_MAX];
     int fd = control != NULL ? open(control, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0) {
@@ -104,7 +104,7 @@ static void record_hit(const char *operation, const char *fault)
 {
     char name[PATH_MAX];
     char line[2 * WORD_BYTES_MAX + 2];
-    (void)snprintf(name, sizeof name, "%s.hits", getenv("STOCKADE_FAULT"));
+    (void)snprintf(name, sizeof name, "%s.hits", getenv("FAULT_SHIM"));
     int size = snprintf(line, sizeof line, "%s %s\n", operation, fault);
     int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd >= 0) {

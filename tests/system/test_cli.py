@@ -176,7 +176,12 @@ USAGE_ERRORS = {
     "a command is missing": "",
     "--nonsense is not an option": "--nonsense | demo oversell --nonsense | backup a --nonsense",
     "nonsense is not a command": "nonsense",
-    "-u takes stockade://": "-u redis://x:1 demo oversell",
+    "-u begins with stockade://": "-u redis://x:1 demo oversell | get k -u nonsense | "
+                                  "lock r -u x -- true",
+    "-u takes stockade:// or stockade+unix: here": "demo oversell -u sqlite:x",
+    "-u takes sqlite:PATH": "check -u stockade://127.0.0.1",
+    "--password-file": "get k --password-file /nonexist | demo oversell -u stockade://h "
+                       "--password-file /dev/null",
     "`demo oversell` is": "demo",
     "--skus takes a whole number from 8 to 32": "demo basket --skus 2",
     "takes one of redis-locks, stockade": "demo basket --contender none",

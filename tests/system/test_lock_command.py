@@ -77,7 +77,8 @@ def test_a_program_that_cannot_be_run_is_126_or_127_and_leaves_no_lease(tool, lo
 def test_the_program_has_our_standard_streams(tool, local, key):
     done = subprocess.run(
         [BUILD / "stockade", "-u", local.uri, "lock", key, "--", "sh", "-c", "cat; echo e >&2"],
-        input="through\n", capture_output=True, text=True, timeout=patience(20), check=False)
+        input="through\n", capture_output=True, text=True, timeout=patience(20), check=False,
+        env=tool.env)
     assert (done.stdout, done.stderr) == ("through\n", "e\n")
 
 
@@ -300,7 +301,8 @@ class Terminal:
         self.tool = tool
         pid, self.master = pty.fork()
         if pid == 0:
-            os.environ.update(tool.env, PS1="", PATH=f"{BUILD}:{os.environ['PATH']}")
+            os.environ.clear()
+            os.environ.update(tool.env, PS1="", PATH=f"{BUILD}:{tool.env['PATH']}")
             os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
         self.pid = pid
 

@@ -132,7 +132,7 @@ static const struct demo demo = {
     .pause_ttls = 3,
 };
 
-int demo_basket_run(const struct cli *cli, int argc, char **argv)
+int demo_basket_run(struct cli *cli, int argc, char **argv)
 {
     struct sale sale = {.skus = 8,
                         .stock = 20,

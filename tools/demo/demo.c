@@ -58,12 +58,13 @@ static void name_anew(char *out, size_t size, const char *prefix)
 }
 
 struct run {
-    const struct cli *cli;
+    struct cli *cli;
     struct sale *sale;
     struct signals signals;
     struct servers servers;
     struct term term;
     const struct client_uri *redis, *stockade; /* the servers in use */
+    struct client_uri given;                   /* by -u */
 };
 
 static void say_servers(struct run *run)
@@ -91,9 +92,9 @@ static bool find_servers(struct run *run, struct failure *failure)
         needs_stockade |= needs_server && contender->uses_stockade;
         needs_redis |= needs_server && !contender->uses_stockade;
     }
-    needs_stockade &= !run->cli->uri_given;
+    needs_stockade &= run->cli->uri == NULL;
     run->redis = sale->redis_given ? &sale->redis : &run->servers.redis;
-    run->stockade = run->cli->uri_given ? &run->cli->uri : &run->servers.stockade;
+    run->stockade = run->cli->uri != NULL ? &run->given : &run->servers.stockade;
     if (!servers_make_folder(&run->servers, failure) ||
         ((needs_redis || needs_stockade) && !sale->redis_given &&
          !servers_start_redis(&run->servers, failure)) ||
@@ -161,8 +162,7 @@ static bool hold_sales(struct run *run, bool *kept, struct failure *failure)
     return true;
 }
 
-int demo_run(const struct demo *demo, struct sale *sale, const struct cli *cli, int argc,
-             char **argv)
+int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int argc, char **argv)
 {
     const char *command = demo->options->command;
     struct run run = {.cli = cli, .sale = sale};
@@ -171,10 +171,14 @@ int demo_run(const struct demo *demo, struct sale *sale, const struct cli *cli, 
 
     check(demo->count <= CONTENDERS_MAX);
     sale->demo = demo;
-    switch (options_parse(demo->options, sale, argc, argv)) {
+    switch (options_parse(demo->options, sale, cli, argc, argv)) {
     case OPTIONS_HELPED: return CLI_OK;
     case OPTIONS_WRONG: return CLI_USAGE;
     case OPTIONS_RUN: break;
+    }
+    if (cli->uri != NULL && !cli_server(cli, &run.given, &failure)) {
+        fprintf(stderr, "%s: %s; see %s --help\n", command, failure.text, command);
+        return CLI_USAGE;
     }
     choose_contenders(sale);
     if (sale->pause_ms == 0) {

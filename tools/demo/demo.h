@@ -174,8 +174,7 @@ bool demo_set_redis(void *settings, const char *text, struct failure *failure);
 /* Run the command with a sale that holds the defaults; return the exit code. It says whether
  * Stockade kept its promise or, where it was not among the contenders, whether the sales could be
  * held. */
-int demo_run(const struct demo *demo, struct sale *sale, const struct cli *cli, int argc,
-             char **argv);
+int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int argc, char **argv);
 
 /* Hold one sale, and block until the last buyer has left. False: no result, and the reason; also
  * where a signal asks for the end. */

@@ -122,7 +122,7 @@ static const struct demo demo = {
     .pause_ttls = 2,
 };
 
-int demo_oversell_run(const struct cli *cli, int argc, char **argv)
+int demo_oversell_run(struct cli *cli, int argc, char **argv)
 {
     struct sale sale = {.skus = 1,
                         .stock = 100,

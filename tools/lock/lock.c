@@ -87,9 +87,9 @@ static const struct option_table table = {
     .usage = "stockade lock RESOURCE [options] -- PROGRAM [ARG...]",
     .about =
         "Runs a program while it holds the lease on a resource. The program finds\n"
-        "STOCKADE_RESOURCE and STOCKADE_TOKEN in its environment: `stockade set --token` and\n"
-        "FENCED take the token. It runs in a process group of its own; signals are passed on\n"
-        "(INT, TERM, HUP, QUIT, USR1, USR2, TSTP, CONT).\n\n"
+        "STOCKADE_RESOURCE, STOCKADE_TOKEN and STOCKADE_URI in its environment: FENCED and\n"
+        "`stockade set --token` take the token. It runs in a process group of its own; signals\n"
+        "are passed on (INT, TERM, HUP, QUIT, USR1, USR2, TSTP, CONT).\n\n"
         "When the lease is lost, the group gets TERM, and KILL after --grace. When the lease\n"
         "cannot be renewed, the group gets TERM early enough to be killed before the TTL is\n"
         "over (the grace is a third of the TTL then, or less). What the program leaves running\n"
@@ -103,6 +103,7 @@ static const struct option_table table = {
         " 127  the program was not found",
     OPTION_ROWS(rows),
     .operands = {{"RESOURCE", offsetof(struct settings, resource)}},
+    .too_many = "put -- before the program",
 };
 
 /* Milliseconds that never go back and that count while the machine sleeps: the servers' clocks do.
@@ -447,13 +448,14 @@ static int words_before_program(int argc, char **argv)
     return words;
 }
 
-int lock_run(const struct cli *cli, int argc, char **argv)
+int lock_run(struct cli *cli, int argc, char **argv)
 {
     struct lock lock = {.settings = {.ttl_ms = 30000, .wait_ms = 10000, .grace_ms = 5000},
                         .signal_fd = -1};
+    struct failure failure;
     int words = words_before_program(argc, argv);
 
-    switch (options_parse(&table, &lock.settings, words, argv)) {
+    switch (options_parse(&table, &lock.settings, cli, words, argv)) {
     case OPTIONS_HELPED: return CLI_OK;
     case OPTIONS_WRONG: return CLI_USAGE;
     case OPTIONS_RUN: break;
@@ -462,12 +464,19 @@ int lock_run(const struct cli *cli, int argc, char **argv)
         fprintf(stderr, "stockade lock: -- PROGRAM is missing; see stockade lock --help\n");
         return CLI_USAGE;
     }
+    const char *uri = cli_uri(cli, &failure);
+    if (uri == NULL) {
+        fprintf(stderr, "stockade lock: %s; see stockade lock --help\n", failure.text);
+        return CLI_USAGE;
+    }
+    /* What the program asks of `stockade` goes to the server that its token is from. */
+    check(setenv("STOCKADE_URI", uri, 1) == 0);
     check(sigprocmask(SIG_BLOCK, NULL, &lock.before) == 0);
     watch_signals(&lock, false);
     lock.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     lock.lost_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     check(lock.timer_fd >= 0 && lock.lost_fd >= 0);
-    int code = acquire(&lock, cli->uri.text);
+    int code = acquire(&lock, uri);
     if (code == 0) {
         code = run(&lock, argv + words + 1);
     }

@@ -18,7 +18,8 @@
 enum { STALL_LIMIT_MS = 120000, PREFIX_MAX = 128, BAR_WIDTH = 30 };
 
 struct run {
-    const struct cli *cli;
+    struct cli *cli;
+    struct client_uri given; /* by -u */
     struct replay replay;
     struct signals signals;
     struct servers servers;
@@ -139,8 +140,8 @@ static bool find_server(struct run *run, struct failure *failure)
 {
     const char *lease = run->replay.settings.lease;
 
-    run->replay.server = &run->cli->uri;
-    if (run->cli->uri_given) {
+    run->replay.server = &run->given;
+    if (run->cli->uri != NULL) {
         return true;
     }
     run->replay.server = &run->servers.stockade;
@@ -263,7 +264,7 @@ static bool settings_complete(struct replay_settings *set)
     return true;
 }
 
-int replay_run(const struct cli *cli, int argc, char **argv)
+int replay_run(struct cli *cli, int argc, char **argv)
 {
     struct run run = {
         .replay.settings = {.prefix = "stock:",
@@ -277,12 +278,16 @@ int replay_run(const struct cli *cli, int argc, char **argv)
     struct failure failure = {.text = ""};
     bool right = false, done = false;
 
-    switch (options_parse(&table, &run.replay.settings, argc, argv)) {
+    switch (options_parse(&table, &run.replay.settings, cli, argc, argv)) {
     case OPTIONS_HELPED: return CLI_OK;
     case OPTIONS_WRONG: return CLI_USAGE;
     case OPTIONS_RUN: break;
     }
     if (!settings_complete(&run.replay.settings)) {
+        return CLI_USAGE;
+    }
+    if (cli->uri != NULL && !cli_server(cli, &run.given, &failure)) {
+        fprintf(stderr, "stockade replay: %s; see stockade replay --help\n", failure.text);
         return CLI_USAGE;
     }
     term_open(&run.term);

@@ -15,6 +15,12 @@ REPO = pathlib.Path(__file__).resolve().parents[3]
 BUILD = (REPO / os.environ.get("STOCKADE_BUILD", "build")).resolve()
 
 
+def environment():
+    """What a program of ours is started with: not the tests' own STOCKADE_ variables, of which it
+    would complain."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("STOCKADE_")}
+
+
 @functools.cache
 def sanitized(*sanitizers):
     """Whether the daemon was built with one of these, or with any: slower then, and larger."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from harness.limits import Wait, sanitized
+from harness.limits import Wait, environment, sanitized
 
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error: ")
 HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
@@ -35,7 +35,7 @@ class Process:
         with open(stderr_path, "ab") as stderr:
             self.popen = subprocess.Popen(
                 self.args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
-                env={**os.environ, **(env or {})}, cwd=cwd)
+                env={**environment(), **(env or {})}, cwd=cwd)
         self.pid = self.popen.pid
 
     def alive(self):

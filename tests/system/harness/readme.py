@@ -29,7 +29,7 @@ import signal
 import subprocess
 
 from harness import install, netns
-from harness.limits import BUILD, REPO, patience, wait_until
+from harness.limits import BUILD, REPO, environment, patience, wait_until
 from harness.programs import NODE_MODULES
 
 OPENING = re.compile(r"^( *)```([\w+-]*)\s*$")
@@ -81,7 +81,7 @@ class Place:
         self.run_seconds_max = 60
         self.prefix = ()
         (folder / "build").symlink_to(BUILD)
-        self.env = {**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}"}
+        self.env = {**environment(), "PATH": f"{BUILD}:{os.environ['PATH']}"}
         if netns.available():
             holder = self.start([*netns.inside(), "sh", "-c", "echo up; exec sleep 1000"], "net")
             wait_until(lambda: "up" in self.output("net"), "the network is up")

@@ -193,7 +193,7 @@ class Rig:
         shim = BUILD / "fault_shim.so"
         assert shim.exists(), f"{shim} is missing"
         asan = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-        return {"LD_PRELOAD": str(shim), "STOCKADE_FAULT": str(self.faults.path),
+        return {"LD_PRELOAD": str(shim), "FAULT_SHIM": str(self.faults.path),
                 "ASAN_OPTIONS": asan}
 
     def faulty_daemon(self, *args, **options):

@@ -8,14 +8,14 @@ import subprocess
 
 import pytest
 
-from harness.limits import BUILD, patience, wait_until
+from harness.limits import BUILD, environment, patience, wait_until
 
 
 class Tool:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder) / "tool-tmp"
         self.folder.mkdir()
-        self.env = {**os.environ, "TMPDIR": str(self.folder)}
+        self.env = {**environment(), "TMPDIR": str(self.folder)}
 
     def run(self, *args, timeout=50, **options):
         """Until its end: .returncode, .stdout and .stderr as text."""

@@ -57,6 +57,10 @@ TEST(a_socket_and_a_store)
     struct target target = parsed("stockade+unix:/run/stockade.sock");
     assert_int_equal(target.kind, TARGET_UNIX);
     assert_string_equal(target.path, "/run/stockade.sock");
+    target = parsed("stockade+unix:/run/s?user=ann&password=a%26b");
+    assert_string_equal(target.path, "/run/s");
+    assert_string_equal(target.login.user, "ann");
+    assert_string_equal(target.login.password, "a&b");
     target = parsed("sqlite:./shop.db");
     assert_int_equal(target.kind, TARGET_EMBEDDED);
     assert_string_equal(target.path, "./shop.db");
@@ -91,6 +95,10 @@ TEST(what_makes_no_sense_is_refused_without_a_word_of_its_secrets)
         "stockade://u:SECRET@",
         "stockade://u:@h",
         "stockade+unix:",
+        "stockade+unix:?password=SECRET",
+        "stockade+unix:/s?user=SECRET",
+        "stockade+unix:/s?passwort=SECRET",
+        "stockade+unix:/s?SECRET",
         "sqlite:",
         "sqlite:?lease=local:",
         "sqlite:x?lease=",

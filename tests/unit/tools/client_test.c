@@ -49,7 +49,6 @@ TEST(other_texts_are_refused)
                                       "stockade",
                                       "stockade:",
                                       "stockade://",
-                                      "stockade://h",
                                       "stockade://:1",
                                       "stockade://h:",
                                       "stockade://h:0",

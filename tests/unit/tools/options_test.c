@@ -43,7 +43,7 @@ static enum options_result parse_with(const struct option_table *with, struct se
         strcpy(copies[argc], words[argc - 1]);
         argv[argc] = copies[argc];
     }
-    enum options_result result = options_parse(with, settings, argc, argv);
+    enum options_result result = options_parse(with, settings, NULL, argc, argv);
     if (settings->name != NULL) {
         settings->name = strcmp(settings->name, "some name") == 0 ? "some name" : "another";
     }

@@ -155,7 +155,7 @@ int main(int argc, char **argv)
     struct settings settings = {.clients = 50, .pipeline = 1, .keys = 1000, .duration_ms = 1000};
     struct rlimit files;
 
-    switch (options_parse(&table, &settings, argc, argv)) {
+    switch (options_parse(&table, &settings, NULL, argc, argv)) {
     case OPTIONS_HELPED: return 0;
     case OPTIONS_WRONG: return 2;
     default: break;

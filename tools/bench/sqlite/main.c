@@ -154,7 +154,7 @@ int main(int argc, char **argv)
 {
     struct settings settings = {.keys = 1000, .batch = 50, .duration_ms = 1000};
 
-    switch (options_parse(&table, &settings, argc, argv)) {
+    switch (options_parse(&table, &settings, NULL, argc, argv)) {
     case OPTIONS_HELPED: return 0;
     case OPTIONS_WRONG: return 2;
     default: break;

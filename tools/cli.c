@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The server's URI: which one is meant, and with which login. A password may stand in the URI, in
+ * a file or in the environment; whatever reads the list of processes must not need to see it. */
+#include "tools/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proxy/client/target.h"
+
+enum { PASSWORD_MAX = sizeof((struct uri_login *)NULL)->password - 1 };
+
+/* The variable's value; NULL where it is not set or empty. */
+static const char *environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* Read the file's only line. */
+static bool read_password(const char *path, const char *origin, char *password,
+                          struct failure *failure)
+{
+    char line[PASSWORD_MAX + 3]; /* with CR LF, or one byte too many */
+    FILE *file = fopen(path, "re");
+
+    if (file == NULL) {
+        return failure_set(failure, "%s %s: %s", origin, path, strerror(errno));
+    }
+    size_t len = fread(line, 1, sizeof line - 1, file);
+    bool failed = ferror(file) != 0;
+    (void)fclose(file);
+    if (len > 0 && line[len - 1] == '\n') {
+        len--;
+    }
+    if (len > 0 && line[len - 1] == '\r') {
+        len--;
+    }
+    line[len] = '\0';
+    if (failed || len == 0 || len > PASSWORD_MAX || strcspn(line, "\n") != len) {
+        return failure_set(failure, "%s %s: takes a file with one line of 1 to %d bytes", origin,
+                           path, PASSWORD_MAX);
+    }
+    memcpy(password, line, len + 1);
+    return true;
+}
+
+/* The password that does not stand in the URI; "": there is none. */
+static bool find_password(const struct cli *cli, char password[PASSWORD_MAX + 1],
+                          struct failure *failure)
+{
+    const char *file = environment("STOCKADE_PASSWORD_FILE");
+    const char *word = environment("STOCKADE_PASSWORD");
+
+    password[0] = '\0';
+    if (cli->password_file != NULL) {
+        return read_password(cli->password_file, "--password-file", password, failure);
+    }
+    if (word != NULL) {
+        if (strlen(word) > PASSWORD_MAX) {
+            return failure_set(failure, "STOCKADE_PASSWORD takes at most %d bytes", PASSWORD_MAX);
+        }
+        memcpy(password, word, strlen(word) + 1);
+        return true;
+    }
+    return file == NULL || read_password(file, "STOCKADE_PASSWORD_FILE", password, failure);
+}
+
+/* Append the password as URIs have it: each byte but letters and digits as %XX. */
+static void append_encoded(struct buf *out, const char *password)
+{
+    for (const char *at = password; *at != '\0'; at++) {
+        bool plain =
+            (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z');
+        buf_printf(out, plain ? "%c" : "%%%02X", (unsigned char)*at);
+    }
+}
+
+/* Write the URI with this password, which has none of its own, to `out`. A file of the store needs
+ * no login. */
+static void append_with_login(struct buf *out, const char *uri, const char *password)
+{
+    const char *host = uri_after(uri, "stockade://");
+
+    if (host != NULL) {
+        const char *at_sign = strrchr(host, '@');
+        size_t user_len = at_sign != NULL ? (size_t)(at_sign - host) : 0;
+        buf_append(out, uri, (size_t)(host - uri) + user_len);
+        buf_append_text(out, ":");
+        append_encoded(out, password);
+        buf_append_text(out, at_sign != NULL ? at_sign : "@");
+        buf_append_text(out, at_sign != NULL ? "" : host);
+    } else {
+        buf_append_text(out, uri);
+        buf_append_text(out, strchr(uri, '?') != NULL ? "&password=" : "?password=");
+        append_encoded(out, password);
+    }
+}
+
+/* Whether a password is missing that the URI could have. */
+static bool wants_password(const char *uri)
+{
+    const char *host = uri_after(uri, "stockade://");
+    const char *at_sign = host != NULL ? strrchr(host, '@') : NULL;
+
+    if (host != NULL) {
+        return at_sign == NULL || memchr(host, ':', (size_t)(at_sign - host)) == NULL;
+    }
+    return uri_after(uri, "stockade+unix:") != NULL && strstr(uri, "password=") == NULL;
+}
+
+const char *cli_uri(struct cli *cli, struct failure *failure)
+{
+    const char *said = cli->uri, *origin = "-u";
+    char password[PASSWORD_MAX + 1] = "", why[256];
+    struct target target;
+
+    if (said == NULL) {
+        said = environment("STOCKADE_URI");
+        origin = "STOCKADE_URI";
+    }
+    if (said == NULL) {
+        said = CLI_DEFAULT_URI;
+    }
+    bool wants = wants_password(said);
+    if (wants && !find_password(cli, password, failure)) {
+        return NULL;
+    }
+    buf_clear(&cli->full_uri);
+    if (password[0] != '\0') {
+        append_with_login(&cli->full_uri, said, password);
+    } else {
+        buf_append_text(&cli->full_uri, said);
+    }
+    buf_append(&cli->full_uri, "", 1);
+    if (!target_parse(cli->full_uri.data, &target, why, sizeof why)) {
+        (void)failure_set(failure, "%s %s", origin, why);
+        return NULL;
+    }
+    return cli->full_uri.data;
+}
+
+bool cli_server(struct cli *cli, struct client_uri *server, struct failure *failure)
+{
+    const char *uri = cli_uri(cli, failure);
+
+    if (uri == NULL) {
+        return false;
+    }
+    if (uri_after(uri, "sqlite:") != NULL) {
+        return failure_set(failure, "-u takes stockade:// or stockade+unix: here: it talks to a "
+                                    "daemon as Redis clients do");
+    }
+    return client_uri_parse(server, "stockade", uri, failure);
+}
+
+const char *cli_store(struct cli *cli, const char **origin)
+{
+    const char *said = cli->uri, *store = environment("STOCKADE_STORE");
+    const char *uri = environment("STOCKADE_URI");
+
+    *origin = "-u";
+    if (said == NULL && store != NULL) {
+        *origin = "STOCKADE_STORE";
+        return store;
+    }
+    if (said == NULL && uri != NULL && uri_after(uri, "sqlite:") != NULL) {
+        *origin = "STOCKADE_URI";
+        said = uri;
+    }
+    if (said == NULL) {
+        return NULL;
+    }
+    const char *lease = strstr(said, "?lease="); /* of no concern to who works on the file */
+    buf_clear(&cli->full_uri);
+    buf_append(&cli->full_uri, said, lease != NULL ? (size_t)(lease - said) : strlen(said));
+    buf_append(&cli->full_uri, "", 1);
+    return cli->full_uri.data;
+}
