@@ -118,7 +118,7 @@ class Attempts:
         return pause
 
     def unanswered(self, error: Exception) -> StockadeError:
-        why = str(error) or "no answer in time"
+        why = str(error).rstrip(".") or "no answer in time"
         if self.ask.sent and self.ask.changes:
             return Unsure(f"{why}; it may have been applied")
         return Unreachable(f"{why}; nothing was applied")

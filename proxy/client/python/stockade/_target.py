@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Dict
 from urllib.parse import unquote, urlsplit
 
@@ -21,8 +22,9 @@ class Target:
     def __init__(self, uri: str) -> None:
         self._options: Dict[str, Any] = {
             "decode_responses": True, "encoding_errors": "surrogateescape"}
-        # From redis-py 5 on a connection may speak RESP3 unless it is told.
-        if int(redis.__version__.split(".")[0]) >= 5:
+        # Later versions of redis-py speak RESP3 as well, and have to be told which.
+        base = getattr(redis.connection, "AbstractConnection", redis.Connection)
+        if "protocol" in inspect.signature(base.__init__).parameters:
             self._options["protocol"] = 2
         scheme, colon, rest = uri.partition(":")
         self._unix = scheme == "stockade+unix"
