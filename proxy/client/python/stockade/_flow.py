@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of the daemon, in which order, and what the answers mean. No I/O: a flow is a
+generator that yields an Ask and is sent the replies, by threads (client.py) and by tasks (aio.py)
+alike.
+
+An Ask that breaks off is sent again until its time is up. That is harmless: what changes something
+carries an ID, and the daemon answers a repeat with the first reply."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import random
+import time
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Generator, Iterator, List, Optional,
+                    Sequence, Tuple, Union)
+
+import redis
+
+from stockade.errors import (Busy, Deadlock, Held, Misuse, Refused, Stale, StockadeError,
+                             Unreachable, Unsure)
+
+if TYPE_CHECKING:
+    from stockade._lease import LeaseBase
+
+Word = Union[str, bytes, int, float]
+SqlValue = Union[None, str, bytes, int, float]
+Words = Tuple[Word, ...]
+Flow = Generator["Ask", List[Any], Any]
+
+BROKEN = (redis.ConnectionError, redis.TimeoutError, OSError)
+TTL_MS_MIN, TTL_MS_MAX = 10, 24 * 3600 * 1000
+PAUSE_MIN, PAUSE_MAX = 0.004, 0.256
+READS = frozenset("GET GETRANGE MGET STRLEN EXISTS TYPE HGET HMGET HGETALL HEXISTS HLEN HKEYS "
+                  "HVALS HSTRLEN HSCAN".split())
+SQL_READS = frozenset(("SELECT", "WITH", "VALUES", "EXPLAIN"))
+
+# Nobody sets this clock, and it goes on while the machine sleeps.
+if hasattr(time, "CLOCK_BOOTTIME"):
+    now: Callable[[], float] = functools.partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+else:
+    now = time.monotonic
+
+
+def new_id() -> str:
+    return os.urandom(12).hex()
+
+
+def milliseconds(seconds: float, what: str, least: int) -> int:
+    if not 0 <= seconds <= TTL_MS_MAX / 1000 or round(seconds * 1000) < least:
+        raise Misuse(f"{what} is {least / 1000:g} to {TTL_MS_MAX // 1000} seconds, not {seconds}")
+    return round(seconds * 1000)
+
+
+class Ask:
+    """Commands that go together, and how far they have come."""
+
+    __slots__ = ("commands", "wait_until", "repeatable", "changes", "fresh", "patient", "asked",
+                 "sent", "answered")
+
+    def __init__(self, commands: Sequence[Words], *, wait_until: float = 0, repeatable: bool = True,
+                 changes: bool = False, fresh: bool = False, patient: bool = True) -> None:
+        self.commands = commands
+        self.wait_until = wait_until  # the daemon may hold the reply back so long; 0: it does not
+        self.repeatable = repeatable
+        self.changes = changes  # without an answer nobody knows whether it was applied
+        self.fresh = fresh  # over a new connection
+        self.patient = patient  # sent again where the daemon cannot be reached
+        self.asked = 0.0  # when it was sent last
+        self.sent = self.answered = False
+
+    def compose(self) -> Sequence[Words]:
+        """The commands as they are to be sent now."""
+        self.asked = now()
+        if not self.wait_until:
+            return self.commands
+        left_ms = round((self.wait_until - self.asked) * 1000)
+        return [self.commands[0] + ("WAIT", left_ms)] if left_ms > 0 else self.commands
+
+    def at_once(self) -> Ask:
+        """The same without waiting."""
+        return Ask(self.commands, repeatable=self.repeatable, changes=self.changes)
+
+
+class Attempts:
+    """How often, and when, an Ask is sent."""
+
+    def __init__(self, ask: Ask, timeout: float) -> None:
+        self.ask = ask
+        self.deadline = max(now(), ask.wait_until) + timeout
+        self.pause = PAUSE_MIN
+
+    def time_left(self) -> float:
+        return self.deadline - now()
+
+    def pause_after(self, error: Exception, aged: bool) -> float:
+        """How long to wait before the next attempt, after a connection broke. A connection that
+        idled (`aged`) may have ended long ago: that says nothing of the daemon."""
+        ask = self.ask
+        late = ask.sent and isinstance(error, redis.TimeoutError)
+        if late or ask.sent and not ask.repeatable or not (ask.patient or aged):
+            raise self.unanswered(error) from error
+        return 0 if aged else self._pause(self.unanswered(error))
+
+    def pause_when_busy(self, busy: Busy) -> float:
+        """The same after the daemon said that it is busy, or stopping: nothing was applied."""
+        if not self.ask.patient:
+            raise busy
+        return self._pause(busy)
+
+    def _pause(self, error: StockadeError) -> float:
+        # Half of it is left to chance, so that a crowd spreads out.
+        pause = self.pause * (0.5 + random.random() / 2)
+        self.pause = min(2 * self.pause, PAUSE_MAX)
+        if pause >= self.time_left():
+            raise error
+        return pause
+
+    def unanswered(self, error: Exception) -> StockadeError:
+        why = str(error).rstrip(".") or "no answer in time"
+        if self.ask.sent and self.ask.changes:
+            return Unsure(f"{why}; it may have been applied")
+        return Unreachable(f"{why}; nothing was applied")
+
+
+def first_busy(replies: Sequence[Any]) -> Optional[Busy]:
+    return next((reply for reply in replies if isinstance(reply, Busy)), None)
+
+
+def checked(replies: Sequence[Any]) -> Any:
+    """The last reply; the first error is raised."""
+    for reply in replies:
+        if isinstance(reply, StockadeError):
+            raise reply
+    return replies[-1]
+
+
+def one(commands: Sequence[Words], **options: Any) -> Flow:
+    replies = yield Ask(commands, **options)
+    return checked(replies)
+
+
+# Leases.
+
+def grant_words(lease: LeaseBase, id: str) -> Words:
+    words: Words = ("ACQUIRE", lease.resource, lease._ttl_ms, "ID", id)
+    return words + ("OWNER", lease.owner) if lease.owner else words
+
+
+def acquire(lease: LeaseBase, wait_until: float) -> Flow:
+    """From a request to a lease. lease._asking is the request until it was answered: who breaks off
+    has that settled."""
+    ask = lease._asking = Ask([grant_words(lease, new_id())], wait_until=wait_until)
+    while True:
+        reply, = yield ask
+        lease._asking = None
+        again = isinstance(reply, Stale) and ask.asked < wait_until
+        if isinstance(reply, Deadlock) and not ask.fresh:
+            # That connection holds what somebody else of this program now waits for.
+            ask = Ask(ask.commands, wait_until=wait_until, fresh=True)
+        elif again:  # what was granted to an attempt without a reply is over
+            ask = Ask([grant_words(lease, new_id())], wait_until=wait_until)
+        else:
+            break
+        lease._asking = ask
+    if isinstance(reply, StockadeError):
+        raise reply
+    if reply is None:
+        raise Held(f"another holds {lease.resource!r}")
+    lease._granted(reply[0], ask.asked, reply[1] / 1000)
+    if now() - ask.asked > lease.ttl / 4:
+        # How long ago the grant was made nobody knows here: its time counts from a new request.
+        yield from renew(lease, lease._ttl_ms)
+
+
+def acquire_all(leases: Sequence[LeaseBase], wait_until: float) -> Flow:
+    """All or none, in one order for everybody."""
+    first = leases[0]
+    words: Words = ("ACQUIREALL", first._ttl_ms, len(leases), *(each.resource for each in leases),
+                    "ID", new_id())
+    for fresh in (False, True):
+        ask = first._asking = Ask([words], wait_until=wait_until, fresh=fresh)
+        reply, = yield ask
+        first._asking = None
+        if not isinstance(reply, Deadlock):
+            break
+    if isinstance(reply, StockadeError):
+        raise reply
+    if reply is None:
+        raise Held("another holds " + " or ".join(repr(each.resource) for each in leases))
+    for lease, token in zip(leases, reply):
+        lease._granted(token, ask.asked, first.ttl)
+    if now() - ask.asked > first.ttl / 4:
+        for lease in leases:
+            yield from renew(lease, lease._ttl_ms)
+
+
+def renew(lease: LeaseBase, ttl_ms: int) -> Flow:
+    ask = Ask([("RENEW", lease.resource, lease.token, ttl_ms)])
+    try:
+        left_ms = checked((yield ask))
+    except Stale:
+        lease._set_lost("its token was retired")
+        raise
+    lease._renewed(ask.asked, ttl_ms / 1000, left_ms / 1000)
+
+
+def release_words(lease: LeaseBase) -> Words:
+    words: Words = ("RELEASE", lease.resource, lease.token)
+    return words + (("ID", new_id()) if lease.owner else ())  # a repeat without is counted twice
+
+
+def leave(lease: LeaseBase) -> Flow:
+    """A block ends. What was written was judged when it was written, so nothing that goes wrong
+    here is news to the program: the keeper gives back what could not be."""
+    lease._end()
+    try:
+        yield Ask([release_words(lease)], changes=True, patient=False)
+    except (Unsure, Unreachable, Busy):
+        lease._give_back()
+
+
+# Data.
+
+def fence(leases: Sequence[LeaseBase], id: Optional[str], words: Words) -> Words:
+    """The command under the tokens of one lease, or of several."""
+    head: Words = ("FENCED", leases[0].token)
+    if len(leases) > 1 or words[0] == "SQL":
+        head = ("FENCEDALL", len(leases))
+        for lease in leases:
+            head += (lease.resource, lease.token)
+    return head + (("ID", id) if id else ()) + words
+
+
+def encode(word: Any) -> Word:
+    if isinstance(word, (str, bytes, int, float)) and not isinstance(word, bool):
+        return word
+    raise Misuse(f"{word!r} is neither str, bytes, int nor float")
+
+
+def fenced(lease: LeaseBase, name: str, args: Sequence[Any], id: Optional[str]) -> Ask:
+    """A command on the lease's own key."""
+    lease._check_usable()
+    words: Words = (name, lease.resource, *map(encode, args))
+    if name.upper() in READS:
+        return Ask([("FENCED", lease.token, *words)])
+    return Ask([("FENCED", lease.token, "ID", id or new_id(), *words)], changes=True)
+
+
+def name_write(error: Unsure, lease: LeaseBase, ask: Ask) -> None:
+    """Say which write it was, for was_applied()."""
+    words = ask.commands[0] if ask.commands[0][0] != "MULTI" else ask.commands[1]
+    at = words.index("ID") if "ID" in words else None
+    error.resource, error.token = lease.resource, lease.token
+    error.id = "" if at is None else str(words[at + 1])
+
+
+def pairs(flat: Optional[Sequence[Any]]) -> Dict[str, Any]:
+    """A map of RESP2."""
+    return dict(zip(flat[::2], flat[1::2])) if flat else {}
+
+
+def hset_args(field: Optional[str], value: Optional[Word],
+              mapping: Optional[Dict[str, Word]]) -> List[Word]:
+    args: List[Word] = [] if field is None else [field, encode(value)]
+    for name, each in (mapping or {}).items():
+        args += [name, each]
+    if not args:
+        raise Misuse("hset() takes a field and its value, or a mapping")
+    return args
+
+
+def bounds(min: Optional[int], max: Optional[int]) -> Words:
+    words: Words = ()
+    if min is not None:
+        words += ("MIN", min)
+    if max is not None:
+        words += ("MAX", max)
+    return words
+
+
+class Rows(Sequence[Tuple[Optional[str], ...]]):
+    """What an SQL statement gave: a sequence of rows. Values are text, or None for NULL."""
+
+    def __init__(self, reply: Sequence[Any]) -> None:
+        parts = pairs(reply)
+        self.columns: Tuple[str, ...] = tuple(parts["columns"])
+        self.changes: int = parts["changes"]
+        self.last_insert_rowid: int = parts["last_insert_rowid"]
+        self._rows: List[Tuple[Optional[str], ...]] = [tuple(row) for row in parts["rows"]]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __iter__(self) -> Iterator[Tuple[Optional[str], ...]]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        return f"Rows({self._rows!r})"
+
+
+def sql_words(statement: str, params: Sequence[SqlValue]) -> Words:
+    """SQL TYPES itfbn... statement param ..."""
+    types = ""
+    values: List[Word] = []
+    for value in params:
+        if isinstance(value, bool):
+            value = int(value)
+        kind = {type(None): "n", int: "i", float: "f", str: "t", bytes: "b"}.get(type(value))
+        if kind is None:
+            raise Misuse(f"{value!r} is neither None, str, bytes, int, float nor bool")
+        types += kind
+        values.append("" if value is None else value)
+    return ("SQL", "TYPES", types, statement, *values) if types else ("SQL", statement)
+
+
+def sql(statement: str, params: Sequence[SqlValue], leases: Sequence[LeaseBase],
+        id: Optional[str]) -> Flow:
+    words = sql_words(statement, params)
+    if not leases:
+        reads = statement.split(None, 1)[:1][0].upper() in SQL_READS if statement.split() else True
+        return Rows((yield from one([words], repeatable=reads, changes=not reads)))
+    for lease in leases:
+        lease._check_usable()
+    ask = Ask([fence(leases, id or new_id(), words)], changes=True)
+    try:
+        return Rows(checked((yield ask)))
+    except Unsure as error:
+        name_write(error, leases[0], ask)
+        raise
+
+
+class TransactionBase:
+    """Commands that are collected in a block, and sent together at its end."""
+
+    def __init__(self, leases: Sequence[LeaseBase], id: Optional[str]) -> None:
+        if not leases:
+            raise Misuse("a transaction needs the leases that it writes under")
+        self.results: List[Any] = []
+        self.id = id or new_id()
+        self._leases = leases
+        self._commands: List[Tuple[Sequence[LeaseBase], Words]] = []
+        self._convert: List[Optional[Callable[[Any], Any]]] = []
+        self._done = False
+
+    def _add(self, leases: Sequence[LeaseBase], words: Words,
+             convert: Optional[Callable[[Any], Any]] = None) -> None:
+        if self._done:
+            raise Misuse("this transaction is over")
+        for lease in leases:
+            if lease not in self._leases:
+                raise Misuse(f"the lease on {lease.resource!r} is not one of the transaction's")
+        self._commands.append((leases, words))
+        self._convert.append(convert)
+
+    def fenced(self, lease: LeaseBase, name: str, *args: Word) -> None:
+        """Any command on the lease's key: fenced(lease, "SETNX", "x")."""
+        self._add([lease], (name, lease.resource, *map(encode, args)))
+
+    def get(self, lease: LeaseBase) -> None:
+        self.fenced(lease, "GET")
+
+    def set(self, lease: LeaseBase, value: Word) -> None:
+        self.fenced(lease, "SET", value)
+
+    def delete(self, lease: LeaseBase) -> None:
+        self._add([lease], ("DEL", lease.resource), bool)
+
+    def take(self, lease: LeaseBase, n: int = 1, min: int = 0) -> None:
+        self.fenced(lease, "DECRBY", n, "MIN", min)
+
+    def put(self, lease: LeaseBase, n: int = 1, max: Optional[int] = None) -> None:
+        self.fenced(lease, "INCRBY", n, *bounds(None, max))
+
+    def hget(self, lease: LeaseBase, field: str) -> None:
+        self.fenced(lease, "HGET", field)
+
+    def hgetall(self, lease: LeaseBase) -> None:
+        self._add([lease], ("HGETALL", lease.resource), pairs)
+
+    def hset(self, lease: LeaseBase, field: Optional[str] = None, value: Optional[Word] = None,
+             mapping: Optional[Dict[str, Word]] = None) -> None:
+        self.fenced(lease, "HSET", *hset_args(field, value, mapping))
+
+    def hdel(self, lease: LeaseBase, *fields: str) -> None:
+        self.fenced(lease, "HDEL", *fields)
+
+    def hincrby(self, lease: LeaseBase, field: str, n: int = 1, min: Optional[int] = None,
+                max: Optional[int] = None) -> None:
+        self.fenced(lease, "HINCRBY", field, n, *bounds(min, max))
+
+    def sql(self, statement: str, *params: SqlValue) -> None:
+        """Under the tokens of all the transaction's leases."""
+        self._add(self._leases, sql_words(statement, params), Rows)
+
+    def _flow(self) -> Flow:
+        self._done = True
+        commands, count = self._commands, len(self._commands)
+        if not commands:
+            return
+        # One that nothing is written under has to be current all the same.
+        named = {id(lease) for leases, _ in commands for lease in leases}
+        commands = commands + [([lease], ("EXISTS", lease.resource)) for lease in self._leases
+                               if id(lease) not in named]
+        for lease in self._leases:
+            lease._check_usable()
+        words = [fence(leases, self.id if at == 0 else None, words)
+                 for at, (leases, words) in enumerate(commands)]
+        ask = Ask([("MULTI",), *words, ("EXEC",)], changes=True)
+        try:
+            replies = checked((yield ask))
+        except Unsure as error:
+            name_write(error, commands[0][0][0], ask)
+            raise
+        if not isinstance(replies, list) or len(replies) != len(commands):
+            raise Refused(f"EXEC answered {replies!r}")
+        self.results += [convert(reply) if convert else reply
+                         for reply, convert in zip(replies[:count], self._convert)]
+
+
+def was_applied(error: Unsure) -> Flow:
+    if not error.id:
+        raise Misuse("this was no write that has a receipt")
+    reply = yield from one([("RECEIPT", error.resource, error.token, error.id)])
+    return None if reply is None else reply[0] == 1
+
+
+# The decorator.
+
+class Leased:
+    """How a decorated function's resource is named, and how it is given its lease."""
+
+    def __init__(self, template: str, function: Callable[..., Any], is_async: bool) -> None:
+        generates = (inspect.isgeneratorfunction(function) or
+                     inspect.isasyncgenfunction(function))
+        if generates or inspect.iscoroutinefunction(function) != is_async:
+            wanted = "an async def function" if is_async else "a plain function"
+            raise Misuse(f"{getattr(function, '__name__', function)!r} is not {wanted}; "
+                         "for async def functions there is stockade.aio")
+        self._template = template
+        self._signature = inspect.signature(function)
+        self._passes = "lease" in self._signature.parameters
+        rest = [each for name, each in self._signature.parameters.items() if name != "lease"]
+        self.outer = self._signature.replace(parameters=rest)
+
+    def resource(self, args: Sequence[Any], kwargs: Dict[str, Any]) -> str:
+        bound = self.outer.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return self._template.format(**bound.arguments)
+
+    def call(self, function: Callable[..., Any], lease: Any, args: Sequence[Any],
+             kwargs: Dict[str, Any]) -> Any:
+        """The call; `lease` goes by its name, and what stands behind it, too."""
+        if not self._passes:
+            return function(*args, **kwargs)
+        bound = self.outer.bind(*args, **kwargs)
+        return function(*bound.args, **bound.kwargs, lease=lease) if self._last() else \
+            function(**{**bound.arguments, "lease": lease})
+
+    def _last(self) -> bool:
+        """No positional parameter stands behind `lease`."""
+        names = list(self._signature.parameters)
+        behind = names[names.index("lease") + 1:]
+        kinds = {self._signature.parameters[name].kind for name in behind}
+        return not kinds & {inspect.Parameter.POSITIONAL_ONLY,
+                            inspect.Parameter.POSITIONAL_OR_KEYWORD}

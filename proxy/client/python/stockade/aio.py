@@ -1,0 +1,530 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For asyncio: the same as client.py with `async` and `await`.
+
+    shop = stockade.aio.connect("stockade://127.0.0.1:7379")
+    async with shop.lease("sku:1042", ttl=30, wait=10) as lease:
+        left = await lease.take(1)
+
+A lease that is lost cancels the task in whose block it is held, and the block raises Lost; where
+`on_lost` was given, that is called instead. A thread renews the leases, so a loop that stands still
+loses none."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import functools
+import inspect
+import logging
+import os
+import sys
+import weakref
+from types import TracebackType
+from typing import (Any, Awaitable, Callable, Deque, Dict, Generator, List, Optional, Sequence, Set,
+                    Tuple, Type, TypeVar)
+
+import redis
+
+from stockade import _flow
+from stockade._flow import BROKEN, Ask, Attempts, Flow, Rows, SqlValue, Word, now
+from stockade._keeper import Keeper
+from stockade._lease import LIVE, LOST, LeaseBase
+from stockade._target import Target
+from stockade.errors import Deadlock, Denied, Lost, Misuse, StockadeError, Unsure, from_text
+
+if sys.version_info >= (3, 11):
+    from asyncio import timeout as time_limit
+else:
+    from async_timeout import timeout as time_limit
+
+log = logging.getLogger("stockade")
+
+T = TypeVar("T")
+IDLE_MAX = 64
+WAITING_MAX = 100
+
+
+def connect(uri: str = "stockade://127.0.0.1:7379", timeout: float = 5.0,
+            waiting_max: int = WAITING_MAX) -> Stockade:
+    """A way to the daemon: stockade://[user:password@]host[:port] or stockade+unix:PATH. The first
+    call connects, or `await connect(uri)`. `timeout`: seconds that a call may take, beside what it
+    waits for a lease. `waiting_max`: connections at most on which this process waits for leases;
+    who comes then waits for one of them."""
+    return Stockade(uri, timeout, waiting_max)
+
+
+class Stockade:
+    """One daemon. Any number of tasks of one loop may use it."""
+
+    def __init__(self, uri: str, timeout: float, waiting_max: int) -> None:
+        self._target = Target(uri)
+        self._timeout = timeout
+        self._waiting_max = waiting_max
+        self._start(None)
+
+    def _start(self, loop: Optional[asyncio.AbstractEventLoop]) -> None:
+        self._pid, self._loop = os.getpid(), loop
+        self._idle: Deque[Any] = collections.deque()
+        self._waiting: Optional[asyncio.Semaphore] = None
+        self._keeper = Keeper(self._target, self._timeout)
+        self._inside: Dict[str, Optional[asyncio.Task[Any]]] = {}
+        self._callbacks: Set[asyncio.Future[Any]] = set()
+        self._closing = weakref.finalize(self, _close, self._pid, self._keeper)
+
+    def lease(self, resource: str, ttl: float = 30, wait: float = 0, *,
+              owner: Optional[str] = None, renew: bool = True,
+              on_lost: Optional[Callable[[Lease], object]] = None) -> Lease:
+        """The lease on a resource, for an `async with` block; acquire() and release() do without.
+
+        ttl      seconds that it lasts; it is renewed in the background until it is released
+        wait     seconds to wait in line for it; then Held
+        owner    the same owner enters again, with the same token
+        renew    False: it ends with its TTL
+        on_lost  called with the lease, in the loop, when it is lost; may be async. The task is not
+                 cancelled then
+        """
+        self._check_loop()
+        return Lease(self, resource, ttl, wait, owner, renew, on_lost)
+
+    def leases(self, *resources: str, ttl: float = 30, wait: float = 0,
+               on_lost: Optional[Callable[[Lease], object]] = None) -> Leases:
+        """All of them or none, in one order for everybody, so that two that cross never deadlock:
+        `async with shop.leases("sku:1", "sku:2", wait=10) as (first, second):`"""
+        self._check_loop()
+        return Leases(self, [Lease(self, each, ttl, wait, None, True, on_lost)
+                             for each in resources], wait)
+
+    def leased(self, template: str, ttl: float = 30, wait: float = 0
+               ) -> Callable[[Callable[..., Awaitable[T]]], Callable[..., Awaitable[T]]]:
+        """Decorates an async function that runs under a lease: @shop.leased("sku:{sku}"). The
+        template names the function's parameters; one that is called `lease` is given the lease."""
+        def decorate(function: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+            leased = _flow.Leased(template, function, is_async=True)
+
+            @functools.wraps(function)
+            async def call(*args: Any, **kwargs: Any) -> T:
+                async with self.lease(leased.resource(args, kwargs), ttl, wait) as lease:
+                    result: T = await leased.call(function, lease, args, kwargs)
+                    return result
+            call.__signature__ = leased.outer  # type: ignore[attr-defined]
+            return call
+        return decorate
+
+    def transaction(self, *leases: Lease, id: Optional[str] = None) -> Transaction:
+        """What the block adds is sent together at its end, and applied whole or not at all, while
+        all these leases are current:
+
+            async with shop.transaction(first, second) as sale:
+                sale.take(first)
+                sale.take(second, 2)
+                sale.sql("INSERT INTO orders VALUES (?)", 17)
+            left, left_of_second, _ = sale.results
+        """
+        return Transaction(self, leases, id)
+
+    async def sql(self, statement: str, *params: SqlValue, leases: Sequence[Lease] = (),
+                  id: Optional[str] = None) -> Rows:
+        """One statement. To write takes the leases of what it writes."""
+        rows: Rows = await self._drive(_flow.sql(statement, params, leases, id))
+        return rows
+
+    async def get(self, key: str) -> Optional[str]:
+        value: Optional[str] = await self.command("GET", key)
+        return value
+
+    async def hget(self, key: str, field: str) -> Optional[str]:
+        value: Optional[str] = await self.command("HGET", key, field)
+        return value
+
+    async def hgetall(self, key: str) -> Dict[str, str]:
+        return _flow.pairs(await self.command("HGETALL", key))
+
+    async def command(self, *words: Word) -> Any:
+        """Any command that needs no token, such as reads. Only reads are sent again where the
+        connection breaks."""
+        reads = str(words[0]).upper() in _flow.READS
+        return await self._drive(_flow.one([tuple(map(_flow.encode, words))], repeatable=reads,
+                                           changes=not reads))
+
+    async def query(self, resource: str) -> Optional[Dict[str, Any]]:
+        """Who holds it: state, token, owner, ttl_ms, holds, waiters. None: never granted."""
+        reply = await self._drive(_flow.one([("LEASE", resource)]))
+        return None if reply is None else _flow.pairs(reply)
+
+    async def revoke(self, resource: str) -> Optional[int]:
+        """End the lease, whoever has it: the holder's next write is Stale. Returns its token."""
+        token: Optional[int] = await self._drive(
+            _flow.one([("REVOKE", resource)], repeatable=False, changes=True))
+        return token
+
+    async def was_applied(self, error: Unsure) -> Optional[bool]:
+        """Was the write applied that got no answer? None: not yet, and it still could be."""
+        applied: Optional[bool] = await self._drive(_flow.was_applied(error))
+        return applied
+
+    async def ping(self) -> None:
+        """Is the daemon there?"""
+        await self._drive(_flow.one([("PING",)]))
+
+    async def close(self) -> None:
+        """Close the connections. Leases that were not released end with their TTL."""
+        if self._pid != os.getpid():
+            return
+        idle, closing = self._idle, self._closing
+        self._start(self._loop)
+        await asyncio.get_running_loop().run_in_executor(None, closing)
+        while idle:
+            await _disconnect(idle.pop())
+
+    async def __aenter__(self) -> Stockade:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __await__(self) -> Generator[Any, None, Stockade]:
+        yield from self.ping().__await__()
+        return self
+
+    def __repr__(self) -> str:
+        return f"<stockade.aio.Stockade at {self._target.name}>"
+
+    # How a flow is run.
+
+    def _check_loop(self) -> None:
+        """Connections belong to a process and a loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if self._pid != os.getpid():
+            self._closing.detach()
+            self._start(loop)
+        elif self._loop is not loop:
+            self._idle, self._waiting, self._loop = collections.deque(), None, loop
+
+    async def _drive(self, flow: Flow) -> Any:
+        try:
+            ask = next(flow)
+            while True:
+                try:
+                    replies = await self._call(ask)
+                except StockadeError as error:
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(replies)
+        except StopIteration as end:
+            return end.value
+
+    async def _call(self, ask: Ask) -> List[Any]:
+        """The replies to one ask, within its time. Error replies are among them."""
+        self._check_loop()
+        if not ask.wait_until:
+            return await self._attempt(ask)
+        if self._waiting is None:
+            self._waiting = asyncio.Semaphore(self._waiting_max)
+        waiting = self._waiting
+        if waiting.locked():
+            replies = await self._attempt(ask.at_once())
+            if replies != [None]:
+                return replies
+        try:
+            async with time_limit(max(0.0, ask.wait_until - now())):
+                await waiting.acquire()
+        except asyncio.TimeoutError:
+            return [None]
+        try:
+            return await self._attempt(ask)
+        finally:
+            waiting.release()
+
+    async def _attempt(self, ask: Ask) -> List[Any]:
+        attempts = Attempts(ask, self._timeout)
+        while True:
+            connection, aged = self._take(ask)
+            try:
+                async with time_limit(max(0.0, attempts.time_left())):
+                    replies = await self._exchange(connection, ask)
+            except BaseException as error:
+                await _disconnect(connection)
+                if isinstance(error, (redis.AuthenticationError, redis.ResponseError)):
+                    raise Denied(str(error)) from None
+                if isinstance(error, asyncio.TimeoutError):
+                    error = redis.TimeoutError("no answer in time")
+                if not isinstance(error, BROKEN):
+                    raise
+                pause = attempts.pause_after(error, aged)
+            else:
+                if len(self._idle) < IDLE_MAX:
+                    self._idle.append(connection)
+                else:
+                    await _disconnect(connection)
+                busy = _flow.first_busy(replies)
+                if busy is None:
+                    ask.answered = True
+                    return replies
+                pause = attempts.pause_when_busy(busy)
+            await asyncio.sleep(pause)
+
+    def _take(self, ask: Ask) -> Tuple[Any, bool]:
+        """A connection, and whether it idled: the one used last, which is likely still good."""
+        if ask.repeatable and not ask.fresh and self._idle:
+            return self._idle.pop(), True
+        return self._target.aio_connection(), False
+
+    async def _exchange(self, connection: Any, ask: Ask) -> List[Any]:
+        await connection.connect()
+        commands = ask.compose()
+        ask.sent = True
+        if len(commands) == 1:
+            await connection.send_command(*commands[0])
+        else:
+            await connection.send_packed_command(connection.pack_commands(commands))
+        return [await _read(connection) for _ in commands]
+
+
+async def _read(connection: Any) -> Any:
+    try:
+        return await connection.read_response()
+    except redis.ResponseError as error:
+        if isinstance(error, redis.exceptions.NoPermissionError):
+            return Denied(str(error))
+        return from_text(str(error))
+
+
+async def _disconnect(connection: Any) -> None:
+    with contextlib.suppress(Exception):
+        await connection.disconnect()
+
+
+def _close(pid: int, keeper: Keeper) -> None:
+    if pid == os.getpid():
+        keeper.stop()
+
+
+class Lease(LeaseBase):
+    """A lease on a resource, and what is written under its token: the key of the same name.
+
+    `lost` is set when it is lost: revoked, taken, or not renewed in time. Values are text; bytes
+    that are no UTF-8 come as surrogates (surrogateescape)."""
+
+    def __init__(self, shop: Stockade, resource: str, ttl: float, wait: float,
+                 owner: Optional[str], renew: bool,
+                 on_lost: Optional[Callable[[Lease], object]]) -> None:
+        super().__init__(shop._keeper, resource, ttl, owner, renew)
+        self.lost = asyncio.Event()
+        self._shop = shop
+        self._loop = asyncio.get_running_loop()
+        self._wait = _flow.milliseconds(wait, "wait", 0) / 1000
+        self._on_lost = on_lost
+        self._task: Optional[asyncio.Task[Any]] = None  # the block's, while it runs
+        self._cancels_before = 0
+        self._cancelled = False  # by us, for the loss
+
+    async def acquire(self) -> Lease:
+        """Held: another has it, and had it for all of `wait`."""
+        self._check_new()
+        try:
+            await self._shop._drive(_flow.acquire(self, now() + self._wait if self._wait else 0))
+        except BaseException:
+            self._settle()
+            raise
+        self._keeper.add(self)
+        return self
+
+    async def release(self) -> None:
+        """Give it back. Stale: it was lost, or given back before."""
+        self._check_usable()
+        self._end()
+        try:
+            await self._shop._drive(_flow.one([_flow.release_words(self)]))
+        except BaseException as error:
+            if not isinstance(error, StockadeError) or error.code == "UNREACHABLE":
+                self._give_back()
+            raise
+
+    async def renew(self, ttl: Optional[float] = None) -> None:
+        """Renew it now, with another TTL from here on."""
+        self._check_usable()
+        ttl_ms = self._ttl_ms if ttl is None else _flow.milliseconds(ttl, "ttl", _flow.TTL_MS_MIN)
+        await self._shop._drive(_flow.renew(self, ttl_ms))
+
+    async def __aenter__(self) -> Lease:
+        inside, me = self._shop._inside, asyncio.current_task()
+        if self._wait and not self.owner and inside.get(self.resource) is me:
+            raise Deadlock(f"this task holds {self.resource!r}, for which it would wait")
+        await self.acquire()
+        self._arm()
+        inside[self.resource] = me
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                        trace: Optional[TracebackType]) -> None:
+        """Raises nothing of its own but Lost, for the cancellation that a loss was: what was
+        written was judged when it was written. Where it is cancelled, the keeper releases."""
+        if self._pid != os.getpid():
+            return
+        if self._shop._inside.get(self.resource) is self._task:
+            self._shop._inside.pop(self.resource, None)
+        task, self._task = self._task, None
+        if self._state == LOST:
+            self._give_back()  # it may be that only this program believes so
+        elif self._state == LIVE:
+            try:
+                await self._shop._drive(_flow.leave(self))
+            except StockadeError as failure:
+                log.info("%r was not released: %s", self, failure)
+            except BaseException:
+                self._give_back()
+                raise
+        if self._cancelled and task is not None:
+            await self._take_back_cancel(task, error)
+
+    def _arm(self) -> None:
+        """From here on a loss cancels this task."""
+        self._task = task = asyncio.current_task()
+        if task is not None and hasattr(task, "cancelling"):
+            self._cancels_before = task.cancelling()
+        if self.lost.is_set():
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._task is not None and self._on_lost is None and not self._cancelled:
+            self._cancelled = True
+            self._task.cancel()
+
+    async def _take_back_cancel(self, task: asyncio.Task[Any],
+                                error: Optional[BaseException]) -> None:
+        """The cancellation was ours. Somebody else's, if there is one, too, goes on."""
+        others = False
+        if hasattr(task, "uncancel"):
+            others = task.uncancel() > self._cancels_before
+        if isinstance(error, asyncio.CancelledError):
+            if not others:
+                raise Lost(self._lost_error()) from error
+        elif not others:
+            with contextlib.suppress(asyncio.CancelledError):  # the one that was on its way
+                await asyncio.sleep(0)
+
+    def _tell_lost(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._take_loss)
+
+    def _take_loss(self) -> None:
+        self.lost.set()
+        self._cancel()
+        if self._on_lost is not None:
+            result = self._on_lost(self)
+            if inspect.isawaitable(result):
+                future = asyncio.ensure_future(result)
+                self._shop._callbacks.add(future)
+                future.add_done_callback(self._shop._callbacks.discard)
+
+    async def _run(self, name: str, *args: Any, id: Optional[str] = None) -> Any:
+        ask = _flow.fenced(self, name, args, id)
+        try:
+            return _flow.checked(await self._shop._call(ask))
+        except Unsure as error:
+            _flow.name_write(error, self, ask)
+            raise
+
+    async def fenced(self, name: str, *args: Word, id: Optional[str] = None) -> Any:
+        """Any command on this key: lease.fenced("SETNX", "x"). An `id` of your own, such as an
+        order's number, makes a repeat harmless that this program, or the next one, makes."""
+        return await self._run(name, *args, id=id)
+
+    async def get(self) -> Optional[str]:
+        """The value; None where there is none. Stale where the lease has passed on."""
+        value: Optional[str] = await self._run("GET")
+        return value
+
+    async def set(self, value: Word, *, id: Optional[str] = None) -> None:
+        await self._run("SET", value, id=id)
+
+    async def delete(self, *, id: Optional[str] = None) -> bool:
+        """Was it there?"""
+        return bool(await self._run("DEL", id=id))
+
+    async def take(self, n: int = 1, min: int = 0, *, id: Optional[str] = None) -> int:
+        """Take n from a number; returns what is left. SoldOut: that would be below `min`."""
+        return int(await self._run("DECRBY", n, "MIN", min, id=id))
+
+    async def put(self, n: int = 1, max: Optional[int] = None, *, id: Optional[str] = None) -> int:
+        """Add n to a number; returns what there is then."""
+        return int(await self._run("INCRBY", n, *_flow.bounds(None, max), id=id))
+
+    async def hget(self, field: str) -> Optional[str]:
+        value: Optional[str] = await self._run("HGET", field)
+        return value
+
+    async def hgetall(self) -> Dict[str, str]:
+        return _flow.pairs(await self._run("HGETALL"))
+
+    async def hset(self, field: Optional[str] = None, value: Optional[Word] = None,
+                   mapping: Optional[Dict[str, Word]] = None, *, id: Optional[str] = None) -> int:
+        """How many fields are new."""
+        return int(await self._run("HSET", *_flow.hset_args(field, value, mapping), id=id))
+
+    async def hdel(self, *fields: str, id: Optional[str] = None) -> int:
+        """How many fields were there."""
+        return int(await self._run("HDEL", *fields, id=id))
+
+    async def hincrby(self, field: str, n: int = 1, min: Optional[int] = None,
+                      max: Optional[int] = None, *, id: Optional[str] = None) -> int:
+        """SoldOut: that would be below `min` or above `max`."""
+        return int(await self._run("HINCRBY", field, n, *_flow.bounds(min, max), id=id))
+
+
+class Leases:
+    """Several leases for one block: all or none."""
+
+    def __init__(self, shop: Stockade, leases: List[Lease], wait: float) -> None:
+        if not leases:
+            raise Misuse("which leases?")
+        self._shop, self._leases = shop, leases
+        self._wait = wait
+
+    async def __aenter__(self) -> Tuple[Lease, ...]:
+        for lease in self._leases:
+            lease._check_new()
+        try:
+            await self._shop._drive(_flow.acquire_all(
+                self._leases, now() + self._wait if self._wait else 0))
+        except BaseException:
+            for lease in self._leases:
+                lease._settle()
+            raise
+        for lease in self._leases:
+            lease._keeper.add(lease)
+            lease._arm()
+        return tuple(self._leases)
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                        trace: Optional[TracebackType]) -> None:
+        try:
+            async with contextlib.AsyncExitStack() as stack:  # each, whatever the others do
+                for lease in self._leases:
+                    stack.push_async_exit(lease.__aexit__)
+                if error is not None:
+                    raise error
+        except BaseException as failure:
+            if failure is not error:
+                raise
+
+
+class Transaction(_flow.TransactionBase):
+    """See Stockade.transaction()."""
+
+    def __init__(self, shop: Stockade, leases: Sequence[Lease], id: Optional[str]) -> None:
+        super().__init__(leases, id)
+        self._shop = shop
+
+    async def __aenter__(self) -> Transaction:
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                        trace: Optional[TracebackType]) -> None:
+        if kind is None:
+            await self._shop._drive(self._flow())
+        else:
+            self._done = True

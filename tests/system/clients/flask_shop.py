@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A shop on Flask, a thread for each request: POST /sell/SKU, as a shop would write it.
+
+    flask_shop.py FOLDER-OF-THE-PACKAGE URI TTL
+
+It prints its port, and ends by itself after some minutes."""
+
+import signal
+import sys
+import time
+
+sys.path.insert(0, sys.argv[1])
+
+import flask  # noqa: E402
+import stockade  # noqa: E402
+from werkzeug.serving import make_server  # noqa: E402
+
+app = flask.Flask(__name__)
+shop = stockade.connect(sys.argv[2], timeout=60)
+
+
+@app.post("/sell/<sku>")
+@shop.leased("sku:{sku}", ttl=float(sys.argv[3]), wait=60)
+def sell(sku, lease):
+    left = int(lease.get())
+    if left == 0:
+        return {"error": "sold out"}
+    time.sleep(0.003)  # a price rule
+    lease.set(left - 1)
+    return {"left": left - 1}
+
+
+@app.errorhandler(stockade.StockadeError)
+def refuse(error):
+    return {"error": error.code}
+
+
+if __name__ == "__main__":
+    signal.alarm(600)
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    print(server.port, flush=True)
+    server.serve_forever()

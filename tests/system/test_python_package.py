@@ -1,0 +1,749 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package `stockade` for Python, for threads: what it does, what it does when a lease is lost, a
+call is interrupted or a reply does not come, and that it installs. (test_python_asyncio.py: the
+same for tasks. test_python_handlers.py: web handlers.)"""
+
+import inspect
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness import readme
+from harness.limits import REPO, Stopwatch, patience, wait_until
+from harness.package import FOLDER, connect, stockade
+from harness.process import Process
+from harness.shop import program
+
+
+@pytest.fixture
+def shop(local):
+    with connect(local) as shop:
+        yield shop
+
+
+@pytest.fixture
+def behind(rig):
+    """A daemon of the test's own behind a relay, and a shop on that."""
+    daemon = rig.daemon()
+    relay = rig.relay(daemon.address)
+    with connect(relay) as shop:
+        yield shop, relay, daemon
+
+
+def background(function):
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    return thread
+
+
+def is_free(shop, resource):
+    known = shop.query(resource)
+    return known is None or known["state"] == "free"
+
+
+# What it does.
+
+def test_what_a_lease_writes_is_there(shop, key):
+    with shop.lease(key) as lease:
+        assert lease.get() is None
+        lease.set("ten")
+        assert lease.get() == shop.get(key) == "ten"
+        lease.set(10)
+        assert (lease.take(3), lease.take(), lease.put(2), lease.get()) == (7, 6, 8, "8")
+        assert lease.delete() is True and lease.delete() is False
+        assert lease.fenced("SETNX", 1) == 1 and lease.fenced("SETNX", 2) == 0
+        assert lease.token == int(shop.query(key)["token"]) > 0
+    assert is_free(shop, key)
+
+
+def test_hashes(shop, key):
+    with shop.lease(key) as lease:
+        assert lease.hset("left", 5) == 1
+        assert lease.hset(mapping={"left": 6, "price": 2.5}) == 1
+        assert lease.hget("left") == "6" and lease.hget("none") is None
+        assert lease.hincrby("left", -2, min=0) == 4
+        with pytest.raises(stockade.SoldOut):
+            lease.hincrby("left", 2, max=5)
+        assert lease.hdel("price", "none") == 1
+        assert lease.hgetall() == shop.hgetall(key) == {"left": "4"}
+        with pytest.raises(stockade.WrongType):
+            lease.get()
+
+
+def test_bytes_that_are_no_text_come_back(shop, key):
+    with shop.lease(key) as lease:
+        lease.set(b"\xff\x00\xfe")
+        assert lease.get().encode("utf-8", "surrogateescape") == b"\xff\x00\xfe"
+
+
+def test_nothing_is_taken_where_there_is_not_enough(shop, key):
+    with shop.lease(key) as lease:
+        lease.set(6)
+        with pytest.raises(stockade.SoldOut) as caught:
+            lease.take(100)
+        assert caught.value.code == "RANGE"
+        with pytest.raises(stockade.SoldOut):
+            lease.put(5, max=10)
+        assert lease.get() == "6"
+        assert lease.take(8, min=-2) == -2
+
+
+def test_every_code_of_the_daemon_is_a_class_or_a_plain_refusal():
+    table = (REPO / "fence/base/err.h").read_text().partition("STK_CLIENT_ERROR_MAP")[0]
+    codes = set(re.findall(r'X\(\w+, "(\w+)"', table))
+    known = {code for code in codes if type(stockade.errors.from_text(f"{code} why"))
+             is not stockade.Refused}
+    assert codes - known == {"NOPROTO", "EXECABORT", "ERR"}
+    for name in stockade.__all__:
+        each = getattr(stockade, name)
+        if inspect.isclass(each) and issubclass(each, Exception):
+            assert issubclass(each, stockade.StockadeError)
+
+
+def test_a_lease_that_another_has_is_held(shop, key):
+    with shop.lease(key):
+        with pytest.raises(stockade.Held):
+            shop.lease(key).acquire()
+        begun = time.monotonic()
+        with pytest.raises(stockade.Held):
+            shop.lease(key, wait=0.3).acquire()
+        assert time.monotonic() - begun >= 0.3
+    with shop.lease(key) as lease:
+        assert lease.valid
+
+
+def test_it_waits_in_line_and_is_woken(shop, key):
+    tokens = []
+
+    def wait():
+        with shop.lease(key, wait=patience(10)) as lease:
+            tokens.append(lease.token)
+    with shop.lease(key) as lease:
+        thread = background(wait)
+        wait_until(lambda: shop.query(key)["waiters"] == 1, "it waits")
+        assert not tokens
+    thread.join(patience(5))
+    assert tokens == [lease.token + 1]
+
+
+def test_connections_that_hold_what_others_wait_for_are_no_deadlock(shop, key):
+    """The connection over which a lease was taken is the next one to be used."""
+    held = shop.lease(key).acquire()
+    got = []
+    threads = [background(lambda: got.append(shop.lease(key, wait=patience(10)).acquire()))
+               for _ in range(3)]
+    wait_until(lambda: shop.query(key)["waiters"] == 3, "they wait")
+    held.release()
+    for number in range(3):
+        wait_until(lambda: len(got) == number + 1, "the next one has it")
+        got[-1].release()
+    for thread in threads:
+        thread.join()
+
+
+def test_a_thread_that_would_wait_for_itself_is_told(shop, key):
+    with shop.lease(key, wait=1), Stopwatch() as watch:
+        with pytest.raises(stockade.Deadlock):
+            with shop.lease(key, wait=60):
+                pass
+    assert watch.seconds < patience(5)
+
+
+def test_the_same_owner_enters_again_with_the_same_token(shop, key):
+    with shop.lease(key, owner="till 3") as outer:
+        with shop.lease(key, owner="till 3") as inner:
+            assert inner.token == outer.token
+        assert not is_free(shop, key)
+        outer.set(1)
+    assert is_free(shop, key)
+
+
+def test_more_callers_wait_than_there_are_connections_for_it(rig, key):
+    daemon = rig.daemon()
+    shop = connect(daemon, waiting_max=2)
+    done = []
+
+    def visit():
+        with shop.lease(key, wait=patience(20)) as lease:
+            done.append(lease.token)
+    with shop.lease(key):
+        threads = [background(visit) for _ in range(6)]
+        wait_until(lambda: daemon.metric("leases_denied_total") >= 4, "four were told at once")
+        assert shop.query(key)["waiters"] == 2
+        with shop.lease(key + "x", wait=patience(20)):
+            pass  # one that is free is had all the same
+    for thread in threads:
+        thread.join(patience(20))
+    assert len(set(done)) == 6
+
+
+@pytest.mark.parametrize("uri", [
+    "", "redis://h", "stockade:h", "stockade://", "stockade://h:x", "stockade://h/1",
+    "stockade://h?x=1", "sqlite:shop.db", "stockade+unix:"])
+def test_a_uri_that_makes_no_sense_is_refused(uri):
+    with pytest.raises(stockade.Misuse):
+        stockade.connect(uri)
+
+
+def test_a_password_and_a_unix_socket(rig, key):
+    (rig.folder / "password").write_text("s:e/c@ret\n")
+    socket = f"unix:{rig.folder}/s.sock"
+    daemon = rig.daemon("--password-file", rig.folder / "password",
+                        listen=("127.0.0.1:0", socket))
+    port = daemon.address[1]
+    with stockade.connect(f"stockade://:s%3Ae%2Fc%40ret@127.0.0.1:{port}") as shop:
+        with shop.lease(key) as lease:
+            lease.set(1)
+        assert "ret" not in repr(shop)
+    for uri in (f"stockade://127.0.0.1:{port}", f"stockade://:wrong@127.0.0.1:{port}",
+                f"stockade+unix:{rig.folder}/s.sock"):
+        with stockade.connect(uri) as shop, pytest.raises(stockade.Denied):
+            shop.get(key)
+    other = rig.daemon(listen=(f"unix:{rig.folder}/o.sock",), store=f"sqlite:{rig.folder}/o.db")
+    with connect(other) as shop:
+        with shop.lease(key) as lease:
+            lease.set(1)
+        assert shop.get(key) == "1"
+
+
+@pytest.mark.parametrize("options", [{"ttl": 0.001}, {"ttl": 90000}, {"ttl": float("nan")},
+                                     {"wait": -1}])
+def test_times_that_make_no_sense_are_refused(shop, options):
+    with pytest.raises(stockade.Misuse):
+        shop.lease("r", **options)
+
+
+def test_a_value_that_is_none_is_refused_before_it_is_sent(shop, key):
+    with shop.lease(key) as lease, pytest.raises(stockade.Misuse):
+        lease.set(None)
+    with pytest.raises(stockade.Misuse, match="not been acquired"):
+        shop.lease(key).set(1)
+    with pytest.raises(stockade.Misuse, match="once"):
+        lease.acquire()
+
+
+# Decorator, transactions, SQL, programs with a SQLite of their own.
+
+def test_a_decorated_function_runs_under_its_lease(shop, key):
+    @shop.leased(key + ":{sku}", wait=1)
+    def sell(sku, n=1, *, lease):
+        """Sell."""
+        assert lease.resource == f"{key}:{sku}"
+        return lease.put(n)
+
+    @shop.leased(key + ":{sku}")
+    def look(sku):
+        return shop.query(f"{key}:{sku}")["state"]
+
+    @shop.leased(key + ":{sku}")
+    def middle(lease, sku, n):
+        return lease.put(n) + sku
+
+    assert sell(5) == 1 and sell(sku=5, n=3) == 4
+    assert sell.__name__ == "sell" and sell.__doc__ == "Sell."
+    assert list(inspect.signature(sell).parameters) == ["sku", "n"]
+    assert look("5") == "held" and is_free(shop, f"{key}:5")
+    assert middle(5, 1) == 10
+    with pytest.raises(TypeError):
+        sell()
+
+
+def test_the_wrong_kind_of_function_is_refused_when_it_is_decorated(shop):
+    async def task(sku):
+        pass
+
+    def generator(sku):
+        yield sku
+    for function in (task, generator):
+        with pytest.raises(stockade.Misuse):
+            shop.leased("{sku}")(function)
+
+
+def test_a_transaction_is_whole_or_not_there(shop, key):
+    with shop.leases(key + "a", key + "b", wait=1) as (first, second):
+        first.set(5)
+        second.hset("left", 5)
+        with shop.transaction(first, second) as sale:
+            sale.take(first, 2)
+            sale.hincrby(second, "left", -1, min=0)
+            sale.get(first)
+            sale.hgetall(second)
+        assert sale.results == [3, 4, "3", {"left": "4"}]
+        with pytest.raises(stockade.SoldOut):
+            with shop.transaction(first, second) as sale:
+                sale.take(first)
+                sale.hincrby(second, "left", -9, min=0)
+        with pytest.raises(KeyError):
+            with shop.transaction(first) as sale:
+                sale.take(first)
+                raise KeyError
+        assert (first.get(), second.hget("left")) == ("3", "4")
+        with pytest.raises(stockade.Misuse):
+            sale.take(first)
+    assert is_free(shop, key + "a") and is_free(shop, key + "b")
+
+
+def test_all_leases_of_a_transaction_are_current_at_its_commit(shop, key):
+    with shop.lease(key + "a") as first, shop.lease(key + "b") as second:
+        shop.revoke(key + "b")
+        with pytest.raises(stockade.Stale):
+            with shop.transaction(first, second) as sale:
+                sale.put(first)
+        assert first.get() is None
+
+
+def test_a_basket_is_all_or_none(shop, key):
+    with shop.lease(key + "b"):
+        with pytest.raises(stockade.Held):
+            with shop.leases(key + "a", key + "b"):
+                pass
+        assert is_free(shop, key + "a")
+
+
+def test_crossing_baskets_do_not_deadlock(shop, key):
+    def visit(names):
+        for _ in range(10):
+            with shop.leases(*names, wait=patience(20)) as leases:
+                for lease in leases:
+                    lease.put(1)
+    threads = [background(lambda names=names: visit(names))
+               for names in ([key + "a", key + "b"], [key + "b", key + "a"])]
+    for thread in threads:
+        thread.join(patience(20))
+    assert shop.get(key + "a") == shop.get(key + "b") == "20"
+
+
+def test_sql(shop, key):
+    shop.sql("CREATE TABLE IF NOT EXISTS python_sql(n, name, price, bytes, none)")
+    with shop.lease(key) as lease:
+        done = shop.sql("INSERT INTO python_sql VALUES(?, ?, ?, ?, ?)", 7, key, 2.5, b"x", None,
+                        leases=[lease])
+        assert done.changes == 1 and done.last_insert_rowid > 0
+        again = [shop.sql("INSERT INTO python_sql(name) VALUES(?)", key, leases=[lease],
+                          id=key + "order") for _ in range(2)]
+        assert again[0].last_insert_rowid == again[1].last_insert_rowid
+    rows = shop.sql("SELECT *, typeof(n) AS kind FROM python_sql WHERE name = ? AND n = ?", key, 7)
+    assert rows.columns == ("n", "name", "price", "bytes", "none", "kind")
+    assert list(rows) == [("7", key, "2.5", "x", None, "integer")] and len(rows) == 1
+    with pytest.raises(stockade.NoToken):
+        shop.sql("DELETE FROM python_sql")
+    with pytest.raises(stockade.Misuse):
+        shop.sql("SELECT ?", object())
+
+
+def test_a_token_is_presented_to_a_connection_of_the_programs_own(rig):
+    daemon = rig.daemon()
+    shop = connect(daemon)
+    shop.sql("CREATE TABLE inventory(sku TEXT PRIMARY KEY, left INTEGER)")
+    daemon.client()("GUARD", "CREATE", "inventory", "sku", "sku:")
+    with sqlite3.connect(rig.store) as plain, shop.lease("sku:1") as lease:
+        with pytest.raises(stockade.Misuse, match="stockade_guard"):
+            lease.present(plain)
+        assert not plain.in_transaction
+    mine = program(rig.store)
+    mine.isolation_level = ""  # as the module has it by itself
+
+    def left():
+        return mine.execute("SELECT left FROM inventory").fetchall()
+    with shop.lease("sku:1") as lease:
+        lease.present(mine)
+        mine.execute("INSERT INTO inventory VALUES('1', 10)")
+        mine.commit()
+        mine.execute("BEGIN")
+        lease.present(mine)
+        mine.execute("UPDATE inventory SET left = 9")
+        mine.commit()
+        assert left() == [(9,)]
+    with pytest.raises(stockade.Stale):
+        lease.present(mine)
+    assert not mine.in_transaction
+    with pytest.raises(sqlite3.OperationalError, match="GUARDED"):
+        mine.execute("UPDATE inventory SET left = 99")
+    mine.rollback()
+    assert left() == [(9,)]
+    mine.close()
+
+
+# Leaving the block, and losing the lease.
+
+def test_the_programs_own_error_is_not_hidden(behind, key):
+    shop, relay, _ = behind
+    with pytest.raises(KeyError):
+        with shop.lease(key):
+            shop.revoke(key)
+            raise KeyError
+    with pytest.raises(KeyError):
+        with shop.lease(key):
+            relay.refuse()
+            relay.cut()
+            raise KeyError
+    relay.accept()
+    wait_until(lambda: is_free(shop, key), "what could not be released is, when it can")
+
+
+def test_leaving_the_block_raises_nothing_when_the_lease_is_lost_or_the_daemon_away(behind, key):
+    shop, relay, _ = behind
+    with shop.lease(key) as lease:
+        lease.set(1)
+        shop.revoke(key)
+    with shop.lease(key) as lease, Stopwatch() as watch:
+        relay.refuse()
+        relay.cut()
+    assert watch.seconds < patience(3)
+    relay.accept()
+    wait_until(lambda: is_free(shop, key), "it is released later")
+
+
+def test_release_says_when_it_was_lost(shop, key):
+    lease = shop.lease(key).acquire()
+    shop.revoke(key)
+    with pytest.raises(stockade.Stale):
+        lease.release()
+
+
+def test_a_revoked_lease_is_told_at_once(shop, key):
+    told = []
+    with shop.lease(key, ttl=60, on_lost=told.append) as lease:
+        lease.set(1)
+        shop.revoke(key)
+        assert lease.lost.wait(patience(2)), "long before a renewal is due"
+        wait_until(lambda: told, "the callback was called")
+        assert not lease.valid and lease.left == 0
+        with pytest.raises(stockade.Stale):
+            lease.set(2)
+    assert told == [lease] and shop.get(key) == "1"
+
+
+def test_it_is_renewed_for_as_long_as_it_is_held(shop, key):
+    ttl = patience(0.5)
+    with shop.lease(key, ttl=ttl) as lease:
+        end = time.monotonic() + 3 * ttl
+        while time.monotonic() < end:
+            assert lease.valid and shop.query(key)["state"] == "held"
+            time.sleep(ttl / 10)
+        lease.set(1)
+        assert not lease.lost.is_set()
+    lease = shop.lease(key, ttl=ttl, renew=False).acquire()
+    wait_until(lambda: is_free(shop, key), "one that is not renewed ends")
+    assert lease.lost.wait(patience(2)) and not lease.valid
+
+
+def test_a_lease_that_nobody_refers_to_is_not_renewed(shop, key):
+    shop.lease(key, ttl=patience(0.5)).acquire()
+    wait_until(lambda: is_free(shop, key), "it has ended")
+
+
+def test_another_ttl_from_here_on(shop, key):
+    with shop.lease(key, ttl=10) as lease:
+        assert lease.left < 10
+        lease.renew(100)
+        assert 90 < lease.left < 100 and lease.ttl == 100
+
+
+@pytest.mark.parametrize("how", ["stalled", "cut"])
+def test_the_holder_is_told_before_the_ttl_is_over_when_the_daemon_is_not_there(behind, key, how):
+    shop, relay, _ = behind
+    ttl = patience(2)
+    with shop.lease(key, ttl=ttl) as lease:
+        wait_until(lambda: lease._news == "" and not lease._renewing, "it is not being renewed")
+        begun = time.monotonic()
+        relay.stall("down")
+        if how == "cut":
+            relay.refuse()
+            relay.cut()
+        assert lease.lost.wait(ttl), "in time"
+        assert not lease.valid
+        assert time.monotonic() - begun > ttl / 4, "and not for nothing"
+
+
+def test_a_daemon_that_is_away_for_a_moment_loses_no_lease(behind, key):
+    shop, relay, daemon = behind
+    with shop.lease(key, ttl=patience(3)) as lease:
+        relay.refuse()
+        relay.cut()
+        time.sleep(patience(1.2))  # a renewal falls into it
+        relay.accept()
+        renewals = daemon.metric("leases_renewed_total")
+        wait_until(lambda: daemon.metric("leases_renewed_total") > renewals, "it is renewed")
+        lease.set(1)
+        assert lease.valid and not lease.lost.is_set()
+
+
+HOLD = """
+import sys, time
+sys.path.insert(0, {folder!r})
+import stockade
+shop = stockade.connect({uri!r})
+with shop.lease({key!r}, ttl={ttl}) as lease:
+    lease.set("mine")
+    print("held", flush=True)
+    last = time.monotonic()
+    while time.monotonic() - last < {ttl} / 2:   # until it was stopped and goes on
+        last = time.monotonic()
+        time.sleep(0.01)
+    print("valid" if lease.valid else "not valid", flush=True)
+    try:
+        lease.set("overwritten")
+    except stockade.Stale:
+        print("stale", flush=True)
+    print("lost" if lease.lost.wait(5) else "not told", flush=True)
+"""
+
+
+def test_a_holder_that_was_stopped_past_its_ttl_writes_nothing_and_knows(rig, key):
+    daemon = rig.daemon()
+    shop = connect(daemon)
+    text = HOLD.format(folder=str(FOLDER), uri=daemon.uri, key=key, ttl=patience(1))
+    holder = Process("python", ["/usr/bin/python3", "-c", text], rig.stderr_path("holder"))
+    rig.processes.append(holder)
+    assert holder.first_line() == "held"
+    with holder.frozen():
+        with shop.lease(key, wait=patience(10)) as lease:
+            lease.set("its successor's")
+    assert [holder.first_line() for _ in range(3)] == ["not valid", "stale", "lost"]
+    assert holder.wait() == 0
+    assert shop.get(key) == "its successor's"
+
+
+# Calls that are interrupted.
+
+class Interrupted(BaseException):
+    pass
+
+
+def interrupted(call, when):
+    """Whether a signal's exception came out of the call, sent as soon as `when`."""
+    def interrupt(*_):
+        raise Interrupted
+
+    def send():
+        wait_until(when, "it is there")
+        os.kill(os.getpid(), signal.SIGUSR1)
+    previous = signal.signal(signal.SIGUSR1, interrupt)
+    thread = background(send)
+    try:
+        with pytest.raises(Interrupted):
+            call()
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, previous)
+
+
+def test_a_wait_that_is_interrupted_leaves_nothing_behind(shop, key):
+    with shop.lease(key):
+        interrupted(lambda: shop.lease(key, wait=60).acquire(),
+                    lambda: shop.query(key)["waiters"] == 1)
+        wait_until(lambda: shop.query(key)["waiters"] == 0, "it has left the line")
+    wait_until(lambda: is_free(shop, key), "nobody has it")
+
+
+def test_a_grant_whose_reply_was_not_read_is_given_back(behind, key):
+    shop, relay, daemon = behind
+    with connect(daemon) as other:
+        relay.hold("down")
+        interrupted(lambda: shop.lease(key, ttl=60).acquire(),
+                    lambda: not is_free(other, key) and relay.kept("down"))
+        assert not is_free(other, key)
+        relay.let("down")
+        wait_until(lambda: is_free(other, key), "it is given back")
+
+
+def test_a_release_that_is_interrupted_is_made_up_for(behind, key):
+    shop, relay, daemon = behind
+
+    def leave():
+        with shop.lease(key, ttl=60):
+            relay.hold("up", b"RELEASE")
+    interrupted(leave, lambda: relay.kept("up"))
+    relay.cut()
+    relay.let("up")
+    with connect(daemon) as other:
+        wait_until(lambda: is_free(other, key), "it is released")
+
+
+def test_a_forked_child_releases_nothing_and_has_connections_of_its_own(rig, key):
+    shop = connect(rig.daemon())
+    with shop.lease(key) as lease:
+        lease.set(1)
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                with pytest.raises(stockade.Misuse):
+                    lease.set(2)
+                lease.__exit__(None, None, None)
+                with shop.lease(key + "child") as other:
+                    other.set(3)
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        lease.set(4)
+        assert shop.get(key + "child") == "3" and not is_free(shop, key)
+    assert shop.get(key) == "4"
+
+
+# Replies that do not come.
+
+def losing(relay):
+    """The thread that loses the reply to the next request as soon as it is there."""
+    def lose():
+        wait_until(lambda: relay.kept("down"), "there is a reply")
+        relay.cut()
+        relay.let("down")
+    relay.hold("down")
+    return background(lose)
+
+
+def test_each_request_whose_reply_is_lost_counts_once(behind, key):
+    shop, relay, daemon = behind
+    with shop.lease(key, ttl=60) as lease:
+        lease.set(10)
+    thread = losing(relay)
+    lease = shop.lease(key, ttl=60).acquire()  # the reply is lost, the lease is not
+    assert lease.token == 2 and daemon.metric("leases_granted_total") == 2
+    thread.join()
+    thread = losing(relay)
+    assert lease.take(3) == 7
+    thread.join()
+    thread = losing(relay)
+    with shop.transaction(lease) as sale:
+        sale.take(lease)
+        sale.take(lease)
+    assert sale.results == [6, 5]
+    thread.join()
+    thread = losing(relay)
+    lease.release()
+    thread.join()
+    assert shop.get(key) == "5" and is_free(shop, key)
+
+
+def test_an_id_of_the_programs_own_counts_once_under_another_lease(shop, key):
+    for _ in range(2):
+        with shop.lease(key) as lease:
+            assert lease.put(5, id="delivery 7") == 5
+    assert shop.get(key) == "5"
+
+
+def test_a_write_without_an_answer_is_unsure_and_can_be_asked_for(behind, key):
+    shop, relay, daemon = behind
+    quick = connect(relay, timeout=0.5)
+    lease = quick.lease(key, ttl=60).acquire()
+    for direction, applied in (("down", True), ("up", None)):
+        relay.hold(direction)
+        with pytest.raises(stockade.Unsure) as caught:
+            lease.put(1)
+        relay.cut()
+        relay.let(direction)
+        with connect(daemon) as other:
+            wait_until(lambda: other.was_applied(caught.value) is applied, "as it was")
+    lease.release()
+    assert shop.was_applied(caught.value) is not True
+
+
+def test_a_daemon_that_is_not_there_is_unreachable_and_nothing_was_applied(rig):
+    relay = rig.relay(rig.daemon().address)
+    shop = connect(relay, timeout=0.5)
+    relay.refuse()
+    with Stopwatch() as watch, pytest.raises(stockade.Unreachable):
+        shop.lease("r").acquire()
+    assert watch.seconds < patience(3)
+
+
+def test_a_daemon_that_restarts_is_waited_for(rig, key):
+    daemon = rig.daemon()
+    shop = connect(daemon, timeout=20)
+    listen = ("{}:{}".format(*daemon.address),)
+    with shop.lease(key, ttl=60) as lease:
+        lease.set(1)
+        waiting = []
+        thread = background(lambda: waiting.append(
+            shop.lease(key, wait=patience(20)).acquire()))
+        wait_until(lambda: shop.query(key)["waiters"] == 1, "one waits")
+        daemon.stop()
+        writing = background(lambda: lease.set(2))
+        rig.daemon(listen=listen)
+        writing.join()
+        assert shop.get(key) == "2"
+    thread.join()
+    assert waiting[0].token == lease.token + 1
+    waiting[0].release()
+
+
+# The package.
+
+USE = """
+import stockade
+shop = stockade.connect()
+@shop.leased('sku:{sku}')
+def sell(sku: str, lease: stockade.Lease) -> int:
+    return lease.take(1)
+with shop.lease('r') as lease:
+    reveal_type(lease.get())
+    lease.take('x')
+async def main() -> None:
+    async with stockade.aio.connect().lease('r') as lease:
+        reveal_type(await lease.take())
+"""
+
+
+def test_types_hold_with_mypy_strict(tmp_path):
+    use = tmp_path / "use.py"
+    use.write_text(USE)
+    done = subprocess.run(["mypy", "--config-file", "setup.cfg", "--cache-dir", tmp_path / "cache",
+                           "stockade", use], cwd=FOLDER, capture_output=True, text=True,
+                          check=False)
+    said = re.findall(r"^(.*?): (error|note): (.*)", done.stdout, re.M)
+    assert [words for _, _, words in said] == [
+        'Revealed type is "Union[builtins.str, None]"',
+        'Argument 1 to "take" of "Lease" has incompatible type "str"; expected "int"  [arg-type]',
+        'Revealed type is "builtins.int"'], done.stdout
+
+
+def test_pip_installs_it_without_a_network(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    shutil.copytree(FOLDER, source, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    done = subprocess.run(
+        ["/usr/bin/python3", "-m", "pip", "install", "--no-index", "--no-deps", "--target", target,
+         "--disable-pip-version-check", source], text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "DEPRECATION" not in done.stderr
+    shown = subprocess.run(
+        ["/usr/bin/python3", "-c", "import stockade, importlib.metadata as m\n"
+         "print(stockade.__file__, stockade.__version__ == m.version('stockade'))\n"
+         "print(m.requires('stockade'), sorted(str(f) for f in m.files('stockade')))"],
+        cwd=tmp_path, check=True, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(target)}).stdout
+    assert str(target) in shown and " True\n" in shown and "['redis (>=4.3.4)'] " in shown
+    assert "py.typed" in shown and "LICENSE" in shown and "stockade/aio.py" in shown
+
+
+def test_its_version_is_the_products():
+    makefile = (REPO / "Makefile").read_text()
+    version = re.search(r"^VERSION := (\S+)$", makefile, re.M)[1]
+    assert version == stockade.__version__
+    assert f"\nversion = {version}\n" in (FOLDER / "setup.cfg").read_text()
+
+
+PAGE = (FOLDER / "README.md").read_text()
+BLOCKS = readme.parse("<!-- test: daemon background -->\n```sh\n"
+                      "stockaded --store sqlite:./shop.db\n```\n" + PAGE)
+
+
+def test_the_page_has_three_examples():
+    assert sum(block.action == "test" for block in BLOCKS) == 1 + 3
+    assert all(block.action for block in BLOCKS)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python" and
+                                   block.action == "test"], ids=lambda block: block.name)
+def test_the_example_runs_as_it_is_written(block, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(FOLDER))
+    readme.run_block(block, BLOCKS, tmp_path)
