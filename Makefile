@@ -49,7 +49,7 @@ LIBRARY_LINKS := $(BUILD)/$(LIBRARY_NAME) $(BUILD)/libstockade.so
 LIBRARIES := $(LIBRARY_LINKS) $(BUILD)/libstockade.a
 # The package for Java, where there is a JDK, and its tests, where there is JUnit, too.
 JAVA_SOURCES := $(wildcard proxy/client/java/io/stockade/*.java)
-JAVA_TEST_SOURCES := $(wildcard tests/java/*.java)
+JAVA_TEST_SOURCES := $(wildcard tests/java/*.java tests/system/clients/*.java)
 JAR := $(BUILD)/stockade.jar
 JUNIT := $(wildcard /usr/share/java/junit-platform-console-standalone.jar)
 SHIMS := $(SHIM_SOURCES:tests/support/%.c=$(BUILD)/%.so)

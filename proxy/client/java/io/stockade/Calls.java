@@ -229,21 +229,20 @@ final class Calls {
         }
 
         private List<Object> exchange(Wire wire) throws IOException {
-            boolean large = request.length() > Wire.SMALL_BYTES;
-            Keeper.Timed guard = large ? keeper.closeAt(wire, deadline) : null;
+            Keeper.Timed guard = keeper.closeAt(wire, deadline);
             sent = true;
             try {
-                List<Object> replies = wire.exchange(request, deadline);
+                List<Object> replies = wire.exchange(request);
+                keeper.cancel(guard);
                 if (alone) {
                     wire.close();
                 } else {
                     give(wire);
                 }
                 return replies;
-            } finally {
-                if (guard != null) {
-                    keeper.cancel(guard);
-                }
+            } catch (IOException failed) {
+                keeper.cancel(guard);
+                throw failed;
             }
         }
 
@@ -254,11 +253,11 @@ final class Calls {
         }
 
         private StockadeException unanswered(IOException failed) {
-            if (sent && kind != Kind.READ) {
-                return new Unsure(address + ": " + why(failed) + "; it may have been applied",
-                                  request.id());
-            }
-            return new Unreachable(address + ": " + why(failed));
+            boolean late = System.nanoTime() - deadline >= 0;
+            String why = address + ": " + (late ? "no answer in time" : why(failed));
+            return sent && kind != Kind.READ
+                       ? new Unsure(why + "; it may have been applied", request.id())
+                       : new Unreachable(why);
         }
 
         private static boolean isBusy(List<Object> replies) {

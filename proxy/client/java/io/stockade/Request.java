@@ -4,9 +4,13 @@ package io.stockade;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.UUID;
+import java.util.concurrent.atomic.AtomicLong;
 
 /** Commands as they are sent: RESP arrays of bulk strings, one behind the other. */
 final class Request {
+    private static final String ID_PREFIX = UUID.randomUUID() + "-";
+    private static final AtomicLong IDS = new AtomicLong();
+
     private byte[] bytes = new byte[256];
     private int length;
     private int commands;
@@ -66,9 +70,9 @@ final class Request {
         }
     }
 
-    /** An ID that nobody else has. */
+    /** An ID that nobody else has: chance for the program, a number within it. */
     static String newId() {
-        return UUID.randomUUID().toString();
+        return ID_PREFIX + IDS.incrementAndGet();
     }
 
     static byte[] bytesOf(Object word) {

@@ -15,18 +15,14 @@ import java.util.concurrent.TimeUnit;
  * One connection, used by one thread at a time: it sends commands and reads their replies. Once an
  * exchange has failed nobody knows which reply comes next, and it is only good to be closed.
  *
- * <p>Reading ends at the deadline by itself. Writing may not: the keeper closes a connection that
- * takes too long to write (see {@link Calls}).
+ * <p>Nothing here ends by itself where the daemon is silent: who uses it has it closed at a deadline
+ * (see {@link Calls}). That costs less than a timeout for each read, and holds for writes, too.
  */
 final class Wire implements Decoder.Source {
-    /** Small enough for the socket's buffer, so that writing it does not block. */
-    static final int SMALL_BYTES = 32 * 1024;
-
     private final Socket socket;
     private final InputStream in;
     private final OutputStream out;
     private final Decoder decoder = new Decoder(this);
-    private long deadline;
     private boolean used;
 
     private Wire(Socket socket) throws IOException {
@@ -35,17 +31,19 @@ final class Wire implements Decoder.Source {
         this.out = socket.getOutputStream();
     }
 
-    /** Connect and say hello. The deadline is one of System.nanoTime(). */
+    /** Connect, and say hello, until the deadline, one of System.nanoTime(). */
     static Wire open(InetSocketAddress where, Request hello, long deadline) throws IOException {
         Socket socket = new Socket();
         try {
             socket.setTcpNoDelay(true);
             socket.connect(where, millisLeft(deadline));
+            socket.setSoTimeout(millisLeft(deadline));
             Wire wire = new Wire(socket);
-            Object reply = wire.exchange(hello, deadline).get(0);
+            Object reply = wire.exchange(hello).get(0);
             if (reply instanceof Decoder.ErrorReply error) {
                 throw StockadeException.of(error.text());
             }
+            socket.setSoTimeout(0);
             wire.used = false;
             return wire;
         } catch (IOException | RuntimeException failed) {
@@ -60,8 +58,7 @@ final class Wire implements Decoder.Source {
     }
 
     /** Send a request and return its replies. What is told unasked is not for this thread. */
-    List<Object> exchange(Request request, long deadline) throws IOException {
-        this.deadline = deadline;
+    List<Object> exchange(Request request) throws IOException {
         used = true;
         out.write(request.bytes(), 0, request.length());
         List<Object> replies = new ArrayList<>(request.commands());
@@ -76,7 +73,6 @@ final class Wire implements Decoder.Source {
 
     @Override
     public int read(byte[] into, int at, int room) throws IOException {
-        socket.setSoTimeout(millisLeft(deadline));
         return in.read(into, at, room);
     }
 
