@@ -47,6 +47,11 @@ LIBRARY_NAME := libstockade.so.0
 LIBRARY := $(BUILD)/libstockade.so.$(VERSION)
 LIBRARY_LINKS := $(BUILD)/$(LIBRARY_NAME) $(BUILD)/libstockade.so
 LIBRARIES := $(LIBRARY_LINKS) $(BUILD)/libstockade.a
+# The package for Java, where there is a JDK, and its tests, where there is JUnit, too.
+JAVA_SOURCES := $(wildcard proxy/client/java/io/stockade/*.java)
+JAVA_TEST_SOURCES := $(wildcard tests/java/*.java tests/system/clients/*.java)
+JAR := $(BUILD)/stockade.jar
+JUNIT := $(wildcard /usr/share/java/junit-platform-console-standalone.jar)
 SHIMS := $(SHIM_SOURCES:tests/support/%.c=$(BUILD)/%.so)
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
 
@@ -88,10 +93,16 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help setup demo check replay format tidy asan ubsan tsan install uninstall \
+.PHONY: all help java setup demo check replay format tidy asan ubsan tsan install uninstall \
         clean tests FORCE
 
 all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
+
+ifneq ($(shell command -v javac),)
+all: java
+tests: $(if $(JUNIT),$(BUILD)/java-tests.jar)
+endif
+java: $(JAR) ## build the package for Java (where there is a JDK, all does)
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' \
@@ -225,6 +236,22 @@ $(BUILD)/libstockade.a: $(library_objects)
 	@objcopy --localize-hidden $(BUILD)/library/stockade.o
 	@rm -f $@
 	@ar rcs $@ $(BUILD)/library/stockade.o
+
+$(JAR): $(JAVA_SOURCES) LICENSE
+	@echo 'jar $@'
+	@rm -rf $(BUILD)/java && mkdir -p $(BUILD)/java/META-INF
+	@javac --release 17 -Xlint:all -Werror -encoding UTF-8 -d $(BUILD)/java $(JAVA_SOURCES)
+	@cp LICENSE $(BUILD)/java/META-INF
+	@printf '%s\n' 'Automatic-Module-Name: io.stockade' 'Implementation-Title: stockade' \
+	    'Implementation-Version: $(VERSION)' >$(BUILD)/java.manifest
+	@jar --create --file $@ --manifest $(BUILD)/java.manifest -C $(BUILD)/java .
+
+$(BUILD)/java-tests.jar: $(JAVA_TEST_SOURCES) $(JAR)
+	@echo 'jar $@'
+	@rm -rf $(BUILD)/java-tests && mkdir -p $(BUILD)/java-tests
+	@javac --release 17 -Xlint:all -Werror -encoding UTF-8 -cp $(JAR):$(JUNIT) \
+	    -d $(BUILD)/java-tests $(JAVA_TEST_SOURCES)
+	@jar --create --file $@ -C $(BUILD)/java-tests .
 
 # A unit test is its own program; the helpers of its folder and the parts under test go with it.
 define unit_test

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.stockade;
+
+import java.net.URLDecoder;
+import java.nio.charset.StandardCharsets;
+
+/** Where a daemon listens, and who logs in: {@code stockade://[user:password@]host[:port]}. */
+record Address(String host, int port, String user, String password) {
+    static final int PORT = 7379;
+    private static final String SCHEME = "stockade://";
+    private static final String SHAPE = "expected stockade://[user:password@]host[:port], not ";
+
+    static Address parse(String uri) {
+        if (uri == null || !uri.startsWith(SCHEME)) {
+            throw new IllegalArgumentException(SHAPE + hidden(uri));
+        }
+        String rest = uri.substring(SCHEME.length());
+        String user = null;
+        String password = null;
+        int login = rest.lastIndexOf('@');
+        if (login >= 0) {
+            int colon = rest.indexOf(':');
+            if (colon < 0 || colon > login) {
+                throw new IllegalArgumentException(SHAPE + hidden(uri));
+            }
+            user = colon == 0 ? "default" : decode(rest.substring(0, colon));
+            password = decode(rest.substring(colon + 1, login));
+            rest = rest.substring(login + 1);
+        }
+        if (rest.endsWith("/")) {
+            rest = rest.substring(0, rest.length() - 1);
+        }
+        int bracket = rest.lastIndexOf(']');
+        int colon = rest.lastIndexOf(':');
+        String host = colon > bracket ? rest.substring(0, colon) : rest;
+        if (host.startsWith("[") && host.endsWith("]")) {
+            host = host.substring(1, host.length() - 1);
+        }
+        if (host.isEmpty() || host.matches(".*[/?#@\\[\\]].*")) {
+            throw new IllegalArgumentException(SHAPE + hidden(uri));
+        }
+        int port = colon > bracket ? port(rest.substring(colon + 1), uri) : PORT;
+        return new Address(host, port, user, password);
+    }
+
+    private static int port(String text, String uri) {
+        try {
+            int port = Integer.parseInt(text);
+            if (port > 0 && port < 65536) {
+                return port;
+            }
+        } catch (NumberFormatException bad) {
+            // is refused below
+        }
+        throw new IllegalArgumentException(SHAPE + hidden(uri));
+    }
+
+    /** %XX stands for a byte; a plus for itself. */
+    private static String decode(String text) {
+        return URLDecoder.decode(text.replace("+", "%2B"), StandardCharsets.UTF_8);
+    }
+
+    /** The URI without its password. */
+    private static String hidden(String uri) {
+        return uri == null ? "null" : uri.replaceFirst("//[^@]*@", "//...@");
+    }
+
+    /** Says HELLO: RESP3, a name for CLIENT LIST, and the login where there is one. */
+    Request hello() {
+        String name = "stockade-java";
+        return password == null
+                   ? Request.of("HELLO", 3, "SETNAME", name)
+                   : Request.of("HELLO", 3, "AUTH", user, password, "SETNAME", name);
+    }
+
+    @Override
+    public String toString() {
+        return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + port;
+    }
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.stockade;
+
+import java.lang.System.Logger.Level;
+import java.nio.charset.StandardCharsets;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * A lease that was granted. It is renewed by itself until it is closed. Each write carries its token,
+ * and the store applies it only while the token is the newest one granted: where the lease has passed
+ * on, it throws {@link Stale} and changes nothing, however long this program stood still.
+ *
+ * <p>A lease may be used by any thread, and handed from one to another.
+ */
+public final class Lease implements AutoCloseable {
+    private static final Pattern REFUSED = Pattern.compile("\\b(STALE|UNKNOWN|GUARDED) .*");
+
+    private final Stockade shop;
+    private final String resource;
+    private final Grant grant;
+
+    Lease(Stockade shop, String resource, Grant grant) {
+        this.shop = shop;
+        this.resource = resource;
+        this.grant = grant;
+    }
+
+    /**
+     * Keep it, of which the daemon has not said how much of its TTL is left. It ran from a moment
+     * after it was asked for; where that is long ago, it is renewed first.
+     */
+    void begin(long askedAt, long ttlMillis) {
+        long ttl = TimeUnit.MILLISECONDS.toNanos(ttlMillis);
+        if (System.nanoTime() - askedAt < ttl / 10) {
+            grant.begin(askedAt, ttl, ttl, true);
+            return;
+        }
+        Calls.Answer answer = askToRenew(ttlMillis);
+        grant.begin(answer.askedAt(), ttl, nanosOf(answer), true);
+    }
+
+    private Calls.Answer askToRenew(long ttlMillis) {
+        return shop.calls().run(Calls.Kind.WRITE,
+                                Request.of("RENEW", resource, token(), ttlMillis));
+    }
+
+    private static long nanosOf(Calls.Answer renewed) {
+        return TimeUnit.MILLISECONDS.toNanos((Long) Calls.check(renewed.reply()));
+    }
+
+    /**
+     * The fencing token.
+     *
+     * @return a number that is larger than that of each lease on this resource before
+     */
+    public long token() {
+        return grant.name().token();
+    }
+
+    /**
+     * The resource.
+     *
+     * @return its name, which is also its key
+     */
+    public String resource() {
+        return resource;
+    }
+
+    /**
+     * Does it have time left, for certain? This is for what happens outside the store, such as a
+     * payment; writes in the store are judged there. Judged by System.nanoTime(), from before the
+     * daemon was asked, less a hundredth and 2 ms for clocks that differ.
+     *
+     * @return false once it was lost, was closed, or has run out
+     */
+    public boolean isValid() {
+        return grant.nanosLeft() > 0;
+    }
+
+    /**
+     * How much time is left, judged as above.
+     *
+     * @return milliseconds; 0: none
+     */
+    public long leftMillis() {
+        return TimeUnit.NANOSECONDS.toMillis(grant.nanosLeft());
+    }
+
+    /**
+     * Has it been lost: revoked, taken by another, or not renewed in time?
+     *
+     * @return true from then on
+     */
+    public boolean isLost() {
+        return grant.isLost();
+    }
+
+    /**
+     * Have this called when the lease is lost: at once where the daemon tells of it, and with a tenth
+     * of the TTL to go where the daemon cannot be reached. It is called once, on a thread of its own;
+     * at once where the lease is lost already; never where it is closed first.
+     *
+     * @param listener stops what the program does under this lease
+     */
+    public void onLost(Runnable listener) {
+        grant.onLost(listener);
+    }
+
+    /**
+     * Renew it now, with another TTL from here on.
+     *
+     * @param ttl from 10 ms to a day
+     */
+    public void renew(Duration ttl) {
+        Calls.Answer answer = askToRenew(ttl.toMillis());
+        grant.renewed(answer.askedAt(), ttl.toNanos(), nanosOf(answer));
+    }
+
+    /* Data: the key that is the resource. */
+
+    /**
+     * Read the resource's value, while the token is current.
+     *
+     * @return the value; null: there is none
+     * @throws Stale the lease has passed on
+     */
+    public String get() {
+        return text(fenced("GET", resource));
+    }
+
+    /**
+     * Write the resource's value.
+     *
+     * @param value the value
+     * @throws Stale the lease has passed on; nothing was changed
+     */
+    public void set(String value) {
+        fenced("SET", resource, value);
+    }
+
+    /**
+     * Take so many from the resource's value, a number, if so many are there.
+     *
+     * @param count how many
+     * @return how many are left
+     * @throws SoldOut fewer are there; nothing was changed
+     * @throws Stale the lease has passed on; nothing was changed
+     */
+    public long take(long count) {
+        return take(count, 0);
+    }
+
+    /**
+     * Take so many from the resource's value, if at least `min` are left then.
+     *
+     * @param count how many
+     * @param min how many have to be left
+     * @return how many are left
+     */
+    public long take(long count, long min) {
+        return (Long) fenced("DECRBY", resource, count, "MIN", min);
+    }
+
+    /**
+     * Put so many back, or add them.
+     *
+     * @param count how many
+     * @return how many are there now
+     */
+    public long put(long count) {
+        return (Long) fenced("INCRBY", resource, count);
+    }
+
+    /**
+     * Read a field of the resource's hash, while the token is current.
+     *
+     * @param field its name
+     * @return its value; null: there is none
+     */
+    public String hget(String field) {
+        return text(fenced("HGET", resource, field));
+    }
+
+    /**
+     * Read the resource's hash, while the token is current.
+     *
+     * @return its fields and their values; empty where there is none
+     */
+    public Map<String, String> hgetAll() {
+        Map<String, String> hash = new LinkedHashMap<>();
+        ((Map<?, ?>) fenced("HGETALL", resource))
+            .forEach((field, value) -> hash.put(text(field), text(value)));
+        return hash;
+    }
+
+    /**
+     * Write a field of the resource's hash.
+     *
+     * @param field its name
+     * @param value its value
+     */
+    public void hset(String field, String value) {
+        fenced("HSET", resource, field, value);
+    }
+
+    /**
+     * Take so many from a field of the resource's hash, if so many are there.
+     *
+     * @param field its name
+     * @param count how many
+     * @return how many are left
+     * @throws SoldOut fewer are there; nothing was changed
+     */
+    public long htake(String field, long count) {
+        return (Long) fenced("HINCRBY", resource, field, -count, "MIN", 0);
+    }
+
+    /**
+     * Put so many back into a field of the resource's hash, or add them.
+     *
+     * @param field its name
+     * @param count how many
+     * @return how many are there now
+     */
+    public long hput(String field, long count) {
+        return (Long) fenced("HINCRBY", resource, field, count);
+    }
+
+    /**
+     * Run a command under this lease's token: its name, its key, and what follows, such as
+     * {@code fenced("HINCRBY", "sku:1042", "stock", -1, "MIN", 0)}. A write has an ID of its own.
+     *
+     * @param words strings (sent as UTF-8), numbers and byte arrays
+     * @return its reply: {@code Long}, {@code String} (or {@code byte[]} where it is no UTF-8),
+     *     {@code Double}, {@code Boolean}, {@code List}, {@code Map} or null
+     * @throws Stale the lease has passed on; nothing was changed
+     */
+    public Object fenced(Object... words) {
+        if (Stockade.isRead(words)) {
+            return shop.calls().one(Calls.Kind.READ, Request.of(fencedWords(null, words)));
+        }
+        String id = Request.newId();
+        return shop.calls().one(Calls.Kind.WRITE, Request.of(fencedWords(id, words)).withId(id));
+    }
+
+    Object[] fencedWords(String id, Object[] words) {
+        int before = id == null ? 2 : 4;
+        Object[] all = new Object[before + words.length];
+        all[0] = "FENCED";
+        all[1] = token();
+        if (id != null) {
+            all[2] = "ID";
+            all[3] = id;
+        }
+        System.arraycopy(words, 0, all, before, words.length);
+        return all;
+    }
+
+    /**
+     * Run a statement of SQL under this lease's token.
+     *
+     * @param statement one statement
+     * @param params its parameters: strings, numbers, booleans, byte arrays, nulls
+     * @return what it replied
+     * @throws Guarded it touched a guarded row of another resource; nothing was changed
+     */
+    public Rows sql(String statement, Object... params) {
+        return shop.sql(List.of(this), statement, params);
+    }
+
+    /**
+     * Present the token to a transaction of the program's own SQLite connection, which has loaded the
+     * extension {@code stockade_guard}: guarded rows of this resource may be changed until it ends.
+     * From here on nobody can take the lease over before that transaction has ended, so keep it short.
+     *
+     * @param connection one in a transaction: autocommit is off, or BEGIN was said
+     * @throws SQLException SQLite failed: the extension is not loaded, there is no transaction
+     * @throws Stale the lease has passed on
+     */
+    public void present(Connection connection) throws SQLException {
+        try (PreparedStatement call =
+                 connection.prepareStatement("SELECT stockade_present(?, ?)")) {
+            call.setString(1, resource);
+            call.setLong(2, token());
+            call.executeQuery().close();
+        } catch (SQLException refused) {
+            Matcher reason = REFUSED.matcher(String.valueOf(refused.getMessage()));
+            if (!reason.find()) {
+                throw refused;
+            }
+            StockadeException why = StockadeException.of(reason.group());
+            why.initCause(refused);
+            throw why;
+        }
+    }
+
+    /**
+     * Give it back, and say so where that fails.
+     *
+     * @throws Stale it had passed on already
+     * @throws StockadeException it ends with its TTL
+     */
+    public void release() {
+        if (grant.release() != Grant.State.RELEASED) {
+            String id = Request.newId();
+            shop.calls().one(Calls.Kind.WRITE,
+                             Request.of("RELEASE", resource, token(), "ID", id).withId(id));
+        }
+    }
+
+    /**
+     * Give it back. Never throws: a lease that was lost is no concern of what was done in time, and one
+     * that cannot be given back ends with its TTL. So an error of the program's own is not hidden, and
+     * a sale that was made is not reported as failed.
+     */
+    @Override
+    public void close() {
+        try {
+            release();
+        } catch (Stale passedOn) {
+            Keeper.LOG.log(Level.DEBUG, "the lease on {0} had passed on", resource);
+        } catch (StockadeException | IllegalStateException failed) {
+            Keeper.LOG.log(Level.WARNING, "the lease on {0} ends with its TTL: {1}", resource,
+                           failed.getMessage());
+        }
+    }
+
+    /** As text, whatever its bytes are. */
+    static String text(Object value) {
+        return value instanceof byte[] bytes ? new String(bytes, StandardCharsets.UTF_8)
+                                             : (String) value;
+    }
+
+    @Override
+    public String toString() {
+        return "lease on " + resource + ", token " + token();
+    }
+}
