@@ -57,7 +57,7 @@ static void reply_true(const struct lock_run *run, struct buf *out)
 /* What redis.error_reply('ERROR') sends. */
 static void reply_error(struct buf *out)
 {
-    buf_append_text(out, "-ERROR\r\n");
+    resp_error(out, STK_ERR, "ERROR");
 }
 
 static void reply_ok_or_error(const struct lock_run *run, struct buf *out)
@@ -258,8 +258,8 @@ FORM(spring_unlock_told) = {LOCK_GIVE, .keys = 1, .value = 1, .channel = 2, .rep
 
 /* python-redis-lock: 0 is well. Its second key is the list on which its waiters wait. */
 FORM(unlock_signal) = {LOCK_GIVE, .keys = 1, .value = 1, .reply = reply_zero};
-FORM(extend_swapped) = {LOCK_EXTEND, .flags = LOCK_SECONDS, .keys = 1, .value = 2,
-                        .ttl = 1,    .reply = reply_zero};
+FORM(extend_zero) = {LOCK_EXTEND, .flags = LOCK_SECONDS, .keys = 1, .value = 1,
+                     .ttl = 2,    .reply = reply_zero};
 FORM(reset) = {LOCK_REVOKE, .keys = 1, .reply = reply_count};
 
 /* Redisson: a hash with the holder's uuid:threadId and its entries, and a channel. */
@@ -335,7 +335,7 @@ static const struct lock_script scripts[] = {
     {"90da91872223f85eb1376a17e3c4df21ace8c54b", "77019bcdce9ad7fa7389fb65be43f83d7dfc23c9",
      "python-redis-lock", &unlock_signal},
     {"fed16109024d968d9496e4140fe1355bac05ebff", "3946090a824e7dfb50a18d135fa3935ef504303a",
-     "python-redis-lock", &extend_swapped},
+     "python-redis-lock", &extend_zero},
     {"afbc8014508f92e446b56567e8ba600e811c1bd5", "3986acd439827adb910fe5dfad40513147966a69",
      "python-redis-lock", &reset},
     {"b121d3548d693116c3851b63befe947e49f28c7c", "69ad966398192f65419b57f6ce6c399d5ce53fb8",
