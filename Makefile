@@ -20,7 +20,7 @@ endif
 # What is built from what.
 DAEMON_FOLDERS := fence/base fence fence/lease $(addprefix fence/lease/,redis redlock zookeeper) \
                   store store/sqlite store/extension proxy/resp proxy/engine \
-                  $(addprefix proxy/engine/,session write lease command) proxy/host proxy/server
+                  $(addprefix proxy/engine/,session write lease lockkeys command) proxy/host proxy/server
 DAEMON_MAIN := proxy/server/daemon.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))
@@ -60,8 +60,8 @@ library_objects = $(patsubst %.c,$(BUILD)/library/%.o,$(LIBRARY_SOURCES))
 extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
-DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash
-LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash
+DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash libmd
+LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash libmd
 # ZooKeeper's client comes without a .pc file.
 ZOOKEEPER_LIBS := -lzookeeper_mt
 PKG_LIBS := printf '%s ' $(ZOOKEEPER_LIBS); pkg-config --libs

@@ -63,6 +63,7 @@ enum stk_error txn_sql(struct store_txn *txn, struct sql_call *call);
 struct claim {
     struct bytes resource;
     int64_t token;
+    struct bytes value; /* of a lock, as it was presented for the token; empty: a token was */
 };
 /* txn_present(txn, claims, count), in txn.h, hands them over. */
 

@@ -26,7 +26,8 @@
     X(NOPERM, "NOPERM", "this command is for administrators")                                      \
     X(NOPROTO, "NOPROTO", "unsupported protocol version")                                          \
     X(EXECABORT, "EXECABORT", "Transaction discarded because of previous errors.")                 \
-    X(ERR, "ERR", "the command failed")
+    X(ERR, "ERR", "the command failed")                                                            \
+    X(NOSCRIPT, "NOSCRIPT", "No matching script. Please use EVAL.")
 
 /* What no reply says, but the library tells its caller. */
 #define STK_CLIENT_ERROR_MAP(X)                                                                    \

@@ -71,6 +71,7 @@ enum stk_error {
     STK_NOPROTO = 15,   /* (not for users of the library) */
     STK_EXECABORT = 16, /* a command of the transaction was refused before EXEC */
     STK_ERR = 17,       /* anything else; the message says what */
+    STK_NOSCRIPT = 18,  /* (not for users of the library) */
     /* The library's own. */
     STK_HELD = 100,        /* another holds the lease, until wait_ms ran out */
     STK_TIMEOUT = 101,     /* no answer in time; nothing was applied */

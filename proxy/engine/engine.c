@@ -10,6 +10,7 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/lockkeys/lock_keys.h"
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/sweep.h"
@@ -39,6 +40,7 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->changed);
     list_init(&engine->deferred);
     engine->on_session_closed = session_closed;
+    lock_keys_init(engine);
     engine->started_ms = engine_now_ms(engine);
     held_init(engine);
     queue_init(engine);
@@ -69,6 +71,7 @@ void engine_free(struct engine *engine)
     sweeper_free(engine->sweeper);
     notes_free(engine->notes);
     requests_free_spares(engine);
+    lock_keys_free(engine);
     heap_free(&engine->timers);
     free((char *)engine->options.password);
     free((char *)engine->options.address);

@@ -61,11 +61,20 @@ struct engine_options {
     size_t waiters_max;       /* ACQUIREs under way or waiting, in all; more get BUSY */
     size_t replies_max;       /* bytes of replies not sent yet, in all; 0: no bound */
     const char *address;      /* "127.0.0.1:7379", for INFO; copied */
+    /* --lock-keys: valid patterns (lockkeys/pattern.h), copied. */
+    const char *const *lock_keys;
+    size_t lock_keys_count;
 };
 
 /* The caller owns the engine; close every session before engine_free. */
 struct engine *engine_new(const struct engine_options *options);
 void engine_free(struct engine *engine);
+
+/* Look for data under lock keys, which nobody could reach any more, and tell: `key` is one that has
+ * some, or empty. Before the first client. */
+void engine_find_locked_data(struct engine *engine,
+                             void (*on_end)(void *context, enum stk_error error, struct bytes key),
+                             void *context);
 
 /* Take over the options that may change while it runs: password, unfenced_writes, waiters_max,
  * sql_limit_ms, replies_max. Connections stay open, and logged in. */

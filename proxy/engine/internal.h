@@ -12,6 +12,7 @@
 #include "fence/base/table.h"
 #include "proxy/engine/command/command.h"
 #include "proxy/engine/engine.h"
+#include "proxy/engine/lockkeys/pattern.h"
 #include "proxy/engine/metrics.h"
 #include "proxy/engine/session/pubsub.h"
 #include "proxy/engine/session/replies.h"
@@ -20,6 +21,12 @@ struct engine {
     struct engine_options options;
     struct engine_counters counters;
     struct command_index index;
+    struct lock_patterns lock_patterns;
+    struct lock_keys *lock_keys; /* lockkeys/lock_keys.h; NULL: there are no lock keys */
+    /* A command was parsed that may be about lock keys: what is to be done for it instead. NULL:
+     * there are none. */
+    const struct command *(*on_parsed)(struct engine *engine, const struct command *command,
+                                       const struct bytes *argv, size_t argc);
     struct heap timers;
     int64_t started_ms;
     bool draining, shutdown_asked;

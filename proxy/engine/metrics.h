@@ -18,6 +18,8 @@
     X(leases_revoked, "Leases taken away by REVOKE")                                               \
     X(leases_expired, "Leases that ended unreleased, as far as this daemon knows")                 \
     X(leases_renewed, "Renewals")                                                                  \
+    X(locks_taken, "Leases granted by a lock key")                                                 \
+    X(locks_unpresented, "Of these, ended without a command that presented their token")           \
     X(leases_given_back, "Grants given back because nobody could receive them in time")            \
     X(lease_service_errors, "Commands answered LEASEDOWN")                                         \
     X(grants_repeated, "Grants minted again above the store's floor: the service had lost state")  \

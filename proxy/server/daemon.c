@@ -50,6 +50,7 @@ struct daemon {
     uv_signal_t signals[5]; /* see the table `signals` */
     enum stage stage;
     bool signalled, shutdown_asked;
+    int status; /* that the process ends with */
     char *password;
     size_t connections_max;
     /* The parts, in the order in which they are opened. NULL: not yet. */
@@ -185,6 +186,8 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
         .receipts_keep_ms = options_number(options, OPTION_RECEIPTS_KEEP) * 1000,
         .forget_ms = options_number(options, OPTION_FORGET_AFTER) * 1000,
         .address = server_address(daemon->server, 0),
+        .lock_keys = options_all(options, OPTION_LOCK_KEYS),
+        .lock_keys_count = options_count(options, OPTION_LOCK_KEYS),
     };
 }
 
@@ -215,9 +218,8 @@ static bool open_parts(struct daemon *daemon, char *why)
 }
 
 /* Print the one line on stdout. */
-static void say_ready(void *context)
+static void say_ready(const struct daemon *daemon)
 {
-    struct daemon *daemon = context;
     const char *address;
 
     printf("stockaded ready:");
@@ -229,17 +231,50 @@ static void say_ready(void *context)
     fflush(stdout);
 }
 
+static void drain(struct daemon *daemon);
+
+/* Data under a lock key would be out of everybody's reach. */
+static void on_searched(void *context, enum stk_error error, struct bytes key)
+{
+    struct daemon *daemon = context;
+    char quoted[256];
+
+    if (error == STK_OK && key.len == 0) {
+        say_ready(daemon);
+        return;
+    }
+    if (error != STK_OK)
+        log_error(daemon->log, "lock-keys: the store cannot be read");
+    else
+        log_error(daemon->log,
+                  "lock-keys: the store has data under %s, which would be a lock key: remove the "
+                  "data, or take another pattern",
+                  log_quoted(key, quoted, sizeof quoted));
+    daemon->status = EXIT_FAILURE;
+    drain(daemon);
+}
+
+/* The lease service is there, or it is not. */
+static void on_attempted(void *context)
+{
+    struct daemon *daemon = context;
+
+    if (options_count(daemon->options, OPTION_LOCK_KEYS) > 0)
+        engine_find_locked_data(daemon->engine, on_searched, daemon);
+    else
+        say_ready(daemon);
+}
+
 static void start(struct daemon *daemon)
 {
     start_signals(daemon, true);
     log_info(daemon->log, "store %s, leases by %s", option(daemon, OPTION_STORE),
              lease_provider_name(host_provider(daemon->host)));
-    host_start(daemon->host, say_ready);
+    host_start(daemon->host, on_attempted);
 }
 
 /* Running: the host's events, then signals that do not end the daemon. */
 
-static void drain(struct daemon *daemon);
 static void hang_up(struct daemon *daemon);
 static void end(struct daemon *daemon);
 
@@ -455,7 +490,6 @@ static int daemon_run(struct options *options, struct log *log)
 {
     struct daemon *daemon = mem_zalloc(sizeof *daemon);
     char why[WHY_SIZE];
-    int status = EXIT_SUCCESS;
 
     daemon->options = options;
     daemon->log = log;
@@ -465,10 +499,11 @@ static int daemon_run(struct options *options, struct log *log)
         start(daemon);
     } else {
         log_error(log, "%s", why);
-        status = EXIT_FAILURE;
+        daemon->status = EXIT_FAILURE;
         end(daemon);
     }
     check(uv_run(&daemon->loop, UV_RUN_DEFAULT) == 0);
+    int status = daemon->status;
     free_parts(daemon);
     if (status == EXIT_SUCCESS)
         log_info(log, "stopped");

@@ -24,6 +24,7 @@
 #include "fence/base/nearest.h"
 #include "fence/base/uri.h"
 #include "fence/lease/uri.h"
+#include "proxy/engine/lockkeys/pattern.h"
 #include "proxy/server/address.h"
 
 #ifndef STOCKADE_VERSION
@@ -525,6 +526,16 @@ const char *options_at(const struct options *options, enum option option, size_t
 {
     const struct option_value *value = &options->values[option];
     return i < value->count ? value->texts[i] : NULL;
+}
+
+const char *const *options_all(const struct options *options, enum option option)
+{
+    return (const char *const *)options->values[option].texts;
+}
+
+size_t options_count(const struct options *options, enum option option)
+{
+    return options->values[option].count;
 }
 
 const char *options_text(const struct options *options, enum option option)

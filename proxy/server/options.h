@@ -49,6 +49,9 @@
       "milliseconds after which an SQL statement is interrupted")                                  \
     X(RECEIPTS_KEEP, "receipts-keep", OPTION_NUMBER, "SECONDS", "86400", 1, 31536000, NULL, START, \
       "receipts of requests with an ID outlive their token by this")                               \
+    X(LOCK_KEYS, "lock-keys", OPTION_LIST, "PATTERN", "", 0, 0, lock_pattern_valid, START,         \
+      "keys of this pattern, such as lock:*, are locks, for programs that lock in Redis: what\n"   \
+      "        the * stands for is the resource; may be repeated")                                 \
     X(FORGET_AFTER, "forget-after", OPTION_NUMBER, "SECONDS", "2592000", 0, 3153600000, NULL,      \
       START, "resources without lease or value are forgotten after this; 0: never")
 
@@ -94,6 +97,9 @@ const char *options_variable(enum option option, char variable[OPTION_VARIABLE_M
 const char *options_text(const struct options *options, enum option option);
 /* Return the i-th element of a list, or NULL behind the last. */
 const char *options_at(const struct options *options, enum option option, size_t i);
+/* Return all elements of a list, borrowed from the options, and their number. */
+const char *const *options_all(const struct options *options, enum option option);
+size_t options_count(const struct options *options, enum option option);
 /* Return the value of a number. */
 int64_t options_number(const struct options *options, enum option option);
 /* Return whether the value is this one. */

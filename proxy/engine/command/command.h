@@ -67,6 +67,11 @@ struct command {
 extern const struct command commands[];
 extern const size_t commands_count;
 
+/* Those on lock keys, in place of the ones of the same name; and what refuses all others there. */
+extern const struct command lock_commands[];
+extern const size_t lock_commands_count;
+extern const struct command lock_command_refused;
+
 #define COMMAND_SLOTS 256 /* more than twice the commands there are; a power of two */
 
 /* Finds commands by name. Filled in once; then read-only. */

@@ -21,7 +21,7 @@ command_exec string_get, string_set, string_setnx, string_getset, string_getdel,
     string_decrby, string_incrbyfloat, string_getrange, string_setrange;
 
 /* key.c */
-command_exec key_del, key_exists, key_type, key_scan, key_dbsize;
+command_exec key_del, key_exists, key_ttl, key_type, key_scan, key_dbsize;
 
 /* hash.c */
 command_exec hash_get, hash_set, hash_setnx, hash_mget, hash_mset, hash_getall, hash_del,

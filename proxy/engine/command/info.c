@@ -8,6 +8,8 @@
 
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/lockkeys/clients.h"
+#include "proxy/engine/lockkeys/lock_keys.h"
 #include "proxy/engine/session/request.h"
 
 /* The Redis whose commands and replies the data commands follow: clients decide by it what to send.
@@ -174,6 +176,13 @@ static void section_store(struct engine *engine, struct buf *out)
     print_gauges(gauges, store_gauges(engine, gauges), out);
 }
 
+static void section_lock_keys(struct engine *engine, struct buf *out)
+{
+    buf_printf(out, "lock_keys:%zu\r\n", engine->lock_patterns.count);
+    if (engine->lock_keys != NULL)
+        lock_clients_print(engine->lock_keys->clients, out);
+}
+
 static const struct {
     const char *name, *title;
     void (*write)(struct engine *engine, struct buf *out);
@@ -189,6 +198,7 @@ static const struct {
     {"cluster", "Cluster", NULL, "cluster_enabled:0\r\n"},
     {"lease", "Lease", section_lease, NULL},
     {"store", "Store", section_store, NULL},
+    {"lockkeys", "Lockkeys", section_lock_keys, NULL},
 };
 
 static bool is_asked(const struct bytes *asked, size_t count, const char *section)

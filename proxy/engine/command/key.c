@@ -35,6 +35,13 @@ enum stk_error key_exists(struct exec *exec)
     return STK_OK;
 }
 
+/* As Redis says it of a value without expiry, and of none. */
+enum stk_error key_ttl(struct exec *exec)
+{
+    resp_int(exec->out, exec->resource.type == VALUE_NONE ? -2 : -1);
+    return STK_OK;
+}
+
 enum stk_error key_type(struct exec *exec)
 {
     resp_simple(exec->out, exec->resource.type == VALUE_STRING ? "string"

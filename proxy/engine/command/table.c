@@ -4,6 +4,7 @@
  * extends say so in their summary. */
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/lockkeys/lock_keys.h"
 #include "proxy/engine/session/pubsub.h"
 #include "proxy/engine/write/plan.h"
 
@@ -54,7 +55,8 @@ const struct command commands[] = {
           "Give a lease back and retire its token: resource token [ID id] -> holds left"),
     LEASE("REVOKE", 2, ORDER_WRITE, lease_revoke,
           "Take a lease away from its holder: resource -> the retired token"),
-    LEASE("LEASE", 2, ORDER_ALONE, lease_show, "Who holds a resource: resource -> map"),
+    LEASE("LEASE", -2, ORDER_ALONE, lease_show,
+          "Who holds a resource: resource [OWNER owner] -> map; with OWNER null for another's"),
     {"LEASES", -1, LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
      "Names of resources with an unretired token: [MATCH glob] [COUNT n]"},
     {"FENCED", -4, COMMAND_FENCED, ORDER_WRITE, 3, 3, 1, plan_make, plan_start, NULL, NULL,
@@ -104,6 +106,8 @@ const struct command commands[] = {
     WRITE("DEL", -2, KEYS, key_del, "generic", "Remove the values of keys"),
     WRITE("UNLINK", -2, KEYS, key_del, "generic", "The same as DEL"),
     READ("EXISTS", -2, 0, KEYS, key_exists, "generic", "How many of the keys have a value"),
+    READ("TTL", 2, 0, KEY, key_ttl, "generic", "-1: a value has no expiry; -2: there is none"),
+    READ("PTTL", 2, 0, KEY, key_ttl, "generic", "The same as TTL"),
     READ("TYPE", 2, 0, KEY, key_type, "generic", "string, hash or none"),
     READ("SCAN", -2, LONG, NO_KEY, key_scan, "generic",
          "Go through the keys: cursor [MATCH glob] [COUNT n] [TYPE type]"),
@@ -127,6 +131,13 @@ const struct command commands[] = {
           "Add to a field: key field n [MIN m] [MAX m]; RANGE outside"),
     WRITE("HINCRBYFLOAT", 4, KEY, hash_incrbyfloat, "hash",
           "Add a number with a fraction to a field"),
+
+    {"EVAL", -3, 0, ORDER_ALONE, NO_KEY, lock_eval_prepare, lock_eval, lock_abandon, NULL,
+     "scripting", "The script of a lock library, on lock keys: text numkeys key ... arg ..."},
+    {"EVALSHA", -3, 0, ORDER_ALONE, NO_KEY, lock_eval_prepare, lock_evalsha, lock_abandon, NULL,
+     "scripting", "The same by the SHA1 of its text"},
+    NOW("SCRIPT", -2, 0, lock_script, "scripting",
+        "LOAD text | EXISTS sha1 ...: of lock libraries"),
 
     {"SUBSCRIBE", -2, P, ORDER_ALONE, NO_KEY, NULL, pubsub_subscribe, NULL, NULL, "pubsub",
      "Listen to channels: stockade:events, stockade:events:<resource>"},
@@ -166,3 +177,26 @@ const struct command commands[] = {
 };
 
 const size_t commands_count = sizeof commands / sizeof *commands;
+
+/* What is known of a lock is asked of the lease service. */
+#define LOCK_LOOK(name, arity, keys, start)                                                        \
+    {                                                                                              \
+        name, arity, 0, ORDER_ALONE, keys, NULL, start, NULL, NULL, "leases", ""                   \
+    }
+
+const struct command lock_commands[] = {
+    {"SET", -3, 0, ORDER_LEASE, KEY, NULL, lock_set, lock_abandon, NULL, "leases", ""},
+    LOCK_LOOK("GET", 2, KEY, lock_get),
+    LOCK_LOOK("PTTL", 2, KEY, lock_pttl),
+    LOCK_LOOK("TTL", 2, KEY, lock_ttl),
+    LOCK_LOOK("EXISTS", -2, KEYS, lock_exists),
+    LOCK_LOOK("DEL", -2, KEYS, lock_del),
+    LOCK_LOOK("UNLINK", -2, KEYS, lock_del),
+    LOCK_LOOK("HEXISTS", 3, KEY, lock_hexists),
+    LOCK_LOOK("HGET", 3, KEY, lock_hget),
+};
+
+const size_t lock_commands_count = sizeof lock_commands / sizeof *lock_commands;
+
+const struct command lock_command_refused = {
+    .name = "", .order = ORDER_NOW, .start = lock_refuse, .group = "leases", .summary = ""};

@@ -28,6 +28,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/lockkeys/value.h"
 #include "proxy/engine/session/arguments.h"
 
 #define ROUNDS_MAX    16
@@ -206,6 +207,7 @@ static void floor_done(struct store_op *op)
         if (acquire->repeats)
             become_owner(acquire);
         acquire->call.void_token = 0;
+        acquire->looked = false;
         acquire->rounds = 0;
         acquire->grant.counter_ahead = false;
         ask(acquire);
@@ -231,8 +233,11 @@ static void ask(struct acquire *acquire)
     /* A repeat whose lease still runs gets that one, though the service may have lost its lock, or
      * those of several masters that can be reached. */
     bool renews = acquire->repeats && record->unexpired && call->void_token == 0;
+    /* To ask for a grant would let its owner's lease live longer. */
+    bool looks = acquire->is_new && !acquire->looked && record->live &&
+                 strcmp(record->nonce, call->nonce) == 0;
 
-    call->verb = renews ? LEASE_RENEW : LEASE_GRANT;
+    call->verb = renews ? LEASE_RENEW : looks ? LEASE_QUERY : LEASE_GRANT;
     call->asked_ms = engine_now_ms(engine);
     call->token = renews ? record->token : 0;
     call->floor = acquire->row.fence.floor;
@@ -303,6 +308,11 @@ static void on_answer(struct lease_call *call)
 
     if (call->verb == LEASE_RENEW && call->answer == LEASE_GRANTED)
         call->answer = LEASE_OWN;
+    if (call->verb == LEASE_QUERY && call->answer == LEASE_FREE && !is_unwanted(acquire)) {
+        acquire->looked = true;
+        ask(acquire);
+        return;
+    }
     if (acquire->probes)
         on_probed(acquire);
     else if (is_unwanted(acquire) && call->answer == LEASE_GRANTED)
@@ -353,7 +363,7 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
     bool has_receipt = false;
     enum stk_error error = txn_resource(txn, acquire->resource, row);
 
-    acquire->recorded = grant->reentered = false;
+    acquire->recorded = acquire->entered = grant->reentered = false;
     if (error == STK_OK && id.len > 0 && row->id != 0)
         error = txn_receipt(txn, row, id, &has_receipt, &receipt);
     if (error != STK_OK)
@@ -373,6 +383,9 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
         bool named = !lease.anonymous && !acquire->anonymous;
         if (!(named || acquire->repeats) || !bytes_equal(lease.owner, grant->owner))
             return read_again(acquire, txn);
+        acquire->entered = acquire->is_new;
+        if (acquire->entered)
+            return STK_OK; /* a twin with the same value was quicker: the lease is its own */
         grant->reentered = true;
         holds = lease.holds + !acquire->repeats;
     } else {
@@ -395,6 +408,8 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
     /* For a repeat of this request: with the TTL that it had at first. */
     if (error == STK_OK && id.len > 0 && !has_receipt && !acquire->of_basket)
         error = lease_remember_grant(txn, row, id, acquire->fingerprint, token, acquire->ttl_ms);
+    if (error == STK_OK && acquire->by_value)
+        error = lock_value_remember(txn, row, grant->owner, token);
     acquire->counted = !acquire->repeats || !grant->reentered;
     acquire->recorded = error == STK_OK;
     return error;
@@ -457,6 +472,8 @@ static void record_done(struct store_op *op)
         record_failed(acquire, op->error);
     } else if (acquire->recorded) {
         on_recorded(acquire);
+    } else if (acquire->entered) {
+        end_denied(acquire);
     } else {
         /* The service had lost state, or a daemon died here before: mint above the store's floor.
          */

@@ -13,6 +13,7 @@
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/lockkeys/clients.h"
 #include "proxy/engine/session/events.h"
 
 enum { WARNING_MS = 60000 }; /* between two that say the same */
@@ -28,7 +29,8 @@ struct held {
     int64_t token, until_ms;
     int32_t ttl_ms;
     uint16_t name_len, owner_len;
-    bool ephemeral;
+    bool ephemeral, presented;
+    struct lock_client *lock_client;
     char bytes[]; /* the resource's name, then the owner's */
 };
 _Static_assert(LEASE_TTL_MAX_MS <= INT32_MAX, "ttl_ms fits");
@@ -77,6 +79,8 @@ static void dispose(struct table_node *node)
 
 static void drop(struct held *held)
 {
+    if (held->lock_client != NULL && !held->engine->draining)
+        lock_client_ended(held->lock_client, name_of(held), held->presented);
     table_remove(&held->engine->held, &held->node);
     dispose(&held->node);
 }
@@ -241,6 +245,9 @@ void held_granted(struct engine *engine, const struct grant *grant)
         list_init(&held->of_session);
         table_add(&engine->held, &held->node);
     }
+    if (grant->lock_client != NULL && held->lock_client == NULL)
+        lock_client_took(grant->lock_client);
+    held->lock_client = grant->lock_client;
     held->ephemeral = grant->ephemeral;
     set_holder(held, grant->session);
     set_until(held, grant->left_ms);
@@ -261,6 +268,14 @@ void held_renewed(struct engine *engine, struct bytes resource, int64_t token, i
     set_until(held, left_ms);
     if (notified != NULL && !held->ephemeral) /* else it goes with the connection that it has */
         set_holder(held, notified);
+}
+
+void held_presented(struct engine *engine, struct bytes resource, int64_t token)
+{
+    struct held *held = find(engine, resource);
+
+    if (held != NULL && held->token == token)
+        held->presented = true;
 }
 
 void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked,

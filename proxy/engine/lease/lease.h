@@ -109,10 +109,11 @@ void line_drain(struct engine *engine);
 struct grant {
     struct bytes resource, owner;
     int64_t token, left_ms;
-    struct session *session; /* whose connection holds it */
-    bool ephemeral;          /* it ends with that connection */
-    bool reentered;          /* the owner had this very lease already */
-    bool counter_ahead;      /* the row is new, and the token not the first one */
+    struct session *session;         /* whose connection holds it */
+    bool ephemeral;                  /* it ends with that connection */
+    bool reentered;                  /* the owner had this very lease already */
+    bool counter_ahead;              /* the row is new, and the token not the first one */
+    struct lock_client *lock_client; /* took it by a lock key; NULL: nobody did */
 };
 
 void held_init(struct engine *engine);
@@ -124,6 +125,8 @@ void held_renewed(struct engine *engine, struct bytes resource, int64_t token, i
 /* The token was retired here, for the connection `by`; 0: for none. */
 void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked,
                    uint64_t by);
+/* The token was presented, or is nobody's: who took it by a lock key does not write without it. */
+void held_presented(struct engine *engine, struct bytes resource, int64_t token);
 /* A connection has gone: calls `each` for its ephemeral leases. */
 void held_forget_session(struct session *session,
                          void (*each)(struct session *, struct bytes resource, int64_t token));
@@ -201,6 +204,34 @@ struct renewal {
 
 void renewal_start(struct renewal *renewal);
 
+/* show.c: what a lease is like right now, for LEASE and for lock keys. */
+
+struct lease_view {
+    struct engine *engine;
+    struct bytes resource; /* borrowed until on_end */
+    void (*on_end)(struct lease_view *view);
+
+    /* The result. */
+    enum stk_error error;
+    const char *reason; /* of LEASEDOWN, for people */
+    struct resource row;
+    struct lease_record record;
+    struct buf owner; /* of the newest grant; freed by the caller */
+    bool locked;      /* by the lease service somebody holds it, maybe by a grant on its way */
+    bool held;        /* and it has a live token */
+    int64_t left_ms;
+
+    /* Its own. */
+    unsigned rounds;
+    int64_t run;
+    struct store_op op;
+    struct lease_call call;
+};
+
+void lease_view_start(struct lease_view *view);
+/* Is it held under the newest token that the store knows, by this owner? */
+bool lease_view_is_of(const struct lease_view *view, struct bytes owner);
+
 /* acquire.c: a lease is granted. */
 
 /* What ACQUIRE and ACQUIREALL take alike. */
@@ -224,6 +255,8 @@ struct acquire {
     bool of_basket;       /* which remembers the id, once it is whole */
     bool keeps_place;     /* stays in the line where it is not granted; `waiter` is its caller's */
     bool probes;          /* only finds out whether the lease is free; keeps its place */
+    bool is_new;          /* no re-entry: to its owner, too, a lease that is held is denied */
+    bool by_value;        /* its owner is a lock's value, and stands for the token */
     void (*on_end)(struct acquire *acquire);
 
     /* The result. */
@@ -244,7 +277,9 @@ struct acquire {
     struct lease_record record;
     enum stk_error verdict; /* on the id */
     bool repeats;           /* its id was granted before: enters again, uncounted */
+    bool looked;            /* is_new: its owner does not hold the lease */
     bool recorded;
+    bool entered;    /* is_new: its owner's lease was granted meanwhile */
     unsigned rounds; /* grants minted again */
     struct store_op op;
     struct lease_call call;

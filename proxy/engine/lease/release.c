@@ -251,7 +251,7 @@ static void on_end(struct release *release)
         return;
     }
     if (release->kind == RELEASE_REVOKE)
-        note_revoked(request, release->retired_token, release->ended);
+        note_revoked(request, release->resource, release->retired_token, release->ended);
     if (release->kind == RELEASE_HOLD) {
         counters->leases_released += release->ended;
         resp_int(&request->reply, release->holds);

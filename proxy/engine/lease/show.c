@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LEASE and LEASES: who holds what. The lease service says whether a lease is free; the store knows
  * owner, token and holds. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "fence/base/mem.h"
@@ -9,111 +10,167 @@
 #include "proxy/engine/write/exec.h"
 
 #define LEASES_COUNT_DEFAULT 100000
-#define SHOW_ROUNDS_MAX      3
+#define VIEW_ROUNDS_MAX      3
+
+/* What a lease is like now. */
+
+static void end_view(struct lease_view *view, enum stk_error error, const char *reason)
+{
+    view->error = error;
+    view->reason = reason;
+    view->on_end(view);
+}
+
+static void ask(struct lease_view *view);
+
+static void on_answer(struct lease_call *call)
+{
+    struct lease_view *view = list_entry(call, struct lease_view, call);
+    int64_t left_ms = lease_left_ms(call, engine_now_ms(view->engine));
+
+    if (call->answer == LEASE_DOWN) {
+        end_view(view, STK_LEASEDOWN, call->reason);
+    } else if (call->answer == LEASE_HELD && left_ms == 0 && ++view->rounds < VIEW_ROUNDS_MAX) {
+        ask(view); /* the answer took its time, or it ends this very millisecond: ask again */
+    } else {
+        /* A lock under another token belongs to a grant on its way, or to one that never arrived:
+         * the lease in the store is over, or about to be. */
+        view->locked = call->answer == LEASE_HELD;
+        view->held = view->locked && view->record.live;
+        view->left_ms = view->locked ? left_ms : 0;
+        end_view(view, STK_OK, NULL);
+    }
+}
+
+static void ask(struct lease_view *view)
+{
+    struct lease_call *call = &view->call;
+
+    *call = (struct lease_call){.verb = LEASE_QUERY,
+                                .resource = view->resource,
+                                .asked_ms = engine_now_ms(view->engine),
+                                .record = view->record,
+                                .done = on_answer};
+    memcpy(call->nonce, view->record.nonce, sizeof call->nonce);
+    lease_ask(view->engine->options.provider, call);
+}
+
+static enum stk_error view_run(struct store_op *op, struct store_txn *txn)
+{
+    struct lease_view *view = list_entry(op, struct lease_view, op);
+    return lease_read(txn, view->resource, view->run, &view->row, &view->record, &view->owner);
+}
+
+static void view_done(struct store_op *op)
+{
+    struct lease_view *view = list_entry(op, struct lease_view, op);
+
+    if (op->error != STK_OK || view->row.fence.state == FENCE_NONE)
+        end_view(view, op->error, NULL); /* what was never granted is free */
+    else
+        ask(view);
+}
+
+void lease_view_start(struct lease_view *view)
+{
+    view->run = store_session(view->engine->options.store);
+    view->rounds = 0;
+    view->locked = view->held = false;
+    view->left_ms = 0;
+    if (lease_submit(view->engine, &view->op, false, view->resource, view_run, view_done) != STK_OK)
+        end_view(view, STK_BUSY, NULL);
+}
+
+bool lease_view_is_of(const struct lease_view *view, struct bytes owner)
+{
+    return view->held && view->call.answer_token == view->record.token &&
+           bytes_equal(buf_bytes(&view->owner), owner);
+}
+
+/* LEASE. */
 
 struct show {
     struct request *request;
-    unsigned rounds;
-    int64_t session;
-    struct resource row;
-    struct lease_record record;
-    struct buf owner;
-    struct lease_call call;
+    struct bytes owner; /* only a lease of this one is shown; empty: anybody's */
+    struct lease_view view;
 };
 
-static void show_reply(struct show *show, bool held, int64_t ttl_ms)
+static void show_free(void *state)
+{
+    struct show *show = state;
+
+    buf_free(&show->view.owner);
+    free(show);
+}
+
+static void reply_lease(const struct show *show)
 {
     struct request *request = show->request;
+    const struct lease_view *view = &show->view;
     struct buf *out = &request->reply;
 
     resp_map(out, 6, request->resp3);
     resp_bulk_text(out, "state");
-    resp_bulk_text(out, held ? "held" : "free");
+    resp_bulk_text(out, view->held ? "held" : "free");
     resp_bulk_text(out, "token");
-    resp_int(out, show->record.token);
+    resp_int(out, view->record.token);
     resp_bulk_text(out, "owner");
-    if (held)
-        resp_bulk(out, buf_bytes(&show->owner));
+    if (view->held)
+        resp_bulk(out, buf_bytes(&view->owner));
     else
         resp_null(out, request->resp3);
     resp_bulk_text(out, "ttl_ms");
-    resp_int(out, held ? ttl_ms : 0);
+    resp_int(out, view->held ? view->left_ms : 0);
     resp_bulk_text(out, "holds");
-    resp_int(out, held ? show->record.holds : 0);
+    resp_int(out, view->held ? view->record.holds : 0);
     resp_bulk_text(out, "waiters");
-    resp_int(out, line_waiters(request->engine, request->argv[1]));
-    buf_free(&show->owner);
+    resp_int(out, line_waiters(request->engine, view->resource));
+}
+
+static void on_seen(struct lease_view *view)
+{
+    struct show *show = list_entry(view, struct show, view);
+    struct request *request = show->request;
+
+    request->op.error = view->error == STK_STORE ? STK_STORE : STK_OK;
+    request->op.why = view->op.why;
+    if (request_refused(request))
+        return;
+    if (view->error != STK_OK) {
+        request_fail(request, view->error, view->reason == NULL ? NULL : "%s", view->reason);
+        return;
+    }
+    if (view->row.fence.state == FENCE_NONE ||
+        (show->owner.len > 0 && !lease_view_is_of(view, show->owner)))
+        resp_null(&request->reply, request->resp3);
+    else
+        reply_lease(show);
     request_finish(request);
 }
 
-static void ask(struct show *show);
-
-static void on_answer(struct lease_call *call)
-{
-    struct show *show = list_entry(call, struct show, call);
-    int64_t left_ms = lease_left_ms(call, engine_now_ms(show->request->engine));
-
-    if (call->answer == LEASE_DOWN) {
-        buf_free(&show->owner);
-        request_fail(show->request, STK_LEASEDOWN, "%s", call->reason);
-    } else if (call->answer == LEASE_HELD && left_ms == 0 && ++show->rounds < SHOW_ROUNDS_MAX) {
-        ask(show); /* the answer took its time, or it ends this very millisecond: ask again */
-    } else {
-        /* A lock under another token belongs to a grant on its way, or to one that never arrived:
-         * the lease in the store is over, or about to be. */
-        show_reply(show, call->answer == LEASE_HELD && show->record.live, left_ms);
-    }
-}
-
-static void ask(struct show *show)
-{
-    struct lease_call *call = &show->call;
-
-    *call = (struct lease_call){.verb = LEASE_QUERY,
-                                .resource = show->request->argv[1],
-                                .asked_ms = engine_now_ms(show->request->engine),
-                                .record = show->record,
-                                .done = on_answer};
-    memcpy(call->nonce, show->record.nonce, sizeof call->nonce);
-    lease_ask(show->request->engine->options.provider, call);
-}
-
-static enum stk_error show_run(struct store_op *op, struct store_txn *txn)
-{
-    struct request *request = request_of_op(op);
-    struct show *show = request->state;
-    return lease_read(txn, request->argv[1], show->session, &show->row, &show->record,
-                      &show->owner);
-}
-
-static void show_done(struct store_op *op)
-{
-    struct request *request = request_of_op(op);
-    struct show *show = request->state;
-
-    if (op->error != STK_OK) {
-        buf_free(&show->owner);
-        request_refused(request);
-        return;
-    }
-    if (show->row.fence.state == FENCE_NONE) {
-        resp_null(&request->reply, request->resp3);
-        request_finish(request);
-        return;
-    }
-    ask(show);
-}
-
+/* LEASE resource [OWNER owner] */
 void lease_show(struct request *request)
 {
     struct show *show = mem_zalloc(sizeof *show);
 
     request->state = show;
+    request->free_state = show_free;
     show->request = request;
-    show->session = store_session(request->engine->options.store);
     if (!request_name(request, 1, "a resource"))
         return;
-    request_run(request, false, show_run, show_done);
+    if (request->argc > 2) {
+        if (request->argc != 4 || !request_is_word(request, 2, "OWNER")) {
+            request_fail(request, STK_ERR, "syntax error: LEASE resource [OWNER owner]");
+            return;
+        }
+        if (!request_name(request, 3, "an owner"))
+            return;
+        show->owner = request->argv[3];
+    }
+    show->view.engine = request->engine;
+    show->view.resource = request->argv[1];
+    show->view.on_end = on_seen;
+    lease_view_start(&show->view);
 }
 
 struct list_leases {

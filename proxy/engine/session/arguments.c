@@ -60,12 +60,24 @@ bool request_name(struct request *request, size_t i, const char *what)
     return false;
 }
 
+const char *receipt_id_refused(struct bytes id)
+{
+    struct bytes own = RECEIPT_ID_OWN;
+
+    if (id.len < 1 || id.len > RECEIPT_ID_MAX)
+        return "an ID must be 1 to 512 bytes long";
+    if (id.len >= own.len && memcmp(id.data, own.data, own.len) == 0)
+        return "IDs that begin so are the daemon's own";
+    return NULL;
+}
+
 bool request_id(struct request *request, size_t i)
 {
-    if (request->argv[i].len >= 1 && request->argv[i].len <= RECEIPT_ID_MAX)
-        return true;
-    request_fail(request, STK_ERR, "an ID must be 1 to %d bytes long", RECEIPT_ID_MAX);
-    return false;
+    const char *why = receipt_id_refused(request->argv[i]);
+
+    if (why != NULL)
+        request_fail(request, STK_ERR, "%s", why);
+    return why == NULL;
 }
 
 bool request_token(struct request *request, size_t i, int64_t *token)

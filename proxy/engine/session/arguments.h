@@ -7,6 +7,8 @@
 #include "proxy/engine/session/request.h"
 
 #define RECEIPT_ID_MAX 512 /* bytes */
+/* Receipts of our own have IDs that begin with this; those of clients do not. */
+#define RECEIPT_ID_OWN BYTES_LITERAL("stockade:value:\n")
 
 /* Fail with "wrong number of arguments for 'get' command", in Redis's words; "client|id" for
  * subcommands. */
@@ -30,6 +32,8 @@ bool request_int(struct request *request, size_t i, int64_t min, int64_t max, co
                  int64_t *value);
 /* Is argv[i] a name of a resource, key or owner: 1 to RESOURCE_NAME_MAX bytes? */
 bool request_name(struct request *request, size_t i, const char *what);
+/* Why it cannot be the ID of a client's request, for people; NULL: it can. */
+const char *receipt_id_refused(struct bytes id);
 /* Is argv[i] the ID of a request? */
 bool request_id(struct request *request, size_t i);
 /* Read argv[i] as a token. */

@@ -136,14 +136,14 @@ void note_refused(struct request *request, enum stk_error error)
     write_line(request->engine, &line);
 }
 
-void note_revoked(struct request *request, int64_t token, bool ended)
+void note_revoked(struct request *request, struct bytes resource, int64_t token, bool ended)
 {
     struct buf line = {0};
 
     if (!take_line(request->engine, NOTE_REVOKED))
         return;
     buf_append_text(&line, "REVOKE of ");
-    print_name(request->argv[1], &line);
+    print_name(resource, &line);
     if (ended)
         buf_printf(&line, ": token %lld is retired; from ", (long long)token);
     else

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fence/base/bytes.h"
 #include "fence/base/err.h"
 
 struct engine;
@@ -19,6 +20,6 @@ void notes_free(struct notes *notes);
 /* A command was refused: STALE, UNKNOWN, NOTOKEN or GUARDED. */
 void note_refused(struct request *request, enum stk_error error);
 /* A REVOKE came; `ended`: it has retired the token. */
-void note_revoked(struct request *request, int64_t token, bool ended);
+void note_revoked(struct request *request, struct bytes resource, int64_t token, bool ended);
 
 #endif

@@ -55,6 +55,7 @@ struct plan {
     bool marked;          /* has a mark to go back to where it fails halfway; else, where a
                              transaction fails, its batch is rolled back and run without it */
     bool judged_first;    /* SQL may act under any claim: all are judged before the first step */
+    bool has_values;      /* the tokens of some claims are to be found by their values first */
     bool refused;         /* the reply says why */
     /* Room for the usual. */
     struct claim only_claim;

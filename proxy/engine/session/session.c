@@ -242,6 +242,9 @@ static void take_parsed(struct session *session)
         session->exec_refused = true;
         request_fail_arity(place(session), command->name);
     } else {
+        struct engine *engine = session->engine;
+        if (engine->on_parsed != NULL && session->multi == NULL)
+            command = engine->on_parsed(engine, command, argv, argc);
         struct request *request = session->next = request_new(session, command, argv, argc);
         request->queued = session->multi != NULL && !(command->flags & COMMAND_UNQUEUED);
         if (request->queued)

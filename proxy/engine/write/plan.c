@@ -20,10 +20,17 @@
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/lease/lease.h"
+#include "proxy/engine/lockkeys/value.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/events.h"
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/write/exec.h"
+
+#define LOCK_KEY_REFUSED                                                                           \
+    "'%.*s' is a lock key, not a key for data, and its resource is '%.*s'; locks take SET key "    \
+    "value NX PX ms, GET, PTTL, TTL, EXISTS, DEL and the scripts of lock libraries, outside of "   \
+    "MULTI"
 
 /* A mark costs each transaction a tenth; going without costs the batch of one that fails a lot. */
 #define MARKS_AFTER_FAILURE 1000
@@ -81,6 +88,18 @@ static bool all_claimed(struct request *request, const struct step *step)
     return true;
 }
 
+/* A lock key is no key for data, and no resource: its resource is what the pattern's * stands for.
+ */
+static bool is_no_lock(struct request *request, struct bytes name)
+{
+    struct bytes resource;
+
+    if (!lock_patterns_match(&request->engine->lock_patterns, name, &resource))
+        return true;
+    return plan_refuse(request, STK_ERR, LOCK_KEY_REFUSED, BYTES_CUT(name, 64),
+                       BYTES_CUT(resource, 64));
+}
+
 /* Fill in the step of a command that begins at argv[at], and check the names of its keys. */
 static bool take_step(struct request *request, size_t at, const struct command *command,
                       struct step *step)
@@ -91,10 +110,13 @@ static bool take_step(struct request *request, size_t at, const struct command *
     if (step->command->key_first == 0)
         return true;
     for (size_t i = (size_t)step->command->key_first; i <= last_key(step);
-         i += (size_t)step->command->key_step)
+         i += (size_t)step->command->key_step) {
         if (!is_name(step->argv[i]))
             return plan_refuse(request, STK_ERR, "a key must be 1 to %d bytes long",
                                RESOURCE_NAME_MAX);
+        if (!is_no_lock(request, step->argv[i]))
+            return false;
+    }
     return true;
 }
 
@@ -120,12 +142,27 @@ static bool take_id(struct request *request, size_t *at)
 {
     if (!request_is_word(request, *at, "ID"))
         return true;
-    if (*at + 1 >= request->argc || request->argv[*at + 1].len < 1 ||
-        request->argv[*at + 1].len > RECEIPT_ID_MAX)
-        return plan_refuse(request, STK_ERR, "an ID must be 1 to %d bytes long", RECEIPT_ID_MAX);
+    const char *why =
+        receipt_id_refused(*at + 1 < request->argc ? request->argv[*at + 1] : (struct bytes){0});
+    if (why != NULL)
+        return plan_refuse(request, STK_ERR, "%s", why);
     request->plan.id = request->argv[*at + 1];
     *at += 2;
     return true;
+}
+
+/* The token of a claim, or, where there are lock keys, the value of a lock that stands for it. */
+static bool take_token(struct request *request, struct bytes text, struct claim *claim)
+{
+    if (token_parse(text, &claim->token))
+        return true;
+    if (request->engine->lock_patterns.count > 0 && lock_value_is(text)) {
+        claim->value = text;
+        request->plan.has_values = true;
+        return true;
+    }
+    return plan_refuse(request, STK_ERR, "a token is a number from 1 to %lld",
+                       (long long)TOKEN_MAX);
 }
 
 static void hash_bytes(XXH3_state_t *hash, struct bytes bytes)
@@ -159,9 +196,8 @@ static bool make_fenced(struct request *request)
     struct step *step = &plan->only_step;
     size_t at = 2;
 
-    if (!token_parse(request->argv[1], &plan->only_claim.token))
-        return plan_refuse(request, STK_ERR, "a token is a number from 1 to %lld",
-                           (long long)TOKEN_MAX);
+    if (!take_token(request, request->argv[1], &plan->only_claim))
+        return false;
     if (!take_id(request, &at))
         return false;
     if (at >= request->argc) {
@@ -207,13 +243,13 @@ static bool make_fenced_all(struct request *request)
     plan->claims = mem_alloc((size_t)count * sizeof *plan->claims);
     for (; plan->claims_count < (size_t)count; plan->claims_count++) {
         struct claim *claim = &plan->claims[plan->claims_count];
-        claim->resource = request->argv[2 + 2 * plan->claims_count];
+        *claim = (struct claim){.resource = request->argv[2 + 2 * plan->claims_count]};
         if (!is_name(claim->resource))
             return plan_refuse(request, STK_ERR, "a resource must be 1 to %d bytes long",
                                RESOURCE_NAME_MAX);
-        if (!token_parse(request->argv[3 + 2 * plan->claims_count], &claim->token))
-            return plan_refuse(request, STK_ERR, "a token is a number from 1 to %lld",
-                               (long long)TOKEN_MAX);
+        if (!is_no_lock(request, claim->resource) ||
+            !take_token(request, request->argv[3 + 2 * plan->claims_count], claim))
+            return false;
     }
     if (!take_id(request, &at))
         return false;
@@ -280,8 +316,11 @@ void plan_join(struct request *request, struct request *const *queued, size_t co
         if (part->claims_count > 0)
             memcpy(plan->claims + plan->claims_count, part->claims,
                    part->claims_count * sizeof *plan->claims);
+        struct step *step = &plan->steps[plan->steps_count++];
+        *step = part->only_step;
+        step->claims = plan->claims + plan->claims_count;
         plan->claims_count += part->claims_count;
-        plan->steps[plan->steps_count++] = part->only_step;
+        plan->has_values |= part->has_values;
         plan->judged_first |= (part->only_step.command->flags & COMMAND_SQL) != 0;
         if (part->id.len > 0)
             plan->id = part->id;
@@ -313,6 +352,7 @@ void plan_start(struct request *request)
 /* Run: in the store, on its thread. */
 
 static enum stk_error replay(struct request *request, struct store_txn *txn);
+static enum stk_error find_tokens(struct request *request, struct store_txn *txn);
 static enum stk_error apply(struct request *request, struct store_txn *txn);
 static enum stk_error run_steps(struct request *request, struct store_txn *txn);
 static enum stk_error run_step(struct request *request, struct store_txn *txn,
@@ -337,6 +377,11 @@ static enum stk_error run(struct store_op *op, struct store_txn *txn)
     if (request->plan.id.len > 0) {
         enum stk_error error = replay(request, txn);
         if (error != STK_OK || request->replayed)
+            return error;
+    }
+    if (request->plan.has_values) {
+        enum stk_error error = find_tokens(request, txn);
+        if (error != STK_OK || request->verdict != STK_OK)
             return error;
     }
     return apply(request, txn);
@@ -378,6 +423,33 @@ static enum stk_error replay(struct request *request, struct store_txn *txn)
         else
             resp_append_value(&request->reply, receipt.reply, receipt.resp3, request->resp3);
         return STK_OK;
+    }
+    return STK_OK;
+}
+
+/* Find the tokens that values stand for. One that stands for none is the request's verdict. */
+static enum stk_error find_tokens(struct request *request, struct store_txn *txn)
+{
+    struct plan *plan = &request->plan;
+
+    for (size_t i = 0; i < plan->claims_count; i++) {
+        struct claim *claim = &plan->claims[i];
+        enum stk_error error;
+        const char *why;
+
+        if (claim->value.len == 0)
+            continue;
+        if (failed(lock_value_token(txn, claim->resource, claim->value, &claim->token, &why)))
+            return error;
+        if (claim->token != 0)
+            continue;
+        char name[128], text[320];
+        request->verdict = STK_UNKNOWN;
+        request->refused_claim = claim;
+        request->refused_name = claim->resource;
+        snprintf(text, sizeof text, "%s: %s", log_quoted(claim->resource, name, sizeof name), why);
+        reply_error(request, STK_UNKNOWN, text);
+        break;
     }
     return STK_OK;
 }
@@ -581,6 +653,15 @@ static void publish_refusal(const struct request *request)
                                                         .newest = request->newest});
 }
 
+/* Who locks by lock keys is to be told apart from who is fenced. */
+static void note_presented(const struct request *request)
+{
+    const struct plan *plan = &request->plan;
+
+    for (size_t i = 0; request->engine->lock_keys != NULL && i < plan->claims_count; i++)
+        held_presented(request->engine, plan->claims[i].resource, plan->claims[i].token);
+}
+
 static bool is_guarded(const struct buf *reply)
 {
     static const struct bytes start = BYTES_LITERAL("-GUARDED ");
@@ -602,6 +683,7 @@ static void done(struct store_op *op)
         request_finish(request);
         return;
     }
+    note_presented(request);
     plan_note_refusal(request);
     if (is_guarded(&request->reply))
         note_refused(request, STK_GUARDED);

@@ -21,11 +21,16 @@ def run(*args, timeout=30, **options):
     return done.stdout
 
 
-def run_node(library, job, daemon, key):
-    """What a client of Node.js saw, as clients/node.js prints it."""
+def run_js(program, *args):
+    """What a program in clients saw, as it prints it."""
     assert os.path.exists(NODE_MODULES), "run npm ci in tests/system first (make check does)"
-    return json.loads(run("node", SYSTEM / "clients/node.js", library, job, *daemon.address, key,
+    return json.loads(run("node", SYSTEM / "clients" / program, *args,
                           env={**os.environ, "NODE_PATH": str(NODE_MODULES)}))
+
+
+def run_node(library, job, daemon, key):
+    """What a client of Node.js saw."""
+    return run_js("node.js", library, job, *daemon.address, key)
 
 
 def read_until(descriptor, pattern="", timeout=10):

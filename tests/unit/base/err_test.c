@@ -9,7 +9,7 @@ TEST(every_code_of_the_contract_is_there)
 {
     static const char *const contract[] = {
         "STALE", "UNKNOWN", "NOTOKEN",   "RANGE",  "EXPIRED", "DEADLOCK",  "LEASEDOWN", "BUSY",
-        "STORE", "GUARDED", "WRONGTYPE", "NOAUTH", "NOPERM",  "EXECABORT", "ERR",
+        "STORE", "GUARDED", "WRONGTYPE", "NOAUTH", "NOPERM",  "EXECABORT", "ERR",       "NOSCRIPT",
     };
 
     for (size_t i = 0; i < sizeof contract / sizeof *contract; i++) {

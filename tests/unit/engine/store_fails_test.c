@@ -9,13 +9,24 @@ enum { CALLS_MAX = 100 };
 /* Held by client 1: s, a string, and n, a number, with tokens 1; h, a hash, with 1; free: o, where
  * a token was; nothing: x. */
 static const char *const furniture[] = {
-    "ACQUIRE s 10000",          "FENCED 1 ID i SET s text",  "ACQUIRE n 10000", "FENCED 1 SET n 5",
-    "ACQUIRE h 10000 OWNER me", "FENCED 1 HSET h f 1 g two", "ACQUIRE o 10000", "RELEASE o 1",
+    "ACQUIRE s 10000",
+    "FENCED 1 ID i SET s text",
+    "ACQUIRE n 10000",
+    "FENCED 1 SET n 5",
+    "ACQUIRE h 10000 OWNER me",
+    "FENCED 1 HSET h f 1 g two",
+    "ACQUIRE o 10000",
+    "RELEASE o 1",
+    "SET lock:k mine NX PX 10000",
 };
+
+#define GIVE     "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock:k mine"
+#define TAKE_TWO "EVALSHA 96da70f7716f27d278a5218544df37fd8b0a5e4c 2 lock:x lock:o v 1000"
 
 /* All that can be seen. */
 static const char everything[] =
-    "MGET s n x\r\nHGETALL h\r\nDBSIZE\r\nSCAN 0\r\nLEASE s\r\nLEASE n\r\nLEASE h\r\nLEASE o\r\n"
+    "MGET s n x k\r\nLEASE k\r\nHGETALL h\r\nDBSIZE\r\nSCAN 0\r\nLEASE s\r\nLEASE n\r\nLEASE "
+    "h\r\nLEASE o\r\n"
     "LEASE x\r\nLEASES\r\nRECEIPT s 1 i\r\nRECEIPT s 1 j\r\nRECEIPT n 1 j\r\nRECEIPT h 1 j";
 
 static const char *const sent[] = {
@@ -69,14 +80,27 @@ static const char *const sent[] = {
     "RELEASE s 1",
     "RELEASE h 1 ID j",
     "REVOKE s",
+    "TTL s",
+    "LEASE k OWNER mine",
+    "SET lock:x v NX PX 1000",
+    "SET lock:k mine NX PX 1000",
+    "GET lock:k",
+    "EXISTS lock:k lock:x",
+    "DEL lock:k",
+    "FENCED mine SET k new",
+    GIVE,
+    TAKE_TWO,
 };
 
 enum { COMMANDS = sizeof sent / sizeof *sent };
 
 static int setup(void **state)
 {
-    struct world *world =
-        world_new(&(struct engine_options){.unfenced_writes = true, .receipts_keep_ms = 60000});
+    static const char *const patterns[] = {"lock:*"};
+    struct world *world = world_new(&(struct engine_options){.unfenced_writes = true,
+                                                             .receipts_keep_ms = 60000,
+                                                             .lock_keys = patterns,
+                                                             .lock_keys_count = 1});
 
     *state = world;
     for (size_t i = 0; i < sizeof furniture / sizeof *furniture; i++)
@@ -98,7 +122,7 @@ static struct world *furnish(void)
 /* Owned by the caller. Of several leases the first ones are given back: their tokens are gone. */
 static char *see(struct world *world, const char *command)
 {
-    bool several = strncmp(command, "ACQUIREALL", 10) == 0;
+    bool several = strncmp(command, "ACQUIREALL", 10) == 0 || strcmp(command, TAKE_TWO) == 0;
 
     return mem_strdup(world_call(world, 2, several ? "LEASES\r\nMGET s n x" : everything));
 }

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* EVAL, EVALSHA and SCRIPT, for the scripts of lock libraries. They are known by the SHA1 of their
+ * text; a text that differs from a known one in nothing but whitespace, quotes and case is known,
+ * too, and from then on by its own SHA1. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/mem.h"
+#include "proxy/engine/lockkeys/lock_keys.h"
+#include "proxy/engine/lockkeys/time.h"
+#include "proxy/engine/session/arguments.h"
+
+enum { TEXTS_MAX = 256 };
+
+#define OFF                                                                                        \
+    "no Lua runs here; the scripts of lock libraries work on lock keys: start stockaded with "     \
+    "--lock-keys PATTERN"
+#define NOT_KNOWN                                                                                  \
+    "no Lua runs here, and this text is of no lock library that is known: take the lease itself "  \
+    "(ACQUIRE resource ttl_ms, RENEW, RELEASE), or tell Stockade's makers the library and version"
+#define NOT_DONE                                                                                   \
+    "this script would end the locks of everybody, and is not done: REVOKE resource ends one"
+
+struct lock_text {
+    char sha1[LOCK_SHA1_SIZE];
+    const struct lock_script *script;
+};
+
+struct lock_texts {
+    struct lock_text all[TEXTS_MAX]; /* the oldest one is replaced */
+    size_t next;
+};
+
+struct lock_texts *lock_texts_new(void)
+{
+    return mem_zalloc(sizeof(struct lock_texts));
+}
+
+void lock_texts_free(struct lock_texts *texts)
+{
+    free(texts);
+}
+
+/* By its SHA1, in any case of its digits; NULL: not known. */
+static const struct lock_script *find(const struct engine *engine, struct bytes sha1)
+{
+    const struct lock_texts *texts = engine->lock_keys->texts;
+    char lower[LOCK_SHA1_SIZE] = {0};
+
+    if (sha1.len != LOCK_SHA1_SIZE - 1)
+        return NULL;
+    for (size_t i = 0; i < sha1.len; i++)
+        lower[i] = (char)tolower((unsigned char)sha1.data[i]);
+    const struct lock_script *script = lock_script_find(lower);
+    for (size_t i = 0; i < TEXTS_MAX && script == NULL; i++)
+        if (strcmp(texts->all[i].sha1, lower) == 0)
+            script = texts->all[i].script;
+    return script;
+}
+
+/* By its text, whose SHA1 goes to `sha1`; NULL: not known. */
+static const struct lock_script *find_text(struct engine *engine, struct bytes text,
+                                           char sha1[LOCK_SHA1_SIZE])
+{
+    struct lock_texts *texts = engine->lock_keys->texts;
+    char plain[LOCK_SHA1_SIZE];
+
+    lock_sha1(text, sha1);
+    const struct lock_script *script = find(engine, bytes_of(sha1));
+    if (script != NULL)
+        return script;
+    lock_plain_sha1(text, plain);
+    script = lock_script_find_plain(plain);
+    if (script == NULL)
+        return NULL;
+    struct lock_text *known = &texts->all[texts->next++ % TEXTS_MAX];
+    memcpy(known->sha1, sha1, LOCK_SHA1_SIZE);
+    known->script = script;
+    return script;
+}
+
+/* The script that EVAL or EVALSHA names; NULL: not known, or off. */
+static const struct lock_script *script_of(struct request *request)
+{
+    char sha1[LOCK_SHA1_SIZE];
+
+    if (request->engine->lock_keys == NULL)
+        return NULL;
+    return request_is_word(request, 0, "EVAL") ? find_text(request->engine, request->argv[1], sha1)
+                                               : find(request->engine, request->argv[1]);
+}
+
+void lock_eval_prepare(struct request *request)
+{
+    const struct lock_script *script = script_of(request);
+
+    if (script != NULL && script->form != NULL && script->form->verb == LOCK_TAKE)
+        request->order = ORDER_LEASE;
+}
+
+/* KEYS and ARGV of a call, as views of its words: places count from 1. */
+struct call {
+    struct request *request;
+    size_t keys, args;
+};
+
+static struct bytes key_at(const struct call *call, size_t place)
+{
+    return place >= 1 && place <= call->keys ? call->request->argv[2 + place] : (struct bytes){0};
+}
+
+static size_t word_of_arg(const struct call *call, size_t place)
+{
+    return 2 + call->keys + place;
+}
+
+static struct bytes arg_at(const struct call *call, size_t place)
+{
+    return place >= 1 && place <= call->args ? call->request->argv[word_of_arg(call, place)]
+                                             : (struct bytes){0};
+}
+
+/* Read numkeys. False: the request has failed, in Redis's words. */
+static bool take_numkeys(struct call *call)
+{
+    struct request *request = call->request;
+    int64_t keys;
+
+    if (!bytes_to_int64(request->argv[2], &keys)) {
+        request_fail(request, STK_ERR, "value is not an integer or out of range");
+    } else if (keys > (int64_t)request->argc - 3) {
+        request_fail(request, STK_ERR, "Number of keys can't be greater than number of args");
+    } else if (keys < 0) {
+        request_fail(request, STK_ERR, "Number of keys can't be negative");
+    } else {
+        call->keys = (size_t)keys;
+        call->args = request->argc - 3 - call->keys;
+        return true;
+    }
+    return false;
+}
+
+static size_t max_of(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Are there as many as the script reads? */
+static bool has_enough(const struct call *call, const struct lock_form *form)
+{
+    size_t values = form->flags & LOCK_VALUES ? form->value + call->keys - 1 : form->value;
+    size_t args = max_of(max_of(values, form->ttl), max_of(form->adds, form->if_yes));
+
+    args = max_of(args, max_of(form->channel, form->message));
+    return call->keys >= max_of(max_of(form->keys, form->channel_key), 1) && call->args >= args;
+}
+
+static void run(struct call *call, const struct lock_script *script)
+{
+    struct request *request = call->request;
+    const struct lock_form *form = script->form;
+
+    if (!has_enough(call, form)) {
+        request_fail(request, STK_ERR, "this script of %s takes more keys and arguments",
+                     script->library);
+        return;
+    }
+    struct lock_ask ask = {.form = form,
+                           .keys = request->argv + 3,
+                           .count = form->keys > 0 ? form->keys : call->keys,
+                           .value = arg_at(call, form->value),
+                           .channel = form->channel > 0 ? arg_at(call, form->channel)
+                                                        : key_at(call, form->channel_key),
+                           .message =
+                               form->message > 0 ? arg_at(call, form->message) : key_at(call, 1)};
+    if (form->flags & LOCK_VALUES)
+        ask.values = request->argv + word_of_arg(call, form->value);
+    if (form->ttl > 0 &&
+        !lock_time(request, word_of_arg(call, form->ttl), form->flags & LOCK_SECONDS, &ask.ttl_ms))
+        return;
+    ask.adds = form->adds > 0 && bytes_equal(arg_at(call, form->adds), bytes_of("0"));
+    ask.extends_only =
+        form->if_yes > 0 && !bytes_equal(arg_at(call, form->if_yes), bytes_of("yes"));
+    lock_run_start(request, &ask);
+}
+
+static void eval(struct request *request, bool by_sha1)
+{
+    const struct lock_script *script = script_of(request);
+    struct call call = {.request = request};
+
+    if (script == NULL && by_sha1)
+        request_fail(request, STK_NOSCRIPT, NULL);
+    else if (script == NULL)
+        request_fail(request, STK_ERR, "%s", request->engine->lock_keys == NULL ? OFF : NOT_KNOWN);
+    else if (script->form == NULL)
+        request_fail(request, STK_ERR, NOT_DONE);
+    else if (take_numkeys(&call))
+        run(&call, script);
+}
+
+/* EVAL text numkeys key ... arg ... */
+void lock_eval(struct request *request)
+{
+    eval(request, false);
+}
+
+/* EVALSHA sha1 numkeys key ... arg ... */
+void lock_evalsha(struct request *request)
+{
+    eval(request, true);
+}
+
+static void load(struct request *request)
+{
+    char sha1[LOCK_SHA1_SIZE];
+
+    if (request->engine->lock_keys == NULL) {
+        request_fail(request, STK_ERR, OFF);
+    } else if (find_text(request->engine, request->argv[2], sha1) == NULL) {
+        request_fail(request, STK_ERR, NOT_KNOWN);
+    } else {
+        resp_bulk_text(&request->reply, sha1);
+        request_finish(request);
+    }
+}
+
+static void exists(struct request *request)
+{
+    resp_array(&request->reply, request->argc - 2);
+    for (size_t i = 2; i < request->argc; i++)
+        resp_int(&request->reply, request->engine->lock_keys != NULL &&
+                                      find(request->engine, request->argv[i]) != NULL);
+    request_finish(request);
+}
+
+/* SCRIPT LOAD text | EXISTS sha1 ... */
+void lock_script(struct request *request)
+{
+    static const struct subcommand all[] = {
+        {"script|load", 3, load},
+        {"script|exists", -3, exists},
+    };
+
+    request_start_subcommand(request, all, sizeof all / sizeof *all);
+}

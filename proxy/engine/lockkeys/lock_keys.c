@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which command is done where a key is a lock key. */
+#include <stdlib.h>
+
+#include "fence/base/mem.h"
+#include "proxy/engine/lockkeys/clients.h"
+#include "proxy/engine/lockkeys/lock_keys.h"
+
+static bool is_lock_key(const struct engine *engine, struct bytes key)
+{
+    struct bytes resource;
+    return lock_patterns_match(&engine->lock_patterns, key, &resource);
+}
+
+/* An engine's on_parsed. A row of lock_commands where the keys are lock keys, or the one that
+ * refuses; the command itself where none is, or where its plan refuses lock keys. */
+static const struct command *on_parsed(struct engine *engine, const struct command *command,
+                                       const struct bytes *argv, size_t argc)
+{
+    const struct lock_keys *keys = engine->lock_keys;
+    const struct command *row = command_find(&keys->index, argv[0]);
+    size_t last = command->key_last < 0 ? argc - 1 : (size_t)command->key_last;
+    size_t locks = 0, all = 0;
+
+    if (command->key_first == 0 || (command->flags & (COMMAND_FENCED | COMMAND_FENCEDALL)))
+        return command;
+    for (size_t i = (size_t)command->key_first; i <= last; i += (size_t)command->key_step) {
+        locks += is_lock_key(engine, argv[i]);
+        all++;
+    }
+    if (locks == 0)
+        return command;
+    if (row != NULL && locks == all)
+        return row;
+    return command->exec != NULL ? command : &lock_command_refused;
+}
+
+/* Data under lock keys. */
+
+struct search {
+    struct engine *engine;
+    void (*on_end)(void *context, enum stk_error error, struct bytes key);
+    void *context;
+    struct buf key;
+    struct store_op op;
+};
+
+static bool search_one(void *context, int64_t id, struct bytes name, enum value_type type)
+{
+    struct search *search = context;
+
+    (void)id, (void)type;
+    if (!is_lock_key(search->engine, name))
+        return true;
+    buf_append_bytes(&search->key, name);
+    return false;
+}
+
+static enum stk_error search_run(struct store_op *op, struct store_txn *txn)
+{
+    struct search *search = list_entry(op, struct search, op);
+
+    buf_clear(&search->key);
+    return txn_each_key(txn, 0, search_one, search);
+}
+
+static void search_done(struct store_op *op)
+{
+    struct search *search = list_entry(op, struct search, op);
+
+    search->engine->requests_open--;
+    search->on_end(search->context, op->error, buf_bytes(&search->key));
+    buf_free(&search->key);
+    free(search);
+}
+
+void engine_find_locked_data(struct engine *engine,
+                             void (*on_end)(void *context, enum stk_error error, struct bytes key),
+                             void *context)
+{
+    struct search *search = mem_zalloc(sizeof *search);
+
+    *search = (struct search){.engine = engine,
+                              .on_end = on_end,
+                              .context = context,
+                              .op = {.slow = true, .run = search_run, .done = search_done}};
+    list_init(&search->op.link);
+    engine->requests_open++;
+    search->op.error = store_submit(engine->options.store, &search->op);
+    if (search->op.error != STK_OK)
+        search_done(&search->op);
+}
+
+/* Its beginning and end. */
+
+void lock_keys_init(struct engine *engine)
+{
+    const struct engine_options *options = &engine->options;
+
+    lock_patterns_init(&engine->lock_patterns, options->lock_keys, options->lock_keys_count);
+    if (options->lock_keys_count == 0)
+        return;
+    engine->lock_keys = mem_zalloc(sizeof *engine->lock_keys);
+    command_index_fill(&engine->lock_keys->index, lock_commands, lock_commands_count);
+    engine->lock_keys->clients = lock_clients_new(engine);
+    engine->lock_keys->texts = lock_texts_new();
+    engine->on_parsed = on_parsed;
+}
+
+void lock_keys_free(struct engine *engine)
+{
+    if (engine->lock_keys != NULL) {
+        lock_clients_free(engine->lock_keys->clients);
+        lock_texts_free(engine->lock_keys->texts);
+        free(engine->lock_keys);
+    }
+    lock_patterns_free(&engine->lock_patterns);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lock keys: programs that lock in Redis, unmodified, lock here. --lock-keys says which keys are
+ * locks; commands on them, and the scripts of lock libraries, become leases whose owner is the
+ * lock's value.
+ *
+ *   SET lock:sku:1 7f3a… NX PX 30000      ACQUIRE sku:1 30000 OWNER 7f3a…   (and no re-entry)
+ *   EVALSHA <release> 1 lock:sku:1 7f3a…  RELEASE sku:1 <its token>
+ *   DEL lock:sku:1                        REVOKE sku:1
+ *
+ *   lock_keys.c   which command is done for one on lock keys
+ *      ├──▶ commands.c   SET, GET, PTTL, ...         ┐
+ *      ├──▶ eval.c       EVAL, EVALSHA, SCRIPT       ├──▶ run.c ──▶ lease/ (acquire, renew, ...)
+ *      │       └──▶ scripts.c  the texts there are   ┘
+ *      └──▶ clients.c    who presents no tokens
+ *
+ * No Lua runs: a script is known by the SHA1 of its text. What is not known is refused, with what
+ * can be done instead. Without lock keys none of this costs anything. */
+#ifndef STOCKADE_ENGINE_LOCK_KEYS_H
+#define STOCKADE_ENGINE_LOCK_KEYS_H
+
+#include "proxy/engine/internal.h"
+#include "proxy/engine/lockkeys/scripts.h"
+#include "proxy/engine/session/request.h"
+
+/* engine->lock_keys */
+struct lock_keys {
+    struct command_index index; /* of lock_commands */
+    struct lock_clients *clients;
+    struct lock_texts *texts;
+};
+
+/* engine.c: from the engine's options, and at its end. */
+void lock_keys_init(struct engine *engine);
+void lock_keys_free(struct engine *engine);
+
+/* commands.c: for the rows of commands on lock keys, which are in the table's file. */
+command_start lock_set, lock_get, lock_pttl, lock_ttl, lock_exists, lock_del, lock_hexists,
+    lock_hget, lock_refuse;
+/* eval.c: for the table. */
+command_start lock_eval, lock_evalsha, lock_script, lock_eval_prepare;
+/* run.c: the client of a command that takes a lock is gone. */
+command_start lock_abandon;
+
+/* eval.c: scripts whose text has been seen, of another SHA1 than the ones that scripts.c knows. */
+struct lock_texts;
+struct lock_texts *lock_texts_new(void);
+void lock_texts_free(struct lock_texts *texts);
+
+/* run.c: what is asked of the leases behind lock keys. */
+struct lock_ask {
+    const struct lock_form *form;
+    const struct bytes *keys; /* the first lock key, and the others behind it; borrowed */
+    size_t count;
+    struct bytes value;         /* where the form has none for each key */
+    const struct bytes *values; /* for each key its own; or NULL */
+    int64_t ttl_ms;
+    bool adds;                     /* ttl_ms is added to what is left */
+    bool extends_only;             /* LOCK_TAKES_FREE does not count */
+    struct bytes channel, message; /* told of a release; or empty */
+};
+/* Do it, and finish the request with the form's reply. */
+void lock_run_start(struct request *request, const struct lock_ask *ask);
+
+#endif

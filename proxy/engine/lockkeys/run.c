@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is done to the leases behind lock keys, key by key, from the first look to the reply:
+ *
+ *   LOOK     look at each ─────────────────────────────────────────▶ reply
+ *   TAKE     acquire each, in the order of their names ────────────▶ reply
+ *               └─ one is held: what was taken goes back ──────────▶ reply
+ *   EXTEND   look at each ─▶ all are the value's ─▶ renew each ────▶ reply
+ *   GIVE     look at each ─▶ all are the value's ─▶ release each ──▶ reply
+ *   REVOKE   look at each ─▶ revoke each ──────────────────────────▶ reply
+ *
+ * - As in Redis, a lease whose time is over is not the value's any more: it is neither renewed nor
+ *   given back. (Its token is retired all the same where the value gives it back.)
+ * - Redis runs a script as one step. Here a lease may end between the look and what follows, by
+ *   its time or by a REVOKE; then it counts as gone.
+ * - A lock that nobody will hear of is not kept: where the client goes, or an error comes, what was
+ *   taken is given back. */
+#include "proxy/engine/lockkeys/run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/mem.h"
+#include "proxy/engine/lockkeys/clients.h"
+#include "proxy/engine/lockkeys/value.h"
+#include "proxy/engine/session/arguments.h"
+#include "proxy/engine/session/notes.h"
+
+#define LOOKS_MAX 3   /* at a lease whose grant is on its way to the store */
+#define SOON_MS   100 /* others stand in line for it: when to ask again */
+
+static void run_free(void *state)
+{
+    struct lock_run *run = state;
+
+    buf_free(&run->view.owner);
+    for (size_t i = 0; i < run->count; i++)
+        buf_free(&run->items[i].owner);
+    free(run);
+}
+
+static bool is_unwanted(const struct lock_run *run)
+{
+    return run->request->session == NULL || run->request->engine->draining;
+}
+
+static void finish(struct lock_run *run)
+{
+    struct request *request = run->request;
+
+    if (run->is_failed) {
+        request_fail(request, run->error, run->reason[0] == '\0' ? NULL : "%s", run->reason);
+        return;
+    }
+    run->form->reply(run, &request->reply);
+    request_finish(request);
+}
+
+/* `why`: of STK_STORE, as store_op's. */
+static void note_failure(struct lock_run *run, enum stk_error error, const char *reason,
+                         const char *why)
+{
+    run->is_failed = true;
+    run->error = error;
+    run->request->op.why = why;
+    snprintf(run->reason, sizeof run->reason, "%s", reason != NULL ? reason : "");
+}
+
+static void fail(struct lock_run *run, enum stk_error error, const char *reason, const char *why)
+{
+    run->request->engine->counters.store_errors += error == STK_STORE;
+    note_failure(run, error, reason, why);
+    finish(run);
+}
+
+/* Taking. */
+
+static void take_next(struct lock_run *run);
+
+/* One of the leases that were taken, from the last one on. */
+static void give_back(struct lock_run *run);
+
+static void on_given_back(struct release *release)
+{
+    give_back(list_entry(release, struct lock_run, release));
+}
+
+static void give_back(struct lock_run *run)
+{
+    while (run->at > 0 && run->items[run->at - 1].token == 0)
+        run->at--;
+    if (run->at == 0) {
+        finish(run);
+        return;
+    }
+    const struct lock_item *item = &run->items[--run->at];
+    held_presented(run->request->engine, item->resource, item->token); /* nobody writes by it */
+    run->release = (struct release){.engine = run->request->engine,
+                                    .kind = RELEASE_HOLD,
+                                    .resource = item->resource,
+                                    .token = item->token,
+                                    .on_end = on_given_back};
+    release_start(&run->release);
+}
+
+static void on_taken(struct acquire *acquire)
+{
+    struct lock_run *run = list_entry(acquire, struct lock_run, acquire);
+    struct lock_item *item = &run->items[run->at];
+
+    if (acquire->error != STK_OK) {
+        note_failure(run, acquire->error, acquire->reason, acquire->op.why);
+        give_back(run);
+    } else if (acquire->grant.token == 0) {
+        item->locked = true;
+        item->left_ms = acquire->call.answer == LEASE_HELD ? acquire->call.answer_ttl_ms : SOON_MS;
+        run->items[0].left_ms = item->left_ms;
+        give_back(run);
+    } else {
+        item->token = acquire->grant.token;
+        run->at++;
+        take_next(run);
+    }
+}
+
+static bool is_named_before(const struct lock_run *run, size_t at)
+{
+    return at > 0 && bytes_equal(run->items[at].resource, run->items[at - 1].resource);
+}
+
+static void take_next(struct lock_run *run)
+{
+    struct request *request = run->request;
+
+    while (run->at < run->count && is_named_before(run, run->at))
+        run->at++; /* the same key twice is one lock */
+    if (run->at == run->count) {
+        run->ok = true;
+        run->done = run->count;
+        finish(run);
+        return;
+    }
+    if (run->at > 0 && is_unwanted(run)) {
+        note_failure(run, STK_BUSY, "the daemon is stopping; try again", NULL);
+        give_back(run);
+        return;
+    }
+    const struct lock_item *item = &run->items[run->at];
+    run->acquire = (struct acquire){.engine = request->engine,
+                                    .session = request->session,
+                                    .resource = item->resource,
+                                    .ttl_ms = run->ttl_ms,
+                                    .options = {.owner = item->value},
+                                    .is_new = !(run->form->flags & LOCK_REENTERS),
+                                    .by_value = true,
+                                    .grant = {.lock_client = run->client},
+                                    .on_end = on_taken};
+    acquire_start(&run->acquire);
+}
+
+static int by_resource(const void *a, const void *b)
+{
+    const struct lock_item *one = a, *other = b;
+    return bytes_compare(one->resource, other->resource);
+}
+
+/* In the order of their names, the same for everybody. */
+static void take(struct lock_run *run)
+{
+    const char *why = NULL;
+
+    for (size_t i = 0; i < run->count && why == NULL; i++)
+        why = lock_value_refused(run->items[i].value);
+    if (why != NULL) {
+        request_fail(run->request, STK_ERR, "%s", why);
+        return;
+    }
+    run->verb = LOCK_TAKE;
+    run->at = 0;
+    qsort(run->items, run->count, sizeof *run->items, by_resource);
+    take_next(run);
+}
+
+void lock_abandon(struct request *request)
+{
+    struct lock_run *run = request->state;
+
+    if (run != NULL && run->verb == LOCK_TAKE && run->acquire.session != NULL)
+        acquire_cancel(&run->acquire);
+}
+
+/* Renewing, releasing, revoking: one key after the other. */
+
+static void next(struct lock_run *run);
+
+static void on_end(struct lock_run *run, enum stk_error error, const char *reason, const char *why)
+{
+    if (error != STK_OK) {
+        fail(run, error, reason, why);
+        return;
+    }
+    run->at++;
+    next(run);
+}
+
+static void note_done(struct lock_run *run)
+{
+    struct lock_item *item = &run->items[run->at];
+
+    run->done += !item->done;
+    item->done = true;
+}
+
+static void on_renewed(struct renewal *renewal)
+{
+    struct lock_run *run = list_entry(renewal, struct lock_run, renewal);
+    bool is_over = renewal->lost || renewal->error == STK_UNKNOWN;
+
+    if (renewal->error == STK_OK)
+        note_done(run);
+    on_end(run, is_over ? STK_OK : renewal->error, renewal->reason, renewal->op.why);
+}
+
+static void renew(struct lock_run *run)
+{
+    struct lock_item *item = &run->items[run->at];
+    int64_t ttl_ms = run->ttl_ms + (run->adds ? item->left_ms : 0);
+
+    run->renewal = (struct renewal){.engine = run->request->engine,
+                                    .session = &run->request->session,
+                                    .resource = item->resource,
+                                    .token = item->token,
+                                    .ttl_ms = ttl_ms < LEASE_TTL_MAX_MS ? ttl_ms : LEASE_TTL_MAX_MS,
+                                    .on_end = on_renewed};
+    renewal_start(&run->renewal);
+}
+
+static void tell(const struct lock_run *run)
+{
+    struct engine *engine = run->request->engine;
+
+    if (run->channel.len == 0)
+        return;
+    engine->counters.messages_published++;
+    pubsub_send(engine, run->channel, run->message);
+}
+
+static void on_released(struct release *release)
+{
+    struct lock_run *run = list_entry(release, struct lock_run, release);
+    struct lock_item *item = &run->items[run->at];
+    struct engine_counters *counters = &run->request->engine->counters;
+    bool revoked = release->kind == RELEASE_REVOKE;
+
+    item->holds = release->holds;
+    counters->leases_revoked += revoked && release->ended;
+    counters->leases_released += !revoked && release->ended;
+    if (revoked && release->ended)
+        note_revoked(run->request, item->resource, release->retired_token, true);
+    if (release->error == STK_OK && release->verdict == STK_OK &&
+        (revoked ? item->locked : item->mine)) {
+        note_done(run);
+        if (release->holds == 0)
+            tell(run);
+    }
+    if (release->error == STK_OK && release->holds > 0)
+        renew(run); /* who has entered more than once has its time again */
+    else
+        on_end(run, release->error, NULL, release->op.why);
+}
+
+static void release(struct lock_run *run, enum release_kind kind)
+{
+    const struct lock_item *item = &run->items[run->at];
+    struct request *request = run->request;
+
+    run->release = (struct release){.engine = request->engine,
+                                    .kind = kind,
+                                    .resource = item->resource,
+                                    .token = item->token,
+                                    .by = request->session != NULL ? request->session->id : 0,
+                                    .on_end = on_released};
+    release_start(&run->release);
+}
+
+/* What follows the looks, for the item it is at. */
+static void next(struct lock_run *run)
+{
+    enum release_kind kind = run->form->flags & LOCK_ONE_HOLD ? RELEASE_HOLD : RELEASE_ALL;
+
+    for (; run->at < run->count; run->at++) {
+        const struct lock_item *item = &run->items[run->at];
+        if (run->verb == LOCK_EXTEND && item->mine) {
+            renew(run);
+            return;
+        }
+        if (run->verb == LOCK_GIVE && (item->mine || item->was_mine)) {
+            release(run, item->mine ? kind : RELEASE_ALL);
+            return;
+        }
+        if (run->verb == LOCK_REVOKE) {
+            release(run, RELEASE_REVOKE);
+            return;
+        }
+    }
+    run->ok = run->done == run->count;
+    finish(run);
+}
+
+/* Looking. */
+
+static void look(struct lock_run *run);
+
+static void on_all_seen(struct lock_run *run)
+{
+    size_t mine = 0, locked = 0;
+
+    for (size_t i = 0; i < run->count; i++) {
+        mine += run->items[i].mine;
+        locked += run->items[i].locked;
+    }
+    run->at = 0;
+    run->ok = mine == run->count;
+    bool takes = run->verb == LOCK_EXTEND && (run->form->flags & LOCK_TAKES_FREE) && locked == 0 &&
+                 !run->extends_only;
+    bool goes_on = run->verb == LOCK_REVOKE || run->ok || (run->form->flags & LOCK_EACH) ||
+                   (run->verb == LOCK_GIVE && locked == 0);
+    if (takes && !is_unwanted(run))
+        take(run);
+    else if (run->verb != LOCK_LOOK && goes_on)
+        next(run);
+    else
+        finish(run);
+}
+
+static void on_seen(struct lease_view *view)
+{
+    struct lock_run *run = list_entry(view, struct lock_run, view);
+    struct lock_item *item = &run->items[run->at];
+    bool is_known = view->call.answer_token == view->record.token;
+
+    if (view->error != STK_OK) {
+        fail(run, view->error, view->reason, view->op.why);
+        return;
+    }
+    if (view->locked && !is_known && ++run->looks < LOOKS_MAX) {
+        look(run); /* the store hears of its grant now */
+        return;
+    }
+    bool is_own = view->record.live && item->value.len > 0 &&
+                  bytes_equal(buf_bytes(&view->owner), item->value);
+    item->locked = view->locked;
+    item->mine = is_own && view->locked && is_known;
+    item->was_mine = is_own && !view->locked;
+    item->token = is_own ? view->record.token : 0;
+    item->left_ms = view->left_ms;
+    item->holds = view->record.holds;
+    if (view->held && is_known) {
+        item->owner = view->owner;
+        view->owner = (struct buf){0};
+    }
+    run->looks = 0;
+    if (++run->at < run->count)
+        look(run);
+    else
+        on_all_seen(run);
+}
+
+static void look(struct lock_run *run)
+{
+    run->view.engine = run->request->engine;
+    run->view.resource = run->items[run->at].resource;
+    run->view.on_end = on_seen;
+    lease_view_start(&run->view);
+}
+
+void lock_run_start(struct request *request, const struct lock_ask *ask)
+{
+    struct engine *engine = request->engine;
+    struct lock_run *run = mem_zalloc(sizeof *run + ask->count * sizeof *run->items);
+
+    request->state = run;
+    request->free_state = run_free;
+    run->request = request;
+    run->form = ask->form;
+    run->verb = ask->form->verb;
+    run->ttl_ms = ask->ttl_ms;
+    run->adds = ask->adds;
+    run->extends_only = ask->extends_only;
+    run->resp3 = request->resp3;
+    run->channel = ask->channel;
+    run->message = ask->message;
+    run->client = lock_client_of(request->session);
+    run->count = ask->count;
+    for (size_t i = 0; i < ask->count; i++) {
+        struct lock_item *item = &run->items[i];
+        item->value = ask->values != NULL ? ask->values[i] : ask->value;
+        if (!lock_patterns_match(&engine->lock_patterns, ask->keys[i], &item->resource)) {
+            request_fail(request, STK_ERR,
+                         "'%.*s' is no lock key: start stockaded with "
+                         "--lock-keys PATTERN",
+                         BYTES_CUT(ask->keys[i], 64));
+            return;
+        }
+        if (item->resource.len > RESOURCE_NAME_MAX) {
+            request_fail(request, STK_ERR, "a resource must be 1 to %d bytes long",
+                         RESOURCE_NAME_MAX);
+            return;
+        }
+    }
+    if (run->verb == LOCK_TAKE)
+        take(run);
+    else
+        look(run);
+}
