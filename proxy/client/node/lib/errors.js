@@ -16,7 +16,7 @@ export class Stale extends StockadeError {
   static code = 'STALE';
 }
 
-// This lease was lost; `reason` is revoked, taken, expired, released, late or unreachable.
+// This lease was lost; `reason` says how (lease.js lists them).
 export class Lost extends Stale {
   constructor(message, reason, options) {
     super(message, options);

@@ -23,11 +23,12 @@ const ENDINGS = new Set(['revoked', 'expired', 'released']);
 
 const WHY = {
   revoked: 'it was revoked',
-  taken: 'another has it',
+  taken: 'it was ended, or another has it',
   expired: 'its time ran out, and it passed on',
   released: 'somebody else gave it back',
   late: 'the event loop stood still for too long',
   unreachable: 'the daemon could not be asked to renew it',
+  closed: 'the shop was closed',
 };
 
 export class Lease {
@@ -231,7 +232,7 @@ export class Lease {
 
   // For close(): it is renewed no more.
   forget() {
-    this.#lose('unreachable');
+    this.#lose('closed');
   }
 
   // Under its token.
