@@ -8,10 +8,10 @@ import pytest
 
 from harness import install
 from harness.limits import REPO, patience, wait_until
-from harness.programs import NODE_MODULES
+from harness.programs import NODE, link_node_modules
 from harness.readme import Place
 
-RUN = {".py": ["/usr/bin/python3"], ".mjs": ["node"], ".sh": ["bash"],
+RUN = {".py": ["/usr/bin/python3"], ".mjs": NODE, ".sh": ["bash"],
        ".c": ["sh", "-c", 'cc $0 $(pkg-config --cflags --libs stockade) -o $0.out && ./$0.out']}
 PAUSE = re.compile(r"^( *)(#|//) prices, payment, a pause.*$", re.M)
 PAUSES = {
@@ -32,7 +32,7 @@ class Shop(Place):
     def __init__(self, folder, example):
         super().__init__(folder)
         self.env = {**self.env, **install.found_by()}
-        (folder / "node_modules").symlink_to(NODE_MODULES)
+        link_node_modules(folder)
         self.example = example
         self.count = 0
         self.daemon = self.start(["stockaded", "--store", f"sqlite:{folder}/shop.db"], "daemon")

@@ -25,7 +25,7 @@ def in_epoll_wait(pid):
 class Process:
     """One running program. stderr goes to a file, stdout to a pipe that first_line() reads."""
 
-    def __init__(self, name, args, stderr_path, env=None, cwd=None):
+    def __init__(self, name, args, stderr_path, env=None, cwd=None, stdin=subprocess.DEVNULL):
         self.name = name
         self.args = [str(arg) for arg in args]
         self.stderr_path = stderr_path
@@ -34,7 +34,7 @@ class Process:
         self.unread = b""
         with open(stderr_path, "ab") as stderr:
             self.popen = subprocess.Popen(
-                self.args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
+                self.args, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr,
                 env={**environment(), **(env or {})}, cwd=cwd)
         self.pid = self.popen.pid
 

@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import re
 import select
 import subprocess
@@ -10,7 +11,10 @@ import subprocess
 from harness.limits import REPO, Wait, patience
 
 SYSTEM = REPO / "tests/system"
-NODE_MODULES = os.environ.get("STOCKADE_NODE_MODULES", SYSTEM / "node_modules")
+NODE_MODULES = pathlib.Path(os.environ.get("STOCKADE_NODE_MODULES", SYSTEM / "node_modules"))
+NODE_PACKAGE = REPO / "proxy/client/node"
+# Packages are found beside the link by which `stockade` was found.
+NODE = ["node", "--preserve-symlinks", "--preserve-symlinks-main"]
 
 
 def run(*args, timeout=30, **options):
@@ -31,6 +35,16 @@ def run_js(program, *args):
 def run_node(library, job, daemon, key):
     """What a client of Node.js saw."""
     return run_js("node.js", library, job, *daemon.address, key)
+
+
+def link_node_modules(folder, stockade=NODE_PACKAGE):
+    """What `npm install` of our package and of the tests' would leave in a program's folder."""
+    assert NODE_MODULES.exists(), "run npm ci in tests/system first (make check does)"
+    modules = folder / "node_modules"
+    modules.mkdir()
+    for package in NODE_MODULES.iterdir():
+        (modules / package.name).symlink_to(package)
+    (modules / "stockade").symlink_to(stockade)
 
 
 def read_until(descriptor, pattern="", timeout=10):

@@ -30,7 +30,7 @@ import subprocess
 
 from harness import install, netns
 from harness.limits import BUILD, REPO, environment, patience, wait_until
-from harness.programs import NODE_MODULES
+from harness.programs import NODE, link_node_modules
 
 OPENING = re.compile(r"^( *)```([\w+-]*)\s*$")
 COMMENT = re.compile(r"^<!-- (test|not run): (.*?) -->$")
@@ -166,9 +166,9 @@ def run_python(place, block):
 
 
 def run_js(place, block):
-    (place.folder / "node_modules").symlink_to(NODE_MODULES)
+    link_node_modules(place.folder)
     (place.folder / "block.mjs").write_text(block.text)
-    expect_success(place, ["node", "block.mjs"])
+    expect_success(place, [*NODE, "block.mjs"])
 
 
 def run_c(place, block):

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connection that all callers of a shop share, and how a request survives it: one that breaks
+// is made again by node-redis, and the request is sent again until its time is up. That is
+// harmless, as what changes something carries an ID, and the daemon answers a repeat with the first
+// reply. `repeatable: false` is for what cannot carry one.
+//
+// A daemon that is silent is found out by pings: node-redis drops a connection on which nothing
+// arrives for `timeout`.
+import { EventEmitter } from 'node:events';
+import { createClient, ErrorReply } from '@redis/client';
+import { jitter, now, sleep } from './clock.js';
+import { Busy, Denied, fromText, Misuse, Unreachable, Unsure } from './errors.js';
+
+const PAUSE_MS_MIN = 4;
+const PAUSE_MS_MAX = 256;
+const ASIDE_MAX = 16; // connections at once that wait, each for a basket
+const LATE = Symbol('late');
+
+// One request under way.
+class Ask {
+  constructor(send, until, options) {
+    this.send = send; // what sends it once, on a client
+    this.until = until;
+    this.repeatable = options.repeatable ?? true;
+    this.changes = options.changes ?? false; // without an answer nobody knows whether it was applied
+    this.onLate = options.onLate; // takes a reply that came when nobody waited any more
+    this.sent = false;
+    this.asked = 0; // when it was sent last
+    this.pause = PAUSE_MS_MIN;
+  }
+}
+
+export class Link extends EventEmitter {
+  #address;
+  #client;
+  #opened = false;
+  #closed = false;
+  #why = null; // what went wrong with the connection last
+  #asides = 0;
+  #asideLine = [];
+
+  constructor(address, timeout) {
+    super();
+    this.setMaxListeners(0);
+    this.#address = address;
+    this.timeout = timeout;
+    this.#client = this.#make({
+      disableOfflineQueue: true,
+      pingInterval: Math.ceil(timeout / 3),
+      socket: {
+        socketTimeout: timeout,
+        reconnectStrategy: (retries, cause) => (this.#opened && !this.#closed
+          ? jitter(Math.min(PAUSE_MS_MIN * 2 ** retries, PAUSE_MS_MAX)) : cause),
+      },
+    });
+    this.#client.on('ready', () => this.emit('ready'));
+  }
+
+  #make({ socket, ...options }) {
+    const { socket: where, ...login } = this.#address.options;
+    const client = createClient({
+      ...login,
+      ...options,
+      RESP: 3,
+      maintNotifications: 'disabled',
+      socket: { connectTimeout: this.timeout, ...where, ...socket },
+    });
+    client.on('error', (error) => { this.#why = error; });
+    return client;
+  }
+
+  // For subscriptions, and for a program's own reads.
+  get client() {
+    return this.#client;
+  }
+
+  async open() {
+    await this.#connect(this.#client);
+    this.#opened = true;
+  }
+
+  async #connect(client) {
+    try {
+      await client.connect();
+    } catch (error) {
+      if (client.isOpen) client.destroy();
+      throw this.#failure(error);
+    }
+  }
+
+  #failure(error) {
+    const cause = error.originalError ?? error;
+    if (cause instanceof ErrorReply) return fromText(cause.message, { cause });
+    return new Unreachable(`${this.#address.name} cannot be reached: ${cause.message}`, { cause });
+  }
+
+  // The reply to these words. Options: `until`, when to give up, and those of Ask.
+  call(words, options = {}) {
+    return this.run((client) => client.sendCommand(words), options);
+  }
+
+  // The replies of a transaction.
+  exec(commands, options = {}) {
+    return this.run((client) => {
+      const multi = client.multi();
+      for (const words of commands) multi.addCommand(words);
+      return multi.exec();
+    }, options);
+  }
+
+  async run(send, options) {
+    const ask = new Ask(send, options.until ?? now() + this.timeout, options);
+    for (;;) {
+      let failure;
+      try {
+        if (!this.#client.isReady) await this.#ready(ask);
+        const reply = await this.#attempt(this.#client, ask);
+        options.asked = ask.asked;
+        return reply;
+      } catch (error) {
+        failure = this.#judge(ask, error);
+      }
+      if (now() + ask.pause >= ask.until) throw failure;
+      await sleep(jitter(ask.pause));
+      ask.pause = Math.min(ask.pause * 2, PAUSE_MS_MAX);
+    }
+  }
+
+  // One attempt, without a second one: the reply, or an error. For what has a rhythm of its own.
+  once(words, patience) {
+    if (!this.#client.isReady) return Promise.reject(this.#unanswered(null));
+    return this.#attempt(this.#client, new Ask((client) => client.sendCommand(words),
+      now() + patience, {})).catch((error) => {
+      throw error instanceof ErrorReply ? fromText(error.message, { cause: error })
+        : this.#unanswered(null);
+    });
+  }
+
+  #attempt(client, ask) {
+    return new Promise((resolve, reject) => {
+      ask.asked = now();
+      let over = false;
+      const timer = setTimeout(() => {
+        over = true;
+        reject(LATE);
+      }, Math.max(0, ask.until - ask.asked));
+      ask.sent = true;
+      ask.send(client).then((reply) => {
+        clearTimeout(timer);
+        if (over) ask.onLate?.(reply);
+        resolve(reply);
+      }, (error) => {
+        clearTimeout(timer);
+        reject(error);
+      });
+    });
+  }
+
+  // Returns the error with which it ends where its time is up; throws what ends it at once.
+  #judge(ask, error) {
+    if (error instanceof ErrorReply) {
+      const refusal = fromText(error.message, { cause: error });
+      if (refusal instanceof Busy) return refusal; // nothing was applied
+      throw refusal;
+    }
+    if (error === LATE) throw this.#unanswered(ask);
+    if (this.#closed) throw new Misuse('the shop was closed');
+    if (ask.sent && !ask.repeatable) throw this.#unanswered(ask);
+    return this.#unanswered(ask);
+  }
+
+  #unanswered(ask) {
+    const cause = this.#why ?? undefined;
+    const why = cause === undefined || this.#client.isReady ? 'no answer in time' : cause.message;
+    if (cause instanceof ErrorReply && !this.#client.isReady) return this.#failure(cause);
+    if (ask?.sent && ask.changes) {
+      return new Unsure(`${this.#address.name}: ${why}; it may have been applied`, { cause });
+    }
+    return new Unreachable(`${this.#address.name}: ${why}; nothing was applied`, { cause });
+  }
+
+  // Waits for the connection. What is not sent is not unsure.
+  #ready(ask) {
+    if (this.#closed) throw new Misuse('the shop was closed');
+    return new Promise((resolve, reject) => {
+      const end = () => {
+        clearTimeout(timer);
+        this.off('ready', end);
+        this.off('closed', end);
+        if (this.#closed) reject(new Misuse('the shop was closed'));
+        else if (this.#client.isReady) resolve();
+        else reject(LATE);
+      };
+      const timer = setTimeout(end, Math.max(0, ask.until - now()));
+      this.on('ready', end);
+      this.on('closed', end);
+    });
+  }
+
+  // The reply to words that may hold their connection up until then: over one of its own. Made anew
+  // for each, as one that has been used may hold what the next waits for. `signal` ends it.
+  async aside(compose, until, { signal, onLate } = {}) {
+    await this.#asideRoom(until, signal);
+    const ask = new Ask((client) => client.sendCommand(compose()), until, { onLate });
+    try {
+      for (;;) {
+        const client = this.#make({ socket: { reconnectStrategy: (_, cause) => cause } });
+        const stop = () => client.isOpen && client.destroy();
+        signal?.addEventListener('abort', stop);
+        this.on('closed', stop);
+        let failure;
+        try {
+          await this.#connect(client);
+          return { reply: await this.#attempt(client, ask), asked: ask.asked };
+        } catch (error) {
+          signal?.throwIfAborted();
+          if (error instanceof Denied) throw error;
+          failure = error instanceof Unreachable ? error : this.#judge(ask, error);
+        } finally {
+          signal?.removeEventListener('abort', stop);
+          this.off('closed', stop);
+          stop();
+        }
+        if (this.#closed) throw new Misuse('the shop was closed');
+        if (now() + ask.pause >= until) throw failure;
+        await sleep(jitter(ask.pause));
+        ask.pause = Math.min(ask.pause * 2, PAUSE_MS_MAX);
+      }
+    } finally {
+      const next = this.#asideLine.shift();
+      if (next === undefined) this.#asides -= 1;
+      else next();
+    }
+  }
+
+  // One of the connections that may wait; first come, first served.
+  #asideRoom(until, signal) {
+    if (this.#asides < ASIDE_MAX) {
+      this.#asides += 1;
+      return undefined;
+    }
+    return new Promise((resolve, reject) => {
+      const end = (settle, value) => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', onAbort);
+        const at = this.#asideLine.indexOf(enter);
+        if (at >= 0) this.#asideLine.splice(at, 1);
+        settle(value);
+      };
+      const enter = () => end(resolve);
+      const onAbort = () => end(reject, signal.reason);
+      const timer = setTimeout(
+        () => end(reject, new Busy(`${ASIDE_MAX} baskets of this shop wait already`)),
+        Math.max(0, until - now()));
+      signal?.addEventListener('abort', onAbort);
+      this.#asideLine.push(enter);
+    });
+  }
+
+  // Waits for what is under way, for as long as a call may take.
+  async close() {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.emit('closed');
+    if (!this.#client.isOpen) return;
+    if (!this.#client.isReady) {
+      this.#client.destroy();
+      return;
+    }
+    const timer = setTimeout(() => this.#client.isReady && this.#client.destroy(), this.timeout);
+    await Promise.race([this.#client.close(), new Promise((end) => this.#client.once('end', end))]);
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,546 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package `stockade` for Node: what it promises its programs, with a real daemon."""
+
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+from harness.limits import Stopwatch, patience, wait_until
+from harness.node import node
+from harness.shop import Connection, program
+from test_p8_live import PROMPT_SECONDS
+
+TTL_MS = 2000
+
+
+def on_its_address(daemon):
+    """The options that start a daemon where this one was."""
+    return {"listen": ("{}:{}".format(*daemon.address),)}
+
+
+@pytest.fixture
+def daemon(rig):
+    return rig.daemon()
+
+
+def told(rig, daemon, text, *args):
+    """What a program that does no more than this said."""
+    running = node(rig, text, daemon.uri, *args)
+    said = running.hear(20)
+    running.end()
+    return said
+
+
+def test_a_block_sells_under_its_token_and_gives_back(rig, daemon):
+    said = told(rig, daemon, """
+        say(await shop.lease('sku:1', { ttl: 30000, wait: 1000 }, async (lease) => {
+          await lease.set(10);
+          return [lease.token, await lease.take(3), await lease.put(), await lease.get(),
+            lease.valid, lease.left > 29000, await shop.get('sku:1'), await lease.delete()];
+        }));""")
+    assert said == [1, 7, 8, "8", True, True, "8", True]
+    assert daemon.client()("LEASE", "sku:1")[1] == b"free"
+
+
+def test_hashes_sql_and_any_other_command_go_under_the_token(rig, daemon):
+    said = told(rig, daemon, """
+        await shop.sql('CREATE TABLE orders(id TEXT, n INTEGER, price REAL, note BLOB, paid)');
+        await shop.lease('h', async (lease) => {
+          const seen = [await lease.hset({ a: 1, b: 'x' }), await lease.hset('c', 2),
+            await lease.hincrby('a', -1, { min: 0 }), await end(lease.hincrby('a', -1, { min: 0 })),
+            await lease.hget('b'), await lease.hdel('b', 'c'), await lease.hgetall(),
+            await shop.hget('h', 'a'), await shop.hgetall('h'),
+            await lease.fenced('HSETNX', 'h', 'd', 5, { id: 'mine' }),
+            await lease.fenced('HSETNX', 'h', 'd', 5, { id: 'mine' })];
+          await lease.sql('INSERT INTO orders VALUES (?, ?, ?, ?, ?)',
+            ['o', 5, 1.5, Buffer.from('bytes'), null]);
+          seen.push(await lease.sql('SELECT *, typeof(n) t, typeof(note) u FROM orders'));
+          say(seen);
+        });""")
+    assert said[:-1] == [2, 1, 0, "SoldOut", "x", 2, {"a": "0"}, "0", {"a": "0"}, 1, 1]
+    assert said[-1]["columns"] == ["id", "n", "price", "note", "paid", "t", "u"]
+    assert said[-1]["rows"] == [{"id": "o", "n": 5, "price": 1.5, "note": "bytes", "paid": None,
+                                 "t": "integer", "u": "blob"}]
+
+
+def test_leaving_the_block_never_hides_the_programs_own_error(rig, daemon):
+    running = node(rig, """
+        const fails = (release) => end(shop.lease('k', async (lease) => {
+          await release(lease);
+          throw new RangeError('mine');
+        }));
+        say([await fails(() => {}), await fails(() => shop.revoke('k')),
+          await fails((lease) => lease.release())]);
+        const hasty = await connect(uri, { timeout: 300 });
+        const ended = end(hasty.lease('k', async () => {
+          say('held');
+          await told();
+          throw new RangeError('mine');
+        }));
+        say(await ended);
+        say(await end(hasty.lease('k', () => 1)));""", daemon.uri, epilogue="process.exit(0);")
+    assert running.hear() == ["RangeError"] * 3
+    assert running.hear() == "held"
+    with daemon.frozen():
+        running.tell()
+        assert running.hear() == "RangeError"
+        assert running.hear() == "Unreachable"
+    running.end()
+
+
+def test_errors_are_classes_of_one_base(rig, daemon):
+    said = told(rig, daemon, """
+        const causes = {
+          SoldOut: async (lease) => { await lease.set(1); await lease.take(2); },
+          Held: () => shop.acquire('k'),
+          WrongType: async (lease) => { await lease.delete(); await lease.hset('a', 1);
+            await lease.take(1); },
+          NoToken: () => shop.command('SET', 'other', 1),
+          Unknown: () => shop.command('FENCED', 99, 'SET', 'k', 1),
+          Guarded: async (lease) => {
+            await shop.sql('CREATE TABLE t(k TEXT PRIMARY KEY)');
+            await shop.command('GUARD', 'CREATE', 't', 'k', 'row:');
+            await lease.sql("INSERT INTO t VALUES ('x')");
+          },
+          Refused: () => shop.command('NOSUCH'),
+          Stale: async (lease) => { await shop.revoke('k'); await lease.set(1); },
+          Lost: (lease) => lease.set(1),
+          Misuse: async () => {
+            const given = await shop.acquire('given');
+            await given.release();
+            await given.set(1);
+          },
+        };
+        const lease = await shop.acquire('k');
+        const seen = {};
+        for (const [name, cause] of Object.entries(causes)) {
+          await cause(lease).then(() => { seen[name] = 'no error'; }, (error) => {
+            seen[name] = error instanceof stockade[name] && error instanceof stockade.StockadeError
+              && error instanceof Error && error.name === name ? error.code : error.stack;
+          });
+        }
+        say(seen);""")
+    assert said == {
+        "SoldOut": "RANGE", "Held": "HELD", "WrongType": "WRONGTYPE", "NoToken": "NOTOKEN",
+        "Unknown": "UNKNOWN", "Guarded": "GUARDED", "Refused": "ERR", "Stale": "STALE",
+        "Lost": "STALE", "Misuse": "MISUSE"}
+
+
+NONSENSE = [
+    "shop.acquire('')", "shop.acquire('k', { ttl: 5 })", "shop.acquire('k', { ttl: '30s' })",
+    "shop.acquire('k', { wait: -1 })", "shop.acquire('k', { waits: 1 })", "shop.acquire(7)",
+    "shop.acquireAll([])", "connect('redis://127.0.0.1')", "connect('sqlite:shop.db')",
+    "connect('stockade://127.0.0.1:7379/0')", "connect(uri, { timeout: 0 })",
+    "lease.take(1.5)", "lease.take(-1)", "lease.take('1')", "lease.set({})", "lease.set(NaN)",
+    "lease.renew(5)", "shop.sql(['SELECT 1'])", "shop.sql('SELECT ?', 1)",
+    "shop.transaction([lease], (tx) => { tx.set(other, 1); })"]
+
+
+def test_a_call_that_makes_no_sense_is_refused_before_it_is_sent(rig, daemon):
+    ends = ",".join(f"await end((async () => {call})())" for call in NONSENSE)
+    said = told(rig, daemon, f"""
+        const [lease, other] = await shop.acquireAll(['held', 'other']);
+        say([{ends}]);""")
+    assert dict(zip(NONSENSE, said)) == dict.fromkeys(NONSENSE, "Misuse")
+    assert daemon.client()("EXISTS", "held", "other") == 0
+
+
+def test_a_daemon_that_is_not_there_or_wants_a_password_says_so_at_once(rig):
+    (rig.folder / "password").write_text("se@cret")
+    daemon = rig.daemon("--password-file", rig.folder / "password")
+    host = "{}:{}".format(*daemon.address)
+    running = node(rig, f"""
+        say([await end(connect('stockade://127.0.0.1:1')), await end(connect('stockade+unix:/no')),
+          await end(connect('stockade://{host}').then((each) => each.get('k'))),
+          await end(connect('stockade://:wrong@{host}')), await end(shop.get('k'))]);
+        process.exit(0);""", f"stockade://:se%40cret@{host}")
+    said = running.hear()
+    running.end()
+    assert said == ["Unreachable", "Unreachable", "Denied", "Denied", None]
+
+
+# Waiting.
+
+def test_forty_callers_share_a_connection_and_are_served_in_order(rig, daemon):
+    said = told(rig, daemon, """
+        await shop.lease('sku:1', (lease) => lease.set(40));
+        const holder = await shop.acquire('sku:1');
+        const order = [];
+        const sales = Promise.all(Array.from({ length: 40 }, (_, i) =>
+          shop.lease('sku:1', { ttl: 10000, wait: 30000 }, async (lease) => {
+            order.push(i);
+            const stock = Number(await lease.get());
+            await sleep(1);
+            await lease.set(stock - 1);
+          })));
+        while ((await shop.query('sku:1')).waiters < 40);
+        const read = await shop.get('sku:1'); // nothing is held up
+        await holder.release();
+        await sales;
+        say([read, await shop.get('sku:1'), order]);""")
+    assert said == ["40", "0", list(range(40))]
+
+
+def test_who_gives_up_leaves_the_line(rig, daemon):
+    holder = daemon.client()
+    token = holder.token("k")
+    running = node(rig, """
+        const begun = performance.now();
+        const ends = [await end(shop.acquire('k', { wait: 200 })), performance.now() - begun];
+        say(ends.concat((await shop.query('k')).waiters));
+        const giving = new AbortController();
+        const waiting = shop.acquire('k', { wait: 60000, signal: giving.signal });
+        while ((await shop.query('k')).waiters === 0);
+        giving.abort(new RangeError('mine'));
+        say([await end(waiting), (await shop.query('k')).waiters]);
+        say(await end(shop.acquire('k', { wait: 60000, signal: giving.signal })));""", daemon.uri)
+    name, waited_ms, waiters = running.hear()
+    assert name == "Held" and waiters == 0 and 200 <= waited_ms < 200 + 1000 * patience(2)
+    assert running.hear() == ["RangeError", 0]
+    assert running.hear() == "RangeError"
+    running.end()
+    assert holder("RELEASE", "k", token) == 0
+
+
+def test_a_waiter_is_told_of_its_turn_promptly(rig, daemon):
+    holder = daemon.client()
+    token = holder.token("k")
+    running = node(rig, """
+        await shop.lease('k', { ttl: 60000, wait: 60000 }, (lease) => say(lease.token));""",
+                   daemon.uri)
+    holder.await_waiters("k", 1)
+    with Stopwatch() as watch:
+        holder("RELEASE", "k", token)
+        assert running.hear() == token + 1
+    assert watch.seconds < patience(PROMPT_SECONDS)
+    running.end()
+
+
+def test_baskets_that_cross_wait_over_connections_of_their_own(rig, daemon):
+    said = told(rig, daemon, """
+        const keys = ['a', 'b', 'c'];
+        await shop.leaseAll(keys, (leases) => Promise.all([...leases].map((each) => each.set(60))));
+        const holder = await shop.acquire('b');
+        const sales = Promise.all(Array.from({ length: 60 }, (_, i) => {
+          const pair = [keys[i % 3], keys[(i + 1) % 3]];
+          return shop.leaseAll(pair, { wait: 30000 }, async ([one, other]) => {
+            await shop.transaction([one, other], (sale) => sale.take(one).take(other));
+          });
+        }));
+        while ((await shop.query('b')).waiters < 1);
+        const read = await shop.get('a');
+        await holder.release();
+        await sales;
+        say([read, await Promise.all(keys.map((key) => shop.get(key))),
+          await end(shop.leaseAll(['a', 'a2'], ([a]) => shop.acquireAll(['a2', 'a'], { wait: 50 })))
+        ]);""")
+    assert said == ["60", ["20"] * 3, "Held"] or said[1:] == [["20"] * 3, "Held"]
+
+
+# Renewal and loss.
+
+def test_a_lease_lives_as_long_as_it_is_held(rig, daemon):
+    running = node(rig, """
+        await shop.leaseAll(['k', 'l'], { ttl: 300 }, async ([lease, other]) => {
+          say();
+          await told();
+          await lease.set('held');
+          say([lease.signal.aborted, other.valid, await other.renew(400), lease.token]);
+        });""", daemon.uri)
+    running.hear()
+    rival = daemon.client()
+    assert rival("ACQUIRE", "k", 1000, "WAIT", 1000, timeout=patience(10)) is None
+    running.tell()
+    assert running.hear() == [False, True, None, 1]
+    running.end()
+    assert rival("GET", "k") == b"held"
+
+
+LOSER = """
+    const lease = await shop.acquire('k', { ttl: 60000 });
+    await sleep(200); // from a tenth of a second on
+    say(lease.token);
+    const { reason, name } = await lost(lease);
+    say([name, reason, lease.valid, lease.left, await end(lease.set(1)), await lease.release()]);"""
+
+
+@pytest.mark.parametrize("how, reason", [("REVOKE", "revoked"), ("RELEASE", "released")])
+def test_a_lease_that_ends_elsewhere_is_told_at_once(rig, daemon, how, reason):
+    running = node(rig, LOSER, daemon.uri)
+    token = running.hear()
+    client = daemon.client()
+    with Stopwatch() as watch:
+        client(how, "k", *([token] if how == "RELEASE" else []))
+        assert running.hear() == ["Lost", reason, False, 0, "Lost", False]
+    assert watch.seconds < patience(PROMPT_SECONDS)
+    running.end()
+
+
+def test_one_that_was_stopped_past_its_ttl_writes_over_nobodys_work(rig, daemon):
+    running = node(rig, """
+        const lease = await shop.acquire('k', { ttl: 400 });
+        await lease.set('mine');
+        say();
+        await told();
+        const written = await end(lease.set('stale'));
+        say([written, lease.signal.aborted, await end(lease.get())]);""", daemon.uri)
+    running.hear()
+    client = daemon.client()
+    with running.frozen():
+        token, _ = client("ACQUIRE", "k", 60000, "WAIT", 10000, timeout=patience(15))
+        client.fenced(token, "SET", "k", "successor's")
+        running.tell()
+    assert running.hear() == ["Lost", True, "Lost"]
+    running.end()
+    assert client("GET", "k") == b"successor's"
+
+
+def test_a_loop_that_stalls_for_a_while_says_so_and_keeps_its_lease(rig, daemon):
+    said = told(rig, daemon, """
+        const late = [];
+        shop.on('late', (event) => late.push(event));
+        const lease = await shop.acquire('k', { ttl: 6000 });
+        await sleep(200);
+        stall(2600);
+        await sleep(100);
+        await lease.set(1);
+        const { resource, token, left } = late[0];
+        say([resource, token, left > 0, lease.signal.aborted, lease.left > 4500]);""")
+    assert said == ["k", 1, True, False, True]
+
+
+def test_a_loop_that_stalls_too_long_aborts_before_the_ttl_is_over(rig, daemon):
+    running = node(rig, """
+        const warned = new Promise((resume) => process.on('warning', resume));
+        const lease = await shop.acquire('k', { ttl: 4000 });
+        const asked = performance.now();
+        lease.signal.addEventListener('abort', () => {
+          say([lease.signal.reason.name, lease.signal.reason.reason, performance.now() - asked]);
+        });
+        stall(3700);
+        say((await warned).code);
+        say(await end(lease.set(1)));""", daemon.uri)
+    said = [running.hear() for _ in range(3)]
+    running.end()
+    name, reason, after_ms = next(each for each in said if isinstance(each, list))
+    assert (name, reason) == ("Lost", "late") and after_ms < 4000
+    assert "STOCKADE_LATE" in said and said[-1] == "Lost"
+    assert daemon.client()("GET", "k") is None
+
+
+def test_code_that_goes_on_after_a_stall_learns_of_the_loss_by_itself(rig, daemon):
+    said = told(rig, daemon, """
+        const lease = await shop.acquire('k', { ttl: 300 });
+        const { signal } = lease;
+        stall(400);
+        const before = signal.aborted; // no timer has run yet
+        const writing = end(lease.set(1));
+        say([before, signal.aborted, lease.valid, await writing]);""")
+    assert said == [False, True, False, "Lost"]
+    assert daemon.client()("GET", "k") is None
+
+
+def test_a_daemon_that_is_silent_loses_the_lease_before_its_ttl_is_over(rig, daemon):
+    running = node(rig, """
+        const asked = performance.now();
+        const lease = await shop.acquire('k', { ttl: 1500 });
+        say();
+        const { reason } = await lost(lease);
+        say([reason, performance.now() - asked]);
+        await told();""", daemon.uri)
+    running.hear()
+    with daemon.frozen():
+        reason, after_ms = running.hear()
+    assert reason == "unreachable" and 1200 < after_ms < 1500 * patience(1)
+    running.tell()
+    running.end()
+
+
+# Connections that break.
+
+@pytest.mark.parametrize("call, reply", [
+    ("lease.take(1)", 9), ("lease.take(1, { id: 'order 17' })", 9),
+    ("shop.transaction([lease], (sale) => sale.take(lease).get(lease))", [9, "9"]),
+    ("lease.release()", True), ("shop.acquire('m').then((m) => m.token)", 1),
+    ("shop.acquire('m', { wait: 9000 }).then((m) => m.token)", 1),
+    ("shop.acquireAll(['m', 'n']).then((m) => m.length)", 2)])
+def test_a_request_whose_reply_was_lost_is_sent_again_and_applied_once(rig, daemon, call, reply):
+    relay = rig.relay(daemon.address)
+    running = node(rig, f"""
+        const lease = await shop.acquire('k');
+        await lease.set(10);
+        say();
+        await told();
+        say(await {call});
+        say(await lease.put(0).catch(() => null));""", relay.uri)
+    running.hear()
+    with relay.losing_reply():
+        running.tell()
+    assert running.hear() == reply
+    assert running.hear() == (None if "release" in call else 10 if "acquire" in call else 9)
+    running.end()
+
+
+def test_a_write_without_an_answer_in_time_is_unsure_and_can_be_asked_for(rig, daemon):
+    relay = rig.relay(daemon.address)
+    running = node(rig, """
+        const hasty = await connect(uri, { timeout: 700 });
+        const lease = await hasty.acquire('k');
+        await lease.set(10);
+        say();
+        await told();
+        const error = await lease.take(1).catch((reason) => reason);
+        say([error.name, error.resource, error.token]);
+        await told();
+        say([await hasty.wasApplied(error), await end(hasty.wasApplied(new Error()))]);
+        await hasty.close();""", relay.uri)
+    running.hear()
+    relay.hold("down")
+    running.tell()
+    assert running.hear() == ["Unsure", "k", 1]
+    relay.let("down")
+    running.tell()
+    assert running.hear() == [True, "Misuse"]
+    running.end()
+    assert daemon.client()("GET", "k") == b"9"
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_holders_and_waiters_go_on_after_a_restart(rig, daemon, how):
+    running = node(rig, """
+        const shop2 = await connect(uri, { timeout: 20000 });
+        const holder = await shop2.acquire('k', { ttl: 30000 });
+        await holder.set(5);
+        const waiting = shop2.lease('k', { wait: 30000 }, (lease) => lease.take(1));
+        while ((await shop2.query('k')).waiters === 0);
+        say();
+        await told();
+        const taken = await holder.take(1);
+        say([taken, holder.valid, await holder.release(), await waiting]);
+        await shop2.close();""", daemon.uri)
+    running.hear()
+    daemon.close_clients()
+    daemon.kill() if how == signal.SIGKILL else daemon.stop()
+    running.tell()
+    rig.daemon(**on_its_address(daemon))
+    assert running.hear(20) == [4, True, True, 3]
+    running.end()
+
+
+def test_a_lease_that_was_granted_too_late_is_given_back(rig, daemon):
+    running = node(rig, """
+        const hasty = await connect(uri, { timeout: 500 });
+        say();
+        await told();
+        say(await end(hasty.acquire('k', { ttl: 60000 })));
+        await told();
+        await hasty.close();""", daemon.uri)
+    running.hear()
+    client = daemon.client()
+    with daemon.frozen():
+        running.tell()
+        assert running.hear() == "Unreachable"
+    wait_until(lambda: (client("LEASE", "k") or [None, b"free"])[1] == b"free", "it is free")
+    running.tell()
+    running.end()
+
+
+# Transactions, and rows of the program's own.
+
+def test_a_transaction_is_applied_whole_or_not_at_all(rig, daemon):
+    said = told(rig, daemon, """
+        await shop.sql('CREATE TABLE orders(id TEXT PRIMARY KEY, pieces INTEGER)');
+        const seen = [];
+        const basket = await shop.acquireAll(['a', 'b']);
+        const [a, b] = basket;
+        seen.push(await shop.transaction(basket, (tx) => { tx.set(a, 5).set(b, 1); }));
+        const sell = (order, options) => shop.transaction(basket, (tx) => {
+          tx.take(a, 2).take(b).sql('INSERT INTO orders VALUES (?, ?)', [order, 3]);
+        }, options);
+        seen.push((await sell('first', { id: 'order 1' })).slice(0, 2));
+        seen.push((await sell('first', { id: 'order 1' })).slice(0, 2));
+        seen.push(await end(sell('second')));
+        await shop.revoke('b');
+        seen.push(await end(shop.transaction(basket, (tx) => { tx.take(a, 1); })));
+        await lost(b);
+        seen.push(a.valid, basket.valid, basket.signal.aborted);
+        say([...seen, await shop.get('a'), await shop.get('b'),
+          (await shop.sql('SELECT * FROM orders')).rows, await basket.release()]);""")
+    assert said == [[None, None], [3, 0], [3, 0], "SoldOut", "Stale", True, False, True,
+                    "3", "0", [{"id": "first", "pieces": 3}], False]
+
+
+SQLITE = r"""
+    // What better-sqlite3 and node:sqlite have, over a pipe to a real SQLite in the test.
+    import { openSync, readSync, writeSync } from 'node:fs';
+    const [ask, answer] = [openSync(args[0], 'w'), openSync(args[1], 'r')];
+    function query(sql, params) {
+      writeSync(ask, `${JSON.stringify([sql, params.map((each) => (
+        typeof each === 'bigint' ? Number(each) : each))])}\n`);
+      let text = '';
+      while (!text.endsWith('\n')) {
+        const bytes = Buffer.alloc(4096);
+        text += bytes.toString('utf8', 0, readSync(answer, bytes));
+      }
+      const { error, row } = JSON.parse(text);
+      if (error) throw new Error(error);
+      return row;
+    }
+    const db = {
+      exec: (sql) => query(sql, []),
+      prepare: (sql) => ({ get: (...params) => query(sql, params) }),
+    };
+"""
+
+
+def serve_sqlite(connection, ask, answer):
+    with open(ask, encoding="utf-8") as questions, open(answer, "w", encoding="utf-8") as answers:
+        for line in questions:
+            sql, params = json.loads(line)
+            try:
+                reply = {"row": connection.execute(sql, params).fetchone()}
+            except Exception as error:  # pylint: disable=broad-except
+                reply = {"error": str(error)}
+            answers.write(json.dumps(reply) + "\n")
+            answers.flush()
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_token_is_presented_in_a_transaction_of_the_programs_own(rig, daemon, loaded):
+    admin = daemon.client()
+    admin("SQL", "CREATE TABLE inventory(sku TEXT PRIMARY KEY, left INTEGER)")
+    admin("GUARD", "CREATE", "inventory", "sku", "sku:")
+    pipes = [rig.folder / "ask", rig.folder / "answer"]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    open_file = program if loaded else Connection
+    connection = open_file(rig.store, check_same_thread=False)
+    server = threading.Thread(target=serve_sqlite, args=[connection, *pipes], daemon=True)
+    server.start()
+    running = node(rig, SQLITE + """
+        const lease = await shop.acquire('sku:1', { ttl: 60000 });
+        const sell = () => {
+          db.exec('BEGIN IMMEDIATE');
+          try {
+            lease.present(db);
+            db.exec("INSERT INTO inventory VALUES ('1', 9)");
+            db.exec('COMMIT');
+            return 'sold';
+          } catch (error) {
+            db.exec('ROLLBACK');
+            return error.name;
+          }
+        };
+        const seen = [sell()];
+        await shop.revoke('sku:1');
+        say([...seen, sell(), sell(), lease.signal.aborted]);""", daemon.uri, *pipes)
+    assert running.hear() == (["sold", "Stale", "Lost", True] if loaded
+                              else ["Misuse", "Misuse", "Misuse", False])
+    running.end()
+    server.join(10)
+    connection.close()
+    rows = admin("SQL", "SELECT count(*) FROM inventory")
+    assert [b"1" if loaded else b"0"] in rows or [[b"1" if loaded else b"0"]] in rows
