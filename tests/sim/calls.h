@@ -48,7 +48,7 @@ struct op {
     int tokens_count;
     int arrivals, refusals; /* of its calls; where they are as many, it is not to be there */
     int64_t never_token;    /* under which, its receipt said, it never will be applied; 0: none */
-    bool applied, told;
+    bool applied, acknowledged;
     int64_t arrived_us; /* the first of its calls */
     int64_t applied_us;
     int64_t end;        /* of its entry in the log */

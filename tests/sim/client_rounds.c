@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What clients do: rounds of leases and writes, each with its own stream of chance. They behave as
- * the README tells them to, and some misbehave: they write with old tokens after a pause, with
- * tokens that nobody granted, they leave without a word. */
+/* What clients do: rounds of leases and writes, each with a stream of chance of its own. They
+ * behave as the README tells them to, and some misbehave: they write with old tokens after a pause
+ * or with tokens that nobody granted, or leave without a word. */
 #include "tests/sim/auditor.h"
 #include "tests/sim/client.h"
 
@@ -44,7 +44,7 @@ static void think(struct client *client)
 
 /* Leases. */
 
-/* Takes one resource or two; asks again where the reply was lost, with the same ID. */
+/* Acquire one resource or two. Where the reply was lost, ask again with the same ID. */
 static bool acquire(struct client *client, const enum resource_number *resources, int count,
                     int64_t tokens[2])
 {
@@ -74,7 +74,7 @@ static bool acquire(struct client *client, const enum resource_number *resources
         const redisReply *reply = client->reply;
         if (owner >= 0 && reply_is_error(reply, "LEASEDOWN") && sometimes(client, 800)) {
             world->tally->moves += world->plan->daemons > 1;
-            client_move(client); /* he enters there what may have been granted here */
+            client_move(client); /* enters there what may have been granted here */
             continue;
         }
         if (reply->type != REDIS_REPLY_ARRAY)
@@ -147,7 +147,7 @@ static void remember_open(struct client *client, struct op *op, const int64_t to
         client->open[client->open_count++] = (struct open_op){op, {tokens[0], tokens[1]}};
 }
 
-/* Sends it, and again where nothing is known of it and it has an ID. */
+/* Send a write, and send it again where nothing is known of it and it has an ID. */
 static enum outcome perform(struct client *client, struct op *op, const int64_t tokens[2])
 {
     enum outcome outcome = UNSURE;
@@ -209,7 +209,7 @@ static void round_of_writes(struct client *client, enum verb verb,
 
     if (!acquire(client, resources, count, tokens))
         return;
-    /* What an earlier lease left open may go again under this one. */
+    /* A write that an earlier lease left open may be sent again under this one. */
     if (client->open_count > 0 && sometimes(client, 500)) {
         struct op *op = client->open[client->open_count - 1].op;
         if (op->verb == verb && op->resources[0] == resources[0] &&
@@ -312,7 +312,7 @@ static void settle(struct client *client)
     }
 }
 
-/* With all faults over, everybody gets his lease and writes once more. */
+/* With all faults over, every client gets a lease and writes once more. */
 static void final_round(struct client *client)
 {
     const enum resource_number logs[2] = {some_log(client), LOG0};

@@ -60,7 +60,7 @@ static void make_faults(struct plan *plan, struct rng *rng)
     }
 }
 
-/* From dice of its own: what else a seed means stays as it is. */
+/* From a stream of chance of its own, so that what else a seed means stays as it is. */
 static void choose_masters(struct plan *plan)
 {
     struct rng rng = rng_of(plan->seed, 'Q', 0);
