@@ -10,9 +10,9 @@ import pytest
 from harness.limits import REPO
 from harness.pages import RUNNERS, dialogue, matches, parse, run_page
 
-PAGES = ["README.md", "examples/README.md", "proxy/COMMANDS.md", "proxy/LOCK_KEYS.md",
-         "proxy/client/LIBRARY.md", "proxy/server/OPERATIONS.md", "store/OTHER_DATABASES.md",
-         "store/SQL.md", "fence/lease/SERVICES.md", "tools/COMMAND_LINE.md", "tools/bench/README.md"]
+PAGES = ["README.md", "proxy/COMMANDS.md", "examples/README.md", "proxy/client/LIBRARY.md",
+         "tools/COMMAND_LINE.md", "proxy/LOCK_KEYS.md", "store/SQL.md", "store/OTHER_DATABASES.md",
+         "fence/lease/SERVICES.md", "proxy/server/OPERATIONS.md", "tools/bench/README.md"]
 TEXTS = {page: (REPO / page).read_text() for page in PAGES}
 BLOCKS = {page: parse(text) for page, text in TEXTS.items()}
 EACH_BLOCK = [pytest.param(page, block, id=f"{page}:{block.line}")
@@ -73,6 +73,14 @@ def test_the_commands_work_in_the_order_in_which_they_stand(page, tmp_path):
     run_page(BLOCKS[page], tmp_path)
 
 
+@pytest.mark.slow
+def test_who_reads_one_page_after_the_other_may_stay_in_the_folder_and_keep_the_daemon(tmp_path):
+    pages = [page for page in BLOCKS if not page.startswith(("fence/", "store/OTHER"))]
+    blocks = [block for page in pages for block in BLOCKS[page]
+              if page == "README.md" or block.name != "start"]
+    run_page(blocks, tmp_path)
+
+
 @pytest.mark.parametrize("page, link", LINKS)
 def test_what_a_page_links_to_exists(page, link):
     path, _, anchor = link.partition("#")
@@ -82,9 +90,9 @@ def test_what_a_page_links_to_exists(page, link):
         assert anchor in anchors(target.read_text())
 
 
-@pytest.mark.parametrize("page", PAGES[1:])
-def test_the_readme_leads_to_every_page(page):
-    assert f"]({page}" in TEXTS["README.md"]
+def test_the_readme_leads_to_every_page_in_the_order_of_these_tests():
+    listed = re.findall(r"^\| \[(\S+)\]\(", TEXTS["README.md"], re.M)
+    assert [page for page in listed if page in PAGES] == PAGES[1:]
 
 
 def test_the_readme_is_short_enough_to_be_read():
