@@ -15,25 +15,28 @@ A comment on the line before a block says what becomes of it:
     flags=A,B      (c) goes on the compiler's command line, after the file
     installed      the library is where the compiler and programs look for it, from here on
 
-sh blocks run under bash -e, python ones with Debian's python3, js ones with node as modules, c ones
-are compiled and run. In a console block each line after '$ ' is a shell command and each one after
+sh blocks run under bash -e, python ones with Debian's python3, js ones with node as modules, c and java
+ones are compiled and run. In a console block each line after '$ ' is a shell command and each one after
 '127.0.0.1:7379> ' goes through redis-cli; the lines below it are its output, in which '...' stands
 for anything.
 
-The folder has build/ in it and in PATH. /usr/local in a block is where the tests install Stockade.
+The folder has build/ in it and in PATH, and the packages in proxy/client are found as if they were
+installed. /usr/local in a block is where the tests install Stockade.
 """
 
 import collections
 import contextlib
 import os
+import pathlib
 import re
 import signal
 import subprocess
 
 from harness import install, netns, postgres
-from harness.limits import BUILD, patience, wait_until
+from harness.limits import BUILD, REPO, patience, wait_until
 from harness.programs import NODE_MODULES
 
+PACKAGES = REPO / "proxy/client"
 OPENING = re.compile(r"^( *)```([\w+-]*)\s*$")
 COMMENT = re.compile(r"^<!-- (test|not run): (.*?) -->$")
 PROMPTS = ("$ ", "127.0.0.1:7379> ")
@@ -83,7 +86,8 @@ class Place:
         self.cleanups = []
         self.prefix = ()
         (folder / "build").symlink_to(BUILD)
-        self.env = {**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}"}
+        self.env = {**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}",
+                    "PYTHONPATH": str(PACKAGES / "python"), "NODE_OPTIONS": "--preserve-symlinks"}
         if netns.available():
             holder = self.start([*netns.inside(), "sh", "-c", "echo up; exec sleep 1000"], "net")
             wait_until(lambda: "up" in self.output("net"), "the network is up")
@@ -176,8 +180,11 @@ def run_python(place, block):
 
 
 def run_js(place, block):
-    if not (place.folder / "node_modules").exists():
-        (place.folder / "node_modules").symlink_to(NODE_MODULES)
+    modules = place.folder / "node_modules"
+    if not modules.exists():
+        modules.mkdir()
+        for module in [*pathlib.Path(NODE_MODULES).iterdir(), PACKAGES / "node"]:
+            (modules / ("stockade" if module.parent == PACKAGES else module.name)).symlink_to(module)
     (place.folder / "block.mjs").write_text(block.text)
     expect_success(place, ["node", "block.mjs"])
 
@@ -187,6 +194,14 @@ def run_c(place, block):
     flags = filter(None, block.options.get("flags", "").split(","))
     expect_success(place, ["cc", "block.c", *flags, "-o", "block"])
     expect_success(place, ["./block"])
+
+
+def run_java(place, block):
+    name = re.search(r"^class (\w+)", block.text, re.M)[1]
+    (place.folder / f"{name}.java").write_text(block.text)
+    expect_success(place, ["javac", "-sourcepath", f".:{PACKAGES / 'java'}", "-d", "classes",
+                           f"{name}.java"])
+    expect_success(place, ["java", "-cp", "classes", name])
 
 
 def dialogue(text):
@@ -217,4 +232,5 @@ def run_console(place, block):
         assert matches(expected, output), f"{prompt}{command}\n{output}\ninstead of\n{expected}"
 
 
-RUNNERS = {"sh": run_sh, "python": run_python, "js": run_js, "c": run_c, "console": run_console}
+RUNNERS = {"sh": run_sh, "python": run_python, "js": run_js, "c": run_c, "java": run_java,
+           "console": run_console}
