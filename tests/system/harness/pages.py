@@ -15,10 +15,10 @@ A comment on the line before a block says what becomes of it:
     flags=A,B      (c) goes on the compiler's command line, after the file
     installed      the library is where the compiler and programs look for it, from here on
 
-sh blocks run under bash -e, python ones with Debian's python3, js ones with node as modules, c and java
-ones are compiled and run. In a console block each line after '$ ' is a shell command and each one after
-'127.0.0.1:7379> ' goes through redis-cli; the lines below it are its output, in which '...' stands
-for anything.
+sh blocks run under bash -e, python ones with Debian's python3, js ones with node as modules; c and
+java ones are compiled and run. In a console block each line after '$ ' is a shell command, and each
+one after '127.0.0.1:7379> ' goes through redis-cli; the lines below it are its output, in which
+'...' stands for anything.
 
 The folder has build/ in it and in PATH, and the packages in proxy/client are found as if they were
 installed. /usr/local in a block is where the tests install Stockade.
@@ -183,8 +183,9 @@ def run_js(place, block):
     modules = place.folder / "node_modules"
     if not modules.exists():
         modules.mkdir()
-        for module in [*pathlib.Path(NODE_MODULES).iterdir(), PACKAGES / "node"]:
-            (modules / ("stockade" if module.parent == PACKAGES else module.name)).symlink_to(module)
+        (modules / "stockade").symlink_to(PACKAGES / "node")
+        for module in pathlib.Path(NODE_MODULES).iterdir():
+            (modules / module.name).symlink_to(module)
     (place.folder / "block.mjs").write_text(block.text)
     expect_success(place, ["node", "block.mjs"])
 
