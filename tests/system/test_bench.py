@@ -61,14 +61,14 @@ def test_the_guard_lets_little_pass_and_nothing_that_it_does_not_know():
     assert not guard.judge("read", 1, known)[1]
 
 
-def test_the_readme_has_a_place_for_the_table_of_ratios():
-    readme = (REPO / "README.md").read_text()
+def test_the_page_has_a_place_for_the_table_of_ratios():
+    page = (REPO / "tools/bench/README.md").read_text()
     figures = {"write-1-100000": {"Stockade": {"rate": 30, "p99": 1.5}, "Redis SET": {"rate": 20}}}
-    new = report.put_into_readme(readme, figures)
+    new = report.put_into_page(page, figures)
     assert "| fenced write | 30 | 1.5 ms | 1.50 |  |  |  |  |\n\n<!-- /speed -->" in new
-    assert report.put_into_readme(new, figures) == new
+    assert report.put_into_page(new, figures) == new
     with pytest.raises(ValueError):
-        report.put_into_readme("no place", figures)
+        report.put_into_page("no place", figures)
 
 
 def test_a_goal_that_is_not_reached_is_called_missed():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples sell what there is and no more, and one that was paused writes over nobody's work.
-(That they run as the README shows them is for test_readme.py.)"""
+(That they run as the pages show them is for test_user_pages.py.)"""
 
 import re
 
@@ -8,8 +8,8 @@ import pytest
 
 from harness import install
 from harness.limits import REPO, patience, wait_until
+from harness.pages import Place
 from harness.programs import NODE, link_node_modules
-from harness.readme import Place
 
 RUN = {".py": ["/usr/bin/python3"], ".mjs": NODE, ".sh": ["bash"],
        ".c": ["sh", "-c", 'cc $0 $(pkg-config --cflags --libs stockade) -o $0.out && ./$0.out']}
@@ -68,8 +68,9 @@ def test_there_is_one_each_for_python_node_the_shell_and_c_in_under_25_lines():
 
 
 @each
-def test_the_readme_shows_the_file_as_it_is(example):
-    assert f"\n{example.read_text()}```\n" in (REPO / "README.md").read_text()
+def test_a_page_shows_the_file_as_it_is(example):
+    pages = (REPO / "examples/README.md", REPO / "proxy/client/LIBRARY.md")
+    assert any(f"\n{example.read_text()}```\n" in page.read_text() for page in pages)
 
 
 @each

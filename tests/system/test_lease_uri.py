@@ -52,10 +52,10 @@ def test_a_refused_lease_uri_shows_no_password(rig, uri):
     assert "column" in line and "topsecret" not in line
 
 
-def test_help_and_the_readme_name_every_kind_of_lease_service():
+def test_help_and_the_page_name_every_kind_of_lease_service():
     text = subprocess.run([BUILD / "stockaded", "--help"], capture_output=True, text=True,
                           check=True).stdout
-    shown = (REPO / "README.md").read_text()
+    shown = (REPO / "fence/lease/SERVICES.md").read_text()
     schemes = re.findall(r'^    \{"([a-z+]+:(?://)?)", LEASE_URI', (REPO / "fence/lease/uri.c")
                          .read_text(), re.M)
     assert len(schemes) == 6

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """P7 No way round, for programs with their own SQLite: how long a token counts, what else than
-statements changes rows, and the limits that the README names."""
+statements changes rows, and the limits that store/SQL.md names."""
 
 import contextlib
 import shutil
@@ -288,7 +288,7 @@ def test_the_extension_loads_under_its_name_only_shows_its_entry_point(tmp_path)
         assert connection.execute("PRAGMA recursive_triggers").fetchone() == (1,)
 
 
-def test_the_limits_that_the_readme_names_are_the_limits(store):
+def test_the_limits_that_the_page_names_are_the_limits(store):
     """Whoever means to get round a guard can: these are not accidents, and not promised."""
     done = subprocess.run(["sqlite3", "-init", "/dev/null", "-batch", str(store.rig.store)],
                           input=".timeout 10000\n.dbconfig enable_trigger off\n" + SELL + ";\n",

@@ -168,5 +168,5 @@ def test_many_small_replies_are_bounded_too(rig):
             assert len(unread.read()) == 16000
 
 
-def test_the_readme_tells_the_option():
-    assert "--max-reply-memory" in (REPO / "README.md").read_text()
+def test_the_page_tells_the_option():
+    assert "--max-reply-memory" in (REPO / "proxy/server/OPERATIONS.md").read_text()

@@ -104,8 +104,8 @@ RIGHTS = ("~stockade:* &stockade:wake +evalsha +eval +script|load +get +set +del
 SENTINEL_RIGHTS = "+sentinel|get-master-addr-by-name +subscribe &+switch-master"
 
 
-def test_users_with_the_rights_that_the_readme_names_are_enough(quiet, key):
-    text = " ".join((REPO / "README.md").read_text().split())
+def test_users_with_the_rights_that_the_page_names_are_enough(quiet, key):
+    text = " ".join((REPO / "fence/lease/SERVICES.md").read_text().split())
     assert all(f"`{right}`" in text for right in [*RIGHTS.split(), *SENTINEL_RIGHTS.split()])
     cluster = quiet.cluster
     for server in [cluster.master, *cluster.sentinels]:

@@ -235,12 +235,13 @@ def test_info_counts_what_happened(rig):
     assert fields["leases_granted"] == fields["leases_revoked"] == "1"
 
 
-def test_every_field_of_info_is_explained_by_metrics_or_the_readme(local):
+def test_every_field_of_info_is_explained_by_metrics_or_the_page(local):
     fields = local.client().info()
-    metrics, readme = local.get("/metrics")[2], (REPO / "README.md").read_text()
+    metrics = local.get("/metrics")[2]
+    page = (REPO / "proxy/server/OPERATIONS.md").read_text()
     explained = {name for helped in re.findall(r"^# HELP stockade_(\w+) \w", metrics, re.M)
                  for name in (helped, helped.removesuffix("_total"))}
-    table = readme[readme.index("| other fields of `INFO` |"):].split("\n\n")[0]
+    table = page[page.index("| other fields of `INFO` |"):].split("\n\n")[0]
     explained |= set(re.findall(r"`(\w+)`", table))
     assert set(fields) - explained == set()
 

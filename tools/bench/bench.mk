@@ -35,7 +35,7 @@ bench-page: ## the same, and keep the results in the repository, for readers
 	@tools/setup --bench
 	@$(MAKE) all bench-programs
 	@$(BENCH) $(BENCH_OPTIONS) --page tools/bench/RESULTS.md
-	@$(BENCH).report $(BUILD)/bench/results.json README.md
+	@$(BENCH).report $(BUILD)/bench/results.json tools/bench/README.md
 
 bench-quick: ## beside Redis and SQLite only, in less than a minute
 	@tools/setup

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results for people: text; one HTML file with everything in it; a page of Markdown for the
-repository; and the one table that matters, for the README:
-python3 -m bench.report RESULTS.json README.md"""
+repository; and the one table that matters, for the page on speed:
+python3 -m bench.report RESULTS.json tools/bench/README.md"""
 
 import html
 import json
@@ -167,7 +167,7 @@ def markdown(cases, results, about, found):
     return "\n".join(lines) + "\n"
 
 
-# The README.
+# The page on speed.
 
 BEGIN, END = "<!-- speed: written by `make bench-page` -->\n", "<!-- /speed -->\n"
 PEERS = {"Redis": ("Redis SET", "Redis GET", "Redis GET and SET", "Redis MULTI", "Redis lock",
@@ -201,7 +201,7 @@ def peer_ratio(ours, figures, labels):
     return ""
 
 
-def readme_table(results):
+def page_table(results):
     yield "| 50 clients, 100,000 keys | a second | p99 | " + " | ".join(
         f"to {peer}" for peer in PEERS) + " |"
     yield "|---|--:|--:|" + "--:|" * len(PEERS)
@@ -214,20 +214,20 @@ def readme_table(results):
         yield "| " + " | ".join(cells) + " |"
 
 
-def put_into_readme(readme, results):
-    """The text of the README with the table of these results."""
-    block = BEGIN + "\n" + "\n".join(readme_table(results)) + "\n\n" + END
-    text, count = re.subn(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: block, readme,
+def put_into_page(page, results):
+    """The text of the page with the table of these results."""
+    block = BEGIN + "\n" + "\n".join(page_table(results)) + "\n\n" + END
+    text, count = re.subn(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: block, page,
                           flags=re.S)
     if count != 1:
-        raise ValueError("the README has no place for the table")
+        raise ValueError("the page has no place for the table")
     return text
 
 
 def main():
-    results, readme = map(pathlib.Path, sys.argv[1:])
+    results, page = map(pathlib.Path, sys.argv[1:])
     figures = json.loads(results.read_text())["results"]
-    readme.write_text(put_into_readme(readme.read_text(), figures))
+    page.write_text(put_into_page(page.read_text(), figures))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages for users: every command on them is run, as written, and what they point to exists.
+harness/pages.py says how blocks are marked."""
+
+import contextlib
+import re
+
+import pytest
+
+from harness.limits import REPO
+from harness.pages import RUNNERS, dialogue, matches, parse, run_page
+
+PAGES = ["README.md", "proxy/COMMANDS.md", "examples/README.md", "proxy/client/LIBRARY.md",
+         "tools/COMMAND_LINE.md", "proxy/LOCK_KEYS.md", "store/SQL.md", "store/OTHER_DATABASES.md",
+         "fence/lease/SERVICES.md", "proxy/server/OPERATIONS.md", "tools/bench/README.md"]
+TEXTS = {page: (REPO / page).read_text() for page in PAGES}
+BLOCKS = {page: parse(text) for page, text in TEXTS.items()}
+EACH_BLOCK = [pytest.param(page, block, id=f"{page}:{block.line}")
+              for page, blocks in BLOCKS.items() for block in blocks]
+LINKS = [(page, link) for page, text in TEXTS.items()
+         for link in sorted(set(re.findall(r"\]\(([^)\s]+)\)", text)))
+         if not link.startswith("https:")]
+SAMPLE = """\
+Text.
+
+<!-- test: up background -->
+```sh
+stockaded --listen 127.0.0.1:7379
+```
+
+<!-- test: session -->
+```console
+127.0.0.1:7379> ACQUIRE r 60000
+1) (integer) 1
+2) (integer) ...
+$ redis-cli -p 7379 PING
+PONG
+```
+
+<!-- not run: a picture -->
+```text
+o--o
+```
+
+```python
+unmarked()
+```
+"""
+
+
+def anchors(text):
+    """The names by which GitHub lets one link to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page, block", EACH_BLOCK)
+def test_every_block_is_run_or_says_why_not(page, block):
+    assert block.action, "neither 'test:' nor 'not run:' before the block"
+    if block.action == "test" and "file" not in block.options:
+        assert block.language in RUNNERS, f"what is {block.language!r}?"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_of_blocks_are_unique(page):
+    names = [block.name for block in BLOCKS[page] if block.name]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES
+                                  if any(block.action == "test" for block in BLOCKS[page])])
+def test_the_commands_work_in_the_order_in_which_they_stand(page, tmp_path):
+    run_page(BLOCKS[page], tmp_path)
+
+
+@pytest.mark.slow
+def test_who_reads_one_page_after_the_other_may_stay_in_the_folder_and_keep_the_daemon(tmp_path):
+    pages = [page for page in BLOCKS if not page.startswith(("fence/", "store/OTHER"))]
+    blocks = [block for page in pages for block in BLOCKS[page]
+              if page == "README.md" or block.name != "start"]
+    run_page(blocks, tmp_path)
+
+
+@pytest.mark.parametrize("page, link", LINKS)
+def test_what_a_page_links_to_exists(page, link):
+    path, _, anchor = link.partition("#")
+    target = (REPO / page).parent / path if path else REPO / page
+    assert target.exists()
+    if anchor:
+        assert anchor in anchors(target.read_text())
+
+
+def test_the_readme_leads_to_every_page_in_the_order_of_these_tests():
+    listed = re.findall(r"^\| \[(\S+)\]\(", TEXTS["README.md"], re.M)
+    assert [page for page in listed if page in PAGES] == PAGES[1:]
+
+
+def test_the_readme_is_short_enough_to_be_read():
+    assert len(TEXTS["README.md"].splitlines()) < 300
+
+
+FEATURES = TEXTS["proxy/COMMANDS.md"].partition("\n## What a lock service should do\n")[2]
+FEATURES = [row for row in FEATURES.partition("\n## ")[0].splitlines() if row.startswith("| ")]
+
+
+def test_the_table_of_features_has_the_ones_that_people_know():
+    names = " ".join(row.split("|")[1].lower() for row in FEATURES)
+    for name in ("try", "wait for", "first come", "herd", "enter again", "keep alive",
+                 "only the holder", "force", "who holds", "several", "hear", "connection"):
+        assert name in names
+
+
+@pytest.mark.parametrize("row", FEATURES[1:], ids=lambda row: row.split("|")[1].strip())
+def test_the_test_that_a_feature_names_exists(row):
+    file, _, name = row.split("|")[-2].strip().strip("`").partition("::")
+    source = (REPO / "tests/system" / file).read_text()
+    assert re.search(rf"^def {name}\(", source, re.M), f"{file} has no {name}"
+
+
+def test_the_runner_runs_a_good_page(tmp_path):
+    blocks = parse(SAMPLE)
+    assert [block.action for block in blocks] == ["test", "test", "not run", None]
+    run_page(blocks, tmp_path)
+
+
+@pytest.mark.parametrize("good, bad", [
+    ("PONG", "PING"), ("(integer) 1", "(integer) 7"), ("ACQUIRE r", "ACQUIRE"),
+    ("stockaded --listen", "stockaded --nosuch")])
+def test_the_runner_refuses_a_page_whose_output_differs(tmp_path, good, bad):
+    with pytest.raises(AssertionError):
+        run_page(parse(SAMPLE.replace(good, bad, 1)), tmp_path)
+
+
+@pytest.mark.parametrize("language, text", [
+    ("sh", "false\ntrue"), ("python", "raise SystemExit(1)"), ("c", "int main(void) { return 1; }"),
+    ("c", "int main(void) { return nosuch; }")])
+def test_the_runner_refuses_a_block_that_fails(tmp_path, language, text):
+    with pytest.raises(AssertionError):
+        run_page(parse(f"<!-- test: x -->\n```{language}\n{text}\n```\n"), tmp_path)
+
+
+def test_a_block_that_is_stopped_makes_room_for_the_next(tmp_path):
+    up = "<!-- test: {} background{} -->\n```sh\nstockaded --store sqlite:./{}.db\n```\n"
+    for folder, stop in ("stopped", " stop=one"), ("not stopped", ""):
+        (tmp_path / folder).mkdir()
+        page = parse(up.format("one", "", "a") + up.format("two", stop, "b"))
+        with contextlib.nullcontext() if stop else pytest.raises(AssertionError):
+            run_page(page, tmp_path / folder)
+
+
+@pytest.mark.parametrize("heading, anchor", [
+    ("First write", "first-write"), ("`ACQUIRE`: what, why?", "acquire-what-why")])
+def test_a_heading_has_the_anchor_that_github_gives_it(heading, anchor):
+    assert anchors(f"# x\n\n## {heading}\n\n```sh\n# no heading\n```\n") == {"x", anchor}
+
+
+def test_dots_stand_for_anything_and_nothing_else_does():
+    assert matches("a ... c", "a bb c\n") and matches("a\n...\nz", "a\nb\nc\nz")
+    assert not matches("a.c", "abc") and not matches("a", "a b")
+    assert dialogue("$ echo\nx\n\ny\n$ z\n") == [("$ ", "echo", "x\n\ny"), ("$ ", "z", "")]
