@@ -108,6 +108,11 @@ static void judge_acquire(struct auditor *auditor, const struct call *call, cons
 {
     if (reply->type == REDIS_REPLY_NIL)
         return;
+    if (call->queue && reply_is_queued(reply)) {
+        if (reply_item(reply, 1) < 1)
+            world_break(auditor->world, SANE, "no place in the line");
+        return;
+    }
     if (call->verb == VERB_ACQUIRE_ALL) {
         judge_basket(auditor, call, reply);
         for (int i = 0; i < call->count; i++)
@@ -119,7 +124,8 @@ static void judge_acquire(struct auditor *auditor, const struct call *call, cons
         world_break(auditor->world, SANE, "a grant for %lld of %lld ms", (long long)ttl_ms,
                     (long long)call->ttl_ms);
     judge_grant(auditor, call, 0, token, ttl_ms);
-    audit_line(auditor, call, token);
+    if (!call->queue) /* its place may be older than this ask */
+        audit_line(auditor, call, token);
 }
 
 /* Tokens that were judged. */
@@ -289,7 +295,7 @@ static void judge_error(struct auditor *auditor, const struct call *call, const 
 {
     static const char *const codes[] = {"STALE", "UNKNOWN",   "RANGE",    "BUSY",
                                         "STORE", "LEASEDOWN", "DEADLOCK", "EXPIRED"};
-    bool leases = call->verb <= VERB_REVOKE;
+    bool leases = call->verb < VERB_DEQUEUE;
 
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         if (reply_is_error(reply, codes[i])) {
@@ -327,6 +333,10 @@ void audit_reply(struct auditor *auditor, struct call *call, const redisReply *r
     case VERB_REVOKE:
         if (reply->type == REDIS_REPLY_INTEGER)
             judge_ended(auditor, call, reply->integer);
+        break;
+    case VERB_DEQUEUE:
+        if (reply->type != REDIS_REPLY_INTEGER && !reply_is_error(reply, "BUSY"))
+            world_break(auditor->world, SANE, "DEQUEUE is no number");
         break;
     case VERB_APPEND:
     case VERB_COUNT:

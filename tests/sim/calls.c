@@ -37,6 +37,7 @@ static void call_line(const struct call *call, struct buf *line)
         buf_printf(line, "RELEASE %s %lld%s", name(call, 0), token, id);
         break;
     case VERB_REVOKE: buf_printf(line, "REVOKE %s", name(call, 0)); break;
+    case VERB_DEQUEUE: buf_printf(line, "DEQUEUE %s a%d", name(call, 0), call->id); break;
     case VERB_APPEND:
         buf_printf(line, "FENCED %lld %sAPPEND %s %d;", token, id, name(call, 0), number);
         break;
@@ -66,6 +67,8 @@ static void call_line(const struct call *call, struct buf *line)
             buf_printf(line, " ID a%d", call->id);
         if (call->ephemeral)
             buf_append_text(line, " EPHEMERAL");
+        if (call->queue)
+            buf_append_text(line, " QUEUE");
     }
     buf_append(line, "", 1);
 }
@@ -112,6 +115,12 @@ redisReply *reply_read(struct bytes raw)
 int64_t reply_item(const redisReply *reply, int place)
 {
     return (size_t)place < reply->elements ? reply->element[place]->integer : 0;
+}
+
+bool reply_is_queued(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+           reply->element[0]->type == REDIS_REPLY_STRING;
 }
 
 bool reply_is_error(const redisReply *reply, const char *code)
