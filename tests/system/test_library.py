@@ -83,6 +83,25 @@ def test_the_header_is_enough_by_itself(tmp_path, standard):
     assert subprocess.run([tmp_path / "x"], env=install.environment(), check=False).returncode == 0
 
 
+@pytest.mark.skipif(sanitized(), reason="a sanitizer's runtime is not linked statically")
+@pytest.mark.parametrize("kind", ["-static", "-static-pie"])
+def test_it_is_linked_statically_as_pkg_config_says(rig, tmp_path, kind):
+    program = tmp_path / "decrement"
+    install.compile_c(REPO / "examples/decrement.c", program, kind, options="--static")
+    assert "NEEDED" not in subprocess.run(["objdump", "-p", program], check=True, text=True,
+                                          capture_output=True).stdout
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    daemon.client()("SET", "sku:42", "10")
+    for uri, left in ((daemon.uri, 9), (daemon.uri.replace("127.0.0.1", "localhost"), 8),
+                      (f"sqlite:{rig.store}", 7)):
+        done = subprocess.run([program, uri], capture_output=True, text=True, check=False,
+                              timeout=patience(20), env={})
+        assert (done.stdout, done.stderr) == (f"sold, left: {left}\n", "")
+    done = subprocess.run([program, f"sqlite:{tmp_path}/x.db?lease=zookeeper://127.0.0.1:1"],
+                          capture_output=True, text=True, check=False, timeout=patience(20))
+    assert done.returncode == 1 and "linked statically" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """The example and a program that does everything once: by the shared library, the latter also
