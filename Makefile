@@ -10,7 +10,7 @@ CC := gcc
 endif
 BUILD ?= build$(addprefix /,$(filter-out gcc,$(notdir $(CC))))
 PREFIX ?= /usr/local
-VERSION := 0.1.0
+VERSION := $(shell sed -n 's/^.define STK_VERSION  *"\(.*\)"$$/\1/p' proxy/client/stockade.h)
 
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 ifeq ($(MAKELEVEL),0)
