@@ -10,7 +10,7 @@ CC := gcc
 endif
 BUILD ?= build$(addprefix /,$(filter-out gcc,$(notdir $(CC))))
 PREFIX ?= /usr/local
-VERSION := 0.1.0
+VERSION := $(shell sed -n 's/^.define STK_VERSION  *"\(.*\)"$$/\1/p' proxy/client/stockade.h)
 
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 ifeq ($(MAKELEVEL),0)
@@ -62,9 +62,13 @@ extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
 DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash libmd
 LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash libmd
-# ZooKeeper's client comes without a .pc file.
+# Debian's libuv.a has another name, and a .pc file of its own.
+STATIC_PACKAGES = $(LIBRARY_PACKAGES:libuv=$(if $(shell pkg-config --exists libuv-static && \
+    echo yes),libuv-static,libuv))
+PKG_LIBS := pkg-config --libs
+# ZooKeeper's client is loaded where it is asked for (fence/lease/zookeeper/client.h). The tests and
+# the benchmark use it by themselves; it comes without a .pc file.
 ZOOKEEPER_LIBS := -lzookeeper_mt
-PKG_LIBS := printf '%s ' $(ZOOKEEPER_LIBS); pkg-config --libs
 once = $(eval $(1) := $(shell $(2)))$($(1))
 PACKAGE_CFLAGS = $(call once,PACKAGE_CFLAGS,pkg-config --cflags $(DAEMON_PACKAGES) zlib)
 DAEMON_LIBS = $(call once,DAEMON_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES))
@@ -160,7 +164,7 @@ install: all ## install programs, library and SQLite extension: PREFIX=/usr/loca
 	install -m 644 $(LIBRARY) $(BUILD)/libstockade.a '$(INSTALLED)/lib'
 	cp -P $(LIBRARY_LINKS) '$(INSTALLED)/lib'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
-	    -e "s|@LIBS@|$$($(PKG_LIBS) --static $(LIBRARY_PACKAGES))|" \
+	    -e "s|@LIBS@|$$($(PKG_LIBS) --static $(STATIC_PACKAGES))|" \
 	    proxy/client/stockade.pc.in >'$(INSTALLED)/lib/pkgconfig/stockade.pc'
 	install -m 644 $(EXTENSION) '$(INSTALLED)/lib/stockade'
 
@@ -261,7 +265,7 @@ $(BUILD)/$(1:%.c=%): $(call objects,$(1) tests/unit/test.c $(foreach h,$(HELPER_
     $(if $(filter tests/unit/tools/% tests/unit/client/%,$(1)),$(BUILD)/client.a) \
     $(BUILD)/support.a $(BUILD)/daemon.a
 	@mkdir -p $$(@D)
-	@$$(LINK) -o $$@ $$^ $$(TEST_LIBS) -pthread -lm
+	@$$(LINK) -o $$@ $$^ $$(TEST_LIBS) $$(ZOOKEEPER_LIBS) -pthread -lm
 endef
 $(foreach t,$(TEST_SOURCES),$(eval $(call unit_test,$(t))))
 

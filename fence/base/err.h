@@ -42,7 +42,8 @@
     X(MISUSE, "MISUSE", "the call makes no sense")                                                 \
     X(CANCELLED, "CANCELLED", "the call was cancelled; nothing was applied")
 
-/* The public header repeats these (proxy/client/stockade.h). */
+/* The public header repeats these (proxy/client/stockade.h), but for who has them already. */
+#define STK_ERROR_DEFINED
 enum stk_error {
     STK_OK = 0,
 #define X(name, code, text) STK_##name,

@@ -5,12 +5,13 @@
 #include "fence/base/check.h"
 
 struct lease_provider *lease_open(const struct lease_uri *uri,
-                                  const struct lease_surroundings *surroundings)
+                                  const struct lease_surroundings *surroundings, char *why,
+                                  size_t why_size)
 {
     if (uri->kind == LEASE_URI_REDLOCK)
         return lease_redlock_new(uri, surroundings);
     if (uri->kind == LEASE_URI_ZOOKEEPER)
-        return lease_zookeeper_new(uri, surroundings);
+        return lease_zookeeper_new(uri, surroundings, why, why_size);
     check(uri->kind == LEASE_URI_REDIS || uri->kind == LEASE_URI_REDIS_UNIX ||
           uri->kind == LEASE_URI_SENTINEL);
     return lease_redis_new(uri, surroundings);

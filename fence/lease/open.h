@@ -21,9 +21,11 @@ struct lease_surroundings {
 
 /* Begin to connect, and return at once. A service that cannot be reached is tried for ever. The URI
  * is copied, and is not of kind LEASE_URI_LOCAL. lease_provider_close ends it; the loop has to turn
- * until that has called back. The process must ignore SIGPIPE, as hiredis uses write. */
+ * until that has called back. The process must ignore SIGPIPE, as hiredis uses write. NULL: it
+ * needs a library that is not installed, and `why` says which. */
 struct lease_provider *lease_open(const struct lease_uri *uri,
-                                  const struct lease_surroundings *surroundings);
+                                  const struct lease_surroundings *surroundings, char *why,
+                                  size_t why_size);
 
 /* The same for one kind each: LEASE_URI_REDIS, _REDIS_UNIX and _SENTINEL; _REDLOCK; _ZOOKEEPER. */
 struct lease_provider *lease_redis_new(const struct lease_uri *uri,
@@ -31,6 +33,7 @@ struct lease_provider *lease_redis_new(const struct lease_uri *uri,
 struct lease_provider *lease_redlock_new(const struct lease_uri *uri,
                                          const struct lease_surroundings *surroundings);
 struct lease_provider *lease_zookeeper_new(const struct lease_uri *uri,
-                                           const struct lease_surroundings *surroundings);
+                                           const struct lease_surroundings *surroundings, char *why,
+                                           size_t why_size);
 
 #endif

@@ -10,13 +10,9 @@
 
 enum { TIMEOUT_MS_MAX = 24 * 3600 * 1000 };
 
-#ifndef STOCKADE_VERSION
-#define STOCKADE_VERSION "0.1.0"
-#endif
-
 const char *stk_version(void)
 {
-    return STOCKADE_VERSION;
+    return STK_VERSION;
 }
 
 /* Make the first connection, or start the engine: it shows at once whether the client is of use. */

@@ -43,14 +43,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The version of this header. stk_version() tells that of the library at work, which may be newer:
+ * what was compiled with one goes on to work with all of the same STK_VERSION_MAJOR (of 0.x: of the
+ * same libstockade.so.N). */
+#define STK_VERSION_MAJOR  0
+#define STK_VERSION_MINOR  1
+#define STK_VERSION_PATCH  0
+#define STK_VERSION        "0.1.0"
+#define STK_VERSION_NUMBER (STK_VERSION_MAJOR * 10000 + STK_VERSION_MINOR * 100 + STK_VERSION_PATCH)
+
 #ifdef __GNUC__
 #pragma GCC visibility push(default)
+/* Before functions whose answer nobody may do without: the compiler warns where it is dropped. */
+#define STK_CHECKED __attribute__((warn_unused_result))
+#else
+#define STK_CHECKED
 #endif
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#ifndef STOCKADE_BASE_ERR_H /* Stockade's own sources have these from their error table */
+#ifndef STK_ERROR_DEFINED /* else these are there already */
+#define STK_ERROR_DEFINED
 enum stk_error {
     STK_OK = 0,
     /* As the daemon replies. */
@@ -100,7 +114,7 @@ const char *stk_error_text(enum stk_error error);
 const char *stk_message(void);
 /* Return the ID of this thread's last write, for stk_receipt; "" where it had none. */
 const char *stk_last_id(void);
-/* "0.1.0" */
+/* Return the version of the library, such as "0.1.0". Static storage. */
 const char *stk_version(void);
 
 /* Clients. `uri` is one of
@@ -111,13 +125,14 @@ const char *stk_version(void);
  *
  * Embedded, the lease service is given as in the daemon's --lease; by default it is `local:`.
  * Clients and processes that share one file share its leases. With `local:` a waiter asks every 20
- * ms or so whether another process still holds the lease (where many wait, once a second). A
+ * ms whether another process still holds the lease (where many wait, once a second). A
  * process that is stopped in mid-commit holds up the others' writes. A new file gets the
  * permissions that the umask leaves. An embedded client has threads of its own, and may do what a
  * daemon's administrator may (DDL, GUARD).
  *
  * A daemon that refuses connections fails stk_client_open at once. timeout_ms: 1 to 86400000. */
-enum stk_error stk_client_open(const char *uri, int64_t timeout_ms, stk_client **client);
+STK_CHECKED enum stk_error stk_client_open(const char *uri, int64_t timeout_ms,
+                                           stk_client **client);
 /* Let calls take at most so long from now on: 1 to 86400000. */
 enum stk_error stk_client_set_timeout(stk_client *client, int64_t timeout_ms);
 /* From now on let a call of this thread end early where it waits while `fd` is readable: a
@@ -153,15 +168,16 @@ typedef struct stk_lease_options {
  * that cross never deadlock. STK_HELD: somebody else has it. The lease belongs to the calling
  * thread, and is renewed every third of its TTL (once, for the first time, after a tenth of a
  * second) until it is released or freed, its client is closed, or that thread ends. */
-enum stk_error stk_acquire(stk_client *client, const char *resource,
-                           const stk_lease_options *options, stk_lease **lease);
-enum stk_error stk_acquire_all(stk_client *client, const char *const *resources, size_t count,
-                               const stk_lease_options *options, stk_lease **lease);
+STK_CHECKED enum stk_error stk_acquire(stk_client *client, const char *resource,
+                                       const stk_lease_options *options, stk_lease **lease);
+STK_CHECKED enum stk_error stk_acquire_all(stk_client *client, const char *const *resources,
+                                           size_t count, const stk_lease_options *options,
+                                           stk_lease **lease);
 /* A handle for a lease that was granted elsewhere: `stockade lock` tells its program
  * STOCKADE_RESOURCE and STOCKADE_TOKEN. Nothing is sent: what the token is good for shows when it
  * is used. Not kept alive, and for stk_lease_valid without time, until it is renewed. */
-enum stk_error stk_lease_use(stk_client *client, const char *resource, int64_t token,
-                             stk_lease **lease);
+STK_CHECKED enum stk_error stk_lease_use(stk_client *client, const char *resource, int64_t token,
+                                         stk_lease **lease);
 /* Let the lease belong to the calling thread from now on. */
 enum stk_error stk_lease_adopt(stk_lease *lease);
 /* Give it back (once more for each time that its owner entered), and end the keep-alive. Where
@@ -171,7 +187,7 @@ enum stk_error stk_release(stk_lease *lease);
  * is being called on another thread. NULL is fine. */
 void stk_lease_free(stk_lease *lease);
 /* Renew now, with this TTL from here on; 0: the same. */
-enum stk_error stk_renew(stk_lease *lease, int64_t ttl_ms);
+STK_CHECKED enum stk_error stk_renew(stk_lease *lease, int64_t ttl_ms);
 /* Start or stop renewing it by itself, and telling of its loss. A program that is about to be
  * stopped (SIGSTOP) may end the keep-alive, and renew and go on with it afterwards: its lease is
  * not called lost meanwhile, and is good again where nobody else has taken it. */
@@ -189,7 +205,7 @@ int64_t stk_lease_token(const stk_lease *lease, const char *resource);
 
 /* End the lease, whoever has it: the holder's next write is STK_STALE. `token`, which may be NULL,
  * is the one that was retired; 0: there was none. */
-enum stk_error stk_revoke(stk_client *client, const char *resource, int64_t *token);
+STK_CHECKED enum stk_error stk_revoke(stk_client *client, const char *resource, int64_t *token);
 
 typedef struct stk_lease_info {
     bool held;
@@ -198,23 +214,25 @@ typedef struct stk_lease_info {
     int64_t holds, waiters; /* waiters: at this daemon */
     char owner[513];        /* "" where it is free; ends at the first zero byte */
 } stk_lease_info;
-enum stk_error stk_query(stk_client *client, const char *resource, stk_lease_info *info);
+STK_CHECKED enum stk_error stk_query(stk_client *client, const char *resource,
+                                     stk_lease_info *info);
 
 /* Data. A key is a resource: to write it takes its lease. */
 
 /* The value ends with a zero byte that `len` does not count; free() it. No such key: STK_OK and
  * NULL. `len` may be NULL. */
-enum stk_error stk_get(stk_client *client, const char *key, char **value, size_t *len);
-enum stk_error stk_set(stk_lease *lease, const char *key, const void *value, size_t len);
+STK_CHECKED enum stk_error stk_get(stk_client *client, const char *key, char **value, size_t *len);
+STK_CHECKED enum stk_error stk_set(stk_lease *lease, const char *key, const void *value,
+                                   size_t len);
 /* Take n from a number if so many are there: DECRBY key n MIN 0. STK_RANGE: they are not, and
  * nothing changed. `left` may be NULL. */
-enum stk_error stk_take(stk_lease *lease, const char *key, int64_t n, int64_t *left);
+STK_CHECKED enum stk_error stk_take(stk_lease *lease, const char *key, int64_t n, int64_t *left);
 
 /* Any command. `lens` holds the arguments' lengths; NULL: they end with a zero byte. `reply` may be
  * NULL; free with stk_reply_free. An error reply is the returned code, and no reply.
  * Bare ones, such as reads: all but those that change what a connection is (MULTI, AUTH, ...). */
-enum stk_error stk_command(stk_client *client, size_t argc, const char *const *argv,
-                           const size_t *lens, stk_reply **reply);
+STK_CHECKED enum stk_error stk_command(stk_client *client, size_t argc, const char *const *argv,
+                                       const size_t *lens, stk_reply **reply);
 typedef struct stk_words { /* a command's arguments */
     size_t argc;
     const char *const *argv;
@@ -222,13 +240,14 @@ typedef struct stk_words { /* a command's arguments */
 } stk_words;
 /* Several bare ones in one exchange. `reply` is an array of their replies; where one is refused,
  * the first such error is returned, and no reply. They are no transaction. */
-enum stk_error stk_command_all(stk_client *client, const stk_words *commands, size_t count,
-                               stk_reply **reply);
+STK_CHECKED enum stk_error stk_command_all(stk_client *client, const stk_words *commands,
+                                           size_t count, stk_reply **reply);
 /* Fenced ones, under the tokens of one lease or of several of one client. */
-enum stk_error stk_fenced(stk_lease *lease, size_t argc, const char *const *argv,
-                          const size_t *lens, stk_reply **reply);
-enum stk_error stk_fenced_all(stk_lease *const *leases, size_t count, size_t argc,
-                              const char *const *argv, const size_t *lens, stk_reply **reply);
+STK_CHECKED enum stk_error stk_fenced(stk_lease *lease, size_t argc, const char *const *argv,
+                                      const size_t *lens, stk_reply **reply);
+STK_CHECKED enum stk_error stk_fenced_all(stk_lease *const *leases, size_t count, size_t argc,
+                                          const char *const *argv, const size_t *lens,
+                                          stk_reply **reply);
 
 enum stk_reply_type { STK_NIL, STK_INTEGER, STK_STRING, STK_ARRAY };
 enum stk_reply_type stk_reply_type(const stk_reply *reply);
@@ -242,12 +261,12 @@ void stk_reply_free(stk_reply *reply);                           /* of the outer
 
 /* Transactions: whole or not at all. Commands are collected here and sent by stk_txn_exec; each
  * brings its lease (NULL: a read), and the tokens of all hold for all of it. */
-enum stk_error stk_txn_begin(stk_client *client, stk_txn **txn);
-enum stk_error stk_txn_add(stk_txn *txn, stk_lease *lease, size_t argc, const char *const *argv,
-                           const size_t *lens);
+STK_CHECKED enum stk_error stk_txn_begin(stk_client *client, stk_txn **txn);
+STK_CHECKED enum stk_error stk_txn_add(stk_txn *txn, stk_lease *lease, size_t argc,
+                                       const char *const *argv, const size_t *lens);
 /* One try: where it fails, nothing was applied (but for STK_UNSURE), and another txn may be made.
  * `reply`, which may be NULL, is an array of the commands' replies. */
-enum stk_error stk_txn_exec(stk_txn *txn, stk_reply **reply);
+STK_CHECKED enum stk_error stk_txn_exec(stk_txn *txn, stk_reply **reply);
 void stk_txn_free(stk_txn *txn); /* executed or not */
 
 /* SQL, one statement. Without leases it may only read (and define, embedded or as an
@@ -260,9 +279,39 @@ typedef struct stk_sql_value {
     const void *bytes; /* of text or a blob; text may leave len 0 where it ends with a zero byte */
     size_t len;
 } stk_sql_value;
-enum stk_error stk_sql(stk_client *client, stk_lease *const *leases, size_t leases_count,
-                       const char *statement, const stk_sql_value *params, size_t params_count,
-                       stk_rows **rows);
+
+/* One value each, for the array that stk_sql takes. Text and blobs are not copied by these. */
+static inline stk_sql_value stk_sql_null(void)
+{
+    stk_sql_value value = {STK_SQL_NULL, 0, 0, NULL, 0};
+    return value;
+}
+static inline stk_sql_value stk_sql_integer(int64_t integer)
+{
+    stk_sql_value value = {STK_SQL_INTEGER, integer, 0, NULL, 0};
+    return value;
+}
+static inline stk_sql_value stk_sql_float(double real)
+{
+    stk_sql_value value = {STK_SQL_FLOAT, 0, real, NULL, 0};
+    return value;
+}
+/* Ends with a zero byte; NULL: SQL's NULL. */
+static inline stk_sql_value stk_sql_text(const char *text)
+{
+    stk_sql_value value = {text != NULL ? STK_SQL_TEXT : STK_SQL_NULL, 0, 0, text, 0};
+    return value;
+}
+static inline stk_sql_value stk_sql_blob(const void *bytes, size_t len)
+{
+    stk_sql_value value = {STK_SQL_BLOB, 0, 0, bytes, len};
+    return value;
+}
+
+STK_CHECKED enum stk_error stk_sql(stk_client *client, stk_lease *const *leases,
+                                   size_t leases_count, const char *statement,
+                                   const stk_sql_value *params, size_t params_count,
+                                   stk_rows **rows);
 size_t stk_rows_count(const stk_rows *rows);
 size_t stk_rows_columns(const stk_rows *rows);
 const char *stk_rows_name(const stk_rows *rows, size_t column); /* NULL: no such column */
@@ -282,8 +331,9 @@ enum stk_outcome {
     STK_NOT_APPLIED, /* and it never will be: its token is retired */
     STK_NOT_YET,     /* not applied so far; it still could be, under this token */
 };
-enum stk_error stk_receipt(stk_client *client, const char *resource, int64_t token, const char *id,
-                           enum stk_outcome *outcome, stk_reply **reply);
+STK_CHECKED enum stk_error stk_receipt(stk_client *client, const char *resource, int64_t token,
+                                       const char *id, enum stk_outcome *outcome,
+                                       stk_reply **reply);
 
 #ifdef __cplusplus
 }
@@ -291,5 +341,6 @@ enum stk_error stk_receipt(stk_client *client, const char *resource, int64_t tok
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif
+#undef STK_CHECKED
 
 #endif

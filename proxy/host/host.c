@@ -157,8 +157,8 @@ bool host_open(struct host *host, const char *path, const char *lease, char *why
     if (host->store == NULL)
         return false;
     host->provider = uri.kind == LEASE_URI_LOCAL ? lease_local_new(&clock_monotonic)
-                                                 : lease_open(&uri, &surroundings);
-    return true;
+                                                 : lease_open(&uri, &surroundings, why, why_size);
+    return host->provider != NULL;
 }
 
 struct engine *host_open_engine(struct host *host, struct engine_options options)

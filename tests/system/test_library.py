@@ -51,10 +51,46 @@ def exported(path, *options):
     return {line.split()[2] for line in out.splitlines() if len(line.split()) == 3}
 
 
-def test_it_shows_its_own_functions_under_one_version_and_nothing_else():
+def declarations():
+    """The header's functions, but for those that it defines itself: name -> the words before it."""
+    header = (REPO / "proxy/client/stockade.h").read_text().split("#define STOCKADE_H")[1]
+    found = re.findall(r"^((?:\w+ )+)\*?(stk_\w+)\(", header, re.M)
+    return {name: words for words, name in found if not words.startswith("static inline")}
+
+
+def test_each_version_lists_its_functions_and_a_later_one_is_in_none_by_itself():
+    """A pattern such as stk_* would give what comes later to a version that was released."""
+    script = (REPO / "proxy/client/stockade.map").read_text()
+    listed = re.findall(r"^    ([\w*]+);", script.replace("local:\n    *;", ""), re.M)
+    assert sorted(listed) == sorted(declarations()), "each once, and no pattern"
+
+
+def test_the_header_has_no_names_but_its_own():
     header = (REPO / "proxy/client/stockade.h").read_text()
-    declared = set(re.findall(r"\b(stk_\w+)\(", header.split("#define STOCKADE_H")[1]))
+    code = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
+    defined = set(re.findall(r"^#(?:define|ifndef|ifdef|undef) (\w+)", code, re.M))
+    foreign = {"__GNUC__", "__cplusplus", "STOCKADE_H"}
+    assert {name for name in defined - foreign if not name.startswith("STK_")} == set()
+    assert "STOCKADE" not in code.replace("STOCKADE_H", "")
+
+
+def test_what_may_not_be_dropped_is_a_warning(tmp_path):
+    names = {name for name, words in declarations().items() if "STK_CHECKED" in words}
+    assert {"stk_client_open", "stk_acquire", "stk_set", "stk_take", "stk_txn_exec"} <= names
+    assert {"stk_release", "stk_lease_free"}.isdisjoint(names), "what is fine to drop"
+    program = tmp_path / "x.c"
+    program.write_text("#include <stockade.h>\nvoid f(stk_client *shop, stk_lease *lease)\n{\n"
+                       "    stk_take(lease, \"sku\", 1, NULL);\n    stk_release(lease);\n"
+                       "    stk_client_close(shop);\n}\n")
+    done = subprocess.run(["cc", "-c", "-Wall", "-Werror", f"-I{REPO}/proxy/client", program,
+                           "-o", tmp_path / "x.o"], capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and done.stderr.count("error:") == 1
+    assert "stk_take" in done.stderr and "unused" in done.stderr
+
+
+def test_it_shows_its_own_functions_under_one_version_and_nothing_else():
     shared = exported(BUILD / "libstockade.so", "-D")
+    declared = declarations().keys()
     assert shared - {"STOCKADE_0.1"} == {name + "@@STOCKADE_0.1" for name in declared}
     assert exported(BUILD / "libstockade.a", "-g") == declared
     dynamic = subprocess.run(["objdump", "-p", BUILD / "libstockade.so"], check=True, text=True,
@@ -74,13 +110,35 @@ def test_install_puts_everything_in_its_place_and_uninstall_takes_it_back(tmp_pa
     assert [path for path in top.rglob("*") if not path.is_dir()] == []
 
 
-@pytest.mark.parametrize("standard", ["c99", "c11", "gnu17"])
+@pytest.mark.parametrize("standard", ["c99", "c11", "gnu17", "c++11", "c++20"])
 def test_the_header_is_enough_by_itself(tmp_path, standard):
-    (tmp_path / "x.c").write_text("#include <stockade.h>\nint main(void)\n{\n"
-                                  "    return (int)stk_lease_left_ms(0);\n}\n")
-    install.compile_c(tmp_path / "x.c", tmp_path / "x", f"-std={standard}", "-Wall", "-Wextra",
-                      "-pedantic", "-Werror")
+    source = tmp_path / ("x.cc" if "+" in standard else "x.c")
+    source.write_text(
+        "#include <stockade.h>\n#if STK_VERSION_NUMBER < 100\n#error old\n#endif\n"
+        "int main(int argc, char **argv)\n{\n    stk_sql_value two = stk_sql_integer(argc + 1);\n"
+        "    (void)argv;\n    return (int)stk_lease_left_ms(0) + (two.integer != 2);\n}\n")
+    install.compile_c(source, tmp_path / "x", f"-std={standard}", "-Wall", "-Wextra", "-pedantic",
+                      "-Werror")
     assert subprocess.run([tmp_path / "x"], env=install.environment(), check=False).returncode == 0
+
+
+@pytest.mark.skipif(sanitized(), reason="a sanitizer's runtime is not linked statically")
+@pytest.mark.parametrize("kind", ["-static", "-static-pie"])
+def test_it_is_linked_statically_as_pkg_config_says(rig, tmp_path, kind):
+    program = tmp_path / "decrement"
+    install.compile_c(REPO / "examples/decrement.c", program, kind, options="--static")
+    assert "NEEDED" not in subprocess.run(["objdump", "-p", program], check=True, text=True,
+                                          capture_output=True).stdout
+    daemon = rig.daemon("--unfenced-writes", "allow")
+    daemon.client()("SET", "sku:42", "10")
+    for uri, left in ((daemon.uri, 9), (daemon.uri.replace("127.0.0.1", "localhost"), 8),
+                      (f"sqlite:{rig.store}", 7)):
+        done = subprocess.run([program, uri], capture_output=True, text=True, check=False,
+                              timeout=patience(20), env={})
+        assert (done.stdout, done.stderr) == (f"sold, left: {left}\n", "")
+    done = subprocess.run([program, f"sqlite:{tmp_path}/x.db?lease=zookeeper://127.0.0.1:1"],
+                          capture_output=True, text=True, check=False, timeout=patience(20))
+    assert done.returncode == 1 and "linked statically" in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ tests: bench-programs
 $(BUILD)/bench-load: $(call objects,$(BENCH_LOAD_SOURCES)) $(BUILD)/tools.a $(BUILD)/client.a \
     $(BUILD)/daemon.a
 	@echo 'ld  $@'
-	@$(LINK) -o $@ $^ $(TOOLS_LIBS) -pthread -lm
+	@$(LINK) -o $@ $^ $(TOOLS_LIBS) $(ZOOKEEPER_LIBS) -pthread -lm
 
 $(BUILD)/bench-sqlite: $(call objects,$(BENCH_SQLITE_SOURCES)) $(BUILD)/tools.a \
     $(BUILD)/daemon.a

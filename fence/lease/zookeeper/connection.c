@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zookeeper/zookeeper.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
@@ -112,7 +111,7 @@ void zk_connection_refused(struct zk_connection *connection, int rc, char *why, 
                    connection->base_path);
         break;
     case ZUNIMPLEMENTED: text_print(why, why_size, "ZooKeeper is older than 3.5.3"); break;
-    default: text_print(why, why_size, "ZooKeeper says: %s", zerror(rc));
+    default: text_print(why, why_size, "ZooKeeper says: %s", connection->client->zerror(rc));
     }
     reconnect_refused(&connection->reconnect, why);
 }
@@ -284,8 +283,8 @@ static void open_session(struct zk_connection *connection)
 
     chance_hex(env->chance, connection->origin, NODE_ORIGIN_LEN);
     connection->state = ZK_CONNECTING;
-    connection->session =
-        zk_session_open(env->loop, &connection->uri, &session_events, connection, NULL);
+    connection->session = zk_session_open(env->loop, connection->client, &connection->uri,
+                                          &session_events, connection, NULL);
 }
 
 /* Servers that have lost their data never take a handle back that has seen more: another one takes
@@ -298,22 +297,23 @@ static void resume(struct zk_connection *connection)
     if (!zk_session_resumable(old))
         return;
     connection->events->on_watches_lost(connection->context);
-    struct zk_session *fresh = zk_session_open(connection->reconnect.env.loop, &connection->uri,
-                                               &session_events, connection, old);
+    struct zk_session *fresh = zk_session_open(connection->reconnect.env.loop, connection->client,
+                                               &connection->uri, &session_events, connection, old);
     leave_session(connection);
     connection->session = fresh;
 }
 
 /* The connection's own life. */
 
-void zk_connection_init(struct zk_connection *connection, const struct lease_uri *uri,
-                        const struct lease_surroundings *surroundings,
+void zk_connection_init(struct zk_connection *connection, const struct zk_client *client,
+                        const struct lease_uri *uri, const struct lease_surroundings *surroundings,
                         const struct zk_connection_events *events, void *context)
 {
     char name[sizeof connection->reconnect.name];
 
     reconnect_init(&connection->reconnect, lease_uri_text(uri, name, sizeof name), uri->timeout_ms,
                    surroundings);
+    connection->client = client;
     connection->uri = *uri;
     connection->events = events;
     connection->context = context;

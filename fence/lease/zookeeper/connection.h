@@ -31,6 +31,7 @@ struct zk_connection_events {
 
 struct zk_connection {
     struct reconnect reconnect;
+    const struct zk_client *client;
     struct lease_uri uri;
     char base_path[NODE_BASE_MAX + 1];
     char origin[NODE_ORIGIN_LEN + 1]; /* of this session's znodes */
@@ -52,9 +53,9 @@ struct zk_connection {
     bool server_ahead_known;
 };
 
-/* Begin to connect. `events` outlive it. */
-void zk_connection_init(struct zk_connection *connection, const struct lease_uri *uri,
-                        const struct lease_surroundings *surroundings,
+/* Begin to connect. `client` and `events` outlive it. */
+void zk_connection_init(struct zk_connection *connection, const struct zk_client *client,
+                        const struct lease_uri *uri, const struct lease_surroundings *surroundings,
                         const struct zk_connection_events *events, void *context);
 /* End the session and all it has under way; `on_closed` says when. */
 void zk_connection_close(struct zk_connection *connection);

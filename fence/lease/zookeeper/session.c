@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
-#include <zookeeper/zookeeper.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
@@ -43,6 +42,7 @@ struct zk_session {
     struct list under_way; /* zk_request */
 
     /* Written before the pool's thread starts to open or close, or by that thread. */
+    struct zk_client client; /* its own, for it may outlive all the rest */
     char *hosts;
     char *login; /* "user:password"; NULL: none */
     int session_ms;
@@ -130,7 +130,7 @@ static void on_state(zhandle_t *handle, int type, int state, const char *path, v
 
     (void)handle;
     (void)path;
-    if (type != ZOO_SESSION_EVENT)
+    if (type != *session->client.ZOO_SESSION_EVENT)
         return;
     pthread_mutex_lock(&session->lock);
     session->state = state;
@@ -145,10 +145,10 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 
     (void)handle;
     (void)state;
-    if (type == ZOO_SESSION_EVENT)
+    if (type == *session->client.ZOO_SESSION_EVENT)
         return;
     struct change *change = mem_alloc(sizeof *change + strlen(path) + 1);
-    change->removed = type != ZOO_CHANGED_EVENT;
+    change->removed = type != *session->client.ZOO_CHANGED_EVENT;
     strcpy(change->path, path);
     pthread_mutex_lock(&session->lock);
     list_append(&session->changed, &change->link);
@@ -181,10 +181,11 @@ static void deliver(struct zk_request *request)
 
 static void report_state(struct zk_session *session, int state)
 {
-    if (state == ZOO_CONNECTED_STATE) {
+    if (state == *session->client.ZOO_CONNECTED_STATE) {
         session->was_connected = true;
         session->events->on_state(session->context, ZK_CONNECTED);
-    } else if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE) {
+    } else if (state == *session->client.ZOO_EXPIRED_SESSION_STATE ||
+               state == *session->client.ZOO_AUTH_FAILED_STATE) {
         session->events->on_state(session->context, ZK_ENDED);
     } else {
         session->events->on_state(session->context, ZK_LOST);
@@ -248,7 +249,7 @@ static void close_run(uv_work_t *work)
     struct zk_session *session = work->data;
 
     if (session->handle != NULL)
-        zookeeper_close(session->handle);
+        session->client.zookeeper_close(session->handle);
 }
 
 static void close_done(uv_work_t *work, int status)
@@ -278,14 +279,14 @@ static void open_run(uv_work_t *work)
     struct zk_session *session = work->data;
 
     errno = 0;
-    session->handle = zookeeper_init2(session->hosts, on_state, session->session_ms,
-                                      session->resumed.client_id != 0 ? &session->resumed : NULL,
-                                      session, 0, on_log);
+    session->handle = session->client.zookeeper_init2(
+        session->hosts, on_state, session->session_ms,
+        session->resumed.client_id != 0 ? &session->resumed : NULL, session, 0, on_log);
     if (session->handle == NULL)
         session->open_error = errno != 0 ? errno : EINVAL;
     else if (session->login != NULL)
-        zoo_add_auth(session->handle, "digest", session->login, (int)strlen(session->login), NULL,
-                     NULL);
+        session->client.zoo_add_auth(session->handle, "digest", session->login,
+                                     (int)strlen(session->login), NULL, NULL);
 }
 
 static void open_done(uv_work_t *work, int status)
@@ -317,19 +318,21 @@ static char *hosts_text(const struct lease_uri *uri)
     return text;
 }
 
-struct zk_session *zk_session_open(struct uv_loop_s *loop, const struct lease_uri *uri,
+struct zk_session *zk_session_open(struct uv_loop_s *loop, const struct zk_client *client,
+                                   const struct lease_uri *uri,
                                    const struct zk_session_events *events, void *context,
                                    const struct zk_session *resumed)
 {
     struct zk_session *session = mem_zalloc(sizeof *session);
 
     session->loop = loop;
+    session->client = *client;
     session->events = events;
     session->context = context;
     session->session_ms = uri->session_ms;
     session->hosts = hosts_text(uri);
     if (resumed != NULL) {
-        session->resumed = *zoo_client_id(resumed->handle);
+        session->resumed = *client->zoo_client_id(resumed->handle);
         session->was_connected = true;
     }
     if (uri->login.user[0] != '\0') {
@@ -353,12 +356,12 @@ const char *zk_session_why(const struct zk_session *session)
     if (session->handle == NULL)
         return session->open_error == ENOMEM ? "out of memory"
                                              : "no server's name could be resolved";
-    int state = zoo_state(session->handle);
-    if (state == ZOO_EXPIRED_SESSION_STATE)
+    int state = session->client.zoo_state(session->handle);
+    if (state == *session->client.ZOO_EXPIRED_SESSION_STATE)
         return "the session has expired";
-    if (state == ZOO_AUTH_FAILED_STATE)
+    if (state == *session->client.ZOO_AUTH_FAILED_STATE)
         return "the login was refused";
-    if (state == ZOO_ASSOCIATING_STATE)
+    if (state == *session->client.ZOO_ASSOCIATING_STATE)
         return "connected, but the server does not answer";
     return session->was_connected ? "the connection was lost" : "no server accepts a connection";
 }
@@ -381,7 +384,7 @@ void zk_session_free(struct zk_session *session)
 bool zk_session_resumable(const struct zk_session *session)
 {
     return session->phase == PHASE_OPEN && session->handle != NULL && session->was_connected &&
-           zoo_state(session->handle) != ZOO_CONNECTED_STATE;
+           session->client.zoo_state(session->handle) != *session->client.ZOO_CONNECTED_STATE;
 }
 
 /* Requests. */
@@ -405,51 +408,55 @@ static void begun(struct zk_request *request, int rc)
 
 static const struct ACL_vector *acl(const struct zk_session *session)
 {
-    return session->login != NULL ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+    return session->login != NULL ? session->client.ZOO_CREATOR_ALL_ACL
+                                  : session->client.ZOO_OPEN_ACL_UNSAFE;
 }
 
 void zk_children(struct zk_session *session, struct zk_request *request, const char *path)
 {
     begin(session, request);
-    begun(request, zoo_aget_children(session->handle, path, 0, on_names, request));
+    begun(request, session->client.zoo_aget_children(session->handle, path, 0, on_names, request));
 }
 
 void zk_get(struct zk_session *session, struct zk_request *request, const char *path)
 {
     begin(session, request);
-    begun(request, zoo_aget(session->handle, path, 0, on_data, request));
+    begun(request, session->client.zoo_aget(session->handle, path, 0, on_data, request));
 }
 
 void zk_watch(struct zk_session *session, struct zk_request *request, const char *path)
 {
     begin(session, request);
-    begun(request, zoo_awexists(session->handle, path, on_watch, session, on_stat, request));
+    begun(request,
+          session->client.zoo_awexists(session->handle, path, on_watch, session, on_stat, request));
 }
 
 void zk_create(struct zk_session *session, struct zk_request *request, const char *path,
                const char *data, int len, enum zk_mode mode)
 {
-    int client_mode = mode == ZK_PERSISTENT  ? ZOO_PERSISTENT
-                      : mode == ZK_CONTAINER ? ZOO_CONTAINER
-                                             : ZOO_EPHEMERAL_SEQUENTIAL;
+    int client_mode = mode == ZK_PERSISTENT  ? *session->client.ZOO_PERSISTENT
+                      : mode == ZK_CONTAINER ? *session->client.ZOO_CONTAINER
+                                             : *session->client.ZOO_EPHEMERAL_SEQUENTIAL;
 
     begin(session, request);
-    begun(request, zoo_acreate2(session->handle, path, data, len, acl(session), client_mode,
-                                on_created, request));
+    begun(request, session->client.zoo_acreate2(session->handle, path, data, len, acl(session),
+                                                client_mode, on_created, request));
 }
 
 void zk_set(struct zk_session *session, struct zk_request *request, const char *path,
             const char *data, int len, int32_t version)
 {
     begin(session, request);
-    begun(request, zoo_aset(session->handle, path, data, len, version, on_stat, request));
+    begun(request,
+          session->client.zoo_aset(session->handle, path, data, len, version, on_stat, request));
 }
 
 void zk_delete(struct zk_session *session, struct zk_request *request, const char *path,
                int32_t version)
 {
     begin(session, request);
-    begun(request, zoo_adelete(session->handle, path, version, on_nothing, request));
+    begun(request,
+          session->client.zoo_adelete(session->handle, path, version, on_nothing, request));
 }
 
 void zk_move(struct zk_session *session, struct zk_request *request, const char *gone,
@@ -460,7 +467,9 @@ void zk_move(struct zk_session *session, struct zk_request *request, const char 
     begin(session, request);
     zoo_op_result_t *results = mem_zalloc(2 * sizeof *results); /* written until the answer */
     request->results = results;
-    zoo_delete_op_init(&steps[0], gone, version);
-    zoo_create_op_init(&steps[1], path, data, len, acl(session), ZOO_EPHEMERAL, NULL, 0);
-    begun(request, zoo_amulti(session->handle, 2, steps, results, on_nothing, request));
+    session->client.zoo_delete_op_init(&steps[0], gone, version);
+    session->client.zoo_create_op_init(&steps[1], path, data, len, acl(session),
+                                       *session->client.ZOO_EPHEMERAL, NULL, 0);
+    begun(request,
+          session->client.zoo_amulti(session->handle, 2, steps, results, on_nothing, request));
 }

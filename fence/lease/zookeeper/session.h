@@ -14,6 +14,7 @@
 
 #include "fence/base/list.h"
 #include "fence/lease/uri.h"
+#include "fence/lease/zookeeper/client.h"
 
 struct uv_loop_s;
 struct zk_session;
@@ -50,11 +51,12 @@ struct zk_request {
     void *results; /* of zk_move's steps */
 };
 
-/* Begin to connect; `uri` is borrowed for this call, `events` for the session's life. `resumed`:
- * the same session by a new handle, without its watches; free the old handle. (A handle that has
- * seen more than the servers know, because they lost their data, is turned away for ever.) NULL: a
- * new session. */
-struct zk_session *zk_session_open(struct uv_loop_s *loop, const struct lease_uri *uri,
+/* Begin to connect; `client` and `uri` are borrowed for this call, `events` for the session's life.
+ * `resumed`: the same session by a new handle, without its watches; free the old handle. (A handle
+ * that has seen more than the servers know, because they lost their data, is turned away for ever.)
+ * NULL: a new session. */
+struct zk_session *zk_session_open(struct uv_loop_s *loop, const struct zk_client *client,
+                                   const struct lease_uri *uri,
                                    const struct zk_session_events *events, void *context,
                                    const struct zk_session *resumed);
 /* Was it connected, and is not now? */

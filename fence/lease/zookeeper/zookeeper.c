@@ -21,6 +21,7 @@
 
 struct zookeeper {
     struct lease_provider base;
+    struct zk_client client;
     struct zk_connection connection;
     struct zk_resources resources;
 
@@ -212,13 +213,19 @@ static const struct lease_provider_impl zookeeper_impl = {
 };
 
 struct lease_provider *lease_zookeeper_new(const struct lease_uri *uri,
-                                           const struct lease_surroundings *surroundings)
+                                           const struct lease_surroundings *surroundings, char *why,
+                                           size_t why_size)
 {
-    struct zookeeper *zookeeper = mem_zalloc(sizeof *zookeeper);
+    struct zk_client client;
 
+    if (!zk_client_load(&client, why, why_size))
+        return NULL;
+    struct zookeeper *zookeeper = mem_zalloc(sizeof *zookeeper);
+    zookeeper->client = client;
     zookeeper->base.impl = &zookeeper_impl;
     list_init(&zookeeper->asked);
-    zk_connection_init(&zookeeper->connection, uri, surroundings, &connection_events, zookeeper);
+    zk_connection_init(&zookeeper->connection, &zookeeper->client, uri, surroundings,
+                       &connection_events, zookeeper);
     zk_resources_init(&zookeeper->resources, &zookeeper->base, &zookeeper->connection,
                       zk_recipe_tidy);
     check(uv_timer_init(surroundings->loop, &zookeeper->timer) == 0);

@@ -89,11 +89,8 @@ static void transactions(stk_client *client)
 
 static void sql(stk_client *client)
 {
-    const stk_sql_value values[] = {{.type = STK_SQL_INTEGER, .integer = -7},
-                                    {.type = STK_SQL_TEXT, .bytes = "seven"},
-                                    {.type = STK_SQL_FLOAT, .real = 0.1},
-                                    {.type = STK_SQL_BLOB, .bytes = "\0b", .len = 2},
-                                    {.type = STK_SQL_NULL}};
+    const stk_sql_value values[] = {stk_sql_integer(-7), stk_sql_text("seven"), stk_sql_float(0.1),
+                                    stk_sql_blob("\0b", 2), stk_sql_null()};
     stk_lease *lease;
     stk_rows *rows;
     size_t len;

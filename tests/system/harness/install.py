@@ -38,8 +38,9 @@ def environment():
     return {**os.environ, **found_by()}
 
 
-def compile_c(source, program, *flags):
-    """With nothing but what pkg-config says."""
+def compile_c(source, program, *flags, options=""):
+    """With nothing but what pkg-config says, asked with these options."""
     words = " ".join(flags)
-    subprocess.run(f"cc {source} {words} $(pkg-config --cflags --libs stockade) -o {program}",
+    subprocess.run(f"cc {source} {words} $(pkg-config {options} --cflags --libs stockade) "
+                   f"-o {program}",
                    shell=True, check=True, env=environment())

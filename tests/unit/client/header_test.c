@@ -43,5 +43,32 @@ TEST(numbers_that_programs_were_compiled_with_stay)
     assert_int_equal(STK_HELD, 100);
     assert_int_equal(STK_MISUSE, 108);
     assert_int_equal(STK_CANCELLED, 109);
-    assert_string_equal(stk_version(), "0.1.0");
+}
+
+TEST(the_version_is_one_and_the_same_everywhere)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%d.%d.%d", STK_VERSION_MAJOR, STK_VERSION_MINOR,
+             STK_VERSION_PATCH);
+    assert_string_equal(STK_VERSION, text);
+    assert_string_equal(stk_version(), text);
+    assert_string_equal(STOCKADE_VERSION, text); /* the programs' */
+    assert_int_equal(STK_VERSION_NUMBER, 100);
+}
+
+TEST(sql_values_are_what_they_are_called)
+{
+    const stk_sql_value blob = stk_sql_blob("\0b", 2), text = stk_sql_text("seven");
+
+    assert_int_equal(stk_sql_null().type, STK_SQL_NULL);
+    assert_int_equal(stk_sql_integer(INT64_MIN).type, STK_SQL_INTEGER);
+    assert_true(stk_sql_integer(INT64_MIN).integer == INT64_MIN);
+    assert_int_equal(stk_sql_float(0.5).type, STK_SQL_FLOAT);
+    assert_true(stk_sql_float(0.5).real == 0.5);
+    assert_int_equal(text.type, STK_SQL_TEXT);
+    assert_string_equal(text.bytes, "seven");
+    assert_int_equal(stk_sql_text(NULL).type, STK_SQL_NULL);
+    assert_int_equal(blob.type, STK_SQL_BLOB);
+    assert_int_equal(blob.len, 2);
 }

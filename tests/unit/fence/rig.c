@@ -56,7 +56,9 @@ static struct lease_provider *open_provider(struct rig *rig, const char *uri_for
 
     vsnprintf(text, sizeof text, uri_format, args);
     check(lease_uri_parse(text, &uri, why, sizeof why));
-    return lease_open(&uri, &rig->surroundings);
+    struct lease_provider *provider = lease_open(&uri, &rig->surroundings, why, sizeof why);
+    check(provider != NULL);
+    return provider;
 }
 
 void rig_open(struct rig *rig, const char *uri_format, ...)
