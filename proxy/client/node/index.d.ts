@@ -254,6 +254,7 @@ export class Refused extends StockadeError {}
 export class Unreachable extends StockadeError {}
 /** No answer in time to a write that was sent: nobody knows. stockade.wasApplied(error) asks. */
 export class Unsure extends StockadeError {
+  readonly code: 'UNSURE';
   readonly resource?: string;
   readonly token?: number;
   readonly id?: string;
