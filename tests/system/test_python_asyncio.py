@@ -130,8 +130,8 @@ async def test_more_tasks_wait_than_there_are_connections_for_it(rig, key):
         async def denied():
             return daemon.metric("leases_denied_total") >= 4
         await wait_until(denied, "four were told at once")
-        async with shop.lease(key + "x", wait=patience(20)):
-            pass  # one that is free is had all the same
+        async with shop.lease(key + "x", wait=patience(20)) as lease:
+            assert lease.valid  # one that is free is had all the same
         with pytest.raises(stockade.Held):
             await shop.lease(key, wait=0.2).acquire()
         assert await _waiters(shop, key, 2)
@@ -165,8 +165,9 @@ async def test_a_lost_lease_cancels_its_block_at_once(local, key):
         begun = time.monotonic()
         with pytest.raises(stockade.Lost, match=key) as caught:
             async with shop.lease(key, ttl=60) as lease:
+                await asyncio.sleep(0.2)  # it hears of its loss from a tenth of a second on
                 await shop.revoke(key)
-                await asyncio.sleep(60)
+                await asyncio.sleep(patience(10))
         assert time.monotonic() - begun < patience(5)
         assert isinstance(caught.value, stockade.Stale)
         assert lease.lost.is_set() and not lease.valid
@@ -197,10 +198,43 @@ async def test_a_block_that_ends_as_its_lease_is_lost_ends_well(local, key):
     async with aio_connect(local) as shop:
         async with shop.lease(key, ttl=60) as lease:
             await lease.set(1)
-            lease._set_lost("revoked")
+            lease._set_lost("revoked", retired=False)
             lease._take_loss()  # the cancellation is on its way, and not delivered
         await asyncio.sleep(0.01)
         assert asyncio.current_task().cancelling() == 0
+
+
+@in_loop
+async def test_a_write_that_is_under_way_ends_before_the_loss_cancels(behind, key):
+    daemon, relay = behind
+
+    async def kept():
+        return relay.kept("down")
+
+    async def write(lease, shop):
+        if write_in == "command":
+            return [await lease.put(1)]
+        async with shop.transaction(lease) as change:
+            change.put(lease, 1)
+        return change.results
+    async with aio_connect(relay) as shop:
+        for write_in, count in (("command", 1), ("transaction", 2)):
+            written = None
+            with pytest.raises(stockade.Lost):
+                async with shop.lease(key, ttl=60, wait=patience(5)) as lease:
+                    relay.hold("down")
+                    loop = asyncio.get_running_loop()
+
+                    async def lose():
+                        await wait_until(kept, "it is applied")
+                        lease._set_lost("as it seems", retired=False)
+                        lease._take_loss()
+                        loop.call_later(0.05, relay.let, "down")
+                    loss = asyncio.create_task(lose())
+                    written = await write(lease, shop)
+                    await asyncio.sleep(60)
+            await loss
+            assert written == [count]
 
 
 @in_loop

@@ -40,4 +40,5 @@ if __name__ == "__main__":
     signal.alarm(600)
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off")).run([listener])
+    uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off",
+                                  timeout_keep_alive=600)).run([listener])

@@ -19,7 +19,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Generator, Iterator, Lis
 import redis
 
 from stockade.errors import (Busy, Deadlock, Held, Misuse, Refused, Stale, StockadeError,
-                             Unreachable, Unsure)
+                             StoreFailed, Unreachable, Unsure)
 
 if TYPE_CHECKING:
     from stockade._lease import LeaseBase
@@ -56,31 +56,28 @@ def milliseconds(seconds: float, what: str, least: int) -> int:
 class Ask:
     """Commands that go together, and how far they have come."""
 
-    __slots__ = ("commands", "wait_until", "repeatable", "changes", "fresh", "patient", "asked",
-                 "sent", "answered")
+    __slots__ = ("commands", "wait_until", "waits", "repeatable", "changes", "fresh", "patient",
+                 "asked", "sent")
 
     def __init__(self, commands: Sequence[Words], *, wait_until: float = 0, repeatable: bool = True,
                  changes: bool = False, fresh: bool = False, patient: bool = True) -> None:
         self.commands = commands
         self.wait_until = wait_until  # the daemon may hold the reply back so long; 0: it does not
+        self.waits = bool(wait_until)  # this time
         self.repeatable = repeatable
         self.changes = changes  # without an answer nobody knows whether it was applied
         self.fresh = fresh  # over a new connection
         self.patient = patient  # sent again where the daemon cannot be reached
         self.asked = 0.0  # when it was sent last
-        self.sent = self.answered = False
+        self.sent = False
 
     def compose(self) -> Sequence[Words]:
         """The commands as they are to be sent now."""
         self.asked = now()
-        if not self.wait_until:
+        if not self.waits:
             return self.commands
         left_ms = round((self.wait_until - self.asked) * 1000)
         return [self.commands[0] + ("WAIT", left_ms)] if left_ms > 0 else self.commands
-
-    def at_once(self) -> Ask:
-        """The same without waiting."""
-        return Ask(self.commands, repeatable=self.repeatable, changes=self.changes)
 
 
 class Attempts:
@@ -88,7 +85,7 @@ class Attempts:
 
     def __init__(self, ask: Ask, timeout: float) -> None:
         self.ask = ask
-        self.deadline = max(now(), ask.wait_until) + timeout
+        self.deadline = (max(now(), ask.wait_until) if ask.waits else now()) + timeout
         self.pause = PAUSE_MIN
 
     def time_left(self) -> float:
@@ -201,7 +198,7 @@ def renew(lease: LeaseBase, ttl_ms: int) -> Flow:
     try:
         left_ms = checked((yield ask))
     except Stale:
-        lease._set_lost("its token was retired")
+        lease._set_lost("its token was retired", retired=True)
         raise
     lease._renewed(ask.asked, ttl_ms / 1000, left_ms / 1000)
 
@@ -216,8 +213,11 @@ def leave(lease: LeaseBase) -> Flow:
     here is news to the program: the keeper gives back what could not be."""
     lease._end()
     try:
-        yield Ask([release_words(lease)], changes=True, patient=False)
-    except (Unsure, Unreachable, Busy):
+        reply, = yield Ask([release_words(lease)], patient=False)
+        released = not isinstance(reply, StoreFailed)
+    except (Unreachable, Busy):
+        released = False
+    if not released:
         lease._give_back()
 
 

@@ -33,7 +33,7 @@ from typing import Any, Deque, List, Optional, Tuple, Union
 
 import redis
 
-from stockade._flow import PAUSE_MAX, PAUSE_MIN, Words, now
+from stockade._flow import BROKEN, PAUSE_MAX, PAUSE_MIN, Words, now
 from stockade._lease import LIVE, LeaseBase
 from stockade._target import Target
 from stockade.errors import Stale, StockadeError, Unknown, from_text
@@ -147,8 +147,8 @@ class Keeper:
         lease._renew_at = now() + min(lease.ttl / 20, PAUSE_MAX)
         self._schedule(lease)
 
-    def _lose(self, lease: LeaseBase, why: str, lost: List[LeaseBase]) -> None:
-        lease._set_lost(why)
+    def _lose(self, lease: LeaseBase, why: str, retired: bool, lost: List[LeaseBase]) -> None:
+        lease._set_lost(why, retired)
         lease._due = None
         lost.append(lease)
 
@@ -163,7 +163,7 @@ class Keeper:
             if lease is None or lease._due != due or lease._state != LIVE:
                 continue
             if moment >= lease._ends_at():
-                self._lose(lease, lease._why or "it could not be renewed in time", lost)
+                self._lose(lease, lease._why or "it could not be renewed in time", False, lost)
             elif lease._renewing:
                 hangs = True
                 lease._why = "the daemon does not answer"
@@ -207,7 +207,9 @@ class Keeper:
                 if commands:
                     self._send(commands, wakes_at)
                 self._receive(wakes_at)
-            except (redis.RedisError, OSError) as error:
+            except Exception as error:  # whatever it is, renewals go on
+                if not isinstance(error, BROKEN):
+                    log.exception("the connection that renews leases is made again")
                 with self._lock:
                     self._break_off(str(error))
         if self._connection is not None:
@@ -277,7 +279,7 @@ class Keeper:
         if lease is None:
             return
         if isinstance(reply, (Stale, Unknown)):
-            self._lose(lease, lease._news or "its token was retired", lost)
+            self._lose(lease, lease._news or "its token was retired", True, lost)
         elif isinstance(reply, int):
             lease._renewing, lease._why, lease._news = False, "", ""
             lease._extend(lease._renewal_asked, reply / 1000)

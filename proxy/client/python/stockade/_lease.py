@@ -40,6 +40,7 @@ class LeaseBase:
         self._asking: Optional[Ask] = None
         self._until = 0.0  # it has time for certain
         self._why = ""
+        self._retired = False  # the daemon says so; else only this program believes that it is lost
         # The keeper's.
         self._due: Optional[float] = None
         self._renew_at = 0.0
@@ -109,13 +110,15 @@ class LeaseBase:
         if self._state == LIVE:
             self.ttl, self._ttl_ms = ttl, round(ttl * 1000)
             self._extend(asked, left)
+            if self._due is not None:
+                self._keeper.add(self)
 
     def _ends_at(self) -> float:
         """When it counts as lost."""
         return self._until - self.ttl / 10
 
-    def _set_lost(self, why: str) -> None:
-        self._state, self._why = LOST, why
+    def _set_lost(self, why: str, retired: bool) -> None:
+        self._state, self._why, self._retired = LOST, why, retired
 
     def _end(self) -> None:
         """It is given back, or about to be."""
@@ -124,7 +127,8 @@ class LeaseBase:
 
     def _give_back(self) -> None:
         """By the keeper, whatever becomes of this thread or task."""
-        self._keeper.owe(_flow.release_words(self), self.ttl)
+        if not self._retired:
+            self._keeper.owe(_flow.release_words(self), self.ttl)
 
     def _settle(self) -> None:
         """An acquire broke off. It may have been granted: then it is given back."""

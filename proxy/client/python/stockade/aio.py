@@ -6,8 +6,9 @@
         left = await lease.take(1)
 
 A lease that is lost cancels the task in whose block it is held, and the block raises Lost; where
-`on_lost` was given, that is called instead. A thread renews the leases, so a loop that stands still
-loses none."""
+`on_lost` was given, that is called instead. A write under that lease which is under way ends first:
+the daemon says whether it counted. A thread renews the leases, so a loop that stands still loses
+none."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ import os
 import sys
 import weakref
 from types import TracebackType
-from typing import (Any, Awaitable, Callable, Deque, Dict, Generator, List, Optional, Sequence, Set,
-                    Tuple, Type, TypeVar)
+from typing import (Any, Awaitable, Callable, Deque, Dict, Generator, Iterator, List, Optional,
+                    Sequence, Set, Tuple, Type, TypeVar)
 
 import redis
 
@@ -31,7 +32,8 @@ from stockade._flow import BROKEN, Ask, Attempts, Flow, Rows, SqlValue, Word, no
 from stockade._keeper import Keeper
 from stockade._lease import LIVE, LOST, LeaseBase
 from stockade._target import Target
-from stockade.errors import Deadlock, Denied, Lost, Misuse, StockadeError, Unsure, from_text
+from stockade.errors import (Deadlock, Denied, Lost, Misuse, Stale, StockadeError, Unsure,
+                             from_text)
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout as time_limit
@@ -126,7 +128,8 @@ class Stockade:
     async def sql(self, statement: str, *params: SqlValue, leases: Sequence[Lease] = (),
                   id: Optional[str] = None) -> Rows:
         """One statement. To write takes the leases of what it writes."""
-        rows: Rows = await self._drive(_flow.sql(statement, params, leases, id))
+        with _writing(leases):
+            rows: Rows = await self._drive(_flow.sql(statement, params, leases, id))
         return rows
 
     async def get(self, key: str) -> Optional[str]:
@@ -225,7 +228,8 @@ class Stockade:
             self._waiting = asyncio.Semaphore(self._waiting_max)
         waiting = self._waiting
         if waiting.locked():
-            replies = await self._attempt(ask.at_once())
+            ask.waits = False
+            replies = await self._attempt(ask)
             if replies != [None]:
                 return replies
         try:
@@ -233,6 +237,7 @@ class Stockade:
                 await waiting.acquire()
         except asyncio.TimeoutError:
             return [None]
+        ask.waits = True
         try:
             return await self._attempt(ask)
         finally:
@@ -261,7 +266,6 @@ class Stockade:
                     await _disconnect(connection)
                 busy = _flow.first_busy(replies)
                 if busy is None:
-                    ask.answered = True
                     return replies
                 pause = attempts.pause_when_busy(busy)
             await asyncio.sleep(pause)
@@ -297,6 +301,20 @@ async def _disconnect(connection: Any) -> None:
         await connection.disconnect()
 
 
+@contextlib.contextmanager
+def _writing(leases: Sequence[Lease]) -> Iterator[None]:
+    """A loss cancels nobody meanwhile: who is told that it is lost has to know what was written."""
+    for lease in leases:
+        lease._writes += 1
+    try:
+        yield
+    finally:
+        for lease in leases:
+            lease._writes -= 1
+            if lease.lost.is_set():
+                lease._cancel()
+
+
 def _close(pid: int, keeper: Keeper) -> None:
     if pid == os.getpid():
         keeper.stop()
@@ -320,6 +338,7 @@ class Lease(LeaseBase):
         self._task: Optional[asyncio.Task[Any]] = None  # the block's, while it runs
         self._cancels_before = 0
         self._cancelled = False  # by us, for the loss
+        self._writes = 0  # under way
 
     async def acquire(self) -> Lease:
         """Held: another has it, and had it for all of `wait`."""
@@ -339,7 +358,7 @@ class Lease(LeaseBase):
         try:
             await self._shop._drive(_flow.one([_flow.release_words(self)]))
         except BaseException as error:
-            if not isinstance(error, StockadeError) or error.code == "UNREACHABLE":
+            if not isinstance(error, Stale):
                 self._give_back()
             raise
 
@@ -368,7 +387,7 @@ class Lease(LeaseBase):
             self._shop._inside.pop(self.resource, None)
         task, self._task = self._task, None
         if self._state == LOST:
-            self._give_back()  # it may be that only this program believes so
+            self._give_back()
         elif self._state == LIVE:
             try:
                 await self._shop._drive(_flow.leave(self))
@@ -389,9 +408,10 @@ class Lease(LeaseBase):
             self._cancel()
 
     def _cancel(self) -> None:
-        if self._task is not None and self._on_lost is None and not self._cancelled:
-            self._cancelled = True
-            self._task.cancel()
+        if self._task is None or self._on_lost is not None or self._cancelled or self._writes:
+            return
+        self._cancelled = True
+        self._task.cancel()
 
     async def _take_back_cancel(self, task: asyncio.Task[Any],
                                 error: Optional[BaseException]) -> None:
@@ -423,7 +443,8 @@ class Lease(LeaseBase):
     async def _run(self, name: str, *args: Any, id: Optional[str] = None) -> Any:
         ask = _flow.fenced(self, name, args, id)
         try:
-            return _flow.checked(await self._shop._call(ask))
+            with _writing([self] if ask.changes else []):
+                return _flow.checked(await self._shop._call(ask))
         except Unsure as error:
             _flow.name_write(error, self, ask)
             raise
@@ -517,7 +538,7 @@ class Transaction(_flow.TransactionBase):
 
     def __init__(self, shop: Stockade, leases: Sequence[Lease], id: Optional[str]) -> None:
         super().__init__(leases, id)
-        self._shop = shop
+        self._shop, self._held = shop, leases
 
     async def __aenter__(self) -> Transaction:
         return self
@@ -525,6 +546,7 @@ class Transaction(_flow.TransactionBase):
     async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                         trace: Optional[TracebackType]) -> None:
         if kind is None:
-            await self._shop._drive(self._flow())
+            with _writing(self._held):
+                await self._shop._drive(self._flow())
         else:
             self._done = True

@@ -21,7 +21,7 @@ from stockade._flow import BROKEN, Ask, Attempts, Flow, Rows, SqlValue, Word, no
 from stockade._keeper import Keeper
 from stockade._lease import LIVE, LOST, LeaseBase
 from stockade._target import Target
-from stockade.errors import Deadlock, Denied, Misuse, StockadeError, Unsure, from_text
+from stockade.errors import Deadlock, Denied, Misuse, Stale, StockadeError, Unsure, from_text
 
 log = logging.getLogger("stockade")
 
@@ -65,7 +65,7 @@ class Stockade:
         wait     seconds to wait in line for it; then Held
         owner    the same owner enters again, with the same token
         renew    False: it ends with its TTL
-        on_lost  called with the lease, at once when it is lost, on the background thread
+        on_lost  called with the lease, at once when it is lost, on the thread that renews: be brief
         """
         self._check_process()
         return Lease(self, resource, ttl, wait, owner, renew, on_lost)
@@ -191,11 +191,13 @@ class Stockade:
         if not ask.wait_until:
             return self._attempt(ask)
         if not self._waiting.acquire(blocking=False):
-            replies = self._attempt(ask.at_once())
+            ask.waits = False
+            replies = self._attempt(ask)
             if replies != [None]:
                 return replies
             if not self._waiting.acquire(timeout=max(0.0, ask.wait_until - now())):
                 return replies
+        ask.waits = True
         try:
             return self._attempt(ask)
         finally:
@@ -219,7 +221,6 @@ class Stockade:
                 self._give(connection)
                 busy = _flow.first_busy(replies)
                 if busy is None:
-                    ask.answered = True
                     return replies
                 pause = attempts.pause_when_busy(busy)
             time.sleep(pause)
@@ -245,7 +246,7 @@ class Stockade:
             connection.send_command(*commands[0])
         else:
             connection.send_packed_command(connection.pack_commands(commands))
-        if ask.wait_until and not connection.can_read(
+        if ask.waits and not connection.can_read(
                 max(0.0, ask.wait_until - now()) + self._timeout):
             raise redis.TimeoutError("no answer in time")
         return [_read(connection) for _ in commands]
@@ -300,7 +301,7 @@ class Lease(LeaseBase):
         try:
             self._shop._drive(_flow.one([_flow.release_words(self)]))
         except BaseException as error:
-            if not isinstance(error, StockadeError) or error.code == "UNREACHABLE":
+            if not isinstance(error, Stale):
                 self._give_back()
             raise
 
@@ -329,7 +330,7 @@ class Lease(LeaseBase):
 
     def _leave(self) -> None:
         if self._state == LOST:
-            self._give_back()  # it may be that only this program believes so
+            self._give_back()
         elif self._state == LIVE:
             try:
                 self._shop._drive(_flow.leave(self))
