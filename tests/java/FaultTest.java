@@ -50,6 +50,8 @@ class FaultTest {
             assertEquals(7, lease.take(3));
             relay.lose("EXEC", 2);
             assertEquals(List.of(6L), shop.transaction().take(lease, 1).commit());
+            relay.lose("REVOKE", 1);
+            assertThrows(Unsure.class, () -> shop.revoke("other"), "it cannot be sent twice");
             relay.lose("RELEASE", 1);
             lease.release();
             assertEquals(0, relay.left());
