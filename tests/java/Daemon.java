@@ -9,7 +9,12 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -120,6 +125,54 @@ final class Daemon implements AutoCloseable {
         }
     }
 
+    /** What took too long, in words from which the runner tells whether the machine stood still. */
+    static AssertionError late(String what, long begun, long allowedMillis) {
+        return new AssertionError(String.format(Locale.ROOT, "%s: late from %.3f to %.3f, allowed %.3f",
+                                                what, begun / 1e9, System.nanoTime() / 1e9,
+                                                millis(allowedMillis) / 1e3));
+    }
+
+    /** It took no longer than that, and no less. */
+    static void took(String what, long begun, long leastMillis, long mostMillis) {
+        long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begun);
+        if (took < leastMillis) {
+            throw new AssertionError(what + ": after " + took + " ms");
+        }
+        if (took > millis(mostMillis)) {
+            throw late(what, begun, mostMillis);
+        }
+    }
+
+    /** Wait for it, at most 5 seconds. */
+    static void await(String what, CountDownLatch latch) {
+        await(what, () -> latch.getCount() == 0);
+    }
+
+    /** Wait for a thread's end, at most 20 seconds. */
+    static void join(Thread thread) {
+        long begun = System.nanoTime();
+        try {
+            thread.join(millis(20_000));
+        } catch (InterruptedException stop) {
+            throw new AssertionError(stop);
+        }
+        if (thread.isAlive()) {
+            throw late("a thread ends", begun, 20_000);
+        }
+    }
+
+    /** What a thread's work comes to, within 20 seconds. */
+    static <T> T result(FutureTask<T> task) throws ExecutionException {
+        long begun = System.nanoTime();
+        try {
+            return task.get(millis(20_000), TimeUnit.MILLISECONDS);
+        } catch (TimeoutException tooLong) {
+            throw late("a thread's work ends", begun, 20_000);
+        } catch (InterruptedException stop) {
+            throw new AssertionError(stop);
+        }
+    }
+
     /** So many milliseconds, more where programs are slower. */
     static long millis(long millis) {
         return (long) (millis * PATIENCE);
@@ -127,10 +180,10 @@ final class Daemon implements AutoCloseable {
 
     /** Wait for it, at most 5 seconds. */
     static void await(String what, BooleanSupplier isSo) {
-        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis(5000));
+        long begun = System.nanoTime();
         while (!isSo.getAsBoolean()) {
-            if (System.nanoTime() - deadline > 0) {
-                throw new AssertionError("not in time: " + what);
+            if (System.nanoTime() - begun > TimeUnit.MILLISECONDS.toNanos(millis(5000))) {
+                throw late(what, begun, 5000);
             }
             try {
                 Thread.sleep(3);

@@ -8,12 +8,13 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.Lock;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -54,12 +55,8 @@ class FencedLockTest {
             thread.start();
         }
 
-        T result() throws Exception {
-            try {
-                return task.get(Daemon.millis(10_000), TimeUnit.MILLISECONDS);
-            } catch (TimeoutException late) {
-                throw new AssertionError("it goes on and on", late);
-            }
+        T result() throws ExecutionException {
+            return Daemon.result(task);
         }
     }
 
@@ -147,7 +144,7 @@ class FencedLockTest {
         }));
         assertTrue(lock.tryLock(Daemon.millis(5000), TimeUnit.MILLISECONDS));
         lock.unlock();
-        assertTrue(told.await(Daemon.millis(2000), TimeUnit.MILLISECONDS));
+        Daemon.await("it is told", told);
     }
 
     @Test
@@ -158,7 +155,7 @@ class FencedLockTest {
         lock.lock();
         long token = lock.token();
         assertTrue(elsewhere(lock::forceUnlock));
-        assertTrue(told.await(Daemon.millis(2000), TimeUnit.MILLISECONDS));
+        Daemon.await("it is told", told);
         assertTrue(lock.isLost());
         assertFalse(lock.isHeldByCurrentThread());
         assertEquals(token, lock.token(), "not its successor's");
@@ -184,11 +181,11 @@ class FencedLockTest {
 
     @Test
     void manyThreadsCountWithoutLosingOne() throws Exception {
-        int threads = 20;
+        int count = 20;
         int rounds = 5;
-        CountDownLatch done = new CountDownLatch(threads);
-        for (int i = 0; i < threads; i++) {
-            new Thread(() -> {
+        List<Thread> threads = new ArrayList<>();
+        for (int i = 0; i < count; i++) {
+            threads.add(new Thread(() -> {
                 FencedLock lock = shop.lock(name);
                 for (int round = 0; round < rounds; round++) {
                     lock.lock();
@@ -199,10 +196,10 @@ class FencedLockTest {
                         lock.unlock();
                     }
                 }
-                done.countDown();
-            }).start();
+            }));
+            threads.get(i).start();
         }
-        assertTrue(done.await(Daemon.millis(20_000), TimeUnit.MILLISECONDS));
-        assertEquals(Integer.toString(threads * rounds), shop.get(name));
+        threads.forEach(Daemon::join);
+        assertEquals(Integer.toString(count * rounds), shop.get(name));
     }
 }

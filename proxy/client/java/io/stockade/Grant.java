@@ -160,8 +160,17 @@ final class Grant extends Keeper.Timed {
 
     /** The daemon says that it is lost: the answer to a renewal is what counts. */
     void onLostPush(long now) {
+        renewAt(now);
+    }
+
+    /** The connection that would have told of its loss broke. */
+    void onDeaf(long now) {
+        renewAt(now + Math.min(ttl / 20, AGAIN_MAX));
+    }
+
+    private void renewAt(long at) {
         if (renewal == null) {
-            renewAt = now;
+            renewAt = earlier(renewAt, at);
             schedule();
         }
     }

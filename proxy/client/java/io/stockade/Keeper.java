@@ -274,13 +274,15 @@ final class Keeper implements Runnable {
         pause = Math.min(pause * 2, PAUSE_MAX);
     }
 
-    /** The connection is of no more use: tell those who have something under way on it. */
+    /** The connection is of no more use. No news come over it either: all have to ask again. */
     void hangUp(String why) {
         drop();
         long now = System.nanoTime();
         for (int count = pending.size(); count > 0; count--) {
             pending.remove().broken(now, why);
         }
+        grants.values().forEach(grant -> grant.onDeaf(now));
+        places.values().forEach(place -> place.onDeaf(now));
     }
 
     private int readChannel(byte[] into, int at, int room) throws IOException {

@@ -14,8 +14,8 @@ import java.util.concurrent.TimeUnit;
  *
  * <p>A place ends when it is granted the lease, when its time to wait is over, when the daemon has
  * not answered for as long as a call may take, or when nobody waits for it any more. Where the answer
- * to its last word was lost it may have been granted the lease: then it asks once more first, and
- * gives back what nobody wants.
+ * to its last word was lost it may have been granted the lease, which nobody would have then: so it
+ * goes on by itself until it is answered, and gives back what it gets, or until that lease has ended.
  */
 final class Place extends Keeper.Timed implements Keeper.Pending {
     /** What was granted: `left` nanoseconds from a moment after `askedAt`. */
@@ -99,6 +99,21 @@ final class Place extends Keeper.Timed implements Keeper.Pending {
         }
     }
 
+    /** Nobody waits for it, and an answer was lost: see that no lease is left behind. */
+    void cleanUp() {
+        keeper.lock.lock();
+        try {
+            askedAt = System.nanoTime();
+            heardAt = askedAt;
+            inDoubt = true;
+            giveUp();
+            keeper.add(this);
+            keeper.schedule(this, askedAt);
+        } finally {
+            keeper.lock.unlock();
+        }
+    }
+
     /** False: it has ended already. */
     private boolean abandon() {
         keeper.lock.lock();
@@ -141,7 +156,7 @@ final class Place extends Keeper.Timed implements Keeper.Pending {
             next(askedAt + patience);
         } else if (over && !inDoubt) {
             leave(now);
-        } else if (now - heardAt >= patience) {
+        } else if (now - heardAt >= patience && !mayHaveLeftALease(now)) {
             fail(trouble != null ? trouble : new Unreachable("no answer in time"));
         } else if (!keeper.canSend(now)) {
             next(keeper.retryAt());
@@ -157,11 +172,28 @@ final class Place extends Keeper.Timed implements Keeper.Pending {
         }
     }
 
+    /** Then the caller is told, and it goes on without. */
+    private boolean mayHaveLeftALease(long now) {
+        if (!inDoubt || now - (heardAt + patience + ttl) >= 0) {
+            return false;
+        }
+        abandoned = true;
+        end.completeExceptionally(trouble != null ? trouble : new Unreachable("no answer in time"));
+        return true;
+    }
+
     void onTurn(long now) {
         if (asking) {
             turn = true;
         } else {
             keeper.schedule(this, now);
+        }
+    }
+
+    /** The connection that would have told of its turn broke. */
+    void onDeaf(long now) {
+        if (!asking) {
+            next(now);
         }
     }
 
@@ -206,7 +238,7 @@ final class Place extends Keeper.Timed implements Keeper.Pending {
     private void take(Granted granted, long now) {
         keeper.remove(this);
         if (!end.complete(granted)) {
-            keeper.send(IGNORED, now, "RELEASE", resource, granted.token(), "ID", id);
+            keeper.send(IGNORED, now, "RELEASE", resource, granted.token());
         }
     }
 

@@ -245,7 +245,13 @@ public final class Stockade implements AutoCloseable {
             String id = Request.newId();
             Request request = waitMillis > 0 ? Request.of("ACQUIRE", resource, ttlMs, "QUEUE", "ID", id)
                                              : Request.of("ACQUIRE", resource, ttlMs, "ID", id);
-            Calls.Answer answer = calls.run(Calls.Kind.WRITE, request.withId(id));
+            Calls.Answer answer;
+            try {
+                answer = calls.run(Calls.Kind.WRITE, request.withId(id));
+            } catch (Unsure silent) {
+                new Place(keeper, resource, ttl, id, deadline, calls.timeout()).cleanUp();
+                throw new Unreachable(silent.getMessage());
+            }
             if (answer.reply() instanceof Decoder.ErrorReply error && error.is("STALE")) {
                 continue; /* what was granted to an attempt without a reply is over */
             }
