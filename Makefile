@@ -20,7 +20,8 @@ endif
 # What is built from what.
 DAEMON_FOLDERS := fence/base fence fence/lease $(addprefix fence/lease/,redis redlock zookeeper) \
                   store store/sqlite store/extension proxy/resp proxy/engine \
-                  $(addprefix proxy/engine/,session write lease lockkeys command) proxy/host proxy/server
+                  $(addprefix proxy/engine/,session write lease lockkeys command) proxy/host \
+                  proxy/server
 DAEMON_MAIN := proxy/server/daemon.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))

@@ -8,7 +8,7 @@
  *
  * An input is lines. The first one holds letters: a unfenced writes are allowed, p there is a
  * password (secret), w two waiters at most, s two sessions at most, g old things are forgotten
- * soon. Each line then is
+ * soon, k keys of the pattern l* are lock keys. Each line then is
  *
  *   0 GET k             client 0 sends the line (there are four: 0 to 3)
  *   0:*1;$4;PING;       the bytes, a semicolon being CR LF
@@ -209,12 +209,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bytes rest = {(const char *)data, size};
     struct bytes letters = fuzz_cut(&rest, '\n');
     struct run run = {.unfenced = has(letters, 'a'), .has_password = has(letters, 'p')};
+    static const char *const lock_keys[] = {"l*"};
     struct engine_options options = {.password = run.has_password ? "secret" : NULL,
                                      .unfenced_writes = run.unfenced,
                                      .receipts_keep_ms = 20000,
                                      .forget_ms = has(letters, 'g') ? 30000 : 0,
                                      .sessions_max = has(letters, 's') ? 2 : 0,
-                                     .waiters_max = has(letters, 'w') ? 2 : 0};
+                                     .waiters_max = has(letters, 'w') ? 2 : 0,
+                                     .lock_keys = lock_keys,
+                                     .lock_keys_count = has(letters, 'k')};
 
     run.world = world_new(&options);
     for (int lines = 0; rest.len > 0 && lines < LINES_MAX; lines++) {

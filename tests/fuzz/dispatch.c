@@ -25,12 +25,16 @@ static void expect(struct talk *talk, const struct bytes *echo)
     }
 }
 
+enum { ANY_TOKEN = -1 };
+
 static void present(struct talk *talk, struct bytes resource, struct bytes token)
 {
     struct presented *next = &talk->presented[talk->presented_count];
 
-    if (talk->presented_count == TALK_PRESENTED_MAX || !bytes_to_int64(token, &next->token))
+    if (talk->presented_count == TALK_PRESENTED_MAX)
         return;
+    if (!bytes_to_int64(token, &next->token))
+        next->token = ANY_TOKEN; /* a lock's value: which token it stands for is not known here */
     char *copy = mem_alloc(resource.len + 1);
     memcpy(copy, resource.data, resource.len);
     next->resource = (struct bytes){copy, resource.len};
@@ -141,7 +145,8 @@ bool talk_presented(const struct talk *talk, const char *name, size_t len, int64
 {
     for (size_t i = 0; i < talk->presented_count; i++)
         if (bytes_equal(talk->presented[i].resource, (struct bytes){name, len}) &&
-            talk->presented[i].token >= from && talk->presented[i].token <= to)
+            (talk->presented[i].token == ANY_TOKEN ||
+             (talk->presented[i].token >= from && talk->presented[i].token <= to)))
             return true;
     /* More than is remembered was sent at once. */
     return talk->presented_count == TALK_PRESENTED_MAX;

@@ -3,6 +3,7 @@
 The libraries themselves are in test_lock_libraries.py."""
 
 import re
+import signal
 
 import pytest
 
@@ -224,6 +225,68 @@ def test_rfencedlocks_token_is_the_leases(client):
     assert 0 < left <= 60000 and none == -1
 
 
+# What libraries keep beside a lock key.
+
+def test_rfencedlocks_token_can_be_asked_for(client):
+    for name in ("redisson_lock_token:{lock:sku}", "redisson_lock_token:lock:{sku}"):
+        assert client("GET", name) is None
+    take(client, "sku", "v-1")
+    take(client, "{sku}", "v-2")
+    for resource, name in (("sku", "redisson_lock_token:{lock:sku}"),
+                           ("{sku}", "redisson_lock_token:lock:{sku}")):
+        token = client.lease(resource)["token"]
+        assert client("GET", name) == b"%d" % token
+        client("DEL", f"lock:{resource}")
+        assert client("GET", name) == b"%d" % token  # as a counter
+    client.refused("NOTOKEN", "SET", "redisson_lock_token:{lock:sku}", 5)
+
+
+def test_redissons_and_python_redis_locks_leftovers_are_none(client, daemon):
+    for name in ("redisson_unlock_latch:{lock:sku}:4f6e", "redisson_unlock_latch:lock:{sku}:4f6e",
+                 "lock-signal:sku"):
+        assert client("DEL", name) == 0
+    client.refused("NOTOKEN", "DEL", "redisson_unlock_latch:{sku}:4f6e")
+    client.refused("NOTOKEN", "DEL", "lock-signal:sku", "b")
+    assert client.counter("refused_notoken") == 2
+
+
+def test_python_redis_lock_waits_for_an_unlock(client, daemon):
+    waiters = [daemon.client() for _ in range(2)]
+    wait = ("BLPOP", "lock-signal:sku", 60)
+    assert client(*wait) == [b"lock-signal:sku", b"1"]  # nobody has it
+    take(client, "sku", "v-1")
+    for waiter in waiters:
+        waiter.send(*wait)
+    assert client("BLPOP", "lock-signal:sku", "0.05") is None
+    unlock = ("EVALSHA", "90da91872223f85eb1376a17e3c4df21ace8c54b", 2, "lock:sku",
+              "lock-signal:sku")
+    assert client(*unlock, "v-1", 1000) == 0
+    assert waiters[0].read() == [b"lock-signal:sku", b"1"]  # in order of arrival
+    take(waiters[0], "sku", "v-2", 300)
+    assert waiters[1].read() == [b"lock-signal:sku", b"1"]  # it ran out
+    take(waiters[1], "sku", "v-3")
+
+
+def test_who_waits_for_an_unlock_goes_with_its_connection_and_with_the_daemon(rig):
+    daemon = rig.daemon(*LOCKS)
+    client, gone, stays = (daemon.client() for _ in range(3))
+    take(client, "sku", "v-1")
+    for waiter in (gone, stays):
+        waiter.send("BLPOP", "lock-signal:sku", 0)
+    wait_until(lambda: b"blpop" in client("CLIENT", "LIST"), "they wait")
+    gone.reset()
+    daemon.signal(signal.SIGTERM)
+    assert stays.read().code == "BUSY"
+    assert daemon.wait() == 0
+
+
+@pytest.mark.parametrize("words", [("b", 1), ("lock-signal:a", -1), ("lock-signal:a", "x"),
+                                   ("lock-signal:a", ""), ("lock-signal:a", "nan"),
+                                   ("lock-signal:a", "lock-signal:b", 1), ("lock:a", 1)])
+def test_blpop_is_for_nothing_else(client, words):
+    client.refused("ERR", "BLPOP", *words)
+
+
 # Scripts.
 
 def test_a_text_is_known_in_any_layout_and_then_by_its_own_sha1(client):
@@ -285,7 +348,8 @@ def test_without_lock_keys_scripts_and_their_keys_are_what_they_were(rig):
     "FENCED {token} GET lock:a", "FENCEDALL 1 a {token} SET lock:a 1",
     "FENCEDALL 1 lock:a {token} SET a 1", "FENCEDALL 1 a {token} MSET a 1 lock:b 2",
     "ACQUIRE lock:a 60000", "RENEW lock:a 1 60000", "RELEASE lock:a 1", "REVOKE lock:a",
-    "LEASE lock:a", "RECEIPT lock:a 1 x", "SET lock:a v", "SET lock:a v NX", "SET lock:a v PX 60000",
+    "LEASE lock:a", "RECEIPT lock:a 1 x", "SET lock:a v", "SET lock:a v NX",
+    "SET lock:a v PX 60000",
     "SET lock:a v XX PX 60000", "SET lock:a v NX PX 60000 GET", "SET lock:a v NX KEEPTTL",
     "SET lock:a v NX PX", "SET lock:a v NX PX x", "SET lock:a v NX PX 9", "SET lock:a v NX PX -1",
     "SET lock:a v NX PX 86400001", "SET lock:a v NX EX 86401", "SET lock:a v NX EX 0",
@@ -330,7 +394,8 @@ def test_patterns_come_from_the_environment_and_the_config_file_too(rig):
     for key in ("lock:a", "job-lock:b"):
         assert client("SET", key, "v-1", "NX", "PX", 60000) == "OK"
     assert client("CONFIG", "GET", "lock-keys") == [b"lock-keys", b"lock:* job-lock:*"]
-    client = rig.daemon(env={"STOCKADE_LOCK_KEYS": "x:* y:*"}, store=f"sqlite:{rig.folder}/b").client()
+    client = rig.daemon(env={"STOCKADE_LOCK_KEYS": "x:* y:*"},
+                        store=f"sqlite:{rig.folder}/b").client()
     assert client("SET", "y:a", "v-1", "NX", "PX", 60000) == "OK"
 
 
@@ -397,7 +462,8 @@ def test_a_lease_service_that_is_down_is_told_at_once_and_holders_write_on(rig, 
     redis.kill()
     wait_until(lambda: isinstance(client.ask("GET", "lock:sku"), ReplyError), "Redis is missed")
     for command in (("SET", "lock:a", "v-3", "NX", "PX", 60000), ("GET", "lock:sku"),
-                    ("PTTL", "lock:sku"), ("EXISTS", "lock:sku"), ("EVALSHA", GIVE, 1, "lock:b", "v-2"),
+                    ("PTTL", "lock:sku"), ("EXISTS", "lock:sku"),
+                    ("EVALSHA", GIVE, 1, "lock:b", "v-2"),
                     ("EVALSHA", EXTEND, 1, "lock:b", "v-2", 60000), ("DEL", "lock:b")):
         client.refused("LEASEDOWN", *command)
     assert client.fenced(value, "SET", "sku", 1) == "OK"

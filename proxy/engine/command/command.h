@@ -71,6 +71,8 @@ extern const size_t commands_count;
 extern const struct command lock_commands[];
 extern const size_t lock_commands_count;
 extern const struct command lock_command_refused;
+/* The same on keys that lock libraries have beside a lock key: GET and DEL. */
+extern const struct command lock_command_token, lock_command_forget;
 
 #define COMMAND_SLOTS 256 /* more than twice the commands there are; a power of two */
 

@@ -136,6 +136,9 @@ const struct command commands[] = {
      "scripting", "The script of a lock library, on lock keys: text numkeys key ... arg ..."},
     {"EVALSHA", -3, 0, ORDER_ALONE, NO_KEY, lock_eval_prepare, lock_evalsha, lock_abandon, NULL,
      "scripting", "The same by the SHA1 of its text"},
+    {"BLPOP", -3, COMMAND_BLOCKING, ORDER_ALONE, 1, -2, 1, NULL, lock_companion_wait,
+     lock_signal_abandon, NULL, "scripting",
+     "Wait for an unlock, as python-redis-lock does: lock-signal:name seconds"},
     NOW("SCRIPT", -2, 0, lock_script, "scripting",
         "LOAD text | EXISTS sha1 ...: of lock libraries"),
 
@@ -200,3 +203,11 @@ const size_t lock_commands_count = sizeof lock_commands / sizeof *lock_commands;
 
 const struct command lock_command_refused = {
     .name = "", .order = ORDER_NOW, .start = lock_refuse, .group = "leases", .summary = ""};
+
+const struct command lock_command_token = {
+    "GET", 2, 0, ORDER_READ, KEY, NULL, lock_companion_token, NULL, NULL, "leases", ""};
+const struct command lock_command_forget = {.name = "DEL",
+                                            .order = ORDER_NOW,
+                                            .start = lock_companion_del,
+                                            .group = "leases",
+                                            .summary = ""};

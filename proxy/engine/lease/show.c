@@ -158,8 +158,12 @@ void lease_show(struct request *request)
     show->request = request;
     if (!request_name(request, 1, "a resource"))
         return;
+    if (request->argc == 3 || request->argc > 4) {
+        request_fail_arity(request, request->command->name);
+        return;
+    }
     if (request->argc > 2) {
-        if (request->argc != 4 || !request_is_word(request, 2, "OWNER")) {
+        if (!request_is_word(request, 2, "OWNER")) {
             request_fail(request, STK_ERR, "syntax error: LEASE resource [OWNER owner]");
             return;
         }

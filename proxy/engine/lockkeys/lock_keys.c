@@ -4,12 +4,28 @@
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lockkeys/clients.h"
+#include "proxy/engine/lockkeys/companion.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
 
 static bool is_lock_key(const struct engine *engine, struct bytes key)
 {
     struct bytes resource;
     return lock_patterns_match(&engine->lock_patterns, key, &resource);
+}
+
+/* Of keys beside lock keys: what a library asks of them. */
+static const struct command *companion_row(const struct engine *engine,
+                                           const struct command *command, struct bytes key)
+{
+    struct bytes resource;
+    enum lock_companion kind = lock_companion_of(engine, key, &resource);
+
+    if (kind == LOCK_COMPANION_TOKEN && bytes_equal(bytes_of(command->name), bytes_of("GET")))
+        return &lock_command_token;
+    if ((kind == LOCK_COMPANION_LATCH || kind == LOCK_COMPANION_SIGNAL) &&
+        bytes_equal(bytes_of(command->name), bytes_of("DEL")))
+        return &lock_command_forget;
+    return command;
 }
 
 /* An engine's on_parsed. A row of lock_commands where the keys are lock keys, or the one that
@@ -29,7 +45,7 @@ static const struct command *on_parsed(struct engine *engine, const struct comma
         all++;
     }
     if (locks == 0)
-        return command;
+        return all == 1 ? companion_row(engine, command, argv[command->key_first]) : command;
     if (row != NULL && locks == all)
         return row;
     return command->exec != NULL ? command : &lock_command_refused;
@@ -104,6 +120,7 @@ void lock_keys_init(struct engine *engine)
     command_index_fill(&engine->lock_keys->index, lock_commands, lock_commands_count);
     engine->lock_keys->clients = lock_clients_new(engine);
     engine->lock_keys->texts = lock_texts_new();
+    list_init(&engine->lock_keys->signals);
     engine->on_parsed = on_parsed;
 }
 

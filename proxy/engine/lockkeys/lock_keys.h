@@ -11,6 +11,7 @@
  *      ├──▶ commands.c   SET, GET, PTTL, ...         ┐
  *      ├──▶ eval.c       EVAL, EVALSHA, SCRIPT       ├──▶ run.c ──▶ lease/ (acquire, renew, ...)
  *      │       └──▶ scripts.c  the texts there are   ┘
+ *      ├──▶ companion.c  keys that libraries have beside a lock key ──▶ signals.c
  *      └──▶ clients.c    who presents no tokens
  *
  * No Lua runs: a script is known by the SHA1 of its text. What is not known is refused, with what
@@ -27,6 +28,8 @@ struct lock_keys {
     struct command_index index; /* of lock_commands */
     struct lock_clients *clients;
     struct lock_texts *texts;
+    struct list signals; /* signals.c: who waits for an unlock by BLPOP, in order of arrival */
+    size_t signals_count;
 };
 
 /* engine.c: from the engine's options, and at its end. */
@@ -36,6 +39,10 @@ void lock_keys_free(struct engine *engine);
 /* commands.c: for the rows of commands on lock keys, which are in the table's file. */
 command_start lock_set, lock_get, lock_pttl, lock_ttl, lock_exists, lock_del, lock_hexists,
     lock_hget, lock_refuse;
+/* companion.c: for the same, and for the table. */
+command_start lock_companion_token, lock_companion_del, lock_companion_wait;
+/* signals.c */
+command_start lock_signal_abandon;
 /* eval.c: for the table. */
 command_start lock_eval, lock_evalsha, lock_script, lock_eval_prepare;
 /* run.c: the client of a command that takes a lock is gone. */

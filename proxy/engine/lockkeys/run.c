@@ -22,6 +22,7 @@
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lockkeys/clients.h"
+#include "proxy/engine/lockkeys/signals.h"
 #include "proxy/engine/lockkeys/value.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/notes.h"
@@ -253,6 +254,8 @@ static void on_released(struct release *release)
     bool revoked = release->kind == RELEASE_REVOKE;
 
     item->holds = release->holds;
+    if (release->ended)
+        lock_signals_wake(run->request->engine, item->resource);
     counters->leases_revoked += revoked && release->ended;
     counters->leases_released += !revoked && release->ended;
     if (revoked && release->ended)

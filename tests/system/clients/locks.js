@@ -5,7 +5,9 @@
 
 const Redis = require('ioredis');
 const [library, host, port, key, resource] = process.argv.slice(2);
-const client = new Redis({ host, port: Number(port), retryStrategy: null, maxRetriesPerRequest: 0 });
+const client = new Redis({
+  host, port: Number(port), retryStrategy: null, maxRetriesPerRequest: 0,
+});
 const TTL = 60000;
 
 async function failure(promise) {
@@ -67,7 +69,9 @@ async function semaphore() {
   const { Mutex } = require('redis-semaphore');
   // It puts its own word in front of the name.
   const name = key.replace(/^mutex:/, '');
-  const options = { lockTimeout: 1000, acquireTimeout: 100, retryInterval: 10, refreshInterval: 50 };
+  const options = {
+    lockTimeout: 1000, acquireTimeout: 100, retryInterval: 10, refreshInterval: 50,
+  };
   const seen = { lived: true };
   const lock = new Mutex(client, name, options);
   await lock.acquire();

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* BLPOP on a signal key, with which python-redis-lock waits for an unlock: it answers when nobody
+ * holds the lock any more, and the client then tries to take it. The list itself is not there.
+ *
+ *   looking ──free──▶ [key, 1]
+ *    │   ▲  └──held──▶ waiting ──its time is up──▶ null
+ *    │   └──an unlock here, its turn; the lease should end; a second has passed──┘
+ *    └── the client goes, the daemon stops ──▶ no more
+ *
+ * Of those who wait here for one lock an unlock wakes the first one, as LPUSH does. */
+#include "proxy/engine/lockkeys/signals.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/mem.h"
+#include "proxy/engine/lease/lease.h"
+#include "proxy/engine/session/arguments.h"
+
+enum { SECONDS_SIZE = 32 };
+
+struct wait {
+    struct list link; /* in lock_keys->signals, in order of arrival */
+    struct request *request;
+    struct bytes resource;
+    int64_t until_ms;
+    bool looks;
+    bool woken; /* while it looked */
+    struct timer timer;
+    struct lease_view view;
+};
+
+static void wait_free(void *state)
+{
+    struct wait *wait = state;
+
+    buf_free(&wait->view.owner);
+    free(wait);
+}
+
+/* It waits no more. */
+static void leave(struct wait *wait)
+{
+    struct engine *engine = wait->request->engine;
+
+    timer_stop(engine, &wait->timer);
+    list_remove(&wait->link);
+    engine->lock_keys->signals_count--;
+}
+
+static void reply_none(struct wait *wait)
+{
+    struct request *request = wait->request;
+
+    leave(wait);
+    resp_null_array(&request->reply, request->resp3);
+    request_finish(request);
+}
+
+static void fail(struct wait *wait, enum stk_error error, const char *reason)
+{
+    struct request *request = wait->request;
+
+    leave(wait);
+    request->op.why = wait->view.op.why;
+    request_fail(request, error, reason == NULL ? NULL : "%s", reason);
+}
+
+static void look(struct wait *wait)
+{
+    wait->looks = true;
+    wait->woken = false;
+    lease_view_start(&wait->view);
+}
+
+static void wait_on(struct wait *wait)
+{
+    struct engine *engine = wait->request->engine;
+    int64_t now_ms = engine_now_ms(engine), at_ms = now_ms + LINE_POLL_MS;
+
+    if (wait->view.left_ms < LINE_POLL_MS)
+        at_ms = now_ms + wait->view.left_ms;
+    if (wait->until_ms < at_ms)
+        at_ms = wait->until_ms;
+    timer_set(engine, &wait->timer, at_ms);
+}
+
+static void on_seen(struct lease_view *view)
+{
+    struct wait *wait = list_entry(view, struct wait, view);
+    struct request *request = wait->request;
+
+    wait->looks = false;
+    if (request->session == NULL) {
+        reply_none(wait);
+    } else if (request->engine->draining) {
+        fail(wait, STK_BUSY, "the daemon is stopping; try again");
+    } else if (view->error != STK_OK) {
+        fail(wait, view->error, view->reason);
+    } else if (!view->locked) {
+        leave(wait);
+        resp_array(&request->reply, 2);
+        resp_bulk(&request->reply, request->argv[1]);
+        resp_bulk_text(&request->reply, "1");
+        request_finish(request);
+    } else if (engine_now_ms(request->engine) >= wait->until_ms) {
+        reply_none(wait);
+    } else if (wait->woken) {
+        look(wait);
+    } else {
+        wait_on(wait);
+    }
+}
+
+static void on_timer(struct timer *timer)
+{
+    look(list_entry(timer, struct wait, timer));
+}
+
+/* Read seconds, with a fraction or without; 0: as long as a lease may last. */
+static bool take_seconds(struct request *request, int64_t *wait_ms)
+{
+    char text[SECONDS_SIZE] = {0}, *end = text;
+    double seconds = -1;
+
+    if (request->argv[2].len > 0 && request->argv[2].len < sizeof text) {
+        memcpy(text, request->argv[2].data, request->argv[2].len);
+        seconds = strtod(text, &end);
+    }
+    if (end == text || *end != '\0' || !(seconds >= 0)) {
+        request_fail(request, STK_ERR, "timeout is not a float or out of range");
+        return false;
+    }
+    double longest = LEASE_WAIT_MAX_MS / 1000.0;
+    *wait_ms = (int64_t)((seconds > 0 && seconds < longest ? seconds : longest) * 1000);
+    return true;
+}
+
+void lock_signal_wait(struct request *request, struct bytes resource)
+{
+    struct engine *engine = request->engine;
+    struct lock_keys *keys = engine->lock_keys;
+    int64_t wait_ms;
+
+    if (request->argc != 3) {
+        request_fail(request, STK_ERR, "BLPOP waits for one lock");
+        return;
+    }
+    if (!take_seconds(request, &wait_ms))
+        return;
+    if (keys->signals_count >= engine->options.waiters_max) {
+        request_fail(request, STK_BUSY, "too many are waiting (max-waiters); try again");
+        return;
+    }
+    struct wait *wait = mem_zalloc(sizeof *wait);
+    request->state = wait;
+    request->free_state = wait_free;
+    wait->request = request;
+    wait->resource = resource;
+    wait->until_ms = engine_now_ms(engine) + wait_ms;
+    wait->timer.fire = on_timer;
+    wait->view = (struct lease_view){.engine = engine, .resource = resource, .on_end = on_seen};
+    list_append(&keys->signals, &wait->link);
+    keys->signals_count++;
+    look(wait);
+}
+
+void lock_signal_abandon(struct request *request)
+{
+    struct wait *wait = request->state;
+
+    if (wait != NULL && !wait->looks)
+        reply_none(wait);
+}
+
+void lock_signals_wake(struct engine *engine, struct bytes resource)
+{
+    struct list *all = &engine->lock_keys->signals;
+
+    for (struct list *at = all->next; at != all; at = at->next) {
+        struct wait *wait = list_entry(at, struct wait, link);
+        if (!bytes_equal(wait->resource, resource))
+            continue;
+        if (wait->looks) {
+            wait->woken = true;
+        } else {
+            timer_stop(engine, &wait->timer);
+            look(wait);
+        }
+        return;
+    }
+}
+
+void lock_signals_drain(struct engine *engine)
+{
+    struct list *link, waiting;
+
+    if (engine->lock_keys == NULL)
+        return;
+    list_init(&waiting);
+    while ((link = list_pop(&engine->lock_keys->signals)) != NULL)
+        list_append(&waiting, link);
+    while ((link = list_pop(&waiting)) != NULL) {
+        struct wait *wait = list_entry(link, struct wait, link);
+        list_append(&engine->lock_keys->signals, &wait->link);
+        if (!wait->looks) /* else it finds out when it has seen */
+            fail(wait, STK_BUSY, "the daemon is stopping; try again");
+    }
+}
