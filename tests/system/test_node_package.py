@@ -5,15 +5,11 @@ import json
 import re
 import tarfile
 
-import pytest
-
 from harness.limits import REPO
 from harness.node import node
 from harness.programs import NODE, NODE_MODULES, NODE_PACKAGE, link_node_modules, run
-from harness.readme import parse, run_block
 
 PACKAGE = json.loads((NODE_PACKAGE / "package.json").read_text())
-BLOCKS = parse((NODE_PACKAGE / "README.md").read_text())
 TSC = [*NODE, NODE_MODULES / "typescript/bin/tsc"]
 TYPESCRIPT = """
 import { connect, Held, Lost, SoldOut, Stale, StockadeError, Unsure } from 'stockade';
@@ -148,13 +144,3 @@ def test_the_package_says_what_the_registry_asks_for():
     assert PACKAGE["license"] == "Apache-2.0"
     assert (NODE_PACKAGE / "LICENSE").read_text() == (REPO / "LICENSE").read_text()
     assert all(PACKAGE[field] for field in ("name", "description", "keywords", "engines", "exports"))
-
-
-def test_its_page_has_three_examples_and_marks_every_block():
-    assert all(block.action for block in BLOCKS)
-    assert sum(block.action == "test" and block.language == "js" for block in BLOCKS) >= 3
-
-
-@pytest.mark.parametrize("name", [block.name for block in BLOCKS if block.action == "test"])
-def test_block(name, tmp_path):
-    run_block(next(block for block in BLOCKS if block.name == name), BLOCKS, tmp_path)

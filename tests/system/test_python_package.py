@@ -16,7 +16,6 @@ import time
 import pytest
 import redis
 
-from harness import readme
 from harness.limits import REPO, Seconds, Stopwatch, patience, wait_until
 from harness.package import FOLDER, connect, stockade
 from harness.process import Process
@@ -759,20 +758,3 @@ def test_its_version_is_the_products():
     version = re.search(r"^VERSION := (\S+)$", makefile, re.M)[1]
     assert version == stockade.__version__
     assert f"\nversion = {version}\n" in (FOLDER / "setup.cfg").read_text()
-
-
-PAGE = (FOLDER / "README.md").read_text()
-BLOCKS = readme.parse("<!-- test: daemon background -->\n```sh\n"
-                      "stockaded --store sqlite:./shop.db\n```\n" + PAGE)
-
-
-def test_the_page_has_three_examples():
-    assert sum(block.action == "test" for block in BLOCKS) == 1 + 3
-    assert all(block.action for block in BLOCKS)
-
-
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python" and
-                                   block.action == "test"], ids=lambda block: block.name)
-def test_the_example_runs_as_it_is_written(block, tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(FOLDER))
-    readme.run_block(block, BLOCKS, tmp_path)

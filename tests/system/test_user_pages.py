@@ -11,6 +11,7 @@ from harness.limits import REPO
 from harness.pages import RUNNERS, dialogue, matches, parse, run_page
 
 PAGES = ["README.md", "proxy/COMMANDS.md", "examples/README.md", "proxy/client/LIBRARY.md",
+         "proxy/client/python/README.md", "proxy/client/node/README.md",
          "tools/COMMAND_LINE.md", "proxy/LOCK_KEYS.md", "store/SQL.md", "store/OTHER_DATABASES.md",
          "fence/lease/SERVICES.md", "proxy/server/OPERATIONS.md", "tools/bench/README.md"]
 TEXTS = {page: (REPO / page).read_text() for page in PAGES}
