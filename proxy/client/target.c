@@ -91,7 +91,7 @@ bool target_parse(const char *uri, struct target *target, char *why, size_t why_
         return parse_unix(target, rest, why, why_size);
     if ((rest = uri_after(uri, "sqlite:")) != NULL)
         return parse_embedded(target, rest, why, why_size);
-    return refuse(why, why_size, "begins with stockade://, stockade+unix: or sqlite:");
+    return refuse(why, why_size, "a URI begins with stockade://, stockade+unix: or sqlite:");
 }
 
 const char *target_text(const struct target *target, char *out, size_t size)

@@ -49,7 +49,7 @@ def test_the_uri_may_come_from_the_environment_and_a_flag_wins(tool, local, key)
     elsewhere = with_env(tool, URI=f"stockade://127.0.0.1:{free_port()}")
     assert tool.output("get", key, "-u", local.uri, env=elsewhere) == "1\n"
     done = tool.run("get", key, env=with_env(tool, URI="nonsense"))
-    assert done.returncode == 2 and "STOCKADE_URI begins with stockade://" in done.stderr
+    assert done.returncode == 2 and "STOCKADE_URI: a URI begins with stockade://" in done.stderr
 
 
 def test_the_port_may_be_left_out(tool, key):
