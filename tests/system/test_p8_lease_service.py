@@ -151,7 +151,7 @@ def test_what_one_daemon_owes_does_not_unlock_what_its_owner_took_at_another(rig
         wait_until(lambda: client.counter("lease_service_up") == 1, "the service is reached", 10)
         return client
 
-    here, there = client_of(relays, int(patience(200))), client_of(servers, 30000)
+    here, there = client_of(relays, int(patience(500))), client_of(servers, 30000)
     for server in servers:
         server.freeze()
     here.refused("LEASEDOWN", "ACQUIRE", "r", 60000, "OWNER", "job1")

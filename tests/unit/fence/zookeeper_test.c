@@ -150,7 +150,8 @@ PAIR_TEST(a_release_lost_on_its_way_ends_the_lease_when_zookeeper_is_back)
     lose_release(here);
     service_start(zookeeper);
     rig_until(here, rig_up(here));
-    assert_answer(rig_call(here, LEASE_QUERY, "", 0), LEASE_FREE, 0);
+    /* A question may come before the timer that ends the lease. */
+    rig_until(here, rig_call(here, LEASE_QUERY, "", 0).answer == LEASE_FREE);
 }
 
 /* A call may come before the timer that would end the lease. */
