@@ -136,7 +136,7 @@ const char *cli_uri(struct cli *cli, struct failure *failure)
     }
     buf_append(&cli->full_uri, "", 1);
     if (!target_parse(cli->full_uri.data, &target, why, sizeof why)) {
-        (void)failure_set(failure, "%s %s", origin, why);
+        (void)failure_set(failure, "%s: %s", origin, why);
         return NULL;
     }
     return cli->full_uri.data;

@@ -102,51 +102,66 @@ static int unknown_command(int argc, char **argv)
     return wrong_usage(said, " is not a command");
 }
 
-/* `demo --help`: the commands that begin with this word. False: none does. */
-static bool print_group(const char *word)
+/* `demo --help`: the commands that begin with this word. */
+static void print_group(const char *word)
 {
     size_t len = strlen(word);
-    bool found = false;
+
+    printf("usage: stockade [-u URI] COMMAND [options]\n\ncommands:\n");
+    for (int i = 0; i < COMMANDS; i++) {
+        if (strncmp(commands[i].name, word, len) == 0 && commands[i].name[len] == ' ') {
+            printf("  %-16s %s\n", commands[i].name, commands[i].summary);
+        }
+    }
+}
+
+static bool is_group(const char *word)
+{
+    size_t len = strlen(word);
 
     for (int i = 0; i < COMMANDS; i++) {
         if (strncmp(commands[i].name, word, len) == 0 && commands[i].name[len] == ' ') {
-            printf("%s%-16s %s\n", found ? "  " : "usage: stockade ", commands[i].name,
-                   commands[i].summary);
-            found = true;
+            return true;
         }
     }
-    return found;
+    return false;
 }
 
-static bool is_help(const char *word)
+/* `stockade help [COMMAND]` */
+static int help_on(struct cli *cli, int argc, char **argv)
 {
-    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+    char help[] = "--help";
+    int words = 0;
+
+    if (argc == 0 || argv[0][0] == '-') {
+        print_help();
+        return CLI_OK;
+    }
+    const struct cli_command *command = find_command(argc, argv, &words);
+    if (command != NULL) {
+        char *asked[] = {argv[words - 1], help, NULL};
+        return command->run(cli, 2, asked);
+    }
+    if (argc > 1 || !is_group(argv[0])) {
+        return unknown_command(argc, argv);
+    }
+    print_group(argv[0]);
+    return CLI_OK;
 }
 
 static int run_command(struct cli *cli, int argc, char **argv)
 {
-    char help[] = "--help";
-    char *asked[] = {NULL, help, NULL};
     int words = 0;
 
     if (argc == 0) {
         return wrong_usage("a command is missing", "");
     }
-    bool helps = strcmp(argv[0], "help") == 0;
-    if (helps && (argc == 1 || is_help(argv[1]))) {
-        print_help();
-        return CLI_OK;
+    if (strcmp(argv[0], "help") == 0) {
+        return help_on(cli, argc - 1, argv + 1);
     }
-    argc -= helps;
-    argv += helps;
     const struct cli_command *command = find_command(argc, argv, &words);
     if (command == NULL) {
-        bool group = (helps || (argc > 1 && is_help(argv[1]))) && print_group(argv[0]);
-        return group ? CLI_OK : unknown_command(argc, argv);
-    }
-    if (helps) {
-        asked[0] = argv[words - 1];
-        return command->run(cli, 2, asked);
+        return unknown_command(argc, argv);
     }
     return command->run(cli, argc - words + 1, argv + words - 1);
 }
@@ -163,7 +178,11 @@ static void warn_of_variables(void)
     }
 }
 
-int main(int argc, char **argv)
+enum { GO_ON = -1 };
+
+/* Read the options behind argv[0], up to the next word, where optind is then. `group`: the word is
+ * that of several commands; else NULL. Return GO_ON, or the exit code. */
+static int read_options(struct cli *cli, const char *group, int argc, char **argv)
 {
     static const struct option longs[] = {
         {"uri", required_argument, NULL, 'u'},
@@ -172,24 +191,53 @@ int main(int argc, char **argv)
         {"version", no_argument, NULL, 'V'},
         {NULL, 0, NULL, 0},
     };
-    struct cli cli = {.uri = NULL};
     int got;
 
-    /* A reader that leaves (`stockade demo | head`) must not end us before we have cleaned up. */
-    (void)signal(SIGPIPE, SIG_IGN);
     opterr = 0;
+    optind = 0; /* glibc: start over */
     while ((got = getopt_long(argc, argv, "+:u:hV", longs, NULL)) != -1) {
         switch (got) {
-        case 'u': cli.uri = optarg; break;
-        case 'p': cli.password_file = optarg; break;
-        case 'h': print_help(); return CLI_OK;
+        case 'u': cli->uri = optarg; break;
+        case 'p': cli->password_file = optarg; break;
+        case 'h':
+            if (group != NULL) {
+                print_group(group);
+            } else {
+                print_help();
+            }
+            return CLI_OK;
         case 'V': printf("stockade " STOCKADE_VERSION "\n"); return CLI_OK;
         case ':': return wrong_usage(argv[optind - 1], " needs a value");
         default: return wrong_usage(argv[optind - 1], " is not an option");
         }
     }
+    return GO_ON;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {.uri = NULL};
+
+    /* A reader that leaves (`stockade demo | head`) must not end us before we have cleaned up. */
+    (void)signal(SIGPIPE, SIG_IGN);
+    int code = read_options(&cli, NULL, argc, argv);
+    if (code != GO_ON) {
+        return code;
+    }
+    argc -= optind;
+    argv += optind;
+    if (argc > 0 && is_group(argv[0])) { /* options may stand between `demo` and its second word */
+        char *group = argv[0];
+        code = read_options(&cli, group, argc, argv);
+        if (code != GO_ON) {
+            return code;
+        }
+        argc -= optind - 1;
+        argv += optind - 1;
+        argv[0] = group;
+    }
     warn_of_variables();
-    int code = run_command(&cli, argc - optind, argv + optind);
+    code = run_command(&cli, argc, argv);
     buf_free(&cli.full_uri);
     return code;
 }

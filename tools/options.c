@@ -31,7 +31,8 @@ static void options_help(const struct option_table *table, bool cli)
     }
     printf("%-*s this text\n", HELP_COLUMN, "  --help, -h");
     if (cli) {
-        printf("%-*s which server; and more: see stockade --help\n", HELP_COLUMN, "  -u URI");
+        printf("%-*s which server or store; and more: see stockade --help\n", HELP_COLUMN,
+               "  -u URI");
     }
 }
 
@@ -221,8 +222,14 @@ enum options_result options_parse(const struct option_table *table, void *settin
         const struct option_row *row;
         switch (got) {
         case HELP_LETTER: options_help(table, cli != NULL); return OPTIONS_HELPED;
-        case URI_LETTER: cli->uri = optarg; break;
-        case PASSWORD_LETTER: cli->password_file = optarg; break;
+        case URI_LETTER:
+            check(cli != NULL);
+            cli->uri = optarg;
+            break;
+        case PASSWORD_LETTER:
+            check(cli != NULL);
+            cli->password_file = optarg;
+            break;
         case OPERAND:
             if (!operand_take(table, settings, optarg)) {
                 return refuse_extra(table, optarg);

@@ -190,7 +190,7 @@ static int run_query(int (*function)(struct query *), const struct option_table 
 #define TOKEN_ROW                                                                                  \
     {                                                                                              \
         "token", OPTION_NUMBER, offsetof(struct settings, token), 1, INT64_MAX, "T",               \
-            "of a lease that you hold; without it, one is taken", NULL                             \
+            "the token of your lease; without it, one is taken and released", NULL                 \
     }
 #define WAIT_ROW                                                                                   \
     {                                                                                              \

@@ -59,7 +59,7 @@ enum stk_error stk_client_open(const char *uri, int64_t timeout_ms, stk_client *
     command_index_fill(&client->commands, commands, commands_count);
     enum stk_error error = target_parse(uri, &client->target, why, sizeof why)
                                ? begin(client)
-                               : fail(STK_MISUSE, "URI: %s", why);
+                               : fail(STK_MISUSE, "%s", why);
     if (error == STK_OK)
         *opened = client;
     else

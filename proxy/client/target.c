@@ -36,7 +36,7 @@ static bool parse_tcp(struct target *target, const char *rest, char *why, size_t
     if (at_sign != NULL && !uri_take_login(&reader, at_sign, &target->login))
         return refuse(why, why_size, "before the @ stands user:password, %XX for special bytes");
     if (!uri_take_host(&reader, PORT_DEFAULT, &target->host) || *reader.at != '\0')
-        return refuse(why, why_size, "takes stockade://[user:password@]host[:port]");
+        return refuse(why, why_size, "a daemon's URI is stockade://[user:password@]host[:port]");
     return true;
 }
 
@@ -54,7 +54,7 @@ static bool parse_unix(struct target *target, const char *path, char *why, size_
 
     target->kind = TARGET_UNIX;
     if (!take(target->path, sizeof((struct sockaddr_un *)NULL)->sun_path, path, len))
-        return refuse(why, why_size, "takes stockade+unix:PATH, of at most 107 bytes");
+        return refuse(why, why_size, "a socket's URI is stockade+unix:PATH, of at most 107 bytes");
     while (*reader.at != '\0') {
         reader.at++; /* '?' or '&' */
         int i = uri_take_option(&reader, login_options, 2, 3, &seen);
@@ -76,7 +76,7 @@ static bool parse_embedded(struct target *target, const char *rest, char *why, s
     target->kind = TARGET_EMBEDDED;
     if (!take(target->path, sizeof target->path, rest, path_len) ||
         !take(target->lease, sizeof target->lease, lease, strlen(lease)))
-        return refuse(why, why_size, "takes sqlite:PATH[?lease=URI]");
+        return refuse(why, why_size, "a store's URI is sqlite:PATH[?lease=URI]");
     return lease_uri_parse(lease, &uri, why, why_size);
 }
 
@@ -91,7 +91,7 @@ bool target_parse(const char *uri, struct target *target, char *why, size_t why_
         return parse_unix(target, rest, why, why_size);
     if ((rest = uri_after(uri, "sqlite:")) != NULL)
         return parse_embedded(target, rest, why, why_size);
-    return refuse(why, why_size, "begins with stockade://, stockade+unix: or sqlite:");
+    return refuse(why, why_size, "a URI begins with stockade://, stockade+unix: or sqlite:");
 }
 
 const char *target_text(const struct target *target, char *out, size_t size)

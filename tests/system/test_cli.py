@@ -176,7 +176,7 @@ USAGE_ERRORS = {
     "a command is missing": "",
     "--nonsense is not an option": "--nonsense | demo oversell --nonsense | backup a --nonsense",
     "nonsense is not a command": "nonsense",
-    "-u begins with stockade://": "-u redis://x:1 demo oversell | get k -u nonsense | "
+    "-u: a URI begins with stockade://": "-u redis://x:1 demo oversell | get k -u nonsense | "
                                   "lock r -u x -- true",
     "-u takes stockade:// or stockade+unix: here": "demo oversell -u sqlite:x",
     "-u takes sqlite:PATH": "check -u stockade://127.0.0.1",

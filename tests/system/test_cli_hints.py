@@ -123,7 +123,7 @@ def test_a_refused_restore_leaves_the_store_as_it_was(values):
 @pytest.mark.parametrize("setting", ["STOCKADE_LISTEN=127.0.0.1:0", "STOCKADE_URI=x",
                                      "STOCKADE_TOKEN=3", "STOCKADE_SERVICE_HOST=10.0.0.1",
                                      "STOCKADE_PORT_7379_TCP_ADDR=10.0.0.1", "OTHER=1"])
-def test_a_variable_that_is_read_or_another_programs_is_not_complained_of(values, setting):
+def test_a_variable_that_is_known_is_not_complained_of(values, setting):
     done = subprocess.run(["env", setting, BUILD / "stockade", "-u", values["uri"], "get",
                            "sku:42"], capture_output=True, text=True, timeout=patience(20),
                           check=False, env=environment())

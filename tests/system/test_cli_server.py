@@ -49,7 +49,7 @@ def test_the_uri_may_come_from_the_environment_and_a_flag_wins(tool, local, key)
     elsewhere = with_env(tool, URI=f"stockade://127.0.0.1:{free_port()}")
     assert tool.output("get", key, "-u", local.uri, env=elsewhere) == "1\n"
     done = tool.run("get", key, env=with_env(tool, URI="nonsense"))
-    assert done.returncode == 2 and "STOCKADE_URI begins with stockade://" in done.stderr
+    assert done.returncode == 2 and "STOCKADE_URI: a URI begins with stockade://" in done.stderr
 
 
 def test_the_port_may_be_left_out(tool, key):
@@ -131,11 +131,17 @@ def test_the_demos_take_a_password_too(tool, locked):
 
 @pytest.mark.parametrize("words, said", [
     ("help", "usage: stockade [-u URI] COMMAND"), ("help --help", "usage: stockade [-u URI]"),
-    ("help take", "usage: stockade take KEY N"), ("help demo", "usage: stockade demo oversell"),
+    ("help take", "usage: stockade take KEY N"), ("help demo", "  demo oversell "),
     ("help demo basket", "usage: stockade [-u URI] demo basket"),
-    ("demo --help", "usage: stockade demo oversell"), ("demo -h", "demo basket")])
+    ("demo --help", "  demo oversell "), ("demo -h", "demo basket")])
 def test_help_that_is_asked_for_is_no_mistake(tool, words, said):
     assert said in tool.output(*words.split())
+
+
+def test_the_uri_stands_between_the_words_of_a_command_too(tool):
+    said = tool.run("demo", "-u", "sqlite:x", "oversell", "--stock", "0")
+    assert "--stock takes a whole number" in said.stderr
+    assert "needs a value" in tool.run("demo", "-u").stderr
 
 
 @pytest.mark.parametrize("words", ["help nonsense", "nonsense --help", "demo", "demo nonsense"])

@@ -58,7 +58,7 @@ def declarations():
     return {name: words for words, name in found if not words.startswith("static inline")}
 
 
-def test_each_version_lists_its_functions_and_a_later_one_is_in_none_by_itself():
+def test_each_symbol_version_lists_its_functions_and_no_pattern():
     """A pattern such as stk_* would give what comes later to a version that was released."""
     script = (REPO / "proxy/client/stockade.map").read_text()
     listed = re.findall(r"^    ([\w*]+);", script.replace("local:\n    *;", ""), re.M)

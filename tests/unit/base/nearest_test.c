@@ -19,11 +19,20 @@ TEST(a_slip_of_the_fingers_is_seen_through)
     static const struct {
         const char *written, *word;
     } rows[] = {
-        {"lisen", "listen"},       {"litsen", "listen"},          {"listenn", "listen"},
-        {"Listen", "listen"},      {"listen", "listen"},          {"least", "lease"},
-        {"loglevel", "log-level"}, {"log_level", "log-level"},    {"stroe", "store"},
-        {"cache", "cache-size"},   {"max-witers", "max-waiters"}, {"dbs", "db"},
+        {"lisen", "listen"},
+        {"litsen", "listen"},
+        {"listenn", "listen"},
+        {"Listen", "listen"},
+        {"listen", "listen"},
+        {"least", "lease"},
+        {"loglevel", "log-level"},
+        {"log_level", "log-level"},
+        {"stroe", "store"},
+        {"cache", "cache-size"},
+        {"max-witers", "max-waiters"},
+        {"dbs", "db"},
         {"confg", "config"},
+        {"bd", "db"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

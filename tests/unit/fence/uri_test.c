@@ -105,7 +105,7 @@ TEST(a_text_that_does_not_fit_is_cut)
 
 TEST(what_is_refused_and_where)
 {
-    /* The column where it stops being a lease URI, and why. */
+    /* The column of the first mistake, and what it is. */
     static const struct {
         const char *text;
         int column;
