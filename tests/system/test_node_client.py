@@ -364,15 +364,17 @@ def test_a_daemon_that_is_silent_loses_the_lease_before_its_ttl_is_over(rig, dae
 @pytest.mark.parametrize("call, reply", [
     ("lease.take(1)", 9), ("lease.take(1, { id: 'order 17' })", 9),
     ("shop.transaction([lease], (sale) => sale.take(lease).get(lease))", [9, "9"]),
-    ("lease.release()", True), ("shop.acquire('m').then((m) => m.token)", 1),
-    ("shop.acquire('m', { wait: 9000 }).then((m) => m.token)", 1),
-    ("shop.acquireAll(['m', 'n']).then((m) => m.length)", 2)])
+    ("lease.release()", True), ("shop.acquire('m').then(used)", [1, True, "free"]),
+    ("shop.acquire('m', { wait: 9000, owner: 'me' }).then(used)", [1, True, "free"]),
+    ("shop.acquireAll(['m', 'n']).then(([, m]) => used(m))", [1, True, "free"])])
 def test_a_request_whose_reply_was_lost_is_sent_again_and_applied_once(rig, daemon, call, reply):
     relay = rig.relay(daemon.address)
     running = node(rig, f"""
         const lease = await shop.acquire('k');
         await lease.set(10);
         say();
+        const used = async (m) => [m.token, await m.release(),
+          (await shop.query(m.resource)).state];
         await told();
         say(await {call});
         say(await lease.put(0).catch(() => null));""", relay.uri)

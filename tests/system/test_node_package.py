@@ -158,3 +158,13 @@ def test_its_page_has_three_examples_and_marks_every_block():
 @pytest.mark.parametrize("name", [block.name for block in BLOCKS if block.action == "test"])
 def test_block(name, tmp_path):
     run_block(next(block for block in BLOCKS if block.name == name), BLOCKS, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_a_lease_cycle_takes_little_more_than_the_same_three_commands_by_hand(rig):
+    link_node_modules(rig.folder)
+    program = rig.folder / "node_cycle.mjs"
+    program.write_text((REPO / "tools/bench/node_cycle.mjs").read_text())
+    seen = json.loads(run(*NODE, program, rig.daemon().uri, 1, timeout=300))
+    assert seen["ratio"] >= 0.8, seen

@@ -215,9 +215,9 @@ export class Lease {
     this.#state = 'over';
     if (stale) return false;
     const words = ['RELEASE', this.resource, String(this.token)];
-    if (this.#id !== undefined) words.push('ID', this.#id);
     try {
-      await this.#shop.link.call(words);
+      if (this.#id === undefined) await releaseAll(this.#shop.link, words);
+      else await this.#shop.link.call([...words, 'ID', this.#id]);
       return true;
     } catch (error) {
       if (error instanceof Stale || error instanceof Unknown) return false;
@@ -348,6 +348,11 @@ export class Lease {
       throw refusal;
     }
   }
+}
+
+// For an owner that is this lease's alone: a repeated ACQUIRE may have entered twice.
+export async function releaseAll(link, words) {
+  while (await link.call(words) > 0);
 }
 
 // Says which write it was, for wasApplied().
