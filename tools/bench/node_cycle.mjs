@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lease cycle (ACQUIRE, FENCED SET, RELEASE) through the package `stockade` for Node, and the same
-// three commands sent by hand through node-redis, in turns:
+// A lease cycle (ACQUIRE, FENCED SET, RELEASE) through the package `stockade` for Node, and the
+// same three commands sent by hand through node-redis, in turns:
 //
 //   node --preserve-symlinks --preserve-symlinks-main node_cycle.mjs URI [CALLERS [ROUNDS]]
 //

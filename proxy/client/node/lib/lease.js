@@ -183,7 +183,8 @@ export class Lease {
 
   #onRefused(error) {
     this.#trouble = error;
-    if (error instanceof Stale || error instanceof Unknown) this.#lose(this.#news ?? 'taken', error);
+    const over = error instanceof Stale || error instanceof Unknown;
+    if (over) this.#lose(this.#news ?? 'taken', error);
   }
 
   // Renews it now, with this TTL from here on; without one, the same.
@@ -225,9 +226,11 @@ export class Lease {
     }
   }
 
-  // The end of a block, which hides nobody's error.
+  // The end of a block, which hides nobody's error, and waits for nothing where it was lost.
   async [Symbol.asyncDispose]() {
-    await this.release().catch(() => {});
+    const lost = this.#lost !== undefined;
+    const released = this.release().catch(() => {});
+    if (!lost) await released;
   }
 
   // For close(): it is renewed no more.
@@ -258,11 +261,11 @@ export class Lease {
 
   async #write(words, id) {
     this.#check();
-    if (reads(words[0])) return this.#guarded(this.#shop.link.call(fence([this], undefined, words)));
+    const { link } = this.#shop;
+    if (reads(words[0])) return this.#guarded(link.call(fence([this], undefined, words)));
     const named = id === undefined ? this.#shop.newId() : String(id);
     try {
-      return await this.#guarded(
-        this.#shop.link.call(fence([this], named, words), { changes: true }));
+      return await this.#guarded(link.call(fence([this], named, words), { changes: true }));
     } catch (error) {
       throw nameWrite(error, this, named);
     }
@@ -357,7 +360,7 @@ export async function releaseAll(link, words) {
 
 // Says which write it was, for wasApplied().
 export function nameWrite(error, lease, id) {
-  if (error instanceof Unsure) Object.assign(error, { resource: lease.resource, token: lease.token, id });
-  return error;
+  const { resource, token } = lease;
+  return error instanceof Unsure ? Object.assign(error, { resource, token, id }) : error;
 }
 

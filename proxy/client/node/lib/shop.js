@@ -77,8 +77,8 @@ export class Stockade extends EventEmitter {
     return run(leases, block);
   }
 
-  // Asks plainly first, by an owner of its own, so that a repeat after a lost reply enters the lease
-  // that it had got (release() goes by the count). One that is held is waited for in the line.
+  // Asks plainly first, by an owner of its own, so that a repeat after a lost reply enters the
+  // lease that it had got (release() goes by the count). One that is held is waited for in line.
   async acquire(resource, options) {
     const { ttl, wait, owner, signal } = checked(options);
     resourceName(resource);
@@ -172,7 +172,7 @@ export class Stockade extends EventEmitter {
   }
 
   async #askAll(resources, ttl, waitUntil, owner, signal) {
-    for (;;) {
+    for (let again = false; ; again = true) {
       signal?.throwIfAborted();
       const words = ['ACQUIREALL', String(ttl), String(resources.length), ...resources, 'ID',
         this.newId()];
@@ -193,7 +193,8 @@ export class Stockade extends EventEmitter {
         if (reply === null) throw new Held(`another holds one of ${JSON.stringify(resources)}`);
         return await this.#timeLeft(resources, reply, ttl, asked);
       } catch (error) {
-        if (!(error instanceof Stale) || now() >= waitUntil) throw error;
+        // What was granted to an attempt without a reply is over: it takes another ID.
+        if (!(error instanceof Stale) || (again && now() >= waitUntil)) throw error;
       }
     }
   }
@@ -273,7 +274,7 @@ export class Stockade extends EventEmitter {
     return reply === null ? null : reply[0] === 1;
   }
 
-  // Ends the connection when what is under way is answered. Leases that are held end with their TTL.
+  // Ends the connection after what is under way. Leases that are held end with their TTL.
   async close() {
     for (const lease of [...this.leases]) lease.forget();
     await this.link.close();
