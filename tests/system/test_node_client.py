@@ -209,8 +209,13 @@ def test_a_waiter_is_told_of_its_turn_promptly(rig, daemon):
     holder = daemon.client()
     token = holder.token("k")
     running = node(rig, """
-        await shop.lease('k', { ttl: 60000, wait: 60000 }, (lease) => say(lease.token));""",
-                   daemon.uri)
+        const waiting = shop.lease('k', { ttl: 60000, wait: 60000 }, (lease) => say(lease.token));
+        const listeners = () => shop.command('PUBSUB', 'NUMSUB', 'stockade:events:k');
+        while ((await listeners())['stockade:events:k'] !== 1 && (await listeners())[1] !== 1);
+        await shop.get('k'); // answered after what it asks when it has subscribed
+        say('waits');
+        await waiting;""", daemon.uri)
+    assert running.hear() == "waits"
     holder.await_waiters("k", 1)
     with Stopwatch() as watch:
         holder("RELEASE", "k", token)
@@ -331,7 +336,7 @@ def test_a_loop_that_stalls_too_long_aborts_before_the_ttl_is_over(rig, daemon):
     assert daemon.client()("GET", "k") is None
 
 
-def test_code_that_goes_on_after_a_stall_learns_of_the_loss_by_itself(rig, daemon):
+def test_code_that_goes_on_after_a_stall_learns_of_the_loss(rig, daemon):
     said = told(rig, daemon, """
         const lease = await shop.acquire('k', { ttl: 300 });
         const { signal } = lease;
@@ -364,15 +369,17 @@ def test_a_daemon_that_is_silent_loses_the_lease_before_its_ttl_is_over(rig, dae
 @pytest.mark.parametrize("call, reply", [
     ("lease.take(1)", 9), ("lease.take(1, { id: 'order 17' })", 9),
     ("shop.transaction([lease], (sale) => sale.take(lease).get(lease))", [9, "9"]),
-    ("lease.release()", True), ("shop.acquire('m').then((m) => m.token)", 1),
-    ("shop.acquire('m', { wait: 9000 }).then((m) => m.token)", 1),
-    ("shop.acquireAll(['m', 'n']).then((m) => m.length)", 2)])
-def test_a_request_whose_reply_was_lost_is_sent_again_and_applied_once(rig, daemon, call, reply):
+    ("lease.release()", True), ("shop.acquire('m').then(used)", [1, True, "free"]),
+    ("shop.acquire('m', { wait: 9000, owner: 'me' }).then(used)", [1, True, "free"]),
+    ("shop.acquireAll(['m', 'n']).then(([, m]) => used(m))", [1, True, "free"])])
+def test_a_request_whose_reply_was_lost_is_applied_once(rig, daemon, call, reply):
     relay = rig.relay(daemon.address)
     running = node(rig, f"""
         const lease = await shop.acquire('k');
         await lease.set(10);
         say();
+        const used = async (m) => [m.token, await m.release(),
+          (await shop.query(m.resource)).state];
         await told();
         say(await {call});
         say(await lease.put(0).catch(() => null));""", relay.uri)

@@ -109,7 +109,7 @@ export class Stockade {
     options?: WriteOptions & { leases?: Iterable<Lease> }): Promise<Rows>;
 
   /**
-   * Writes that are applied whole or not at all: `build` collects them, then they are sent together.
+   * Writes that are applied whole or not at all: `build` collects them, then they are sent.
    * Resolves to the replies, in order. All leases have to be current, those without a write too.
    */
   transaction(leases: Lease | Iterable<Lease>, build: (transaction: Transaction) => unknown,
@@ -129,9 +129,9 @@ export class Stockade {
 }
 
 /**
- * A lease that was granted. It is renewed until it is given back or lost. A lost one aborts `signal`,
- * and each call on it is rejected with Lost: at once where the daemon tells of the loss, with a tenth
- * of its TTL to go where it could not be renewed.
+ * A lease that was granted. It is renewed until it is given back or lost. A lost one aborts
+ * `signal`, and each call on it is rejected with Lost: at once where the daemon tells of the loss,
+ * with a tenth of its TTL to go where it could not be renewed.
  */
 export class Lease {
   private constructor();
@@ -150,7 +150,7 @@ export class Lease {
   get(): Promise<string | null>;
   set(value: Value, options?: WriteOptions): Promise<void>;
   delete(options?: WriteOptions): Promise<boolean>;
-  /** Takes n from a number, if that leaves at least `min` (0): SoldOut. Resolves to what is left. */
+  /** Takes n from a number, if `min` (0) or more is left then; else SoldOut. Resolves to that. */
   take(n?: number, options?: WriteOptions & { min?: number }): Promise<number>;
   /** Adds n, to at most `max`. */
   put(n?: number, options?: WriteOptions & { max?: number }): Promise<number>;

@@ -183,7 +183,8 @@ export class Lease {
 
   #onRefused(error) {
     this.#trouble = error;
-    if (error instanceof Stale || error instanceof Unknown) this.#lose(this.#news ?? 'taken', error);
+    const over = error instanceof Stale || error instanceof Unknown;
+    if (over) this.#lose(this.#news ?? 'taken', error);
   }
 
   // Renews it now, with this TTL from here on; without one, the same.
@@ -215,9 +216,9 @@ export class Lease {
     this.#state = 'over';
     if (stale) return false;
     const words = ['RELEASE', this.resource, String(this.token)];
-    if (this.#id !== undefined) words.push('ID', this.#id);
     try {
-      await this.#shop.link.call(words);
+      if (this.#id === undefined) await releaseAll(this.#shop.link, words);
+      else await this.#shop.link.call([...words, 'ID', this.#id]);
       return true;
     } catch (error) {
       if (error instanceof Stale || error instanceof Unknown) return false;
@@ -225,9 +226,11 @@ export class Lease {
     }
   }
 
-  // The end of a block, which hides nobody's error.
+  // The end of a block, which hides nobody's error, and waits for nothing where it was lost.
   async [Symbol.asyncDispose]() {
-    await this.release().catch(() => {});
+    const lost = this.#lost !== undefined;
+    const released = this.release().catch(() => {});
+    if (!lost) await released;
   }
 
   // For close(): it is renewed no more.
@@ -258,11 +261,11 @@ export class Lease {
 
   async #write(words, id) {
     this.#check();
-    if (reads(words[0])) return this.#guarded(this.#shop.link.call(fence([this], undefined, words)));
+    const { link } = this.#shop;
+    if (reads(words[0])) return this.#guarded(link.call(fence([this], undefined, words)));
     const named = id === undefined ? this.#shop.newId() : String(id);
     try {
-      return await this.#guarded(
-        this.#shop.link.call(fence([this], named, words), { changes: true }));
+      return await this.#guarded(link.call(fence([this], named, words), { changes: true }));
     } catch (error) {
       throw nameWrite(error, this, named);
     }
@@ -350,9 +353,14 @@ export class Lease {
   }
 }
 
+// For an owner that is this lease's alone: a repeated ACQUIRE may have entered twice.
+export async function releaseAll(link, words) {
+  while (await link.call(words) > 0);
+}
+
 // Says which write it was, for wasApplied().
 export function nameWrite(error, lease, id) {
-  if (error instanceof Unsure) Object.assign(error, { resource: lease.resource, token: lease.token, id });
-  return error;
+  const { resource, token } = lease;
+  return error instanceof Unsure ? Object.assign(error, { resource, token, id }) : error;
 }
 

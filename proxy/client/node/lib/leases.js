@@ -36,6 +36,6 @@ export class Leases {
   }
 
   async [Symbol.asyncDispose]() {
-    await this.release().catch(() => {});
+    await Promise.all(this.#leases.map((lease) => lease[Symbol.asyncDispose]()));
   }
 }

@@ -22,7 +22,7 @@ class Ask {
     this.send = send; // what sends it once, on a client
     this.until = until;
     this.repeatable = options.repeatable ?? true;
-    this.changes = options.changes ?? false; // without an answer nobody knows whether it was applied
+    this.changes = options.changes ?? false; // without an answer it may have been applied
     this.onLate = options.onLate; // takes a reply that came when nobody waited any more
     this.sent = false;
     this.asked = 0; // when it was sent last

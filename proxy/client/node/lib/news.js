@@ -4,8 +4,8 @@
 // node-redis drops pushes that it does not know.)
 //
 // A resource is listened to while somebody here holds it for longer, or waits for it, and a moment
-// more, as the next one may come. Where that is refused, or there are too many, nobody is told: then
-// holders learn of a loss at their next renewal, and those who wait ask more often.
+// more, as the next one may come. Where that is refused, or there are too many, nobody is told:
+// then holders learn of a loss at their next renewal, and those who wait ask more often.
 
 const RESOURCES_MAX = 1000; // the daemon takes 1,024 subscriptions from a connection
 const LINGER_MS = 1000;
@@ -25,7 +25,10 @@ export class News {
     let ear = this.#ears.get(resource);
     if (ear === undefined) {
       ear = {
-        channel: `stockade:events:${resource}`, hearers: new Set(), on: false, linger: undefined,
+        channel: `stockade:events:${resource}`,
+        hearers: new Set(),
+        on: false, // subscribed
+        gone: false, // nobody listens any more
       };
       ear.listener = (text) => tell(ear, JSON.parse(text));
       this.#ears.set(resource, ear);
@@ -41,9 +44,8 @@ export class News {
     if (ear === undefined || !ear.hearers.delete(hear) || ear.hearers.size > 0) return;
     ear.linger = setTimeout(() => {
       this.#ears.delete(resource);
-      if (ear.on && this.#link.client.isReady) {
-        this.#link.client.unsubscribe(ear.channel, ear.listener).catch(() => {});
-      }
+      ear.gone = true;
+      if (ear.on) this.#unsubscribe(ear);
     }, LINGER_MS);
     ear.linger.unref();
   }
@@ -58,9 +60,14 @@ export class News {
     try {
       await this.#link.client.subscribe(ear.channel, ear.listener);
       ear.on = true;
+      if (ear.gone) this.#unsubscribe(ear); // left meanwhile
     } catch {
       ear.on = false;
     }
+  }
+
+  #unsubscribe(ear) {
+    this.#link.client.unsubscribe(ear.channel, ear.listener).catch(() => {});
   }
 
   // node-redis has subscribed again to what was on.

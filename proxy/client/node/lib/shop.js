@@ -10,7 +10,7 @@ import { EventEmitter } from 'node:events';
 import { parse } from './address.js';
 import { now } from './clock.js';
 import { Held, Misuse, Stale, Unsure } from './errors.js';
-import { Lease, nameWrite } from './lease.js';
+import { Lease, nameWrite, releaseAll } from './lease.js';
 import { Leases } from './leases.js';
 import { Link } from './link.js';
 import { News } from './news.js';
@@ -77,38 +77,35 @@ export class Stockade extends EventEmitter {
     return run(leases, block);
   }
 
-  async acquire(resource, options = {}) {
+  // Asks plainly first, by an owner of its own, so that a repeat after a lost reply enters the
+  // lease that it had got (release() goes by the count). One that is held is waited for in line.
+  async acquire(resource, options) {
     const { ttl, wait, owner, signal } = checked(options);
     resourceName(resource);
     const waitUntil = now() + wait;
-    const queue = wait > 0;
-    let id = this.newId();
-    const ask = async () => {
-      const words = ['ACQUIRE', resource, String(ttl), 'ID', id];
-      if (queue) words.push('QUEUE');
-      if (owner !== undefined) words.push('OWNER', owner);
-      const call = {
-        until: waitUntil + this.link.timeout,
-        onLate: (reply) => this.#giveBack(resource, reply),
-      };
-      const reply = await this.link.call(words, call);
-      if (reply === null || reply[0] === 'queued') return null;
-      return { token: reply[0], left: reply[1], asked: call.asked };
+    const words = ['ACQUIRE', resource, String(ttl), 'OWNER', owner ?? this.newId()];
+    if (owner !== undefined) words.push('ID', this.newId());
+    const call = {
+      until: waitUntil + this.link.timeout,
+      onLate: (reply) => this.#giveBack(resource, reply),
     };
-    let grant;
-    try {
-      grant = queue ? await this.#queue(resource, id, ttl, waitUntil, signal, ask) : await ask();
-    } catch (error) {
-      if (queue || !(error instanceof Stale)) throw error;
-      id = this.newId(); // what was granted to an attempt without a reply is over
-      grant = await ask();
+    let reply = await this.link.call(words, call);
+    if (reply === null && wait > 0) {
+      reply = await this.#queue(words.slice(0, 5), ttl, waitUntil, signal, call);
     }
-    if (grant === null) throw new Held(`another holds ${JSON.stringify(resource)}`);
-    return new Lease(this, resource, { ...grant, ttl, owner });
+    if (reply === null) throw new Held(`another holds ${JSON.stringify(resource)}`);
+    return new Lease(this, resource, { token: reply[0], left: reply[1], asked: call.asked, ttl,
+      owner });
   }
 
   // Asks until it is granted or the time is up.
-  async #queue(resource, id, ttl, waitUntil, signal, ask) {
+  async #queue(words, ttl, waitUntil, signal, options) {
+    const [, resource] = words;
+    const id = this.newId();
+    const ask = async () => {
+      const reply = await this.link.call([...words, 'ID', id, 'QUEUE'], options);
+      return reply === null || reply[0] === 'queued' ? null : reply;
+    };
     let called = () => {}; // ends the pause
     let told = false;
     const call = () => {
@@ -119,12 +116,12 @@ export class Stockade extends EventEmitter {
       if (event === 'reconnected' || (event === 'turn' && whose === id)) call();
     };
     const heard = this.news.hears(resource);
-    if (heard) this.news.join(resource, hear);
+    const { subscribed } = this.news.join(resource, hear);
     signal?.addEventListener('abort', call);
     try {
       let grant = await ask();
       if (grant === null && !heard) {
-        await this.news.join(resource, hear).subscribed;
+        await subscribed;
         told = true; // its turn may have come meanwhile
       }
       while (grant === null) {
@@ -144,7 +141,7 @@ export class Stockade extends EventEmitter {
         told = false;
         grant = await ask();
       }
-      if (signal?.aborted && grant !== null) this.#giveBack(resource, [grant.token]);
+      if (signal?.aborted && grant !== null) this.#giveBack(resource, grant);
       else if (grant === null) await this.link.call(['DEQUEUE', resource, id]).catch(() => {});
       signal?.throwIfAborted();
       return grant;
@@ -154,9 +151,11 @@ export class Stockade extends EventEmitter {
     }
   }
 
-  #giveBack(resource, reply) {
+  // A grant that nobody waits for any more.
+  async #giveBack(resource, reply) {
     if (typeof reply?.[0] !== 'number') return;
-    this.link.call(['RELEASE', resource, String(reply[0])]).catch(() => {});
+    const words = ['RELEASE', resource, String(reply[0])];
+    await releaseAll(this.link, words).catch(() => {});
   }
 
   async acquireAll(resources, options = {}) {
@@ -173,7 +172,7 @@ export class Stockade extends EventEmitter {
   }
 
   async #askAll(resources, ttl, waitUntil, owner, signal) {
-    for (;;) {
+    for (let again = false; ; again = true) {
       signal?.throwIfAborted();
       const words = ['ACQUIREALL', String(ttl), String(resources.length), ...resources, 'ID',
         this.newId()];
@@ -194,7 +193,8 @@ export class Stockade extends EventEmitter {
         if (reply === null) throw new Held(`another holds one of ${JSON.stringify(resources)}`);
         return await this.#timeLeft(resources, reply, ttl, asked);
       } catch (error) {
-        if (!(error instanceof Stale) || now() >= waitUntil) throw error;
+        // What was granted to an attempt without a reply is over: it takes another ID.
+        if (!(error instanceof Stale) || (again && now() >= waitUntil)) throw error;
       }
     }
   }
@@ -274,7 +274,7 @@ export class Stockade extends EventEmitter {
     return reply === null ? null : reply[0] === 1;
   }
 
-  // Ends the connection when what is under way is answered. Leases that are held end with their TTL.
+  // Ends the connection after what is under way. Leases that are held end with their TTL.
   async close() {
     for (const lease of [...this.leases]) lease.forget();
     await this.link.close();
@@ -293,7 +293,7 @@ async function run(held, block) {
   }
 }
 
-function checked({ ttl = TTL_MS, wait = 0, owner, signal, ...rest }) {
+function checked({ ttl = TTL_MS, wait = 0, owner, signal, ...rest } = {}) {
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw new Misuse(`there is no option ${unknown}`);
   integer(ttl, 'ttl', TTL_MS_MIN, TIME_MS_MAX);
