@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package `stockade` for Python, for tasks: what differs from threads, which is cancellation and
-a loop that stands still. (test_python_package.py has what does not.)"""
+"""The package `stockade` for Python, for tasks: what differs from threads, which is cancellation
+and a loop that stands still. (test_python_package.py has what does not.)"""
 
 import asyncio
 import functools
@@ -205,7 +205,7 @@ async def test_a_block_that_ends_as_its_lease_is_lost_ends_well(local, key):
 
 
 @in_loop
-async def test_a_write_that_is_under_way_ends_before_the_loss_cancels(behind, key):
+async def test_a_write_ends_before_the_loss_cancels(behind, key):
     daemon, relay = behind
 
     async def kept():
@@ -418,7 +418,7 @@ async def test_each_request_whose_reply_is_lost_counts_once(behind, key):
 
 
 @in_loop
-async def test_a_write_without_an_answer_is_unsure_and_can_be_asked_for(behind, key):
+async def test_a_write_without_an_answer_is_unsure(behind, key):
     daemon, relay = behind
     async with aio_connect(relay, timeout=0.5) as shop, aio_connect(daemon) as other:
         lease = await shop.lease(key, ttl=60).acquire()

@@ -6,8 +6,11 @@ stock is exact."""
 import collections
 import http.client
 import json
+import os
+import random
 import signal
 import threading
+import time
 
 import pytest
 
@@ -18,14 +21,16 @@ from harness.process import Process
 CALLERS = 40
 PIECES = 240
 TTL = 0.6
+STORM_SECONDS = float(os.environ.get("STOCKADE_STORM_SECONDS", 600))
 CLIENTS = REPO / "tests/system/clients"
 
 
 class Callers:
-    """They buy until the article is sold out, half of them at each server."""
+    """They buy until the article is sold out, or until they are told to stop."""
 
     def __init__(self, ports):
         self.sold, self.refusals, self.failures = [], collections.Counter(), []
+        self.stop = threading.Event()
         self.threads = [threading.Thread(target=self._run, args=(ports[i % len(ports)],),
                                          daemon=True) for i in range(CALLERS)]
         for thread in self.threads:
@@ -34,16 +39,17 @@ class Callers:
     def _run(self, port):
         try:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience(60))
-            while True:
+            while not self.stop.is_set():
                 connection.request("POST", "/sell/lamp")
                 response = connection.getresponse()
                 answer = json.loads(response.read())
                 if answer.get("error") == "sold out":
-                    return
+                    break
                 if "left" in answer:
                     self.sold.append(answer["left"])
                 else:
                     self.refusals[answer["error"]] += 1
+            connection.close()
         except Exception as failure:  # the main thread is to see it
             self.failures.append(failure)
 
@@ -51,38 +57,95 @@ class Callers:
         wait_until(lambda: len(self.sold) >= count or self.failures, f"{count} are sold", 30)
         assert not self.failures
 
-    def join(self):
+    def audit(self, shop, opening):
+        """When all have ended: each piece was sold once, and counted."""
         for thread in self.threads:
-            thread.join(patience(30))
+            thread.join(patience(60))
         assert not any(thread.is_alive() for thread in self.threads) and not self.failures
+        assert sorted(self.sold) == list(range(opening - len(self.sold), opening))
+        assert shop.get("sku:lamp") == str(opening - len(self.sold))
+        assert set(self.refusals) <= {"STALE"}, self.refusals
+        wait_until(lambda: shop.query("sku:lamp")["state"] == "free", "nobody keeps it")
+
+
+class Street:
+    """A daemon, web servers on it, and their callers."""
+
+    def __init__(self, rig, programs, opening, relay=False):
+        self.rig, self.opening = rig, opening
+        self.daemon = rig.daemon()
+        self.listen = ("{}:{}".format(*self.daemon.address),)
+        with connect(self.daemon) as shop, shop.lease("sku:lamp") as lease:
+            lease.set(opening)
+        self.relay = rig.relay(self.daemon.address) if relay else None
+        uri = self.relay.uri if relay else self.daemon.uri
+        self.servers = [Process(program, ["/usr/bin/python3", CLIENTS / program, FOLDER, uri,
+                                          patience(TTL)], rig.stderr_path(program))
+                        for program in programs]
+        for server in self.servers:
+            server.expected_status = -signal.SIGTERM if "flask" in server.name else 0
+            rig.processes.append(server)
+        self.callers = Callers([int(server.first_line(30)) for server in self.servers])
+
+    def restart(self, how):
+        self.daemon.killed = True
+        self.daemon.signal(how)
+        self.daemon.wait()
+        self.rig.processes.remove(self.daemon)
+        self.daemon = self.rig.daemon(listen=self.listen)
+
+    def close(self):
+        with connect(self.daemon) as shop:
+            self.callers.audit(shop, self.opening)
 
 
 @pytest.mark.parametrize("program", ["flask_shop.py", "asgi_shop.py"])
 def test_40_callers_buy_what_there_is_whatever_stands_still(rig, program):
-    daemon = rig.daemon()
-    with connect(daemon) as shop, shop.lease("sku:lamp") as lease:
-        lease.set(PIECES)
-    servers = [Process(program, ["/usr/bin/python3", CLIENTS / program, FOLDER, daemon.uri,
-                                 patience(TTL)], rig.stderr_path(program)) for _ in range(2)]
-    for server in servers:
-        server.expected_status = -signal.SIGTERM if program == "flask_shop.py" else 0
-        rig.processes.append(server)
-    callers = Callers([int(server.first_line()) for server in servers])
-    listen = ("{}:{}".format(*daemon.address),)
-
-    def restart(daemon, how):
-        daemon.signal(how)
-        daemon.killed = True
-        daemon.wait()
-        return rig.daemon(listen=listen)
-    for number, server in enumerate(servers):
+    street = Street(rig, [program] * 2, PIECES)
+    callers = street.callers
+    for server, how in zip(street.servers, (signal.SIGTERM, signal.SIGKILL)):
         with server.frozen():
             callers.await_sold(len(callers.sold) + 20)  # the other one goes on, a TTL later
-        daemon = restart(daemon, (signal.SIGTERM, signal.SIGKILL)[number])
+        street.restart(how)
         callers.await_sold(len(callers.sold) + 20)
-    callers.join()
-    assert sorted(callers.sold) == list(range(PIECES)), "each piece once"
-    assert set(callers.refusals) <= {"STALE"}, callers.refusals
-    with connect(daemon) as shop:
-        assert shop.get("sku:lamp") == "0"
-        wait_until(lambda: shop.query("sku:lamp")["state"] == "free", "nobody keeps it")
+    street.close()
+    assert len(callers.sold) == PIECES
+
+
+def fault(street, dice):
+    """Something goes wrong, for a while."""
+    relay, seconds = street.relay, dice.uniform(0.1, 2 * patience(TTL))
+    kind = dice.choice(["server", "daemon", "cut", "replies", "requests", "restart", "revoke"])
+    if kind in ("server", "daemon"):
+        with (dice.choice(street.servers) if kind == "server" else street.daemon).frozen():
+            time.sleep(seconds)
+    elif kind in ("replies", "requests"):  # they are under way, and lost
+        direction = "down" if kind == "replies" else "up"
+        relay.hold(direction)
+        time.sleep(seconds)
+        relay.cut()
+        relay.let(direction)
+    elif kind == "cut":
+        relay.cut()
+    elif kind == "restart":
+        street.restart(dice.choice([signal.SIGTERM, signal.SIGKILL]))
+    else:
+        with connect(street.daemon) as shop:
+            shop.revoke("sku:lamp")
+    return kind
+
+
+@pytest.mark.slow
+def test_ten_minutes_of_faults_lose_nothing_and_sell_nothing_twice(rig):
+    seed = random.randrange(1 << 32)
+    dice, faults = random.Random(seed), collections.Counter()
+    street = Street(rig, ["flask_shop.py", "asgi_shop.py"] * 2, 10 ** 6, relay=True)
+    end = time.monotonic() + STORM_SECONDS
+    while time.monotonic() < end:
+        faults[fault(street, dice)] += 1
+        street.callers.await_sold(len(street.callers.sold) + dice.randrange(10, 60))
+    street.callers.stop.set()
+    street.close()
+    print(f"seed {seed}: {len(street.callers.sold)} sold, {dict(faults)}, refused: "
+          f"{dict(street.callers.refusals)}")
+    assert street.callers.refusals["STALE"] > 0

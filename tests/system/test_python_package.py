@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package `stockade` for Python, for threads: what it does, what it does when a lease is lost, a
-call is interrupted or a reply does not come, and that it installs. (test_python_asyncio.py: the
+"""The package `stockade` for Python, for threads: what it does, what it does when a lease is lost,
+a call is interrupted or a reply does not come, and that it installs. (test_python_asyncio.py: the
 same for tasks. test_python_handlers.py: web handlers.)"""
 
 import inspect
@@ -133,7 +133,7 @@ def test_it_waits_in_line_and_is_woken(shop, key):
     assert tokens == [lease.token + 1]
 
 
-def test_connections_that_hold_what_others_wait_for_are_no_deadlock(shop, key):
+def test_a_connection_that_holds_the_lease_is_no_deadlock(shop, key):
     """The connection over which a lease was taken is the next one to be used."""
     held = shop.lease(key).acquire()
     got = []
@@ -165,7 +165,7 @@ def test_the_same_owner_enters_again_with_the_same_token(shop, key):
     assert is_free(shop, key)
 
 
-def test_more_callers_wait_than_there_are_connections_for_it(rig, key):
+def test_more_callers_wait_than_have_connections(rig, key):
     daemon = rig.daemon()
     shop = connect(daemon, waiting_max=2)
     done = []
@@ -290,7 +290,7 @@ def test_a_transaction_is_whole_or_not_there(shop, key):
     assert is_free(shop, key + "a") and is_free(shop, key + "b")
 
 
-def test_all_leases_of_a_transaction_are_current_at_its_commit(shop, key):
+def test_all_leases_of_a_transaction_are_current(shop, key):
     with shop.lease(key + "a") as first, shop.lease(key + "b") as second:
         shop.revoke(key + "b")
         with pytest.raises(stockade.Stale):
@@ -453,7 +453,7 @@ def test_another_ttl_from_here_on(shop, key):
 
 
 @pytest.mark.parametrize("how", ["silent", "cut"])
-def test_the_holder_is_told_before_the_ttl_is_over_when_the_daemon_is_not_there(behind, key, how):
+def test_the_holder_is_told_in_time_that_the_daemon_is_away(behind, key, how):
     shop, relay, _ = behind
     ttl = 3
     with shop.lease(key, ttl=patience(ttl)) as lease:
@@ -574,7 +574,7 @@ def test_a_release_that_is_interrupted_is_made_up_for(behind, key):
         wait_until(lambda: is_free(other, key), "it is released")
 
 
-def test_a_forked_child_releases_nothing_and_has_connections_of_its_own(rig, key):
+def test_a_forked_child_releases_nothing(rig, key):
     shop = connect(rig.daemon())
     with shop.lease(key) as lease:
         lease.set(1)
@@ -638,7 +638,7 @@ def test_an_id_of_the_programs_own_counts_once_under_another_lease(shop, key):
     assert shop.get(key) == "5"
 
 
-def test_a_write_without_an_answer_is_unsure_and_can_be_asked_for(behind, key):
+def test_a_write_without_an_answer_is_unsure(behind, key):
     shop, relay, daemon = behind
     quick = connect(relay, timeout=0.5)
     lease = quick.lease(key, ttl=60).acquire()

@@ -37,7 +37,7 @@ async def app(scope, receive, send):
 
 
 if __name__ == "__main__":
-    signal.alarm(600)
+    signal.alarm(900)
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off",

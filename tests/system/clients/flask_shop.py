@@ -5,6 +5,7 @@
 
 It prints its port, and ends by itself after some minutes."""
 
+import logging
 import signal
 import sys
 import time
@@ -36,7 +37,8 @@ def refuse(error):
 
 
 if __name__ == "__main__":
-    signal.alarm(600)
+    signal.alarm(900)
+    logging.getLogger("werkzeug").disabled = True
     server = make_server("127.0.0.1", 0, app, threaded=True)
     print(server.port, flush=True)
     server.serve_forever()

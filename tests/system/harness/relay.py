@@ -89,8 +89,9 @@ class Relay:
                         gate.kept_bytes -= len(data)
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
+        except OSError:  # one end broke: so does the other
+            _reset(source)
+            _reset(sink)
 
     def _set(self, direction, **state):
         gate = self.gates[direction]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import socket
 from typing import Any, Dict
 from urllib.parse import unquote, urlsplit
 
@@ -13,6 +14,10 @@ import redis.asyncio
 from stockade.errors import Misuse
 
 PORT = 7379
+# A peer that has vanished without a word is noticed while nothing is sent: after half a minute.
+KEEPALIVE = {getattr(socket, name): value for name, value in
+             (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+             if hasattr(socket, name)}
 HINT = "expected stockade://[user:password@]host[:port] or stockade+unix:PATH"
 
 
@@ -46,7 +51,8 @@ class Target:
             raise Misuse(f"{error}: {HINT}") from None
         if not host or parts.path not in ("", "/") or parts.query or parts.fragment:
             raise Misuse(HINT)
-        self._options.update(host=host, port=port)
+        self._options.update(host=host, port=port, socket_keepalive=True,
+                             socket_keepalive_options=KEEPALIVE)
         if parts.username:
             self._options["username"] = unquote(parts.username)
         if parts.password:
@@ -58,10 +64,10 @@ class Target:
         if self._unix:
             return redis.UnixDomainSocketConnection(socket_timeout=timeout, **self._options)
         return redis.Connection(socket_timeout=timeout, socket_connect_timeout=timeout,
-                                socket_keepalive=True, **self._options)
+                                **self._options)
 
     def aio_connection(self) -> Any:
         """The same for asyncio, where the caller sets the limits."""
         if self._unix:
             return redis.asyncio.UnixDomainSocketConnection(**self._options)
-        return redis.asyncio.Connection(socket_keepalive=True, **self._options)
+        return redis.asyncio.Connection(**self._options)
