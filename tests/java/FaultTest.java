@@ -108,6 +108,9 @@ class FaultTest {
             Daemon.took("its turn comes", begun, 0, 2000);
             held.renew(Duration.ofSeconds(30));
             assertEquals(1, lost.getCount());
+            daemon.stop();
+            daemon.start();
+            assertEquals(held.token(), shop.revoke("held"), "not sent on a connection that is dead");
             held.close();
         }
     }

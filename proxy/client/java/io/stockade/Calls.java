@@ -28,7 +28,7 @@ final class Calls {
         READ,
         /** Changes something, and has an ID or is harmless for another reason. */
         WRITE,
-        /** Changes something, and must not be sent twice. */
+        /** Changes something, and must not be sent twice: not on a connection that may be dead. */
         ONCE
     }
 
@@ -202,7 +202,7 @@ final class Calls {
                 boolean aged = false;
                 Wire wire = null;
                 try {
-                    wire = alone ? null : takeIdle();
+                    wire = alone || kind == Kind.ONCE ? null : takeIdle();
                     if (wire == null) {
                         wire = open(deadline);
                     }

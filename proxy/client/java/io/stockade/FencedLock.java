@@ -80,7 +80,7 @@ public final class FencedLock implements Lock {
      */
     public void lock(long leaseTime, TimeUnit unit) {
         try {
-            enter(Stockade.FOREVER_MS, leaseTime, unit, false);
+            enterWhenever(leaseTime, unit, false);
         } catch (InterruptedException cannotBe) {
             throw new AssertionError(cannotBe);
         }
@@ -99,7 +99,14 @@ public final class FencedLock implements Lock {
      * @throws InterruptedException the thread was interrupted, and has left the line
      */
     public void lockInterruptibly(long leaseTime, TimeUnit unit) throws InterruptedException {
-        enter(Stockade.FOREVER_MS, leaseTime, unit, true);
+        enterWhenever(leaseTime, unit, true);
+    }
+
+    private void enterWhenever(long leaseTime, TimeUnit unit, boolean interruptible)
+        throws InterruptedException {
+        if (!enter(Stockade.FOREVER_MS, leaseTime, unit, interruptible)) {
+            throw new AssertionError("a wait without end has ended");
+        }
     }
 
     @Override
