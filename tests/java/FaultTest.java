@@ -110,7 +110,7 @@ class FaultTest {
             assertEquals(1, lost.getCount());
             daemon.stop();
             daemon.start();
-            assertEquals(held.token(), shop.revoke("held"), "not sent on a connection that is dead");
+            assertEquals(held.token(), shop.revoke("held"), "over a new connection");
             held.close();
         }
     }
