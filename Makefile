@@ -98,8 +98,8 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help java setup demo check replay format tidy asan ubsan tsan install uninstall \
-        clean tests FORCE
+.PHONY: all help java javadoc setup demo check replay format tidy asan ubsan tsan install \
+        uninstall clean tests FORCE
 
 all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
 
@@ -108,6 +108,9 @@ all: java
 tests: $(if $(JUNIT),$(BUILD)/java-tests.jar)
 endif
 java: $(JAR) ## build the package for Java (where there is a JDK, all does)
+
+javadoc: $(JAVA_SOURCES) ## write the Java package's pages to build/javadoc
+	@javadoc -quiet -Xdoclint:all -encoding UTF-8 -d $(BUILD)/javadoc $(JAVA_SOURCES)
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' \
@@ -245,7 +248,8 @@ $(BUILD)/libstockade.a: $(library_objects)
 $(JAR): $(JAVA_SOURCES) LICENSE
 	@echo 'jar $@'
 	@rm -rf $(BUILD)/java && mkdir -p $(BUILD)/java/META-INF
-	@javac --release 17 -Xlint:all -Werror -encoding UTF-8 -d $(BUILD)/java $(JAVA_SOURCES)
+	@javac --release 17 -Xlint:all -Xdoclint:all/protected -Werror -encoding UTF-8 \
+	    -d $(BUILD)/java $(JAVA_SOURCES)
 	@cp LICENSE $(BUILD)/java/META-INF
 	@printf '%s\n' 'Automatic-Module-Name: io.stockade' 'Implementation-Title: stockade' \
 	    'Implementation-Version: $(VERSION)' >$(BUILD)/java.manifest

@@ -15,6 +15,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -127,8 +128,9 @@ final class Daemon implements AutoCloseable {
 
     /** What took too long, in words from which the runner tells whether the machine stood still. */
     static AssertionError late(String what, long begun, long allowedMillis) {
-        return new AssertionError(String.format(Locale.ROOT, "%s: late from %.3f to %.3f, allowed %.3f",
-                                                what, begun / 1e9, System.nanoTime() / 1e9,
+        return new AssertionError(String.format(Locale.ROOT,
+                                                "%s: late from %.3f to %.3f, allowed %.3f", what,
+                                                begun / 1e9, System.nanoTime() / 1e9,
                                                 millis(allowedMillis) / 1e3));
     }
 
@@ -191,6 +193,15 @@ final class Daemon implements AutoCloseable {
                 throw new AssertionError(stop);
             }
         }
+    }
+
+    /** Wait until it has more time left than it had. */
+    static void awaitRenewal(Lease lease) {
+        AtomicLong least = new AtomicLong(lease.leftMillis());
+        await("it is renewed", () -> {
+            long left = lease.leftMillis();
+            return left > least.getAndAccumulate(left, Math::min) + 20;
+        });
     }
 
     /** How many wait for the lease. */

@@ -60,7 +60,8 @@ class DecoderTest {
             "+OK\r\n:-7\r\n$2\r\nab\r\n$-1\r\n_\r\n,1.5\r\n,inf\r\n#t\r\n(12345678901234567890\r\n"
                 + "*2\r\n:1\r\n*0\r\n%1\r\n$1\r\na\r\n:1\r\n~1\r\n:2\r\n=5\r\ntxt:b\r\n*-1\r\n"
                 + "|1\r\n+k\r\n+v\r\n:5\r\n-STALE old\r\n!4\r\nBUSY\r\n$0\r\n\r\n"
-                + ">2\r\n$1\r\na\r\n:1\r\n$40000\r\n" + large + "\r\n$2\r\n\u00ff\u00fe\r\n", piece));
+                + ">2\r\n$1\r\na\r\n:1\r\n$40000\r\n" + large
+                + "\r\n$2\r\n\u00ff\u00fe\r\n", piece));
         List<Object> values = Arrays.asList(
             "OK", -7L, "ab", null, null, 1.5, Double.POSITIVE_INFINITY, true,
             new BigInteger("12345678901234567890"), List.of(1L, List.of()), Map.of("a", 1L),

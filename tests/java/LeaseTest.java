@@ -79,7 +79,8 @@ class LeaseTest {
             assertEquals("L\u00e4mpchen", lease.hget("name"));
             assertNull(lease.hget("none"));
             assertEquals(Map.of("stock", "4", "name", "L\u00e4mpchen"), lease.hgetAll());
-            assertEquals(List.of("4", "L\u00e4mpchen"), lease.fenced("HMGET", sku, "stock", "name"));
+            assertEquals(List.of("4", "L\u00e4mpchen"),
+                         lease.fenced("HMGET", sku, "stock", "name"));
             assertEquals(3L, lease.fenced("hincrby", sku, "stock", -1, "MIN", 0));
             byte[] bytes = {0, (byte) 0xff, '\r', '\n'};
             assertEquals(1L, lease.fenced("HSET", sku, "raw", bytes));
@@ -235,6 +236,7 @@ class LeaseTest {
             times.incrementAndGet();
             told.countDown();
         });
+        Daemon.awaitRenewal(lease);
         long begun = System.nanoTime();
         shop.revoke(sku);
         Daemon.await("it is told", told);

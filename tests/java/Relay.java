@@ -11,7 +11,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Stands between a client and a daemon, and loses replies: a command was applied, and nobody knows. */
+/** Stands between a client and a daemon, and loses replies: it was applied, and nobody knows. */
 final class Relay implements AutoCloseable {
     private final ServerSocket server;
     private final int port;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package for Java: its own tests, a shop on the JDK's HttpServer under load, and its README."""
+"""The package for Java: its own tests, shops on the JDK's HttpServer under load, its README."""
 
 import collections
 import contextlib

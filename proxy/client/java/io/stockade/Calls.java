@@ -18,8 +18,8 @@ import java.util.concurrent.locks.ReentrantLock;
  * where the connection broke or the daemon was busy, until it is answered or its time is over.
  *
  * <p>No call waits for a lease (waiting is the {@link Keeper}'s), so each is short, and a bounded
- * number of connections serves any number of threads. A thread that is interrupted finishes its call,
- * and stays interrupted.
+ * number of connections serves any number of threads. A thread that is interrupted finishes its
+ * call, and stays interrupted.
  */
 final class Calls {
     /** May it be sent again, and does anything change by it? */
@@ -28,7 +28,7 @@ final class Calls {
         READ,
         /** Changes something, and has an ID or is harmless for another reason. */
         WRITE,
-        /** Changes something, and must not be sent twice. */
+        /** Changes something, and must not be sent twice: not on a connection that may be dead. */
         ONCE
     }
 
@@ -49,8 +49,10 @@ final class Calls {
     private final Keeper keeper;
     private final Semaphore slots = new Semaphore(CONNECTIONS_MAX, true);
     private final ReentrantLock lock = new ReentrantLock();
-    private final ArrayDeque<Wire> idle = new ArrayDeque<>(); /* under the lock, used last in front */
-    private boolean closed; /* under the lock */
+
+    /* Under the lock. */
+    private final ArrayDeque<Wire> idle = new ArrayDeque<>(); /* used last in front */
+    private boolean closed;
 
     Calls(Address address, long timeoutNanos, Keeper keeper) {
         this.address = address;
@@ -200,7 +202,7 @@ final class Calls {
                 boolean aged = false;
                 Wire wire = null;
                 try {
-                    wire = alone ? null : takeIdle();
+                    wire = alone || kind == Kind.ONCE ? null : takeIdle();
                     if (wire == null) {
                         wire = open(deadline);
                     }

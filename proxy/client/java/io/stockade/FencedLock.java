@@ -8,9 +8,10 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
 
 /**
- * A lock on a resource among all programs that use this daemon, with a fencing token. The thread that
- * holds it may enter it again, through whichever FencedLock of the same {@link Stockade}; inner frames
- * have the same token. It is renewed by itself for as long as it is held and its thread lives.
+ * A lock on a resource among all programs that use this daemon, with a fencing token. The thread
+ * that holds it may enter it again, through whichever FencedLock of the same {@link Stockade};
+ * inner frames have the same token. It is renewed by itself for as long as it is held and its
+ * thread lives.
  *
  * <pre>{@code
  * FencedLock lock = shop.lock("sku:1042");
@@ -79,7 +80,7 @@ public final class FencedLock implements Lock {
      */
     public void lock(long leaseTime, TimeUnit unit) {
         try {
-            enter(Stockade.FOREVER_MS, leaseTime, unit, false);
+            enterWhenever(leaseTime, unit, false);
         } catch (InterruptedException cannotBe) {
             throw new AssertionError(cannotBe);
         }
@@ -98,7 +99,14 @@ public final class FencedLock implements Lock {
      * @throws InterruptedException the thread was interrupted, and has left the line
      */
     public void lockInterruptibly(long leaseTime, TimeUnit unit) throws InterruptedException {
-        enter(Stockade.FOREVER_MS, leaseTime, unit, true);
+        enterWhenever(leaseTime, unit, true);
+    }
+
+    private void enterWhenever(long leaseTime, TimeUnit unit, boolean interruptible)
+        throws InterruptedException {
+        if (!enter(Stockade.FOREVER_MS, leaseTime, unit, interruptible)) {
+            throw new AssertionError("a wait without end has ended");
+        }
     }
 
     @Override
@@ -166,8 +174,8 @@ public final class FencedLock implements Lock {
     /* Leaving. */
 
     /**
-     * Leave the lock; the last time gives it back. A lock that was lost is no error here, so that the
-     * program's own is not hidden: {@link #isLost()} tells, the listener, and each write.
+     * Leave the lock; the last time gives it back. A lock that was lost is no error here, so that
+     * the program's own is not hidden: {@link #isLost()} tells, the listener, and each write.
      *
      * @throws IllegalMonitorStateException this thread does not hold it
      */
@@ -223,8 +231,8 @@ public final class FencedLock implements Lock {
     }
 
     /**
-     * Have this called whenever a lock that was taken through this object is lost: at once where the
-     * daemon tells of it, and with a tenth of the TTL to go where the daemon cannot be reached.
+     * Have this called whenever a lock that was taken through this object is lost: at once where
+     * the daemon tells of it, and with a tenth of the TTL to go where the daemon cannot be reached.
      *
      * @param listener is called on a thread of its own
      */

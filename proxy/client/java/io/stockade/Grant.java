@@ -14,10 +14,10 @@ import java.util.concurrent.TimeUnit;
  *    └──the daemon says so, or it cannot be renewed and a tenth of its TTL is left──▶ LOST
  * </pre>
  *
- * <p>It is renewed every third of its TTL, and counted from before a renewal was sent, less a margin
- * for clocks that differ. A renewal also asks to be told of the loss; so that the keeper hears of one
- * from early on, the first renewal comes sooner, but not so soon that leases which are held for a
- * moment cost one.
+ * <p>It is renewed every third of its TTL, and counted from before a renewal was sent, less a
+ * margin for clocks that differ. A renewal also asks to be told of the loss; so that the keeper
+ * hears of one from early on, the first renewal comes sooner, but not so soon that leases which are
+ * held for a moment cost one.
  */
 final class Grant extends Keeper.Timed {
     /** What has become of it. */
@@ -36,6 +36,7 @@ final class Grant extends Keeper.Timed {
 
     /* Under the keeper's lock. */
     private final List<Runnable> listeners = new ArrayList<>();
+    private boolean kept;
     private long ttl;
     private long renewAt;
     private Renewal renewal; /* under way, or null */
@@ -65,6 +66,7 @@ final class Grant extends Keeper.Timed {
         keeper.lock.lock();
         try {
             extend(askedAt, ttl, left);
+            this.kept = kept;
             if (kept) {
                 keeper.add(this);
                 renewAt = earlier(renewAt, askedAt + HEARS_AFTER);
@@ -81,7 +83,9 @@ final class Grant extends Keeper.Timed {
         try {
             if (state == State.LIVE) {
                 extend(askedAt, ttl, left);
-                schedule();
+                if (kept) {
+                    schedule();
+                }
             }
         } finally {
             keeper.lock.unlock();

@@ -2,7 +2,8 @@
 package io.stockade;
 
 /**
- * The thread was interrupted while it waited for a lease, and has none. Its interrupt status is set.
+ * The thread was interrupted while it waited for a lease, and has none. Its interrupt status is
+ * set.
  */
 public final class Interrupted extends StockadeException {
     private static final long serialVersionUID = 1;

@@ -22,9 +22,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * The client's one background thread, with a connection of its own. It renews leases, stands in line
- * for those who wait for one, and hears what the daemon tells unasked: that a lease is lost, that it
- * is somebody's turn.
+ * The client's one background thread, with a connection of its own. It renews leases, stands in
+ * line for those who wait for one, and hears what the daemon tells unasked: that a lease is lost,
+ * that it is somebody's turn.
  *
  * <p>Whatever has a next moment (a {@link Grant}'s renewal, a {@link Place}'s next word) is a
  * {@link Timed} in one ordered set. The thread does what is due, sends it in one go, and waits for
@@ -92,7 +92,8 @@ final class Keeper implements Runnable {
         this.selector = Selector.open();
         this.listeners = new ThreadPoolExecutor(LISTENER_THREADS, LISTENER_THREADS, 1,
                                                 TimeUnit.SECONDS, new LinkedBlockingQueue<>(),
-                                                work -> daemonThread(work, "stockade-listener"));
+                                                work -> daemonThread(work, "stockade-listener"),
+                                                new ThreadPoolExecutor.DiscardPolicy());
         this.listeners.allowCoreThreadTimeOut(true);
     }
 

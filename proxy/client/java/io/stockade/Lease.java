@@ -15,9 +15,10 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A lease that was granted. It is renewed by itself until it is closed. Each write carries its token,
- * and the store applies it only while the token is the newest one granted: where the lease has passed
- * on, it throws {@link Stale} and changes nothing, however long this program stood still.
+ * A lease that was granted. It is renewed by itself until it is closed. Each write carries its
+ * token, and the store applies it only while the token is the newest one granted: where the lease
+ * has passed on, it throws {@link Stale} and changes nothing, however long this program stood
+ * still.
  *
  * <p>A lease may be used by any thread, and handed from one to another.
  */
@@ -105,9 +106,9 @@ public final class Lease implements AutoCloseable {
     }
 
     /**
-     * Have this called when the lease is lost: at once where the daemon tells of it, and with a tenth
-     * of the TTL to go where the daemon cannot be reached. It is called once, on a thread of its own;
-     * at once where the lease is lost already; never where it is closed first.
+     * Have this called when the lease is lost: at once where the daemon tells of it, and with a
+     * tenth of the TTL to go where the daemon cannot be reached. It is called once, on a thread of
+     * its own; at once where the lease is lost already; never where it is closed first.
      *
      * @param listener stops what the program does under this lease
      */
@@ -278,9 +279,10 @@ public final class Lease implements AutoCloseable {
     }
 
     /**
-     * Present the token to a transaction of the program's own SQLite connection, which has loaded the
-     * extension {@code stockade_guard}: guarded rows of this resource may be changed until it ends.
-     * From here on nobody can take the lease over before that transaction has ended, so keep it short.
+     * Present the token to a transaction of the program's own SQLite connection, which has loaded
+     * the extension {@code stockade_guard}: guarded rows of this resource may be changed until it
+     * ends. From here on nobody can take the lease over before that transaction has ended, so keep
+     * it short.
      *
      * @param connection one in a transaction: autocommit is off, or BEGIN was said
      * @throws SQLException SQLite failed: the extension is not loaded, there is no transaction
@@ -318,9 +320,9 @@ public final class Lease implements AutoCloseable {
     }
 
     /**
-     * Give it back. Never throws: a lease that was lost is no concern of what was done in time, and one
-     * that cannot be given back ends with its TTL. So an error of the program's own is not hidden, and
-     * a sale that was made is not reported as failed.
+     * Give it back. Never throws: a lease that was lost is no concern of what was done in time, and
+     * one that cannot be given back ends with its TTL. So an error of the program's own is not
+     * hidden, and a sale that was made is not reported as failed.
      */
     @Override
     public void close() {

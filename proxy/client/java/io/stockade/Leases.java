@@ -50,7 +50,8 @@ public final class Leases extends AbstractList<Lease> implements AutoCloseable {
     }
 
     /**
-     * Present all tokens to a transaction of the program's own connection; see {@link Lease#present}.
+     * Present all tokens to a transaction of the program's own connection; see {@link
+     * Lease#present}.
      *
      * @param connection one in a transaction
      * @throws SQLException SQLite failed

@@ -13,9 +13,10 @@ import java.util.concurrent.TimeUnit;
  * Any number of threads stand in any number of lines so, on one connection that nothing holds up.
  *
  * <p>A place ends when it is granted the lease, when its time to wait is over, when the daemon has
- * not answered for as long as a call may take, or when nobody waits for it any more. Where the answer
- * to its last word was lost it may have been granted the lease, which nobody would have then: so it
- * goes on by itself until it is answered, and gives back what it gets, or until that lease has ended.
+ * not answered for as long as a call may take, or when nobody waits for it any more. Where the
+ * answer to its last word was lost it may have been granted the lease, which nobody would have
+ * then: so it goes on by itself until it is answered, and gives back what it gets, or until that
+ * lease has ended.
  */
 final class Place extends Keeper.Timed implements Keeper.Pending {
     /** What was granted: `left` nanoseconds from a moment after `askedAt`. */

@@ -25,14 +25,14 @@ import java.util.concurrent.TimeUnit;
  * }</pre>
  *
  * <p><b>Threads.</b> One Stockade serves a whole program: any number of threads may use it and its
- * leases at once, virtual ones too. It has one background thread, and at most 65 connections, however
- * many threads wait for leases (and one more for each {@link #leaseAll} that waits).
+ * leases at once, virtual ones too. It has one background thread, and at most 65 connections,
+ * however many threads wait for leases (and one more for each {@link #leaseAll} that waits).
  *
- * <p><b>Time.</b> A call takes at most the timeout, 5 seconds unless said otherwise, and a call that
- * takes a lease so much more as it may wait. Where the connection breaks or the daemon is busy
+ * <p><b>Time.</b> A call takes at most the timeout, 5 seconds unless said otherwise, and a call
+ * that takes a lease so much more as it may wait. Where the connection breaks or the daemon is busy
  * meanwhile, it is sent again by itself. That is harmless: each write has an ID of its own, and the
- * daemon answers a repeat with the first reply. Only what cannot have one ({@link #revoke}, SQL that
- * defines tables) is not sent twice.
+ * daemon answers a repeat with the first reply. Only what cannot have one ({@link #revoke}, SQL
+ * that defines tables) is not sent twice.
  *
  * <p><b>Errors</b> are unchecked, and of the base {@link StockadeException}.
  */
@@ -74,7 +74,8 @@ public final class Stockade implements AutoCloseable {
     /**
      * Connect to a daemon. One that cannot be reached is told at once.
      *
-     * @param uri {@code stockade://[user:password@]host[:7379]}; %XX stands for a byte of the password
+     * @param uri {@code stockade://[user:password@]host[:7379]}; %XX stands for a byte of the
+     *     password
      * @return the way to it
      * @throws Unreachable nobody answers there
      * @throws IllegalArgumentException that is no such URI
@@ -97,8 +98,8 @@ public final class Stockade implements AutoCloseable {
     /* Leases. */
 
     /**
-     * Take the lease on a resource for 30 seconds, which are renewed for as long as it is held. Waits
-     * for it in line, up to 10 seconds.
+     * Take the lease on a resource for 30 seconds, which are renewed for as long as it is held.
+     * Waits for it in line, up to 10 seconds.
      *
      * @param resource its name: a key, 1 to 512 bytes
      * @return the lease, to be closed
@@ -111,8 +112,8 @@ public final class Stockade implements AutoCloseable {
     }
 
     /**
-     * Take the lease on a resource. It is renewed by itself every third of its TTL, until it is closed;
-     * the TTL is how long others wait where this program dies or is cut off.
+     * Take the lease on a resource. It is renewed by itself every third of its TTL, until it is
+     * closed; the TTL is how long others wait where this program dies or is cut off.
      *
      * @param resource its name: a key, 1 to 512 bytes
      * @param ttlMillis from 10 to 86,400,000
@@ -143,8 +144,8 @@ public final class Stockade implements AutoCloseable {
     }
 
     /**
-     * Take the leases on several resources: all of them or none. Those who ask for crossing sets never
-     * wait for each other in a circle.
+     * Take the leases on several resources: all of them or none. Those who ask for crossing sets
+     * never wait for each other in a circle.
      *
      * @param resources their names
      * @param ttlMillis as for one
@@ -165,7 +166,8 @@ public final class Stockade implements AutoCloseable {
         words.addAll(List.of("ID", id));
         Request request = Request.of(words.toArray()).withId(id);
         Calls.Answer answer =
-            wait > 0 ? calls.runAlone(Calls.Kind.WRITE, request, TimeUnit.MILLISECONDS.toNanos(wait))
+            wait > 0 ? calls.runAlone(Calls.Kind.WRITE, request,
+                                      TimeUnit.MILLISECONDS.toNanos(wait))
                      : calls.run(Calls.Kind.WRITE, request);
         if (!(Calls.check(answer.reply()) instanceof List<?> tokens)) {
             throw new Held("somebody else holds one of " + resources);
@@ -198,8 +200,8 @@ public final class Stockade implements AutoCloseable {
     }
 
     /**
-     * A lock on a resource, which is renewed for as long as it is held, and ends 30 seconds after this
-     * program does.
+     * A lock on a resource, which is renewed for as long as it is held, and ends 30 seconds after
+     * this program does.
      *
      * @param resource its name: a key, 1 to 512 bytes
      * @return the lock; nothing is asked of the daemon yet
@@ -243,8 +245,9 @@ public final class Stockade implements AutoCloseable {
         }
         for (;;) {
             String id = Request.newId();
-            Request request = waitMillis > 0 ? Request.of("ACQUIRE", resource, ttlMs, "QUEUE", "ID", id)
-                                             : Request.of("ACQUIRE", resource, ttlMs, "ID", id);
+            Request request =
+                waitMillis > 0 ? Request.of("ACQUIRE", resource, ttlMs, "QUEUE", "ID", id)
+                               : Request.of("ACQUIRE", resource, ttlMs, "ID", id);
             Calls.Answer answer;
             try {
                 answer = calls.run(Calls.Kind.WRITE, request.withId(id));
@@ -425,8 +428,8 @@ public final class Stockade implements AutoCloseable {
     }
 
     /**
-     * End the background thread and the connections. Leases that are held end with their TTL, so close
-     * them first.
+     * End the background thread and the connections. Leases that are held end with their TTL, so
+     * close them first.
      */
     @Override
     public void close() {

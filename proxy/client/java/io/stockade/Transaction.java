@@ -6,8 +6,8 @@ import java.util.List;
 
 /**
  * A transaction in the making: commands that are applied whole or not at all. Each write brings its
- * lease, and all their tokens have to be current when it is committed. It carries an ID, so that it is
- * applied once even where the connection breaks. For one thread.
+ * lease, and all their tokens have to be current when it is committed. It carries an ID, so that it
+ * is applied once even where the connection breaks. For one thread.
  *
  * <pre>{@code
  * shop.transaction().take(lamp, 2).take(bulb, 4).fenced(order, "SET", "order:17", "paid").commit();

@@ -2,8 +2,8 @@
 package io.stockade;
 
 /**
- * The daemon did not answer in time, and the write may have been applied. {@link #id()} is the write's
- * ID: {@code shop.command("RECEIPT", resource, token, id)} says later what became of it.
+ * The daemon did not answer in time, and the write may have been applied. {@link #id()} is the
+ * write's ID: {@code shop.command("RECEIPT", resource, token, id)} says later what became of it.
  */
 public final class Unsure extends StockadeException {
     private static final long serialVersionUID = 1;

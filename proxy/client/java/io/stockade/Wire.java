@@ -15,8 +15,9 @@ import java.util.concurrent.TimeUnit;
  * One connection, used by one thread at a time: it sends commands and reads their replies. Once an
  * exchange has failed nobody knows which reply comes next, and it is only good to be closed.
  *
- * <p>Nothing here ends by itself where the daemon is silent: who uses it has it closed at a deadline
- * (see {@link Calls}). That costs less than a timeout for each read, and holds for writes, too.
+ * <p>Nothing here ends by itself where the daemon is silent: who uses it has it closed at a
+ * deadline (see {@link Calls}). That costs less than a timeout for each read, and holds for writes,
+ * too.
  */
 final class Wire implements Decoder.Source {
     private final Socket socket;
