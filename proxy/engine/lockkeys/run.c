@@ -194,6 +194,8 @@ static void take(struct lock_run *run)
     }
     run->verb = LOCK_TAKE;
     run->at = 0;
+    for (size_t i = 0; i < run->count; i++)
+        run->items[i].token = 0; /* of an earlier grant */
     qsort(run->items, run->count, sizeof *run->items, by_resource);
     take_next(run);
 }
