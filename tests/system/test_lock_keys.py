@@ -280,7 +280,7 @@ def test_python_redis_lock_waits_for_an_unlock(client, daemon):
     take(waiters[1], "sku", "v-3")
 
 
-def test_who_waits_for_an_unlock_goes_with_its_connection_and_with_the_daemon(rig):
+def test_blpop_ends_with_its_connection_and_with_the_daemon(rig):
     daemon = rig.daemon(*LOCKS)
     client, gone, stays = (daemon.client() for _ in range(3))
     take(client, "sku", "v-1")
