@@ -12,7 +12,9 @@ import redis as redis_py
 import redis.asyncio as redis_aio
 from redis.exceptions import LockError, LockNotOwnedError
 
+from harness import services
 from harness.conversations import CONVERSATIONS, hold
+from harness.deployment import Deployment
 from harness.limits import REPO, patience, wait_until
 from harness.programs import run_js
 from harness.rig import Rig
@@ -46,6 +48,25 @@ def server(request, rig, redis):
         return redis
     lease = "local:" if request.param == "local" else redis.uri
     return rig.daemon(*PATTERNS, lease=lease, store=f"sqlite:{rig.folder / request.param}2.db")
+
+
+@pytest.fixture(scope="module", params=[
+    pytest.param(name, marks=pytest.mark.xdist_group(name))
+    for name in services.SERVICES if name not in ("local", "redis")])
+def elsewhere(request, tmp_path_factory):
+    """A daemon with lock keys on any other lease service."""
+    deployment = Deployment(tmp_path_factory.mktemp(request.param), request.param, *PATTERNS)
+    with deployment.lent() as daemon:
+        yield daemon
+    deployment.close()
+
+
+@pytest.mark.parametrize("name", [
+    "plain commands", "redis-py 4.3.4 to 8.1.0", "node-redlock 5.0.0-beta.2",
+    "Redisson 3.50.0, RLock", "spring-integration 6.5.0"])
+def test_lock_keys_are_the_same_on_every_lease_service(elsewhere, key, name):
+    with contextlib.closing(elsewhere.client()) as client:
+        hold(client, name, key)
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)

@@ -10,6 +10,7 @@
 #include "proxy/engine/lockkeys/lock_keys.h"
 #include "proxy/engine/lockkeys/time.h"
 #include "proxy/engine/session/arguments.h"
+#include "proxy/engine/session/pubsub.h"
 
 enum { TEXTS_MAX = 256 };
 
@@ -178,6 +179,8 @@ static void run(struct call *call, const struct lock_script *script)
         ask.values = request->argv + word_of_arg(call, form->value);
     if (form->ttl > 0 &&
         !lock_time(request, word_of_arg(call, form->ttl), form->flags & LOCK_SECONDS, &ask.ttl_ms))
+        return;
+    if (!pubsub_admits(request, ask.channel, ask.channel.len > 0 ? ask.message : ask.channel))
         return;
     ask.adds = form->adds > 0 && bytes_equal(arg_at(call, form->adds), bytes_of("0"));
     ask.extends_only =

@@ -119,6 +119,7 @@ static void on_taken(struct acquire *acquire)
         give_back(run);
     } else {
         item->token = acquire->grant.token;
+        item->until_ms = engine_now_ms(acquire->engine) + acquire->grant.left_ms;
         run->at++;
         take_next(run);
     }
@@ -129,12 +130,27 @@ static bool is_named_before(const struct lock_run *run, size_t at)
     return at > 0 && bytes_equal(run->items[at].resource, run->items[at - 1].resource);
 }
 
+/* Have those that were taken first not run out meanwhile? */
+static bool all_are_held(const struct lock_run *run)
+{
+    int64_t now_ms = engine_now_ms(run->request->engine);
+
+    for (size_t i = 0; i < run->count; i++)
+        if (run->items[i].token != 0 && run->items[i].until_ms <= now_ms)
+            return false;
+    return true;
+}
+
 static void take_next(struct lock_run *run)
 {
     struct request *request = run->request;
 
     while (run->at < run->count && is_named_before(run, run->at))
         run->at++; /* the same key twice is one lock */
+    if (run->at == run->count && !all_are_held(run)) {
+        give_back(run);
+        return;
+    }
     if (run->at == run->count) {
         run->ok = true;
         run->done = run->count;
@@ -178,6 +194,8 @@ static void take(struct lock_run *run)
     }
     run->verb = LOCK_TAKE;
     run->at = 0;
+    for (size_t i = 0; i < run->count; i++)
+        run->items[i].token = 0; /* of an earlier grant */
     qsort(run->items, run->count, sizeof *run->items, by_resource);
     take_next(run);
 }

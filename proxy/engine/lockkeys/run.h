@@ -15,6 +15,7 @@ struct lock_item {
     bool done;     /* what was to be done was done to it */
     int64_t token; /* the value's */
     int64_t left_ms, holds;
+    int64_t until_ms; /* TAKE: it is held so long */
     struct buf owner; /* who has it; empty where the grant is on its way */
 };
 

@@ -89,21 +89,20 @@ static void on_seen(struct lease_view *view)
 {
     struct wait *wait = list_entry(view, struct wait, view);
     struct request *request = wait->request;
+    bool is_wanted = request->session != NULL;
 
     wait->looks = false;
-    if (request->session == NULL) {
-        reply_none(wait);
-    } else if (request->engine->draining) {
+    if (is_wanted && request->engine->draining) {
         fail(wait, STK_BUSY, "the daemon is stopping; try again");
-    } else if (view->error != STK_OK) {
+    } else if (is_wanted && view->error != STK_OK) {
         fail(wait, view->error, view->reason);
-    } else if (!view->locked) {
+    } else if (is_wanted && !view->locked) {
         leave(wait);
         resp_array(&request->reply, 2);
         resp_bulk(&request->reply, request->argv[1]);
         resp_bulk_text(&request->reply, "1");
         request_finish(request);
-    } else if (engine_now_ms(request->engine) >= wait->until_ms) {
+    } else if (!is_wanted || engine_now_ms(request->engine) >= wait->until_ms) {
         reply_none(wait);
     } else if (wait->woken) {
         look(wait);

@@ -17,12 +17,12 @@ static bool is_digits(struct bytes text)
     for (size_t i = 0; i < text.len; i++)
         if (text.data[i] < '0' || text.data[i] > '9')
             return false;
-    return text.len > 0;
+    return true;
 }
 
 bool lock_value_is(struct bytes text)
 {
-    return text.len > TOKEN_DIGITS_MAX || !is_digits(text);
+    return text.len > TOKEN_DIGITS_MAX || (text.len > 0 && !is_digits(text));
 }
 
 const char *lock_value_refused(struct bytes value)

@@ -319,10 +319,9 @@ size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes tex
 
 /* PUBLISH and PUBSUB. */
 
-void pubsub_publish(struct request *request)
+bool pubsub_admits(struct request *request, struct bytes channel, struct bytes text)
 {
     static const struct bytes own = BYTES_LITERAL("stockade:");
-    struct bytes channel = request->argv[1], text = request->argv[2];
 
     if (channel.len > PUBSUB_NAME_MAX) {
         request_fail(request, STK_ERR, "a channel or pattern has at most %d bytes",
@@ -333,10 +332,20 @@ void pubsub_publish(struct request *request)
         request_fail(request, STK_NOPERM,
                      "channels that begin with stockade: are the daemon's own; publish on another");
     } else {
-        request->engine->counters.messages_published++;
-        resp_int(&request->reply, (int64_t)pubsub_send(request->engine, channel, text));
-        request_finish(request);
+        return true;
     }
+    return false;
+}
+
+void pubsub_publish(struct request *request)
+{
+    struct bytes channel = request->argv[1], text = request->argv[2];
+
+    if (!pubsub_admits(request, channel, text))
+        return;
+    request->engine->counters.messages_published++;
+    resp_int(&request->reply, (int64_t)pubsub_send(request->engine, channel, text));
+    request_finish(request);
 }
 
 static void reply_channels(struct request *request)

@@ -29,6 +29,8 @@ struct pubsub {
 /* Send `text` to all who listen to the channel, each in its own protocol, and disconnect those
  * who have let too much pile up. Return how many it was sent to. */
 size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes text);
+/* May a client publish this? False: the request has failed. */
+bool pubsub_admits(struct request *request, struct bytes channel, struct bytes text);
 /* End all subscriptions of a session, without replies. */
 void pubsub_clear(struct session *session);
 

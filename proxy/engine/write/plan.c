@@ -92,9 +92,10 @@ static bool all_claimed(struct request *request, const struct step *step)
  */
 static bool is_no_lock(struct request *request, struct bytes name)
 {
+    const struct lock_patterns *patterns = &request->engine->lock_patterns;
     struct bytes resource;
 
-    if (!lock_patterns_match(&request->engine->lock_patterns, name, &resource))
+    if (patterns->count == 0 || !lock_patterns_match(patterns, name, &resource))
         return true;
     return plan_refuse(request, STK_ERR, LOCK_KEY_REFUSED, BYTES_CUT(name, 64),
                        BYTES_CUT(resource, 64));

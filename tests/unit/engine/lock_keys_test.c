@@ -200,6 +200,16 @@ SERVICE_TEST(of_several_locks_that_nobody_can_be_told_of_all_go_back)
     assert_says(world, 2, TAKE_TWO("v-2 60000"), ":2\r\n");
 }
 
+SERVICE_TEST(several_locks_of_which_one_ran_out_on_the_way_are_not_taken)
+{
+    lease_service_set_late(world->service, 30);
+    world_send(world, 1, TAKE_TWO("v-1 50"));
+    world_pass(world, 500);
+    assert_heard(world, 1, NO);
+    lease_service_set_late(world->service, 0);
+    assert_says(world, 1, TAKE_TWO("v-2 50"), ":2\r\n");
+}
+
 SERVICE_TEST(a_daemon_that_stops_takes_no_more_locks)
 {
     lease_service_set_late(world->service, 10);
@@ -224,6 +234,16 @@ SERVICE_TEST(a_service_that_is_down_is_told)
 }
 
 /* Values. */
+
+LOCK_TEST(no_value_is_no_token)
+{
+    assert_says(world, 1, SET("v-1"), OK);
+    assert_begins(world, 1, "FENCED \"\" SET r 1", "-ERR a token is a number");
+    assert_begins(world, 1, "FENCED 0 SET r 1", "-ERR a token is a number");
+    assert_begins(world, 1, "FENCED 9007199254740992 SET r 1", "-ERR a token is a number");
+    assert_begins(world, 1, "FENCED -1 SET r 1", "-UNKNOWN ");
+    assert_begins(world, 1, "FENCED 90071992547409920 SET r 1", "-UNKNOWN ");
+}
 
 LOCK_TEST(a_value_is_known_as_long_as_receipts_are)
 {
