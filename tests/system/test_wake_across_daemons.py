@@ -96,7 +96,7 @@ def forgetful(rig):
     redis = rig.redis()
     relay = ForgetfulRelay(redis.address)
     rig.relays.append(relay)
-    return redis, relay, relay.redis_uri + "?timeout_ms=500"
+    return redis, relay, relay.redis_uri + "?timeout_ms=1500"
 
 
 def test_a_lost_message_costs_a_second_at_most(rig, forgetful):
