@@ -10,6 +10,7 @@
 
 #include "proxy/client/target.h"
 
+enum { MEANT_MAX = 160 };
 enum { PASSWORD_MAX = sizeof((struct uri_login *)NULL)->password - 1 };
 
 /* The variable's value; NULL where it is not set or empty. */
@@ -111,10 +112,24 @@ static bool wants_password(const char *uri)
     return uri_after(uri, "stockade+unix:") != NULL && strstr(uri, "password=") == NULL;
 }
 
+/* Return what is to be said of a URI that may have been meant where the scheme is missing; "" of
+ * anything else, and of what has a password. */
+static const char *suggest_scheme(const char *said, char meant[MEANT_MAX])
+{
+    bool is_path = strchr(said, '/') != NULL || strstr(said, ".db") != NULL;
+
+    if (said[0] == '\0' || strpbrk(said, "@?") != NULL || strstr(said, "://") != NULL ||
+        uri_after(said, "sqlite:") != NULL || uri_after(said, "stockade") != NULL) {
+        return "";
+    }
+    text_print(meant, MEANT_MAX, "; did you mean %s%s?", is_path ? "sqlite:" : "stockade://", said);
+    return meant;
+}
+
 const char *cli_uri(struct cli *cli, struct failure *failure)
 {
     const char *said = cli->uri, *origin = "-u";
-    char password[PASSWORD_MAX + 1] = "", why[256];
+    char password[PASSWORD_MAX + 1] = "", why[256], meant[MEANT_MAX];
     struct target target;
 
     if (said == NULL) {
@@ -136,7 +151,7 @@ const char *cli_uri(struct cli *cli, struct failure *failure)
     }
     buf_append(&cli->full_uri, "", 1);
     if (!target_parse(cli->full_uri.data, &target, why, sizeof why)) {
-        (void)failure_set(failure, "%s: %s", origin, why);
+        (void)failure_set(failure, "%s: %s%s", origin, why, suggest_scheme(said, meant));
         return NULL;
     }
     return cli->full_uri.data;

@@ -35,6 +35,12 @@ ROWS = {
         r'"timeout" is unknown; did you mean timeout_ms\?'),
     "a store without its scheme": (
         (*DAEMON, "--store", "shop.db"), 2, r'did you mean "sqlite:shop.db"\?'),
+    "a store as -u without its scheme": (
+        ("{build}/stockade", "-u", "./shop.db", "get", "k"), 2,
+        r"did you mean sqlite:./shop.db\?"),
+    "a daemon as -u without its scheme": (
+        ("{build}/stockade", "-u", "127.0.0.1:7379", "get", "k"), 2,
+        r"did you mean stockade://127.0.0.1:7379\?"),
     "the same for a tool": (
         ("{build}/stockade", "check", "--store", "shop.db"), 2,
         r'did you mean "sqlite:shop.db"\?'),
