@@ -163,8 +163,8 @@ def test_a_daemon_that_is_not_there_or_wants_a_password_says_so_at_once(rig):
 
 # Waiting.
 
-def test_forty_callers_share_a_connection_and_are_served_in_order(rig, daemon):
-    said = told(rig, daemon, """
+def test_forty_callers_share_a_connection_and_are_served_in_order(rig, lease):
+    said = told(rig, rig.daemon(lease=lease), """
         await shop.lease('sku:1', (lease) => lease.set(40));
         const holder = await shop.acquire('sku:1');
         const order = [];
@@ -347,6 +347,18 @@ def test_code_that_goes_on_after_a_stall_learns_of_the_loss(rig, daemon):
     assert daemon.client()("GET", "k") is None
 
 
+def test_a_reply_that_came_during_a_stall_counts(rig, daemon):
+    said = told(rig, daemon, """
+        const hasty = await connect(uri, { timeout: 300 });
+        const lease = await hasty.acquire('k', { ttl: 60000 });
+        const writing = end(lease.put(7));
+        await new Promise((sent) => setImmediate(() => setImmediate(sent)));
+        stall(500);
+        say(await writing);
+        await hasty.close();""")
+    assert said == 7
+
+
 def test_a_daemon_that_is_silent_loses_the_lease_before_its_ttl_is_over(rig, daemon):
     running = node(rig, """
         const asked = clock();
@@ -362,6 +374,29 @@ def test_a_daemon_that_is_silent_loses_the_lease_before_its_ttl_is_over(rig, dae
     assert reason == "unreachable" and ended - asked > 1.2
     assert Seconds(frozen, ended) < 1.5
     running.tell()
+    running.end()
+
+
+def test_beyond_a_thousand_resources_turns_and_losses_are_found_by_asking(rig, daemon):
+    holder = daemon.client()
+    token = holder.token("k")
+    running = node(rig, """
+        const names = Array.from({ length: 1000 }, (_, i) => `r${i}`);
+        const many = await Promise.all(names.map((name) => shop.acquire(name, { ttl: 60000 })));
+        const listening = async () => (await shop.command('PUBSUB', 'CHANNELS')).length;
+        while (await listening() < 1000);
+        const waiting = shop.acquire('k', { ttl: 900, wait: 60000 });
+        while ((await shop.query('k')).waiters === 0);
+        say();
+        const lease = await waiting;
+        say([lease.token, await listening()]);
+        say((await lost(lease)).name);
+        await Promise.all(many.map((each) => each.release()));""", daemon.uri)
+    running.hear(30)
+    holder("RELEASE", "k", token)
+    assert running.hear() == [token + 1, 1000]
+    holder("REVOKE", "k")
+    assert running.hear() == "Lost"
     running.end()
 
 
