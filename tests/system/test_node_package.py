@@ -104,7 +104,7 @@ MEMBERS = """
 """
 # What the package's own files tell each other.
 INTERNAL = {"Stockade": {"newId", "sayLate"}, "Transaction": {"exec"},
-            "Lease": {"check", "suspect", "forget", "toStringTag"}}
+            "Lease": {"check", "suspect", "forget"}}
 # Set by constructors, or inherited from EventEmitter and Error.
 OWN = {"Lease": {"resource", "token"}, "Stockade": {"on", "once", "off"},
        "StockadeError": {"code"}, "Lost": {"reason"}, "Unsure": {"code", "resource", "token", "id"}}

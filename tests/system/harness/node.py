@@ -22,6 +22,8 @@ const [uri, ...args] = process.argv.slice(2);
 const say = (value = null) => process.stdout.write(`${JSON.stringify(value)}\\n`);
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const told = async () => JSON.parse((await lines.next()).value);
+// What Python's time.monotonic() says.
+const clock = () => Number(process.hrtime.bigint()) / 1e9;
 const sleep = (ms) => new Promise((resume) => setTimeout(resume, ms));
 // Holds the event loop up, as a long computation does.
 function stall(ms) {

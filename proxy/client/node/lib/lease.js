@@ -61,10 +61,6 @@ export class Lease {
     this.#arm();
   }
 
-  get [Symbol.toStringTag]() {
-    return 'Lease';
-  }
-
   // Aborts when the lease is lost; the reason is a Lost.
   get signal() {
     if (this.#controller === undefined) {

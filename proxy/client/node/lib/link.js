@@ -5,7 +5,7 @@
 // reply. `repeatable: false` is for what cannot carry one.
 //
 // A daemon that is silent is found out by pings: node-redis drops a connection on which nothing
-// arrives for `timeout`.
+// arrives for twice the `timeout`.
 import { EventEmitter } from 'node:events';
 import { createClient, ErrorReply } from '@redis/client';
 import { jitter, now, sleep } from './clock.js';
@@ -48,7 +48,7 @@ export class Link extends EventEmitter {
       disableOfflineQueue: true,
       pingInterval: Math.ceil(timeout / 3),
       socket: {
-        socketTimeout: timeout,
+        socketTimeout: 2 * timeout,
         reconnectStrategy: (retries, cause) => (this.#opened && !this.#closed
           ? jitter(Math.min(PAUSE_MS_MIN * 2 ** retries, PAUSE_MS_MAX)) : cause),
       },
@@ -139,13 +139,18 @@ export class Link extends EventEmitter {
   #attempt(client, ask) {
     return new Promise((resolve, reject) => {
       ask.asked = now();
+      let answered = false;
       let over = false;
-      const timer = setTimeout(() => {
+      const end = () => {
+        if (answered) return;
         over = true;
         reject(LATE);
-      }, Math.max(0, ask.until - ask.asked));
+      };
+      // After a stall the reply may be here already, unread: that comes before an immediate.
+      const timer = setTimeout(() => setImmediate(end), Math.max(0, ask.until - ask.asked));
       ask.sent = true;
       ask.send(client).then((reply) => {
+        answered = true;
         clearTimeout(timer);
         if (over) ask.onLate?.(reply);
         resolve(reply);
@@ -172,10 +177,10 @@ export class Link extends EventEmitter {
   #unanswered(ask) {
     const cause = this.#why ?? undefined;
     const why = cause === undefined || this.#client.isReady ? 'no answer in time' : cause.message;
-    if (cause instanceof ErrorReply && !this.#client.isReady) return this.#failure(cause);
     if (ask?.sent && ask.changes) {
       return new Unsure(`${this.#address.name}: ${why}; it may have been applied`, { cause });
     }
+    if (cause instanceof ErrorReply && !this.#client.isReady) return this.#failure(cause);
     return new Unreachable(`${this.#address.name}: ${why}; nothing was applied`, { cause });
   }
 
