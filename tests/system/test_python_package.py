@@ -726,9 +726,10 @@ async def main() -> None:
 def test_types_hold_with_mypy_strict(tmp_path):
     use = tmp_path / "use.py"
     use.write_text(USE)
-    done = subprocess.run(["mypy", "--config-file", "setup.cfg", "--cache-dir", tmp_path / "cache",
-                           "stockade", use], cwd=FOLDER, capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(
+        ["/usr/bin/python3", "-m", "mypy", "--config-file", "setup.cfg",
+         "--cache-dir", tmp_path / "cache", "stockade", use],
+        cwd=FOLDER, capture_output=True, text=True, check=False)
     said = re.findall(r"^(.*?): (error|note): (.*)", done.stdout, re.M)
     assert [words for _, _, words in said] == [
         'Revealed type is "Union[builtins.str, None]"',
