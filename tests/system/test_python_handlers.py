@@ -54,7 +54,7 @@ class Callers:
             self.failures.append(failure)
 
     def await_sold(self, count):
-        wait_until(lambda: len(self.sold) >= count or self.failures, f"{count} are sold", 30)
+        wait_until(lambda: len(self.sold) >= count or self.failures, f"{count} are sold", 60)
         assert not self.failures
 
     def audit(self, shop, opening):

@@ -38,8 +38,8 @@ class Target:
         elif scheme == "stockade" and rest.startswith("//"):
             self._parse(uri)
         elif scheme == "sqlite":
-            raise Misuse("this package talks to a daemon: start `stockaded --store sqlite:PATH` and "
-                         "connect to it. Without a daemon: libstockade")
+            raise Misuse("this package talks to a daemon: start `stockaded --store sqlite:PATH` "
+                         "and connect to it. Without a daemon: libstockade")
         else:
             raise Misuse(f"{scheme + colon!r} is not known: {HINT}")
 
