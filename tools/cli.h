@@ -27,7 +27,7 @@ struct cli {
 struct cli_command {
     const char *name;    /* one or two words */
     const char *summary; /* one line in `stockade --help` */
-    /* `argv[0]` is the last word of the name. Returns the exit code (enum cli_exit, or 128 + signal
+    /* `argv[0]` is the last word of the name. Return the exit code (enum cli_exit, or 128 + signal
      * when a signal ended it). */
     int (*run)(const struct cli *cli, int argc, char **argv);
 };

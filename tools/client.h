@@ -37,7 +37,7 @@ struct client {
 
 bool client_open(struct client *client, const struct client_uri *uri);
 void client_close(struct client *client);
-/* How long one reply may take from now on. */
+/* Set how long one reply may take from now on. */
 bool client_limit(struct client *client, int64_t limit_ms);
 
 /* Format as redisCommand's: %s, %b, %lld. */
@@ -46,14 +46,14 @@ redisReply *client_call(struct client *client, const char *format, ...);
 void client_append(struct client *client, const char *format, ...);
 redisReply *client_next(struct client *client);
 
-/* Whether the reply is an error whose first word is `code`. */
+/* Return whether the reply is an error whose first word is `code`. */
 bool client_is_error(const redisReply *reply, const char *code);
-/* The whole of a string or integer reply as a number. */
+/* Read the whole of a string or integer reply as a number. */
 bool client_to_int64(const redisReply *reply, int64_t *value);
-/* What a reply that was not expected says, for a message. */
+/* Return what an unexpected reply says, for a message. */
 const char *client_text(const redisReply *reply);
 
-/* Calls, expects no error, drops the reply. */
+/* Call, and drop the reply. False: it was an error. */
 bool client_do(struct client *client, const char *format, ...);
 
 struct lease {

@@ -29,8 +29,7 @@ struct crew {
     struct crew_member members[CREW_MAX];
 };
 
-/* What runs in the child; returns its exit code. Signals stay blocked there: only SIGKILL ends it.
- */
+/* Run in the child; return its exit code. Signals stay blocked there: only SIGKILL ends it. */
 typedef int crew_function(void *context, unsigned index);
 
 /* Start `count` processes. False: none is left, and `failure` says why. */

@@ -49,7 +49,7 @@ static void print_help(void)
            "128 + n ended by signal n\n");
 }
 
-/* The command that argv[0..] begins with; `words` is how many of them are its name. */
+/* Find the command that argv[0..] begins with; `words` is how many of them are its name. */
 static const struct cli_command *find_command(int argc, char **argv, int *words)
 {
     for (int i = 0; i < COMMANDS; i++) {
@@ -73,7 +73,7 @@ static int wrong_usage(const char *what, const char *why)
     return CLI_USAGE;
 }
 
-/* What argv[0..] was meant to be, perhaps: "demo" goes on with a second word. */
+/* Suggest what argv[0..] may have been meant to be: "demo" needs a second word. */
 static int unknown_command(int argc, char **argv)
 {
     char said[160];

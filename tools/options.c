@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an option table to getopt_long and to the help text. Every message names the option, what
+/* getopt_long and the help text from an option table. Every message names the option, what
  * was given and what would be accepted. */
 #include "tools/options.h"
 
@@ -13,6 +13,7 @@
 
 enum { ROWS_MAX = 30, HELP_COLUMN = 26, HELP_LETTER = 'h', ROW_FIRST = 256 };
 enum { OPERAND = 1 }; /* getopt's code for a word that is no option */
+enum { OPERANDS = sizeof((struct option_table *)NULL)->operands / sizeof(struct option_operand) };
 
 static void options_help(const struct option_table *table)
 {
@@ -87,38 +88,29 @@ static enum options_result options_wrong(const struct option_table *table, const
     return OPTIONS_WRONG;
 }
 
-static const char **operand_field(void *settings, size_t offset)
+/* Return the first operand that was not given yet; NULL: there is none. */
+static const struct option_operand *operand_next(const struct option_table *table, void *settings,
+                                                 const char ***field)
 {
-    return (const char **)(void *)((char *)settings + offset);
-}
-
-/* A word that is no option. False: there is no place for it. */
-static bool operand_take(const struct option_table *table, void *settings, const char *word)
-{
-    const char **first = operand_field(settings, table->operand_offset);
-    const char **second = operand_field(settings, table->operand2_offset);
-
-    if (table->operand != NULL && *first == NULL) {
-        *first = word;
-    } else if (table->operand2 != NULL && *second == NULL) {
-        *second = word;
-    } else {
-        return false;
-    }
-    return true;
-}
-
-/* The operand that was needed and not given; NULL: there is none. */
-static const char *operand_missing(const struct option_table *table, void *settings)
-{
-    if (table->operand != NULL && !table->operand_is_optional &&
-        *operand_field(settings, table->operand_offset) == NULL) {
-        return table->operand;
-    }
-    if (table->operand2 != NULL && *operand_field(settings, table->operand2_offset) == NULL) {
-        return table->operand2;
+    for (size_t i = 0; i < OPERANDS && table->operands[i].name != NULL; i++) {
+        *field = (const char **)(void *)((char *)settings + table->operands[i].offset);
+        if (**field == NULL) {
+            return &table->operands[i];
+        }
     }
     return NULL;
+}
+
+/* Take a word that is no option. False: there is no place for it. */
+static bool operand_take(const struct option_table *table, void *settings, const char *word)
+{
+    const char **field;
+    bool wanted = operand_next(table, settings, &field) != NULL;
+
+    if (wanted) {
+        *field = word;
+    }
+    return wanted;
 }
 
 static enum options_result options_end(const struct option_table *table, void *settings, int argc,
@@ -129,8 +121,11 @@ static enum options_result options_end(const struct option_table *table, void *s
             return options_wrong(table, argv[i], " is one word too many");
         }
     }
-    const char *missing = operand_missing(table, settings);
-    return missing == NULL ? OPTIONS_RUN : options_wrong(table, missing, " is missing");
+    const char **field;
+    const struct option_operand *missing = operand_next(table, settings, &field);
+    return missing == NULL || table->operand_is_optional
+               ? OPTIONS_RUN
+               : options_wrong(table, missing->name, " is missing");
 }
 
 enum options_result options_parse(const struct option_table *table, void *settings, int argc,

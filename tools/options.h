@@ -34,13 +34,17 @@ struct option_table {
     const char *about;   /* a paragraph above the options */
     const struct option_row *rows;
     size_t count;
-    const char *operand; /* the one word that the command needs beside its options, such as "FILE";
-                            NULL: it takes none */
-    size_t operand_offset; /* of its const char *, borrowed from argv */
-    const char *operand2;  /* a second one; NULL: there is none */
-    size_t operand2_offset;
-    bool operand_is_optional; /* the first one, where there is no second */
+    /* Words beside the options, such as "FILE"; NULL: none. Each goes to its const char *, borrowed
+     * from argv. */
+    struct option_operand {
+        const char *name;
+        size_t offset;
+    } operands[2];
+    bool operand_is_optional; /* the last one */
 };
+
+/* A table's members `rows` and `count`. */
+#define OPTION_ROWS(array) .rows = (array), .count = sizeof(array) / sizeof *(array)
 
 enum options_result { OPTIONS_RUN, OPTIONS_HELPED, OPTIONS_WRONG };
 

@@ -196,10 +196,8 @@ static const struct option_table get_table = {
     .usage = "stockade get KEY [options]",
     .about = "Prints what a key holds: a string, or a hash as \"field: value\" lines.\n\n" //
     EXITS,
-    .rows = get_rows,
-    .count = sizeof get_rows / sizeof *get_rows,
-    .operand = "KEY",
-    .operand_offset = offsetof(struct settings, key),
+    OPTION_ROWS(get_rows),
+    .operands = {{"KEY", offsetof(struct settings, key)}},
 };
 
 static const struct option_row set_rows[] = {FIELD_ROW, TOKEN_ROW, WAIT_ROW, JSON_ROW};
@@ -208,12 +206,9 @@ static const struct option_table set_table = {
     .usage = "stockade set KEY VALUE [options]",
     .about = "Writes a value under a lease. (A value that begins with - goes behind --.)\n\n" //
     EXITS,
-    .rows = set_rows,
-    .count = sizeof set_rows / sizeof *set_rows,
-    .operand = "KEY",
-    .operand_offset = offsetof(struct settings, key),
-    .operand2 = "VALUE",
-    .operand2_offset = offsetof(struct settings, value),
+    OPTION_ROWS(set_rows),
+    .operands = {{"KEY", offsetof(struct settings, key)},
+                 {"VALUE", offsetof(struct settings, value)}},
 };
 
 static const struct option_row take_rows[] = {
@@ -230,12 +225,8 @@ static const struct option_table take_table = {
     .about = "Takes N off a number under a lease and prints what is left; takes nothing where\n"
              "less than --min would be left.\n\n" //
     EXITS,
-    .rows = take_rows,
-    .count = sizeof take_rows / sizeof *take_rows,
-    .operand = "KEY",
-    .operand_offset = offsetof(struct settings, key),
-    .operand2 = "N",
-    .operand2_offset = offsetof(struct settings, value),
+    OPTION_ROWS(take_rows),
+    .operands = {{"KEY", offsetof(struct settings, key)}, {"N", offsetof(struct settings, value)}},
 };
 
 static void append_key(struct query *query)
@@ -318,15 +309,15 @@ static int get(struct query *query)
     return code;
 }
 
-/* Whether the server has answered: then a release will not take long either. */
+/* Return whether the server has answered: then a release will not take long either. */
 static bool is_answer(enum stk_error error)
 {
     return error != STK_TIMEOUT && error != STK_UNSURE && error != STK_UNREACHABLE;
 }
 
-/* The command under the token that was given, or under a lease for the moment, which ends by its
- * TTL where it cannot be given back. Returns the reply, or NULL with `*code`; `*token` is the one
- * used. */
+/* Send the command under the token that was given, or under a lease for the moment, which ends by
+ * its TTL where it cannot be given back. Return the reply, or NULL with `*code`; `*token` is the
+ * one that was used. */
 static stk_reply *write_fenced(struct query *query, const char *const *words, size_t count,
                                int64_t *token, int *code)
 {
@@ -380,7 +371,7 @@ static int set(struct query *query)
     return code;
 }
 
-/* Taking is adding less than nothing, which hashes can as well. */
+/* Add a negative number: hashes have no DECRBY. */
 static int take(struct query *query)
 {
     const struct settings *settings = &query->settings;
@@ -423,20 +414,16 @@ static const struct option_table lease_table = {
     .command = "stockade lease",
     .usage = "stockade lease RESOURCE [options]",
     .about = "Tells who holds the lease on a resource, and for how long.\n\n" EXITS,
-    .rows = json_rows,
-    .count = sizeof json_rows / sizeof *json_rows,
-    .operand = "RESOURCE",
-    .operand_offset = offsetof(struct settings, key),
+    OPTION_ROWS(json_rows),
+    .operands = {{"RESOURCE", offsetof(struct settings, key)}},
 };
 static const struct option_table revoke_table = {
     .command = "stockade revoke",
     .usage = "stockade revoke RESOURCE [options]",
     .about = "Ends the lease on a resource, whoever holds it: the holder's next write is STALE.\n"
              "Prints the token that is retired now.\n\n" EXITS,
-    .rows = json_rows,
-    .count = sizeof json_rows / sizeof *json_rows,
-    .operand = "RESOURCE",
-    .operand_offset = offsetof(struct settings, key),
+    OPTION_ROWS(json_rows),
+    .operands = {{"RESOURCE", offsetof(struct settings, key)}},
 };
 static const struct option_row leases_rows[] = {
     {"count", OPTION_NUMBER, offsetof(struct settings, count), 1, INT64_MAX, "N",
@@ -448,14 +435,12 @@ static const struct option_table leases_table = {
     .usage = "stockade leases [MATCH] [options]",
     .about = "Lists the resources whose newest token was not released or revoked; MATCH is a\n"
              "pattern such as 'sku:*'.\n\n" EXITS,
-    .rows = leases_rows,
-    .count = sizeof leases_rows / sizeof *leases_rows,
-    .operand = "MATCH",
-    .operand_offset = offsetof(struct settings, value),
+    OPTION_ROWS(leases_rows),
+    .operands = {{"MATCH", offsetof(struct settings, value)}},
     .operand_is_optional = true,
 };
 
-/* What LEASE says under a name; NULL, which reads as nothing or zero: it does not say it. */
+/* Return an entry of LEASE's reply; NULL, which reads as nothing or zero, where there is none. */
 static const stk_reply *entry(const stk_reply *lease, const char *name)
 {
     for (size_t i = 0; i + 1 < stk_reply_count(lease); i += 2) {

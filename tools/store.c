@@ -151,16 +151,14 @@ static const struct option_table backup_table = {
         "\n"
         "FILE is an ordinary SQLite file. Bring it back with `stockade restore`: copied into\n"
         "place by hand it would give out tokens that have been given out before.",
-    .rows = backup_rows,
-    .count = sizeof backup_rows / sizeof *backup_rows,
-    .operand = "FILE",
-    .operand_offset = offsetof(struct store_settings, file),
+    OPTION_ROWS(backup_rows),
+    .operands = {{"FILE", offsetof(struct store_settings, file)}},
 };
 
 int backup_run(const struct cli *cli, int argc, char **argv)
 {
     struct store_command command;
-    char why[MAINTENANCE_WHY_MAX], size[TERM_NUMBER_MAX];
+    char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
     (void)cli;
@@ -175,7 +173,7 @@ int backup_run(const struct cli *cli, int argc, char **argv)
         return store_command_close(&command, why);
     }
     term_line(&command.term, "backup of %s: %s, %s bytes", call.store, call.file,
-              term_number(call.size_bytes, size));
+              TERM_NUMBER(call.size_bytes));
     return store_command_close(&command, NULL);
 }
 
@@ -195,16 +193,14 @@ static const struct option_table restore_table = {
         "Where there is no store, one is made. One that is too damaged to be opened, or is no\n"
         "store at all, is left alone: stop the daemon and move it, with its -wal and -shm,\n"
         "away first.",
-    .rows = restore_rows,
-    .count = sizeof restore_rows / sizeof *restore_rows,
-    .operand = "FILE",
-    .operand_offset = offsetof(struct store_settings, file),
+    OPTION_ROWS(restore_rows),
+    .operands = {{"FILE", offsetof(struct store_settings, file)}},
 };
 
 int restore_run(const struct cli *cli, int argc, char **argv)
 {
     struct store_command command;
-    char why[MAINTENANCE_WHY_MAX], revoked[TERM_NUMBER_MAX];
+    char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
     (void)cli;
@@ -221,7 +217,7 @@ int restore_run(const struct cli *cli, int argc, char **argv)
         term_line(&command.term, "(the tokens of the damaged store that was there are unknown)");
     }
     term_line(&command.term, "restored %s from %s: leases ended: %s; tokens go on above %" PRId64,
-              call.store, call.file, term_number(call.revoked, revoked), call.floor);
+              call.store, call.file, TERM_NUMBER(call.revoked), call.floor);
     return store_command_close(&command, NULL);
 }
 
@@ -239,8 +235,7 @@ static const struct option_table check_table = {
              "tables, the guards' triggers, fences, values and receipts against each other. A\n"
              "daemon may be at work on the store meanwhile. It changes nothing.\n\n"
              "Exit code 0: nothing found. 1: something was, or the store could not be read.",
-    .rows = check_rows,
-    .count = sizeof check_rows / sizeof *check_rows,
+    OPTION_ROWS(check_rows),
 };
 
 struct check_run {
@@ -267,9 +262,6 @@ static void print_finding(void *context, const char *kind, const char *text)
 
 static void print_end(struct check_run *check, const struct audit_call *call)
 {
-    char resources[TERM_NUMBER_MAX], values[TERM_NUMBER_MAX], receipts[TERM_NUMBER_MAX],
-        guards[TERM_NUMBER_MAX], findings[TERM_NUMBER_MAX];
-
     if (check->command.settings.json) {
         printf("%s], \"ok\": %s, \"findings_count\": %" PRId64 ", \"resources\": %" PRId64
                ", \"values\": %" PRId64 ", \"receipts\": %" PRId64 ", \"guards\": %" PRId64 "}\n",
@@ -278,12 +270,12 @@ static void print_end(struct check_run *check, const struct audit_call *call)
         return;
     }
     term_line(&check->command.term, "%s%s: %s resources, %s values, %s receipts, %s guards",
-              call->findings == 0 ? "ok" : term_number(call->findings, findings),
+              call->findings == 0 ? "ok" : TERM_NUMBER(call->findings),
               call->findings == 0   ? ""
               : call->findings == 1 ? " finding"
                                     : " findings",
-              term_number(call->resources, resources), term_number(call->values, values),
-              term_number(call->receipts, receipts), term_number(call->guards, guards));
+              TERM_NUMBER(call->resources), TERM_NUMBER(call->values), TERM_NUMBER(call->receipts),
+              TERM_NUMBER(call->guards));
 }
 
 int check_run(const struct cli *cli, int argc, char **argv)

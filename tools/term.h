@@ -31,6 +31,8 @@ void term_table(struct term *term, const char *const *cells, size_t rows, size_t
 enum { TERM_NUMBER_MAX = 32, TERM_BAR_MAX = 64 };
 /* Write 541909 as 541,909; return `out`. */
 const char *term_number(int64_t number, char out[TERM_NUMBER_MAX]);
+/* The same, as text that lasts until the end of the block. */
+#define TERM_NUMBER(number) term_number((number), (char[TERM_NUMBER_MAX]){0})
 /* Write [#####.....] with `width` (at most 60) places; return `out`. */
 const char *term_bar(int64_t done, int64_t total, int width, char out[TERM_BAR_MAX]);
 

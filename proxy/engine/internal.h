@@ -43,7 +43,7 @@ struct engine {
     struct line *lines; /* lease/line.c: those who wait, a uthash by resource */
     size_t acquires_count;
     struct table places; /* lease/queue.c: those of ACQUIRE ... QUEUE */
-    struct table held; /* lease/held.c: leases that were granted and have not ended */
+    struct table held;   /* lease/held.c: leases that were granted and have not ended */
     int64_t behind_said_ms;
 
     struct sweeper *sweeper; /* sweep.c */

@@ -72,12 +72,12 @@ static void on_user_signal(uv_signal_t *handle, int number);
 static void on_signal(uv_signal_t *handle, int number);
 
 static const struct {
-    int number;
     uv_signal_cb on_signal;
+    int number;
     bool ends; /* it asks for the end: started last. Else it is harmless from first to last */
 } signals[] = {
-    {SIGTERM, on_signal, true},       {SIGINT, on_signal, true},        {SIGHUP, on_hangup, false},
-    {SIGUSR1, on_user_signal, false}, {SIGUSR2, on_user_signal, false},
+    {on_signal, SIGTERM, true},       {on_signal, SIGINT, true},        {on_hangup, SIGHUP, false},
+    {on_user_signal, SIGUSR1, false}, {on_user_signal, SIGUSR2, false},
 };
 enum { SIGNALS = sizeof signals / sizeof *signals };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store's content is read by a plain connection of SQLite's, which knows nothing of Stockade,
- * and sorted into slots by the last character of each resource's name. */
+/* See check.h. The content is read through a plain SQLite connection, which knows nothing of
+ * Stockade, and sorted into slots by the last character of each resource's name. */
 #include "tests/crash/check.h"
 
 #include <inttypes.h>
@@ -103,7 +103,7 @@ static bool content_read(struct check *check, struct reading *reading, struct co
     return read || wrong(check, "it cannot be read: %s", sqlite3_errmsg(reading->db));
 }
 
-/* Tables, index and guard: what was acknowledged, and no more than what was asked for. */
+/* Tables, index and guard: what was acknowledged is there, and no more than was asked for. */
 static bool setup_is_there(struct check *check, struct reading *reading)
 {
     const struct expectation *expect = check->expect;
@@ -139,7 +139,7 @@ static bool file_is_sound(struct check *check, struct reading *reading)
     return sound;
 }
 
-/* Do the lines fit? `there` is what the store has. */
+/* Do the model's lines fit those that the store has? One that begins with '?' may be missing. */
 static bool lines_fit(const char *model, const char *there)
 {
     while (*model != '\0' || *there != '\0') {
@@ -163,7 +163,7 @@ static bool slot_fits(const struct model_slot *slot, int64_t now_ms, const char 
     return lines_fit(lines->data, there);
 }
 
-/* The token that the store has of a resource; 0: none. */
+/* Return the resource's token in the store; 0: none. */
 static int64_t token_there(const struct model_slot *slot, int resource, const char *there)
 {
     char line[32], name[16];
@@ -176,8 +176,8 @@ static int64_t token_there(const struct model_slot *slot, int resource, const ch
     return token;
 }
 
-/* How many of those in flight have been applied: the state before them moves on by as many. -1:
- * the slot is in no state that it may be in. */
+/* Return how many of the operations in flight were applied, and the states after each of them; -1:
+ * the slot is in a state that it must not be in. */
 static int find_applied(struct check *check, const struct outlook *outlook, const char *there,
                         int64_t now_ms, struct model_slot *states)
 {
@@ -238,7 +238,7 @@ static bool was_granted_late(const struct op *op, struct bytes reply)
     return op->kind == OP_ACQUIRE && reply.len >= 3 && memcmp(reply.data, "*-1", 3) == 0;
 }
 
-/* Sends what was in flight again, as a client does that has lost the reply. */
+/* Send what was in flight again, as a client does that has lost the reply. */
 static bool repeat(struct session_state *state, const struct outlook *outlook, int applied,
                    struct model_slot *states)
 {
@@ -292,7 +292,7 @@ static bool set_up_again(struct session_state *state, const struct expectation *
                  (int)reply.len, reply.data);
 }
 
-/* A new grant of the resource, and a write with the token that it replaces. */
+/* Grant the resource anew, and write with the token that the grant replaces. */
 static bool grant_anew(struct session_state *state, const struct model_slot *slot, int resource)
 {
     const struct model_resource *row = &slot->resources[resource];

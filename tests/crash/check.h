@@ -23,7 +23,7 @@ struct check {
     char why[RUN_WHY_MAX];
 };
 
-/* Mounts the disk, which changes. False: `why` says what is wrong. */
+/* Mount the disk, which changes, and check it. False: `why` says what is wrong. */
 bool check_disk(struct check *check, struct ramdisk *disk);
 
 #endif

@@ -18,7 +18,7 @@ struct fault {
 
 static const int64_t start_ms = INT64_C(1700000000000);
 
-/* The run, with what is to fail set up already. */
+/* Run the clients; what is to fail has been set already. */
 static void go(struct run *run, const struct sweep *sweep)
 {
     run_start(run, sweep->machine, NULL, sweep->seed != 0 ? sweep->seed : SEED, true);
@@ -27,8 +27,8 @@ static void go(struct run *run, const struct sweep *sweep)
     run_rounds(run, ROUNDS, ROUNDS);
 }
 
-/* When the power goes, and what it leaves. A daemon whose store is lost just ends; one that closes
- * it all the same must not do harm. */
+/* What the loss of power leaves, and whether the daemon closed its store before. One whose store is
+ * lost just ends, but closing it must do no harm. */
 static const struct {
     enum ramdisk_mode mode;
     bool closed;
@@ -42,7 +42,7 @@ static const struct {
 
 enum { ENDS = sizeof ends / sizeof *ends };
 
-/* Tries those ends whose bit is set. */
+/* Try those ends whose bit is set. */
 static void check_what_is_left(struct run *run, struct machine *machine, struct ramdisk *disk,
                                const struct ramdisk *before, unsigned which, char why[RUN_WHY_MAX])
 {
@@ -67,7 +67,7 @@ static void check_what_is_left(struct run *run, struct machine *machine, struct 
     replay_free(replay);
 }
 
-/* Returns how many calls there were. */
+/* Run with one fault, then check what is left. Return how many calls there were. */
 static int64_t try_fault(struct sweep *sweep, const struct fault *fault, char why[RUN_WHY_MAX])
 {
     struct ramdisk *disk = ramdisk_new(), *before;
@@ -129,7 +129,7 @@ void sweep_io(struct sweep *sweep)
     for (int i = 0; i < 4; i++) {
         char why[RUN_WHY_MAX];
         struct fault fault = kinds[i];
-        fault.first = INT64_MAX; /* that none is: how many are there? */
+        fault.first = INT64_MAX; /* none fails: how many calls are there? */
         int64_t calls = try_fault(sweep, &fault, why);
         for (fault.first = 1; fault.first <= calls; fault.first++)
             try_one(sweep, &fault, variants[i]);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer's cache of fences is large, and made for daemons that stay: a sweep opens thousands of
- * stores, one after the other, and would spend most of its time on clean pages of memory. So the
- * linker puts these in the way (crash.mk): a cache that was given back is emptied and used again.
- */
+/* The writer's cache of fences is large, since daemons run for long. A sweep opens thousands of
+ * stores and would spend most of its time on getting memory for that cache. So the linker puts
+ * these functions in between (crash.mk): a cache that was given back is emptied and used again. */
 #include <stddef.h>
 
 #include "store/sqlite/cache.h"

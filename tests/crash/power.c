@@ -63,7 +63,7 @@ static void record(struct sweep *sweep, struct recording *recording)
     recording_end(sweep, recording);
 }
 
-/* One image is tried. `disk` keeps the journal of the recovery. */
+/* Check one image. The caller frees `disk`, whose journal is that of the recovery. */
 static bool try_image(struct sweep *sweep, const struct recording *recording,
                       enum ramdisk_mode mode, unsigned k, struct check *check,
                       struct ramdisk **disk)
@@ -106,7 +106,7 @@ static void try_all(struct sweep *sweep, struct recording *recording, const char
     }
 }
 
-/* What the run did. */
+/* Print what the run did. */
 static void tell(const struct recording *recording)
 {
     size_t wals = 0, ops[OP_KINDS] = {0}, events[RAMDISK_SYNC_FOLDER + 1] = {0};
@@ -142,7 +142,7 @@ void sweep_write(struct sweep *sweep)
     recording_free(&recording);
 }
 
-/* All points of the recovery of one image. `outer` is its name. */
+/* Let the power go at every point of the recovery of one image. */
 static void try_recovery(struct sweep *sweep, const struct recording *recording, size_t n,
                          enum ramdisk_mode mode)
 {

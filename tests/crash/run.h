@@ -47,22 +47,22 @@ struct run {
     char why[RUN_WHY_MAX]; /* what went wrong; empty: nothing */
 };
 
-/* Opens the store on the mounted disk and sets the tables up. `from`: what the slots have already;
+/* Open the store on the mounted disk and set the tables up. `from`: what the slots have already;
  * NULL: nothing. */
 void run_start(struct run *run, struct machine *machine, const struct model_slot *from,
                uint64_t seed, bool may_fail);
-/* Some rounds. They end early where something is wrong, or the store is lost. */
+/* Run some rounds. They end early where something is wrong, or the store is lost. */
 void run_rounds(struct run *run, int first, int count);
-/* Closes the daemon, and opens it again. */
+/* Close the daemon, and open it again. */
 void run_reopen(struct run *run);
-/* Nobody does anything for so long. */
+/* Let so much time pass. */
 void run_pause(struct run *run, int64_t ms);
-/* Closes what is open. */
+/* Close what is open. */
 void run_stop(struct run *run);
 void run_free(struct run *run);
-/* What has to be there where the power goes during event n. */
+/* Tell what has to be there where the power goes during event n. */
 void run_expect(const struct run *run, size_t n, struct expectation *out);
-/* The n-th step of the setup, as a request that may be repeated. */
+/* Write the n-th step of the setup, as a request that may be repeated. */
 void run_setup_request(int step, struct buf *out);
 
 #endif

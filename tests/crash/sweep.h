@@ -34,10 +34,10 @@ struct sweep {
     struct sweep_tally *tally;
 };
 
-/* Is this point to be tried? `kind` is what it is counted as. */
+/* Return whether to try this point, which is counted under `kind`. */
 bool sweep_point(struct sweep *sweep, const char *kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* `why` NULL or empty: it holds. */
+/* Report how the point under way ended: well where `why` is NULL or empty. */
 void sweep_report(struct sweep *sweep, const char *why);
 
 /* The sweeps. */

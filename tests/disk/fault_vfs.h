@@ -40,8 +40,8 @@ enum {
 struct io_fault {
     unsigned calls;     /* the kinds that are concerned, as bits */
     const char *suffix; /* files whose path ends in it, in static storage; NULL: all files */
-    int64_t passes;     /* so many calls get through */
-    int64_t times;      /* of those that follow, so many fail */
+    int64_t passes;     /* so many calls succeed first */
+    int64_t times;      /* then so many fail */
     int code;           /* with this; 0: with the call's own */
     bool breaks_all;    /* from the first failure on every call fails: the power is gone */
 };
@@ -55,9 +55,9 @@ struct fault_counts {
 
 struct fault_vfs;
 
-/* In front of what is the default now. */
+/* Add one in front of the default VFS. */
 struct fault_vfs *fault_vfs_add(void);
-/* When no file is open any more. NULL is harmless. */
+/* Remove it, when no file is open any more. NULL is harmless. */
 void fault_vfs_remove(struct fault_vfs *vfs);
 /* Make it the default again, after sqlite3_shutdown. */
 void fault_vfs_register(struct fault_vfs *vfs);
@@ -65,12 +65,12 @@ void fault_vfs_register(struct fault_vfs *vfs);
 /* From now on one kind of call on files whose path ends in `suffix` gives `code`, `times` times. */
 void fault_vfs_set(struct fault_vfs *vfs, enum fault_call call, const char *suffix, int64_t times,
                    int code);
-/* Beside those: one fault for calls of several kinds. Its counts begin anew. */
+/* Set one fault for calls of several kinds, beside those. Counts begin anew. */
 void fault_vfs_set_any(struct fault_vfs *vfs, struct io_fault fault);
 /* Nothing fails any more; hits stay counted. */
 void fault_vfs_clear(struct fault_vfs *vfs);
 struct fault_counts fault_vfs_counts(struct fault_vfs *vfs);
-/* Has a fault that breaks all struck? */
+/* Has a fault struck that breaks everything? */
 bool fault_vfs_is_broken(struct fault_vfs *vfs);
 
 /* From now on waiting for a lock takes no time, and nothing is really synced: for tests of a single
@@ -78,7 +78,7 @@ bool fault_vfs_is_broken(struct fault_vfs *vfs);
 void fault_vfs_hurry(struct fault_vfs *vfs);
 /* From now on syncs of files whose path ends in `suffix` (static storage) wait; NULL: no more. */
 void fault_vfs_hold(struct fault_vfs *vfs, const char *suffix);
-/* Does one wait? */
+/* Is a sync waiting? */
 bool fault_vfs_holds(struct fault_vfs *vfs);
 /* From now on each sync of a file whose path ends in `suffix` (static storage; NULL: none) calls
  * `on_sync` first. While nothing else runs. */

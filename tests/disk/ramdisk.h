@@ -74,9 +74,9 @@ struct ramdisk {
 
 struct ramdisk *ramdisk_new(void);
 void ramdisk_free(struct ramdisk *disk);
-/* The same files, with an empty journal. */
+/* Copy the files; the journal of the copy is empty. */
 struct ramdisk *ramdisk_clone(const struct ramdisk *disk);
-/* The index of a name: existing or new. */
+/* Return the index of a name, which is added where it is new. */
 int ramdisk_name(struct ramdisk *disk, const char *text);
 int ramdisk_create(struct ramdisk *disk, int name);
 void ramdisk_delete(struct ramdisk *disk, int name);
@@ -99,13 +99,13 @@ struct replay {
     int names_room;
 };
 
-/* `base`: the disk before the journal's first event. */
+/* Replay a journal. `base` is the disk before its first event. */
 struct replay *replay_new(const struct ramdisk *journal, const struct ramdisk *base);
 void replay_free(struct replay *replay);
-/* Forward to where the events before `n` have been answered. */
+/* Go forward to where the events before `n` have been answered. */
 void replay_to(struct replay *replay, size_t n);
-/* What is left where the power goes during the next event (which, at the journal's end, is none).
- * The caller owns the image. */
+/* Return what is left where the power goes during the next event, or after the last one. The caller
+ * owns the image. */
 struct ramdisk *replay_image(const struct replay *replay, enum ramdisk_mode mode, uint64_t seed);
 /* Does the mode make a difference here? */
 bool replay_differs(const struct replay *replay, enum ramdisk_mode mode);

@@ -10,15 +10,15 @@
 
 struct ramdisk_vfs;
 
-/* A file control that says: the sync that was just asked for has failed. */
+/* The file control that tells it that a sync has failed in the VFS in front. */
 enum { RAMDISK_SYNC_HAS_FAILED = 0x52414d };
 
 /* Make it SQLite's default. Mount a disk before a file is opened. */
 struct ramdisk_vfs *ramdisk_vfs_add(void);
-/* When no file is open any more. */
+/* Remove it, when no file is open any more. */
 void ramdisk_vfs_remove(struct ramdisk_vfs *vfs);
-/* From now on files are on this disk; NULL: there is none. Locks and shared memory of connections
- * that were abandoned are gone. */
+/* Put files on this disk from now on; NULL: on none. Locks and shared memory of connections that
+ * were abandoned are gone. */
 void ramdisk_vfs_mount(struct ramdisk_vfs *vfs, struct ramdisk *disk);
 struct ramdisk *ramdisk_vfs_disk(const struct ramdisk_vfs *vfs);
 

@@ -70,7 +70,7 @@ static void check_change(const struct run *run, const struct seen *now)
         fuzz_wrong("%.*s was written without its token", (int)now->name_len, now->name);
 }
 
-/* After whatever has settled: has anything changed that must not? */
+/* After each thing that has settled: nothing may have changed that must not. */
 static void look(struct run *run)
 {
     struct snapshot now;
@@ -86,7 +86,7 @@ static void look(struct run *run)
         talk_settled(&run->talks[i]);
 }
 
-/* Time passes, from one thing that is due to the next. */
+/* Let time pass, from one thing that is due to the next. */
 static void pass(struct run *run, int64_t ms)
 {
     struct world *world = run->world;

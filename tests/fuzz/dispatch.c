@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients' books. The requests are counted by the parser that resp_fuzz.c tests. */
+/* See dispatch.h. Requests are counted by the parser that resp_fuzz.c tests. */
 #include "tests/fuzz/dispatch.h"
 
 #include <stdlib.h>

@@ -28,15 +28,16 @@ struct talk {
     } presented[TALK_PRESENTED_MAX];
     size_t presented_count;
     bool in_multi;
-    bool uncounted; /* it subscribed, quit, or broke the protocol: replies are no more counted */
+    bool uncounted; /* it subscribed, quit, or broke the protocol: replies are not counted any more
+                     */
     bool silent;    /* what follows is not answered any more */
     bool resp3;     /* it has asked for RESP3 at least once */
     bool notified;  /* it has said RENEW ... NOTIFY */
 };
 
-/* The client sends this. */
+/* Note what the client sends. */
 void talk_sent(struct talk *talk, struct bytes data);
-/* It got this: each reply is valid, and the one that is due. */
+/* Check what it got: each reply has to be valid, and the one that is due. */
 void talk_received(struct talk *talk, struct bytes data);
 /* Every request has its reply. */
 bool talk_all_answered(const struct talk *talk);
@@ -44,11 +45,11 @@ bool talk_all_answered(const struct talk *talk);
  * effect? */
 bool talk_presented(const struct talk *talk, const char *name, size_t len, int64_t from,
                     int64_t to);
-/* What was presented with requests that are answered can take no effect any more. */
+/* Forget the tokens of requests that are answered, which can take no effect any more. */
 void talk_settled(struct talk *talk);
-/* The connection is gone, and with it what was owed; what it presented may still take effect. */
+/* Note that the connection is gone. No reply is due any more, but tokens may still take effect. */
 void talk_disconnected(struct talk *talk);
-/* Frees what it holds. All zero is a new one. */
+/* Free what it holds. All zero is a new one. */
 void talk_end(struct talk *talk);
 
 #endif

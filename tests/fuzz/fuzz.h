@@ -12,9 +12,9 @@
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What stands before the separator, or all; moves `rest` behind it. */
+/* Cut off what stands before the separator, or all, and move `rest` behind it. */
 struct bytes fuzz_cut(struct bytes *rest, char separator);
-/* The first byte, or 0 where there is none; moves `rest` on. */
+/* Take the first byte, or 0 where there is none. */
 unsigned fuzz_byte(struct bytes *rest);
 /* A file in memory that has a path. All zero is a new one. */
 struct fuzz_file {
@@ -24,7 +24,7 @@ struct fuzz_file {
 
 /* Make this its content. */
 void fuzz_file_write(struct fuzz_file *file, struct bytes content);
-/* Says what is wrong and aborts, which libFuzzer reports with the input. */
+/* Say what is wrong and abort, which libFuzzer reports with the input. */
 _Noreturn void fuzz_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A SQLite store that lasts from one input to the next, for it takes long to open. Inputs keep out
- * of each other's way by a number in their resources' names. */
+/* A SQLite store that lasts from one input to the next, since it takes long to open. A number in
+ * the names of their resources keeps inputs apart. */
 #ifndef STOCKADE_TESTS_FUZZ_LASTING_H
 #define STOCKADE_TESTS_FUZZ_LASTING_H
 
@@ -8,11 +8,11 @@
 
 /* Return the store that there is, or a new one, for the options of a world. */
 struct store *lasting_open(void);
-/* Whose clock is the store's clock; NULL before it ends. */
+/* Give the store the clock of this world; NULL before the world ends. */
 void lasting_set_world(const struct world *world);
-/* What this input has for its names. */
+/* Return this input's number for its names. */
 unsigned lasting_number(void);
-/* Removes values and leases; every 500th input is its file's last. */
+/* Remove values and leases. A file serves 500 inputs. */
 void lasting_end_input(void);
 
 #endif

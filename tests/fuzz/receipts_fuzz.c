@@ -74,7 +74,7 @@ static const char *const kinds[KINDS][4] = {
     {"FENCEDALL 2 b%4$u %3$lld a%4$u %2$lld ID i%1$d DEL a%4$u b%4$u"},
 };
 
-/* Sends what is formatted, and returns the reply to its last line, owned by the caller. */
+/* Send a line, and return the last reply, owned by the caller. */
 static struct buf ask(struct run *run, const char *line)
 {
     struct buf *received = &run->world->clients[0].received, last = {0};
@@ -285,7 +285,7 @@ static struct buf perform(struct run *run, const struct attempt *attempt, bool l
     return reply;
 }
 
-/* The receipt tells what became of it. */
+/* Ask by RECEIPT what became of it. */
 static void find_out(struct run *run, const struct attempt *attempt, struct buf *reply)
 {
     for (int at = 0, found = 0; at < RESOURCES; at++) {

@@ -26,7 +26,7 @@ struct rig {
     FILE *nowhere;         /* for the lines that the loader complains of */
 };
 
-/* Its own memory for the line, so that it is seen where the parser reads beyond. */
+/* Parse a copy of the line, so that a sanitizer sees where the parser reads beyond. */
 static const char *parse(struct bytes line, struct csv_record *record)
 {
     char *own = mem_alloc(line.len + 1);
@@ -64,7 +64,7 @@ static void check_record(const struct csv_record *record)
     buf_free(&line);
 }
 
-/* Returns whether the line is an order. */
+/* Return whether the line is an order. */
 static bool check_line(struct bytes line)
 {
     static struct csv_record record;
@@ -82,7 +82,7 @@ static bool check_line(struct bytes line)
     return true;
 }
 
-/* As a simple reader would. */
+/* Count orders as a simple reader would. */
 static void count_lines(struct bytes rest, size_t *orders, size_t *malformed)
 {
     (void)fuzz_cut(&rest, '\n'); /* the header */

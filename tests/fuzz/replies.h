@@ -14,8 +14,8 @@ struct reply {
     bool resp3;         /* it, or a part of it, is of a type that RESP2 does not have */
 };
 
-/* Takes the next reply. False: there is no more. Aborts where the bytes are no whole valid reply:
- * an engine hands replies out whole. */
+/* Take the next reply. False: there is no more. Abort where the bytes are not a whole and valid
+ * reply, since an engine hands out whole ones. */
 bool reply_next(struct bytes *rest, struct reply *reply);
 
 #endif

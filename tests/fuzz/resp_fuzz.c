@@ -49,7 +49,7 @@ static void check_request(const struct resp_parser *parser, const struct resp_li
     check(sum <= most);
 }
 
-/* Everything that came out, as one text. */
+/* Write the request as text. */
 static void write_request(struct buf *out, const struct resp_parser *parser)
 {
     buf_printf(out, "%zu:", resp_argc(parser));
@@ -60,7 +60,7 @@ static void write_request(struct buf *out, const struct resp_parser *parser)
     buf_append_text(out, "\n");
 }
 
-/* Gives the parser a piece of its own memory, so that it is seen where it reads beyond. */
+/* Give the parser a copy of a piece, so that a sanitizer sees where it reads beyond. */
 static bool feed(struct resp_parser *parser, const struct resp_limits *limits, struct bytes piece,
                  struct buf *out)
 {

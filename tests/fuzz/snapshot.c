@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One read through the store's own primitives. */
+/* See snapshot.h. One read through the store's primitives. */
 #include "tests/fuzz/snapshot.h"
 
 #include <stdlib.h>

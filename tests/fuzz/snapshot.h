@@ -21,11 +21,11 @@ struct snapshot {
     } all[SNAPSHOT_MAX];
 };
 
-/* All that has a value or a live token, and all that `before` (NULL: nothing) knew; no more than
- * fits. Takes an operation of the store's; nothing else may be under way. */
+/* Take what has a value or a live token, and what `before` (may be NULL) knew; no more than fits.
+ * It is an operation of the store's, and nothing else may be under way. */
 void snapshot_take(struct snapshot *now, const struct snapshot *before, struct store *store);
 void snapshot_free(struct snapshot *snapshot);
-/* NULL: it was not there. */
+/* Return NULL where it was not there. */
 const struct seen *snapshot_find(const struct snapshot *snapshot, const char *name, size_t len);
 
 #endif

@@ -146,7 +146,7 @@ void audit_end(struct auditor *auditor)
 
     for (size_t i = 0; i < auditor->ops_count; i++) {
         const struct op *op = auditor->ops[i];
-        open += op->verb == VERB_COUNT && op->refusals < op->arrivals && !op->told &&
+        open += op->verb == VERB_COUNT && op->refusals < op->arrivals && !op->acknowledged &&
                 !audit_is_never(op);
     }
     int64_t number = auditor->seen[COUNT].number;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The auditor's look at what is durable: compared with its last look, and with what was sent. */
+/* The auditor compares what is durable with what it saw last, and with what was sent. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/sim/auditor_impl.h"
 
-/* Was this token the current one at any moment between the two looks? Between them lies one commit,
- * of several operations perhaps: a token that was retired before it was not. */
-static bool was_current(const struct seen *before, const struct look *now, int64_t token)
+/* Was this token the current one at any moment between the two readings? Between them lies one
+ * commit, of several operations perhaps: a token that was retired before it was not. */
+static bool was_current(const struct seen *before, const struct stored *now, int64_t token)
 {
     return (before->live && token == before->token) ||
            (token > before->token && token <= now->token);
@@ -15,7 +15,7 @@ static bool was_current(const struct seen *before, const struct look *now, int64
 
 /* An operation that was found in resource number `which` of its own. */
 static void judge_token(struct auditor *auditor, const struct op *op, int which,
-                        const struct seen *before, const struct look *now)
+                        const struct seen *before, const struct stored *now)
 {
     int64_t newest = 0;
 
@@ -33,9 +33,9 @@ static void judge_token(struct auditor *auditor, const struct op *op, int which,
                 (long long)now->token, before->live ? "live" : "retired before");
 }
 
-/* An operation that was not there at the last look. */
+/* An operation that was not there when the auditor read it last. */
 static void take_new(struct auditor *auditor, enum resource_number resource, int number,
-                     const struct seen *before, const struct look *now, size_t end)
+                     const struct seen *before, const struct stored *now, size_t end)
 {
     struct world *world = auditor->world;
 
@@ -69,8 +69,8 @@ static void take_new(struct auditor *auditor, enum resource_number resource, int
     }
 }
 
-static void look_at_log(struct auditor *auditor, enum resource_number resource,
-                        const struct seen *before, const struct look *now)
+static void judge_log(struct auditor *auditor, enum resource_number resource,
+                      const struct seen *before, const struct stored *now)
 {
     size_t old = before->text.len;
 
@@ -89,8 +89,8 @@ static void look_at_log(struct auditor *auditor, enum resource_number resource,
     }
 }
 
-static void look_at_pair(struct auditor *auditor, enum resource_number resource,
-                         const struct seen *before, const struct look *now)
+static void judge_pair(struct auditor *auditor, enum resource_number resource,
+                       const struct seen *before, const struct stored *now)
 {
     bool same = now->len == before->text.len &&
                 (now->len == 0 || memcmp(now->text, before->text.data, now->len) == 0);
@@ -104,8 +104,8 @@ static void look_at_pair(struct auditor *auditor, enum resource_number resource,
     take_new(auditor, resource, (int)strtol(now->text, NULL, 10), before, now, now->len);
 }
 
-static void look_at_fence(struct auditor *auditor, enum resource_number resource,
-                          const struct seen *before, const struct look *now)
+static void judge_fence(struct auditor *auditor, enum resource_number resource,
+                        const struct seen *before, const struct stored *now)
 {
     struct world *world = auditor->world;
 
@@ -124,19 +124,19 @@ static void look_at_fence(struct auditor *auditor, enum resource_number resource
                     (long long)now->token, resource_names[resource]);
 }
 
-static void look_at(struct auditor *auditor, enum resource_number resource)
+static void judge_resource(struct auditor *auditor, enum resource_number resource)
 {
     struct world *world = auditor->world;
     struct seen *seen = &auditor->seen[resource];
-    struct look now;
+    struct stored now;
 
-    if (!disk_look(world->disk, resource_names[resource], &now))
+    if (!disk_read(world->disk, resource_names[resource], &now))
         return;
-    look_at_fence(auditor, resource, seen, &now);
+    judge_fence(auditor, resource, seen, &now);
     if (resource <= LOG2)
-        look_at_log(auditor, resource, seen, &now);
+        judge_log(auditor, resource, seen, &now);
     else if (resource == PAIR_A || resource == PAIR_B)
-        look_at_pair(auditor, resource, seen, &now);
+        judge_pair(auditor, resource, seen, &now);
     if (now.token > seen->token || now.live != seen->live) {
         seen->changed_us = world->now_us;
         world_tell(world, "store: the newest token of %s is %lld, %s", resource_names[resource],
@@ -166,11 +166,11 @@ void audit_committed(struct auditor *auditor)
     struct seen *seen = auditor->seen;
     int64_t counted = seen[COUNT].number;
 
-    /* First, for the sales found in logs carry a token of it, too. */
-    if (!disk_look(world->disk, resource_names[SOLD], &auditor->sold_now))
+    /* First, because the sales that are found in logs carry a token of it, too. */
+    if (!disk_read(world->disk, resource_names[SOLD], &auditor->sold_now))
         return;
     for (int i = 0; i < RESOURCES && world->broken == PROMISE_NONE; i++)
-        look_at(auditor, (enum resource_number)i);
+        judge_resource(auditor, (enum resource_number)i);
     audit_check(auditor, P5_ATOMIC);
     if (seen[SOLD].number != auditor->sold)
         world_break(world, P5_ATOMIC, "sold is %lld, but the logs hold %lld sales",

@@ -6,7 +6,7 @@
 #include "tests/sim/auditor.h"
 #include "tests/sim/disk.h"
 
-/* What was durable of a resource at the last look. */
+/* What was durable of a resource when the auditor read it last. */
 struct seen {
     int64_t token; /* the newest ever: stays where the row was forgotten */
     bool exists, live;
@@ -40,18 +40,19 @@ struct auditor {
     int64_t counted;   /* COUNT operations that were told to be applied */
     int64_t count_may; /* those that arrived at all */
     int64_t sold;      /* SELL operations in the logs */
-    struct look sold_now;
+    struct stored sold_now;
     int64_t pair_us; /* when the pair was written last */
 };
 
 void audit_check(struct auditor *auditor, enum promise promise);
-/* Its receipt has said that it never will be applied, of all tokens that it was tried with. */
+/* Has its receipt said, for each token that it was tried with, that it will never be applied? */
 bool audit_is_never(const struct op *op);
 /* auditor_replies.c */
 void audit_reply(struct auditor *auditor, struct call *call, const redisReply *reply);
-/* auditor_live.c: of those who wait at one daemon, the first to come is the first to be served. */
+/* Check that of those who wait at one daemon the first to come is the first to be served:
+ * auditor_live.c. */
 void audit_line(struct auditor *auditor, const struct call *call, int64_t token);
-/* Of a lease that somebody has, nothing goes to another while nothing is wrong. */
+/* Check that a lease that somebody has goes to nobody else while nothing is wrong. */
 void audit_alone(struct auditor *auditor, const struct grant *known, const struct grant *grant);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* P8: nobody waits for longer than he must, nobody is overtaken at his daemon, and a lease service
- * that is away is said to be away in bounded time. */
+/* P8: nobody waits for longer than they have to, nobody is overtaken at their daemon, and clients
+ * are told in bounded time that a lease service is away. */
 #include "tests/sim/auditor_impl.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/redis.h"
 
-/* From a free lock to a grant: a look each second, a call that times out, the store. */
+/* From a free lock to a grant: a poll each second, a call that times out, the store. */
 #define FREE_MAX_US 2500000
-/* What was sent in a bad time has arrived by then. */
+/* Messages that were sent while something was wrong have arrived by then. */
 #define STRAGGLERS_US 2000000
 /* For an answer, besides the WAIT asked for: some calls of the lease service that time out one
  * after the other, and a slow disk. */
 #define ANSWER_MAX_US 6000000
 
-/* Does the call stand in its daemon's line? */
+/* Is the call waiting in its daemon's line? */
 static bool waits(const struct world *world, const struct call *call)
 {
     return call->verb == VERB_ACQUIRE && call->wait_ms > 0 && call->link->conn.session != NULL &&
@@ -24,7 +24,7 @@ void audit_line(struct auditor *auditor, const struct call *call, int64_t token)
 {
     struct world *world = auditor->world;
 
-    /* Who enters again holds it already, and waits for nobody. */
+    /* An owner that enters again holds the lease already, and waits for nobody. */
     if (call->owner >= 0 || token <= call->tokens_then[0])
         return;
     audit_check(auditor, P8_LIVE);
@@ -38,8 +38,8 @@ void audit_line(struct auditor *auditor, const struct call *call, int64_t token)
                         other->client);
 }
 
-/* Did anybody ask for it to end before now? Its owner may, by a basket: entering again shortens
- * nothing, but a basket renews what it has for its own time. */
+/* Did anybody ask for it to end before now? Its owner can, by an ACQUIREALL: entering again
+ * shortens nothing, but an ACQUIREALL renews what it has for its own TTL. */
 static bool was_shortened(const struct auditor *auditor, const struct grant *grant)
 {
     int64_t now_us = auditor->world->now_us;
@@ -56,8 +56,9 @@ static bool was_shortened(const struct auditor *auditor, const struct grant *gra
     return false;
 }
 
-/* The time of wrongs that explain why a lease is gone before its time. One Redis that keeps its
- * state and its time keeps its locks, whatever else goes wrong; of several a minority may. */
+/* Until when something was wrong that explains why a lease is gone before its time. A single Redis
+ * that keeps its state and its clock keeps its locks, whatever else goes wrong; several may lose
+ * them where a minority is in trouble. */
 static int64_t excused_us(const struct world *world)
 {
     return world->plan->provider == PROVIDER_REDIS ? world->amnesia_us : world->trouble_us;
@@ -79,7 +80,7 @@ void audit_alone(struct auditor *auditor, const struct grant *known, const struc
                 (long long)(known->until_us - world->now_us) / 1000, grant->client);
 }
 
-/* Since when a quorum of the masters has no lock; -1: none has not. */
+/* Return since when a quorum of the masters has no lock; -1: there is no such quorum. */
 static int64_t free_since_us(const struct world *world, const char *name)
 {
     int64_t since_us[MASTERS_MAX];
@@ -97,7 +98,13 @@ static int64_t free_since_us(const struct world *world, const char *name)
     return count < quorum ? -1 : since_us[quorum - 1];
 }
 
-/* The lock is free and the service at hand, and still he waits. */
+/* A turn that is not taken passes on after a second. */
+static int64_t free_max_us(const struct world *world)
+{
+    return FREE_MAX_US + (world->plan->queue_per_mille > 0 ? world->plan->clients * 1100000 : 0);
+}
+
+/* The lock is free and the service can be reached: has the client waited for too long? */
 static void judge_wait(struct auditor *auditor, const struct call *call)
 {
     struct world *world = auditor->world;
@@ -111,7 +118,8 @@ static void judge_wait(struct auditor *auditor, const struct call *call)
     if (since_us < call->arrived_us)
         since_us = call->arrived_us;
     audit_check(auditor, P8_LIVE);
-    if (world->now_us - since_us > FREE_MAX_US && daemon->pauses_us == call->arrived_pauses_us)
+    if (world->now_us - since_us > free_max_us(world) &&
+        daemon->pauses_us == call->arrived_pauses_us)
         world_break(world, P8_LIVE, "client %d waits for %s, which is free since %lld ms",
                     call->client, resource_names[call->resources[0]],
                     (long long)(world->now_us - since_us) / 1000);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The auditor's look at replies, each at the moment it leaves its daemon. */
+/* The auditor judges each reply at the moment it leaves its daemon. */
 #include <string.h>
 
 #include "fence/base/mem.h"
 #include "tests/sim/auditor_impl.h"
 #include "tests/sim/daemon.h"
 
-#define LOOKED_US 50000 /* from a look at the store to the reply */
+#define LOOKED_US 50000 /* from a read of the store to the reply */
 
 static const char *name_of(const struct call *call, int i)
 {
@@ -20,7 +20,7 @@ static struct seen *seen_of(struct auditor *auditor, const struct call *call, in
 
 /* Grants. */
 
-/* A repeat after a lost reply gets the same token, as long as that lease is one. */
+/* A repeat after a lost reply gets the same token, as long as that lease lasts. */
 static void judge_repeat(struct auditor *auditor, const struct grant *known,
                          const struct grant *grant)
 {
@@ -86,8 +86,8 @@ static void judge_grant(struct auditor *auditor, const struct call *call, int i,
                                         .until_us = call->ephemeral ? 0 : now_us + ttl_ms * 990});
 }
 
-/* All or none: of a basket each token is good when the reply leaves, but for what has happened
- * since the daemon looked. */
+/* All or none: when the reply to an ACQUIREALL leaves, each of its tokens is good, but for what has
+ * happened since the daemon looked. */
 static void judge_basket(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
     struct world *world = auditor->world;
@@ -108,6 +108,11 @@ static void judge_acquire(struct auditor *auditor, const struct call *call, cons
 {
     if (reply->type == REDIS_REPLY_NIL)
         return;
+    if (call->queue && reply_is_queued(reply)) {
+        if (reply_item(reply, 1) < 1)
+            world_break(auditor->world, SANE, "no place in the line");
+        return;
+    }
     if (call->verb == VERB_ACQUIRE_ALL) {
         judge_basket(auditor, call, reply);
         for (int i = 0; i < call->count; i++)
@@ -119,7 +124,8 @@ static void judge_acquire(struct auditor *auditor, const struct call *call, cons
         world_break(auditor->world, SANE, "a grant for %lld of %lld ms", (long long)ttl_ms,
                     (long long)call->ttl_ms);
     judge_grant(auditor, call, 0, token, ttl_ms);
-    audit_line(auditor, call, token);
+    if (!call->queue) /* its place may be older than this ask */
+        audit_line(auditor, call, token);
 }
 
 /* Tokens that were judged. */
@@ -212,11 +218,11 @@ static void judge_written(struct auditor *auditor, const struct call *call, cons
     if (call->verb != VERB_COUNT && !op->applied && !hidden)
         world_break(world, P4_DURABLE, "operation %d is acknowledged, and is not in the store",
                     op->number);
-    if (op->told && memcmp(op->replies, replies, sizeof replies) != 0)
+    if (op->acknowledged && memcmp(op->replies, replies, sizeof replies) != 0)
         world_break(world, P6_ONCE, "operation %d got %lld at first, and %lld now", op->number,
                     (long long)op->replies[0], (long long)replies[0]);
-    for (size_t i = 0; call->verb == VERB_COUNT && !op->told && i < auditor->ops_count; i++)
-        if (auditor->ops[i]->verb == VERB_COUNT && auditor->ops[i]->told &&
+    for (size_t i = 0; call->verb == VERB_COUNT && !op->acknowledged && i < auditor->ops_count; i++)
+        if (auditor->ops[i]->verb == VERB_COUNT && auditor->ops[i]->acknowledged &&
             auditor->ops[i]->replies[0] == replies[0])
             world_break(world, P6_ONCE, "operations %d and %d both made it %lld", op->number,
                         auditor->ops[i]->number, (long long)replies[0]);
@@ -224,8 +230,8 @@ static void judge_written(struct auditor *auditor, const struct call *call, cons
         (call->verb == VERB_SELL && replies[1] != op->end))
         world_break(world, P6_ONCE, "operation %d ends at %lld of its log; its reply says %lld",
                     op->number, (long long)op->end, (long long)reply->integer);
-    auditor->counted += call->verb == VERB_COUNT && !op->told;
-    op->told = op->applied = true;
+    auditor->counted += call->verb == VERB_COUNT && !op->acknowledged;
+    op->acknowledged = op->applied = true;
     memcpy(op->replies, replies, sizeof replies);
     if (call->verb == VERB_APPEND) {
         int64_t *acked = &seen_of(auditor, call, 0)->acked[call->link->daemon];
@@ -263,8 +269,8 @@ static void judge_receipt(struct auditor *auditor, const struct call *call, cons
     if (reply->type == REDIS_REPLY_NIL && call->applied_then)
         world_break(auditor->world, P6_ONCE, "operation %d was applied, and has no receipt",
                     op->number);
-    if (applied && op->verb == VERB_COUNT && !op->told) {
-        op->told = op->applied = true;
+    if (applied && op->verb == VERB_COUNT && !op->acknowledged) {
+        op->acknowledged = op->applied = true;
         op->replies[0] = reply_item(reply, 1);
         auditor->counted++;
     }
@@ -284,12 +290,12 @@ static bool has_no_reason_for_down(const struct world *world, const struct call 
     return call->arrived_us > since_us + 500000 && daemon->pauses_us == call->arrived_pauses_us;
 }
 
-/* Errors that anybody may get, and those that nobody may. */
+/* Is it an error that the client may get here? */
 static void judge_error(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
     static const char *const codes[] = {"STALE", "UNKNOWN",   "RANGE",    "BUSY",
                                         "STORE", "LEASEDOWN", "DEADLOCK", "EXPIRED"};
-    bool leases = call->verb <= VERB_REVOKE;
+    bool leases = call->verb < VERB_DEQUEUE;
 
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         if (reply_is_error(reply, codes[i])) {
@@ -327,6 +333,10 @@ void audit_reply(struct auditor *auditor, struct call *call, const redisReply *r
     case VERB_REVOKE:
         if (reply->type == REDIS_REPLY_INTEGER)
             judge_ended(auditor, call, reply->integer);
+        break;
+    case VERB_DEQUEUE:
+        if (reply->type != REDIS_REPLY_INTEGER && !reply_is_error(reply, "BUSY"))
+            world_break(auditor->world, SANE, "DEQUEUE is no number");
         break;
     case VERB_APPEND:
     case VERB_COUNT:

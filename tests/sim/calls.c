@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands are written as RESP arrays, from a line of words. */
+/* Commands are lines of words, of which hiredis makes what goes over the wire. */
 #include "tests/sim/calls.h"
 
 #include <stdio.h>
@@ -10,116 +10,95 @@
 const char *const resource_names[RESOURCES] = {"log0",  "log1",  "log2",  "sold",
                                                "count", "pairA", "pairB", "lock"};
 
-static void add_words(struct buf *out, const char *line)
-{
-    size_t words = 1;
-
-    for (const char *at = line; *at != '\0'; at++)
-        words += *at == ' ';
-    buf_printf(out, "*%zu\r\n", words);
-    for (; words > 0; words--) {
-        size_t len = strcspn(line, " ");
-        buf_printf(out, "$%zu\r\n%.*s\r\n", len, (int)len, line);
-        line += len + 1;
-    }
-}
-
 static const char *name(const struct call *call, int i)
 {
     return resource_names[call->resources[i]];
 }
 
-static void lease_line(const struct call *call, char *line, size_t size)
+/* Write the call as one line; a transaction's commands are lines of their own. */
+static void call_line(const struct call *call, struct buf *line)
 {
-    char wish[120] = "", part[40];
-
-    if (call->wait_ms > 0) {
-        snprintf(part, sizeof part, " WAIT %lld", (long long)call->wait_ms);
-        strcat(wish, part);
-    }
-    if (call->owner >= 0) {
-        snprintf(part, sizeof part, " OWNER o%d", call->owner);
-        strcat(wish, part);
-    }
-    if (call->id != 0) {
-        snprintf(part, sizeof part, " ID a%d", call->id);
-        strcat(wish, part);
-    }
-    if (call->ephemeral)
-        strcat(wish, " EPHEMERAL");
-    if (call->verb == VERB_ACQUIRE)
-        snprintf(line, size, "ACQUIRE %s %lld%s", name(call, 0), (long long)call->ttl_ms, wish);
-    else
-        snprintf(line, size, "ACQUIREALL %lld %d %s %s%s", (long long)call->ttl_ms, call->count,
-                 name(call, 0), name(call, 1), wish);
-}
-
-/* The call in one line; a transaction's commands are parted by semicolons. */
-static void call_line(const struct call *call, char *line, size_t size)
-{
-    long long token = call->tokens[0], other = call->tokens[1];
+    long long token = call->tokens[0], other = call->tokens[1], ttl_ms = call->ttl_ms;
     int number = call->op != NULL ? call->op->number : 0;
     char id[40] = "";
 
-    line[0] = '\0';
     if (call->op != NULL && call->op->has_id)
         snprintf(id, sizeof id, "ID w%d ", number);
     switch (call->verb) {
-    case VERB_ACQUIRE:
-    case VERB_ACQUIRE_ALL: lease_line(call, line, size); break;
-    case VERB_RENEW:
-        snprintf(line, size, "RENEW %s %lld %lld", name(call, 0), token, (long long)call->ttl_ms);
+    case VERB_ACQUIRE: buf_printf(line, "ACQUIRE %s %lld", name(call, 0), ttl_ms); break;
+    case VERB_ACQUIRE_ALL:
+        buf_printf(line, "ACQUIREALL %lld %d %s %s", ttl_ms, call->count, name(call, 0),
+                   name(call, 1));
         break;
+    case VERB_RENEW: buf_printf(line, "RENEW %s %lld %lld", name(call, 0), token, ttl_ms); break;
     case VERB_RELEASE:
         if (call->id != 0)
             snprintf(id, sizeof id, " ID a%d", call->id);
-        snprintf(line, size, "RELEASE %s %lld%s", name(call, 0), token, id);
+        buf_printf(line, "RELEASE %s %lld%s", name(call, 0), token, id);
         break;
-    case VERB_REVOKE: snprintf(line, size, "REVOKE %s", name(call, 0)); break;
+    case VERB_REVOKE: buf_printf(line, "REVOKE %s", name(call, 0)); break;
+    case VERB_DEQUEUE: buf_printf(line, "DEQUEUE %s a%d", name(call, 0), call->id); break;
     case VERB_APPEND:
-        snprintf(line, size, "FENCED %lld %sAPPEND %s %d;", token, id, name(call, 0), number);
+        buf_printf(line, "FENCED %lld %sAPPEND %s %d;", token, id, name(call, 0), number);
         break;
     case VERB_COUNT:
-        snprintf(line, size, "FENCED %lld %sHINCRBY %s sold 1", token, id, name(call, 0));
+        buf_printf(line, "FENCED %lld %sHINCRBY %s sold 1", token, id, name(call, 0));
         break;
     case VERB_SELL:
-        snprintf(line, size,
-                 "MULTI\nFENCED %lld %sHINCRBY %s sold 1 MAX %d\nFENCED %lld APPEND %s %d;\nEXEC",
-                 token, id, name(call, 0), SOLD_MAX, other, name(call, 1), number);
+        buf_printf(line,
+                   "MULTI\nFENCED %lld %sHINCRBY %s sold 1 MAX %d\nFENCED %lld APPEND %s %d;\nEXEC",
+                   token, id, name(call, 0), SOLD_MAX, other, name(call, 1), number);
         break;
     case VERB_PAIR:
-        snprintf(line, size, "FENCEDALL 2 %s %lld %s %lld %sMSET %s %d; %s %d;", name(call, 0),
-                 token, name(call, 1), other, id, name(call, 0), number, name(call, 1), number);
+        buf_printf(line, "FENCEDALL 2 %s %lld %s %lld %sMSET %s %d; %s %d;", name(call, 0), token,
+                   name(call, 1), other, id, name(call, 0), number, name(call, 1), number);
         break;
-    case VERB_GET: snprintf(line, size, "GET %s", name(call, 0)); break;
-    case VERB_FENCED_GET: snprintf(line, size, "FENCED %lld GET %s", token, name(call, 0)); break;
-    case VERB_RECEIPT:
-        snprintf(line, size, "RECEIPT %s %lld w%d", name(call, 0), token, number);
-        break;
+    case VERB_GET: buf_printf(line, "GET %s", name(call, 0)); break;
+    case VERB_FENCED_GET: buf_printf(line, "FENCED %lld GET %s", token, name(call, 0)); break;
+    case VERB_RECEIPT: buf_printf(line, "RECEIPT %s %lld w%d", name(call, 0), token, number); break;
     case VERBS: break;
     }
+    if (call->verb == VERB_ACQUIRE || call->verb == VERB_ACQUIRE_ALL) {
+        if (call->wait_ms > 0)
+            buf_printf(line, " WAIT %lld", (long long)call->wait_ms);
+        if (call->owner >= 0)
+            buf_printf(line, " OWNER o%d", call->owner);
+        if (call->id != 0)
+            buf_printf(line, " ID a%d", call->id);
+        if (call->ephemeral)
+            buf_append_text(line, " EPHEMERAL");
+        if (call->queue)
+            buf_append_text(line, " QUEUE");
+    }
+    buf_append(line, "", 1);
 }
 
 void call_write(struct call *call, struct buf *out)
 {
-    char lines[400];
+    struct buf lines = {0};
+    char *command, *rest;
 
-    call_line(call, lines, sizeof lines);
+    call_line(call, &lines);
     call->replies_left = 0;
-    for (char *line = lines, *next; line != NULL; line = next) {
-        next = strchr(line, '\n');
-        if (next != NULL)
-            *next++ = '\0';
-        add_words(out, line);
+    for (char *line = strtok_r(lines.data, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        int len = redisFormatCommand(&command, line);
+        buf_append(out, command, (size_t)len);
+        redisFreeCommand(command);
         call->replies_left++;
     }
+    buf_free(&lines);
 }
 
 void call_describe(const struct call *call, char *out, size_t size)
 {
-    call_line(call, out, size);
-    for (char *at = out; (at = strchr(at, '\n')) != NULL;)
+    struct buf line = {0};
+
+    call_line(call, &line);
+    for (char *at = line.data; (at = strchr(at, '\n')) != NULL;)
         *at = '|';
+    snprintf(out, size, "%s", line.data);
+    buf_free(&line);
 }
 
 redisReply *reply_read(struct bytes raw)
@@ -136,6 +115,12 @@ redisReply *reply_read(struct bytes raw)
 int64_t reply_item(const redisReply *reply, int place)
 {
     return (size_t)place < reply->elements ? reply->element[place]->integer : 0;
+}
+
+bool reply_is_queued(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+           reply->element[0]->type == REDIS_REPLY_STRING;
 }
 
 bool reply_is_error(const redisReply *reply, const char *code)

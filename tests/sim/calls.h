@@ -26,6 +26,7 @@ enum verb {
     VERB_RENEW,
     VERB_RELEASE,
     VERB_REVOKE,
+    VERB_DEQUEUE,
     VERB_APPEND,
     VERB_COUNT,
     VERB_SELL,
@@ -48,7 +49,7 @@ struct op {
     int tokens_count;
     int arrivals, refusals; /* of its calls; where they are as many, it is not to be there */
     int64_t never_token;    /* under which, its receipt said, it never will be applied; 0: none */
-    bool applied, told;
+    bool applied, acknowledged;
     int64_t arrived_us; /* the first of its calls */
     int64_t applied_us;
     int64_t end;        /* of its entry in the log */
@@ -64,8 +65,9 @@ struct call {
     int64_t tokens[2], ttl_ms, wait_ms;
     int owner;      /* "o3"; -1: none */
     int id;         /* "a3"; of leases; 0: none */
-    bool ephemeral; /* of an ACQUIRE */
-    struct op *op;  /* of writes, RECEIPT */
+    bool ephemeral; /* of an ACQUIRE, as queue */
+    bool queue;
+    struct op *op; /* of writes, RECEIPT */
     /* The network's. */
     struct link *link;
     int replies_left;
@@ -85,6 +87,8 @@ void call_write(struct call *call, struct buf *out);
 redisReply *reply_read(struct bytes raw);
 /* Return the number at this place of an array, or 0. */
 int64_t reply_item(const redisReply *reply, int place);
+/* Is it ["queued", place]? */
+bool reply_is_queued(const redisReply *reply);
 bool reply_is_error(const redisReply *reply, const char *code);
 /* For the story. */
 void call_describe(const struct call *call, char *out, size_t size);

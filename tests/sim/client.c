@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Coroutines by ucontext: the scheduler's side is whoever delivers an event to the client. */
+/* Coroutines by ucontext. Whoever delivers an event to the client runs it until it waits again. */
 #include "tests/sim/client.h"
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static void run_wake(void *context, struct event *event)
     resume(client);
 }
 
-/* Or until woken. */
+/* It may be woken before. */
 void client_sleep_until(struct client *client, int64_t at_us)
 {
     world_at(client->world, at_us, &client->party, run_wake, client)->value =

@@ -48,17 +48,17 @@ void clients_free(struct world *world);
 /* For the coroutine. */
 void client_sleep(struct client *client, int64_t ms);
 void client_sleep_until(struct client *client, int64_t at_us);
-/* Sends, and waits for the reply. False: the connection is gone, or no patience is left. */
+/* Send, and wait for the reply. False: the connection is gone, or the client has lost patience. */
 bool client_call(struct client *client, struct call *call);
 
-/* To the next daemon, from now on. */
+/* Go to the next daemon, and stay there. */
 void client_move(struct client *client);
 
 /* For the network. */
 void client_replied(struct client *client, struct link *link, struct bytes raw);
 void client_closed(struct client *client, struct link *link);
 
-/* It is gone, and comes back after `ms`. Its connection ends, or just falls silent. */
+/* The client dies, and comes back after `ms`. Its connection ends, or just falls silent. */
 void client_die(struct client *client, int64_t ms, bool silently);
 /* What it does: client_rounds.c. */
 void client_main(struct client *client);

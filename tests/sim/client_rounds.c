@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What clients do: rounds of leases and writes, each with its own stream of chance. They behave as
- * the README tells them to, and some misbehave: they write with old tokens after a pause, with
- * tokens that nobody granted, they leave without a word. */
+/* What clients do: rounds of leases and writes, each with a stream of chance of its own. They
+ * behave as the README tells them to, and some misbehave: they write with old tokens after a pause
+ * or with tokens that nobody granted, or leave without a word. */
 #include "tests/sim/auditor.h"
 #include "tests/sim/client.h"
 
 #define TRIES_MAX 4
+#define ASKS_MAX  200 /* from a place in the line */
 
 static int64_t chance(struct client *client, int64_t low, int64_t high)
 {
@@ -44,7 +45,34 @@ static void think(struct client *client)
 
 /* Leases. */
 
-/* Takes one resource or two; asks again where the reply was lost, with the same ID. */
+/* Does it stand in line by QUEUE? Nothing is drawn in a run where nobody does. */
+static bool queues(struct client *client, int count, int id)
+{
+    return client->world->plan->queue_per_mille > 0 && count == 1 && id != 0 &&
+           sometimes(client, client->world->plan->queue_per_mille);
+}
+
+/* Until it asks again. False: it has lost patience. */
+static bool await_turn(struct client *client, int64_t ttl_ms)
+{
+    bool calm = client->world->calm;
+
+    client_sleep(client, sometimes(client, 900) || calm ? chance(client, 1, ttl_ms / 2 + 20)
+                                                        : chance(client, 500, 3000));
+    return calm || !sometimes(client, 30);
+}
+
+/* Mostly it says so. */
+static void leave_line(struct client *client, enum resource_number resource, int id)
+{
+    struct call *call = new_call(client, VERB_DEQUEUE, resource);
+
+    call->id = id;
+    if (sometimes(client, 700))
+        (void)client_call(client, call);
+}
+
+/* Acquire one resource or two. Where the reply was lost, ask again with the same ID. */
 static bool acquire(struct client *client, const enum resource_number *resources, int count,
                     int64_t tokens[2])
 {
@@ -55,6 +83,8 @@ static bool acquire(struct client *client, const enum resource_number *resources
     int id = world->calm || sometimes(client, 700) ? audit_id(world->auditor) : 0;
     int owner = sometimes(client, 150) ? client->number : -1;
     bool ephemeral = sometimes(client, 150);
+    bool queue = queues(client, count, id);
+    int asks = queue && wait_ms > 0 ? ASKS_MAX : 0;
 
     client->owner = owner;
     for (int tries = 0; tries < TRIES_MAX; tries++) {
@@ -62,7 +92,8 @@ static bool acquire(struct client *client, const enum resource_number *resources
         call->count = count;
         call->resources[1] = resources[1];
         call->ttl_ms = ttl_ms;
-        call->wait_ms = wait_ms;
+        call->wait_ms = queue ? 0 : wait_ms;
+        call->queue = queue;
         call->id = id;
         call->owner = owner;
         call->ephemeral = ephemeral;
@@ -74,7 +105,15 @@ static bool acquire(struct client *client, const enum resource_number *resources
         const redisReply *reply = client->reply;
         if (owner >= 0 && reply_is_error(reply, "LEASEDOWN") && sometimes(client, 800)) {
             world->tally->moves += world->plan->daemons > 1;
-            client_move(client); /* he enters there what may have been granted here */
+            client_move(client); /* enters there what may have been granted here */
+            continue;
+        }
+        if (queue && reply_is_queued(reply)) {
+            if (asks-- == 0 || !await_turn(client, ttl_ms)) {
+                leave_line(client, resources[0], id);
+                return false;
+            }
+            tries--;
             continue;
         }
         if (reply->type != REDIS_REPLY_ARRAY)
@@ -147,7 +186,7 @@ static void remember_open(struct client *client, struct op *op, const int64_t to
         client->open[client->open_count++] = (struct open_op){op, {tokens[0], tokens[1]}};
 }
 
-/* Sends it, and again where nothing is known of it and it has an ID. */
+/* Send a write, and send it again where nothing is known of it and it has an ID. */
 static enum outcome perform(struct client *client, struct op *op, const int64_t tokens[2])
 {
     enum outcome outcome = UNSURE;
@@ -209,7 +248,7 @@ static void round_of_writes(struct client *client, enum verb verb,
 
     if (!acquire(client, resources, count, tokens))
         return;
-    /* What an earlier lease left open may go again under this one. */
+    /* A write that an earlier lease left open may be sent again under this one. */
     if (client->open_count > 0 && sometimes(client, 500)) {
         struct op *op = client->open[client->open_count - 1].op;
         if (op->verb == verb && op->resources[0] == resources[0] &&
@@ -312,7 +351,7 @@ static void settle(struct client *client)
     }
 }
 
-/* With all faults over, everybody gets his lease and writes once more. */
+/* With all faults over, every client gets a lease and writes once more. */
 static void final_round(struct client *client)
 {
     const enum resource_number logs[2] = {some_log(client), LOG0};

@@ -285,7 +285,7 @@ bool memory_batch(struct handle *handle, struct list *batch, bool writes)
     return fault == DISK_FAULT_NONE || fault == DISK_FAULT_REFUSES;
 }
 
-static bool memory_look(struct disk *disk, const char *name, struct look *look)
+static bool memory_read(struct disk *disk, const char *name, struct stored *stored)
 {
     struct row *row;
 
@@ -293,13 +293,13 @@ static bool memory_look(struct disk *disk, const char *name, struct look *look)
     if (row == NULL)
         return true;
     const struct content *now = &row->now;
-    look->exists = true;
-    look->token = now->resource.fence.token;
-    look->live = now->resource.fence.state == FENCE_LIVE;
-    look->text = now->string.data;
-    look->len = now->resource.type == VALUE_STRING ? now->string.len : 0;
+    stored->exists = true;
+    stored->token = now->resource.fence.token;
+    stored->live = now->resource.fence.state == FENCE_LIVE;
+    stored->text = now->string.data;
+    stored->len = now->resource.type == VALUE_STRING ? now->string.len : 0;
     if (now->resource.type == VALUE_HASH)
-        (void)bytes_to_int64(buf_bytes(&now->fields[0].value), &look->number);
+        (void)bytes_to_int64(buf_bytes(&now->fields[0].value), &stored->number);
     return true;
 }
 
@@ -350,10 +350,10 @@ void disk_free(struct disk *disk)
     free(disk);
 }
 
-bool disk_look(struct disk *disk, const char *name, struct look *look)
+bool disk_read(struct disk *disk, const char *name, struct stored *stored)
 {
-    *look = (struct look){0};
-    return disk->rows != NULL ? memory_look(disk, name, look) : sqlite_look(disk, name, look);
+    *stored = (struct stored){0};
+    return disk->rows != NULL ? memory_read(disk, name, stored) : sqlite_read(disk, name, stored);
 }
 
 void disk_set_full(struct disk *disk, int64_t ms)

@@ -18,8 +18,7 @@ void disk_free(struct disk *disk);
  * finished. NULL: it cannot be opened now. Ends with disk_close. */
 struct store *disk_open(struct disk *disk, int number, struct party *party,
                         void (*wake)(void *context), void *context);
-/* Nothing of it reaches the disk any more: what it was given is failed, what it is given is
- * refused. */
+/* From now on nothing of it reaches the disk: what is queued fails, what comes later is refused. */
 void disk_cut_off(struct store *store);
 void disk_close(struct store *store);
 
@@ -30,19 +29,19 @@ void disk_refuse_next(struct disk *disk);
 void disk_unsure_next(struct disk *disk, bool power_follows);
 /* The power goes off within the next commit: world_power_off is called. */
 void disk_tear_next(struct disk *disk);
-/* All daemons are down: what was not synced is gone, in part or in whole. */
+/* The power is off, and all daemons are down: what was not synced is gone, in part or in whole. */
 void disk_power_off(struct disk *disk);
 
 /* What is durable of a resource, seen without the engine. */
-struct look {
+struct stored {
     bool exists;
     int64_t token;
     bool live;
     int64_t number;   /* of the hash field "sold"; 0: none */
-    const char *text; /* the string; borrowed until the next look */
+    const char *text; /* the string; borrowed until the next call */
     size_t len;
 };
 /* False: it cannot be read now. */
-bool disk_look(struct disk *disk, const char *name, struct look *look);
+bool disk_read(struct disk *disk, const char *name, struct stored *stored);
 
 #endif

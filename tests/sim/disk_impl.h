@@ -26,7 +26,7 @@ struct disk {
     bool power_follows;       /* an unsure commit */
     struct memory_rows *rows; /* DISK_MEMORY */
     struct store_clock clock; /* DISK_MEMORY: the store's */
-    struct buf text;          /* handed out by disk_look */
+    struct buf text;          /* handed out by disk_read */
     /* DISK_SQLITE */
     struct ramdisk_vfs *vfs;
     struct fault_vfs *faults;              /* in front of it */
@@ -66,6 +66,6 @@ void sqlite_shut(struct handle *handle);
 void sqlite_power_off(struct disk *disk);
 void sqlite_disk_new(struct disk *disk);
 void sqlite_disk_free(struct disk *disk);
-bool sqlite_look(struct disk *disk, const char *name, struct look *look);
+bool sqlite_read(struct disk *disk, const char *name, struct stored *stored);
 
 #endif

@@ -185,7 +185,7 @@ static bool reader_open(struct disk *disk)
     return false;
 }
 
-bool sqlite_look(struct disk *disk, const char *name, struct look *look)
+bool sqlite_read(struct disk *disk, const char *name, struct stored *stored)
 {
     if (fault_vfs_is_broken(disk->faults) || !reader_open(disk))
         return false;
@@ -195,15 +195,15 @@ bool sqlite_look(struct disk *disk, const char *name, struct look *look)
         const void *text = sqlite3_column_blob(disk->reads, 2);
         struct bytes number = {sqlite3_column_blob(disk->reads, 3),
                                (size_t)sqlite3_column_bytes(disk->reads, 3)};
-        look->exists = true;
-        look->token = sqlite3_column_int64(disk->reads, 0);
-        look->live = sqlite3_column_int64(disk->reads, 1) == FENCE_LIVE;
-        look->len = (size_t)sqlite3_column_bytes(disk->reads, 2);
+        stored->exists = true;
+        stored->token = sqlite3_column_int64(disk->reads, 0);
+        stored->live = sqlite3_column_int64(disk->reads, 1) == FENCE_LIVE;
+        stored->len = (size_t)sqlite3_column_bytes(disk->reads, 2);
         buf_clear(&disk->text);
-        buf_append(&disk->text, text, look->len);
-        look->text = disk->text.data;
+        buf_append(&disk->text, text, stored->len);
+        stored->text = disk->text.data;
         if (number.len > 0)
-            (void)bytes_to_int64(number, &look->number);
+            (void)bytes_to_int64(number, &stored->number);
     }
     sqlite3_reset(disk->reads);
     return code == SQLITE_ROW || code == SQLITE_DONE;

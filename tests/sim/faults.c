@@ -15,7 +15,7 @@ static void trouble(struct world *world, int64_t ms)
         world->trouble_us = until_us;
 }
 
-/* What it was asked to keep, or for how long, it may not have kept. */
+/* The lease service may have forgotten what it was asked to keep, or kept it for another time. */
 static void amnesia(struct world *world, const struct fault *fault)
 {
     int64_t until_us = world->now_us;
@@ -46,7 +46,7 @@ static void strike_redis(struct redis *redis, const struct fault *fault, bool be
     }
 }
 
-/* Of several masters a fault strikes some that are neighbours: a minority, more, or all. */
+/* Of several masters a fault strikes some neighbours: a minority, more, or all. */
 static void strike_redises(struct world *world, const struct fault *fault, bool begins)
 {
     int masters = world->plan->masters;
@@ -101,7 +101,7 @@ static void strike_disk(struct world *world, const struct fault *fault)
     }
 }
 
-/* By hours, to and fro: nothing but a date may show it. */
+/* By hours, ahead or back: nothing but dates may show it. */
 static void set_wall(struct world *world, const struct fault *fault)
 {
     int64_t hours = fault->at_ms % 3 == 0 ? -fault->amount : fault->amount;

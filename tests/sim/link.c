@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reply counts as given (and is audited) the moment it leaves the daemon, even if it never
- * arrives. */
+/* A reply counts as given, and is audited, when it leaves the daemon, even if it never arrives. */
 #include "tests/sim/link.h"
 
 #include <stdio.h>
@@ -145,7 +144,7 @@ static void reply_arrived(void *context, struct event *event)
         client_replied(link->world->clients[link->client], link, buf_bytes(&event->bytes));
 }
 
-/* The call's last reply: it is given now. */
+/* The call's last reply leaves the daemon. */
 static void give_reply(struct link *link, const redisReply *reply, struct bytes raw)
 {
     struct world *world = link->world;

@@ -3,6 +3,7 @@
  *
  * Runs the seeds from N on. A run that breaks a promise is printed with its seed, shrunk, and told
  * as a story. Now and then a run is repeated: it has to come out the same, event by event. */
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,45 +128,34 @@ static void print_result(const struct result *result, double seconds)
            result->failed);
 }
 
-static int usage(void)
-{
-    fprintf(stderr, "usage: sim [--seed N] [--runs N] [--seconds N] [--story]\n");
-    return 2;
-}
-
 static bool parse(int argc, char **argv, struct options *options)
 {
+    static const struct option known[] = {{"seed", required_argument, NULL, 's'},
+                                          {"runs", required_argument, NULL, 'r'},
+                                          {"seconds", required_argument, NULL, 't'},
+                                          {"story", no_argument, NULL, 'y'},
+                                          {0}};
     bool seeded = false, counted = false;
 
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i];
-        if (strcmp(name, "--story") == 0) {
-            options->story = true;
-            continue;
+    for (int option; (option = getopt_long(argc, argv, "", known, NULL)) != -1;) {
+        char *end = "";
+        uint64_t number = optarg != NULL ? strtoull(optarg, &end, 10) : 0;
+        if (option == '?' || *end != '\0' || end == optarg)
+            return false;
+        switch (option) {
+        case 's': options->seed = number; break;
+        case 'r': options->runs = number; break;
+        case 't': options->seconds = (double)number; break;
+        default: options->story = true;
         }
-        if (++i == argc)
-            return false;
-        char *end;
-        uint64_t number = strtoull(argv[i], &end, 10);
-        if (*end != '\0' || end == argv[i])
-            return false;
-        if (strcmp(name, "--seed") == 0) {
-            options->seed = number;
-            seeded = true;
-        } else if (strcmp(name, "--runs") == 0) {
-            options->runs = number;
-            counted = true;
-        } else if (strcmp(name, "--seconds") == 0) {
-            options->seconds = (double)number;
-        } else {
-            return false;
-        }
+        seeded |= option == 's';
+        counted |= option == 'r';
     }
     if (!counted)
         options->runs = options->seconds > 0 ? UINT64_MAX : seeded ? 1 : RUNS_USUAL;
     if (!seeded) /* a bare run is the same each time; a long one goes where none has been */
         options->seed = options->seconds > 0 ? (uint64_t)time(NULL) * 1000000 : 1;
-    return true;
+    return optind == argc;
 }
 
 int main(int argc, char **argv)
@@ -174,8 +164,10 @@ int main(int argc, char **argv)
     struct result result = {0};
     double started = now_s(), shown = started;
 
-    if (!parse(argc, argv, &options))
-        return usage();
+    if (!parse(argc, argv, &options)) {
+        fprintf(stderr, "usage: sim [--seed N] [--runs N] [--seconds N] [--story]\n");
+        return 2;
+    }
     if (options.runs > 1)
         printf("seeds from %" PRIu64 " on\n", options.seed);
     for (uint64_t i = 0; i < options.runs; i++) {

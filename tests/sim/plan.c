@@ -60,7 +60,7 @@ static void make_faults(struct plan *plan, struct rng *rng)
     }
 }
 
-/* From dice of its own: what else a seed means stays as it is. */
+/* From a stream of chance of its own, so that what else a seed means stays as it is. */
 static void choose_masters(struct plan *plan)
 {
     struct rng rng = rng_of(plan->seed, 'Q', 0);
@@ -72,6 +72,13 @@ static void choose_masters(struct plan *plan)
     plan->masters = rng_per_mille(&rng, 800) ? 5 : 3;
 }
 
+/* The same. */
+static void choose_queue(struct plan *plan)
+{
+    struct rng rng = rng_of(plan->seed, 'L', 0);
+    plan->queue_per_mille = rng_per_mille(&rng, 500) ? 0 : (int)rng_between(&rng, 100, 900);
+}
+
 void plan_of_seed(struct plan *plan, uint64_t seed)
 {
     struct rng rng = rng_of(seed, 'P', 0);
@@ -81,6 +88,7 @@ void plan_of_seed(struct plan *plan, uint64_t seed)
     plan->clients = (int)rng_between(&rng, 4, rng_per_mille(&rng, 300) ? CLIENTS_MAX : 8);
     plan->provider = rng_per_mille(&rng, 850) ? PROVIDER_REDIS : PROVIDER_LOCAL;
     choose_masters(plan);
+    choose_queue(plan);
     plan->disk = rng_per_mille(&rng, 900) ? DISK_MEMORY : DISK_SQLITE;
     plan->faults_end_ms = rng_between(&rng, 2000, rng_per_mille(&rng, 200) ? 15000 : 5000);
     plan->end_ms = plan->faults_end_ms + 120000;

@@ -79,6 +79,7 @@ struct plan {
     int logs;            /* how many resources of the kind that most are after */
     int weights[8];      /* of what a client does: client_rounds.c */
     int quick_per_mille; /* how much they hurry */
+    int queue_per_mille; /* of the ACQUIREs that stand in line by QUEUE, not by WAIT */
     bool calm_messages;  /* no chance in the time that messages take (a shrunk run) */
     struct fault faults[FAULTS_MAX];
     int faults_count;

@@ -29,16 +29,16 @@ void redis_provider_fail_all(struct lease_provider *provider);
 
 void redis_set_down(struct redis *redis, bool down);
 void redis_flush(struct redis *redis);
-/* Remembers its state: what disk or replica have. */
+/* Remember its state, as its disk or a replica has it. */
 void redis_mark(struct redis *redis);
-/* Goes back to it. */
+/* Go back to that state. */
 void redis_go_back(struct redis *redis);
-/* All connections break: a fail-over. */
+/* Break all connections, as a fail-over does. */
 void redis_break_links(struct redis *redis);
 /* Per mille of the true speed. */
 void redis_set_rate(struct redis *redis, int64_t per_mille);
 bool redis_is_down(const struct redis *redis);
-/* Since when nobody has the lock; -1: somebody has it. */
+/* Return since when nobody has the lock; -1: somebody has it. */
 int64_t redis_free_since_us(struct redis *redis, const char *name);
 
 #endif

@@ -14,18 +14,18 @@
 #include "tests/sim/disk.h"
 #include "tests/sim/redis.h"
 
-#define LOOK_EVERY_US 50000
-/* Far more than a run takes: somebody asks on and on, without end. */
+#define CHECK_EVERY_US 50000
+/* Far more than a run takes: then somebody asks on and on. */
 #define EVENTS_MAX 500000
 #define CPU_S_MAX  10
 
-static void look(void *context, struct event *event)
+static void check_live(void *context, struct event *event)
 {
     struct world *world = context;
 
     (void)event;
     audit_live(world->auditor);
-    world_at(world, world->now_us + LOOK_EVERY_US, NULL, look, world);
+    world_at(world, world->now_us + CHECK_EVERY_US, NULL, check_live, world);
 }
 
 static bool all_done(const struct world *world)
@@ -69,7 +69,7 @@ static void world_open(struct world *world)
     daemons_new(world);
     clients_new(world);
     faults_schedule(world);
-    world_at(world, LOOK_EVERY_US, NULL, look, world);
+    world_at(world, CHECK_EVERY_US, NULL, check_live, world);
 }
 
 static void world_close(struct world *world)

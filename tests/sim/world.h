@@ -37,7 +37,7 @@ struct redis;
 struct disk;
 struct link;
 
-/* What happened how often: printed at the end, so that one can see that it does happen. */
+/* How often each thing happened: printed at the end, so that one sees that it does happen. */
 struct tally {
     uint64_t events, virtual_ms, ops;
     uint64_t moves; /* of owners who got LEASEDOWN and went on at another daemon */
@@ -63,7 +63,7 @@ struct world {
     struct client **clients;
     struct link *links; /* all that there ever were, newest first */
     int links_count;
-    int slow_net_per_mille, lossy_per_mille; /* what the weather is between everybody */
+    int slow_net_per_mille, lossy_per_mille; /* the network's weather, for everybody */
     int doubling_per_mille, cutting_per_mille;
     int64_t trouble_us;  /* until when some fault was at work */
     int64_t amnesia_us;  /* until when the lease service's state or time was wrong */
@@ -73,28 +73,28 @@ struct world {
     char why[400];
 };
 
-/* Schedules; the event is the queue's. Fill in `bytes` and `value` of what it returns. `party` may
- * be NULL. */
+/* Schedule an event, and return it, so that `bytes` and `value` can be filled in; it stays the
+ * world's. `party` may be NULL. */
 struct event *world_at(struct world *world, int64_t at_us, struct party *party,
                        void (*run)(void *context, struct event *event), void *context);
-/* The same, right after the event under way, before everything else. */
+/* Schedule an event right after the one under way, before everything else. */
 void world_at_once(struct world *world, void (*run)(void *context, struct event *event),
                    void *context);
-/* Runs the next event. False: there is none, or it is later than `until_us`. */
+/* Run the next event. False: there is none, or it is later than `until_us`. */
 bool world_step(struct world *world, int64_t until_us);
 void world_free_events(struct world *world);
 
 void party_pause(struct world *world, struct party *party, int64_t us);
 bool party_is_paused(const struct world *world, const struct party *party);
 
-/* One message's time on its way between two processes, in microseconds. */
+/* Draw how long one message is on its way between two processes, in microseconds. */
 int64_t world_latency_us(const struct world *world, struct rng *rng);
 
 int64_t world_wall_us(const struct world *world);
 void world_count_fault(struct world *world, enum fault_kind kind);
-/* A line of the story. */
+/* Add a line to the story. */
 void world_tell(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A promise is broken: the first one is kept, and ends the run. */
+/* Say that a promise is broken. The first one is reported, and ends the run. */
 void world_break(struct world *world, enum promise promise, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -122,11 +122,17 @@ def lease(request, rig):
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory):
-    """A file with guarded tables, for a module's tests."""
-    shop = Shop(tmp_path_factory.mktemp("shop"))
-    yield shop
-    shop.rig.close()
+def module_rig(tmp_path_factory):
+    """For what a module's tests share."""
+    rig = Rig(tmp_path_factory.mktemp("module"))
+    yield rig
+    rig.close()
+
+
+@pytest.fixture(scope="module")
+def shop(module_rig):
+    """A file with guarded tables."""
+    return Shop(module_rig)
 
 
 @pytest.fixture

@@ -5,13 +5,14 @@ The services stay up in between, and keep what they knew: whoever comes back to 
 there that others have left behind.
 """
 
+import contextlib
 import itertools
 
 import pytest
 
 from harness import services
 from harness.deployment import granted_again
-from harness.rig import Rig, restart
+from harness.rig import Rig
 from test_p2_rising import assert_rising, cycles
 
 SHORT_MS = 150  # the lease that goes over, which `local:` holds for its full TTL again
@@ -43,8 +44,16 @@ class Store:
             self.services[name] = services.start(name, self.rig)
         return self.services[name]
 
+    @contextlib.contextmanager
     def daemon(self, name):
-        return self.rig.daemon(lease=self.service(name).uri)
+        """A client of a daemon on that service, which ends with the block."""
+        daemon = self.rig.daemon(lease=self.service(name).uri)
+        try:
+            yield daemon.client()
+        finally:
+            daemon.close_clients()
+            daemon.stop()
+            self.rig.processes.remove(daemon)
 
     def close(self):
         try:
@@ -61,45 +70,22 @@ def store(tmp_path_factory):
     store.close()
 
 
-@pytest.fixture
-def before_and_after(store):
-    """Starts a daemon on one service, and the next on another."""
-    daemons = []
-
-    def begin(name):
-        daemons.append(store.daemon(name))
-        return daemons[-1].client()
-
-    def change(name):
-        daemons.append(restart(store.rig, daemons[-1], lease=store.service(name).uri))
-        return daemons[-1].client()
-
-    yield begin, change
-    if daemons:
-        daemons[-1].close_clients()
-        daemons[-1].stop()
-    for daemon in daemons:
-        store.rig.processes.remove(daemon)
-
-
 @pytest.mark.parametrize("before, after", PAIRS)
-def test_tokens_rise_and_the_old_holder_is_fenced_when_the_service_changes(
-        store, before_and_after, key, before, after):
-    begin, change = before_and_after
-    client = begin(before)
-    first = granted_again(client, "r")
-    client("RELEASE", "r", first)
-    tokens = [first, *cycles(client, "r", 5)]
-    held = client.token(key, SHORT_MS, "OWNER", "me")
-    assert client.fenced(held, "SET", key, 10) == "OK"
-
-    client = change(after)
-    tokens.append(granted_again(client, "r"))
-    client("RELEASE", "r", tokens[-1])
-    tokens += cycles(client, "r", 2)
-    assert_rising([store.tokens[-1], *tokens])
-    store.tokens += tokens
-    fresh = client.token(key, 60000, "WAIT", 10000)
-    assert fresh > held
-    client.refused("STALE", "FENCED", held, "SET", key, 9)
-    assert client.fenced(fresh, "DECR", key) == 9
+def test_tokens_rise_and_the_old_holder_is_fenced_when_the_service_changes(store, key, before,
+                                                                           after):
+    with store.daemon(before) as client:
+        first = granted_again(client, "r")
+        client("RELEASE", "r", first)
+        tokens = [first, *cycles(client, "r", 5)]
+        held = client.token(key, SHORT_MS, "OWNER", "me")
+        assert client.fenced(held, "SET", key, 10) == "OK"
+    with store.daemon(after) as client:
+        tokens.append(granted_again(client, "r"))
+        client("RELEASE", "r", tokens[-1])
+        tokens += cycles(client, "r", 2)
+        assert_rising([store.tokens[-1], *tokens])
+        store.tokens += tokens
+        fresh = client.token(key, 60000, "WAIT", 10000)
+        assert fresh > held
+        client.refused("STALE", "FENCED", held, "SET", key, 9)
+        assert client.fenced(fresh, "DECR", key) == 9

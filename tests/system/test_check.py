@@ -11,7 +11,7 @@ import pytest
 from harness.limits import wait_until
 from harness.resp import encode
 from harness.rig import Rig
-from harness.maintenance import execute, make_version_1, query
+from harness.maintenance import NO_STORES, execute, make_version_1, overwrite
 
 WHOLE = "ok: 6 resources, 4 values, 3 receipts, 1 guards\n"
 HUGE = 1 << 53
@@ -254,11 +254,7 @@ def test_a_store_that_has_lived_through_kills_and_clean_up_is_ok(rig, maintenanc
                                   "stockade_keys", "sqlite_autoindex_stockade_resource_1",
                                   "stock"])
 def test_a_page_that_was_overwritten_is_found(maintenance, store, name):
-    root, size = query(store, "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size"
-                              " WHERE name = ?", name)[0]
-    with open(store, "r+b") as file:
-        file.seek((root - 1) * size + size - 200)
-        file.write(bytes(range(200)))
+    overwrite(store, name, bytes(range(200)), -200)
     done = maintenance.ask("check")
     assert done.returncode == 1
     assert findings(done.stdout), done.stdout + done.stderr
@@ -267,10 +263,7 @@ def test_a_page_that_was_overwritten_is_found(maintenance, store, name):
 
 def test_a_table_that_cannot_be_read_does_not_hide_what_else_is_wrong(maintenance, store):
     execute(store, update("token = -1"))
-    root, = query(store, "SELECT rootpage FROM sqlite_schema WHERE name = 'stockade_hash'")[0]
-    with open(store, "r+b") as file:
-        file.seek((root - 1) * 1024)
-        file.write(b"\xff" * 1024)
+    overwrite(store, "stockade_hash", b"\xff" * 1024)
     done = maintenance.ask("check")
     kinds = [kind for kind, _ in findings(done.stdout)]
     assert done.returncode == 1 and "sqlite" in kinds and "fence" in kinds, done.stdout
@@ -321,11 +314,7 @@ def make_newer(path):
 
 
 @pytest.mark.parametrize("make, said", [
-    (None, "there is no .*stockade.db"), (make_newer, "schema version 99, newer than"),
-    (lambda path: path.write_text("hello " * 1000), "is not a database"),
-    (lambda path: execute(path, "CREATE TABLE theirs(x)"), "is another program's database"),
-    (lambda path: path.write_bytes(b""), "is empty")],
-    ids=["none", "newer", "text", "foreign", "empty"])
+    *NO_STORES, pytest.param(make_newer, "schema version 99, newer than", id="newer")])
 def test_what_is_no_store_is_refused_by_name(rig, maintenance, make, said):
     if make is not None:
         make(rig.store)

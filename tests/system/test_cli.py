@@ -167,6 +167,7 @@ def test_a_value_that_begins_with_a_dash_goes_behind_two(cli, key):
                                    ["lease", "k"], ["revoke", "k"], ["leases"]], ids=" ".join)
 def test_an_unreachable_server_is_69(tool, words):
     cli = Cli(tool, f"stockade://127.0.0.1:{free_port()}")
+    assert "cannot reach the server" in cli("lock", "r", "--", "true", code=UNREACHABLE)
     assert "cannot connect" in cli(*words, code=UNREACHABLE)
     assert cli.json(*words, code=UNREACHABLE)["error"] == "UNREACHABLE"
 

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from harness.lax import LaxServer
-from harness.limits import BUILD, Stopwatch, patience, wait_until
+from harness.limits import BUILD, patience, wait_until, within
 from harness.programs import read_until
 
 Row = collections.namedtuple("Row", "sold left oversold tried refused rate")
@@ -52,11 +52,9 @@ def expect_all(rows):
 
 
 def test_with_default_options_the_locks_oversell_and_stockade_does_not(tool):
-    with Stopwatch() as watch:
-        done = tool.run("demo", "oversell")
-    assert watch.seconds < patience(30)
-    assert done.returncode == 0, done.stderr
-    rows = table(done.stdout)
+    with within(patience(30)):
+        shown = tool.output("demo", "oversell")
+    rows = table(shown)
     assert list(rows) == ["no lock", "Redis lock", "Redis lock, watchdog", "atomic decrement",
                           "version column", "Stockade", "Stockade, no daemon"]
     expect_all(rows)
@@ -68,30 +66,18 @@ def test_with_default_options_the_locks_oversell_and_stockade_does_not(tool):
     assert rows["version column"].tried == rows["version column"].refused > 0
     assert rows["Stockade"].refused > 0 and rows["Stockade, no daemon"].refused > 0
     for title in rows.keys() - {"atomic decrement"}:  # over too soon to count on
-        assert stops(done.stdout, title) == 6
-    assert "\r" not in done.stdout and "\033" not in done.stdout
-    assert done.stderr == ""
-    assert tool.left_behind() == []
-    assert tool.processes() == {}
+        assert stops(shown, title) == 6
+    assert "\r" not in shown and "\033" not in shown
+    tool.expect_nothing_left()
 
 
 @pytest.mark.parametrize("contender, title", [
     ("redis-lock", "Redis lock"), ("watchdog", "Redis lock, watchdog"), ("stockade", "Stockade"),
     ("library", "Stockade, no daemon")])
 def test_each_stop_happens_however_short_the_time_between_read_and_write(tool, contender, title):
-    done = tool.run("demo", "oversell", "--contender", contender, "--stock", 20, "--stops", 20,
-                    "--work", 0, "--ttl", 50)
-    assert done.returncode == 0, done.stderr
-    assert stops(done.stdout, title) == 20
-
-
-@pytest.mark.slow
-def test_in_20_runs_of_20_the_locks_oversell_and_stockade_does_not(tool):
-    for _ in range(20):
-        done = tool.run("demo", "oversell", "--contender", "none", "--contender", "redis-lock",
-                        "--contender", "stockade")
-        assert done.returncode == 0, done.stderr
-        expect_all(table(done.stdout))
+    shown = tool.output("demo", "oversell", "--contender", contender, "--stock", 20,
+                        "--stops", 20, "--work", 0, "--ttl", 50)
+    assert stops(shown, title) == 20
 
 
 def expect_whole_baskets(row):
@@ -102,68 +88,69 @@ def expect_whole_baskets(row):
 
 
 def test_baskets_on_redis_oversell_and_sell_twice_and_on_stockade_they_do_not(tool):
-    with Stopwatch() as watch:
-        done = tool.run("demo", "basket")
-    assert watch.seconds < patience(20)
-    assert done.returncode == 0, done.stderr
-    rows = baskets(done.stdout)
+    with within(patience(20)):
+        shown = tool.output("demo", "basket")
+    rows = baskets(shown)
     assert list(rows) == ["Redis locks", "Stockade"]
     redis = rows["Redis locks"]
     assert redis.oversold > 0 and redis.twice > 0 and redis.stale > 0 and redis.refused == 0
     assert 3 < redis.orders_off <= 6, "the repeated ones"
     expect_whole_baskets(rows["Stockade"])
     assert rows["Stockade"].refused > 0
-    assert len(re.findall(r", [3-6] stops, 6 replies lost: ", done.stdout)) == 2
-    assert "the books balance" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 100
-    assert "\r" not in done.stdout and done.stderr == ""
-    assert tool.left_behind() == []
-    assert tool.processes() == {}
-
-
-def test_stops_alone_and_lost_replies_alone_are_told_apart(tool):
-    done = tool.run("demo", "basket", "--losses", 0)
-    assert done.returncode == 0, done.stderr
-    redis = baskets(done.stdout)["Redis locks"]
-    assert redis.oversold > 0 and (redis.twice, redis.orders_off) == (0, 0)
-    expect_whole_baskets(baskets(done.stdout)["Stockade"])
-    done = tool.run("demo", "basket", "--stops", 0, "--ttl", "5s")
-    assert done.returncode == 0, done.stderr
-    redis = baskets(done.stdout)["Redis locks"]
-    assert redis.twice > 0 and redis.orders_off > 3 and redis.stale == 0
-    expect_whole_baskets(baskets(done.stdout)["Stockade"])
+    assert len(re.findall(r", [3-6] stops, 6 replies lost: ", shown)) == 2
+    assert "the books balance" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+    assert "\r" not in shown
+    tool.expect_nothing_left()
 
 
 @pytest.mark.slow
-def test_in_20_runs_of_20_baskets_are_whole_on_stockade_and_not_on_redis(tool):
-    for _ in range(20):
-        done = tool.run("demo", "basket")
-        assert done.returncode == 0, done.stderr
-        rows = baskets(done.stdout)
-        assert rows["Redis locks"].oversold > 0 and rows["Redis locks"].twice > 0
-        expect_whole_baskets(rows["Stockade"])
+@pytest.mark.parametrize("run", range(20))
+def test_in_20_runs_of_20_redis_oversells_and_stockade_does_not(tool, run):
+    expect_all(table(tool.output("demo", "oversell", "--contender", "none", "--contender",
+                                 "redis-lock", "--contender", "stockade")))
+    rows = baskets(tool.output("demo", "basket"))
+    assert rows["Redis locks"].oversold > 0 and rows["Redis locks"].twice > 0
+    expect_whole_baskets(rows["Stockade"])
 
 
-@pytest.mark.parametrize("options, said", [
-    (("--losses", 0), "[1-9][0-9]* pieces oversold, 0 sold twice"),
-    (("--stops", 0, "--ttl", "5s"), "pieces oversold, [1-9][0-9]* sold twice")],
-    ids=["no tokens checked", "no IDs kept"])
-def test_a_server_that_spoils_baskets_breaks_the_promise_and_exits_with_1(tool, options, said):
+def test_stops_alone_and_lost_replies_alone_are_told_apart(tool):
+    shown = tool.output("demo", "basket", "--losses", 0)
+    redis = baskets(shown)["Redis locks"]
+    assert redis.oversold > 0 and (redis.twice, redis.orders_off) == (0, 0)
+    expect_whole_baskets(baskets(shown)["Stockade"])
+    shown = tool.output("demo", "basket", "--stops", 0, "--ttl", "5s")
+    redis = baskets(shown)["Redis locks"]
+    assert redis.twice > 0 and redis.orders_off > 3 and redis.stale == 0
+    expect_whole_baskets(baskets(shown)["Stockade"])
+
+
+@pytest.mark.parametrize("words, said", [
+    (("oversell",), r"Stockade  +\d+  +-?\d+  +[1-9]\d*  +[1-9]"),
+    (("basket", "--stock", 10, "--losses", 0), "[1-9][0-9]* pieces oversold, 0 sold twice"),
+    (("basket", "--stock", 10, "--stops", 0, "--ttl", "5s"),
+     "pieces oversold, [1-9][0-9]* sold twice")],
+    ids=["no tokens checked", "no tokens of baskets checked", "no IDs kept"])
+def test_a_server_that_does_not_check_breaks_the_promise_and_the_demo_exits_with_1(tool, words,
+                                                                                   said):
     with LaxServer() as server:
-        done = tool.run("-u", server.uri, "demo", "basket", "--contender", "stockade", "--stock",
-                        10, *options)
+        done = tool.run("-u", server.uri, "demo", *words, "--contender", "stockade")
     assert done.returncode == 1
     assert "did not keep its promise" in done.stderr
     assert re.search(said, done.stdout), done.stdout
 
 
-def test_baskets_leave_running_servers_as_they_were(tool, rig, redis):
+@pytest.mark.parametrize("words", [
+    ("basket", "--stock", 5, "--stops", 1, "--losses", 1),
+    ("oversell", "--stock", 20, "--stops", 1, "--contender", "redis-lock", "--contender", "version",
+     "--contender", "stockade")], ids=lambda words: words[0])
+def test_running_servers_are_used_where_they_are_named_and_left_clean(tool, rig, redis, words):
     daemon = rig.daemon(lease=redis.uri)
-    redis.client()("SET", "theirs", "kept")
-    done = tool.run("-u", daemon.uri, "demo", "basket",
-                    "--redis", redis.uri + "/1", "--stock", 5, "--stops", 1, "--losses", 1)
-    assert done.returncode == 0, done.stderr
-    assert "private" not in done.stdout
+    redis("SET", "theirs", "kept")
+    shown = tool.output("-u", daemon.uri, "demo", *words, "--redis", redis.uri + "/1")
+    assert "private" not in shown
+    if words[0] == "oversell":
+        assert table(shown)["Stockade"][:3] == (20, 0, 0)
     client = daemon.client()
     assert client("DBSIZE") == 0
     assert client("SQL", "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'demo%'")[3] == [
@@ -175,40 +162,12 @@ def test_baskets_leave_running_servers_as_they_were(tool, rig, redis):
     assert tool.left_behind() == []
 
 
-def test_a_server_that_checks_no_tokens_breaks_the_promise_and_exits_with_1(tool):
-    with LaxServer() as server:
-        done = tool.run("-u", server.uri, "demo", "oversell", "--contender", "stockade")
-    assert done.returncode == 1
-    assert "did not keep its promise" in done.stderr
-    assert table(done.stdout)["Stockade"].oversold > 0
-    assert table(done.stdout)["Stockade"].tried > 0
-
-
-def test_running_servers_are_used_where_they_are_named_and_left_clean(tool, rig, redis):
-    daemon = rig.daemon(lease=redis.uri)
-    redis.client()("SET", "theirs", "kept")
-    done = tool.run("-u", daemon.uri, "demo", "oversell",
-                    "--redis", redis.uri + "/1", "--stock", 20, "--stops", 1,
-                    "--contender", "redis-lock", "--contender", "version",
-                    "--contender", "stockade")
-    assert done.returncode == 0, done.stderr
-    assert "private" not in done.stdout
-    assert table(done.stdout)["Stockade"][:3] == (20, 0, 0)
-    assert daemon.client()("DBSIZE") == 0
-    client = redis.client()
-    assert client("GET", "theirs") == b"kept"
-    client("SELECT", 1)
-    assert client("DBSIZE") == 0
-    assert tool.left_behind() == []
-
-
 def test_a_unix_socket_and_a_private_redis_go_together(tool, rig):
     path = rig.folder / "stockade.sock"
     rig.daemon(listen=[f"unix:{path}"])
-    done = tool.run("-u", f"stockade+unix:{path}", "demo", "oversell", "--stock", 10, "--stops", 1,
-                    "--contender", "decrement", "--contender", "stockade")
-    assert done.returncode == 0, done.stderr
-    assert table(done.stdout)["Stockade"][:3] == (10, 0, 0)
+    shown = tool.output("-u", f"stockade+unix:{path}", "demo", "oversell", "--stock", 10,
+                        "--stops", 1, "--contender", "decrement", "--contender", "stockade")
+    assert table(shown)["Stockade"][:3] == (10, 0, 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
@@ -247,8 +206,7 @@ def test_a_reader_that_leaves_does_not_keep_it_from_cleaning_up(tool):
     running.stdout.close()
     assert running.wait(timeout=patience(30)) == 0
     running.stderr.close()
-    assert tool.left_behind() == []
-    assert tool.processes() == {}
+    tool.expect_nothing_left()
 
 
 def test_on_a_terminal_one_line_shows_the_progress(tool):
@@ -266,33 +224,23 @@ def test_on_a_terminal_one_line_shows_the_progress(tool):
     assert table(text.replace("\r\n", "\n"))["Redis lock"].oversold > 0
 
 
-def test_without_a_redis_server_it_says_so(tool, tmp_path):
-    tool.env["PATH"] = str(tmp_path)
-    done = tool.run("demo", "oversell")
-    assert done.returncode == 1
-    assert "private redis-server did not start" in done.stderr
-    assert "cannot run redis-server: No such file" in done.stderr
-    assert tool.left_behind() == []
-
-
 def test_settings_of_the_users_own_daemon_do_not_reach_the_private_one(tool, tmp_path):
     tool.env.update(STOCKADE_LISTEN="unix:/nonexistent/socket",
                     STOCKADE_PASSWORD_FILE="/nonexistent",
                     STOCKADE_STORE=f"sqlite:{tmp_path}/theirs.db")
-    done = tool.run("demo", "oversell", "--contender", "stockade", "--stock", 5, "--stops", 0)
-    assert done.returncode == 0, done.stderr
+    tool.output("demo", "oversell", "--contender", "stockade", "--stock", 5, "--stops", 0)
     assert not (tmp_path / "theirs.db").exists()
 
 
-def test_a_sale_that_takes_too_long_has_failed(tool):
-    done = tool.run("demo", "oversell", "--contender", "redis-lock", "--limit", "1s", "--stock",
-                    10000)
-    assert done.returncode == 1
-    assert "not over within 1 s" in done.stderr
+@pytest.mark.parametrize("path, words, said", [
+    (None, ("redis-lock", "--limit", "1s", "--stock", 10000), "not over within 1 s"),
+    (None, ("none", "--redis", "redis://127.0.0.1:1"),
+     "cannot connect to 127.0.0.1:1: Connection refused"),
+    ("/nowhere", ("none",),
+     "private redis-server did not start.*cannot run redis-server: No such file")],
+    ids=["too slow", "unreachable", "no redis-server"])
+def test_a_demo_that_cannot_go_on_says_why(tool, path, words, said):
+    tool.env["PATH"] = path or tool.env["PATH"]
+    done = tool.run("demo", "oversell", "--contender", *words)
+    assert done.returncode == 1 and re.search(said, done.stderr), done.stderr
     assert tool.left_behind() == []
-
-
-def test_an_unreachable_server_is_named(tool):
-    done = tool.run("demo", "oversell", "--redis", "redis://127.0.0.1:1", "--contender", "none")
-    assert done.returncode == 1
-    assert "cannot connect to 127.0.0.1:1: Connection refused" in done.stderr

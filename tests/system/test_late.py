@@ -108,17 +108,6 @@ def run(folder, body, fixtures="fresh"):
 
 
 @pytest.mark.parametrize("body", [
-    "assert len(tries) == 2",
-    "assert tries.count(1) < 0",
-    "raise TimeoutError",
-    "assert measure(stand_still) < 9 and len(tries) == 2",
-    "wait_until(lambda: True, 'it is there'); assert len(tries) == 2",
-])
-def test_a_wrong_value_fails_at_once_while_the_machine_stands_still(tmp_path, body):
-    assert run(tmp_path, f"stand_still()\n    {body}")[:2] == (1, False)
-
-
-@pytest.mark.parametrize("body", [
     "assert measure(still) < 0.3",
     "wait_until(lambda: still() or len(tries) > 2, 'it is there', 0.3)",
     "wait = Wait(0.3); still(); wait.check('it is there')",
@@ -130,38 +119,32 @@ def test_an_interval_that_was_missed_in_a_stall_is_tried_again(tmp_path, body):
     assert re.search(r"with a stall of \d\.\d\d s$", why[0])
 
 
-def test_a_fixture_that_missed_its_interval_in_a_stall_is_tried_again(tmp_path):
-    assert run(tmp_path, "", "slow_start, fresh")[:2] == (2, True)
-
-
-def test_an_interval_that_is_missed_each_time_fails_after_three_tries(tmp_path):
-    assert run(tmp_path, "assert measure(stand_still) < 0.3")[:2] == (3, False)
-
-
-@pytest.mark.parametrize("body", [
-    "stand_still(); assert measure(lambda: time.sleep(1)) < 0.3",
-    "stand_still(); wait_until(lambda: False, 'it is there', 0.3)",
-    "stand_still(); reply()",
-])
-def test_a_stall_outside_the_interval_that_was_missed_excuses_nothing(tmp_path, body):
-    assert run(tmp_path, body)[:2] == (1, False)
-
-
-@pytest.mark.parametrize("body", [
-    "assert measure(lambda: (stand_still(0.2), time.sleep(0.7))) < 0.3",
-    "wait_until(lambda: still(0.2), 'it is there', 2)",
-])
-def test_a_stall_that_is_too_short_for_what_was_missed_excuses_nothing(tmp_path, body):
-    assert run(tmp_path, body)[:2] == (1, False)
-
-
-def test_a_wrong_end_of_a_test_that_was_late_is_not_excused(tmp_path):
-    body = "assert measure(stand_still) < 0.3"
-    assert run(tmp_path, body, "wrong_end, fresh")[:2] == (1, False)
-
-
-def test_what_is_in_time_passes_once(tmp_path):
-    assert run(tmp_path, "assert 0.1 < measure(stand_still) < 9")[:2] == (1, True)
+@pytest.mark.parametrize("tries, passed, fixtures, body", [
+    pytest.param(*case, id=f"{why}-{number}") for why, cases in {
+        "a wrong value, while the machine stands still": [
+            (1, False, "fresh", f"stand_still(); {body}") for body in (
+                "assert len(tries) == 2",
+                "assert tries.count(1) < 0",
+                "raise TimeoutError",
+                "assert measure(stand_still) < 9 and len(tries) == 2",
+                "wait_until(lambda: True, 'it is there'); assert len(tries) == 2")],
+        "a stall outside the interval that was missed": [
+            (1, False, "fresh", f"stand_still(); {body}") for body in (
+                "assert measure(lambda: time.sleep(1)) < 0.3",
+                "wait_until(lambda: False, 'it is there', 0.3)",
+                "reply()")],
+        "a stall too short for what was missed": [
+            (1, False, "fresh", body) for body in (
+                "assert measure(lambda: (stand_still(0.2), time.sleep(0.7))) < 0.3",
+                "wait_until(lambda: still(0.2), 'it is there', 2)")],
+        "late, with a wrong end": [
+            (1, False, "wrong_end, fresh", "assert measure(stand_still) < 0.3")],
+        "late each time": [(3, False, "fresh", "assert measure(stand_still) < 0.3")],
+        "in time": [(1, True, "fresh", "assert 0.1 < measure(stand_still) < 9")],
+        "a fixture was late in a stall": [(2, True, "slow_start, fresh", "")],
+    }.items() for number, case in enumerate(cases)])
+def test_only_what_a_stall_explains_is_tried_again(tmp_path, tries, passed, fixtures, body):
+    assert run(tmp_path, body, fixtures)[:2] == (tries, passed)
 
 
 def test_a_machine_that_stands_still_is_seen():

@@ -58,7 +58,7 @@ def tree(tmp_path):
 
 
 def mutants(tree, *entries, file="fence/sum.c", options=()):
-    """Returns (exit status, output) for entries on a file, which differ from GOOD as said."""
+    """Run the entries, each GOOD with some fields changed; return (exit status, output)."""
     folder = tree / "tests/mutants"
     folder.mkdir(parents=True, exist_ok=True)
     lines = [FOR_ALL]

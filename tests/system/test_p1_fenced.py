@@ -23,7 +23,7 @@ WRITES = {
 
 
 def successor(daemon, key):
-    """A's token, expired, and B's, granted since."""
+    """Return an expired token of A, and the one that B was granted after it."""
     stale = daemon.client().token(key, 30)
     fresh = daemon.client().token(key, 60000, "WAIT", 5000)
     assert fresh > stale
@@ -43,14 +43,13 @@ def test_a_stale_token_is_refused_before_the_new_holders_first_write(daemon, key
 
 @pytest.mark.parametrize("kind, command", [(kind, c) for kind in WRITES for c in WRITES[kind]],
                          ids=lambda c: c if isinstance(c, str) else " ".join(map(str, c)))
-def test_every_write_under_a_stale_token_is_refused(local, key, kind, command):
-    client = local.client()
+def test_every_write_under_a_stale_token_is_refused(daemon, client, key, kind, command):
     first, read = {"string": (["SET", key, 7], "GET"),
                    "hash": (["HSET", key, "f", "v", "n", 7], "HGETALL")}[kind]
     client.fenced(client.token(key), *first)
     before = client(read, key)
     client("REVOKE", key)
-    stale, _ = successor(local, key)
+    stale, _ = successor(daemon, key)
     name, *args = command
     client.refused("STALE", "FENCED", stale, name, key, *args)
     assert before and client(read, key) == before
@@ -141,7 +140,7 @@ def test_nothing_of_the_old_holder_lands_after_the_new_grant_is_acknowledged(dae
 
 
 class Flood(threading.Thread):
-    """Writes under one token, one by one, until told to end."""
+    """Write under one token, one by one, until told to end."""
 
     def __init__(self, client, key, token, label):
         super().__init__(daemon=True)

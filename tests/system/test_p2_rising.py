@@ -22,7 +22,7 @@ def token_key(resource):
 
 
 def token_when_up(client, resource, ttl_ms=60000, *options):
-    """A token as soon as the lease service is reached again."""
+    """Return a token as soon as the lease service is reached again."""
     def attempt():
         reply = client.ask("ACQUIRE", resource, ttl_ms, *options)
         if isinstance(reply, ReplyError):
@@ -33,7 +33,7 @@ def token_when_up(client, resource, ttl_ms=60000, *options):
 
 
 def cycles(client, resource, count):
-    """Grants and releases `count` times; the tokens."""
+    """Acquire and release `count` times; return the tokens."""
     tokens = []
     for _ in range(count):
         tokens.append(token_when_up(client, resource))
@@ -46,7 +46,7 @@ def assert_rising(tokens):
 
 
 def again(rig, redis, **options):
-    """The same Redis, started again on its port; with its files unless given a folder."""
+    """Start the same Redis again on its port, with its files unless another folder is given."""
     if redis.alive():
         redis.stop()
     return rig.redis(port=redis.address[1], folder=options.pop("folder", redis.folder), **options)
@@ -181,7 +181,7 @@ def test_tokens_rise_over_restarts_of_the_daemon(rig, lease, how):
 
 
 def lost_grant(rig, redis, ttl_ms, *options):
-    """Kills a daemon after Redis has granted and before the store has heard of it. Returns a client
+    """Kill a daemon after Redis has granted and before the store has heard of it. Return a client
     of another daemon on the same store, and the token that was lost."""
     relay = rig.relay(redis.address)
     daemon = rig.daemon(lease=relay.redis_uri)

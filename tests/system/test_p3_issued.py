@@ -24,8 +24,7 @@ def test_an_unknown_token_changes_nothing_and_does_not_raise_the_next_grant(clie
 
 
 @pytest.mark.parametrize("token", MALFORMED, ids=repr)
-def test_a_malformed_token_is_an_error_and_changes_nothing(local, key, token):
-    client = local.client()
+def test_a_malformed_token_is_an_error_and_changes_nothing(client, key, token):
     right = client.token(key)
     client.fenced(right, "SET", key, "kept")
     for command in (("FENCED", token, "SET", key, "x"), ("RENEW", key, token, 1000),

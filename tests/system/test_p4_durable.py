@@ -20,7 +20,7 @@ BATCH = 8
 
 
 class Worker:
-    """Cycles of grant, piped writes and release on one resource; notes what was acknowledged."""
+    """Acquires, writes in a pipeline and releases one resource; notes what was acknowledged."""
 
     def __init__(self, number):
         self.key = f"load:{number}"
@@ -28,7 +28,7 @@ class Worker:
         self.granted = self.released = 0
 
     def run(self, address):
-        """Until the daemon is gone."""
+        """Go on until the daemon is gone."""
         with contextlib.suppress(OSError):
             client = Client(address)
             client("REVOKE", self.key)
@@ -55,7 +55,7 @@ class Worker:
             self.released = token
 
     def check(self, client):
-        """After the restart: every acknowledged thing is there."""
+        """Check after the restart that all that was acknowledged is there."""
         lease = client.lease(self.key)
         if self.granted:
             assert lease["token"] >= self.granted, (lease, self.granted)
@@ -195,7 +195,7 @@ def test_of_a_burst_that_meets_a_full_disk_exactly_the_acknowledged_writes_are_t
 
 
 def write_that_stalls(rig, value):
-    """The clients: one whose write over "old" waits for the disk, one that reads."""
+    """Return a client whose write over "old" waits for the disk, and one that reads."""
     daemon = rig.faulty_daemon()
     writer, reader = daemon.client(), daemon.client()
     token = writer.token("r")
@@ -207,7 +207,7 @@ def write_that_stalls(rig, value):
 
 
 def test_a_write_that_was_not_yet_synced_is_not_acknowledged_nor_read(rig):
-    new = b"new" * 2000  # nothing brief: it is committed while the loop goes on
+    new = b"new" * 2000  # so long that it is committed while the event loop goes on
     writer, reader = write_that_stalls(rig, new)
     assert reader("GET", "r") == b"old"
     with pytest.raises(TimeoutError):
@@ -224,7 +224,7 @@ def test_a_brief_write_that_was_not_yet_synced_is_not_acknowledged_nor_read(rig)
         writer.reader.read(0.15 / patience(1))
     try:
         seen = reader.reader.read(0.05)
-    except TimeoutError:  # the loop itself waits for the disk
+    except TimeoutError:  # the event loop itself waits for the disk
         seen = None
     assert seen in (None, b"old")
     rig.faults.clear()

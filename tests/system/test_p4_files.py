@@ -22,7 +22,7 @@ def beside(rig, suffix):
 
 
 def acknowledged(rig):
-    """A daemon with a held lease and a value, and what was granted: (daemon, client, token)."""
+    """Return (daemon, client, token) after a grant and a write that were acknowledged."""
     daemon = rig.daemon()
     client = daemon.client()
     token = client.token("r", 60000, "OWNER", "me")
@@ -31,7 +31,7 @@ def acknowledged(rig):
 
 
 def expect_stopped(daemon, client, token, named):
-    """Writes and grants get STORE with the reason, which INFO, /health and the log know, too."""
+    """Writes and grants get STORE with the reason; INFO, /health and the log tell it, too."""
     for command in (("FENCED", token, "SET", "r", "refused"), ("ACQUIRE", "s", 60000),
                     ("REVOKE", "r")):
         client.refused("STORE", *command, text=f"{re.escape(named)}.*stop what uses")
@@ -96,7 +96,7 @@ def test_what_others_made_in_the_place_of_deleted_files_is_left_alone(rig):
     first = rig.daemon()
     client = first.client()
     client.fenced(token, "SET", "r", "in the log")
-    first.freeze()  # it is not to notice before the other one has begun
+    first.freeze()  # so that it does not notice before the other one has begun
     for suffix in ("-wal", "-shm"):
         beside(rig, suffix).unlink()
     second = rig.daemon().client()

@@ -14,7 +14,7 @@ BASKET = 50
 
 
 def basket(client, key, count):
-    """Resources with a stock of 10 each, and their tokens."""
+    """Make resources with a stock of 10 each; return their tokens."""
     tokens = {f"{key}:{i}": client.token(f"{key}:{i}") for i in range(count)}
     for name, token in tokens.items():
         client.fenced(token, "SET", name, 10)
@@ -82,9 +82,7 @@ def test_overflow_and_wrong_types_undo_the_rest(client, token, key):
         assert client("GET", key) == b"9223372036854775807"
 
 
-def test_a_transactions_size_is_bounded(local, key):
-    client = local.client()
-    token = client.token(key)
+def test_a_transactions_size_is_bounded(client, token, key):
     client("MULTI")
     replies = client.pipeline([("FENCED", token, "SET", key, "x" * (1 << 20))] * 20)
     assert replies[0] == "QUEUED" and isinstance(replies[-1], ReplyError)
@@ -109,8 +107,8 @@ def test_redis_py_runs_a_transaction_with_its_own_pipeline(daemon, token, key):
 
 
 def crash_at(rig, order, number):
-    """A daemon that is killed in the middle of a transaction with an ID; then another one. True
-    where the transaction is there."""
+    """Kill a daemon in the middle of a transaction with an ID, and start another. Return whether
+    the transaction is there."""
     daemon = rig.faulty_daemon()
     client = daemon.client()
     tokens = basket(client, number, 3)

@@ -23,8 +23,8 @@ def rows(client, table):
 
 
 def buy(client, tokens, table, order, *more):
-    """Queues one of each and an order row for each, and what is more; EXEC's reply, errors as
-    values."""
+    """Sell one of each, write an order row for each, and run what else is given, in one
+    transaction. Return EXEC's reply, errors as values."""
     pairs = [word for pair in tokens.items() for word in pair]
     client.multi(
         *(("FENCED", token, "ID", order, "DECRBY", sku, 1, "MIN", 0)

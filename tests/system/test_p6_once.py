@@ -79,9 +79,7 @@ def test_receipts_outlive_their_token_by_the_option_then_it_is_expired(rig, leas
 
 
 @pytest.mark.parametrize("id", ["", "x" * 513])
-def test_an_id_has_1_to_512_bytes(local, key, id):
-    client = local.client()
-    token = client.token(key)
+def test_an_id_has_1_to_512_bytes(client, token, key, id):
     client.refused("ERR", "FENCED", token, "ID", id, "SET", key, 1)
     client.refused("ERR", "RECEIPT", key, token, id)
     assert client.fenced(token, "ID", b"\x00" * 512, "SET", key, 1) == "OK"
@@ -114,11 +112,10 @@ class Seller:
             self.sell(f"{self.number}-{serial}")
 
     def sell(self, id):
-        tokens = set()
+        tokens, key = set(), self.random.choice(["stock:0", "stock:1"])
         while True:
             try:
                 client = Client(self.address)
-                key = self.random.choice(["stock:0", "stock:1"]) if not tokens else key
                 token = client.token(key, 100, "WAIT", 20000)
                 tokens.add(token)
                 self.give_or_break(client, token, key, id)

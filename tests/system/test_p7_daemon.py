@@ -13,7 +13,7 @@ kinds = pytest.mark.parametrize("kind", every_kind())
 
 
 def restore(shop, kind):
-    """The rows as they were, after a statement that was let through."""
+    """Put the rows back as they were, after a statement that was let through."""
     with program(shop.file) as connection, under(connection, shop.some(kind, "MONXY")):
         for sql in fill(RESTORE + ROWS, kind).split(";"):
             connection.execute(sql)
@@ -22,7 +22,7 @@ def restore(shop, kind):
 
 
 def sql_under(tokens, sql):
-    """The words of a command."""
+    """Return the words of a command that runs the SQL under these tokens."""
     if not tokens:
         return ["SQL", sql]
     pairs = [word for pair in tokens.items() for word in pair]
@@ -30,8 +30,8 @@ def sql_under(tokens, sql):
 
 
 def fault(outcome, form, tokens, code, reply, after):
-    """What is wrong with the reply and the rows; or None. The daemon undoes what a statement has
-    done before it failed, also with OR FAIL; and it keeps WITH from using Stockade's names."""
+    """Return what is wrong with the reply and the rows, or None. The daemon undoes what a statement
+    did before it failed, also with OR FAIL; and it keeps WITH from using Stockade's names."""
     failed = isinstance(reply, ReplyError)
     own = "Stockade's names" in form.name
     if failed and after != outcome.before:

@@ -3,13 +3,15 @@
 its table stop, and go on when it is back. And the command GUARD."""
 
 import signal
+import sqlite3
 
 import pytest
 
 from harness.limits import wait_until
+from harness.maintenance import execute, query
 from harness.resp import refused
 from harness.rig import restart
-from harness.shop import Connection, guards
+from harness.shop import guards
 
 PARTS = ["TRIGGER stockade_guard_insert_stock", "TRIGGER stockade_guard_inserted_stock",
          "TRIGGER stockade_guard_update_stock", "TRIGGER stockade_guard_updated_stock",
@@ -34,13 +36,11 @@ class Store:
         self.client = daemon.client()
 
     def foreign(self, script):
-        """Another program, which has the file open for this long."""
-        with Connection(self.rig.store) as connection:
-            connection.executescript(script)
+        """Run the script as another program, which opens the file and closes it."""
+        execute(self.rig.store, script)
 
     def left(self, sku="a"):
-        with Connection(self.rig.store) as connection:
-            return connection.execute("SELECT left FROM stock WHERE sku = ?", (sku,)).fetchone()[0]
+        return query(self.rig.store, "SELECT left FROM stock WHERE sku = ?", sku)[0][0]
 
     def under_token(self, sql):
         token = self.client.token("sku:a", 60000, "OWNER", "me")
@@ -71,7 +71,7 @@ def store(rig):
 
 
 def assert_stopped(store):
-    """No write reaches the table, not even under its token, on whatever way."""
+    """No write reaches the table in any way, not even under its token."""
     before = store.left(), store.left("b")
     for sql in ("UPDATE stock SET left = 0 WHERE sku = 'a'", "DELETE FROM stock WHERE sku = 'a'",
                 "INSERT INTO stock VALUES('a', 1)", "REPLACE INTO stock VALUES('a', 1)",
@@ -99,9 +99,8 @@ def test_a_part_that_is_dropped_stops_writes_until_it_is_back(store, part):
 
 
 def test_a_trigger_put_back_as_it_was_is_as_good(store):
-    with Connection(store.rig.store) as connection:
-        sql, = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?",
-                                  ("stockade_guard_update_stock",)).fetchone()
+    (sql,), = query(store.rig.store, "SELECT sql FROM sqlite_schema WHERE name = ?",
+                    "stockade_guard_update_stock")
     store.foreign("DROP TRIGGER stockade_guard_update_stock")
     assert_stopped(store)
     store.foreign(sql)
@@ -151,8 +150,8 @@ def test_a_renamed_table_or_key_is_noticed_and_nobody_else_may_write_it_either(s
     store.foreign("DROP VIEW shelf; DROP TABLE orders;" + sql)
     assert store.guards() == [BROKEN]
     table = "goods" if "goods" in sql else "stock"
-    with Connection(store.rig.store) as connection, pytest.raises(Exception, match="no such func"):
-        connection.execute(f"UPDATE {table} SET left = 0")
+    with pytest.raises(sqlite3.Error, match="no such func"):
+        store.foreign(f"UPDATE {table} SET left = 0")
     store.client.refused("ERR", "GUARD", "CREATE", "stock", "sku", "sku:",
                          text="no (table stock|column sku)|has no column sku")
     assert store.client("GUARD", "DROP", "stock") == "OK"
@@ -219,8 +218,8 @@ def test_a_table_with_rows_is_guarded_and_rows_that_no_token_could_reach_refuse_
     assert store.guards() == [WHOLE]
     store.foreign("DELETE FROM more WHERE k IS NULL")
     assert store.client("GUARD", "CREATE", "more", "k", "more:") == "OK"
-    with Connection(store.rig.store) as connection, pytest.raises(Exception, match="no such func"):
-        connection.execute("DELETE FROM more")
+    with pytest.raises(sqlite3.Error, match="no such func"):
+        store.foreign("DELETE FROM more")
 
 
 def test_guard_tells_what_it_cannot_do(store):
@@ -251,6 +250,5 @@ def test_guard_drop_lets_everybody_write_again(store):
     assert store.guards() == []
     store.foreign("UPDATE stock SET left = 99")
     assert store.left() == 99
-    with Connection(store.rig.store) as connection:
-        assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name LIKE "
-                                  "'stockade_guard__%' AND type <> 'view'").fetchone() == (0,)
+    assert query(store.rig.store, "SELECT count(*) FROM sqlite_schema WHERE name LIKE "
+                                  "'stockade_guard__%' AND type <> 'view'") == [(0,)]

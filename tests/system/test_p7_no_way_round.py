@@ -25,7 +25,7 @@ def test_the_matrix_is_as_large_as_it_says():
 
 @kinds
 def test_a_guard_asks_for_every_row_that_a_statement_changes(shop, kind):
-    """The rest of this page builds on it: the oracle hears what the guard is asked."""
+    """The rest of this file builds on it: the oracle hears what the guard is asked."""
     faults = []
     for form in forms(kind):
         outcome = shop.oracles[kind.name].outcome(form)
@@ -126,7 +126,7 @@ def test_a_stale_token_is_refused_and_changes_nothing(shop, kind):
             assert error.startswith(f"STALE token {shop.stale[name]} of '{name}'")
             error = attempt(connection, f"SELECT stockade_present('{name}', 1 << 50)")
             assert error.startswith("UNKNOWN token")
-            # Past stockade_present, which judges, to what the guard itself looks at.
+            # Go round stockade_present, which checks the token, to what the guard itself reads.
             connection.execute(
                 "INSERT INTO stockade_presented(resource, token, file) SELECT ?, ?, value"
                 " FROM stockade_meta WHERE key = 'file'", (name, shop.stale[name]))
@@ -163,7 +163,7 @@ def test_what_an_earlier_transaction_presented_changes_nothing(shop, kind):
 
 
 def shell(shop, *lines):
-    """What the sqlite3 shell says on both streams."""
+    """Run the lines in the sqlite3 shell."""
     return subprocess.run(["sqlite3", "-init", "/dev/null", "-batch", str(shop.file)], text=True,
                           input="\n".join((".timeout 10000", *lines, "")), check=False,
                           capture_output=True, timeout=patience(20))

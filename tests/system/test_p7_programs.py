@@ -12,6 +12,7 @@ import pytest
 
 from harness.guards import KINDS, fill, table
 from harness.limits import patience
+from harness.maintenance import execute, query
 from harness.resp import ReplyError
 from harness.rig import Rig
 from harness.shop import EXTENSION, Connection, attempt, guards, present, program, under
@@ -29,8 +30,7 @@ class Store:
         self.rig = rig
         self.daemon = rig.daemon()
         self.client = self.daemon.client()
-        with self.plain() as connection:
-            connection.executescript(SCHEMA)
+        execute(rig.store, SCHEMA)
         assert self.client("GUARD", "CREATE", "stock", "sku", "sku:") == "OK"
         self.tokens = {"sku:a": self.client.token("sku:a"), "sku:b": self.client.token("sku:b")}
 
@@ -41,13 +41,12 @@ class Store:
         return program(self.rig.store, **options)
 
     def pass_on(self, name="sku:a"):
-        """The lease goes to somebody else."""
+        """Pass the lease on to somebody else."""
         self.client("RELEASE", name, self.tokens[name])
         self.tokens[name] = self.client.token(name)
 
     def rows(self):
-        with self.plain() as connection:
-            return connection.execute("SELECT * FROM stock ORDER BY sku").fetchall()
+        return query(self.rig.store, "SELECT * FROM stock ORDER BY sku")
 
     def left(self):
         return self.rows()[0][1]
@@ -192,7 +191,7 @@ def test_sellers_beside_the_daemon_and_through_it_sell_each_piece_once(store):
                 if left == 0:
                     return
                 if sale % 5 == number % 5:
-                    time.sleep(0.08)  # as a paused process: the lease runs out meanwhile
+                    time.sleep(0.08)  # like a paused process, whose lease runs out meanwhile
                 sell, where = (through, client) if number % 2 else (beside, shop)
                 (sold if sell(where, grant.token, left - 1) else stale).append(number)
                 client.ask("RELEASE", "sku:a", grant.token)

@@ -4,7 +4,7 @@
 import pytest
 
 from harness import services
-from harness.limits import Stopwatch, patience, wait_until
+from harness.limits import patience, wait_until, within
 from harness.rig import free_port, restart
 from test_p2_rising import token_when_up
 from test_p8_live import line_up
@@ -14,16 +14,14 @@ SILENT_SECONDS = 3.0
 
 
 def assert_leasedown(client, key, bound, reason=None, *options):
-    with Stopwatch() as watch:
+    with within(patience(bound)):
         client.refused("LEASEDOWN", "ACQUIRE", key, 60000, *options, text=reason)
-    assert watch.seconds < patience(bound)
 
 
 def assert_holder_writes(client, token, key="held"):
-    with Stopwatch() as watch:
+    with within(patience(AT_ONCE_SECONDS)):
         assert client.fenced(token, "SET", key, "written") == "OK"
         assert client("GET", key) == b"written"
-    assert watch.seconds < patience(AT_ONCE_SECONDS)
 
 
 @pytest.fixture
@@ -128,9 +126,8 @@ def test_release_succeeds_while_redis_is_down_and_the_unlock_follows(redis, rela
     token = far.token("r")
     relay.refuse()
     relay.cut()
-    with Stopwatch() as watch:
+    with within(patience(SILENT_SECONDS)):
         assert far("RELEASE", "r", token) == 0
-    assert watch.seconds < patience(SILENT_SECONDS)
     far.refused("STALE", "FENCED", token, "SET", "r", "late")
     assert locked(redis) == 1
     relay.accept()
@@ -154,7 +151,7 @@ def test_what_one_daemon_owes_does_not_unlock_what_its_owner_took_at_another(rig
         wait_until(lambda: client.counter("lease_service_up") == 1, "the service is reached", 10)
         return client
 
-    here, there = client_of(relays, int(patience(200))), client_of(servers, 30000)
+    here, there = client_of(relays, int(patience(500))), client_of(servers, 30000)
     for server in servers:
         server.freeze()
     here.refused("LEASEDOWN", "ACQUIRE", "r", 60000, "OWNER", "job1")
@@ -168,7 +165,7 @@ def test_what_one_daemon_owes_does_not_unlock_what_its_owner_took_at_another(rig
     for relay in relays:
         relay.accept()
     wait_until(lambda: here.counter("lease_service_up") == 1, "the first daemon is back", 30)
-    for client in (here, there):  # the first one's question goes behind its debt
+    for client in (here, there):  # the first daemon pays what it owes before it asks
         assert client("ACQUIRE", "r", 60000, "OWNER", "job2") is None
     assert here.fenced(token, "SET", "r", "job1's") == "OK"
     assert there("RELEASE", "r", token) == 0

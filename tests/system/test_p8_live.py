@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """P8 Live: waiters are served in order, the dead delay nobody for long, the gone leave no trace."""
 
-
 import pytest
 
-from harness.limits import Stopwatch, patience, wait_until
+from harness.limits import Stopwatch, patience, wait_until, within
 from harness.resp import refused
 
-PROMPT_SECONDS = 0.8  # bound on a wake-up: below the look of each second, far above the usual
+PROMPT_SECONDS = 0.8  # for a wake-up: usually far less; a poll would take up to a second
 
 
 def await_waiters(client, key, count):
@@ -15,7 +14,7 @@ def await_waiters(client, key, count):
 
 
 def line_up(daemon, key, count, ttl_ms=60000, wait_ms=30000):
-    """`count` clients waiting in a known order."""
+    """Return `count` clients that wait in this order."""
     watch = daemon.client()
     line = []
     for number in range(count):
@@ -26,7 +25,7 @@ def line_up(daemon, key, count, ttl_ms=60000, wait_ms=30000):
 
 
 def hand_over(holder, waiter, key, token, seconds):
-    """A release wakes the waiter in time; its token."""
+    """Release, and return the token of the waiter, which must be woken in time."""
     with Stopwatch() as watch:
         assert holder("RELEASE", key, token) == 0
         fresh = waiter.read()[0]
@@ -59,10 +58,9 @@ def test_a_newcomer_does_not_overtake_the_line(daemon, holder, token, key):
 @pytest.mark.parametrize("how", ["release", "revoke"])
 def test_a_waiter_is_woken_promptly_by(daemon, holder, token, key, how):
     waiter, = line_up(daemon, key, 1)
-    with Stopwatch() as watch:
+    with within(patience(PROMPT_SECONDS)):
         holder("RELEASE", key, token) if how == "release" else holder("REVOKE", key)
         assert waiter.read()[0] > token
-    assert watch.seconds < patience(PROMPT_SECONDS)
 
 
 def test_a_waiter_is_woken_promptly_by_expiry_for_a_dead_holder_delays_at_most_its_ttl(daemon, key):
@@ -77,12 +75,11 @@ def test_a_waiter_is_woken_promptly_by_expiry_for_a_dead_holder_delays_at_most_i
 
 def test_a_dead_holder_delays_others_by_at_most_its_ttl_though_its_daemon_died_too(rig, redis):
     daemon = rig.daemon(lease=redis.uri)
-    with Stopwatch() as watch:
+    with within(3.0 + patience(PROMPT_SECONDS)):
         token = daemon.client().token("r", 3000)  # time enough for the next one to start
         daemon.kill()
         client = rig.daemon(lease=redis.uri).client()
         assert client.token("r", 60000, "WAIT", 10000) > token
-    assert watch.seconds < 3.0 + patience(PROMPT_SECONDS)
 
 
 def test_wait_ends_with_null_when_its_time_ran_out(daemon, key):
@@ -92,9 +89,8 @@ def test_wait_ends_with_null_when_its_time_ran_out(daemon, key):
         assert waiter.acquire(key, 60000, "WAIT", 300) is None
     assert 0.29 < watch.seconds < 0.3 + patience(PROMPT_SECONDS)
     assert holder.lease(key)["waiters"] == 0
-    with Stopwatch() as watch:
+    with within(patience(PROMPT_SECONDS)):
         assert waiter.acquire(key, 60000, "WAIT", 0) is None
-    assert watch.seconds < patience(PROMPT_SECONDS)
 
 
 def test_a_waiting_command_holds_back_only_its_own_connection(daemon, holder, token, key):
@@ -121,7 +117,7 @@ def test_a_waiter_whose_client_vanished_leaves_the_line(daemon, holder, token, k
 
 
 def ask_for(daemon, key):
-    """A client whose ACQUIRE cannot be answered yet."""
+    """Return a client whose ACQUIRE cannot be answered yet."""
     client = daemon.client(name="vanishing")
     client.send("ACQUIRE", key, 60000)
     return client
@@ -157,7 +153,7 @@ def test_a_grant_nobody_can_receive_is_given_back_and_retired_while_its_commit_r
     watch.send("PING")
     try:
         answered = watch.reader.read(0.05) == "PONG"
-    except TimeoutError:  # the loop itself waits for the disk
+    except TimeoutError:  # the event loop itself waits for the disk
         answered = False
     rig.faults.clear()
     assert answered or watch.read() == "PONG"
@@ -170,9 +166,8 @@ def test_a_grant_nobody_can_receive_is_given_back_and_retired_while_its_commit_r
 def test_to_wait_for_a_lease_that_this_connection_holds_is_a_deadlock(daemon, key):
     client, other = daemon.client(), daemon.client()
     token = client.token(key)
-    with Stopwatch() as watch, refused("DEADLOCK"):
+    with within(patience(PROMPT_SECONDS)), refused("DEADLOCK"):
         client.acquire(key, 60000, "WAIT", 20000)
-    assert watch.seconds < patience(PROMPT_SECONDS)
     assert client.acquire(key) is None, "without WAIT it is simply held"
     client("RELEASE", key, token)
     assert other.token(key) > token
@@ -190,10 +185,9 @@ def test_a_waiter_that_missed_its_wake_up_looks_again_within_a_second(rig, redis
     daemon = rig.daemon(lease=redis.uri)
     token = daemon.client().token("r")
     waiter, = line_up(daemon, "r", 1)
-    with Stopwatch() as watch:
+    with within(1.0 + patience(PROMPT_SECONDS)):
         redis.client()("DEL", "stockade:{r}:lock")
         assert waiter.read()[0] > token
-    assert watch.seconds < 1.0 + patience(PROMPT_SECONDS)
 
 
 def test_one_waiter_too_many_is_busy_and_the_line_goes_on(rig, lease):

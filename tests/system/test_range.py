@@ -9,7 +9,7 @@ from harness.threads import at_once
 
 @pytest.fixture
 def stock(client, token, key):
-    """Tries a command on a key that holds 3, under its token: (reply or error code, value then)."""
+    """Try a command on a key that holds 3; return (reply or error code, the value then)."""
     def attempt(name, amount, *options):
         client.fenced(token, "DEL", key)
         if name == "HINCRBY":

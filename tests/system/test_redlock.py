@@ -7,11 +7,10 @@ import statistics
 import pytest
 
 from harness.deployment import RECOVERED_SECONDS, granted_again
-from harness.limits import Stopwatch, patience, wait_until
+from harness.limits import Stopwatch, patience, wait_until, within
 from harness.load import Load
 from harness.redlock import Redlock
 from harness.resp import refused
-from harness.rig import Rig
 from test_p2_rising import assert_rising, cycles, lock_key
 from test_p8_lease_service import assert_leasedown
 from test_p8_live import PROMPT_SECONDS, hand_over
@@ -38,24 +37,20 @@ class Site:
         client.close()
 
     def locks(self, key):
-        """Each master's token for it; None where it has none. Of those that run."""
+        """Return the token at each master that runs, None where it has none."""
         values = [master.client()("GET", lock_key(key)) for master in self.redlock.masters
                   if master.alive()]
         return [value and int(value.split(b" ")[0]) for value in values]
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    rig = Rig(tmp_path_factory.mktemp("redlock"))
-    try:
-        yield Site(rig)
-    finally:
-        rig.close()
+def shared(module_rig):
+    return Site(module_rig)
 
 
 @pytest.fixture
 def site(shared):
-    """Left with all masters up."""
+    """The test finds all masters up, and so does the next one."""
     yield shared
     for number, master in enumerate(shared.redlock.masters):
         if not master.alive():
@@ -143,9 +138,8 @@ def test_masters_that_are_silent_cost_no_more_than_the_timeout(site, client, tok
     _, *three, _ = site.redlock.masters
     with three[0].frozen(), three[1].frozen(), three[2].frozen():
         assert_leasedown(client, key + "/new", 3, "no quorum")
-        with Stopwatch() as watch:
+        with within(patience(3)):
             assert client("RELEASE", key, token) == 0
-        assert watch.seconds < patience(3)
     assert granted_again(client, key + "/new") > 0
     wait_until(lambda: site.locks(key) == [None] * 5, "what was released is free everywhere")
 
@@ -186,7 +180,7 @@ def test_a_wrong_password_is_told_and_never_shown(rig):
 
 
 class Daemons:
-    """Load's clients, by turns at each of several daemons."""
+    """Gives Load its clients, by turns at each of several daemons."""
 
     def __init__(self, *daemons):
         self.turns = itertools.cycle(daemons)
@@ -196,7 +190,7 @@ class Daemons:
 
 
 def await_grants(load, count, what, timeout=RECOVERED_SECONDS):
-    """Until there are so many more than now."""
+    """Wait until there are so many more than now."""
     def granted():
         return sum(map(len, list(load.grants.values())))
 
@@ -240,7 +234,7 @@ def test_a_lost_majority_lets_no_stale_write_through(loaded):
 
 
 def p99_of_a_grant(client, key):
-    """Of GRANTS; and the median."""
+    """Return the 99th percentile and the median of GRANTS grants."""
     taken = []
     for _ in range(GRANTS):
         with Stopwatch() as watch:

@@ -40,7 +40,7 @@ def orders_file(tmp_path):
 
 
 def numbers(text):
-    """The figures of the summary."""
+    """Return the figures of the summary."""
     patterns = {
         "lines": r"replayed ([\d,]+) lines", "rate": r": ([\d,]+) lines/s",
         "sales": r"sales ([\d,]+)", "no_stock": r"sold out \(found no stock\) ([\d,]+)",
@@ -53,7 +53,7 @@ def numbers(text):
 
 
 def replay(tool, *words, daemon=None):
-    """It must succeed; what it printed."""
+    """Run it, which must succeed; return what it printed."""
     done = tool.run(*(["-u", daemon.uri] if daemon else []), "replay", *words)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -85,7 +85,7 @@ def test_concurrent_workers_that_are_stopped_keep_the_books(tool, orders_file, l
 
 
 def model(orders, percent):
-    """What one worker leaves of each SKU."""
+    """Return what one worker leaves of each SKU, and how often it found too few."""
     demand = collections.Counter()
     for _, _, sku, quantity in orders:
         demand[sku] += max(quantity, 0)
@@ -167,7 +167,7 @@ def test_strict_stops_at_the_first_malformed_line(tool, tmp_path):
     (b"sku,quantity\nA,1\n", "is no orders file"),
     (HEADER.encode(), "no order line"),
     (gzip.compress(random.Random(1).randbytes(20000)), "is no orders file"),
-    (gzip.compress(as_csv(generate()).encode())[:-500], "beyond line 0: it is cut short"),
+    (gzip.compress(as_csv(generate()).encode())[:-500], ": it is cut short"),
 ], ids=["missing", "empty", "columns", "header", "noise", "cut"])
 def test_a_file_that_is_no_orders_is_refused(tool, tmp_path, content, said):
     path = tmp_path / "orders.csv.gz"

@@ -13,7 +13,7 @@ from harness.resp import Client, ReplyError
 MB = 1 << 20
 LIMIT_MB = 128
 VALUE_MB = 16
-KERNEL_MB = 4  # at most so much of a reply leaves for the kernel's buffers, though nobody reads it
+KERNEL_MB = 4  # so much of a reply goes to the kernel's buffers at most, though nobody reads it
 
 
 class Unread(Client):
@@ -39,13 +39,13 @@ def crowded(rig):
 
 
 def crowd(daemon, *command, count=30):
-    """So many connections that have asked and do not read. Returns when all are answered: what
-    there was room for waits to be read, the others have been refused."""
+    """Return so many connections that have asked and do not read, once all are answered: replies
+    for which there was room wait to be read, the others are refusals."""
     observer = daemon.client()
     looks = []
 
     def answered():
-        """But for the looks themselves, which count when they are answered, too."""
+        """Count the answers, but for those to this very question."""
         looks.append(int(observer.info("stats")["commands_processed"]))
         return looks[-1] - looks[0] - (len(looks) - 1)
 
@@ -59,7 +59,7 @@ def crowd(daemon, *command, count=30):
 
 
 def fill(daemon):
-    """Until a reply of 8 MiB finds no room."""
+    """Leave replies unread until one of 8 MiB finds no room."""
     crowd(daemon, "GET", "big", count=15)
     for _ in range(30):
         room = LIMIT_MB * MB - daemon.metric("reply_bytes")
@@ -155,7 +155,7 @@ def test_many_small_replies_are_bounded_too(rig):
     for unread in clients:
         unread.send_bytes(b"GET k\r\n" * 300)
     most = since = 0
-    while since < 300:  # it has grown no more for so many looks, however busy the machine
+    while since < 300:  # until it has not grown for so many questions, however busy the machine
         client("PING")
         now, since = daemon.metric("reply_bytes"), since + 1
         if now > most:

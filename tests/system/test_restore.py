@@ -51,7 +51,7 @@ class History:
             assert client("GET", resource) == before
 
     def expect_larger(self, client, floor):
-        """New tokens are larger than any; then the old ones are stale, all of them."""
+        """New tokens are larger than all before, which are stale then."""
         assert floor > self.largest
         for resource, token in self.each():
             fresh = client.token(resource, SECONDS_LONG, *WAIT)
@@ -182,8 +182,8 @@ def test_the_users_own_tables_and_guards_come_back(rig, maintenance):
 
 
 class Seller:
-    """Moves pieces between two keys under leases of its own; notes each token. Across a restore
-    its token may be refused, and it starts over."""
+    """Moves pieces between two keys under leases of its own, and notes each token. A restore may
+    make its token stale; then it starts over."""
 
     def __init__(self, client, number):
         self.client = client

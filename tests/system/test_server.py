@@ -10,20 +10,17 @@ import pytest
 from harness.limits import REPO, wait_until
 from harness.netns import secluded
 from harness.resp import Client, ReplyError, encode
-from harness.rig import Rig
 from test_p8_live import line_up
 
 PASSWORD = "correct horse"
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory):
+def guarded(module_rig):
     """A daemon with a password."""
-    rig = Rig(tmp_path_factory.mktemp("guarded"))
-    path = rig.folder / "password"
+    path = module_rig.folder / "password"
     path.write_text(PASSWORD + "\n")
-    yield rig.daemon("--password-file", path)
-    rig.close()
+    return module_rig.daemon("--password-file", path)
 
 
 def test_without_auth_only_greetings_are_answered(guarded):
@@ -37,7 +34,7 @@ def test_without_auth_only_greetings_are_answered(guarded):
     assert client.is_closed()
 
 
-def test_auth_opens_the_door_in_each_of_its_forms(guarded):
+def test_auth_opens_the_door_in_each_of_its_forms_and_reset_closes_it(guarded):
     for command in (("AUTH", PASSWORD), ("AUTH", "default", PASSWORD),
                     ("HELLO", 3, "AUTH", "default", PASSWORD),
                     ("HELLO", 2, "AUTH", "default", PASSWORD, "SETNAME", "me")):
@@ -46,6 +43,8 @@ def test_auth_opens_the_door_in_each_of_its_forms(guarded):
         assert reply == "OK" or command[0] == "HELLO"
         assert client("PING") == "PONG"
     assert client("CLIENT", "GETNAME") == b"me"
+    assert client("RESET") == "RESET"
+    client.refused("NOAUTH", "PING")
 
 
 def test_a_wrong_password_is_wrongpass_and_opens_nothing(guarded):
@@ -54,13 +53,6 @@ def test_a_wrong_password_is_wrongpass_and_opens_nothing(guarded):
                     ("AUTH", PASSWORD + "\n"), ("HELLO", 3, "AUTH", "default", "wrong")):
         client.refused("WRONGPASS", *command)
         client.refused("NOAUTH", "PING")
-
-
-def test_reset_forgets_the_authentication(guarded):
-    client = guarded.client()
-    client("AUTH", PASSWORD)
-    assert client("RESET") == "RESET"
-    client.refused("NOAUTH", "PING")
 
 
 @pytest.mark.parametrize("data", [encode("AUTH", *["x"] * 10), encode("AUTH", "x" * 16385),
@@ -107,9 +99,7 @@ def test_who_comes_from_elsewhere_is_no_administrator_without_a_password(rig):
 
 
 @pytest.mark.parametrize("name", ["FLUSHALL", "FLUSHDB"])
-def test_flushall_and_flushdb_need_unfenced_writes(local, key, name):
-    client = local.client()
-    token = client.token(key)
+def test_flushall_and_flushdb_need_unfenced_writes(client, token, key, name):
     client.fenced(token, "SET", key, "v")
     client.refused("NOPERM", name, text=f"^NOPERM {name} needs")
     assert client("GET", key) == b"v"
@@ -154,8 +144,7 @@ def test_client_kill_closes_that_connection_and_no_other(local):
     a.refused("ERR", "CLIENT", "KILL", "127.0.0.1:1")
 
 
-def test_quit_answers_what_was_sent_before_and_closes(local):
-    client = local.client()
+def test_quit_answers_what_was_sent_before_and_closes(client):
     client.send_bytes(encode("PING") + encode("QUIT") + encode("PING"))
     assert [client.read(), client.read()] == ["PONG", "OK"]
     assert client.is_closed()
@@ -167,8 +156,7 @@ def test_reset_goes_back_to_resp2_and_forgets_the_name(local):
     assert client("CLIENT", "GETNAME") is None and client.reader.raw == b"$-1\r\n"
 
 
-def test_config_get_answers_what_benchmarks_and_clients_ask(local):
-    client = local.client()
+def test_config_get_answers_what_benchmarks_and_clients_ask(daemon, client):
     for name in ("save", "appendonly"):
         reply = client("CONFIG", "GET", name)
         assert reply[0] == name.encode() and len(reply) == 2
@@ -176,7 +164,7 @@ def test_config_get_answers_what_benchmarks_and_clients_ask(local):
     everything = client("CONFIG", "GET", "*")
     names = {word.decode() for word in everything[::2]}
     assert names >= {"listen", "store", "lease", "unfenced-writes", "log-level"}
-    resp3 = local.client(proto=3)("CONFIG", "GET", "store")
+    resp3 = daemon.client(proto=3)("CONFIG", "GET", "store")
     assert list(resp3) == [b"store"] and resp3[b"store"].startswith(b"sqlite:")
 
 
@@ -270,7 +258,7 @@ SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^}]*\})? (-?[0-9.e+-]+|NaN|\
 
 
 def samples(text):
-    """Prometheus text, each line checked."""
+    """Check each line of Prometheus text; return the values by name."""
     found, typed = {}, set()
     assert text.endswith("\n")
     for line in text.splitlines():
@@ -308,12 +296,10 @@ def test_other_pages_of_the_admin_port_are_not_found(local):
         assert local.get(path)[0] == 404
 
 
-def test_the_admin_port_serves_while_clients_are_served(local, key):
-    client = local.client()
-    token = client.token(key)
+def test_the_admin_port_serves_while_clients_are_served(daemon, client, token, key):
     for i in range(50):
         client.send("FENCED", token, "SET", key, i)
-        assert local.get("/health")[0] == 200
+        assert daemon.get("/health")[0] == 200
         assert client.read() == "OK"
 
 

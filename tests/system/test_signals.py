@@ -22,7 +22,7 @@ class Configured:
         self.path.write_text("".join(line + "\n" for line in lines))
 
     def hang_up(self, *lines):
-        """Writes the file, sends the signal; what the log says of it."""
+        """Write the file and send the signal; return what the log says of it."""
         if lines:
             self.write(*lines)
         start = len(self.daemon.stderr())

@@ -12,7 +12,7 @@ from harness.threads import at_once
 
 
 def result(reply):
-    """The reply as a dict with text keys."""
+    """Return the reply as a dict with text keys."""
     fields = mapped(reply)
     assert list(fields) == [b"columns", b"rows", b"changes", b"last_insert_rowid"]
     return {key.decode(): value for key, value in fields.items()}
@@ -51,8 +51,7 @@ def test_each_type_survives_the_round_trip_in_resp3(daemon, table, key):
     assert [type(row[0]) for row in back] == [type(value) for value in expected]
 
 
-def test_in_resp2_rows_hold_text_and_nulls(local):
-    client = local.client()
+def test_in_resp2_rows_hold_text_and_nulls(client):
     reply = result(client("SQL", "SELECT 1, 0.1, 'text', x'00ff', NULL, 1e400, -5.0"))
     assert reply["rows"] == [[b"1", b"0.1", b"text", b"\0\xff", None, b"inf", b"-5"]]
     assert reply["changes"] == 0 and reply["last_insert_rowid"] == 0
@@ -79,14 +78,13 @@ def test_parameters_are_text_without_types(local):
     ("SELECT 1", 1), ("SELECT 1; SELECT 2",), ("",), ("-- nothing",), (b"SELECT 1\0",),
     ("SELEC 1",), ("SELECT * FROM nowhere",), ("SELECT ?", *["x"] * 40000)],
     ids=lambda args: str(args)[:40])
-def test_what_is_wrong_gets_an_error_and_the_connection_lives(local, args):
-    client = local.client()
+def test_what_is_wrong_gets_an_error_and_the_connection_lives(client, args):
     client.refused("ERR", "SQL", *args)
     assert client("PING") == "PONG"
 
 
-def test_without_arguments_it_is_the_wrong_number(local):
-    local.client().refused("ERR", "SQL", text="wrong number of arguments")
+def test_without_arguments_it_is_the_wrong_number(daemon):
+    daemon.client().refused("ERR", "SQL", text="wrong number of arguments")
 
 
 def test_changes_and_the_last_rowid_are_those_of_the_statement(client, table, token, key):
@@ -243,7 +241,6 @@ def test_a_repeat_with_its_id_gets_the_first_reply(daemon, client, table, token,
 
 
 def test_eight_clients_count_in_one_row(daemon, client, table, token, key):
-    """Each takes the lease, reads and writes under its token: no count is lost."""
     client(*under(token, key, f"INSERT INTO {table} VALUES(1, 0)"))
     client("RELEASE", key, token)
 

@@ -109,7 +109,7 @@ def test_what_fails_while_the_machine_runs_well_fails_at_once(tmp_path):
 @pytest.mark.parametrize("fault", [
     FAILS,  # a value is wrong
     "is_late(begun, 0.2); puts(\"ok 1 - another\"); " + FAILS,
-    # Five minutes before, and without need.
+    # An interval of five minutes ago, and one that the stall does not explain.
     'printf("# late from %.3f to %.3f, allowed 1.000\\n", begun - 302, begun - 300); ' + FAILS,
     "is_late(begun - 5, 1.0); " + FAILS])
 def test_a_stall_excuses_no_wrong_value_and_no_interval_elsewhere(tmp_path, fault):

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.limits import Stopwatch
+from harness.limits import within
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
@@ -20,7 +20,7 @@ OPS = {"A": "acquire", "R": "release", "V": "revoke", "S": "set", "W": "swap", "
 
 
 def story(*lines):
-    """Operations, as 'client kind call-done key=value ... -> reply'; no reply: unknown."""
+    """Read operations from 'client kind call-done key=value ... -> reply'; no reply: unknown."""
     ops = []
     for index, line in enumerate(lines):
         left, _, right = line.partition(" -> ")
@@ -83,8 +83,7 @@ GOOD = {
         "b S 6-7 token=2 value=x -> OK", "b G 8-9 -> x"),
     "an acquire without a lease had one that ran out": (
         "a A 0-1 -> 1", "b A 2-3 -> null", "a S 4-5 token=1 value=x -> STALE"),
-    "a lease that ran out on its way is seen": (
-        "a A 0-1 -> null", "b L 2-3 -> 1", "a A 4-5 -> 2"),
+    "a lease that ran out on its way is seen": ("a A 0-1 -> null", "b L 2-3 -> 1", "a A 4-5 -> 2"),
     "the last release again": (
         "a A 0-1 -> 1", "a R 2-3 token=1 -> 0", "a R 4-5 token=1 -> 0",
         "a N 6-7 token=1 -> STALE", "b V 8-9 -> 1"),
@@ -95,38 +94,32 @@ GOOD = {
 }
 
 BAD = {
-    "a stale write is accepted": (
-        "a A 0-1 -> 1", "b A 2-3 -> 2", "a S 4-5 token=1 value=x -> OK"),
+    "a stale write is accepted": ("a A 0-1 -> 1", "b A 2-3 -> 2", "a S 4-5 token=1 value=x -> OK"),
     "a stale write is accepted before the successor's first": (
         "a A 0-1 -> 1", "b A 2-3 -> 2", "b F 4-5 token=2 -> null",
         "a S 6-7 token=1 value=x -> OK", "b S 8-9 token=2 value=y -> OK"),
     "a lost update": (
         "a A 0-1 -> 1", "a S 2-3 token=1 value=x -> OK", "b A 4-5 -> 2",
         "b W 6-7 token=2 value=y -> null"),
-    "a token going backwards": (
-        "a A 0-1 -> 5", "b A 2-3 -> 4"),
-    "one token for two owners": (
-        "a A 0-1 -> 5", "b A 2-3 -> 5"),
+    "a token going backwards": ("a A 0-1 -> 5", "b A 2-3 -> 4"),
+    "one token for two owners": ("a A 0-1 -> 5", "b A 2-3 -> 5"),
     "a retry applied twice": (
         "a A 0-1 -> 1", "a B 2- token=1 id=i", "a B 3-4 token=1 id=i -> 8", "a G 5-6 -> 8"),
     "a retry applied twice, in the register": (
         "a A 0-1 -> 1", "a S 2-3 token=1 id=i value=x -> OK",
         "a S 4-5 token=1 value=y -> OK", "a S 6-7 token=1 id=i value=x -> OK", "a G 8-9 -> x"),
-    "a value never written": (
-        "a A 0-1 -> 1", "a S 2-3 token=1 value=x -> OK", "b G 4-5 -> y"),
+    "a value never written": ("a A 0-1 -> 1", "a S 2-3 token=1 value=x -> OK", "b G 4-5 -> y"),
     "an acknowledged write is lost": (
         "a A 0-1 -> 1", "a S 2-3 token=1 value=x -> OK", "a S 4-5 token=1 value=y -> OK",
         "final G 6-7 -> x"),
     "a released token writes": (
         "a A 0-1 -> 1", "a R 2-3 token=1 -> 0", "a S 4-5 token=1 value=x -> OK"),
-    "a revoked token writes": (
-        "a A 0-1 -> 1", "b V 2-3 -> 1", "a S 4-5 token=1 value=x -> OK"),
+    "a revoked token writes": ("a A 0-1 -> 1", "b V 2-3 -> 1", "a S 4-5 token=1 value=x -> OK"),
     "a refused write has happened": (
         "a A 0-1 -> 1", "b A 2-3 -> 2", "a S 4-5 token=1 value=x -> STALE", "b G 6-7 -> x"),
     "a holder is refused and nothing explains it": (
         "a A 0-1 -> 1", "a S 2-3 token=1 value=x -> STALE"),
-    "a token that was never granted writes": (
-        "a A 0-1 -> 1", "b S 2-3 token=999 value=x -> OK"),
+    "a token that was never granted writes": ("a A 0-1 -> 1", "b S 2-3 token=999 value=x -> OK"),
     "a read goes back in time": (
         "a A 0-1 -> 1", "a S 2-9 token=1 value=x -> OK", "b G 3-4 -> x", "b G 5-6 -> null"),
     "a receipt denies a write that happened": (
@@ -163,7 +156,7 @@ def test_the_checker_finds_that_there_is_none(name):
 
 
 def exhaustive(ops, state):
-    """By trying everything: each order, each unknown operation in or out, each hidden grant."""
+    """Try everything: each order, each unknown operation in or out, each hidden grant."""
     remember = model.repeated_ids(ops)
 
     def may_go(index, left):
@@ -181,7 +174,7 @@ def exhaustive(ops, state):
         if after is not None:
             yield after, left - {index}
         if ops[index].op == "acquire" and ops[index].known and not state.hidden:
-            yield model.bump(state), left  # one that ran out; it goes on
+            yield model.bump(state), left  # one that ran out; the operation is still to come
 
     return search(state, frozenset(op.index for op in ops if not model.is_free(op)))
 
@@ -261,9 +254,8 @@ def long_story(writes):
 
 def test_thousands_of_operations_are_checked_in_seconds():
     ops = long_story(3000)
-    with Stopwatch() as watch:
+    with within(20):
         assert verdict(ops).ok
-    assert watch.seconds < 20
     wrong = [op._replace(reply="never") if op.index == len(ops) - 50 and op.op == "get" else op
              for op in ops]
     changed = next(i for i in range(len(ops) - 50, len(ops)) if ops[i].op == "get")
@@ -284,8 +276,8 @@ def test_tokens_must_rise():
     good[-1] = good[-1]._replace(error="LEASEDOWN the lease service keeps minting tokens that were "
                                        "used already")
     assert not invariants.tokens_rise(good)[0]
-    for bad in ("token going backwards", "one token for two owners"):
-        assert not invariants.tokens_rise(story(*BAD["a " + bad if bad[0] == "t" else bad]))[0]
+    for bad in ("a token going backwards", "one token for two owners"):
+        assert not invariants.tokens_rise(story(*BAD[bad]))[0]
 
 
 def test_a_write_after_a_larger_grant_is_found_without_a_search():

@@ -16,7 +16,7 @@ MB, KB = 1 << 20, 1 << 10
 
 
 def script_calls(redis):
-    """How many scripts Redis has run: each look at a lease is one."""
+    """Return how many scripts Redis has run: each question for a lease is one."""
     said = redis.client()("INFO", "commandstats").decode()
     return sum(int(calls) for calls in re.findall(r"cmdstat_eval(?:sha)?:calls=(\d+)", said))
 
@@ -49,7 +49,7 @@ def test_1000_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, hol
 
 
 def crowd(daemon, key, count):
-    """So many clients that wait, in whatever order."""
+    """Return so many clients that wait, in any order."""
     clients = []
     for _ in range(count):
         client = daemon.client(timeout=60)
@@ -62,7 +62,7 @@ def crowd(daemon, key, count):
 
 
 def serve(clients, key):
-    """Each releases as soon as it was served; their tokens, in the order of service."""
+    """Let each release as soon as it was served; return the tokens in the order of service."""
     tokens = []
     with selectors.DefaultSelector() as selector:
         for client in clients:

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from harness.limits import Stopwatch, patience, wait_until
+from harness.limits import Stopwatch, patience, wait_until, within
 from harness.relay import Relay
 from harness.resp import Push
-from test_p8_live import PROMPT_SECONDS, hand_over
+from test_p8_live import PROMPT_SECONDS, await_waiters, hand_over
 from test_waiting_in_line import serve
 
 LOOK_SECONDS = 1.0
@@ -22,17 +22,15 @@ def await_news(daemon):
 
 
 def pair(rig, *uris):
-    """Two daemons on one file that hear of each other, and a client of each."""
+    """Return two daemons on one file that hear of each other, and a client of each."""
     daemons = [rig.daemon(lease=uri) for uri in uris]
     return daemons, [await_news(daemon) for daemon in daemons]
 
 
 def wait_for(daemon, client, key, ttl_ms=60000):
-    """`client` waits in the line for `key`."""
-    watch = daemon.client()
+    """Let `client` wait in line for `key`."""
     client.send("ACQUIRE", key, ttl_ms, "WAIT", 30000)
-    wait_until(lambda: watch.lease(key)["waiters"] == 1, "it waits")
-    watch.close()
+    await_waiters(daemon.client(), key, 1)
 
 
 @pytest.mark.parametrize("how", ["RELEASE", "REVOKE", "close"])
@@ -41,13 +39,12 @@ def test_a_waiter_at_one_daemon_is_woken_at_once_by_what_happens_at_the_other(ri
     ephemeral = here.client()
     token = ephemeral.token("r", 60000, "EPHEMERAL")
     wait_for(there, waiter, "r")
-    with Stopwatch() as watch:
+    with within(patience(PROMPT_SECONDS)):
         if how == "close":
             ephemeral.close()
         else:
             holder(how, "r", *([token] if how == "RELEASE" else []))
         assert waiter.read()[0] > token
-    assert watch.seconds < patience(PROMPT_SECONDS)
     assert waiter.counter("lease_service_news") == 1
     assert holder.counter("lease_service_news") == 0
 
@@ -64,7 +61,7 @@ def test_wake_ups_across_daemons_take_milliseconds(rig, redis):
         assert holder.read() == 0
         assert watch.seconds < patience(PROMPT_SECONDS), "none is left for the look"
         took.append(float(watch.seconds))
-    # Of the quicker ones, for the machine may be busy with something else.
+    # The quicker ones, since the machine may be busy with something else.
     assert sorted(took)[len(took) // 4] < patience(0.05), took
     assert waiter.counter("lease_service_news") == 30
 
@@ -99,7 +96,7 @@ def forgetful(rig):
     redis = rig.redis()
     relay = ForgetfulRelay(redis.address)
     rig.relays.append(relay)
-    return redis, relay, relay.redis_uri + "?timeout_ms=500"
+    return redis, relay, relay.redis_uri + "?timeout_ms=1500"
 
 
 def test_a_lost_message_costs_a_second_at_most(rig, forgetful):
@@ -165,9 +162,8 @@ def test_a_daemon_that_was_paused_wakes_its_waiters_when_it_goes_on(rig, redis):
     holder("RELEASE", "r", token)
     time.sleep(0.2)  # the pause itself
     there.thaw()
-    with Stopwatch() as watch:
+    with within(LOOK_SECONDS + patience(PROMPT_SECONDS)):
         assert waiter.read()[0] > token
-    assert watch.seconds < LOOK_SECONDS + patience(PROMPT_SECONDS)
 
 
 @pytest.mark.parametrize("proto", [2, 3])

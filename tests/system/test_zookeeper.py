@@ -11,7 +11,7 @@ import pytest
 from harness.limits import Stopwatch, patience, wait_until
 from harness.load import Load
 from harness.resp import Push, ReplyError
-from harness.rig import Rig, free_port
+from harness.rig import free_port
 from harness.services import needed
 from harness.zookeeper import ZooKeeper
 from test_p2_rising import assert_rising, token_when_up
@@ -33,15 +33,13 @@ def programs():
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """One for all tests that leave it up."""
-    rig = Rig(tmp_path_factory.mktemp("zookeeper"))
-    yield ZooKeeper(rig)
-    rig.close()
+def server(module_rig):
+    """One server, for all tests that leave it up."""
+    return ZooKeeper(module_rig)
 
 
 class Place:
-    """A folder of ZooKeeper's for one test, and daemons on it that share a store."""
+    """A folder in ZooKeeper for one test, and daemons that share it and a store."""
 
     def __init__(self, rig, server):
         self.rig = rig
@@ -56,7 +54,7 @@ class Place:
                 if path.startswith(f"{self.chroot}/stockade/{key}/")]
 
     def watches(self):
-        """How many sessions watch each path that is not their own."""
+        """Return how many sessions watch each path that is not their own."""
         counts, owners, head = {}, {}, None
         for line in self.server.server.ask("dump").splitlines():
             if line.startswith("\t"):
@@ -213,26 +211,16 @@ def test_a_wrong_login_is_leasedown_and_the_right_one_works(place):
 # Servers that are not there.
 
 
-def test_where_nothing_listens_it_is_leasedown_at_once_and_found_later(rig):
-    port = free_port()
-    client = rig.daemon(lease=f"zookeeper://127.0.0.1:{port}?session_ms=2000").client()
-    for _ in range(3):
-        assert_leasedown(client, "r", AT_ONCE_SECONDS)
-    assert "no server accepts" in client.info("lease")["lease_service_detail"]
-    assert client("PING") == "PONG"
-
-
-def test_a_name_that_does_not_resolve_is_leasedown_at_once(rig):
-    client = rig.daemon(lease="zookeeper://no-such-host.invalid").client()
-    assert_leasedown(client, "r", AT_ONCE_SECONDS)
-    wait_until(lambda: "name" in client.info("lease")["lease_service_detail"], "it says why", 20)
-
-
-def test_what_accepts_and_is_silent_is_leasedown_at_once(rig):
+@pytest.mark.parametrize("where, why", [("nobody", "no server accepts"), ("silent", ""),
+                                        ("no-such-host.invalid", "name")])
+def test_where_no_server_answers_it_is_leasedown_at_once(rig, where, why):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        client = rig.daemon(lease=f"zookeeper://127.0.0.1:{port}?session_ms=2000").client()
-        assert_leasedown(client, "r", AT_ONCE_SECONDS)
+        port = {"nobody": free_port(), "silent": silent.getsockname()[1]}.get(where)
+        address = f"127.0.0.1:{port}" if port else where
+        client = rig.daemon(lease=f"zookeeper://{address}?session_ms=2000").client()
+        for _ in range(3):
+            assert_leasedown(client, "r", AT_ONCE_SECONDS)
+        wait_until(lambda: why in client.info("lease")["lease_service_detail"], "it says why", 20)
         assert client("PING") == "PONG"
 
 
@@ -248,10 +236,16 @@ def test_a_server_that_stands_still_is_leasedown_in_bounded_time(rig):
     client.renew("held", token, 60000)
 
 
-def test_a_release_while_it_is_away_is_delivered_when_it_is_back(rig, server):
+@pytest.fixture
+def far(rig, server):
+    """A relay, and a client of a daemon behind it."""
     relay = rig.relay(server.server.address)
     uri = f"zookeeper://127.0.0.1:{relay.address[1]}/test{next(numbers)}?session_ms=30000"
-    client = rig.daemon(lease=uri).client()
+    return relay, rig.daemon(lease=uri).client()
+
+
+def test_a_release_while_it_is_away_is_delivered_when_it_is_back(far):
+    relay, client = far
     token = client.token("r")
     relay.refuse()
     relay.cut()
@@ -270,15 +264,13 @@ def unless_down(client):
         return None
 
 
-def test_a_lost_connection_costs_no_lease(rig, server):
-    relay = rig.relay(server.server.address)
-    uri = f"zookeeper://127.0.0.1:{relay.address[1]}/test{next(numbers)}?session_ms=30000"
-    client = rig.daemon(lease=uri).client()
+def test_a_lost_connection_costs_no_lease(far):
+    relay, client = far
     token = client.token("r")
     for _ in range(3):
         relay.cut()
         token_when_up(client, "other", 60000, "OWNER", "me")
-        # That may have come by the old connection, whose end is noticed only now.
+        # The grant may have come by the old connection, whose end is noticed only now.
         lease = wait_until(lambda: unless_down(client), "the service is asked", 15)
         assert (lease["state"], lease["token"]) == ("held", token)
 

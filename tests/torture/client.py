@@ -87,28 +87,30 @@ class Caller:
         if connection is not None:
             connection.close()
 
-    def do(self, at, key, op, words, parse=plain, more=0.0, **args):
-        """(reply, error code). Raises Lost."""
+    def exchange(self, at, commands, more):
+        """The last reply. Raises Lost."""
         connection = self.connect(at)
-        n = self.recorder.call(f"d{at}", self.resource(at, key), op, **args)
         try:
-            connection.send(*words)
-            self.may_hang_up()
-            reply = connection.read(self.timeout + more)
+            connection.send_bytes(b"".join(encode(*words) for words in commands))
+            if self.chance is not None and self.chance.random() < HANG_UP:
+                time.sleep(self.chance.choice((0, 0.0005, 0.003)))
+                raise ConnectionError
+            return [connection.read(self.timeout + more) for _ in commands][-1]
         except BROKEN as problem:
             self.drop(at)
             raise Lost from problem
+
+    def do(self, at, key, op, words, parse=plain, more=0.0, **args):
+        """(reply, error code). Raises Lost."""
+        self.connect(at)  # what cannot be sent was not called
+        n = self.recorder.call(f"d{at}", self.resource(at, key), op, **args)
+        reply = self.exchange(at, [words], more)
         if isinstance(reply, ReplyError):
             self.recorder.done(n, error=reply.text)
             return None, reply.code
         reply = parse(reply)
         self.recorder.done(n, reply)
         return reply, None
-
-    def may_hang_up(self):
-        if self.chance is not None and self.chance.random() < HANG_UP:
-            time.sleep(self.chance.choice((0, 0.0005, 0.003)))
-            raise ConnectionError
 
     def acquire(self, at, key, ttl_ms, wait_ms=0, owner=None, request=None, ephemeral=False):
         words = ["ACQUIRE", key, ttl_ms]
@@ -168,16 +170,10 @@ class Caller:
     def together(self, at, calls, commands, part, more=0.0):
         """One request about several resources, written down as an operation on each: `calls` are
         (key, op, arguments), and `part` takes the last reply apart, into one for each."""
-        connection = self.connect(at)
+        self.connect(at)
         numbers = [self.recorder.call(f"d{at}", self.resource(at, key), op, **args)
                    for key, op, args in calls]
-        try:
-            connection.send_bytes(b"".join(encode(*words) for words in commands))
-            self.may_hang_up()
-            reply = [connection.read(self.timeout + more) for _ in commands][-1]
-        except BROKEN as problem:
-            self.drop(at)
-            raise Lost from problem
+        reply = self.exchange(at, commands, more)
         if isinstance(reply, ReplyError):
             for n in numbers:  # of which of them it speaks is not said
                 self.recorder.done(n, error="ABORTED " + reply.text)
@@ -373,7 +369,7 @@ class Worker:
         for key, token in zip(self.skus, tokens):
             self.give(at, key, token)
 
-    def haunt(self):
+    def use_old_token(self):
         """As a process that was paused for long: with a token of long ago."""
         if not self.old:
             return
@@ -394,7 +390,7 @@ class Worker:
         else:
             self.caller.set(at, key, token, self.fresh())
 
-    def look(self):
+    def read(self):
         at = self.some_daemon()
         key = self.chance.choice(self.registers + self.skus)
         if self.likely(0.75):
@@ -404,7 +400,7 @@ class Worker:
         else:
             self.caller.revoke(at, key)
 
-    def ask(self):
+    def ask_receipt(self):
         if not self.unsold:
             return
         at, key, token, name = self.chance.choice(self.unsold)
@@ -413,8 +409,8 @@ class Worker:
             self.unsold = [sale for sale in self.unsold if sale[3] != name]
 
     def run(self):
-        acts = ((self.use_register, 4), (self.use_stock, 3), (self.haunt, 3), (self.look, 4),
-                (self.ask, 1), (self.use_basket, 2))
+        acts = ((self.use_register, 4), (self.use_stock, 3), (self.use_old_token, 3),
+                (self.read, 4), (self.ask_receipt, 1), (self.use_basket, 2))
         kinds, weights = zip(*acts)
         while time.monotonic() < self.until:
             self.caller.timeout = self.chance.choice((0.3, 0.6, 1.5))

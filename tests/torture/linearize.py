@@ -89,28 +89,12 @@ class _Search:
         return op.op == "receipt" and op.reply is not None and op.reply[0] == 0
 
     def answer(self, wanted):
-        """All configurations in which `wanted` has happened."""
-        if model.may_bump(wanted):
-            return self.answer_without_lease(wanted)
+        """All configurations in which `wanted` has happened. Where it may have ended without a
+        lease: or in which its grant ran out on the way, whatever else had happened by then."""
+        without_lease = model.may_bump(wanted)
         reached, seen = set(), set()
         stack = list(self.configurations)
-        while stack:
-            state, happened = configuration = self.settle(*stack.pop())
-            if configuration in seen:
-                continue
-            seen.add(configuration)
-            self.bound(seen)
-            if wanted.index in happened:
-                reached.add((state, happened - {wanted.index}))
-            else:
-                stack.extend(self.ways(state, happened, wanted))
-        return reached
-
-    def answer_without_lease(self, wanted):
-        """As before; or, whatever else had happened by then, its grant ran out on the way."""
-        reached, seen = set(), set()
-        stack = list(self.configurations)
-        for configuration in self.configurations:
+        for configuration in self.configurations if without_lease else ():
             state, happened = self.settle(*configuration)
             reached.add((state, happened - {wanted.index}))
         while stack:
@@ -119,8 +103,11 @@ class _Search:
                 continue
             seen.add(configuration)
             self.bound(seen)
+            if wanted.index in happened and not without_lease:
+                reached.add((state, happened - {wanted.index}))
+                continue
             stack.extend(self.ways(state, happened, wanted))
-            if not state.hidden:
+            if without_lease and not state.hidden:
                 state, happened = self.settle(model.bump(state), happened)
                 reached.add((state, happened - {wanted.index}))
         return reached

@@ -5,6 +5,7 @@ Time runs to the right, but is stretched: calls, replies and faults stand at equ
 that what took a millisecond can be read beside what took a second; the clock is written above.
 """
 
+import textwrap
 from xml.sax.saxutils import escape
 
 STEP = 46          # pixels between two moments
@@ -106,7 +107,7 @@ def draw(path, ops, faults=(), title="", note="", bad=(), around=None):
     width, height = LEFT + 220 + len(moments) * STEP, y + 40
     canvas = _Canvas()
     canvas.text(10, 22, title, "title")
-    for number, line in enumerate(wrap(note, 150)[:4]):
+    for number, line in enumerate(textwrap.wrap(note, 150)[:4]):
         canvas.text(10, 40 + 14 * number, line, "note")
     if around is not None and around.known and around.done in places:
         canvas.box(LEFT, TOP - 14, places[around.done] - LEFT, height - TOP - 20, "prefix")
@@ -132,13 +133,3 @@ def draw(path, ops, faults=(), title="", note="", bad=(), around=None):
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}">\n<style>{STYLE}</style>\n'
         f'<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n', encoding="utf-8")
-
-
-def wrap(text, columns):
-    lines, line = [], ""
-    for word in text.split():
-        if len(line) + len(word) + 1 > columns:
-            lines.append(line)
-            line = ""
-        line = f"{line} {word}".strip()
-    return lines + [line] if line else lines

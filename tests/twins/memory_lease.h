@@ -19,23 +19,23 @@ void lease_service_free(struct lease_service *service);
 /* One daemon's connection to it. Ends with lease_provider_close, which is done when it returns. */
 struct lease_provider *lease_memory_new(struct lease_service *service);
 
-/* Locks and counters are gone, as after FLUSHALL or an empty restart. */
+/* Lose all locks and counters, as by FLUSHALL or an empty restart. */
 void lease_service_lose_all(struct lease_service *service);
-/* Remembers the state as it is now (what replica or disk have), and returns to it (a failover, a
+/* Remember the state as it is now (what a replica or the disk has), and return to it (a failover, a
  * lost tail). Without a mark, that is the empty state. */
 void lease_service_mark(struct lease_service *service);
 void lease_service_lose_tail(struct lease_service *service);
 /* Not to be reached, for `reason` (borrowed); NULL: back again. Calls whose answer is on its way
  * are answered DOWN, though what they asked has happened. */
 void lease_service_set_down(struct lease_service *service, const char *reason);
-/* Watchers are told nothing, until this is taken back. */
+/* Tell watchers nothing, until this is taken back. */
 void lease_service_lose_news(struct lease_service *service, bool lose);
 /* From now on a call happens at once and is answered `late_ms` later by lease_service_step; 0: it
  * is answered in lease_ask. A negative value holds answers back until it is changed. */
 void lease_service_set_late(struct lease_service *service, int64_t late_ms);
-/* Delivers the answers that are due, in order; returns how many. `done` may ask again. */
+/* Deliver the answers that are due, in order, and return how many. `done` may ask again. */
 size_t lease_service_step(struct lease_service *service);
-/* When the next answer is due; -1: none is. */
+/* Return when the next answer is due; -1: none is. */
 int64_t lease_service_next_ms(const struct lease_service *service);
 
 #endif

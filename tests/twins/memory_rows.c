@@ -103,7 +103,7 @@ struct content *memory_rows_change(struct memory_rows *rows, int64_t id)
     return &row->now;
 }
 
-struct content *memory_rows_look(struct memory_rows *rows, int64_t id)
+struct content *memory_rows_read(struct memory_rows *rows, int64_t id)
 {
     check(id >= 0 && (size_t)id <= rows->count && (id == 0 || rows->by_id[id - 1] != NULL));
     return id == 0 ? NULL : &rows->by_id[id - 1]->now;

@@ -93,10 +93,10 @@ extern const struct store_txn_impl memory_txn_impl;
 /* No rows yet; transactions on them run `impl`. */
 struct memory_rows *memory_rows_new(const struct store_txn_impl *impl);
 void memory_rows_free(struct memory_rows *rows);
-/* A new operation, or a part of one, begins: what it changes can be undone down to the mark. A
- * write by one that does not say `writes` is a bug. */
+/* Begin an operation, or a part of one, and return a mark down to which its changes can be undone.
+ * A write by an operation that does not say `writes` is a bug. */
 size_t memory_rows_mark(struct memory_rows *rows, bool writes);
-/* Undoes all that was done since the mark; 0: since the last commit. */
+/* Undo all that was done since the mark; 0: since the last commit. */
 void memory_rows_undo(struct memory_rows *rows, size_t mark);
 void memory_rows_commit(struct memory_rows *rows);
 
@@ -104,15 +104,15 @@ void memory_rows_commit(struct memory_rows *rows);
  * undone. */
 void memory_rows_run(struct memory_rows *rows, struct list *batch, bool writes, int64_t now_ms);
 
-/* A new row; returns its id. */
+/* Add a row, and return its id. */
 int64_t memory_rows_add(struct memory_rows *rows, struct bytes name);
-/* The content of the row of an id, about to be changed. */
+/* Return the content of the row of this id, which is about to be changed. */
 struct content *memory_rows_change(struct memory_rows *rows, int64_t id);
-/* The content to look at, or NULL for id 0. */
-struct content *memory_rows_look(struct memory_rows *rows, int64_t id);
-/* It has no receipts. */
+/* Return the content only to be read, or NULL for id 0. */
+struct content *memory_rows_read(struct memory_rows *rows, int64_t id);
+/* Remove a row that has no receipts. */
 void memory_rows_remove(struct memory_rows *rows, int64_t id);
-/* About to be changed. */
+/* Return what concerns no single row, which is about to be changed. */
 struct globals *memory_rows_globals(struct memory_rows *rows);
 
 /* Return the receipt of an id, or NULL. */
@@ -121,7 +121,7 @@ void memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes 
                         const struct receipt *receipt);
 void memory_receipt_remove(struct memory_rows *rows, struct row *row, struct kept_receipt *receipt);
 
-/* Owned by the caller. */
+/* Return a copy that the caller owns. */
 struct buf memory_copy(struct bytes bytes);
 
 #endif

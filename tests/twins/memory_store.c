@@ -14,8 +14,6 @@
 #include "store/txn.h"
 #include "tests/twins/memory_rows.h"
 
-enum fault { FAULT_NONE, FAULT_FAILS, FAULT_LOST };
-
 struct queue {
     struct list ops;
     size_t count;
@@ -29,7 +27,7 @@ struct memory_store {
     struct list done;
     size_t queue_max, batch_max;
     struct store_stats stats;
-    enum fault fault;
+    enum memory_fault fault;
     int64_t session;
     bool full, lost;
 };
@@ -73,10 +71,10 @@ static void run(struct memory_store *store, struct list *batch, bool writes)
 /* False: its outcome is unknown, and what it did is undone. */
 static bool commit(struct memory_store *store, struct list *batch)
 {
-    enum fault fault = store->fault;
+    enum memory_fault fault = store->fault;
 
-    store->fault = FAULT_NONE;
-    if (fault == FAULT_NONE) {
+    store->fault = MEMORY_FINE;
+    if (fault == MEMORY_FINE) {
         store->stats.commits++;
         memory_rows_commit(store->rows);
         return true;
@@ -85,7 +83,7 @@ static bool commit(struct memory_store *store, struct list *batch)
     memory_rows_undo(store->rows, 0);
     for (struct list *at = batch->next; at != batch; at = at->next)
         list_entry(at, struct store_op, link)->error = STK_STORE;
-    return fault != FAULT_LOST;
+    return fault != MEMORY_COMMIT_LOST;
 }
 
 static void step_writes(struct memory_store *store, size_t count, struct list *batch)
@@ -196,7 +194,7 @@ struct store *store_memory_new(const struct store_options *options)
 void store_memory_fail(struct store *base, enum memory_fault fault)
 {
     check(base->impl == &memory_impl);
-    of(base)->fault = fault == MEMORY_COMMIT_FAILS ? FAULT_FAILS : FAULT_LOST;
+    of(base)->fault = fault;
 }
 
 void store_memory_fail_call(struct store *base, int nth)

@@ -6,6 +6,7 @@
 #include "store/store.h"
 
 enum memory_fault {
+    MEMORY_FINE,
     MEMORY_COMMIT_FAILS, /* the next commit fails cleanly: its operations get STK_STORE */
     MEMORY_COMMIT_LOST,  /* the outcome of the next commit is unknown: store_lost() */
 };

@@ -156,7 +156,7 @@ static enum stk_error rows_fence_put(struct store_txn *txn, const struct resourc
 static enum stk_error rows_lease(struct store_txn *txn, const struct resource *resource,
                                  struct lease *lease)
 {
-    const struct content *content = memory_rows_look(of(txn), resource->id);
+    const struct content *content = memory_rows_read(of(txn), resource->id);
 
     if (fails(txn))
         return STK_STORE;
@@ -231,7 +231,7 @@ static enum stk_error rows_count_keys(struct store_txn *txn, int64_t *count)
 static enum stk_error rows_string(struct store_txn *txn, const struct resource *resource,
                                   bool *found, struct bytes *value)
 {
-    const struct content *content = memory_rows_look(of(txn), resource->id);
+    const struct content *content = memory_rows_read(of(txn), resource->id);
 
     if (fails(txn))
         return STK_STORE;
@@ -276,7 +276,7 @@ static size_t field_place(const struct content *content, struct bytes name, bool
 static enum stk_error rows_field(struct store_txn *txn, const struct resource *resource,
                                  struct bytes field, bool *found, struct bytes *value)
 {
-    const struct content *content = memory_rows_look(of(txn), resource->id);
+    const struct content *content = memory_rows_read(of(txn), resource->id);
 
     if (fails(txn))
         return STK_STORE;
@@ -341,7 +341,7 @@ static enum stk_error rows_field_remove(struct store_txn *txn, struct resource *
 static enum stk_error rows_each_field(struct store_txn *txn, const struct resource *resource,
                                       struct bytes from, txn_each_field each, void *context)
 {
-    const struct content *content = memory_rows_look(of(txn), resource->id);
+    const struct content *content = memory_rows_read(of(txn), resource->id);
     bool found;
 
     if (fails(txn))
@@ -360,7 +360,7 @@ static enum stk_error rows_count_fields(struct store_txn *txn, const struct reso
 {
     if (fails(txn))
         return STK_STORE;
-    const struct content *content = memory_rows_look(of(txn), resource->id);
+    const struct content *content = memory_rows_read(of(txn), resource->id);
     *count = content != NULL ? (int64_t)content->fields_count : 0;
     return STK_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a wait may take, or what a test measures. Who misses it fails the test, and says which
- * interval of the monotonic clock was missed: where the machine stood still meanwhile, tools/check
- * tries the program again. A plain assertion that fails is never excused, so nothing but time goes
- * through here. */
+/* Limits on how long a test waits, or on the time that it measures. A test that misses one fails,
+ * and prints the interval of the monotonic clock: where the machine stood still in it, tools/check
+ * runs the program again. A failure of a plain assertion is never excused, so check time limits
+ * with this and nothing else. */
 #ifndef STOCKADE_TESTS_DEADLINE_H
 #define STOCKADE_TESTS_DEADLINE_H
 
@@ -15,7 +15,7 @@ struct deadline {
     int64_t begun_ms, allowed_ms;
 };
 
-/* From now on. */
+/* Begin now. */
 static inline struct deadline deadline_in(int64_t allowed_ms)
 {
     return (struct deadline){clock_now_ms(&clock_monotonic), allowed_ms};
@@ -26,7 +26,7 @@ static inline int64_t deadline_spent_ms(const struct deadline *deadline)
     return clock_now_ms(&clock_monotonic) - deadline->begun_ms;
 }
 
-/* Fails the test once the time is over: in a wait, and after what must not take longer. */
+/* Fail the test if the time is over. Call it while waiting, and after what must not take longer. */
 #define deadline_keep(deadline) deadline_keep_at(deadline, __FILE__, __LINE__)
 static inline void deadline_keep_at(const struct deadline *deadline, const char *file, int line)
 {

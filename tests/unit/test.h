@@ -29,7 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After those that it needs. */
+/* It needs the headers above. */
 #include <cmocka.h>
 
 /* Add a test of this program; set-up and tear-down may be NULL. With a second set-up it runs twice,

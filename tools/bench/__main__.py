@@ -85,7 +85,7 @@ def write_reports(options, every, results, about, found):
 
 
 def command(options):
-    """What to say again for the same."""
+    """Return the command that repeats this run."""
     words = ["make", "bench-quick" if options.quick else "bench"]
     if options.only:
         words.append(f"CASES='{' '.join(options.only)}'")
@@ -114,13 +114,13 @@ def run(options, folder):
             if keys == max(stages, key=lambda keys: keys <= CHECKED_KEYS and keys) \
                     and not options.quick:
                 found = check(servers, keys, progress)
-        write_reports(options, every, results, about, found)  # what is there, if it ends early
+        write_reports(options, every, results, about, found)  # in case it ends early
     if options.out:
         print(f"report: {options.out}/report.html")
 
 
 def check(servers, keys, progress):
-    """tag: writes acknowledged before a kill -9, and keys whose last one was found again."""
+    """Return tag: writes acknowledged before a kill -9, and keys whose last one was found again."""
     found = {}
     for tag, server in servers.items():
         if tag in durable.CHECKED:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured, and what it is to reach. Tags name servers: see peers.py."""
+"""What is measured, and which goals it has to reach. Tags name servers: see peers.py."""
 
 import socket
 
@@ -14,21 +14,21 @@ STOCK = 10 ** 12
 
 
 def pairs(label, tag, words, connections=50, pipeline=1):
-    """By redis-benchmark. words(server) are the command."""
+    """Measure with redis-benchmark. words(server) are the command."""
     def run(bout):
         def benchmark(requests):
             return clients.redis_benchmark(bout.server, words(bout.server), requests=requests,
                                            connections=connections, pipeline=pipeline,
                                            keys=bout.case.drawn or bout.case.keys)
         unit = connections * pipeline
-        if bout.rate is None:  # how many make up the time? A short run tells.
+        if bout.rate is None:  # a short run tells how many requests fill the time
             bout.rate = benchmark(max(unit, min(50 * unit, 20000)))["rate"]
         return benchmark(bout.requests(unit))
     return Contender(label, tag, run)
 
 
 def load(label, tag, words, flags=(), **options):
-    """By bench-load. words(server) are commands that go together."""
+    """Measure with bench-load. words(server) are commands that are sent together."""
     def run(bout):
         return clients.commands(bout.server, words(bout.server), flags=flags, keys=bout.case.keys,
                                 time=bout.time, **options)
@@ -36,7 +36,7 @@ def load(label, tag, words, flags=(), **options):
 
 
 def puts(label, tag, work, pipeline=1):
-    """The work of bench-load that writes a value to any key."""
+    """Measure a work of bench-load that writes values to random keys."""
     def run(bout):
         return clients.load(bout.server, work, keys=bout.case.keys, time=bout.time,
                             pipeline=pipeline, units=pipeline)
@@ -51,7 +51,7 @@ def cycle(label, tag, work, flags=(), options=lambda server: {}, **more):
 
 
 def sqlite(label, *flags):
-    """SQLite alone, with as many writes in a transaction as Stockade's last run had."""
+    """Measure SQLite alone, with as many writes in a transaction as Stockade's last run had."""
     def run(bout):
         batch = max(1, round(bout.latest[STOCKADE].get("batch", 1)))
         return {**clients.sqlite(bout.server.store, flags, keys=bout.case.keys, batch=batch,
@@ -119,17 +119,12 @@ def transactions():
 
     def lua(server):
         return (f"EVALSHA {server.script(peers.FENCED_EIGHT)} 8 {keys} 1" + " {value}" * 8,)
-
-    def run_lua(bout):
-        result = clients.commands(bout.server, lua(bout.server), keys=bout.case.keys,
-                                  time=bout.time)
-        return {**result, "rate": result["rate"], "ops": result["ops"]}
     return Case("transaction", "transaction of 8 fenced writes", 100000,
                 [cycle_of(STOCKADE, "stockade", ["MULTI", *ours, "EXEC"]),
                  cycle_of("Stockade, pipeline of 8", "stockade", ours),
                  cycle_of("Redis MULTI", "redis",
                           ["MULTI", *["SET key:{key} {value}"] * 8, "EXEC"]),
-                 Contender(LUA, "redis", run_lua)], unit="transactions")
+                 load(LUA, "redis", lua)], unit="transactions")
 
 
 def cycle_of(label, tag, words):
@@ -149,7 +144,7 @@ def unlock(server):
 
 
 def cycles():
-    """Take the lease, read, write, give it back; what can go together goes together."""
+    """Take the lease, read, write, give it back, in as few round trips as possible."""
     ours = cycle("Stockade", "stockade", "lease-cycle")
     on_redis = cycle(ON_REDIS, "stockade-redis", "lease-cycle")
     theirs = cycle(LOCK, "redis", "lock-cycle", options=unlock)
@@ -173,7 +168,7 @@ def cycles():
 
 
 def wakes():
-    """From RELEASE to the next one's grant."""
+    """How long it takes from RELEASE to the next client's grant."""
     def between(label, here, there):
         return Contender(label, here, lambda bout: waiting.wake_up(
             bout.server, bout.servers[there], bout.seconds))
@@ -213,7 +208,7 @@ def connections(number):
 
 
 def half_rate():
-    """A minute at half of what it can do: are there stalls, of checkpoints or of anything?"""
+    """A minute at half the peak rate: does anything, such as a checkpoint, cause stalls?"""
     def steady(label, tag, words):
         def run(bout):
             peak = clients.commands(bout.server, words, keys=bout.case.keys, time="3000ms")
@@ -251,7 +246,7 @@ def idle(number=10000):
 
 
 def curve(keys):
-    """Cost as the work grows, where no other case shows it."""
+    """How the cost grows with the number of keys, where no other case shows it."""
     case = writes(keys, 16, {})
     case.contenders = [contender for contender in case.contenders
                        if contender.tag in ("stockade", "sqlite")]
@@ -273,7 +268,7 @@ def all_cases():
         reads(1, 1.0), reads(16, 0.8), mixed(), transactions(), *cycles(), *wakes(),
         acquires(),
         connections(1), half_rate(),
-        idle(),  # before the daemon has had as many: it keeps memory that it had once
+        idle(),  # first: the daemon keeps the memory that it once needed for many connections
         connections(1000), connections(10000),
         writes(1000000, 1, {}), writes(1000000, 16, {REDIS: 0.5, SQLITE: 0.85},
                                        ceiling={"p99": 20}),

@@ -10,23 +10,27 @@ from bench.server import BUILD, BenchError
 RUN_S_MAX = 900
 
 
-def load(server, work, *, flags=(), units=1, **options):
-    """bench-load. An operation is `units` of what is counted: rate and ops are of those."""
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    done = subprocess.run(
-        [str(word) for word in (BUILD / "bench-load", "--work", work, "--port", server.port,
-                                *words, *flags)],
-        capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
+def run(program, words, flags, options):
+    """Run one of our own programs, and return what it printed as JSON."""
+    words = [*words, *(word for name, value in options.items() for word in (f"--{name}", value)),
+             *flags]
+    done = subprocess.run([str(word) for word in (BUILD / program, *words)],
+                          capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
     if done.returncode:
-        raise BenchError(f"{work} on {server.tag}: {done.stderr.strip()}")
-    result = json.loads(done.stdout)
+        raise BenchError(f"{program} {' '.join(map(str, words[:2]))}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def load(server, work, *, flags=(), units=1, **options):
+    """Run bench-load. Each of its operations counts as `units` in rate and ops."""
+    result = run("bench-load", ["--work", work, "--port", server.port], flags, options)
     result["rate"] *= units
     result["ops"] *= units
     return result
 
 
 def commands(server, words, *, flags=(), **options):
-    """bench-load's work `resp`: commands in one go, each counted."""
+    """Run bench-load's work `resp`: commands sent together, each counted."""
     flags = [word for command in words for word in ("--command", command)] + list(flags)
     one_of = "mix" in options
     return load(server, "resp", flags=flags, units=options.get("pipeline", 1) *
@@ -34,18 +38,13 @@ def commands(server, words, *, flags=(), **options):
 
 
 def sqlite(store, flags=(), **options):
-    """bench-sqlite: latencies are those of a transaction."""
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    done = subprocess.run([str(word) for word in (BUILD / "bench-sqlite", store, *words, *flags)],
-                          capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
-    if done.returncode:
-        raise BenchError(done.stderr.strip())
-    return json.loads(done.stdout)
+    """Run bench-sqlite. Latencies are those of a transaction."""
+    return run("bench-sqlite", [store], flags, options)
 
 
 def fill(server, keys, *words):
-    """Each command once for each key, and for a few more. One after the other: a pipeline in which
-    each command needs the one before it would be a commit for each."""
+    """Run each command once for each key (and for a few more), one command after the other: in a
+    pipeline where each command needs the one before it, each would be a commit of its own."""
     pipeline = 100
     for command in words:
         commands(server, [command], clients=20, pipeline=pipeline, keys=keys,
@@ -53,7 +52,7 @@ def fill(server, keys, *words):
 
 
 def redis_benchmark(server, command, *, requests, connections=50, pipeline=1, keys=100000):
-    """The neutral client for RESP. Latencies are those of a pipeline's round trip."""
+    """Run redis-benchmark, the neutral client. Latencies are those of a pipeline's round trip."""
     done = subprocess.run(
         ["redis-benchmark", "-p", str(server.port), "-c", str(connections), "-P", str(pipeline),
          "-n", str(requests), "-r", str(keys), "--precision", "3", *map(str, command)],

@@ -13,40 +13,31 @@ from bench import clients
 WRITES_S, KILLED_AFTER_S = 2, 1
 
 
-def resp_pair(write, read):
-    def run(server, record, verify, options):
-        if record:
-            return clients.commands(server, [write], record=record, **options)
-        return clients.commands(server, [read], verify=verify, flags=["--sequential"], **options)
-    return run
-
-
-def work_pair(write, read):
-    def run(server, record, verify, options):
-        if record:
-            return clients.load(server, write, record=record, **options)
-        return clients.load(server, read, verify=verify, flags=["--sequential"], **options)
-    return run
-
-
-CHECKED = {
-    "stockade": resp_pair("FENCED 1 SET key:{key} {value}", "GET key:{key}"),
-    "redis": resp_pair("SET key:{key} {value}", "GET key:{key}"),
-    "etcd": work_pair("etcd-put", "etcd-get"),
-    "zookeeper": work_pair("zookeeper-set", "zookeeper-get"),
+CHECKED = {  # how to write and read a key
+    "stockade": ("resp", "FENCED 1 SET key:{key} {value}", "GET key:{key}"),
+    "redis": ("resp", "SET key:{key} {value}", "GET key:{key}"),
+    "etcd": ("work", "etcd-put", "etcd-get"),
+    "zookeeper": ("work", "zookeeper-set", "zookeeper-get"),
 }
 
 
+def run(server, kind, what, **options):
+    if kind == "resp":
+        return clients.commands(server, [what], **options)
+    return clients.load(server, what, **options)
+
+
 def check(tag, server, keys):
-    """How many keys were written and found; raises BenchError where one was lost."""
-    run = CHECKED[tag]
+    """Return how many writes were acknowledged, and on how many keys the last one was found. Raise
+    BenchError where one was lost."""
+    kind, write, read = CHECKED[tag]
     file = server.folder / "acknowledged"
     timer = threading.Timer(KILLED_AFTER_S, server.kill)
     timer.start()
     try:
-        written = run(server, file, None, {"keys": keys, "time": f"{WRITES_S * 1000}ms"})
+        written = run(server, kind, write, record=file, keys=keys, time=f"{WRITES_S * 1000}ms")
     finally:
         timer.join()
     server.start()
-    found = run(server, None, file, {"keys": keys, "ops": keys})
+    found = run(server, kind, read, verify=file, keys=keys, ops=keys, flags=["--sequential"])
     return written["ops"], found["verified"]

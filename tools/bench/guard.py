@@ -22,7 +22,7 @@ from bench.server import ROOT, BenchError
 
 KNOWN = ROOT / "tools/bench/instructions.txt"
 TOLERANCE = 0.1
-TOLERANCES = {"read-16": 0.2}  # some find the reader's thread awake, and are left to it
+TOLERANCES = {"read-16": 0.2}  # some reads find the reader's thread awake, and are left to it
 TRIES = 3
 FEW, MANY, PIPELINE, KEYS = 100, 700, 16, 1000
 WARM_UP, ELSEWHERE_SECONDS = 20, 1.1  # store/sqlite/worker.c: INLINE_AGAIN_MS
@@ -42,7 +42,7 @@ class Counted(peers.Stockade):
                        f"--callgrind-out-file={self.folder}/calls", *command], **options)
 
     def instructions(self):
-        """Of its whole life, which this ends."""
+        """End it, and return how many instructions it executed in all."""
         self.stop()
         said = (self.folder / "calls").read_text(errors="replace")
         return int(re.search(r"^(?:summary|totals):\s*(\d+)", said, re.M)[1])
@@ -55,7 +55,7 @@ def count(folder, words, rounds):
         clients.fill(server, KEYS, "ACQUIRE stock:{next} 86400000",
                      "FENCED 1 HSET stock:{next} stock 1000000")
         keys = 10 ** 6 if "{next}" in words else KEYS
-        # Code that valgrind meets first is slow, and what was slow is left to a thread for a while.
+        # Under valgrind new code is slow at first, and slow work is left to a thread for a while.
         clients.commands(server, [words], clients=1, pipeline=PIPELINE, ops=WARM_UP, keys=keys)
         time.sleep(ELSEWHERE_SECONDS)
         clients.commands(server, [words], clients=1, pipeline=PIPELINE, ops=rounds, keys=keys)
@@ -69,7 +69,7 @@ def tolerance(name):
 
 
 def measure(folder, name, wanted):
-    """The least of as many tries as it takes to come down to what is wanted."""
+    """Return the least of some tries; stop as soon as one is good enough."""
     least = None
     for number in range(TRIES):
         few, many = (count(pathlib.Path(folder) / f"{name}-{number}-{rounds}", CASES[name], rounds)
@@ -94,7 +94,7 @@ def write_known(figures):
 
 
 def judge(name, now, known):
-    """A line, and whether it is good."""
+    """Return a line of the report, and whether the figure is good."""
     if name not in known:
         return f"{name:14}{now:10,.0f}  no figure to compare with", False
     change = now / known[name] - 1

@@ -6,23 +6,22 @@ import os
 import pathlib
 import platform
 import re
-import shutil
 import sqlite3
 import statistics
 import subprocess
 import time
 
-from bench.server import BUILD, ROOT
+from bench import postgres
+from bench.server import BUILD, ROOT, BenchError
 
 SYNCS = 200
 BUSY = 0.5
 
 
 def first_line(*command):
-    program = shutil.which(command[0]) or next(
-        iter(sorted(map(str, pathlib.Path("/usr/lib/postgresql").glob(f"*/bin/{command[0]}")))),
-        None)
-    if not program:
+    try:
+        program = postgres.program(command[0])
+    except BenchError:
         return None
     done = subprocess.run([program, *command[1:]], capture_output=True, text=True, cwd=ROOT,
                           check=False)
@@ -55,7 +54,7 @@ def zookeeper_version():
 
 
 def describe(folder):
-    """Name: text, in the order to be shown."""
+    """Return name: text, in the order in which they are shown."""
     memory = found(r"^MemTotal:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text())
     cpu = found(r"^model name\s*:(.*)", pathlib.Path("/proc/cpuinfo").read_text())
     system = found(r'^PRETTY_NAME="(.*)"', pathlib.Path("/etc/os-release").read_text())

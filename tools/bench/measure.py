@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases, their contenders, and interleaved rounds.
 
-In each round every contender of a case runs once, so what else the machine does hits all alike; the
-figures are medians over the rounds. Servers of one number of keys run side by side, and only one of
-them has work.
+In each round every contender of a case runs once, so that whatever else the machine does affects
+all alike; the figures are medians over the rounds. The servers for one number of keys run side by
+side, and only one of them has work.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ FIGURES = ("rate", "p50", "p99", "p999", "max", *PER_OP, "memory_mb", "batch", "
 
 @dataclasses.dataclass
 class Contender:
-    """Who runs, and how: run(bout) does it once and returns what the client saw."""
+    """Someone to be measured: run(bout) does it once and returns what the client saw."""
     label: str
     tag: str
     run: object
@@ -28,7 +28,7 @@ class Contender:
 
 @dataclasses.dataclass
 class Case:
-    """`goals`: how many times the rate of another our first contender is to reach."""
+    """`goals`: how many times another's rate the first contender, ours, has to reach."""
     name: str
     title: str
     keys: int
@@ -46,26 +46,27 @@ class Case:
     drawn: int = 0          # random keys are below this, where it is not `keys`
 
 
+@dataclasses.dataclass
 class Bout:
     """One run of one contender."""
-
-    def __init__(self, server, servers, case, seconds, rate, latest):
-        self.server, self.servers, self.case = server, servers, case
-        self.seconds = seconds
-        self.rate = rate      # the last run's, or None
-        self.latest = latest  # label: the latest result of each contender in this case
+    server: object
+    servers: dict
+    case: Case
+    seconds: float
+    rate: float   # the last run's, or None
+    latest: dict  # label: the latest result of each contender in this case
 
     @property
     def time(self):
         return f"{int(self.seconds * 1000)}ms"
 
     def requests(self, unit=1):
-        """So many that they take `seconds`, in units of a pipeline."""
+        """Return how many take `seconds`, in whole pipelines."""
         return max(unit, int(self.rate * self.seconds) // unit * unit)
 
 
 class Progress:
-    """One line that is written over, where somebody looks; else nothing."""
+    """One line that is rewritten, on a terminal only."""
 
     def __init__(self, total):
         self.total, self.done, self.start = total, 0, time.monotonic()
@@ -85,9 +86,9 @@ class Progress:
 
 
 def metered(contender, bout):
-    """What the client saw, and what it cost the server."""
+    """Run once: what the client saw, and what it cost the server."""
     server = bout.server
-    os.sync()  # what others left to be written is not to be this one's trouble
+    os.sync()  # so that nobody pays for what others left to be written
     counts = server.counts() if hasattr(server, "counts") else None
     cpu_s, written = server.cpu_s(), server.disk_bytes()
     result = contender.run(bout)
@@ -116,7 +117,7 @@ def median(results):
 
 
 def run_case(case, servers, options, progress):
-    """Label: medians."""
+    """Return label: medians."""
     if case.prepare:
         case.prepare(servers)
     results = {contender.label: [] for contender in case.contenders}

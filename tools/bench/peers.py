@@ -40,7 +40,7 @@ def encode(*words):
 
 class RespServer(Server):
     def ask(self, *words):
-        """One command; a reply of one line or one bulk string."""
+        """Send one command; its reply is one line or one bulk string."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
             client.sendall(encode(*words))
             lines = client.makefile("rb")
@@ -66,7 +66,6 @@ class Stockade(RespServer):
         self.start()
 
     def start(self):
-        self.port = self.port or free_port()
         self.spawn([BUILD / "stockaded", "--listen", f"127.0.0.1:{self.port}", "--admin", "off",
                     "--log-level", "warn", "--max-connections", CONNECTIONS_MAX,
                     "--cache-size", self.cache_mb, "--store", f"sqlite:{self.store}",
@@ -99,7 +98,6 @@ class Redis(RespServer):
         self.start()
 
     def start(self):
-        self.port = self.port or free_port()
         self.spawn(["redis-server", "--port", self.port, "--bind", "127.0.0.1",
                     "--dir", self.folder, "--save", "", "--appendonly", "yes",
                     "--appendfsync", "always", "--maxclients", CONNECTIONS_MAX])
@@ -112,7 +110,7 @@ class Redis(RespServer):
             clients.fill(self, keys, "SET token:key:{next} 1", "SET key:{next} {value}")
 
     def script(self, text):
-        """Its SHA1, loaded once."""
+        """Return its SHA1; load it once."""
         if text not in self.scripts:
             self.scripts[text] = self.ask("SCRIPT", "LOAD", text)
         return self.scripts[text]
@@ -143,25 +141,13 @@ class Etcd(Server):
         self.start()
 
     def start(self):
-        self.port = self.port or free_port()
         here, peer = (f"http://127.0.0.1:{port}" for port in (self.port, self.peer_port))
         self.spawn(["etcd", "--name", "bench", "--data-dir", self.folder / "data",
                     "--listen-client-urls", here, "--advertise-client-urls", here,
                     "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
                     "--initial-cluster", f"bench={peer}", "--log-level", "error",
                     "--quota-backend-bytes", 8 * 1024 ** 3])
-        self.wait_for(self.is_ready)
-
-    def is_ready(self):
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as client:
-                client.sendall(b"GET /health HTTP/1.0\r\n\r\n")
-                said = b""
-                while part := client.recv(4096):
-                    said += part
-        except OSError:
-            return False
-        return b'"true"' in said
+        self.wait_for(lambda: b'"true"' in self.answer(b"GET /health HTTP/1.0\r\n\r\n"))
 
     def fill(self, keys):
         clients.load(self, "etcd-put", clients=50, pipeline=10, keys=keys, ops=keys // 10,
@@ -178,22 +164,13 @@ class ZooKeeper(Server):
         self.start()
 
     def start(self):
-        self.port = self.port or free_port()
         (self.folder / "zoo.cfg").write_text(
             f"dataDir={self.folder}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
             "tickTime=2000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
             "4lw.commands.whitelist=srvr\n")
         self.spawn(["java", "-Xmx1g", "-cp", f"{self.folder}:{ZOOKEEPER_JAR}",
                     "org.apache.zookeeper.server.quorum.QuorumPeerMain", self.folder / "zoo.cfg"])
-        self.wait_for(self.is_ready)
-
-    def is_ready(self):
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as client:
-                client.sendall(b"srvr")
-                return b"Mode: standalone" in client.recv(4096)
-        except OSError:
-            return False
+        self.wait_for(lambda: b"Mode: standalone" in self.answer(b"srvr"))
 
     def fill(self, keys):
         clients.load(self, "zookeeper-make", clients=20, pipeline=50, keys=keys, ops=keys // 50)
@@ -221,7 +198,7 @@ class Sqlite(Server):
 # The servers that the cases of one number of keys need: started, filled and stopped together.
 
 def cache_mb(keys):
-    """The daemon's own default, and in proportion where that is too little."""
+    """Return the daemon's own default, or more where that is too little."""
     return 128 if keys <= 1000000 else 2048
 
 
@@ -240,7 +217,7 @@ MAKERS = {
 
 @contextlib.contextmanager
 def servers_for(tags, folder, keys, progress):
-    """tag: server. Made in the order of MAKERS, since some need others."""
+    """Yield tag: server, started in the order of MAKERS, since some need others."""
     servers = {}
     if "stockade-redis" in tags:
         tags = {*tags, "lease-redis", "stockade-redis-2"}

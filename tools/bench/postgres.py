@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 
-from bench.server import BenchError, Server, free_port
+from bench.server import BenchError, Server
 
 SETTINGS = ("shared_buffers=512MB", "max_wal_size=4GB", "max_connections=120",
             "listen_addresses=127.0.0.1", "unix_socket_directories=")
@@ -33,7 +33,7 @@ class Postgres(Server):
     def __init__(self, folder):
         super().__init__(folder)
         self.data = self.folder / "data"
-        # It refuses to run as root.
+        # PostgreSQL refuses to run as root.
         self.prefix = []
         if os.getuid() == 0:
             shutil.chown(self.folder, "postgres", "postgres")
@@ -48,7 +48,6 @@ class Postgres(Server):
         self.start()
 
     def start(self):
-        self.port = self.port or free_port()
         settings = [word for setting in SETTINGS for word in ("-c", setting)]
         self.spawn([*self.prefix, program("postgres"), "-D", self.data, "-p", self.port,
                     *settings])
@@ -74,7 +73,7 @@ class Postgres(Server):
 
 
 def updates(keys, number, statement=UPDATE):
-    """A script of so many updates: rising keys, so that no two of them wait for each other."""
+    """Return a script of so many updates, with rising keys, so that no two wait for each other."""
     step = keys // number
     draws = "".join(DRAW.format(n=n, low=n * step + 1, high=(n + 1) * step)
                     for n in range(number))
@@ -83,7 +82,7 @@ def updates(keys, number, statement=UPDATE):
 
 
 def pgbench(server, script, *, seconds, units=1, clients=50):
-    """pgbench, prepared statements. A transaction is `units` of what is counted."""
+    """Run pgbench with prepared statements. A transaction counts as `units` operations."""
     file = server.folder / "script.sql"
     file.write_text(script)
     prefix = server.folder / "times"

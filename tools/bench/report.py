@@ -20,7 +20,7 @@ HEADS = ("/s", "p50 ms", "p99 ms", "p99.9", "CPU us/op", "bytes/op", "MB", "batc
 
 
 def ratios(case, results):
-    """label: how many times its rate ours is, for all but ours."""
+    """Return label: our rate over its, for all others."""
     ours = results[case.contenders[0].label]["rate"]
     return {contender.label: ours / results[contender.label]["rate"]
             for contender in case.contenders[1:] if results[contender.label]["rate"]}
@@ -47,21 +47,18 @@ CALLED = {"p99": "p99, ms", "gap_ms": "longest time without any reply, ms",
 
 
 def ceilings(case, results):
-    """What ours may be at most, in words."""
+    """Say in words which limits ours has to keep."""
+    ours = results[case.contenders[0].label]
+    found = []
     for name, most in case.ceiling.items():
-        ours = results[case.contenders[0].label].get(name, float("inf"))
-        yield (f"{CALLED[name]}: {ours:.2f}, at most {most:g}: "
-               f"{'ok' if ours <= most else 'MISSED'}")
-    yield from p99_parts(case, results)
-
-
-def p99_parts(case, results):
+        figure = ours.get(name, float("inf"))
+        found.append((CALLED[name], f"{figure:.2f}", figure, most))
     for label, most in case.p99_parts.items():
-        if label not in results:
-            continue
-        part = results[case.contenders[0].label]["p99"] / results[label]["p99"]
-        yield (f"p99 as a part of that of {label}: {part:.3f}, at most {most:g}: "
-               f"{'ok' if part <= most else 'MISSED'}")
+        if label in results:
+            part = ours["p99"] / results[label]["p99"]
+            found.append((f"p99 as a part of that of {label}", f"{part:.3f}", part, most))
+    for what, shown, figure, most in found:
+        yield f"{what}: {shown}, at most {most:g}: {'ok' if figure <= most else 'MISSED'}"
 
 
 def text(case, results):

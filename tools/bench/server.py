@@ -38,7 +38,7 @@ def children(pid):
 
 
 def field(path, name):
-    """A number of a file of lines NAME: NUMBER; 0 where the process has ended."""
+    """Read a number from a file of lines NAME: NUMBER; 0 where the process has ended."""
     try:
         found = re.search(rf"^{name}:\s*(\d+)", pathlib.Path(path).read_text(), re.M)
     except OSError:
@@ -47,7 +47,7 @@ def field(path, name):
 
 
 class Server:
-    """One that runs. `tag` is what contenders call it by; subclasses start and fill it."""
+    """A running server. Contenders call it by its `tag`; subclasses start and fill it."""
 
     tag = ""
 
@@ -55,11 +55,11 @@ class Server:
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True)
         self.process = None
-        self.port = 0
+        self.port = free_port()
         self.log = self.folder / "log"
 
     def fill(self, keys):
-        """What the cases of this number of keys find there."""
+        """Put there what the cases of this number of keys expect."""
 
     def spawn(self, command, **options):
         with self.log.open("ab") as log:
@@ -68,13 +68,22 @@ class Server:
                                             **{"stdout": log, "cwd": self.folder, **options})
 
     def wait_for(self, ready):
-        """Until ready() says so."""
+        """Wait until ready() says so."""
         end = time.monotonic() + START_S
         while not ready():
             if self.process.poll() is not None or time.monotonic() > end:
                 said = self.log.read_text(errors="replace")[-2000:]
                 raise BenchError(f"{self.tag} did not start:\n{said}")
             time.sleep(0.02)
+
+    def answer(self, request):
+        """Return what the server says to a few bytes before it hangs up."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as client:
+                client.sendall(request)
+                return b"".join(iter(lambda: client.recv(4096), b""))
+        except OSError:
+            return b""
 
     def listens(self):
         try:
@@ -97,7 +106,7 @@ class Server:
         return total / TICKS
 
     def disk_bytes(self):
-        """Written to the disk of the folder, by anybody. What the system says of a process counts
+        """Bytes written to the folder's disk, by anybody: the count for a single process takes in
         whole pages of its cache, which may be megabytes."""
         device = self.folder.stat().st_dev
         stat = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
@@ -107,7 +116,7 @@ class Server:
         return 1024 * sum(field(f"/proc/{pid}/smaps_rollup", "Pss") for pid in self.pids())
 
     def kill(self):
-        """As a crash would; start() brings it back."""
+        """End it as a crash would; start() brings it back."""
         self.process.kill()
         self.process.wait()
 

@@ -43,8 +43,7 @@ static const struct option_table table = {
         "Exit code 0: Stockade kept its promise (for each article sold + left = opening stock,\n"
         "nothing negative, and the orders say the same). 1: it did not, or the demo could not\n"
         "be held.",
-    .rows = options,
-    .count = sizeof options / sizeof *options,
+    OPTION_ROWS(options),
 };
 
 /* What is said. */

@@ -39,8 +39,7 @@ static const struct option_table table = {
         "it uses keys of its own, stockade-demo:*, and removes them, too.\n\n"
         "Exit code 0: Stockade kept its promise (sold + left = opening stock, nothing\n"
         "negative). 1: it did not, or the demo could not be held.",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
 };
 
 /* What is said. */

@@ -167,7 +167,8 @@ static bool watchdog_wait(struct watchdog *dog)
     int64_t nanoseconds = until.tv_nsec + third_ms % 1000 * 1000000;
     until.tv_sec += third_ms / 1000 + nanoseconds / 1000000000;
     until.tv_nsec = nanoseconds % 1000000000;
-    return pthread_cond_timedwait(&dog->changed, &dog->mutex, &until) != 0 && dog->value != NULL;
+    return pthread_cond_clockwait(&dog->changed, &dog->mutex, CLOCK_MONOTONIC, &until) != 0 &&
+           dog->value != NULL;
 }
 
 static void *watchdog_run(void *context)
@@ -191,7 +192,6 @@ static void *watchdog_run(void *context)
 static bool watchdog_join(struct buyer *buyer)
 {
     struct watchdog *dog = mem_zalloc(sizeof *dog);
-    pthread_condattr_t attributes;
 
     if (!client_open(&dog->client, buyer->server)) {
         buyer->client.failure = dog->client.failure;
@@ -200,10 +200,7 @@ static bool watchdog_join(struct buyer *buyer)
     }
     dog->sale = buyer->sale;
     check(pthread_mutex_init(&dog->mutex, NULL) == 0);
-    check(pthread_condattr_init(&attributes) == 0);
-    check(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
-    check(pthread_cond_init(&dog->changed, &attributes) == 0);
-    check(pthread_condattr_destroy(&attributes) == 0);
+    check(pthread_cond_init(&dog->changed, NULL) == 0);
     if (pthread_create(&dog->thread, NULL, watchdog_run, dog) != 0) {
         client_close(&dog->client);
         free(dog);

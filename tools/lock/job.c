@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fork, exec, waitpid, tcsetpgrp. That exec failed comes back through a pipe which exec closes. */
+/* fork, exec, waitpid, tcsetpgrp. A failed exec is reported through a pipe that a successful one
+ * closes. */
 #include "tools/lock/job.h"
 
 #include <errno.h>
@@ -12,17 +13,17 @@
 #include "fence/base/check.h"
 
 /* The watchdog reads two messages from its pipe: the group's id, then a byte that says that the
- * group has ended. The end of the pipe in between is our death. (The group's id is not used anew
- * while one of it is left.) */
+ * group has ended. Where the pipe ends in between, we have died. (The group's id is not used again
+ * while one of its processes is left.) */
 static _Noreturn void watch(int from)
 {
     pid_t group = 0;
     char ended;
     sigset_t all;
 
-    (void)setsid(); /* what is sent to our group is not for it */
+    (void)setsid(); /* so that signals to our group do not reach it */
     (void)dup2(from, 0);
-    (void)close_range(1, ~0U, 0); /* our connections and streams are not its own */
+    (void)close_range(1, ~0U, 0); /* it must not keep our connections and streams open */
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     if (read(0, &group, sizeof group) == (ssize_t)sizeof group && group > 1 &&
@@ -145,7 +146,7 @@ bool job_is_alive(const struct job *job)
 
 void job_end(struct job *job)
 {
-    (void)!write(job->watchdog_pipe, "", 1); /* one that was killed does not hear it */
+    (void)!write(job->watchdog_pipe, "", 1); /* fails where it was killed */
     (void)close(job->watchdog_pipe);
     (void)waitpid(job->watchdog, NULL, 0);
 }

@@ -26,7 +26,8 @@ struct job {
     int watchdog_pipe; /* the end to write to; only we can */
 };
 
-/* Start argv with this signal mask. 0, or JOB_NOT_FOUND, JOB_NOT_EXECUTABLE or 1, and why. */
+/* Start argv with this signal mask. Return 0, or JOB_NOT_FOUND, JOB_NOT_EXECUTABLE or 1, and why.
+ */
 int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure *failure);
 /* After a successful start, when the group has ended: the watchdog leaves, and is reaped. */
 void job_end(struct job *job);
@@ -35,7 +36,7 @@ void job_end(struct job *job);
 void job_signal(const struct job *job, int number);
 /* Learn who has ended, stopped or gone on. */
 void job_update(struct job *job);
-/* Whether any process of the group is left. */
+/* Return whether any process of the group is left. */
 bool job_is_alive(const struct job *job);
 
 /* Take the terminal's foreground for us, so that the shell hears of it when we stop. */

@@ -101,10 +101,8 @@ static const struct option_table table = {
         "  76  the lease was lost, the program was ended\n"
         " 126  the program cannot be executed\n"
         " 127  the program was not found",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
-    .operand = "RESOURCE",
-    .operand_offset = offsetof(struct settings, resource),
+    OPTION_ROWS(rows),
+    .operands = {{"RESOURCE", offsetof(struct settings, resource)}},
 };
 
 /* Milliseconds that never go back and that count while the machine sleeps: the servers' clocks do.
@@ -147,14 +145,14 @@ static void watch_signals(struct lock *lock, bool with_job)
     }
     blocked = mask;
     if (with_job) {
-        (void)sigaddset(&blocked, SIGTTOU); /* we take the terminal back from behind */
+        (void)sigaddset(&blocked, SIGTTOU); /* we take the terminal back from the background */
     }
     check(sigprocmask(SIG_BLOCK, &blocked, NULL) == 0);
     lock->signal_fd = signalfd(lock->signal_fd, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
     check(lock->signal_fd >= 0);
 }
 
-/* The next signal that came, or 0. */
+/* Return the next signal that came, or 0. */
 static int next_signal(const struct lock *lock)
 {
     struct signalfd_siginfo info;
@@ -195,7 +193,7 @@ static int complain_of_acquire(const struct lock *lock, enum stk_error error)
     }
 }
 
-/* 0, or the exit code, after a message (none: a signal). */
+/* Return 0, or the exit code after a message (there is none where a signal ended it). */
 static int acquire(struct lock *lock, const char *uri)
 {
     char host[65] = "", owner[160]; /* ours alone */
@@ -229,13 +227,13 @@ static void read_lease(struct lock *lock)
     }
 }
 
-/* When nothing of the job may be left, unless a renewal comes. */
+/* Return when nothing of the job may be left, unless a renewal comes. */
 static int64_t last_ms(const struct lock *lock)
 {
     return lock->sure_until_ms - lock->settings.ttl_ms / 50;
 }
 
-/* When its end has to begin for that. */
+/* Return when its end has to begin for that. */
 static int64_t end_at_ms(const struct lock *lock)
 {
     return last_ms(lock) - earlier(lock->settings.grace_ms, lock->settings.ttl_ms / 3);
@@ -390,7 +388,7 @@ static void run_job(struct lock *lock)
 
 /* Giving it back. */
 
-/* False: the server says that the lease was not ours any more. */
+/* Release the lease. False: the server says that it was not ours any more. */
 static bool release(struct lock *lock)
 {
     int64_t limit_ms = lock->ending == LOSING ? RELEASE_LOST_LIMIT_MS : RELEASE_LIMIT_MS;
@@ -412,7 +410,7 @@ static bool release(struct lock *lock)
     return true;
 }
 
-/* The exit code. */
+/* Run the program, and return the exit code. */
 static int run(struct lock *lock, char **program)
 {
     char token[24];
@@ -438,7 +436,7 @@ static int run(struct lock *lock, char **program)
     return atomic_load(&lock->lost) == STK_STALE || lock->ending == LOSING ? LOCK_LOST : code;
 }
 
-/* How many words there are before "--". */
+/* Return how many words there are before "--". */
 static int words_before_program(int argc, char **argv)
 {
     int words = 1;

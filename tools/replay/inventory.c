@@ -14,16 +14,16 @@ enum { BATCH = 64, LOAD_TTL_MS = 60000, NAMED_MAX = 20 };
 const char *inventory_key(const struct replay *replay, const struct sku *sku,
                           char out[REPLAY_KEY_MAX])
 {
-    int length = snprintf(out, REPLAY_KEY_MAX, "%s%s", replay->prefix, sku->name);
+    int length = snprintf(out, REPLAY_KEY_MAX, "%s%s", replay->settings.prefix, sku->name);
 
     check(length > 0 && length < REPLAY_KEY_MAX);
     return out;
 }
 
-/* The file has no stock levels: derive one, a share of what all sales together ask for. */
+/* Derive the opening stock, which the file does not have, from what all sales ask for. */
 static int64_t opening_of(const struct replay *replay, const struct sku *sku)
 {
-    int64_t percent = replay->opening_percent;
+    int64_t percent = replay->settings.opening_percent;
 
     return sku->demand / 100 * percent + sku->demand % 100 * percent / 100;
 }
@@ -54,7 +54,7 @@ static bool acquire_batch(const struct replay *replay, struct client *client, si
     return true;
 }
 
-/* The reply to FENCED ... SET ... NX; frees it. */
+/* Take the reply to FENCED ... SET ... NX. */
 static bool set_reply(struct client *client, const char *key)
 {
     redisReply *reply = client_next(client);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An orders file, one line after another: bytes of a plain or gzipped file ─▶ lines ─▶ fields of
  * CSV ─▶ order lines. Lines may be of any length and hold any bytes; what is wrong with one is
- * told, and the next one can be read. A file that is cut short or damaged is a failure, not an
+ * reported, and the next one can be read. A file that is cut short or damaged is a failure, not an
  * early end. */
 #ifndef STOCKADE_TOOLS_REPLAY_ORDERS_FILE_H
 #define STOCKADE_TOOLS_REPLAY_ORDERS_FILE_H
@@ -18,10 +18,8 @@ enum { CSV_LINE_MAX = 4096, CSV_FIELDS_MAX = 16 };
 struct line_reader {
     const char *path; /* borrowed */
     gzFile file;
-    struct buf read; /* bytes read and not yet given out, from `given` on */
-    size_t given;
     uint32_t number; /* of the line given last, from 1 */
-    bool at_end;
+    char text[CSV_LINE_MAX + 1];
 };
 
 /* Open the file. line_reader_close closes it, also where this returns false. */

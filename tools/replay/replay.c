@@ -17,14 +17,7 @@
 
 enum { STALL_LIMIT_MS = 120000, PREFIX_MAX = 128, BAR_WIDTH = 30 };
 
-struct settings {
-    const char *orders, *prefix, *lease;
-    int64_t opening_percent, workers, limit, pause_every, ttl_ms, pause_ms;
-    bool strict;
-};
-
 struct run {
-    struct settings settings;
     const struct cli *cli;
     struct replay replay;
     struct signals signals;
@@ -37,7 +30,7 @@ struct run {
     size_t planned;         /* lines where a worker is to be stopped */
 };
 
-#define FIELD(field) offsetof(struct settings, field)
+#define FIELD(field) offsetof(struct replay_settings, field)
 static const struct option_row rows[] = {
     {"orders", OPTION_TEXT, FIELD(orders), 0, 0, "FILE", "the orders, .csv or .csv.gz (required)",
      NULL},
@@ -69,8 +62,7 @@ static const struct option_table table = {
         "removes it at the end. On a running server the keys stay.\n\n"
         "Exit code 0: for every SKU opening - sold + returned = left, and nothing was ever\n"
         "below 0. 1: not so, or the replay could not be done.",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
 };
 
 /* What is said. */
@@ -78,30 +70,26 @@ static const struct option_table table = {
 static void say_orders(struct term *term, const struct replay *replay)
 {
     const struct orders *orders = &replay->orders;
-    char lines[TERM_NUMBER_MAX], invoices[TERM_NUMBER_MAX], skus[TERM_NUMBER_MAX],
-        malformed[TERM_NUMBER_MAX];
 
     term_line(term, "orders: %s lines in %s invoices, %s SKUs; %s malformed lines skipped",
-              term_number((int64_t)orders->order_count, lines),
-              term_number((int64_t)orders->invoice_count, invoices),
-              term_number((int64_t)orders->sku_count, skus),
-              term_number((int64_t)orders->malformed, malformed));
+              TERM_NUMBER((int64_t)orders->order_count),
+              TERM_NUMBER((int64_t)orders->invoice_count), TERM_NUMBER((int64_t)orders->sku_count),
+              TERM_NUMBER((int64_t)orders->malformed));
     term_line(term,
               "opening stock: derived, %" PRId64
               " %% of each SKU's gross demand (the file has no stock levels)",
-              replay->opening_percent);
+              replay->settings.opening_percent);
 }
 
 static void say_progress(struct term *term, const struct replay *replay, int64_t took_ms)
 {
     int64_t done = atomic_load(&replay->tally->done);
     int64_t total = (int64_t)replay->orders.order_count;
-    char bar[TERM_BAR_MAX], lines[TERM_NUMBER_MAX], rate[TERM_NUMBER_MAX];
+    char bar[TERM_BAR_MAX];
 
     term_progress(term, "%s %3" PRId64 " %%  %s lines  %s/s  stale refused %" PRId64,
-                  term_bar(done, total, BAR_WIDTH, bar), done * 100 / total,
-                  term_number(done, lines),
-                  term_number(took_ms > 0 ? done * 1000 / took_ms : 0, rate),
+                  term_bar(done, total, BAR_WIDTH, bar), done * 100 / total, TERM_NUMBER(done),
+                  TERM_NUMBER(took_ms > 0 ? done * 1000 / took_ms : 0),
                   atomic_load(&replay->tally->stale));
 }
 
@@ -110,18 +98,16 @@ static void say_result(struct term *term, const struct replay *replay, int64_t s
 {
     const struct tally *tally = replay->tally;
     int64_t done = atomic_load(&tally->done);
-    char numbers[6][TERM_NUMBER_MAX];
 
-    term_line(term, "replayed %s lines in %.1f s: %s lines/s", term_number(done, numbers[0]),
-              (double)took_ms / 1000, term_number(done * 1000 / took_ms, numbers[1]));
+    term_line(term, "replayed %s lines in %.1f s: %s lines/s", TERM_NUMBER(done),
+              (double)took_ms / 1000, TERM_NUMBER(done * 1000 / took_ms));
     term_line(term, "  sales %s, sold out (found no stock) %s, returns %s",
-              term_number(atomic_load(&tally->sales), numbers[2]),
-              term_number(atomic_load(&tally->no_stock), numbers[3]),
-              term_number(atomic_load(&tally->returns), numbers[4]));
+              TERM_NUMBER(atomic_load(&tally->sales)), TERM_NUMBER(atomic_load(&tally->no_stock)),
+              TERM_NUMBER(atomic_load(&tally->returns)));
     term_line(term,
               "  workers stopped past their TTL %" PRId64
               ", stale writes refused and done again %s",
-              stops, term_number(atomic_load(&tally->stale), numbers[5]));
+              stops, TERM_NUMBER(atomic_load(&tally->stale)));
     if (atomic_load(&tally->busy) + atomic_load(&tally->held) > 0) {
         term_line(term, "  tried again: server busy %" PRId64 ", waited in vain %" PRId64,
                   atomic_load(&tally->busy), atomic_load(&tally->held));
@@ -132,14 +118,12 @@ static void say_result(struct term *term, const struct replay *replay, int64_t s
 static bool say_audit(struct term *term, const struct replay *replay, const struct audit *audit)
 {
     int64_t below_zero = atomic_load(&replay->tally->below_zero);
-    char right[TERM_NUMBER_MAX], sold_out[TERM_NUMBER_MAX];
 
     if (audit->wrong == 0 && audit->below_zero == 0 && below_zero == 0) {
         term_line(term,
                   "audit: opening - sold + returned = left for all %s SKUs, none ever below 0; %s"
                   " with nothing left",
-                  term_number((int64_t)audit->right, right),
-                  term_number((int64_t)audit->sold_out, sold_out));
+                  TERM_NUMBER((int64_t)audit->right), TERM_NUMBER((int64_t)audit->sold_out));
         return true;
     }
     term_line(term,
@@ -153,7 +137,7 @@ static bool say_audit(struct term *term, const struct replay *replay, const stru
 
 static bool find_server(struct run *run, struct failure *failure)
 {
-    const char *lease = run->settings.lease;
+    const char *lease = run->replay.settings.lease;
 
     run->replay.server = &run->cli->uri;
     if (run->cli->uri_given) {
@@ -192,7 +176,7 @@ static bool on_progress(void *context, int64_t took_ms, struct failure *failure)
         run->done = atomic_load(&run->replay.tally->done);
         run->moved_ms = took_ms;
     }
-    return took_ms <= run->moved_ms + STALL_LIMIT_MS + run->settings.pause_ms ||
+    return took_ms <= run->moved_ms + STALL_LIMIT_MS + run->replay.settings.pause_ms ||
            failure_set(failure, "no line was done for %d s", STALL_LIMIT_MS / 1000);
 }
 
@@ -200,11 +184,11 @@ static bool replay_orders(struct run *run, struct failure *failure)
 {
     struct crew_work work = {
         .member = "worker",
-        .count = (unsigned)run->settings.workers,
+        .count = (unsigned)run->replay.settings.workers,
         .function = work_off,
         .context = run,
         .failures = run->replay.tally->failures,
-        .pause_ms = run->settings.pause_ms,
+        .pause_ms = run->replay.settings.pause_ms,
         .progress = on_progress,
         .signals = &run->signals,
     };
@@ -225,7 +209,7 @@ static bool replay_orders(struct run *run, struct failure *failure)
 static bool load_orders(struct run *run, struct failure *failure)
 {
     struct replay *replay = &run->replay;
-    const struct settings *set = &run->settings;
+    const struct replay_settings *set = &replay->settings;
 
     if (!orders_load(&replay->orders, set->orders, set->limit, set->strict, failure)) {
         return false;
@@ -250,7 +234,8 @@ static bool replay_and_audit(struct run *run, bool *right, struct failure *failu
     term_line(&run->term,
               "workers: %" PRId64 ", TTL %" PRId64 " ms; on up to %zu lines one is stopped between"
               " read and write for %" PRId64 " ms",
-              run->settings.workers, run->settings.ttl_ms, run->planned, run->settings.pause_ms);
+              run->replay.settings.workers, run->replay.settings.ttl_ms, run->planned,
+              run->replay.settings.pause_ms);
     if (!replay_orders(run, failure)) {
         return false;
     }
@@ -262,7 +247,7 @@ static bool replay_and_audit(struct run *run, bool *right, struct failure *failu
     return true;
 }
 
-static bool settings_complete(struct settings *set)
+static bool settings_complete(struct replay_settings *set)
 {
     if (set->orders == NULL) {
         fprintf(stderr, "stockade replay: --orders FILE is missing; see stockade replay --help\n");
@@ -281,29 +266,25 @@ static bool settings_complete(struct settings *set)
 int replay_run(const struct cli *cli, int argc, char **argv)
 {
     struct run run = {
-        .settings = {.prefix = "stock:",
-                     .lease = "local:",
-                     .opening_percent = 60,
-                     .workers = 32,
-                     .pause_every = 2000,
-                     .ttl_ms = 200},
+        .replay.settings = {.prefix = "stock:",
+                            .lease = "local:",
+                            .opening_percent = 60,
+                            .workers = 32,
+                            .pause_every = 2000,
+                            .ttl_ms = 200},
         .cli = cli,
     };
     struct failure failure = {.text = ""};
     bool right = false, done = false;
 
-    switch (options_parse(&table, &run.settings, argc, argv)) {
+    switch (options_parse(&table, &run.replay.settings, argc, argv)) {
     case OPTIONS_HELPED: return CLI_OK;
     case OPTIONS_WRONG: return CLI_USAGE;
     case OPTIONS_RUN: break;
     }
-    if (!settings_complete(&run.settings)) {
+    if (!settings_complete(&run.replay.settings)) {
         return CLI_USAGE;
     }
-    run.replay.prefix = run.settings.prefix;
-    run.replay.opening_percent = run.settings.opening_percent;
-    run.replay.ttl_ms = run.settings.ttl_ms;
-    run.replay.pause_ms = run.settings.pause_ms;
     term_open(&run.term);
     if (load_orders(&run, &failure)) { /* until here, a signal just ends us */
         signals_open(&run.signals);

@@ -28,9 +28,15 @@ struct tally {
     } skus[];
 };
 
+/* What the options ask for. */
+struct replay_settings {
+    const char *orders, *prefix, *lease; /* prefix: of the keys */
+    int64_t opening_percent, workers, limit, pause_every, ttl_ms, pause_ms;
+    bool strict;
+};
+
 struct replay {
-    const char *prefix; /* of the keys */
-    int64_t opening_percent, ttl_ms, pause_ms;
+    struct replay_settings settings;
     const struct client_uri *server;
     struct orders orders;
     struct tally *tally;

@@ -31,7 +31,7 @@ static void back_off(void)
     (void)nanosleep(&delay, NULL);
 }
 
-/* What a reply that is none of the good ones means; `reply` NULL is a lost connection. */
+/* Return what an unexpected reply means; NULL is a lost connection. */
 static enum attempt judge(struct worker *worker, const char *doing, const redisReply *reply)
 {
     struct failure *failure = &worker->client.failure;
@@ -53,7 +53,7 @@ static enum attempt judge(struct worker *worker, const char *doing, const redisR
     return ATTEMPT_FAILED;
 }
 
-/* RELEASE's reply: a lease that ran out, or one that will (BUSY), harms nobody. */
+/* Take RELEASE's reply: a lease that ran out, or one that will (BUSY), harms nobody. */
 static enum attempt released(struct worker *worker)
 {
     redisReply *reply = client_next(&worker->client);
@@ -78,8 +78,8 @@ static enum attempt acquire_and_read(struct worker *worker, const char *key, str
     struct client *client = &worker->client;
     enum attempt attempt = ATTEMPT_GOOD;
 
-    client_append(client, "ACQUIRE %s %lld WAIT %d", key, (long long)worker->replay->ttl_ms,
-                  (int)WAIT_MS);
+    client_append(client, "ACQUIRE %s %lld WAIT %d", key,
+                  (long long)worker->replay->settings.ttl_ms, (int)WAIT_MS);
     client_append(client, "GET %s", key);
     redisReply *granted = client_next(client);
     redisReply *read = granted != NULL ? client_next(client) : NULL;
@@ -135,7 +135,7 @@ static void count_order(struct worker *worker, const struct order *order)
     }
 }
 
-/* One try. A sale that asks for more than there is sells nothing. */
+/* Try once. A sale that asks for more than there is sells nothing. */
 static enum attempt order_try(struct worker *worker, const struct order *order, bool may_stop)
 {
     char key[REPLAY_KEY_MAX];
@@ -158,7 +158,7 @@ static enum attempt order_try(struct worker *worker, const struct order *order, 
         return attempt;
     }
     if (order->stop && may_stop) {
-        /* Stopped right here, for certain between read and write; the parent continues us. */
+        /* Stop right here, between read and write; the parent continues us. */
         (void)raise(SIGSTOP);
     }
     attempt = write_and_release(worker, key, &lease, stock - order->quantity);
@@ -171,7 +171,7 @@ static enum attempt order_try(struct worker *worker, const struct order *order, 
 static bool order_do(struct worker *worker, const struct order *order)
 {
     int64_t deadline_ms =
-        clock_now_ms(&clock_monotonic) + ORDER_LIMIT_MS + worker->replay->pause_ms;
+        clock_now_ms(&clock_monotonic) + ORDER_LIMIT_MS + worker->replay->settings.pause_ms;
     enum attempt attempt = order_try(worker, order, true);
 
     while (attempt == ATTEMPT_AGAIN && clock_now_ms(&clock_monotonic) < deadline_ms) {

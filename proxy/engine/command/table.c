@@ -45,8 +45,9 @@ const struct command commands[] = {
     {"ACQUIREALL", -4, 0, ORDER_ALONE, 3, 3, 1, NULL, lease_acquire_all, acquire_all_abandon, NULL,
      "leases",
      "Take several, all or none: ttl_ms n resource ... [the same options] -> tokens or null"},
-    LEASE("DEQUEUE", 3, ORDER_LEASE, lease_dequeue,
-          "Leave the line where ACQUIRE ... QUEUE stands: resource id -> 1, or 0: it stood nowhere"),
+    LEASE(
+        "DEQUEUE", 3, ORDER_LEASE, lease_dequeue,
+        "Leave the line where ACQUIRE ... QUEUE stands: resource id -> 1, or 0: it stood nowhere"),
     LEASE("RENEW", -4, ORDER_LEASE, lease_renew,
           "Extend a lease: resource token ttl_ms [NOTIFY] -> ttl_ms"),
     LEASE("RELEASE", -3, ORDER_WRITE, lease_release,

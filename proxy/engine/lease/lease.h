@@ -2,9 +2,9 @@
 /* Leases, inside the engine. The commands stand on four jobs (acquire, renew, release, and a check
  * of what is held), and those on the line of waiters and the table of what was granted here:
  *
- *   ACQUIREALL
+ *   ACQUIREALL, a place of ACQUIRE ... QUEUE (queue.c)
  *     ├────▶ ACQUIRE: floor ─▶ ask ─▶ record ─▶ reply
- *     ├────▶ RENEW       │
+ *     ├────▶ RENEW       │               (the commands' words: acquire_command.c)
  *     │        │         │
  *     └────────┼─────────┴──▶ RELEASE, REVOKE
  *              ▼                    │

@@ -23,7 +23,7 @@ BESIDE = "v TEXT, u INTEGER UNIQUE, p INTEGER REFERENCES {t}_par(id) ON DELETE C
          "ON UPDATE SET DEFAULT"
 
 
-def kind(name, key, keys, end="", options="", write="k", traits="", more=""):
+def kind(name, key, keys, end="", options="", write="k", traits="rowid text", more=""):
     return Kind(name, f"{key}, {BESIDE}{end}", options, write, keys, set(traits.split()), more)
 
 
@@ -41,40 +41,33 @@ CREATE TRIGGER {t}_own_a AFTER UPDATE OF v ON {t} WHEN NEW.k = 'o' AND NEW.v <> 
 
 
 KINDS = [
-    kind("integer_key", "k INTEGER PRIMARY KEY", INTEGER, traits="rowid unique automatic alias"),
-    kind("autoincrement", "k INTEGER PRIMARY KEY AUTOINCREMENT", INTEGER,
-         traits="rowid unique automatic alias"),
-    kind("integer_unique", "k INT UNIQUE DEFAULT 3", INTEGER, traits="rowid unique automatic"),
-    kind("text_key", "k TEXT PRIMARY KEY DEFAULT 'n'", TEXT,
-         traits="rowid unique automatic text"),
-    kind("nocase_key", "k TEXT PRIMARY KEY COLLATE NOCASE DEFAULT 'n'", TEXT,
-         traits="rowid unique automatic text"),
-    kind("plain", "k DEFAULT 'n'", TEXT, traits="rowid automatic text"),
-    kind("composite", "k TEXT DEFAULT 'n', part DEFAULT 0", TEXT, ", PRIMARY KEY(k, part)",
-         traits="rowid unique automatic text"),
+    kind("integer_key", "k INTEGER PRIMARY KEY", INTEGER, traits="rowid"),
+    kind("autoincrement", "k INTEGER PRIMARY KEY AUTOINCREMENT", INTEGER, traits="rowid"),
+    kind("integer_unique", "k INT UNIQUE DEFAULT 3", INTEGER, traits="rowid"),
+    kind("text_key", "k TEXT PRIMARY KEY DEFAULT 'n'", TEXT),
+    kind("nocase_key", "k TEXT PRIMARY KEY COLLATE NOCASE DEFAULT 'n'", TEXT),
+    kind("plain", "k DEFAULT 'n'", TEXT),
+    kind("composite", "k TEXT DEFAULT 'n', part DEFAULT 0", TEXT, ", PRIMARY KEY(k, part)"),
     kind("key_in_second_place", "part DEFAULT 0, k TEXT DEFAULT 'n'", TEXT,
-         ", PRIMARY KEY(part, k)", "WITHOUT ROWID", traits="unique automatic text"),
+         ", PRIMARY KEY(part, k)", "WITHOUT ROWID", traits="text"),
     kind("without_rowid", "k TEXT PRIMARY KEY DEFAULT 'n'", TEXT, "", "WITHOUT ROWID",
-         traits="unique automatic text"),
-    kind("replacing", "k TEXT PRIMARY KEY ON CONFLICT REPLACE DEFAULT 'n'", TEXT,
-         traits="rowid unique automatic text"),
-    kind("strict", "k TEXT NOT NULL PRIMARY KEY DEFAULT 'n'", TEXT, "", "STRICT",
-         traits="rowid unique automatic text"),
+         traits="text"),
+    kind("replacing", "k TEXT PRIMARY KEY ON CONFLICT REPLACE DEFAULT 'n'", TEXT),
+    kind("strict", "k TEXT NOT NULL PRIMARY KEY DEFAULT 'n'", TEXT, "", "STRICT"),
     kind("generated", "w TEXT DEFAULT 'N', k TEXT AS (lower(w)) VIRTUAL UNIQUE", UPPER, write="w",
-         traits="rowid unique automatic generated"),
+         traits="rowid"),
     kind("stored", "w TEXT DEFAULT 'N', k TEXT AS (lower(w)) STORED UNIQUE", UPPER, write="w",
-         traits="rowid unique automatic generated"),
+         traits="rowid"),
     kind("foreign", "k TEXT PRIMARY KEY DEFAULT 'n' REFERENCES {t}_keys(k) ON DELETE CASCADE "
-         "ON UPDATE CASCADE", TEXT, traits="rowid unique automatic text keys"),
+         "ON UPDATE CASCADE", TEXT, traits="rowid text keys"),
     kind("foreign_set_null", "k TEXT DEFAULT 'n' REFERENCES {t}_keys(k) ON DELETE SET NULL "
-         "ON UPDATE SET NULL", TEXT, traits="rowid automatic text keys"),
+         "ON UPDATE SET NULL", TEXT, traits="rowid text keys"),
     kind("tree", "k TEXT PRIMARY KEY DEFAULT 'n', above TEXT DEFAULT 'm' REFERENCES {t}(k) "
-         "ON DELETE CASCADE ON UPDATE CASCADE", TEXT, traits="rowid unique automatic text"),
+         "ON DELETE CASCADE ON UPDATE CASCADE", TEXT),
     kind("tree_without_rowid", "k TEXT PRIMARY KEY DEFAULT 'n', above TEXT DEFAULT 'm' REFERENCES "
          "{t}(k) ON DELETE SET NULL ON UPDATE SET DEFAULT", TEXT, "", "WITHOUT ROWID",
-         traits="unique automatic text"),
-    kind("meddling", "k TEXT PRIMARY KEY DEFAULT 'n'", TEXT, more=MEDDLING,
-         traits="rowid unique automatic text"),
+         traits="text"),
+    kind("meddling", "k TEXT PRIMARY KEY DEFAULT 'n'", TEXT, more=MEDDLING),
 ]
 KIND = {k.name: k for k in KINDS}
 # Those that differ most: their matrix runs with the fast tests, the others' with the slow ones.
@@ -130,7 +123,7 @@ insert select from a table: INSERT INTO {t}({w}, v, u, p) SELECT * FROM {t}_src
 insert select from itself: INSERT INTO {t}({w}, v) SELECT {N}, v FROM {t} WHERE u = 20
 insert values as a table: INSERT INTO {t}({w}, v) SELECT * FROM (VALUES({N}, 'new'), ({X}, 'new'))
 insert default values: INSERT INTO {t} DEFAULT VALUES
-insert without the key [automatic]: INSERT INTO {t}(v, u) VALUES('new', 30)
+insert without the key: INSERT INTO {t}(v, u) VALUES('new', 30)
 insert a null key: INSERT INTO {t}({w}, v) VALUES(NULL, 'new')
 insert a blob key: INSERT INTO {t}({w}, v) VALUES(x'6e', 'new')
 insert a float key: INSERT INTO {t}({w}, v) VALUES(3.5, 'new')

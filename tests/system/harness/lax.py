@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lock server that hands out tokens and checks none, with Stockade's commands: what the demo and
-the replay must find out. Expired leases are given to the next who asks."""
+"""A lock server with Stockade's commands that hands out tokens and checks none, which the demo and
+the replay must notice. An expired lease goes to the next who asks."""
 
 import socketserver
 import threading
 import time
 
-LOOK_AGAIN_S = 0.001
+POLL_S = 0.001
 
 
 def bulks(values):
@@ -104,7 +104,7 @@ class Session(socketserver.StreamRequestHandler):
                     return b"*2\r\n:%d\r\n:%d\r\n" % (token + 1, ttl_s * 1000)
             if time.monotonic() >= deadline:
                 return b"*-1\r\n"
-            time.sleep(LOOK_AGAIN_S)
+            time.sleep(POLL_S)
 
 
 class LaxServer(socketserver.ThreadingTCPServer):

@@ -16,7 +16,7 @@ import select
 import subprocess
 import sys
 import time
-from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, c_bool, c_char_p, c_int, c_int64, c_size_t, c_void_p
 
 import pytest
 
@@ -51,7 +51,7 @@ class Library:
                              "stk_lease_free": None, "stk_client_close": None,
                              "stk_reply_free": None, "stk_reply_integer": c_int64,
                              "stk_reply_at": c_void_p, "stk_reply_count": c_size_t,
-                             "stk_reply_string": c_char_p, "stk_rows_float": c_double}.items():
+                             "stk_reply_string": c_char_p}.items():
             getattr(so, name).restype = result
         so.stk_client_open.argtypes = [c_char_p, c_int64, POINTER(c_void_p)]
         for name in ("stk_client_close", "stk_lease_free", "stk_lease_left_ms", "stk_lease_valid",
@@ -72,7 +72,7 @@ class Library:
 
 
 class Lease:
-    """A handle. `lost` holds (the reason, when) once it was told."""
+    """A handle. `lost` gets (reason, time) when the loss is told."""
 
     def __init__(self, client, count=1):
         self.library, self.client, self.handle = client.library, client, c_void_p()
@@ -243,11 +243,26 @@ def _words(words):
             (c_size_t * len(data))(*(len(word) for word in data)))
 
 
-class Remote:
-    """A process of its own with the library: `ask` evaluates an expression there, in which
-    `library` is a Library and names assigned by `do` stay."""
+def sell(client, key):
+    """Sells by the piece until nothing is left; what was there before each sale."""
+    sold = []
+    while True:
+        lease = client.acquire(key, ttl_ms=int(patience(3000)), wait_ms=int(patience(40000)))
+        left = int(client.get(key))
+        if left:
+            client.set(lease, key, left - 1)
+            sold.append(left)
+        lease.release()
+        if not left:
+            return sold
 
-    def __init__(self, env=None):
+
+class Remote:
+    """A process of its own with the library. `ask` runs a line of Python there; names that it
+    assigns stay. `library` is a Library, and `client` is open on the URI, where one is given."""
+
+    def __init__(self, uri=None, env=None):
+        self.uri = uri
         self.process = subprocess.Popen(
             [sys.executable, "-m", "harness.library"], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, bufsize=1,
@@ -272,6 +287,8 @@ class Remote:
         return self.answer(timeout)
 
     def __enter__(self):
+        if self.uri:
+            self.ask(f"client = library.open('{self.uri}', {int(patience(30000))})")
         return self
 
     def __exit__(self, *_):
@@ -284,7 +301,7 @@ class Remote:
 
 
 def serve():
-    names = {"library": Library(), "time": time}
+    names = {"library": Library(), "sell": sell}
     for line in sys.stdin:
         try:
             try:

@@ -5,6 +5,7 @@ Every wait in these tests has a deadline. Sanitized builds are slower, so each d
 stretched by one factor, found from the binary itself.
 """
 
+import contextlib
 import functools
 import os
 import pathlib
@@ -14,16 +15,11 @@ REPO = pathlib.Path(__file__).resolve().parents[3]
 BUILD = (REPO / os.environ.get("STOCKADE_BUILD", "build")).resolve()
 
 
-@functools.lru_cache(maxsize=None)
-def sanitized():
-    """True where the daemon was built with ASan or TSan: slower, and larger."""
-    binary = (BUILD / "stockaded").read_bytes()
-    return b"__asan_init" in binary or b"__tsan_init" in binary
-
-
 @functools.cache
-def thread_sanitized():
-    return b"__tsan_init" in (BUILD / "stockaded").read_bytes()
+def sanitized(*sanitizers):
+    """Whether the daemon was built with one of these, or with any: slower then, and larger."""
+    binary = (BUILD / "stockaded").read_bytes()
+    return any(f"__{name}_init".encode() in binary for name in sanitizers or ("asan", "tsan"))
 
 
 def patience(seconds):
@@ -87,8 +83,16 @@ class Seconds(float):
                    self.ended)
 
 
+@contextlib.contextmanager
+def within(seconds):
+    """The block must take less than this."""
+    begun = time.monotonic()
+    yield
+    assert Seconds(begun) < seconds
+
+
 class Stopwatch:
-    """How long a block took, for bounds on waiting: assert watch.seconds < bound."""
+    """How long a block took: assert low < watch.seconds < high."""
 
     def __enter__(self):
         self.begun = time.monotonic()

@@ -5,6 +5,8 @@ import contextlib
 import re
 import sqlite3
 
+import pytest
+
 from harness.limits import REPO
 from harness.tool import Tool
 
@@ -39,18 +41,10 @@ class Maintenance(Tool):
 
     def faulty(self, command, *args, **options):
         """As ask(), with a disk that fails as rig.faults orders."""
-        env, self.env = self.env, self.faulty_env
-        try:
-            return self.ask(command, *args, **options)
-        finally:
-            self.env = env
+        return self.ask(command, *args, env=self.faulty_env, **options)
 
     def start_faulty(self, command, *args, **options):
-        env, self.env = self.env, self.faulty_env
-        try:
-            return self.start(*self.words(command, *args), **options)
-        finally:
-            self.env = env
+        return self.start(*self.words(command, *args), env=self.faulty_env, **options)
 
 
 def floor_said(text):
@@ -87,6 +81,15 @@ def execute(path, script):
         file.executescript(script)
 
 
+def overwrite(path, name, data, offset=0):
+    """Writes over the first page of a table or an index; a negative offset counts from its end."""
+    root, size = query(path, "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size"
+                             " WHERE name = ?", name)[0]
+    with open(path, "r+b") as file:
+        file.seek((root - 1) * size + offset % size)
+        file.write(data)
+
+
 def value(path, key):
     """The string of a key; None where there is none."""
     rows = query(path, "SELECT value FROM stockade_values WHERE key = ?", key)
@@ -101,3 +104,12 @@ def make_version_1(path):
         text = re.search(rf"char {name}\[\] =(.*?);\n\n", source, re.S)[1]
         text = re.sub(r"/\*.*?\*/", "", text)
         execute(path, "".join(re.findall(r'"([^"\\]*)"', text)))
+
+
+# (what makes the file, or None; what is said of it), for pytest.mark.parametrize.
+NO_STORES = [pytest.param(make, said, id=name) for name, make, said in (
+    ("none", None, "there is no .*stockade.db"),
+    ("text", lambda path: path.write_text("hello " * 1000), "is not a database"),
+    ("empty", lambda path: path.write_bytes(b""), "is empty"),
+    ("foreign", lambda path: execute(path, "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(1)"),
+     "is another program's database"))]

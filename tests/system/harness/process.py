@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from harness.limits import Wait, thread_sanitized
+from harness.limits import Wait, sanitized
 
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error: ")
 HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
@@ -72,7 +72,7 @@ class Process:
         return status
 
     def signal(self, number):
-        if self.name == "stockaded" and number in HANDLED and thread_sanitized():
+        if self.name == "stockaded" and number in HANDLED and sanitized("tsan"):
             self._await_sleep()
         self.popen.send_signal(number)
 

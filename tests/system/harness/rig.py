@@ -132,7 +132,7 @@ class RedisServer(Process):
             return False
 
 
-# Below those that the system gives to whoever names none, clients among them.
+# Below the ports that the system picks by itself, for clients among others.
 PORTS = range(12000, 32000)
 ports_had = set()
 
@@ -227,8 +227,8 @@ class Rig:
         return relay
 
     def close(self):
-        """Ends everything, daemons first; raises the first failure, and rather one that no stall
-        excuses."""
+        """Ends everything, daemons first. Raises the first failure that no stall excuses, or else
+        the first of all."""
         failures = []
         for relay in self.relays:
             relay.let("up")

@@ -33,10 +33,10 @@ class Service:
     beside them it ends in close()."""
 
     name = ""
-    programs = ()  # that have to be on PATH; a service whose are not there overrides missing()
+    programs = ()  # that must be on PATH; a service that needs more overrides missing()
     separate = True  # a server of its own, which may be down while the daemon is up
     sessions = False  # a daemon's leases end with its session,
-    session_ms = 0  # so long after it died
+    session_ms = 0  # which lasts this long after the daemon died
 
     def __init__(self, rig):
         self.rig = rig
@@ -55,8 +55,8 @@ class Service:
         raise NotImplementedError
 
     def up(self):
-        """Returns when the service itself has recovered: a client of its own would be served.
-        What it still knows is its own affair."""
+        """Returns when the service itself has recovered and serves its own clients. It may have
+        kept what it knew, or not."""
         raise NotImplementedError
 
     def lose_all(self):

@@ -7,7 +7,6 @@ import sqlite3
 from harness.guards import (KINDS, ROWS, SCHEMA, Oracle, fill, forms, prefix, resource, rows,
                             table)
 from harness.limits import BUILD, patience
-from harness.rig import Rig
 
 EXTENSION = BUILD / "stockade_guard.so"
 NO_FUNCTION = "no such function: stockade_guard"  # already when the statement is compiled
@@ -41,8 +40,8 @@ def guards(client):
 class Shop:
     """A daemon, a file with a guarded table of each kind, and the tokens of their keys."""
 
-    def __init__(self, folder):
-        self.rig = Rig(folder)
+    def __init__(self, rig):
+        self.rig = rig
         self.daemon = self.rig.daemon()
         self.client = self.daemon.client()
         self.file = self.rig.store

@@ -19,13 +19,19 @@ class Tool:
 
     def run(self, *args, timeout=50, **options):
         """Until its end: .returncode, .stdout and .stderr as text."""
-        return subprocess.run(self._words(args), env=self.env, timeout=patience(timeout),
+        options = {"env": self.env, **options}
+        return subprocess.run(self._words(args), timeout=patience(timeout),
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
 
+    def output(self, *args, **options):
+        """What it printed; it must succeed, and have nothing to say on stderr."""
+        done = self.run(*args, **options)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
     def start(self, *args, **options):
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-        return subprocess.Popen(self._words(args), env=self.env, stdin=subprocess.DEVNULL,
-                                text=True, **options)
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": self.env, **options}
+        return subprocess.Popen(self._words(args), stdin=subprocess.DEVNULL, text=True, **options)
 
     def _words(self, args):
         return [str(word) for word in (BUILD / "stockade", *args)]
@@ -63,3 +69,6 @@ class Tool:
 
     def left_behind(self):
         return sorted(path.name for path in self.folder.iterdir())
+
+    def expect_nothing_left(self):
+        assert self.left_behind() == [] and self.processes() == {}

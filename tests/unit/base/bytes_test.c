@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views, numbers and growing buffers. */
+/* Views of bytes, numbers as text, and growing buffers. */
 #include "fence/base/bytes.h"
 #include "tests/unit/test.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heap of timers, against a plain search. */
+/* The heap of timers, compared with a plain search. */
 #include "fence/base/heap.h"
 #include "tests/unit/test.h"
 
@@ -37,7 +37,7 @@ TEST(nodes_leave_in_order_of_time)
     heap_free(&heap);
 }
 
-/* Random setting, moving and removing; after each step the first must be what a search finds. */
+/* Set, move and remove at random; after each step the first one must be what a search finds. */
 TEST(it_agrees_with_a_search_whatever_is_done_to_it)
 {
     enum { COUNT = 50, STEPS = 50000 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes of a text in JSON. */
+/* How a text is written in JSON. */
 #include "fence/base/json.h"
 #include "tests/unit/test.h"
 
@@ -11,15 +11,15 @@ static const struct {
     {BYTES_LITERAL("sku:1"), "\"sku:1\""},
     {BYTES_LITERAL("a\"b\\c"), "\"a\\\"b\\\\c\""},
     {BYTES_LITERAL("\0\n\x1f\x7f"), "\"\\u0000\\u000a\\u001f\x7f\""},
-    /* Whole characters of two, three and four bytes, and the last ones of their length. */
+    /* Characters of two, three and four bytes, and the last one of each length. */
     {BYTES_LITERAL("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"),
      "\"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80\""},
     {BYTES_LITERAL("\xdf\xbf\xef\xbf\xbf\xf4\x8f\xbf\xbf"),
      "\"\xdf\xbf\xef\xbf\xbf\xf4\x8f\xbf\xbf\""},
-    /* One byte that is none of it, and all from 0x80 on are shown by number. */
+    /* With one byte that is not UTF-8, all bytes from 0x80 on are shown by number. */
     {BYTES_LITERAL("\xc3\xa4\xff"), "\"\\u00c3\\u00a4\\u00ff\""},
     {BYTES_LITERAL("\xc3"), "\"\\u00c3\""},                                  /* cut off */
-    {BYTES_LITERAL("\x80"), "\"\\u0080\""},                                  /* no beginning */
+    {BYTES_LITERAL("\x80"), "\"\\u0080\""},                                  /* no first byte */
     {BYTES_LITERAL("\xc1\xbf"), "\"\\u00c1\\u00bf\""},                       /* overlong, 2 bytes */
     {BYTES_LITERAL("\xe0\x9f\xbf"), "\"\\u00e0\\u009f\\u00bf\""},            /* overlong, 3 bytes */
     {BYTES_LITERAL("\xf0\x8f\xbf\xbf"), "\"\\u00f0\\u008f\\u00bf\\u00bf\""}, /* overlong, 4 */

@@ -8,7 +8,7 @@ struct item {
     struct list link;
 };
 
-/* The numbers in order, as one: 123. Goes round both ways to see that they agree. */
+/* Return the numbers in order, as one: 123. Walk both ways and check that they agree. */
 static int content(struct list *head)
 {
     int forward = 0, backward = 0, power = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log lines, through a pipe. */
+/* Log lines, read back through a pipe. */
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table finds what is in it by name, at any size, and nothing else. */
+/* A table of any size finds what is in it by name, and nothing else. */
 #include "fence/base/list.h"
 #include "fence/base/mem.h"
 #include "fence/base/table.h"

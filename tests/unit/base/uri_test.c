@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of URIs and addresses, whoever reads them. What they add up to: fence/uri_test.c,
- * client/target_test.c, server/address_test.c. */
+/* The parts that URIs and addresses are made of. (Whole ones: fence/uri_test.c,
+ * client/target_test.c, server/address_test.c.) */
 #include "fence/base/uri.h"
 #include "tests/unit/test.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that are ended early, and handles that go on after a pause or came from elsewhere. */
+/* Calls that are cancelled or run out of time, and handles whose keep-alive paused or whose token
+ * came from elsewhere. */
 #include "tests/unit/client/rig.h"
 
 #include <sys/eventfd.h>
@@ -59,7 +60,7 @@ SCRIPT_TEST(a_server_that_is_silent_holds_up_no_cancelled_call)
 
     ok(stk_lease_use(client, "r", 7, &lease));
     stk_cancel_on(cancel_fd);
-    /* It went out on the connection that was there. */
+    /* It was sent, on the connection that was open. */
     assert_int_equal(stk_fenced(lease, 3, set, NULL, NULL), STK_UNSURE);
     assert_int_equal(stk_client_open(script->uri, RIG_TIMEOUT_MS, &second), STK_CANCELLED);
     assert_null(second);

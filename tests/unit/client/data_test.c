@@ -225,7 +225,7 @@ static void *work(void *context)
         if (error == STK_OK)
             error = stk_release(turn);
         stk_lease_free(turn);
-        /* A failure's text is this thread's own. */
+        /* Each thread has its own text of a failure. */
         if (error == STK_OK &&
             (stk_set(NULL, own, "", 0) != STK_MISUSE || strstr(stk_message(), "lease") == NULL))
             error = STK_ERR;

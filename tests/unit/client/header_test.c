@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public header by itself, as a user has it: its error codes are those of the error table. */
+/* The public header by itself, as a user has it: it has the same error codes as the error table. */
 #include "proxy/client/stockade.h"
 #include "tests/unit/test.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The renewer before a server that answers as the test has written down: what it makes of replies
- * that are late, refused, for somebody else, or not asked for. */
+/* The renewer, with a server that answers as the test says: what it does about replies that are
+ * late, refusals, for somebody else, or not asked for. */
 #include "tests/unit/client/rig.h"
 
-/* Behind the PING and the grant. */
+/* The PING and the grant come before. */
 enum { FIRST_RENEWAL = 2 };
 #define TTL  "600000"
 #define LOST "*4\r\n$13\r\nstockade:lost\r\n$1\r\nr\r\n:7\r\n$7\r\nrevoked\r\n"
@@ -39,7 +39,7 @@ SCRIPT_TEST(what_nobody_asked_for_ends_the_renewers_connection_and_no_lease)
     stk_lease_free(lease);
 }
 
-/* Of a basket whose renewal was refused in part, the rest is still on its way. */
+/* When one renewal of a basket is refused, the replies to the others are still on their way. */
 SCRIPT_TEST(a_late_reply_to_the_round_before_renews_nothing)
 {
     static const char *const names[] = {"r", "s"};
@@ -59,7 +59,7 @@ SCRIPT_TEST(a_late_reply_to_the_round_before_renews_nothing)
     stk_lease_free(basket);
 }
 
-/* The daemon counts from when it hears of it, which may be long before its answer is here. */
+/* The daemon counts from when it got the request, perhaps long before its answer arrives. */
 SCRIPT_TEST(a_renewal_counts_from_when_it_was_asked_for)
 {
     enum { LATE_MS = 300 };
@@ -95,7 +95,7 @@ SCRIPT_TEST(a_renewal_without_an_answer_is_asked_again_on_another_connection)
     stk_lease_free(lease);
 }
 
-/* How long the grant was on its way nobody knows. */
+/* Nobody knows how long the grant was on its way. */
 RIG_TEST(a_lease_that_was_waited_for_counts_from_a_renewal)
 {
     enum { HELD_MS = 400, TTL_MS = 2000, MARGIN_MS = TTL_MS / 100 + 2 };
@@ -115,8 +115,7 @@ RIG_TEST(a_lease_that_was_waited_for_counts_from_a_renewal)
     stk_client_close(other);
 }
 
-/* The daemon tells what is left, which is less where the lease service or the store took its time.
- */
+/* The daemon says what is left: less than the TTL where the lease service or the store was slow. */
 SCRIPT_TEST(a_lease_is_good_for_as_long_as_its_renewal_told)
 {
     stk_lease *lease;
@@ -132,7 +131,7 @@ SCRIPT_TEST(a_lease_is_good_for_as_long_as_its_renewal_told)
     stk_lease_free(lease);
 }
 
-/* Of two leases under one handle the one that ends first counts. */
+/* A handle of two leases is good until the first one ends. */
 SCRIPT_TEST(a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told)
 {
     static const char *const resources[] = {"r", "s"};

@@ -15,7 +15,7 @@ RIG_TEST(a_lease_is_valid_for_less_than_its_ttl)
     int64_t now_ms = rig_now_ms();
     int64_t left_ms = stk_lease_left_ms(lease);
     assert_true(stk_lease_valid(lease));
-    /* From before the request, less a hundredth and 2 ms. */
+    /* Counted from before the request, less one per cent and 2 ms. */
     assert_in_range(left_ms, 5000, 10000 - 102);
     assert_true(before_ms + 10000 - 102 >= now_ms + left_ms - 1);
     ok(stk_renew(lease, 60000));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests over connections that break or stay silent, against a server that does so on purpose. No
- * signal is ignored here: a SIGPIPE would end the test. */
+/* Requests to a server that breaks connections or stays silent on purpose. No signal is ignored
+ * here: a SIGPIPE would end the test. */
 #include "tests/unit/client/rig.h"
 
 static const char *const incr[] = {"INCR", "r"};
 
-/* Without keep-alive, whose renewals would take the answers of what a test asks. */
+/* Acquire without keep-alive: renewals would take the answers to the test's own requests. */
 static stk_lease *acquire(stk_client *client)
 {
     const stk_lease_options options = {.ttl_ms = 60000, .no_keep_alive = true};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Temporary stores, and a server of few words. */
+/* See rig.h. */
 #include "tests/unit/client/rig.h"
 
 #include <hiredis/hiredis.h>

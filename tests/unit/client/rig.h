@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For the library's unit tests: a client with an engine of its own over a temporary store, and a
- * server that answers requests as the test has written down. */
+ * server that answers as the test says. */
 #ifndef STOCKADE_TESTS_CLIENT_RIG_H
 #define STOCKADE_TESTS_CLIENT_RIG_H
 
@@ -18,11 +18,11 @@ struct rig {
     stk_client *client;
 };
 
-/* cmocka's set-up and tear-down; *state is the rig. */
+/* The fixture. */
 int rig_new(void **state);
 int rig_free(void **state);
 #define RIG_TEST(name) TEST_WITH(rig_new, rig_free, struct rig *rig, name)
-/* One more client of the rig's store, with an engine of its own. */
+/* Open one more client of the rig's store, with an engine of its own. */
 stk_client *rig_client(const struct rig *rig);
 
 /* Fail the test where the call failed, in the library's words. */
@@ -41,7 +41,7 @@ struct loss {
 };
 
 void rig_on_lost(stk_lease *lease, enum stk_error why, void *loss);
-/* Acquire "r", whose loss is told. */
+/* Acquire "r"; its loss is noted. */
 stk_lease *rig_acquire_watched(stk_client *client, int64_t ttl_ms, struct loss *loss);
 
 /* Wait until the condition is true; fail the test where that takes too long. */
@@ -57,9 +57,9 @@ int64_t rig_now_ms(void);
 void rig_nap(void); /* a millisecond */
 void rig_pause(int64_t ms);
 
-/* A server on a TCP port, and a client of it. Each request takes the next answer, on whichever
- * connection: bytes to send, NULL to close the connection instead, "" to stay silent. Behind the
- * last it is silent. */
+/* A server on a TCP port, and a client of it. Each request, on whichever connection, takes the next
+ * answer: bytes to send, NULL to close the connection instead, "" to stay silent. After the last
+ * answer the server is silent. */
 enum { SCRIPT_MAX = 16 };
 
 struct script {
@@ -85,10 +85,10 @@ int script_free(void **state);
                      sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 stk_client *script_open_with(struct script *script, int64_t timeout_ms, const char *const *answers,
                              size_t count);
-/* How many requests, and connections, there were so far; the PING counts. */
+/* Return how many requests, or connections, there were so far; the PING counts. */
 size_t script_used(struct script *script);
 size_t script_connections(struct script *script);
-/* The i-th request; "" where there was none yet. The PING is number 0. */
+/* Copy the i-th request; "" where there was none yet. The PING is number 0. */
 void script_request(struct script *script, size_t i, char out[256]);
 
 #endif

@@ -38,7 +38,6 @@ WORLD_TEST(state_lost_after_the_floor_was_read_costs_a_round_and_no_token)
      */
     world_send_only(world, 2, "ACQUIRE k 100");
     lease_service_lose_all(world->service);
-    world_settle(world);
     assert_heard(world, 2, GRANT(2, 100));
 }
 
@@ -85,7 +84,6 @@ WORLD_TEST(an_owner_at_two_daemons_at_once_gets_one_lease)
     world_send(twin, 1, "ACQUIRE k 60000 OWNER me");
     world_send(world, 1, "ACQUIRE k 60000 OWNER me");
     lease_service_set_late(world->service, 0);
-    world_settle(world);
     assert_heard(world, 1, GRANT(2, 60000));
     assert_heard(twin, 1, GRANT(2, 60000));
     assert_int_equal(lease_says(world, "k", "holds"), 2);
@@ -103,7 +101,6 @@ WORLD_TEST(an_owner_who_is_granted_one_token_twice_has_one_lease)
     lease_service_lose_all(world->service);
     world_send(twin, 1, "ACQUIRE k 60000 OWNER me");
     lease_service_set_late(world->service, 0);
-    world_settle(world);
     assert_heard(world, 1, GRANT(1, 60000));
     assert_heard(twin, 1, GRANT(1, 60000));
     assert_int_equal(lease_says(world, "k", "holds"), 2);
@@ -156,7 +153,6 @@ WORLD_TEST(a_try_does_not_take_the_lease_from_those_who_wait)
     assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
     world_send_only(world, 1, "RELEASE k 1");
     world_send_only(world, 3, "ACQUIRE k 60000");
-    world_settle(world);
     assert_heard(world, 3, "*-1\r\n");
     assert_heard(world, 2, GRANT(2, 60000));
 }
@@ -208,8 +204,7 @@ WORLD_TEST(a_grant_that_nobody_can_receive_is_given_back_and_retired)
     world_send_only(world, 1, "ACQUIRE k 60000");
     store_step(world->store); /* the floor is read; the grant is asked for and recorded next */
     store_collect(world->store);
-    world_disconnect(world, 1);
-    world_settle(world);
+    leave(world, 1);
     assert_int_equal(world_counter(world, "leases_given_back"), 1);
     assert_begins(world, 2, "FENCED 1 SET k v", "-STALE ");
     assert_says(world, 2, "ACQUIRE k 60000", GRANT(2, 60000));
@@ -300,7 +295,6 @@ WORLD_TEST(a_release_that_overtakes_a_renewal_leaves_no_lock_behind)
     lease_service_lose_all(world->service);
     world_send(world, 2, "REVOKE k");
     lease_service_set_late(world->service, 0);
-    world_settle(world);
     assert_heard_begins(world, 1, "-STALE ");
     assert_says(world, 3, "ACQUIRE k 100", GRANT(2, 100));
 }

@@ -70,8 +70,7 @@ WORLD_TEST(a_basket_whose_client_is_gone_gives_all_back)
 {
     assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
     world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
-    world_disconnect(world, 1);
-    world_settle(world);
+    leave(world, 1);
     assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
 }
 
@@ -119,7 +118,6 @@ WORLD_TEST(a_basket_meets_a_daemon_that_stops)
     assert_says(world, 9, "ACQUIRE b 60000", GRANT(1, 60000));
     world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 30000");
     engine_drain(world->engine);
-    world_settle(world);
     assert_heard_begins(world, 1, "-BUSY ");
     assert_true(engine_idle(world->engine));
 }
@@ -127,8 +125,7 @@ WORLD_TEST(a_basket_meets_a_daemon_that_stops)
 WORLD_TEST(an_ephemeral_basket_ends_with_its_connection)
 {
     assert_says(world, 1, "ACQUIREALL 1000 2 a b EPHEMERAL", "*2\r\n:1\r\n:1\r\n");
-    world_disconnect(world, 1);
-    world_settle(world);
+    leave(world, 1);
     assert_says(world, 2, "LEASES", "*0\r\n");
     assert_says(world, 2, "ACQUIREALL 1000 2 a b", "*2\r\n:2\r\n:2\r\n");
 }
@@ -218,11 +215,9 @@ WORLD_TEST(an_owners_other_hold_stays_when_his_basket_fails)
     world_send(world, 1, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
     world_send(world, 2, "ACQUIREALL 60000 2 a b WAIT 20000 OWNER me ID x");
     assert_says(world, 3, "ACQUIRE a 60000 OWNER me", GRANT(1, 60000));
-    world_disconnect(world, 1);
-    world_settle(world);
+    leave(world, 1);
     assert_int_equal(lease_says(world, "a", "holds"), 2);
-    world_disconnect(world, 2);
-    world_settle(world);
+    leave(world, 2);
     assert_int_equal(lease_says(world, "a", "holds"), 1);
     assert_says(world, 3, "RELEASE a 1", ":0\r\n");
 }

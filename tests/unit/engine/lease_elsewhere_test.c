@@ -21,7 +21,6 @@ WORLD_TEST(news_that_overtake_an_answer_are_not_forgotten)
     assert_int_equal(asked_elsewhere(world, LEASE_RELEASE, "k", 1, 0), LEASE_FREE);
     assert_says(world, 1, "", "");
     lease_service_set_late(world->service, 0);
-    world_settle(world);
     assert_heard(world, 1, GRANT(2, 1000));
 }
 
@@ -65,7 +64,6 @@ WORLD_TEST(an_ephemeral_lease_that_moved_to_another_daemon_outlives_its_connecti
 {
     assert_says(world, 1, "ACQUIRE r 10000 EPHEMERAL", GRANT(1, 10000));
     store_memory_set_session(world->store, 2); /* so the row is not this daemon's any more */
-    world_disconnect(world, 1);
-    world_settle(world);
+    leave(world, 1);
     assert_says(world, 2, "FENCED 1 SET r x", "+OK\r\n");
 }

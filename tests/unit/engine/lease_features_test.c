@@ -120,8 +120,7 @@ WORLD_TEST(an_ephemeral_lease_ends_with_its_connection)
     assert_says(world, 1, "ACQUIRE r 10000 EPHEMERAL", GRANT(1, 10000));
     assert_says(world, 1, "ACQUIRE plain 10000", GRANT(1, 10000));
     world_send(world, 2, "ACQUIRE r 10000 WAIT 5000");
-    world_disconnect(world, 1);
-    world_settle(world);
+    leave(world, 1);
     assert_heard(world, 2, GRANT(2, 10000));
     assert_begins(world, 2, "FENCED 1 SET r x", "-STALE ");
     assert_int_equal(lease_says(world, "plain", "holds"), 1);
@@ -131,8 +130,7 @@ WORLD_TEST(an_ephemeral_lease_of_several_holds_ends_at_once)
 {
     assert_says(world, 1, "ACQUIRE r 10000 OWNER me EPHEMERAL", GRANT(1, 10000));
     assert_says(world, 1, "ACQUIRE r 10000 OWNER me EPHEMERAL", GRANT(1, 10000));
-    world_disconnect(world, 1);
-    world_settle(world);
+    leave(world, 1);
     assert_says(world, 2, "ACQUIRE r 10000", GRANT(2, 10000));
 }
 
@@ -140,11 +138,9 @@ WORLD_TEST(a_repeat_moves_an_ephemeral_lease_to_its_connection)
 {
     assert_says(world, 1, "ACQUIRE r 10000 EPHEMERAL ID x", GRANT(1, 10000));
     assert_says(world, 2, "ACQUIRE r 10000 EPHEMERAL ID x", GRANT(1, 10000));
-    world_disconnect(world, 1);
-    world_settle(world);
+    leave(world, 1);
     assert_says(world, 2, "FENCED 1 SET r x", "+OK\r\n");
-    world_disconnect(world, 2);
-    world_settle(world);
+    leave(world, 2);
     assert_says(world, 3, "ACQUIRE r 10000", GRANT(2, 10000));
 }
 

@@ -90,8 +90,7 @@ LOCAL_TEST(an_heir_whose_client_has_gone_passes_the_lease_on)
 {
     with_a_line(world);
     world_send_only(world, 1, "RELEASE r 1");
-    world_disconnect(world, 2);
-    world_settle(world);
+    leave(world, 2);
     assert_heard(world, 1, ":0\r\n");
     assert_heard(world, 3, GRANT(3, 3000));
     assert_begins(world, 4, "FENCED 2 SET r 8", "-STALE ");
@@ -102,7 +101,6 @@ LOCAL_TEST(an_heir_meets_a_daemon_that_stops_meanwhile)
     with_a_line(world);
     world_send_only(world, 1, "RELEASE r 1");
     engine_drain(world->engine);
-    world_settle(world);
     assert_heard_begins(world, 2, "-BUSY ");
     assert_heard_begins(world, 3, "-BUSY ");
 }

@@ -4,11 +4,12 @@
 #include "proxy/engine/lease/lease.h"
 #include "tests/unit/engine/says.h"
 
-/* The lease service answers the command, then the store stands still for so long. */
-static void send_into_a_slow_store(struct world *world, const char *line, int64_t ms)
+/* The store takes so many steps of what the command needs, then it stands still for so long. */
+static void send_into_a_slow_store(struct world *world, const char *line, int steps, int64_t ms)
 {
     world_send_only(world, 1, line);
-    world_step_store(world);
+    for (; steps > 0; steps--)
+        world_step_store(world);
     world->now_ms += ms;
 }
 
@@ -17,20 +18,12 @@ static void taken_elsewhere(struct world *world, const char *resource)
     assert_int_equal(asked_elsewhere(world, LEASE_GRANT, resource, 0, 60000), LEASE_GRANTED);
 }
 
-/* The late answers come in. */
-static void end_lateness(struct world *world, int64_t after_ms)
-{
-    world_pass(world, after_ms);
-    lease_service_set_late(world->service, 0);
-}
-
 /* RENEW. */
 
 EITHER_TEST(a_renewal_that_the_store_held_up_tells_what_is_left)
 {
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
-    send_into_a_slow_store(world, "RENEW k 1 10000", 1500);
-    world_settle(world);
+    send_into_a_slow_store(world, "RENEW k 1 10000", 1, 1500);
     assert_heard(world, 1, ":8500\r\n");
     assert_int_equal(lease_says(world, "k", "ttl_ms"), 8500);
 }
@@ -38,9 +31,7 @@ EITHER_TEST(a_renewal_that_the_store_held_up_tells_what_is_left)
 WORLD_TEST(a_renewal_whose_answer_was_late_tells_what_is_left)
 {
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
-    lease_service_set_late(world->service, 300);
-    world_send(world, 1, "RENEW k 1 10000");
-    end_lateness(world, 300);
+    send_late(world, 1, "RENEW k 1 10000", 300, 300);
     assert_heard(world, 1, ":9700\r\n");
     assert_int_equal(lease_says(world, "k", "ttl_ms"), 9700);
 }
@@ -48,8 +39,7 @@ WORLD_TEST(a_renewal_whose_answer_was_late_tells_what_is_left)
 EITHER_TEST(a_renewal_that_was_over_before_its_reply_is_made_again)
 {
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
-    send_into_a_slow_store(world, "RENEW k 1 1000", 1500);
-    world_settle(world);
+    send_into_a_slow_store(world, "RENEW k 1 1000", 1, 1500);
     assert_heard(world, 1, ":1000\r\n");
     assert_int_equal(lease_says(world, "k", "held"), 1);
     assert_int_equal(lease_says(world, "k", "ttl_ms"), 1000);
@@ -58,9 +48,8 @@ EITHER_TEST(a_renewal_that_was_over_before_its_reply_is_made_again)
 WORLD_TEST(a_renewal_that_was_over_before_its_reply_and_taken_by_another_is_stale)
 {
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
-    send_into_a_slow_store(world, "RENEW k 1 1000", 1500);
+    send_into_a_slow_store(world, "RENEW k 1 1000", 1, 1500);
     taken_elsewhere(world, "k");
-    world_settle(world);
     assert_heard_begins(world, 1, "-STALE ");
 }
 
@@ -72,7 +61,6 @@ WORLD_TEST(a_renewal_that_is_over_each_time_is_not_told_as_held)
         world_step_store(world);
         world->now_ms += 1500;
     }
-    world_settle(world);
     assert_heard_begins(world, 1, "-BUSY the lease ran out");
     assert_int_equal(lease_says(world, "k", "held"), 0);
     assert_says(world, 1, "RENEW k 1 1000", ":1000\r\n"); /* nobody has taken it */
@@ -137,18 +125,14 @@ LOCAL_TEST(a_renewal_that_is_told_is_seen_by_another_daemon_on_the_same_file)
 WORLD_TEST(a_lease_that_is_shown_late_has_what_is_left)
 {
     assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
-    lease_service_set_late(world->service, 300);
-    world_send(world, 2, "LEASE k");
-    end_lateness(world, 300);
+    send_late(world, 2, "LEASE k", 300, 300);
     assert_non_null(strstr(world_received(world, 2), "ttl_ms\r\n:700\r\n"));
 }
 
 WORLD_TEST(a_lease_that_was_over_when_it_was_shown_is_free)
 {
     assert_says(world, 1, "ACQUIRE k 200", GRANT(1, 200));
-    lease_service_set_late(world->service, 300);
-    world_send(world, 2, "LEASE k");
-    end_lateness(world, 1000);
+    send_late(world, 2, "LEASE k", 300, 1000);
     assert_non_null(strstr(world_received(world, 2), "free\r\n"));
 }
 
@@ -169,8 +153,7 @@ WORLD_TEST(a_lease_that_was_renewed_while_it_was_looked_at_is_held)
 
 EITHER_TEST(a_grant_that_the_store_held_up_tells_what_is_left)
 {
-    send_into_a_slow_store(world, "ACQUIRE k 10000", 1500);
-    world_settle(world);
+    send_into_a_slow_store(world, "ACQUIRE k 10000", 1, 1500);
     assert_heard(world, 1, GRANT(1, 8500));
     assert_int_equal(lease_says(world, "k", "ttl_ms"), 8500);
 }
@@ -184,14 +167,12 @@ LOCAL_TEST(an_inherited_lease_counts_from_before_others_saw_it)
     world_send_only(world, 2, "RELEASE k 1");
     (void)store_step(world->store);
     world->now_ms += 1500;
-    world_settle(world);
     assert_heard(world, 1, GRANT(2, 8500));
 }
 
 EITHER_TEST(a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free)
 {
-    send_into_a_slow_store(world, "ACQUIRE k 1000 ID x", 1500);
-    world_settle(world);
+    send_into_a_slow_store(world, "ACQUIRE k 1000 ID x", 1, 1500);
     assert_heard(world, 1, NOBODY);
     assert_says(world, 1, "ACQUIRE k 1000 ID x", GRANT(2, 1000));
     assert_says(world, 2, "ACQUIRE k 1000 ID x", GRANT(2, 1000)); /* it is remembered */
@@ -200,8 +181,7 @@ EITHER_TEST(a_grant_that_ran_out_on_its_way_is_null_and_its_id_is_free)
 
 EITHER_TEST(a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait)
 {
-    send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 5000 ID x", 1500);
-    world_settle(world);
+    send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 5000 ID x", 1, 1500);
     assert_heard(world, 1, GRANT(2, 1000));
     assert_says(world, 2, "ACQUIRE k 1000 ID x", GRANT(2, 1000));
     assert_says(world, 1, "RELEASE k 2", ":0\r\n");
@@ -212,28 +192,24 @@ EITHER_TEST(a_grant_that_ran_out_on_its_way_is_tried_again_within_its_wait)
 WORLD_TEST(an_entry_that_came_too_late_is_counted_when_it_is_tried_again)
 {
     assert_says(world, 2, "ACQUIRE k 60000 OWNER me", GRANT(1, 60000));
-    send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 5000 OWNER me ID x", 1500);
+    send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 5000 OWNER me ID x", 1, 1500);
     world_send_only(world, 2, "RENEW k 1 60000"); /* so the lease itself goes on */
-    world_settle(world);
     assert_heard(world, 1, GRANT(1, 1000));
     assert_int_equal(lease_says(world, "k", "holds"), 2);
 }
 
 WORLD_TEST(a_grant_that_another_overtook_on_its_way_is_tried_again)
 {
-    send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 60000 ID x", 1500);
+    send_into_a_slow_store(world, "ACQUIRE k 1000 WAIT 60000 ID x", 1, 1500);
     (void)store_step(world->store); /* token 1 is recorded, and over */
     world_send_only(world, 2, "REVOKE k");
-    world_settle(world);
     assert_heard(world, 1, GRANT(2, 1000));
 }
 
 WORLD_TEST(a_client_that_left_before_its_grant_may_repeat_it)
 {
-    world_send_only(world, 1, "ACQUIRE k 60000 ID x");
-    world_step_store(world);
-    world_disconnect(world, 1);
-    world_settle(world);
+    send_into_a_slow_store(world, "ACQUIRE k 60000 ID x", 1, 0);
+    leave(world, 1);
     assert_says(world, 2, "ACQUIRE k 60000 ID x", GRANT(2, 60000));
 }
 
@@ -241,9 +217,7 @@ WORLD_TEST(a_client_that_left_before_its_grant_may_repeat_it)
 
 WORLD_TEST(a_basket_whose_first_lease_ran_out_while_it_was_taken_is_null)
 {
-    lease_service_set_late(world->service, 600);
-    world_send(world, 1, "ACQUIREALL 1000 2 a b ID x");
-    end_lateness(world, 6000);
+    send_late(world, 1, "ACQUIREALL 1000 2 a b ID x", 600, 6000);
     assert_heard(world, 1, NOBODY);
     assert_int_equal(lease_says(world, "a", "held"), 0);
     assert_int_equal(lease_says(world, "b", "held"), 0);
@@ -288,24 +262,17 @@ WORLD_TEST(a_basket_that_cannot_be_given_back_wholly_ends_all_the_same)
     world_send(world, 1, "ACQUIREALL 1000 2 a b WAIT 60000");
     world_pass(world, 2500);
     world_disconnect(world, 1);
-    end_lateness(world, 5000);
+    world_pass(world, 5000);
+    lease_service_set_late(world->service, 0);
     assert_int_equal(lease_says(world, "a", "held"), 0);
     assert_int_equal(lease_says(world, "b", "held"), 0);
 }
 
 /* All is granted; the store stands still before it confirms that. */
-static void basket_with_a_slow_end(struct world *world, const char *line)
-{
-    world_send_only(world, 1, line);
-    world_step_store(world);
-    world_step_store(world);
-    world->now_ms += 1500;
-    world_settle(world);
-}
 
 WORLD_TEST(a_basket_that_ran_out_before_its_reply_is_null)
 {
-    basket_with_a_slow_end(world, "ACQUIREALL 1000 1 a");
+    send_into_a_slow_store(world, "ACQUIREALL 1000 1 a", 2, 1500);
     assert_heard(world, 1, NOBODY);
     assert_int_equal(lease_says(world, "a", "held"), 0);
     assert_says(world, 2, "ACQUIRE a 1000", GRANT(2, 1000));
@@ -313,41 +280,32 @@ WORLD_TEST(a_basket_that_ran_out_before_its_reply_is_null)
 
 WORLD_TEST(a_basket_with_an_id_that_ran_out_before_its_reply_is_made_fresh)
 {
-    basket_with_a_slow_end(world, "ACQUIREALL 1000 1 a ID x");
+    send_into_a_slow_store(world, "ACQUIREALL 1000 1 a ID x", 2, 1500);
     assert_heard(world, 1, "*1\r\n:1\r\n");
     assert_int_equal(lease_says(world, "a", "ttl_ms"), 1000);
 }
 
 WORLD_TEST(a_basket_with_an_id_that_another_overtook_before_its_reply_is_stale)
 {
-    world_send_only(world, 1, "ACQUIREALL 1000 1 a ID x");
-    world_step_store(world);
-    world_step_store(world);
-    world->now_ms += 1500;
+    send_into_a_slow_store(world, "ACQUIREALL 1000 1 a ID x", 2, 1500);
     taken_elsewhere(world, "a");
-    world_settle(world);
     assert_heard_begins(world, 1, "-STALE ");
 }
 
 /* A repeat may have been told of it. */
 WORLD_TEST(a_basket_with_an_id_that_lost_one_lease_before_its_reply_keeps_the_others)
 {
-    world_send_only(world, 1, "ACQUIREALL 1000 2 a b ID x");
-    for (int i = 0; i < 4; i++)
-        world_step_store(world);
+    send_into_a_slow_store(world, "ACQUIREALL 1000 2 a b ID x", 4, 0);
     world_send_only(world, 2, "RENEW a 1 60000");
     world->now_ms += 1500;
     taken_elsewhere(world, "b");
-    world_settle(world);
     assert_heard_begins(world, 1, "-STALE ");
     assert_int_equal(lease_says(world, "a", "held"), 1);
 }
 
 WORLD_TEST(a_client_that_left_before_its_basket_ran_out_may_repeat_it)
 {
-    world_send_only(world, 1, "ACQUIREALL 1000 1 a ID x");
-    world_step_store(world);
-    world_step_store(world);
+    send_into_a_slow_store(world, "ACQUIREALL 1000 1 a ID x", 2, 0);
     world_disconnect(world, 1);
     world->now_ms += 1500;
     world_settle(world);

@@ -29,11 +29,13 @@ int world_teardown(void **state)
 
 void assert_heard(struct world *world, int client, const char *reply)
 {
+    world_settle(world);
     assert_string_equal(world_received(world, client), reply);
 }
 
 void assert_heard_begins(struct world *world, int client, const char *start)
 {
+    world_settle(world);
     const char *reply = world_received(world, client);
     if (strncmp(reply, start, strlen(start)) != 0)
         fail_msg("got %s, not %s", reply, start);
@@ -49,6 +51,20 @@ void assert_begins(struct world *world, int client, const char *line, const char
     const char *reply = world_call(world, client, line);
     if (strncmp(reply, start, strlen(start)) != 0)
         fail_msg("%s: got %s, not %s", line, reply, start);
+}
+
+void send_late(struct world *world, int client, const char *line, int64_t late_ms, int64_t for_ms)
+{
+    lease_service_set_late(world->service, late_ms);
+    world_send(world, client, line);
+    world_pass(world, for_ms);
+    lease_service_set_late(world->service, 0);
+}
+
+void leave(struct world *world, int client)
+{
+    world_disconnect(world, client);
+    world_settle(world);
 }
 
 long lease_says(struct world *world, const char *resource, const char *field)

@@ -26,9 +26,13 @@ int world_teardown(void **state);
 /* The client sends the line, and gets this reply to the byte; or one that begins with this. */
 void assert_says(struct world *world, int client, const char *line, const char *reply);
 void assert_begins(struct world *world, int client, const char *line, const char *start);
-/* What the client has received since it was asked last. */
+/* Everything settles, and then this is what the client has received since it was asked last. */
 void assert_heard(struct world *world, int client, const char *reply);
 void assert_heard_begins(struct world *world, int client, const char *start);
+/* Send the line while the lease service takes `late_ms` for its answers, for so long. */
+void send_late(struct world *world, int client, const char *line, int64_t late_ms, int64_t for_ms);
+/* The client leaves, and everything settles. */
+void leave(struct world *world, int client);
 /* A number that LEASE tells of the resource, -1 where there is none; of "held", 1 or 0. */
 long lease_says(struct world *world, const char *resource, const char *field);
 /* Send these words and one more of so many bytes, and return what came back. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redlock's count: what some answers come to, and what holds for all answers there can be.
- *
- * A ballot is written as one word for each master: G granted, O own, H held, F free, D down, with
- * the token; a point for an answer that is still to come. HELD's TTL is ten times the place. */
+/* How Redlock counts votes: examples, then what holds for every possible ballot. A ballot is
+ * written as one word for each master: G granted, O own, H held, F free, D down, followed by the
+ * token; a dot where the answer is still to come. The TTL of H is ten times its place. Last, how
+ * news is counted. */
 #include "fence/lease/redlock/ballot.h"
 #include "fence/token.h"
 #include "tests/unit/test.h"
@@ -74,11 +74,11 @@ TEST(a_grant_takes_a_quorum_under_one_token)
         {"G6 G6 . .", BALLOT_OPEN, 0, 0},
         {"O5 . O5 . O5", BALLOT_OWN, 5, 0},
         {"O5 G6 O5 G6 O5", BALLOT_OWN, 5, 0},
-        /* What a quorum may still call the owner's is not granted anew meanwhile. */
+        /* Not granted anew while a quorum may still say that it is the owner's. */
         {"O5 O5 G6 . .", BALLOT_OPEN, 0, 0},
         {"O5 O5 G6 G6 .", BALLOT_OPEN, 0, 0},
         {"O5 O5 G6 G6 D", BALLOT_RAISE, 6, 0},
-        /* Entered at one of them it is an earlier attempt's lease. */
+        /* Own at one of them: the lease of an earlier attempt. */
         {"O6 G6 O6 . .", BALLOT_OWN, 6, 0},
         {"G6 G6 O6 . .", BALLOT_OWN, 6, 0},
         {"O6 O6 O6 . .", BALLOT_OWN, 6, 0},
@@ -104,7 +104,7 @@ TEST(a_denied_grant_is_held_or_tried_again_or_down)
         {"H5 H5 H5 . .", BALLOT_HELD, 5, 30},
         {"H5 H5 H5 H5 H5", BALLOT_HELD, 5, 30},
         {"H5 H5 H5 G6 G6", BALLOT_HELD, 5, 10}, /* one more would do */
-        {"H6 H6 H6 H6 H6", BALLOT_HELD, 6, 30}, /* nothing of it is ours */
+        {"H6 H6 H6 H6 H6", BALLOT_HELD, 6, 30}, /* none of it is ours */
         {"H6 H6 H6 G6 G6", BALLOT_SPLIT, 6, 10},
         {"H6 H6 H4 G6 G6", BALLOT_SPLIT, 6, 10},
         {"H6 H6 D G6 G6", BALLOT_SPLIT, 6, 10},
@@ -153,7 +153,7 @@ TEST(it_is_free_where_a_quorum_is)
     CHECK(LEASE_RELEASE, false, examples);
 }
 
-/* All ballots of `masters` over the words that the question can be answered with. */
+/* All ballots of so many masters, made of the words that can answer the question. */
 struct sweep {
     struct lease_call question;
     const char *const *words;
@@ -230,7 +230,7 @@ TEST(every_ballot_is_decided_in_the_end_and_stays_so)
         }
 }
 
-/* News. */
+/* How news is counted. */
 
 enum { QUORUM = 2 };
 

@@ -19,8 +19,8 @@
 struct subject {
     struct lease_provider *provider;
     int many; /* resources at once */
-    /* Where tokens are not counted up from the floor but may leap: added to every token, so high
-     * that there is nothing to leap to. */
+    /* For a provider whose tokens leap instead of counting up from the floor: added to every token,
+     * so high that there is nothing to leap to. */
     int64_t base;
     /* Let so much time pass; NULL: real time does. */
     void (*pass)(struct subject *subject, int64_t ms);
@@ -51,7 +51,7 @@ static struct subject *subject_new(void **state)
 
 /* On real services. */
 
-/* The rig's provider is the one under test, once it is up. */
+/* Wait until the rig's provider is up: it is the one under test. */
 static int use_rig(struct subject *subject)
 {
     rig_until(&subject->rig, rig_up(&subject->rig));
@@ -95,7 +95,7 @@ static int sentinel_setup(void **state)
     return use_rig(subject);
 }
 
-/* Each case in a folder of its own: its nodes go with the session. */
+/* Each case has a folder of its own, whose nodes go with the session. */
 static int zookeeper_setup(void **state)
 {
     static int folders;
@@ -246,7 +246,7 @@ static const struct {
     {"local", local_setup},
 };
 
-/* What a case does with its subject. */
+/* What cases do with a subject. */
 
 /* What a store would know of a resource. */
 struct known {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of releases owed to a Redis that is away: bounded, and in time. */
+/* The list of releases that are owed to a Redis that is away: it is bounded, and forgets a debt
+ * when its lease is over. */
 #include "fence/lease/redis/debts.h"
 #include "tests/unit/test.h"
 
@@ -32,7 +33,7 @@ TEST(a_debt_is_a_release_with_memory_of_its_own)
     debts_free(&debts);
 }
 
-/* So that its holder, at another daemon, is told. */
+/* So that its holder is told at another daemon. */
 TEST(a_revocation_that_is_owed_stays_one)
 {
     struct debts debts = {0};

@@ -8,7 +8,7 @@
 
 #define MASTERS_MAX 5
 
-/* One daemon's way to them. */
+/* One daemon, and what it has been told. */
 struct client {
     struct masters *masters;
     struct lease_provider *provider;
@@ -28,10 +28,10 @@ struct masters {
     struct client clients[2];
 };
 
-/* Two daemons on `count` masters. */
+/* Set up two daemons on `count` masters. */
 struct masters *masters_new(int count);
 void masters_free(struct masters *masters);
-/* Lets so much time pass, step by step: answers arrive, timers fire. */
+/* Let so much time pass, step by step: answers arrive, timers fire. */
 void masters_pass(struct masters *masters, int64_t ms);
 
 #endif

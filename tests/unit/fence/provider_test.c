@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a provider's answer says of time, whatever the phases of the clocks. */
+/* The time left that a provider's answer tells is never too long, whatever the phases of the
+ * clocks. */
 #include "fence/lease/provider_impl.h"
 #include "tests/unit/test.h"
 
@@ -34,7 +35,8 @@ static struct lease_call asked(const struct lease_provider_impl *impl, int64_t n
     return call;
 }
 
-/* A clock that counts milliseconds, `phase` tenths of one ahead of the true time in tenths. */
+/* Read a clock that counts milliseconds and is `phase` tenths of one ahead. The true time is in
+ * tenths. */
 static int64_t reads_ms(int64_t time, int64_t phase)
 {
     return (time + phase) / 10;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a lease service is waited for, and when it is tried again: long enough for one that is
- * slow, and never for ever. */
+/* How long to wait for a lease service, and when to try it again: long enough for a slow one, and
+ * never for ever. */
 #include "fence/lease/reconnect.h"
 #include "tests/unit/test.h"
 
@@ -32,7 +32,7 @@ static struct reconnect made(void)
     return reconnect;
 }
 
-/* The pause after so many failures in a row. */
+/* Return the pause after so many failures in a row. */
 static int64_t pause_ms(unsigned failures)
 {
     struct reconnect reconnect = made();
@@ -87,7 +87,7 @@ TEST(who_answers_all_but_one_is_waited_for_five_times_as_long_at_most)
     assert_int_equal(due_ms(100000), 1500);
 }
 
-/* Until when an answer is waited for that was due at 1100, if that is noticed at `late_ms`. */
+/* An answer was due at 1100, and this is noticed at `late_ms`: return until when to wait for it. */
 static int64_t grace_ms(int64_t late_ms)
 {
     struct reconnect reconnect = made();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redis away: not there, silent, paused, dead, restarted. What must hold each time: every call is
- * answered once and in time, with the reason; the provider comes back by itself; what could not be
- * given back is given back then. (A Redis that refuses, or is none: redis_refusals_test.c.) */
+/* A Redis that is away: not there, silent, paused, dead, restarted. Each time, every call is
+ * answered once and in time, with the reason; the provider comes back by itself, and then gives
+ * back what it could not give back before. (A Redis that refuses, or is no Redis:
+ * redis_refusals_test.c.) */
 #include <unistd.h>
 
 #include "fence/base/mem.h"
@@ -10,7 +11,7 @@
 
 #define CALLS_MAX 100000 /* the provider's */
 
-/* Long enough for an answer of a Redis that has to wait for its turn on the machine. */
+/* Long enough for a Redis that has to wait for its turn on a busy machine. */
 enum { SILENT_MS = 500 };
 
 RIG_TEST(a_redis_that_is_not_there_yet_is_told_once_and_found_later)
@@ -101,7 +102,7 @@ RIG_TEST(a_paused_redis_answers_down_in_time_and_gets_back_what_it_granted)
     assert_false(rig_up(rig));
     assert_down(rig_call(rig, LEASE_GRANT, bob, 0), "no answer within 500 ms"); /* at once */
 
-    /* The grant sits in the paused server's socket; it happens there, and is let go again. */
+    /* The grant waits in the paused server's socket; it happens now, and is given back. */
     service_resume(rig->redis);
     rig_until(rig, rig_up(rig));
     rig_until(rig, rig_is_free(rig));
@@ -176,7 +177,7 @@ RIG_TEST(a_release_asked_while_redis_is_away_is_delivered_when_it_is_back)
     service_pause(rig->redis);
     assert_down(rig_call(rig, LEASE_QUERY, "", 0), "no answer");
     assert_false(rig_up(rig));
-    assert_down(rig_call(rig, LEASE_RELEASE, ann, 1), "no answer"); /* at once, and not sent */
+    assert_down(rig_call(rig, LEASE_RELEASE, ann, 1), "no answer"); /* at once: it is not sent */
     service_resume(rig->redis);
     rig_until(rig, rig_up(rig));
     assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_FREE, 0); /* the debt went first */
@@ -231,7 +232,7 @@ RIG_TEST(a_debt_is_forgotten_when_the_lease_is_over)
     service_pause(rig->redis);
     brief.call.ttl_ms = 1;
     rig_answer(rig, &brief);
-    /* What was sent before the silence is read when the server goes on: begin with a new lock. */
+    /* The server reads now what was sent before it paused, so begin with a new lock. */
     service_resume(rig->redis);
     rig_until(rig, rig_up(rig));
     redis_do(rig->redis, "SET stockade:{sku:1}:lock %b", "1 a0000000000000000000000000000001",

@@ -22,7 +22,8 @@ RIG_TEST(refusals_are_down_with_the_reason_and_told_once)
         struct asked again = other;
         rig_answer(rig, &again);
         assert_down(again.call, "READONLY");
-        assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD, 1); /* questions it answers */
+        assert_answer(rig_call(rig, LEASE_QUERY, "", 0), LEASE_HELD,
+                      1); /* it still answers questions */
     }
     assert_down(rig_call(rig, LEASE_RELEASE, ann, 1), "READONLY");
     assert_false(rig_up(rig));

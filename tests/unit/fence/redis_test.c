@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Redis provider with a real Redis that works: what it leaves there, what it makes of what
- * others left there, and the ways to get in. (What every provider must do: conformance_test.c.
- * Redis in trouble: redis_away_test.c and redis_refusals_test.c.) */
+/* The Redis provider with a real Redis that works: what it writes there, how it reads what others
+ * wrote there, and the ways to connect. (What every provider must do: conformance_test.c. A Redis
+ * in trouble: redis_away_test.c and redis_refusals_test.c.) */
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ static struct lease_call give_up(struct rig *rig, struct lease_call granted)
     return asked.call;
 }
 
-/* "<token> <nonce>", and the attempts behind it. */
+/* Assert that the lock holds "<token> <nonce>" followed by the attempts. */
 static void assert_lock_of(struct rig *rig, const char *key, const char *lease,
                            const struct lease_call *calls, size_t count)
 {
@@ -111,7 +111,7 @@ RIG_TEST(a_lock_entered_often_is_given_up_by_its_token_only)
     assert_answer(rig_call(rig, LEASE_RELEASE, ann, 34), LEASE_FREE, 0);
 }
 
-/* What older daemons wrote, and what they write beside us. */
+/* Older daemons write such locks. */
 RIG_TEST(a_lock_without_attempts_is_entered_renewed_and_released)
 {
     rig_open_redis(rig, 5000);
@@ -129,7 +129,7 @@ RIG_TEST(a_lock_without_attempts_is_entered_renewed_and_released)
     assert_answer(rig_call(rig, LEASE_RELEASE, ann, 12), LEASE_FREE, 0);
 }
 
-/* What token_next makes of it is what the script must make of it. */
+/* Expect the script to mint what token_next says. */
 static void expect_minted(struct rig *rig, int64_t counter, int64_t floor)
 {
     int64_t expected = token_next(counter, floor);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* News between daemons on one Redis: what one ends, the others hear of, and what it costs them
- * where they cannot. */
+/* News between daemons on one Redis: the others hear what one of them ends. And what happens where
+ * they cannot listen. */
 #include "tests/unit/fence/rig.h"
 #include "tests/unit/test.h"
 
@@ -59,7 +59,8 @@ RIG_TEST(a_release_is_heard_with_its_token)
     assert_true(bytes_equal(buf_bytes(&other->resource), BYTES_LITERAL("sku:1")));
 
     struct lease_call next = grant(rig);
-    struct asked debt = rig_question(LEASE_RELEASE, ann, 0); /* of whatever token: it is told */
+    struct asked debt =
+        rig_question(LEASE_RELEASE, ann, 0); /* it names no token, but the news does */
     debt.call.attempt = next.attempt;
     rig_answer(rig, &debt);
     rig_until(rig, other->news == 2);
@@ -145,7 +146,7 @@ RIG_TEST(a_listener_that_lost_its_connection_is_back_by_itself)
     end(rig, granted(rig), false);
     rig_until(rig, other->news == 1);
     assert_string_equal(rig_logged(rig, text, sizeof text),
-                        ""); /* nothing that anybody must know */
+                        ""); /* nothing that anybody needs to know */
 
     service_kill(rig->redis);
     rig_until(rig, !is_watching(other));
@@ -155,7 +156,7 @@ RIG_TEST(a_listener_that_lost_its_connection_is_back_by_itself)
     rig_until(rig, other->news == 2);
 }
 
-/* Only listening, nothing asks Redis anything: and yet a dead peer is noticed. */
+/* A daemon that only listens asks Redis nothing, and yet it notices a dead peer. */
 RIG_TEST(a_silent_peer_is_noticed)
 {
     struct watched *other = open_other(rig, "?timeout_ms=500");
@@ -201,7 +202,7 @@ RIG_TEST(without_the_right_to_listen_it_works_on_and_says_so_once)
     rig_until(rig, watched->news == 1);
 }
 
-/* A greeting's worth of right answers, then messages of all the forms that are none. */
+/* A right answer to the greeting, then messages of every wrong form. */
 RIG_TEST(messages_of_another_form_end_the_connection_only)
 {
     static const char *const texts[] = {

@@ -28,7 +28,7 @@ static void await_masters(struct rig *rig)
     rig_until(rig, rig_detail_has(rig, "3 masters, 3 ready"));
 }
 
-/* Two of three masters have the locks of two others, which no store has recorded. */
+/* Lock two of the three masters for two other owners, which no store has recorded. */
 static struct asked split(int64_t ttl_ms)
 {
     for (int i = 0; i < 2; i++)

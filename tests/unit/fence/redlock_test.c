@@ -167,7 +167,7 @@ MASTERS_TEST(a_late_grant_under_another_token_is_given_back)
     assert_masters_have(masters, (int64_t[]){0, 6, 6, 6, 6});
 }
 
-/* One master is gone, and of the others each of two has a half. */
+/* One master is gone, and two daemons have half of the others each. */
 MASTERS_TEST(of_those_who_split_the_masters_the_one_who_pauses_keeps_nothing)
 {
     struct asked a = grant(ann, 5), b = grant(bob, 5);
@@ -235,7 +235,7 @@ MASTERS_TEST(a_renewal_without_a_quorum_is_down_and_keeps_what_it_has)
     assert_masters_have(masters, (int64_t[]){0, 0, 0, 6, 6});
 }
 
-/* Drift included. */
+/* The drift counts. */
 MASTERS_TEST(a_quorum_that_comes_too_late_for_the_ttl_is_asked_again)
 {
     struct asked asked = grant(ann, 5);
@@ -275,7 +275,7 @@ MASTERS_TEST(what_is_told_ends_with_the_first_that_was_asked_less_the_drift)
                     of_master(masters, i, LEASE_QUERY, "", 0).answer_ttl_ms);
 }
 
-/* The first try's time is not counted: it was given back. */
+/* The time of the first try does not count: it was given back. */
 MASTERS_TEST(what_is_told_of_a_second_try_counts_from_there)
 {
     struct asked asked = grant(ann, 5);

@@ -182,7 +182,7 @@ void rig_free(struct rig *rig)
 struct visitor {
     uv_tcp_t tcp;
     uv_write_t write;
-    struct buf says; /* as it was when he came */
+    struct buf says; /* what the chatterbox said when this one came */
 };
 
 static void on_visitor_closed(uv_handle_t *handle)

@@ -43,7 +43,7 @@ struct rig {
     struct chatterbox chatterbox;
 };
 
-/* A call that notes its answer; zero it, fill the question in. */
+/* A call that notes its answer: begin with rig_question, or with zeros. */
 struct asked {
     struct lease_call call;
     bool answered;
@@ -73,7 +73,7 @@ int rig_teardown(void **state);
  * begin to count its visitors anew. */
 void rig_say(struct rig *rig, const char *says, size_t len);
 
-/* Turns until `cond`; fails the test after 10 s. */
+/* Turn until `cond` is true; fail the test after 10 s. */
 #define rig_until(rig, cond)                                                                       \
     do {                                                                                           \
         struct deadline rig_deadline = deadline_in(10000);                                         \
@@ -85,12 +85,12 @@ void rig_say(struct rig *rig, const char *says, size_t len);
 
 bool rig_up(const struct rig *rig);
 bool rig_detail_has(const struct rig *rig, const char *text);
-/* What was logged since the last call, as one text, in `out`. */
+/* Copy to `out` what was logged since the last call. Return `out`. */
 const char *rig_logged(struct rig *rig, char *out, size_t size);
-/* How often a part occurs in it. */
+/* Return how often the part occurs in the text. */
 size_t rig_count(const char *text, const char *part);
 
-/* A question about sku:1, for a minute. */
+/* Return a question about sku:1, for a minute. */
 struct asked rig_question(enum lease_verb verb, const char *nonce, int64_t token);
 /* Ask a provider; the answer may come later. */
 void rig_ask_at(struct lease_provider *provider, struct asked *asked);

@@ -31,7 +31,7 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     return system_s(strcmp(name, "there.test") == 0 ? "127.0.0.1" : name, service, hints, found);
 }
 
-/* Beside the rig's Redis, the one that a fail-over goes to. */
+/* The Redis that a fail-over goes to; the first master is the rig's. */
 static struct service *other;
 
 static int setup(void **state)
@@ -147,7 +147,7 @@ SENTINEL_TEST(an_answer_that_is_no_address_is_told_and_harms_nobody)
     }
 }
 
-/* Fills `name` with one more letter than a host's name may have. */
+/* Write a name that is longer than a host's name may be. */
 static void too_long(char name[301])
 {
     memset(name, 'a', 300);
@@ -199,11 +199,11 @@ SENTINEL_TEST(a_master_of_another_name_does_not_wait_for_the_lookup_of_the_one_b
     say_master(rig, "slow.test", rig->redis->port, messages);
     open_provider(rig, "");
     rig_until(rig, is_at(rig, "there.test", other->port));
-    name_server_hangs = false; /* its answer comes, and is nobody's any more */
+    name_server_hangs = false; /* its answer comes, and nobody waits for it any more */
     rig_close(rig);
 }
 
-/* One of two is no majority: the other may know of a newer master. */
+/* One of two is no majority: the other one may know a newer master. */
 SENTINEL_TEST(half_of_the_sentinels_have_to_wait_for_the_others_word)
 {
     enum { TIMEOUT_MS = 300 };

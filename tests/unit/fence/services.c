@@ -22,7 +22,7 @@
 #define ASK_S_MAX    10
 #define OPTIONS_MAX  32
 #define SHARED_MAX   3
-/* Below the ports that the system gives to whoever names none; some for each process. */
+/* Below the ports that the system gives out by itself; each process tries others first. */
 #define PORT_MIN   12000
 #define PORTS      20000
 #define PORTS_EACH 50

@@ -40,7 +40,8 @@ redisReply *redis_ask(const struct service *redis, const char *format, ...);
 /* The same, for commands whose reply is of no interest but must not be an error. */
 void redis_do(const struct service *redis, const char *format, ...);
 
-/* Open a socket that listens on `port` and neither accepts nor answers. close() it. */
+/* Open a socket that neither accepts nor answers, on a free port, which is written to `port`. The
+ * caller closes it. */
 int silent_server(int *port);
 
 #endif

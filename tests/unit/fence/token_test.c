@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The token rule, case by case, and over everything a resource can live through. */
+/* The token rule: case by case, and over the whole life of a resource. */
 #include "fence/token.h"
 #include "tests/unit/test.h"
 

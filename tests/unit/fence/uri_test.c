@@ -21,7 +21,7 @@ static void expect_login(const struct uri_login *login, const char *expected)
     assert_string_equal(text, expected);
 }
 
-/* What a URI says, with its defaults. Hosts, paths and names stand in its text. */
+/* Hosts, paths and names are compared by lease_uri_text. */
 TEST(what_is_understood)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths, names and contents of ZooKeeper's nodes. */
+/* Paths, names and contents of the nodes in ZooKeeper. */
 #include "fence/lease/zookeeper/node.h"
 #include "fence/token.h"
 #include "tests/unit/test.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The request parser. Most tests compare transcripts: what came out, request by request, as text.
- * Data is fed from blocks of its exact size that are freed once the next call is made, so that a
- * sanitizer sees every byte read beyond or behind them. */
+/* The request parser. Most tests compare transcripts: the requests that came out, as text. Data is
+ * fed from blocks of exactly its size that are freed after the call, so that a sanitizer sees every
+ * byte that is read past the end or too late. */
 #include <malloc.h>
 
 #include "fence/base/mem.h"
@@ -22,7 +22,7 @@ static void describe_request(const struct resp_parser *parser, struct buf *trans
     buf_append_text(transcript, "\n");
 }
 
-/* Feeds one piece; the status after its last byte. */
+/* Feed one piece. Return the status after its last byte. */
 static enum resp_status feed(struct resp_parser *parser, const struct resp_limits *limits,
                              const char *data, size_t len, struct buf *transcript)
 {
@@ -84,7 +84,7 @@ static size_t cut_random(struct cutter *cutter, size_t left)
     return 1 + next_random(&cutter->seed) % 40;
 }
 
-/* Everything that comes out of the stream, ending in "..." where a request is not complete. */
+/* Return all that comes out of the stream. */
 static struct buf transcript_of(struct bytes stream, const struct resp_limits *limits,
                                 struct cutter cutter)
 {
@@ -409,7 +409,7 @@ TEST(garbage_has_one_meaning_however_it_is_cut)
         buf_free(&whole);
         buf_free(&pieces);
     }
-    /* The garbage has reached both ends. */
+    /* The garbage was good enough for requests and bad enough for errors. */
     assert_true(requests > 1000 && broken > 1000);
     buf_free(&stream);
 }

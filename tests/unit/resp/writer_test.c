@@ -5,7 +5,7 @@
 #include "proxy/resp/resp.h"
 #include "tests/unit/test.h"
 
-/* What was written since the last call. */
+/* Compare what was written since the last call. */
 static void expect(struct buf *out, const char *expected)
 {
     assert_int_equal(out->len, strlen(expected));

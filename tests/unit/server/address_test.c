@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses: what is understood, and what it says of itself. */
+/* Addresses: which are understood, and how they are shown. */
 #include <netinet/in.h>
 
 #include "proxy/server/address.h"

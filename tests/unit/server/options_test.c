@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options: every source, their precedence, and what is said about mistakes. */
+/* Options: where they come from, which source wins, and the messages about mistakes. */
 #include <unistd.h>
 
 #include "proxy/server/options.h"
@@ -7,7 +7,7 @@
 
 enum { WORDS_MAX = 8 };
 
-/* What a daemon is started with; file is the text of "options.conf" in a folder of its own. */
+/* What a daemon is started with. `file` is the text of a config file, "options.conf". */
 struct given {
     const char *flags[WORDS_MAX];
     const char *env[WORDS_MAX];
@@ -69,7 +69,7 @@ static void expect_wrong(struct given given, const char *message)
     unload(&loaded);
 }
 
-/* The list as CONFIG GET shows it. */
+/* Compare an option as CONFIG GET shows it. */
 static void expect_shown(struct given given, enum option option, const char *expected)
 {
     struct loaded loaded = load_right(given);

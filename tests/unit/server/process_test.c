@@ -7,7 +7,7 @@
 #include "proxy/server/process.h"
 #include "tests/unit/test.h"
 
-/* What comes of a password file with this content; NULL: it is refused. */
+/* Return the password in a file with this content; NULL where the file is refused. */
 static char *password_of(const char *content, size_t len)
 {
     char path[] = "/tmp/stockade-password-XXXXXX", why[128] = "";
@@ -50,7 +50,7 @@ TEST(a_missing_password_file_is_refused)
     assert_string_equal(why, "No such file or directory");
 }
 
-/* Captures what is logged; the file's text is in `logged`. */
+/* The log goes through a pipe. */
 TEST(a_password_that_others_can_read_is_warned_of)
 {
     char path[] = "/tmp/stockade-password-XXXXXX", why[128], logged[512];
@@ -87,7 +87,7 @@ TEST(connections_are_cut_to_the_files_there_may_be)
     assert_true(fit > 0 && fit < limit.rlim_cur);
 }
 
-/* Besides them the store, the lease service and admin HTTP need some. */
+/* The store, the lease service and admin HTTP need some files, too. */
 TEST(a_limit_of_files_is_raised_by_more_than_the_connections)
 {
     struct rlimit limit;

@@ -120,7 +120,7 @@ static int rig_of_one(void **state)
 #define RIG_TEST(name)    TEST_WITH(rig_of_ten, rig_free, struct rig *rig, name)
 #define SINGLE_TEST(name) TEST_WITH(rig_of_one, rig_free, struct rig *rig, name)
 
-/* The loop turns once; then the client waits a moment for `events`. */
+/* Turn the loop once, then wait a moment for `events` at the client. */
 static void turn(struct rig *rig, int fd, short events)
 {
     struct pollfd poll_fd = {.fd = fd, .events = events};
@@ -168,7 +168,7 @@ static void send_text(struct rig *rig, int fd, const char *text)
     send_all(rig, fd, text, strlen(text));
 }
 
-/* Receives up to `len` bytes, less only at the end of the stream. -1: the connection was reset. */
+/* Receive `len` bytes, or less at the end of the stream. Return -1 if the connection was reset. */
 static ssize_t receive(struct rig *rig, int fd, char *data, size_t len)
 {
     struct deadline deadline = deadline_in(DEADLINE_MS);
@@ -189,7 +189,7 @@ static ssize_t receive(struct rig *rig, int fd, char *data, size_t len)
     return (ssize_t)at;
 }
 
-/* A ? stands for any character. */
+/* Expect this reply, in which a ? stands for any character. */
 static void expect(struct rig *rig, int fd, const char *reply)
 {
     char got[256] = "";
@@ -200,7 +200,7 @@ static void expect(struct rig *rig, int fd, const char *reply)
     assert_string_equal(got, reply);
 }
 
-/* The stream ends, in order and not by a reset. */
+/* Expect the end of the stream, in order and not by a reset. */
 static void expect_end(struct rig *rig, int fd)
 {
     char byte;
@@ -287,7 +287,7 @@ static void count_socket(uv_handle_t *handle, void *context)
         ++*count;
 }
 
-/* How many connections the server keeps open. */
+/* Return how many connections the server keeps open. */
 static size_t connections(struct rig *rig)
 {
     size_t count = 0, listeners = 2;
@@ -296,7 +296,7 @@ static size_t connections(struct rig *rig)
     return count - listeners;
 }
 
-/* Each of them costs a descriptor until its client has read why and gone. */
+/* Each of them costs a descriptor until its client has read the reason and hung up. */
 SINGLE_TEST(those_turned_away_that_do_not_go_are_few)
 {
     enum { CLIENTS = 160, LINGERING_MAX = 128 };

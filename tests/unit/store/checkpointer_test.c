@@ -218,6 +218,14 @@ static void stop(struct checkpointer *checkpointer)
     files_close(&files);
 }
 
+/* Tell it of a commit, after which the log has so many frames and repeats a page so often. Does it
+ * copy? */
+static bool copies_at(struct checkpointer *checkpointer, int frames, int repeats)
+{
+    checkpointer_on_commit(checkpointer, frames, repeats);
+    return checkpointer_step(checkpointer);
+}
+
 /* A pass copies what was there when it began. Where the writer has gone on since, the rest is too
  * much to copy on its own thread, and there has to be another pass. */
 RIG_TEST(what_came_during_a_pass_is_not_left_to_the_writer)
@@ -227,13 +235,11 @@ RIG_TEST(what_came_during_a_pass_is_not_left_to_the_writer)
     sqlite3 *writer = open_writer(rig);
 
     start(&checkpointer, rig, PAGES_MAX);
-    checkpointer_on_commit(&checkpointer, MANY, 1);
-    assert_true(checkpointer_step(&checkpointer));
+    assert_true(copies_at(&checkpointer, MANY, 1));
     assert_false(checkpointer_has_rest(&checkpointer));
     /* Only a few more than there were. */
     checkpointer_on_commit(&checkpointer, PAGES_MAX / 2, 1);
-    checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
-    assert_true(checkpointer_step(&checkpointer));
+    assert_true(copies_at(&checkpointer, PAGES_MAX + 1, 1));
     assert_true(checkpointer_has_rest(&checkpointer));
     stop(&checkpointer);
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
@@ -248,8 +254,7 @@ RIG_TEST(the_writer_copies_the_rest)
     int pages = 0;
 
     start(&checkpointer, rig, PAGES_MAX);
-    checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
-    assert_true(checkpointer_step(&checkpointer));
+    assert_true(copies_at(&checkpointer, PAGES_MAX + 1, 1));
     for (int i = 0; i < MORE; i++)
         plain_run(writer, "INSERT INTO few VALUES(1)");
     checkpointer_copy_rest(&checkpointer, writer);
@@ -300,8 +305,7 @@ RIG_TEST(what_a_failed_sync_was_to_make_safe_is_copied_again_by_whoever_comes_ne
     reader = read_on(rig); /* another page, or its older copy would be passed over */
     plain_run(other, "CREATE TABLE more(x)");
     fault_vfs_set(rig->vfs, FAULT_SYNC, ".db", 1, SQLITE_IOERR_FSYNC);
-    checkpointer_on_commit(&checkpointer, PAGES_MAX + 1, 1);
-    assert_true(checkpointer_step(&checkpointer));
+    assert_true(copies_at(&checkpointer, PAGES_MAX + 1, 1));
     assert_true(checkpointer_lost(&checkpointer));
     assert_int_equal(copied_frames(rig), 0);
     assert_int_equal(sqlite3_close(reader), SQLITE_OK);
@@ -328,10 +332,8 @@ RIG_TEST(a_larger_file_has_a_longer_log)
     start(&checkpointer, rig, NOT_TOLD);
     assert_int_equal(atomic_load(&checkpointer.pages_max), LEAST);
     pad(writer, 16);
-    checkpointer_on_commit(&checkpointer, LEAST, 1);
-    assert_false(checkpointer_step(&checkpointer));
-    checkpointer_on_commit(&checkpointer, LEAST + 1, 1);
-    assert_true(checkpointer_step(&checkpointer));
+    assert_false(copies_at(&checkpointer, LEAST, 1));
+    assert_true(copies_at(&checkpointer, LEAST + 1, 1));
     assert_in_range(atomic_load(&checkpointer.pages_max), 4 * 16 * 1024, 4 * 17 * 1024);
     stop(&checkpointer);
     pad(writer, 32);
@@ -378,14 +380,10 @@ RIG_TEST(a_log_that_goes_on_repeating_is_copied_once_in_a_while)
     sqlite3 *writer = open_writer(rig);
 
     start(&checkpointer, rig, 0);
-    checkpointer_on_commit(&checkpointer, SHORT, MANY);
-    assert_false(checkpointer_step(&checkpointer));
-    checkpointer_on_commit(&checkpointer, SHORT, MANY + 1);
-    assert_true(checkpointer_step(&checkpointer));
-    checkpointer_on_commit(&checkpointer, SHORT + AGAIN - 1, MANY + 1);
-    assert_false(checkpointer_step(&checkpointer));
-    checkpointer_on_commit(&checkpointer, SHORT + AGAIN, MANY + 1);
-    assert_true(checkpointer_step(&checkpointer));
+    assert_false(copies_at(&checkpointer, SHORT, MANY));
+    assert_true(copies_at(&checkpointer, SHORT, MANY + 1));
+    assert_false(copies_at(&checkpointer, SHORT + AGAIN - 1, MANY + 1));
+    assert_true(copies_at(&checkpointer, SHORT + AGAIN, MANY + 1));
     stop(&checkpointer);
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
 }

@@ -3,7 +3,6 @@
 #include "tests/unit/store/rig.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,12 +126,6 @@ int rig_sqlite(void **state)
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *stat, int type, struct FTW *place)
-{
-    (void)stat, (void)type, (void)place;
-    return remove(path);
-}
-
 int rig_threaded(void **state)
 {
     rig_sqlite(state);
@@ -153,7 +146,7 @@ int rig_end(void **state)
     close(rig->woken[0]);
     close(rig->woken[1]);
     close(rig->log.fd);
-    nftw(rig->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(rig->folder);
     free(rig);
     return 0;
 }

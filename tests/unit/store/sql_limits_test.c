@@ -207,20 +207,17 @@ static const char *key(struct rig *rig, const char *name)
 static enum stk_error in_a_batch(struct rig *rig, struct ask *ask, rig_body body)
 {
     static char names[2][16] = {"first", "last"};
-    struct rig_op first = rig_op(true, set_key, names[0]), op = rig_op(true, body, ask),
-                  last = rig_op(true, set_key, names[1]);
+    struct rig_op ops[] = {rig_op(true, set_key, names[0]), rig_op(true, body, ask),
+                           rig_op(true, set_key, names[1])};
 
     rig_sql(rig, "DELETE FROM stockade_string; UPDATE stockade_resource SET type = 0");
-    rig_submit(rig, &first);
-    rig_submit(rig, &op);
-    rig_submit(rig, &last);
-    rig_settle(rig);
-    assert_ok(first.base.error);
-    assert_ok(last.base.error);
+    rig_batch(rig, ops, 3);
+    assert_ok(ops[0].base.error);
+    assert_ok(ops[2].base.error);
     assert_string_equal(key(rig, "first"), "'value';");
     assert_string_equal(key(rig, "last"), "'value';");
-    assert_int_equal(op.done, 1);
-    return op.base.error;
+    assert_int_equal(ops[1].done, 1);
+    return ops[1].base.error;
 }
 
 SQLITE_TEST(a_statement_that_ends_the_transaction_ends_nobody_elses_write)
@@ -302,11 +299,9 @@ SQLITE_TEST(reads_of_one_batch_do_not_suffer_from_one_that_is_stopped)
     asks[0] = ask_of(SQL_MAY_READ, "SELECT 1");
     asks[1] = ask_of(SQL_MAY_READ, ENDLESS "SELECT hex(zeroblob(8000000)) || x FROM c ORDER BY 1");
     asks[2] = ask_of(SQL_MAY_READ, "SELECT count(*) FROM stockade_values");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         ops[i] = rig_op(false, sql_body, &asks[i]);
-        rig_submit(rig, &ops[i]);
-    }
-    rig_settle(rig);
+    rig_batch(rig, ops, 3);
     assert_ok(ops[0].base.error);
     assert_int_equal(ops[1].base.error, STK_ERR);
     sql_expect(asks[1].call.why, "", "128 MiB");

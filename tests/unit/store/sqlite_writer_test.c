@@ -159,11 +159,9 @@ SQLITE_TEST(a_batch_of_spoilers_commits_nothing)
 {
     struct rig_op ops[RIG_BATCH_MAX];
 
-    for (int n = 0; n < RIG_BATCH_MAX; n++) {
+    for (int n = 0; n < RIG_BATCH_MAX; n++)
         ops[n] = rig_op(true, spoilers[n % SPOILERS].body, "a");
-        rig_submit(rig, &ops[n]);
-    }
-    rig_settle(rig);
+    rig_batch(rig, ops, RIG_BATCH_MAX);
     for (int n = 0; n < RIG_BATCH_MAX; n++)
         assert_true(ops[n].runs == 1 && ops[n].base.error == spoilers[n % SPOILERS].error);
     assert_int_equal(commits(rig), 0);

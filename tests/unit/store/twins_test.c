@@ -229,9 +229,8 @@ static void run_batch(struct rig *rig, const uint64_t *seeds, struct buf *out)
     for (int i = 0; i < BATCH; i++) {
         drawings[i].seed = seeds[i];
         ops[i] = rig_op(true, change, &drawings[i]);
-        rig_submit(rig, &ops[i]);
     }
-    rig_settle(rig);
+    rig_batch(rig, ops, BATCH);
     for (int i = 0; i < BATCH; i++) {
         assert_int_equal(ops[i].done, 1);
         buf_printf(out, "%d:%lld ", (int)ops[i].base.error, (long long)drawings[i].outcome);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The addresses of servers, and what replies mean. */
+/* The URIs of servers, and what replies mean. */
 #include "tests/unit/test.h"
 #include "tools/client.h"
 

@@ -44,8 +44,8 @@ static int wait_for_ever_the_first_stopped(void *context, unsigned index)
     return 0;
 }
 
-/* Looks and wakes until all have ended. */
-static unsigned see_to_the_end(struct crew *crew, struct signals *signals, int64_t pause_ms)
+/* Poll and wake the crew until all have ended. Return how many stops were seen. */
+static unsigned run_to_the_end(struct crew *crew, struct signals *signals, int64_t pause_ms)
 {
     struct deadline deadline = deadline_in(DEADLINE_MS);
     unsigned stopped = 0;
@@ -62,8 +62,8 @@ static unsigned see_to_the_end(struct crew *crew, struct signals *signals, int64
     return stopped;
 }
 
-/* Until one has stopped, for so long. */
-static void see_one_stopped(struct crew *crew, struct signals *signals, int64_t pause_ms)
+/* Wait until one has stopped, to be woken after the pause. */
+static void await_stop(struct crew *crew, struct signals *signals, int64_t pause_ms)
 {
     struct deadline deadline = deadline_in(DEADLINE_MS);
     unsigned stopped = 0;
@@ -85,13 +85,13 @@ TEST(a_stopped_member_does_nothing_until_it_is_continued)
 
     signals_open(&signals);
     assert_true(crew_start(&crew, 1, step_stop_and_step, steps, &failure));
-    see_one_stopped(&crew, &signals, 3600000);
+    await_stop(&crew, &signals, 3600000);
     crew_wake(&crew, clock_now_ms(&clock_monotonic)); /* it is not time yet */
     (void)nanosleep(&delay, NULL);                    /* what must not happen may happen now */
     assert_int_equal(crew.running, 1);
     assert_int_equal(atomic_load(steps), 1);
     crew_wake(&crew, crew_next_wake(&crew, INT64_MAX));
-    assert_int_equal(see_to_the_end(&crew, &signals, 1), 0);
+    assert_int_equal(run_to_the_end(&crew, &signals, 1), 0);
     assert_int_equal(atomic_load(steps), 2);
     assert_int_equal(crew.failed, 0);
     signals_close(&signals);
@@ -106,7 +106,7 @@ TEST(who_stops_by_itself_is_continued_after_its_pause)
 
     signals_open(&signals);
     assert_true(crew_start(&crew, 3, stop_oneself_and_end, NULL, &failure));
-    assert_int_equal(see_to_the_end(&crew, &signals, 120), 3);
+    assert_int_equal(run_to_the_end(&crew, &signals, 120), 3);
     assert_true(clock_now_ms(&clock_monotonic) - begun_ms >= 120);
     assert_int_equal(crew.failed, 1);
     signals_close(&signals);
@@ -119,7 +119,7 @@ TEST(the_end_takes_stopped_members_along)
 
     signals_open(&signals);
     assert_true(crew_start(&crew, 2, wait_for_ever_the_first_stopped, NULL, &failure));
-    see_one_stopped(&crew, &signals, 3600000);
+    await_stop(&crew, &signals, 3600000);
     crew_end(&crew);
     assert_int_equal(crew.running, 0);
     for (unsigned i = 0; i < crew.count; i++) {

@@ -28,8 +28,7 @@ static const struct option_table table = {
     .command = "test",
     .usage = "test",
     .about = "about",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
 };
 
 /* `words` ends with NULL. */
@@ -111,8 +110,7 @@ TEST(the_one_operand_stands_before_or_behind_the_options)
     static const char *const bad[][4] = {
         {"--flag"}, {NULL}, {"one", "two"}, {"one", "--", "two"}, {"--", "one", "two"}};
 
-    with.operand = "FILE";
-    with.operand_offset = offsetof(struct settings, file);
+    with.operands[0] = (struct option_operand){"FILE", offsetof(struct settings, file)};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct settings settings = {.count = 3};
         assert_int_equal(parse_with(&with, &settings, good[i]), OPTIONS_RUN);
@@ -133,10 +131,8 @@ TEST(a_second_operand_follows_the_first_and_an_optional_one_may_be_missing)
     static const char *const one[] = {"key", NULL}, *const three[] = {"a", "b", "c", NULL};
     static const char *const nothing[] = {NULL};
 
-    with.operand = "KEY";
-    with.operand_offset = offsetof(struct settings, file);
-    with.operand2 = "VALUE";
-    with.operand2_offset = offsetof(struct settings, name);
+    with.operands[0] = (struct option_operand){"KEY", offsetof(struct settings, file)};
+    with.operands[1] = (struct option_operand){"VALUE", offsetof(struct settings, name)};
     assert_int_equal(parse_with(&with, &settings, both), OPTIONS_RUN);
     assert_string_equal(settings.file, "a file");
     assert_string_equal(settings.name, "some name");
@@ -144,7 +140,7 @@ TEST(a_second_operand_follows_the_first_and_an_optional_one_may_be_missing)
     assert_int_equal(parse_with(&with, &settings, one), OPTIONS_WRONG);
     settings = none;
     assert_int_equal(parse_with(&with, &settings, three), OPTIONS_WRONG);
-    with.operand2 = NULL;
+    with.operands[1].name = NULL;
     with.operand_is_optional = true;
     assert_int_equal(parse_with(&with, &none, nothing), OPTIONS_RUN);
     assert_null(none.file);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers and bars for people. */
+/* Numbers and bars on a terminal. */
 #include "tests/unit/test.h"
 #include "tools/term.h"
 

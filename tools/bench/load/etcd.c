@@ -215,9 +215,8 @@ static enum turn put_step(struct client *client)
     for (int64_t i = 0; i < count; i++) {
         struct buf message = {0};
         client->key = client_any_key(client);
-        client->value =
-            client->load->acknowledged ? client->value + 1 : client_random(client, 1U << 30);
-        put_message(&message, key_name(name, sizeof name, "key", client->key), client->value);
+        put_message(&message, key_name(name, sizeof name, "key", client->key),
+                    client_next_value(client));
         send_and_free(client, "/etcdserverpb.KV/Put", &message);
     }
     return client_await(client, (unsigned)count);

@@ -13,8 +13,11 @@ struct histogram {
     uint64_t counts[HISTOGRAM_BUCKETS], total, max_ns;
 };
 
+/* Return the monotonic clock's time. */
+uint64_t now_ns(void);
 void histogram_add(struct histogram *histogram, uint64_t ns);
-/* The upper end of the bucket below which `part` (0..1) of the values are. 0 without values. */
-uint64_t histogram_quantile(const struct histogram *histogram, double part);
+/* Begin a line of JSON: how many operations there were in so many nanoseconds, and how long those
+ * took that were counted. */
+void histogram_print(const struct histogram *histogram, uint64_t ops, uint64_t took_ns);
 
 #endif

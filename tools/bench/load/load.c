@@ -28,14 +28,6 @@
 #define RECEIVE_MAX 65536
 #define VALUE_FIRST (1U << 30) /* recorded values are above all random ones */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
-}
-
 uint64_t client_random(struct client *client, uint64_t below)
 {
     uint64_t x = client->random; /* xorshift64* */
@@ -57,6 +49,13 @@ uint64_t client_any_key(struct client *client)
     if (!client->load->acknowledged)
         return client_random(client, keys);
     return client->number + clients * client_random(client, keys / clients);
+}
+
+uint64_t client_next_value(struct client *client)
+{
+    client->value =
+        client->load->acknowledged ? client->value + 1 : client_random(client, 1U << 30);
+    return client->value;
 }
 
 uint64_t client_next_key(struct client *client)

@@ -88,6 +88,8 @@ struct load {
 uint64_t client_random(struct client *client, uint64_t below);
 /* Return a key for the next operation: any, or one of this client's own while recording. */
 uint64_t client_any_key(struct client *client);
+/* Return a value for the next write: any, or while recording a larger one each time. */
+uint64_t client_next_value(struct client *client);
 /* Return the next number, from 0, shared by all; behind the last key it begins anew. */
 uint64_t client_next_key(struct client *client);
 /* Return the key of this client's lease cycles: its own, or with --hot everybody's. */

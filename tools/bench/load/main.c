@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench-load: one run of one work; prints one line of JSON. Not for users: tools/bench calls it.
  * Exit status 1 where anything was not as expected, with the reason on stderr. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +64,7 @@ static const struct option_table table = {
     .command = "bench-load",
     .usage = "bench-load --work NAME --port N [option]...",
     .about = "Runs closed loops of clients against a server, and measures them.",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
 };
 
 static bool read_expected(struct load *load, const char *path)
@@ -90,15 +90,9 @@ static bool write_acknowledged(const struct load *load, const char *path)
     return fclose(file) == 0 && good;
 }
 
-static double quantile_ms(const struct load *load, double part)
-{
-    return (double)histogram_quantile(&load->histogram, part) / 1e6;
-}
-
 static void report(const struct load *load)
 {
     uint64_t fewest = UINT64_MAX, most = 0;
-    double seconds = (double)(load->ended_ns - load->started_ns) / 1e9;
     int64_t clients = load->settings->clients;
 
     for (int64_t i = 0; i < clients; i++) {
@@ -106,14 +100,10 @@ static void report(const struct load *load)
         fewest = done < fewest ? done : fewest;
         most = done > most ? done : most;
     }
-    printf("{\"ops\": %llu, \"rate\": %.3f, \"p50\": %.4f, \"p99\": %.4f, \"p999\": %.4f, "
-           "\"max\": %.4f, \"gap_ms\": %.3f, \"gaps\": %llu, \"fewest\": %llu, \"most\": %llu, "
-           "\"verified\": %llu}\n",
-           (unsigned long long)load->done, (double)load->done / seconds, quantile_ms(load, 0.5),
-           quantile_ms(load, 0.99), quantile_ms(load, 0.999), (double)load->histogram.max_ns / 1e6,
-           (double)load->gap_max_ns / 1e6, (unsigned long long)load->gaps,
-           (unsigned long long)fewest, (unsigned long long)most,
-           (unsigned long long)load->verified);
+    histogram_print(&load->histogram, load->done, load->ended_ns - load->started_ns);
+    printf(", \"gap_ms\": %.3f, \"gaps\": %" PRIu64 ", \"fewest\": %" PRIu64 ", \"most\": %" PRIu64
+           ", \"verified\": %" PRIu64 "}\n",
+           (double)load->gap_max_ns / 1e6, load->gaps, fewest, most, load->verified);
 }
 
 static const struct work *work_named(const char *name)

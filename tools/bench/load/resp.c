@@ -112,10 +112,8 @@ static uint64_t number_for(struct client *client, enum mark_kind kind)
     switch (kind) {
     case MARK_KEY: return client->key = client_any_key(client);
     case MARK_NEXT: return client->key = client_next_key(client);
-    default: break;
+    default: return client_next_value(client);
     }
-    return client->value =
-               client->load->acknowledged ? client->value + 1 : client_random(client, 1U << 30);
 }
 
 static void send_command(struct client *client, const struct template *template)

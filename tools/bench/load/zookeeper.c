@@ -182,9 +182,8 @@ static enum turn set_step(struct client *client)
     }
     for (int64_t i = 0; i < client->load->settings->pipeline; i++) {
         client->key = client_any_key(client);
-        client->value =
-            client->load->acknowledged ? client->value + 1 : client_random(client, 1U << 30);
-        set_data(client, path_of(path, sizeof path, "key", client->key), client->value, -1);
+        set_data(client, path_of(path, sizeof path, "key", client->key), client_next_value(client),
+                 -1);
     }
     return client_await(client, (unsigned)client->load->settings->pipeline);
 }

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "tools/bench/load/histogram.h"
 #include "tools/options.h"
@@ -36,10 +35,8 @@ static const struct option_table table = {
     .command = "bench-sqlite",
     .usage = "bench-sqlite FILE [option]...",
     .about = "Writes to a copy of a store's file, past Stockade, and measures it.",
-    .rows = rows,
-    .count = sizeof rows / sizeof *rows,
-    .operand = "FILE",
-    .operand_offset = offsetof(struct settings, file),
+    OPTION_ROWS(rows),
+    .operands = {{"FILE", offsetof(struct settings, file)}},
 };
 
 /* As the store's writer has them. The page size is in the file. */
@@ -54,14 +51,6 @@ struct run {
     struct histogram histogram;
     uint64_t random, done;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
-}
 
 static uint64_t draw(struct run *run, uint64_t below)
 {
@@ -156,14 +145,8 @@ static bool measure(struct run *run, const struct settings *settings)
     while (now_ns() < end_ns)
         if (!transact(run, settings))
             return false;
-    double seconds = (double)(now_ns() - start_ns) / 1e9, done = (double)run->done;
-    printf("{\"ops\": %llu, \"rate\": %.3f, \"p50\": %.4f, \"p99\": %.4f, \"p999\": %.4f, "
-           "\"max\": %.4f, \"cpu_us\": %.4f}\n",
-           (unsigned long long)run->done, done / seconds,
-           (double)histogram_quantile(&run->histogram, 0.5) / 1e6,
-           (double)histogram_quantile(&run->histogram, 0.99) / 1e6,
-           (double)histogram_quantile(&run->histogram, 0.999) / 1e6,
-           (double)run->histogram.max_ns / 1e6, (cpu_s() - cpu_before_s) / done * 1e6);
+    histogram_print(&run->histogram, run->done, now_ns() - start_ns);
+    printf(", \"cpu_us\": %.4f}\n", (cpu_s() - cpu_before_s) / (double)run->done * 1e6);
     return true;
 }
 

@@ -56,6 +56,19 @@ static void load(struct orders *orders, const char *text)
     }
 }
 
+/* Load so many invoices of a line each, which take turns with so many SKUs. */
+static void load_lines(struct orders *orders, int count, int skus)
+{
+    struct buf text = {.data = NULL};
+
+    buf_append_text(&text, HEADER);
+    for (int i = 0; i < count; i++)
+        buf_printf(&text, "%d,100,SKU%d,1,\n", i, i % skus);
+    buf_append(&text, "", 1);
+    load(orders, text.data);
+    buf_free(&text);
+}
+
 static void expect_failure(int64_t limit, bool strict, const char *part)
 {
     struct orders orders;
@@ -163,8 +176,9 @@ TEST(the_limit_counts_lines_below_the_header)
     struct orders orders;
     struct failure failure;
 
-    write_plain(HEADER "1,1,A,1,\nbad\n2,2,B,1,\n3,3,C,1,\n",
-                strlen(HEADER "1,1,A,1,\nbad\n2,2,B,1,\n3,3,C,1,\n"));
+    static const char text[] = HEADER "1,1,A,1,\nbad\n2,2,B,1,\n3,3,C,1,\n";
+
+    write_plain(text, strlen(text));
     assert_true(orders_load(&orders, path, 3, false, &failure));
     assert_int_equal(orders.order_count, 2);
     assert_int_equal(orders.malformed, 1);
@@ -200,16 +214,9 @@ TEST(a_gzip_file_that_is_cut_short_is_a_failure)
 
 TEST(thousands_of_skus_are_told_apart)
 {
-    struct buf text = {.data = NULL};
     struct orders orders;
 
-    buf_append_text(&text, HEADER);
-    for (int i = 0; i < 20000; i++) {
-        buf_printf(&text, "%d,100,SKU%d,1,\n", i, i % 10000);
-    }
-    buf_append(&text, "", 1);
-    load(&orders, text.data);
-    buf_free(&text);
+    load_lines(&orders, 20000, 10000);
     assert_int_equal(orders.sku_count, 10000);
     for (size_t i = 0; i < orders.sku_count; i++) {
         assert_int_equal(orders.skus[i].demand, 2);
@@ -234,16 +241,9 @@ TEST(stops_are_planned_where_another_invoice_asks_next)
 
 TEST(stops_are_as_rare_as_asked_for)
 {
-    struct buf text = {.data = NULL};
     struct orders orders;
 
-    buf_append_text(&text, HEADER);
-    for (int i = 0; i < 1000; i++) {
-        buf_printf(&text, "%d,100,SKU%d,1,\n", i, i % 5);
-    }
-    buf_append(&text, "", 1);
-    load(&orders, text.data);
-    buf_free(&text);
+    load_lines(&orders, 1000, 5);
     assert_int_equal(orders_plan_stops(&orders, 100), 9); /* the tenth has no successor */
     orders_free(&orders);
 }
