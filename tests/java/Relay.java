@@ -77,9 +77,11 @@ final class Relay implements AutoCloseable {
                 String text = new String(bytes, 0, got, StandardCharsets.ISO_8859_1);
                 boolean loses = isRequest && !word.isEmpty() && text.contains(word)
                                 && toLose.getAndUpdate(n -> Math.max(0, n - 1)) > 0;
-                to.getOutputStream().write(bytes, 0, got);
-                if (loses) { /* the daemon answers, and nobody is there */
+                if (loses) { /* the daemon will answer, and nobody will be there */
                     close(from);
+                }
+                to.getOutputStream().write(bytes, 0, got);
+                if (loses) {
                     return;
                 }
             }
