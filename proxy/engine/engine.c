@@ -11,7 +11,6 @@
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
-#include "proxy/engine/lockkeys/signals.h"
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/sweep.h"
@@ -123,7 +122,6 @@ void engine_drain(struct engine *engine)
 {
     engine->draining = true;
     line_drain(engine);
-    lock_signals_drain(engine);
 }
 
 bool engine_idle(const struct engine *engine)

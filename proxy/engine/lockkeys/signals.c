@@ -5,7 +5,7 @@
  *   looking ──free──▶ [key, 1]
  *    │   ▲  └──held──▶ waiting ──its time is up──▶ null
  *    │   └──an unlock here, its turn; the lease should end; a second has passed──┘
- *    └── the client goes, the daemon stops ──▶ no more
+ *    └── the client has gone, the daemon stops ──▶ no more
  *
  * Of those who wait here for one lock an unlock wakes the first one, as LPUSH does. */
 #include "proxy/engine/lockkeys/signals.h"
@@ -187,22 +187,5 @@ void lock_signals_wake(struct engine *engine, struct bytes resource)
             look(wait);
         }
         return;
-    }
-}
-
-void lock_signals_drain(struct engine *engine)
-{
-    struct list *link, waiting;
-
-    if (engine->lock_keys == NULL)
-        return;
-    list_init(&waiting);
-    while ((link = list_pop(&engine->lock_keys->signals)) != NULL)
-        list_append(&waiting, link);
-    while ((link = list_pop(&waiting)) != NULL) {
-        struct wait *wait = list_entry(link, struct wait, link);
-        list_append(&engine->lock_keys->signals, &wait->link);
-        if (!wait->looks) /* else it finds out when it has seen */
-            fail(wait, STK_BUSY, "the daemon is stopping; try again");
     }
 }

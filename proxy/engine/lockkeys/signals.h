@@ -10,7 +10,5 @@
 void lock_signal_wait(struct request *request, struct bytes resource);
 /* It was unlocked here. */
 void lock_signals_wake(struct engine *engine, struct bytes resource);
-/* The daemon stops: who waits gets an error. */
-void lock_signals_drain(struct engine *engine);
 
 #endif
