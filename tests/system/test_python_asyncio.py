@@ -67,7 +67,7 @@ async def test_what_a_lease_writes_is_there(local, key):
             assert await lease.hincrby("a", 2) == 3 and await lease.hget("a") == "3"
             assert await lease.hdel("a") == 1
             assert await lease.hgetall() == await shop.hgetall(key) == {"b": "x"}
-            assert await lease.fenced("HSTRLEN", "b") == 1
+            assert await lease.fenced("HSTRLEN", lease.resource, "b") == 1
             assert lease.token == (await shop.query(key))["token"]
         assert await is_free(shop, key)
         with pytest.raises(stockade.Stale):

@@ -57,7 +57,7 @@ def test_what_a_lease_writes_is_there(shop, key):
         lease.set(10)
         assert (lease.take(3), lease.take(), lease.put(2), lease.get()) == (7, 6, 8, "8")
         assert lease.delete() is True and lease.delete() is False
-        assert lease.fenced("SETNX", 1) == 1 and lease.fenced("SETNX", 2) == 0
+        assert lease.fenced("SETNX", key, 1) == 1 and lease.fenced("SETNX", key, 2) == 0
         assert lease.token == int(shop.query(key)["token"]) > 0
     assert is_free(shop, key)
 

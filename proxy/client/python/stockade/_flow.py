@@ -239,11 +239,11 @@ def encode(word: Any) -> Word:
     raise Misuse(f"{word!r} is neither str, bytes, int nor float")
 
 
-def fenced(lease: LeaseBase, name: str, args: Sequence[Any], id: Optional[str]) -> Ask:
-    """A command on the lease's own key."""
+def fenced(lease: LeaseBase, words: Sequence[Any], id: Optional[str]) -> Ask:
+    """A command, its key among its words, under the lease's token."""
     lease._check_usable()
-    words: Words = (name, lease.resource, *map(encode, args))
-    if name.upper() in READS:
+    words = tuple(map(encode, words))
+    if words and str(words[0]).upper() in READS:
         return Ask([("FENCED", lease.token, *words)])
     return Ask([("FENCED", lease.token, "ID", id or new_id(), *words)], changes=True)
 
@@ -357,41 +357,44 @@ class TransactionBase:
         self._commands.append((leases, words))
         self._convert.append(convert)
 
-    def fenced(self, lease: LeaseBase, name: str, *args: Word) -> None:
-        """Any command on the lease's key: fenced(lease, "SETNX", "x")."""
-        self._add([lease], (name, lease.resource, *map(encode, args)))
+    def fenced(self, lease: LeaseBase, *words: Word) -> None:
+        """Any command, with its key: fenced(lease, "SETNX", lease.resource, "x")."""
+        self._add([lease], tuple(map(encode, words)))
+
+    def _on_key(self, lease: LeaseBase, name: str, *args: Word) -> None:
+        self.fenced(lease, name, lease.resource, *args)
 
     def get(self, lease: LeaseBase) -> None:
-        self.fenced(lease, "GET")
+        self._on_key(lease, "GET")
 
     def set(self, lease: LeaseBase, value: Word) -> None:
-        self.fenced(lease, "SET", value)
+        self._on_key(lease, "SET", value)
 
     def delete(self, lease: LeaseBase) -> None:
         self._add([lease], ("DEL", lease.resource), bool)
 
     def take(self, lease: LeaseBase, n: int = 1, min: int = 0) -> None:
-        self.fenced(lease, "DECRBY", n, "MIN", min)
+        self._on_key(lease, "DECRBY", n, "MIN", min)
 
     def put(self, lease: LeaseBase, n: int = 1, max: Optional[int] = None) -> None:
-        self.fenced(lease, "INCRBY", n, *bounds(None, max))
+        self._on_key(lease, "INCRBY", n, *bounds(None, max))
 
     def hget(self, lease: LeaseBase, field: str) -> None:
-        self.fenced(lease, "HGET", field)
+        self._on_key(lease, "HGET", field)
 
     def hgetall(self, lease: LeaseBase) -> None:
         self._add([lease], ("HGETALL", lease.resource), pairs)
 
     def hset(self, lease: LeaseBase, field: Optional[str] = None, value: Optional[Word] = None,
              mapping: Optional[Dict[str, Word]] = None) -> None:
-        self.fenced(lease, "HSET", *hset_args(field, value, mapping))
+        self._on_key(lease, "HSET", *hset_args(field, value, mapping))
 
     def hdel(self, lease: LeaseBase, *fields: str) -> None:
-        self.fenced(lease, "HDEL", *fields)
+        self._on_key(lease, "HDEL", *fields)
 
     def hincrby(self, lease: LeaseBase, field: str, n: int = 1, min: Optional[int] = None,
                 max: Optional[int] = None) -> None:
-        self.fenced(lease, "HINCRBY", field, n, *bounds(min, max))
+        self._on_key(lease, "HINCRBY", field, n, *bounds(min, max))
 
     def sql(self, statement: str, *params: SqlValue) -> None:
         """Under the tokens of all the transaction's leases."""

@@ -441,18 +441,19 @@ class Lease(LeaseBase):
                 future.add_done_callback(self._shop._callbacks.discard)
 
     async def _run(self, name: str, *args: Any, id: Optional[str] = None) -> Any:
-        ask = _flow.fenced(self, name, args, id)
+        return await self.fenced(name, self.resource, *args, id=id)
+
+    async def fenced(self, *words: Word, id: Optional[str] = None) -> Any:
+        """Any command, with its key: lease.fenced("SETNX", lease.resource, "x"). An `id` of your
+        own, such as an order's number, makes a repeat harmless that this program, or the next one,
+        makes."""
+        ask = _flow.fenced(self, words, id)
         try:
             with _writing([self] if ask.changes else []):
                 return _flow.checked(await self._shop._call(ask))
         except Unsure as error:
             _flow.name_write(error, self, ask)
             raise
-
-    async def fenced(self, name: str, *args: Word, id: Optional[str] = None) -> Any:
-        """Any command on this key: lease.fenced("SETNX", "x"). An `id` of your own, such as an
-        order's number, makes a repeat harmless that this program, or the next one, makes."""
-        return await self._run(name, *args, id=id)
 
     async def get(self) -> Optional[str]:
         """The value; None where there is none. Stale where the lease has passed on."""

@@ -346,17 +346,18 @@ class Lease(LeaseBase):
             self._on_lost(self)
 
     def _run(self, name: str, *args: Any, id: Optional[str] = None) -> Any:
-        ask = _flow.fenced(self, name, args, id)
+        return self.fenced(name, self.resource, *args, id=id)
+
+    def fenced(self, *words: Word, id: Optional[str] = None) -> Any:
+        """Any command, with its key: lease.fenced("SETNX", lease.resource, "x"). An `id` of your
+        own, such as an order's number, makes a repeat harmless that this program, or the next one,
+        makes."""
+        ask = _flow.fenced(self, words, id)
         try:
             return _flow.checked(self._shop._call(ask))
         except Unsure as error:
             _flow.name_write(error, self, ask)
             raise
-
-    def fenced(self, name: str, *args: Word, id: Optional[str] = None) -> Any:
-        """Any command on this key: lease.fenced("SETNX", "x"). An `id` of your own, such as an
-        order's number, makes a repeat harmless that this program, or the next one, makes."""
-        return self._run(name, *args, id=id)
 
     def get(self) -> Optional[str]:
         """The value; None where there is none. Stale where the lease has passed on."""
