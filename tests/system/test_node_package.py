@@ -4,7 +4,8 @@
 import json
 import tarfile
 
-from harness.limits import REPO, VERSION
+from harness.install import VERSION
+from harness.limits import REPO
 from harness.node import node
 from harness.programs import NODE, NODE_MODULES, NODE_PACKAGE, link_node_modules, run
 

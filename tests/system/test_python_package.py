@@ -15,7 +15,8 @@ import time
 
 import pytest
 
-from harness.limits import REPO, VERSION, Stopwatch, patience, wait_until
+from harness.install import VERSION
+from harness.limits import REPO, Stopwatch, patience, wait_until
 from harness.package import FOLDER, connect, stockade
 from harness.process import Process
 from harness.shop import program

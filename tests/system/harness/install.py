@@ -5,11 +5,14 @@ import atexit
 import functools
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
 
 from harness.limits import BUILD, REPO
+
+VERSION = re.search(r'STK_VERSION +"(.*)"', (REPO / "proxy/client/stockade.h").read_text())[1]
 
 
 def make(target, *words):

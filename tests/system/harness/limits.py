@@ -9,11 +9,9 @@ import contextlib
 import functools
 import os
 import pathlib
-import re
 import time
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
-VERSION = re.search(r'STK_VERSION +"(.*)"', (REPO / "proxy/client/stockade.h").read_text())[1]
 BUILD = (REPO / os.environ.get("STOCKADE_BUILD", "build")).resolve()
 
 
