@@ -15,7 +15,7 @@ import uvicorn  # noqa: E402
 shop = stockade.aio.connect(sys.argv[2], timeout=60)
 
 
-@shop.leased("sku:{sku}", ttl=float(sys.argv[3]), wait=60)
+@shop.leased("sku:{sku}", ttl=float(sys.argv[3]), wait=300)
 async def sell(sku, lease):
     left = int(await lease.get())
     if left == 0:

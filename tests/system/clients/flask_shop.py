@@ -21,7 +21,7 @@ shop = stockade.connect(sys.argv[2], timeout=60)
 
 
 @app.post("/sell/<sku>")
-@shop.leased("sku:{sku}", ttl=float(sys.argv[3]), wait=60)
+@shop.leased("sku:{sku}", ttl=float(sys.argv[3]), wait=300)
 def sell(sku, lease):
     left = int(lease.get())
     if left == 0:
