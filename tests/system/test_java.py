@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from harness.limits import BUILD, REPO, Late, Wait, patience, wait_until
+from harness.limits import BUILD, REPO, Late, Wait, patience, sanitized, wait_until
 from harness.process import Process
 from harness.programs import run
 from harness.rig import restart
@@ -134,6 +134,7 @@ class Shops:
         return self.told()
 
 
+@pytest.mark.skipif(sanitized(), reason="it asks the package, and takes long")
 def test_a_shop_on_the_jdks_server_sells_what_is_there_and_no_more(rig):
     daemon = rig.daemon()
     shops = Shops(rig, daemon, 100_000)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.limits import patience
+from harness.limits import patience, sanitized
 from harness.node import node
 from test_node_client import on_its_address
 
@@ -87,6 +87,7 @@ def test_forty_callers_of_one_article_get_what_there_is(rig):
     server.end()
 
 
+@pytest.mark.skipif(sanitized(), reason="it asks the package, and takes long")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_the_stock_is_exact_whatever_is_stopped_and_restarted(rig, how):
     daemon = rig.daemon()
