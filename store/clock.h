@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store's time: what the age of receipts, resources and leases in it is told by.
+/* The store's own time, by which receipts, resources and leases in it grow old.
  *
- * It counts milliseconds, begins at the wall clock's time when the store is first used, and from
- * then on advances by measured time alone: the machine's monotonic count plus an offset, which is
- * kept with the data. A wall clock that is set changes nothing.
+ * It counts milliseconds. It begins at the wall clock's time when the store is first used, and from
+ * then on advances by measured time alone: the machine's monotonic clock plus an offset, which is
+ * kept with the data. Setting the wall clock changes nothing.
  *
  * - All processes on one store that belong to one boot of one machine have the same time.
- * - Time in which no process had the store open counts where two clocks say that it passed: the
+ * - Time in which no process had the store open counts if two clocks say that it passed: the
  *   monotonic one, and the wall clock since the time was noted last. The one that says less is
  *   believed.
  * - After a reboot, or on another machine, the time goes on where it was noted last. Whoever dates
  *   something notes the time with it, unless it was noted within NOTED_EVERY_MS: so no date lies
  *   further ahead than that. It is then of age 0.
- * - What is older than the first use counts from there: an earlier version dated it by the wall
- *   clock.
+ * - What was dated before the first use (by an earlier version, with the wall clock) counts from
+ *   the first use.
  *
  * So whatever clocks do, things are kept too long, and nothing is forgotten too early. */
 #ifndef STOCKADE_STORE_CLOCK_H
@@ -47,15 +47,16 @@ struct store_clock {
 
 /* `machine` NULL: the system's. */
 void store_clock_init(struct store_clock *clock, const struct clock *machine);
-/* The store is opened: goes on from what is kept with it. True: clock->note has changed, and is to
- * be kept. */
+/* The store is opened: go on from the note that is kept with it. True: clock->note has changed, and
+ * is to be kept. */
 bool store_clock_resume(struct store_clock *clock, const struct store_clock_note *kept);
-/* Another process has committed: follows what is kept now. Like store_clock_resume otherwise. */
+/* Another process has committed: follow the note that is kept now. Else like store_clock_resume. */
 bool store_clock_follow(struct store_clock *clock, const struct store_clock_note *kept);
 int64_t store_clock_now_ms(const struct store_clock *clock);
 /* Something is dated. True: `note` is to be kept with it; once it is, it is clock->note. */
 bool store_clock_due(const struct store_clock *clock, struct store_clock_note *note);
-/* What was dated before this is old; INT64_MIN where nothing can be known to be. */
+/* What was dated before this is old: `before_ms`, or INT64_MIN where that lies before the first
+ * use, since nothing can be known to be that old. */
 int64_t store_clock_before_ms(const struct store_clock *clock, int64_t before_ms);
 /* The wall clock, for dates that people see. One without a wall clock gives its own count. */
 int64_t store_clock_wall_ms(const struct clock *machine);

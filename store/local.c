@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `local:`: the lease provider for one daemon and no lease service.
  *
- * A table of leases: those it granted in this run, until their time is over, and those of other
- * daemons on the same file that it has found among what the store has recorded. A lease of an
+ * It keeps a table of leases: those that it granted in this run, until their time is over, and
+ * those of other daemons on the same file, which it found recorded in the store. A lease of an
  * earlier run needs no entry: it is held until its TTL has passed since this provider was made.
  * (Daemons are also processes that open the file by themselves, through the library.)
  *

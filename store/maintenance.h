@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking after a store's file, while a daemon works on it or while none does: a copy of it taken
- * (backup), put back (restore), looked through (audit). Functions on paths; they print nothing.
+/* Looking after a store's file, whether a daemon works on it or not: take a copy (backup), put it
+ * back (restore), check it (audit). These are functions on paths, and they print nothing.
  *
  * Each returns false where it could not do its work, with one line in `why`; the store and the
  * backup are then as they were. They block for as long as it takes: `watch` is called meanwhile. */
@@ -27,8 +27,8 @@ struct backup_call {
     int64_t size_bytes; /* out: of the backup */
 };
 
-/* Copies the store as it is at one moment into a file that needs no other beside it, checks the
- * copy, makes it durable and only then gives it its name. Writers go on meanwhile. */
+/* Copy the store as it is at one moment into a file that needs no other beside it, check the copy,
+ * make it durable and only then give it its name. Writers go on meanwhile. */
 bool store_backup(struct backup_call *call, char *why, size_t why_size);
 
 struct restore_call {
@@ -40,7 +40,7 @@ struct restore_call {
     bool present_forgotten; /* out: its tokens could not be read */
 };
 
-/* Puts a backup in the store's place, in one transaction of the store's own file: daemons that have
+/* Put a backup in the store's place, in one transaction of the store's own file: daemons that have
  * it open see the old state, then the new one. No token that was given out before is ever given out
  * again (P2) or fits (P1):
  *
@@ -60,7 +60,7 @@ struct audit_call {
     int64_t findings, resources, values, receipts, guards; /* out */
 };
 
-/* Looks through the file as it is at one moment. False: it could not be looked through. */
+/* Check the file as it is at one moment. False: it could not be read. */
 bool store_audit(struct audit_call *call, char *why, size_t why_size);
 
 #endif

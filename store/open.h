@@ -19,8 +19,7 @@ struct store_options {
     bool threads;         /* own writer and reader threads; else the owner calls store_step */
     size_t queue_ops_max; /* operations waiting, writes and reads counted apart */
     size_t batch_ops_max; /* operations in one transaction */
-    int checkpoint_pages; /* of the WAL, at which it is copied into the file; 0: by the file's size
-                           */
+    int checkpoint_pages; /* so many in the WAL are copied into the file; 0: by the file's size */
     int cache_mb;         /* names and pages that writes find in memory; 0: STORE_CACHE_MB */
     void (*wake)(void *context); /* something is finished; called on the store's threads */
     void *context;
@@ -29,23 +28,20 @@ struct store_options {
     const struct clock *clock;
 };
 
-/* For a program of our own, before it opens a store: SQLite no longer counts its memory, for the
- * whole process, which takes a lock around each allocation. */
+/* Stop SQLite counting its memory, which takes a lock around each allocation. For the whole
+ * process, so only for a program of our own, before it opens a store. */
 void store_sqlite_uncounted(void);
 
-/* Opens or makes the file, migrates it forward, starts the threads. NULL: `why` says in one line
- * what is wrong and what to do (foreign file, newer schema, read-only, locked, no room, ...). The
- * caller owns the store and ends it with store_close. */
+/* Open or make the file, migrate it forward, start the threads. NULL: `why` says in one line what
+ * is wrong and what to do (foreign file, newer schema, read-only, locked, no room, ...). The caller
+ * owns the store and ends it with store_close. */
 struct store *store_sqlite_open(const struct store_options *options, char *why, size_t why_size);
 
-/* The in-memory twin: same promises but durability, no threads (store_step). For the simulator and
- * unit tests. `path` is not used. */
-struct store *store_memory_new(const struct store_options *options);
-
-/* `local:`: leases without a lease service. It remembers what it granted in this run; of earlier
- * runs and of other daemons on the file it knows what the store has recorded (lease_call.record): a
- * live lease of an earlier run is held until its TTL has passed since this provider was made, one
- * of another daemon until its TTL has passed since it was first seen here. `clock` outlives it. */
+/* Make the provider of `local:`, leases without a lease service. It remembers what it granted in
+ * this run. Of earlier runs and of other daemons on the file it knows what the store has recorded
+ * (lease_call.record): a live lease of an earlier run is held until its TTL has passed since this
+ * provider was made, one of another daemon until its TTL has passed since it was first seen here.
+ * `clock` outlives it. */
 struct lease_provider *lease_local_new(const struct clock *clock);
 
 #endif

@@ -61,7 +61,7 @@ struct engine_options {
     size_t waiters_max;       /* ACQUIREs under way or waiting, in all; more get BUSY */
     size_t replies_max;       /* bytes of replies not sent yet, in all; 0: no bound */
     const char *address;      /* "127.0.0.1:7379", for INFO; copied */
-    /* --lock-keys: valid patterns (lockkeys/pattern.h), copied. */
+    /* --lock-keys: valid patterns (lock_pattern.h), copied. */
     const char *const *lock_keys;
     size_t lock_keys_count;
 };

@@ -12,7 +12,7 @@
 #include "fence/base/table.h"
 #include "proxy/engine/command/command.h"
 #include "proxy/engine/engine.h"
-#include "proxy/engine/lockkeys/pattern.h"
+#include "proxy/engine/lock_pattern.h"
 #include "proxy/engine/metrics.h"
 #include "proxy/engine/session/pubsub.h"
 #include "proxy/engine/session/replies.h"
@@ -22,7 +22,10 @@ struct engine {
     struct engine_counters counters;
     struct command_index index;
     struct lock_patterns lock_patterns;
-    struct lock_keys *lock_keys; /* lockkeys/lock_keys.h; NULL: there are no lock keys */
+    struct lock_keys *lock_keys;       /* lockkeys/lock_keys.h; NULL: there are no lock keys */
+    struct lock_clients *lock_clients; /* lease/lock_clients.h; the same */
+    /* A token was presented, and judged. NULL: nobody wants to know. */
+    void (*on_presented)(struct engine *engine, struct bytes resource, int64_t token);
     /* A command was parsed that may be about lock keys: what is to be done for it instead. NULL:
      * there are none. */
     const struct command *(*on_parsed)(struct engine *engine, const struct command *command,

@@ -24,7 +24,7 @@
 #include "fence/base/nearest.h"
 #include "fence/base/uri.h"
 #include "fence/lease/uri.h"
-#include "proxy/engine/lockkeys/pattern.h"
+#include "proxy/engine/lock_pattern.h"
 #include "proxy/server/address.h"
 
 #ifndef STOCKADE_VERSION

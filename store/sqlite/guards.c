@@ -322,7 +322,8 @@ const char *guards_flaw(const struct guards *guards, const char *table)
     return watched != NULL && watched->flaw[0] != '\0' ? watched->flaw : NULL;
 }
 
-bool guards_broken(const struct guards *guards, const char *table)
+/* Is it broken? Then nobody may write to the table. */
+static bool is_broken(const struct guards *guards, const char *table)
 {
     return guards_flaw(guards, table) != NULL;
 }
@@ -475,7 +476,7 @@ static enum stk_error judge_registry(struct task *task)
     task->registered = sqlite3_step(stmt) == SQLITE_ROW;
     if (task->registered) {
         bool same = sqlite3_column_int(stmt, 2) != 0;
-        if (!same || !guards_broken(task->txn->guards, guard->table))
+        if (!same || !is_broken(task->txn->guards, guard->table))
             error = refuse(task,
                            "table %.80s is guarded already, by column %.60s and prefix %.60s; "
                            "GUARD DROP it first",

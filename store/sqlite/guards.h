@@ -34,8 +34,6 @@ void guards_invalidate(struct guards *guards);
 
 /* Is there a guard on this table, whole or broken? */
 bool guards_has(const struct guards *guards, const char *table);
-/* Is it broken? Then nobody may write to the table. */
-bool guards_broken(const struct guards *guards, const char *table);
 /* Says in some words why it is broken; the text lives until the next check. NULL: it is not. */
 const char *guards_flaw(const struct guards *guards, const char *table);
 

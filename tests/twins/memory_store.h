@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory store's ways to fail, for tests. `store` comes from store_memory_new. */
+/* A store in memory, for the simulator and unit tests: the same promises but durability, no threads
+ * (store_step), and ways to fail. */
 #ifndef STOCKADE_TESTS_TWINS_MEMORY_STORE_H
 #define STOCKADE_TESTS_TWINS_MEMORY_STORE_H
 
-#include "store/store.h"
+#include "store/open.h"
 
 enum memory_fault {
     MEMORY_FINE,
     MEMORY_COMMIT_FAILS, /* the next commit fails cleanly: its operations get STK_STORE */
     MEMORY_COMMIT_LOST,  /* the outcome of the next commit is unknown: store_lost() */
 };
+
+/* Its options have no path and no threads. The caller owns it and ends it with store_close. */
+struct store *store_memory_new(const struct store_options *options);
 
 /* The next batch of writes meets the fault, once. */
 void store_memory_fail(struct store *store, enum memory_fault fault);

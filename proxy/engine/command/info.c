@@ -8,7 +8,7 @@
 
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
-#include "proxy/engine/lockkeys/clients.h"
+#include "proxy/engine/lease/lock_clients.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
 #include "proxy/engine/session/request.h"
 
@@ -180,7 +180,7 @@ static void section_lock_keys(struct engine *engine, struct buf *out)
 {
     buf_printf(out, "lock_keys:%zu\r\n", engine->lock_patterns.count);
     if (engine->lock_keys != NULL)
-        lock_clients_print(engine->lock_keys->clients, out);
+        lock_clients_print(engine->lock_clients, out);
 }
 
 static const struct {

@@ -28,8 +28,8 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
-#include "proxy/engine/lockkeys/value.h"
 #include "proxy/engine/session/arguments.h"
+#include "proxy/engine/write/lock_value.h"
 
 #define ROUNDS_MAX    16
 #define STORE_POLL_MS 15 /* or so: what another daemon holds in the same file */

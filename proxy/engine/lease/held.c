@@ -13,7 +13,7 @@
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
 #include "proxy/engine/lease/lease.h"
-#include "proxy/engine/lockkeys/clients.h"
+#include "proxy/engine/lease/lock_clients.h"
 #include "proxy/engine/session/events.h"
 
 enum { WARNING_MS = 60000 }; /* between two that say the same */

@@ -229,8 +229,6 @@ struct lease_view {
 };
 
 void lease_view_start(struct lease_view *view);
-/* Is it held under the newest token that the store knows, by this owner? */
-bool lease_view_is_of(const struct lease_view *view, struct bytes owner);
 
 /* acquire.c: a lease is granted. */
 

@@ -81,7 +81,8 @@ void lease_view_start(struct lease_view *view)
         end_view(view, STK_BUSY, NULL);
 }
 
-bool lease_view_is_of(const struct lease_view *view, struct bytes owner)
+/* Is it held under the newest token that the store knows, by this owner? */
+static bool is_of(const struct lease_view *view, struct bytes owner)
 {
     return view->held && view->call.answer_token == view->record.token &&
            bytes_equal(buf_bytes(&view->owner), owner);
@@ -140,8 +141,7 @@ static void on_seen(struct lease_view *view)
         request_fail(request, view->error, view->reason == NULL ? NULL : "%s", view->reason);
         return;
     }
-    if (view->row.fence.state == FENCE_NONE ||
-        (show->owner.len > 0 && !lease_view_is_of(view, show->owner)))
+    if (view->row.fence.state == FENCE_NONE || (show->owner.len > 0 && !is_of(view, show->owner)))
         resp_null(&request->reply, request->resp3);
     else
         reply_lease(show);

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "fence/base/mem.h"
-#include "proxy/engine/lockkeys/clients.h"
+#include "proxy/engine/lease/lease.h"
+#include "proxy/engine/lease/lock_clients.h"
 #include "proxy/engine/lockkeys/companion.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
 
@@ -118,16 +119,17 @@ void lock_keys_init(struct engine *engine)
         return;
     engine->lock_keys = mem_zalloc(sizeof *engine->lock_keys);
     command_index_fill(&engine->lock_keys->index, lock_commands, lock_commands_count);
-    engine->lock_keys->clients = lock_clients_new(engine);
+    engine->lock_clients = lock_clients_new(engine);
     engine->lock_keys->texts = lock_texts_new();
     list_init(&engine->lock_keys->signals);
     engine->on_parsed = on_parsed;
+    engine->on_presented = held_presented;
 }
 
 void lock_keys_free(struct engine *engine)
 {
     if (engine->lock_keys != NULL) {
-        lock_clients_free(engine->lock_keys->clients);
+        lock_clients_free(engine->lock_clients);
         lock_texts_free(engine->lock_keys->texts);
         free(engine->lock_keys);
     }

@@ -11,8 +11,10 @@
  *      ├──▶ commands.c   SET, GET, PTTL, ...         ┐
  *      ├──▶ eval.c       EVAL, EVALSHA, SCRIPT       ├──▶ run.c ──▶ lease/ (acquire, renew, ...)
  *      │       └──▶ scripts.c  the texts there are   ┘
- *      ├──▶ companion.c  keys that libraries have beside a lock key ──▶ signals.c
- *      └──▶ clients.c    who presents no tokens
+ *      └──▶ companion.c  keys that libraries have beside a lock key ──▶ signals.c
+ *
+ * Below it, for who knows nothing of lock keys: lock_pattern.h, write/lock_value.h (which token a
+ * value stands for) and lease/lock_clients.h (who presents no tokens).
  *
  * No Lua runs: a script is known by the SHA1 of its text. What is not known is refused, with what
  * can be done instead. Without lock keys none of this costs anything. */
@@ -26,7 +28,6 @@
 /* engine->lock_keys */
 struct lock_keys {
     struct command_index index; /* of lock_commands */
-    struct lock_clients *clients;
     struct lock_texts *texts;
     struct list signals; /* signals.c: who waits for an unlock by BLPOP, in order of arrival */
     size_t signals_count;

@@ -21,11 +21,11 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
-#include "proxy/engine/lockkeys/clients.h"
+#include "proxy/engine/lease/lock_clients.h"
 #include "proxy/engine/lockkeys/signals.h"
-#include "proxy/engine/lockkeys/value.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/notes.h"
+#include "proxy/engine/write/lock_value.h"
 
 #define LOOKS_MAX 3   /* at a lease whose grant is on its way to the store */
 #define SOON_MS   100 /* others stand in line for it: when to ask again */

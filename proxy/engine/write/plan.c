@@ -20,12 +20,11 @@
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
-#include "proxy/engine/lease/lease.h"
-#include "proxy/engine/lockkeys/value.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/events.h"
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/write/exec.h"
+#include "proxy/engine/write/lock_value.h"
 
 #define LOCK_KEY_REFUSED                                                                           \
     "'%.*s' is a lock key, not a key for data, and its resource is '%.*s'; locks take SET key "    \
@@ -654,13 +653,13 @@ static void publish_refusal(const struct request *request)
                                                         .newest = request->newest});
 }
 
-/* Who locks by lock keys is to be told apart from who is fenced. */
 static void note_presented(const struct request *request)
 {
     const struct plan *plan = &request->plan;
+    struct engine *engine = request->engine;
 
-    for (size_t i = 0; request->engine->lock_keys != NULL && i < plan->claims_count; i++)
-        held_presented(request->engine, plan->claims[i].resource, plan->claims[i].token);
+    for (size_t i = 0; engine->on_presented != NULL && i < plan->claims_count; i++)
+        engine->on_presented(engine, plan->claims[i].resource, plan->claims[i].token);
 }
 
 static bool is_guarded(const struct buf *reply)

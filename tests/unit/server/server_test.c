@@ -14,6 +14,7 @@
 #include "proxy/server/conn.h"
 #include "proxy/server/server.h"
 #include "store/open.h"
+#include "tests/twins/memory_store.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/folder.h"
 #include "tests/unit/test.h"

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fence/base/mem.h"
+#include "tests/twins/memory_store.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/folder.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See clients.h. */
-#include "proxy/engine/lockkeys/clients.h"
+/* See lock_clients.h. */
+#include "proxy/engine/lease/lock_clients.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +10,6 @@
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
-#include "proxy/engine/lockkeys/lock_keys.h"
 #include "proxy/engine/session/session.h"
 
 enum { CLIENTS_MAX = 64, WHO_SIZE = 320 };
@@ -56,7 +55,7 @@ static void describe(const struct session *session, char who[WHO_SIZE])
 
 struct lock_client *lock_client_of(struct session *session)
 {
-    struct lock_clients *clients = session->engine->lock_keys->clients;
+    struct lock_clients *clients = session->engine->lock_clients;
     char who[WHO_SIZE];
 
     describe(session, who);

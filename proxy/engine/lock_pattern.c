@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See pattern.h. */
-#include "proxy/engine/lockkeys/pattern.h"
+#include "proxy/engine/lock_pattern.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See value.h. */
-#include "proxy/engine/lockkeys/value.h"
+/* See lock_value.h. */
+#include "proxy/engine/write/lock_value.h"
 
 #include <string.h>
 
