@@ -114,7 +114,7 @@ def test_a_lease_that_another_has_is_held(shop, key):
         begun = time.monotonic()
         with pytest.raises(stockade.Held):
             shop.lease(key, wait=0.3).acquire()
-        assert time.monotonic() - begun >= 0.3
+        assert time.monotonic() - begun > 0.298  # timers count whole milliseconds
     with shop.lease(key) as lease:
         assert lease.valid
 
