@@ -52,7 +52,7 @@ def expect_all(rows):
 
 
 def test_with_default_options_the_locks_oversell_and_stockade_does_not(tool):
-    with within(patience(30)):
+    with within(patience(60)):
         shown = tool.output("demo", "oversell")
     rows = table(shown)
     assert list(rows) == ["no lock", "Redis lock", "Redis lock, watchdog", "redis-py's Lock",
