@@ -278,6 +278,9 @@ struct acquire {
     bool repeats;           /* its id was granted before: enters again, uncounted */
     bool looked;            /* is_new: its owner does not hold the lease */
     bool recorded;
+    bool waited; /* was denied, and stood in line */
+    int64_t waits_since_us;
+    int64_t asked_us;
     bool entered;    /* is_new: its owner's lease was granted meanwhile */
     unsigned rounds; /* grants minted again */
     struct store_op op;
