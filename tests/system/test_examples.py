@@ -11,6 +11,8 @@ from harness.limits import REPO, patience, wait_until
 from harness.pages import Place
 from harness.programs import NODE, link_node_modules
 
+pytestmark = pytest.mark.interpreted
+
 RUN = {".py": ["/usr/bin/python3"], ".mjs": NODE, ".sh": ["bash"],
        ".c": ["sh", "-c", 'cc $0 $(pkg-config --cflags --libs stockade) -o $0.out && ./$0.out']}
 PAUSE = re.compile(r"^( *)(#|//) prices, payment, a pause.*$", re.M)
