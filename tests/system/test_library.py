@@ -324,7 +324,7 @@ def test_the_owner_is_told_before_the_ttl_is_over_when_the_daemon_is(rig, librar
     daemon = rig.daemon()
     relay = rig.relay(daemon.address)
     client, admin = library.open(relay.uri), daemon.client()
-    ttl = patience(3)
+    ttl = patience(2)
     leases = [client.acquire(f"r{n}", ttl_ms=int(ttl * 1000)) for n in range(20)]
     wait_until(lambda: admin.counter("leases_renewed") >= 40, "each is renewed in its turn", 9)
     # What has to be told a hundredth of the TTL before its end is told well before, then.
