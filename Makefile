@@ -61,7 +61,7 @@ library_objects = $(patsubst %.c,$(BUILD)/library/%.o,$(LIBRARY_SOURCES))
 extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
-DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash libmd
+DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash libmd libsystemd
 LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash libmd
 # Debian's libuv.a has another name, and a .pc file of its own.
 STATIC_PACKAGES = $(LIBRARY_PACKAGES:libuv=$(if $(shell pkg-config --exists libuv-static && \
