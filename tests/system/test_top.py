@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stockade top`: leases, waiters and rates on a terminal of 80 columns and 24 lines, and as JSON."""
+"""`stockade top`: leases, waiters and rates on a terminal, and as JSON."""
 
 import json
 import signal
