@@ -45,7 +45,7 @@ def line(**fields):
         "time": "2026-01-31T12:00:00.500Z", "level": "info", "message": "refused",
         "time_ms": 1769860800500, "resource": "sku:42", "token": 33, "code": "STALE",
         "command": "SET", "user": "default", "client": "shop-1", "address": "10.0.0.1:5012",
-        "late_ms": 312, "ended": "expired", "newest": 34, "newest_owner": "ben",
+        "granted_ms": 1769860799988, "late_ms": 312, "ended": "expired", "newest": 34, "newest_owner": "ben",
         "newest_address": "10.0.0.2:5013", **fields})
 
 
@@ -64,8 +64,8 @@ def test_a_refusal_of_a_past_night_is_told(why, log):
     assert told.startswith("1 refused command (312 ms late) since 2026-01-31 12:00:00.\n")
     assert "2026-01-31 (UTC+0000)\n  12:00:00.500  " in told
     assert sentences(told) == [
-        'Refused: SET of "sku:42" by "shop-1" (10.0.0.1:5012) with token 33 (STALE), 312 ms after '
-        'its lease had expired. Token 34 of "ben" (10.0.0.2:5013) had overtaken it.']
+        'Refused: SET of "sku:42" by "shop-1" (10.0.0.1:5012) with token 33, granted at 11:59:59.988 '
+        '(STALE), 312 ms after its lease had expired. Token 34 of "ben" (10.0.0.2:5013) had overtaken it.']
     assert lane(told)["shop-1"].strip() == "x"
 
 
@@ -83,8 +83,8 @@ def test_one_resource_of_the_log_and_as_json(why, log):
     assert told == {"resource": "b", "log": str(path), "bad_lines": 0, "left_out": 0}
     assert refusal["late_ms"] is None and refusal["newest_owner"] == "ben"
     assert set(refusal) == {"time_ms", "resource", "token", "code", "command", "user", "client",
-                            "address", "late_ms", "ended", "newest", "newest_owner",
-                            "newest_address"}
+                            "address", "granted_ms", "late_ms", "ended", "newest",
+                            "newest_owner", "newest_address"}
     assert "nothing was refused" in why("c", "--log", path, code=NO)
     assert json.loads(why("c", "--log", path, "--json", code=NO))["error"] == "NONE"
 

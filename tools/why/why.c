@@ -18,7 +18,7 @@
 #include "tools/why/tell.h"
 #include "tools/why/wire.h"
 
-enum { COUNT_MAX = 1000000 };
+enum { COUNT_MAX = 10000 }; /* the daemon's limit, too */
 
 struct settings {
     const char *resource, *log;
