@@ -83,6 +83,7 @@ struct store_stats {
     size_t batch_writes_max;       /* the largest batch so far */
     struct durations queued;       /* writes, until their batch began */
     struct durations commits_took; /* those that changed something */
+    bool writer_rests, reader_rests; /* the thread has nothing to do */
     enum store_state state;
     char why[STORE_WHY_MAX]; /* of the state, for people; empty: STORE_FINE */
 };

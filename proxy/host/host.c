@@ -187,6 +187,11 @@ struct engine *host_engine(const struct host *host)
     return host->engine;
 }
 
+struct store *host_store(const struct host *host)
+{
+    return host->store;
+}
+
 struct lease_provider *host_provider(const struct host *host)
 {
     return host->provider;

@@ -7,6 +7,7 @@
 #include "proxy/server/admin.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,12 +164,29 @@ static int listen_on(struct admin *admin, const char *text, char *why, size_t wh
     return -1;
 }
 
-struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *address, char *why,
-                         size_t why_size)
+/* Look at a listening socket that was inherited. Return it, or -1. */
+static int take(struct admin *admin, int fd, char *why, size_t why_size)
+{
+    struct sockaddr_storage bound;
+    socklen_t len = sizeof bound;
+
+    if (getsockname(fd, (struct sockaddr *)&bound, &len) != 0 ||
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
+        snprintf(why, why_size, "inherited socket %d: %s", fd, strerror(errno));
+        close(fd);
+        return -1;
+    }
+    address_text(&bound, admin->text);
+    return fd;
+}
+
+struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *address, int inherited,
+                         char *why, size_t why_size)
 {
     struct admin *admin = mem_zalloc(sizeof *admin);
     char reason[128];
-    int fd = listen_on(admin, address, reason, sizeof reason);
+    int fd = inherited >= 0 ? take(admin, inherited, reason, sizeof reason)
+                            : listen_on(admin, address, reason, sizeof reason);
 
     admin->engine = engine;
     if (fd >= 0) {

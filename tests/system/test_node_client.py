@@ -14,6 +14,8 @@ from harness.node import node
 from harness.shop import Connection, program
 from test_p8_live import PROMPT_SECONDS
 
+pytestmark = pytest.mark.interpreted
+
 
 def on_its_address(daemon):
     """The options that start a daemon where this one was."""
