@@ -147,10 +147,9 @@ void requests_count_times(struct engine *engine)
 }
 
 /* Count one that is not like the one before. For lease commands the clock is read: the lease
- * service's answers come in the middle of a turn. */
-__attribute__((noinline)) /* the usual case is quicker without its registers */
-static void
-count_time(const struct request *request)
+ * service's answers come in the middle of a turn. (Not inlined: the usual case goes without it, and
+ * need not save registers.) */
+static __attribute__((noinline)) void count_time(const struct request *request)
 {
     struct engine *engine = request->engine;
     const struct command *command = request->command;
