@@ -362,6 +362,7 @@ void engine_metrics(struct engine *engine, bool openmetrics, struct buf *out)
     const struct exposition exposition = {out, openmetrics};
     struct gauge gauges[GAUGES_MAX];
 
+    requests_count_times(engine);
 #define X(name, help) print_metric(&exposition, #name, help, engine->counters.name, true);
     ENGINE_COUNTERS(X)
 #undef X
