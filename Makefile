@@ -21,7 +21,7 @@ endif
 DAEMON_FOLDERS := fence/base fence fence/lease $(addprefix fence/lease/,redis redlock zookeeper) \
                   store store/sqlite store/extension proxy/resp proxy/engine \
                   $(addprefix proxy/engine/,session write lease lockkeys command) proxy/host \
-                  proxy/server
+                  proxy/server proxy/server/page
 DAEMON_MAIN := proxy/server/daemon.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))
@@ -61,7 +61,7 @@ library_objects = $(patsubst %.c,$(BUILD)/library/%.o,$(LIBRARY_SOURCES))
 extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
-DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash libmd
+DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash libmd libsystemd
 LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash libmd
 # Debian's libuv.a has another name, and a .pc file of its own.
 STATIC_PACKAGES = $(LIBRARY_PACKAGES:libuv=$(if $(shell pkg-config --exists libuv-static && \
@@ -193,6 +193,11 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'cc  $<'
 	@$(COMPILE) -MMD -MP -c -o $@ $<
+
+# Files that are built into the programs as they are.
+$(call objects,proxy/server/page/page.c): $(wildcard proxy/server/page/*.html \
+    proxy/server/page/*.css proxy/server/page/*.js)
+$(call objects,tools/demo/oversell_python.c): tools/demo/buyer.py
 
 $(BUILD)/daemon.a: $(call objects,$(DAEMON_SOURCES))
 $(BUILD)/client.a: $(call objects,$(CLIENT_SOURCES))

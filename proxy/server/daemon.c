@@ -32,6 +32,8 @@
 #include "proxy/server/options.h"
 #include "proxy/server/process.h"
 #include "proxy/server/server.h"
+#include "proxy/server/service.h"
+#include "proxy/server/watchdog.h"
 #include "store/open.h"
 
 enum {
@@ -49,11 +51,13 @@ struct daemon {
     uv_loop_t loop;
     uv_timer_t drain_timer;
     uv_signal_t signals[5]; /* see the table `signals` */
+    struct watchdog watchdog;
     enum stage stage;
     bool signalled, shutdown_asked;
     int status; /* that the process ends with */
     char *password;
     size_t connections_max;
+    struct service_sockets inherited;
     /* The parts, in the order in which they are opened. NULL: not yet. */
     struct server *server;
     struct host *host;
@@ -98,6 +102,7 @@ static void init_loop(struct daemon *daemon)
     check(uv_loop_init(&daemon->loop) == 0);
     check(uv_timer_init(&daemon->loop, &daemon->drain_timer) == 0);
     daemon->drain_timer.data = daemon;
+    watchdog_init(&daemon->watchdog, &daemon->loop);
     for (size_t i = 0; i < SIGNALS; i++) {
         check(uv_signal_init(&daemon->loop, &daemon->signals[i]) == 0);
         daemon->signals[i].data = daemon;
@@ -145,13 +150,21 @@ static void warn_exposed(const struct daemon *daemon)
                               "password-file, or listen on 127.0.0.1 or a unix socket only");
 }
 
+/* Sockets that were handed over take the place of the addresses in the options. */
 static bool bind_all(struct daemon *daemon, char *why)
 {
+    const struct service_sockets *inherited = &daemon->inherited;
     const char *address;
 
-    for (size_t i = 0; (address = options_at(daemon->options, OPTION_LISTEN, i)) != NULL; i++)
-        if (!server_bind(daemon->server, address, why, WHY_SIZE))
+    if (!service_take_sockets(&daemon->inherited, why, WHY_SIZE))
+        return false;
+    for (size_t i = 0; i < inherited->listen_count; i++)
+        if (!server_take(daemon->server, inherited->listen[i], why, WHY_SIZE))
             return false;
+    if (inherited->listen_count == 0)
+        for (size_t i = 0; (address = options_at(daemon->options, OPTION_LISTEN, i)) != NULL; i++)
+            if (!server_bind(daemon->server, address, why, WHY_SIZE))
+                return false;
     warn_exposed(daemon);
     return true;
 }
@@ -200,10 +213,12 @@ static void open_engine(struct daemon *daemon)
 
 static bool open_admin(struct daemon *daemon, char *why)
 {
-    if (options_is(daemon->options, OPTION_ADMIN, "off"))
+    int inherited = daemon->inherited.admin;
+
+    if (inherited < 0 && options_is(daemon->options, OPTION_ADMIN, "off"))
         return true;
-    daemon->admin =
-        admin_open(&daemon->loop, daemon->engine, option(daemon, OPTION_ADMIN), why, WHY_SIZE);
+    daemon->admin = admin_open(&daemon->loop, daemon->engine, option(daemon, OPTION_ADMIN),
+                               inherited, why, WHY_SIZE);
     return daemon->admin != NULL;
 }
 
@@ -218,8 +233,8 @@ static bool open_parts(struct daemon *daemon, char *why)
     return server_open(daemon->server, daemon->engine, why, WHY_SIZE) && open_admin(daemon, why);
 }
 
-/* Print the one line on stdout. */
-static void say_ready(const struct daemon *daemon)
+/* Print the one line on stdout, and tell the service manager. */
+static void say_ready(struct daemon *daemon)
 {
     const char *address;
 
@@ -230,6 +245,8 @@ static void say_ready(const struct daemon *daemon)
         printf(" admin=%s", admin_address(daemon->admin));
     printf("\n");
     fflush(stdout);
+    service_ready();
+    watchdog_start(&daemon->watchdog, host_store(daemon->host));
 }
 
 static void drain(struct daemon *daemon);
@@ -391,10 +408,13 @@ static void on_hangup(uv_signal_t *handle, int number)
     struct daemon *daemon = handle->data;
 
     (void)number;
-    if (daemon->stage == RUNNING)
+    if (daemon->stage == RUNNING) {
+        service_reloading();
         reload(daemon);
-    else
+        service_ready();
+    } else {
         log_info(daemon->log, "SIGHUP: the daemon is stopping, and reads nothing any more");
+    }
 }
 
 /* The log's file was moved away: go on in a new one. */
@@ -454,6 +474,7 @@ static void drain(struct daemon *daemon)
     if (daemon->stage != RUNNING)
         return;
     daemon->stage = DRAINING;
+    service_stopping();
     log_info(daemon->log, "stopping: no new connections, finishing what was begun");
     server_stop_listening(daemon->server);
     engine_drain(daemon->engine);
@@ -492,6 +513,7 @@ static void end(struct daemon *daemon)
 {
     daemon->stage = ENDING;
     uv_timer_stop(&daemon->drain_timer);
+    watchdog_close(&daemon->watchdog);
     if (daemon->admin != NULL)
         admin_close(daemon->admin);
     server_close(daemon->server);
@@ -503,6 +525,7 @@ static void free_parts(struct daemon *daemon)
     host_free(daemon->host);
     server_free(daemon->server);
     check(uv_loop_close(&daemon->loop) == 0);
+    free(daemon->inherited.listen);
     free(daemon->password);
     free(daemon);
 }
