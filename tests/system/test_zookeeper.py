@@ -40,7 +40,7 @@ def server(module_rig):
 
 
 def reached(daemon):
-    """Once it has its session, which the server syncs to its disk: that may take a second."""
+    """Once it has its session: a loaded machine may take longer for that than a call waits."""
     await_up(daemon.client())
     return daemon
 
