@@ -23,7 +23,7 @@ endif
 DAEMON_FOLDERS := fence/base fence fence/lease $(addprefix fence/lease/,redis redlock zookeeper) \
                   store store/sqlite store/extension proxy/resp proxy/engine \
                   $(addprefix proxy/engine/,session write lease lockkeys command) proxy/host \
-                  proxy/server
+                  proxy/server proxy/server/page
 DAEMON_MAIN := proxy/server/daemon.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))
@@ -206,6 +206,11 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'cc  $<'
 	@$(COMPILE) -MMD -MP -c -o $@ $<
+
+# Files that are built into the programs as they are.
+$(call objects,proxy/server/page/page.c): $(wildcard proxy/server/page/*.html \
+    proxy/server/page/*.css proxy/server/page/*.js)
+$(call objects,tools/demo/oversell_python.c): tools/demo/buyer.py
 
 $(BUILD)/daemon.a: $(call objects,$(DAEMON_SOURCES))
 $(BUILD)/client.a: $(call objects,$(CLIENT_SOURCES))

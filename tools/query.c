@@ -212,7 +212,7 @@ static const struct option_row set_rows[] = {FIELD_ROW, TOKEN_ROW, WAIT_ROW, JSO
 static const struct option_table set_table = {
     .command = "stockade set",
     .usage = "stockade set KEY VALUE [options]",
-    .about = "Writes a value under a lease. (A value that begins with - goes behind --.)\n\n" //
+    .about = "Writes a value under a lease. A negative one goes after --: set KEY -- -5.\n\n" //
     EXITS,
     OPTION_ROWS(set_rows),
     .operands = {{"KEY", offsetof(struct settings, key)},
@@ -221,7 +221,7 @@ static const struct option_table set_table = {
 
 static const struct option_row take_rows[] = {
     {"min", OPTION_NUMBER, offsetof(struct settings, min), INT64_MIN, INT64_MAX, "0",
-     "what has to be left at least", NULL},
+     "the least that has to be left", NULL},
     FIELD_ROW,
     TOKEN_ROW,
     WAIT_ROW,
@@ -459,7 +459,7 @@ static const struct option_table revoke_table = {
 };
 static const struct option_row leases_rows[] = {
     {"count", OPTION_NUMBER, offsetof(struct settings, count), 1, INT64_MAX, "N",
-     "at most so many (100000)", NULL},
+     "list no more than N (100000)", NULL},
     JSON_ROW,
 };
 static const struct option_table leases_table = {

@@ -41,7 +41,8 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->deferred);
     engine->on_session_closed = session_closed;
     lock_keys_init(engine);
-    engine->started_ms = engine_now_ms(engine);
+    engine->started_ms = engine_read_clock_us(engine) / 1000;
+    engine->started_wall_us = clock_wall_us(options->clock);
     held_init(engine);
     queue_init(engine);
     engine->notes = notes_new(engine);
@@ -84,9 +85,14 @@ int64_t engine_next_ms(const struct engine *engine)
     return first == NULL ? -1 : first->at_ms;
 }
 
+int64_t engine_read_clock(struct engine *engine)
+{
+    return engine_read_clock_us(engine);
+}
+
 void engine_turn(struct engine *engine)
 {
-    int64_t now_ms = engine_now_ms(engine);
+    int64_t now_ms = engine_read_clock_us(engine) / 1000;
     struct heap_node *due;
 
     while ((due = heap_first(&engine->timers)) != NULL && due->at_ms <= now_ms) {

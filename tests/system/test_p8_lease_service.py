@@ -4,9 +4,9 @@
 import pytest
 
 from harness import services
+from harness.deployment import token_when_up
 from harness.limits import patience, wait_until, within
 from harness.rig import free_port, restart
-from test_p2_rising import token_when_up
 from test_p8_live import line_up
 
 AT_ONCE_SECONDS = 1.0

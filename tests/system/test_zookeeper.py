@@ -8,17 +8,18 @@ import socket
 
 import pytest
 
+from harness.deployment import granted_again, token_when_up
 from harness.limits import Stopwatch, patience, wait_until
 from harness.load import Load
 from harness.resp import Push, ReplyError
 from harness.rig import free_port
 from harness.services import needed
 from harness.zookeeper import ZooKeeper
-from test_p2_rising import assert_rising, token_when_up
+from test_p2_rising import assert_rising
 from test_p8_lease_service import (AT_ONCE_SECONDS, SILENT_SECONDS, assert_holder_writes,
                                    assert_leasedown)
 from test_p8_live import PROMPT_SECONDS, hand_over
-from test_sentinel import await_up, back_in_time
+from test_sentinel import await_up
 
 LONG_SESSION_MS = 60000
 RESTARTS = 6
@@ -289,5 +290,5 @@ def test_restarts_let_no_stale_write_through_and_take_three_seconds(rig):
                 service.down()
                 assert_leasedown(client, "r", AT_ONCE_SECONDS)
                 service.up()
-            back_in_time(client, f"after{i}")
+            granted_again(client, f"after{i}")
     load.audit()

@@ -210,9 +210,8 @@ def library_page(page, text, entries):
 
 def config_file(daemon):
     """Every option as a comment."""
-    lines = ["# Options of stockaded, each with its default: see stockade.conf(5). Those that are",
-             "# marked [SIGHUP] change on `systemctl reload stockade`, the others at the next start.",
-             ""]
+    lines = ["# Options of stockaded, each with its default: see stockade.conf(5). Those marked",
+             "# [SIGHUP] change on `systemctl reload stockade`, the others at the next start.", ""]
     for option in daemon.options:
         if option.name == "config":
             continue

@@ -124,6 +124,31 @@ void request_free(struct request *request)
     request_put(request);
 }
 
+/* In which of the histograms it is counted. */
+static enum command_group group_of(const struct request *request)
+{
+    const struct command *command = request->command;
+
+    if (command->flags & COMMAND_LEASE)
+        return request->waited ? COMMANDS_WAIT : COMMANDS_LEASE;
+    if (command->flags & COMMAND_SQL)
+        return COMMANDS_SQL;
+    return command->order == ORDER_READ    ? COMMANDS_READ
+           : command->order == ORDER_WRITE ? COMMANDS_WRITE
+                                           : COMMANDS_OTHER;
+}
+
+static void count_time(struct request *request)
+{
+    struct engine *engine = request->engine;
+    enum command_group group = group_of(request);
+
+    /* The lease service's answers come in the middle of a turn. */
+    if (request->command->flags & COMMAND_LEASE)
+        engine_read_clock_us(engine);
+    durations_add(&engine->times.commands[group], engine->now_us - request->started_us);
+}
+
 void request_finish(struct request *request)
 {
     struct engine *engine = request->engine;
@@ -132,6 +157,7 @@ void request_finish(struct request *request)
     request->finished = true;
     engine->requests_open--;
     engine->counters.commands_processed++;
+    count_time(request);
     engine->reads_weight -= request->weight;
     if (request->share > 0 || request->reply.len > REPLY_UNCOUNTED_MAX)
         replies_count(&engine->replies, &request->share, request->reply.len);
@@ -256,7 +282,8 @@ enum stk_error request_submit(struct request *request, bool writes, store_run *r
                                     .brief = is_brief(request),
                                     .about = about(request),
                                     .run = run,
-                                    .done = done};
+                                    .done = done,
+                                    .submitted_us = request->engine->now_us};
     list_init(&request->op.link);
     return store_submit(request->engine->options.store, &request->op);
 }

@@ -76,6 +76,8 @@ struct request {
     enum command_order order;
     bool queued; /* between MULTI and EXEC: is to become a part of the transaction */
     bool started, finished;
+    bool waited; /* in line, for others */
+    int64_t started_us;
     bool usual_size;            /* it may be used again */
     struct request *next_spare; /* in engine->spares */
 
