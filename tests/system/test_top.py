@@ -150,6 +150,7 @@ def test_a_daemon_that_is_silent_keeps_nobody_from_leaving(top, rig):
     daemon = rig.daemon()
     with daemon.frozen():
         terminal = top(daemon.uri)
+        terminal.await_text("connecting to stockade://")
         with within(2):  # a call takes 3 s at most
             terminal.press("q")
             assert terminal.await_end() == OK
