@@ -66,6 +66,7 @@ struct engine {
 
     struct sweeper *sweeper; /* sweep.c */
     struct notes *notes;     /* session/notes.c */
+    struct history *history; /* history/history.h */
 };
 
 static inline int64_t engine_now_ms(const struct engine *engine)
