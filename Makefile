@@ -22,7 +22,7 @@ endif
 # What is built from what.
 DAEMON_FOLDERS := fence/base fence fence/lease $(addprefix fence/lease/,redis redlock zookeeper) \
                   store store/sqlite store/extension proxy/resp proxy/engine \
-                  $(addprefix proxy/engine/,session write lease lockkeys command) proxy/host \
+                  $(addprefix proxy/engine/,history session write lease lockkeys command) proxy/host \
                   proxy/server proxy/server/page
 DAEMON_MAIN := proxy/server/daemon.c
 TOOLS_MAIN := tools/main.c
@@ -65,6 +65,8 @@ extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
 DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash libmd libsystemd
+# Of the command line only: a screen, and JSON that is read. Their headers need no flags.
+TOOLS_PACKAGES := ncursesw json-c
 LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash libmd
 # Debian's libuv.a has another name, and a .pc file of its own.
 STATIC_PACKAGES = $(LIBRARY_PACKAGES:libuv=$(if $(shell pkg-config --exists libuv-static && \
@@ -77,8 +79,8 @@ once = $(eval $(1) := $(shell $(2)))$($(1))
 PACKAGE_CFLAGS = $(call once,PACKAGE_CFLAGS,pkg-config --cflags $(DAEMON_PACKAGES) zlib)
 DAEMON_LIBS = $(call once,DAEMON_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES))
 LIBRARY_LIBS = $(call once,LIBRARY_LIBS,$(PKG_LIBS) $(LIBRARY_PACKAGES))
-TOOLS_LIBS = $(call once,TOOLS_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES) zlib)
-TEST_LIBS = $(call once,TEST_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES) zlib cmocka)
+TOOLS_LIBS = $(call once,TOOLS_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES) $(TOOLS_PACKAGES) zlib)
+TEST_LIBS = $(call once,TEST_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES) $(TOOLS_PACKAGES) zlib cmocka)
 
 OPTIMISE ?= -O2
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
