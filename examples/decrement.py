@@ -1,24 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sells one piece of sku:42, with redis-py.
-import contextlib
-import redis
+# Sells one piece of sku:42, with the package for Python.
+import stockade
 
-shop = redis.Redis(port=7379, decode_responses=True)
-sku = "sku:42"
-
-lease = shop.execute_command("ACQUIRE", sku, 30000, "WAIT", 10000)
-if lease is None:
-    raise SystemExit("busy: others are selling it")
-token, ttl_ms = lease
 try:
-    stock = int(shop.get(sku))
-    if stock == 0:
-        raise SystemExit("sold out")
-    # prices, payment, a pause: whatever takes its time happens here
-    shop.execute_command("FENCED", token, "SET", sku, stock - 1)
-    print("sold, left:", stock - 1)
-except redis.ResponseError as error:
-    raise SystemExit(f"not sold: {error}")  # STALE: the lease passed on, nothing changed
-finally:
-    with contextlib.suppress(redis.ResponseError):
-        shop.execute_command("RELEASE", sku, token)
+    with stockade.connect("stockade://127.0.0.1:7379") as shop:
+        with shop.lease("sku:42", ttl=30, wait=10) as lease:
+            # prices, payment, a pause: whatever takes its time happens here
+            print("sold, left:", lease.take(1))
+except stockade.SoldOut:
+    raise SystemExit("sold out")
+except stockade.Held:
+    raise SystemExit("busy: others are selling it")
+except stockade.Stale:
+    raise SystemExit("not sold: the lease passed on, and nothing changed")

@@ -17,6 +17,11 @@ int64_t store_clock_wall_ms(const struct clock *machine)
     return clock_wall_us(machine) / 1000;
 }
 
+int64_t store_clock_machine_us(const struct store_clock *clock)
+{
+    return clock_now_us(clock->machine);
+}
+
 int64_t store_clock_now_ms(const struct store_clock *clock)
 {
     return clock_now_ms(clock->machine) + atomic_load(&clock->offset_ms);

@@ -53,6 +53,8 @@ bool store_clock_resume(struct store_clock *clock, const struct store_clock_note
 /* Another process has committed: follow the note that is kept now. Else like store_clock_resume. */
 bool store_clock_follow(struct store_clock *clock, const struct store_clock_note *kept);
 int64_t store_clock_now_ms(const struct store_clock *clock);
+/* The machine's own count, to measure how long something takes. */
+int64_t store_clock_machine_us(const struct store_clock *clock);
 /* Something is dated. True: `note` is to be kept with it; once it is, it is clock->note. */
 bool store_clock_due(const struct store_clock *clock, struct store_clock_note *note);
 /* What was dated before this is old: `before_ms`, or INT64_MIN where that lies before the first

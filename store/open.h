@@ -24,7 +24,8 @@ struct store_options {
     void (*wake)(void *context); /* something is finished; called on the store's threads */
     void *context;
     const struct log *log; /* may be NULL */
-    /* Its wall clock dates rows. NULL: the system's. Outlives the store. */
+    /* Its wall clock dates rows; durations are measured with it. NULL: the system's. Outlives the
+     * store. */
     const struct clock *clock;
 };
 

@@ -38,6 +38,7 @@
 #include <stdint.h>
 
 #include "fence/base/bytes.h"
+#include "fence/base/durations.h"
 #include "fence/base/err.h"
 #include "fence/base/list.h"
 
@@ -62,6 +63,7 @@ struct store_op {
     struct bytes about;
     store_run *run;
     store_done *done;
+    int64_t submitted_us; /* on the store's clock, to measure its queue */
     enum stk_error error;
     const char *why;  /* of STK_STORE, for people, as long as the store lives; NULL: unknown */
     struct list link; /* the store's own */
@@ -78,7 +80,10 @@ enum store_state {
 struct store_stats {
     uint64_t commits, writes, reads, read_batches, failed_commits, foreign_commits;
     size_t writes_queued, reads_queued;
-    size_t batch_writes_max; /* the largest batch so far */
+    size_t batch_writes_max;         /* the largest batch so far */
+    struct durations queued;         /* writes, until their batch began */
+    struct durations commits_took;   /* those that changed something */
+    bool writer_rests, reader_rests; /* the thread has nothing to do */
     enum store_state state;
     char why[STORE_WHY_MAX]; /* of the state, for people; empty: STORE_FINE */
 };

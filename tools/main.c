@@ -15,10 +15,13 @@ static const struct cli_command commands[] = {
     {"lock", "run a program while it holds a lease", lock_run},
     {"get", "print what a key holds", get_run},
     {"set", "write a key, under your token or a lease of its own", set_run},
-    {"take", "take from a number where enough is left", take_run},
+    {"take", "take from a number, if enough is left", take_run},
     {"lease", "tell who holds a resource", lease_run},
     {"revoke", "end a lease, whoever holds it", revoke_run},
     {"leases", "list the leases", leases_run},
+    {"why", "tell who held a resource, who was refused and how late", why_run},
+    {"top", "watch leases, waiters and rates", top_run},
+    {"top", "watch leases, waiters and rates", top_run},
     {"demo oversell", "a flash sale: what locks let through, and what a checked token does not",
      demo_oversell_run},
     {"demo basket", "orders over several articles: a basket is sold whole, and once",
@@ -43,10 +46,10 @@ static void print_help(void)
            "  -u, --uri URI    the server: stockade://[user:password@]host[:port],\n"
            "                   stockade+unix:PATH, or sqlite:PATH for a store without a daemon;\n"
            "                   default " CLI_DEFAULT_URI ".\n"
-           "                   (demo and replay start private servers where -u is not given)\n"
+           "                   (without -u, demo and replay start private servers)\n"
            "      --password-file FILE\n"
-           "                   the password, where the URI has none: FILE's only line\n"
-           "  -h, --help       this text; `stockade COMMAND --help` tells of one command\n"
+           "                   the password, if the URI has none: FILE's only line\n"
+           "  -h, --help       this text; `stockade COMMAND --help` explains one command\n"
            "  -V, --version    the version\n\n"
            "environment: STOCKADE_URI stands for -u, STOCKADE_PASSWORD_FILE for --password-file;\n"
            "STOCKADE_PASSWORD is the password itself\n\n"

@@ -148,7 +148,7 @@ static int store_command_close(struct store_command *command, const char *why)
 static const struct option_row backup_rows[] = {
     STORE_OPTION_ROW,
     {"force", OPTION_FLAG, offsetof(struct store_settings, force), 0, 0, NULL,
-     "replace FILE where it is there already", NULL},
+     "replace FILE if it exists", NULL},
 };
 static const struct option_table backup_table = {
     .command = "stockade backup",
@@ -240,7 +240,7 @@ static const struct option_table check_table = {
     .about = "Looks for damage in a store: SQLite's pages, indexes and foreign keys, Stockade's\n"
              "tables, the guards' triggers, fences, values and receipts against each other. A\n"
              "daemon may be at work on the store meanwhile. It changes nothing.\n\n"
-             "Exit code 0: nothing found. 1: something was, or the store could not be read.",
+             "Exit code 0: nothing was found. 1: something was, or the store cannot be read.",
     OPTION_ROWS(check_rows),
 };
 

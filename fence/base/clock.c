@@ -11,13 +11,18 @@
 
 #include "fence/base/check.h"
 
-static int64_t monotonic_now_ms(const struct clock *clock)
+static int64_t monotonic_now_us(const struct clock *clock)
 {
     struct timespec now;
 
     (void)clock;
     check(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int64_t monotonic_now_ms(const struct clock *clock)
+{
+    return monotonic_now_us(clock) / 1000;
 }
 
 static int64_t system_wall_us(const struct clock *clock)
@@ -69,5 +74,6 @@ void chance_hex(const struct chance *chance, char *out, size_t digits)
     out[digits] = '\0';
 }
 
-const struct clock clock_monotonic = {monotonic_now_ms, NULL, system_wall_us, system_boot};
+const struct clock clock_monotonic = {monotonic_now_ms, NULL, system_wall_us, system_boot,
+                                      monotonic_now_us};
 const struct chance chance_system = {system_fill, NULL};

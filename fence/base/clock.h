@@ -19,6 +19,9 @@ struct clock {
     /* The id of the boot of the machine from which now_ms counts; "" where it is not known. NULL:
      * it never is. */
     void (*boot)(const struct clock *clock, char id[CLOCK_BOOT_SIZE]);
+    /* The same time as now_ms, in microseconds, to measure how long something takes. NULL: it does
+     * not know better than now_ms. */
+    int64_t (*now_us)(const struct clock *clock);
 };
 
 struct chance {
@@ -35,6 +38,12 @@ extern const struct chance chance_system;
 static inline int64_t clock_now_ms(const struct clock *clock)
 {
     return clock->now_ms(clock);
+}
+
+/* Return the same in microseconds. */
+static inline int64_t clock_now_us(const struct clock *clock)
+{
+    return clock->now_us != NULL ? clock->now_us(clock) : clock_now_ms(clock) * 1000;
 }
 
 /* Return microseconds since 1970, or, where there is no wall clock, of this clock. */

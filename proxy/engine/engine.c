@@ -8,6 +8,7 @@
 #include "fence/base/check.h"
 #include "fence/base/json.h"
 #include "fence/base/mem.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
@@ -41,9 +42,11 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->deferred);
     engine->on_session_closed = session_closed;
     lock_keys_init(engine);
-    engine->started_ms = engine_now_ms(engine);
+    engine->started_ms = engine_read_clock_us(engine) / 1000;
+    engine->started_wall_us = clock_wall_us(options->clock);
     held_init(engine);
     queue_init(engine);
+    engine->history = history_new(options->history_max, options->clock);
     engine->notes = notes_new(engine);
     engine->sweeper = sweeper_new(engine);
     lease_provider_watch(options->provider, held_on_news, engine);
@@ -70,6 +73,7 @@ void engine_free(struct engine *engine)
     check(engine->replies.bytes == 0 && engine->reads_weight == 0);
     sweeper_free(engine->sweeper);
     notes_free(engine->notes);
+    history_free(engine->history);
     requests_free_spares(engine);
     lock_keys_free(engine);
     heap_free(&engine->timers);
@@ -84,9 +88,14 @@ int64_t engine_next_ms(const struct engine *engine)
     return first == NULL ? -1 : first->at_ms;
 }
 
+int64_t engine_read_clock(struct engine *engine)
+{
+    return engine_read_clock_us(engine);
+}
+
 void engine_turn(struct engine *engine)
 {
-    int64_t now_ms = engine_now_ms(engine);
+    int64_t now_ms = engine_read_clock_us(engine) / 1000;
     struct heap_node *due;
 
     while ((due = heap_first(&engine->timers)) != NULL && due->at_ms <= now_ms) {

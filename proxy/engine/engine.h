@@ -7,7 +7,7 @@
  * Everything here is called on one thread. The host's turn looks like this:
  *
  *   bytes arrived      session_input
- *   store woke us      store_collect (which runs the operations' `done`)
+ *   store woke us      engine_read_clock, store_collect (which runs the operations' `done`)
  *   timer              at engine_next_ms
  *   end of the turn    engine_turn: due timers, then `changed` once for each session with news
  *
@@ -60,6 +60,7 @@ struct engine_options {
     size_t sessions_max;      /* connections; one more is told so and closed */
     size_t waiters_max;       /* ACQUIREs under way or waiting, in all; more get BUSY */
     size_t replies_max;       /* bytes of replies not sent yet, in all; 0: no bound */
+    size_t history_max;       /* grants, and refusals, that are remembered; at least 1 */
     const char *address;      /* "127.0.0.1:7379", for INFO; copied */
     /* --lock-keys: valid patterns (lock_pattern.h), copied. */
     const char *const *lock_keys;
@@ -80,6 +81,9 @@ void engine_find_locked_data(struct engine *engine,
  * sql_limit_ms, replies_max. Connections stay open, and logged in. */
 void engine_reconfigure(struct engine *engine, const struct engine_options *options);
 
+/* Read the engine's clock, in microseconds. Call it before store_collect, so that what the store
+ * has finished is timed. */
+int64_t engine_read_clock(struct engine *engine);
 /* End the host's turn: fire the timers that are due, then report each changed session. */
 void engine_turn(struct engine *engine);
 /* Are replies held back for reads that came with them? Then collect what the store does at once,
@@ -97,8 +101,9 @@ bool engine_idle(const struct engine *engine);
 /* Append INFO's text: these sections, or all where none is named. */
 void engine_info(struct engine *engine, const struct bytes *sections, size_t count,
                  struct buf *out);
-/* Append the same counters in Prometheus's text format. */
-void engine_metrics(struct engine *engine, struct buf *out);
+/* Append the same counters, gauges and histograms in Prometheus's text format, or in that of
+ * OpenMetrics 1.0. */
+void engine_metrics(struct engine *engine, bool openmetrics, struct buf *out);
 /* Append {"status":"ok",...}. False: somebody has to do something about the store. A write that
  * has failed only shows in the text, since the next may succeed, and a daemon without writes would
  * never be healthy again. So does a lease service that is down: holders still write. */

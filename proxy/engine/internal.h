@@ -20,6 +20,12 @@
 struct engine {
     struct engine_options options;
     struct engine_counters counters;
+    struct engine_times times;
+    struct alike { /* requests that are not in `times` yet: requests_count_times */
+        const struct command *command;
+        int64_t started_us, ended_us;
+        uint64_t count;
+    } alike;
     struct command_index index;
     struct lock_patterns lock_patterns;
     struct lock_keys *lock_keys;       /* lockkeys/lock_keys.h; NULL: there are no lock keys */
@@ -31,7 +37,8 @@ struct engine {
     const struct command *(*on_parsed)(struct engine *engine, const struct command *command,
                                        const struct bytes *argv, size_t argc);
     struct heap timers;
-    int64_t started_ms;
+    int64_t started_ms, started_wall_us;
+    int64_t now_us; /* the clock, when it was last read: see engine_read_clock */
     bool draining, shutdown_asked;
 
     struct list sessions;
@@ -52,17 +59,26 @@ struct engine {
 
     struct line *lines; /* lease/line.c: those who wait, a uthash by resource */
     size_t acquires_count;
+    size_t waiters;      /* of these, have been denied once and wait for their turn */
     struct table places; /* lease/queue.c: those of ACQUIRE ... QUEUE */
     struct table held;   /* lease/held.c: leases that were granted and have not ended */
     int64_t behind_said_ms;
 
     struct sweeper *sweeper; /* sweep.c */
     struct notes *notes;     /* session/notes.c */
+    struct history *history; /* history/history.h */
 };
 
 static inline int64_t engine_now_ms(const struct engine *engine)
 {
     return clock_now_ms(engine->options.clock);
+}
+
+/* What has just come to pass is timed by this. Return the clock in microseconds. */
+static inline int64_t engine_read_clock_us(struct engine *engine)
+{
+    engine->now_us = clock_now_us(engine->options.clock);
+    return engine->now_us;
 }
 
 /* Embed it. All zero but for `fire`: not set. */

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "fence/base/durations.h"
+
 #define ENGINE_COUNTERS(X)                                                                         \
     X(connections_received, "Connections accepted since the start")                                \
     X(connections_rejected, "Connections refused because max-connections was reached")             \
@@ -39,6 +41,29 @@
     X(events_delivered, "Messages sent to subscribers")                                            \
     X(subscribers_dropped, "Subscribers disconnected because they did not read")                   \
     X(store_errors, "Commands that failed with STORE")
+
+/* Groups of commands, whose durations are counted apart: X(id, label). */
+#define COMMAND_GROUPS(X)                                                                          \
+    X(READ, "read")                                                                                \
+    X(WRITE, "write") /* and transactions */                                                       \
+    X(LEASE, "lease")                                                                              \
+    X(WAIT, "wait") /* those for leases that had to wait in line */                                \
+    X(SQL, "sql")                                                                                  \
+    X(OTHER, "other")
+
+enum command_group {
+#define X(id, label) COMMANDS_##id,
+    COMMAND_GROUPS(X)
+#undef X
+        COMMANDS_GROUPS
+};
+
+/* How long things took. */
+struct engine_times {
+    struct durations commands[COMMANDS_GROUPS]; /* from the start of a command to its reply */
+    struct durations grants;                    /* until the lease service answered */
+    struct durations waits;                     /* in line */
+};
 
 struct engine_counters {
 #define X(name, help) uint64_t name;

@@ -99,6 +99,7 @@ static void go_on(struct sweeper *sweeper)
 static void submit(struct sweeper *sweeper, const struct store_op *op)
 {
     sweeper->op = *op;
+    sweeper->op.submitted_us = sweeper->engine->now_us;
     list_init(&sweeper->op.link);
     if (store_submit(sweeper->engine->options.store, &sweeper->op) != STK_OK)
         return; /* the next time, then */

@@ -69,20 +69,23 @@ static void on_polled(uv_check_t *polled)
 {
     struct host *host = polled->data;
 
-    if (host->woken)
+    if (host->woken) {
+        if (host->engine != NULL)
+            engine_read_clock(host->engine);
         collect(host);
+    }
     host->woken = false;
 }
 
-/* Let the store do at once what it can. True: it did, and that is collected. Where it took long,
- * sockets come first. */
+/* Let the store do at once what it can, at the end of a turn. True: it did, and that is collected.
+ * Where it took long, sockets come first. */
 static bool do_at_once(struct host *host)
 {
-    int64_t start_ms = clock_now_ms(&clock_monotonic);
+    int64_t start_us = engine_read_clock(host->engine);
 
     if (!store_flush(host->store))
         return false;
-    if (clock_now_ms(&clock_monotonic) - start_ms >= LATE_MS) {
+    if (engine_read_clock(host->engine) - start_us >= LATE_MS * 1000) {
         uv_async_send(&host->wake);
         return false;
     }
@@ -182,6 +185,11 @@ void host_start(struct host *host, void (*ready)(void *context))
 struct engine *host_engine(const struct host *host)
 {
     return host->engine;
+}
+
+struct store *host_store(const struct host *host)
+{
+    return host->store;
 }
 
 struct lease_provider *host_provider(const struct host *host)

@@ -46,6 +46,8 @@ void host_start(struct host *host, void (*ready)(void *context));
 
 /* Return the engine, NULL before it is open. */
 struct engine *host_engine(const struct host *host);
+/* The same for the store. */
+struct store *host_store(const struct host *host);
 /* The same for the lease provider. */
 struct lease_provider *host_provider(const struct host *host);
 

@@ -74,7 +74,6 @@ void resp_map(struct buf *out, size_t pairs, bool resp3);    /* %n or *2n */
 void resp_push(struct buf *out, size_t count, bool resp3);   /* >n or *n: it answers nothing */
 void resp_set(struct buf *out, size_t count, bool resp3);    /* ~n or *n */
 void resp_double(struct buf *out, double value, bool resp3); /* ,1.5 or a bulk string */
-void resp_bool(struct buf *out, bool value, bool resp3);     /* #t or :1 */
 /* Append a whole value that was written by these functions for RESP3 or not (`value_resp3`), as a
  * client reads it that speaks RESP3 or not. */
 void resp_append_value(struct buf *out, struct bytes value, bool value_resp3, bool resp3);

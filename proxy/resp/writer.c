@@ -169,14 +169,6 @@ void resp_double(struct buf *out, double value, bool resp3)
         resp_bulk_text(out, text);
 }
 
-void resp_bool(struct buf *out, bool value, bool resp3)
-{
-    if (resp3)
-        buf_append_text(out, value ? "#t\r\n" : "#f\r\n");
-    else
-        resp_int(out, value);
-}
-
 void resp_verbatim(struct buf *out, struct bytes text, bool resp3)
 {
     if (!resp3) {

@@ -7,6 +7,7 @@
 #include "proxy/server/admin.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,9 +52,17 @@ static unsigned write_health(struct admin *admin, struct buf *body)
 
 static unsigned write_metrics(struct admin *admin, struct buf *body)
 {
-    engine_metrics(admin->engine, body);
+    engine_metrics(admin->engine, false, body);
     return MHD_HTTP_OK;
 }
+
+static unsigned write_openmetrics(struct admin *admin, struct buf *body)
+{
+    engine_metrics(admin->engine, true, body);
+    return MHD_HTTP_OK;
+}
+
+#define OPENMETRICS "application/openmetrics-text"
 
 /* What is served. */
 static const struct page {
@@ -61,11 +70,25 @@ static const struct page {
     unsigned (*write)(struct admin *admin, struct buf *body); /* returns the HTTP status */
 } pages[] = {
     {"/health", "application/json", write_health},
-    {"/metrics", "text/plain; version=0.0.4", write_metrics},
+    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", write_metrics},
 };
 
-static const struct page *page_at(const char *url)
+/* /metrics for those who ask for it, as Prometheus does. */
+static const struct page openmetrics_page = {
+    "/metrics", OPENMETRICS "; version=1.0.0; charset=utf-8", write_openmetrics};
+
+static bool accepts_openmetrics(struct MHD_Connection *connection)
 {
+    const char *accept =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+    return accept != NULL && strstr(accept, OPENMETRICS) != NULL;
+}
+
+static const struct page *page_at(struct MHD_Connection *connection, const char *url)
+{
+    if (strcmp(url, openmetrics_page.url) == 0 && accepts_openmetrics(connection))
+        return &openmetrics_page;
+
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (strcmp(url, pages[i].url) == 0)
             return &pages[i];
@@ -77,7 +100,7 @@ static enum MHD_Result serve(void *context, struct MHD_Connection *connection, c
                              const char *method, const char *version, const char *upload,
                              size_t *upload_size, void **state)
 {
-    const struct page *page = page_at(url);
+    const struct page *page = page_at(connection, url);
     struct buf body = {0};
 
     (void)version, (void)upload, (void)upload_size, (void)state;
@@ -141,12 +164,29 @@ static int listen_on(struct admin *admin, const char *text, char *why, size_t wh
     return -1;
 }
 
-struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *address, char *why,
-                         size_t why_size)
+/* Look at a listening socket that was inherited. Return it, or -1. */
+static int take(struct admin *admin, int fd, char *why, size_t why_size)
+{
+    struct sockaddr_storage bound;
+    socklen_t len = sizeof bound;
+
+    if (getsockname(fd, (struct sockaddr *)&bound, &len) != 0 ||
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
+        snprintf(why, why_size, "inherited socket %d: %s", fd, strerror(errno));
+        close(fd);
+        return -1;
+    }
+    address_text(&bound, admin->text);
+    return fd;
+}
+
+struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *address, int inherited,
+                         char *why, size_t why_size)
 {
     struct admin *admin = mem_zalloc(sizeof *admin);
     char reason[128];
-    int fd = listen_on(admin, address, reason, sizeof reason);
+    int fd = inherited >= 0 ? take(admin, inherited, reason, sizeof reason)
+                            : listen_on(admin, address, reason, sizeof reason);
 
     admin->engine = engine;
     if (fd >= 0) {

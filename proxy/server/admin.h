@@ -12,10 +12,11 @@
 
 struct admin;
 
-/* Listen on `address` (address.h, no unix sockets). Loop and engine are borrowed. NULL: `why` is
- * one line. */
-struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *address, char *why,
-                         size_t why_size);
+/* Listen on `address` (address.h, no unix sockets), or on `inherited`, a socket that listens
+ * already, and own that; -1: there is none. Loop and engine are borrowed. NULL: `why` is one line.
+ */
+struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *address, int inherited,
+                         char *why, size_t why_size);
 /* Return the address with the port it got. */
 const char *admin_address(const struct admin *admin);
 /* Stop serving; the engine is not asked any more. The memory goes when the loop has closed the

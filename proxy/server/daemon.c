@@ -14,6 +14,7 @@
  * How it fails: wrong options are exit status 2. A part that cannot be opened is one line in the
  * log and exit status 1. A commit whose outcome is unknown ends the process with status 70 and
  * without a word to clients: the next start goes by what is on disk. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,8 @@
 #include "proxy/server/options.h"
 #include "proxy/server/process.h"
 #include "proxy/server/server.h"
+#include "proxy/server/service.h"
+#include "proxy/server/watchdog.h"
 #include "store/open.h"
 
 enum {
@@ -48,11 +51,13 @@ struct daemon {
     uv_loop_t loop;
     uv_timer_t drain_timer;
     uv_signal_t signals[5]; /* see the table `signals` */
+    struct watchdog watchdog;
     enum stage stage;
     bool signalled, shutdown_asked;
     int status; /* that the process ends with */
     char *password;
     size_t connections_max;
+    struct service_sockets inherited;
     /* The parts, in the order in which they are opened. NULL: not yet. */
     struct server *server;
     struct host *host;
@@ -97,6 +102,7 @@ static void init_loop(struct daemon *daemon)
     check(uv_loop_init(&daemon->loop) == 0);
     check(uv_timer_init(&daemon->loop, &daemon->drain_timer) == 0);
     daemon->drain_timer.data = daemon;
+    watchdog_init(&daemon->watchdog, &daemon->loop);
     for (size_t i = 0; i < SIGNALS; i++) {
         check(uv_signal_init(&daemon->loop, &daemon->signals[i]) == 0);
         daemon->signals[i].data = daemon;
@@ -144,13 +150,21 @@ static void warn_exposed(const struct daemon *daemon)
                               "password-file, or listen on 127.0.0.1 or a unix socket only");
 }
 
+/* Sockets that were handed over take the place of the addresses in the options. */
 static bool bind_all(struct daemon *daemon, char *why)
 {
+    const struct service_sockets *inherited = &daemon->inherited;
     const char *address;
 
-    for (size_t i = 0; (address = options_at(daemon->options, OPTION_LISTEN, i)) != NULL; i++)
-        if (!server_bind(daemon->server, address, why, WHY_SIZE))
+    if (!service_take_sockets(&daemon->inherited, why, WHY_SIZE))
+        return false;
+    for (size_t i = 0; i < inherited->listen_count; i++)
+        if (!server_take(daemon->server, inherited->listen[i], why, WHY_SIZE))
             return false;
+    if (inherited->listen_count == 0)
+        for (size_t i = 0; (address = options_at(daemon->options, OPTION_LISTEN, i)) != NULL; i++)
+            if (!server_bind(daemon->server, address, why, WHY_SIZE))
+                return false;
     warn_exposed(daemon);
     return true;
 }
@@ -181,6 +195,7 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
         .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
         .sessions_max = daemon->connections_max,
         .waiters_max = (size_t)options_number(options, OPTION_MAX_WAITERS),
+        .history_max = (size_t)options_number(options, OPTION_HISTORY),
         .replies_max = (size_t)options_number(options, OPTION_MAX_REPLY_MEMORY) << 20,
         .sql_limit_ms = options_number(options, OPTION_SQL_TIME_LIMIT),
         .receipts_keep_ms = options_number(options, OPTION_RECEIPTS_KEEP) * 1000,
@@ -199,10 +214,12 @@ static void open_engine(struct daemon *daemon)
 
 static bool open_admin(struct daemon *daemon, char *why)
 {
-    if (options_is(daemon->options, OPTION_ADMIN, "off"))
+    int inherited = daemon->inherited.admin;
+
+    if (inherited < 0 && options_is(daemon->options, OPTION_ADMIN, "off"))
         return true;
-    daemon->admin =
-        admin_open(&daemon->loop, daemon->engine, option(daemon, OPTION_ADMIN), why, WHY_SIZE);
+    daemon->admin = admin_open(&daemon->loop, daemon->engine, option(daemon, OPTION_ADMIN),
+                               inherited, why, WHY_SIZE);
     return daemon->admin != NULL;
 }
 
@@ -217,8 +234,8 @@ static bool open_parts(struct daemon *daemon, char *why)
     return server_open(daemon->server, daemon->engine, why, WHY_SIZE) && open_admin(daemon, why);
 }
 
-/* Print the one line on stdout. */
-static void say_ready(const struct daemon *daemon)
+/* Print the one line on stdout, and tell the service manager. */
+static void say_ready(struct daemon *daemon)
 {
     const char *address;
 
@@ -229,6 +246,8 @@ static void say_ready(const struct daemon *daemon)
         printf(" admin=%s", admin_address(daemon->admin));
     printf("\n");
     fflush(stdout);
+    service_ready();
+    watchdog_start(&daemon->watchdog, host_store(daemon->host));
 }
 
 static void drain(struct daemon *daemon);
@@ -310,9 +329,26 @@ static void on_shutdown_command(void *context)
     daemon->shutdown_asked = true;
 }
 
+static void configure_log(struct log *log, const struct options *options)
+{
+    enum log_level level = LOG_INFO_LEVEL;
+
+    log_level_parse(options_text(options, OPTION_LOG_LEVEL), &level);
+    log_set_level(log, level);
+    log_set_format(log, options_is(options, OPTION_LOG_FORMAT, "json") ? LOG_JSON : LOG_TEXT);
+}
+
 static bool same_password(const char *a, const char *b)
 {
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* Say what is written now, what stays in force, and what to do. */
+static void warn_restart(struct daemon *daemon, struct options *fresh, enum option option)
+{
+    log_warn(daemon->log, "SIGHUP: %s is '%s' now, and stays '%s' until you restart the daemon",
+             options_origin(fresh, option), options_shown(fresh, option),
+             options_shown(daemon->options, option));
 }
 
 static void take_options(struct daemon *daemon, struct options *fresh)
@@ -324,8 +360,7 @@ static void take_options(struct daemon *daemon, struct options *fresh)
         if (!options_differ(daemon->options, fresh, option))
             continue;
         if (!options_reloads(option)) {
-            log_warn(daemon->log, "SIGHUP: %s has changed, and takes a restart",
-                     options_name(option));
+            warn_restart(daemon, fresh, option);
             continue;
         }
         options_take(daemon->options, fresh, option);
@@ -362,9 +397,7 @@ static void reload(struct daemon *daemon)
         take_password(daemon, password);
         struct engine_options options = engine_options_of(daemon);
         engine_reconfigure(daemon->engine, &options);
-        enum log_level level = LOG_INFO_LEVEL;
-        log_level_parse(option(daemon, OPTION_LOG_LEVEL), &level);
-        log_set_level(daemon->log, level);
+        configure_log(daemon->log, daemon->options);
     }
     if (fresh != NULL)
         options_free(fresh);
@@ -376,19 +409,37 @@ static void on_hangup(uv_signal_t *handle, int number)
     struct daemon *daemon = handle->data;
 
     (void)number;
-    if (daemon->stage == RUNNING)
+    if (daemon->stage == RUNNING) {
+        service_reloading();
         reload(daemon);
-    else
+        service_ready();
+    } else {
         log_info(daemon->log, "SIGHUP: the daemon is stopping, and reads nothing any more");
+    }
+}
+
+/* The log's file was moved away: go on in a new one. */
+static void reopen_log(struct daemon *daemon)
+{
+    const char *path = option(daemon, OPTION_LOG_FILE);
+
+    if (log_file_reopen(daemon->log->file, path))
+        log_info(daemon->log, "SIGUSR1: the log goes on here");
+    else
+        log_error(daemon->log, "SIGUSR1: %s cannot be opened: %s; the log stays where it is", path,
+                  strerror(errno));
 }
 
 static void on_user_signal(uv_signal_t *handle, int number)
 {
-    const struct daemon *daemon = handle->data;
+    struct daemon *daemon = handle->data;
+    bool has_file = *option(daemon, OPTION_LOG_FILE) != '\0';
 
-    log_info(daemon->log,
-             "signal %d (%s) is ignored: the log goes to stderr, so there is no file to open again",
-             number, strsignal(number));
+    if (number == SIGUSR1 && has_file)
+        reopen_log(daemon);
+    else
+        log_info(daemon->log, "signal %d (%s) is ignored%s", number, strsignal(number),
+                 has_file ? "" : ": the log goes to stderr, so there is no file to open again");
 }
 
 /* The end. */
@@ -424,6 +475,7 @@ static void drain(struct daemon *daemon)
     if (daemon->stage != RUNNING)
         return;
     daemon->stage = DRAINING;
+    service_stopping();
     log_info(daemon->log, "stopping: no new connections, finishing what was begun");
     server_stop_listening(daemon->server);
     engine_drain(daemon->engine);
@@ -462,6 +514,7 @@ static void end(struct daemon *daemon)
 {
     daemon->stage = ENDING;
     uv_timer_stop(&daemon->drain_timer);
+    watchdog_close(&daemon->watchdog);
     if (daemon->admin != NULL)
         admin_close(daemon->admin);
     server_close(daemon->server);
@@ -473,6 +526,7 @@ static void free_parts(struct daemon *daemon)
     host_free(daemon->host);
     server_free(daemon->server);
     check(uv_loop_close(&daemon->loop) == 0);
+    free(daemon->inherited.listen);
     free(daemon->password);
     free(daemon);
 }
@@ -510,6 +564,31 @@ static int daemon_run(struct options *options, struct log *log)
     return status;
 }
 
+/* With a log: on stderr, or in its file. */
+static int run(struct options *options)
+{
+    const char *path = options_text(options, OPTION_LOG_FILE);
+    struct log_file file = LOG_FILE(STDERR_FILENO);
+    struct log log = {.file = &file};
+
+    configure_log(&log, options);
+    if (*path != '\0') {
+        int fd = log_file_open(path);
+        if (fd < 0) {
+            log_error(&log, "%s %s: %s", options_origin(options, OPTION_LOG_FILE), path,
+                      strerror(errno));
+            return EXIT_FAILURE;
+        }
+        file.fd = fd;
+    }
+    warn_of_variables(&log);
+    store_sqlite_uncounted();
+    int status = daemon_run(options, &log);
+    if (*path != '\0')
+        close(file.fd);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     struct options *options = NULL;
@@ -518,11 +597,7 @@ int main(int argc, char **argv)
     int status = outcome == OPTIONS_SHOW ? EXIT_SUCCESS : EXIT_USAGE;
 
     if (outcome == OPTIONS_READY) {
-        struct log log = {.fd = STDERR_FILENO};
-        log_level_parse(options_text(options, OPTION_LOG_LEVEL), &log.level);
-        warn_of_variables(&log);
-        store_sqlite_uncounted();
-        status = daemon_run(options, &log);
+        status = run(options);
         options_free(options);
     } else if (outcome == OPTIONS_SHOW) {
         fwrite(message.data, 1, message.len, stdout);

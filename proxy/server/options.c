@@ -430,10 +430,10 @@ static void write_help(struct buf *out)
     }
     buf_append_text(out, "  --help, --version\n\n"
                          "Each is also an environment variable (STOCKADE_LISTEN) and a line of the "
-                         "config file\n(listen = ...). A flag wins over the environment, that over "
-                         "the file.\n"
-                         "SIGHUP has them read again: those marked [SIGHUP] change at once, the "
-                         "others at the next\nstart, and the log says which.\n");
+                         "config file\n(listen = ...). A flag wins over the environment, and the "
+                         "environment over the file.\n"
+                         "On SIGHUP they are read again: those marked [SIGHUP] change at once, the "
+                         "others at the\nnext start, and the log says which.\n");
 }
 
 /* --help and --version win over whatever else there is. */

@@ -33,9 +33,15 @@
     X(UNFENCED_WRITES, "unfenced-writes", OPTION_CHOICE, "deny|allow", "deny", 0, 0, NULL,         \
       SIGHUP_TOO, "allow: keys whose token is not held may be written without one")                \
     X(LOG_LEVEL, "log-level", OPTION_CHOICE, "debug|info|warn|error", "info", 0, 0, NULL,          \
-      SIGHUP_TOO, "what is logged on stderr")                                                      \
+      SIGHUP_TOO, "what is logged")                                                                \
+    X(LOG_FORMAT, "log-format", OPTION_CHOICE, "text|json", "text", 0, 0, NULL, SIGHUP_TOO,        \
+      "json: each line of the log is an object with time, level, message and fields")              \
+    X(LOG_FILE, "log-file", OPTION_TEXT, "FILE", "", 0, 0, NULL, START,                            \
+      "the log goes to FILE instead of stderr; SIGUSR1 has it opened again")                       \
     X(MAX_CONNECTIONS, "max-connections", OPTION_NUMBER, "N", "10000", 1, 1000000, NULL, START,    \
-      "connections at a time; one more is told so and closed")                                     \
+      "connections at a time; one more gets an error and is closed")                               \
+    X(HISTORY, "history", OPTION_NUMBER, "N", "100000", 1, 10000000, NULL, START,                  \
+      "so many grants, and so many refusals, are remembered for HISTORY and REFUSALS")             \
     X(MAX_WAITERS, "max-waiters", OPTION_NUMBER, "N", "100000", 1, 10000000, NULL, SIGHUP_TOO,     \
       "ACQUIREs under way or waiting at a time; one more is BUSY")                                 \
     X(MAX_REPLY_MEMORY, "max-reply-memory", OPTION_NUMBER, "MB", "256", 128, 1048576, NULL,        \
@@ -43,7 +49,7 @@
       "memory for replies that clients have not read yet, all together; a large reply for\n"       \
       "        which there is no room is BUSY")                                                    \
     X(CACHE_SIZE, "cache-size", OPTION_NUMBER, "MB", "128", 16, 65536, NULL, START,                \
-      "memory for names and pages of the store, filled as they are met; 128 is enough for\n"       \
+      "memory for names and pages of the store, taken as needed; 128 is enough for\n"              \
       "        a million small resources")                                                         \
     X(SQL_TIME_LIMIT, "sql-time-limit", OPTION_NUMBER, "MS", "1000", 1, 3600000, NULL, SIGHUP_TOO, \
       "milliseconds after which an SQL statement is interrupted")                                  \

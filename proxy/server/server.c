@@ -139,6 +139,21 @@ static bool bind_tcp(struct listener *listener, const struct address *address, c
     return true;
 }
 
+static struct listener *add_listener(struct server *server, bool is_unix)
+{
+    struct listener *listener = mem_zalloc(sizeof *listener);
+
+    listener->server = server;
+    listener->is_unix = is_unix;
+    if (is_unix)
+        check(uv_pipe_init(server->conns.loop, &listener->socket.pipe, 0) == 0);
+    else
+        check(uv_tcp_init(server->conns.loop, &listener->socket.tcp) == 0);
+    listener->socket.handle.data = listener;
+    list_append(&server->listeners, &listener->link);
+    return listener;
+}
+
 bool server_bind(struct server *server, const char *text, char *why, size_t why_size)
 {
     struct address address;
@@ -148,15 +163,7 @@ bool server_bind(struct server *server, const char *text, char *why, size_t why_
         snprintf(why, why_size, "cannot listen on %s: %s", text, reason);
         return false;
     }
-    struct listener *listener = mem_zalloc(sizeof *listener);
-    listener->server = server;
-    listener->is_unix = address.is_unix;
-    if (address.is_unix)
-        check(uv_pipe_init(server->conns.loop, &listener->socket.pipe, 0) == 0);
-    else
-        check(uv_tcp_init(server->conns.loop, &listener->socket.tcp) == 0);
-    listener->socket.handle.data = listener;
-    list_append(&server->listeners, &listener->link);
+    struct listener *listener = add_listener(server, address.is_unix);
     bool bound = address.is_unix ? bind_unix(listener, address.path, reason, sizeof reason)
                                  : bind_tcp(listener, &address, reason, sizeof reason);
     if (!bound) {
@@ -164,6 +171,31 @@ bool server_bind(struct server *server, const char *text, char *why, size_t why_
         close_listener(listener);
     }
     return bound;
+}
+
+bool server_take(struct server *server, int fd, char *why, size_t why_size)
+{
+    struct sockaddr_storage bound = {0};
+    socklen_t len = sizeof bound;
+    int failed = getsockname(fd, (struct sockaddr *)&bound, &len) == 0 ? 0 : -errno;
+    struct listener *listener = add_listener(server, bound.ss_family == AF_UNIX);
+
+    if (failed == 0)
+        failed = listener->is_unix ? uv_pipe_open(&listener->socket.pipe, fd)
+                                   : uv_tcp_open(&listener->socket.tcp, fd);
+    if (failed != 0) {
+        snprintf(why, why_size, "cannot use the inherited socket %d: %s", fd, uv_strerror(failed));
+        close(fd);
+        close_listener(listener);
+        return false;
+    }
+    listener->loopback = address_is_loopback(&bound);
+    if (listener->is_unix)
+        text_print(listener->text, sizeof listener->text, "unix:%s",
+                   ((struct sockaddr_un *)&bound)->sun_path);
+    else
+        address_text(&bound, listener->text);
+    return true;
 }
 
 /* Where descriptors ran out, libuv has closed the connection, so this does not spin. */

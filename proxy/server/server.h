@@ -22,6 +22,9 @@ struct server;
 struct server *server_new(uv_loop_t *loop, const struct log *log);
 /* Take one address (address.h); nobody can connect yet. False: `why` is one line. */
 bool server_bind(struct server *server, const char *address, char *why, size_t why_size);
+/* Take a listening socket that was inherited, and own it; its file stays. False: `why` is one line.
+ */
+bool server_take(struct server *server, int fd, char *why, size_t why_size);
 /* Accept from here on; sessions are opened in `engine`. False: `why` is one line. */
 bool server_open(struct server *server, struct engine *engine, char *why, size_t why_size);
 /* Return the i-th address it is bound to, with the port it got ("127.0.0.1:41233", "unix:PATH"), or

@@ -177,6 +177,8 @@ static struct store_stats sqlite_stats(const struct store *base)
     pthread_mutex_unlock(&store->finished.lock);
     if (files_why(&store->files, stats.why))
         stats.state = STORE_STOPPED;
+    stats.writer_rests = worker_rests(&store->writes);
+    stats.reader_rests = worker_rests(&store->reads[READS_QUICK].worker);
     stats.writes_queued = worker_queued(&store->writes);
     stats.reads_queued = 0;
     for (size_t i = 0; i < READS; i++)

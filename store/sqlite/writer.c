@@ -209,7 +209,11 @@ static enum ended commit(struct writer *writer, bool changed)
         note_failure(writer, "a statement");
         return roll_back(writer) ? ENDED_FAILED : ENDED_LOST;
     }
-    if (transaction_commit(txn) == STK_OK) {
+    int64_t began_us = store_clock_machine_us(txn->clock);
+    bool committed = transaction_commit(txn) == STK_OK;
+    if (changed)
+        durations_add(&writer->commits_took, store_clock_machine_us(txn->clock) - began_us);
+    if (committed) {
         if (noted)
             txn->clock->note = note;
         if (changed)
@@ -328,6 +332,8 @@ static void hand_back(struct writer *writer, struct list *batch, size_t count, b
     stats->commits = writer->commits;
     stats->failed_commits = writer->failed_commits;
     stats->foreign_commits = writer->foreign_commits;
+    stats->queued = writer->queued;
+    stats->commits_took = writer->commits_took;
     stats->writes += count;
     if (count > stats->batch_writes_max)
         stats->batch_writes_max = count;
@@ -345,6 +351,23 @@ static enum work_result give_up(struct writer *writer)
     return WORK_OVER;
 }
 
+/* How long each has waited; those that came in together are counted together. */
+static void count_queued(struct writer *writer, const struct list *batch)
+{
+    int64_t now_us = store_clock_machine_us(writer->txn.clock), submitted_us = now_us;
+    uint64_t count = 0;
+
+    for (struct list *at = batch->next; at != batch; at = at->next, count++) {
+        const struct store_op *op = list_entry(at, struct store_op, link);
+        if (op->submitted_us == submitted_us)
+            continue;
+        durations_add_many(&writer->queued, now_us - submitted_us, count);
+        submitted_us = op->submitted_us;
+        count = 0;
+    }
+    durations_add_many(&writer->queued, now_us - submitted_us, count);
+}
+
 enum work_result writer_work(void *context, struct list *batch, size_t count, bool inlined)
 {
     struct writer *writer = context;
@@ -355,6 +378,7 @@ enum work_result writer_work(void *context, struct list *batch, size_t count, bo
     if (inlined && checkpointer_has_rest(writer->checkpointer))
         return WORK_LATER;
     set_waits(writer, !inlined);
+    count_queued(writer, batch);
     enum ended ended = run_all(writer, batch->next, batch);
     if (files_stopped(writer->files))
         save(writer, batch, ended == ENDED_LOST);

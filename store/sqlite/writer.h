@@ -55,6 +55,7 @@ struct writer {
     int64_t caught_up_ms; /* when it last read what others have committed, without writing */
     bool waits;           /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
     uint64_t commits, failed_commits, foreign_commits;
+    struct durations queued, commits_took;
     atomic_bool lost; /* the outcome of a commit is unknown; any thread may ask */
 };
 

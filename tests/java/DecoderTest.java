@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.EOFException;
 import java.io.IOException;
@@ -104,6 +105,15 @@ class DecoderTest {
             String why = assertThrows(IllegalArgumentException.class, () -> Address.parse(bad))
                              .getMessage();
             assertEquals(-1, why.indexOf("secret"), why);
+        }
+    }
+
+    @Test
+    void anAddressForOtherClientsIsToldWhatToDo() {
+        for (String other : new String[] {"stockade+unix:/run/stockade", "sqlite:shop.db"}) {
+            String why = assertThrows(IllegalArgumentException.class, () -> Address.parse(other))
+                             .getMessage();
+            assertTrue(why.contains("connect to stockade://127.0.0.1:7379"), why);
         }
     }
 }

@@ -17,7 +17,7 @@ import pytest
 
 from harness.deployment import Deployment
 from harness.library import Library
-from harness.limits import BUILD, patience
+from harness.limits import BUILD, patience, sanitized
 from harness.maintenance import Maintenance
 from harness.rig import Rig
 from harness.shop import Shop
@@ -44,6 +44,9 @@ def pytest_sessionstart(session):
 def pytest_collection_modifyitems(items):
     """What shares a server stays on one worker, and begins first: last, the others would wait."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    for item in items:
+        if item.get_closest_marker("interpreted") and sanitized():
+            item.add_marker(pytest.mark.skip(reason="interpreted: left out of sanitized builds"))
 
 
 @pytest.hookimpl(hookwrapper=True)

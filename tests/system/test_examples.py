@@ -9,19 +9,28 @@ import pytest
 from harness import install
 from harness.limits import REPO, patience, wait_until
 from harness.pages import Place
-from harness.programs import NODE, link_node_modules
+from harness.programs import JAVA, NODE, link_node_modules
 
-RUN = {".py": ["/usr/bin/python3"], ".mjs": NODE, ".sh": ["bash"],
-       ".c": ["sh", "-c", 'cc $0 $(pkg-config --cflags --libs stockade) -o $0.out && ./$0.out']}
+pytestmark = pytest.mark.interpreted
+
+COMPILE = {".c": "cc example.c $(pkg-config --cflags --libs stockade) -o example",
+           ".java": "javac -cp build/stockade.jar example.java"}
+RUN = {".py": ["/usr/bin/python3", "example.py"], ".mjs": [*NODE, "example.mjs"],
+       ".sh": ["bash", "example.sh"], ".c": ["./example"],
+       ".java": [*JAVA, "-cp", "build/stockade.jar:.", "Decrement"]}
+WAIT = r"\b10_?000\b|(?<=wait=)10\b"  # ten seconds
 PAUSE = re.compile(r"^( *)(#|//) prices, payment, a pause.*$", re.M)
 PAUSES = {
-    ".py": "open('paused', 'w').close()\n    import os, time\n"
-           "    while not os.path.exists('go'): time.sleep(0.01)",
+    ".py": "open('paused', 'w').close()\nimport os, time\n"
+           "while not os.path.exists('go'): time.sleep(0.01)",
     ".mjs": "const fs = await import('node:fs'); fs.writeFileSync('paused', '');\n"
-            "  while (!fs.existsSync('go')) await new Promise((r) => setTimeout(r, 10));",
+            "while (!fs.existsSync('go')) await new Promise((r) => setTimeout(r, 10));",
+    ".java": "new java.io.File(\"paused\").mkdir();\n"
+             "while (!new java.io.File(\"go\").exists())\n"
+             "    java.util.concurrent.locks.LockSupport.parkNanos(10_000_000);",
     ".sh": "touch paused; while [ ! -e go ]; do sleep 0.01; done",
     ".c": "int system(const char *);\n"
-          "    system(\"touch paused; while [ ! -e go ]; do sleep 0.01; done\");"}
+          "system(\"touch paused; while [ ! -e go ]; do sleep 0.01; done\");"}
 EXAMPLES = sorted(path for path in (REPO / "examples").iterdir() if path.suffix in RUN)
 each = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.suffix[1:])
 
@@ -43,12 +52,16 @@ class Shop(Place):
         assert status == 0, output
         return output.strip()
 
-    def begin(self, text=None):
+    def write(self, text):
+        suffix = self.example.suffix
+        (self.folder / f"example{suffix}").write_text(text)
+        if suffix in COMPILE:
+            output, status = self.run(["sh", "-c", COMPILE[suffix]])
+            assert status == 0, output
+
+    def begin(self):
         self.count += 1
-        name = f"example{self.count}{self.example.suffix}"
-        (self.folder / name).write_text(text or self.example.read_text())
-        running = self.start([*RUN[self.example.suffix], name], f"run{self.count}")
-        return running, f"run{self.count}"
+        return self.start(RUN[self.example.suffix], f"run{self.count}"), f"run{self.count}"
 
     def end(self, begun):
         running, name = begun
@@ -62,7 +75,7 @@ def shop(tmp_path, example):
     shop.close()
 
 
-def test_there_is_one_each_for_python_node_the_shell_and_c_in_under_25_lines():
+def test_there_is_one_each_for_python_node_java_the_shell_and_c_in_under_25_lines():
     assert {path.suffix for path in EXAMPLES} == set(RUN)
     assert all(len(path.read_text().splitlines()) < 25 for path in EXAMPLES)
 
@@ -74,7 +87,8 @@ def test_a_page_shows_the_file_as_it_is(example):
 
 
 @each
-def test_eight_buyers_of_five_pieces_get_five(shop):
+def test_eight_buyers_of_five_pieces_get_five(shop, example):
+    shop.write(example.read_text())
     shop.stockade("set", "sku:42", "5")
     ends = [shop.end(begun) for begun in [shop.begin() for _ in range(8)]]
     sold = sorted(output for status, output in ends if status == 0)
@@ -87,9 +101,12 @@ def test_eight_buyers_of_five_pieces_get_five(shop):
 @each
 def test_one_that_was_paused_until_its_lease_passed_on_sells_nothing(shop, example):
     shop.stockade("set", "sku:42", "5")
-    text, found = PAUSE.subn(lambda match: match[1] + PAUSES[example.suffix], example.read_text())
+    pause = PAUSES[example.suffix].splitlines()
+    text, found = PAUSE.subn(lambda match: "\n".join(match[1] + line for line in pause),
+                             example.read_text())
     assert found == 1
-    begun = shop.begin(text)
+    shop.write(text)
+    begun = shop.begin()
     wait_until((shop.folder / "paused").exists, "it is between its read and its write", 10)
     shop.stockade("revoke", "sku:42")
     assert shop.stockade("take", "sku:42", "1") == "4"
@@ -104,6 +121,7 @@ def test_one_that_finds_the_article_taken_says_so(shop, example):
     shop.stockade("set", "sku:42", "5")
     holder = shop.start(["stockade", "lock", "sku:42", "--", "sleep", "60"], "holder")
     wait_until(lambda: "held" in shop.stockade("lease", "sku:42"), "it is held")
-    status, output = shop.end(shop.begin(example.read_text().replace("10000", "100")))
+    shop.write(re.sub(WAIT, "0.1" if example.suffix == ".py" else "100", example.read_text()))
+    status, output = shop.end(shop.begin())
     assert status != 0 and "busy" in output
     assert holder.poll() is None and shop.stockade("get", "sku:42") == "5"

@@ -12,6 +12,8 @@ import pytest
 from harness.limits import REPO, wait_until
 from harness.stalls import STALL_S, Stalls
 
+pytestmark = pytest.mark.interpreted
+
 # The stalls are those that the test has, whatever this machine does.
 CONFTEST = """
 import time

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
+from harness.deployment import granted_again, token_when_up
 from harness.limits import wait_until
 from harness.resp import ReplyError
 from harness.rig import RedisServer, Rig
 from harness.sentinel import NEVER_MS, Sentinels
-from test_p2_rising import token_when_up
 from test_p8_lease_service import AT_ONCE_SECONDS, assert_holder_writes, assert_leasedown
-from test_sentinel import await_up, back_in_time
+from test_sentinel import await_up
 
 LOADED_KEYS = 1000
 LOAD_DELAY_US = 3000  # for each of them
@@ -80,7 +80,7 @@ def test_a_script_that_is_refused_is_leasedown_with_the_reason(site, key, reason
     finally:
         for command in accept:
             site.redis(*command)
-    assert back_in_time(client, key) > token
+    assert granted_again(client, key) > token
     await_up(client)
 
 
@@ -112,7 +112,7 @@ def test_a_redis_that_loads_its_data_is_leasedown_with_the_reason(rig):
     assert_leasedown(client, "r", AT_ONCE_SECONDS, "LOADING")
     assert_holder_writes(client, token)
     wait_until(redis.answers, "it has loaded", 30)
-    assert back_in_time(client, "r") > 0
+    assert granted_again(client, "r") > 0
     assert client.acquire("held") is None, "what was on its disk is there again"
 
 
@@ -123,4 +123,4 @@ def test_a_sentinel_that_names_a_closed_port_is_leasedown_with_the_reason(rig):
     assert_leasedown(client, "r", AT_ONCE_SECONDS, "refused")
     assert f"at 127.0.0.1:{cluster.master.address[1]}: " in client.info()["lease_service_detail"]
     rig.redis(port=cluster.master.address[1])
-    assert back_in_time(client, "r") > 0
+    assert granted_again(client, "r") > 0

@@ -15,7 +15,8 @@ import pytest
 
 from harness import install
 from harness.library import Remote, StkError, fails, sell
-from harness.limits import BUILD, REPO, Seconds, Stopwatch, patience, sanitized, wait_until, within
+from harness.limits import (BUILD, REPO, Late, Seconds, Stopwatch, patience, sanitized, wait_until,
+                            within)
 
 PROGRAM = REPO / "tests/system/clients/library.c"
 EVERYWHERE = ["embedded", "tcp", "unix"]
@@ -51,11 +52,17 @@ def exported(path, *options):
     return {line.split()[2] for line in out.splitlines() if len(line.split()) == 3}
 
 
-def declarations():
-    """The header's functions, but for those that it defines itself: name -> the words before it."""
+def functions():
+    """The header's functions: name -> the words before it."""
     header = (REPO / "proxy/client/stockade.h").read_text().split("#define STOCKADE_H")[1]
-    found = re.findall(r"^((?:\w+ )+)\*?(stk_\w+)\(", header, re.M)
-    return {name: words for words, name in found if not words.startswith("static inline")}
+    return {name: words
+            for words, name in re.findall(r"^((?:\w+ )+)\*?(stk_\w+)\(", header, re.M)}
+
+
+def declarations():
+    """Those that it does not define itself."""
+    return {name: words for name, words in functions().items()
+            if not words.startswith("static inline")}
 
 
 def test_each_symbol_version_lists_its_functions_and_no_pattern():
@@ -104,8 +111,16 @@ def test_install_puts_everything_in_its_place_and_uninstall_takes_it_back(tmp_pa
     found = sorted(str(path.relative_to(top)) for path in top.rglob("*") if not path.is_dir())
     assert found == ["bin/stockade", "bin/stockaded", "include/stockade.h", "lib/libstockade.a",
                      "lib/libstockade.so", "lib/libstockade.so.0", "lib/libstockade.so.0.1.0",
-                     "lib/pkgconfig/stockade.pc", "lib/stockade/stockade_guard.so"]
-    assert "prefix=/opt/stockade\n" in (top / "lib/pkgconfig/stockade.pc").read_text()
+                     "lib/pkgconfig/stockade.pc", "lib/stockade/stockade_guard.so",
+                     "share/bash-completion/completions/stockade",
+                     "share/bash-completion/completions/stockaded",
+                     "share/doc/stockade/stockade.conf", "share/java/stockade.jar",
+                     "share/man/man1/stockade.1", "share/man/man3/libstockade.3",
+                     *sorted(f"share/man/man3/{name}.3" for name in functions()),
+                     "share/man/man5/stockade.conf.5", "share/man/man8/stockaded.8"]
+    assert "prefix=/opt/stockade\nlibdir=/opt/stockade/lib\n" in \
+        (top / "lib/pkgconfig/stockade.pc").read_text()
+    assert {path.stat().st_mode & 0o777 for path in (top / "share").rglob("*.*")} == {0o644}
     install.make("uninstall", f"DESTDIR={tmp_path}", "PREFIX=/opt/stockade")
     assert [path for path in top.rglob("*") if not path.is_dir()] == []
 
@@ -209,24 +224,23 @@ def test_two_processes_share_a_store_without_a_daemon(rig, library):
 
 def test_a_lease_that_is_kept_alive_stays_its_holders_in_other_processes(rig, library):
     """The one that opened the store first has the older session, and is not taken for dead."""
-    ttl, uri = patience(2), f"sqlite:{rig.store}"
-    for first_holds in (True, False):
-        with contextlib.ExitStack() as clients:
-            opens = [lambda: library.open(uri), lambda: Remote(uri)]
-            opened = [clients.enter_context(opens[number]())
-                      for number in ((0, 1) if first_holds else (1, 0))]
-            client, other = opened if first_holds else opened[::-1]
-            time.sleep(ttl)  # past what a lease of an earlier run would be held
-            lease = client.acquire("r", ttl_ms=int(ttl * 1000))
-            end = time.monotonic() + 1.5 * ttl
-            while time.monotonic() < end:
-                assert other.ask("client.acquire('r', ttl_ms=1000)") is None
-            assert lease.valid and lease.lost == []
-            other.start("lease = client.acquire('r', ttl_ms=1000, wait_ms=20000)")
-            lease.release()
-            other.answer()
-            other.ask("lease.release()")
-            other.ask("client.close()")
+    ttl, uri = patience(1.5), f"sqlite:{rig.store}"
+    ttl_ms = int(ttl * 1000)
+    with library.open(uri) as client, Remote(uri) as other:
+        time.sleep(ttl)  # past what a lease of an earlier run would be held
+        lease = client.acquire("ours", ttl_ms=ttl_ms)
+        other.ask(f"lease = client.acquire('theirs', ttl_ms={ttl_ms})")
+        end = time.monotonic() + 1.5 * ttl
+        while time.monotonic() < end:
+            assert other.ask("client.acquire('ours', ttl_ms=1000)") is None
+            assert client.acquire("theirs", ttl_ms=1000) is None
+        assert lease.valid and lease.lost == []
+        assert other.ask("lease.valid and lease.lost == []")
+        other.start("mine = client.acquire('ours', ttl_ms=1000, wait_ms=20000)")
+        lease.release()
+        other.answer()
+        other.ask("mine.release(), lease.release()")
+        other.ask("client.close()")
 
 
 def test_a_process_that_dies_delays_the_others_by_its_ttl(rig, library):
@@ -308,14 +322,14 @@ def test_a_commit_of_unknown_outcome_is_unsure_and_ends_the_client_not_the_proce
 
 def test_it_renews_every_third_of_the_ttl_for_as_long_as_the_handle_lives(rig, library):
     daemon = rig.daemon()
-    ttl_ms = int(patience(3000))
+    ttl_ms = int(patience(1500))
     admin = daemon.client()
     with library.open(daemon.uri) as client:
         with Stopwatch() as watch:
             lease = client.acquire("r", ttl_ms=ttl_ms)
-            wait_until(lambda: admin.counter("leases_renewed") >= 6, "renewals", 3 * 3)
+            wait_until(lambda: admin.counter("leases_renewed") >= 5, "renewals", 3 * 3)
         assert lease.valid and client.query("r").held and lease.lost == []
-        assert watch.seconds > 4 * ttl_ms / 3000, "of six, the first one comes early"
+        assert watch.seconds > 3 * ttl_ms / 3000, "of five, the first one comes early"
         lease.free()  # not released: it lapses
         wait_until(lambda: not client.query("r").held, "the lease is over", 3 * 3)
 
@@ -325,7 +339,7 @@ def test_the_owner_is_told_before_the_ttl_is_over_when_the_daemon_is(rig, librar
     daemon = rig.daemon()
     relay = rig.relay(daemon.address)
     client, admin = library.open(relay.uri), daemon.client()
-    ttl = patience(3)
+    ttl = patience(2)
     leases = [client.acquire(f"r{n}", ttl_ms=int(ttl * 1000)) for n in range(20)]
     wait_until(lambda: admin.counter("leases_renewed") >= 40, "each is renewed in its turn", 9)
     # What has to be told a hundredth of the TTL before its end is told well before, then.
@@ -354,11 +368,15 @@ TTL_MS = 10 * 60 * 1000  # no renewal but the first comes while a test waits
 
 
 def heard(client, *names):
-    """A lease that was renewed once: from then on its renewer hears of its loss."""
+    """A lease that was renewed once, a tenth of a second after the grant: from then on its renewer
+    hears of its loss. (Where the answer was slow, its time does not show that; then it has had a
+    second for it.)"""
     begun = time.monotonic()
     lease = client.acquire(*names, ttl_ms=TTL_MS)
     full_ms = TTL_MS - TTL_MS // 100 - 2
-    wait_until(lambda: lease.left_ms + (time.monotonic() - begun) * 1000 > full_ms + 90, "renewed")
+    with contextlib.suppress(Late):
+        wait_until(lambda: lease.left_ms + (time.monotonic() - begun) * 1000 > full_ms + 90,
+                   "renewed", 1)
     return lease
 
 

@@ -41,7 +41,8 @@ def locks(request, rig, redis):
     return rig.daemon(*PATTERNS, lease=lease, store=f"sqlite:{rig.folder / request.param}.db")
 
 
-@pytest.fixture(scope="module", params=["Redis itself", "local", "redis"])
+@pytest.fixture(scope="module", params=[
+    pytest.param("Redis itself", marks=pytest.mark.interpreted), "local", "redis"])
 def server(request, rig, redis):
     """A real Redis, and daemons."""
     if request.param == "Redis itself":

@@ -8,6 +8,8 @@ import pytest
 
 from harness.limits import REPO
 
+pytestmark = pytest.mark.interpreted
+
 MAKEFILE = """\
 BUILD ?= build
 .PHONY: all sim

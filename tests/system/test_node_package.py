@@ -4,10 +4,14 @@
 import json
 import tarfile
 
+import pytest
+
 from harness.install import VERSION
 from harness.limits import REPO
 from harness.node import node
 from harness.programs import NODE, NODE_MODULES, NODE_PACKAGE, link_node_modules, run
+
+pytestmark = pytest.mark.interpreted
 
 PACKAGE = json.loads((NODE_PACKAGE / "package.json").read_text())
 TSC = [*NODE, NODE_MODULES / "typescript/bin/tsc"]

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from harness.deployment import token_when_up
 from harness.limits import wait_until
 from harness.resp import ReplyError
 from harness.rig import restart
@@ -19,17 +20,6 @@ def lock_key(resource):
 
 def token_key(resource):
     return f"stockade:{{{resource}}}:token"
-
-
-def token_when_up(client, resource, ttl_ms=60000, *options):
-    """Return a token as soon as the lease service is reached again."""
-    def attempt():
-        reply = client.ask("ACQUIRE", resource, ttl_ms, *options)
-        if isinstance(reply, ReplyError):
-            assert reply.code == "LEASEDOWN", reply.text
-            return None
-        return reply
-    return wait_until(attempt, "a grant once Redis is back", 15)[0]
 
 
 def cycles(client, resource, count):

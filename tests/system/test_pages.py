@@ -8,6 +8,8 @@ import pytest
 
 from harness.limits import REPO
 
+pytestmark = pytest.mark.interpreted
+
 PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md", "tests/model/README.md"]
 PAGE = "\n".join((REPO / page).read_text() for page in PAGES)
 SPANS = sorted(set(re.findall(r"`([^`\n]+)`", PAGE)))

@@ -11,6 +11,8 @@ import pytest
 from harness.limits import Wait, patience
 from harness.package import aio_connect, connect, stockade
 
+pytestmark = pytest.mark.interpreted
+
 
 def in_loop(test):
     """Runs an async test in a loop of its own."""

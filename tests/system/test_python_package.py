@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package `stockade` for Python, for threads: what it does, what it does when a lease is lost,
 a call is interrupted or a reply does not come, and that it installs. (test_python_asyncio.py: the
-same for tasks. test_python_handlers.py: web handlers.)"""
+same for tasks. test_handlers.py: web handlers.)"""
 
 import inspect
 import os
@@ -20,6 +20,8 @@ from harness.limits import REPO, Stopwatch, patience, wait_until
 from harness.package import FOLDER, connect, stockade
 from harness.process import Process
 from harness.shop import program
+
+pytestmark = pytest.mark.interpreted
 
 
 @pytest.fixture

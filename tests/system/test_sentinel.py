@@ -6,15 +6,15 @@ import re
 
 import pytest
 
-from harness.limits import REPO, patience, wait_until, within
+from harness.deployment import granted_again, token_when_up
+from harness.limits import REPO, wait_until
 from harness.load import Load
 from harness.resp import ReplyError
 from harness.rig import free_port
 from harness.sentinel import NEVER_MS, Sentinels
-from test_p2_rising import assert_rising, lock_key, token_when_up
+from test_p2_rising import assert_rising, lock_key
 from test_p8_lease_service import AT_ONCE_SECONDS, SILENT_SECONDS, assert_leasedown
 
-RECOVERED_SECONDS = 3.0  # after the sentinels' own failover
 FAILOVERS = 20
 
 
@@ -25,12 +25,6 @@ def await_up(client):
 def assert_at(client, server):
     assert re.search(rf" at 127\.0\.0\.1:{server.address[1]}: ready",
                      client.info("lease")["lease_service_detail"]), client.info("lease")
-
-
-def back_in_time(client, resource, *options):
-    with within(patience(RECOVERED_SECONDS)):
-        token = token_when_up(client, resource, 60000, *options)
-    return token
 
 
 # Finding the master. One cluster for all, where no failover happens.
@@ -152,7 +146,7 @@ def test_silent_sentinels_are_leasedown_within_the_timeout_and_found_again(quiet
         assert_leasedown(client, "r", SILENT_SECONDS)
         assert_leasedown(client, key, SILENT_SECONDS,
                          "no answer within 200 ms|has answered in time")
-    assert back_in_time(client, key) > 0
+    assert granted_again(client, key) > 0
 
 
 def test_a_silent_master_is_leasedown_in_bounded_time(quiet, key):
@@ -161,7 +155,7 @@ def test_a_silent_master_is_leasedown_in_bounded_time(quiet, key):
     with quiet.cluster.master.frozen():
         assert_leasedown(client, "r", SILENT_SECONDS)
         assert client.fenced(token, "SET", key, "x") == "OK"
-    assert back_in_time(client, key + "2") > 0
+    assert granted_again(client, key + "2") > 0
 
 
 def test_a_stale_sentinel_is_outvoted_whichever_answers_first(rig):
@@ -272,7 +266,7 @@ def test_twenty_failovers_to_a_replica_without_the_lock_let_no_stale_holder_thro
             assert cluster.replicas[0]("EXISTS", lock_key("r")) == 0
             cluster.fail_over()
             assert a.fenced(tokens[-1], "SET", "r", "nobody else has it yet") == "OK"
-            tokens.append(back_in_time(b, "r"))
+            tokens.append(granted_again(b, "r"))
             a.refused("STALE", "FENCED", tokens[-2], "SET", "r", "late")
             assert b.fenced(tokens[-1], "SET", "r", "mine") == "OK"
             b("RELEASE", "r", tokens[-1])
@@ -292,7 +286,7 @@ def test_a_master_that_comes_back_at_its_old_address_as_a_replica_is_no_master(r
         for _ in range(4):
             cluster.fail_over()
             cluster.await_replica()  # without one it does not grant
-            back_in_time(client, "r")
+            granted_again(client, "r")
             client("REVOKE", "r")
             cluster.rejoin()
             await_up(client)

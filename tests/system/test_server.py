@@ -255,43 +255,6 @@ def test_health_is_ok_while_the_store_takes_writes_whatever_the_lease_service_do
         assert json.loads(body)["status"] == "ok"
 
 
-SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^}]*\})? (-?[0-9.e+-]+|NaN|\+Inf)$")
-
-
-def samples(text):
-    """Check each line of Prometheus text; return the values by name."""
-    found, typed = {}, set()
-    assert text.endswith("\n")
-    for line in text.splitlines():
-        if line.startswith("# TYPE "):
-            name, kind = line.split()[2:]
-            assert name not in typed and kind in ("counter", "gauge", "histogram", "summary")
-            typed.add(name)
-        elif line and not line.startswith("# HELP "):
-            match = SAMPLE.match(line)
-            assert match, f"not a sample: {line!r}"
-            assert (match[1], match[2]) not in found, f"twice: {line!r}"
-            assert match[1] in typed or match[1].rsplit("_", 1)[0] in typed, line
-            found[match[1], match[2]] = float(match[3])
-    return {name: value for (name, _), value in found.items()}
-
-
-def test_metrics_are_prometheus_text_and_count(rig):
-    daemon = rig.daemon()
-    status, kind, text = daemon.get("/metrics")
-    assert status == 200 and kind.startswith("text/plain")
-    before = samples(text)
-    assert before and all(name.startswith("stockade_") for name in before)
-    client = daemon.client()
-    token = client.token("r")
-    client("RELEASE", "r", token)
-    client.ask("FENCED", token, "SET", "r", "v")
-    after = samples(daemon.get("/metrics")[2])
-    grown = {name for name in after if after[name] > before.get(name, 0)}
-    assert any("stale" in name for name in grown)
-    assert any("granted" in name for name in grown)
-
-
 def test_other_pages_of_the_admin_port_are_not_found(local):
     for path in ("/", "/nosuch", "/metrics/x", "/health/../etc/passwd"):
         assert local.get(path)[0] == 404

@@ -10,6 +10,8 @@ import pytest
 
 from harness.limits import REPO, patience
 
+pytestmark = pytest.mark.interpreted
+
 # The first run does what is put in; the second one finds nothing wrong.
 PROGRAM = """\
 #include <fcntl.h>

@@ -15,6 +15,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from torture import history, invariants, linearize, model, timeline  # noqa: E402
 
+pytestmark = pytest.mark.interpreted
+
 OPS = {"A": "acquire", "R": "release", "V": "revoke", "S": "set", "W": "swap", "G": "get",
        "F": "fget", "B": "sell", "C": "receipt", "L": "lease", "N": "renew"}
 

@@ -10,6 +10,8 @@ import pytest
 from harness.limits import REPO
 from harness.pages import RUNNERS, dialogue, matches, parse, run_page
 
+pytestmark = pytest.mark.interpreted
+
 PAGES = ["README.md", "proxy/COMMANDS.md", "examples/README.md", "proxy/client/LIBRARY.md",
          "proxy/client/python/README.md", "proxy/client/node/README.md",
          "tools/COMMAND_LINE.md", "proxy/LOCK_KEYS.md", "store/SQL.md", "store/OTHER_DATABASES.md",

@@ -8,17 +8,18 @@ import socket
 
 import pytest
 
+from harness.deployment import granted_again, token_when_up
 from harness.limits import Stopwatch, patience, wait_until
 from harness.load import Load
 from harness.resp import Push, ReplyError
 from harness.rig import free_port
 from harness.services import needed
 from harness.zookeeper import ZooKeeper
-from test_p2_rising import assert_rising, token_when_up
+from test_p2_rising import assert_rising
 from test_p8_lease_service import (AT_ONCE_SECONDS, SILENT_SECONDS, assert_holder_writes,
                                    assert_leasedown)
 from test_p8_live import PROMPT_SECONDS, hand_over
-from test_sentinel import await_up, back_in_time
+from test_sentinel import await_up
 
 LONG_SESSION_MS = 60000
 RESTARTS = 6
@@ -38,6 +39,12 @@ def server(module_rig):
     return ZooKeeper(module_rig)
 
 
+def reached(daemon):
+    """Once it has its session: a loaded machine may take longer for that than a call waits."""
+    await_up(daemon.client())
+    return daemon
+
+
 class Place:
     """A folder in ZooKeeper for one test, and daemons that share it and a store."""
 
@@ -47,6 +54,9 @@ class Place:
         self.chroot = f"/test{next(numbers)}"
 
     def daemon(self, login="", **options):
+        return reached(self.unreached(login, **options))
+
+    def unreached(self, login="", **options):
         return self.rig.daemon(lease=self.server.uri_with(login, self.chroot, **options))
 
     def nodes(self, key):
@@ -199,7 +209,7 @@ def test_a_wrong_login_is_leasedown_and_the_right_one_works(place):
     right = place.daemon("ann:secret@").client()
     right("RELEASE", "r", right.token("r"))
     for login in ("ann:hunter2guess@", "bob:secret@", ""):
-        daemon = place.daemon(login)
+        daemon = place.unreached(login)
         client = daemon.client()
         assert_leasedown(client, "r", AT_ONCE_SECONDS)
         assert "no permission" in client.info("lease")["lease_service_detail"]
@@ -226,7 +236,7 @@ def test_where_no_server_answers_it_is_leasedown_at_once(rig, where, why):
 
 def test_a_server_that_stands_still_is_leasedown_in_bounded_time(rig):
     service = ZooKeeper(rig)
-    client = rig.daemon(lease=service.uri_with(session_ms=LONG_SESSION_MS)).client()
+    client = reached(rig.daemon(lease=service.uri_with(session_ms=LONG_SESSION_MS))).client()
     token = client.token("held")
     with service.server.frozen():
         assert_leasedown(client, "r", SILENT_SECONDS)
@@ -241,7 +251,7 @@ def far(rig, server):
     """A relay, and a client of a daemon behind it."""
     relay = rig.relay(server.server.address)
     uri = f"zookeeper://127.0.0.1:{relay.address[1]}/test{next(numbers)}?session_ms=30000"
-    return relay, rig.daemon(lease=uri).client()
+    return relay, reached(rig.daemon(lease=uri)).client()
 
 
 def test_a_release_while_it_is_away_is_delivered_when_it_is_back(far):
@@ -289,5 +299,5 @@ def test_restarts_let_no_stale_write_through_and_take_three_seconds(rig):
                 service.down()
                 assert_leasedown(client, "r", AT_ONCE_SECONDS)
                 service.up()
-            back_in_time(client, f"after{i}")
+            granted_again(client, f"after{i}")
     load.audit()

@@ -39,10 +39,10 @@ static const struct option_row rows[] = {
      "opening stock, of each SKU's gross demand (60)", NULL},
     {"workers", OPTION_NUMBER, FIELD(workers), 1, CREW_MAX, "N", "worker processes (32)", NULL},
     {"limit", OPTION_NUMBER, FIELD(limit), 0, INT64_MAX, "LINES",
-     "only so many lines of the file (0: all)", NULL},
+     "read no more lines than this (0: all)", NULL},
     {"strict", OPTION_FLAG, FIELD(strict), 0, 0, NULL, "stop at the first malformed line", NULL},
     {"pause-every", OPTION_NUMBER, FIELD(pause_every), 0, INT64_MAX, "LINES",
-     "stop a worker once in so many lines (2000; 0: never)", NULL},
+     "stop a worker every so many lines (2000; 0: never)", NULL},
     {"pause", OPTION_MS, FIELD(pause_ms), 1, 600000, "MS", "for how long (twice the TTL)", NULL},
     {"ttl", OPTION_MS, FIELD(ttl_ms), 10, 60000, "MS", "time limit of the leases (200)", NULL},
     {"prefix", OPTION_TEXT, FIELD(prefix), 0, 0, "TEXT", "of the keys, one for each SKU (stock:)",
@@ -62,7 +62,7 @@ static const struct option_table table = {
         "Without -u it starts a private stockaded on a free port and a temporary folder, and\n"
         "removes it at the end. On a running server the keys stay.\n\n"
         "Exit code 0: for every SKU opening - sold + returned = left, and nothing was ever\n"
-        "below 0. 1: not so, or the replay could not be done.",
+        "below 0. 1: not so, or the replay failed.",
     OPTION_ROWS(rows),
 };
 

@@ -38,6 +38,7 @@ enum command_flag {
     COMMAND_FENCED = 1 << 9,     /* a token, then the command that it is for */
     COMMAND_FENCEDALL = 1 << 10, /* several resources with tokens, then the command */
     COMMAND_BLOCKING = 1 << 11,  /* COMMAND tells clients that it may wait */
+    COMMAND_LEASE = 1 << 12,     /* about leases, counted as such in the metrics */
 };
 
 typedef void command_start(struct request *request);

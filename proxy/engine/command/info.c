@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* INFO for people and clients, and the same counters for Prometheus. The engine's own counters come
- * from the table in metrics.h; the store and the lease provider are asked for theirs. */
+/* INFO for people and clients, and the same counters, with histograms, for Prometheus. The engine's
+ * own counters come from the table in metrics.h; the store and the lease provider are asked for
+ * theirs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "proxy/engine/command/handlers.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lock_clients.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
@@ -47,10 +49,20 @@ static size_t lease_gauges(const struct engine *engine, struct gauge *gauges)
 static size_t own_gauges(const struct engine *engine, struct gauge *gauges)
 {
     const struct gauge all[] = {
+        {"connections", "Connections open", engine->sessions_count, false},
+        {"leases_held", "Leases that this daemon has granted and not seen end", engine->held.count,
+         false},
+        {"waiters", "ACQUIREs that wait in line", engine->waiters, false},
         {"subscribers", "Connections that have subscribed", engine->pubsub.subscribers, false},
         {"subscriptions", "Their channels and patterns", engine->pubsub.subscriptions, false},
+        {"history_grants", "Grants that are remembered", history_grants_count(engine->history),
+         false},
+        {"history_refusals", "Refused commands that are remembered",
+         history_refusals_count(engine->history), false},
         {"reply_bytes", "Large replies that clients have not read yet", engine->replies.bytes,
          false},
+        {"log_lines_lost", "Lines of the log that could not be written",
+         log_lines_lost(engine->options.log), true},
     };
 
     memcpy(gauges, all, sizeof all);
@@ -235,26 +247,133 @@ void server_info(struct request *request)
     request_show(request);
 }
 
-static void metric(struct buf *out, const char *name, const char *help, uint64_t value, bool counts)
+/* Prometheus's text, or OpenMetrics, which names a counter without its suffix. */
+
+struct exposition {
+    struct buf *out;
+    bool openmetrics;
+};
+
+static const char counter[] = "counter", plain[] = "gauge", histogram[] = "histogram";
+
+/* `name` without the suffix. */
+static void print_head(const struct exposition *exposition, const char *name, const char *help,
+                       const char *type)
 {
-    const char *suffix = counts ? "_total" : "";
-    buf_printf(out, "# HELP stockade_%s%s %s\n# TYPE stockade_%s%s %s\nstockade_%s%s %" PRIu64 "\n",
-               name, suffix, help, name, suffix, counts ? "counter" : "gauge", name, suffix, value);
+    const char *suffix = type == counter && !exposition->openmetrics ? "_total" : "";
+
+    buf_printf(exposition->out, "# HELP %s%s %s\n# TYPE %s%s %s\n", name, suffix, help, name,
+               suffix, type);
 }
 
-void engine_metrics(struct engine *engine, struct buf *out)
+static void print_metric(const struct exposition *exposition, const char *name, const char *help,
+                         uint64_t value, bool counts)
 {
+    char full[96];
+
+    snprintf(full, sizeof full, "stockade_%s", name);
+    print_head(exposition, full, help, counts ? counter : plain);
+    buf_printf(exposition->out, "%s%s %" PRIu64 "\n", full, counts ? "_total" : "", value);
+}
+
+/* Microseconds as seconds. */
+static void print_time(const struct exposition *exposition, const char *name, const char *help,
+                       const char *type, uint64_t us)
+{
+    print_head(exposition, name, help, type);
+    buf_printf(exposition->out, "%s%s %" PRIu64 ".%06" PRIu64 "\n", name,
+               type == counter ? "_total" : "", us / 1000000, us % 1000000);
+}
+
+/* One series; `group` is a label, or NULL. */
+static void print_series(const struct exposition *exposition, const char *name, const char *group,
+                         const struct durations *durations)
+{
+    char label[32] = "", only[32] = "";
+    uint64_t count = 0;
+
+    if (group != NULL) {
+        snprintf(label, sizeof label, "group=\"%s\",", group);
+        snprintf(only, sizeof only, "{group=\"%s\"}", group);
+    }
+    for (size_t i = 0; i <= DURATIONS_BOUNDS; i++) {
+        count += durations->counts[i];
+        buf_printf(exposition->out, "%s_bucket{%sle=\"%s\"} %" PRIu64 "\n", name, label,
+                   i < DURATIONS_BOUNDS ? durations_bounds_text[i] : "+Inf", count);
+    }
+    buf_printf(exposition->out, "%s_sum%s %" PRIu64 ".%06" PRIu64 "\n%s_count%s %" PRIu64 "\n",
+               name, only, durations->sum_us / 1000000, durations->sum_us % 1000000, name, only,
+               count);
+}
+
+static void print_histogram(const struct exposition *exposition, const char *name, const char *help,
+                            const struct durations *durations)
+{
+    print_head(exposition, name, help, histogram);
+    print_series(exposition, name, NULL, durations);
+}
+
+static void print_histograms(const struct exposition *exposition, const struct engine *engine)
+{
+    static const char *const groups[COMMANDS_GROUPS] = {
+#define X(id, label) label,
+        COMMAND_GROUPS(X)
+#undef X
+    };
+    static const char commands_name[] = "stockade_command_seconds";
+    const struct store_stats store = store_stats(engine->options.store);
+    const struct engine_times *times = &engine->times;
+
+    print_head(exposition, commands_name,
+               "From the start of a command to its reply, by group of commands; wait: commands for "
+               "leases that waited in line",
+               histogram);
+    for (size_t i = 0; i < COMMANDS_GROUPS; i++)
+        print_series(exposition, commands_name, groups[i], &times->commands[i]);
+    print_histogram(exposition, "stockade_lease_service_grant_seconds",
+                    "Time that the lease service took to say whether it grants a lease",
+                    &times->grants);
+    print_histogram(exposition, "stockade_wait_seconds",
+                    "Time that ACQUIREs waited in line, until they were granted or gave up",
+                    &times->waits);
+    print_histogram(exposition, "stockade_store_queue_seconds",
+                    "Time that writes waited for their transaction to begin", &store.queued);
+    print_histogram(exposition, "stockade_store_commit_seconds",
+                    "Time that a commit took, until it was on the disk", &store.commits_took);
+}
+
+static void print_process(const struct exposition *exposition, const struct engine *engine)
+{
+    struct engine_usage usage = usage_of(engine);
+
+    print_head(exposition, "stockade_build_info", "1, with the version as a label", plain);
+    buf_append_text(exposition->out, "stockade_build_info{version=\"" STOCKADE_VERSION "\"} 1\n");
+    print_time(exposition, "process_start_time_seconds", "When the daemon started, since 1970",
+               plain, (uint64_t)engine->started_wall_us);
+    print_time(exposition, "process_cpu_seconds", "CPU time that the daemon has used", counter,
+               usage.cpu_user_us + usage.cpu_system_us);
+    print_head(exposition, "process_resident_memory_bytes", "Memory that the daemon has now",
+               plain);
+    buf_printf(exposition->out, "process_resident_memory_bytes %" PRIu64 "\n", usage.rss_bytes);
+}
+
+void engine_metrics(struct engine *engine, bool openmetrics, struct buf *out)
+{
+    const struct exposition exposition = {out, openmetrics};
     struct gauge gauges[GAUGES_MAX];
 
-#define X(name, help) metric(out, #name, help, engine->counters.name, true);
+    requests_count_times(engine);
+#define X(name, help) print_metric(&exposition, #name, help, engine->counters.name, true);
     ENGINE_COUNTERS(X)
 #undef X
     size_t count = lease_gauges(engine, gauges);
     count += own_gauges(engine, gauges + count);
     count += store_gauges(engine, gauges + count);
     for (size_t i = 0; i < count; i++)
-        metric(out, gauges[i].name, gauges[i].help, gauges[i].value, gauges[i].counts);
-    metric(out, "connections", "Connections open", engine->sessions_count, false);
-    metric(out, "uptime_seconds", "Since the start",
-           (uint64_t)(engine_now_ms(engine) - engine->started_ms) / 1000, false);
+        print_metric(&exposition, gauges[i].name, gauges[i].help, gauges[i].value,
+                     gauges[i].counts);
+    print_histograms(&exposition, engine);
+    print_process(&exposition, engine);
+    if (openmetrics)
+        buf_append_text(out, "# EOF\n");
 }

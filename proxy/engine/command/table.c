@@ -9,6 +9,7 @@
 #include "proxy/engine/write/plan.h"
 
 #define W    COMMAND_WRITES
+#define L    COMMAND_LEASE
 #define A    COMMAND_ADMIN
 #define P    COMMAND_PUBSUB
 #define LONG COMMAND_LONG
@@ -26,7 +27,7 @@
     }
 #define LEASE(name, arity, order, start, summary)                                                  \
     {                                                                                              \
-        name, arity, 0, order, KEY, NULL, start, NULL, NULL, "leases", summary                     \
+        name, arity, L, order, KEY, NULL, start, NULL, NULL, "leases", summary                     \
     }
 /* A plan with one step, which runs in the store. */
 #define READ(name, arity, flags, keys, exec, group, summary)                                       \
@@ -39,11 +40,11 @@
     }
 
 const struct command commands[] = {
-    {"ACQUIRE", -3, COMMAND_BLOCKING, ORDER_ALONE, KEY, acquire_prepare, lease_acquire,
+    {"ACQUIRE", -3, L | COMMAND_BLOCKING, ORDER_ALONE, KEY, acquire_prepare, lease_acquire,
      acquire_abandon, NULL, "leases",
      "Take a lease: resource ttl_ms [WAIT ms | QUEUE] [OWNER owner] [ID id] [EPHEMERAL]"
      " -> [token, ttl_ms], null, or with QUEUE [queued, place]"},
-    {"ACQUIREALL", -4, 0, ORDER_ALONE, 3, 3, 1, NULL, lease_acquire_all, acquire_all_abandon, NULL,
+    {"ACQUIREALL", -4, L, ORDER_ALONE, 3, 3, 1, NULL, lease_acquire_all, acquire_all_abandon, NULL,
      "leases",
      "Take several, all or none: ttl_ms n resource ... [the same options] -> tokens or null"},
     LEASE(
@@ -57,8 +58,12 @@ const struct command commands[] = {
           "Take a lease away from its holder: resource -> the retired token"),
     LEASE("LEASE", -2, ORDER_ALONE, lease_show,
           "Who holds a resource: resource [OWNER owner] -> map; with OWNER null for another's"),
-    {"LEASES", -1, LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
+    {"LEASES", -1, L | LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
      "Names of resources with an unretired token: [MATCH glob] [COUNT n]"},
+    LEASE("HISTORY", -2, ORDER_ALONE, history_show,
+          "Who held a resource, and how each lease ended: resource [COUNT n] -> maps, newest first"),
+    {"REFUSALS", -1, L, ORDER_ALONE, NO_KEY, NULL, history_refusals_show, NULL, NULL, "leases",
+     "Which commands were refused, and how late they were: [MATCH glob] [COUNT n] -> maps"},
     {"FENCED", -4, COMMAND_FENCED, ORDER_WRITE, 3, 3, 1, plan_make, plan_start, NULL, NULL,
      "leases",
      "Run a command only while the token is the newest: token [ID id] command key [arg ...]"},
@@ -132,11 +137,11 @@ const struct command commands[] = {
     WRITE("HINCRBYFLOAT", 4, KEY, hash_incrbyfloat, "hash",
           "Add a number with a fraction to a field"),
 
-    {"EVAL", -3, 0, ORDER_ALONE, NO_KEY, lock_eval_prepare, lock_eval, lock_abandon, NULL,
+    {"EVAL", -3, L, ORDER_ALONE, NO_KEY, lock_eval_prepare, lock_eval, lock_abandon, NULL,
      "scripting", "The script of a lock library, on lock keys: text numkeys key ... arg ..."},
-    {"EVALSHA", -3, 0, ORDER_ALONE, NO_KEY, lock_eval_prepare, lock_evalsha, lock_abandon, NULL,
+    {"EVALSHA", -3, L, ORDER_ALONE, NO_KEY, lock_eval_prepare, lock_evalsha, lock_abandon, NULL,
      "scripting", "The same by the SHA1 of its text"},
-    {"BLPOP", -3, COMMAND_BLOCKING, ORDER_ALONE, 1, -2, 1, NULL, lock_companion_wait,
+    {"BLPOP", -3, L | COMMAND_BLOCKING, ORDER_ALONE, 1, -2, 1, NULL, lock_companion_wait,
      lock_signal_abandon, NULL, "scripting",
      "Wait for an unlock, as python-redis-lock does: lock-signal:name seconds"},
     NOW("SCRIPT", -2, 0, lock_script, "scripting",
@@ -184,11 +189,11 @@ const size_t commands_count = sizeof commands / sizeof *commands;
 /* What is known of a lock is asked of the lease service. */
 #define LOCK_LOOK(name, arity, keys, start)                                                        \
     {                                                                                              \
-        name, arity, 0, ORDER_ALONE, keys, NULL, start, NULL, NULL, "leases", ""                   \
+        name, arity, L, ORDER_ALONE, keys, NULL, start, NULL, NULL, "leases", ""                   \
     }
 
 const struct command lock_commands[] = {
-    {"SET", -3, 0, ORDER_LEASE, KEY, NULL, lock_set, lock_abandon, NULL, "leases", ""},
+    {"SET", -3, L, ORDER_LEASE, KEY, NULL, lock_set, lock_abandon, NULL, "leases", ""},
     LOCK_LOOK("GET", 2, KEY, lock_get),
     LOCK_LOOK("PTTL", 2, KEY, lock_pttl),
     LOCK_LOOK("TTL", 2, KEY, lock_ttl),
@@ -205,7 +210,7 @@ const struct command lock_command_refused = {
     .name = "", .order = ORDER_NOW, .start = lock_refuse, .group = "leases", .summary = ""};
 
 const struct command lock_command_token = {
-    "GET", 2, 0, ORDER_READ, KEY, NULL, lock_companion_token, NULL, NULL, "leases", ""};
+    "GET", 2, L, ORDER_READ, KEY, NULL, lock_companion_token, NULL, NULL, "leases", ""};
 const struct command lock_command_forget = {.name = "DEL",
                                             .order = ORDER_NOW,
                                             .start = lock_companion_del,

@@ -27,6 +27,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/write/lock_value.h"
@@ -81,12 +82,23 @@ static int64_t poll_in_ms(const struct acquire *acquire)
 /* Endings. Each leaves the line before it tells: the next head asks at once. One that keeps its
  * place leaves with a lease only. */
 
+static void count_wait(struct acquire *acquire)
+{
+    struct engine *engine = acquire->engine;
+
+    if (!acquire->waited)
+        return;
+    engine->waiters--;
+    durations_add(&engine->times.waits, engine_read_clock_us(engine) - acquire->waits_since_us);
+}
+
 /* `granted_ms` as for line_leave. */
 static void leave(struct acquire *acquire, int64_t granted_ms)
 {
     struct waiter *waiter = &acquire->waiter;
 
     timer_stop(acquire->engine, &acquire->deadline);
+    count_wait(acquire);
     if (!acquire->keeps_place || granted_ms > 0) {
         line_leave(waiter, granted_ms);
         return;
@@ -137,6 +149,7 @@ static void end_granted(struct acquire *acquire, int64_t left_ms)
     grant->resource = acquire->resource;
     grant->token = acquire->call.answer_token;
     grant->left_ms = left_ms;
+    grant->ttl_ms = acquire->ttl_ms;
     grant->session = acquire->session;
     grant->ephemeral = acquire->options.ephemeral;
     held_granted(acquire->engine, grant);
@@ -238,7 +251,8 @@ static void ask(struct acquire *acquire)
                  strcmp(record->nonce, call->nonce) == 0;
 
     call->verb = renews ? LEASE_RENEW : looks ? LEASE_QUERY : LEASE_GRANT;
-    call->asked_ms = engine_now_ms(engine);
+    acquire->asked_us = engine_read_clock_us(engine);
+    call->asked_ms = acquire->asked_us / 1000;
     call->token = renews ? record->token : 0;
     call->floor = acquire->row.fence.floor;
     call->reentry_only = acquire->probes || !line_is_head(&acquire->waiter);
@@ -289,7 +303,10 @@ static void on_denied(struct acquire *acquire)
         fail(acquire, STK_DEADLOCK, NULL);
         return;
     }
-    if (acquire->deadline.node.place == 0) {
+    if (!acquire->waited) {
+        acquire->waited = true;
+        acquire->waits_since_us = engine->now_us;
+        engine->waiters++;
         engine->counters.leases_waited++;
         timer_set(engine, &acquire->deadline, acquire->options.wait_until_ms);
     }
@@ -306,6 +323,9 @@ static void on_answer(struct lease_call *call)
     struct acquire *acquire = acquire_of_call(call);
     bool taken = call->answer == LEASE_GRANTED || call->answer == LEASE_OWN;
 
+    if (call->verb == LEASE_GRANT)
+        durations_add(&acquire->engine->times.grants,
+                      engine_read_clock_us(acquire->engine) - acquire->asked_us);
     if (call->verb == LEASE_RENEW && call->answer == LEASE_GRANTED)
         call->answer = LEASE_OWN;
     if (call->verb == LEASE_QUERY && call->answer == LEASE_FREE && !is_unwanted(acquire)) {
@@ -527,12 +547,16 @@ static void give_back(struct acquire *acquire)
                          .connection = acquire->connection,
                          .own_only = has_repeats,
                          .grant_id = has_repeats ? acquire->options.id : (struct bytes){"", 0},
+                         .value = acquire->by_value ? acquire->grant.owner : (struct bytes){"", 0},
                          .unannounced = true,
                          .on_end = on_given_back};
-    if (acquire->counted)
-        release_start(release);
-    else
+    if (!acquire->counted) {
         on_given_back(release);
+        return;
+    }
+    history_given_back(acquire->engine->history, acquire->resource, release->token, acquire->ttl_ms,
+                       acquire->grant.owner, session_client(acquire->session));
+    release_start(release);
 }
 
 static void on_recorded(struct acquire *acquire)
@@ -655,6 +679,7 @@ static void begin(struct acquire *acquire)
     acquire->reason = NULL;
     acquire->grant.token = 0;
     acquire->is_free = false;
+    acquire->waited = false;
     acquire->call.ttl_ms = acquire->ttl_ms;
     make_owner(acquire);
 }

@@ -186,6 +186,7 @@ static void on_acquired(struct acquire *acquire)
     struct basket_item *item = &basket->items[basket->taken];
 
     basket->is_acquiring = false;
+    basket->request->waited |= acquire->waited;
     if (acquire->error != STK_OK) {
         basket->request->op.why = acquire->op.why;
         give_up(basket, acquire->error, acquire->reason);

@@ -89,6 +89,7 @@ static void on_end(struct acquire *acquire)
 {
     struct request *request = list_entry(acquire, struct acquire_command, acquire)->request;
 
+    request->waited = acquire->waited;
     if (acquire->error != STK_OK) {
         request->op.why = acquire->op.why;
         request_fail(request, acquire->error, acquire->reason == NULL ? NULL : "%s",

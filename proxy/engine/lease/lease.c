@@ -31,8 +31,12 @@ uint64_t lease_fingerprint(const char *command, struct bytes owner)
 enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool writes,
                             struct bytes resource, store_run *run, store_done *done)
 {
-    *op = (struct store_op){
-        .writes = writes, .brief = true, .about = resource, .run = run, .done = done};
+    *op = (struct store_op){.writes = writes,
+                            .brief = true,
+                            .about = resource,
+                            .run = run,
+                            .done = done,
+                            .submitted_us = engine->now_us};
     list_init(&op->link);
     return store_submit(engine->options.store, op);
 }

@@ -108,7 +108,7 @@ void line_drain(struct engine *engine);
 /* A lease as it was granted. */
 struct grant {
     struct bytes resource, owner;
-    int64_t token, left_ms;
+    int64_t token, left_ms, ttl_ms;  /* ttl_ms: as it was asked for */
     struct session *session;         /* whose connection holds it */
     bool ephemeral;                  /* it ends with that connection */
     bool reentered;                  /* the owner had this very lease already */
@@ -152,7 +152,8 @@ struct release {
     int64_t session, connection; /* this one's, as in the row */
     uint64_t by;                 /* the connection that asked for it; 0: none did */
     bool unannounced;            /* nobody was told of the grant: no event tells of its end */
-    struct bytes grant_id;       /* of the ACQUIRE that nobody was told of: free again; or empty */
+    /* Of a grant that nobody was told of: its ID, and its lock's value, are as before; or empty. */
+    struct bytes grant_id, value;
     void (*on_end)(struct release *release);
 
     /* The result. */
@@ -277,6 +278,9 @@ struct acquire {
     bool repeats;           /* its id was granted before: enters again, uncounted */
     bool looked;            /* is_new: its owner does not hold the lease */
     bool recorded;
+    bool waited; /* was denied, and stood in line */
+    int64_t waits_since_us;
+    int64_t asked_us;
     bool entered;    /* is_new: its owner's lease was granted meanwhile */
     unsigned rounds; /* grants minted again */
     struct store_op op;

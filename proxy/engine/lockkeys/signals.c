@@ -153,6 +153,7 @@ void lock_signal_wait(struct request *request, struct bytes resource)
     }
     struct wait *wait = mem_zalloc(sizeof *wait);
     request->state = wait;
+    request->waited = true;
     request->free_state = wait_free;
     wait->request = request;
     wait->resource = resource;

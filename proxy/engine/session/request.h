@@ -76,6 +76,8 @@ struct request {
     enum command_order order;
     bool queued; /* between MULTI and EXEC: is to become a part of the transaction */
     bool started, finished;
+    bool waited; /* in line, for others */
+    int64_t started_us;
     bool usual_size;            /* it may be used again */
     struct request *next_spare; /* in engine->spares */
 
@@ -103,6 +105,9 @@ struct request *request_new(struct session *session, const struct command *comma
 void request_free(struct request *request);
 /* Free those that are kept to be used again, when the engine ends. */
 void requests_free_spares(struct engine *engine);
+
+/* Bring engine->times up to date. */
+void requests_count_times(struct engine *engine);
 
 /* Finish the request, whose reply is complete: hand it to on_finished. */
 void request_finish(struct request *request);

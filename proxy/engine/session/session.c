@@ -119,7 +119,7 @@ static size_t advance(struct session *session, const char *data, size_t len);
 
 void session_input(struct session *session, const char *data, size_t len)
 {
-    session->active_ms = engine_now_ms(session->engine);
+    session->active_ms = engine_read_clock_us(session->engine) / 1000;
     size_t used = session->in.len == 0 ? advance(session, data, len) : 0;
     if (used < len) /* until something finishes or is sent */
         buf_append(&session->in, data + used, len - used);
@@ -170,6 +170,7 @@ static void finished(struct request *request);
 static void take_place(struct session *session, struct request *request)
 {
     request->started = true;
+    request->started_us = session->engine->now_us;
     request->on_finished = finished;
     session->engine->requests_open++;
     list_append(&session->pending, &request->link);

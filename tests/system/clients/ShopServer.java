@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shop as people write one with the JDK's own server: each request sells one piece of an article,
-// under its lease, on a pool of threads. Arguments: the daemon's URI. Prints its port.
+// A shop as people write one with the JDK's own server: each POST /sell/SKU sells one piece of an
+// article, under its lease, on a pool of threads. Arguments: the daemon's URI, the TTL in ms. It
+// prints its port, and ends by itself after some minutes.
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import io.stockade.Lease;
@@ -9,48 +10,49 @@ import io.stockade.StockadeException;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.time.Duration;
 import java.util.concurrent.Executors;
 
 public class ShopServer {
     private final Stockade shop;
+    private final long ttlMillis;
 
-    ShopServer(String uri) {
-        shop = Stockade.connect(uri);
+    ShopServer(String uri, long ttlMillis) {
+        shop = Stockade.connect(uri, Duration.ofMinutes(1));
+        this.ttlMillis = ttlMillis;
     }
 
-    private void buy(HttpExchange exchange) throws IOException {
-        String sku = exchange.getRequestURI().getPath().substring("/buy/".length());
-        int status = 200;
-        String said;
-        try (Lease lease = shop.lease(sku, 1000, 20_000)) {
+    private void sell(HttpExchange exchange) throws IOException {
+        String sku = exchange.getRequestURI().getPath().substring("/sell/".length());
+        String answer;
+        try (Lease lease = shop.lease("sku:" + sku, ttlMillis, 300_000)) {
             long left = Long.parseLong(lease.get());
-            Thread.sleep(5); // prices, a payment
             if (left == 0) {
-                status = 409;
-                said = "sold out";
+                answer = "{\"error\": \"sold out\"}";
             } else {
+                Thread.sleep(3); // a price rule
                 lease.set(Long.toString(left - 1));
-                said = "sold, left: " + (left - 1);
+                answer = "{\"left\": " + (left - 1) + "}";
             }
         } catch (StockadeException error) {
-            status = 503;
-            said = error.code() + " " + error.getMessage();
+            answer = "{\"error\": \"" + error.code() + "\"}";
         } catch (InterruptedException stop) {
-            status = 500;
-            said = "interrupted";
+            answer = "{\"error\": \"interrupted\"}";
         }
-        byte[] body = said.getBytes();
-        exchange.sendResponseHeaders(status, body.length);
+        byte[] body = answer.getBytes();
+        exchange.sendResponseHeaders(200, body.length);
         exchange.getResponseBody().write(body);
         exchange.close();
     }
 
-    public static void main(String[] args) throws IOException {
+    public static void main(String[] args) throws IOException, InterruptedException {
         HttpServer server =
             HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 100);
-        server.createContext("/buy/", new ShopServer(args[0])::buy);
+        server.createContext("/sell/", new ShopServer(args[0], Long.parseLong(args[1]))::sell);
         server.setExecutor(Executors.newFixedThreadPool(40));
         server.start();
         System.out.println(server.getAddress().getPort());
+        Thread.sleep(900_000);
+        System.exit(1);
     }
 }

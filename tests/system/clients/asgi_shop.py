@@ -7,15 +7,13 @@ import signal
 import socket
 import sys
 
-sys.path.insert(0, sys.argv[1])
+import stockade
+import uvicorn
 
-import stockade  # noqa: E402
-import uvicorn  # noqa: E402
-
-shop = stockade.aio.connect(sys.argv[2], timeout=60)
+shop = stockade.aio.connect(sys.argv[1], timeout=60)
 
 
-@shop.leased("sku:{sku}", ttl=float(sys.argv[3]), wait=300)
+@shop.leased("sku:{sku}", ttl=int(sys.argv[2]) / 1000, wait=300)
 async def sell(sku, lease):
     left = int(await lease.get())
     if left == 0:

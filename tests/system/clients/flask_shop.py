@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A shop on Flask, a thread for each request: POST /sell/SKU, as a shop would write it.
 
-    flask_shop.py FOLDER-OF-THE-PACKAGE URI TTL
+    flask_shop.py URI TTL_MS
 
 It prints its port, and ends by itself after some minutes."""
 
@@ -10,18 +10,16 @@ import signal
 import sys
 import time
 
-sys.path.insert(0, sys.argv[1])
-
-import flask  # noqa: E402
-import stockade  # noqa: E402
-from werkzeug.serving import make_server  # noqa: E402
+import flask
+import stockade
+from werkzeug.serving import make_server
 
 app = flask.Flask(__name__)
-shop = stockade.connect(sys.argv[2], timeout=60)
+shop = stockade.connect(sys.argv[1], timeout=60)
 
 
 @app.post("/sell/<sku>")
-@shop.leased("sku:{sku}", ttl=float(sys.argv[3]), wait=300)
+@shop.leased("sku:{sku}", ttl=int(sys.argv[2]) / 1000, wait=300)
 def sell(sku, lease):
     left = int(lease.get())
     if left == 0:

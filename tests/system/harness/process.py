@@ -25,7 +25,8 @@ def in_epoll_wait(pid):
 class Process:
     """One running program. stderr goes to a file, stdout to a pipe that first_line() reads."""
 
-    def __init__(self, name, args, stderr_path, env=None, cwd=None, stdin=subprocess.DEVNULL):
+    def __init__(self, name, args, stderr_path, env=None, cwd=None, stdin=subprocess.DEVNULL,
+                 pass_fds=()):
         self.name = name
         self.args = [str(arg) for arg in args]
         self.stderr_path = stderr_path
@@ -35,7 +36,7 @@ class Process:
         with open(stderr_path, "ab") as stderr:
             self.popen = subprocess.Popen(
                 self.args, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr,
-                env={**environment(), **(env or {})}, cwd=cwd)
+                env={**environment(), **(env or {})}, cwd=cwd, pass_fds=pass_fds)
         self.pid = self.popen.pid
 
     def alive(self):

@@ -8,13 +8,16 @@ import re
 import select
 import subprocess
 
-from harness.limits import REPO, Wait, patience
+from harness.limits import BUILD, REPO, Wait, patience
 
 SYSTEM = REPO / "tests/system"
 NODE_MODULES = pathlib.Path(os.environ.get("STOCKADE_NODE_MODULES", SYSTEM / "node_modules"))
 NODE_PACKAGE = REPO / "proxy/client/node"
 # Packages are found beside the link by which `stockade` was found.
 NODE = ["node", "--preserve-symlinks", "--preserve-symlinks-main"]
+JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+JAVA_JARS = [BUILD / "stockade.jar", BUILD / "java-tests.jar", "/usr/share/java/sqlite-jdbc.jar"]
+CLASS_PATH = ":".join(map(str, JAVA_JARS))
 
 
 def run(*args, timeout=30, **options):

@@ -40,9 +40,9 @@ def parse_address(text):
 class Stockaded(Process):
     """A running daemon: `address` is its first listener, `admin` the admin address or None."""
 
-    def __init__(self, args, stderr_path, env=None, cwd=None, wrapper=()):
+    def __init__(self, args, stderr_path, env=None, cwd=None, wrapper=(), pass_fds=()):
         super().__init__("stockaded", [*wrapper, BUILD / "stockaded", *args], stderr_path, env,
-                         cwd)
+                         cwd, pass_fds=pass_fds)
         self.clients = []
         self.listeners = []
         self.admin = None
@@ -174,13 +174,14 @@ class Rig:
         return self.folder / "stockade.db"
 
     def start(self, *args, listen=("127.0.0.1:0",), admin="127.0.0.1:0", store=None,
-              lease="local:", env=None, cwd=None, wrapper=()):
+              lease="local:", env=None, cwd=None, wrapper=(), pass_fds=()):
         """A daemon that was started and nothing more. None leaves an option out."""
         words = [word for address in listen or () for word in ("--listen", address)]
         words += ["--admin", admin] if admin else []
         words += ["--lease", lease] if lease else []
         words += ["--store", store or f"sqlite:{self.store}"] if store != "" else []
-        daemon = Stockaded([*words, *args], self.stderr_path("stockaded"), env, cwd, wrapper)
+        daemon = Stockaded([*words, *args], self.stderr_path("stockaded"), env, cwd, wrapper,
+                           pass_fds)
         self.processes.append(daemon)
         return daemon
 

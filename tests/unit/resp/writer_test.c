@@ -58,9 +58,6 @@ TEST(resp3_has_types_of_its_own)
         resp_set(&out, 3, resp3);
         resp_push(&out, 3, resp3);
         expect(&out, resp3 ? "%3\r\n~3\r\n>3\r\n" : "*6\r\n*3\r\n*3\r\n");
-        resp_bool(&out, true, resp3);
-        resp_bool(&out, false, resp3);
-        expect(&out, resp3 ? "#t\r\n#f\r\n" : ":1\r\n:0\r\n");
         resp_verbatim(&out, BYTES_LITERAL("a b"), resp3);
         expect(&out, resp3 ? "=7\r\ntxt:a b\r\n" : "$3\r\na b\r\n");
     }

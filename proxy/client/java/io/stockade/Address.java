@@ -12,7 +12,7 @@ record Address(String host, int port, String user, String password) {
 
     static Address parse(String uri) {
         if (uri == null || !uri.startsWith(SCHEME)) {
-            throw new IllegalArgumentException(SHAPE + hidden(uri));
+            throw new IllegalArgumentException(hint(uri));
         }
         String rest = uri.substring(SCHEME.length());
         String user = null;
@@ -58,6 +58,22 @@ record Address(String host, int port, String user, String password) {
     /** %XX stands for a byte; a plus for itself. */
     private static String decode(String text) {
         return URLDecoder.decode(text.replace("+", "%2B"), StandardCharsets.UTF_8);
+    }
+
+    /**
+     * What to do instead. The JDK reaches a unix socket by a SocketChannel only, which an interrupt
+     * closes, and here an interrupt never ends a write.
+     */
+    private static String hint(String uri) {
+        if (uri != null && uri.startsWith("stockade+unix:")) {
+            return "this package connects by TCP only: start the daemon with --listen "
+                + "127.0.0.1:7379 as well, and connect to stockade://127.0.0.1:7379";
+        }
+        if (uri != null && uri.startsWith("sqlite:")) {
+            return "this package talks to a daemon: start stockaded --store " + uri
+                + ", and connect to stockade://127.0.0.1:7379. Without a daemon: libstockade";
+        }
+        return SHAPE + hidden(uri);
     }
 
     /** The URI without its password. */
