@@ -155,7 +155,7 @@ def test_a_contender_that_lacks_something_is_left_out_unless_it_was_named(tool, 
     assert done.returncode == 1 and "there is no redis-py" in done.stderr
     del tool.env["PYTHONPATH"]
     shown = tool.output("-u", rig.daemon().uri, "demo", "oversell", *small)
-    assert re.search("redis-py, Stockade  +left out: .* start it with --lock-keys 'lock:\\*'", shown)
+    assert re.search("redis-py, Stockade  +left out: .* with --lock-keys 'lock:\\*'", shown)
     assert "redis-py's Lock" in table(shown)
 
 

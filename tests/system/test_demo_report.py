@@ -11,6 +11,7 @@ import pytest
 
 from harness.demo import baskets, table
 from harness.limits import REPO, patience
+from harness.programs import NODE_MODULES, run_js
 from harness.tool import Tool
 
 LOCKED, READ, PAUSED, WOKEN, STALE, WRITTEN, REFUSED, SOLD, LOST, UNLOCKED = range(1, 11)
@@ -143,3 +144,27 @@ def test_a_report_that_cannot_be_written_is_a_failure(tool, path, said):
     assert f"cannot write {path}: {said}" in done.stderr
     assert ("sold" in done.stdout) == (path == "/dev/full"), "the first is noticed before a sale"
     tool.expect_nothing_left()
+
+
+@pytest.mark.skipif(not (NODE_MODULES / "playwright-core").exists(),
+                    reason="playwright-core drives the browser")
+def test_in_a_browser_each_stop_tells_its_story(sale):
+    page, _ = sale
+    seen = run_js("report_page.js", page, timeout=60)
+    assert seen["errors"] == [] and seen["requests"] == [page.as_uri()]
+    assert seen["phone"] == 375 and seen["paper"] <= 700 and seen["drawn"] <= 700
+    assert seen["zoomed"] > 2000
+    stopped = {way["title"]: of_kind(way, PAUSED) for way in report(page)["ways"]}
+    for title, said in (("Redis lock", "got through: the stock was set to "),
+                        ("Stockade", "was refused: nothing changed.")):
+        stories = seen["stories"][title]
+        assert len(stories) == len(stopped[title]) == 3
+        for story in stories:
+            stop = re.search(r"Buyer (\d+) .* was stopped at ([\d.]+) s for (\d+) ms\.", story)
+            assert (int(stop[1]) - 1, float(stop[2])) in [
+                (event.who, round(event.at / 1e6, 3)) for event in stopped[title]]
+            assert int(stop[3]) > 300 and re.search(r"\d+ ms too late and " + said, story)
+    assert seen["focused"] == "Redis lock: " + seen["stories"]["Redis lock"][0]
+    assert seen["next"].startswith("Redis lock: Buyer ") and seen["next"] != seen["focused"]
+    assert seen["hidden"]
+    assert seen["hovered"] == "redis-py, Stockade: " + seen["stories"]["redis-py, Stockade"][-1]
