@@ -8,6 +8,7 @@
 #include "fence/base/check.h"
 #include "fence/base/json.h"
 #include "fence/base/mem.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
@@ -45,6 +46,7 @@ struct engine *engine_new(const struct engine_options *options)
     engine->started_wall_us = clock_wall_us(options->clock);
     held_init(engine);
     queue_init(engine);
+    engine->history = history_new(options->history_max, options->clock);
     engine->notes = notes_new(engine);
     engine->sweeper = sweeper_new(engine);
     lease_provider_watch(options->provider, held_on_news, engine);
@@ -71,6 +73,7 @@ void engine_free(struct engine *engine)
     check(engine->replies.bytes == 0 && engine->reads_weight == 0);
     sweeper_free(engine->sweeper);
     notes_free(engine->notes);
+    history_free(engine->history);
     requests_free_spares(engine);
     lock_keys_free(engine);
     heap_free(&engine->timers);

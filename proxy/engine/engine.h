@@ -60,6 +60,7 @@ struct engine_options {
     size_t sessions_max;      /* connections; one more is told so and closed */
     size_t waiters_max;       /* ACQUIREs under way or waiting, in all; more get BUSY */
     size_t replies_max;       /* bytes of replies not sent yet, in all; 0: no bound */
+    size_t history_max;       /* grants, and refusals, that are remembered; at least 1 */
     const char *address;      /* "127.0.0.1:7379", for INFO; copied */
     /* --lock-keys: valid patterns (lock_pattern.h), copied. */
     const char *const *lock_keys;

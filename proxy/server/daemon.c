@@ -195,6 +195,7 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
         .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
         .sessions_max = daemon->connections_max,
         .waiters_max = (size_t)options_number(options, OPTION_MAX_WAITERS),
+        .history_max = (size_t)options_number(options, OPTION_HISTORY),
         .replies_max = (size_t)options_number(options, OPTION_MAX_REPLY_MEMORY) << 20,
         .sql_limit_ms = options_number(options, OPTION_SQL_TIME_LIMIT),
         .receipts_keep_ms = options_number(options, OPTION_RECEIPTS_KEEP) * 1000,

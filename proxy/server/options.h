@@ -40,6 +40,8 @@
       "the log goes to FILE instead of stderr; SIGUSR1 has it opened again")                       \
     X(MAX_CONNECTIONS, "max-connections", OPTION_NUMBER, "N", "10000", 1, 1000000, NULL, START,    \
       "connections at a time; one more gets an error and is closed")                               \
+    X(HISTORY, "history", OPTION_NUMBER, "N", "100000", 1, 10000000, NULL, START,                  \
+      "so many grants, and so many refusals, are remembered for HISTORY and REFUSALS")             \
     X(MAX_WAITERS, "max-waiters", OPTION_NUMBER, "N", "100000", 1, 10000000, NULL, SIGHUP_TOO,     \
       "ACQUIREs under way or waiting at a time; one more is BUSY")                                 \
     X(MAX_REPLY_MEMORY, "max-reply-memory", OPTION_NUMBER, "MB", "256", 128, 1048576, NULL,        \

@@ -206,6 +206,7 @@ static void daemon_start(struct daemon *daemon)
         .sql_limit_ms = 1000,
         .sessions_max = 200,
         .waiters_max = 200,
+        .history_max = 100,
     });
     daemon->up = true;
     daemon->started_us = world->now_us;

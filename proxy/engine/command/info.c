@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "proxy/engine/command/handlers.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lock_clients.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
@@ -54,6 +55,10 @@ static size_t own_gauges(const struct engine *engine, struct gauge *gauges)
         {"waiters", "ACQUIREs that wait in line", engine->waiters, false},
         {"subscribers", "Connections that have subscribed", engine->pubsub.subscribers, false},
         {"subscriptions", "Their channels and patterns", engine->pubsub.subscriptions, false},
+        {"history_grants", "Grants that are remembered", history_grants_count(engine->history),
+         false},
+        {"history_refusals", "Refused commands that are remembered",
+         history_refusals_count(engine->history), false},
         {"reply_bytes", "Large replies that clients have not read yet", engine->replies.bytes,
          false},
         {"log_lines_lost", "Lines of the log that could not be written",
@@ -357,6 +362,7 @@ void engine_metrics(struct engine *engine, bool openmetrics, struct buf *out)
     const struct exposition exposition = {out, openmetrics};
     struct gauge gauges[GAUGES_MAX];
 
+    requests_count_times(engine);
 #define X(name, help) print_metric(&exposition, #name, help, engine->counters.name, true);
     ENGINE_COUNTERS(X)
 #undef X

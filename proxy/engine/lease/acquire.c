@@ -27,6 +27,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/write/lock_value.h"
@@ -148,6 +149,7 @@ static void end_granted(struct acquire *acquire, int64_t left_ms)
     grant->resource = acquire->resource;
     grant->token = acquire->call.answer_token;
     grant->left_ms = left_ms;
+    grant->ttl_ms = acquire->ttl_ms;
     grant->session = acquire->session;
     grant->ephemeral = acquire->options.ephemeral;
     held_granted(acquire->engine, grant);
@@ -548,10 +550,13 @@ static void give_back(struct acquire *acquire)
                          .value = acquire->by_value ? acquire->grant.owner : (struct bytes){"", 0},
                          .unannounced = true,
                          .on_end = on_given_back};
-    if (acquire->counted)
-        release_start(release);
-    else
+    if (!acquire->counted) {
         on_given_back(release);
+        return;
+    }
+    history_given_back(acquire->engine->history, acquire->resource, release->token, acquire->ttl_ms,
+                       acquire->grant.owner, session_client(acquire->session));
+    release_start(release);
 }
 
 static void on_recorded(struct acquire *acquire)

@@ -12,6 +12,7 @@
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/lease/lock_clients.h"
 #include "proxy/engine/session/events.h"
@@ -31,7 +32,8 @@ struct held {
     uint16_t name_len, owner_len;
     bool ephemeral, presented;
     struct lock_client *lock_client;
-    char bytes[]; /* the resource's name, then the owner's */
+    struct history_grant *entry; /* NULL: it has made room */
+    char bytes[];                /* the resource's name, then the owner's */
 };
 _Static_assert(LEASE_TTL_MAX_MS <= INT32_MAX, "ttl_ms fits");
 
@@ -74,6 +76,7 @@ static void dispose(struct table_node *node)
     list_remove(&held->of_session);
     if (held->query != NULL)
         held->query->held = NULL;
+    history_let_go(held->entry);
     free(held);
 }
 
@@ -106,6 +109,7 @@ static void tell_holder(const struct held *held, const char *reason)
  * and released over two connections of one pool. */
 static void end(struct held *held, bool revoked, uint64_t by)
 {
+    history_ended(held->engine->history, held->entry, revoked ? HISTORY_REVOKED : HISTORY_RELEASED);
     publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED);
     if (revoked)
         tell_holder(held, "revoked");
@@ -114,11 +118,13 @@ static void end(struct held *held, bool revoked, uint64_t by)
     drop(held);
 }
 
-static void expire(struct held *held, const char *reason)
+/* Its time is over, or, before that, the service gave it to another. */
+static void expire(struct held *held, bool taken)
 {
+    history_ended(held->engine->history, held->entry, taken ? HISTORY_TAKEN : HISTORY_EXPIRED);
     held->engine->counters.leases_expired++;
     publish(held, EVENT_EXPIRED);
-    tell_holder(held, reason);
+    tell_holder(held, taken ? "taken" : "expired");
     drop(held);
 }
 
@@ -143,10 +149,11 @@ static void on_answer(struct lease_call *call)
     }
     if (engine_now_ms(engine) >= held->until_ms) {
         if (!still) {
-            expire(held, "expired");
+            expire(held, false);
             return;
         }
         held->until_ms = engine_now_ms(engine) + answer_ttl_ms; /* renewed elsewhere */
+        history_renewed(held->entry, held->until_ms);
     }
     timer_set(engine, &held->timer, held->until_ms + 1);
 }
@@ -196,6 +203,7 @@ static void set_until(struct held *held, int64_t ttl_ms)
     held->ttl_ms = (int32_t)ttl_ms;
     held->until_ms = engine_now_ms(held->engine) + ttl_ms;
     timer_set(held->engine, &held->timer, held->until_ms + 1);
+    history_renewed(held->entry, held->until_ms);
 }
 
 static void set_holder(struct held *held, struct session *session)
@@ -230,9 +238,10 @@ void held_granted(struct engine *engine, const struct grant *grant)
     struct held *held = find(engine, grant->resource);
 
     if (held != NULL && held->token != grant->token) {
-        expire(held, "taken"); /* the service gave it to another */
+        expire(held, true);
         held = NULL;
     }
+    bool is_known = held != NULL;
     if (held == NULL) {
         held = mem_zalloc(offsetof(struct held, bytes) + grant->resource.len + grant->owner.len);
         held->engine = engine;
@@ -251,6 +260,9 @@ void held_granted(struct engine *engine, const struct grant *grant)
     held->ephemeral = grant->ephemeral;
     set_holder(held, grant->session);
     set_until(held, grant->left_ms);
+    if (!is_known)
+        history_granted(engine->history, grant->resource, grant->token, grant->ttl_ms,
+                        held->until_ms, grant->owner, session_client(grant->session), &held->entry);
     warn_counter_ahead(engine, grant);
     if (!grant->reentered)
         publish(held, EVENT_GRANTED);

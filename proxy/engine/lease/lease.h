@@ -108,7 +108,7 @@ void line_drain(struct engine *engine);
 /* A lease as it was granted. */
 struct grant {
     struct bytes resource, owner;
-    int64_t token, left_ms;
+    int64_t token, left_ms, ttl_ms;  /* ttl_ms: as it was asked for */
     struct session *session;         /* whose connection holds it */
     bool ephemeral;                  /* it ends with that connection */
     bool reentered;                  /* the owner had this very lease already */

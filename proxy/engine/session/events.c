@@ -4,6 +4,7 @@
 #include "proxy/engine/session/events.h"
 
 #include "fence/base/json.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/session.h"
 
@@ -14,6 +15,12 @@ static const char *const names[] = {
 
 static void append_event(struct buf *json, const struct event *event, int64_t time_ms)
 {
+    if (event->kind == EVENT_REFUSED) {
+        buf_append_text(json, "{\"event\":\"refused\",");
+        history_refusal_json(json, event->refusal);
+        buf_append_text(json, "}");
+        return;
+    }
     buf_printf(json, "{\"event\":\"%s\",\"resource\":", names[event->kind]);
     json_string(json, event->resource);
     if (event->kind == EVENT_TURN) {
@@ -22,9 +29,7 @@ static void append_event(struct buf *json, const struct event *event, int64_t ti
     } else {
         buf_printf(json, ",\"token\":%lld", (long long)event->token);
     }
-    if (event->kind == EVENT_REFUSED) {
-        buf_printf(json, ",\"newest\":%lld", (long long)event->newest);
-    } else if (event->kind != EVENT_TURN) {
+    if (event->kind != EVENT_TURN) {
         buf_append_text(json, ",\"owner\":");
         json_string(json, event->owner);
     }

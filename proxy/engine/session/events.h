@@ -19,13 +19,16 @@ enum event_kind {
     EVENT_EXPIRED,  /* owner */
     EVENT_REVOKED,  /* owner */
     EVENT_TURN,     /* id: of a place in the line (ACQUIRE ... QUEUE); no owner, no token */
-    EVENT_REFUSED,  /* newest: a fenced command came with `token`, which is not the newest */
+    EVENT_REFUSED,  /* refusal, and the resource */
 };
+
+struct history_refusal;
 
 struct event {
     enum event_kind kind;
     struct bytes resource, owner, id; /* borrowed for the call */
-    int64_t token, newest, ttl_ms;
+    int64_t token, ttl_ms;
+    const struct history_refusal *refusal;
 };
 
 /* On the loop's thread. Costs next to nothing where nobody listens. */

@@ -9,7 +9,9 @@
 
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/events.h"
 #include "proxy/engine/session/session.h"
 
 enum { LINES_MAX = 20, LINES_MS = 1000, NAME_SIZE = 160 };
@@ -110,30 +112,53 @@ static void write_line(struct engine *engine, struct buf *line)
     buf_free(line);
 }
 
-void note_refused(struct request *request, enum stk_error error)
+/* With the history's fields, for programs. */
+static void log_refusal(struct request *request, const struct history_refusal *refusal)
 {
-    const struct plan *plan = &request->plan;
-    const struct command *inner =
-        plan->whole || plan->only_step.command == NULL ? request->command : plan->only_step.command;
-    struct buf line = {0};
+    struct buf line = {0}, members = {0};
 
     if (!take_line(request->engine, NOTE_REFUSED))
         return;
-    buf_printf(&line, "refused, %s: %s", stk_error_code(error), inner->name);
-    if (request->refused_name.len > 0) {
+    buf_printf(&line, "refused, %s: %s", stk_error_code(refusal->code), refusal->command);
+    if (history_refusal_name(refusal).len > 0) {
         buf_append_text(&line, " of ");
-        print_name(request->refused_name, &line);
+        print_name(history_refusal_name(refusal), &line);
     }
     if (request->refused_claim != NULL)
-        buf_printf(&line, " under token %lld, the newest is %lld",
-                   (long long)request->refused_claim->token, (long long)request->newest);
-    if (error == STK_GUARDED && request->reply.len > 3) {
+        buf_printf(&line, " under token %lld, the newest is %lld", (long long)refusal->token,
+                   (long long)refusal->newest);
+    if (refusal->late_ms >= 0)
+        buf_printf(&line, ", %lld ms after its lease ended", (long long)refusal->late_ms);
+    if (refusal->code == STK_GUARDED && request->reply.len > 3) {
         buf_append_text(&line, ", ");
         print_name((struct bytes){request->reply.data + 1, request->reply.len - 3}, &line);
     }
     buf_append_text(&line, "; from ");
     print_client(request, &line);
-    write_line(request->engine, &line);
+    buf_append_text(&members, "\"event\":\"refused\",");
+    history_refusal_json(&members, refusal);
+    log_fields(request->engine->options.log, LOG_INFO_LEVEL, buf_bytes(&members), "%.*s",
+               (int)line.len, line.data);
+    buf_free(&members);
+    buf_free(&line);
+}
+
+void note_refused(struct request *request, enum stk_error error)
+{
+    const struct plan *plan = &request->plan;
+    const struct claim *claim = request->refused_claim;
+    const struct command *inner =
+        plan->whole || plan->only_step.command == NULL ? request->command : plan->only_step.command;
+    struct bytes resource = claim != NULL ? claim->resource : request->refused_name;
+    const struct history_refusal *refusal =
+        history_refused(request->engine->history, resource, claim != NULL ? claim->token : 0,
+                        request->newest, error, inner->name, session_client(request->session));
+
+    if (resource.len > 0)
+        events_publish(
+            request->engine,
+            &(struct event){.kind = EVENT_REFUSED, .resource = resource, .refusal = refusal});
+    log_refusal(request, refusal);
 }
 
 void note_revoked(struct request *request, struct bytes resource, int64_t token, bool ended)

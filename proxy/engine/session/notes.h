@@ -17,7 +17,8 @@ struct notes *notes_new(struct engine *engine);
 /* Log how many lines were left out, and free it. */
 void notes_free(struct notes *notes);
 
-/* A command was refused: STALE, UNKNOWN, NOTOKEN or GUARDED. */
+/* A command was refused: STALE, UNKNOWN, NOTOKEN or GUARDED. Goes to the history and the events,
+ * too. */
 void note_refused(struct request *request, enum stk_error error);
 /* A REVOKE came; `ended`: it has retired the token. */
 void note_revoked(struct request *request, struct bytes resource, int64_t token, bool ended);

@@ -5,6 +5,7 @@
 #define STOCKADE_ENGINE_SESSION_H
 
 #include "fence/base/list.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/session/request.h"
 
 #define SESSION_REQUESTS_MAX      256         /* under way on one connection */
@@ -49,6 +50,8 @@ struct session {
     struct subscriber *subscriber;              /* pubsub.c; NULL: listens to nothing */
     struct list held;                           /* lease/held.c: granted to this connection */
     struct list places;                         /* lease/queue.c: it asked last for these */
+    struct history_grant *wrote; /* by whose token it wrote last, as long as history_generation() */
+    uint64_t wrote_generation;   /* is this */
 };
 
 /* No more commands; close once all is replied and sent. */
@@ -63,6 +66,14 @@ bool session_admits(struct session *session, struct request *request);
 void session_answer(struct session *session, struct bytes reply);
 /* Something was written to `out` that answers no request: sends it. */
 void session_pushed(struct session *session);
+
+/* For the history. NULL: a client that is gone. */
+static inline struct history_client session_client(const struct session *session)
+{
+    if (session == NULL)
+        return (struct history_client){{"", 0}, {"", 0}};
+    return (struct history_client){bytes_of(session->name), bytes_of(session->peer)};
+}
 
 /* A RESP2 connection that has subscribed may only do what concerns that. */
 static inline bool session_only_listens(const struct session *session)

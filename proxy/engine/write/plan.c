@@ -21,8 +21,8 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
-#include "proxy/engine/session/events.h"
 #include "proxy/engine/session/notes.h"
+#include "proxy/engine/session/session.h"
 #include "proxy/engine/write/exec.h"
 #include "proxy/engine/write/lock_value.h"
 
@@ -642,17 +642,6 @@ void plan_note_refusal(struct request *request)
         note_refused(request, verdict);
 }
 
-static void publish_refusal(const struct request *request)
-{
-    const struct claim *claim = request->refused_claim;
-
-    if (claim != NULL)
-        events_publish(request->engine, &(struct event){.kind = EVENT_REFUSED,
-                                                        .resource = claim->resource,
-                                                        .token = claim->token,
-                                                        .newest = request->newest});
-}
-
 static void note_presented(const struct request *request)
 {
     const struct plan *plan = &request->plan;
@@ -660,6 +649,36 @@ static void note_presented(const struct request *request)
 
     for (size_t i = 0; engine->on_presented != NULL && i < plan->claims_count; i++)
         engine->on_presented(engine, plan->claims[i].resource, plan->claims[i].token);
+}
+
+/* The grant by whose token a session writes, mostly the one by which it wrote last. */
+static struct history_grant *grant_of(const struct request *request, const struct claim *claim)
+{
+    const struct history *history = request->engine->history;
+    struct session *session = request->session;
+    uint64_t generation = history_generation(history);
+
+    if (session == NULL)
+        return history_find(history, claim->resource, claim->token);
+    if (session->wrote == NULL || session->wrote_generation != generation ||
+        session->wrote->token != claim->token ||
+        !bytes_equal(history_grant_name(session->wrote), claim->resource)) {
+        session->wrote = history_find(history, claim->resource, claim->token);
+        session->wrote_generation = generation;
+    }
+    return session->wrote;
+}
+
+static void note_writes(const struct request *request)
+{
+    const struct plan *plan = &request->plan;
+
+    for (size_t i = 0; i < plan->steps_count; i++) {
+        const struct step *step = &plan->steps[i];
+        if (step->command->flags & (COMMAND_WRITES | COMMAND_SQL))
+            for (size_t j = 0; j < step->claims_count; j++)
+                history_wrote(grant_of(request, &step->claims[j]), 1);
+    }
 }
 
 static bool is_guarded(const struct buf *reply)
@@ -687,10 +706,12 @@ static void done(struct store_op *op)
     plan_note_refusal(request);
     if (is_guarded(&request->reply))
         note_refused(request, STK_GUARDED);
-    publish_refusal(request);
     counters->receipts_replayed += request->replayed;
-    if (request->verdict == STK_OK && !request->replayed)
+    if (request->verdict == STK_OK && !request->replayed) {
         counters->fenced_accepted += request->plan.claims_count > 0;
+        if (!reply_is_error(&request->reply, 0))
+            note_writes(request);
+    }
     if (request->plan.whole && reply_is_error(&request->reply, 0))
         request->engine->marks_left = MARKS_AFTER_FAILURE;
     else if (request->plan.whole)

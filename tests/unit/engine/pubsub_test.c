@@ -107,20 +107,25 @@ WORLD_TEST(a_refused_write_is_told_with_both_tokens)
     world_call(world, 1, "SUBSCRIBE stockade:events:b");
     for (int i = 0; i < 3; i++)
         world_call(world, 2, "ACQUIRE b 1000 OWNER ann"), world_call(world, 2, "REVOKE b");
-    world_call(world, 2, "ACQUIRE b 1000");
+    world_call(world, 2, "ACQUIRE b 1000 OWNER ann");
     world_call(world, 2, "ACQUIRE a 1000");
     world_received(world, 1);
     world_call(world, 2, "FENCED 2 SET b 1");
-    assert_string_equal(told(world, 1), "{\"event\":\"refused\",\"resource\":\"b\",\"token\":2,"
-                                        "\"newest\":4,\"time_ms\":1000000}");
+    assert_string_equal(
+        told(world, 1),
+        "{\"event\":\"refused\",\"time_ms\":1000000,\"resource\":\"b\",\"token\":2,"
+        "\"code\":\"STALE\",\"command\":\"SET\",\"user\":\"default\",\"client\":\"\","
+        "\"address\":\"test:2\",\"granted_ms\":1000000,\"late_ms\":0,\"ended\":\"revoked\","
+        "\"newest\":4,\"newest_owner\":\"ann\",\"newest_address\":\"test:2\"}");
     world_call(world, 2, "FENCEDALL 2 a 1 b 9 MSET a 1 b 2");
-    assert_non_null(strstr(told(world, 1), "\"token\":9,\"newest\":4,"));
+    assert_non_null(strstr(told(world, 1), "\"token\":9,\"code\":\"UNKNOWN\""));
     world_call(world, 2, "MULTI"), world_call(world, 2, "FENCED 1 SET a 1");
     world_call(world, 2, "FENCED 3 SET b 1"), world_call(world, 2, "EXEC");
-    assert_non_null(strstr(told(world, 1), "\"token\":3,\"newest\":4,"));
+    assert_non_null(strstr(told(world, 1), "\"token\":3,\"code\":\"STALE\""));
     world_call(world, 2, "FENCED 4 SET b 1");
-    world_call(world, 2, "SET b 1");
     assert_heard(world, 1, "");
+    world_call(world, 2, "SET b 1");
+    assert_non_null(strstr(told(world, 1), "\"token\":null,\"code\":\"NOTOKEN\""));
 }
 
 WORLD_TEST(names_become_json_whatever_their_bytes)

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table of resources; each has its grants and its refusals, the newest first. Two lists through
+ * all of them, the oldest first, say who makes room. */
+#include "proxy/engine/history/history.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/json.h"
+#include "fence/base/mem.h"
+#include "fence/base/table.h"
+
+enum { MINUTES = 60, MINUTE_MS = 60000 };
+
+struct history_resource {
+    struct table_node node;
+    struct history_grant *grants;     /* the newest */
+    struct history_refusal *refusals; /* the newest */
+    size_t name_len;
+    char name[];
+};
+
+/* Entries of one kind. */
+struct shelf {
+    struct list all;
+    size_t count, bytes;
+};
+
+struct history {
+    const struct clock *clock;
+    size_t entries_max;
+    struct table resources;
+    struct shelf grants, refusals;
+    uint64_t generation;
+    uint64_t refused[MINUTES]; /* by the minute; the place is the minute's number */
+    int64_t minute;            /* the last one that has a place; those since had none */
+};
+
+static struct history_resource *of_node(const struct table_node *node)
+{
+    return list_entry(node, struct history_resource, node);
+}
+
+static struct bytes name_of(const struct history_resource *resource)
+{
+    return (struct bytes){resource->name, resource->name_len};
+}
+
+static struct bytes name_of_node(const struct table_node *node)
+{
+    return name_of(of_node(node));
+}
+
+struct history *history_new(size_t entries_max, const struct clock *clock)
+{
+    struct history *history = mem_zalloc(sizeof *history);
+
+    history->clock = clock;
+    history->entries_max = entries_max > 0 ? entries_max : 1;
+    history->minute = clock_now_ms(clock) / MINUTE_MS;
+    table_init(&history->resources, name_of_node);
+    list_init(&history->grants.all);
+    list_init(&history->refusals.all);
+    return history;
+}
+
+static struct history_resource *find(const struct history *history, struct bytes name)
+{
+    struct table_node *node = table_find(&history->resources, name);
+    return node == NULL ? NULL : of_node(node);
+}
+
+static struct history_resource *find_or_make(struct history *history, struct bytes name)
+{
+    struct history_resource *resource = find(history, name);
+
+    if (resource == NULL) {
+        resource = mem_zalloc(sizeof *resource + name.len);
+        resource->name_len = name.len;
+        if (name.len > 0)
+            memcpy(resource->name, name.data, name.len);
+        table_add(&history->resources, &resource->node);
+    }
+    return resource;
+}
+
+/* Making room. */
+
+static void drop_resource(struct history *history, struct history_resource *resource)
+{
+    if (resource->grants != NULL || resource->refusals != NULL)
+        return;
+    table_remove(&history->resources, &resource->node);
+    free(resource);
+}
+
+static void drop_grant(struct history *history, struct history_grant *grant)
+{
+    struct history_resource *resource = grant->resource;
+
+    if (grant->reference != NULL)
+        *grant->reference = NULL;
+    if (grant->newer != NULL)
+        grant->newer->older = grant->older;
+    else
+        resource->grants = grant->older;
+    if (grant->older != NULL)
+        grant->older->newer = grant->newer;
+    list_remove(&grant->of_all);
+    history->grants.count--;
+    history->grants.bytes -= grant->size;
+    history->generation++;
+    free(grant);
+    drop_resource(history, resource);
+}
+
+static void drop_refusal(struct history *history, struct history_refusal *refusal)
+{
+    struct history_resource *resource = refusal->resource;
+
+    if (refusal->newer != NULL)
+        refusal->newer->older = refusal->older;
+    else
+        resource->refusals = refusal->older;
+    if (refusal->older != NULL)
+        refusal->older->newer = refusal->newer;
+    list_remove(&refusal->of_all);
+    history->refusals.count--;
+    history->refusals.bytes -= refusal->size;
+    free(refusal);
+    drop_resource(history, resource);
+}
+
+static bool is_over(const struct history *history, const struct shelf *shelf)
+{
+    return shelf->count > history->entries_max ||
+           shelf->bytes > history->entries_max * HISTORY_BYTES;
+}
+
+/* The newest one stays, whatever it takes. */
+static void make_room(struct history *history)
+{
+    struct shelf *grants = &history->grants, *refusals = &history->refusals;
+
+    while (grants->count > 1 && is_over(history, grants))
+        drop_grant(history, list_entry(grants->all.next, struct history_grant, of_all));
+    while (refusals->count > 1 && is_over(history, refusals))
+        drop_refusal(history, list_entry(refusals->all.next, struct history_refusal, of_all));
+}
+
+void history_free(struct history *history)
+{
+    while (!list_empty(&history->grants.all))
+        drop_grant(history, list_entry(history->grants.all.next, struct history_grant, of_all));
+    while (!list_empty(&history->refusals.all))
+        drop_refusal(history,
+                     list_entry(history->refusals.all.next, struct history_refusal, of_all));
+    table_free(&history->resources);
+    free(history);
+}
+
+/* Adding. */
+
+static struct bytes keep(char **at, struct bytes text)
+{
+    struct bytes kept = {*at, text.len};
+
+    if (text.len > 0)
+        memcpy(*at, text.data, text.len);
+    *at += text.len;
+    return kept;
+}
+
+static int64_t wall_ms(const struct history *history)
+{
+    return clock_wall_us(history->clock) / 1000;
+}
+
+static struct history_grant *add_grant(struct history *history, struct bytes name, int64_t token,
+                                       int64_t ttl_ms, struct bytes owner,
+                                       struct history_client client)
+{
+    size_t size = sizeof(struct history_grant) + owner.len + client.name.len + client.address.len;
+    struct history_grant *grant = mem_zalloc(size);
+    struct history_resource *resource = find_or_make(history, name);
+    char *at = (char *)(grant + 1);
+
+    grant->resource = resource;
+    grant->token = token;
+    grant->ttl_ms = ttl_ms;
+    grant->granted_ms = wall_ms(history);
+    grant->owner = keep(&at, owner);
+    grant->client = keep(&at, client.name);
+    grant->address = keep(&at, client.address);
+    grant->size = size + name.len;
+    grant->older = resource->grants;
+    if (grant->older != NULL)
+        grant->older->newer = grant;
+    resource->grants = grant;
+    list_append(&history->grants.all, &grant->of_all);
+    history->grants.count++;
+    history->grants.bytes += grant->size;
+    make_room(history);
+    return grant;
+}
+
+void history_granted(struct history *history, struct bytes resource, int64_t token, int64_t ttl_ms,
+                     int64_t until_clock_ms, struct bytes owner, struct history_client client,
+                     struct history_grant **reference)
+{
+    *reference = add_grant(history, resource, token, ttl_ms, owner, client);
+    (*reference)->until_clock_ms = until_clock_ms;
+    (*reference)->reference = reference;
+}
+
+void history_renewed(struct history_grant *grant, int64_t until_clock_ms)
+{
+    if (grant != NULL)
+        grant->until_clock_ms = until_clock_ms;
+}
+
+void history_ended(struct history *history, struct history_grant *grant, enum history_end end)
+{
+    if (grant == NULL)
+        return;
+    int64_t now_ms = clock_now_ms(history->clock);
+    bool by_time =
+        now_ms >= grant->until_clock_ms && (end == HISTORY_EXPIRED || end == HISTORY_TAKEN);
+
+    grant->end = by_time ? HISTORY_EXPIRED : end;
+    grant->ended_clock_ms = by_time ? grant->until_clock_ms : now_ms;
+    grant->ended_ms = wall_ms(history) - (now_ms - grant->ended_clock_ms);
+    if (grant->reference != NULL)
+        *grant->reference = NULL;
+    grant->reference = NULL;
+}
+
+void history_given_back(struct history *history, struct bytes resource, int64_t token,
+                        int64_t ttl_ms, struct bytes owner, struct history_client client)
+{
+    history_ended(history, add_grant(history, resource, token, ttl_ms, owner, client),
+                  HISTORY_GIVEN_BACK);
+}
+
+void history_let_go(struct history_grant *grant)
+{
+    if (grant != NULL)
+        grant->reference = NULL;
+}
+
+void history_wrote(struct history_grant *grant, uint32_t writes)
+{
+    if (grant != NULL)
+        grant->writes += writes;
+}
+
+/* Have the present minute's place begin at 0. */
+static uint64_t *this_minute(struct history *history)
+{
+    int64_t minute = clock_now_ms(history->clock) / MINUTE_MS;
+    int64_t from = minute - history->minute < MINUTES ? history->minute + 1 : minute - MINUTES + 1;
+
+    for (int64_t each = from; each <= minute; each++)
+        history->refused[each % MINUTES] = 0;
+    history->minute = minute;
+    return &history->refused[minute % MINUTES];
+}
+
+/* Fill in what the history knows of the token that was presented, and of the newest one. */
+static void judge(const struct history *history, struct history_refusal *refusal,
+                  struct history_grant *grant)
+{
+    refusal->late_ms = -1;
+    if (grant == NULL)
+        return;
+    grant->refused++;
+    refusal->granted_ms = grant->granted_ms;
+    refusal->ended = grant->end;
+    if (grant->end != HISTORY_RUNS)
+        refusal->late_ms = clock_now_ms(history->clock) - grant->ended_clock_ms;
+}
+
+const struct history_refusal *history_refused(struct history *history, struct bytes name,
+                                              int64_t token, int64_t newest, enum stk_error code,
+                                              const char *command, struct history_client client)
+{
+    struct history_grant *grant = token == 0 ? NULL : history_find(history, name, token);
+    const struct history_grant *successor =
+        newest == 0 || newest == token ? NULL : history_find(history, name, newest);
+    struct bytes owner = successor == NULL ? (struct bytes){"", 0} : successor->owner;
+    struct bytes address = successor == NULL ? (struct bytes){"", 0} : successor->address;
+    size_t size = sizeof(struct history_refusal) + client.name.len + client.address.len +
+                  owner.len + address.len;
+    struct history_refusal *refusal = mem_zalloc(size);
+    struct history_resource *resource = find_or_make(history, name);
+    char *at = (char *)(refusal + 1);
+
+    refusal->resource = resource;
+    refusal->time_ms = wall_ms(history);
+    refusal->token = token;
+    refusal->newest = newest;
+    refusal->code = code;
+    refusal->command = command;
+    refusal->client = keep(&at, client.name);
+    refusal->address = keep(&at, client.address);
+    refusal->newest_owner = keep(&at, owner);
+    refusal->newest_address = keep(&at, address);
+    refusal->size = size + name.len;
+    judge(history, refusal, grant);
+    ++*this_minute(history);
+    refusal->older = resource->refusals;
+    if (refusal->older != NULL)
+        refusal->older->newer = refusal;
+    resource->refusals = refusal;
+    list_append(&history->refusals.all, &refusal->of_all);
+    history->refusals.count++;
+    history->refusals.bytes += refusal->size;
+    make_room(history);
+    return refusal;
+}
+
+/* Looking. */
+
+struct history_grant *history_find(const struct history *history, struct bytes name, int64_t token)
+{
+    struct history_resource *resource = find(history, name);
+    struct history_grant *grant = resource == NULL ? NULL : resource->grants;
+
+    /* Tokens rise, so a newer grant has the larger one: but for those of daemons whose lease
+     * service had lost state, which are few. */
+    while (grant != NULL && grant->token != token)
+        grant = grant->token < token ? NULL : grant->older;
+    return grant;
+}
+
+uint64_t history_generation(const struct history *history)
+{
+    return history->generation;
+}
+
+const struct history_grant *history_grants(const struct history *history, struct bytes name)
+{
+    const struct history_resource *resource = find(history, name);
+    return resource == NULL ? NULL : resource->grants;
+}
+
+const struct history_refusal *history_refusals_of(const struct history *history, struct bytes name)
+{
+    const struct history_resource *resource = find(history, name);
+    return resource == NULL ? NULL : resource->refusals;
+}
+
+static const struct history_refusal *refusal_at(const struct history *history,
+                                                const struct list *link)
+{
+    return link == &history->refusals.all ? NULL : list_entry(link, struct history_refusal, of_all);
+}
+
+const struct history_refusal *history_refusals(const struct history *history)
+{
+    return refusal_at(history, history->refusals.all.prev);
+}
+
+const struct history_refusal *history_refusal_before(const struct history *history,
+                                                     const struct history_refusal *refusal)
+{
+    return refusal_at(history, refusal->of_all.prev);
+}
+
+struct bytes history_grant_name(const struct history_grant *grant)
+{
+    return name_of(grant->resource);
+}
+
+struct bytes history_refusal_name(const struct history_refusal *refusal)
+{
+    return name_of(refusal->resource);
+}
+
+size_t history_grants_count(const struct history *history)
+{
+    return history->grants.count;
+}
+
+size_t history_refusals_count(const struct history *history)
+{
+    return history->refusals.count;
+}
+
+size_t history_max(const struct history *history)
+{
+    return history->entries_max;
+}
+
+uint64_t history_refused_hour(struct history *history)
+{
+    uint64_t sum = 0;
+
+    (void)this_minute(history);
+    for (size_t i = 0; i < MINUTES; i++)
+        sum += history->refused[i];
+    return sum;
+}
+
+/* Showing. */
+
+const char *history_end_name(enum history_end end)
+{
+    static const char *const names[] = {
+        [HISTORY_RUNS] = NULL,         [HISTORY_RELEASED] = "released",
+        [HISTORY_EXPIRED] = "expired", [HISTORY_REVOKED] = "revoked",
+        [HISTORY_TAKEN] = "taken",     [HISTORY_GIVEN_BACK] = "given back",
+    };
+    return names[end];
+}
+
+static void json_text(struct buf *json, const char *name, struct bytes text)
+{
+    buf_printf(json, ",\"%s\":", name);
+    json_string(json, text);
+}
+
+static void json_text_or_null(struct buf *json, const char *name, struct bytes text)
+{
+    if (text.len > 0)
+        json_text(json, name, text);
+    else
+        buf_printf(json, ",\"%s\":null", name);
+}
+
+/* `none` is null. */
+static void json_int(struct buf *json, const char *name, int64_t value, int64_t none)
+{
+    if (value == none)
+        buf_printf(json, ",\"%s\":null", name);
+    else
+        buf_printf(json, ",\"%s\":%lld", name, (long long)value);
+}
+
+static void json_end(struct buf *json, const char *name, enum history_end end)
+{
+    const char *text = history_end_name(end);
+    json_text_or_null(json, name, text == NULL ? (struct bytes){"", 0} : bytes_of(text));
+}
+
+void history_grant_json(struct buf *json, const struct history_grant *grant)
+{
+    buf_printf(json, "\"token\":%lld", (long long)grant->token);
+    json_text(json, "owner", grant->owner);
+    json_text(json, "user", bytes_of(HISTORY_USER));
+    json_text(json, "client", grant->client);
+    json_text(json, "address", grant->address);
+    buf_printf(json, ",\"granted_ms\":%lld,\"ttl_ms\":%lld", (long long)grant->granted_ms,
+               (long long)grant->ttl_ms);
+    json_int(json, "ended_ms", grant->end == HISTORY_RUNS ? 0 : grant->ended_ms, 0);
+    json_end(json, "end", grant->end);
+    buf_printf(json, ",\"writes\":%lu,\"refused\":%lu", (unsigned long)grant->writes,
+               (unsigned long)grant->refused);
+}
+
+void history_refusal_json(struct buf *json, const struct history_refusal *refusal)
+{
+    buf_printf(json, "\"time_ms\":%lld,\"resource\":", (long long)refusal->time_ms);
+    json_string(json, name_of(refusal->resource));
+    json_int(json, "token", refusal->token, 0);
+    buf_printf(json, ",\"code\":\"%s\"", stk_error_code(refusal->code));
+    json_text(json, "command", bytes_of(refusal->command));
+    json_text(json, "user", bytes_of(HISTORY_USER));
+    json_text(json, "client", refusal->client);
+    json_text(json, "address", refusal->address);
+    json_int(json, "granted_ms", refusal->granted_ms, 0);
+    json_int(json, "late_ms", refusal->late_ms, -1);
+    json_end(json, "ended", refusal->ended);
+    json_int(json, "newest", refusal->newest, 0);
+    json_text_or_null(json, "newest_owner", refusal->newest_owner);
+    json_text_or_null(json, "newest_address", refusal->newest_address);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What happened to leases here, in bounded memory: each grant of this daemon, how it ended, and
+ * each command that was refused, how late it was and who had overtaken it. It ends with the
+ * process, and decides nothing.
+ *
+ * So many grants and as many refusals are kept as `history_new` says, and at most HISTORY_BYTES
+ * times that of names in each; then the oldest make room. A flood of refusals drives out no grant.
+ *
+ * Times in `*_ms` that are shown are of the wall clock; what is compared is the engine's. */
+#ifndef STOCKADE_ENGINE_HISTORY_H
+#define STOCKADE_ENGINE_HISTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+#include "fence/base/clock.h"
+#include "fence/base/err.h"
+#include "fence/base/list.h"
+
+/* What an entry may take on the average, its names included. */
+#define HISTORY_BYTES 320
+
+/* Until there are users. */
+#define HISTORY_USER "default"
+
+struct history;
+
+enum history_end {
+    HISTORY_RUNS,
+    HISTORY_RELEASED,
+    HISTORY_EXPIRED,
+    HISTORY_REVOKED,
+    HISTORY_TAKEN,      /* another was granted it before its time was over */
+    HISTORY_GIVEN_BACK, /* nobody could receive it */
+};
+
+/* Read it only. It lives until the next call that adds an entry. */
+struct history_grant {
+    struct list of_all;                     /* the oldest first */
+    struct history_grant *older, *newer;    /* of the resource */
+    struct history_resource *resource;      /* history_name tells its name */
+    struct history_grant **reference;       /* of who minds it; set to NULL when it goes */
+    int64_t token, granted_ms, ttl_ms;      /* as it was asked for */
+    int64_t ended_ms;                       /* where `end` says so */
+    int64_t until_clock_ms, ended_clock_ms; /* the engine's clock */
+    uint32_t writes, refused;               /* under this token */
+    enum history_end end;
+    size_t size;
+    struct bytes owner, client, address;
+};
+
+struct history_refusal {
+    struct list of_all;
+    struct history_refusal *older, *newer;
+    struct history_resource *resource;
+    int64_t time_ms, token, newest; /* 0: none */
+    int64_t late_ms;                /* -1: not known */
+    enum history_end ended;         /* its grant; HISTORY_RUNS: not known */
+    int64_t granted_ms;             /* 0: not known */
+    enum stk_error code;
+    const char *command; /* lives as long as the program */
+    size_t size;
+    struct bytes client, address, newest_owner, newest_address; /* empty: not known */
+};
+
+/* Whose connection it is. */
+struct history_client {
+    struct bytes name, address;
+};
+
+/* `entries_max`: of grants, and of refusals; at least 1. */
+struct history *history_new(size_t entries_max, const struct clock *clock);
+void history_free(struct history *history);
+
+/* Note a grant. `*reference` leads to it, until it makes room for a newer one. */
+void history_granted(struct history *history, struct bytes resource, int64_t token, int64_t ttl_ms,
+                     int64_t until_clock_ms, struct bytes owner, struct history_client client,
+                     struct history_grant **reference);
+/* The same functions take NULL for a grant that has made room already. */
+void history_renewed(struct history_grant *grant, int64_t until_clock_ms);
+/* An end by time is noted as of that time, TAKEN only before it. Ends once. */
+void history_ended(struct history *history, struct history_grant *grant, enum history_end end);
+/* A grant that nobody was told of. */
+void history_given_back(struct history *history, struct bytes resource, int64_t token,
+                        int64_t ttl_ms, struct bytes owner, struct history_client client);
+/* Nobody minds it any more: its end will not be known. */
+void history_let_go(struct history_grant *grant);
+/* Count writes that were applied. */
+void history_wrote(struct history_grant *grant, uint32_t writes);
+
+/* Note a refusal, and return it, complete. `newest` and `token` may be 0. */
+const struct history_refusal *history_refused(struct history *history, struct bytes resource,
+                                              int64_t token, int64_t newest, enum stk_error code,
+                                              const char *command, struct history_client client);
+
+/* Find the grant of a token; NULL: none that is kept. */
+struct history_grant *history_find(const struct history *history, struct bytes resource,
+                                   int64_t token);
+/* Changes whenever a grant makes room: what was found before may be gone. */
+uint64_t history_generation(const struct history *history);
+
+/* The newest of a resource, then `older` of each. */
+const struct history_grant *history_grants(const struct history *history, struct bytes resource);
+const struct history_refusal *history_refusals_of(const struct history *history,
+                                                  struct bytes resource);
+/* The newest of all, then the one before; NULL behind the last. */
+const struct history_refusal *history_refusals(const struct history *history);
+const struct history_refusal *history_refusal_before(const struct history *history,
+                                                     const struct history_refusal *refusal);
+struct bytes history_grant_name(const struct history_grant *grant);
+struct bytes history_refusal_name(const struct history_refusal *refusal);
+size_t history_grants_count(const struct history *history);
+size_t history_refusals_count(const struct history *history);
+size_t history_max(const struct history *history);
+/* How many commands were refused within the last hour (to the minute). */
+uint64_t history_refused_hour(struct history *history);
+
+/* "released", "taken" ...; NULL for HISTORY_RUNS. */
+const char *history_end_name(enum history_end end);
+
+/* Append the fields of HISTORY and REFUSALS as members of a JSON object, without its braces. */
+void history_grant_json(struct buf *json, const struct history_grant *grant);
+void history_refusal_json(struct buf *json, const struct history_refusal *refusal);
+
+#endif
