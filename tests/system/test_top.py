@@ -226,6 +226,24 @@ def test_many_leases_are_looked_at_bit_by_bit(tool, rig, key):
     assert asked < 4100, "two looks ask for 2000 each"
 
 
+@pytest.mark.slow
+def test_100000_leases_hold_up_neither_the_screen_nor_the_daemon(top, rig, key):
+    daemon = rig.daemon()
+    client = daemon.client()
+    for n in range(0, 100000, 1000):
+        client.pipeline([("ACQUIRE", f"{key}/{i}", 3600000) for i in range(n, n + 1000)])
+    terminal = top(daemon.uri)
+    terminal.await_text("100,000 or more leases", "looked at so far")
+    for n in range(50):  # while it looks: ten times a second
+        with within(0.5):
+            client("PING")
+        with within(2):
+            terminal.press("/99999\n" if n % 2 == 0 else "/\x1b")
+            terminal.await_text("of 1 by" if n % 2 == 0 else "of 100,000 by")
+    terminal.press("q")
+    assert terminal.await_end() == OK
+
+
 def test_without_a_terminal_it_says_what_to_do(tool, local):
     done = tool.run("-u", local.uri, "top")
     assert done.returncode == 1 and "--json" in done.stderr and done.stdout == ""
