@@ -24,7 +24,7 @@ struct gauge {
     uint64_t value;
     bool counts; /* a counter, not a gauge */
 };
-#define GAUGES_MAX 24
+#define GAUGES_MAX 16 /* of one of them */
 
 /* Each appends to `gauges`, and returns how many. */
 
@@ -42,6 +42,7 @@ static size_t lease_gauges(const struct engine *engine, struct gauge *gauges)
          false},
     };
 
+    _Static_assert(sizeof all / sizeof *all <= GAUGES_MAX, "they have to fit");
     memcpy(gauges, all, sizeof all);
     return sizeof all / sizeof *all;
 }
@@ -65,6 +66,7 @@ static size_t own_gauges(const struct engine *engine, struct gauge *gauges)
          log_lines_lost(engine->options.log), true},
     };
 
+    _Static_assert(sizeof all / sizeof *all <= GAUGES_MAX, "they have to fit");
     memcpy(gauges, all, sizeof all);
     return sizeof all / sizeof *all;
 }
@@ -88,6 +90,7 @@ static size_t store_gauges(const struct engine *engine, struct gauge *gauges)
          false},
     };
 
+    _Static_assert(sizeof all / sizeof *all <= GAUGES_MAX, "they have to fit");
     memcpy(gauges, all, sizeof all);
     return sizeof all / sizeof *all;
 }
@@ -276,6 +279,13 @@ static void print_metric(const struct exposition *exposition, const char *name, 
     buf_printf(exposition->out, "%s%s %" PRIu64 "\n", full, counts ? "_total" : "", value);
 }
 
+static void print_metrics(const struct exposition *exposition, const struct gauge *gauges,
+                          size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        print_metric(exposition, gauges[i].name, gauges[i].help, gauges[i].value, gauges[i].counts);
+}
+
 /* Microseconds as seconds. */
 static void print_time(const struct exposition *exposition, const char *name, const char *help,
                        const char *type, uint64_t us)
@@ -366,12 +376,9 @@ void engine_metrics(struct engine *engine, bool openmetrics, struct buf *out)
 #define X(name, help) print_metric(&exposition, #name, help, engine->counters.name, true);
     ENGINE_COUNTERS(X)
 #undef X
-    size_t count = lease_gauges(engine, gauges);
-    count += own_gauges(engine, gauges + count);
-    count += store_gauges(engine, gauges + count);
-    for (size_t i = 0; i < count; i++)
-        print_metric(&exposition, gauges[i].name, gauges[i].help, gauges[i].value,
-                     gauges[i].counts);
+    print_metrics(&exposition, gauges, lease_gauges(engine, gauges));
+    print_metrics(&exposition, gauges, own_gauges(engine, gauges));
+    print_metrics(&exposition, gauges, store_gauges(engine, gauges));
     print_histograms(&exposition, engine);
     print_process(&exposition, engine);
     if (openmetrics)
