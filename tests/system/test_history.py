@@ -46,7 +46,7 @@ def test_history_tells_how_each_lease_ended(daemon, key, proto):
     second = client.token(key, 60000, "OWNER", "ben")
     client.refused("STALE", "FENCED", first, "SET", key, "w")
     client("REVOKE", key)
-    third = client.token(key, 100, "OWNER", "cas")
+    third = daemon.client(name="till-4").token(key, 100, "OWNER", "cas")
     wait_until(lambda: maps(client, "HISTORY", key)[0]["end"], "the end is noticed")
     fourth = client.token(key, 60000)
     told = maps(client, "HISTORY", key)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fence/base/check.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
@@ -24,7 +25,7 @@ struct gauge {
     uint64_t value;
     bool counts; /* a counter, not a gauge */
 };
-#define GAUGES_MAX 24
+#define GAUGES_MAX 32
 
 /* Each appends to `gauges`, and returns how many. */
 
@@ -368,6 +369,7 @@ void engine_metrics(struct engine *engine, bool openmetrics, struct buf *out)
     size_t count = lease_gauges(engine, gauges);
     count += own_gauges(engine, gauges + count);
     count += store_gauges(engine, gauges + count);
+    check(count <= GAUGES_MAX);
     for (size_t i = 0; i < count; i++)
         print_metric(&exposition, gauges[i].name, gauges[i].help, gauges[i].value,
                      gauges[i].counts);
