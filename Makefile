@@ -2,6 +2,7 @@
 # Builds Stockade with GNU make. `make help` lists the targets.
 #
 #   CC=gcc|clang    OPTIMISE=-O0    BUILD=folder for what is built, one for each set of flags
+#   PREFIX=, LIBDIR=, DESTDIR= for install
 #
 # Sources are found by folder: a new file needs no line here.
 
@@ -10,6 +11,7 @@ CC := gcc
 endif
 BUILD ?= build$(addprefix /,$(filter-out gcc,$(notdir $(CC))))
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 VERSION := $(shell sed -n 's/^.define STK_VERSION  *"\(.*\)"$$/\1/p' proxy/client/stockade.h)
 
 MAKEFLAGS += --no-print-directory --no-builtin-rules
@@ -44,6 +46,7 @@ SHIM_SOURCES := $(wildcard tests/support/*_shim.c)
 PROGRAMS := $(BUILD)/stockaded $(BUILD)/stockade
 EXTENSION := $(BUILD)/stockade_guard.so
 INSTALLED = $(DESTDIR)$(PREFIX)
+INSTALLED_LIB = $(DESTDIR)$(LIBDIR)
 LIBRARY_NAME := libstockade.so.0
 LIBRARY := $(BUILD)/libstockade.so.$(VERSION)
 LIBRARY_LINKS := $(BUILD)/$(LIBRARY_NAME) $(BUILD)/libstockade.so
@@ -62,6 +65,8 @@ extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
 DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash libmd libsystemd
+# Of the command line only: a screen, and JSON that is read. Their headers need no flags.
+TOOLS_PACKAGES := ncursesw json-c
 LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash libmd
 # Debian's libuv.a has another name, and a .pc file of its own.
 STATIC_PACKAGES = $(LIBRARY_PACKAGES:libuv=$(if $(shell pkg-config --exists libuv-static && \
@@ -74,8 +79,8 @@ once = $(eval $(1) := $(shell $(2)))$($(1))
 PACKAGE_CFLAGS = $(call once,PACKAGE_CFLAGS,pkg-config --cflags $(DAEMON_PACKAGES) zlib)
 DAEMON_LIBS = $(call once,DAEMON_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES))
 LIBRARY_LIBS = $(call once,LIBRARY_LIBS,$(PKG_LIBS) $(LIBRARY_PACKAGES))
-TOOLS_LIBS = $(call once,TOOLS_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES) zlib)
-TEST_LIBS = $(call once,TEST_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES) zlib cmocka)
+TOOLS_LIBS = $(call once,TOOLS_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES) $(TOOLS_PACKAGES) zlib)
+TEST_LIBS = $(call once,TEST_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES) $(TOOLS_PACKAGES) zlib cmocka)
 
 OPTIMISE ?= -O2
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
@@ -122,9 +127,9 @@ setup: ## install what the build, the demo and the tests need (Debian)
 demo: ## the flash sale and the baskets: who oversells when a client is paused?
 	@tools/setup
 	@$(MAKE) all
-	@$(BUILD)/stockade demo oversell
+	@$(BUILD)/stockade demo oversell --report $(BUILD)/oversell.html
 	@echo
-	@$(BUILD)/stockade demo basket
+	@$(BUILD)/stockade demo basket --report $(BUILD)/basket.html
 
 # SUITES: unit, system (the fast ones), slow (those that pytest marks slow).
 SUITES ?= unit system
@@ -160,24 +165,34 @@ tsan: ## check under ThreadSanitizer
 	@tools/setup --all
 	@$(MAKE) check CC=clang SANITIZE=thread BUILD=build/tsan
 
-install: all ## install programs, library and SQLite extension: PREFIX=/usr/local, DESTDIR=
-	install -d '$(INSTALLED)/bin' '$(INSTALLED)/include' '$(INSTALLED)/lib/pkgconfig' \
-	    '$(INSTALLED)/lib/stockade'
+install: all ## install programs, library, extension, manual: PREFIX=/usr/local, DESTDIR=
+	install -d '$(INSTALLED)/bin' '$(INSTALLED)/include' '$(INSTALLED_LIB)/pkgconfig' \
+	    '$(INSTALLED_LIB)/stockade'
 	install -m 755 $(PROGRAMS) '$(INSTALLED)/bin'
 	install -m 644 proxy/client/stockade.h '$(INSTALLED)/include'
-	install -m 644 $(LIBRARY) $(BUILD)/libstockade.a '$(INSTALLED)/lib'
-	cp -P $(LIBRARY_LINKS) '$(INSTALLED)/lib'
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
+	install -m 644 $(LIBRARY) $(BUILD)/libstockade.a '$(INSTALLED_LIB)'
+	cp -P $(LIBRARY_LINKS) '$(INSTALLED_LIB)'
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
 	    -e "s|@LIBS@|$$($(PKG_LIBS) --static $(STATIC_PACKAGES))|" \
-	    proxy/client/stockade.pc.in >'$(INSTALLED)/lib/pkgconfig/stockade.pc'
-	install -m 644 $(EXTENSION) '$(INSTALLED)/lib/stockade'
+	    proxy/client/stockade.pc.in >'$(INSTALLED_LIB)/pkgconfig/stockade.pc'
+	install -m 644 $(EXTENSION) '$(INSTALLED_LIB)/stockade'
+	find $(BUILD)/share -type f ! -name .made -printf '%P\n' | while read -r file; do \
+	    install -D -m 644 "$(BUILD)/share/$$file" '$(INSTALLED)/share/'"$$file" || exit; done
+	[ ! -f $(JAR) ] || install -D -m 644 $(JAR) '$(INSTALLED)/share/java/stockade.jar'
 
 uninstall: ## remove what install put there, with the same PREFIX and DESTDIR
 	rm -f $(PROGRAMS:$(BUILD)/%='$(INSTALLED)'/bin/%) '$(INSTALLED)/include/stockade.h' \
-	    '$(INSTALLED)/lib/libstockade.a' '$(INSTALLED)/lib/libstockade.so' \
-	    '$(INSTALLED)/lib/$(LIBRARY_NAME)' '$(INSTALLED)/lib/$(notdir $(LIBRARY))' \
-	    '$(INSTALLED)/lib/pkgconfig/stockade.pc' '$(INSTALLED)/lib/stockade/$(notdir $(EXTENSION))'
-	[ ! -d '$(INSTALLED)/lib/stockade' ] || rmdir '$(INSTALLED)/lib/stockade'
+	    '$(INSTALLED_LIB)/libstockade.a' '$(INSTALLED_LIB)/libstockade.so' \
+	    '$(INSTALLED_LIB)/$(LIBRARY_NAME)' '$(INSTALLED_LIB)/$(notdir $(LIBRARY))' \
+	    '$(INSTALLED_LIB)/pkgconfig/stockade.pc' \
+	    '$(INSTALLED_LIB)/stockade/$(notdir $(EXTENSION))' \
+	    '$(INSTALLED)'/share/man/man3/stk_*.3 '$(INSTALLED)/share/man/man3/libstockade.3' \
+	    '$(INSTALLED)/share/man/man1/stockade.1' '$(INSTALLED)/share/man/man5/stockade.conf.5' \
+	    '$(INSTALLED)/share/man/man8/stockaded.8' \
+	    '$(INSTALLED)'/share/bash-completion/completions/stockade* \
+	    '$(INSTALLED)/share/doc/stockade/stockade.conf' '$(INSTALLED)/share/java/stockade.jar'
+	for folder in '$(INSTALLED_LIB)/stockade' '$(INSTALLED)/share/doc/stockade'; do \
+	    [ ! -d "$$folder" ] || rmdir "$$folder"; done
 
 clean: ## remove what was built
 	rm -rf build
@@ -198,6 +213,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 $(call objects,proxy/server/page/page.c): $(wildcard proxy/server/page/*.html \
     proxy/server/page/*.css proxy/server/page/*.js)
 $(call objects,tools/demo/oversell_python.c): tools/demo/buyer.py
+$(call objects,tools/report/report.c): tools/report/report.css tools/report/report.js
 
 $(BUILD)/daemon.a: $(call objects,$(DAEMON_SOURCES))
 $(BUILD)/client.a: $(call objects,$(CLIENT_SOURCES))

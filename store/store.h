@@ -80,9 +80,9 @@ enum store_state {
 struct store_stats {
     uint64_t commits, writes, reads, read_batches, failed_commits, foreign_commits;
     size_t writes_queued, reads_queued;
-    size_t batch_writes_max;       /* the largest batch so far */
-    struct durations queued;       /* writes, until their batch began */
-    struct durations commits_took; /* those that changed something */
+    size_t batch_writes_max;         /* the largest batch so far */
+    struct durations queued;         /* writes, until their batch began */
+    struct durations commits_took;   /* those that changed something */
     bool writer_rests, reader_rests; /* the thread has nothing to do */
     enum store_state state;
     char why[STORE_WHY_MAX]; /* of the state, for people; empty: STORE_FINE */

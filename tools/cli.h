@@ -58,5 +58,7 @@ int restore_run(struct cli *cli, int argc, char **argv);
 int revoke_run(struct cli *cli, int argc, char **argv);
 int set_run(struct cli *cli, int argc, char **argv);
 int take_run(struct cli *cli, int argc, char **argv);
+int top_run(struct cli *cli, int argc, char **argv);
+int why_run(struct cli *cli, int argc, char **argv);
 
 #endif

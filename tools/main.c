@@ -19,6 +19,8 @@ static const struct cli_command commands[] = {
     {"lease", "tell who holds a resource", lease_run},
     {"revoke", "end a lease, whoever holds it", revoke_run},
     {"leases", "list the leases", leases_run},
+    {"why", "tell who held a resource, who was refused and how late", why_run},
+    {"top", "watch leases, waiters and rates", top_run},
     {"demo oversell", "a flash sale: what locks let through, and what a checked token does not",
      demo_oversell_run},
     {"demo basket", "orders over several articles: a basket is sold whole, and once",

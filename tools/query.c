@@ -13,28 +13,17 @@
 #include "fence/base/json.h"
 #include "fence/base/mem.h"
 #include "proxy/client/stockade.h"
+#include "tools/answer.h"
 #include "tools/cli.h"
 #include "tools/options.h"
 #include "tools/term.h"
 
 enum {
-    ANSWER_LIMIT_MS = 5000,
     OWN_LEASE_TTL_MS = 10000,
     DAY_MS = 24 * 3600 * 1000,
     CHUNK = 500, /* leases that are asked for at a time */
     COLUMNS = 7,
 };
-
-enum {
-    QUERY_NO = 3,           /* nothing there, or not enough left */
-    QUERY_UNREACHABLE = 69, /* EX_UNAVAILABLE of sysexits.h: also a server that is not able now */
-    QUERY_HELD = 75,        /* EX_TEMPFAIL */
-    QUERY_STALE = 76,
-};
-
-#define EXITS                                                                                      \
-    "exit codes: 0 done, 1 refused, 2 wrong usage, 3 nothing there (or fewer left than asked\n"    \
-    "for), 69 the server cannot be reached, 75 another holds the lease, 76 the token is stale"
 
 struct settings {
     const char *key, *value; /* the operands */
@@ -45,11 +34,8 @@ struct settings {
 };
 
 struct query {
-    const char *name; /* "stockade get": in front of messages */
+    struct answer answer;
     struct settings settings;
-    struct cli *cli;
-    stk_client *client; /* NULL: not connected */
-    struct buf out;     /* what goes to stdout next */
 };
 
 #define JSON_ROW                                                                                   \
@@ -58,125 +44,24 @@ struct query {
             "one JSON value instead of text", NULL                                                 \
     }
 
-/* Append a member of a JSON object behind `before`, which is "{" or ", ". */
-static void add_text(struct buf *out, const char *before, const char *name, struct bytes text)
-{
-    buf_printf(out, "%s\"%s\": ", before, name);
-    json_string(out, text);
-}
-
-static void add_number(struct buf *out, const char *name, int64_t number)
-{
-    buf_printf(out, ", \"%s\": %" PRId64, name, number);
-}
-
-static struct bytes string_of(const stk_reply *string)
-{
-    struct bytes bytes;
-
-    bytes.data = stk_reply_string(string, &bytes.len);
-    return bytes;
-}
-
-/* Say why not, as text on stderr, or on stdout as {"error": ..., "message": ..., "key": ...}.
- * Return `code`. */
-static int refuse(struct query *query, int code, const char *error, const char *message)
-{
-    const char *key = query->settings.key;
-    struct buf *out = &query->out;
-
-    if (!query->settings.json) {
-        fprintf(stderr, "%s: %s%s%s\n", query->name, key != NULL ? key : "",
-                key != NULL ? ": " : "", message);
-        return code;
-    }
-    add_text(out, "{", "error", bytes_of(error));
-    add_text(out, ", ", "message", bytes_of(message));
-    if (key != NULL) {
-        add_text(out, ", ", "key", bytes_of(key));
-    }
-    buf_append_text(out, "}\n");
-    return code;
-}
-
-/* Say why a call of the library failed. Return the exit code. */
-static int fail(struct query *query, enum stk_error error)
-{
-    const char *message = stk_message(), *code = stk_error_code(error);
-
-    switch (error) {
-    case STK_STALE: return refuse(query, QUERY_STALE, code, message);
-    case STK_RANGE: return refuse(query, QUERY_NO, code, message);
-    case STK_HELD: return refuse(query, QUERY_HELD, code, "another holds the lease");
-    case STK_LEASEDOWN:
-    case STK_BUSY:
-    case STK_TIMEOUT:
-    case STK_UNSURE:
-    case STK_PROTOCOL:
-    case STK_UNREACHABLE: return refuse(query, QUERY_UNREACHABLE, code, message);
-    default: return refuse(query, CLI_FAILED, code, message);
-    }
-}
-
-/* Connect, where that was not done yet. False: after a message, with `*code`. */
-static bool connect_to_server(struct query *query, int *code)
-{
-    struct failure failure;
-
-    if (query->client != NULL) {
-        return true;
-    }
-    const char *uri = cli_uri(query->cli, &failure);
-    if (uri == NULL) {
-        fprintf(stderr, "%s: %s; see %s --help\n", query->name, failure.text, query->name);
-        *code = CLI_USAGE;
-        return false;
-    }
-    enum stk_error error = stk_client_open(uri, ANSWER_LIMIT_MS, &query->client);
-    if (error != STK_OK) {
-        *code = fail(query, error);
-    }
-    return error == STK_OK;
-}
-
-/* Return the reply to a command of `count` words, or NULL after a message, with `*code`. */
-static stk_reply *ask(struct query *query, const char *const *words, size_t count, int *code)
-{
-    stk_reply *reply;
-
-    if (!connect_to_server(query, code)) {
-        return NULL;
-    }
-    enum stk_error error = stk_command(query->client, count, words, NULL, &reply);
-    if (error != STK_OK) {
-        *code = fail(query, error);
-    }
-    return reply;
-}
-
-/* Print `out`, and empty it. */
-static void print_out(struct query *query)
-{
-    (void)fwrite(query->out.data, 1, query->out.len, stdout);
-    buf_clear(&query->out);
-}
-
 /* Read the options, run `function`, and print what it has left in `out`. Return the exit code. */
 static int run_query(int (*function)(struct query *), const struct option_table *table,
                      struct cli *cli, int argc, char **argv)
 {
-    struct query query = {.name = table->command, .settings = {.wait_ms = 10000}};
+    struct query query = {.settings = {.wait_ms = 10000}};
 
     switch (options_parse(table, &query.settings, cli, argc, argv)) {
     case OPTIONS_HELPED: return CLI_OK;
     case OPTIONS_WRONG: return CLI_USAGE;
     case OPTIONS_RUN: break;
     }
-    query.cli = cli;
+    query.answer = (struct answer){.command = table->command,
+                                   .key = query.settings.key,
+                                   .json = query.settings.json,
+                                   .cli = cli};
     int code = function(&query);
-    print_out(&query);
-    stk_client_close(query.client);
-    buf_free(&query.out);
+    answer_print(&query.answer);
+    answer_close(&query.answer);
     return code;
 }
 
@@ -203,7 +88,7 @@ static const struct option_table get_table = {
     .command = "stockade get",
     .usage = "stockade get KEY [options]",
     .about = "Prints what a key holds: a string, or a hash as \"field: value\" lines.\n\n" //
-    EXITS,
+    ANSWER_EXITS,
     OPTION_ROWS(get_rows),
     .operands = {{"KEY", offsetof(struct settings, key)}},
 };
@@ -213,7 +98,7 @@ static const struct option_table set_table = {
     .command = "stockade set",
     .usage = "stockade set KEY VALUE [options]",
     .about = "Writes a value under a lease. A negative one goes after --: set KEY -- -5.\n\n" //
-    EXITS,
+    ANSWER_EXITS,
     OPTION_ROWS(set_rows),
     .operands = {{"KEY", offsetof(struct settings, key)},
                  {"VALUE", offsetof(struct settings, value)}},
@@ -232,16 +117,16 @@ static const struct option_table take_table = {
     .usage = "stockade take KEY N [options]",
     .about = "Takes N off a number under a lease and prints what is left; takes nothing where\n"
              "less than --min would be left.\n\n" //
-    EXITS,
+    ANSWER_EXITS,
     OPTION_ROWS(take_rows),
     .operands = {{"KEY", offsetof(struct settings, key)}, {"N", offsetof(struct settings, value)}},
 };
 
 static void append_key(struct query *query)
 {
-    add_text(&query->out, "{", "key", bytes_of(query->settings.key));
+    answer_text(&query->answer.out, "{", "key", bytes_of(query->settings.key));
     if (query->settings.field != NULL) {
-        add_text(&query->out, ", ", "field", bytes_of(query->settings.field));
+        answer_text(&query->answer.out, ", ", "field", bytes_of(query->settings.field));
     }
 }
 
@@ -249,17 +134,17 @@ static void append_string(struct query *query, struct bytes value)
 {
     if (query->settings.json) {
         append_key(query);
-        add_text(&query->out, ", ", "value", value);
-        buf_append_text(&query->out, "}\n");
+        answer_text(&query->answer.out, ", ", "value", value);
+        buf_append_text(&query->answer.out, "}\n");
     } else {
-        buf_append_bytes(&query->out, value);
-        buf_append_text(&query->out, "\n");
+        buf_append_bytes(&query->answer.out, value);
+        buf_append_text(&query->answer.out, "\n");
     }
 }
 
 static void append_hash(struct query *query, const stk_reply *reply)
 {
-    struct buf *out = &query->out;
+    struct buf *out = &query->answer.out;
     bool json = query->settings.json;
 
     if (json) {
@@ -267,8 +152,8 @@ static void append_hash(struct query *query, const stk_reply *reply)
         buf_append_text(out, ", \"fields\": ");
     }
     for (size_t i = 0; i + 1 < stk_reply_count(reply); i += 2) {
-        struct bytes field = string_of(stk_reply_at(reply, i));
-        struct bytes value = string_of(stk_reply_at(reply, i + 1));
+        struct bytes field = answer_string(stk_reply_at(reply, i));
+        struct bytes value = answer_string(stk_reply_at(reply, i + 1));
         if (json) {
             buf_append_text(out, i == 0 ? "{" : ", ");
             json_string(out, field);
@@ -296,22 +181,22 @@ static int get(struct query *query)
     int code = CLI_OK;
 
     if (settings->field != NULL) {
-        reply = ask(query, field, 3, &code);
-    } else if ((reply = ask(query, type, 2, &code)) != NULL) {
+        reply = answer_ask(&query->answer, field, 3, &code);
+    } else if ((reply = answer_ask(&query->answer, type, 2, &code)) != NULL) {
         const char *kind = stk_reply_string(reply, NULL);
         bool is_hash = kind != NULL && strcmp(kind, "hash") == 0;
         stk_reply_free(reply);
-        reply = ask(query, is_hash ? hash : string, 2, &code);
+        reply = answer_ask(&query->answer, is_hash ? hash : string, 2, &code);
     }
     if (reply == NULL) {
         return code;
     }
     if (stk_reply_type(reply) == STK_STRING) {
-        append_string(query, string_of(reply));
+        append_string(query, answer_string(reply));
     } else if (stk_reply_count(reply) > 0) {
         append_hash(query, reply);
     } else {
-        code = refuse(query, QUERY_NO, "NONE", "nothing there");
+        code = answer_refuse(&query->answer, ANSWER_NO, "NONE", "nothing there");
     }
     stk_reply_free(reply);
     return code;
@@ -336,7 +221,7 @@ static int refuse_take(struct query *query, stk_lease *lease)
                                                    : stk_fenced(lease, 2, string, NULL, &reply);
 
     if (error != STK_OK) {
-        return fail(query, error);
+        return answer_fail(&query->answer, error);
     }
     if (settings->min != 0) {
         (void)snprintf(least, sizeof least, ", %" PRId64 " have to stay", settings->min);
@@ -344,7 +229,7 @@ static int refuse_take(struct query *query, stk_lease *lease)
     (void)snprintf(message, sizeof message, "%" PRId64 " left, %s asked for%s; nothing taken",
                    stk_reply_integer(reply), settings->value, least);
     stk_reply_free(reply);
-    return refuse(query, QUERY_NO, stk_error_code(STK_RANGE), message);
+    return answer_refuse(&query->answer, ANSWER_NO, stk_error_code(STK_RANGE), message);
 }
 
 /* Send the command under the token that was given, or under a lease of its own, which ends by its
@@ -359,18 +244,19 @@ static stk_reply *write_fenced(struct query *query, const char *const *words, si
     stk_lease *lease;
     stk_reply *reply = NULL;
 
-    if (!connect_to_server(query, code)) {
+    if (!answer_connect(&query->answer, code)) {
         return NULL;
     }
     enum stk_error error =
-        settings->token != 0 ? stk_lease_use(query->client, settings->key, settings->token, &lease)
-                             : stk_acquire(query->client, settings->key, &options, &lease);
+        settings->token != 0
+            ? stk_lease_use(query->answer.client, settings->key, settings->token, &lease)
+            : stk_acquire(query->answer.client, settings->key, &options, &lease);
     *token = stk_lease_token(lease, NULL);
     if (error == STK_OK) {
         error = stk_fenced(lease, count, words, NULL, &reply);
     }
     if (error != STK_OK) {
-        *code = error == STK_RANGE ? refuse_take(query, lease) : fail(query, error);
+        *code = error == STK_RANGE ? refuse_take(query, lease) : answer_fail(&query->answer, error);
     }
     if (lease != NULL && settings->token == 0 && is_answer(error)) {
         (void)stk_release(lease);
@@ -394,10 +280,10 @@ static int set(struct query *query)
     }
     if (settings->json) {
         append_key(query);
-        add_number(&query->out, "token", token);
-        buf_append_text(&query->out, "}\n");
+        answer_number(&query->answer.out, "token", token);
+        buf_append_text(&query->answer.out, "}\n");
     } else {
-        buf_append_text(&query->out, "OK\n");
+        buf_append_text(&query->answer.out, "OK\n");
     }
     stk_reply_free(reply);
     return code;
@@ -413,7 +299,7 @@ static int take(struct query *query)
 
     if (!bytes_to_int64(bytes_of(settings->value), &count) || count < 1) {
         fprintf(stderr, "%s: N takes a whole number from 1 on, not \"%s\"; see %s --help\n",
-                query->name, settings->value, query->name);
+                query->answer.command, settings->value, query->answer.command);
         return CLI_USAGE;
     }
     (void)snprintf(change, sizeof change, "%" PRId64, -count);
@@ -428,12 +314,12 @@ static int take(struct query *query)
     int64_t left = stk_reply_integer(reply);
     if (settings->json) {
         append_key(query);
-        add_number(&query->out, "taken", count);
-        add_number(&query->out, "left", left);
-        add_number(&query->out, "token", token);
-        buf_append_text(&query->out, "}\n");
+        answer_number(&query->answer.out, "taken", count);
+        answer_number(&query->answer.out, "left", left);
+        answer_number(&query->answer.out, "token", token);
+        buf_append_text(&query->answer.out, "}\n");
     } else {
-        buf_printf(&query->out, "%" PRId64 "\n", left);
+        buf_printf(&query->answer.out, "%" PRId64 "\n", left);
     }
     stk_reply_free(reply);
     return code;
@@ -445,7 +331,7 @@ static const struct option_row json_rows[] = {JSON_ROW};
 static const struct option_table lease_table = {
     .command = "stockade lease",
     .usage = "stockade lease RESOURCE [options]",
-    .about = "Tells who holds the lease on a resource, and for how long.\n\n" EXITS,
+    .about = "Tells who holds the lease on a resource, and for how long.\n\n" ANSWER_EXITS,
     OPTION_ROWS(json_rows),
     .operands = {{"RESOURCE", offsetof(struct settings, key)}},
 };
@@ -453,7 +339,7 @@ static const struct option_table revoke_table = {
     .command = "stockade revoke",
     .usage = "stockade revoke RESOURCE [options]",
     .about = "Ends the lease on a resource, whoever holds it: the holder's next write is STALE.\n"
-             "Prints the token that is retired now.\n\n" EXITS,
+             "Prints the token that is retired now.\n\n" ANSWER_EXITS,
     OPTION_ROWS(json_rows),
     .operands = {{"RESOURCE", offsetof(struct settings, key)}},
 };
@@ -466,45 +352,23 @@ static const struct option_table leases_table = {
     .command = "stockade leases",
     .usage = "stockade leases [MATCH] [options]",
     .about = "Lists the resources whose newest token was not released or revoked; MATCH is a\n"
-             "pattern such as 'sku:*'.\n\n" EXITS,
+             "pattern such as 'sku:*'.\n\n" ANSWER_EXITS,
     OPTION_ROWS(leases_rows),
     .operands = {{"MATCH", offsetof(struct settings, value)}},
     .operand_is_optional = true,
 };
-
-/* Return an entry of LEASE's reply; NULL, which reads as nothing or zero, where there is none. */
-static const stk_reply *entry(const stk_reply *lease, const char *name)
-{
-    for (size_t i = 0; i + 1 < stk_reply_count(lease); i += 2) {
-        const char *said = stk_reply_string(stk_reply_at(lease, i), NULL);
-        if (said != NULL && strcmp(said, name) == 0) {
-            return stk_reply_at(lease, i + 1);
-        }
-    }
-    return NULL;
-}
-
-static int64_t number_of(const stk_reply *lease, const char *name)
-{
-    return stk_reply_integer(entry(lease, name));
-}
-
-static struct bytes text_of(const stk_reply *lease, const char *name)
-{
-    return string_of(entry(lease, name));
-}
 
 static void append_json(struct buf *out, struct bytes resource, const stk_reply *lease)
 {
     static const char *const texts[] = {"state", "owner"};
     static const char *const numbers[] = {"token", "ttl_ms", "holds", "waiters"};
 
-    add_text(out, "{", "resource", resource);
+    answer_text(out, "{", "resource", resource);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        add_text(out, ", ", texts[i], text_of(lease, texts[i]));
+        answer_text(out, ", ", texts[i], answer_entry_text(lease, texts[i]));
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        add_number(out, numbers[i], number_of(lease, numbers[i]));
+        answer_number(out, numbers[i], answer_entry_number(lease, numbers[i]));
     }
     buf_append_text(out, "}");
 }
@@ -512,28 +376,28 @@ static void append_json(struct buf *out, struct bytes resource, const stk_reply 
 static int lease(struct query *query)
 {
     const char *key = query->settings.key, *words[] = {"LEASE", key};
-    struct buf *out = &query->out;
+    struct buf *out = &query->answer.out;
     int code = CLI_OK;
-    stk_reply *reply = ask(query, words, 2, &code);
+    stk_reply *reply = answer_ask(&query->answer, words, 2, &code);
 
     if (reply == NULL) {
         return code;
     }
     if (stk_reply_type(reply) != STK_ARRAY) {
-        code = refuse(query, QUERY_NO, "NONE", "was never leased");
+        code = answer_refuse(&query->answer, ANSWER_NO, "NONE", "was never leased");
     } else if (query->settings.json) {
         append_json(out, bytes_of(key), reply);
         buf_append_text(out, "\n");
-    } else if (bytes_equal(text_of(reply, "state"), BYTES_LITERAL("held"))) {
+    } else if (bytes_equal(answer_entry_text(reply, "state"), BYTES_LITERAL("held"))) {
         buf_append_text(out, "held by \"");
-        buf_append_bytes(out, text_of(reply, "owner"));
+        buf_append_bytes(out, answer_entry_text(reply, "owner"));
         buf_printf(out,
                    "\" under token %" PRId64 ", %" PRId64 " ms left, %" PRId64 " holds, %" PRId64
                    " waiting\n",
-                   number_of(reply, "token"), number_of(reply, "ttl_ms"), number_of(reply, "holds"),
-                   number_of(reply, "waiters"));
+                   answer_entry_number(reply, "token"), answer_entry_number(reply, "ttl_ms"),
+                   answer_entry_number(reply, "holds"), answer_entry_number(reply, "waiters"));
     } else {
-        buf_printf(out, "free, newest token %" PRId64 "\n", number_of(reply, "token"));
+        buf_printf(out, "free, newest token %" PRId64 "\n", answer_entry_number(reply, "token"));
     }
     stk_reply_free(reply);
     return code;
@@ -545,22 +409,22 @@ static int revoke(struct query *query)
     int64_t token;
     int code;
 
-    if (!connect_to_server(query, &code)) {
+    if (!answer_connect(&query->answer, &code)) {
         return code;
     }
-    enum stk_error error = stk_revoke(query->client, key, &token);
+    enum stk_error error = stk_revoke(query->answer.client, key, &token);
     if (error != STK_OK) {
-        return fail(query, error);
+        return answer_fail(&query->answer, error);
     }
     if (token == 0) {
-        return refuse(query, QUERY_NO, "NONE", "was never leased");
+        return answer_refuse(&query->answer, ANSWER_NO, "NONE", "was never leased");
     }
     if (query->settings.json) {
-        add_text(&query->out, "{", "resource", bytes_of(key));
-        add_number(&query->out, "token", token);
-        buf_append_text(&query->out, "}\n");
+        answer_text(&query->answer.out, "{", "resource", bytes_of(key));
+        answer_number(&query->answer.out, "token", token);
+        buf_append_text(&query->answer.out, "}\n");
     } else {
-        buf_printf(&query->out, "token %" PRId64 " is retired\n", token);
+        buf_printf(&query->answer.out, "token %" PRId64 " is retired\n", token);
     }
     return CLI_OK;
 }
@@ -582,7 +446,7 @@ static char *cell_number(const stk_reply *lease, const char *name)
 {
     char digits[24];
 
-    (void)snprintf(digits, sizeof digits, "%" PRId64, number_of(lease, name));
+    (void)snprintf(digits, sizeof digits, "%" PRId64, answer_entry_number(lease, name));
     return mem_strdup(digits);
 }
 
@@ -596,20 +460,20 @@ struct listing {
 static void add_row(struct listing *listing, struct bytes name, const stk_reply *lease)
 {
     char **row = listing->cells + listing->rows * COLUMNS;
-    struct buf *out = &listing->query->out;
+    struct buf *out = &listing->query->answer.out;
 
     if (listing->query->settings.json) {
         buf_append_text(out, listing->rows == 0 ? "[\n  " : ",\n  ");
         append_json(out, name, lease);
-        print_out(listing->query);
+        answer_print(&listing->query->answer);
     } else {
         row[0] = cell_text(name);
-        row[1] = cell_text(text_of(lease, "state"));
+        row[1] = cell_text(answer_entry_text(lease, "state"));
         row[2] = cell_number(lease, "token");
         row[3] = cell_number(lease, "ttl_ms");
         row[4] = cell_number(lease, "holds");
         row[5] = cell_number(lease, "waiters");
-        row[6] = cell_text(text_of(lease, "owner"));
+        row[6] = cell_text(answer_entry_text(lease, "owner"));
     }
     listing->rows++;
 }
@@ -624,18 +488,19 @@ static enum stk_error add_rows(struct listing *listing, const stk_reply *names, 
     stk_reply *leases;
 
     for (size_t i = from; i < to; i++) {
-        struct bytes name = string_of(stk_reply_at(names, i));
+        struct bytes name = answer_string(stk_reply_at(names, i));
         argv[i - from][0] = "LEASE";
         argv[i - from][1] = name.data;
         lens[i - from][0] = 5;
         lens[i - from][1] = name.len;
         commands[i - from] = (stk_words){2, argv[i - from], lens[i - from]};
     }
-    enum stk_error error = stk_command_all(listing->query->client, commands, to - from, &leases);
+    enum stk_error error =
+        stk_command_all(listing->query->answer.client, commands, to - from, &leases);
     for (size_t i = from; i < to && error == STK_OK; i++) {
         const stk_reply *lease = stk_reply_at(leases, i - from);
         if (stk_reply_type(lease) == STK_ARRAY) {
-            add_row(listing, string_of(stk_reply_at(names, i)), lease);
+            add_row(listing, answer_string(stk_reply_at(names, i)), lease);
         }
     }
     stk_reply_free(leases);
@@ -669,7 +534,7 @@ static int list_leases(struct query *query, const stk_reply *names)
         error = add_rows(&listing, names, i, i + CHUNK < count ? i + CHUNK : count);
     }
     if (json) {
-        buf_printf(&query->out, "%s]\n", listing.rows == 0 ? "[" : "\n");
+        buf_printf(&query->answer.out, "%s]\n", listing.rows == 0 ? "[" : "\n");
     } else if (error == STK_OK && listing.rows > 0) {
         print_table(&listing);
     }
@@ -677,7 +542,7 @@ static int list_leases(struct query *query, const stk_reply *names)
         free(listing.cells[i]);
     }
     free(listing.cells);
-    return error == STK_OK ? CLI_OK : fail(query, error);
+    return error == STK_OK ? CLI_OK : answer_fail(&query->answer, error);
 }
 
 static int leases(struct query *query)
@@ -696,7 +561,7 @@ static int leases(struct query *query)
         words[count++] = "COUNT";
         words[count++] = number;
     }
-    stk_reply *reply = ask(query, words, count, &code);
+    stk_reply *reply = answer_ask(&query->answer, words, count, &code);
     if (reply != NULL) {
         code = list_leases(query, reply);
         stk_reply_free(reply);

@@ -10,8 +10,11 @@
 #include <unistd.h>
 
 #include "fence/base/check.h"
+#include "fence/base/log.h"
 
 enum { WIDTH_MAX = 200, WIDTH_DEFAULT = 80, BAR_WIDTH_MAX = 60 };
+enum { SECOND_MS = 1000, MINUTE_MS = 60 * SECOND_MS, HOUR_MS = 60 * MINUTE_MS };
+enum { DAY_MS = 24 * HOUR_MS, QUOTED_MAX = 4 * 512 + 16 };
 
 void term_open(struct term *term)
 {
@@ -96,6 +99,45 @@ const char *term_number(int64_t number, char out[TERM_NUMBER_MAX])
         *end++ = digits[i];
     }
     *end = '\0';
+    return out;
+}
+
+const char *term_duration(int64_t ms, char out[TERM_NUMBER_MAX])
+{
+    if (ms < SECOND_MS) {
+        (void)snprintf(out, TERM_NUMBER_MAX, "%" PRId64 " ms", ms);
+    } else if (ms < MINUTE_MS) {
+        (void)snprintf(out, TERM_NUMBER_MAX, "%" PRId64 ".%" PRId64 " s", ms / 1000,
+                       ms % 1000 / 100);
+    } else if (ms < HOUR_MS) {
+        (void)snprintf(out, TERM_NUMBER_MAX, "%" PRId64 " min %" PRId64 " s", ms / MINUTE_MS,
+                       ms % MINUTE_MS / SECOND_MS);
+    } else if (ms < DAY_MS) {
+        (void)snprintf(out, TERM_NUMBER_MAX, "%" PRId64 " h %" PRId64 " min", ms / HOUR_MS,
+                       ms % HOUR_MS / MINUTE_MS);
+    } else {
+        (void)snprintf(out, TERM_NUMBER_MAX, "%" PRId64 " d %" PRId64 " h", ms / DAY_MS,
+                       ms % DAY_MS / HOUR_MS);
+    }
+    return out;
+}
+
+const char *term_name(struct bytes name, size_t width, char out[TERM_NAME_MAX + 1])
+{
+    char quoted[QUOTED_MAX];
+    const char *text = log_quoted(name, quoted, sizeof quoted) + 1;
+    size_t length = strlen(text) - 1;
+
+    width = width < TERM_NAME_MAX ? width : TERM_NAME_MAX;
+    if (length <= width) {
+        memcpy(out, text, length);
+        out[length] = '\0';
+    } else {
+        size_t dots = width < 3 ? width : 3;
+        memcpy(out, text, width - dots);
+        memcpy(out + width - dots, "...", dots);
+        out[width] = '\0';
+    }
     return out;
 }
 

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fence/base/bytes.h"
+
 struct term {
     bool live;    /* stdout is a terminal */
     size_t width; /* columns */
@@ -33,6 +35,14 @@ enum { TERM_NUMBER_MAX = 32, TERM_BAR_MAX = 64 };
 const char *term_number(int64_t number, char out[TERM_NUMBER_MAX]);
 /* The same, as text that lasts until the end of the block. */
 #define TERM_NUMBER(number) term_number((number), (char[TERM_NUMBER_MAX]){0})
+/* Write "812 ms", "3.2 s", "4 min 12 s", "3 h 5 min" or "2 d 3 h"; return `out`. */
+const char *term_duration(int64_t ms, char out[TERM_NUMBER_MAX]);
+#define TERM_DURATION(ms) term_duration((ms), (char[TERM_NUMBER_MAX]){0})
+/* Write a name that anybody may have chosen, escaped as log_quoted does but without quotes, cut to
+ * `width` columns, at most TERM_NAME_MAX; return `out`. */
+enum { TERM_NAME_MAX = 200 };
+const char *term_name(struct bytes name, size_t width, char out[TERM_NAME_MAX + 1]);
+#define TERM_NAME(name, width) term_name((name), (width), (char[TERM_NAME_MAX + 1]){0})
 /* Write [#####.....] with `width` (at most 60) places; return `out`. */
 const char *term_bar(int64_t done, int64_t total, int width, char out[TERM_BAR_MAX]);
 

@@ -21,6 +21,11 @@ struct engine {
     struct engine_options options;
     struct engine_counters counters;
     struct engine_times times;
+    struct alike { /* requests that are not in `times` yet: requests_count_times */
+        const struct command *command;
+        int64_t started_us, ended_us;
+        uint64_t count;
+    } alike;
     struct command_index index;
     struct lock_patterns lock_patterns;
     struct lock_keys *lock_keys;       /* lockkeys/lock_keys.h; NULL: there are no lock keys */

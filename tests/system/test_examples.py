@@ -71,7 +71,6 @@ class Shop(Place):
 @pytest.fixture
 def shop(tmp_path, example):
     shop = Shop(tmp_path, example)
-    shop.write(example.read_text())
     yield shop
     shop.close()
 
@@ -88,7 +87,8 @@ def test_a_page_shows_the_file_as_it_is(example):
 
 
 @each
-def test_eight_buyers_of_five_pieces_get_five(shop):
+def test_eight_buyers_of_five_pieces_get_five(shop, example):
+    shop.write(example.read_text())
     shop.stockade("set", "sku:42", "5")
     ends = [shop.end(begun) for begun in [shop.begin() for _ in range(8)]]
     sold = sorted(output for status, output in ends if status == 0)

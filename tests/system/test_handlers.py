@@ -127,7 +127,7 @@ class Street:
                     if held["state"] == "held" and self._stays(shop, held["token"]):
                         wait_until(lambda: shop.query("sku:lamp")["token"] > held["token"] + 2,
                                    "its lease passes on", 20)
-                self.callers.await_sold(5)
+                self.callers.await_sold(1)
 
     @staticmethod
     def _stays(shop, token):

@@ -52,11 +52,17 @@ def exported(path, *options):
     return {line.split()[2] for line in out.splitlines() if len(line.split()) == 3}
 
 
-def declarations():
-    """The header's functions, but for those that it defines itself: name -> the words before it."""
+def functions():
+    """The header's functions: name -> the words before it."""
     header = (REPO / "proxy/client/stockade.h").read_text().split("#define STOCKADE_H")[1]
-    found = re.findall(r"^((?:\w+ )+)\*?(stk_\w+)\(", header, re.M)
-    return {name: words for words, name in found if not words.startswith("static inline")}
+    return {name: words
+            for words, name in re.findall(r"^((?:\w+ )+)\*?(stk_\w+)\(", header, re.M)}
+
+
+def declarations():
+    """Those that it does not define itself."""
+    return {name: words for name, words in functions().items()
+            if not words.startswith("static inline")}
 
 
 def test_each_symbol_version_lists_its_functions_and_no_pattern():
@@ -105,8 +111,16 @@ def test_install_puts_everything_in_its_place_and_uninstall_takes_it_back(tmp_pa
     found = sorted(str(path.relative_to(top)) for path in top.rglob("*") if not path.is_dir())
     assert found == ["bin/stockade", "bin/stockaded", "include/stockade.h", "lib/libstockade.a",
                      "lib/libstockade.so", "lib/libstockade.so.0", "lib/libstockade.so.0.1.0",
-                     "lib/pkgconfig/stockade.pc", "lib/stockade/stockade_guard.so"]
-    assert "prefix=/opt/stockade\n" in (top / "lib/pkgconfig/stockade.pc").read_text()
+                     "lib/pkgconfig/stockade.pc", "lib/stockade/stockade_guard.so",
+                     "share/bash-completion/completions/stockade",
+                     "share/bash-completion/completions/stockaded",
+                     "share/doc/stockade/stockade.conf", "share/java/stockade.jar",
+                     "share/man/man1/stockade.1", "share/man/man3/libstockade.3",
+                     *sorted(f"share/man/man3/{name}.3" for name in functions()),
+                     "share/man/man5/stockade.conf.5", "share/man/man8/stockaded.8"]
+    assert "prefix=/opt/stockade\nlibdir=/opt/stockade/lib\n" in \
+        (top / "lib/pkgconfig/stockade.pc").read_text()
+    assert {path.stat().st_mode & 0o777 for path in (top / "share").rglob("*.*")} == {0o644}
     install.make("uninstall", f"DESTDIR={tmp_path}", "PREFIX=/opt/stockade")
     assert [path for path in top.rglob("*") if not path.is_dir()] == []
 

@@ -3,10 +3,13 @@
 
 import json
 import re
+import shutil
+import subprocess
 import time
 import urllib.request
 
 import pytest
+import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -223,3 +226,68 @@ def test_refusals_are_counted(rig):
     after = Samples(daemon)
     for name in ("refused_stale_total", "refused_notoken_total"):
         assert after(name) == before(name) + 1
+
+
+MONITORING = REPO / "tools/monitoring"
+OF_PROMETHEUS = {"up"}
+
+
+def dashboard():
+    return json.loads((MONITORING / "dashboard.json").read_text())
+
+
+def alerts():
+    groups = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def expressions():
+    """What the dashboard and the alerts ask Prometheus, by where it stands."""
+    found = {f"{panel['title']}: {target['legendFormat']}": target["expr"]
+             for panel in dashboard()["panels"] for target in panel["targets"]}
+    found["annotations"] = dashboard()["annotations"]["list"][0]["expr"]
+    found |= {alert["alert"]: alert["expr"] for alert in alerts()}
+    return found
+
+
+def test_the_dashboard_and_the_alerts_ask_for_what_there_is(rig):
+    exported = Samples(rig.daemon()).names()
+    for where, expression in expressions().items():
+        used = set(re.findall(r"\b(?:stockade|process)_\w+|\bup\b", expression))
+        assert used and used - OF_PROMETHEUS <= exported, (where, used - exported)
+        for label in re.findall(r"sum by \(([^)]*)\)", expression):
+            assert set(label.split(", ")) <= {"le", "group", "instance"}, (where, label)
+        assert bool(re.search(r"\b(rate|increase)\(", expression)) == bool(
+            re.search(r"_(total|bucket|count|sum)\b", expression)), where
+
+
+def test_each_alert_says_what_it_means_and_how_bad_it_is():
+    assert len(alerts()) > 5
+    for alert in alerts():
+        assert alert["labels"]["severity"] in ("critical", "warning")
+        assert len(alert["annotations"]["summary"]) > 10
+        assert len(alert["annotations"]["description"]) > 10
+
+
+def test_the_dashboard_can_be_imported_anywhere():
+    """It has no Grafana's own ids in it; which Prometheus it asks is chosen at its top."""
+    board = dashboard()
+    kinds = {variable["name"]: variable["type"] for variable in board["templating"]["list"]}
+    assert kinds == {"datasource": "datasource", "instance": "query"} and "id" not in board
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids) > 10
+    for panel in board["panels"]:
+        assert panel["datasource"]["uid"] == "${datasource}"
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24 and panel["title"]
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="Prometheus is not installed")
+def test_prometheus_takes_the_alerts_and_the_dashboards_questions(tmp_path):
+    rules = [{"record": f"question:{i}", "expr": re.sub(r"\$__rate_interval", "5m", expression)}
+             for i, expression in enumerate(expressions().values())]
+    questions = tmp_path / "questions.yml"
+    questions.write_text(json.dumps({"groups": [{"name": "all", "rules": rules}]}))
+    run = subprocess.run(["promtool", "check", "rules", MONITORING / "alerts.yml", questions],
+                         capture_output=True, text=True, timeout=patience(30), check=False)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -76,7 +76,7 @@ def test_a_manager_that_has_gone_is_no_reason_to_stop(rig, manager):
     assert daemon.client()("PING") == "PONG"
 
 
-def test_the_watchdog_hears_of_a_daemon_that_turns_and_not_of_one_that_stands(rig, manager):
+def test_the_watchdog_hears_of_a_daemon_that_turns(rig, manager):
     daemon = rig.daemon(env=watched(manager))
     assert manager.next() == {"READY": "1"}
     for _ in range(6):
@@ -122,7 +122,7 @@ def listener(family=socket.AF_INET, address=("127.0.0.1", 0)):
     return server
 
 
-def test_sockets_that_are_handed_over_take_the_place_of_listen_and_admin(rig):
+def test_handed_over_sockets_take_the_place_of_listen_and_admin(rig):
     path = str(rig.folder / "handed.sock")
     with listener() as tcp, listener(socket.AF_UNIX, path) as unix, listener() as admin:
         daemon = rig.daemon(**hand_over(stockade1=tcp, admin=admin, stockade2=unix),

@@ -39,6 +39,12 @@ def server(module_rig):
     return ZooKeeper(module_rig)
 
 
+def reached(daemon):
+    """Once it has its session: a loaded machine may take longer for that than a call waits."""
+    await_up(daemon.client())
+    return daemon
+
+
 class Place:
     """A folder in ZooKeeper for one test, and daemons that share it and a store."""
 
@@ -48,6 +54,9 @@ class Place:
         self.chroot = f"/test{next(numbers)}"
 
     def daemon(self, login="", **options):
+        return reached(self.unreached(login, **options))
+
+    def unreached(self, login="", **options):
         return self.rig.daemon(lease=self.server.uri_with(login, self.chroot, **options))
 
     def nodes(self, key):
@@ -200,7 +209,7 @@ def test_a_wrong_login_is_leasedown_and_the_right_one_works(place):
     right = place.daemon("ann:secret@").client()
     right("RELEASE", "r", right.token("r"))
     for login in ("ann:hunter2guess@", "bob:secret@", ""):
-        daemon = place.daemon(login)
+        daemon = place.unreached(login)
         client = daemon.client()
         assert_leasedown(client, "r", AT_ONCE_SECONDS)
         assert "no permission" in client.info("lease")["lease_service_detail"]
@@ -227,7 +236,7 @@ def test_where_no_server_answers_it_is_leasedown_at_once(rig, where, why):
 
 def test_a_server_that_stands_still_is_leasedown_in_bounded_time(rig):
     service = ZooKeeper(rig)
-    client = rig.daemon(lease=service.uri_with(session_ms=LONG_SESSION_MS)).client()
+    client = reached(rig.daemon(lease=service.uri_with(session_ms=LONG_SESSION_MS))).client()
     token = client.token("held")
     with service.server.frozen():
         assert_leasedown(client, "r", SILENT_SECONDS)
@@ -242,7 +251,7 @@ def far(rig, server):
     """A relay, and a client of a daemon behind it."""
     relay = rig.relay(server.server.address)
     uri = f"zookeeper://127.0.0.1:{relay.address[1]}/test{next(numbers)}?session_ms=30000"
-    return relay, rig.daemon(lease=uri).client()
+    return relay, reached(rig.daemon(lease=uri)).client()
 
 
 def test_a_release_while_it_is_away_is_delivered_when_it_is_back(far):

@@ -106,6 +106,9 @@ void request_free(struct request *request);
 /* Free those that are kept to be used again, when the engine ends. */
 void requests_free_spares(struct engine *engine);
 
+/* Bring engine->times up to date. */
+void requests_count_times(struct engine *engine);
+
 /* Finish the request, whose reply is complete: hand it to on_finished. */
 void request_finish(struct request *request);
 /* The same for a command that has changed nothing and whose reply may be large: where there is no

@@ -91,7 +91,8 @@ static int sentinel_setup(void **state)
 
     rig_init(&subject->rig);
     rig_say(&subject->rig, says, (size_t)len);
-    rig_open(&subject->rig, "redis+sentinel://127.0.0.1:%d/shop", subject->rig.chatterbox.port);
+    rig_open(&subject->rig, "redis+sentinel://127.0.0.1:%d/shop?timeout_ms=5000",
+             subject->rig.chatterbox.port);
     return use_rig(subject);
 }
 
