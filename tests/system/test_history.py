@@ -39,18 +39,18 @@ def now_ms():
 @pytest.mark.parametrize("proto", [2, 3])
 def test_history_tells_how_each_lease_ended(daemon, key, proto):
     begun_ms = now_ms()
-    client = daemon.client(name="till-3", proto=proto)
+    client, other = daemon.client(name="till-3"), daemon.client(name="till-4")
+    reader = daemon.client(proto=proto)
     first = client.token(key, 60000, "OWNER", "ann")
     assert client("FENCED", first, "SET", key, "v") == "OK"
     client("RELEASE", key, first)
     second = client.token(key, 60000, "OWNER", "ben")
     client.refused("STALE", "FENCED", first, "SET", key, "w")
     client("REVOKE", key)
-    other = daemon.client(name="till-4")  # it is not told on this connection that a lease is lost
     third = other.token(key, 100, "OWNER", "cas")
-    wait_until(lambda: maps(client, "HISTORY", key)[0]["end"], "the end is noticed")
+    wait_until(lambda: maps(reader, "HISTORY", key)[0]["end"], "the end is noticed")
     fourth = other.token(key, 60000)
-    told = maps(client, "HISTORY", key)
+    told = maps(reader, "HISTORY", key)
     assert all(list(entry) == GRANT for entry in told)
     assert [(entry["token"], entry["end"]) for entry in told] == \
         [(fourth, None), (third, "expired"), (second, "revoked"), (first, "released")]
@@ -64,8 +64,8 @@ def test_history_tells_how_each_lease_ended(daemon, key, proto):
     times = [at for entry in reversed(told) for at in (entry["granted_ms"], entry["ended_ms"])]
     assert times.pop() is None and times == sorted(times)
     assert begun_ms - 1 <= times[0] and times[-1] <= now_ms() + 1
-    assert 0 < told[1]["ended_ms"] - told[1]["granted_ms"] <= 100
-    assert maps(client, "HISTORY", key, "COUNT", 1) == told[:1]
+    assert 0 < told[1]["ended_ms"] - told[1]["granted_ms"] <= 102  # of two clocks
+    assert maps(reader, "HISTORY", key, "COUNT", 1) == told[:1]
 
 
 def test_a_paused_holders_refusal_says_how_late_it_was_and_who_overtook_it(daemon, key):
