@@ -24,8 +24,8 @@ def test_each_refused_write_is_one_line_with_its_token_and_client(rig):
     client("REVOKE", "sku:1")
     token = client.token("sku:1")
     client.ask("FENCED", old, "SET", "sku:1", "v")
-    await_line(daemon, rf'refused, STALE: SET of "sku:1" under token {old}, the newest is {token}; '
-               + here)
+    await_line(daemon, rf'refused, STALE: SET of "sku:1" under token {old}, the newest is {token}, '
+               r'\d+ ms after its lease ended; ' + here)
     client.ask("FENCED", 99, "HSET", "sku:1", "f", "v")
     await_line(daemon, rf'refused, UNKNOWN: HSET of "sku:1" under token 99, the newest is {token}; '
                + here)
@@ -37,7 +37,7 @@ def test_each_refused_write_is_one_line_with_its_token_and_client(rig):
     client.ask("FENCED", old, "SET", "sku:1", "v")
     client.ask("EXEC")
     await_line(daemon, rf'refused, STALE: EXEC of "sku:1" under token {old}, the newest is '
-               rf'{token}; ' + here)
+               rf'{token}, \d+ ms after its lease ended; ' + here)
     client("MULTI")
     client.ask("SET", "sku:9", "v")
     client("DISCARD")

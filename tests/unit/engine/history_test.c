@@ -322,6 +322,7 @@ static int teardown(void **state)
     return 0;
 }
 
+/* What refers to a grant is static: it outlives the test, until the history is freed. */
 #define HISTORY_TEST(name) TEST_WITH(setup, teardown, struct fixture *fixture, name)
 
 static const struct history_client client = {BYTES_LITERAL("till"), BYTES_LITERAL("1.2.3.4:5")};
