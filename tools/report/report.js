@@ -28,7 +28,7 @@ function salesOf(way) {
       sale.reads.push(value);
     } else if (kind === PAUSED) {
       sale.pauses.push([at, at]);
-    } else if (kind === WOKEN) {
+    } else if (kind === WOKEN && sale.pauses.length > 0) {
       sale.pauses[sale.pauses.length - 1][1] = at;
     } else if (kind === STALE) {
       sale.stale = true;
