@@ -18,15 +18,25 @@
 INCLUDE_FILE(page_html, "page.html");
 INCLUDE_FILE(page_css, "page.css");
 INCLUDE_FILE(page_js, "page.js");
-INCLUDE_FILE(page_lane_js, "lane.js");
+INCLUDE_FILE(api_js, "api.js");
+INCLUDE_FILE(leases_js, "leases.js");
+INCLUDE_FILE(resource_js, "resource.js");
+INCLUDE_FILE(lane_js, "lane.js");
+INCLUDE_FILE(text_js, "text.js");
+
+#define SCRIPT "text/javascript; charset=utf-8"
 
 static const struct {
     const char *path, *type, *begin, *end;
 } files[] = {
     {"/", "text/html; charset=utf-8", page_html, page_html_end},
     {"/page.css", "text/css; charset=utf-8", page_css, page_css_end},
-    {"/page.js", "text/javascript; charset=utf-8", page_js, page_js_end},
-    {"/lane.js", "text/javascript; charset=utf-8", page_lane_js, page_lane_js_end},
+    {"/page.js", SCRIPT, page_js, page_js_end},
+    {"/api.js", SCRIPT, api_js, api_js_end},
+    {"/leases.js", SCRIPT, leases_js, leases_js_end},
+    {"/resource.js", SCRIPT, resource_js, resource_js_end},
+    {"/lane.js", SCRIPT, lane_js, lane_js_end},
+    {"/text.js", SCRIPT, text_js, text_js_end},
 };
 
 bool page_find(const char *path, struct page_file *file)
