@@ -20,7 +20,7 @@ endif
 # What is built from what.
 DAEMON_FOLDERS := fence/base fence fence/lease $(addprefix fence/lease/,redis redlock zookeeper) \
                   store store/sqlite store/extension proxy/resp proxy/engine \
-                  $(addprefix proxy/engine/,session write lease lockkeys command) proxy/host \
+                  $(addprefix proxy/engine/,session write lease lockkeys show command) proxy/host \
                   proxy/server
 DAEMON_MAIN := proxy/server/daemon.c
 TOOLS_MAIN := tools/main.c

@@ -51,6 +51,7 @@ struct engine {
     unsigned marks_left; /* so many transactions go with a mark: one failed lately */
 
     struct line *lines; /* lease/line.c: those who wait, a uthash by resource */
+    struct list waiters; /* of all lines, in order of arrival */
     size_t acquires_count;
     struct table places; /* lease/queue.c: those of ACQUIRE ... QUEUE */
     struct table held;   /* lease/held.c: leases that were granted and have not ended */
