@@ -194,6 +194,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@echo 'cc  $<'
 	@$(COMPILE) -MMD -MP -c -o $@ $<
 
+$(call objects,tools/demo/oversell_python.c): tools/demo/buyer.py
 $(BUILD)/daemon.a: $(call objects,$(DAEMON_SOURCES))
 $(BUILD)/client.a: $(call objects,$(CLIENT_SOURCES))
 $(BUILD)/tools.a: $(call objects,$(TOOLS_SOURCES))

@@ -313,8 +313,8 @@ bool servers_start_stockaded(struct servers *servers, const char *lease, struct 
     find_stockaded(program, sizeof program);
     (void)snprintf(store, sizeof store, "sqlite:%s/stockade.db", servers->folder);
     (void)snprintf(lease_copy, sizeof lease_copy, "%s", lease);
-    char *argv[] = {program,   "--listen", "127.0.0.1:0", "--admin",  "127.0.0.1:0",
-                    "--store", store,      "--lease",     lease_copy, NULL};
+    char *argv[] = {program, "--listen", "127.0.0.1:0", "--admin",     "127.0.0.1:0", "--store",
+                    store,   "--lease",  lease_copy,    "--lock-keys", "lock:*",      NULL};
     bool started = program_start(&servers->stockaded_program, argv, "stockaded", servers->folder,
                                  ends[1], servers->signals, failure);
     (void)close(ends[1]);

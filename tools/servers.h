@@ -38,7 +38,7 @@ bool servers_make_folder(struct servers *servers, struct failure *failure);
 /* Start a Redis, and wait until it answers. */
 bool servers_start_redis(struct servers *servers, struct failure *failure);
 /* Start a stockaded, which is looked for beside this program, then in PATH, and wait until it is
- * ready. `lease`: as its --lease. */
+ * ready. `lease`: as its --lease. It takes lock keys: lock:*. */
 bool servers_start_stockaded(struct servers *servers, const char *lease, struct failure *failure);
 /* End what was started, and remove the folder. */
 void servers_close(struct servers *servers);

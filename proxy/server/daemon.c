@@ -14,6 +14,7 @@
  * How it fails: wrong options are exit status 2. A part that cannot be opened is one line in the
  * log and exit status 1. A commit whose outcome is unknown ends the process with status 70 and
  * without a word to clients: the next start goes by what is on disk. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -310,9 +311,26 @@ static void on_shutdown_command(void *context)
     daemon->shutdown_asked = true;
 }
 
+static void configure_log(struct log *log, const struct options *options)
+{
+    enum log_level level = LOG_INFO_LEVEL;
+
+    log_level_parse(options_text(options, OPTION_LOG_LEVEL), &level);
+    log_set_level(log, level);
+    log_set_format(log, options_is(options, OPTION_LOG_FORMAT, "json") ? LOG_JSON : LOG_TEXT);
+}
+
 static bool same_password(const char *a, const char *b)
 {
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* Say what is written now, what stays in force, and what to do. */
+static void warn_restart(struct daemon *daemon, struct options *fresh, enum option option)
+{
+    log_warn(daemon->log, "SIGHUP: %s is '%s' now, and stays '%s' until you restart the daemon",
+             options_origin(fresh, option), options_shown(fresh, option),
+             options_shown(daemon->options, option));
 }
 
 static void take_options(struct daemon *daemon, struct options *fresh)
@@ -324,8 +342,7 @@ static void take_options(struct daemon *daemon, struct options *fresh)
         if (!options_differ(daemon->options, fresh, option))
             continue;
         if (!options_reloads(option)) {
-            log_warn(daemon->log, "SIGHUP: %s has changed, and takes a restart",
-                     options_name(option));
+            warn_restart(daemon, fresh, option);
             continue;
         }
         options_take(daemon->options, fresh, option);
@@ -362,9 +379,7 @@ static void reload(struct daemon *daemon)
         take_password(daemon, password);
         struct engine_options options = engine_options_of(daemon);
         engine_reconfigure(daemon->engine, &options);
-        enum log_level level = LOG_INFO_LEVEL;
-        log_level_parse(option(daemon, OPTION_LOG_LEVEL), &level);
-        log_set_level(daemon->log, level);
+        configure_log(daemon->log, daemon->options);
     }
     if (fresh != NULL)
         options_free(fresh);
@@ -382,13 +397,28 @@ static void on_hangup(uv_signal_t *handle, int number)
         log_info(daemon->log, "SIGHUP: the daemon is stopping, and reads nothing any more");
 }
 
+/* The log's file was moved away: go on in a new one. */
+static void reopen_log(struct daemon *daemon)
+{
+    const char *path = option(daemon, OPTION_LOG_FILE);
+
+    if (log_file_reopen(daemon->log->file, path))
+        log_info(daemon->log, "SIGUSR1: the log goes on here");
+    else
+        log_error(daemon->log, "SIGUSR1: %s cannot be opened: %s; the log stays where it is", path,
+                  strerror(errno));
+}
+
 static void on_user_signal(uv_signal_t *handle, int number)
 {
-    const struct daemon *daemon = handle->data;
+    struct daemon *daemon = handle->data;
+    bool has_file = *option(daemon, OPTION_LOG_FILE) != '\0';
 
-    log_info(daemon->log,
-             "signal %d (%s) is ignored: the log goes to stderr, so there is no file to open again",
-             number, strsignal(number));
+    if (number == SIGUSR1 && has_file)
+        reopen_log(daemon);
+    else
+        log_info(daemon->log, "signal %d (%s) is ignored%s", number, strsignal(number),
+                 has_file ? "" : ": the log goes to stderr, so there is no file to open again");
 }
 
 /* The end. */
@@ -510,6 +540,31 @@ static int daemon_run(struct options *options, struct log *log)
     return status;
 }
 
+/* With a log: on stderr, or in its file. */
+static int run(struct options *options)
+{
+    const char *path = options_text(options, OPTION_LOG_FILE);
+    struct log_file file = LOG_FILE(STDERR_FILENO);
+    struct log log = {.file = &file};
+
+    configure_log(&log, options);
+    if (*path != '\0') {
+        int fd = log_file_open(path);
+        if (fd < 0) {
+            log_error(&log, "%s %s: %s", options_origin(options, OPTION_LOG_FILE), path,
+                      strerror(errno));
+            return EXIT_FAILURE;
+        }
+        file.fd = fd;
+    }
+    warn_of_variables(&log);
+    store_sqlite_uncounted();
+    int status = daemon_run(options, &log);
+    if (*path != '\0')
+        close(file.fd);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     struct options *options = NULL;
@@ -518,11 +573,7 @@ int main(int argc, char **argv)
     int status = outcome == OPTIONS_SHOW ? EXIT_SUCCESS : EXIT_USAGE;
 
     if (outcome == OPTIONS_READY) {
-        struct log log = {.fd = STDERR_FILENO};
-        log_level_parse(options_text(options, OPTION_LOG_LEVEL), &log.level);
-        warn_of_variables(&log);
-        store_sqlite_uncounted();
-        status = daemon_run(options, &log);
+        status = run(options);
         options_free(options);
     } else if (outcome == OPTIONS_SHOW) {
         fwrite(message.data, 1, message.len, stdout);

@@ -33,7 +33,11 @@
     X(UNFENCED_WRITES, "unfenced-writes", OPTION_CHOICE, "deny|allow", "deny", 0, 0, NULL,         \
       SIGHUP_TOO, "allow: keys whose token is not held may be written without one")                \
     X(LOG_LEVEL, "log-level", OPTION_CHOICE, "debug|info|warn|error", "info", 0, 0, NULL,          \
-      SIGHUP_TOO, "what is logged on stderr")                                                      \
+      SIGHUP_TOO, "what is logged")                                                                \
+    X(LOG_FORMAT, "log-format", OPTION_CHOICE, "text|json", "text", 0, 0, NULL, SIGHUP_TOO,        \
+      "json: each line of the log is an object with time, level, message and fields")              \
+    X(LOG_FILE, "log-file", OPTION_TEXT, "FILE", "", 0, 0, NULL, START,                            \
+      "the log goes to FILE instead of stderr; SIGUSR1 has it opened again")                       \
     X(MAX_CONNECTIONS, "max-connections", OPTION_NUMBER, "N", "10000", 1, 1000000, NULL, START,    \
       "connections at a time; one more is told so and closed")                                     \
     X(MAX_WAITERS, "max-waiters", OPTION_NUMBER, "N", "100000", 1, 10000000, NULL, SIGHUP_TOO,     \

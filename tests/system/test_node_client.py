@@ -348,15 +348,23 @@ def test_code_that_goes_on_after_a_stall_learns_of_the_loss(rig, daemon):
 
 
 def test_a_reply_that_came_during_a_stall_counts(rig, daemon):
-    said = told(rig, daemon, """
+    running = node(rig, """
         const hasty = await connect(uri, { timeout: 300 });
         const lease = await hasty.acquire('k', { ttl: 60000 });
+        say();
+        await told();
         const writing = end(lease.put(7));
         await new Promise((sent) => setImmediate(() => setImmediate(sent)));
+        say();
         stall(500);
         say(await writing);
-        await hasty.close();""")
-    assert said == 7
+        await hasty.close();""", daemon.uri)
+    running.hear()
+    with daemon.frozen():  # so that the reply comes during the stall, and not before
+        running.tell()
+        running.hear()
+    assert running.hear() == 7
+    running.end()
 
 
 def test_a_daemon_that_is_silent_loses_the_lease_before_its_ttl_is_over(rig, daemon):

@@ -18,7 +18,7 @@ bool demo_set_contender(void *settings, const char *text, struct failure *failur
     for (size_t i = 0; i < sale->demo->count; i++) {
         const char *name = sale->demo->contenders[i]->name;
         if (strcmp(name, text) == 0) {
-            sale->chosen[i] = true;
+            sale->chosen[i] = sale->chooses = true;
             return true;
         }
         (void)snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
@@ -38,13 +38,8 @@ bool demo_set_redis(void *settings, const char *text, struct failure *failure)
 /* Where no contender was chosen, all are. */
 static void choose_contenders(struct sale *sale)
 {
-    bool any = false;
-
     for (size_t i = 0; i < sale->demo->count; i++) {
-        any |= sale->chosen[i];
-    }
-    for (size_t i = 0; i < sale->demo->count; i++) {
-        sale->chosen[i] |= !any;
+        sale->chosen[i] |= !sale->chooses;
     }
 }
 
@@ -132,7 +127,7 @@ static void print_table(struct run *run, const struct sale_result *results, size
 /* `*kept`: Stockade kept its promise. */
 static bool hold_sales(struct run *run, bool *kept, struct failure *failure)
 {
-    const struct sale *sale = run->sale;
+    struct sale *sale = run->sale;
     const struct demo *demo = sale->demo;
     struct sale_result results[CONTENDERS_MAX];
     size_t count = 0;
@@ -143,11 +138,17 @@ static bool hold_sales(struct run *run, bool *kept, struct failure *failure)
     }
     for (size_t i = 0; i < demo->count; i++) {
         const struct contender *contender = demo->contenders[i];
+        const struct client_uri *server = contender->uses_stockade ? run->stockade : run->redis;
         if (!sale->chosen[i]) {
             continue;
         }
-        if (!sale_run(sale, contender, contender->uses_stockade ? run->stockade : run->redis,
-                      &run->signals, &run->term, &results[count], failure)) {
+        bool missing = contender->missing != NULL && contender->missing(sale, server, failure);
+        if (missing && !sale->chooses) {
+            term_line(&run->term, "  %-20s  left out: %s", contender->title, failure->text);
+            continue;
+        }
+        if (missing || !sale_run(sale, contender, server, &run->signals, &run->term,
+                                 &results[count], failure)) {
             return failure_set(failure, "%s: %s", contender->title, failure->text);
         }
         demo->say_result(&run->term, &results[count]);

@@ -10,6 +10,7 @@
  *   - no lock: another's write that was sent after our read was answered, and was acknowledged;
  *   - Redis lock: another's grant that was asked for after ours was answered (both are times of
  *     the machine's one monotonic clock);
+ *   - redis-py's Lock: another's grant that was answered after ours;
  *   - Stockade: a token larger than ours. A write that the server refused as STALE counts as tried
  *     in any case: the server has seen the newer grant before the ledger;
  *   - compare and set: it failed. Nothing is known better than that answer;
@@ -30,12 +31,13 @@
 #include "tools/signals.h"
 #include "tools/term.h"
 
-enum { CONTENDERS_MAX = 8, COLUMNS_MAX = 9, SKUS_MAX = 32 };
+enum { CONTENDERS_MAX = 10, COLUMNS_MAX = 9, SKUS_MAX = 32 };
 
 /* What is on sale, and how the sale goes. The demo's options fill it. */
 struct sale {
     const struct demo *demo;
     bool chosen[CONTENDERS_MAX];
+    bool chooses; /* some were named; else all that can be held are */
     bool redis_given;
     struct client_uri redis; /* --redis */
 
@@ -45,9 +47,10 @@ struct sale {
     int64_t ttl_ms, pause_ms, work_ms;
     int64_t limit_ms; /* a sale that takes longer has failed */
     /* For this run alone, so that a running server's other data is out of reach. */
-    char key[48];    /* what all keys begin with */
-    char table[48];  /* of the orders, in Stockade's store */
-    char store[300]; /* a path for the contender that needs no server */
+    char key[48];       /* what all keys begin with */
+    char table[48];     /* of the orders, in Stockade's store */
+    char store[300];    /* a path for the contender that needs no server */
+    const char *python; /* the interpreter that has redis-py; NULL: not looked for yet */
 };
 
 /* In shared memory. All atomic: a process that is stopped or killed leaves nothing locked. */
@@ -71,7 +74,8 @@ struct buyer {
     struct client client;
     unsigned index;
     int64_t deadline_ms;
-    void *own; /* the contender's, from join to leave; NULL: nothing */
+    void *own;       /* the contender's, from join to leave; NULL: nothing */
+    pid_t companion; /* is stopped and continued with the buyer; 0: there is none */
 };
 
 enum purchase {
@@ -102,6 +106,8 @@ struct contender {
     bool embedded;      /* it has no server: it opens sale->store by itself */
     bool by_library;    /* it needs no client but its own */
 
+    /* Does it lack something here? Then it is left out, and `failure` says what. May be NULL. */
+    bool (*missing)(struct sale *sale, const struct client_uri *server, struct failure *failure);
     bool (*join)(struct buyer *buyer); /* before anything else; may be NULL */
     void (*leave)(struct buyer *buyer);
     /* The referee's: open the sale, count what came of it, clear away. */

@@ -8,10 +8,13 @@
 #include <stdio.h>
 
 static const struct contender *const contenders[] = {
-    &contender_no_lock, &contender_redis_lock, &contender_watchdog, &contender_decrement,
-    &contender_version, &contender_stockade,   &contender_library,
+    &contender_no_lock,  &contender_redis_lock, &contender_watchdog,
+    &contender_redis_py, &contender_decrement,  &contender_version,
+    &contender_stockade, &contender_library,    &contender_redis_py_stockade,
 };
-#define CONTENDER_NAMES "none, redis-lock, watchdog, decrement, version, stockade, library"
+#define CONTENDER_NAMES                                                                            \
+    "none, redis-lock, watchdog, redis-py, decrement, version, stockade, library,\n"               \
+    "redis-py-stockade"
 
 #define FIELD(field) offsetof(struct sale, field)
 static const struct option_row rows[] = {
@@ -30,9 +33,10 @@ static const struct option_table table = {
     .usage = "stockade [-u URI] demo oversell [options]",
     .about =
         "Holds the same flash sale once for each contender: no lock, the common Redis lock,\n"
-        "the same with a watchdog, two remedies without a lock, and Stockade, with its daemon and\n"
-        "without (the buyers open the store by the library). Some buyers are stopped between\n"
-        "their read and their write for longer than the TTL.\n\n"
+        "the same with a watchdog, redis-py's Lock, two remedies without a lock, and Stockade,\n"
+        "with its daemon, without (the buyers open the store by the library), and for redis-py's\n"
+        "Lock (lock keys). Some buyers are stopped between their read and their write for longer\n"
+        "than the TTL.\n\n"
         "Contenders: " CONTENDER_NAMES ".\n\n"
         "Without -u and --redis it starts a private redis-server and a private stockaded on\n"
         "free ports and a temporary folder, and removes them at the end. On a running server\n"

@@ -13,6 +13,8 @@ extern const struct contender contender_decrement;
 extern const struct contender contender_version;
 extern const struct contender contender_stockade;
 extern const struct contender contender_library;
+extern const struct contender contender_redis_py;
+extern const struct contender contender_redis_py_stockade;
 
 /* Work between read and write. Where a stop is due the process stops here. */
 void oversell_work(struct buyer *buyer);
@@ -20,5 +22,10 @@ void oversell_work(struct buyer *buyer);
 enum purchase oversell_sold(struct buyer *buyer, int64_t left);
 /* Compare the sales with what is left. Return true. */
 bool oversell_audit(const struct buyer *referee, int64_t left, struct sale_result *result);
+
+/* The stock as a plain key of Redis: written, counted and removed (with the lock beside it). */
+bool oversell_stock_open(struct buyer *referee);
+bool oversell_stock_audit(struct buyer *referee, struct sale_result *result);
+bool oversell_stock_clear(struct buyer *referee);
 
 #endif

@@ -14,7 +14,7 @@
 /* The stock as a plain string key. */
 
 /* Also the lock, where there was one. */
-static bool stock_clear(struct buyer *referee)
+bool oversell_stock_clear(struct buyer *referee)
 {
     const char *key = referee->sale->key;
 
@@ -41,7 +41,7 @@ static enum purchase stock_read(struct buyer *buyer, int64_t *stock)
     return *stock > 0 ? PURCHASE_MADE : PURCHASE_SOLD_OUT;
 }
 
-static bool stock_audit(struct buyer *referee, struct sale_result *result)
+bool oversell_stock_audit(struct buyer *referee, struct sale_result *result)
 {
     int64_t left;
 
@@ -53,7 +53,7 @@ static bool stock_write(struct buyer *buyer, int64_t stock)
     return client_do(&buyer->client, "SET %s %lld", buyer->sale->key, (long long)stock);
 }
 
-static bool stock_open(struct buyer *referee)
+bool oversell_stock_open(struct buyer *referee)
 {
     return stock_write(referee, referee->sale->stock);
 }
@@ -82,9 +82,9 @@ static enum purchase no_lock_buy(struct buyer *buyer)
 const struct contender contender_no_lock = {
     .name = "none",
     .title = "no lock",
-    .open = stock_open,
-    .audit = stock_audit,
-    .clear = stock_clear,
+    .open = oversell_stock_open,
+    .audit = oversell_stock_audit,
+    .clear = oversell_stock_clear,
     .buy = no_lock_buy,
 };
 
@@ -228,9 +228,9 @@ static void watchdog_leave(struct buyer *buyer)
 const struct contender contender_redis_lock = {
     .name = "redis-lock",
     .title = "Redis lock",
-    .open = stock_open,
-    .audit = stock_audit,
-    .clear = stock_clear,
+    .open = oversell_stock_open,
+    .audit = oversell_stock_audit,
+    .clear = oversell_stock_clear,
     .buy = redis_lock_buy,
 };
 
@@ -239,9 +239,9 @@ const struct contender contender_watchdog = {
     .title = "Redis lock, watchdog",
     .join = watchdog_join,
     .leave = watchdog_leave,
-    .open = stock_open,
-    .audit = stock_audit,
-    .clear = stock_clear,
+    .open = oversell_stock_open,
+    .audit = oversell_stock_audit,
+    .clear = oversell_stock_clear,
     .buy = redis_lock_buy,
 };
 
@@ -329,9 +329,9 @@ static enum purchase version_buy(struct buyer *buyer)
 const struct contender contender_decrement = {
     .name = "decrement",
     .title = "atomic decrement",
-    .open = stock_open,
-    .audit = stock_audit,
-    .clear = stock_clear,
+    .open = oversell_stock_open,
+    .audit = oversell_stock_audit,
+    .clear = oversell_stock_clear,
     .buy = decrement_buy,
 };
 
@@ -340,6 +340,6 @@ const struct contender contender_version = {
     .title = "version column",
     .open = version_open,
     .audit = version_audit,
-    .clear = stock_clear,
+    .clear = oversell_stock_clear,
     .buy = version_buy,
 };

@@ -39,7 +39,13 @@ bool ledger_count(_Atomic int64_t *counter, int64_t max)
 void buyer_stop(struct buyer *buyer, int64_t stops_max)
 {
     if (ledger_count(&buyer->ledger->stops, stops_max)) {
+        if (buyer->companion != 0) {
+            (void)kill(buyer->companion, SIGSTOP);
+        }
         (void)raise(SIGSTOP); /* it takes all threads of the process along */
+        if (buyer->companion != 0) {
+            (void)kill(buyer->companion, SIGCONT);
+        }
     }
 }
 

@@ -527,6 +527,7 @@ static void give_back(struct acquire *acquire)
                          .connection = acquire->connection,
                          .own_only = has_repeats,
                          .grant_id = has_repeats ? acquire->options.id : (struct bytes){"", 0},
+                         .value = acquire->by_value ? acquire->grant.owner : (struct bytes){"", 0},
                          .unannounced = true,
                          .on_end = on_given_back};
     if (acquire->counted)

@@ -178,7 +178,8 @@ struct release {
     int64_t session, connection; /* this one's, as in the row */
     uint64_t by;                 /* the connection that asked for it; 0: none did */
     bool unannounced;            /* nobody was told of the grant: no event tells of its end */
-    struct bytes grant_id;       /* of the ACQUIRE that nobody was told of: free again; or empty */
+    /* Of a grant that nobody was told of: its ID, and its lock's value, are as before; or empty. */
+    struct bytes grant_id, value;
     void (*on_end)(struct release *release);
 
     /* The result. */

@@ -16,6 +16,7 @@
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/notes.h"
+#include "proxy/engine/write/lock_value.h"
 
 static uint64_t fingerprint(void)
 {
@@ -60,17 +61,20 @@ static bool is_still_its_own(const struct release *release, const struct lease *
     return lease->session == release->session && lease->connection == release->connection;
 }
 
-/* The receipt of a grant that nobody was told of goes with it: who asks again with the same id
- * repeats nothing. */
+/* The receipts of a grant that nobody was told of go with it: who asks again with the same id, or
+ * for a lock with the same value, repeats nothing. */
 static enum stk_error forget_grant(const struct release *release, struct store_txn *txn,
                                    const struct resource *row)
 {
     struct receipt receipt;
     bool found = false;
+    enum stk_error error = STK_OK;
 
-    if (release->grant_id.len == 0)
-        return STK_OK;
-    enum stk_error error = txn_receipt(txn, row, release->grant_id, &found, &receipt);
+    if (release->value.len > 0)
+        error = lock_value_forget(txn, row, release->value, release->token);
+    if (error != STK_OK || release->grant_id.len == 0)
+        return error;
+    error = txn_receipt(txn, row, release->grant_id, &found, &receipt);
     if (error != STK_OK || !found || receipt.token != release->token)
         return error;
     return txn_receipt_remove(txn, row, release->grant_id);

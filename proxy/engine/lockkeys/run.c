@@ -100,6 +100,7 @@ static void give_back(struct lock_run *run)
                                     .kind = RELEASE_HOLD,
                                     .resource = item->resource,
                                     .token = item->token,
+                                    .value = item->value,
                                     .on_end = on_given_back};
     release_start(&run->release);
 }

@@ -68,6 +68,22 @@ enum stk_error lock_value_remember(struct store_txn *txn, const struct resource 
                            &(struct receipt){.token = token, .reply = found ? AMBIGUOUS : STANDS});
 }
 
+enum stk_error lock_value_forget(struct store_txn *txn, const struct resource *row,
+                                 struct bytes value, int64_t token)
+{
+    char text[RECEIPT_ID_MAX];
+    struct bytes id;
+    struct receipt receipt;
+    bool found = false;
+
+    if (!id_of(value, text, &id))
+        return STK_OK;
+    enum stk_error error = txn_receipt(txn, row, id, &found, &receipt);
+    if (error != STK_OK || !found || receipt.token != token || !bytes_equal(receipt.reply, STANDS))
+        return error;
+    return txn_receipt_remove(txn, row, id);
+}
+
 enum stk_error lock_value_token(struct store_txn *txn, struct bytes resource, struct bytes value,
                                 int64_t *token, const char **why)
 {

@@ -21,6 +21,9 @@ const char *lock_value_refused(struct bytes value);
 /* `value` was granted `token`, the newest of the resource, which has a row. */
 enum stk_error lock_value_remember(struct store_txn *txn, const struct resource *row,
                                    struct bytes value, int64_t token);
+/* Nobody was told of the grant of `token` to `value`: the next one is the value's first. */
+enum stk_error lock_value_forget(struct store_txn *txn, const struct resource *row,
+                                 struct bytes value, int64_t token);
 /* Find the token that a value stands for; 0: none, and `why` says why. */
 enum stk_error lock_value_token(struct store_txn *txn, struct bytes resource, struct bytes value,
                                 int64_t *token, const char **why);

@@ -97,7 +97,7 @@ LOCK_TEST(several_are_taken_or_none_and_nothing_stays)
     assert_says(world, 2, TAKE_TWO("v-2 1000"), NO);
     assert_says(world, 2, "EXISTS lock:r lock:s", YES);
     assert_says(world, 2, "FENCED v-1 SET s 1", OK);
-    assert_begins(world, 2, "FENCED v-2 SET r 1", "-STALE "); /* given back */
+    assert_begins(world, 2, "FENCED v-2 SET r 1", "-UNKNOWN "); /* given back */
     assert_says(world, 1, "DEL lock:s", YES);
     assert_says(world, 2, TAKE_TWO("v-3 1000"), ":2\r\n");
     assert_says(world, 2, "FENCEDALL 2 r v-3 s v-3 MSET r 1 s 2", OK);
@@ -265,6 +265,27 @@ LOCK_TEST(a_value_of_two_grants_is_no_ones_until_it_is_forgotten)
     assert_says(world, 1, SET("v-1"), OK);
     assert_begins(world, 1, "FENCED v-1 SET r 1", "-UNKNOWN \"r\": this value was granted more");
     assert_says(world, 1, "FENCED 4 SET r 1", OK);
+}
+
+SERVICE_TEST(a_value_whose_first_lock_came_too_late_stands_for_the_one_that_was_told)
+{
+    lease_service_set_late(world->service, 1200);
+    world_send(world, 1, SET("v-1"));
+    world_pass(world, 3000);
+    assert_heard(world, 1, NIL);
+    lease_service_set_late(world->service, 0);
+    assert_says(world, 1, SET("v-1"), OK); /* as libraries do that wait */
+    assert_says(world, 1, "FENCED v-1 SET r 1", OK);
+}
+
+LOCK_TEST(a_value_whose_locks_went_back_for_want_of_another_stands_for_the_next_ones)
+{
+    assert_says(world, 1, "SET lock:s v-1 NX PX 60000", OK);
+    for (int i = 0; i < 3; i++)
+        assert_says(world, 2, TAKE_TWO("v-2 1000"), NO);
+    assert_says(world, 1, "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock:s v-1", YES);
+    assert_says(world, 2, TAKE_TWO("v-2 1000"), ":2\r\n");
+    assert_says(world, 2, "FENCEDALL 2 r v-2 s v-2 SET r 1", OK);
 }
 
 LOCK_TEST(a_value_that_enters_again_stands_for_its_one_token)

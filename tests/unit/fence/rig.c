@@ -26,7 +26,8 @@ void rig_init(struct rig *rig)
     check(uv_timer_init(&rig->loop, &rig->heartbeat) == 0);
     check(uv_timer_start(&rig->heartbeat, on_heartbeat, 5, 5) == 0);
     check(pipe2(rig->log_pipe, O_CLOEXEC | O_NONBLOCK) == 0);
-    rig->log = (struct log){LOG_DEBUG_LEVEL, rig->log_pipe[1]};
+    rig->log_file = LOG_FILE(rig->log_pipe[1]);
+    rig->log = (struct log){.level = LOG_DEBUG_LEVEL, .file = &rig->log_file};
     rig->surroundings =
         (struct lease_surroundings){&rig->loop, &clock_monotonic, &chance_system, &rig->log};
 }

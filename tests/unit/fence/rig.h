@@ -35,6 +35,7 @@ struct rig {
     uv_loop_t loop;
     uv_timer_t heartbeat; /* so that a wait can look at its deadline */
     int log_pipe[2];
+    struct log_file log_file;
     struct log log; /* writes into the pipe */
     struct lease_surroundings surroundings;
     struct lease_provider *provider; /* NULL: none yet, or closed */

@@ -58,7 +58,8 @@ TEST(a_password_that_others_can_read_is_warned_of)
 
     assert_int_equal(write(fd, "secret\n", 7), 7);
     assert_int_equal(pipe(pipe_fds), 0);
-    struct log log = {.level = LOG_INFO_LEVEL, .fd = pipe_fds[1]};
+    struct log_file file = LOG_FILE(pipe_fds[1]);
+    struct log log = {.level = LOG_INFO_LEVEL, .file = &file};
     for (int shared = 0; shared <= 1; shared++) {
         assert_int_equal(fchmod(fd, shared ? 0640 : 0600), 0);
         free(process_read_password(path, &log, why, sizeof why));

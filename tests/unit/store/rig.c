@@ -106,8 +106,9 @@ static struct rig *rig_new(bool sqlite)
     folder_make(rig->folder, sizeof rig->folder);
     snprintf(rig->path, sizeof rig->path, "%s/store.db", rig->folder);
     snprintf(log_path, sizeof log_path, "%s/log", rig->folder);
-    rig->log.fd = open(log_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    assert_true(rig->log.fd >= 0);
+    rig->log_file = LOG_FILE(open(log_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    assert_true(rig->log_file.fd >= 0);
+    rig->log.file = &rig->log_file;
     assert_int_equal(pipe2(rig->woken, O_CLOEXEC), 0);
     if (sqlite)
         rig->vfs = fault_vfs_add();
@@ -146,7 +147,7 @@ int rig_end(void **state)
     fault_vfs_remove(rig->vfs);
     close(rig->woken[0]);
     close(rig->woken[1]);
-    close(rig->log.fd);
+    close(rig->log_file.fd);
     folder_remove(rig->folder);
     free(rig);
     return 0;
