@@ -27,7 +27,7 @@ struct held {
     struct list of_session; /* holder->held */
     struct timer timer;     /* when the lease should be over */
     struct query *query;    /* under way, or NULL */
-    int64_t token, until_ms;
+    int64_t token, granted_ms, until_ms;
     int32_t ttl_ms;
     uint16_t name_len, owner_len;
     bool ephemeral, presented;
@@ -247,6 +247,7 @@ void held_granted(struct engine *engine, const struct grant *grant)
         held->engine = engine;
         held->timer.fire = on_timer;
         held->token = grant->token;
+        held->granted_ms = engine_now_ms(engine);
         held->name_len = (uint16_t)grant->resource.len;
         held->owner_len = (uint16_t)grant->owner.len;
         memcpy(held->bytes, grant->resource.data, grant->resource.len);
@@ -315,6 +316,47 @@ void held_forget_session(struct session *session,
         if (held->ephemeral)
             each(session, name_of(held), held->token);
     }
+}
+
+static struct held_shown shown_of(const struct held *held)
+{
+    return (struct held_shown){
+        .resource = name_of(held),
+        .owner = {held->bytes + held->name_len, held->owner_len},
+        .holder = held->holder,
+        .token = held->token,
+        .granted_ms = held->granted_ms,
+        .until_ms = held->until_ms,
+        .ttl_ms = held->ttl_ms,
+    };
+}
+
+bool held_find(struct engine *engine, struct bytes resource, struct held_shown *shown)
+{
+    const struct held *held = find(engine, resource);
+
+    if (held != NULL)
+        *shown = shown_of(held);
+    return held != NULL;
+}
+
+bool held_walk(struct engine *engine, struct held_walk *walk, size_t max, bool *restarted,
+               void (*each)(void *context, const struct held_shown *shown), void *context)
+{
+    const struct table *table = &engine->held;
+    size_t seen = 0;
+
+    *restarted = walk->chains != 0 && walk->chains != table->chains_count;
+    if (*restarted)
+        walk->chain = 0;
+    walk->chains = table->chains_count;
+    for (; walk->chain < walk->chains && seen < max; walk->chain++, seen++)
+        for (struct table_node *node = table->chains[walk->chain]; node != NULL;
+             node = node->next, seen++) {
+            const struct held_shown shown = shown_of(of_node(node));
+            each(context, &shown);
+        }
+    return walk->chain < walk->chains;
 }
 
 void held_init(struct engine *engine)

@@ -64,7 +64,9 @@ enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool wri
 
 struct waiter {
     struct list in_line;
+    struct list in_engine; /* engine->waiters: those of all lines, in order of arrival */
     struct line *line;
+    int64_t joined_ms;
     bool waits;       /* else it is asking, and learns at its next denial what has happened */
     bool passed_over; /* keeps its place, and does not count as long as this is set */
     const struct waiter_events *events;
@@ -100,6 +102,10 @@ void line_wake(struct engine *engine, struct bytes resource);
 struct waiter *line_take_heir(struct engine *engine, struct bytes resource);
 /* How many wait. */
 int64_t line_waiters(struct engine *engine, struct bytes resource);
+/* Call `each` for those in the resource's line, in order, until it returns false. Return how many
+ * there are: those who ask at this moment, or are passed over, count here. */
+int64_t line_each(struct engine *engine, struct bytes resource,
+                  bool (*each)(void *context, const struct waiter *waiter), void *context);
 /* The daemon stops: on_drain for everybody who waits. */
 void line_drain(struct engine *engine);
 
@@ -115,6 +121,26 @@ struct grant {
     bool counter_ahead;              /* the row is new, and the token not the first one */
     struct lock_client *lock_client; /* took it by a lock key; NULL: nobody did */
 };
+
+/* A lease, to be shown. Times are on the engine's clock. Borrowed for the call. */
+struct held_shown {
+    struct bytes resource, owner;
+    const struct session *holder; /* NULL: its connection is gone */
+    int64_t token, granted_ms, until_ms, ttl_ms;
+};
+
+/* Where a walk through all leases is. All zero: at the beginning. */
+struct held_walk {
+    size_t chain, chains;
+};
+
+/* Call `each` for the leases of the next part of the table, at least `max` of them if there are so
+ * many. False: that was the end. The table may change between two calls: `restarted` tells that it
+ * was rebuilt, and the walk begins anew. */
+bool held_walk(struct engine *engine, struct held_walk *walk, size_t max, bool *restarted,
+               void (*each)(void *context, const struct held_shown *shown), void *context);
+/* Return the lease on a resource. False: none that this daemon knows of. */
+bool held_find(struct engine *engine, struct bytes resource, struct held_shown *shown);
 
 void held_init(struct engine *engine);
 void held_free(struct engine *engine);
@@ -146,7 +172,7 @@ struct release {
     struct engine *engine;
     enum release_kind kind;
     struct bytes resource;       /* borrowed until on_end */
-    int64_t token;               /* not of RELEASE_REVOKE */
+    int64_t token;               /* RELEASE_REVOKE: only this one; 0: whichever is the newest */
     struct bytes id;             /* RELEASE_HOLD: the request's; empty: none */
     bool own_only;               /* nothing, where another connection has entered since: */
     int64_t session, connection; /* this one's, as in the row */
@@ -162,7 +188,7 @@ struct release {
     bool misused;           /* the id is another command's */
     bool ended;             /* the lease ended by this */
     int64_t holds;          /* left */
-    int64_t retired_token;  /* RELEASE_REVOKE: 0 where none was ever granted */
+    int64_t retired_token;  /* RELEASE_REVOKE: the newest; 0 where none was ever granted */
 
     /* Its own. */
     struct waiter *heir; /* gets the lease in the same transaction; NULL: nobody */

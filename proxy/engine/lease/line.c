@@ -22,6 +22,7 @@ struct line {
     struct list waiters;
     struct timer poll;
     bool woken; /* while the head was busy asking */
+    int64_t count;
     size_t name_len;
     char name[];
 };
@@ -81,7 +82,10 @@ void line_join(struct engine *engine, struct bytes resource, struct waiter *wait
     }
     waiter->line = line;
     waiter->passed_over = false;
+    waiter->joined_ms = engine_now_ms(engine);
     list_append(&line->waiters, &waiter->in_line);
+    list_append(&engine->waiters, &waiter->in_engine);
+    line->count++;
     engine->acquires_count++;
 }
 
@@ -122,6 +126,8 @@ void line_leave(struct waiter *waiter, int64_t granted_ms)
     bool was_head = line_is_head(waiter);
 
     list_remove(&waiter->in_line);
+    list_remove(&waiter->in_engine);
+    line->count--;
     waiter->line = NULL;
     waiter->waits = false;
     engine->acquires_count--;
@@ -183,6 +189,19 @@ int64_t line_waiters(struct engine *engine, struct bytes resource)
             count += list_entry(at, struct waiter, in_line)->waits &&
                      !list_entry(at, struct waiter, in_line)->passed_over;
     return count;
+}
+
+int64_t line_each(struct engine *engine, struct bytes resource,
+                  bool (*each)(void *context, const struct waiter *waiter), void *context)
+{
+    const struct line *line = find(engine, resource);
+
+    if (line == NULL)
+        return 0;
+    for (struct list *at = line->waiters.next; at != &line->waiters; at = at->next)
+        if (!each(context, list_entry(at, struct waiter, in_line)))
+            break;
+    return line->count;
 }
 
 /* Those who are asking are left alone: they learn of the drain at their next step. */

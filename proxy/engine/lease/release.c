@@ -93,8 +93,15 @@ static enum stk_error retire_run(struct store_op *op, struct store_txn *txn)
     release->holds = 0;
     release->retired_token = row.fence.token;
     release->verdict = STK_OK;
-    if (error != STK_OK || (release->kind == RELEASE_REVOKE && row.fence.state != FENCE_LIVE))
+    if (error != STK_OK)
         return error;
+    if (release->kind == RELEASE_REVOKE && release->token != 0 &&
+        release->token != row.fence.token) {
+        release->verdict = fence_judge(&row.fence, release->token);
+        return STK_OK;
+    }
+    if (release->kind == RELEASE_REVOKE && row.fence.state != FENCE_LIVE)
+        return STK_OK;
     if (release->id.len > 0 && row.id != 0) {
         error = replay(release, txn, &row, &found);
         if (error != STK_OK || found)

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One resource, as the page shows it: its lease, who waits for it, what the store knows of it. */
+#include <string.h>
+
+#include "fence/base/json.h"
+#include "proxy/engine/show/lease_json.h"
+#include "proxy/engine/show/show.h"
+
+enum { WAITERS_MAX = 100, VALUE_BYTES_MAX = 4096, FIELDS_MAX = 100 };
+
+/* On the store's thread. */
+
+struct fields {
+    struct buf *json;
+    size_t count;
+};
+
+static void append_text(struct buf *json, struct bytes text)
+{
+    json_string(json, (struct bytes){text.data, text.len < VALUE_BYTES_MAX ? text.len
+                                                                           : VALUE_BYTES_MAX});
+}
+
+static bool append_field(void *context, struct bytes field, struct bytes value)
+{
+    struct fields *fields = context;
+
+    if (fields->count++ > 0)
+        buf_append_text(fields->json, ",");
+    buf_append_text(fields->json, "[");
+    json_string(fields->json, field);
+    buf_append_text(fields->json, ",");
+    append_text(fields->json, value);
+    buf_append_text(fields->json, "]");
+    return fields->count < FIELDS_MAX;
+}
+
+static enum stk_error read_value(struct store_txn *txn, const struct resource *row,
+                                 struct buf *json)
+{
+    struct fields fields = {.json = json};
+    struct bytes value = {"", 0};
+    enum stk_error error = STK_OK;
+    int64_t count = 0;
+    bool found = false;
+
+    if (row->type == VALUE_STRING) {
+        error = txn_string(txn, row, &found, &value);
+        buf_printf(json, "{\"type\":\"string\",\"bytes\":%zu,\"text\":", value.len);
+        append_text(json, value);
+        buf_append_text(json, "}");
+    } else if (row->type == VALUE_HASH) {
+        error = txn_count_fields(txn, row, &count);
+        buf_printf(json, "{\"type\":\"hash\",\"fields_total\":%lld,\"fields\":[", (long long)count);
+        if (error == STK_OK)
+            error = txn_each_field_from(txn, row, (struct bytes){"", 0}, append_field, &fields);
+        buf_append_text(json, "]}");
+    } else {
+        buf_append_text(json, "null");
+    }
+    return error;
+}
+
+static enum stk_error read_run(struct store_op *op, struct store_txn *txn)
+{
+    struct resource_ask *ask = list_entry(op, struct resource_ask, op);
+    struct resource row;
+    enum stk_error error = txn_resource(txn, ask->resource, &row);
+
+    buf_clear(&ask->value);
+    ask->newest = row.fence.state == FENCE_NONE ? 0 : row.fence.token;
+    if (error == STK_OK && ask->with_value)
+        error = read_value(txn, &row, &ask->value);
+    return error;
+}
+
+/* On the loop. */
+
+struct line_json {
+    struct engine *engine;
+    struct buf *json;
+    size_t count;
+};
+
+static bool append_waiter(void *context, const struct waiter *waiter)
+{
+    const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
+    const struct session *session = acquire->session;
+    struct line_json *line = context;
+    struct buf *json = line->json;
+
+    if (!waiter_is_shown(waiter))
+        return true;
+    buf_append_text(json, line->count++ == 0 ? "{\"client\":" : ",{\"client\":");
+    json_string(json, bytes_of(session == NULL ? "" : session->name));
+    buf_append_text(json, ",\"address\":");
+    json_string(json, bytes_of(session == NULL ? "" : session->peer));
+    buf_append_text(json, ",\"owner\":");
+    json_string(json, acquire->options.owner);
+    buf_printf(json, ",\"waited_ms\":%lld,\"place\":%zu,\"way\":\"%s\"}",
+               (long long)(engine_now_ms(line->engine) - waiter->joined_ms), line->count,
+               acquire->keeps_place ? "queue" : "wait");
+    return line->count < WAITERS_MAX;
+}
+
+static void append_newest(struct buf *json, int64_t newest)
+{
+    if (newest == 0)
+        buf_append_text(json, ",\"newest\":null");
+    else
+        buf_printf(json, ",\"newest\":%lld", (long long)newest);
+}
+
+static void write(struct resource_ask *ask)
+{
+    struct engine *engine = ask->engine;
+    struct buf *json = &ask->json;
+    struct line_json line = {.engine = engine, .json = json};
+    struct held_shown held;
+
+    buf_append_text(json, "{\"resource\":");
+    json_string(json, ask->resource);
+    buf_append_text(json, ",\"lease\":");
+    if (held_find(engine, ask->resource, &held)) {
+        const struct shown_lease lease = lease_shown(engine, &held);
+        lease_json(engine, &lease, json);
+    } else {
+        buf_append_text(json, "null");
+    }
+    append_newest(json, ask->newest);
+    buf_append_text(json, ",\"waiters\":[");
+    int64_t total = line_each(engine, ask->resource, append_waiter, &line);
+    buf_printf(json, "],\"waiters_total\":%lld,\"history\":[],\"refusals\":[],\"receipts\":[",
+               (long long)total);
+    buf_append_bytes(json, buf_bytes(&ask->receipts));
+    buf_append_text(json, "]");
+    if (ask->with_value) {
+        buf_append_text(json, ",\"value\":");
+        buf_append_bytes(json, buf_bytes(&ask->value));
+    }
+    buf_append_text(json, "}\n");
+}
+
+static void end(struct resource_ask *ask, enum stk_error error)
+{
+    ask->error = error;
+    if (error == STK_OK)
+        write(ask);
+    buf_free(&ask->receipts);
+    buf_free(&ask->value);
+    ask->on_end(ask);
+}
+
+static void on_read(struct store_op *op)
+{
+    struct resource_ask *ask = list_entry(op, struct resource_ask, op);
+
+    ask->engine->requests_open--;
+    end(ask, op->error);
+}
+
+void resource_ask(struct resource_ask *ask)
+{
+    ask->engine->requests_open++;
+    if (lease_submit(ask->engine, &ask->op, false, ask->resource, read_run, on_read) == STK_OK)
+        return;
+    ask->engine->requests_open--;
+    end(ask, STK_BUSY);
+}

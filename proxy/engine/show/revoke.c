@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* REVOKE from the page. Somebody has seen a lease there, thought about it, and confirmed: by then
+ * another may hold the resource, who must not lose it. So the token is named, and where it is not
+ * the newest one any more nothing happens. */
+#include <stdlib.h>
+
+#include "fence/base/log.h"
+#include "fence/base/mem.h"
+#include "proxy/engine/lease/lease.h"
+#include "proxy/engine/show/show.h"
+
+struct job {
+    struct release release;
+    struct revocation *revocation;
+};
+
+static void note(const struct revocation *revocation)
+{
+    char name[160], reason[400], from[80];
+
+    log_info(revocation->engine->options.log,
+             "REVOKE of %s: token %lld is retired; from the page, %s, reason: %s",
+             log_quoted(revocation->resource, name, sizeof name), (long long)revocation->token,
+             log_quoted(bytes_of(revocation->from), from, sizeof from),
+             log_quoted(revocation->reason, reason, sizeof reason));
+}
+
+static void on_end(struct release *release)
+{
+    struct job *job = list_entry(release, struct job, release);
+    struct revocation *revocation = job->revocation;
+
+    revocation->engine->requests_open--;
+    revocation->error = release->error != STK_OK ? release->error : release->verdict;
+    revocation->newest = release->retired_token;
+    revocation->ended = release->error == STK_OK && release->ended;
+    free(job);
+    if (revocation->ended) {
+        revocation->engine->counters.leases_revoked++;
+        note(revocation);
+    }
+    revocation->on_end(revocation);
+}
+
+void revocation_start(struct revocation *revocation)
+{
+    struct job *job = mem_zalloc(sizeof *job);
+
+    job->revocation = revocation;
+    job->release = (struct release){.engine = revocation->engine,
+                                    .kind = RELEASE_REVOKE,
+                                    .resource = revocation->resource,
+                                    .token = revocation->token,
+                                    .on_end = on_end};
+    revocation->engine->requests_open++;
+    release_start(&job->release);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the daemon's page shows, as JSON: how all is, the leases, one resource. All of it is only
+ * looked at; nothing here changes a lease.
+ *
+ * Times end in _ms: milliseconds since 1970, or a duration. Names are JSON strings as in events. */
+#ifndef STOCKADE_ENGINE_SHOW_H
+#define STOCKADE_ENGINE_SHOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+#include "fence/base/list.h"
+#include "proxy/engine/engine.h"
+
+/* state.c */
+
+/* Counters since the start, of which the page plots how they grow. */
+struct show_counts {
+    uint64_t grants, writes, refusals;
+    uint64_t changes; /* anything that may be seen in the list of leases */
+};
+
+struct show_counts show_counts(const struct engine *engine);
+/* Append the members of the state, without braces: "version":"0.1.0",... Costs the same whatever
+ * there is. `service_uri` is shown as it is: without a password. */
+void show_state(struct engine *engine, const char *service_uri, struct buf *json);
+/* Can a lease be granted? False: `why` is one line. */
+bool show_ready(struct engine *engine, const char **why);
+/* Find the resource that a text from the page names. Names that are not UTF-8 are shown with a
+ * character for each byte (fence/base/json.h), so where only that name is leased it is the one.
+ * `name` owns the answer. */
+void show_name(struct engine *engine, struct bytes text, struct buf *name);
+
+/* leases.c: a window into the list of leases, sorted and filtered. With many leases a list takes
+ * time, so it is made in small steps: lists_work() does one, and the host calls it again after
+ * LISTS_REST_MS as long as it says so. A list that was made serves every window that asks for the
+ * same order and filter, for 20 times as long as it took to make. */
+
+enum { LISTS_REST_MS = 10, LEASES_COUNT_MAX = 200 };
+
+struct lists;
+struct window {
+    struct bytes match; /* a glob as in SCAN, or a part of a name; borrowed until the ask returns */
+    struct bytes sort;  /* the same */
+    size_t from, count;
+    void (*on_end)(struct window *window); /* the last thing that happens to it */
+    struct buf json;                       /* the answer; freed by the caller */
+
+    struct list link; /* its own */
+};
+
+struct lists *lists_new(struct engine *engine);
+/* No window may be open. */
+void lists_free(struct lists *lists);
+/* Is there an order of this name? Empty: the usual one. */
+bool lists_know(struct bytes sort);
+/* Ask for a window, whose sort is known. False: too many lists are being made, and on_end will not
+ * be called. Else it is called, maybe before this returns. */
+bool lists_ask(struct lists *lists, struct window *window);
+/* Nobody wants it any more; on_end is not called. */
+void lists_cancel(struct window *window);
+/* Do the next step. Return whether there is more to do. */
+bool lists_work(struct lists *lists);
+
+/* resource.c */
+
+struct resource_ask {
+    struct engine *engine;
+    struct bytes resource; /* borrowed until on_end */
+    bool with_value;
+    void (*on_end)(struct resource_ask *ask);
+
+    /* The result. */
+    enum stk_error error; /* BUSY, STORE; else the JSON is there */
+    struct buf json;      /* freed by the caller */
+
+    /* Its own. */
+    int64_t newest;
+    struct buf receipts, value;
+    struct store_op op;
+};
+
+void resource_ask(struct resource_ask *ask);
+
+/* revoke.c: REVOKE from the page, of the lease that was seen there and of no other. */
+
+struct revocation {
+    struct engine *engine;
+    struct bytes resource, reason; /* borrowed until on_end */
+    const char *from;              /* the client's address, for the log; the same */
+    int64_t token;
+    void (*on_end)(struct revocation *revocation);
+
+    /* The result. */
+    enum stk_error error; /* STALE, UNKNOWN: another token is the newest; BUSY, STORE */
+    int64_t newest;
+    bool ended; /* by this; else it had ended before */
+};
+
+void revocation_start(struct revocation *revocation);
+
+#endif
