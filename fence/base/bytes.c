@@ -22,6 +22,16 @@ bool bytes_equal(struct bytes a, struct bytes b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+bool bytes_equal_steadily(struct bytes wanted, struct bytes given)
+{
+    unsigned differs = wanted.len != given.len;
+
+    for (size_t i = 0; i < given.len; i++)
+        differs |= (unsigned char)given.data[i] ^
+                   (unsigned char)(wanted.len > 0 ? wanted.data[i % wanted.len] : 0);
+    return differs == 0;
+}
+
 bool bytes_equal_nocase(struct bytes a, const char *text)
 {
     return a.len == strlen(text) && (a.len == 0 || strncasecmp(a.data, text, a.len) == 0);

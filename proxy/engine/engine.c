@@ -40,7 +40,7 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->sessions);
     list_init(&engine->changed);
     list_init(&engine->deferred);
-    list_init(&engine->waiters);
+    list_init(&engine->arrivals);
     engine->on_session_closed = session_closed;
     lock_keys_init(engine);
     engine->started_ms = engine_read_clock_us(engine) / 1000;

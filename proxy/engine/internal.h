@@ -58,7 +58,7 @@ struct engine {
     unsigned marks_left; /* so many transactions go with a mark: one failed lately */
 
     struct line *lines; /* lease/line.c: those who wait, a uthash by resource */
-    struct list waiters; /* of all lines, in order of arrival */
+    struct list arrivals; /* the waiters of all lines, in order */
     size_t acquires_count;
     size_t waiters;      /* of these, have been denied once and wait for their turn */
     struct table places; /* lease/queue.c: those of ACQUIRE ... QUEUE */

@@ -26,6 +26,7 @@
 #include "fence/lease/uri.h"
 #include "proxy/engine/lock_pattern.h"
 #include "proxy/server/address.h"
+#include "proxy/server/doors.h"
 
 #ifndef STOCKADE_VERSION
 #define STOCKADE_VERSION "0.1.0"
@@ -51,6 +52,14 @@ static bool valid_admin(const char *text, char *why, size_t why_size)
     if (address_parse(text, &address, why, why_size) && !address.is_unix)
         return true;
     snprintf(why, why_size, "expected HOST:PORT, [IPV6]:PORT or off");
+    return false;
+}
+
+static bool valid_admin_name(const char *text, char *why, size_t why_size)
+{
+    if (doors_name_is_valid(text))
+        return true;
+    snprintf(why, why_size, "expected a host name, without a port");
     return false;
 }
 

@@ -27,7 +27,12 @@
       "who grants leases: local:, redis://host:port, redis+unix:PATH, redlock://host,host,host,\n" \
       "        redis+sentinel://host,.../name, zookeeper://host,.../chroot")                       \
     X(ADMIN, "admin", OPTION_TEXT, "HOST:PORT|off", "127.0.0.1:7380", 0, 0, valid_admin, START,    \
-      "where /health and /metrics are served over HTTP")                                           \
+      "where the page, /health and /metrics are served over HTTP")                                 \
+    X(ADMIN_NAME, "admin-name", OPTION_LIST, "NAME", "", 0, 0, valid_admin_name, START,            \
+      "a host name by which browsers may ask for the page, beside addresses and localhost; may\n"  \
+      "        be repeated")                                                                       \
+    X(PAGE_VALUES, "page-values", OPTION_CHOICE, "hide|show", "hide", 0, 0, NULL, START,           \
+      "show: the page shows the values of keys, too")                                              \
     X(PASSWORD_FILE, "password-file", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,             \
       "connections must AUTH with the password in FILE's only line")                               \
     X(UNFENCED_WRITES, "unfenced-writes", OPTION_CHOICE, "deny|allow", "deny", 0, 0, NULL,         \

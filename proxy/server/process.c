@@ -14,7 +14,7 @@
 #include "fence/base/mem.h"
 
 /* For the store, the lease service, admin HTTP, and connections that are being closed. */
-enum { FILES_RESERVED = 256, PASSWORD_MAX = 512, LARGE_BYTES = 512 << 10 };
+enum { FILES_RESERVED = 576, PASSWORD_MAX = 512, LARGE_BYTES = 512 << 10 };
 
 void process_prepare(void)
 {

@@ -64,7 +64,7 @@ enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool wri
 
 struct waiter {
     struct list in_line;
-    struct list in_engine; /* engine->waiters: those of all lines, in order of arrival */
+    struct list in_engine; /* engine->arrivals: those of all lines, in order of arrival */
     struct line *line;
     int64_t joined_ms;
     bool waits;       /* else it is asking, and learns at its next denial what has happened */

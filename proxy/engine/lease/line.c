@@ -84,7 +84,7 @@ void line_join(struct engine *engine, struct bytes resource, struct waiter *wait
     waiter->passed_over = false;
     waiter->joined_ms = engine_now_ms(engine);
     list_append(&line->waiters, &waiter->in_line);
-    list_append(&engine->waiters, &waiter->in_engine);
+    list_append(&engine->arrivals, &waiter->in_engine);
     line->count++;
     engine->acquires_count++;
 }

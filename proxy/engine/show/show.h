@@ -27,6 +27,8 @@ struct show_counts show_counts(const struct engine *engine);
 void show_state(struct engine *engine, const char *service_uri, struct buf *json);
 /* Can a lease be granted? False: `why` is one line. */
 bool show_ready(struct engine *engine, const char **why);
+/* Append the newest refusals whose resource has `match` in its name, or fits that glob; empty: all. */
+void show_refusals(struct engine *engine, struct bytes match, size_t count, struct buf *json);
 /* Find the resource that a text from the page names. Names that are not UTF-8 are shown with a
  * character for each byte (fence/base/json.h), so where only that name is leased it is the one.
  * `name` owns the answer. */

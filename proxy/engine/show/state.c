@@ -24,9 +24,9 @@ struct show_counts show_counts(const struct engine *engine)
 /* The one that has waited longest at this daemon; or NULL. */
 static const struct acquire *longest_wait(const struct engine *engine)
 {
-    const struct list *at = engine->waiters.next;
+    const struct list *at = engine->arrivals.next;
 
-    for (int i = 0; i < WAITERS_LOOKED_AT_MAX && at != &engine->waiters; i++, at = at->next) {
+    for (int i = 0; i < WAITERS_LOOKED_AT_MAX && at != &engine->arrivals; i++, at = at->next) {
         const struct waiter *waiter = list_entry(at, struct waiter, in_engine);
         if (waiter_is_shown(waiter))
             return list_entry(waiter, struct acquire, waiter);

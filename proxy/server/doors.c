@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proxy/server/doors.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "fence/base/bytes.h"
+
+enum { NAME_MAX_LEN = 253 };
+
+bool doors_name_is_valid(const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)name[i]) && name[i] != '-' && name[i] != '.' && name[i] != '_')
+            return false;
+    return len > 0 && len <= NAME_MAX_LEN;
+}
+
+/* "", or ":7380". */
+static bool is_port(const char *text)
+{
+    size_t digits = 0;
+
+    if (*text == '\0')
+        return true;
+    if (*text++ != ':')
+        return false;
+    while (isdigit((unsigned char)text[digits]))
+        digits++;
+    return digits >= 1 && digits <= 5 && text[digits] == '\0';
+}
+
+bool doors_host_is_known(const struct doors *doors, const char *host)
+{
+    bool bracketed = host[0] == '[';
+    size_t len = bracketed ? strcspn(host + 1, "]") : strcspn(host, ":");
+    const char *begin = host + bracketed;
+    char name[NAME_MAX_LEN + 1];
+    struct in6_addr address;
+
+    if (len == 0 || len > NAME_MAX_LEN || (bracketed && begin[len] != ']') ||
+        !is_port(begin + len + bracketed))
+        return false;
+    memcpy(name, begin, len);
+    name[len] = '\0';
+    if (bracketed)
+        return inet_pton(AF_INET6, name, &address) == 1;
+    if (inet_pton(AF_INET, name, &address) == 1 || strcasecmp(name, "localhost") == 0)
+        return true;
+    for (size_t i = 0; i < doors->names_count; i++)
+        if (strcasecmp(name, doors->names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Does the page that sends the request come from this very server, as the request names it? */
+static bool is_own_origin(const struct visitor *visitor)
+{
+    static const char scheme[] = "http://";
+    size_t len = sizeof scheme - 1;
+
+    return strncasecmp(visitor->origin, scheme, len) == 0 &&
+           strcasecmp(visitor->origin + len, visitor->host) == 0;
+}
+
+/* Browsers say in Sec-Fetch-Site who asks: "none" is the user, who typed the address. */
+static bool is_own_site(const struct visitor *visitor, bool changes)
+{
+    if (visitor->origin != NULL && !is_own_origin(visitor))
+        return false;
+    if (visitor->fetch_site == NULL || strcmp(visitor->fetch_site, "same-origin") == 0)
+        return true;
+    return !changes && strcmp(visitor->fetch_site, "none") == 0;
+}
+
+static bool is_local(const struct visitor *visitor)
+{
+    return visitor->loopback && !visitor->forwarded;
+}
+
+static bool has_password(const struct doors *doors, const struct visitor *visitor)
+{
+    return visitor->password != NULL &&
+           bytes_equal_steadily(bytes_of(doors->password), bytes_of(visitor->password));
+}
+
+bool doors_is_admin(const struct doors *doors, const struct visitor *visitor)
+{
+    return is_local(visitor) && (doors->password == NULL || has_password(doors, visitor));
+}
+
+enum door doors_page(const struct doors *doors, const struct visitor *visitor)
+{
+    if (visitor->host == NULL || !doors_host_is_known(doors, visitor->host))
+        return DOOR_HOST;
+    if (doors->password == NULL)
+        return DOOR_OPEN;
+    if (!is_local(visitor))
+        return DOOR_FAR;
+    return has_password(doors, visitor) ? DOOR_OPEN : DOOR_PASSWORD;
+}
+
+enum door doors_read(const struct doors *doors, const struct visitor *visitor)
+{
+    enum door door = doors_page(doors, visitor);
+
+    if (door != DOOR_HOST && !is_own_site(visitor, false))
+        return DOOR_SITE;
+    return door;
+}
+
+/* application/json, maybe with a charset behind it. */
+static bool is_json(const char *type)
+{
+    static const char json[] = "application/json";
+    size_t len = sizeof json - 1;
+
+    return type != NULL && strncasecmp(type, json, len) == 0 &&
+           (type[len] == '\0' || type[len] == ';' || type[len] == ' ');
+}
+
+enum door doors_change(const struct doors *doors, const struct visitor *visitor)
+{
+    enum door door = doors_page(doors, visitor);
+
+    if (door != DOOR_HOST && !is_own_site(visitor, true))
+        return DOOR_SITE;
+    if (door != DOOR_OPEN)
+        return door;
+    if (!doors_is_admin(doors, visitor))
+        return DOOR_RIGHTS;
+    return is_json(visitor->content_type) ? DOOR_OPEN : DOOR_TYPE;
+}
+
+const char *doors_reason(enum door door)
+{
+    switch (door) {
+    case DOOR_OPEN:
+        return "";
+    case DOOR_HOST:
+        return "this server is not called by that name: use its address or localhost, or start it "
+               "with --admin-name NAME";
+    case DOOR_SITE:
+        return "this request comes from another site's page";
+    case DOOR_FAR:
+        return "the password is only taken over loopback: log in on the server itself, or over "
+               "ssh -L";
+    case DOOR_PASSWORD:
+        return "the daemon's password is needed, under any user name";
+    case DOOR_RIGHTS:
+        return "only an administrator may do this: from the server itself, or over ssh -L";
+    case DOOR_TYPE:
+        return "the body has to be JSON, and Content-Type has to say so: application/json";
+    }
+    return "";
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may come in at the admin address: not the pages of other sites, which a browser on this
+ * machine may have open, nor names that their owners have pointed at this address (DNS rebinding).
+ * Only rules here; the requests are admin.c's. */
+#ifndef STOCKADE_SERVER_DOORS_H
+#define STOCKADE_SERVER_DOORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What a request says of itself. NULL: it does not have that header. */
+struct visitor {
+    const char *host, *origin, *fetch_site, *content_type;
+    const char *password; /* of HTTP Basic */
+    bool forwarded;       /* it has Forwarded or X-Forwarded-... */
+    bool loopback;        /* its connection never left this machine */
+};
+
+struct doors {
+    const char *const *names; /* of --admin-name; borrowed */
+    size_t names_count;
+    const char *password; /* borrowed; NULL: there is none */
+};
+
+enum door {
+    DOOR_OPEN,
+    DOOR_HOST,     /* the Host header is no name of this server */
+    DOOR_SITE,     /* the request comes from another site's page */
+    DOOR_FAR,      /* a password is only taken over loopback */
+    DOOR_PASSWORD, /* there is one, and this is not it */
+    DOOR_RIGHTS,   /* not an administrator */
+    DOOR_TYPE,     /* its body is not said to be JSON */
+};
+
+/* May a page be shown to this visitor? */
+enum door doors_page(const struct doors *doors, const struct visitor *visitor);
+/* The same for what scripts ask for: the page's own, and those on the command line. */
+enum door doors_read(const struct doors *doors, const struct visitor *visitor);
+/* The same for what changes something. */
+enum door doors_change(const struct doors *doors, const struct visitor *visitor);
+/* Is the visitor, who may read, an administrator? */
+bool doors_is_admin(const struct doors *doors, const struct visitor *visitor);
+/* What is wrong, for people. */
+const char *doors_reason(enum door door);
+
+/* Is this a name that --admin-name takes? */
+bool doors_name_is_valid(const char *name);
+/* Does a Host header name this server: by an address, as localhost, or by one of its names? */
+bool doors_host_is_known(const struct doors *doors, const char *host);
+
+#endif
