@@ -103,7 +103,7 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help java javadoc setup demo check replay format tidy asan ubsan tsan install \
+.PHONY: all help java javadoc setup demo picture check replay format tidy asan ubsan tsan install \
         uninstall clean tests FORCE
 
 all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
@@ -130,6 +130,12 @@ demo: ## the flash sale and the baskets: who oversells when a client is paused?
 	@$(BUILD)/stockade demo oversell --report $(BUILD)/oversell.html
 	@echo
 	@$(BUILD)/stockade demo basket --report $(BUILD)/basket.html
+
+picture: all ## draw the demo's picture, tools/report/oversell.svg, anew (needs node)
+	@$(BUILD)/stockade demo oversell --contender redis-lock --contender stockade \
+	    --report $(BUILD)/picture.html
+	@node tools/report/picture.js $(BUILD)/picture.html 'Redis lock' Stockade \
+	    >tools/report/oversell.svg
 
 # SUITES: unit, system (the fast ones), slow (those that pytest marks slow).
 SUITES ?= unit system

@@ -2,7 +2,6 @@
 """The page that `stockade demo --report` writes: its data is the table's; nothing is fetched."""
 
 import collections
-import json
 import re
 import subprocess
 import xml.etree.ElementTree
@@ -12,27 +11,14 @@ import pytest
 from harness.demo import baskets, table
 from harness.limits import REPO, patience
 from harness.programs import NODE_MODULES, run_js
+from harness.report import (LOCKED, LOST, PAUSED, REFUSED, SOLD, STALE, WOKEN, WRITTEN, of_kind,
+                            report)
 from harness.tool import Tool
 
-LOCKED, READ, PAUSED, WOKEN, STALE, WRITTEN, REFUSED, SOLD, LOST, UNLOCKED = range(1, 11)
 pytestmark = pytest.mark.xdist_group("demo_report")  # they look at one page
 
 EVENTS_MAX = 65536
 PICTURE_MAX = 150_000
-
-Event = collections.namedtuple("Event", "at who kind sku value")
-
-
-def report(path):
-    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>',
-                                path.read_text(), re.S)[1])
-    for way in data["ways"]:
-        way["events"] = [Event(*event) for event in way["events"]]
-    return data
-
-
-def of_kind(way, kind):
-    return [event for event in way["events"] if event.kind == kind]
 
 
 def pieces(way):

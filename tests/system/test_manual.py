@@ -133,3 +133,11 @@ def test_the_unit_is_right_and_well_sandboxed(tmp_path):
     assert [line for line in done.stderr.splitlines() if "stockade" in line] == []
     done = run("systemd-analyze", "security", "--offline=yes", "--threshold=20", UNIT)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_packages_are_built_with_all_that_the_build_needs():
+    needed = re.findall(r"^build +([a-z0-9-]+-dev)\b", (REPO / "tools/setup").read_text(), re.M)
+    control = UNIT.with_name("control").read_text()
+    built_with = re.search(r"^Build-Depends: (.*?)\n\n", control, re.M | re.S)[1]
+    assert len(needed) > 9
+    assert set(needed) - {"libc6-dev"} <= set(re.split(r",\s+", built_with))

@@ -11,6 +11,7 @@ import pytest
 
 from harness.lax import LaxServer
 from harness.limits import REPO, patience
+from harness.report import PAUSED, REFUSED, SOLD, WOKEN, of_kind, report
 
 HEADER = "invoice,invoiced_at,sku,quantity,customer\n"
 REAL_ORDERS = REPO.parent / "shared" / "data" / "online-retail.csv.gz"
@@ -82,6 +83,24 @@ def test_concurrent_workers_that_are_stopped_keep_the_books(tool, orders_file, l
     assert "60 % of each SKU's gross demand" in printed
     assert tool.left_behind() == []
     assert tool.processes() == {}
+
+
+def test_the_report_holds_what_is_printed(tool, orders_file, tmp_path):
+    page = tmp_path / "replay.html"
+    printed = replay(tool, "--orders", orders_file, "--pause-every", 40, "--report", page)
+    assert f"to be looked at in a browser: {page}" in printed
+    found = numbers(printed)
+    data = report(page)
+    [way] = data["ways"]
+    assert (way["lines"], way["sales"], way["returns"], data["skus"]) == (
+        found.lines, found.sales, found.returns, found.audited)
+    assert len(of_kind(way, REFUSED)) == way["refused"] == found.stale > 0
+    assert len(of_kind(way, PAUSED)) == len(of_kind(way, WOKEN)) == found.stops
+    assert len(of_kind(way, SOLD)) == found.sales + found.returns and way["right"]
+    assert sum(event.value for event in of_kind(way, SOLD) if event.value < 0) == sum(
+        quantity for *_, quantity in generate() if quantity < 0)
+    refused(tool, "--orders", orders_file, "--report", "/nowhere/x.html",
+            said="cannot write /nowhere/x.html: No such file or directory")
 
 
 def model(orders, percent):

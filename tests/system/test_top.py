@@ -150,6 +150,7 @@ def test_a_daemon_that_is_silent_keeps_nobody_from_leaving(top, rig):
     daemon = rig.daemon()
     with daemon.frozen():
         terminal = top(daemon.uri)
+        terminal.await_text("connecting to stockade://")
         with within(2):  # a call takes 3 s at most
             terminal.press("q")
             assert terminal.await_end() == OK
@@ -223,6 +224,24 @@ def test_many_leases_are_looked_at_bit_by_bit(tool, rig, key):
     asked = int(daemon.client().info()["commands_processed"]) - int(before)
     assert shown["total"] == 6000 and 2000 <= shown["looked_at"] <= 4000
     assert asked < 4100, "two looks ask for 2000 each"
+
+
+@pytest.mark.slow
+def test_100000_leases_hold_up_neither_the_screen_nor_the_daemon(top, rig, key):
+    daemon = rig.daemon()
+    client = daemon.client()
+    for n in range(0, 100000, 1000):
+        client.pipeline([("ACQUIRE", f"{key}/{i}", 3600000) for i in range(n, n + 1000)])
+    terminal = top(daemon.uri)
+    terminal.await_text("100,000 or more leases", "looked at so far")
+    for n in range(50):  # while it looks: ten times a second
+        with within(0.5):
+            client("PING")
+        with within(2):
+            terminal.press("/99999\n" if n % 2 == 0 else "/\x1b")
+            terminal.await_text("of 1 by" if n % 2 == 0 else "of 100,000 by")
+    terminal.press("q")
+    assert terminal.await_end() == OK
 
 
 def test_without_a_terminal_it_says_what_to_do(tool, local):

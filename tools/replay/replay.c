@@ -12,6 +12,7 @@
 #include "fence/base/clock.h"
 #include "tools/cli.h"
 #include "tools/options.h"
+#include "tools/report/report.h"
 #include "tools/servers.h"
 #include "tools/term.h"
 
@@ -29,6 +30,7 @@ struct run {
     int64_t stops;          /* how many workers were stopped past their TTL */
     int64_t done, moved_ms; /* as last seen: lines, and when their number rose */
     size_t planned;         /* lines where a worker is to be stopped */
+    FILE *report;           /* NULL: none is asked for, or it is written */
 };
 
 #define FIELD(field) offsetof(struct replay_settings, field)
@@ -49,6 +51,8 @@ static const struct option_row rows[] = {
      NULL},
     {"lease", OPTION_TEXT, FIELD(lease), 0, 0, "URI",
      "the private stockaded's leases; `redis`: a private Redis (local:)", NULL},
+    {"report", OPTION_TEXT, FIELD(report), 0, 0, "FILE",
+     "write a page that shows the first lines (.html)", NULL},
 };
 static const struct option_table table = {
     .command = "stockade replay",
@@ -197,6 +201,7 @@ static bool replay_orders(struct run *run, struct failure *failure)
     if (!inventory_load(&run->replay, &run->signals, failure)) {
         return false;
     }
+    trace_begin(run->replay.trace);
     int64_t began_ms = clock_now_ms(&clock_monotonic);
     bool done = crew_run(&work, failure);
     int64_t took_ms = clock_now_ms(&clock_monotonic) - began_ms;
@@ -222,7 +227,44 @@ static bool load_orders(struct run *run, struct failure *failure)
     run->tally_size =
         sizeof *replay->tally + replay->orders.sku_count * sizeof *replay->tally->skus;
     replay->tally = crew_share(run->tally_size);
+    if (set->report != NULL) {
+        run->report = report_open(set->report, failure);
+        if (run->report == NULL) {
+            crew_unshare(replay->tally, run->tally_size);
+            return false;
+        }
+        replay->trace = trace_open();
+    }
     return true;
+}
+
+static bool write_report(struct run *run, bool right, struct failure *failure)
+{
+    const struct replay_settings *set = &run->replay.settings;
+    const struct tally *tally = run->replay.tally;
+    struct buf json = {.data = NULL};
+    FILE *file = run->report;
+
+    run->report = NULL;
+    buf_printf(&json,
+               "{\"demo\": \"replay\", \"skus\": %zu, \"stock\": 0, \"buyers\": %" PRId64
+               ", \"ttl_ms\": %" PRId64 ", \"pause_ms\": %" PRId64 ",\n\"ways\": [",
+               run->replay.orders.sku_count, set->workers, set->ttl_ms, set->pause_ms);
+    buf_printf(&json,
+               "{\"title\": \"Stockade\", \"stockade\": true, \"right\": %s, \"took_ms\": %" PRId64
+               ", \"lines\": %" PRId64 ", \"sales\": %" PRId64 ", \"returns\": %" PRId64
+               ", \"refused\": %" PRId64 ",\n",
+               right ? "true" : "false", run->took_ms, atomic_load(&tally->done),
+               atomic_load(&tally->sales), atomic_load(&tally->returns),
+               atomic_load(&tally->stale));
+    trace_json(run->replay.trace, &json);
+    buf_append_text(&json, "}]}");
+    bool written = report_write(file, set->report, buf_bytes(&json), failure);
+    buf_free(&json);
+    if (written) {
+        term_line(&run->term, "to be looked at in a browser: %s", set->report);
+    }
+    return written;
 }
 
 static bool replay_and_audit(struct run *run, bool *right, struct failure *failure)
@@ -245,7 +287,7 @@ static bool replay_and_audit(struct run *run, bool *right, struct failure *failu
         return false;
     }
     *right = say_audit(&run->term, &run->replay, &audit);
-    return true;
+    return run->report == NULL || write_report(run, *right, failure);
 }
 
 static bool settings_complete(struct replay_settings *set)
@@ -299,6 +341,10 @@ int replay_run(struct cli *cli, int argc, char **argv)
         servers_close(&run.servers);
         signals_close(&run.signals);
         crew_unshare(run.replay.tally, run.tally_size);
+        trace_close(run.replay.trace);
+        if (run.report != NULL) {
+            (void)fclose(run.report); /* the replay failed: it stays empty */
+        }
     }
     orders_free(&run.replay.orders);
     if (run.signals.ending != 0) {

@@ -9,6 +9,7 @@
 #include "tools/client.h"
 #include "tools/crew.h"
 #include "tools/replay/orders.h"
+#include "tools/report/trace.h"
 #include "tools/signals.h"
 
 enum { REPLAY_KEY_MAX = 320 };
@@ -33,6 +34,7 @@ struct replay_settings {
     const char *orders, *prefix, *lease; /* prefix: of the keys */
     int64_t opening_percent, workers, limit, pause_every, ttl_ms, pause_ms;
     bool strict;
+    const char *report; /* the file for it; NULL: none */
 };
 
 struct replay {
@@ -40,6 +42,7 @@ struct replay {
     const struct client_uri *server;
     struct orders orders;
     struct tally *tally;
+    struct trace *trace; /* for the report; NULL: none */
 };
 
 /* Write the key, and so the resource, of a SKU; return `out`. */

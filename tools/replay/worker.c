@@ -20,6 +20,8 @@ struct worker {
     const struct replay *replay;
     struct tally *tally;
     struct client client;
+    unsigned index;
+    int64_t stale; /* its own share of the tally's */
 };
 
 enum attempt { ATTEMPT_GOOD, ATTEMPT_AGAIN, ATTEMPT_FAILED };
@@ -42,6 +44,7 @@ static enum attempt judge(struct worker *worker, const char *doing, const redisR
     }
     if (client_is_error(reply, "STALE")) {
         atomic_fetch_add(&worker->tally->stale, 1);
+        worker->stale++;
         return ATTEMPT_AGAIN;
     }
     if (client_is_error(reply, "BUSY") || client_is_error(reply, "LEASEDOWN")) {
@@ -122,6 +125,12 @@ static enum attempt write_and_release(struct worker *worker, const char *key,
     return attempt;
 }
 
+static void note(const struct worker *worker, const struct order *order, enum trace_kind kind,
+                 int64_t value)
+{
+    trace_note(worker->replay->trace, worker->index, kind, (int)order->sku, value);
+}
+
 static void count_order(struct worker *worker, const struct order *order)
 {
     struct tally *tally = worker->tally;
@@ -147,6 +156,8 @@ static enum attempt order_try(struct worker *worker, const struct order *order, 
     if (attempt != ATTEMPT_GOOD) {
         return attempt;
     }
+    note(worker, order, TRACE_LOCKED, lease.token);
+    note(worker, order, TRACE_READ, stock);
     if (stock < 0) {
         atomic_fetch_add(&worker->tally->below_zero, 1);
     }
@@ -154,16 +165,24 @@ static enum attempt order_try(struct worker *worker, const struct order *order, 
         attempt = release(worker, key, &lease);
         if (attempt == ATTEMPT_GOOD) {
             atomic_fetch_add(&worker->tally->no_stock, 1);
+            note(worker, order, TRACE_UNLOCKED, 0);
         }
         return attempt;
     }
     if (order->stop && may_stop) {
         /* Stop right here, between read and write; the parent continues us. */
+        note(worker, order, TRACE_PAUSED, 0);
         (void)raise(SIGSTOP);
+        note(worker, order, TRACE_WOKEN, 0);
     }
+    int64_t stale = worker->stale;
     attempt = write_and_release(worker, key, &lease, stock - order->quantity);
     if (attempt == ATTEMPT_GOOD) {
         count_order(worker, order);
+        note(worker, order, TRACE_WRITTEN, stock - order->quantity);
+        note(worker, order, TRACE_SOLD, order->quantity);
+    } else if (worker->stale > stale) {
+        note(worker, order, TRACE_REFUSED, 0);
     }
     return attempt;
 }
@@ -191,7 +210,7 @@ static bool order_do(struct worker *worker, const struct order *order)
 
 int worker_run(const struct replay *replay, unsigned index)
 {
-    struct worker worker = {.replay = replay, .tally = replay->tally};
+    struct worker worker = {.replay = replay, .tally = replay->tally, .index = index};
     bool good = client_open(&worker.client, replay->server) &&
                 client_limit(&worker.client, WAIT_MS + CLIENT_LIMIT_MS);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a picture (SVG) of some ways of a report:
+// Makes a picture (SVG) of some ways of a report, as `make picture` does:
 //     node tools/report/picture.js REPORT.html 'Redis lock' Stockade >picture.svg
 "use strict";
 
@@ -32,7 +32,9 @@ for (const title of titles) {
   top += TITLE + Number(/height="(\d+)"/.exec(svg)[1]) + 6;
 }
 const style = between("<style>\n", "</style>").replace(/body \{[^}]*\}/, "");
-process.stdout.write(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${top}" ` +
-  `width="${WIDTH}" height="${top}" role="img"><title>${titles.join(" and ")}</title>` +
-  `<style>${style}</style><rect width="100%" height="100%" style="fill:var(--paper)"/>` +
-  `${parts}</svg>\n`);
+const picture = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${top}" ` +
+  `width="${WIDTH}" height="${top}" role="img"><!-- SPDX-License-Identifier: Apache-2.0 -->` +
+  `<title>${titles.join(" and ")}</title><style>${style}</style>` +
+  `<rect width="100%" height="100%" style="fill:var(--paper)"/>${parts}</svg>`;
+// In lines that an editor can show: a path may be broken before each of its steps.
+process.stdout.write(`${picture.replace(/.{60,80}?(?=[MVH <])/g, "$&\n")}\n`);

@@ -28,7 +28,7 @@ function salesOf(way) {
       sale.reads.push(value);
     } else if (kind === PAUSED) {
       sale.pauses.push([at, at]);
-    } else if (kind === WOKEN) {
+    } else if (kind === WOKEN && sale.pauses.length > 0) {
       sale.pauses[sale.pauses.length - 1][1] = at;
     } else if (kind === STALE) {
       sale.stale = true;
@@ -96,15 +96,24 @@ function storyOf(sale) {
   return said.join(" ");
 }
 
-// The stock as it was written, for each article: [[microseconds, pieces], ...].
+// The stock as it was written, for each article: [[microseconds, pieces], ...]. In a replay, only
+// of articles over which a worker was stopped.
 function stocksOf(data, way) {
-  const stocks = Array.from({length: data.skus}, () => [[0, data.stock]]);
-  for (const [at, , kind, sku, value] of way.events) {
-    if (kind === WRITTEN) {
-      stocks[sku].push([at, value]);
+  const stocks = new Map();
+  if (data.demo === "replay") {
+    way.events.filter(event => event[2] === PAUSED).slice(0, 12)
+      .forEach(event => stocks.set(event[3], []));
+  } else {
+    for (let sku = 0; sku < data.skus; sku++) {
+      stocks.set(sku, [[0, data.stock]]);
     }
   }
-  return stocks;
+  for (const [at, , kind, sku, value] of way.events) {
+    if (kind === WRITTEN || (kind === READ && stocks.get(sku)?.length === 0)) {
+      stocks.get(sku)?.push([at, value]);
+    }
+  }
+  return [...stocks.values()].filter(line => line.length > 0);
 }
 
 // The opening stock less what buyers were promised: the stock as it ought to be. Of one article.
@@ -217,6 +226,11 @@ function draw(data, way, sales, width, n) {
 
 // What is said about a way.
 function verdictOf(data, way) {
+  if (data.demo === "replay") {
+    return `${way.lines} lines: ${way.sales} sales, ${way.returns} returns. ${way.refused} writes` +
+      ` were stale; all were refused, and done again.${way.right ? " The books balance." : ""}` +
+      (way.dropped > 0 ? ` ${way.dropped} events more are not shown.` : "");
+  }
   const pieces = way.sold ?? way.pieces;
   const stale = way["stale writes tried"] ?? way.stale;
   const said = [`${pieces} pieces sold of ${data.stock * data.skus}.`];
@@ -254,10 +268,13 @@ function legend(data) {
     return `<span><svg width="16" height="12" aria-hidden="true">${hatch}<path class="${kind}" ` +
            `d="${shape}"${fill}/></svg> ${text}</span>`;
   });
-  const stock = data.skus === 1
-    ? "Beneath: the stock as it was written (thin), and the opening stock less what buyers were" +
-      " promised (thick), red below zero."
-    : "Beneath: the stock of each article, red below zero.";
+  let stock = "Beneath: the stock of each article, red below zero.";
+  if (data.demo === "replay") {
+    stock = "Beneath: the stock of the first articles over which a worker was stopped.";
+  } else if (data.skus === 1) {
+    stock = "Beneath: the stock as it was written (thin), and the opening stock less what buyers" +
+      " were promised (thick), red below zero.";
+  }
   return `<p class="legend">${marks.join(" ")}</p><p>${stock} Point at a sale to read its story;` +
     " with the keyboard, Tab goes through those that were stopped, and the arrow keys through all" +
     " of a way.</p>";
@@ -270,11 +287,15 @@ function show(data) {
   const all = data.ways.map(salesOf);
   let zoom = 1, at = {way: 0, sale: -1};
 
-  main.innerHTML = `<h1>Who oversells when buyers are paused?</h1><p>${pieces}, ${data.buyers}` +
-    ` buyers, each a process. A buyer reads the stock, works for ${data.work_ms} ms and writes.` +
-    ` Some are stopped for ${data.pause_ms} ms in between; locks and leases last` +
-    ` ${data.ttl_ms} ms.</p>${legend(data)}<p class="zoom"><label>Zoom <input type="range"` +
-    ' min="1" max="20" value="1"></label></p>' +
+  const opening = data.demo === "replay"
+    ? `<h1>Order history, replayed</h1><p>${data.skus} articles, ${data.buyers} workers, each a` +
+      " process. A worker reads the stock and writes it."
+    : `<h1>Who oversells when buyers are paused?</h1><p>${pieces}, ${data.buyers} buyers, each a` +
+      ` process. A buyer reads the stock, works for ${data.work_ms} ms and writes.`;
+
+  main.innerHTML = `${opening} Some are stopped for ${data.pause_ms} ms in between; locks and` +
+    ` leases last ${data.ttl_ms} ms.</p>${legend(data)}` +
+    '<p class="zoom"><label>Zoom <input type="range" min="1" max="20" value="1"></label></p>' +
     data.ways.map((way, n) => `<section data-way="${n}"><h2>${escaped(way.title)}</h2>` +
       `<p class="${way.right ? "good" : "bad"}">${escaped(verdictOf(data, way))}</p>` +
       '<div class="scroll"></div></section>').join("");

@@ -12,7 +12,8 @@
 
 struct event {
     int64_t at_us, value;
-    uint16_t who, sku;
+    int32_t sku;
+    uint16_t who;
     _Atomic int kind; /* set last; 0: not noted to its end */
 };
 
@@ -69,7 +70,7 @@ void trace_note(struct trace *trace, unsigned who, enum trace_kind kind, int sku
         event->at_us = now_us();
         event->value = value;
         event->who = (uint16_t)who;
-        event->sku = (uint16_t)sku;
+        event->sku = sku;
         atomic_store(&event->kind, (int)kind);
     }
 }

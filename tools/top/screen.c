@@ -84,6 +84,8 @@ static void draw_above(const struct screen *screen, const struct watch *watch, i
     if (watch->is_away) {
         put(0, A_REVERSE, "%s  AWAY for %s, trying again: %s", screen->where,
             TERM_DURATION(now_ms - watch->away_ms), TERM_NAME(bytes_of(watch->why), TERM_NAME_MAX));
+    } else if (watch->counted_ms == 0) {
+        put(0, A_BOLD, "connecting to %s", screen->where);
     } else {
         put(0, A_BOLD, "stockaded %s at %s  up %s%s", watch->version, screen->where,
             TERM_DURATION(watch->up_s * 1000), state);

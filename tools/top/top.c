@@ -167,6 +167,7 @@ static int show(struct top *top, struct screen *screen)
     int64_t look_ms = clock_now_ms(&clock_monotonic);
     int idle = 0;
 
+    screen_draw(screen, &top->watch);
     while (top->signals.ending == 0 && idle < IDLE_MAX) {
         int64_t now_ms = clock_now_ms(&clock_monotonic);
         if (now_ms >= look_ms && !screen->is_paused) {

@@ -309,18 +309,16 @@ void tell_events(struct buf *out, const struct story *story)
     size_t hold = 0, refusal = 0;
 
     while (hold < story->holds_count || refusal < story->refusals_count) {
-        const struct hold *next_hold = hold < story->holds_count ? &story->holds[hold] : NULL;
-        const struct refusal *next_refusal =
-            refusal < story->refusals_count ? &story->refusals[refusal] : NULL;
-        if (next_refusal == NULL ||
-            (next_hold != NULL && next_hold->granted_ms <= next_refusal->time_ms)) {
-            begin_line(out, next_hold->granted_ms, day);
-            tell_hold(out, story, next_hold);
-            hold++;
+        bool is_hold = hold < story->holds_count;
+        if (is_hold && refusal < story->refusals_count) {
+            is_hold = story->holds[hold].granted_ms <= story->refusals[refusal].time_ms;
+        }
+        if (is_hold) {
+            begin_line(out, story->holds[hold].granted_ms, day);
+            tell_hold(out, story, &story->holds[hold++]);
         } else {
-            begin_line(out, next_refusal->time_ms, day);
-            tell_refusal(out, story, next_refusal);
-            refusal++;
+            begin_line(out, story->refusals[refusal].time_ms, day);
+            tell_refusal(out, story, &story->refusals[refusal++]);
         }
     }
 }
