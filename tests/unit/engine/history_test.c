@@ -336,7 +336,7 @@ static void granted(struct fixture *fixture, struct bytes name, int64_t token,
 
 HISTORY_TEST(the_oldest_grant_makes_room_and_who_minds_it_learns)
 {
-    struct history_grant *minded[5];
+    static struct history_grant *minded[5];
     uint64_t generation = history_generation(fixture->history);
 
     for (int64_t i = 0; i < 5; i++)
@@ -354,7 +354,7 @@ HISTORY_TEST(the_oldest_grant_makes_room_and_who_minds_it_learns)
 
 HISTORY_TEST(refusals_drive_out_no_grant)
 {
-    struct history_grant *minded;
+    static struct history_grant *minded;
 
     granted(fixture, bytes_of("k"), 1, &minded);
     for (int i = 0; i < 50; i++)
@@ -368,7 +368,7 @@ HISTORY_TEST(refusals_drive_out_no_grant)
 HISTORY_TEST(long_names_make_room_earlier)
 {
     char name[512];
-    struct history_grant *minded[3];
+    static struct history_grant *minded[3];
 
     memset(name, 'n', sizeof name);
     for (int64_t i = 0; i < 3; i++)
@@ -384,7 +384,7 @@ HISTORY_TEST(long_names_make_room_earlier)
 HISTORY_TEST(the_newest_entry_stays)
 {
     static char owner[5000];
-    struct history_grant *first, *second;
+    static struct history_grant *first, *second;
 
     granted(fixture, bytes_of("k"), 1, &first);
     history_granted(fixture->history, bytes_of("k"), 2, 1000, 1000,
@@ -418,7 +418,7 @@ HISTORY_TEST(refusals_are_told_from_the_newest)
 
 HISTORY_TEST(as_json_it_has_the_fields_of_the_commands)
 {
-    struct history_grant *minded;
+    static struct history_grant *minded;
     struct buf json = {0};
 
     granted(fixture, bytes_of("k"), 1, &minded);
