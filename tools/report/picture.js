@@ -37,6 +37,5 @@ const picture = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} $
   `<title>${titles.join(" and ")}</title><style>${style}</style>` +
   `<rect width="100%" height="100%" style="fill:var(--paper)"/>${parts}</svg>`;
 // In lines that an editor can show: a path may be broken before each of its steps.
-const lines = picture.replace(/.{60,80}?(?=[MVH <])/g, "$&\n")
-  .replace(">", ">\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n");
-process.stdout.write(`${lines}\n`);
+const lines = picture.replace(/.{60,80}?(?=[MVH <])/g, "$&\n");
+process.stdout.write(`<!-- SPDX-License-Identifier: Apache-2.0 -->\n${lines}\n`);
