@@ -64,9 +64,9 @@ library_objects = $(patsubst %.c,$(BUILD)/library/%.o,$(LIBRARY_SOURCES))
 extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
-DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd inih libxxhash libmd libsystemd
-# Of the command line only: a screen, and JSON that is read. Their headers need no flags.
-TOOLS_PACKAGES := ncursesw json-c
+DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd json-c inih libxxhash libmd libsystemd
+# Of the command line only: a screen. Its header needs no flags.
+TOOLS_PACKAGES := ncursesw
 LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash libmd
 # Debian's libuv.a has another name, and a .pc file of its own.
 STATIC_PACKAGES = $(LIBRARY_PACKAGES:libuv=$(if $(shell pkg-config --exists libuv-static && \

@@ -134,6 +134,16 @@ void engine_drain(struct engine *engine)
     line_drain(engine);
 }
 
+bool engine_is_draining(const struct engine *engine)
+{
+    return engine->draining;
+}
+
+const char *engine_password(const struct engine *engine)
+{
+    return engine->options.password;
+}
+
 bool engine_idle(const struct engine *engine)
 {
     return engine->requests_open == 0;

@@ -95,8 +95,11 @@ int64_t engine_next_ms(const struct engine *engine);
 /* Stop taking commands: waiters get an error, what has begun is finished, later commands are
  * refused. */
 void engine_drain(struct engine *engine);
+bool engine_is_draining(const struct engine *engine);
 /* Is nothing under way? */
 bool engine_idle(const struct engine *engine);
+/* The password in force; NULL: there is none. Borrowed until engine_reconfigure. */
+const char *engine_password(const struct engine *engine);
 
 /* Append INFO's text: these sections, or all where none is named. */
 void engine_info(struct engine *engine, const struct bytes *sections, size_t count,

@@ -2,6 +2,10 @@
 /* libmicrohttpd without threads of its own: it gathers its sockets in one epoll descriptor, which
  * the loop polls, and says how long it may be left alone, for which there is a timer.
  *
+ *   head is there ──▶ who asks? (doors.c) ──▶ a file, /health, /metrics: answered at once
+ *                                        ├──▶ a stream (live.c)
+ *                                        └──▶ an exchange, which may have to wait (api.c)
+ *
  * How it fails: bad requests are answered or cut off by libmicrohttpd within the limits below. What
  * goes wrong here never reaches clients of the RESP side. */
 #include "proxy/server/admin.h"
@@ -12,42 +16,56 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "proxy/engine/show/show.h"
 #include "proxy/server/address.h"
+#include "proxy/server/api.h"
+#include "proxy/server/doors.h"
+#include "proxy/server/http.h"
+#include "proxy/server/live.h"
+#include "proxy/server/page/page.h"
 
-enum { CONNECTIONS_MAX = 32, TIMEOUT_SECONDS = 10, CONNECTION_BYTES_MAX = 16 * 1024, BACKLOG = 16 };
+enum {
+    CONNECTIONS_MAX = 320, /* process.c reserves descriptors for them */
+    PLAIN_RESERVED = 32,   /* of these, for /health, /ready and /metrics */
+    TIMEOUT_SECONDS = 10,
+    CONNECTION_BYTES_MAX = 16 * 1024,
+    BACKLOG = 64,
+};
+
+#define OPENMETRICS "application/openmetrics-text"
+#define THERE_ARE   "there are / (the page), /health, /ready, /metrics and /api/..."
 
 struct admin {
     struct engine *engine;
     struct MHD_Daemon *http;
+    struct api *api;
+    struct live *live;
+    struct doors doors; /* the password is set for each request */
     uv_poll_t poll;
     uv_timer_t timer;
     int open_handles;
     char text[ADDRESS_TEXT_MAX];
 };
 
-static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status, const char *type,
-                             struct bytes body)
-{
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(body.len, (void *)body.data, MHD_RESPMEM_MUST_COPY);
-
-    if (response == NULL)
-        return MHD_NO;
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    enum MHD_Result queued = MHD_queue_response(connection, status, response);
-    MHD_destroy_response(response);
-    return queued;
-}
+/* What is served to everybody: it tells no names, and changes nothing. */
 
 static unsigned write_health(struct admin *admin, struct buf *body)
 {
     return engine_health(admin->engine, body) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
+}
+
+static unsigned write_ready(struct admin *admin, struct buf *body)
+{
+    const char *why;
+    bool ready = show_ready(admin->engine, &why);
+
+    buf_printf(body, "%s\n", ready ? "ready" : why);
+    return ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
 static unsigned write_metrics(struct admin *admin, struct buf *body)
@@ -62,58 +80,225 @@ static unsigned write_openmetrics(struct admin *admin, struct buf *body)
     return MHD_HTTP_OK;
 }
 
-#define OPENMETRICS "application/openmetrics-text"
-
-/* What is served. */
-static const struct page {
+static const struct plain {
     const char *url, *type;
     unsigned (*write)(struct admin *admin, struct buf *body); /* returns the HTTP status */
-} pages[] = {
-    {"/health", "application/json", write_health},
+} plains[] = {
+    {"/health", HTTP_JSON, write_health},
+    {"/ready", HTTP_TEXT, write_ready},
     {"/metrics", "text/plain; version=0.0.4; charset=utf-8", write_metrics},
 };
 
 /* /metrics for those who ask for it, as Prometheus does. */
-static const struct page openmetrics_page = {
-    "/metrics", OPENMETRICS "; version=1.0.0; charset=utf-8", write_openmetrics};
+static const struct plain openmetrics = {"/metrics", OPENMETRICS "; version=1.0.0; charset=utf-8",
+                                         write_openmetrics};
 
-static bool accepts_openmetrics(struct MHD_Connection *connection)
+static const struct plain *plain_at(struct MHD_Connection *connection, const char *url)
 {
-    const char *accept =
-        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
-    return accept != NULL && strstr(accept, OPENMETRICS) != NULL;
-}
+    const char *accept = http_header(connection, MHD_HTTP_HEADER_ACCEPT);
 
-static const struct page *page_at(struct MHD_Connection *connection, const char *url)
-{
-    if (strcmp(url, openmetrics_page.url) == 0 && accepts_openmetrics(connection))
-        return &openmetrics_page;
-
-    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
-        if (strcmp(url, pages[i].url) == 0)
-            return &pages[i];
+    if (strcmp(url, openmetrics.url) == 0 && accept != NULL && strstr(accept, OPENMETRICS) != NULL)
+        return &openmetrics;
+    for (size_t i = 0; i < sizeof plains / sizeof *plains; i++)
+        if (strcmp(url, plains[i].url) == 0)
+            return &plains[i];
     return NULL;
 }
 
-/* Answer one request, whole, as soon as its head is there. */
+static enum MHD_Result serve_plain(struct admin *admin, struct MHD_Connection *connection,
+                                   const struct plain *plain)
+{
+    struct buf body = {0};
+    unsigned status = plain->write(admin, &body);
+    enum MHD_Result queued = http_reply(connection, status, plain->type, buf_bytes(&body));
+
+    buf_free(&body);
+    return queued;
+}
+
+/* What tells names, or changes something. */
+
+enum route { ROUTE_FILE, ROUTE_STATE, ROUTE_STREAM, ROUTE_CALL };
+
+static const struct {
+    const char *url, *method; /* HEAD goes with GET, but for a stream */
+    enum route route;
+    enum api_call call;
+} routes[] = {
+    {"/api/state", "GET", ROUTE_STATE, 0},
+    {"/api/stream", "GET", ROUTE_STREAM, 0},
+    {"/api/leases", "GET", ROUTE_CALL, API_LEASES},
+    {"/api/resource", "GET", ROUTE_CALL, API_RESOURCE},
+    {"/api/refusals", "GET", ROUTE_CALL, API_REFUSALS},
+    {"/api/revoke", "POST", ROUTE_CALL, API_REVOKE},
+};
+
+static enum MHD_Result find_forwarded(void *context, enum MHD_ValueKind kind, const char *name,
+                                      const char *value)
+{
+    (void)kind, (void)value;
+    if (strcasecmp(name, "Forwarded") != 0 && strncasecmp(name, "X-Forwarded-", 12) != 0)
+        return MHD_YES;
+    *(bool *)context = true;
+    return MHD_NO;
+}
+
+static const struct sockaddr_storage *peer_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    return info == NULL ? NULL : (const void *)info->client_addr;
+}
+
+/* `password` is what the visitor gave, for the caller to free. */
+static struct visitor visitor_of(struct MHD_Connection *connection, char **password)
+{
+    const struct sockaddr_storage *peer = peer_of(connection);
+    struct visitor visitor = {
+        .host = http_header(connection, MHD_HTTP_HEADER_HOST),
+        .origin = http_header(connection, MHD_HTTP_HEADER_ORIGIN),
+        .fetch_site = http_header(connection, "Sec-Fetch-Site"),
+        .content_type = http_header(connection, MHD_HTTP_HEADER_CONTENT_TYPE),
+        .loopback = peer != NULL && address_is_loopback(peer),
+    };
+    char *user = MHD_basic_auth_get_username_password(connection, password);
+
+    MHD_free(user);
+    visitor.password = *password;
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, find_forwarded, &visitor.forwarded);
+    return visitor;
+}
+
+static unsigned status_of(enum door door)
+{
+    return door == DOOR_PASSWORD ? MHD_HTTP_UNAUTHORIZED
+           : door == DOOR_HOST   ? MHD_HTTP_MISDIRECTED_REQUEST
+           : door == DOOR_TYPE   ? MHD_HTTP_UNSUPPORTED_MEDIA_TYPE
+                                 : MHD_HTTP_FORBIDDEN;
+}
+
+/* Who may go on? `*admin`: as an administrator. */
+static enum door ask_doors(struct admin *self, struct MHD_Connection *connection, bool is_file,
+                           bool changes, bool *is_admin)
+{
+    char *password = NULL;
+    const struct visitor visitor = visitor_of(connection, &password);
+
+    self->doors.password = engine_password(self->engine);
+    enum door door = changes   ? doors_change(&self->doors, &visitor)
+                     : is_file ? doors_page(&self->doors, &visitor)
+                               : doors_read(&self->doors, &visitor);
+    *is_admin = door == DOOR_OPEN && doors_is_admin(&self->doors, &visitor);
+    MHD_free(password);
+    return door;
+}
+
+static enum MHD_Result serve_state(struct admin *admin, struct MHD_Connection *connection,
+                                   bool is_admin)
+{
+    struct buf body = {0};
+
+    live_state(admin->live, is_admin, &body);
+    buf_append_text(&body, "\n");
+    enum MHD_Result queued = http_reply(connection, MHD_HTTP_OK, HTTP_JSON, buf_bytes(&body));
+    buf_free(&body);
+    return queued;
+}
+
+static enum MHD_Result serve_stream(struct admin *admin, struct MHD_Connection *connection,
+                                    bool is_admin)
+{
+    enum MHD_Result queued = MHD_NO;
+
+    if (live_stream(admin->live, connection, is_admin, &queued))
+        return queued;
+    return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, true, NULL,
+                       "too many pages are open");
+}
+
+static enum MHD_Result begin_call(struct admin *admin, struct MHD_Connection *connection,
+                                  enum api_call call, void **state)
+{
+    const struct sockaddr_storage *peer = peer_of(connection);
+    char text[ADDRESS_TEXT_MAX] = "";
+
+    if (peer != NULL)
+        address_text(peer, text);
+    *state = api_begin(admin->api, connection, call, text);
+    return MHD_YES;
+}
+
+/* Those who watch have their connections in any case. */
+static bool is_crowded(struct admin *admin)
+{
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(admin->http, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+    return info->num_connections > CONNECTIONS_MAX - PLAIN_RESERVED;
+}
+
+static enum MHD_Result serve_route(struct admin *admin, struct MHD_Connection *connection,
+                                   size_t at, bool is_admin, void **state)
+{
+    if (is_crowded(admin))
+        return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, true, NULL,
+                           "too many connections are open");
+    switch (routes[at].route) {
+    case ROUTE_STATE: return serve_state(admin, connection, is_admin);
+    case ROUTE_STREAM: return serve_stream(admin, connection, is_admin);
+    default: return begin_call(admin, connection, routes[at].call, state);
+    }
+}
+
+/* Answer a request whose head is there, or begin to. */
+static enum MHD_Result begin(struct admin *admin, struct MHD_Connection *connection,
+                             const char *url, const char *method, void **state)
+{
+    const struct plain *plain = plain_at(connection, url);
+    const char *allow = "GET, HEAD";
+    struct page_file file;
+    bool is_file = plain == NULL && page_find(url, &file);
+    size_t at = 0;
+    bool is_admin;
+
+    while (at < sizeof routes / sizeof *routes && strcmp(url, routes[at].url) != 0)
+        at++;
+    bool is_route = at < sizeof routes / sizeof *routes;
+    if (plain == NULL && !is_file && !is_route)
+        return http_refuse(connection, MHD_HTTP_NOT_FOUND, false, NULL, THERE_ARE);
+    bool changes = is_route && strcmp(routes[at].method, "POST") == 0;
+    if (changes)
+        allow = "POST";
+    bool is_head = strcmp(method, "HEAD") == 0 && (!is_route || routes[at].route != ROUTE_STREAM);
+    if (changes ? strcmp(method, "POST") != 0 : strcmp(method, "GET") != 0 && !is_head)
+        return http_refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, is_route, allow,
+                           changes ? "only POST" : "only GET");
+    if (plain != NULL)
+        return serve_plain(admin, connection, plain);
+    enum door door = ask_doors(admin, connection, is_file, changes, &is_admin);
+    if (door != DOOR_OPEN)
+        return http_refuse(connection, status_of(door), is_route, NULL, doors_reason(door));
+    if (is_file)
+        return http_reply(connection, MHD_HTTP_OK, file.type, file.body);
+    return serve_route(admin, connection, at, is_admin, state);
+}
+
 static enum MHD_Result serve(void *context, struct MHD_Connection *connection, const char *url,
                              const char *method, const char *version, const char *upload,
                              size_t *upload_size, void **state)
 {
-    const struct page *page = page_at(connection, url);
-    struct buf body = {0};
+    (void)version;
+    if (*state == NULL)
+        return begin(context, connection, url, method, state);
+    return api_go_on(*state, upload, upload_size);
+}
 
-    (void)version, (void)upload, (void)upload_size, (void)state;
-    if (page == NULL)
-        return reply(connection, MHD_HTTP_NOT_FOUND, "text/plain",
-                     BYTES_LITERAL("there are /health and /metrics\n"));
-    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
-        return reply(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain",
-                     BYTES_LITERAL("only GET\n"));
-    unsigned status = page->write(context, &body);
-    enum MHD_Result queued = reply(connection, status, page->type, buf_bytes(&body));
-    buf_free(&body);
-    return queued;
+static void on_completed(void *context, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode code)
+{
+    (void)context, (void)connection, (void)code;
+    if (*state != NULL)
+        api_forget(*state);
+    *state = NULL;
 }
 
 static void on_timer(uv_timer_t *timer);
@@ -132,6 +317,15 @@ static void run(struct admin *admin)
 static void on_timer(uv_timer_t *timer)
 {
     run(timer->data);
+}
+
+/* In this turn, or at the beginning of the next. */
+static void wake(void *context)
+{
+    struct admin *admin = context;
+
+    if (!uv_is_closing((uv_handle_t *)&admin->timer))
+        uv_timer_start(&admin->timer, on_timer, 0, 0);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)
@@ -180,18 +374,20 @@ static int take(struct admin *admin, int fd, char *why, size_t why_size)
     return fd;
 }
 
-struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *address, int inherited,
-                         char *why, size_t why_size)
+struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
+                         const struct admin_options *options, char *why, size_t why_size)
 {
     struct admin *admin = mem_zalloc(sizeof *admin);
     char reason[128];
-    int fd = inherited >= 0 ? take(admin, inherited, reason, sizeof reason)
-                            : listen_on(admin, address, reason, sizeof reason);
+    int fd = options->inherited >= 0 ? take(admin, options->inherited, reason, sizeof reason)
+                                     : listen_on(admin, options->address, reason, sizeof reason);
 
     admin->engine = engine;
+    admin->doors = (struct doors){.names = options->names, .names_count = options->names_count};
     if (fd >= 0) {
         admin->http = MHD_start_daemon(
-            MHD_USE_EPOLL, 0, NULL, NULL, serve, admin, MHD_OPTION_LISTEN_SOCKET, fd,
+            MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, serve, admin,
+            MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
             MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
             (unsigned)TIMEOUT_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
             (size_t)CONNECTION_BYTES_MAX, MHD_OPTION_END);
@@ -201,7 +397,7 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *add
         }
     }
     if (admin->http == NULL) {
-        snprintf(why, why_size, "cannot serve admin HTTP on %s: %s", address, reason);
+        snprintf(why, why_size, "cannot serve admin HTTP on %s: %s", options->address, reason);
         free(admin);
         return NULL;
     }
@@ -209,7 +405,10 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *add
     check(uv_poll_init(loop, &admin->poll, epoll_fd) == 0);
     check(uv_timer_init(loop, &admin->timer) == 0);
     admin->poll.data = admin->timer.data = admin;
-    admin->open_handles = 2;
+    admin->open_handles = 4;
+    const struct waker waker = {wake, admin};
+    admin->api = api_new(loop, engine, options->show_values, waker);
+    admin->live = live_new(loop, engine, options->service_uri, waker);
     check(uv_poll_start(&admin->poll, UV_READABLE, on_poll) == 0);
     return admin;
 }
@@ -219,16 +418,26 @@ const char *admin_address(const struct admin *admin)
     return admin->text;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_part_closed(void *context)
 {
-    struct admin *admin = handle->data;
+    struct admin *admin = context;
     if (--admin->open_handles == 0)
         free(admin);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    on_part_closed(handle->data);
 }
 
 void admin_close(struct admin *admin)
 {
     uv_close((uv_handle_t *)&admin->poll, on_closed);
     uv_close((uv_handle_t *)&admin->timer, on_closed);
+    live_end(admin->live);
+    api_end(admin->api);
+    MHD_run(admin->http); /* none may be suspended when it stops */
     MHD_stop_daemon(admin->http);
+    live_close(admin->live, on_part_closed, admin);
+    api_close(admin->api, on_part_closed, admin);
 }

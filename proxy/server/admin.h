@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP for operators, on the daemon's own loop: GET /health (JSON; 200, or 503 where the store does
- * not take writes) and GET /metrics (Prometheus text). No secrets, no changes, hence no password.
- */
+/* HTTP for operators, on the daemon's own loop: the page and what it asks for (/api/...), /health
+ * (JSON; 200, or 503 where the store does not take writes), /ready (503 where no lease can be
+ * granted) and /metrics. Who may ask for what is in doors.h. */
 #ifndef STOCKADE_SERVER_ADMIN_H
 #define STOCKADE_SERVER_ADMIN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <uv.h>
 
@@ -12,11 +13,19 @@
 
 struct admin;
 
-/* Listen on `address` (address.h, no unix sockets), or on `inherited`, a socket that listens
- * already, and own that; -1: there is none. Loop and engine are borrowed. NULL: `why` is one line.
- */
-struct admin *admin_open(uv_loop_t *loop, struct engine *engine, const char *address, int inherited,
-                         char *why, size_t why_size);
+/* All borrowed; names live as long as the admin. */
+struct admin_options {
+    const char *address;      /* address.h, no unix sockets */
+    int inherited;            /* a socket that listens already, which is owned; -1: none */
+    const char *service_uri;  /* the lease service, without a password; copied */
+    const char *const *names; /* --admin-name */
+    size_t names_count;
+    bool show_values; /* --page-values show */
+};
+
+/* Listen. Loop and engine are borrowed. NULL: `why` is one line. */
+struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
+                         const struct admin_options *options, char *why, size_t why_size);
 /* Return the address with the port it got. */
 const char *admin_address(const struct admin *admin);
 /* Stop serving; the engine is not asked any more. The memory goes when the loop has closed the

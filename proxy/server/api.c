@@ -48,6 +48,7 @@ struct api {
     struct engine *engine;
     struct lists *lists;
     bool show_values;
+    struct waker waker;
     struct list exchanges;
     void (*closed)(void *context);
     void *context;
@@ -61,7 +62,7 @@ static void answered(struct exchange *exchange, unsigned status)
     exchange->stage = ANSWERED;
     if (exchange->suspended) {
         exchange->suspended = false;
-        MHD_resume_connection(exchange->connection);
+        http_resume(exchange->connection, &exchange->api->waker);
     }
 }
 
@@ -266,7 +267,7 @@ static void on_revoked(struct revocation *revocation)
     answered(exchange, MHD_HTTP_CONFLICT);
 }
 
-static void revoke(struct exchange *exchange)
+static void ask_revoke(struct exchange *exchange)
 {
     int64_t token;
 
@@ -287,7 +288,7 @@ static void (*const calls[])(struct exchange *exchange) = {
     [API_LEASES] = ask_leases,
     [API_RESOURCE] = ask_resource,
     [API_REFUSALS] = ask_refusals,
-    [API_REVOKE] = revoke,
+    [API_REVOKE] = ask_revoke,
 };
 
 struct exchange *api_begin(struct api *api, struct MHD_Connection *connection, enum api_call call,
@@ -337,13 +338,14 @@ void api_forget(struct exchange *exchange)
     free(exchange);
 }
 
-struct api *api_new(uv_loop_t *loop, struct engine *engine, bool show_values)
+struct api *api_new(uv_loop_t *loop, struct engine *engine, bool show_values, struct waker waker)
 {
     struct api *api = mem_zalloc(sizeof *api);
 
     api->engine = engine;
     api->lists = lists_new(engine);
     api->show_values = show_values;
+    api->waker = waker;
     list_init(&api->exchanges);
     check(uv_timer_init(loop, &api->timer) == 0);
     api->timer.data = api;

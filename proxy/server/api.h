@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "proxy/engine/engine.h"
+#include "proxy/server/http.h"
 
 #define API_BODY_MAX 8192 /* bytes of a POST */
 
@@ -19,7 +20,7 @@ struct exchange; /* one request and its answer */
 enum api_call { API_LEASES, API_RESOURCE, API_REFUSALS, API_REVOKE };
 
 /* Loop and engine are borrowed. `show_values`: those of keys, too. */
-struct api *api_new(uv_loop_t *loop, struct engine *engine, bool show_values);
+struct api *api_new(uv_loop_t *loop, struct engine *engine, bool show_values, struct waker waker);
 /* A request's head is there: begin. `peer` is copied, for the log. */
 struct exchange *api_begin(struct api *api, struct MHD_Connection *connection, enum api_call call,
                            const char *peer);

@@ -214,12 +214,19 @@ static void open_engine(struct daemon *daemon)
 
 static bool open_admin(struct daemon *daemon, char *why)
 {
-    int inherited = daemon->inherited.admin;
+    struct options *options = daemon->options;
+    const struct admin_options admin = {
+        .address = option(daemon, OPTION_ADMIN),
+        .inherited = daemon->inherited.admin,
+        .service_uri = options_shown(options, OPTION_LEASE),
+        .names = options_all(options, OPTION_ADMIN_NAME),
+        .names_count = options_count(options, OPTION_ADMIN_NAME),
+        .show_values = options_is(options, OPTION_PAGE_VALUES, "show"),
+    };
 
-    if (inherited < 0 && options_is(daemon->options, OPTION_ADMIN, "off"))
+    if (admin.inherited < 0 && options_is(options, OPTION_ADMIN, "off"))
         return true;
-    daemon->admin = admin_open(&daemon->loop, daemon->engine, option(daemon, OPTION_ADMIN),
-                               inherited, why, WHY_SIZE);
+    daemon->admin = admin_open(&daemon->loop, daemon->engine, &admin, why, WHY_SIZE);
     return daemon->admin != NULL;
 }
 

@@ -139,18 +139,15 @@ enum door doors_change(const struct doors *doors, const struct visitor *visitor)
 const char *doors_reason(enum door door)
 {
     switch (door) {
-    case DOOR_OPEN:
-        return "";
+    case DOOR_OPEN: return "";
     case DOOR_HOST:
         return "this server is not called by that name: use its address or localhost, or start it "
                "with --admin-name NAME";
-    case DOOR_SITE:
-        return "this request comes from another site's page";
+    case DOOR_SITE: return "this request comes from another site's page";
     case DOOR_FAR:
         return "the password is only taken over loopback: log in on the server itself, or over "
                "ssh -L";
-    case DOOR_PASSWORD:
-        return "the daemon's password is needed, under any user name";
+    case DOOR_PASSWORD: return "the daemon's password is needed, under any user name";
     case DOOR_RIGHTS:
         return "only an administrator may do this: from the server itself, or over ssh -L";
     case DOOR_TYPE:

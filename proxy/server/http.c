@@ -13,6 +13,12 @@ const char *http_header(struct MHD_Connection *connection, const char *name)
     return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
 }
 
+void http_resume(struct MHD_Connection *connection, const struct waker *waker)
+{
+    MHD_resume_connection(connection);
+    waker->wake(waker->context);
+}
+
 enum MHD_Result http_queue(struct MHD_Connection *connection, unsigned status, const char *type,
                            struct MHD_Response *response)
 {
@@ -65,8 +71,7 @@ enum MHD_Result http_refuse(struct MHD_Connection *connection, unsigned status, 
                                 "Basic realm=\"Stockade\", charset=\"UTF-8\"");
     else if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
         MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, RETRY_SECONDS);
-    enum MHD_Result queued =
-        http_queue(connection, status, json ? HTTP_JSON : HTTP_TEXT, response);
+    enum MHD_Result queued = http_queue(connection, status, json ? HTTP_JSON : HTTP_TEXT, response);
     MHD_destroy_response(response);
     return queued;
 }

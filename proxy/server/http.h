@@ -22,6 +22,13 @@ enum MHD_Result http_refuse(struct MHD_Connection *connection, unsigned status, 
 /* Queue a response of the caller's, who keeps it. */
 enum MHD_Result http_queue(struct MHD_Connection *connection, unsigned status, const char *type,
                            struct MHD_Response *response);
+/* Has libmicrohttpd run soon: outside of its own calls nothing else does. */
+struct waker {
+    void (*wake)(void *context);
+    void *context;
+};
+/* Go on with a connection that was suspended. */
+void http_resume(struct MHD_Connection *connection, const struct waker *waker);
 /* Return a header of the request, or NULL. */
 const char *http_header(struct MHD_Connection *connection, const char *name);
 

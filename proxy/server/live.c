@@ -2,7 +2,7 @@
 /* Streams: every TICK_MS it is looked whether there is news, and what is new is written once, for
  * all streams. A stream without news is suspended, so that libmicrohttpd does not ask for more.
  *
- *   news ──▶ pending (a stream's own, bounded) ──resume──▶ read() ──▶ socket
+ *   news ──▶ pending (a stream's own, bounded) ──resume──▶ on_room() ──▶ socket
  *
  * How it fails: a browser that does not read lets its socket's buffers fill, then `pending`.
  * libmicrohttpd closes a connection that takes nothing for some seconds, and one whose `pending`
@@ -27,6 +27,8 @@ enum {
     TICKS_SAMPLE = 25,
     SAMPLE_MS = TICK_MS * TICKS_SAMPLE,
     SAMPLES_MAX = 60,
+    MINUTE_SAMPLES = 60000 / SAMPLE_MS,
+    REFUSALS_MAX = 20, /* told one by one in a second */
     PENDING_MAX = 64 << 10,
     BLOCK_BYTES = 4096,
     SEND_BUFFER_BYTES = 32 << 10, /* of the socket, so that it does not hide a reader that stops */
@@ -45,16 +47,21 @@ struct stream {
 /* What happened in SAMPLE_MS. */
 struct sample {
     uint64_t grants, writes, refusals;
+    int64_t commit_p99_us;     /* -1: there was none */
+    struct show_counts before; /* when it began */
 };
 
 struct live {
     uv_timer_t timer;
     struct engine *engine;
     char *service_uri;
+    struct waker waker;
     struct list streams;
     size_t streams_count;
     uint64_t ticks, changed_tick; /* the tick at which `leases` was sent last */
     uint64_t changes;             /* of show_counts, as they were told last */
+    uint64_t refusals_seen, refusals_untold;
+    size_t refusals_told; /* in this second */
     struct show_counts sampled;
     struct sample samples[SAMPLES_MAX]; /* a ring */
     size_t samples_begin, samples_count;
@@ -64,6 +71,21 @@ struct live {
 };
 
 /* The last minutes. */
+
+static int64_t p99_us(const struct show_counts *from, const struct show_counts *to)
+{
+    struct durations commits = durations_between(&from->commits, &to->commits);
+    return durations_quantile_us(&commits, 0.99);
+}
+
+/* What was counted when the last minute began. */
+static const struct show_counts *a_minute_ago(const struct live *live)
+{
+    size_t back = live->samples_count < MINUTE_SAMPLES ? live->samples_count : MINUTE_SAMPLES;
+    size_t at = live->samples_begin + live->samples_count - back;
+
+    return back == 0 ? &live->sampled : &live->samples[at % SAMPLES_MAX].before;
+}
 
 static void take_sample(struct live *live)
 {
@@ -76,7 +98,9 @@ static void take_sample(struct live *live)
     size_t at = (live->samples_begin + live->samples_count - 1) % SAMPLES_MAX;
     live->samples[at] = (struct sample){.grants = now.grants - live->sampled.grants,
                                         .writes = now.writes - live->sampled.writes,
-                                        .refusals = now.refusals - live->sampled.refusals};
+                                        .refusals = now.refusals - live->sampled.refusals,
+                                        .commit_p99_us = p99_us(&live->sampled, &now),
+                                        .before = live->sampled};
     live->sampled = now;
 }
 
@@ -96,12 +120,22 @@ static void append_series(const struct live *live, const char *name, size_t offs
 /* The state, but for what depends on who asks, which comes first. */
 static void append_shared_state(struct live *live, struct buf *json)
 {
-    show_state(live->engine, live->service_uri, json);
+    show_state(live->engine, live->service_uri, a_minute_ago(live), json);
     buf_printf(json, ",\"series\":{\"step_ms\":%d", SAMPLE_MS);
     append_series(live, "grants", offsetof(struct sample, grants), json);
     append_series(live, "writes", offsetof(struct sample, writes), json);
     append_series(live, "refusals", offsetof(struct sample, refusals), json);
-    buf_append_text(json, ",\"commit_p99_us\":[]}}");
+    buf_append_text(json, ",\"commit_p99_us\":[");
+    for (size_t i = 0; i < live->samples_count; i++) {
+        int64_t us = live->samples[(live->samples_begin + i) % SAMPLES_MAX].commit_p99_us;
+        if (i > 0)
+            buf_append_text(json, ",");
+        if (us < 0)
+            buf_append_text(json, "null");
+        else
+            buf_printf(json, "%lld", (long long)us);
+    }
+    buf_append_text(json, "]}}");
 }
 
 static void append_may_revoke(bool may_revoke, struct buf *json)
@@ -118,7 +152,7 @@ void live_state(struct live *live, bool may_revoke, struct buf *json)
 /* Streams. */
 
 /* libmicrohttpd has room for `max` bytes. */
-static ssize_t read(void *context, uint64_t position, char *out, size_t max)
+static ssize_t on_room(void *context, uint64_t position, char *out, size_t max)
 {
     struct stream *stream = context;
     size_t len = stream->pending.len - stream->sent;
@@ -157,7 +191,7 @@ static void resume(struct stream *stream)
     if (!stream->suspended)
         return;
     stream->suspended = false;
-    MHD_resume_connection(stream->connection);
+    http_resume(stream->connection, &stream->live->waker);
 }
 
 /* Append an event; its data is `prefix`, then `data`. */
@@ -219,6 +253,36 @@ static void tell_changes(struct live *live)
     live->changed_tick = live->ticks;
 }
 
+static void tell_refusal(void *context, struct bytes json)
+{
+    tell_all(context, "refused", json);
+}
+
+/* Those above REFUSALS_MAX in a second are only counted. */
+static void tell_refusals(struct live *live)
+{
+    size_t max = REFUSALS_MAX - live->refusals_told;
+    uint64_t total = show_new_refusals(live->engine, live->refusals_seen, max, tell_refusal, live);
+    uint64_t fresh = total - live->refusals_seen;
+
+    live->refusals_told += fresh < max ? (size_t)fresh : max;
+    live->refusals_untold += fresh < max ? 0 : fresh - max;
+    live->refusals_seen = total;
+}
+
+static void tell_more_refusals(struct live *live)
+{
+    struct buf data = {0};
+
+    if (live->refusals_untold > 0) {
+        buf_printf(&data, "{\"count\":%llu}", (unsigned long long)live->refusals_untold);
+        tell_all(live, "more", buf_bytes(&data));
+        buf_free(&data);
+    }
+    live->refusals_told = 0;
+    live->refusals_untold = 0;
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     struct live *live = timer->data;
@@ -226,10 +290,12 @@ static void on_tick(uv_timer_t *timer)
     live->ticks++;
     if (live->ticks % TICKS_SAMPLE == 0)
         take_sample(live);
-    if (live->streams_count == 0)
-        return;
+    tell_refusals(live);
     tell_changes(live);
-    if (live->ticks % TICKS_STATE == 0)
+    if (live->ticks % TICKS_STATE != 0)
+        return;
+    tell_more_refusals(live);
+    if (live->streams_count > 0)
         tell_all_state(live);
 }
 
@@ -265,7 +331,7 @@ bool live_stream(struct live *live, struct MHD_Connection *connection, bool may_
     tell_state(stream, buf_bytes(&shared));
     buf_free(&shared);
     struct MHD_Response *response = MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, BLOCK_BYTES, read, stream, on_stream_closed);
+        MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_room, stream, on_stream_closed);
     if (response == NULL) {
         on_stream_closed(stream);
         return false;
@@ -275,12 +341,14 @@ bool live_stream(struct live *live, struct MHD_Connection *connection, bool may_
     return true;
 }
 
-struct live *live_new(uv_loop_t *loop, struct engine *engine, const char *service_uri)
+struct live *live_new(uv_loop_t *loop, struct engine *engine, const char *service_uri,
+                      struct waker waker)
 {
     struct live *live = mem_zalloc(sizeof *live);
 
     live->engine = engine;
     live->service_uri = mem_strdup(service_uri);
+    live->waker = waker;
     live->sampled = show_counts(engine);
     live->changes = live->sampled.changes;
     list_init(&live->streams);

@@ -9,13 +9,15 @@
 #include <uv.h>
 
 #include "proxy/engine/engine.h"
+#include "proxy/server/http.h"
 
 #define LIVE_STREAMS_MAX 128
 
 struct live;
 
 /* Loop and engine are borrowed; `service_uri`, without a password, is copied. */
-struct live *live_new(uv_loop_t *loop, struct engine *engine, const char *service_uri);
+struct live *live_new(uv_loop_t *loop, struct engine *engine, const char *service_uri,
+                      struct waker waker);
 /* Append the state as /api/state has it. */
 void live_state(struct live *live, bool may_revoke, struct buf *json);
 /* Queue a stream as the reply. False: there are LIVE_STREAMS_MAX already. */

@@ -33,8 +33,9 @@ for (const title of titles) {
 }
 const style = between("<style>\n", "</style>").replace(/body \{[^}]*\}/, "");
 const picture = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${top}" ` +
-  `width="${WIDTH}" height="${top}" role="img"><!-- SPDX-License-Identifier: Apache-2.0 -->` +
+  `width="${WIDTH}" height="${top}" role="img">` +
   `<title>${titles.join(" and ")}</title><style>${style}</style>` +
   `<rect width="100%" height="100%" style="fill:var(--paper)"/>${parts}</svg>`;
 // In lines that an editor can show: a path may be broken before each of its steps.
-process.stdout.write(`${picture.replace(/.{60,80}?(?=[MVH <])/g, "$&\n")}\n`);
+const lines = picture.replace(/.{60,80}?(?=[MVH <])/g, "$&\n");
+process.stdout.write(`<!-- SPDX-License-Identifier: Apache-2.0 -->\n${lines}\n`);

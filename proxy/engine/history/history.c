@@ -31,7 +31,7 @@ struct history {
     size_t entries_max;
     struct table resources;
     struct shelf grants, refusals;
-    uint64_t generation;
+    uint64_t generation, refusals_total;
     uint64_t refused[MINUTES]; /* by the minute; the place is the minute's number */
     int64_t minute;            /* the last one that has a place; those since had none */
 };
@@ -324,6 +324,7 @@ const struct history_refusal *history_refused(struct history *history, struct by
     refusal->size = size + name.len;
     judge(history, refusal, grant);
     ++*this_minute(history);
+    history->refusals_total++;
     refusal->older = resource->refusals;
     if (refusal->older != NULL)
         refusal->older->newer = refusal;
@@ -381,6 +382,17 @@ const struct history_refusal *history_refusal_before(const struct history *histo
                                                      const struct history_refusal *refusal)
 {
     return refusal_at(history, refusal->of_all.prev);
+}
+
+const struct history_refusal *history_refusal_after(const struct history *history,
+                                                    const struct history_refusal *refusal)
+{
+    return refusal_at(history, refusal->of_all.next);
+}
+
+uint64_t history_refusals_total(const struct history *history)
+{
+    return history->refusals_total;
 }
 
 struct bytes history_grant_name(const struct history_grant *grant)

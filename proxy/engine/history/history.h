@@ -109,6 +109,11 @@ const struct history_refusal *history_refusals_of(const struct history *history,
 const struct history_refusal *history_refusals(const struct history *history);
 const struct history_refusal *history_refusal_before(const struct history *history,
                                                      const struct history_refusal *refusal);
+/* The one that came after it; NULL behind the newest. */
+const struct history_refusal *history_refusal_after(const struct history *history,
+                                                    const struct history_refusal *refusal);
+/* How many there were since the start. */
+uint64_t history_refusals_total(const struct history *history);
 struct bytes history_grant_name(const struct history_grant *grant);
 struct bytes history_refusal_name(const struct history_refusal *refusal);
 size_t history_grants_count(const struct history *history);

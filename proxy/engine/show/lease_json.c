@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "proxy/engine/show/lease_json.h"
 
 #include "fence/base/json.h"
@@ -66,4 +68,19 @@ void lease_json(struct engine *engine, const struct shown_lease *lease, struct b
         buf_append_text(json, "null}");
     else
         buf_printf(json, "%lld}", (long long)(now_ms - lease->waiting_since_ms));
+}
+
+bool show_is_glob(struct bytes match)
+{
+    for (size_t i = 0; i < match.len; i++)
+        if (strchr("*?[\\", match.data[i]) != NULL && match.data[i] != '\0')
+            return true;
+    return false;
+}
+
+bool show_matches(struct bytes match, bool glob, struct bytes name)
+{
+    if (glob)
+        return bytes_match_glob(match, name);
+    return match.len == 0 || memmem(name.data, name.len, match.data, match.len) != NULL;
 }

@@ -18,6 +18,9 @@ struct shown_lease lease_shown(struct engine *engine, const struct held_shown *h
 void lease_json(struct engine *engine, const struct shown_lease *lease, struct buf *json);
 /* Does it wait, or did it only ask? */
 bool waiter_is_shown(const struct waiter *waiter);
+/* Is it a glob, or just a part of a name? */
+bool show_is_glob(struct bytes match);
+bool show_matches(struct bytes match, bool glob, struct bytes name);
 /* The time of an event on the engine's clock, as milliseconds since 1970. */
 int64_t show_wall_ms(const struct engine *engine, int64_t at_ms);
 

@@ -6,11 +6,12 @@
  *               └────────── too old ───────────┘
  *
  * COPYING goes through the table of leases a part at a time, and copies what matches: leases come
- * and go meanwhile. Each RUN of copies is sorted at once. MERGING takes the first of all runs, again
- * and again, which costs no more than how far down a window lies.
+ * and go meanwhile. Each RUN of copies is sorted at once. MERGING takes the first of all runs,
+ * again and again, which costs no more than how far down a window lies.
  *
- * Bounds: STEP rows in a step; LISTS_MAX lists; ROWS_MAX rows and TEXT_MAX bytes of names in a list,
- * of which the page is told (`cut`). A list that nobody has asked for within UNUSED_MS is freed. */
+ * Bounds: STEP rows in a step; LISTS_MAX lists; ROWS_MAX rows and TEXT_MAX bytes of names in a
+ * list, of which the page is told (`cut`). A list that nobody has asked for within UNUSED_MS is
+ * freed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ enum {
     RUN = 512,
     LISTS_MAX = 16,
     ROWS_MAX = 200000,
-    TEXT_MAX = 32 << 20, /* bytes of a list's names */
+    TEXT_MAX = 32 << 20,  /* bytes of a list's names */
     BYTES_MAX = 96 << 20, /* of all lists together, beyond which one that is not in use goes */
     UNUSED_MS = 10000,
     FRESH_MS = 100,        /* a list is used again for so long in any case */
@@ -146,10 +147,10 @@ static const struct order {
     int64_t (*key)(const struct shown_lease *lease);
     struct bytes (*text)(const struct view *view, const struct row *row); /* where keys are equal */
 } orders[] = {
-    {"wait", key_wait, NULL},           {"resource", key_resource, NULL},
-    {"owner", key_owner, owner_of},     {"client", key_client, client_of},
-    {"token", key_token, NULL},         {"left", key_left, NULL},
-    {"granted", key_granted, NULL},     {"waiters", key_waiters, NULL},
+    {"wait", key_wait, NULL},       {"resource", key_resource, NULL},
+    {"owner", key_owner, owner_of}, {"client", key_client, client_of},
+    {"token", key_token, NULL},     {"left", key_left, NULL},
+    {"granted", key_granted, NULL}, {"waiters", key_waiters, NULL},
 };
 
 static const struct order *order_of(struct bytes sort, bool *down)
@@ -191,23 +192,6 @@ static int compare_for_qsort(const void *a, const void *b, void *context)
 
 /* Copying. */
 
-static bool is_glob(struct bytes match)
-{
-    for (size_t i = 0; i < match.len; i++)
-        if (strchr("*?[\\", match.data[i]) != NULL && match.data[i] != '\0')
-            return true;
-    return false;
-}
-
-static bool matches(const struct view *view, struct bytes name)
-{
-    struct bytes match = buf_bytes(&view->match);
-
-    if (view->glob)
-        return bytes_match_glob(match, name);
-    return match.len == 0 || memmem(name.data, name.len, match.data, match.len) != NULL;
-}
-
 static void grow(struct view *view)
 {
     view->cap = view->cap == 0 ? RUN : view->cap * 2;
@@ -228,7 +212,7 @@ static void copy(void *context, const struct held_shown *held)
     struct view *view = context;
 
     view->seen++;
-    if (!matches(view, held->resource))
+    if (!show_matches(buf_bytes(&view->match), view->glob, held->resource))
         return;
     view->matched++;
     if (view->count == ROWS_MAX || view->text.len > TEXT_MAX)
@@ -453,7 +437,7 @@ static struct view *view_new(struct lists *lists, const struct window *window)
     buf_append_bytes(&view->match, window->match);
     buf_append_bytes(&view->sort, window->sort);
     view->order = order_of(window->sort, &view->down);
-    view->glob = is_glob(window->match);
+    view->glob = show_is_glob(window->match);
     list_init(&view->windows);
     list_init(&view->link);
     lists->count++;

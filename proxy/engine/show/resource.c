@@ -3,10 +3,11 @@
 #include <string.h>
 
 #include "fence/base/json.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/show/lease_json.h"
 #include "proxy/engine/show/show.h"
 
-enum { WAITERS_MAX = 100, VALUE_BYTES_MAX = 4096, FIELDS_MAX = 100 };
+enum { WAITERS_MAX = 100, VALUE_BYTES_MAX = 4096, FIELDS_MAX = 100, HISTORY_MAX = 100 };
 
 /* On the store's thread. */
 
@@ -17,8 +18,8 @@ struct fields {
 
 static void append_text(struct buf *json, struct bytes text)
 {
-    json_string(json, (struct bytes){text.data, text.len < VALUE_BYTES_MAX ? text.len
-                                                                           : VALUE_BYTES_MAX});
+    json_string(json,
+                (struct bytes){text.data, text.len < VALUE_BYTES_MAX ? text.len : VALUE_BYTES_MAX});
 }
 
 static bool append_field(void *context, struct bytes field, struct bytes value)
@@ -111,6 +112,26 @@ static void append_newest(struct buf *json, int64_t newest)
         buf_printf(json, ",\"newest\":%lld", (long long)newest);
 }
 
+static void append_history(const struct engine *engine, struct bytes resource, struct buf *json)
+{
+    const struct history_grant *grant = history_grants(engine->history, resource);
+    const struct history_refusal *refusal = history_refusals_of(engine->history, resource);
+
+    buf_append_text(json, ",\"history\":[");
+    for (size_t i = 0; i < HISTORY_MAX && grant != NULL; i++, grant = grant->older) {
+        buf_append_text(json, i == 0 ? "{" : ",{");
+        history_grant_json(json, grant);
+        buf_append_text(json, "}");
+    }
+    buf_append_text(json, "],\"refusals\":[");
+    for (size_t i = 0; i < HISTORY_MAX && refusal != NULL; i++, refusal = refusal->older) {
+        buf_append_text(json, i == 0 ? "{" : ",{");
+        history_refusal_json(json, refusal);
+        buf_append_text(json, "}");
+    }
+    buf_append_text(json, "]");
+}
+
 static void write(struct resource_ask *ask)
 {
     struct engine *engine = ask->engine;
@@ -130,8 +151,9 @@ static void write(struct resource_ask *ask)
     append_newest(json, ask->newest);
     buf_append_text(json, ",\"waiters\":[");
     int64_t total = line_each(engine, ask->resource, append_waiter, &line);
-    buf_printf(json, "],\"waiters_total\":%lld,\"history\":[],\"refusals\":[],\"receipts\":[",
-               (long long)total);
+    buf_printf(json, "],\"waiters_total\":%lld", (long long)total);
+    append_history(engine, ask->resource, json);
+    buf_append_text(json, ",\"receipts\":[");
     buf_append_bytes(json, buf_bytes(&ask->receipts));
     buf_append_text(json, "]");
     if (ask->with_value) {

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "fence/base/bytes.h"
+#include "fence/base/durations.h"
 #include "fence/base/list.h"
 #include "proxy/engine/engine.h"
 
@@ -19,16 +20,24 @@
 struct show_counts {
     uint64_t grants, writes, refusals;
     uint64_t changes; /* anything that may be seen in the list of leases */
+    struct durations commits;
 };
 
 struct show_counts show_counts(const struct engine *engine);
 /* Append the members of the state, without braces: "version":"0.1.0",... Costs the same whatever
- * there is. `service_uri` is shown as it is: without a password. */
-void show_state(struct engine *engine, const char *service_uri, struct buf *json);
+ * there is. `service_uri` is shown as it is: without a password. Commits count that came after
+ * `earlier`. */
+void show_state(struct engine *engine, const char *service_uri, const struct show_counts *earlier,
+                struct buf *json);
 /* Can a lease be granted? False: `why` is one line. */
 bool show_ready(struct engine *engine, const char **why);
-/* Append the newest refusals whose resource has `match` in its name, or fits that glob; empty: all. */
+/* Append the newest refusals whose resource has `match` in its name, or fits that glob; empty: all.
+ */
 void show_refusals(struct engine *engine, struct bytes match, size_t count, struct buf *json);
+/* Append up to `max` of the refusals that came after the first `seen` ones, as objects, each by
+ * itself, the oldest first; return how many there are in all since the start. */
+uint64_t show_new_refusals(struct engine *engine, uint64_t seen, size_t max,
+                           void (*each)(void *context, struct bytes json), void *context);
 /* Find the resource that a text from the page names. Names that are not UTF-8 are shown with a
  * character for each byte (fence/base/json.h), so where only that name is leased it is the one.
  * `name` owns the answer. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How all is, in one look: what the page shows first, and each second again. */
 #include "fence/base/json.h"
+#include "proxy/engine/history/history.h"
 #include "proxy/engine/show/lease_json.h"
 #include "proxy/engine/show/show.h"
 
@@ -15,9 +16,9 @@ struct show_counts show_counts(const struct engine *engine)
         .writes = counters->fenced_accepted,
         .refusals = counters->refused_stale + counters->refused_unknown + counters->refused_notoken,
         .changes = counters->leases_granted + counters->leases_reentered +
-                   counters->leases_released + counters->leases_revoked +
-                   counters->leases_expired + counters->leases_renewed + counters->leases_waited +
-                   counters->leases_given_back,
+                   counters->leases_released + counters->leases_revoked + counters->leases_expired +
+                   counters->leases_renewed + counters->leases_waited + counters->leases_given_back,
+        .commits = store_stats(engine->options.store).commits_took,
     };
 }
 
@@ -34,19 +35,33 @@ static const struct acquire *longest_wait(const struct engine *engine)
     return NULL;
 }
 
-static void append_store(struct engine *engine, struct buf *json)
+static void append_quantile(struct buf *json, const char *name, const struct durations *durations,
+                            double quantile)
+{
+    int64_t us = durations_quantile_us(durations, quantile);
+
+    buf_append_text(json, name);
+    if (us < 0)
+        buf_append_text(json, "null");
+    else
+        buf_printf(json, "%lld", (long long)us);
+}
+
+static void append_store(struct engine *engine, const struct show_counts *earlier, struct buf *json)
 {
     const struct store_stats store = store_stats(engine->options.store);
     bool lost = store_lost(engine->options.store);
 
     buf_printf(json, ",\"store\":{\"status\":\"%s\",\"reason\":",
-               lost                             ? "lost"
-               : store.state == STORE_FINE      ? "ok"
-               : store.state == STORE_FAILING   ? "failing"
-                                                : "stopped");
+               lost                           ? "lost"
+               : store.state == STORE_FINE    ? "ok"
+               : store.state == STORE_FAILING ? "failing"
+                                              : "stopped");
     json_string(json, bytes_of(store.state == STORE_FINE ? "" : store.why));
-    buf_printf(json, ",\"commit_p50_us\":null,\"commit_p99_us\":null,\"queue\":%zu}",
-               store.writes_queued);
+    struct durations commits = durations_between(&earlier->commits, &store.commits_took);
+    append_quantile(json, ",\"commit_p50_us\":", &commits, 0.5);
+    append_quantile(json, ",\"commit_p99_us\":", &commits, 0.99);
+    buf_printf(json, ",\"queue\":%zu}", store.writes_queued);
 }
 
 static void append_service(struct engine *engine, const char *uri, struct buf *json)
@@ -77,31 +92,37 @@ bool show_ready(struct engine *engine, const char **why)
 {
     const struct store_stats store = store_stats(engine->options.store);
 
-    *why = engine->draining                        ? "the daemon is stopping"
-           : store_lost(engine->options.store)     ? "the store is lost"
-           : store.state == STORE_STOPPED          ? "the store takes no writes"
-           : store.state == STORE_FAILING          ? "the store's last write failed"
+    *why = engine->draining                                      ? "the daemon is stopping"
+           : store_lost(engine->options.store)                   ? "the store is lost"
+           : store.state == STORE_STOPPED                        ? "the store takes no writes"
+           : store.state == STORE_FAILING                        ? "the store's last write failed"
            : !lease_provider_health(engine->options.provider).up ? "the lease service is down"
-                                                   : NULL;
+                                                                 : NULL;
     return *why == NULL;
 }
 
-void show_state(struct engine *engine, const char *service_uri, struct buf *json)
+void show_state(struct engine *engine, const char *service_uri, const struct show_counts *earlier,
+                struct buf *json)
 {
     const char *why;
     bool ready = show_ready(engine, &why);
+    struct history *history = engine->history;
 
     buf_append_text(json, "\"version\":\"" STOCKADE_VERSION "\"");
     buf_printf(json, ",\"time_ms\":%lld,\"started_ms\":%lld,\"status\":",
                (long long)show_wall_ms(engine, engine_now_ms(engine)),
                (long long)show_wall_ms(engine, engine->started_ms));
     json_string(json, bytes_of(ready ? "ok" : why));
-    append_store(engine, json);
+    append_store(engine, earlier, json);
     append_service(engine, service_uri, json);
-    buf_printf(json, ",\"leases\":%zu,\"waiters\":%zu", engine->held.count,
-               engine->acquires_count);
+    buf_printf(json, ",\"leases\":%zu,\"waiters\":%zu", engine->held.count, engine->acquires_count);
     append_longest_wait(engine, json);
-    buf_append_text(json, ",\"refused_hour\":0,\"history\":{\"entries\":0,\"max\":0}");
+    buf_printf(json, ",\"refused_hour\":%llu,\"locks_unpresented\":%llu",
+               (unsigned long long)history_refused_hour(history),
+               (unsigned long long)engine->counters.locks_unpresented);
+    buf_printf(json, ",\"history\":{\"entries\":%zu,\"max\":%zu}",
+               history_grants_count(history) + history_refusals_count(history),
+               2 * history_max(history));
 }
 
 /* Append the bytes that a text of characters up to U+00FF stands for. False: it is no such text, or
@@ -121,6 +142,51 @@ static bool append_latin1(struct bytes text, struct buf *out)
         buf_append(out, &c, 1);
     }
     return !ascii;
+}
+
+void show_refusals(struct engine *engine, struct bytes match, size_t count, struct buf *json)
+{
+    const struct history *history = engine->history;
+    const bool glob = show_is_glob(match);
+    struct buf shown = {0};
+    size_t matched = 0;
+
+    for (const struct history_refusal *refusal = history_refusals(history); refusal != NULL;
+         refusal = history_refusal_before(history, refusal)) {
+        if (!show_matches(match, glob, history_refusal_name(refusal)) || matched++ >= count)
+            continue;
+        buf_append_text(&shown, matched == 1 ? "{" : ",{");
+        history_refusal_json(&shown, refusal);
+        buf_append_text(&shown, "}");
+    }
+    buf_printf(json, "{\"total\":%zu,\"matched\":%zu,\"refusals\":[",
+               history_refusals_count(history), matched);
+    buf_append_bytes(json, buf_bytes(&shown));
+    buf_append_text(json, "]}\n");
+    buf_free(&shown);
+}
+
+uint64_t show_new_refusals(struct engine *engine, uint64_t seen, size_t max,
+                           void (*each)(void *context, struct bytes json), void *context)
+{
+    const struct history *history = engine->history;
+    uint64_t total = history_refusals_total(history);
+    const struct history_refusal *refusal = history_refusals(history);
+    size_t count = total - seen < max ? (size_t)(total - seen) : max;
+
+    /* The newest ones, found from the end. */
+    for (size_t i = 1; i < count && refusal != NULL; i++)
+        refusal = history_refusal_before(history, refusal);
+    for (size_t i = 0; i < count && refusal != NULL; i++) {
+        struct buf json = {0};
+        buf_append_text(&json, "{");
+        history_refusal_json(&json, refusal);
+        buf_append_text(&json, "}");
+        each(context, buf_bytes(&json));
+        buf_free(&json);
+        refusal = history_refusal_after(history, refusal);
+    }
+    return total;
 }
 
 void show_name(struct engine *engine, struct bytes text, struct buf *name)
