@@ -36,7 +36,7 @@ export class ResourceView {
     $('lane').replaceChildren();
     for (const id of ['waiters', 'refused', 'history', 'receipts']) update($(id), null, () => []);
     $('revoke').hidden = true;
-    this.load();
+    this.fetch(); // at once, whatever was asked before
   }
 
   async fetch() {
