@@ -103,8 +103,8 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help java javadoc setup demo check replay screenshots format tidy asan ubsan tsan install \
-        uninstall clean tests FORCE
+.PHONY: all help java javadoc setup demo check replay screenshots format tidy asan ubsan tsan \
+        install uninstall clean tests FORCE
 
 all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
 

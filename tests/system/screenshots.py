@@ -26,10 +26,10 @@ def refuse(client, token, resource):
 def pause_and_be_overtaken(daemon, pause_s):
     """A buyer sleeps through the end of its lease; another buys, and the first one's write comes
     late."""
-    paused = daemon.client(name="checkout-3")
+    paused = daemon.client(name="checkout-7")
     token = paused.token("stock:lamp", 1500, "OWNER", "order-5117")
     paused.fenced(token, "SET", "stock:lamp", 12)
-    overtaker = daemon.client(name="checkout-5")
+    overtaker = daemon.client(name="checkout-8")
     newer = overtaker.token("stock:lamp", 20000, "OWNER", "order-5120", "WAIT", 10000)
     overtaker.fenced(newer, "SET", "stock:lamp", 11)
     time.sleep(pause_s)
@@ -58,15 +58,15 @@ def shop(daemon):
     for n, article in enumerate(ARTICLES):
         buyers[n % BUYERS].token(f"stock:{article}", 20000 + 2500 * n, "OWNER", f"order-{5200 + n}")
     for n, waited_for in enumerate(["lamp", "lamp", "lamp", "kettle", "rug"]):
-        waiter = daemon.client(name=f"checkout-{n + 7}")
+        waiter = daemon.client(name=f"checkout-{n + 9}")
         waiter.send("ACQUIRE", f"stock:{waited_for}", 10000, "OWNER", f"order-{5300 + n}",
                     "WAIT", 30000)
         time.sleep(0.3)
 
 
-def take(page, name):
+def take(page, name, part="body"):
     path = FOLDER / name
-    page.run("await page.screenshot({ path: args })", str(path))
+    page.run("await page.locator(args[1]).screenshot({ path: args[0] })", [str(path), part])
     size = path.stat().st_size
     assert size < PICTURE_BYTES_MAX, f"{path}: {size} bytes"
     print(f"{path.relative_to(REPO)}: {size} bytes")
@@ -86,10 +86,7 @@ def main():
                 take(page, "page.png")
             with browser.page(daemon, "/#/resource/stock%3Alamp", width=900, height=600) as page:
                 page.wait("document.querySelector('#lane .refusal')")
-                page.run("await page.selectOption('#lane-range', 'auto')")
-                page.run("await page.locator('[aria-labelledby=lane-title]').screenshot({ path: "
-                         "args })", str(FOLDER / "lane.png"))
-                print(f"proxy/server/page/lane.png: {(FOLDER / 'lane.png').stat().st_size} bytes")
+                take(page, "lane.png", "[aria-labelledby=lane-title]")
         finally:
             rig.close()
 

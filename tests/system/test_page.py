@@ -128,6 +128,7 @@ def test_a_lease_that_changed_hands_is_not_revoked(rig, browser):
         page.click("#revoke")
         first("RELEASE", "till", token)
         newer = second.token("till", 60000)
+        page.await_text("#resource-now", f"with token {newer}")
         page.fill("#revoke-reason", "too late")
         page.click("#revoke-confirm")
         page.await_text("#revoke-error", "Nothing was revoked")

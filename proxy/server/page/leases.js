@@ -233,8 +233,8 @@ class Row {
       this.token.textContent = lease.token;
     }
     this.node.classList.toggle('waited-for', lease.waiters > 0);
-    setText(this.waiting, lease.waiters > 0
-      ? `${count(lease.waiters)} · ${duration(lease.longest_wait_ms)}` : '–');
+    const longest = lease.longest_wait_ms === null ? '' : ` · ${duration(lease.longest_wait_ms)}`;
+    setText(this.waiting, lease.waiters > 0 ? count(lease.waiters) + longest : '–');
   }
 
   tick(now) {
