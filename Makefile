@@ -127,9 +127,9 @@ setup: ## install what the build, the demo and the tests need (Debian)
 demo: ## the flash sale and the baskets: who oversells when a client is paused?
 	@tools/setup
 	@$(MAKE) all
-	@$(BUILD)/stockade demo oversell
+	@$(BUILD)/stockade demo oversell --report $(BUILD)/oversell.html
 	@echo
-	@$(BUILD)/stockade demo basket
+	@$(BUILD)/stockade demo basket --report $(BUILD)/basket.html
 
 # SUITES: unit, system (the fast ones), slow (those that pytest marks slow), page (in a browser).
 SUITES ?= unit system
@@ -218,6 +218,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 $(call objects,proxy/server/page/page.c): $(wildcard proxy/server/page/*.html \
     proxy/server/page/*.css proxy/server/page/*.js)
 $(call objects,tools/demo/oversell_python.c): tools/demo/buyer.py
+$(call objects,tools/report/report.c): tools/report/report.css tools/report/report.js
 
 $(BUILD)/daemon.a: $(call objects,$(DAEMON_SOURCES))
 $(BUILD)/client.a: $(call objects,$(CLIENT_SOURCES))

@@ -21,7 +21,6 @@ static const struct cli_command commands[] = {
     {"leases", "list the leases", leases_run},
     {"why", "tell who held a resource, who was refused and how late", why_run},
     {"top", "watch leases, waiters and rates", top_run},
-    {"top", "watch leases, waiters and rates", top_run},
     {"demo oversell", "a flash sale: what locks let through, and what a checked token does not",
      demo_oversell_run},
     {"demo basket", "orders over several articles: a basket is sold whole, and once",

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stockade demo`: who oversells when buyers are stopped; nothing is left behind."""
 
-import collections
 import os
 import pty
 import re
@@ -10,31 +9,12 @@ import subprocess
 
 import pytest
 
+from harness.demo import baskets, table
 from harness.lax import LaxServer
 from harness.limits import BUILD, patience, wait_until, within
 from harness.programs import read_until
 
-Row = collections.namedtuple("Row", "sold left oversold tried refused rate")
-BasketRow = collections.namedtuple(
-    "BasketRow", "baskets pieces left oversold twice orders_off stale refused rate")
 PIECES = 8 * 20
-
-
-def table(text, row=Row, last="sales/s"):
-    """The rows by their first column."""
-    lines = text.splitlines()
-    head = next(i for i, line in enumerate(lines) if "oversold" in line and last in line)
-    rows = {}
-    for line in lines[head + 1:]:
-        match = re.fullmatch(rf"(\S.*?)((?:  +-?[\d,]+){{{len(row._fields)}}})", line)
-        if not match:
-            break
-        rows[match[1]] = row(*(int(cell.replace(",", "")) for cell in match[2].split()))
-    return rows
-
-
-def baskets(text):
-    return table(text, BasketRow, "baskets/s")
 
 
 def stops(text, title):
@@ -175,7 +155,7 @@ def test_a_contender_that_lacks_something_is_left_out_unless_it_was_named(tool, 
     assert done.returncode == 1 and "there is no redis-py" in done.stderr
     del tool.env["PYTHONPATH"]
     shown = tool.output("-u", rig.daemon().uri, "demo", "oversell", *small)
-    assert re.search("redis-py, Stockade  +left out: .* start it with --lock-keys 'lock:\\*'", shown)
+    assert re.search("redis-py, Stockade  +left out: .* with --lock-keys 'lock:\\*'", shown)
     assert "redis-py's Lock" in table(shown)
 
 

@@ -102,3 +102,11 @@ def test_a_log_that_nobody_reads_holds_nobody_up(rig):
                    "it is told")
         assert b" warn lines of this log that could not be written before: 5\n" in b"".join(told)
         daemon.stop()
+
+
+def test_a_full_disk_ends_no_daemon_and_the_lines_lost_are_counted(rig):
+    daemon = rig.daemon("--log-file", "/dev/full")
+    client = daemon.client()
+    before = daemon.metric("log_lines_lost_total")
+    client.refused("NOTOKEN", "SET", "k", "v")
+    assert daemon.metric("log_lines_lost_total") == before + 1 and client("PING") == "PONG"

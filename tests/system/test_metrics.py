@@ -9,6 +9,7 @@ import time
 import urllib.request
 
 import pytest
+import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -235,18 +236,17 @@ def dashboard():
     return json.loads((MONITORING / "dashboard.json").read_text())
 
 
+def alerts():
+    groups = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
 def expressions():
     """What the dashboard and the alerts ask Prometheus, by where it stands."""
     found = {f"{panel['title']}: {target['legendFormat']}": target["expr"]
              for panel in dashboard()["panels"] for target in panel["targets"]}
     found["annotations"] = dashboard()["annotations"]["list"][0]["expr"]
-    alerts = (MONITORING / "alerts.yml").read_text()
-    rules = re.findall(r"- alert: (\w+)\n +expr: (.+)\n((?:  .+\n)+)", alerts)
-    assert len(rules) == alerts.count("- alert:") > 5
-    for name, expression, rest in rules:
-        assert re.search(r"labels: {severity: (critical|warning)}\n +annotations:\n +summary: .+\n"
-                         r" +description: ", rest), name
-        found[name] = expression
+    found |= {alert["alert"]: alert["expr"] for alert in alerts()}
     return found
 
 
@@ -259,6 +259,14 @@ def test_the_dashboard_and_the_alerts_ask_for_what_there_is(rig):
             assert set(label.split(", ")) <= {"le", "group", "instance"}, (where, label)
         assert bool(re.search(r"\b(rate|increase)\(", expression)) == bool(
             re.search(r"_(total|bucket|count|sum)\b", expression)), where
+
+
+def test_each_alert_says_what_it_means_and_how_bad_it_is():
+    assert len(alerts()) > 5
+    for alert in alerts():
+        assert alert["labels"]["severity"] in ("critical", "warning")
+        assert len(alert["annotations"]["summary"]) > 10
+        assert len(alert["annotations"]["description"]) > 10
 
 
 def test_the_dashboard_can_be_imported_anywhere():

@@ -36,6 +36,7 @@ struct basket_way {
     bool (*unlock)(struct buyer *buyer, const struct basket_line *line);
     /* Append the commands between MULTI and EXEC; return how many. */
     int (*queue)(struct buyer *buyer);
+    size_t step; /* from one line's command to the next line's: its reply is the stock then */
 };
 
 extern const struct contender basket_redis_locks;

@@ -114,6 +114,7 @@ static bool unlock_lines(struct buyer *buyer, const struct basket_way *way, size
 
     for (size_t i = 0; i < count && unlocked; i++) {
         unlocked = way->unlock(buyer, &basket->lines[i]);
+        buyer_note(buyer, TRACE_UNLOCKED, basket->lines[i].sku, 0);
     }
     return unlocked;
 }
@@ -154,6 +155,7 @@ static enum purchase compute(struct buyer *buyer)
             return PURCHASE_AGAIN;
         }
         line->stock = stocks[i];
+        buyer_note(buyer, TRACE_READ, line->sku, stocks[i]);
         line->quantity = wish < stocks[i] ? wish : stocks[i];
         total += line->quantity * prices[i];
     }
@@ -242,14 +244,22 @@ static bool has_passed(const struct buyer *buyer)
     return false;
 }
 
-static void note_sale(struct buyer *buyer)
+/* `replies`: to the transaction. */
+static void note_sale(struct buyer *buyer, const struct basket_way *way, const redisReply *replies)
 {
     const struct basket *basket = buyer->own;
+    int64_t pieces = 0, stock;
 
     for (size_t i = 0; i < basket->count; i++) {
         buyer_sold(buyer, basket->lines[i].sku, basket->lines[i].quantity);
         atomic_fetch_sub(&buyer->ledger->left, basket->lines[i].quantity);
+        pieces += basket->lines[i].quantity;
+        if (i * way->step < replies->elements &&
+            client_to_int64(replies->element[i * way->step], &stock)) {
+            buyer_note(buyer, TRACE_WRITTEN, basket->lines[i].sku, stock);
+        }
     }
+    buyer_note(buyer, TRACE_SOLD, 0, pieces);
     atomic_fetch_add(&buyer->ledger->baskets, 1);
 }
 
@@ -269,6 +279,7 @@ static enum purchase commit(struct buyer *buyer, const struct basket_way *way)
         if (!lose_reply(buyer)) {
             return PURCHASE_FAILED;
         }
+        buyer_note(buyer, TRACE_LOST, 0, 0);
     }
     redisReply *reply = client_next(&buyer->client);
     bool stale = reply != NULL && client_is_error(reply, "STALE");
@@ -277,10 +288,10 @@ static enum purchase commit(struct buyer *buyer, const struct basket_way *way)
     if (!made && !stale && (reply == NULL || !client_is_error(reply, "BUSY"))) {
         return buyer_failed(buyer, "EXEC", reply);
     }
-    freeReplyObject(reply);
     if (made) {
-        note_sale(buyer);
+        note_sale(buyer, way, reply);
     }
+    freeReplyObject(reply);
     return made ? PURCHASE_MADE : PURCHASE_AGAIN;
 }
 

@@ -110,7 +110,7 @@ static int redis_queue(struct buyer *buyer)
 
 static enum purchase redis_buy(struct buyer *buyer)
 {
-    static const struct basket_way way = {redis_lock, redis_unlock, redis_queue};
+    static const struct basket_way way = {redis_lock, redis_unlock, redis_queue, 2};
 
     return basket_buy(buyer, &way);
 }
@@ -240,6 +240,7 @@ static enum purchase stockade_lock(struct buyer *buyer, struct basket_line *line
     }
     line->mark = lease.token;
     buyer_passes(buyer, line->sku, lease.token);
+    buyer_note(buyer, TRACE_LOCKED, line->sku, lease.token);
     return PURCHASE_MADE;
 }
 
@@ -312,7 +313,7 @@ static int stockade_queue(struct buyer *buyer)
 
 static enum purchase stockade_buy(struct buyer *buyer)
 {
-    static const struct basket_way way = {stockade_lock, stockade_unlock, stockade_queue};
+    static const struct basket_way way = {stockade_lock, stockade_unlock, stockade_queue, 1};
 
     return basket_buy(buyer, &way);
 }

@@ -9,6 +9,8 @@
 
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
+#include "fence/base/json.h"
+#include "tools/report/report.h"
 
 bool demo_set_contender(void *settings, const char *text, struct failure *failure)
 {
@@ -60,6 +62,8 @@ struct run {
     struct term term;
     const struct client_uri *redis, *stockade; /* the servers in use */
     struct client_uri given;                   /* by -u */
+    FILE *report;                              /* NULL: none is asked for, or it is written */
+    struct buf json;                           /* its data: one object for each sale so far */
 };
 
 static void say_servers(struct run *run)
@@ -124,6 +128,53 @@ static void print_table(struct run *run, const struct sale_result *results, size
     term_table(&run->term, cells, count + 1, columns + 1);
 }
 
+/* The report. */
+
+static void report_sale(struct run *run, const struct sale_result *result)
+{
+    const struct demo *demo = run->sale->demo;
+    int64_t numbers[COLUMNS_MAX] = {0};
+
+    demo->numbers(result, numbers);
+    buf_append_text(&run->json, run->json.len > 0 ? ",\n{\"title\": " : "{\"title\": ");
+    json_string(&run->json, bytes_of(result->contender->title));
+    buf_printf(&run->json, ", \"stockade\": %s, \"right\": %s, \"took_ms\": %" PRId64,
+               result->contender->uses_stockade ? "true" : "false",
+               result->is_right ? "true" : "false", result->took_ms);
+    for (size_t i = 0; demo->heads[i] != NULL; i++) {
+        buf_printf(&run->json, ", \"%s\": %" PRId64, demo->heads[i], numbers[i]);
+    }
+    buf_append_text(&run->json, ",\n");
+    trace_json(run->sale->trace, &run->json);
+    buf_append_text(&run->json, "}");
+}
+
+static bool write_report(struct run *run, struct failure *failure)
+{
+    const struct sale *sale = run->sale;
+    FILE *file = run->report;
+    struct buf json = {.data = NULL};
+
+    if (file == NULL) {
+        return true;
+    }
+    buf_printf(&json,
+               "{\"demo\": \"%s\", \"skus\": %" PRId64 ", \"stock\": %" PRId64
+               ", \"buyers\": %" PRId64 ", \"ttl_ms\": %" PRId64 ", \"pause_ms\": %" PRId64
+               ", \"work_ms\": %" PRId64 ",\n\"ways\": [",
+               sale->demo->name, sale->skus, sale->stock, sale->buyers, sale->ttl_ms,
+               sale->pause_ms, sale->work_ms);
+    buf_append_bytes(&json, buf_bytes(&run->json));
+    buf_append_text(&json, "]}");
+    run->report = NULL;
+    bool written = report_write(file, sale->report, buf_bytes(&json), failure);
+    buf_free(&json);
+    if (written) {
+        term_line(&run->term, "\nThe sales, to be looked at in a browser: %s", sale->report);
+    }
+    return written;
+}
+
 /* `*kept`: Stockade kept its promise. */
 static bool hold_sales(struct run *run, bool *kept, struct failure *failure)
 {
@@ -152,6 +203,9 @@ static bool hold_sales(struct run *run, bool *kept, struct failure *failure)
             return failure_set(failure, "%s: %s", contender->title, failure->text);
         }
         demo->say_result(&run->term, &results[count]);
+        if (run->report != NULL) {
+            report_sale(run, &results[count]);
+        }
         *kept &= !contender->uses_stockade || results[count].is_right;
         count++;
     }
@@ -160,7 +214,7 @@ static bool hold_sales(struct run *run, bool *kept, struct failure *failure)
     if (run->servers.redis_program.pid != 0) {
         term_line(&run->term, "%s", demo->disclaimer);
     }
-    return true;
+    return write_report(run, failure);
 }
 
 int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int argc, char **argv)
@@ -187,6 +241,14 @@ int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int ar
     }
     name_anew(sale->key, sizeof sale->key, "stockade-demo:");
     name_anew(sale->table, sizeof sale->table, "demo_orders_");
+    if (sale->report != NULL) {
+        run.report = report_open(sale->report, &failure);
+        if (run.report == NULL) {
+            fprintf(stderr, "%s: %s\n", command, failure.text);
+            return CLI_FAILED;
+        }
+        sale->trace = trace_open();
+    }
     term_open(&run.term);
     signals_open(&run.signals);
     servers_open(&run.servers, &run.signals);
@@ -194,6 +256,11 @@ int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int ar
     term_clear(&run.term);
     servers_close(&run.servers);
     signals_close(&run.signals);
+    if (run.report != NULL) {
+        (void)fclose(run.report); /* a sale failed: it stays empty */
+    }
+    trace_close(sale->trace);
+    buf_free(&run.json);
     if (run.signals.ending != 0) {
         fprintf(stderr, "%s: interrupted; the servers are gone\n", command);
         return 128 + run.signals.ending;

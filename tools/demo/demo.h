@@ -27,6 +27,7 @@
 #include "tools/cli.h"
 #include "tools/crew.h"
 #include "tools/options.h"
+#include "tools/report/trace.h"
 #include "tools/servers.h"
 #include "tools/signals.h"
 #include "tools/term.h"
@@ -45,7 +46,9 @@ struct sale {
     int64_t lines;       /* articles in a basket */
     int64_t buyers, stops, losses;
     int64_t ttl_ms, pause_ms, work_ms;
-    int64_t limit_ms; /* a sale that takes longer has failed */
+    int64_t limit_ms;    /* a sale that takes longer has failed */
+    const char *report;  /* the file for it; NULL: none */
+    struct trace *trace; /* for the report; NULL: none */
     /* For this run alone, so that a running server's other data is out of reach. */
     char key[48];       /* what all keys begin with */
     char table[48];     /* of the orders, in Stockade's store */
@@ -73,6 +76,7 @@ struct buyer {
     struct ledger *ledger;
     struct client client;
     unsigned index;
+    struct trace *trace; /* the sale's; NULL for the referee */
     int64_t deadline_ms;
     void *own;       /* the contender's, from join to leave; NULL: nothing */
     pid_t companion; /* is stopped and continued with the buyer; 0: there is none */
@@ -127,6 +131,8 @@ void buyer_work(const struct buyer *buyer);
 void buyer_stop(struct buyer *buyer, int64_t stops_max);
 /* Note pieces that were confirmed. */
 void buyer_sold(struct buyer *buyer, int sku, int64_t pieces);
+/* Note for the report what the buyer did. */
+void buyer_note(const struct buyer *buyer, enum trace_kind kind, int sku, int64_t value);
 /* Count a stale write, tried or refused. */
 void buyer_note_stale(struct buyer *buyer, bool tried, bool refused);
 /* Return whether the sale takes too long. */
@@ -149,6 +155,7 @@ struct demo {
     const struct option_table *options; /* of a struct sale */
     const struct contender *const *contenders;
     size_t count;
+    const char *name;         /* in the report */
     const char *const *heads; /* of the table's columns behind the title; NULL ends them */
     void (*say_opening)(struct term *term, const struct sale *sale);
     void (*say_result)(struct term *term, const struct sale_result *result);
@@ -158,7 +165,7 @@ struct demo {
     int64_t pause_ttls;     /* how many TTLs a stopped buyer stays stopped, by default */
 };
 
-/* --contender NAME, --redis URI and --limit MS, for the option tables. */
+/* --contender NAME, --redis URI, --limit MS and --report FILE, for the option tables. */
 #define DEMO_OPTION_ROWS                                                                           \
     {"contender",       OPTION_CALL, 0, 0, 0, "NAME", "only this one; may be repeated",            \
      demo_set_contender},                                                                          \
@@ -170,9 +177,17 @@ struct demo {
          "URI",                                                                                    \
          "a running Redis, redis://host:port[/db], instead of a private one",                      \
          demo_set_redis},                                                                          \
+        {"limit",                                                                                  \
+         OPTION_MS,                                                                                \
+         offsetof(struct sale, limit_ms),                                                          \
+         1000,                                                                                     \
+         86400000,                                                                                 \
+         "MS",                                                                                     \
+         "a sale that takes longer has failed (10m)",                                              \
+         NULL},                                                                                    \
     {                                                                                              \
-        "limit", OPTION_MS, offsetof(struct sale, limit_ms), 1000, 86400000, "MS",                 \
-            "a sale that takes longer has failed (10m)", NULL                                      \
+        "report", OPTION_TEXT, offsetof(struct sale, report), 0, 0, "FILE",                        \
+            "write a page that shows each sale (.html)", NULL                                      \
     }
 bool demo_set_contender(void *settings, const char *text, struct failure *failure);
 bool demo_set_redis(void *settings, const char *text, struct failure *failure);

@@ -117,6 +117,7 @@ static const struct demo demo = {
     .options = &table,
     .contenders = contenders,
     .count = sizeof contenders / sizeof *contenders,
+    .name = "oversell",
     .heads = heads,
     .say_opening = say_opening,
     .say_result = say_result,

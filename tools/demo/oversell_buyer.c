@@ -22,6 +22,8 @@ enum purchase oversell_sold(struct buyer *buyer, int64_t left)
     int64_t old = atomic_load(lowest);
 
     buyer_sold(buyer, 0, 1);
+    buyer_note(buyer, TRACE_WRITTEN, 0, left);
+    buyer_note(buyer, TRACE_SOLD, 0, 1);
     atomic_store(&buyer->ledger->left, left);
     while (left < old && !atomic_compare_exchange_weak(lowest, &old, left)) {
     }

@@ -204,6 +204,7 @@ static enum purchase buy(struct buyer *buyer)
         if (strcmp(line, "work") == 0) {
             int64_t granted_us = buyer_now_us();
             buyer_passes(buyer, 0, granted_us);
+            buyer_note(buyer, TRACE_LOCKED, 0, 0);
             oversell_work(buyer);
             stale = buyer_has_passed(buyer, 0, granted_us);
         } else if (sscanf(line, "sold %" SCNd64, &left) == 1) {

@@ -29,6 +29,7 @@ static bool stock_of(struct buyer *buyer, redisReply *reply, int64_t *stock)
         return false;
     }
     freeReplyObject(reply);
+    buyer_note(buyer, TRACE_READ, 0, *stock);
     return true;
 }
 
@@ -150,6 +151,7 @@ static enum purchase redis_lock_buy(struct buyer *buyer)
     if (purchase != PURCHASE_FAILED && !redis_lock_give(&buyer->client, buyer->sale->key, value)) {
         purchase = PURCHASE_FAILED;
     }
+    buyer_note(buyer, TRACE_UNLOCKED, 0, 0);
     return purchase;
 }
 
@@ -308,6 +310,7 @@ static enum purchase version_buy(struct buyer *buyer)
         return buyer_failed(buyer, "reading stock and version", reply);
     }
     freeReplyObject(reply);
+    buyer_note(buyer, TRACE_READ, 0, stock);
     if (stock <= 0) {
         return PURCHASE_SOLD_OUT;
     }

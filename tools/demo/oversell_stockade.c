@@ -132,6 +132,7 @@ static enum purchase buy(struct buyer *buyer)
     }
     if (error == STK_OK) {
         buyer_passes(buyer, 0, stk_lease_token(lease, NULL));
+        buyer_note(buyer, TRACE_LOCKED, 0, stk_lease_token(lease, NULL));
         error = read_stock(buyer, &stock);
     }
     enum purchase purchase = PURCHASE_SOLD_OUT;
@@ -139,11 +140,13 @@ static enum purchase buy(struct buyer *buyer)
         (void)failed(buyer, "acquiring and reading", error);
         purchase = PURCHASE_FAILED;
     } else if (stock > 0) {
+        buyer_note(buyer, TRACE_READ, 0, stock);
         oversell_work(buyer);
         purchase = write_fenced(buyer, lease, stock - 1);
     }
     (void)stk_release(lease); /* it may have run out meanwhile, or run out later: no harm done */
     stk_lease_free(lease);
+    buyer_note(buyer, TRACE_UNLOCKED, 0, 0);
     return purchase;
 }
 

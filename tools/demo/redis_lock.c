@@ -48,6 +48,7 @@ enum purchase redis_lock_take(struct buyer *buyer, int sku, const char *key, con
         if (taken) {
             *granted_us = buyer_now_us();
             buyer_passes(buyer, sku, asked_us);
+            buyer_note(buyer, TRACE_LOCKED, sku, 0);
             return PURCHASE_MADE;
         }
         pause_retry();

@@ -42,10 +42,12 @@ void buyer_stop(struct buyer *buyer, int64_t stops_max)
         if (buyer->companion != 0) {
             (void)kill(buyer->companion, SIGSTOP);
         }
+        buyer_note(buyer, TRACE_PAUSED, 0, 0);
         (void)raise(SIGSTOP); /* it takes all threads of the process along */
         if (buyer->companion != 0) {
             (void)kill(buyer->companion, SIGCONT);
         }
+        buyer_note(buyer, TRACE_WOKEN, 0, 0);
     }
 }
 
@@ -65,10 +67,18 @@ void buyer_sold(struct buyer *buyer, int sku, int64_t pieces)
     raise_to(&buyer->ledger->last_sale_ms, clock_now_ms(&clock_monotonic));
 }
 
+void buyer_note(const struct buyer *buyer, enum trace_kind kind, int sku, int64_t value)
+{
+    trace_note(buyer->trace, buyer->index, kind, sku, value);
+}
+
 void buyer_note_stale(struct buyer *buyer, bool tried, bool refused)
 {
     atomic_fetch_add(&buyer->ledger->stale_tried, tried ? 1 : 0);
     atomic_fetch_add(&buyer->ledger->stale_refused, refused ? 1 : 0);
+    if (tried || refused) {
+        buyer_note(buyer, refused ? TRACE_REFUSED : TRACE_STALE, 0, 0);
+    }
 }
 
 bool buyer_is_late(const struct buyer *buyer)
@@ -145,6 +155,7 @@ static int on_buyer_started(void *context, unsigned index)
     enum purchase purchase = PURCHASE_FAILED;
 
     buyer.index = index;
+    buyer.trace = buyer.sale->trace;
     if (enter(&buyer)) {
         do {
             purchase = buyer.contender->buy(&buyer);
@@ -191,6 +202,7 @@ static bool hold(struct referee *referee, struct failure *failure)
         .signals = referee->signals,
     };
 
+    trace_begin(buyer->sale->trace);
     referee->began_ms = clock_now_ms(&clock_monotonic);
     buyer->deadline_ms = referee->began_ms + buyer->sale->limit_ms;
     bool held = crew_run(&work, failure);

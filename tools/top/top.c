@@ -55,7 +55,9 @@ static const struct option_table table = {
     .usage = "stockade top [MATCH] [options]",
     .about = "Shows the leases that are held, who waits, and what the daemon does each second,\n"
              "until q is pressed; MATCH is a pattern such as 'sku:*'. Of many leases it looks at\n"
-             "2000 each time, and says how many it has looked at so far.\n\n"
+             "2000 each time, and says how many it has looked at so far. Keys: / for a filter,\n"
+             "w r o t l to sort by waiters, resource, owner, token or time left (again: turned\n"
+             "round), arrows and page keys to scroll, p to pause, q to quit.\n\n"
              "exit codes: 0 done, 1 no terminal, 2 wrong usage, 69 (with --json) the server\n"
              "cannot be reached",
     OPTION_ROWS(rows),

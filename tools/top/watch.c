@@ -13,7 +13,7 @@
 #include "tools/term.h"
 
 enum {
-    ANSWER_MS = 2000,
+    ANSWER_MS = 3000,
     LOOK_MAX = 2000, /* leases that one look asks for */
     CHUNK = 250,     /* of these, in one exchange */
     NAMES_EVERY_MS = 900,

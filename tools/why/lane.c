@@ -154,10 +154,11 @@ static void label_of(const struct lane *lane, size_t place, char label[LABEL_MAX
     while (row->place != place) {
         row++;
     }
-    struct bytes name = row->client.len > 0                       ? row->client
-                        : row->is_one_owner && row->owner.len > 0 ? row->owner
-                        : row->address.len > 0                    ? row->address
-                                                                  : BYTES_LITERAL("?");
+    bool has_owner = row->is_one_owner && row->owner.len > 0 && !story_is_nameless(row->owner);
+    struct bytes name = row->client.len > 0    ? row->client
+                        : has_owner            ? row->owner
+                        : row->address.len > 0 ? row->address
+                                               : BYTES_LITERAL("?");
     text_print(label, LABEL_MAX + 1, "%s", TERM_NAME(name, LABEL_MAX));
 }
 

@@ -26,9 +26,7 @@ static struct json_object *parse(struct json_tokener *tokener, struct bytes text
 {
     json_tokener_reset(tokener);
     struct json_object *value = json_tokener_parse_ex(tokener, text.data, (int)text.len);
-    bool is_whole = json_tokener_get_error(tokener) == json_tokener_success &&
-                    json_tokener_get_parse_end(tokener) == text.len;
-    if (!is_whole) {
+    if (json_tokener_get_error(tokener) != json_tokener_success) { /* also where more follows */
         json_object_put(value);
         value = NULL;
     }

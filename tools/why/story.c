@@ -9,6 +9,7 @@
 #include "fence/base/check.h"
 #include "fence/base/json.h"
 #include "fence/base/mem.h"
+#include "fence/lease/provider.h"
 
 #define TIME_MAX_MS INT64_C(253402300799999)
 
@@ -40,10 +41,19 @@ const struct story_field hold_fields[HOLD_FIELDS] = {
 };
 
 const struct story_field refusal_fields[REFUSAL_FIELDS] = {
-    TIME(refusal, time_ms),        TEXT(refusal, resource),        MISSING_COUNT(refusal, token),
-    TEXT(refusal, code),           TEXT(refusal, command),         TEXT(refusal, user),
-    TEXT(refusal, client),         TEXT(refusal, address),         MISSING_TIME(refusal, late_ms),
-    TEXT(refusal, ended),          MISSING_COUNT(refusal, newest), TEXT(refusal, newest_owner),
+    TIME(refusal, time_ms),
+    TEXT(refusal, resource),
+    MISSING_COUNT(refusal, token),
+    TEXT(refusal, code),
+    TEXT(refusal, command),
+    TEXT(refusal, user),
+    TEXT(refusal, client),
+    TEXT(refusal, address),
+    MISSING_TIME(refusal, granted_ms),
+    MISSING_TIME(refusal, late_ms),
+    TEXT(refusal, ended),
+    MISSING_COUNT(refusal, newest),
+    TEXT(refusal, newest_owner),
     TEXT(refusal, newest_address),
 };
 
@@ -126,6 +136,16 @@ void story_reverse(struct story *story)
         story->refusals[i] = story->refusals[--j];
         story->refusals[j] = kept;
     }
+}
+
+bool story_is_nameless(struct bytes owner)
+{
+    bool is_hex = owner.len == LEASE_NONCE_LEN;
+
+    for (size_t i = 0; i < owner.len && is_hex; i++) {
+        is_hex = bytes_hex_digit(owner.data[i]) >= 0;
+    }
+    return is_hex;
 }
 
 bool story_is_on(const struct story *story, const struct hold *hold)

@@ -23,8 +23,9 @@ struct hold {
 
 struct refusal {
     int64_t time_ms, token;
-    int64_t late_ms; /* after its lease had ended; STORY_NONE: that is not known */
-    int64_t newest;  /* the token that had overtaken it, or its own */
+    int64_t granted_ms; /* when the token was; STORY_NONE: that is not known */
+    int64_t late_ms;    /* after its lease had ended; STORY_NONE: that is not known */
+    int64_t newest;     /* the token that had overtaken it, or its own */
     struct buf resource, code, command, user, client, address;
     struct buf ended; /* how its lease had ended */
     struct buf newest_owner, newest_address;
@@ -38,7 +39,7 @@ struct story_field {
     bool is_time;  /* milliseconds, from 0 to those of the year 9999 */
     bool may_miss; /* STORY_NONE is a value; else 0 stands for it */
 };
-enum { HOLD_FIELDS = 11, REFUSAL_FIELDS = 13 };
+enum { HOLD_FIELDS = 11, REFUSAL_FIELDS = 14 };
 extern const struct story_field hold_fields[HOLD_FIELDS];
 extern const struct story_field refusal_fields[REFUSAL_FIELDS];
 
@@ -75,6 +76,8 @@ void story_reverse(struct story *story);
 int64_t story_hold_until(const struct story *story, const struct hold *hold);
 /* Return whether the hold goes on. */
 bool story_is_on(const struct story *story, const struct hold *hold);
+/* Return whether the daemon has made this owner up, for one who named none. */
+bool story_is_nameless(struct bytes owner);
 void story_free(struct story *story);
 
 /* Append an array of JSON objects: the entries with their fields. */

@@ -59,33 +59,43 @@ static void append_count(struct buf *out, int64_t count, const char *one, const 
     buf_printf(out, "%" PRId64 " %s", count, count == 1 ? one : many);
 }
 
-/* "shop-1" (127.0.0.1:5012, user "x"), or what of that is known. `name` stands first. */
-static void append_who(struct buf *out, const struct buf *name, const struct buf *client,
+/* Begin or go on with what stands in parentheses. */
+static void append_more(struct buf *out, bool *begun, const char *text)
+{
+    buf_append_text(out, *begun ? ", " : " (");
+    buf_append_text(out, text);
+    *begun = true;
+}
+
+/* "ann" (client "shop-1", 127.0.0.1:5012), or what of that is known. An owner that the daemon has
+ * made up says nothing to anybody, so the client's name comes first, then, or the address. NULL:
+ * not known. */
+static void append_who(struct buf *out, const struct buf *owner, const struct buf *client,
                        const struct buf *user, const struct buf *address)
 {
-    const char *before = " (";
+    bool has_owner = owner != NULL && is_known(owner) && !story_is_nameless(buf_bytes(owner));
+    bool has_client = client != NULL && is_known(client), begun = false;
 
-    if (is_known(name)) {
-        append_quoted(out, buf_bytes(name));
+    if (has_owner || has_client) {
+        append_quoted(out, buf_bytes(has_owner ? owner : client));
+    } else if (is_known(address)) {
+        append_escaped(out, buf_bytes(address));
     } else {
         buf_append_text(out, "somebody");
     }
-    if (client != NULL && is_known(client)) {
-        buf_printf(out, "%sclient ", before);
+    if (has_owner && has_client) {
+        append_more(out, &begun, "client ");
         append_quoted(out, buf_bytes(client));
-        before = ", ";
     }
     if (user != NULL && is_known(user) && !bytes_equal(buf_bytes(user), BYTES_LITERAL("default"))) {
-        buf_printf(out, "%suser ", before);
+        append_more(out, &begun, "user ");
         append_quoted(out, buf_bytes(user));
-        before = ", ";
     }
-    if (is_known(address)) {
-        buf_append_text(out, before);
+    if ((has_owner || has_client) && is_known(address)) {
+        append_more(out, &begun, "");
         append_escaped(out, buf_bytes(address));
-        before = ", ";
     }
-    buf_append_text(out, before[0] == ',' ? ")" : "");
+    buf_append_text(out, begun ? ")" : "");
 }
 
 /* The summary. */
@@ -96,7 +106,11 @@ static void append_state(struct buf *out, const struct story *story)
 
     if (story->is_held) {
         buf_append_text(out, "held by ");
-        append_quoted(out, buf_bytes(&story->owner));
+        if (last != NULL && last->token == story->token) {
+            append_who(out, &last->owner, &last->client, NULL, &last->address);
+        } else {
+            append_quoted(out, buf_bytes(&story->owner));
+        }
         buf_printf(out, " under token %" PRId64, story->token);
         if (last != NULL && last->token == story->token) {
             buf_printf(out, " for %s",
@@ -245,7 +259,7 @@ static void append_successor(struct buf *out, const struct refusal *refusal)
         buf_append_text(out, " Nobody had overtaken it.");
     } else if (refusal->newest > refusal->token) {
         buf_printf(out, " Token %" PRId64, refusal->newest);
-        if (is_known(&refusal->newest_owner)) {
+        if (is_known(&refusal->newest_owner) || is_known(&refusal->newest_address)) {
             buf_append_text(out, " of ");
             append_who(out, &refusal->newest_owner, NULL, NULL, &refusal->newest_address);
         }
@@ -258,7 +272,6 @@ static void append_successor(struct buf *out, const struct refusal *refusal)
 static void tell_refusal(struct buf *out, const struct story *story, const struct refusal *refusal)
 {
     bool has_token = refusal->token != STORY_NONE && refusal->token != 0;
-    const struct buf *name = is_known(&refusal->client) ? &refusal->client : &refusal->address;
 
     buf_append_text(out, "Refused: ");
     append_escaped(out, buf_bytes(&refusal->command));
@@ -267,10 +280,13 @@ static void tell_refusal(struct buf *out, const struct story *story, const struc
         append_quoted(out, buf_bytes(&refusal->resource));
     }
     buf_append_text(out, " by ");
-    append_who(out, name, NULL, &refusal->user,
-               name == &refusal->address ? &(struct buf){0} : &refusal->address);
+    append_who(out, NULL, &refusal->client, &refusal->user, &refusal->address);
     if (has_token) {
         buf_printf(out, " with token %" PRId64, refusal->token);
+        if (story->log != NULL && refusal->granted_ms != STORY_NONE) { /* there are no holds */
+            buf_printf(out, ", granted at %s",
+                       tell_time(refusal->granted_ms, (char[TELL_TIME_MAX]){0}));
+        }
     } else {
         buf_append_text(out, " without a token");
     }

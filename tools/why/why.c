@@ -18,7 +18,7 @@
 #include "tools/why/tell.h"
 #include "tools/why/wire.h"
 
-enum { COUNT_MAX = 1000000 };
+enum { COUNT_MAX = 10000 }; /* the daemon's limit, too */
 
 struct settings {
     const char *resource, *log;
@@ -36,7 +36,7 @@ static const struct option_row rows[] = {
 };
 static const struct option_table table = {
     .command = "stockade why",
-    .usage = "stockade why RESOURCE [options], stockade why --log FILE [RESOURCE]",
+    .usage = "stockade why [RESOURCE] [--log FILE] [options]",
     .about = "Tells who held the lease on a resource, for how long and how each hold ended, who\n"
              "was refused, with which command and how late, and who had overtaken. The daemon\n"
              "remembers its last leases while it runs; its log tells of the nights before.\n\n"

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fence/base/check.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
@@ -24,11 +25,20 @@ struct gauge {
     uint64_t value;
     bool counts; /* a counter, not a gauge */
 };
-#define GAUGES_MAX 24
 
-/* Each appends to `gauges`, and returns how many. */
+struct gauges {
+    struct gauge all[32];
+    size_t count;
+};
 
-static size_t lease_gauges(const struct engine *engine, struct gauge *gauges)
+static void append_gauges(struct gauges *gauges, const struct gauge *more, size_t count)
+{
+    check(gauges->count + count <= sizeof gauges->all / sizeof *gauges->all);
+    memcpy(gauges->all + gauges->count, more, count * sizeof *more);
+    gauges->count += count;
+}
+
+static void lease_gauges(const struct engine *engine, struct gauges *gauges)
 {
     const struct lease_health lease = lease_provider_health(engine->options.provider);
     const struct gauge all[] = {
@@ -42,11 +52,10 @@ static size_t lease_gauges(const struct engine *engine, struct gauge *gauges)
          false},
     };
 
-    memcpy(gauges, all, sizeof all);
-    return sizeof all / sizeof *all;
+    append_gauges(gauges, all, sizeof all / sizeof *all);
 }
 
-static size_t own_gauges(const struct engine *engine, struct gauge *gauges)
+static void own_gauges(const struct engine *engine, struct gauges *gauges)
 {
     const struct gauge all[] = {
         {"connections", "Connections open", engine->sessions_count, false},
@@ -65,11 +74,10 @@ static size_t own_gauges(const struct engine *engine, struct gauge *gauges)
          log_lines_lost(engine->options.log), true},
     };
 
-    memcpy(gauges, all, sizeof all);
-    return sizeof all / sizeof *all;
+    append_gauges(gauges, all, sizeof all / sizeof *all);
 }
 
-static size_t store_gauges(const struct engine *engine, struct gauge *gauges)
+static void store_gauges(const struct engine *engine, struct gauges *gauges)
 {
     const struct store_stats store = store_stats(engine->options.store);
     const struct gauge all[] = {
@@ -88,14 +96,13 @@ static size_t store_gauges(const struct engine *engine, struct gauge *gauges)
          false},
     };
 
-    memcpy(gauges, all, sizeof all);
-    return sizeof all / sizeof *all;
+    append_gauges(gauges, all, sizeof all / sizeof *all);
 }
 
-static void print_gauges(const struct gauge *gauges, size_t count, struct buf *out)
+static void print_gauges(const struct gauges *gauges, struct buf *out)
 {
-    for (size_t i = 0; i < count; i++)
-        buf_printf(out, "%s:%" PRIu64 "\r\n", gauges[i].name, gauges[i].value);
+    for (size_t i = 0; i < gauges->count; i++)
+        buf_printf(out, "%s:%" PRIu64 "\r\n", gauges->all[i].name, gauges->all[i].value);
 }
 
 static void section_counters(struct engine *engine, struct buf *out)
@@ -103,8 +110,9 @@ static void section_counters(struct engine *engine, struct buf *out)
 #define X(name, help) buf_printf(out, #name ":%" PRIu64 "\r\n", engine->counters.name);
     ENGINE_COUNTERS(X)
 #undef X
-    struct gauge gauges[GAUGES_MAX];
-    print_gauges(gauges, own_gauges(engine, gauges), out);
+    struct gauges gauges = {.count = 0};
+    own_gauges(engine, &gauges);
+    print_gauges(&gauges, out);
 }
 
 static void section_server(struct engine *engine, struct buf *out)
@@ -171,21 +179,23 @@ static void section_cpu(struct engine *engine, struct buf *out)
 
 static void section_lease(struct engine *engine, struct buf *out)
 {
-    struct gauge gauges[GAUGES_MAX];
+    struct gauges gauges = {.count = 0};
     struct lease_health lease = lease_provider_health(engine->options.provider);
 
     buf_printf(out, "lease_service:%s\r\nlease_service_detail:%s\r\n",
                lease_provider_name(engine->options.provider), lease.detail);
-    print_gauges(gauges, lease_gauges(engine, gauges), out);
+    lease_gauges(engine, &gauges);
+    print_gauges(&gauges, out);
 }
 
 static void section_store(struct engine *engine, struct buf *out)
 {
-    struct gauge gauges[GAUGES_MAX];
+    struct gauges gauges = {.count = 0};
     struct store_stats store = store_stats(engine->options.store);
 
     buf_printf(out, "store_detail:%s\r\n", store.state == STORE_FINE ? "ok" : store.why);
-    print_gauges(gauges, store_gauges(engine, gauges), out);
+    store_gauges(engine, &gauges);
+    print_gauges(&gauges, out);
 }
 
 static void section_lock_keys(struct engine *engine, struct buf *out)
@@ -360,18 +370,18 @@ static void print_process(const struct exposition *exposition, const struct engi
 void engine_metrics(struct engine *engine, bool openmetrics, struct buf *out)
 {
     const struct exposition exposition = {out, openmetrics};
-    struct gauge gauges[GAUGES_MAX];
+    struct gauges gauges = {.count = 0};
 
     requests_count_times(engine);
 #define X(name, help) print_metric(&exposition, #name, help, engine->counters.name, true);
     ENGINE_COUNTERS(X)
 #undef X
-    size_t count = lease_gauges(engine, gauges);
-    count += own_gauges(engine, gauges + count);
-    count += store_gauges(engine, gauges + count);
-    for (size_t i = 0; i < count; i++)
-        print_metric(&exposition, gauges[i].name, gauges[i].help, gauges[i].value,
-                     gauges[i].counts);
+    lease_gauges(engine, &gauges);
+    own_gauges(engine, &gauges);
+    store_gauges(engine, &gauges);
+    for (size_t i = 0; i < gauges.count; i++)
+        print_metric(&exposition, gauges.all[i].name, gauges.all[i].help, gauges.all[i].value,
+                     gauges.all[i].counts);
     print_histograms(&exposition, engine);
     print_process(&exposition, engine);
     if (openmetrics)

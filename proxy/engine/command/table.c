@@ -60,8 +60,9 @@ const struct command commands[] = {
           "Who holds a resource: resource [OWNER owner] -> map; with OWNER null for another's"),
     {"LEASES", -1, L | LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
      "Names of resources with an unretired token: [MATCH glob] [COUNT n]"},
-    LEASE("HISTORY", -2, ORDER_ALONE, history_show,
-          "Who held a resource, and how each lease ended: resource [COUNT n] -> maps, newest first"),
+    LEASE(
+        "HISTORY", -2, ORDER_ALONE, history_show,
+        "Who held a resource, and how each lease ended: resource [COUNT n] -> maps, newest first"),
     {"REFUSALS", -1, L, ORDER_ALONE, NO_KEY, NULL, history_refusals_show, NULL, NULL, "leases",
      "Which commands were refused, and how late they were: [MATCH glob] [COUNT n] -> maps"},
     {"FENCED", -4, COMMAND_FENCED, ORDER_WRITE, 3, 3, 1, plan_make, plan_start, NULL, NULL,

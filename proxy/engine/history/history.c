@@ -238,8 +238,11 @@ void history_ended(struct history *history, struct history_grant *grant, enum hi
 void history_given_back(struct history *history, struct bytes resource, int64_t token,
                         int64_t ttl_ms, struct bytes owner, struct history_client client)
 {
-    history_ended(history, add_grant(history, resource, token, ttl_ms, owner, client),
-                  HISTORY_GIVEN_BACK);
+    struct history_grant *grant = history_find(history, resource, token);
+
+    if (grant == NULL)
+        grant = add_grant(history, resource, token, ttl_ms, owner, client);
+    history_ended(history, grant, HISTORY_GIVEN_BACK);
 }
 
 void history_let_go(struct history_grant *grant)
@@ -266,6 +269,17 @@ static uint64_t *this_minute(struct history *history)
     return &history->refused[minute % MINUTES];
 }
 
+/* Its time is over, and another daemon has granted it meanwhile: this one has not heard of its end
+ * yet. */
+static void judge_unnoticed(struct history_refusal *refusal, const struct history_grant *grant,
+                            int64_t now_ms)
+{
+    if (refusal->newest <= grant->token || now_ms < grant->until_clock_ms)
+        return;
+    refusal->ended = HISTORY_EXPIRED;
+    refusal->late_ms = now_ms - grant->until_clock_ms;
+}
+
 /* Fill in what the history knows of the token that was presented, and of the newest one. */
 static void judge(const struct history *history, struct history_refusal *refusal,
                   struct history_grant *grant)
@@ -278,6 +292,8 @@ static void judge(const struct history *history, struct history_refusal *refusal
     refusal->ended = grant->end;
     if (grant->end != HISTORY_RUNS)
         refusal->late_ms = clock_now_ms(history->clock) - grant->ended_clock_ms;
+    else
+        judge_unnoticed(refusal, grant, clock_now_ms(history->clock));
 }
 
 const struct history_refusal *history_refused(struct history *history, struct bytes name,

@@ -522,6 +522,9 @@ static void on_given_back(struct release *release)
     struct acquire *acquire = list_entry(release, struct acquire, release);
 
     acquire->engine->counters.leases_given_back++;
+    if (release->ended) /* else it was entered again, and goes on */
+        history_given_back(acquire->engine->history, acquire->resource, release->token,
+                           acquire->ttl_ms, acquire->grant.owner, session_client(acquire->session));
     if (is_unwanted(acquire))
         end_unwanted(acquire);
     else if (has_time(acquire))
@@ -550,13 +553,10 @@ static void give_back(struct acquire *acquire)
                          .value = acquire->by_value ? acquire->grant.owner : (struct bytes){"", 0},
                          .unannounced = true,
                          .on_end = on_given_back};
-    if (!acquire->counted) {
+    if (acquire->counted)
+        release_start(release);
+    else
         on_given_back(release);
-        return;
-    }
-    history_given_back(acquire->engine->history, acquire->resource, release->token, acquire->ttl_ms,
-                       acquire->grant.owner, session_client(acquire->session));
-    release_start(release);
 }
 
 static void on_recorded(struct acquire *acquire)

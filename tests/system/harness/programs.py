@@ -28,11 +28,11 @@ def run(*args, timeout=30, **options):
     return done.stdout
 
 
-def run_js(program, *args):
+def run_js(program, *args, **options):
     """What a program in clients saw, as it prints it."""
     assert os.path.exists(NODE_MODULES), "run npm ci in tests/system first (make check does)"
     return json.loads(run("node", SYSTEM / "clients" / program, *args,
-                          env={**os.environ, "NODE_PATH": str(NODE_MODULES)}))
+                          env={**os.environ, "NODE_PATH": str(NODE_MODULES)}, **options))
 
 
 def run_node(library, job, daemon, key):

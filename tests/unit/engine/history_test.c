@@ -97,6 +97,37 @@ WORLD_TEST(a_grant_that_nobody_could_receive_was_given_back)
     assert_text(grant_at(world, "k", 0)->owner, "ann");
 }
 
+/* Its client leaves while the store writes it down. */
+EITHER_TEST(a_grant_whose_client_is_gone_was_given_back)
+{
+    world_send_only(world, 1, "ACQUIRE k 60000 OWNER ann");
+    world_step_store(world);
+    world_pass(world, 30);
+    world_call(world, 2, "PING");
+    assert_null(grant_at(world, "k", 0)->older);
+    world_call(world, 1, "RELEASE k 1");
+    world_send_only(world, 1, "ACQUIRE k 60000 OWNER ann");
+    world_step_store(world);
+    leave(world, 1);
+    assert_ended(world, 0, HISTORY_GIVEN_BACK, 30);
+    assert_int_equal(grant_at(world, "k", 0)->token, 2);
+    assert_ended(world, 1, HISTORY_RELEASED, 30);
+}
+
+/* The lease was somebody's before, and goes on. */
+EITHER_TEST(entering_again_in_vain_is_no_end)
+{
+    world_call(world, 1, "ACQUIRE k 60000 OWNER ann");
+    world_send_only(world, 2, "ACQUIRE k 60000 OWNER ann");
+    world_step_store(world);
+    leave(world, 2);
+    assert_int_equal(world_counter(world, "leases_given_back"), 1);
+    assert_null(grant_at(world, "k", 0)->older);
+    assert_ended(world, 0, HISTORY_RUNS, 0);
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_ended(world, 0, HISTORY_RELEASED, 0);
+}
+
 EITHER_TEST(entering_again_is_no_other_grant)
 {
     world_call(world, 1, "ACQUIRE k 1000 OWNER ann");
@@ -125,6 +156,22 @@ EITHER_TEST(writes_that_were_applied_are_counted)
     assert_int_equal(grant_at(world, "k", 0)->refused, 0);
 }
 
+/* A session remembers by which grant it wrote last. */
+EITHER_TEST(a_connection_that_changes_its_token_writes_under_the_new_one)
+{
+    for (int64_t token = 1; token <= 3; token++) {
+        char line[64];
+        world_call(world, 1, "ACQUIRE k 1000");
+        for (int64_t i = 0; i < token; i++) {
+            snprintf(line, sizeof line, "FENCED %d SET k 1", (int)token);
+            assert_says(world, 2, line, "+OK\r\n");
+        }
+        world_call(world, 1, "REVOKE k");
+    }
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(grant_at(world, "k", i)->writes, 3 - i);
+}
+
 EITHER_TEST(a_refusal_says_how_late_it_was_and_who_had_overtaken_it)
 {
     world_call(world, 1, "CLIENT SETNAME till-3");
@@ -150,6 +197,63 @@ EITHER_TEST(a_refusal_says_how_late_it_was_and_who_had_overtaken_it)
     assert_int_equal(grant_at(world, "k", 1)->refused, 1);
     assert_int_equal(grant_at(world, "k", 0)->refused, 0);
     assert_int_equal(history_refused_hour(world->engine->history), 1);
+}
+
+EITHER_TEST(a_revoked_holder_has_no_successor)
+{
+    world_call(world, 1, "ACQUIRE k 1000 OWNER ann");
+    world_call(world, 2, "REVOKE k");
+    world_pass(world, 40);
+    assert_begins(world, 1, "FENCED 1 SET k 1", "-STALE ");
+    assert_int_equal(last_refusal(world)->late_ms, 40);
+    assert_int_equal(last_refusal(world)->ended, HISTORY_REVOKED);
+    assert_int_equal(last_refusal(world)->newest, 1);
+    assert_text(last_refusal(world)->newest_owner, "");
+}
+
+/* Its successor was granted at another daemon, and the lease service has not told this one yet. */
+WORLD_TEST(how_late_a_command_was_is_known_before_the_end_is_noticed)
+{
+    struct world *other = world_add_twin(world);
+
+    world_call(world, 1, "ACQUIRE k 1000 OWNER ann");
+    world->now_ms += 1300;
+    world_send_only(other, 1, "ACQUIRE k 9000 OWNER bob");
+    world_step_store(other);
+    world_step_store(other);
+    lease_service_set_late(world->service, 500);
+    assert_begins(world, 1, "FENCED 1 SET k 1", "-STALE ");
+    assert_ended(world, 0, HISTORY_RUNS, 0);
+    assert_int_equal(last_refusal(world)->newest, 2);
+    assert_int_equal(last_refusal(world)->late_ms, 300);
+    assert_int_equal(last_refusal(world)->ended, HISTORY_EXPIRED);
+    assert_text(last_refusal(world)->newest_owner, ""); /* the other daemon knows */
+    lease_service_set_late(world->service, 0);
+    world_pass(world, 1000);
+}
+
+EITHER_TEST(a_token_of_before_a_restart_is_refused_with_what_is_known)
+{
+    world_call(world, 1, "ACQUIRE k 1000 OWNER ann");
+    world_restart_engine(world, 2000);
+    world_call(world, 1, "ACQUIRE k 9000 OWNER bob");
+    assert_begins(world, 2, "FENCED 1 SET k 1", "-STALE ");
+    assert_int_equal(last_refusal(world)->late_ms, -1);
+    assert_int_equal(last_refusal(world)->granted_ms, 0);
+    assert_text(last_refusal(world)->newest_owner, "bob");
+    assert_null(grant_at(world, "k", 0)->older);
+}
+
+EITHER_TEST(both_commands_reply_maps_in_resp3)
+{
+    world_call(world, 1, "ACQUIRE k 1000 OWNER ann");
+    assert_begins(world, 1, "FENCED 9 SET k v", "-UNKNOWN ");
+    assert_begins(world, 1, "SET k v", "-NOTOKEN ");
+    world_call(world, 1, "HELLO 3");
+    assert_begins(world, 1, "HISTORY k", "*1\r\n%11\r\n$5\r\ntoken\r\n:1\r\n$5\r\nowner\r\n");
+    assert_non_null(strstr(world_call(world, 1, "HISTORY k"), "$8\r\nended_ms\r\n_\r\n"));
+    assert_begins(world, 1, "REFUSALS MATCH ? COUNT 1", "*1\r\n%14\r\n$7\r\ntime_ms\r\n:");
+    assert_begins(world, 1, "REFUSALS", "*2\r\n%14\r\n");
 }
 
 EITHER_TEST(what_is_not_known_of_a_refused_token_is_left_open)
@@ -275,6 +379,42 @@ HISTORY_TEST(long_names_make_room_earlier)
     assert_int_equal(history_refusals_count(fixture->history), 1);
 }
 
+/* Even where it alone is more than there is room for. */
+HISTORY_TEST(the_newest_entry_stays)
+{
+    static char owner[5000];
+    struct history_grant *first, *second;
+
+    granted(fixture, bytes_of("k"), 1, &first);
+    history_granted(fixture->history, bytes_of("k"), 2, 1000, 1000,
+                    (struct bytes){owner, sizeof owner}, client, &second);
+    assert_null(first);
+    assert_int_equal(history_grants_count(fixture->history), 1);
+    assert_int_equal(second->owner.len, sizeof owner);
+    granted(fixture, bytes_of("k"), 3, &first);
+    assert_null(second);
+}
+
+/* With `older` and with history_refusal_before, from the newest to the oldest that is left. */
+HISTORY_TEST(refusals_are_told_from_the_newest)
+{
+    const struct history_refusal *refusal;
+
+    for (int64_t i = 0; i < 7; i++)
+        history_refused(fixture->history, i % 2 == 0 ? bytes_of("even") : bytes_of("odd"), i + 1, 9,
+                        STK_STALE, "SET", client);
+    refusal = history_refusals(fixture->history);
+    for (int64_t token = 7; token >= 5; token--) {
+        assert_int_equal(refusal->token, token);
+        refusal = history_refusal_before(fixture->history, refusal);
+    }
+    assert_null(refusal);
+    refusal = history_refusals_of(fixture->history, BYTES_LITERAL("even"));
+    assert_int_equal(refusal->older->token, 5);
+    assert_null(refusal->older->older);
+    assert_null(history_refusals_of(fixture->history, BYTES_LITERAL("odd"))->older);
+}
+
 HISTORY_TEST(as_json_it_has_the_fields_of_the_commands)
 {
     struct history_grant *minded;
@@ -290,5 +430,15 @@ HISTORY_TEST(as_json_it_has_the_fields_of_the_commands)
                         "\"token\":1,\"owner\":\"ann\",\"user\":\"default\",\"client\":\"till\","
                         "\"address\":\"1.2.3.4:5\",\"granted_ms\":0,\"ttl_ms\":1000,"
                         "\"ended_ms\":1000,\"end\":\"expired\",\"writes\":2,\"refused\":0");
+    buf_free(&json);
+    history_refused(fixture->history, bytes_of("k\""), 1, 2, STK_STALE, "SET", client);
+    history_refusal_json(&json, history_refusals(fixture->history));
+    buf_append_text(&json, "");
+    assert_string_equal(json.data,
+                        "\"time_ms\":1500,\"resource\":\"k\\\"\",\"token\":1,\"code\":\"STALE\","
+                        "\"command\":\"SET\",\"user\":\"default\",\"client\":\"till\","
+                        "\"address\":\"1.2.3.4:5\",\"granted_ms\":null,\"late_ms\":null,"
+                        "\"ended\":null,\"newest\":2,\"newest_owner\":null,"
+                        "\"newest_address\":null");
     buf_free(&json);
 }

@@ -91,9 +91,9 @@ TEST(the_summary_tells_the_state_and_how_late_a_refusal_was)
 
     tell_summary(&out, &story);
     assert_string_equal(
-        text_of(&out),
-        "\"sku:42\": held by \"o\" under token 3 for 100 ms, 100 ms left, 1 is waiting; "
-        "3 leases and 1 refused command (300 ms late) since 2026-01-31 12:00:00.\n");
+        text_of(&out), "\"sku:42\": held by \"o\" (client \"ben\", ben) under token 3 for 100 ms, "
+                       "100 ms left, 1 is waiting; "
+                       "3 leases and 1 refused command (300 ms late) since 2026-01-31 12:00:00.\n");
     buf_free(&out);
     story_free(&story);
 }
@@ -127,6 +127,7 @@ TEST(what_is_not_known_is_not_told)
     struct buf out = {0};
 
     refusal->newest = STORY_NONE;
+    refusal->granted_ms = STORY_NONE;
     tell_events(&out, &story);
     assert_string_equal(text_of(&out), "2026-02-01 (UTC+0000)\n  12:00:00.000  Refused: SET of "
                                        "\"sku:42\" by somebody with token 7 (STALE).\n");
@@ -142,6 +143,26 @@ TEST(a_newest_token_that_is_its_own_was_overtaken_by_nobody)
     add_refusal(&story, 7, "ann", 0, 5)->newest = 7;
     tell_events(&out, &story);
     assert_non_null(strstr(text_of(&out), "Nobody had overtaken it."));
+    buf_free(&out);
+    story_free(&story);
+}
+
+TEST(an_owner_that_the_daemon_made_up_is_not_told)
+{
+    struct story story = {.resource = "sku:42"};
+    struct buf out = {0};
+
+    for (int i = 0; i < 2; i++) {
+        add_hold(&story, i + 1, i == 0 ? "ann" : "", 0, 200, "released");
+        buf_clear(&story.holds[i].owner);
+        set_text(&story.holds[i].owner, "00ce8cd0ea711b5130542d051feb44b7");
+    }
+    set_text(&story.holds[1].address, "10.0.0.1:1");
+    tell_events(&out, &story);
+    lane_draw(&out, &story, 80, false);
+    assert_non_null(strstr(text_of(&out), "  \"ann\" (ann) got token 1"));
+    assert_non_null(strstr(out.data, "  10.0.0.1:1 got token 2"));
+    assert_null(strstr(out.data, "00ce"));
     buf_free(&out);
     story_free(&story);
 }
