@@ -103,8 +103,8 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help java javadoc setup demo picture check replay format tidy asan ubsan tsan install \
-        uninstall clean tests FORCE
+.PHONY: all help java javadoc setup demo picture check replay screenshots format tidy asan ubsan \
+        tsan install uninstall clean tests FORCE
 
 all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
 
@@ -137,7 +137,7 @@ picture: all ## draw the demo's picture, tools/report/oversell.svg, anew (needs 
 	@node tools/report/picture.js $(BUILD)/picture.html 'Redis lock' Stockade \
 	    >tools/report/oversell.svg
 
-# SUITES: unit, system (the fast ones), slow (those that pytest marks slow).
+# SUITES: unit, system (the fast ones), slow (those that pytest marks slow), page (in a browser).
 SUITES ?= unit system
 check: ## build, then run every fast test (SUITES="unit system slow" for all)
 	@tools/setup --tests
@@ -149,6 +149,11 @@ replay: ## replay real order history: make replay ORDERS=FILE.csv.gz
 	@tools/setup
 	@$(MAKE) all
 	@$(BUILD)/stockade replay --orders '$(ORDERS)'
+
+screenshots: ## make the README's pictures of the page
+	@tools/setup --tests
+	@$(MAKE) all
+	@STOCKADE_BUILD=$(BUILD) /usr/bin/python3 tests/system/screenshots.py
 
 format: ## lay the C files out
 	@git ls-files -co --exclude-standard '*.[ch]' | xargs -r clang-format -i

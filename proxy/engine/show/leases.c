@@ -28,8 +28,7 @@ enum {
     TEXT_MAX = 32 << 20,  /* bytes of a list's names */
     BYTES_MAX = 96 << 20, /* of all lists together, beyond which one that is not in use goes */
     UNUSED_MS = 10000,
-    FRESH_MS = 100,        /* a list is used again for so long in any case */
-    ROWS_FRESH_ONE_MS = 50 /* and for a millisecond more for each so many rows looked at */
+    ROWS_FRESH_ONE_MS = 50 /* a list is used again for a millisecond for each so many rows */
 };
 
 /* One lease, as it was when it was copied. */
@@ -65,6 +64,7 @@ struct view {
     struct run *runs; /* a heap: the run with the first row on top */
     size_t runs_count;
     int64_t made_ms, used_ms;
+    uint64_t changes;    /* show_counts, when it was begun */
     struct list windows; /* that wait for it */
 };
 
@@ -247,6 +247,7 @@ static void copy(void *context, const struct held_shown *held)
 static void begin(struct view *view)
 {
     view->phase = COPYING;
+    view->changes = show_counts(view->engine).changes;
     view->walk = (struct held_walk){0};
     view->seen = view->matched = view->count = view->merged_count = view->runs_count = 0;
     buf_clear(&view->text);
@@ -311,14 +312,21 @@ static size_t end_of(const struct view *view, const struct window *window)
     return window->count < view->count - from ? from + window->count : view->count;
 }
 
+/* Has nothing changed since it was begun? */
+static bool is_current(const struct view *view)
+{
+    return view->changes == show_counts(view->engine).changes;
+}
+
 static void write_window(struct view *view, struct window *window)
 {
     struct buf *json = &window->json;
     size_t end = end_of(view, window);
 
-    buf_printf(json, "{\"total\":%zu,\"matched\":%zu,\"cut\":%s,\"from\":%zu,\"leases\":[",
+    buf_printf(json,
+               "{\"total\":%zu,\"matched\":%zu,\"cut\":%s,\"current\":%s,\"from\":%zu,\"leases\":[",
                view->total, view->matched, view->matched > view->count ? "true" : "false",
-               window->from);
+               is_current(view) ? "true" : "false", window->from);
     for (size_t i = window->from; i < end; i++) {
         const struct row *row = &view->rows[view->merged[i]];
         struct bytes client = client_of(view, row);
@@ -373,8 +381,9 @@ static void work(struct view *view)
 
 static bool is_fresh(const struct view *view)
 {
-    int64_t fresh_ms = FRESH_MS + (int64_t)view->seen / ROWS_FRESH_ONE_MS;
-    return view->phase == MERGING && engine_now_ms(view->engine) - view->made_ms < fresh_ms;
+    int64_t fresh_ms = (int64_t)view->seen / ROWS_FRESH_ONE_MS;
+    return view->phase == MERGING &&
+           (is_current(view) || engine_now_ms(view->engine) - view->made_ms < fresh_ms);
 }
 
 static void view_free(struct lists *lists, struct view *view)

@@ -46,7 +46,7 @@ void show_name(struct engine *engine, struct bytes text, struct buf *name);
 /* leases.c: a window into the list of leases, sorted and filtered. With many leases a list takes
  * time, so it is made in small steps: lists_work() does one, and the host calls it again after
  * LISTS_REST_MS as long as it says so. A list that was made serves every window that asks for the
- * same order and filter, for 20 times as long as it took to make. */
+ * same order and filter, for some time if it was long; it says so where it is not `current`. */
 
 enum { LISTS_REST_MS = 10, LEASES_COUNT_MAX = 200 };
 

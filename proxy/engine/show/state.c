@@ -111,7 +111,7 @@ void show_state(struct engine *engine, const char *service_uri, const struct sho
     buf_append_text(json, "\"version\":\"" STOCKADE_VERSION "\"");
     buf_printf(json, ",\"time_ms\":%lld,\"started_ms\":%lld,\"status\":",
                (long long)show_wall_ms(engine, engine_now_ms(engine)),
-               (long long)show_wall_ms(engine, engine->started_ms));
+               (long long)(engine->started_wall_us / 1000));
     json_string(json, bytes_of(ready ? "ok" : why));
     append_store(engine, earlier, json);
     append_service(engine, service_uri, json);

@@ -8,6 +8,7 @@
 import { ask, oneAtATime } from './api.js';
 import { count, duration, element, name, resourceLink, setText } from './text.js';
 
+const AGAIN_MS = 1000;
 const MARGIN = 25; // rows around those that can be seen
 const WINDOW_MAX = 200; // rows of one answer
 const ROWS_MAX = 400000; // browsers have a limit to how high a page can be
@@ -60,6 +61,8 @@ export class LeaseTable {
       const answer = await ask('/api/leases', { match: this.match, sort: this.sort, from,
         count: Math.min(WINDOW_MAX, seen.count + 2 * MARGIN) });
       this.show(answer);
+      // A long list may be older than the last news: look once more.
+      if (!answer.current) setTimeout(this.load, AGAIN_MS);
     } catch (error) {
       setText(this.range, `The leases cannot be shown: ${error.message}`);
     }
@@ -233,8 +236,8 @@ class Row {
       this.token.textContent = lease.token;
     }
     this.node.classList.toggle('waited-for', lease.waiters > 0);
-    setText(this.waiting, lease.waiters > 0
-      ? `${count(lease.waiters)} · ${duration(lease.longest_wait_ms)}` : '–');
+    const longest = lease.longest_wait_ms === null ? '' : ` · ${duration(lease.longest_wait_ms)}`;
+    setText(this.waiting, lease.waiters > 0 ? count(lease.waiters) + longest : '–');
   }
 
   tick(now) {

@@ -3,8 +3,8 @@
  * that the dialog names: where another holds the lease by then, the daemon refuses. */
 import { ask, oneAtATime } from './api.js';
 import { drawLane } from './lane.js';
-import { count, duration, element, lateBy, name, overtakenBy, sender, setText, table, time, update,
-  visible } from './text.js';
+import { count, counted, duration, element, lateBy, name, overtakenBy, sender, setText, table, time,
+  update, visible } from './text.js';
 
 const ANSWERS_REST_MS = 500;
 const $ = (id) => document.getElementById(id);
@@ -36,7 +36,7 @@ export class ResourceView {
     $('lane').replaceChildren();
     for (const id of ['waiters', 'refused', 'history', 'receipts']) update($(id), null, () => []);
     $('revoke').hidden = true;
-    this.load();
+    this.fetch(); // at once, whatever was asked before
   }
 
   async fetch() {
@@ -62,7 +62,7 @@ export class ResourceView {
     update($('history'), data.history, historyTable);
     update($('receipts'), data.receipts, receiptsTable);
     $('value-section').hidden = data.value === undefined;
-    setText($('value'), visible(data.value ?? 'there is none'));
+    update($('value'), data.value ?? null, valueShown);
     this.tick();
     this.draw();
   }
@@ -172,6 +172,18 @@ function historyTable(history) {
       : time(hold.ended_ms, { exact: true }),
     element('span', { class: `second end ${hold.end ?? ''}` }, hold.end ?? '')],
     count(hold.writes ?? 0), count(hold.refused ?? 0)]))];
+}
+
+/* A string's text, or a hash's fields, of both the beginning where they are long. */
+function valueShown(value) {
+  if (value === null) return none('There is none.');
+  if (value.type === 'string') {
+    return [...none(counted(value.bytes, 'byte')), element('pre', {}, value.text)];
+  }
+  return [table('Fields', [{ title: 'Field' }, { title: 'Value' }],
+    value.fields.map(([field, text]) => [name(field), element('pre', {}, text)])),
+  ...(value.fields_total > value.fields.length
+    ? none(`and ${count(value.fields_total - value.fields.length)} more`) : [])];
 }
 
 function receiptsTable(receipts) {
