@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the page asks the admin address for, as JSON, and the doors before it: no other site's page,
+no rebound name and nobody from afar gets in."""
+
+import base64
+import contextlib
+import http.client
+import json
+import pathlib
+import socket
+import time
+import urllib.parse
+
+import pytest
+
+from harness.limits import Seconds, patience, wait_until
+
+JSON = {"Content-Type": "application/json"}
+PASSWORD = "correct horse"
+FILES = ["/", "/page.css", "/page.js"]
+READS = ["/api/state", "/api/leases", "/api/resource?name=k", "/api/refusals", "/api/stream"]
+PLAIN = ["/health", "/ready", "/metrics"]
+
+
+class Answer:
+    def __init__(self, response):
+        self.status, self.headers = response.status, response.headers
+        self.body = b"" if "event-stream" in response.headers["Content-Type"] else response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+def ask(daemon, path, method="GET", body=None, host=None, headers=()):
+    """One request on a connection of its own, with these headers and no others."""
+    with contextlib.closing(http.client.HTTPConnection(*daemon.admin,
+                                                       timeout=patience(10))) as connection:
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        if host != "":
+            connection.putheader("Host", host or "{}:{}".format(*daemon.admin))
+        for name, value in dict(headers).items():
+            connection.putheader(name, value)
+        if body is not None:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        return Answer(connection.getresponse())
+
+
+def get(daemon, path, **parameters):
+    answer = ask(daemon, path + ("?" + urllib.parse.urlencode(parameters) if parameters else ""))
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def revoke(daemon, resource, token, reason="it hangs", headers=(), **options):
+    body = json.dumps({"resource": resource, "token": token, "reason": reason}).encode()
+    return ask(daemon, "/api/revoke", "POST", body, headers={**JSON, **dict(headers)}, **options)
+
+
+def login(password, user="ann"):
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+@contextlib.contextmanager
+def stream(daemon, buffer_bytes=None):
+    """A socket that has asked for the stream."""
+    listener = socket.socket()
+    if buffer_bytes:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+    with listener:
+        listener.settimeout(patience(10))
+        listener.connect(daemon.admin)
+        listener.sendall(b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        yield listener
+
+
+def hear(listener, kind, within=10):
+    """The data of the next event of this kind."""
+    begun, text = time.monotonic(), ""
+    while f"event: {kind}\ndata: " not in text or "\n\n" not in text.split(f"event: {kind}\n")[1]:
+        assert Seconds(begun) < patience(within)
+        text += listener.recv(65536).decode()
+    return json.loads(text.split(f"event: {kind}\ndata: ")[1].split("\n")[0])
+
+
+# What it shows.
+
+
+def test_the_state_says_how_all_is(rig, redis):
+    daemon = rig.daemon(lease=redis.uri)
+    client = daemon.client()
+    token = client.token("k", 60000)
+    client.fenced(token, "SET", "k", 1)
+    client.refused("STALE", "FENCED", token - 1 or token + 1, "SET", "k", 1) if token > 1 else None
+    state = get(daemon, "/api/state")
+    assert state["status"] == "ok" and state["may_revoke"] is True
+    assert state["service"]["status"] == "up" and state["store"]["status"] == "ok"
+    assert state["leases"] == 1 and state["store"]["commit_p99_us"] > 0
+    assert abs(state["time_ms"] - time.time() * 1000) < 60000
+    assert state["history"]["entries"] >= 1
+    redis.kill()
+    wait_until(lambda: ask(daemon, "/ready").status == 503, "no lease can be granted")
+    state = get(daemon, "/api/state")
+    assert state["status"] != "ok" and state["service"]["status"] == "down"
+    assert b"lease service" in ask(daemon, "/ready").body
+
+
+def test_a_password_of_the_lease_service_is_not_shown(rig):
+    redis = rig.redis()
+    redis("CONFIG", "SET", "requirepass", "hush")
+    daemon = rig.daemon(lease="redis://:hush@{}:{}".format(*redis.address))
+    state = get(daemon, "/api/state")
+    assert state["service"]["status"] == "up" and "hush" not in json.dumps(state)
+
+
+def test_leases_are_sorted_filtered_and_cut_into_windows(rig):
+    daemon = rig.daemon()
+    client = daemon.client(name="till-3")
+    for i in range(30):
+        client.token(f"order:{i:02}", 60000 + i, "OWNER", f"o{29 - i:02}")
+    leases = get(daemon, "/api/leases", sort="resource", count=10)
+    assert (leases["total"], leases["matched"], leases["from"]) == (30, 30, 0)
+    assert [each["resource"] for each in leases["leases"]] == [f"order:{i:02}" for i in range(10)]
+    first = leases["leases"][0]
+    assert first["client"] == "till-3" and first["owner"] == "o29" and first["waiters"] == 0
+    assert 0 < first["left_ms"] <= first["ttl_ms"] <= 60000 and first["longest_wait_ms"] is None
+    leases = get(daemon, "/api/leases", sort="-owner", **{"from": 5, "count": 2})["leases"]
+    assert [each["owner"] for each in leases] == ["o24", "o23"]
+    assert get(daemon, "/api/leases", match="er:2")["matched"] == 10
+    assert get(daemon, "/api/leases", match="order:?7")["matched"] == 3
+    assert get(daemon, "/api/leases", **{"from": 1000})["leases"] == []
+    for wrong in ({"sort": "colour"}, {"count": 201}, {"count": -1}, {"from": "x"},
+                  {"match": "x" * 513}):
+        answer = ask(daemon, "/api/leases?" + urllib.parse.urlencode(wrong))
+        assert answer.status == 400 and answer.json["error"]
+
+
+def test_a_resource_is_told_with_its_line_and_its_history(rig):
+    daemon = rig.daemon()
+    one, other = daemon.client(name="ann"), daemon.client()
+    first = one.token("k", 60000, "OWNER", "o1")
+    one("RELEASE", "k", first)
+    token = one.token("k", 60000, "OWNER", "o2")
+    other.refused("STALE", "FENCED", first, "SET", "k", 1)
+    other.send("ACQUIRE", "k", 60000, "WAIT", 60000, "OWNER", "o3")
+    wait_until(lambda: get(daemon, "/api/resource", name="k")["waiters"], "it stands in line")
+    told = get(daemon, "/api/resource", name="k")
+    assert told["lease"]["token"] == told["newest"] == token and told["waiters_total"] == 1
+    waiter = told["waiters"][0]
+    assert (waiter["owner"], waiter["place"], waiter["way"]) == ("o3", 1, "wait")
+    assert [grant["end"] for grant in told["history"]] == [None, "released"]
+    assert told["refusals"][0]["token"] == first and told["refusals"][0]["late_ms"] >= 0
+    assert "value" not in told
+    nobody = get(daemon, "/api/resource", name="none")
+    assert nobody["lease"] is None and nobody["newest"] is None and nobody["history"] == []
+    assert ask(daemon, "/api/resource").status == 400
+    assert get(daemon, "/api/refusals", match="k")["matched"] == 1
+    assert get(daemon, "/api/refusals", match="nothing")["refusals"] == []
+
+
+def test_values_are_shown_where_that_was_asked_for(rig):
+    daemon = rig.daemon("--page-values", "show")
+    client = daemon.client()
+    client.fenced(client.token("k"), "SET", "k", "secret")
+    client.fenced(client.token("h"), "HSET", "h", "f", "v")
+    assert get(daemon, "/api/resource", name="k")["value"]["text"] == "secret"
+    assert get(daemon, "/api/resource", name="h")["value"]["fields"] == [["f", "v"]]
+
+
+@pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", 'a"b\\c', "x" * 512,
+                                  "\u05e9\u05dc\u05d5\u05dd", "a\u202etxt.exe", "tab\tnew\nline"])
+def test_any_name_is_told_as_it_is(local, name):
+    client = local.client()
+    token = client.token(name, 60000)
+    assert any(each["resource"] == name
+               for each in get(local, "/api/leases", sort="-granted", count=200)["leases"])
+    assert get(local, "/api/resource", name=name)["resource"] == name
+    assert revoke(local, name, token).json == {"revoked": token}
+
+
+def test_a_name_of_any_bytes_is_found_by_what_was_shown_of_it(local):
+    name = b"\xff\x00\xfe" + bytes(range(128, 256))
+    token = local.client().token(name, 60000)
+    shown = [each["resource"] for each in get(local, "/api/leases", count=200)["leases"]
+             if each["resource"].startswith("\xff\x00\xfe")]
+    assert len(shown) == 1
+    assert revoke(local, shown[0], token).json == {"revoked": token}
+
+
+# The doors.
+
+
+@pytest.mark.parametrize("host, status", [
+    ("127.0.0.1:7380", 200), ("localhost", 200), ("[::1]:80", 200), ("10.0.0.7", 200),
+    ("ops.shop.example:7380", 200), ("OPS.shop.example", 200),
+    ("evil.example", 421), ("ops.shop.example.evil.example", 421), ("127.0.0.1.evil.example", 421),
+    ("localhost:port", 421), ("[::1", 421), ("[evil]", 421), (" ", 421), ("", 421)])
+def test_only_names_of_this_server_are_answered(rig_of_names, host, status):
+    daemon = rig_of_names
+    for path in FILES + READS:
+        assert ask(daemon, path, host=host).status == status, path
+    if host:
+        for path in PLAIN:
+            assert ask(daemon, path, host=host).status == 200, path
+
+
+@pytest.fixture(scope="module")
+def rig_of_names(module_rig):
+    return module_rig.daemon("--admin-name", "ops.shop.example", "--admin-name", "other")
+
+
+@pytest.mark.parametrize("headers, reads, changes", [
+    ({}, 200, 200),
+    ({"Origin": "http://{}"}, 200, 200),
+    ({"Origin": "http://evil.example"}, 403, 403),
+    ({"Origin": "https://{}"}, 403, 403),
+    ({"Origin": "null"}, 403, 403),
+    ({"Sec-Fetch-Site": "same-origin"}, 200, 200),
+    ({"Sec-Fetch-Site": "none"}, 200, 403),
+    ({"Sec-Fetch-Site": "same-site"}, 403, 403),
+    ({"Sec-Fetch-Site": "cross-site"}, 403, 403),
+    ({"Forwarded": "for=1.2.3.4"}, 200, 403),
+    ({"X-Forwarded-For": "1.2.3.4"}, 200, 403),
+    ({"x-forwarded-host": "a"}, 200, 403)])
+def test_no_other_site_and_nobody_behind_a_proxy_changes_anything(local, key, headers, reads,
+                                                                  changes):
+    token = local.client().token(key, 60000)
+    headers = {name: value.format("{}:{}".format(*local.admin)) for name, value in headers.items()}
+    for path in READS:
+        assert ask(local, path, headers=headers).status == reads, path
+    assert ask(local, "/", headers=headers).status == 200
+    answer = revoke(local, key, token, headers=headers)
+    assert answer.status == changes, answer.body
+    assert local.client()("LEASE", key)[1] == (b"free" if changes == 200 else b"held")
+
+
+def test_with_a_password_it_is_asked_for_and_only_taken_on_this_machine(rig):
+    path = rig.folder / "password"
+    path.write_text(PASSWORD + "\n")
+    daemon = rig.daemon("--password-file", str(path))
+    for url in FILES + READS:
+        answer = ask(daemon, url)
+        assert answer.status == 401 and answer.headers["WWW-Authenticate"].startswith("Basic ")
+        assert ask(daemon, url, headers=login("wrong")).status == 401
+        assert ask(daemon, url, headers=login(PASSWORD)).status == 200
+        assert ask(daemon, url, headers={**login(PASSWORD), "Forwarded": "for=a"}).status == 403
+    for url in PLAIN:
+        assert ask(daemon, url).status == 200
+    client = daemon.client()
+    client("AUTH", PASSWORD)
+    token = client.token("k", 60000)
+    assert revoke(daemon, "k", token).status == 401
+    assert revoke(daemon, "k", token, headers=login(PASSWORD)).status == 200
+
+
+def test_what_is_sent_keeps_other_sites_out(local):
+    for path in FILES + ["/api/state", "/api/nothing", "/health"]:
+        headers = ask(local, path).headers
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert "Access-Control-Allow-Origin" not in headers
+
+
+# Revoking.
+
+
+@pytest.mark.parametrize("method, status", [("GET", 405), ("HEAD", 405), ("PUT", 405),
+                                            ("DELETE", 405), ("OPTIONS", 405)])
+def test_only_a_post_revokes(local, key, method, status):
+    token = local.client().token(key, 60000)
+    path = "/api/revoke?" + urllib.parse.urlencode({"resource": key, "token": token, "reason": "r"})
+    answer = ask(local, path, method)
+    assert answer.status == status and answer.headers["Allow"] == "POST"
+    assert local.client()("LEASE", key)[1] == b"held"
+
+
+@pytest.mark.parametrize("body, kind, status", [
+    (b"{}", "application/json", 400), (b"", "application/json", 400),
+    (b"[1]", "application/json", 400), (b'{"resource":', "application/json", 400),
+    (b'{"resource":"k","token":"1","reason":"r"}', "application/json", 400),
+    (b'{"resource":"k","token":0,"reason":"r"}', "application/json", 400),
+    (b'{"resource":"k","token":1,"reason":""}', "application/json", 400),
+    (b'{"resource":"","token":1,"reason":"r"}', "application/json", 400),
+    (b'{"resource":"k","token":1,"reason":"' + b"r" * 201 + b'"}', "application/json", 400),
+    (b'{"resource":"k","token":1,"reason":"r"} x', "application/json", 400),
+    (b'{"resource":"\xff","token":1,"reason":"r"}', "application/json", 400),
+    (b"[" * 4000, "application/json", 400),
+    (b'{"resource":"k","token":1,"reason":"r"}', "text/plain", 415),
+    (b'{"resource":"k","token":1,"reason":"r"}', "application/x-www-form-urlencoded", 415),
+    (b'{"resource":"k","token":1,"reason":"r"}', "application/jsonp", 415)])
+def test_a_body_that_says_something_else_is_refused(local, body, kind, status):
+    answer = ask(local, "/api/revoke", "POST", body, headers={"Content-Type": kind})
+    assert answer.status == status and answer.json["error"]
+
+
+def test_a_body_that_is_too_large_is_cut_off(local):
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        assert ask(local, "/api/revoke", "POST", b" " * 100000, headers=JSON).status >= 400
+    assert get(local, "/api/state")["status"] == "ok"
+
+
+def test_a_lease_that_passed_on_meanwhile_is_left_alone(local, key):
+    client = local.client()
+    seen = client.token(key, 60000)
+    client("RELEASE", key, seen)
+    answer = revoke(local, key, seen)
+    assert answer.status == 409 and answer.json["error"] == "that lease has ended already"
+    token = client.token(key, 60000)
+    answer = revoke(local, key, seen)
+    assert answer.status == 409 and answer.json["newest"] == token
+    assert revoke(local, key, token + 7).status == 409
+    assert client("LEASE", key)[1] == b"held"
+    assert revoke(local, key, token, "stuck since noon").json == {"revoked": token}
+    client.refused("STALE", "FENCED", token, "SET", key, 1)
+    wait_until(lambda: "stuck since noon" in local.stderr(), "the log has the reason")
+
+
+# The stream.
+
+
+def test_what_happens_is_told_as_it_happens(local, key):
+    client = local.client()
+    with stream(local) as listener:
+        assert hear(listener, "state")["may_revoke"] is True
+        token = client.token(key, 60000)
+        assert hear(listener, "leases")["changed"] >= 1
+        client.refused("UNKNOWN", "FENCED", token + 1, "SET", key, 1)
+        refused = hear(listener, "refused")
+        assert (refused["resource"], refused["code"]) == (key, "UNKNOWN")
+        for _ in range(100):
+            client.send("FENCED", token + 1, "SET", key, 1)
+        for _ in range(100):
+            client.read()
+        assert hear(listener, "more")["count"] >= 60
+
+
+def open_files(daemon):
+    return len(list(pathlib.Path(f"/proc/{daemon.pid}/fd").iterdir()))
+
+
+def test_streams_come_and_go(rig):
+    daemon = rig.daemon()
+    had = open_files(daemon)
+    for _ in range(3):
+        with contextlib.ExitStack() as pages:
+            for _ in range(60):
+                hear(pages.enter_context(stream(daemon)), "state")
+        wait_until(lambda: open_files(daemon) == had, "all are closed")
+
+
+@pytest.mark.slow  # its buffers have to fill, and then libmicrohttpd waits a while
+def test_a_page_that_stops_reading_is_dropped(rig):
+    daemon = rig.daemon()
+    client = daemon.client()
+    name = "k" * 400
+    token = client.token(name, 600000)
+    with stream(daemon, buffer_bytes=2048) as deaf, stream(daemon) as listener:
+        hear(listener, "state")
+        had, begun = open_files(daemon), time.monotonic()
+        while open_files(daemon) == had:
+            client.pipeline([("FENCED", token + 1, "SET", name, 1)] * 50)
+            hear(listener, "state")
+            assert Seconds(begun) < patience(90)
+        assert deaf.recv(10) == b"HTTP/1.1 2"
+        assert hear(listener, "state")["leases"] == 1
+
+
+def test_pages_take_no_connection_from_those_who_watch(rig):
+    daemon = rig.daemon()
+    with contextlib.ExitStack() as pages:
+        for _ in range(128):
+            hear(pages.enter_context(stream(daemon)), "state")
+        assert ask(daemon, "/api/stream").status == 503
+        for _ in range(165):
+            pages.enter_context(socket.create_connection(daemon.admin))
+        assert ask(daemon, "/api/state").status == 503
+        assert all(ask(daemon, path).status == 200 for path in PLAIN)
+    wait_until(lambda: ask(daemon, "/api/state").status == 200, "there is room again")
+
+
+def test_a_daemon_that_stops_ends_its_streams_and_answers_what_is_asked(rig):
+    daemon = rig.daemon()
+    with stream(daemon) as listener:
+        hear(listener, "state")
+        daemon.stop()
+        while listener.recv(65536):
+            pass
