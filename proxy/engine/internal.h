@@ -57,7 +57,7 @@ struct engine {
     size_t reads_weight; /* what the replies of the reads under way may take unasked */
     unsigned marks_left; /* so many transactions go with a mark: one failed lately */
 
-    struct line *lines; /* lease/line.c: those who wait, a uthash by resource */
+    struct line *lines;   /* lease/line.c: those who wait, a uthash by resource */
     struct list arrivals; /* the waiters of all lines, in order */
     size_t acquires_count;
     size_t waiters;      /* of these, have been denied once and wait for their turn */
