@@ -256,7 +256,7 @@ def test_health_is_ok_while_the_store_takes_writes_whatever_the_lease_service_do
 
 
 def test_other_pages_of_the_admin_port_are_not_found(local):
-    for path in ("/", "/nosuch", "/metrics/x", "/health/../etc/passwd"):
+    for path in ("/nosuch", "/api", "/page", "/metrics/x", "/health/../etc/passwd"):
         assert local.get(path)[0] == 404
 
 

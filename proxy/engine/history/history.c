@@ -10,7 +10,7 @@
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
 
-enum { MINUTES = 60, MINUTE_MS = 60000 };
+enum { MINUTES = 60, MINUTE_MS = 60000, RECENT_BITS = 14, WALK_MAX = 4096 };
 
 struct history_resource {
     struct table_node node;
@@ -31,7 +31,8 @@ struct history {
     size_t entries_max;
     struct table resources;
     struct shelf grants, refusals;
-    uint64_t generation, refusals_total;
+    struct history_grant *recent[1 << RECENT_BITS]; /* found lately; a write finds its own here */
+    uint64_t refusals_total;
     uint64_t refused[MINUTES]; /* by the minute; the place is the minute's number */
     int64_t minute;            /* the last one that has a place; those since had none */
 };
@@ -84,6 +85,52 @@ static struct history_resource *find_or_make(struct history *history, struct byt
     return resource;
 }
 
+/* Finding a grant. */
+
+/* Where a grant may be remembered: names differ at their ends. A write pays for this. */
+static size_t place_of(struct bytes name, int64_t token)
+{
+    uint32_t end = (uint32_t)name.len;
+
+    if (name.len >= sizeof end)
+        memcpy(&end, name.data + name.len - sizeof end, sizeof end);
+    return (size_t)(((end ^ (uint64_t)token << 32) * 0x9e3779b97f4a7c15ULL) >> (64 - RECENT_BITS));
+}
+
+static struct history_grant *look_up(const struct history *history, struct bytes name,
+                                     int64_t token)
+{
+    struct history_resource *resource = find(history, name);
+    struct history_grant *grant = resource == NULL ? NULL : resource->grants;
+
+    /* Tokens rise, so a newer grant has the larger one: but for those of daemons whose lease
+     * service had lost state, which are few. */
+    for (int i = 0; grant != NULL && grant->token != token; i++)
+        grant = grant->token < token || i == WALK_MAX ? NULL : grant->older;
+    return grant;
+}
+
+struct history_grant *history_find(struct history *history, struct bytes name, int64_t token)
+{
+    struct history_grant **place = &history->recent[place_of(name, token)], *grant = *place;
+
+    if (grant != NULL && grant->token == token && bytes_equal(name_of(grant->resource), name))
+        return grant;
+    grant = look_up(history, name, token);
+    if (grant != NULL)
+        *place = grant;
+    return grant;
+}
+
+static void forget_recent(struct history *history, const struct history_grant *grant)
+{
+    struct history_grant **place =
+        &history->recent[place_of(name_of(grant->resource), grant->token)];
+
+    if (*place == grant)
+        *place = NULL;
+}
+
 /* Making room. */
 
 static void drop_resource(struct history *history, struct history_resource *resource)
@@ -98,6 +145,7 @@ static void drop_grant(struct history *history, struct history_grant *grant)
 {
     struct history_resource *resource = grant->resource;
 
+    forget_recent(history, grant);
     if (grant->reference != NULL)
         *grant->reference = NULL;
     if (grant->newer != NULL)
@@ -109,7 +157,6 @@ static void drop_grant(struct history *history, struct history_grant *grant)
     list_remove(&grant->of_all);
     history->grants.count--;
     history->grants.bytes -= grant->size;
-    history->generation++;
     free(grant);
     drop_resource(history, resource);
 }
@@ -338,23 +385,6 @@ const struct history_refusal *history_refused(struct history *history, struct by
 }
 
 /* Looking. */
-
-struct history_grant *history_find(const struct history *history, struct bytes name, int64_t token)
-{
-    struct history_resource *resource = find(history, name);
-    struct history_grant *grant = resource == NULL ? NULL : resource->grants;
-
-    /* Tokens rise, so a newer grant has the larger one: but for those of daemons whose lease
-     * service had lost state, which are few. */
-    while (grant != NULL && grant->token != token)
-        grant = grant->token < token ? NULL : grant->older;
-    return grant;
-}
-
-uint64_t history_generation(const struct history *history)
-{
-    return history->generation;
-}
 
 const struct history_grant *history_grants(const struct history *history, struct bytes name)
 {

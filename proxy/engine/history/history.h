@@ -95,11 +95,8 @@ const struct history_refusal *history_refused(struct history *history, struct by
                                               int64_t token, int64_t newest, enum stk_error code,
                                               const char *command, struct history_client client);
 
-/* Find the grant of a token; NULL: none that is kept. */
-struct history_grant *history_find(const struct history *history, struct bytes resource,
-                                   int64_t token);
-/* Changes whenever a grant makes room: what was found before may be gone. */
-uint64_t history_generation(const struct history *history);
+/* Find the grant of a token; NULL: none that is kept, or thousands of the resource are newer. */
+struct history_grant *history_find(struct history *history, struct bytes resource, int64_t token);
 
 /* The newest of a resource, then `older` of each. */
 const struct history_grant *history_grants(const struct history *history, struct bytes resource);

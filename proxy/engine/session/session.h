@@ -50,8 +50,6 @@ struct session {
     struct subscriber *subscriber;              /* pubsub.c; NULL: listens to nothing */
     struct list held;                           /* lease/held.c: granted to this connection */
     struct list places;                         /* lease/queue.c: it asked last for these */
-    struct history_grant *wrote; /* by whose token it wrote last, as long as history_generation() */
-    uint64_t wrote_generation;   /* is this */
 };
 
 /* No more commands; close once all is replied and sent. */

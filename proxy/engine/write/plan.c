@@ -651,33 +651,17 @@ static void note_presented(const struct request *request)
         engine->on_presented(engine, plan->claims[i].resource, plan->claims[i].token);
 }
 
-/* The grant by whose token a session writes, mostly the one by which it wrote last. */
-static struct history_grant *grant_of(const struct request *request, const struct claim *claim)
-{
-    const struct history *history = request->engine->history;
-    struct session *session = request->session;
-    uint64_t generation = history_generation(history);
-
-    if (session == NULL)
-        return history_find(history, claim->resource, claim->token);
-    if (session->wrote == NULL || session->wrote_generation != generation ||
-        session->wrote->token != claim->token ||
-        !bytes_equal(history_grant_name(session->wrote), claim->resource)) {
-        session->wrote = history_find(history, claim->resource, claim->token);
-        session->wrote_generation = generation;
-    }
-    return session->wrote;
-}
-
 static void note_writes(const struct request *request)
 {
     const struct plan *plan = &request->plan;
+    struct history *history = request->engine->history;
 
     for (size_t i = 0; i < plan->steps_count; i++) {
         const struct step *step = &plan->steps[i];
         if (step->command->flags & (COMMAND_WRITES | COMMAND_SQL))
             for (size_t j = 0; j < step->claims_count; j++)
-                history_wrote(grant_of(request, &step->claims[j]), 1);
+                history_wrote(
+                    history_find(history, step->claims[j].resource, step->claims[j].token), 1);
     }
 }
 
