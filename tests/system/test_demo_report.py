@@ -10,7 +10,7 @@ import pytest
 
 from harness.demo import baskets, table
 from harness.limits import REPO, patience
-from harness.programs import NODE_MODULES, run_js
+from harness.programs import run_js
 from harness.report import (LOCKED, LOST, PAUSED, REFUSED, SOLD, STALE, WOKEN, WRITTEN, of_kind,
                             report)
 from harness.tool import Tool
@@ -132,8 +132,7 @@ def test_a_report_that_cannot_be_written_is_a_failure(tool, path, said):
     tool.expect_nothing_left()
 
 
-@pytest.mark.skipif(not (NODE_MODULES / "playwright-core").exists(),
-                    reason="playwright-core drives the browser")
+@pytest.mark.page
 def test_in_a_browser_each_stop_tells_its_story(sale):
     page, _ = sale
     seen = run_js("report_page.js", page, timeout=60)
