@@ -57,8 +57,11 @@ struct engine {
     size_t reads_weight; /* what the replies of the reads under way may take unasked */
     unsigned marks_left; /* so many transactions go with a mark: one failed lately */
 
-    struct line *lines; /* lease/line.c: those who wait, a uthash by resource */
+    struct line *lines;   /* lease/line.c: those who wait, a uthash by resource */
     struct list arrivals; /* the waiters of all lines, in order */
+    /* What has changed about leases and is counted nowhere else: a waiter came or went, the
+     * connection of a holder has closed. */
+    uint64_t leases_changes;
     size_t acquires_count;
     size_t waiters;      /* of these, have been denied once and wait for their turn */
     struct table places; /* lease/queue.c: those of ACQUIRE ... QUEUE */
