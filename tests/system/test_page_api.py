@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import select
 import socket
 import time
 import urllib.parse
@@ -417,6 +418,56 @@ def test_a_page_that_stops_reading_is_dropped(rig):
             assert Seconds(begun) < patience(90)
         assert deaf.recv(10) == b"HTTP/1.1 2"
         assert hear(listener, "state")["leases"] == 1
+
+
+def loop_seconds(daemon):
+    """The CPU time of the daemon's first thread, its loop."""
+    schedstat = pathlib.Path(f"/proc/{daemon.pid}/task/{daemon.pid}/schedstat")
+    return int(schedstat.read_text().split()[0]) / 1e9
+
+
+def loop_share(daemon, seconds, pages=()):
+    """The share of its time that the loop works while a lease changes ten times a second. Each of
+    the pages is a stream and a connection that asks for the first leases when they have changed.
+    Returns how often they asked, too."""
+    client, poll, asked = daemon.client(), select.epoll(), 0
+    windows = {listener.fileno(): (listener, window) for listener, window in pages}
+    answers = {window.fileno(): window for _, window in pages}
+    for number in [*windows, *answers]:
+        poll.register(number, select.EPOLLIN)
+    begun, used = time.monotonic(), loop_seconds(daemon)
+    while time.monotonic() < begun + seconds:
+        client("RELEASE", "changes", client.token("changes"))
+        until = time.monotonic() + 0.1
+        while (left := until - time.monotonic()) > 0:
+            for number, _ in poll.poll(left):
+                if number in answers:
+                    assert answers[number].recv(65536), "closed"
+                elif b"event: leases" in windows[number][0].recv(65536):
+                    windows[number][1].sendall(
+                        b"GET /api/leases HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    asked += 1
+    poll.close()
+    return (loop_seconds(daemon) - used) / (time.monotonic() - begun), asked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 100000])
+def test_a_hundred_pages_take_a_twentieth_of_the_loop_at_most(rig, count):
+    daemon = rig.daemon()
+    client = daemon.client()
+    for begin in range(0, count, 1000):
+        client.pipeline([("ACQUIRE", f"sku:{i}", 3600000)
+                         for i in range(begin, min(count, begin + 1000))])
+    alone, _ = loop_share(daemon, 5)
+    with contextlib.ExitStack() as opened:
+        pages = [(opened.enter_context(stream(daemon)),
+                  opened.enter_context(socket.create_connection(daemon.admin)))
+                 for _ in range(100)]
+        watched, asked = loop_share(daemon, 8, pages)
+    print(f"{count} leases: {alone:.2%} of the loop alone, {watched:.2%} with 100 pages")
+    assert asked >= 200
+    assert watched - alone < 0.05
 
 
 def test_pages_take_no_connection_from_those_who_watch(rig):
