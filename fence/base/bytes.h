@@ -25,7 +25,8 @@ struct bytes {
 struct bytes bytes_of(const char *text);
 /* Return whether two strings have the same bytes. */
 bool bytes_equal(struct bytes a, struct bytes b);
-/* The same in a time that does not tell where they differ, for passwords. */
+/* The same in a time that does not tell where they differ: for passwords, `wanted` is the right
+ * one. */
 bool bytes_equal_steadily(struct bytes wanted, struct bytes given);
 /* bytes_equal for any case of ASCII letters. */
 bool bytes_equal_nocase(struct bytes a, const char *text);

@@ -16,14 +16,11 @@
 
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
+#include "fence/base/embed.h"
 #include "fence/base/mem.h"
 #include "tools/demo/oversell.h"
 
-__asm__(".pushsection .rodata\n"
-        ".local demo_buyer_py\n"
-        "demo_buyer_py: .incbin \"tools/demo/buyer.py\"\n.byte 0\n"
-        ".popsection\n");
-extern const char demo_buyer_py[] __attribute__((visibility("hidden")));
+EMBED_FILE(buyer_py, "tools/demo/buyer.py");
 
 enum { LINE_MAX_BYTES = 512 };
 
@@ -117,7 +114,7 @@ static bool start(struct buyer *buyer)
     (void)snprintf(text, sizeof text, "%s", buyer->sale->key);
     char *const argv[] = {"python3",
                           "-c",
-                          (char *)demo_buyer_py,
+                          (char *)buyer_py,
                           (char *)server->host.name,
                           port,
                           text,

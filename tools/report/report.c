@@ -4,15 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* A file, as text; the Makefile knows that this object depends on it. */
-#define INCLUDE_TEXT(name, file)                                                                   \
-    __asm__(".pushsection .rodata\n"                                                               \
-            ".local " #name "\n" #name ": .incbin \"tools/report/" file "\"\n.byte 0\n"            \
-            ".popsection\n");                                                                      \
-    extern const char name[] __attribute__((visibility("hidden")))
+#include "fence/base/embed.h"
 
-INCLUDE_TEXT(report_css, "report.css");
-INCLUDE_TEXT(report_js, "report.js");
+EMBED_FILE(report_css, "tools/report/report.css");
+EMBED_FILE(report_js, "tools/report/report.js");
 
 #define HEAD                                                                                       \
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"                      \

@@ -143,18 +143,19 @@ static void make_room(struct history *history)
     struct shelf *grants = &history->grants, *refusals = &history->refusals;
 
     while (grants->count > 1 && is_over(history, grants))
-        drop_grant(history, list_entry(grants->all.next, struct history_grant, of_all));
+        drop_grant(history, list_entry(list_pop(&grants->all), struct history_grant, of_all));
     while (refusals->count > 1 && is_over(history, refusals))
-        drop_refusal(history, list_entry(refusals->all.next, struct history_refusal, of_all));
+        drop_refusal(history, list_entry(list_pop(&refusals->all), struct history_refusal, of_all));
 }
 
 void history_free(struct history *history)
 {
-    while (!list_empty(&history->grants.all))
-        drop_grant(history, list_entry(history->grants.all.next, struct history_grant, of_all));
-    while (!list_empty(&history->refusals.all))
-        drop_refusal(history,
-                     list_entry(history->refusals.all.next, struct history_refusal, of_all));
+    struct list *link;
+
+    while ((link = list_pop(&history->grants.all)) != NULL)
+        drop_grant(history, list_entry(link, struct history_grant, of_all));
+    while ((link = list_pop(&history->refusals.all)) != NULL)
+        drop_refusal(history, list_entry(link, struct history_refusal, of_all));
     table_free(&history->resources);
     free(history);
 }

@@ -465,8 +465,10 @@ struct lists *lists_new(struct engine *engine)
 
 void lists_free(struct lists *lists)
 {
-    while (!list_empty(&lists->views))
-        view_free(lists, list_entry(lists->views.next, struct view, link));
+    struct list *link;
+
+    while ((link = list_pop(&lists->views)) != NULL)
+        view_free(lists, list_entry(link, struct view, link));
     free(lists);
 }
 

@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The assembler puts the files into the program as they are; the Makefile knows that this object
- * depends on them. */
 #include "proxy/server/page/page.h"
 
 #include <string.h>
 
-/* Include a file as read-only bytes from NAME to NAME_end. Paths are from the top, where the
- * compiler runs. */
-#define INCLUDE_FILE(name, path)                                                                   \
-    __asm__(".pushsection .rodata\n"                                                               \
-            ".local " #name ", " #name "_end\n" #name ": .incbin \"proxy/server/page/" path        \
-            "\"\n" #name "_end:\n"                                                                 \
-            ".popsection\n");                                                                      \
-    extern const char name[] __attribute__((visibility("hidden")));                                \
-    extern const char name##_end[] __attribute__((visibility("hidden")))
+#include "fence/base/embed.h"
 
-INCLUDE_FILE(page_html, "page.html");
-INCLUDE_FILE(page_css, "page.css");
-INCLUDE_FILE(page_js, "page.js");
-INCLUDE_FILE(api_js, "api.js");
-INCLUDE_FILE(leases_js, "leases.js");
-INCLUDE_FILE(resource_js, "resource.js");
-INCLUDE_FILE(lane_js, "lane.js");
-INCLUDE_FILE(text_js, "text.js");
+EMBED_FILE(page_html, "proxy/server/page/page.html");
+EMBED_FILE(page_css, "proxy/server/page/page.css");
+EMBED_FILE(page_js, "proxy/server/page/page.js");
+EMBED_FILE(api_js, "proxy/server/page/api.js");
+EMBED_FILE(leases_js, "proxy/server/page/leases.js");
+EMBED_FILE(resource_js, "proxy/server/page/resource.js");
+EMBED_FILE(lane_js, "proxy/server/page/lane.js");
+EMBED_FILE(text_js, "proxy/server/page/text.js");
 
 #define SCRIPT "text/javascript; charset=utf-8"
 

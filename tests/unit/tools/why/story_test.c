@@ -173,7 +173,8 @@ TEST(no_byte_of_a_name_reaches_the_terminal_as_it_is)
     struct buf out = {0};
 
     add_hold(&story, 1, "\033]0;x\007\n", 0, 200, "expired\033");
-    struct refusal *refusal = add_refusal(&story, 1, "\u202e\x9b", 500, 300);
+    const char turned[] = {'\xe2', '\x80', '\xae', '\x9b', '\0'}; /* U+202E turns what follows */
+    struct refusal *refusal = add_refusal(&story, 1, turned, 500, 300);
     set_text(&refusal->command, "\033");
     set_text(&refusal->code, "\033");
     set_text(&refusal->newest_owner, "\r");
