@@ -59,6 +59,9 @@ struct engine {
 
     struct line *lines;   /* lease/line.c: those who wait, a uthash by resource */
     struct list arrivals; /* the waiters of all lines, in order */
+    /* What has changed about leases and is counted nowhere else: a waiter came or went, the
+     * connection of a holder has closed. */
+    uint64_t leases_changes;
     size_t acquires_count;
     size_t waiters;      /* of these, have been denied once and wait for their turn */
     struct table places; /* lease/queue.c: those of ACQUIRE ... QUEUE */

@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import select
 import socket
 import time
 import urllib.parse
@@ -136,6 +137,36 @@ def test_leases_are_sorted_filtered_and_cut_into_windows(rig):
         assert answer.status == 400 and answer.json["error"]
 
 
+def test_who_waits_no_more_is_not_shown_as_waiting(rig):
+    daemon = rig.daemon()
+    daemon.client().token("r")
+    waiting = daemon.client()
+    waiting.send("ACQUIRE", "r", 60000, "WAIT", 60000)
+    wait_until(lambda: get(daemon, "/api/leases")["leases"][0]["waiters"] == 1, "it waits")
+    with stream(daemon) as listener:
+        hear(listener, "state")
+        waiting.reset()
+        hear(listener, "leases")
+    lease = get(daemon, "/api/leases")["leases"][0]
+    assert (lease["waiters"], lease["longest_wait_ms"]) == (0, None)
+
+
+def test_a_lease_whose_client_has_gone_is_shown_without_it(rig):
+    daemon = rig.daemon()
+    holder = daemon.client()
+    holder.token("r")
+    assert get(daemon, "/api/leases")["leases"][0]["address"] != ""
+    holder.close()
+    wait_until(lambda: get(daemon, "/api/leases")["leases"][0]["address"] == "", "it has gone")
+
+
+def test_the_time_of_a_grant_is_always_told_as_the_same(rig):
+    daemon = rig.daemon()
+    daemon.client().token("r")
+    told = {get(daemon, "/api/resource", name="r")["lease"]["granted_ms"] for _ in range(50)}
+    assert len(told) == 1 and abs(told.pop() - time.time() * 1000) < 60000
+
+
 def test_a_resource_is_told_with_its_line_and_its_history(rig):
     daemon = rig.daemon()
     one, other = daemon.client(name="ann"), daemon.client()
@@ -195,6 +226,9 @@ def test_a_name_of_any_bytes_is_found_by_what_was_shown_of_it(local):
     ("127.0.0.1:7380", 200), ("localhost", 200), ("[::1]:80", 200), ("10.0.0.7", 200),
     ("ops.shop.example:7380", 200), ("OPS.shop.example", 200),
     ("evil.example", 421), ("ops.shop.example.evil.example", 421), ("127.0.0.1.evil.example", 421),
+    ("127.1", 421), ("2130706433", 421), ("127.0.0.01", 421), ("::1", 421), ("[::1]x", 421),
+    ("[localhost]", 421), ("localhost@evil.example", 421), ("evil.ops.shop.example", 421),
+    ("localhost.evil.example", 421), ("localhost:", 421), ("a" * 300, 421),
     ("localhost:port", 421), ("[::1", 421), ("[evil]", 421), (" ", 421), ("", 421)])
 def test_only_names_of_this_server_are_answered(rig_of_names, host, status):
     daemon = rig_of_names
@@ -216,6 +250,10 @@ def rig_of_names(module_rig):
     ({"Origin": "http://evil.example"}, 403, 403),
     ({"Origin": "https://{}"}, 403, 403),
     ({"Origin": "null"}, 403, 403),
+    ({"Origin": ""}, 403, 403),
+    ({"Origin": "http://127.0.0.1:1"}, 403, 403),
+    ({"Origin": "http://{}.evil.example"}, 403, 403),
+    ({"Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"}, 403, 403),
     ({"Sec-Fetch-Site": "same-origin"}, 200, 200),
     ({"Sec-Fetch-Site": "none"}, 200, 403),
     ({"Sec-Fetch-Site": "same-site"}, 403, 403),
@@ -242,7 +280,8 @@ def test_with_a_password_it_is_asked_for_and_only_taken_on_this_machine(rig):
     for url in FILES + READS:
         answer = ask(daemon, url)
         assert answer.status == 401 and answer.headers["WWW-Authenticate"].startswith("Basic ")
-        assert ask(daemon, url, headers=login("wrong")).status == 401
+        for wrong in ("wrong", "", PASSWORD[:-1], PASSWORD + "x", PASSWORD.upper()):
+            assert ask(daemon, url, headers=login(wrong)).status == 401
         assert ask(daemon, url, headers=login(PASSWORD)).status == 200
         assert ask(daemon, url, headers={**login(PASSWORD), "Forwarded": "for=a"}).status == 403
     for url in PLAIN:
@@ -319,6 +358,18 @@ def test_a_lease_that_passed_on_meanwhile_is_left_alone(local, key):
     wait_until(lambda: "stuck since noon" in local.stderr(), "the log has the reason")
 
 
+def test_a_revoke_is_told_with_its_reason(local, key):
+    client, listener = local.client(), local.client()
+    listener("SUBSCRIBE", f"stockade:events:{key}")
+    token = client.token(key)
+    assert revoke(local, key, token, 'it "hangs"\n\u2713').status == 200
+    events = [json.loads(listener.read()[2]) for _ in range(2)]
+    assert [event["event"] for event in events] == ["granted", "revoked"]
+    assert events[1]["reason"] == 'it "hangs"\n\u2713' and "reason" not in events[0]
+    line = next(line for line in local.log().splitlines() if "REVOKE" in line and key in line)
+    assert "hangs" in line and "127.0.0.1" in line
+
+
 # The stream.
 
 
@@ -367,6 +418,56 @@ def test_a_page_that_stops_reading_is_dropped(rig):
             assert Seconds(begun) < patience(90)
         assert deaf.recv(10) == b"HTTP/1.1 2"
         assert hear(listener, "state")["leases"] == 1
+
+
+def loop_seconds(daemon):
+    """The CPU time of the daemon's first thread, its loop."""
+    schedstat = pathlib.Path(f"/proc/{daemon.pid}/task/{daemon.pid}/schedstat")
+    return int(schedstat.read_text().split()[0]) / 1e9
+
+
+def loop_share(daemon, seconds, pages=()):
+    """The share of its time that the loop works while a lease changes ten times a second. Each of
+    the pages is a stream and a connection that asks for the first leases when they have changed.
+    Returns how often they asked, too."""
+    client, poll, asked = daemon.client(), select.epoll(), 0
+    windows = {listener.fileno(): (listener, window) for listener, window in pages}
+    answers = {window.fileno(): window for _, window in pages}
+    for number in [*windows, *answers]:
+        poll.register(number, select.EPOLLIN)
+    begun, used = time.monotonic(), loop_seconds(daemon)
+    while time.monotonic() < begun + seconds:
+        client("RELEASE", "changes", client.token("changes"))
+        until = time.monotonic() + 0.1
+        while (left := until - time.monotonic()) > 0:
+            for number, _ in poll.poll(left):
+                if number in answers:
+                    assert answers[number].recv(65536), "closed"
+                elif b"event: leases" in windows[number][0].recv(65536):
+                    windows[number][1].sendall(
+                        b"GET /api/leases HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    asked += 1
+    poll.close()
+    return (loop_seconds(daemon) - used) / (time.monotonic() - begun), asked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 100000])
+def test_a_hundred_pages_take_a_twentieth_of_the_loop_at_most(rig, count):
+    daemon = rig.daemon()
+    client = daemon.client()
+    for begin in range(0, count, 1000):
+        client.pipeline([("ACQUIRE", f"sku:{i}", 3600000)
+                         for i in range(begin, min(count, begin + 1000))])
+    alone, _ = loop_share(daemon, 5)
+    with contextlib.ExitStack() as opened:
+        pages = [(opened.enter_context(stream(daemon)),
+                  opened.enter_context(socket.create_connection(daemon.admin)))
+                 for _ in range(100)]
+        watched, asked = loop_share(daemon, 8, pages)
+    print(f"{count} leases: {alone:.2%} of the loop alone, {watched:.2%} with 100 pages")
+    assert asked >= 200
+    assert watched - alone < 0.05
 
 
 def test_pages_take_no_connection_from_those_who_watch(rig):

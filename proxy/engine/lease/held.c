@@ -27,7 +27,8 @@ struct held {
     struct list of_session; /* holder->held */
     struct timer timer;     /* when the lease should be over */
     struct query *query;    /* under way, or NULL */
-    int64_t token, granted_ms, until_ms;
+    int64_t token, until_ms;
+    int64_t granted_ms; /* since 1970 */
     int32_t ttl_ms;
     uint16_t name_len, owner_len;
     bool ephemeral, presented;
@@ -88,12 +89,13 @@ static void drop(struct held *held)
     dispose(&held->node);
 }
 
-static void publish(const struct held *held, enum event_kind kind)
+static void publish(const struct held *held, enum event_kind kind, struct bytes reason)
 {
     events_publish(held->engine,
                    &(struct event){.kind = kind,
                                    .resource = name_of(held),
                                    .owner = {held->bytes + held->name_len, held->owner_len},
+                                   .reason = reason,
                                    .token = held->token,
                                    .ttl_ms = held->ttl_ms});
 }
@@ -107,10 +109,10 @@ static void tell_holder(const struct held *held, const char *reason)
 /* It was released or revoked; `by` is the connection that did, 0 at another daemon. A release is
  * news only to who asked for news, and did not release it itself: in RESP3 a lease is often taken
  * and released over two connections of one pool. */
-static void end(struct held *held, bool revoked, uint64_t by)
+static void end(struct held *held, bool revoked, uint64_t by, struct bytes reason)
 {
     history_ended(held->engine->history, held->entry, revoked ? HISTORY_REVOKED : HISTORY_RELEASED);
-    publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED);
+    publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED, reason);
     if (revoked)
         tell_holder(held, "revoked");
     else if (held->holder != NULL && held->holder->notified && held->holder->id != by)
@@ -123,7 +125,7 @@ static void expire(struct held *held, bool taken)
 {
     history_ended(held->engine->history, held->entry, taken ? HISTORY_TAKEN : HISTORY_EXPIRED);
     held->engine->counters.leases_expired++;
-    publish(held, EVENT_EXPIRED);
+    publish(held, EVENT_EXPIRED, BYTES_LITERAL(""));
     tell_holder(held, taken ? "taken" : "expired");
     drop(held);
 }
@@ -144,7 +146,7 @@ static void on_answer(struct lease_call *call)
         return;
     held->query = NULL;
     if (ended && !still) {
-        end(held, revoked, 0);
+        end(held, revoked, 0, BYTES_LITERAL(""));
         return;
     }
     if (engine_now_ms(engine) >= held->until_ms) {
@@ -247,7 +249,7 @@ void held_granted(struct engine *engine, const struct grant *grant)
         held->engine = engine;
         held->timer.fire = on_timer;
         held->token = grant->token;
-        held->granted_ms = engine_now_ms(engine);
+        held->granted_ms = clock_wall_us(engine->options.clock) / 1000;
         held->name_len = (uint16_t)grant->resource.len;
         held->owner_len = (uint16_t)grant->owner.len;
         memcpy(held->bytes, grant->resource.data, grant->resource.len);
@@ -266,7 +268,7 @@ void held_granted(struct engine *engine, const struct grant *grant)
                         held->until_ms, grant->owner, session_client(grant->session), &held->entry);
     warn_counter_ahead(engine, grant);
     if (!grant->reentered)
-        publish(held, EVENT_GRANTED);
+        publish(held, EVENT_GRANTED, BYTES_LITERAL(""));
 }
 
 void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t left_ms,
@@ -292,17 +294,18 @@ void held_presented(struct engine *engine, struct bytes resource, int64_t token)
 }
 
 void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked,
-                   uint64_t by)
+                   uint64_t by, struct bytes reason)
 {
     struct held *held = find(engine, resource);
 
     if (held == NULL || held->token != token) { /* granted elsewhere, or in an earlier run */
         events_publish(engine, &(struct event){.kind = revoked ? EVENT_REVOKED : EVENT_RELEASED,
                                                .resource = resource,
+                                               .reason = reason,
                                                .token = token});
         return;
     }
-    end(held, revoked, by);
+    end(held, revoked, by, reason);
 }
 
 void held_forget_session(struct session *session,
@@ -313,6 +316,7 @@ void held_forget_session(struct session *session,
     while ((link = list_pop(&session->held)) != NULL) {
         struct held *held = list_entry(link, struct held, of_session);
         held->holder = NULL;
+        session->engine->leases_changes++;
         if (held->ephemeral)
             each(session, name_of(held), held->token);
     }

@@ -122,11 +122,13 @@ struct grant {
     struct lock_client *lock_client; /* took it by a lock key; NULL: nobody did */
 };
 
-/* A lease, to be shown. Times are on the engine's clock. Borrowed for the call. */
+/* A lease, to be shown. Borrowed for the call. */
 struct held_shown {
     struct bytes resource, owner;
     const struct session *holder; /* NULL: its connection is gone */
-    int64_t token, granted_ms, until_ms, ttl_ms;
+    int64_t token, ttl_ms;
+    int64_t granted_ms; /* since 1970 */
+    int64_t until_ms;   /* on the engine's clock */
 };
 
 /* Where a walk through all leases is. All zero: at the beginning. */
@@ -150,7 +152,7 @@ void held_renewed(struct engine *engine, struct bytes resource, int64_t token, i
                   struct session *notified);
 /* The token was retired here, for the connection `by`; 0: for none. */
 void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked,
-                   uint64_t by);
+                   uint64_t by, struct bytes reason);
 /* The token was presented, or is nobody's: who took it by a lock key does not write without it. */
 void held_presented(struct engine *engine, struct bytes resource, int64_t token);
 /* A connection has gone: calls `each` for its ephemeral leases. */
@@ -177,6 +179,7 @@ struct release {
     bool own_only;               /* nothing, where another connection has entered since: */
     int64_t session, connection; /* this one's, as in the row */
     uint64_t by;                 /* the connection that asked for it; 0: none did */
+    struct bytes reason;         /* RELEASE_REVOKE: for people, the same; empty: none was given */
     bool unannounced;            /* nobody was told of the grant: no event tells of its end */
     /* Of a grant that nobody was told of: its ID, and its lock's value, are as before; or empty. */
     struct bytes grant_id, value;

@@ -85,6 +85,7 @@ void line_join(struct engine *engine, struct bytes resource, struct waiter *wait
     waiter->joined_ms = engine_now_ms(engine);
     list_append(&line->waiters, &waiter->in_line);
     list_append(&engine->arrivals, &waiter->in_engine);
+    engine->leases_changes++;
     line->count++;
     engine->acquires_count++;
 }
@@ -127,6 +128,7 @@ void line_leave(struct waiter *waiter, int64_t granted_ms)
 
     list_remove(&waiter->in_line);
     list_remove(&waiter->in_engine);
+    engine->leases_changes++;
     line->count--;
     waiter->line = NULL;
     waiter->waits = false;

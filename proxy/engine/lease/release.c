@@ -171,7 +171,7 @@ static void on_retired(struct store_op *op)
     }
     if (!release->unannounced)
         held_released(release->engine, release->resource, release->retired_token,
-                      release->kind == RELEASE_REVOKE, release->by);
+                      release->kind == RELEASE_REVOKE, release->by, release->reason);
     *call = (struct lease_call){.verb = LEASE_RELEASE,
                                 .resource = release->resource,
                                 .token = release->retired_token,

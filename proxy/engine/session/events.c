@@ -33,6 +33,10 @@ static void append_event(struct buf *json, const struct event *event, int64_t ti
         buf_append_text(json, ",\"owner\":");
         json_string(json, event->owner);
     }
+    if (event->reason.len > 0) {
+        buf_append_text(json, ",\"reason\":");
+        json_string(json, event->reason);
+    }
     if (event->kind == EVENT_GRANTED)
         buf_printf(json, ",\"ttl_ms\":%lld", (long long)event->ttl_ms);
     buf_printf(json, ",\"time_ms\":%lld}", (long long)time_ms);

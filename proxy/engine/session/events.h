@@ -17,7 +17,7 @@ enum event_kind {
     EVENT_GRANTED,  /* owner, ttl_ms */
     EVENT_RELEASED, /* owner */
     EVENT_EXPIRED,  /* owner */
-    EVENT_REVOKED,  /* owner */
+    EVENT_REVOKED,  /* owner; reason, where somebody gave one */
     EVENT_TURN,     /* id: of a place in the line (ACQUIRE ... QUEUE); no owner, no token */
     EVENT_REFUSED,  /* refusal, and the resource */
 };
@@ -26,7 +26,7 @@ struct history_refusal;
 
 struct event {
     enum event_kind kind;
-    struct bytes resource, owner, id; /* borrowed for the call */
+    struct bytes resource, owner, id, reason; /* borrowed for the call */
     int64_t token, ttl_ms;
     const struct history_refusal *refusal;
 };

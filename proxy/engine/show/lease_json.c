@@ -61,8 +61,8 @@ void lease_json(struct engine *engine, const struct shown_lease *lease, struct b
     buf_append_text(json, ",\"address\":");
     json_string(json, lease->address);
     buf_printf(json, ",\"token\":%lld,\"granted_ms\":%lld,\"ttl_ms\":%lld,\"left_ms\":%lld",
-               (long long)lease->token, (long long)show_wall_ms(engine, lease->granted_ms),
-               (long long)lease->ttl_ms, (long long)left_ms);
+               (long long)lease->token, (long long)lease->granted_ms, (long long)lease->ttl_ms,
+               (long long)left_ms);
     buf_printf(json, ",\"waiters\":%lld,\"longest_wait_ms\":", (long long)lease->waiters);
     if (lease->waiting_since_ms < 0)
         buf_append_text(json, "null}");

@@ -17,7 +17,7 @@ struct show_counts show_counts(const struct engine *engine)
         .refusals = counters->refused_stale + counters->refused_unknown + counters->refused_notoken,
         .changes = counters->leases_granted + counters->leases_reentered +
                    counters->leases_released + counters->leases_revoked + counters->leases_expired +
-                   counters->leases_renewed + counters->leases_waited + counters->leases_given_back,
+                   counters->leases_renewed + counters->leases_given_back + engine->leases_changes,
         .commits = store_stats(engine->options.store).commits_took,
     };
 }
