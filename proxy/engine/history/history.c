@@ -10,7 +10,7 @@
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
 
-enum { MINUTES = 60, MINUTE_MS = 60000, RECENT_BITS = 14, WALK_MAX = 4096 };
+enum { MINUTES = 60, MINUTE_MS = 60000, RECENT_BITS = 14, CLOCKS_APART_MS = 10, WALK_MAX = 4096 };
 
 struct history_resource {
     struct table_node node;
@@ -272,11 +272,12 @@ void history_ended(struct history *history, struct history_grant *grant, enum hi
     if (grant == NULL)
         return;
     int64_t now_ms = clock_now_ms(history->clock);
-    bool by_time =
-        now_ms >= grant->until_clock_ms && (end == HISTORY_EXPIRED || end == HISTORY_TAKEN);
+    int64_t until_ms = grant->until_clock_ms;
+    bool by_time = (end == HISTORY_EXPIRED && now_ms >= until_ms) ||
+                   (end == HISTORY_TAKEN && now_ms >= until_ms - CLOCKS_APART_MS);
 
     grant->end = by_time ? HISTORY_EXPIRED : end;
-    grant->ended_clock_ms = by_time ? grant->until_clock_ms : now_ms;
+    grant->ended_clock_ms = by_time && until_ms < now_ms ? until_ms : now_ms;
     grant->ended_ms = wall_ms(history) - (now_ms - grant->ended_clock_ms);
     if (grant->reference != NULL)
         *grant->reference = NULL;

@@ -150,6 +150,7 @@ static void end_granted(struct acquire *acquire, int64_t left_ms)
     grant->token = acquire->call.answer_token;
     grant->left_ms = left_ms;
     grant->ttl_ms = acquire->ttl_ms;
+    grant->until_ms = acquire->call.answer_until_ms;
     grant->session = acquire->session;
     grant->ephemeral = acquire->options.ephemeral;
     held_granted(acquire->engine, grant);

@@ -265,7 +265,8 @@ void held_granted(struct engine *engine, const struct grant *grant)
     set_until(held, grant->left_ms);
     if (!is_known)
         history_granted(engine->history, grant->resource, grant->token, grant->ttl_ms,
-                        held->until_ms, grant->owner, session_client(grant->session), &held->entry);
+                        grant->until_ms, grant->owner, session_client(grant->session),
+                        &held->entry);
     warn_counter_ahead(engine, grant);
     if (!grant->reentered)
         publish(held, EVENT_GRANTED, BYTES_LITERAL(""));

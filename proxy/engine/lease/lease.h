@@ -115,6 +115,7 @@ void line_drain(struct engine *engine);
 struct grant {
     struct bytes resource, owner;
     int64_t token, left_ms, ttl_ms;  /* ttl_ms: as it was asked for */
+    int64_t until_ms;                /* by the clock; left_ms is what a client is told */
     struct session *session;         /* whose connection holds it */
     bool ephemeral;                  /* it ends with that connection */
     bool reentered;                  /* the owner had this very lease already */
