@@ -135,6 +135,16 @@ def test_a_lease_that_changed_hands_is_not_revoked(rig, browser):
         assert second.fenced(newer, "SET", "till", "1") == "OK"
 
 
+def test_who_locks_without_presenting_tokens_is_pointed_out(rig, browser):
+    daemon = rig.daemon("--lock-keys", "lock:*")
+    client = daemon.client()
+    with browser.page(daemon) as page:
+        page.await_text("#verdict", "All is well.")
+        assert client("SET", "lock:sku", "v-1", "NX", "PX", 60000) == "OK"
+        assert client("DEL", "lock:sku") == 1
+        page.await_text("#verdict", "1 locks of lock keys ended without a write under their token")
+
+
 def test_values_are_shown_where_the_daemon_was_told_so(rig, browser):
     hiding = rig.daemon()
     showing = rig.daemon("--page-values", "show", store=f"sqlite:{rig.folder / 'other.db'}")

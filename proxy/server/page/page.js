@@ -51,6 +51,10 @@ function verdict() {
   if (restartedAt !== null) {
     troubles.push(`The daemon was started again at ${clock(state.started_ms)}.`);
   }
+  if (state.locks_unpresented > 0) {
+    troubles.push(`${count(state.locks_unpresented)} locks of lock keys ended without a write under `
+      + 'their token: there a shop still oversells. INFO lockkeys says whose they are.');
+  }
   if (paused) troubles.push('The page is paused.');
   return [kind, troubles.join(' ')];
 }
