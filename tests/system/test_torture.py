@@ -86,6 +86,8 @@ GOOD = {
     "an acquire without a lease had one that ran out": (
         "a A 0-1 -> 1", "b A 2-3 -> null", "a S 4-5 token=1 value=x -> STALE"),
     "a lease that ran out on its way is seen": ("a A 0-1 -> null", "b L 2-3 -> 1", "a A 4-5 -> 2"),
+    "a grant whose reply was lost is seen, then entered again by its owner": (
+        "a A 0- owner=a", "b L 2-3 -> 1", "a A 4-5 owner=a -> 1", "a S 6-7 token=1 value=x -> OK"),
     "the last release again": (
         "a A 0-1 -> 1", "a R 2-3 token=1 -> 0", "a R 4-5 token=1 -> 0",
         "a N 6-7 token=1 -> STALE", "b V 8-9 -> 1"),
@@ -130,6 +132,8 @@ BAD = {
     "a poisoned fence": (
         "a A 0-1 -> 1", "b S 2-3 token=999 value=x -> UNKNOWN",
         "a S 4-5 token=1 value=y -> STALE"),
+    "a grant whose reply was lost is another's, too": (
+        "a A 0- owner=a", "b L 2-3 -> 1", "c A 4-5 -> 1"),
     "a lease is taken away by a repeat of its own request": (
         "a A 0- owner=i", "a A 1-2 owner=i -> 4", "a S 3-4 token=4 value=x -> STALE",
         "a R 5-6 token=4 -> 0"),

@@ -120,8 +120,11 @@ def _step_acquire(state, op):
         return state
     if op.reply > state.newest:
         return state._replace(newest=op.reply, hidden=False, retired=False)
-    # Entered again by the same owner: that it is the same one is invariants.py's to check.
-    return state if op.owner is not None and is_current(state, op.reply) else None
+    # Entered again by the same owner, who need not have heard of the first grant: that it is the
+    # same one is invariants.py's to check.
+    if op.owner is None or op.reply != state.newest or state.retired:
+        return None
+    return state._replace(hidden=False)
 
 
 def _step_release(state, op):

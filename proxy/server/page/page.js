@@ -52,8 +52,8 @@ function verdict() {
     troubles.push(`The daemon was started again at ${clock(state.started_ms)}.`);
   }
   if (state.locks_unpresented > 0) {
-    troubles.push(`${count(state.locks_unpresented)} locks of lock keys ended without a write under `
-      + 'their token: there a shop still oversells. INFO lockkeys says whose they are.');
+    troubles.push(`${count(state.locks_unpresented)} locks of lock keys ended without a write `
+      + 'under their token: there a shop still oversells. INFO lockkeys says whose they are.');
   }
   if (paused) troubles.push('The page is paused.');
   return [kind, troubles.join(' ')];
