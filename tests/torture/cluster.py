@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 
+from harness.limits import BUILD
 from harness.process import Process
 from harness.relay import Relay
 from harness.rig import Rig
@@ -129,7 +130,7 @@ class Cluster:
                   "until": self.until, "registers": REGISTERS, "skus": len(OPENING),
                   "daemons": self.addresses([relay.address for relay in self.relays[number]])}
         process = Process(name, [sys.executable, client_module.__file__, json.dumps(config)],
-                          self.folder / f"{name}.err")
+                          self.folder / f"{name}.err", env={"STOCKADE_BUILD": str(BUILD)})
         self.rig.processes.append(process)
         self.clients[number] = process
 

@@ -24,7 +24,7 @@ import time
 
 from torture import history, invariants, linearize, model, timeline
 from torture.client import Lost
-from torture.cluster import LAYOUTS, LEASE_SECONDS_MAX, OPENING, Cluster
+from torture.cluster import CLIENTS, LAYOUTS, LEASE_SECONDS_MAX, OPENING, Cluster
 from torture.nemesis import Nemesis
 
 ROUND_SECONDS_MAX = 15
@@ -130,6 +130,9 @@ def run_round(tally, name, seed, layout, seconds, totals):
     totals.update(nemesis.counts)
     history.write(tally.out / f"{name}.history.jsonl", ops, nemesis.log)
     tally.report(not trouble, f"{name}: everyone lives", "\n".join(trouble))
+    worked = {op.client.partition(".")[0] for op in ops if op.client.startswith("c")}
+    tally.report(2 * len(worked) > CLIENTS, f"{name}: clients work",
+                 f"only these did anything: {sorted(worked)}")
     tally.report(not late, f"{name}: leases are to be had again",
                  f"not within {LEASE_SECONDS_MAX:g} s: {late}")
     judge(tally, name, ops, nemesis.log, complete)
