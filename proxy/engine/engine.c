@@ -40,6 +40,7 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->sessions);
     list_init(&engine->changed);
     list_init(&engine->deferred);
+    list_init(&engine->unaudited);
     list_init(&engine->arrivals);
     engine->on_session_closed = session_closed;
     lock_keys_init(engine);
@@ -146,7 +147,7 @@ const char *engine_password(const struct engine *engine)
 
 bool engine_idle(const struct engine *engine)
 {
-    return engine->requests_open == 0;
+    return engine->requests_open == 0 && list_empty(&engine->unaudited);
 }
 
 bool engine_health(struct engine *engine, struct buf *json)

@@ -24,6 +24,7 @@
 #include "fence/base/clock.h"
 #include "fence/base/log.h"
 #include "fence/lease/provider.h"
+#include "proxy/engine/audit.h"
 #include "store/store.h"
 
 struct engine;
@@ -52,6 +53,7 @@ struct engine_options {
     const struct clock *clock;
     const struct chance *chance;
     const struct log *log;    /* may be NULL */
+    struct audit audit;       /* borrowed; may be empty */
     const char *password;     /* NULL: none; copied */
     bool unfenced_writes;     /* --unfenced-writes allow */
     int64_t sql_limit_ms;     /* one SQL statement's time */
@@ -96,6 +98,11 @@ int64_t engine_next_ms(const struct engine *engine);
  * refused. */
 void engine_drain(struct engine *engine);
 bool engine_is_draining(const struct engine *engine);
+/* What the audit was told up to this ticket is on disk: replies that waited for it leave. */
+void engine_audited(struct engine *engine, uint64_t ticket);
+/* What the audit was told after that cannot be put on disk: whoever waits for it is never told how
+ * the command ended, and the connection is closed. */
+void engine_audit_failed(struct engine *engine);
 /* Is nothing under way? */
 bool engine_idle(const struct engine *engine);
 /* The password in force; NULL: there is none. Borrowed until engine_reconfigure. */

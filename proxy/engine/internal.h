@@ -42,8 +42,9 @@ struct engine {
     bool draining, shutdown_asked;
 
     struct list sessions;
-    struct list changed;  /* sessions of which the host is to be told at the end of this turn */
-    struct list deferred; /* the same, a turn later: their replies wait for reads under way */
+    struct list changed;   /* sessions of which the host is to be told at the end of this turn */
+    struct list deferred;  /* the same, a turn later: their replies wait for reads under way */
+    struct list unaudited; /* sessions whose replies wait for the audit, in the order of tickets */
     size_t sessions_count;
     uint64_t session_last; /* client ids handed out so far */
     /* What goes with a session that closes: set by engine_new. */

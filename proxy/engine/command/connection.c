@@ -78,8 +78,12 @@ static bool authenticate(struct request *request, struct bytes user, struct byte
     if (wanted != NULL && bytes_equal(user, BYTES_LITERAL("default")) &&
         bytes_equal_steadily(bytes_of(wanted), password)) {
         session->authenticated = true;
+        session_audit(session, (struct audit_note){.event = AUDIT_LOGIN, .user = user});
         return true;
     }
+    session_audit(session, (struct audit_note){.event = AUDIT_LOGIN_FAILED,
+                                               .code = wanted == NULL ? STK_ERR : STK_WRONGPASS,
+                                               .user = user});
     if (wanted == NULL)
         request_fail(request, STK_ERR,
                      "AUTH <password> called without any password configured for the default "
@@ -338,6 +342,10 @@ static void client_kill(struct request *request)
     struct kill_filter filter = {.spare_self = request->argc > 3};
 
     if (!session_is_admin(request->session)) {
+        session_audit(request->session,
+                      (struct audit_note){.event = AUDIT_DENIED,
+                                          .code = STK_NOPERM,
+                                          .reason = BYTES_LITERAL("CLIENT KILL")});
         request_fail(request, STK_NOPERM, NULL);
         return;
     }
@@ -345,6 +353,8 @@ static void client_kill(struct request *request)
         filter.address = request->argv[2];
     else if (!parse_kill(request, &filter))
         return;
+    session_audit(request->session, (struct audit_note){.event = AUDIT_ADMIN,
+                                                        .reason = BYTES_LITERAL("CLIENT KILL")});
     int64_t killed = kill_matching(request, &filter);
     if (request->argc > 3) {
         resp_int(&request->reply, killed);

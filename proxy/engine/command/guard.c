@@ -38,6 +38,21 @@ static enum stk_error drop_run(struct store_op *op, struct store_txn *txn)
     return conclude(request, txn_guard_drop(txn, request->argv[2], outcome->why));
 }
 
+/* "CREATE table column prefix" */
+static void audit_change(const struct request *request)
+{
+    struct buf reason = {0};
+
+    for (size_t i = 1; i < request->argc; i++) {
+        buf_append_text(&reason, i > 1 ? " " : "");
+        buf_append_bytes(&reason, request->argv[i]);
+    }
+    request_audit(request, (struct audit_note){.event = AUDIT_GUARD,
+                                               .resource = request->argv[2],
+                                               .reason = buf_bytes(&reason)});
+    buf_free(&reason);
+}
+
 static void change_done(struct store_op *op)
 {
     struct request *request = request_of_op(op);
@@ -49,6 +64,7 @@ static void change_done(struct store_op *op)
         request_fail(request, outcome->error, "%s", outcome->why);
         return;
     }
+    audit_change(request);
     resp_simple(&request->reply, "OK");
     request_finish(request);
 }
@@ -93,10 +109,15 @@ static enum stk_error list_run(struct store_op *op, struct store_txn *txn)
 static void change(struct request *request, store_run *run)
 {
     request->state = mem_zalloc(sizeof(struct outcome));
-    if (session_is_admin(request->session))
+    if (session_is_admin(request->session)) {
         request_run(request, true, run, change_done);
-    else
+    } else {
+        request_audit(request, (struct audit_note){.event = AUDIT_DENIED,
+                                                   .code = STK_NOPERM,
+                                                   .resource = request->argv[2],
+                                                   .reason = BYTES_LITERAL("GUARD")});
         request_fail(request, STK_NOPERM, NULL);
+    }
 }
 
 static void guard_create(struct request *request)

@@ -48,8 +48,13 @@ void sql_prepare(struct request *request)
     if (request->queued) {
         plan_refuse(request, STK_ERR, "DDL is no part of a transaction here: send it alone");
     } else if (!session_is_admin(request->session)) {
+        request_audit(request, (struct audit_note){.event = AUDIT_DENIED,
+                                                   .code = STK_NOPERM,
+                                                   .reason = BYTES_LITERAL("SQL")});
         plan_refuse(request, STK_NOPERM, NULL);
     } else {
+        request_audit(request,
+                      (struct audit_note){.event = AUDIT_ADMIN, .reason = BYTES_LITERAL("SQL")});
         request->plan.only_step.sql_right = SQL_MAY_DEFINE;
         request->plan.marked = true;
         request->order = ORDER_WRITE;

@@ -523,9 +523,19 @@ static void on_given_back(struct release *release)
     struct acquire *acquire = list_entry(release, struct acquire, release);
 
     acquire->engine->counters.leases_given_back++;
-    if (release->ended) /* else it was entered again, and goes on */
+    if (release->ended) { /* else it was entered again, and goes on */
         history_given_back(acquire->engine->history, acquire->resource, release->token,
                            acquire->ttl_ms, acquire->grant.owner, session_client(acquire->session));
+        audit_tell(&acquire->engine->options.audit,
+                   &(struct audit_note){
+                       .event = AUDIT_RELEASE,
+                       .token = release->token,
+                       .user = bytes_of(HISTORY_USER),
+                       .address = session_client(acquire->session).address,
+                       .resource = acquire->resource,
+                       .reason = bytes_of(history_end_name(HISTORY_GIVEN_BACK)),
+                   });
+    }
     if (is_unwanted(acquire))
         end_unwanted(acquire);
     else if (has_time(acquire))

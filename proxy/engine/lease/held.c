@@ -6,6 +6,7 @@
  *   granted ──▶ held ──timer, news──▶ asking the service ──held still──▶ held
  *                │                            └──free, another's──▶ expired, or ended elsewhere
  *                └──released, revoked, granted to another──▶ gone */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,22 +101,59 @@ static void publish(const struct held *held, enum event_kind kind, struct bytes 
                                    .ttl_ms = held->ttl_ms});
 }
 
+static struct bytes address_of(const struct held *held)
+{
+    return held->entry != NULL ? held->entry->address : session_client(held->holder).address;
+}
+
+/* Tell the audit how a lease ended: by whose doing, or else whose it was. `held` NULL: it was
+ * granted elsewhere, or in an earlier run. */
+static void audit_end(const struct engine *engine, const struct held *held,
+                      const struct release *release, enum history_end end)
+{
+    struct session *by =
+        release != NULL && release->request != NULL ? release->request->session : NULL;
+    bool has_reason = release != NULL && release->reason.len > 0;
+    struct audit_note note = {
+        .event = end == HISTORY_REVOKED ? AUDIT_REVOKE : AUDIT_RELEASE,
+        .token = held != NULL ? held->token : release->retired_token,
+        .resource = held != NULL ? name_of(held) : release->resource,
+        .reason = has_reason ? release->reason : bytes_of(history_end_name(end)),
+    };
+
+    if (by != NULL) {
+        session_audit(by, note);
+        return;
+    }
+    note.user = bytes_of(HISTORY_USER);
+    if (release != NULL && release->from.len > 0)
+        note.address = release->from;
+    else if (held != NULL)
+        note.address = address_of(held);
+    audit_tell(&engine->options.audit, &note);
+}
+
 static void tell_holder(const struct held *held, const char *reason)
 {
     if (held->holder != NULL)
         events_push_lost(held->holder, name_of(held), held->token, reason);
 }
 
-/* It was released or revoked; `by` is the connection that did, 0 at another daemon. A release is
- * news only to who asked for news, and did not release it itself: in RESP3 a lease is often taken
- * and released over two connections of one pool. */
-static void end(struct held *held, bool revoked, uint64_t by, struct bytes reason)
+/* It was released or revoked, at another daemon where `release` is NULL. A release is news only to
+ * who asked for news, and did not release it itself: in RESP3 a lease is often taken and released
+ * over two connections of one pool. */
+static void end(struct held *held, bool revoked, const struct release *release, struct bytes reason)
 {
-    history_ended(held->engine->history, held->entry, revoked ? HISTORY_REVOKED : HISTORY_RELEASED);
+    const struct request *request = release == NULL ? NULL : release->request;
+    const struct session *by = request == NULL ? NULL : request->session;
+    enum history_end how = revoked ? HISTORY_REVOKED : HISTORY_RELEASED;
+
+    audit_end(held->engine, held, release, how);
+    history_ended(held->engine->history, held->entry, how);
     publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED, reason);
     if (revoked)
         tell_holder(held, "revoked");
-    else if (held->holder != NULL && held->holder->notified && held->holder->id != by)
+    else if (held->holder != NULL && held->holder->notified && held->holder != by)
         tell_holder(held, "released");
     drop(held);
 }
@@ -123,7 +161,10 @@ static void end(struct held *held, bool revoked, uint64_t by, struct bytes reaso
 /* Its time is over, or, before that, the service gave it to another. */
 static void expire(struct held *held, bool taken)
 {
-    history_ended(held->engine->history, held->entry, taken ? HISTORY_TAKEN : HISTORY_EXPIRED);
+    enum history_end how = taken ? HISTORY_TAKEN : HISTORY_EXPIRED;
+
+    audit_end(held->engine, held, NULL, how);
+    history_ended(held->engine->history, held->entry, how);
     held->engine->counters.leases_expired++;
     publish(held, EVENT_EXPIRED, BYTES_LITERAL(""));
     tell_holder(held, taken ? "taken" : "expired");
@@ -146,7 +187,7 @@ static void on_answer(struct lease_call *call)
         return;
     held->query = NULL;
     if (ended && !still) {
-        end(held, revoked, 0, BYTES_LITERAL(""));
+        end(held, revoked, NULL, BYTES_LITERAL(""));
         return;
     }
     if (engine_now_ms(engine) >= held->until_ms) {
@@ -235,6 +276,21 @@ static void warn_counter_ahead(struct engine *engine, const struct grant *grant)
              log_quoted(grant->resource, name, sizeof name), (long long)grant->token - 1);
 }
 
+static void audit_grant(const struct grant *grant)
+{
+    char reason[64 + RESOURCE_NAME_MAX];
+
+    if (grant->session->engine->options.audit.note == NULL)
+        return;
+    size_t len = (size_t)snprintf(reason, 64, "ttl_ms=%lld owner=", (long long)grant->ttl_ms);
+
+    memcpy(reason + len, grant->owner.data, grant->owner.len);
+    session_audit(grant->session, (struct audit_note){.event = AUDIT_GRANT,
+                                                      .token = grant->token,
+                                                      .resource = grant->resource,
+                                                      .reason = {reason, len + grant->owner.len}});
+}
+
 void held_granted(struct engine *engine, const struct grant *grant)
 {
     struct held *held = find(engine, grant->resource);
@@ -268,6 +324,8 @@ void held_granted(struct engine *engine, const struct grant *grant)
                         grant->until_ms, grant->owner, session_client(grant->session),
                         &held->entry);
     warn_counter_ahead(engine, grant);
+    if (!is_known)
+        audit_grant(grant);
     if (!grant->reentered)
         publish(held, EVENT_GRANTED, BYTES_LITERAL(""));
 }
@@ -294,19 +352,21 @@ void held_presented(struct engine *engine, struct bytes resource, int64_t token)
         held->presented = true;
 }
 
-void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked,
-                   uint64_t by, struct bytes reason)
+void held_released(const struct release *release)
 {
-    struct held *held = find(engine, resource);
+    struct engine *engine = release->engine;
+    struct held *held = find(engine, release->resource);
+    bool revoked = release->kind == RELEASE_REVOKE;
 
-    if (held == NULL || held->token != token) { /* granted elsewhere, or in an earlier run */
-        events_publish(engine, &(struct event){.kind = revoked ? EVENT_REVOKED : EVENT_RELEASED,
-                                               .resource = resource,
-                                               .reason = reason,
-                                               .token = token});
+    if (held != NULL && held->token == release->retired_token) {
+        end(held, revoked, release, release->reason);
         return;
     }
-    end(held, revoked, by, reason);
+    audit_end(engine, NULL, release, revoked ? HISTORY_REVOKED : HISTORY_RELEASED);
+    events_publish(engine, &(struct event){.kind = revoked ? EVENT_REVOKED : EVENT_RELEASED,
+                                           .resource = release->resource,
+                                           .reason = release->reason,
+                                           .token = release->retired_token});
 }
 
 void held_forget_session(struct session *session,

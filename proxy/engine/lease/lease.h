@@ -151,9 +151,9 @@ void held_granted(struct engine *engine, const struct grant *grant);
 /* `notified`, where it is not NULL, is told of the loss from now on, in RESP2, too. */
 void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t left_ms,
                   struct session *notified);
-/* The token was retired here, for the connection `by`; 0: for none. */
-void held_released(struct engine *engine, struct bytes resource, int64_t token, bool revoked,
-                   uint64_t by, struct bytes reason);
+struct release;
+/* The token was retired here. */
+void held_released(const struct release *release);
 /* The token was presented, or is nobody's: who took it by a lock key does not write without it. */
 void held_presented(struct engine *engine, struct bytes resource, int64_t token);
 /* A connection has gone: calls `each` for its ephemeral leases. */
@@ -174,14 +174,15 @@ enum release_kind {
 struct release {
     struct engine *engine;
     enum release_kind kind;
-    struct bytes resource;       /* borrowed until on_end */
-    int64_t token;               /* RELEASE_REVOKE: only this one; 0: whichever is the newest */
-    struct bytes id;             /* RELEASE_HOLD: the request's; empty: none */
-    bool own_only;               /* nothing, where another connection has entered since: */
-    int64_t session, connection; /* this one's, as in the row */
-    uint64_t by;                 /* the connection that asked for it; 0: none did */
-    struct bytes reason;         /* RELEASE_REVOKE: for people, the same; empty: none was given */
-    bool unannounced;            /* nobody was told of the grant: no event tells of its end */
+    struct bytes resource;         /* borrowed until on_end */
+    int64_t token;                 /* RELEASE_REVOKE: only this one; 0: whichever is the newest */
+    struct bytes id;               /* RELEASE_HOLD: the request's; empty: none */
+    bool own_only;                 /* nothing, where another connection has entered since: */
+    int64_t session, connection;   /* this one's, as in the row */
+    const struct request *request; /* that asks for it; NULL: none does */
+    struct bytes from;             /* its address, where there is no request; borrowed */
+    struct bytes reason;           /* RELEASE_REVOKE: for people, the same; empty: none was given */
+    bool unannounced;              /* nobody was told of the grant: no event tells of its end */
     /* Of a grant that nobody was told of: its ID, and its lock's value, are as before; or empty. */
     struct bytes grant_id, value;
     void (*on_end)(struct release *release);

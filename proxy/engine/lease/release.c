@@ -170,8 +170,7 @@ static void on_retired(struct store_op *op)
         return;
     }
     if (!release->unannounced)
-        held_released(release->engine, release->resource, release->retired_token,
-                      release->kind == RELEASE_REVOKE, release->by, release->reason);
+        held_released(release);
     *call = (struct lease_call){.verb = LEASE_RELEASE,
                                 .resource = release->resource,
                                 .token = release->retired_token,
@@ -286,7 +285,7 @@ static void start(struct request *request, enum release_kind kind, int64_t token
     command->release.resource = request->argv[1];
     command->release.token = token;
     command->release.id = id;
-    command->release.by = request->session->id;
+    command->release.request = request;
     command->release.on_end = on_end;
     release_start(&command->release);
 }

@@ -300,7 +300,7 @@ static void release(struct lock_run *run, enum release_kind kind)
                                     .kind = kind,
                                     .resource = item->resource,
                                     .token = item->token,
-                                    .by = request->session != NULL ? request->session->id : 0,
+                                    .request = request,
                                     .on_end = on_released};
     release_start(&run->release);
 }

@@ -154,6 +154,11 @@ void note_refused(struct request *request, enum stk_error error)
         history_refused(request->engine->history, resource, claim != NULL ? claim->token : 0,
                         request->newest, error, inner->name, session_client(request->session));
 
+    request_audit(request, (struct audit_note){.event = AUDIT_REFUSED,
+                                               .code = error,
+                                               .token = refusal->token,
+                                               .resource = resource,
+                                               .reason = bytes_of(inner->name)});
     if (resource.len > 0)
         events_publish(
             request->engine,

@@ -52,6 +52,7 @@ struct session *session_open(struct engine *engine, const char *peer, bool trust
     list_init(&session->held);
     list_init(&session->places);
     list_init(&session->changed);
+    list_init(&session->unaudited);
     list_append(&engine->sessions, &session->link);
     engine->sessions_count++;
     return session;
@@ -77,6 +78,7 @@ void session_close(struct session *session)
     replies_count(&engine->replies, &session->share, 0);
     list_remove(&session->link);
     list_remove(&session->changed);
+    list_remove(&session->unaudited);
     engine->sessions_count--;
     resp_parser_free(session->parser);
     buf_free(&session->in);
@@ -111,6 +113,65 @@ bool session_is_authenticated(const struct session *session)
 bool session_is_admin(const struct session *session)
 {
     return session->engine->options.password != NULL ? session->authenticated : session->trusted;
+}
+
+/* What its client asked for has come to pass, and it must not be told. */
+static void cut_off(struct session *session)
+{
+    session->untold = true;
+    session_kill(session);
+}
+
+void session_audit(struct session *session, struct audit_note note)
+{
+    const struct audit *audit = &session->engine->options.audit;
+
+    if (audit->note == NULL)
+        return;
+    if (note.user.len == 0)
+        note.user = bytes_of(session_user(session));
+    note.address = bytes_of(session->peer);
+    uint64_t ticket = audit->note(audit->context, &note);
+    if (ticket == AUDIT_LOST) {
+        cut_off(session);
+    } else if (ticket > 0) {
+        session->ticket = ticket;
+        list_remove(&session->unaudited);
+        list_append(&session->engine->unaudited, &session->unaudited);
+    }
+}
+
+void request_audit(const struct request *request, struct audit_note note)
+{
+    if (request->session != NULL)
+        session_audit(request->session, note);
+    else
+        audit_tell(&request->engine->options.audit, &note);
+}
+
+/* Do replies wait for the audit, in vain perhaps? */
+static bool is_unaudited(const struct session *session)
+{
+    return session->untold || !list_empty(&session->unaudited);
+}
+
+void engine_audited(struct engine *engine, uint64_t ticket)
+{
+    while (!list_empty(&engine->unaudited)) {
+        struct session *session = list_entry(engine->unaudited.next, struct session, unaudited);
+        if (session->ticket > ticket)
+            break;
+        list_remove(&session->unaudited);
+        mark_changed(session);
+    }
+}
+
+void engine_audit_failed(struct engine *engine)
+{
+    struct list *link;
+
+    while ((link = list_pop(&engine->unaudited)) != NULL)
+        cut_off(list_entry(link, struct session, unaudited));
 }
 
 /* Input: bytes become requests. */
@@ -309,6 +370,9 @@ bool session_admits(struct session *session, struct request *request)
     } else if (!session_is_authenticated(session) && !(command->flags & COMMAND_NO_AUTH)) {
         resp_error(&reply, STK_NOAUTH, NULL);
     } else if ((command->flags & COMMAND_ADMIN) && !session_is_admin(session)) {
+        session_audit(session, (struct audit_note){.event = AUDIT_DENIED,
+                                                   .code = STK_NOPERM,
+                                                   .reason = bytes_of(command->name)});
         resp_error(&reply, STK_NOPERM, NULL);
     } else if (session_only_listens(session) && !(command->flags & COMMAND_PUBSUB)) {
         resp_error(&reply, STK_ERR,
@@ -348,10 +412,14 @@ static bool start_next(struct session *session)
         request->weight = REPLY_SMALL;
         session->engine->reads_weight += request->weight;
     }
-    if (session_admits(session, request))
-        request->command->start(request);
-    else
+    if (!session_admits(session, request)) {
         request_finish(request);
+        return true;
+    }
+    if (request->command->flags & COMMAND_ADMIN)
+        session_audit(session, (struct audit_note){.event = AUDIT_ADMIN,
+                                                   .reason = bytes_of(request->command->name)});
+    request->command->start(request);
     return true;
 }
 
@@ -436,7 +504,7 @@ void session_take_output(struct session *session, struct buf *out)
 {
     struct buf old = *out;
 
-    if (session->awaited != NULL ||
+    if (session->awaited != NULL || is_unaudited(session) ||
         ((session->next != NULL || session->in.len > 0) && resume(session))) {
         buf_clear(out);
         return;
@@ -464,5 +532,6 @@ bool session_ended(const struct session *session)
 {
     bool no_more =
         session->ending || (session->input_ended && session->next == NULL && session->in.len == 0);
-    return session->killed || (no_more && list_empty(&session->pending) && session->out.len == 0);
+    return session->killed || (no_more && list_empty(&session->pending) && session->out.len == 0 &&
+                               !is_unaudited(session));
 }

@@ -5,6 +5,7 @@
 #define STOCKADE_ENGINE_SESSION_H
 
 #include "fence/base/list.h"
+#include "proxy/engine/audit.h"
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/session/request.h"
 
@@ -41,6 +42,9 @@ struct session {
     struct buf out;
     struct request *awaited; /* nothing is sent before its reply: one packet, not two; or NULL */
     bool deferred;           /* the last output waited for reads: not twice in a row */
+    struct list unaudited;   /* engine->unaudited: nothing is sent before `ticket` is on disk */
+    uint64_t ticket;
+    bool untold;   /* the audit could not take what it has to: nothing is sent any more */
     size_t unsent; /* bytes that were taken from `out` and are held until they have left */
     size_t share;  /* of the room for replies: what is in `out` and unsent, where that is much */
 
@@ -64,6 +68,19 @@ bool session_admits(struct session *session, struct request *request);
 void session_answer(struct session *session, struct bytes reply);
 /* Something was written to `out` that answers no request: sends it. */
 void session_pushed(struct session *session);
+
+/* The name of who has logged in. */
+static inline const char *session_user(const struct session *session)
+{
+    (void)session;
+    return HISTORY_USER;
+}
+
+/* Tell the audit; user and address are filled in. Where the event is durable, what the session
+ * sends from now on waits until it is on disk. */
+void session_audit(struct session *session, struct audit_note note);
+/* The same for what a request has done, whose connection may be gone. */
+void request_audit(const struct request *request, struct audit_note note);
 
 /* For the history. NULL: a client that is gone. */
 static inline struct history_client session_client(const struct session *session)

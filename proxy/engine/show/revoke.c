@@ -51,6 +51,7 @@ void revocation_start(struct revocation *revocation)
                                     .kind = RELEASE_REVOKE,
                                     .resource = revocation->resource,
                                     .token = revocation->token,
+                                    .from = bytes_of(revocation->from),
                                     .reason = revocation->reason,
                                     .on_end = on_end};
     revocation->engine->requests_open++;

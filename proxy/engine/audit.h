@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the engine tells an audit: who logged in, who was granted what, how it ended, what was
+ * refused. Where the lines go, and how they are chained, is the host's business.
+ *
+ * The engine's files call session_audit (session/session.h) where a connection is behind it, and
+ * audit_tell where none is. An event that is asked for as durable gives a ticket: the reply waits
+ * in its session until engine_audited says that the ticket is on disk. */
+#ifndef STOCKADE_ENGINE_AUDIT_H
+#define STOCKADE_ENGINE_AUDIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+#include "fence/base/err.h"
+
+/* X(id, name). The last three are the audit's own: where its file begins, what a crash tore, what
+ * could not be written. */
+#define AUDIT_EVENTS(X)                                                                            \
+    X(LOGIN, "login")               /* a connection has become this user */                        \
+    X(LOGIN_FAILED, "login_failed") /* `user` is the one it named */                               \
+    X(GRANT, "grant")               /* `reason`: "ttl_ms=N owner=OWNER" */                         \
+    X(RELEASE, "release")           /* `reason`: released, expired, taken, given back */           \
+    X(REVOKE, "revoke")             /* `reason`: what was given, or revoked */                     \
+    X(REFUSED, "refused")           /* by the token rule or a guard; `reason`: the command */      \
+    X(DENIED, "denied")             /* for want of a right; `reason`: the command */               \
+    X(ADMIN, "admin")               /* an administrator's command; `reason`: its name */           \
+    X(GUARD, "guard")               /* `resource`: the table; `reason`: what was done */           \
+    X(RESTORE, "restore")           /* a backup was put in the store's place */                    \
+    X(START, "start")               /* the daemon */                                               \
+    X(STOP, "stop")                                                                                \
+    X(CHAIN, "chain")                                                                              \
+    X(TORN, "torn")                                                                                \
+    X(GAP, "gap")
+
+enum audit_event {
+#define X(id, name) AUDIT_##id,
+    AUDIT_EVENTS(X)
+#undef X
+        AUDIT_EVENT_COUNT
+};
+
+/* One event. Borrowed for the call; what is empty, 0 or STK_OK is null in the line. */
+struct audit_note {
+    enum audit_event event;
+    enum stk_error code; /* that the client was told */
+    int64_t token;
+    struct bytes user, address, resource, reason;
+};
+
+#define AUDIT_LOST UINT64_MAX /* a durable event for which there is no room: nobody may be told */
+
+/* How far it has come. */
+struct audit_state {
+    const char *failing; /* one line: why lines cannot be written now; NULL: they can */
+    const char *chain;   /* its id: 32 hexadecimal digits */
+    const char *head;    /* the hash of the newest synced line: 64 of them; "" before the first */
+    uint64_t lines;      /* of the chain, up to that line */
+    uint64_t written, lost, syncs; /* lines and fdatasyncs since the start */
+    size_t queued_bytes;
+};
+
+/* Given to the engine by its host. All NULL: there is no audit. */
+struct audit {
+    /* Take a note, without waiting. Return 0, or for a durable event its ticket, or AUDIT_LOST. */
+    uint64_t (*note)(void *context, const struct audit_note *note);
+    struct audit_state (*state)(void *context);
+    uint32_t durable; /* a bit for each event: 1 << enum audit_event */
+    void *context;
+};
+
+/* For what no connection is behind. */
+static inline void audit_tell(const struct audit *audit, const struct audit_note *note)
+{
+    if (audit->note != NULL)
+        (void)audit->note(audit->context, note);
+}
+
+#endif
