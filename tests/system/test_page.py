@@ -118,6 +118,7 @@ def test_revoking_names_what_it_ends_and_wants_a_reason(rig, browser):
         page.await_text("#resource-now", "Free.")
         holder.refused("STALE", "FENCED", token, "SET", "till", "2")
         assert "the night shift left it open" in daemon.log()
+        assert "the night shift left it open" in page.text("#history")
 
 
 def test_a_lease_that_changed_hands_is_not_revoked(rig, browser):

@@ -392,6 +392,9 @@ def test_a_revoke_is_told_with_its_reason(local, key):
     events = [json.loads(listener.read()[2]) for _ in range(2)]
     assert [event["event"] for event in events] == ["granted", "revoked"]
     assert events[1]["reason"] == 'it "hangs"\n\u2713' and "reason" not in events[0]
+    [grant] = get(local, "/api/resource", name=key)["history"]
+    assert (grant["end"], grant["reason"]) == ("revoked", 'it "hangs"\n\u2713')
+    assert dict(zip(*[iter(client("HISTORY", key)[0])] * 2))[b"reason"] == grant["reason"].encode()
     line = next(line for line in local.log().splitlines() if "REVOKE" in line and key in line)
     assert "hangs" in line and "127.0.0.1" in line
 

@@ -149,7 +149,7 @@ static void end(struct held *held, bool revoked, const struct release *release, 
     enum history_end how = revoked ? HISTORY_REVOKED : HISTORY_RELEASED;
 
     audit_end(held->engine, held, release, how);
-    history_ended(held->engine->history, held->entry, how);
+    history_ended(held->engine->history, held->entry, how, reason);
     publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED, reason);
     if (revoked)
         tell_holder(held, "revoked");
@@ -164,7 +164,7 @@ static void expire(struct held *held, bool taken)
     enum history_end how = taken ? HISTORY_TAKEN : HISTORY_EXPIRED;
 
     audit_end(held->engine, held, NULL, how);
-    history_ended(held->engine->history, held->entry, how);
+    history_ended(held->engine->history, held->entry, how, BYTES_LITERAL(""));
     held->engine->counters.leases_expired++;
     publish(held, EVENT_EXPIRED, BYTES_LITERAL(""));
     tell_holder(held, taken ? "taken" : "expired");

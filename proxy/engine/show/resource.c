@@ -125,22 +125,20 @@ struct line_json {
 
 static bool append_waiter(void *context, const struct waiter *waiter)
 {
-    const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
-    const struct session *session = acquire->session;
     struct line_json *line = context;
     struct buf *json = line->json;
 
     if (!waiter_is_shown(waiter))
         return true;
+    struct shown_waiter shown = waiter_shown(line->engine, waiter);
     buf_append_text(json, line->count++ == 0 ? "{\"client\":" : ",{\"client\":");
-    json_string(json, bytes_of(session == NULL ? "" : session->name));
+    json_string(json, shown.client);
     buf_append_text(json, ",\"address\":");
-    json_string(json, bytes_of(session == NULL ? "" : session->peer));
+    json_string(json, shown.address);
     buf_append_text(json, ",\"owner\":");
-    json_string(json, acquire->options.owner);
+    json_string(json, shown.owner);
     buf_printf(json, ",\"waited_ms\":%lld,\"place\":%zu,\"way\":\"%s\"}",
-               (long long)(engine_now_ms(line->engine) - waiter->joined_ms), line->count,
-               acquire->keeps_place ? "queue" : "wait");
+               (long long)shown.waited_ms, line->count, shown.way);
     return line->count < WAITERS_MAX;
 }
 

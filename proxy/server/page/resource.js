@@ -170,7 +170,8 @@ function historyTable(history) {
     time(hold.granted_ms, { exact: true }), duration(hold.ttl_ms),
     [hold.ended_ms === null ? element('strong', {}, 'held now')
       : time(hold.ended_ms, { exact: true }),
-    element('span', { class: `second end ${hold.end ?? ''}` }, hold.end ?? '')],
+    element('span', { class: `second end ${hold.end ?? ''}` }, hold.end ?? ''),
+    hold.reason ? element('span', { class: 'second' }, visible(hold.reason)) : ''],
     count(hold.writes ?? 0), count(hold.refused ?? 0)]))];
 }
 
