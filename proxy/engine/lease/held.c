@@ -30,12 +30,12 @@ struct held {
     struct query *query;    /* under way, or NULL */
     int64_t token, until_ms;
     int64_t granted_ms; /* since 1970 */
+    struct lock_client *lock_client;
+    struct history_grant *entry; /* NULL: it has made room */
     int32_t ttl_ms;
     uint16_t name_len, owner_len;
     bool ephemeral, presented;
-    struct lock_client *lock_client;
-    struct history_grant *entry; /* NULL: it has made room */
-    char bytes[];                /* the resource's name, then the owner's */
+    char bytes[]; /* the resource's name, then the owner's; no padding before it */
 };
 _Static_assert(LEASE_TTL_MAX_MS <= INT32_MAX, "ttl_ms fits");
 
