@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the daemon listens: 127.0.0.1:7379, [::1]:7379, localhost:7379, tls:HOST:PORT, unix:PATH. */
+/* Where the daemon listens: 127.0.0.1:7379, [::1]:7379, localhost:7379, tls:HOST:PORT, unix:PATH.
+ */
 #ifndef STOCKADE_SERVER_ADDRESS_H
 #define STOCKADE_SERVER_ADDRESS_H
 

@@ -11,10 +11,10 @@
  * bytes in it is reset, and the reset overtakes the reply. It ends when the client hangs up, or
  * after LINGER_MS.
  *
- * TLS stands between the socket and the session, and is no other path: what arrives is opened before
- * the session gets it, what leaves is sealed behind it. A handshake costs the loop much more than a
- * command does, and whoever can connect may begin one: HANDSHAKES_MAX are under way at a time, the
- * others wait unread, and each has HANDSHAKE_MS from its arrival on.
+ * TLS stands between the socket and the session, and is no other path: what arrives is opened
+ * before the session gets it, what leaves is sealed behind it. A handshake costs the loop much more
+ * than a command does, and whoever can connect may begin one: HANDSHAKES_MAX are under way at a
+ * time, the others wait unread, and each has HANDSHAKE_MS from its arrival on.
  *
  * Invariants: a session is closed exactly once, when its connection leaves `open`. One write per
  * connection is under way. Meanwhile output gathers in the session, which starts no more commands
@@ -51,9 +51,9 @@ struct conn {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } socket;
-    struct buf out; /* what the write under way sends */
-    size_t unsent;  /* its length: all of it is held until the last byte has left */
-    size_t counted; /* what the engine counts of it, once the session is closed */
+    struct buf out;        /* what the write under way sends */
+    size_t unsent;         /* its length: all of it is held until the last byte has left */
+    size_t counted;        /* what the engine counts of it, once the session is closed */
     struct tls *tls;       /* NULL: plain, or its turn for a handshake has not come */
     struct list handshake; /* in conns->handshakes or ->handshakes_to_come; else in none */
     struct buf pending;    /* what TLS itself has to say once that write is done */

@@ -150,8 +150,9 @@ static struct tls_context *read_tls(const struct daemon *daemon, const struct op
     if (!server_needs_tls(daemon->server))
         return NULL;
     if (*files.cert == '\0') {
-        snprintf(why, WHY_SIZE, "a tls: address needs --tls-cert FILE, and --tls-key FILE where "
-                                "the key is not in that file");
+        snprintf(why, WHY_SIZE,
+                 "a tls: address needs --tls-cert FILE, and --tls-key FILE where "
+                 "the key is not in that file");
         return NULL;
     }
     return tls_server(&files,

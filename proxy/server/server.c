@@ -168,8 +168,8 @@ bool server_bind(struct server *server, const char *text, char *why, size_t why_
     }
     struct listener *listener = add_listener(server, address.kind);
     bool bound = address.kind == ADDRESS_UNIX
-                                 ? bind_unix(listener, address.path, reason, sizeof reason)
-                                 : bind_tcp(listener, &address, reason, sizeof reason);
+                     ? bind_unix(listener, address.path, reason, sizeof reason)
+                     : bind_tcp(listener, &address, reason, sizeof reason);
     if (!bound) {
         snprintf(why, why_size, "cannot listen on %s: %s", text, reason);
         close_listener(listener);
@@ -182,12 +182,12 @@ bool server_take(struct server *server, int fd, char *why, size_t why_size)
     struct sockaddr_storage bound = {0};
     socklen_t len = sizeof bound;
     int failed = getsockname(fd, (struct sockaddr *)&bound, &len) == 0 ? 0 : -errno;
-    struct listener *listener = add_listener(
-        server, bound.ss_family == AF_UNIX ? ADDRESS_UNIX : ADDRESS_TCP);
+    struct listener *listener =
+        add_listener(server, bound.ss_family == AF_UNIX ? ADDRESS_UNIX : ADDRESS_TCP);
 
     if (failed == 0)
         failed = listener->kind == ADDRESS_UNIX ? uv_pipe_open(&listener->socket.pipe, fd)
-                                   : uv_tcp_open(&listener->socket.tcp, fd);
+                                                : uv_tcp_open(&listener->socket.tcp, fd);
     if (failed != 0) {
         snprintf(why, why_size, "cannot use the inherited socket %d: %s", fd, uv_strerror(failed));
         close(fd);
