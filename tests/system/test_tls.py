@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS between clients and the daemon, with clients that people have and peers that misbehave."""
 
+import concurrent.futures
+import contextlib
 import os
 import signal
 import socket
@@ -190,14 +192,19 @@ def test_a_slow_handshake_has_ten_seconds_and_keeps_nobody_waiting(daemon, certs
 
 
 def test_more_handshakes_than_are_under_way_at_a_time(daemon, certs, key):
-    """300 that hang: those beyond 256 wait, and give way to nobody until their time is over."""
-    hanging = [raw(daemon) for _ in range(300)]
-    cycle(Client(daemon.listeners[1]), key)
-    for sock in hanging[:100]:
-        sock.close()
-    cycle(connect(daemon, certs.client()), key)
-    for sock in hanging:
-        sock.close()
+    """300 that hang: who comes after them waits until some are gone."""
+    plain = Client(daemon.listeners[1])
+    with contextlib.ExitStack() as hanging:
+        socks = [hanging.enter_context(raw(daemon)) for _ in range(300)]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            late = pool.submit(connect, daemon, certs.client())
+            wait_until(lambda: len(plain("CLIENT", "LIST").splitlines()) == 302, "all are there")
+            cycle(plain, key)
+            assert not late.done()
+            for sock in socks[:100]:
+                sock.close()
+            cycle(late.result(patience(20)), key)
+    plain.close()
 
 
 def test_replies_that_nobody_reads_are_bounded(daemon, certs):
