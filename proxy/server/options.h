@@ -22,7 +22,7 @@
     X(LISTEN, "listen", OPTION_LIST, "[tls:]HOST:PORT|unix:PATH", "127.0.0.1:7379", 0, 0,          \
       valid_listen, START, "where clients connect; port 0 is any free one; may be repeated")       \
     X(TLS_CERT, "tls-cert", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,                       \
-      "the certificate (PEM), and the chain behind it, for tls: addresses; read again on SIGHUP")  \
+      "the certificate of tls: addresses, and the chain behind it (PEM)")                          \
     X(TLS_KEY, "tls-key", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,                         \
       "its private key, without a password; may be in the same file")                              \
     X(TLS_CA, "tls-ca", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,                           \

@@ -283,7 +283,8 @@ def test_the_end_of_the_daemon_is_said(daemon, certs):
     ([], "a tls: address needs --tls-cert FILE"),
     (["--tls-cert", "/nowhere.pem"], "the certificate /nowhere.pem cannot be used: No such file"),
     (["--tls-cert", "{cert}"], "there is no private key in it"),
-    (["--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-clients", "required"], "needs a CA file"),
+    (["--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-clients", "required"],
+     "needs a CA file"),
 ])
 def test_a_start_without_what_it_needs(rig, certs, server_cert, args, why):
     words = [word.format(cert=server_cert.cert, key=server_cert.key) for word in args]

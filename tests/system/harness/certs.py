@@ -40,8 +40,8 @@ class Certs:
         request, more = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
         more.write_text(f"subjectAltName={names}\n" if names else "\n")
         openssl("req", *EC, "-subj", f"/CN={name}", "-out", request, "-keyout", made.key)
-        openssl("x509", "-req", "-in", request, "-CA", self.ca, "-CAkey", self.ca_key, "-days", days,
-                "-extfile", more, "-out", made.cert)
+        openssl("x509", "-req", "-in", request, "-CA", self.ca, "-CAkey", self.ca_key, "-days",
+                days, "-extfile", more, "-out", made.cert)
         return made
 
     def server(self, name="server"):

@@ -204,7 +204,7 @@ TEST(mistakes_say_where_they_stand_and_what_is_right)
         {"--", "\"--\": no such option; stockaded --help lists them"},
         {"--store", "--store: expected sqlite:PATH behind it"},
         {"--store=mysql:x", "--store \"mysql:x\": expected sqlite:PATH"},
-        {"--listen=7379", "--listen \"7379\": expected HOST:PORT, [IPV6]:PORT or unix:PATH"},
+        {"--listen=7379", "--listen \"7379\": expected HOST:PORT, [IPV6]:PORT, tls:HOST:PORT or unix:PATH"},
         {"--admin=unix:/x", "--admin \"unix:/x\": expected HOST:PORT, [IPV6]:PORT or off"},
         {"--unfenced-writes=all", "--unfenced-writes \"all\": expected one of deny|allow"},
         {"--unfenced-writes=den", "--unfenced-writes \"den\": expected one of deny|allow"},
