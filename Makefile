@@ -64,10 +64,10 @@ library_objects = $(patsubst %.c,$(BUILD)/library/%.o,$(LIBRARY_SOURCES))
 extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
-DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd json-c inih libxxhash libmd libsystemd
+DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd json-c inih libxxhash openssl libsystemd
 # Of the command line only: a screen. Its header needs no flags.
 TOOLS_PACKAGES := ncursesw
-LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash libmd
+LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash openssl
 # Debian's libuv.a has another name, and a .pc file of its own.
 STATIC_PACKAGES = $(LIBRARY_PACKAGES:libuv=$(if $(shell pkg-config --exists libuv-static && \
     echo yes),libuv-static,libuv))

@@ -5,7 +5,8 @@
 #include "proxy/engine/lockkeys/scripts.h"
 
 #include <ctype.h>
-#include <sha1.h>
+#include <openssl/sha.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fence/base/check.h"
@@ -416,7 +417,11 @@ const struct lock_script *lock_script_find_plain(const char *plain)
 
 void lock_sha1(struct bytes text, char sha1[LOCK_SHA1_SIZE])
 {
-    SHA1Data((const uint8_t *)text.data, text.len, sha1);
+    unsigned char digest[SHA_DIGEST_LENGTH];
+
+    SHA1((const unsigned char *)text.data, text.len, digest);
+    for (size_t i = 0; i < sizeof digest; i++)
+        snprintf(sha1 + 2 * i, 3, "%02x", digest[i]);
 }
 
 void lock_plain_sha1(struct bytes text, char sha1[LOCK_SHA1_SIZE])
