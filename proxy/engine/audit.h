@@ -14,8 +14,8 @@
 #include "fence/base/bytes.h"
 #include "fence/base/err.h"
 
-/* X(id, name). The last three are the audit's own: where its file begins, what a crash tore, what
- * could not be written. */
+/* X(id, name). The last four are the audit's own: where its file begins, what a crash tore, what
+ * could not be written, and that the file at a start was not the one that the store knows. */
 #define AUDIT_EVENTS(X)                                                                            \
     X(LOGIN, "login")               /* a connection has become this user */                        \
     X(LOGIN_FAILED, "login_failed") /* `user` is the one it named */                               \
@@ -31,7 +31,8 @@
     X(STOP, "stop")                                                                                \
     X(CHAIN, "chain")                                                                              \
     X(TORN, "torn")                                                                                \
-    X(GAP, "gap")
+    X(GAP, "gap")                                                                                  \
+    X(MISMATCH, "mismatch")
 
 enum audit_event {
 #define X(id, name) AUDIT_##id,

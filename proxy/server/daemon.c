@@ -27,6 +27,7 @@
 #include "fence/base/mem.h"
 #include "proxy/host/host.h"
 #include "proxy/server/admin.h"
+#include "proxy/server/audit/auditing.h"
 #include "proxy/server/conn.h"
 #include "proxy/server/environment.h"
 #include "proxy/server/options.h"
@@ -61,7 +62,8 @@ struct daemon {
     /* The parts, in the order in which they are opened. NULL: not yet. */
     struct server *server;
     struct host *host;
-    struct engine *engine; /* the host's */
+    struct auditing *auditing; /* --audit */
+    struct engine *engine;     /* the host's */
     struct admin *admin;
 };
 
@@ -143,6 +145,25 @@ static bool open_host(struct daemon *daemon, char *why)
                      option(daemon, OPTION_LEASE), why, WHY_SIZE);
 }
 
+static bool open_audit(struct daemon *daemon, char *why)
+{
+    const struct auditing_options options = {
+        .loop = &daemon->loop,
+        .log = daemon->log,
+        .store = host_store(daemon->host),
+        .store_path = option(daemon, OPTION_STORE) + strlen("sqlite:"),
+        .path = option(daemon, OPTION_AUDIT),
+        .durable = option(daemon, OPTION_AUDIT_DURABLE),
+        .bytes_max = options_number(daemon->options, OPTION_AUDIT_MAX_SIZE) << 20,
+    };
+
+    if (options.path[0] != '\0')
+        return auditing_open(&daemon->auditing, &options, why, WHY_SIZE);
+    if (options.durable[0] != '\0')
+        log_warn(daemon->log, "audit-durable is of no use without audit");
+    return true;
+}
+
 static void warn_exposed(const struct daemon *daemon)
 {
     if (server_is_exposed(daemon->server) && daemon->password == NULL)
@@ -208,8 +229,13 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
 
 static void open_engine(struct daemon *daemon)
 {
-    const struct engine_options options = engine_options_of(daemon);
+    struct engine_options options = engine_options_of(daemon);
+
+    if (daemon->auditing != NULL)
+        options.audit = auditing_audit(daemon->auditing);
     daemon->engine = host_open_engine(daemon->host, options);
+    if (daemon->auditing != NULL)
+        auditing_start(daemon->auditing, daemon->engine);
 }
 
 static bool open_admin(struct daemon *daemon, char *why)
@@ -235,7 +261,7 @@ static bool open_parts(struct daemon *daemon, char *why)
     daemon->connections_max = process_fit_connections(
         (size_t)options_number(daemon->options, OPTION_MAX_CONNECTIONS), daemon->log);
     if (!read_password(daemon, daemon->options, &daemon->password, why) ||
-        !open_host(daemon, why) || !bind_all(daemon, why))
+        !open_host(daemon, why) || !open_audit(daemon, why) || !bind_all(daemon, why))
         return false;
     open_engine(daemon);
     return server_open(daemon->server, daemon->engine, why, WHY_SIZE) && open_admin(daemon, why);
@@ -312,10 +338,13 @@ static void on_turned(void *context)
         drain(daemon);
         engine_turn(daemon->engine);
     }
+    if (daemon->auditing != NULL)
+        auditing_turned(daemon->auditing);
     if (daemon->stage == DRAINING && engine_idle(daemon->engine) &&
         server_is_flushed(daemon->server))
         hang_up(daemon);
-    if (daemon->stage == HANGING_UP && engine_idle(daemon->engine))
+    if (daemon->stage == HANGING_UP && engine_idle(daemon->engine) &&
+        (daemon->auditing == NULL || auditing_finish(daemon->auditing)))
         end(daemon);
 }
 
@@ -444,7 +473,9 @@ static void on_user_signal(uv_signal_t *handle, int number)
 
     if (number == SIGUSR1 && has_file)
         reopen_log(daemon);
-    else
+    if (number == SIGUSR1 && daemon->auditing != NULL && daemon->stage < ENDING)
+        auditing_reopen(daemon->auditing);
+    if (number != SIGUSR1 || (!has_file && daemon->auditing == NULL))
         log_info(daemon->log, "signal %d (%s) is ignored%s", number, strsignal(number),
                  has_file ? "" : ": the log goes to stderr, so there is no file to open again");
 }
@@ -468,7 +499,7 @@ static void on_drain_timeout(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;
 
-    if (engine_idle(daemon->engine)) {
+    if (engine_idle(daemon->engine) && daemon->stage == DRAINING) {
         log_warn(daemon->log, "some clients did not take their replies in time");
         hang_up(daemon);
         return;
@@ -525,12 +556,15 @@ static void end(struct daemon *daemon)
     if (daemon->admin != NULL)
         admin_close(daemon->admin);
     server_close(daemon->server);
+    if (daemon->auditing != NULL)
+        auditing_close(daemon->auditing);
     host_close(daemon->host, close_own_handles);
 }
 
 static void free_parts(struct daemon *daemon)
 {
     host_free(daemon->host);
+    auditing_free(daemon->auditing);
     server_free(daemon->server);
     check(uv_loop_close(&daemon->loop) == 0);
     free(daemon->inherited.listen);

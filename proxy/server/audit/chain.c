@@ -164,8 +164,8 @@ void chain_append(struct chain_head *head, struct chain_hasher *hasher, int64_t 
         append_number(out, ",\"token\":", note->token);
     else
         buf_append_text(out, ",\"token\":null");
-    append_member(out, ",\"code\":",
-                  bytes_of(note->code == STK_OK ? "" : stk_error_code(note->code)));
+    append_member(out,
+                  ",\"code\":", bytes_of(note->code == STK_OK ? "" : stk_error_code(note->code)));
     append_member(out, ",\"reason\":", note->reason);
     buf_append_text(out, ",\"prev\":\"");
     buf_append_text(out, head->lines == 0 ? no_hash : head->hash.hex);

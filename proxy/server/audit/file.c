@@ -14,7 +14,7 @@
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
 
-enum { PIECE_BYTES = 256 << 10, NUMBER_DIGITS = 12, ID_DIGITS = 8 };
+enum { PIECE_BYTES = 256 << 10, NUMBER_DIGITS = 12, ID_DIGITS = 8, TORN_START_MAX = 4096 };
 
 struct audit_file {
     char *path;
@@ -36,10 +36,21 @@ struct scan {
     struct chain_head head;
     struct chain_hash torn; /* of what stands behind the last line */
     uint64_t first, torn_bytes;
-    bool torn_ended; /* that ends with the end of a line */
-    struct buf text; /* behind the last line so far */
-    size_t looked;   /* of it: there is no line in these bytes */
+    bool torn_ended;                /* that ends with the end of a line */
+    const struct chain_head *heads; /* that were seen before */
+    size_t heads_count;
+    const struct chain_head *known; /* that of this chain; NULL: there is none */
+    bool is_another;                /* its line is another one */
+    struct buf text;                /* behind the last line so far */
+    size_t looked;                  /* of it: there is no line in these bytes */
 };
+
+static void find_known(struct scan *scan)
+{
+    for (size_t i = 0; i < scan->heads_count; i++)
+        if (strcmp(scan->heads[i].id, scan->head.id) == 0)
+            scan->known = &scan->heads[i];
+}
 
 /* Take the lines in `text`. False: the file does not begin as one of an audit. */
 static bool scan_lines(struct scan *scan)
@@ -56,10 +67,15 @@ static bool scan_lines(struct scan *scan)
                 return false;
             continue;
         }
-        if (scan->first == 0 && !chain_line_begins(&line, &scan->head, &scan->first))
-            return false;
+        if (scan->first == 0) {
+            if (!chain_line_begins(&line, &scan->head, &scan->first))
+                return false;
+            find_known(scan);
+        }
         scan->head.lines++;
         scan->head.hash = chain_hash_of(scan->hasher, text);
+        if (scan->known != NULL && scan->known->lines == scan->head.lines)
+            scan->is_another = strcmp(scan->known->hash.hex, scan->head.hash.hex) != 0;
         kept = from;
     }
     scan->looked = from - kept;
@@ -157,48 +173,73 @@ static bool begin(struct audit_file *file, char *why, size_t why_size)
     return true;
 }
 
-/* Go on behind the last line that is there. */
-static bool resume(struct audit_file *file, uint64_t *torn_bytes, char *why, size_t why_size)
+/* A line says for ever that the file was not what it had been. */
+static void add_mismatch(struct audit_file *file, const struct scan *scan,
+                         struct audit_opened *opened)
 {
-    struct scan scan = {.hasher = file->hasher};
+    const struct chain_head *known = scan->known;
+    uint64_t lines = scan->head.lines;
 
-    if (!scan_file(&scan, file->fd, file->path, why, why_size)) {
-        buf_free(&scan.text);
+    if (known == NULL || (known->lines <= lines && !scan->is_another))
+        return;
+    if (known->lines > lines)
+        snprintf(opened->mismatch, sizeof opened->mismatch,
+                 "lines %" PRIu64 " to %" PRIu64 " were here, and are missing", lines + 1,
+                 known->lines);
+    else
+        snprintf(opened->mismatch, sizeof opened->mismatch,
+                 "line %" PRIu64 " was another one, of hash %s", known->lines, known->hash.hex);
+    audit_file_add(
+        file, wall_ms(),
+        &(struct audit_note){.event = AUDIT_MISMATCH, .reason = bytes_of(opened->mismatch)});
+}
+
+/* Go on behind the last line that is there. */
+static bool resume(struct audit_file *file, struct scan *scan, struct audit_opened *opened,
+                   char *why, size_t why_size)
+{
+    bool scanned = scan_file(scan, file->fd, file->path, why, why_size);
+
+    buf_free(&scan->text);
+    if (!scanned)
         return false;
-    }
-    if (scan.first == 0) { /* not even the first line was whole */
+    if (scan->first == 0) { /* not even the first line was whole: there is nothing to go on from */
+        opened->is_new = true;
+        if (scan->torn_bytes <= TORN_START_MAX && ftruncate(file->fd, 0) == 0)
+            return begin(file, why, why_size);
         snprintf(why, why_size, "%s is not an audit: it has no whole line; move it away",
                  file->path);
-        buf_free(&scan.text);
         return false;
     }
-    buf_free(&scan.text);
-    file->head = scan.head;
-    file->first = scan.first;
+    file->head = scan->head;
+    file->first = scan->first;
     file->size = lseek(file->fd, 0, SEEK_END);
     file->synced = false; /* who knows what the last process has synced */
-    *torn_bytes = scan.torn_bytes;
-    if (scan.torn_bytes == 0)
-        return true;
-    if (!scan.torn_ended)
-        buf_append_text(&file->out, "\n");
-    chain_append_torn(&file->head, file->hasher, wall_ms(), scan.torn_bytes, scan.torn, &file->out);
-    file->size += (int64_t)file->out.len;
+    opened->torn_bytes = scan->torn_bytes;
+    if (scan->torn_bytes > 0) {
+        if (!scan->torn_ended)
+            buf_append_text(&file->out, "\n");
+        chain_append_torn(&file->head, file->hasher, wall_ms(), scan->torn_bytes, scan->torn,
+                          &file->out);
+        file->size += (int64_t)file->out.len;
+    }
+    add_mismatch(file, scan, opened);
     return true;
 }
 
-struct audit_file *audit_file_open(const char *path, uint64_t *torn_bytes, char *why,
+struct audit_file *audit_file_open(const char *path, const struct chain_head *known,
+                                   size_t known_count, struct audit_opened *opened, char *why,
                                    size_t why_size)
 {
     struct audit_file *file = mem_zalloc(sizeof *file);
-    bool is_new = false;
 
-    *torn_bytes = 0;
+    *opened = (struct audit_opened){.is_new = false};
     file->path = mem_strdup(path);
     file->hasher = chain_hasher_new();
-    file->fd = open_path(path, &is_new, why, why_size);
-    if (file->fd >= 0 && (is_new ? begin(file, why, why_size)
-                                 : resume(file, torn_bytes, why, why_size)))
+    file->fd = open_path(path, &opened->is_new, why, why_size);
+    struct scan scan = {.hasher = file->hasher, .heads = known, .heads_count = known_count};
+    if (file->fd >= 0 &&
+        (opened->is_new ? begin(file, why, why_size) : resume(file, &scan, opened, why, why_size)))
         return file;
     audit_file_close(file);
     return NULL;
@@ -228,8 +269,8 @@ void audit_file_add(struct audit_file *file, int64_t time_ms, const struct audit
 bool audit_file_write(struct audit_file *file)
 {
     while (file->out_written < file->out.len) {
-        ssize_t len = write(file->fd, file->out.data + file->out_written,
-                            file->out.len - file->out_written);
+        ssize_t len =
+            write(file->fd, file->out.data + file->out_written, file->out.len - file->out_written);
         if (len < 0 && errno == EINTR)
             continue;
         if (len < 0)

@@ -12,9 +12,18 @@
 
 struct audit_file;
 
-/* Open the file, or make it and begin a chain. NULL: `why` is one line. `torn_bytes`, out: of what
- * a crash had torn; its line is not written yet. */
-struct audit_file *audit_file_open(const char *path, uint64_t *torn_bytes, char *why,
+/* What was found when a file was opened. Lines say so, which are not written yet. */
+struct audit_opened {
+    bool is_new;         /* a chain begins */
+    uint64_t torn_bytes; /* of what a crash had torn */
+    char mismatch[160];  /* what is not as a known head says: somebody has changed or cut the file;
+                            "": nothing */
+};
+
+/* Open the file, or make it and begin a chain. `known` are the heads that were seen before. NULL:
+ * `why` is one line. */
+struct audit_file *audit_file_open(const char *path, const struct chain_head *known,
+                                   size_t known_count, struct audit_opened *opened, char *why,
                                    size_t why_size);
 /* Without a word to the disk. */
 void audit_file_close(struct audit_file *file);
@@ -37,10 +46,10 @@ enum audit_rotation {
 };
 /* Give the file a name with the number of its first line, and go on in a new one. All has to be
  * written. `name`, out: its name now. */
-enum audit_rotation audit_file_rotate(struct audit_file *file, char *name,
-                                      size_t name_size, char *why, size_t why_size);
+enum audit_rotation audit_file_rotate(struct audit_file *file, char *name, size_t name_size,
+                                      char *why, size_t why_size);
 /* The file may have been moved away: then go on in a new one under the path, else rotate. */
-enum audit_rotation audit_file_reopen(struct audit_file *file, char *name,
-                                      size_t name_size, char *why, size_t why_size);
+enum audit_rotation audit_file_reopen(struct audit_file *file, char *name, size_t name_size,
+                                      char *why, size_t why_size);
 
 #endif

@@ -4,6 +4,7 @@
 #include "proxy/server/audit/judge.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +51,8 @@ void judge_begin_file(struct judge *judge, const char *name)
 }
 
 /* The first thing that is wrong is what is told. */
-static __attribute__((format(printf, 3, 4))) void
-find(struct judge *judge, uint64_t line, const char *format, ...)
+static __attribute__((format(printf, 3, 4))) void find(struct judge *judge, uint64_t line,
+                                                       const char *format, ...)
 {
     struct judgement *result = &judge->result;
     va_list args;
@@ -59,10 +60,9 @@ find(struct judge *judge, uint64_t line, const char *format, ...)
     if (result->broken)
         return;
     result->broken = true;
-    int len = line == 0
-                  ? snprintf(result->why, sizeof result->why, "%.150s: ", judge->name)
-                  : snprintf(result->why, sizeof result->why, "%.150s:%" PRIu64 ": ", judge->name,
-                             line);
+    int len = line == 0 ? snprintf(result->why, sizeof result->why, "%.150s: ", judge->name)
+                        : snprintf(result->why, sizeof result->why, "%.150s:%" PRIu64 ": ",
+                                   judge->name, line);
     va_start(args, format);
     vsnprintf(result->why + len, sizeof result->why - (size_t)len, format, args);
     va_end(args);
@@ -81,6 +81,9 @@ static void accept(struct judge *judge, struct bytes text, const struct chain_li
     result->head.hash = chain_hash_of(judge->lines, text);
     result->head.lines++;
     result->gaps += bytes_equal(line->event, bytes_of(audit_event_name(AUDIT_GAP)));
+    if (bytes_equal(line->event, bytes_of(audit_event_name(AUDIT_MISMATCH))))
+        find(judge, judge->line, "a daemon has found here that the file had been changed: %.*s",
+             BYTES_CUT(line->reason, 150));
     if (known == NULL || known->lines != result->head.lines)
         return;
     result->head_seen = same_hash(&known->hash, &result->head.hash);
