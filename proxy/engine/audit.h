@@ -49,6 +49,10 @@ struct audit_note {
     struct bytes user, address, resource, reason;
 };
 
+#define AUDIT_BIT(event) (1u << (event))
+/* What becomes of leases. */
+#define AUDIT_LEASES (AUDIT_BIT(AUDIT_GRANT) | AUDIT_BIT(AUDIT_RELEASE) | AUDIT_BIT(AUDIT_REVOKE))
+
 #define AUDIT_LOST UINT64_MAX /* a durable event for which there is no room: nobody may be told */
 
 /* How far it has come. */
@@ -66,7 +70,7 @@ struct audit {
     /* Take a note, without waiting. Return 0, or for a durable event its ticket, or AUDIT_LOST. */
     uint64_t (*note)(void *context, const struct audit_note *note);
     struct audit_state (*state)(void *context);
-    uint32_t durable; /* a bit for each event: 1 << enum audit_event */
+    uint32_t durable; /* AUDIT_BIT of each event */
     void *context;
 };
 
