@@ -246,8 +246,11 @@ static bool take_string(struct bytes *text, struct bytes *string)
 
 static bool is_hex(struct bytes text, size_t len)
 {
-    struct bytes rest = text;
-    return text.len == len && take_span(&rest, "0123456789abcdef").len == len;
+    for (size_t i = 0; i < text.len; i++)
+        if (!(text.data[i] >= '0' && text.data[i] <= '9') &&
+            !(text.data[i] >= 'a' && text.data[i] <= 'f'))
+            return false;
+    return text.len == len;
 }
 
 bool chain_line_read(struct bytes text, struct chain_line *line)
