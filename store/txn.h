@@ -48,10 +48,12 @@ struct receipt {
     uint64_t fingerprint; /* of the command, but for its tokens */
     bool resp3;           /* which protocol the reply is written in */
     struct bytes reply;
+    int64_t written_ms; /* since 1970, for people; the store knows, a put ignores it */
 };
 
 typedef bool (*txn_each_name)(void *context, int64_t id, struct bytes name, enum value_type type);
 typedef bool (*txn_each_field)(void *context, struct bytes field, struct bytes value);
+typedef bool (*txn_each_receipt)(void *context, struct bytes id, const struct receipt *receipt);
 
 /* Embedded first in a store's own transaction. */
 struct store_txn {
@@ -123,6 +125,10 @@ struct store_txn_impl {
     /* Makes it as if the request had never been. It is no error if there is none. */
     enum stk_error (*receipt_remove)(struct store_txn *txn, const struct resource *resource,
                                      struct bytes id);
+    /* Calls `each` for a resource's receipts, those of newer tokens first, then in
+     * the reverse order of bytes_compare, until it returns false. */
+    enum stk_error (*each_receipt)(struct store_txn *txn, const struct resource *resource,
+                                   txn_each_receipt each, void *context);
     /* Clean-up, a little at a time: examine no more than `max` rows, and say in `more` whether
      * there is more to do now. Receipts go when their token was retired before `before_ms`; before
      * the first one goes, lease.receipts_gone has risen to the token. */
@@ -183,6 +189,7 @@ struct store_txn_impl {
 #define txn_receipt(txn, ...)         ((txn)->impl->receipt((txn), __VA_ARGS__))
 #define txn_receipt_put(txn, ...)     ((txn)->impl->receipt_put((txn), __VA_ARGS__))
 #define txn_receipt_remove(txn, ...)  ((txn)->impl->receipt_remove((txn), __VA_ARGS__))
+#define txn_each_receipt(txn, ...)    ((txn)->impl->each_receipt((txn), __VA_ARGS__))
 #define txn_sweep_receipts(txn, ...)  ((txn)->impl->sweep_receipts((txn), __VA_ARGS__))
 #define txn_sweep_resources(txn, ...) ((txn)->impl->sweep_resources((txn), __VA_ARGS__))
 #define txn_receipts_due(txn, ...)    ((txn)->impl->receipts_due((txn), __VA_ARGS__))

@@ -99,6 +99,7 @@ static const struct store_txn_impl operation_impl = {
     .receipt = receipts_find,
     .receipt_put = receipts_put,
     .receipt_remove = receipts_remove,
+    .each_receipt = receipts_each,
     .sweep_receipts = receipts_sweep,
     .sweep_resources = resources_sweep,
     .receipts_due = receipts_due,

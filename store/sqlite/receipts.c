@@ -11,6 +11,15 @@
 #include "fence/base/check.h"
 #include "store/sqlite/rows.h"
 
+static struct receipt receipt_in(sqlite3_stmt *stmt)
+{
+    return (struct receipt){.token = sqlite3_column_int64(stmt, 0),
+                            .fingerprint = (uint64_t)sqlite3_column_int64(stmt, 1),
+                            .resp3 = sqlite3_column_int64(stmt, 2) != 0,
+                            .reply = transaction_column(stmt, 3),
+                            .written_ms = sqlite3_column_int64(stmt, 4)};
+}
+
 enum stk_error receipts_find(struct store_txn *base, const struct resource *resource,
                              struct bytes id, bool *found, struct receipt *receipt)
 {
@@ -21,12 +30,27 @@ enum stk_error receipts_find(struct store_txn *base, const struct resource *reso
     *found = transaction_row(txn, stmt, &error);
     if (!*found)
         return error;
-    receipt->token = sqlite3_column_int64(stmt, 0);
-    receipt->fingerprint = (uint64_t)sqlite3_column_int64(stmt, 1);
-    receipt->resp3 = sqlite3_column_int64(stmt, 2) != 0;
-    receipt->reply = transaction_column(stmt, 3);
+    *receipt = receipt_in(stmt);
     txn->open = stmt;
     return STK_OK;
+}
+
+enum stk_error receipts_each(struct store_txn *base, const struct resource *resource,
+                             txn_each_receipt each, void *context)
+{
+    struct transaction *txn = transaction_of(base);
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_EACH_RECEIPT, resource->id);
+    enum stk_error error;
+
+    txn->iterating = true;
+    while (transaction_row(txn, stmt, &error)) {
+        const struct receipt receipt = receipt_in(stmt);
+        if (!each(context, transaction_column(stmt, 5), &receipt))
+            break;
+    }
+    txn->iterating = false;
+    sqlite3_reset(stmt);
+    return error;
 }
 
 enum stk_error receipts_put(struct store_txn *base, const struct resource *resource,

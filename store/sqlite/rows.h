@@ -54,6 +54,8 @@ enum stk_error receipts_put(struct store_txn *txn, const struct resource *resour
                             const struct receipt *receipt);
 enum stk_error receipts_remove(struct store_txn *txn, const struct resource *resource,
                                struct bytes id);
+enum stk_error receipts_each(struct store_txn *txn, const struct resource *resource,
+                             txn_each_receipt each, void *context);
 enum stk_error receipts_sweep(struct store_txn *txn, int64_t before_ms, size_t max, size_t *removed,
                               bool *more);
 enum stk_error receipts_due(struct store_txn *txn, int64_t before_ms, bool *due);

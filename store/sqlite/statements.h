@@ -48,8 +48,11 @@
                        " state = CASE state WHEN 1 THEN 3 ELSE state END"                          \
                        " WHERE type <> 0 OR state = 1")                                            \
     /* Receipts, and the log of retired tokens that have some. */                                  \
-    X(RECEIPT, "SELECT token, fingerprint, resp3, reply FROM stockade_receipt"                     \
+    X(RECEIPT, "SELECT token, fingerprint, resp3, reply, written_ms FROM stockade_receipt"         \
                " WHERE resource = ?1 AND id = ?2")                                                 \
+    X(EACH_RECEIPT, "SELECT token, fingerprint, resp3, reply, written_ms, id"                      \
+                    " FROM stockade_receipt INDEXED BY stockade_receipt_token"                     \
+                    " WHERE resource = ?1 ORDER BY token DESC, id DESC")                           \
     X(RECEIPT_PUT,                                                                                 \
       "INSERT OR IGNORE INTO stockade_receipt(resource, id, token, fingerprint, resp3,"            \
       " reply, written_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                    \

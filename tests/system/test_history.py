@@ -11,7 +11,7 @@ from harness.limits import wait_until
 from test_log_format import entries
 
 GRANT = ["token", "owner", "user", "client", "address", "granted_ms", "ttl_ms", "ended_ms", "end",
-         "writes", "refused"]
+         "reason", "writes", "refused"]
 REFUSAL = ["time_ms", "resource", "token", "code", "command", "user", "client", "address",
            "granted_ms", "late_ms", "ended", "newest", "newest_owner", "newest_address"]
 

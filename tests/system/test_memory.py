@@ -24,7 +24,9 @@ def test_an_idle_daemon_is_under_16_mb(rig, lease):
 
 
 @pytest.mark.slow
-def test_names_that_were_never_granted_leave_nothing(local):
+def test_names_that_were_never_granted_leave_nothing(rig):
+    """But for their place in the history, which is bounded."""
+    local = rig.daemon("--history", "100")
     client = local.client()
 
     def ask(base):
@@ -44,9 +46,31 @@ def test_names_that_were_never_granted_leave_nothing(local):
 
 @pytest.mark.slow
 @pytest.mark.alone
+def test_the_history_grows_no_more_once_it_is_full(rig):
+    count, step = 100_000, 1000
+    daemon = rig.daemon("--history", count)
+    client = daemon.client(timeout=60)
+    begun, full = daemon.rss_bytes(), []
+    for _ in range(3):
+        for start in range(0, count, step):
+            names = [f"sku:{n}" for n in range(start, start + step)]
+            tokens = [grant[0] for grant in
+                      client.pipeline([("ACQUIRE", name, 86400000) for name in names])]
+            client.pipeline([("RELEASE", name, token) for name, token in zip(names, tokens)])
+            refused = client.pipeline([("FENCED", token, "SET", name, "x")
+                                       for name, token in zip(names, tokens)])
+            assert {reply.code for reply in refused} == {"STALE"}
+        full.append(daemon.rss_bytes())
+    print("at first", begun // MB, "then", [n // MB for n in full], "MB")
+    assert full[0] - begun < 100 * MB
+    assert full[2] < full[0] * 1.1
+
+
+@pytest.mark.slow
+@pytest.mark.alone
 def test_a_million_resources_are_under_256_mb(rig, lease):
     """Each granted and written; the first half released, the second half still held."""
-    daemon = rig.daemon(lease=lease)
+    daemon = rig.daemon("--history", "100", lease=lease)
     client = daemon.client(timeout=60)
     step = 2000
     for start in range(0, 1_000_000, step):

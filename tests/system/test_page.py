@@ -118,6 +118,7 @@ def test_revoking_names_what_it_ends_and_wants_a_reason(rig, browser):
         page.await_text("#resource-now", "Free.")
         holder.refused("STALE", "FENCED", token, "SET", "till", "2")
         assert "the night shift left it open" in daemon.log()
+        assert "the night shift left it open" in page.text("#history")
 
 
 def test_a_lease_that_changed_hands_is_not_revoked(rig, browser):
@@ -150,11 +151,14 @@ def test_values_are_shown_where_the_daemon_was_told_so(rig, browser):
     showing = rig.daemon("--page-values", "show", store=f"sqlite:{rig.folder / 'other.db'}")
     for daemon, shown in (hiding, False), (showing, True):
         client = daemon.client()
-        client.fenced(client.token("order:1"), "SET", "order:1", "<b>for Ada</b>")
+        client("FENCED", client.token("order:1"), "ID", "<i>7</i>", "SET", "order:1",
+               "<b>for Ada</b>")
         with browser.page(daemon, view("order:1")) as page:
             page.await_text("#resource-now", "Held by")
             assert page.run("return page.locator('#value').isVisible()") == shown
             assert ("<b>for Ada</b>" in page.text("#resource")) == shown
+            assert "<i>7</i>" in page.text("#receipts")
+            assert ("+OK" in page.text("#receipts")) == shown
 
 
 def test_a_hundred_thousand_leases_scroll(rig, browser):

@@ -190,12 +190,37 @@ def test_a_resource_is_told_with_its_line_and_its_history(rig):
     assert get(daemon, "/api/refusals", match="nothing")["refusals"] == []
 
 
+def test_receipts_of_a_resource_are_told_the_newest_tokens_first(rig):
+    daemon = rig.daemon("--lock-keys", "lock:*")
+    client = daemon.client()
+    assert client("SET", "lock:k", "worker-1-nonce", "NX", "PX", 60000) == "OK"
+    first = client("LEASE", "k")[3]
+    client("FENCED", first, "ID", "order-1", "SET", "k", "secret")
+    assert client("DEL", "lock:k") == 1
+    second = client.token("k")
+    begun = time.time() * 1000 - 1
+    client.pipeline([("FENCED", second, "ID", f"a{i:03}", "APPEND", "k", "s") for i in range(98)])
+    told = get(daemon, "/api/resource", name="k")
+    assert [(each["id"], each["token"]) for each in told["receipts"][97:]] == [
+        ("a000", second), ("order-1", first)]  # and not the lock's value
+    assert all(begun <= each["written_ms"] <= time.time() * 1000 and "reply" not in each
+               for each in told["receipts"][:98])
+    assert told["receipts_more"] is False
+    client.pipeline([("FENCED", second, "ID", f"b{i}", "APPEND", "k", "s") for i in range(2)])
+    told = get(daemon, "/api/resource", name="k")
+    assert len(told["receipts"]) == 100 and told["receipts_more"] is True
+    assert get(daemon, "/api/resource", name="none")["receipts"] == []
+
+
 def test_values_are_shown_where_that_was_asked_for(rig):
     daemon = rig.daemon("--page-values", "show")
     client = daemon.client()
     client.fenced(client.token("k"), "SET", "k", "secret")
     client.fenced(client.token("h"), "HSET", "h", "f", "v")
-    assert get(daemon, "/api/resource", name="k")["value"]["text"] == "secret"
+    client("FENCED", client("LEASE", "k")[3], "ID", "order-1", "APPEND", "k", "s")
+    told = get(daemon, "/api/resource", name="k")
+    assert told["value"]["text"] == "secrets"
+    assert [receipt["reply"] for receipt in told["receipts"]] == [":7\r\n"]
     assert get(daemon, "/api/resource", name="h")["value"]["fields"] == [["f", "v"]]
 
 
@@ -367,6 +392,9 @@ def test_a_revoke_is_told_with_its_reason(local, key):
     events = [json.loads(listener.read()[2]) for _ in range(2)]
     assert [event["event"] for event in events] == ["granted", "revoked"]
     assert events[1]["reason"] == 'it "hangs"\n\u2713' and "reason" not in events[0]
+    [grant] = get(local, "/api/resource", name=key)["history"]
+    assert (grant["end"], grant["reason"]) == ("revoked", 'it "hangs"\n\u2713')
+    assert dict(zip(*[iter(client("HISTORY", key)[0])] * 2))[b"reason"] == grant["reason"].encode()
     line = next(line for line in local.log().splitlines() if "REVOKE" in line and key in line)
     assert "hangs" in line and "127.0.0.1" in line
 

@@ -91,7 +91,7 @@ def test_10000_waiters_on_one_resource_are_all_served_and_their_memory_is_used_a
     count = 10000
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < count + 200:
         pytest.skip("needs more open files than are allowed here")
-    daemon = rig.daemon("--max-connections", count + 100, lease=lease)
+    daemon = rig.daemon("--max-connections", count + 100, "--history", "100", lease=lease)
     resting, waiting = [], []
     for _ in range(3):
         holder = daemon.client()

@@ -211,10 +211,20 @@ def test_who_waits_and_how_holds_end(why, local, key):
     client.token(key, 60000)
     client("REVOKE", key)
     client.token(key, 60000)
-    waiter.send("ACQUIRE", key, 60000, "WAIT", 50000)
+    waiter.send("ACQUIRE", key, 60000, "WAIT", 50000, "OWNER", "ben")
     wait_until(lambda: client.lease(key)["waiters"] == 1, "one waits")
+    assert client("ACQUIRE", key, 60000, "QUEUE", "ID", "place-1", "OWNER", "cas")[0] == b"queued"
     told = why("-u", local.uri, key)
-    assert "1 is waiting; 3 leases and 0 refused commands" in told
+    line = told.split("In line now:\n")[1].splitlines()
+    assert re.fullmatch(r'  1\. "ben" \(127\.0\.0\.1:\d+\), for \S+ m?s\.', line[0]), line
+    assert re.fullmatch(r'  2\. "cas" \(127\.0\.0\.1:\d+\), for \S+ m?s, by QUEUE\.', line[1]), line
+    as_json = json.loads(why("-u", local.uri, key, "--json"))["waiters"]
+    assert [(one["place"], one["owner"], one["way"]) for one in as_json] == \
+        [(1, "ben", "wait"), (2, "cas", "queue")]
+    one = json.loads(why("-u", local.uri, key, "--json", "--count", 1))["waiters"]
+    assert [waits["owner"] for waits in one] == ["ben"]
+    assert "and 1 more" in why("-u", local.uri, key, "--count", 1)
+    assert "2 are waiting; 3 leases and 0 refused commands" in told
     assert [re.search(r"released|revoked|holds it still", text)[0]
             for text in sentences(told)] == ["released", "revoked", "holds it still"]
 

@@ -140,8 +140,8 @@ static void put_in(struct row *row, struct kept_receipt *receipt)
     HASH_ADD_KEYPTR(hh, row->receipts, receipt->id.data, receipt->id.len, receipt);
 }
 
-void memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes id,
-                        const struct receipt *receipt)
+struct kept_receipt *memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes id,
+                                        const struct receipt *receipt)
 {
     struct kept_receipt *kept = mem_zalloc(sizeof *kept);
 
@@ -152,6 +152,7 @@ void memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes 
     kept->receipt.reply = buf_bytes(&kept->reply);
     put_in(row, kept);
     log_add(rows, UNDO_RECEIPT_PUT, row)->receipt = kept;
+    return kept;
 }
 
 void memory_receipt_remove(struct memory_rows *rows, struct row *row, struct kept_receipt *receipt)

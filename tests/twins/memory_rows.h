@@ -117,8 +117,8 @@ struct globals *memory_rows_globals(struct memory_rows *rows);
 
 /* Return the receipt of an id, or NULL. */
 struct kept_receipt *memory_receipt(const struct row *row, struct bytes id);
-void memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes id,
-                        const struct receipt *receipt);
+struct kept_receipt *memory_receipt_add(struct memory_rows *rows, struct row *row, struct bytes id,
+                                        const struct receipt *receipt);
 void memory_receipt_remove(struct memory_rows *rows, struct row *row, struct kept_receipt *receipt);
 
 /* Return a copy that the caller owns. */

@@ -435,7 +435,7 @@ static enum stk_error rows_receipt_put(struct store_txn *txn, const struct resou
         return STK_STORE;
     check(row != NULL);
     if (memory_receipt(row, id) == NULL)
-        memory_receipt_add(rows, row, id, receipt);
+        memory_receipt_add(rows, row, id, receipt)->receipt.written_ms = rows->now_ms;
     if (receipt->token != fence->token || fence->state != FENCE_LIVE)
         log_end(rows, resource->id, receipt->token);
     return STK_OK;
@@ -453,6 +453,28 @@ static enum stk_error rows_receipt_remove(struct store_txn *txn, const struct re
     struct kept_receipt *kept = memory_receipt(row, id);
     if (kept != NULL)
         memory_receipt_remove(rows, row, kept);
+    return STK_OK;
+}
+
+static int newest_first(const struct kept_receipt *a, const struct kept_receipt *b)
+{
+    if (a->receipt.token != b->receipt.token)
+        return a->receipt.token > b->receipt.token ? -1 : 1;
+    return bytes_compare(buf_bytes(&b->id), buf_bytes(&a->id));
+}
+
+static enum stk_error rows_each_receipt(struct store_txn *txn, const struct resource *resource,
+                                        txn_each_receipt each, void *context)
+{
+    struct row *row = row_of(of(txn), resource->id);
+
+    if (fails(txn))
+        return STK_STORE;
+    if (row != NULL)
+        HASH_SRT(hh, row->receipts, newest_first);
+    for (struct kept_receipt *at = row != NULL ? row->receipts : NULL; at != NULL; at = at->hh.next)
+        if (!each(context, buf_bytes(&at->id), &at->receipt))
+            break;
     return STK_OK;
 }
 
@@ -648,6 +670,7 @@ const struct store_txn_impl memory_txn_impl = {
     .receipt = rows_receipt,
     .receipt_put = rows_receipt_put,
     .receipt_remove = rows_receipt_remove,
+    .each_receipt = rows_each_receipt,
     .sweep_receipts = rows_sweep_receipts,
     .sweep_resources = rows_sweep_resources,
     .receipts_due = rows_receipts_due,

@@ -35,9 +35,9 @@
     }
 
 const struct story_field hold_fields[HOLD_FIELDS] = {
-    COUNT(hold, token),  TEXT(hold, owner),      TEXT(hold, user),     TEXT(hold, client),
-    TEXT(hold, address), TIME(hold, granted_ms), TIME(hold, ttl_ms),   MISSING_TIME(hold, ended_ms),
-    TEXT(hold, end),     COUNT(hold, writes),    COUNT(hold, refused),
+    COUNT(hold, token),  TEXT(hold, owner),      TEXT(hold, user),    TEXT(hold, client),
+    TEXT(hold, address), TIME(hold, granted_ms), TIME(hold, ttl_ms),  MISSING_TIME(hold, ended_ms),
+    TEXT(hold, end),     TEXT(hold, reason),     COUNT(hold, writes), COUNT(hold, refused),
 };
 
 const struct story_field refusal_fields[REFUSAL_FIELDS] = {
@@ -55,6 +55,11 @@ const struct story_field refusal_fields[REFUSAL_FIELDS] = {
     MISSING_COUNT(refusal, newest),
     TEXT(refusal, newest_owner),
     TEXT(refusal, newest_address),
+};
+
+const struct story_field in_line_fields[IN_LINE_FIELDS] = {
+    COUNT(in_line, place),  TEXT(in_line, owner),     TEXT(in_line, client),
+    TEXT(in_line, address), TIME(in_line, waited_ms), TEXT(in_line, way),
 };
 
 /* Arrays grow when their count is a power of two. */
@@ -78,6 +83,14 @@ struct refusal *story_add_refusal(struct story *story)
     struct refusal *refusal = &story->refusals[story->refusals_count++];
     *refusal = (struct refusal){.token = 0};
     return refusal;
+}
+
+struct in_line *story_add_in_line(struct story *story)
+{
+    story->line = grown(story->line, story->line_count, sizeof *story->line);
+    struct in_line *one = &story->line[story->line_count++];
+    *one = (struct in_line){.place = 0};
+    return one;
 }
 
 static void free_texts(void *entry, const struct story_field *fields, size_t count)
@@ -170,8 +183,12 @@ void story_free(struct story *story)
     for (size_t i = 0; i < story->refusals_count; i++) {
         free_texts(&story->refusals[i], refusal_fields, REFUSAL_FIELDS);
     }
+    for (size_t i = 0; i < story->line_count; i++) {
+        free_texts(&story->line[i], in_line_fields, IN_LINE_FIELDS);
+    }
     free(story->holds);
     free(story->refusals);
+    free(story->line);
     buf_free(&story->owner);
     *story = (struct story){.resource = NULL};
 }
@@ -196,22 +213,31 @@ static void append_entry(struct buf *json, const void *entry, const struct story
     buf_append_text(json, "}");
 }
 
-void story_append_holds(struct buf *json, const struct story *story)
+static void append_entries(struct buf *json, const void *entries, size_t count, size_t size,
+                           const struct story_field *fields, size_t fields_count)
 {
     buf_append_text(json, "[");
-    for (size_t i = 0; i < story->holds_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         buf_append_text(json, i == 0 ? "" : ", ");
-        append_entry(json, &story->holds[i], hold_fields, HOLD_FIELDS);
+        append_entry(json, (const char *)entries + i * size, fields, fields_count);
     }
     buf_append_text(json, "]");
 }
 
+void story_append_holds(struct buf *json, const struct story *story)
+{
+    append_entries(json, story->holds, story->holds_count, sizeof *story->holds, hold_fields,
+                   HOLD_FIELDS);
+}
+
 void story_append_refusals(struct buf *json, const struct story *story)
 {
-    buf_append_text(json, "[");
-    for (size_t i = 0; i < story->refusals_count; i++) {
-        buf_append_text(json, i == 0 ? "" : ", ");
-        append_entry(json, &story->refusals[i], refusal_fields, REFUSAL_FIELDS);
-    }
-    buf_append_text(json, "]");
+    append_entries(json, story->refusals, story->refusals_count, sizeof *story->refusals,
+                   refusal_fields, REFUSAL_FIELDS);
+}
+
+void story_append_line(struct buf *json, const struct story *story)
+{
+    append_entries(json, story->line, story->line_count, sizeof *story->line, in_line_fields,
+                   IN_LINE_FIELDS);
 }

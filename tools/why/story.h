@@ -18,7 +18,8 @@ struct hold {
     int64_t ended_ms; /* STORY_NONE: not yet */
     int64_t writes, refused;
     struct buf owner, user, client, address;
-    struct buf end; /* "released", "expired", ...; empty: not yet */
+    struct buf end;    /* "released", "expired", ...; empty: not yet */
+    struct buf reason; /* of who revoked it; empty: none was given */
 };
 
 struct refusal {
@@ -31,6 +32,13 @@ struct refusal {
     struct buf newest_owner, newest_address;
 };
 
+/* Who waits now. */
+struct in_line {
+    int64_t place, waited_ms;
+    struct buf owner, client, address;
+    struct buf way; /* "wait", on its connection; "queue" */
+};
+
 /* The fields by the names that they have on the wire and in JSON. */
 struct story_field {
     const char *name;
@@ -39,9 +47,10 @@ struct story_field {
     bool is_time;  /* milliseconds, from 0 to those of the year 9999 */
     bool may_miss; /* STORY_NONE is a value; else 0 stands for it */
 };
-enum { HOLD_FIELDS = 11, REFUSAL_FIELDS = 14 };
+enum { HOLD_FIELDS = 12, REFUSAL_FIELDS = 14, IN_LINE_FIELDS = 6 };
 extern const struct story_field hold_fields[HOLD_FIELDS];
 extern const struct story_field refusal_fields[REFUSAL_FIELDS];
+extern const struct story_field in_line_fields[IN_LINE_FIELDS];
 
 struct story {
     const char *resource; /* NULL: all of them */
@@ -52,6 +61,8 @@ struct story {
     size_t holds_count;
     struct refusal *refusals; /* owned */
     size_t refusals_count;
+    struct in_line *line; /* owned; the next one first */
+    size_t line_count;
     int64_t left_out;  /* refusals before these */
     int64_t bad_lines; /* of the log */
     bool is_cut;       /* as many holds as were asked for: there may be older ones */
@@ -65,6 +76,7 @@ struct story {
 /* Make room for one more at the end, all zero, and return it. */
 struct hold *story_add_hold(struct story *story);
 struct refusal *story_add_refusal(struct story *story);
+struct in_line *story_add_in_line(struct story *story);
 /* Leave out all but the newest `count` refusals. */
 void story_keep_refusals(struct story *story, size_t count);
 /* Give an empty `entry` the value of a field. A time that nobody can mean is missing. */
@@ -83,5 +95,6 @@ void story_free(struct story *story);
 /* Append an array of JSON objects: the entries with their fields. */
 void story_append_holds(struct buf *json, const struct story *story);
 void story_append_refusals(struct buf *json, const struct story *story);
+void story_append_line(struct buf *json, const struct story *story);
 
 #endif

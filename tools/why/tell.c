@@ -230,6 +230,10 @@ static void append_end(struct buf *out, const struct story *story, const struct 
     if (hold->ended_ms != STORY_NONE) {
         buf_printf(out, "%s%s", end < ENDS ? ends[end].of_hold : "it ended after ",
                    TERM_DURATION(held_ms));
+        if (is_known(&hold->reason)) {
+            buf_append_text(out, ", the reason given: ");
+            append_quoted(out, buf_bytes(&hold->reason));
+        }
     } else if (story_is_on(story, hold)) {
         buf_printf(out, "holds it still, for %s now", TERM_DURATION(held_ms));
     } else {
@@ -320,5 +324,24 @@ void tell_events(struct buf *out, const struct story *story)
             begin_line(out, story->refusals[refusal].time_ms, day);
             tell_refusal(out, story, &story->refusals[refusal++]);
         }
+    }
+}
+
+void tell_line(struct buf *out, const struct story *story)
+{
+    if (story->line_count == 0) {
+        return;
+    }
+    buf_append_text(out, "\nIn line now:\n");
+    for (size_t i = 0; i < story->line_count; i++) {
+        const struct in_line *one = &story->line[i];
+        buf_printf(out, "  %" PRId64 ". ", one->place);
+        append_who(out, &one->owner, &one->client, NULL, &one->address);
+        buf_printf(out, ", for %s%s.\n", TERM_DURATION(one->waited_ms),
+                   bytes_equal(buf_bytes(&one->way), BYTES_LITERAL("queue")) ? ", by QUEUE" : "");
+    }
+    if (story->waiters > (int64_t)story->line_count) {
+        buf_printf(out, "  and %" PRId64 " more; --count N shows more.\n",
+                   story->waiters - (int64_t)story->line_count);
     }
 }

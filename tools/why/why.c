@@ -38,8 +38,9 @@ static const struct option_table table = {
     .command = "stockade why",
     .usage = "stockade why [RESOURCE] [--log FILE] [options]",
     .about = "Tells who held the lease on a resource, for how long and how each hold ended, who\n"
-             "was refused, with which command and how late, and who had overtaken. The daemon\n"
-             "remembers its last leases while it runs; its log tells of the nights before.\n\n"
+             "was refused, with which command and how late, and who had overtaken; and who waits\n"
+             "for it now. The daemon remembers its last leases while it runs; its log tells of the "
+             "nights before.\n\n"
              "exit codes: 0 told, 1 refused, or the log cannot be read, 2 wrong usage, 3 nothing\n"
              "is known, 69 the server cannot be reached",
     OPTION_ROWS(rows),
@@ -83,6 +84,8 @@ static void append_json(struct buf *out, const struct story *story)
         append_lease(out, story);
         buf_append_text(out, ", \"history\": ");
         story_append_holds(out, story);
+        buf_append_text(out, ", \"waiters\": ");
+        story_append_line(out, story);
     }
     buf_append_text(out, ", \"refusals\": ");
     story_append_refusals(out, story);
@@ -126,6 +129,7 @@ static void append_text(struct buf *out, const struct story *story)
         buf_append_text(out, "\n");
         tell_events(out, story);
     }
+    tell_line(out, story);
     append_beginning(out, story);
     buf_free(&lane);
 }

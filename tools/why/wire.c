@@ -53,7 +53,8 @@ static void read_lease(struct story *story, const stk_reply *lease)
 
 static void read_all(struct story *story, const stk_reply *replies)
 {
-    const stk_reply *holds = stk_reply_at(replies, 1), *refusals = stk_reply_at(replies, 2);
+    const stk_reply *holds = stk_reply_at(replies, 1), *refusals = stk_reply_at(replies, 2),
+                    *line = stk_reply_at(replies, 4);
 
     read_lease(story, stk_reply_at(replies, 0));
     for (size_t i = 0; i < stk_reply_count(holds); i++) {
@@ -62,6 +63,9 @@ static void read_all(struct story *story, const stk_reply *replies)
     for (size_t i = 0; i < stk_reply_count(refusals); i++) {
         read_entry(story_add_refusal(story), refusal_fields, REFUSAL_FIELDS,
                    stk_reply_at(refusals, i));
+    }
+    for (size_t i = 0; i < stk_reply_count(line); i++) {
+        read_entry(story_add_in_line(story), in_line_fields, IN_LINE_FIELDS, stk_reply_at(line, i));
     }
     story->now_ms = time_of(stk_reply_at(replies, 3));
     story_reverse(story);
@@ -82,9 +86,11 @@ bool wire_read(struct answer *answer, struct story *story, int64_t count, int *c
     const char *history[] = {"HISTORY", story->resource, "COUNT", number};
     const char *refusals[] = {"REFUSALS", "MATCH", pattern.data, "COUNT", number};
     const char *now[] = {"TIME"};
+    const char *line[] = {"WAITERS", story->resource, "COUNT", number};
     const stk_words commands[] = {
-        {2, lease, NULL}, {4, history, NULL}, {5, refusals, NULL}, {1, now, NULL}};
-    enum stk_error error = stk_command_all(answer->client, commands, 4, &replies);
+        {2, lease, NULL}, {4, history, NULL}, {5, refusals, NULL}, {1, now, NULL}, {4, line, NULL}};
+    enum stk_error error =
+        stk_command_all(answer->client, commands, sizeof commands / sizeof *commands, &replies);
     if (error == STK_OK) {
         read_all(story, replies);
         story->is_cut = (int64_t)story->holds_count == count;

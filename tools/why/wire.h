@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A resource's story as the daemon tells it: LEASE, HISTORY and REFUSALS in one exchange. */
+/* A resource's story as the daemon tells it: LEASE, HISTORY, REFUSALS and WAITERS in
+ * one exchange. */
 #ifndef STOCKADE_TOOLS_WHY_WIRE_H
 #define STOCKADE_TOOLS_WHY_WIRE_H
 

@@ -29,7 +29,8 @@ command_exec hash_get, hash_set, hash_setnx, hash_mget, hash_mset, hash_getall, 
     hash_scan;
 
 /* sql.c, guard.c, receipt.c, history.c */
-command_start sql_prepare, guard_command, receipt_show, history_show, history_refusals_show;
+command_start sql_prepare, guard_command, receipt_show, history_show, history_refusals_show,
+    waiters_show;
 command_exec sql_exec;
 
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HISTORY and REFUSALS: what proxy/engine/history remembers, the newest first. */
+/* HISTORY and REFUSALS: what proxy/engine/history remembers, the newest first. WAITERS: the line of
+ * those who want a resource now. */
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
+#include "proxy/engine/show/lease_json.h"
 
 enum { COUNT_DEFAULT = 100, COUNT_MAX = 10000 };
 
@@ -46,7 +48,7 @@ static void put_end(struct buf *out, const char *name, enum history_end end, boo
 
 static void put_grant(struct buf *out, const struct history_grant *grant, bool resp3)
 {
-    resp_map(out, 11, resp3);
+    resp_map(out, 12, resp3);
     put_int(out, "token", grant->token);
     put_text(out, "owner", grant->owner);
     put_text(out, "user", bytes_of(HISTORY_USER));
@@ -56,6 +58,7 @@ static void put_grant(struct buf *out, const struct history_grant *grant, bool r
     put_int(out, "ttl_ms", grant->ttl_ms);
     put_int_or(out, "ended_ms", grant->end == HISTORY_RUNS ? 0 : grant->ended_ms, 0, resp3);
     put_end(out, "end", grant->end, resp3);
+    put_text_or_null(out, "reason", buf_bytes(&grant->reason), resp3);
     put_int(out, "writes", grant->writes);
     put_int(out, "refused", grant->refused);
 }
@@ -88,26 +91,71 @@ static void reply(struct request *request, struct buf *entries, size_t count)
     request_show(request);
 }
 
+/* resource [COUNT n]. False: the request has failed. */
+static bool parse_resource(struct request *request, int64_t *count)
+{
+    *count = COUNT_DEFAULT;
+    if (!request_name(request, 1, "a resource"))
+        return false;
+    if (request->argc > 2 && (request->argc != 4 || !request_is_word(request, 2, "COUNT"))) {
+        request_fail(request, STK_ERR, "syntax error: %s resource [COUNT n]",
+                     request->command->name);
+        return false;
+    }
+    return request->argc == 2 || request_int(request, 3, 1, COUNT_MAX, "COUNT", count);
+}
+
 /* HISTORY resource [COUNT n] */
 void history_show(struct request *request)
 {
     struct buf entries = {0};
-    int64_t count = COUNT_DEFAULT;
+    int64_t count;
     size_t shown = 0;
 
-    if (!request_name(request, 1, "a resource"))
-        return;
-    if (request->argc > 2 && (request->argc != 4 || !request_is_word(request, 2, "COUNT"))) {
-        request_fail(request, STK_ERR, "syntax error: HISTORY resource [COUNT n]");
-        return;
-    }
-    if (request->argc > 2 && !request_int(request, 3, 1, COUNT_MAX, "COUNT", &count))
+    if (!parse_resource(request, &count))
         return;
     for (const struct history_grant *grant =
              history_grants(request->engine->history, request->argv[1]);
          grant != NULL && shown < (size_t)count; grant = grant->older, shown++)
         put_grant(&entries, grant, request->resp3);
     reply(request, &entries, shown);
+}
+
+struct waiters {
+    struct request *request;
+    struct buf entries;
+    size_t count, max;
+};
+
+static bool put_waiter(void *context, const struct waiter *waiter)
+{
+    struct waiters *waiters = context;
+    struct buf *out = &waiters->entries;
+
+    if (!waiter_is_shown(waiter))
+        return true;
+    struct shown_waiter shown = waiter_shown(waiters->request->engine, waiter);
+    resp_map(out, 6, waiters->request->resp3);
+    put_int(out, "place", (int64_t)++waiters->count);
+    put_text(out, "owner", shown.owner);
+    put_text(out, "client", shown.client);
+    put_text(out, "address", shown.address);
+    put_int(out, "waited_ms", shown.waited_ms);
+    put_text(out, "way", bytes_of(shown.way));
+    return waiters->count < waiters->max;
+}
+
+/* WAITERS resource [COUNT n] */
+void waiters_show(struct request *request)
+{
+    struct waiters waiters = {.request = request};
+    int64_t count;
+
+    if (!parse_resource(request, &count))
+        return;
+    waiters.max = (size_t)count;
+    (void)line_each(request->engine, request->argv[1], put_waiter, &waiters);
+    reply(request, &waiters.entries, waiters.count);
 }
 
 /* REFUSALS [MATCH glob] [COUNT n] */

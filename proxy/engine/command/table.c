@@ -60,6 +60,8 @@ const struct command commands[] = {
           "Who holds a resource: resource [OWNER owner] -> map; with OWNER null for another's"),
     {"LEASES", -1, L | LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
      "Names of resources with an unretired token: [MATCH glob] [COUNT n]"},
+    LEASE("WAITERS", -2, ORDER_ALONE, waiters_show,
+          "Who waits for a resource: resource [COUNT n] -> maps, the next one first"),
     LEASE(
         "HISTORY", -2, ORDER_ALONE, history_show,
         "Who held a resource, and how each lease ended: resource [COUNT n] -> maps, newest first"),

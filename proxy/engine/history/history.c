@@ -157,6 +157,7 @@ static void drop_grant(struct history *history, struct history_grant *grant)
     list_remove(&grant->of_all);
     history->grants.count--;
     history->grants.bytes -= grant->size;
+    buf_free(&grant->reason);
     free(grant);
     drop_resource(history, resource);
 }
@@ -267,7 +268,8 @@ void history_renewed(struct history_grant *grant, int64_t until_clock_ms)
         grant->until_clock_ms = until_clock_ms;
 }
 
-void history_ended(struct history *history, struct history_grant *grant, enum history_end end)
+void history_ended(struct history *history, struct history_grant *grant, enum history_end end,
+                   struct bytes reason)
 {
     if (grant == NULL)
         return;
@@ -282,6 +284,11 @@ void history_ended(struct history *history, struct history_grant *grant, enum hi
     if (grant->reference != NULL)
         *grant->reference = NULL;
     grant->reference = NULL;
+    if (reason.len == 0)
+        return;
+    buf_append_bytes(&grant->reason, reason);
+    grant->size += reason.len;
+    history->grants.bytes += reason.len;
 }
 
 void history_given_back(struct history *history, struct bytes resource, int64_t token,
@@ -291,7 +298,7 @@ void history_given_back(struct history *history, struct bytes resource, int64_t 
 
     if (grant == NULL)
         grant = add_grant(history, resource, token, ttl_ms, owner, client);
-    history_ended(history, grant, HISTORY_GIVEN_BACK);
+    history_ended(history, grant, HISTORY_GIVEN_BACK, (struct bytes){"", 0});
 }
 
 void history_let_go(struct history_grant *grant)
@@ -514,6 +521,7 @@ void history_grant_json(struct buf *json, const struct history_grant *grant)
                (long long)grant->ttl_ms);
     json_int(json, "ended_ms", grant->end == HISTORY_RUNS ? 0 : grant->ended_ms, 0);
     json_end(json, "end", grant->end);
+    json_text_or_null(json, "reason", buf_bytes(&grant->reason));
     buf_printf(json, ",\"writes\":%lu,\"refused\":%lu", (unsigned long)grant->writes,
                (unsigned long)grant->refused);
 }

@@ -49,6 +49,7 @@ struct history_grant {
     enum history_end end;
     size_t size;
     struct bytes owner, client, address;
+    struct buf reason; /* of HISTORY_REVOKED, for people; empty: none was given */
 };
 
 struct history_refusal {
@@ -80,8 +81,10 @@ void history_granted(struct history *history, struct bytes resource, int64_t tok
                      struct history_grant **reference);
 /* The same functions take NULL for a grant that has made room already. */
 void history_renewed(struct history_grant *grant, int64_t until_clock_ms);
-/* An end by time is noted as of that time, TAKEN only before it. Ends once. */
-void history_ended(struct history *history, struct history_grant *grant, enum history_end end);
+/* An end by time is noted as of that time, TAKEN only before it. Ends once. `reason` is empty
+ * where nobody gave one. */
+void history_ended(struct history *history, struct history_grant *grant, enum history_end end,
+                   struct bytes reason);
 /* A grant that nobody was told of. */
 void history_given_back(struct history *history, struct bytes resource, int64_t token,
                         int64_t ttl_ms, struct bytes owner, struct history_client client);

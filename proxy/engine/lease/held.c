@@ -30,12 +30,12 @@ struct held {
     struct query *query;    /* under way, or NULL */
     int64_t token, until_ms;
     int64_t granted_ms; /* since 1970 */
+    struct lock_client *lock_client;
+    struct history_grant *entry; /* NULL: it has made room */
     int32_t ttl_ms;
     uint16_t name_len, owner_len;
     bool ephemeral, presented;
-    struct lock_client *lock_client;
-    struct history_grant *entry; /* NULL: it has made room */
-    char bytes[];                /* the resource's name, then the owner's */
+    char bytes[]; /* the resource's name, then the owner's; no padding before it */
 };
 _Static_assert(LEASE_TTL_MAX_MS <= INT32_MAX, "ttl_ms fits");
 
@@ -149,7 +149,7 @@ static void end(struct held *held, bool revoked, const struct release *release, 
     enum history_end how = revoked ? HISTORY_REVOKED : HISTORY_RELEASED;
 
     audit_end(held->engine, held, release, how);
-    history_ended(held->engine->history, held->entry, how);
+    history_ended(held->engine->history, held->entry, how, reason);
     publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED, reason);
     if (revoked)
         tell_holder(held, "revoked");
@@ -164,7 +164,7 @@ static void expire(struct held *held, bool taken)
     enum history_end how = taken ? HISTORY_TAKEN : HISTORY_EXPIRED;
 
     audit_end(held->engine, held, NULL, how);
-    history_ended(held->engine->history, held->entry, how);
+    history_ended(held->engine->history, held->entry, how, BYTES_LITERAL(""));
     held->engine->counters.leases_expired++;
     publish(held, EVENT_EXPIRED, BYTES_LITERAL(""));
     tell_holder(held, taken ? "taken" : "expired");

@@ -60,13 +60,17 @@ bool request_name(struct request *request, size_t i, const char *what)
     return false;
 }
 
-const char *receipt_id_refused(struct bytes id)
+bool receipt_id_is_own(struct bytes id)
 {
     struct bytes own = RECEIPT_ID_OWN;
+    return id.len >= own.len && memcmp(id.data, own.data, own.len) == 0;
+}
 
+const char *receipt_id_refused(struct bytes id)
+{
     if (id.len < 1 || id.len > RECEIPT_ID_MAX)
         return "an ID must be 1 to 512 bytes long";
-    if (id.len >= own.len && memcmp(id.data, own.data, own.len) == 0)
+    if (receipt_id_is_own(id))
         return "IDs that begin so are the daemon's own";
     return NULL;
 }

@@ -9,6 +9,7 @@
 #define RECEIPT_ID_MAX 512 /* bytes */
 /* Receipts of our own have IDs that begin with this; those of clients do not. */
 #define RECEIPT_ID_OWN BYTES_LITERAL("stockade:value:\n")
+bool receipt_id_is_own(struct bytes id);
 
 /* Fail with "wrong number of arguments for 'get' command", in Redis's words; "client|id" for
  * subcommands. */

@@ -17,6 +17,18 @@ bool waiter_is_shown(const struct waiter *waiter)
     return !waiter->passed_over && (acquire->keeps_place || acquire->options.wait_until_ms > 0);
 }
 
+struct shown_waiter waiter_shown(const struct engine *engine, const struct waiter *waiter)
+{
+    const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
+    const struct history_client client = session_client(acquire->session);
+
+    return (struct shown_waiter){.client = client.name,
+                                 .address = client.address,
+                                 .owner = acquire->options.owner,
+                                 .waited_ms = engine_now_ms(engine) - waiter->joined_ms,
+                                 .way = acquire->keeps_place ? "queue" : "wait"};
+}
+
 static bool take_longest(void *context, const struct waiter *waiter)
 {
     int64_t *since_ms = context;

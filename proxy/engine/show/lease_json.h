@@ -18,6 +18,16 @@ struct shown_lease lease_shown(struct engine *engine, const struct held_shown *h
 void lease_json(struct engine *engine, const struct shown_lease *lease, struct buf *json);
 /* Does it wait, or did it only ask? */
 bool waiter_is_shown(const struct waiter *waiter);
+
+/* It borrows the names. */
+struct shown_waiter {
+    struct bytes client, address, owner;
+    int64_t waited_ms;
+    const char *way; /* "wait" on its connection, or a place in the "queue" */
+};
+
+/* What is known of one that is shown. */
+struct shown_waiter waiter_shown(const struct engine *engine, const struct waiter *waiter);
 /* Is it a glob, or just a part of a name? */
 bool show_is_glob(struct bytes match);
 bool show_matches(struct bytes match, bool glob, struct bytes name);

@@ -4,10 +4,17 @@
 
 #include "fence/base/json.h"
 #include "proxy/engine/history/history.h"
+#include "proxy/engine/session/arguments.h"
 #include "proxy/engine/show/lease_json.h"
 #include "proxy/engine/show/show.h"
 
-enum { WAITERS_MAX = 100, VALUE_BYTES_MAX = 4096, FIELDS_MAX = 100, HISTORY_MAX = 100 };
+enum {
+    WAITERS_MAX = 100,
+    VALUE_BYTES_MAX = 4096,
+    FIELDS_MAX = 100,
+    HISTORY_MAX = 100,
+    RECEIPTS_MAX = 100
+};
 
 /* On the store's thread. */
 
@@ -62,16 +69,49 @@ static enum stk_error read_value(struct store_txn *txn, const struct resource *r
     return error;
 }
 
+struct receipts {
+    struct resource_ask *ask;
+    size_t count;
+};
+
+static bool append_receipt(void *context, struct bytes id, const struct receipt *receipt)
+{
+    struct receipts *receipts = context;
+    struct buf *json = &receipts->ask->receipts;
+
+    if (receipt_id_is_own(id))
+        return true;
+    if (receipts->count++ == RECEIPTS_MAX) {
+        receipts->ask->receipts_more = true;
+        return false;
+    }
+    buf_append_text(json, receipts->count == 1 ? "{\"id\":" : ",{\"id\":");
+    json_string(json, id);
+    buf_printf(json, ",\"token\":%lld,\"written_ms\":%lld", (long long)receipt->token,
+               (long long)receipt->written_ms);
+    if (receipts->ask->with_value) {
+        buf_append_text(json, ",\"reply\":");
+        append_text(json, receipt->reply);
+    }
+    buf_append_text(json, "}");
+    return true;
+}
+
 static enum stk_error read_run(struct store_op *op, struct store_txn *txn)
 {
     struct resource_ask *ask = list_entry(op, struct resource_ask, op);
+    struct receipts receipts = {.ask = ask};
     struct resource row;
     enum stk_error error = txn_resource(txn, ask->resource, &row);
 
     buf_clear(&ask->value);
+    buf_clear(&ask->receipts);
+    ask->receipts_more = false;
     ask->newest = row.fence.state == FENCE_NONE ? 0 : row.fence.token;
     if (error == STK_OK && ask->with_value)
         error = read_value(txn, &row, &ask->value);
+    if (error == STK_OK)
+        error = txn_each_receipt(txn, &row, append_receipt, &receipts);
     return error;
 }
 
@@ -85,22 +125,20 @@ struct line_json {
 
 static bool append_waiter(void *context, const struct waiter *waiter)
 {
-    const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
-    const struct session *session = acquire->session;
     struct line_json *line = context;
     struct buf *json = line->json;
 
     if (!waiter_is_shown(waiter))
         return true;
+    struct shown_waiter shown = waiter_shown(line->engine, waiter);
     buf_append_text(json, line->count++ == 0 ? "{\"client\":" : ",{\"client\":");
-    json_string(json, bytes_of(session == NULL ? "" : session->name));
+    json_string(json, shown.client);
     buf_append_text(json, ",\"address\":");
-    json_string(json, bytes_of(session == NULL ? "" : session->peer));
+    json_string(json, shown.address);
     buf_append_text(json, ",\"owner\":");
-    json_string(json, acquire->options.owner);
+    json_string(json, shown.owner);
     buf_printf(json, ",\"waited_ms\":%lld,\"place\":%zu,\"way\":\"%s\"}",
-               (long long)(engine_now_ms(line->engine) - waiter->joined_ms), line->count,
-               acquire->keeps_place ? "queue" : "wait");
+               (long long)shown.waited_ms, line->count, shown.way);
     return line->count < WAITERS_MAX;
 }
 
@@ -155,7 +193,7 @@ static void write(struct resource_ask *ask)
     append_history(engine, ask->resource, json);
     buf_append_text(json, ",\"receipts\":[");
     buf_append_bytes(json, buf_bytes(&ask->receipts));
-    buf_append_text(json, "]");
+    buf_printf(json, "],\"receipts_more\":%s", ask->receipts_more ? "true" : "false");
     if (ask->with_value) {
         buf_append_text(json, ",\"value\":");
         buf_append_bytes(json, buf_bytes(&ask->value));

@@ -89,6 +89,7 @@ struct resource_ask {
     /* Its own. */
     int64_t newest;
     struct buf receipts, value;
+    bool receipts_more; /* than are shown */
     struct store_op op;
 };
 

@@ -60,7 +60,7 @@ export class ResourceView {
     update($('waiters'), [data.waiters, data.waiters_total], waitersTable);
     update($('refused'), data.refusals, refusedTable);
     update($('history'), data.history, historyTable);
-    update($('receipts'), data.receipts, receiptsTable);
+    update($('receipts'), [data.receipts, data.receipts_more], receiptsTable);
     $('value-section').hidden = data.value === undefined;
     update($('value'), data.value ?? null, valueShown);
     this.tick();
@@ -170,7 +170,8 @@ function historyTable(history) {
     time(hold.granted_ms, { exact: true }), duration(hold.ttl_ms),
     [hold.ended_ms === null ? element('strong', {}, 'held now')
       : time(hold.ended_ms, { exact: true }),
-    element('span', { class: `second end ${hold.end ?? ''}` }, hold.end ?? '')],
+    element('span', { class: `second end ${hold.end ?? ''}` }, hold.end ?? ''),
+    hold.reason ? element('span', { class: 'second' }, visible(hold.reason)) : ''],
     count(hold.writes ?? 0), count(hold.refused ?? 0)]))];
 }
 
@@ -186,10 +187,15 @@ function valueShown(value) {
     ? none(`and ${count(value.fields_total - value.fields.length)} more`) : [])];
 }
 
-function receiptsTable(receipts) {
-  if (!receipts || receipts.length === 0) return none('There are none.');
-  return [table('Requests with an ID that were applied', [{ title: 'ID' },
-    { title: 'Token', class: 'number' }, { title: 'Command' }],
-  receipts.map((receipt) => [name(receipt.id), String(receipt.token),
-    visible(receipt.command ?? '–')]))];
+/* Replies are shown where values are. */
+function receiptsTable([receipts, more]) {
+  if (receipts.length === 0) return none('There are none.');
+  const replies = receipts[0].reply !== undefined;
+  return [table('Requests with an ID that were applied, those of newer tokens first',
+    [{ title: 'ID' }, { title: 'Token', class: 'number' }, { title: 'Written', class: 'time' },
+      ...(replies ? [{ title: 'Reply' }] : [])],
+    receipts.map((receipt) => [name(receipt.id), String(receipt.token),
+      time(receipt.written_ms, { exact: true }),
+      ...(replies ? [element('pre', {}, receipt.reply)] : [])])),
+  ...(more ? none('and more') : [])];
 }

@@ -250,7 +250,7 @@ EITHER_TEST(both_commands_reply_maps_in_resp3)
     assert_begins(world, 1, "FENCED 9 SET k v", "-UNKNOWN ");
     assert_begins(world, 1, "SET k v", "-NOTOKEN ");
     world_call(world, 1, "HELLO 3");
-    assert_begins(world, 1, "HISTORY k", "*1\r\n%11\r\n$5\r\ntoken\r\n:1\r\n$5\r\nowner\r\n");
+    assert_begins(world, 1, "HISTORY k", "*1\r\n%12\r\n$5\r\ntoken\r\n:1\r\n$5\r\nowner\r\n");
     assert_non_null(strstr(world_call(world, 1, "HISTORY k"), "$8\r\nended_ms\r\n_\r\n"));
     assert_begins(world, 1, "REFUSALS MATCH ? COUNT 1", "*1\r\n%14\r\n$7\r\ntime_ms\r\n:");
     assert_begins(world, 1, "REFUSALS", "*2\r\n%14\r\n");
@@ -269,7 +269,7 @@ EITHER_TEST(what_is_not_known_of_a_refused_token_is_left_open)
     assert_begins(world, 1, "REFUSALS COUNT 1",
                   "*1\r\n*28\r\n$7\r\ntime_ms\r\n:1000000\r\n$8\r\nresource\r\n$1\r\nk\r\n"
                   "$5\r\ntoken\r\n$-1\r\n$4\r\ncode\r\n$7\r\nNOTOKEN\r\n");
-    assert_begins(world, 1, "HISTORY k", "*1\r\n*22\r\n$5\r\ntoken\r\n:1\r\n$5\r\nowner\r\n");
+    assert_begins(world, 1, "HISTORY k", "*1\r\n*24\r\n$5\r\ntoken\r\n:1\r\n$5\r\nowner\r\n");
     assert_says(world, 1, "HISTORY none", "*0\r\n");
     assert_begins(world, 1, "HISTORY k COUNT 0", "-ERR COUNT");
     assert_begins(world, 1, "HISTORY k LAST 1", "-ERR syntax error");
@@ -348,8 +348,9 @@ HISTORY_TEST(the_oldest_grant_makes_room_and_who_minds_it_learns)
     assert_null(history_find(fixture->history, BYTES_LITERAL("odd"), 2));
     assert_non_null(history_find(fixture->history, BYTES_LITERAL("odd"), 4));
     assert_null(history_grants(fixture->history, BYTES_LITERAL("odd"))->older);
-    history_ended(fixture->history, minded[0], HISTORY_RELEASED); /* nothing happens */
-    history_ended(fixture->history, minded[4], HISTORY_RELEASED);
+    history_ended(fixture->history, minded[0], HISTORY_RELEASED,
+                  bytes_of("")); /* nothing happens */
+    history_ended(fixture->history, minded[4], HISTORY_RELEASED, bytes_of(""));
     assert_null(minded[4]);
 }
 
@@ -425,13 +426,14 @@ HISTORY_TEST(as_json_it_has_the_fields_of_the_commands)
     granted(fixture, bytes_of("k"), 1, &minded);
     history_wrote(minded, 2);
     fixture->now_ms = 1500;
-    history_ended(fixture->history, minded, HISTORY_TAKEN); /* but its time was over before */
+    history_ended(fixture->history, minded, HISTORY_TAKEN,
+                  bytes_of("")); /* but its time was over before */
     history_grant_json(&json, history_grants(fixture->history, bytes_of("k")));
     buf_append_text(&json, "");
     assert_string_equal(json.data,
                         "\"token\":1,\"owner\":\"ann\",\"user\":\"default\",\"client\":\"till\","
                         "\"address\":\"1.2.3.4:5\",\"granted_ms\":0,\"ttl_ms\":1000,"
-                        "\"ended_ms\":1000,\"end\":\"expired\",\"writes\":2,\"refused\":0");
+                        "\"ended_ms\":1000,\"end\":\"expired\",\"reason\":null,\"writes\":2,\"refused\":0");
     buf_free(&json);
     history_refused(fixture->history, bytes_of("k\""), 1, 2, STK_STALE, "SET", client);
     history_refusal_json(&json, history_refusals(fixture->history));

@@ -166,6 +166,12 @@ static bool dump_field(void *context, struct bytes field, struct bytes value)
     return true;
 }
 
+static bool dump_listed(void *context, struct bytes id, const struct receipt *receipt)
+{
+    buf_printf(context, " %.*s@%lld", (int)id.len, id.data, (long long)receipt->token);
+    return true;
+}
+
 static enum stk_error dump_receipts(struct store_txn *txn, const struct resource *resource,
                                     struct buf *out)
 {
@@ -181,7 +187,7 @@ static enum stk_error dump_receipts(struct store_txn *txn, const struct resource
             buf_printf(out, " %s %lld %d %.*s", id, (long long)receipt.token,
                        (int)receipt.fingerprint, (int)receipt.reply.len, receipt.reply.data);
     }
-    return STK_OK;
+    return txn_each_receipt(txn, resource, dump_listed, out);
 }
 
 static enum stk_error dump(struct store_txn *txn, void *arg)
