@@ -430,10 +430,11 @@ HISTORY_TEST(as_json_it_has_the_fields_of_the_commands)
                   bytes_of("")); /* but its time was over before */
     history_grant_json(&json, history_grants(fixture->history, bytes_of("k")));
     buf_append_text(&json, "");
-    assert_string_equal(json.data,
-                        "\"token\":1,\"owner\":\"ann\",\"user\":\"default\",\"client\":\"till\","
-                        "\"address\":\"1.2.3.4:5\",\"granted_ms\":0,\"ttl_ms\":1000,"
-                        "\"ended_ms\":1000,\"end\":\"expired\",\"reason\":null,\"writes\":2,\"refused\":0");
+    assert_string_equal(
+        json.data,
+        "\"token\":1,\"owner\":\"ann\",\"user\":\"default\",\"client\":\"till\","
+        "\"address\":\"1.2.3.4:5\",\"granted_ms\":0,\"ttl_ms\":1000,"
+        "\"ended_ms\":1000,\"end\":\"expired\",\"reason\":null,\"writes\":2,\"refused\":0");
     buf_free(&json);
     history_refused(fixture->history, bytes_of("k\""), 1, 2, STK_STALE, "SET", client);
     history_refusal_json(&json, history_refusals(fixture->history));
