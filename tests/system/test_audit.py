@@ -270,16 +270,12 @@ def test_replies_of_durable_events_wait_for_the_disk_and_no_others(rig, tool):
 
 def test_heads_are_of_synced_lines_only(rig, tool):
     """Or a loss of power would look like a forgery."""
-    env = {**rig.fault_env(), "FAULT_SHIM_MATCH": "audit.log"}
-    audit = Audit(rig, tool, env=env)
-    client = audit.daemon.client()
-    client.token("a", 60000)
-    audit.await_event("grant")
-    rig.faults.order("sync EIO")
-    client.token("b", 60000)
-    audit.await_event("grant", count=2)
-    wait_until(lambda: client.info("audit")["audit_up"] == "0", "a sync has failed", 15)
+    audit, client, token = failing(rig, tool, "sync EIO", "--audit-durable", "release")
+    with pytest.raises((Closed, ConnectionError)):
+        audit.daemon.client()("RELEASE", "held", token)
+    wait_until(lambda: client.info("audit")["audit_up"] == "0", "a sync has failed")
     lines = audit.path.read_bytes().splitlines()
+    assert b'"release"' in lines[-1]
     assert int(client.info("audit")["audit_lines"]) < len(lines)
     rig.faults.clear()
     wait_until(lambda: client.info("audit")["audit_up"] == "1", "it is synced again")
@@ -486,6 +482,40 @@ def test_a_restore_is_told_and_takes_no_head_back(rig, maintenance):
     audit.start()
     audit.stop()
     assert len(audit.events("restore")) == 1, "told once"
+
+
+def test_why_reads_a_past_night_and_tells_what_the_daemon_would_have(rig, tool):
+    audit = Audit(rig, tool)
+    ann, ben = audit.daemon.client(), audit.daemon.client()
+    first = ann.token("sku:42", 200, "OWNER", "ann")
+    ann("FENCED", first, "SET", "sku:42", "5")
+    second = ben.token("sku:42", 60000, "OWNER", "ben", "WAIT", 10000)
+    ann.refused("STALE", "FENCED", first, "SET", "sku:42", "4")
+    ben("REVOKE", "sku:42")
+    ben.token("other", 60000)
+    ben.refused("NOTOKEN", "SET", "other", "v")
+    told = json.loads(tool.output("-u", audit.daemon.uri, "why", "sku:42", "--json"))
+    audit.stop()
+    night = json.loads(tool.output("why", "sku:42", "--audit", audit.path, "--json"))
+    for now, then in zip(told["history"], night["history"], strict=True):
+        for field in ("token", "owner", "user", "address", "ttl_ms", "end", "refused"):
+            assert then[field] == now[field], field
+        assert then["writes"] is None
+        for field in ("granted_ms", "ended_ms"):
+            assert abs(then[field] - now[field]) < 2000, field
+    for now, then in zip(told["refusals"], night["refusals"], strict=True):
+        for field in ("token", "code", "command", "address", "ended", "newest", "newest_owner"):
+            assert then[field] == now[field], field
+        assert then["late_ms"] is not None
+    text = tool.output("why", "sku:42", "--audit", audit.path)
+    assert '"sku:42": 2 leases and 1 refused command' in text
+    assert f'got token {first} for 200 ms, it expired after ' in text
+    assert f'Token {second} of "ben"' in text
+    assert "writes" not in text
+    both = tool.output("why", "--audit", audit.path)
+    assert 'SET of "sku:42"' in both and 'SET of "other"' in both
+    assert tool.run("why", "nothing", "--audit", audit.path).returncode == 3
+    assert tool.run("why", "r", "--audit", audit.path, "--log", audit.path).returncode == 2
 
 
 def test_sql_sees_no_heads(rig, tool):
