@@ -16,7 +16,7 @@ static bool parse_unix(const char *path, struct address *address, char *why, siz
         snprintf(why, why_size, "a socket's path has 1 to %zu bytes", sizeof address->path - 1);
         return false;
     }
-    address->is_unix = true;
+    address->kind = ADDRESS_UNIX;
     memcpy(address->path, path, len + 1);
     return true;
 }
@@ -29,8 +29,10 @@ bool address_parse(const char *text, struct address *address, char *why, size_t 
     *address = (struct address){0};
     if (uri_skip(&reader, "unix:"))
         return parse_unix(reader.at, address, why, why_size);
+    if (uri_skip(&reader, "tls:"))
+        address->kind = ADDRESS_TLS;
     if (!uri_take_host_name(&reader, host) || !uri_skip(&reader, ":")) {
-        snprintf(why, why_size, "expected HOST:PORT, [IPV6]:PORT or unix:PATH");
+        snprintf(why, why_size, "expected HOST:PORT, [IPV6]:PORT, tls:HOST:PORT or unix:PATH");
         return false;
     }
     if (!uri_take_number(&reader, strlen(reader.at), 0, 65535, &host->port, "port")) {

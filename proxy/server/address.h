@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the daemon listens: 127.0.0.1:7379, [::1]:7379, localhost:7379, unix:PATH. */
+/* Where the daemon listens: 127.0.0.1:7379, [::1]:7379, localhost:7379, tls:HOST:PORT, unix:PATH.
+ */
 #ifndef STOCKADE_SERVER_ADDRESS_H
 #define STOCKADE_SERVER_ADDRESS_H
 
@@ -9,12 +10,14 @@
 
 #include "fence/base/uri.h"
 
-/* Long enough for every text below: a unix path, or an IPv6 address, brackets and port. */
+/* Long enough for every text below: a unix path, or tls:, an IPv6 address, brackets and port. */
 #define ADDRESS_TEXT_MAX 128
 
+enum address_kind { ADDRESS_TCP, ADDRESS_TLS, ADDRESS_UNIX };
+
 struct address {
-    bool is_unix;
-    char path[108];       /* is_unix: a sun_path with its zero */
+    enum address_kind kind;
+    char path[108];       /* ADDRESS_UNIX: a sun_path with its zero */
     struct uri_host host; /* else; port 0: any free one */
 };
 

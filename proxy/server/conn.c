@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections: sockets on one side, the engine's sessions on the other.
  *
+ *   (TLS: handshake ─▶)
  *   open ──────────────▶ lingering ─────────────────▶ closed, freed in libuv's callback
  *     │  session ended    its replies leave, FIN is sent,     ▲
  *     │                   what still comes in is dropped      │
@@ -9,6 +10,11 @@
  * Lingering is what lets a client read why it was turned away: a socket that is closed with unread
  * bytes in it is reset, and the reset overtakes the reply. It ends when the client hangs up, or
  * after LINGER_MS.
+ *
+ * TLS stands between the socket and the session, and is no other path: what arrives is opened
+ * before the session gets it, what leaves is sealed behind it. A handshake costs the loop much more
+ * than a command does, and whoever can connect may begin one: HANDSHAKES_MAX are under way at a
+ * time, the others wait unread, and each has HANDSHAKE_MS from its arrival on.
  *
  * Invariants: a session is closed exactly once, when its connection leaves `open`. One write per
  * connection is under way. Meanwhile output gathers in the session, which starts no more commands
@@ -25,7 +31,11 @@
 enum {
     LINGER_MS = 2000,
     LINGER_WRITING_MS = 30000,
-    LINGER_TICK_MS = 250,
+    TICK_MS = 250,
+    HANDSHAKES_MAX = 256,
+    HANDSHAKE_MS = 10000,
+    HANDSHAKE_LOGGED_MS = 1000, /* one that failed is logged, others within this are not */
+    PENDING_MAX = 64 * 1024,
     LINGERING_MAX = 128, /* more are closed at once; process.c reserves the descriptors */
     KEEPALIVE_SECONDS = 60,
     OUT_KEPT_MAX = 64 * 1024,
@@ -41,14 +51,17 @@ struct conn {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } socket;
-    struct buf out; /* what the write under way sends */
-    size_t unsent;  /* its length: all of it is held until the last byte has left */
-    size_t counted; /* what the engine counts of it, once the session is closed */
+    struct buf out;        /* what the write under way sends */
+    size_t unsent;         /* its length: all of it is held until the last byte has left */
+    size_t counted;        /* what the engine counts of it, once the session is closed */
+    struct tls *tls;       /* NULL: plain, or its turn for a handshake has not come */
+    struct list handshake; /* in conns->handshakes or ->handshakes_to_come; else in none */
+    struct buf pending;    /* what TLS itself has to say once that write is done */
     union {
         uv_write_t write;
         uv_shutdown_t shutdown;
     } request;
-    uint64_t linger_until_ms;
+    uint64_t until_ms; /* lingering, or in a handshake: it is closed then */
     bool reading, writing;
 };
 
@@ -56,7 +69,42 @@ static void free_conn(uv_handle_t *handle)
 {
     struct conn *conn = handle->data;
     check(conn->session == NULL && !conn->writing);
+    tls_free(conn->tls);
+    buf_free(&conn->pending);
     free(conn);
+}
+
+static void drop(struct conn *conn);
+static void set_reading(struct conn *conn, bool reading);
+
+static bool shakes_hands(const struct conn *conn)
+{
+    return !list_empty(&conn->handshake);
+}
+
+/* Let those begin for whom there is room. */
+static void begin_handshakes(struct conns *conns)
+{
+    struct list *link;
+
+    while (conns->handshakes_count < HANDSHAKES_MAX &&
+           (link = list_pop(&conns->handshakes_to_come)) != NULL) {
+        struct conn *conn = list_entry(link, struct conn, handshake);
+        conn->tls = tls_open(conns->tls, NULL);
+        list_append(&conns->handshakes, &conn->handshake);
+        conns->handshakes_count++;
+        set_reading(conn, true);
+    }
+}
+
+/* It is over, well or not. */
+static void end_handshake(struct conn *conn)
+{
+    list_remove(&conn->handshake);
+    if (conn->tls == NULL)
+        return;
+    conn->conns->handshakes_count--;
+    begin_handshakes(conn->conns);
 }
 
 static void drop(struct conn *conn)
@@ -67,11 +115,13 @@ static void drop(struct conn *conn)
         return;
     if (conn->session != NULL)
         session_close(conn->session);
-    else if (--conns->lingering_count == 0)
-        uv_timer_stop(&conns->linger_timer);
+    else
+        conns->lingering_count--;
     conn->session = NULL;
     list_remove(&conn->link);
     uv_close(&conn->socket.handle, free_conn);
+    if (shakes_hands(conn))
+        end_handshake(conn);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
@@ -81,20 +131,90 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
     *buffer = uv_buf_init(conn->conns->read_buffer, READ_BUFFER_SIZE);
 }
 
-static void set_reading(struct conn *conn, bool reading);
+static void take_input(struct conn *conn, struct bytes input)
+{
+    if (conn->session == NULL || input.len == 0)
+        return;
+    session_input(conn->session, input.data, input.len);
+    set_reading(conn, session_wants_input(conn->session));
+}
+
+/* Nothing more comes: what has come is answered. */
+static void end_input(struct conn *conn)
+{
+    if (conn->session == NULL || shakes_hands(conn) || !session_input_ended(conn->session))
+        drop(conn);
+    else
+        set_reading(conn, false);
+}
+
+/* Describe the peer, as "127.0.0.1:5123" or "unix". Return whether it is certainly on this machine.
+ */
+static bool describe_peer(struct conn *conn, bool is_unix, char text[ADDRESS_TEXT_MAX])
+{
+    struct sockaddr_storage peer = {0};
+    int len = sizeof peer;
+
+    if (!is_unix && uv_tcp_getpeername(&conn->socket.tcp, (struct sockaddr *)&peer, &len) != 0)
+        peer.ss_family = AF_UNSPEC;
+    address_text(&peer, text);
+    return is_unix || address_is_loopback(&peer);
+}
+
+static void log_failed(struct conn *conn)
+{
+    struct conns *conns = conn->conns;
+    uint64_t now_ms = uv_now(conns->loop);
+    char peer[ADDRESS_TEXT_MAX];
+
+    if (conns->handshake_logged_ms != 0 &&
+        now_ms - conns->handshake_logged_ms < HANDSHAKE_LOGGED_MS)
+        return;
+    conns->handshake_logged_ms = now_ms;
+    describe_peer(conn, false, peer);
+    log_info(conns->log, "the TLS handshake with %s failed: %s", peer, tls_why(conn->tls));
+}
+
+/* Give back the memory of a buffer that all share, where it was for much. */
+static void clear_shared(struct buf *buf)
+{
+    buf_clear(buf);
+    if (buf->cap > OUT_KEPT_MAX)
+        buf_free(buf);
+}
+
+static bool send_sealed(struct conn *conn);
+
+static void take_sealed(struct conn *conn, struct bytes arrived)
+{
+    struct conns *conns = conn->conns;
+    enum tls_state state = tls_receive(conn->tls, arrived, &conns->plain, &conns->sealed);
+
+    if (state == TLS_FAILED && shakes_hands(conn))
+        log_failed(conn);
+    else if (state != TLS_HANDSHAKE && shakes_hands(conn))
+        end_handshake(conn);
+    if (send_sealed(conn) && state != TLS_FAILED)
+        take_input(conn, buf_bytes(&conns->plain));
+    clear_shared(&conns->plain);
+    if (state == TLS_FAILED)
+        drop(conn);
+    else if (state == TLS_ENDED && !uv_is_closing(&conn->socket.handle))
+        end_input(conn);
+}
 
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 {
     struct conn *conn = stream->data;
 
-    if (len == UV_EOF && conn->session != NULL && session_input_ended(conn->session)) {
-        conn->reading = false; /* libuv has stopped by itself */
-    } else if (len < 0) {
+    if (len == UV_EOF)
+        end_input(conn);
+    else if (len < 0)
         drop(conn);
-    } else if (len > 0 && conn->session != NULL) {
-        session_input(conn->session, buffer->base, (size_t)len);
-        set_reading(conn, session_wants_input(conn->session));
-    }
+    else if (conn->tls != NULL)
+        take_sealed(conn, (struct bytes){buffer->base, (size_t)len});
+    else
+        take_input(conn, (struct bytes){buffer->base, (size_t)len});
 }
 
 static void set_reading(struct conn *conn, bool reading)
@@ -108,16 +228,37 @@ static void set_reading(struct conn *conn, bool reading)
         drop(conn);
 }
 
-static void on_linger_tick(uv_timer_t *timer)
+/* The oldest come first, and all of them have the same time. */
+static void drop_late_handshakes(struct conns *conns, struct list *handshakes)
+{
+    while (!list_empty(handshakes)) {
+        struct conn *conn = list_entry(handshakes->next, struct conn, handshake);
+        if (conn->until_ms > uv_now(conns->loop))
+            return;
+        drop(conn);
+    }
+}
+
+static void on_tick(uv_timer_t *timer)
 {
     struct conns *conns = timer->data;
 
     for (struct list *link = conns->lingering.next, *next; link != &conns->lingering; link = next) {
         struct conn *conn = list_entry(link, struct conn, link);
         next = link->next;
-        if (conn->linger_until_ms <= uv_now(conns->loop))
+        if (conn->until_ms <= uv_now(conns->loop))
             drop(conn);
     }
+    drop_late_handshakes(conns, &conns->handshakes_to_come);
+    drop_late_handshakes(conns, &conns->handshakes);
+    if (conns->lingering_count == 0 && list_empty(&conns->handshakes))
+        uv_timer_stop(timer);
+}
+
+static void start_ticking(struct conns *conns)
+{
+    if (!uv_is_active((uv_handle_t *)&conns->timer))
+        uv_timer_start(&conns->timer, on_tick, TICK_MS, TICK_MS);
 }
 
 static void on_shutdown(uv_shutdown_t *request, int status)
@@ -129,7 +270,7 @@ static void on_shutdown(uv_shutdown_t *request, int status)
 static void say_goodbye(struct conn *conn)
 {
     conn->request.shutdown.data = conn;
-    conn->linger_until_ms = uv_now(conn->conns->loop) + LINGER_MS;
+    conn->until_ms = uv_now(conn->conns->loop) + LINGER_MS;
     if (uv_shutdown(&conn->request.shutdown, &conn->socket.stream, on_shutdown) != 0)
         drop(conn);
 }
@@ -146,7 +287,13 @@ static void on_written(uv_write_t *request, int status)
     buf_free(&conn->out);
     if (status < 0) {
         drop(conn);
-    } else if (conn->session != NULL) {
+        return;
+    }
+    buf_append_bytes(&conn->conns->sealed, buf_bytes(&conn->pending));
+    buf_free(&conn->pending);
+    if (!send_sealed(conn) || conn->writing)
+        return;
+    if (conn->session != NULL) {
         session_set_unsent(conn->session, 0);
         conn_on_change(conn);
     } else {
@@ -154,11 +301,10 @@ static void on_written(uv_write_t *request, int status)
     }
 }
 
-/* Send conns->out: what the socket takes now, and the rest as a write of its own. Return how
- * many bytes are held until then; 0: all is sent. */
-static size_t send_out(struct conn *conn)
+/* Send one of the buffers that all share: what the socket takes now, and the rest as a write of its
+ * own. Return how many bytes are held until then; 0: all is sent, or the connection is gone. */
+static size_t send_shared(struct conn *conn, struct buf *out)
 {
-    struct buf *out = &conn->conns->out;
     uv_buf_t piece = uv_buf_init(out->data, (unsigned)out->len);
     int sent = out->len == 0 ? 0 : uv_try_write(&conn->socket.stream, &piece, 1);
 
@@ -169,9 +315,7 @@ static size_t send_out(struct conn *conn)
     }
     size_t done = sent < 0 ? 0 : (size_t)sent, left = out->len - done;
     if (left == 0) {
-        buf_clear(out);
-        if (out->cap > OUT_KEPT_MAX)
-            buf_free(out);
+        clear_shared(out);
         return 0;
     }
     conn->out = *out;
@@ -186,6 +330,38 @@ static size_t send_out(struct conn *conn)
     return conn->unsent;
 }
 
+/* Send what TLS itself has to say, now or behind the write under way. False: the connection is
+ * gone. */
+static bool send_sealed(struct conn *conn)
+{
+    struct conns *conns = conn->conns;
+
+    if (conns->sealed.len == 0)
+        return true;
+    if (!conn->writing) {
+        send_shared(conn, &conns->sealed);
+        return !uv_is_closing(&conn->socket.handle);
+    }
+    buf_append_bytes(&conn->pending, buf_bytes(&conns->sealed));
+    clear_shared(&conns->sealed);
+    if (conn->pending.len <= PENDING_MAX)
+        return true;
+    drop(conn); /* it asks for new keys again and again, and reads nothing */
+    return false;
+}
+
+/* Send conns->out. Return as send_shared does. */
+static size_t send_out(struct conn *conn)
+{
+    struct conns *conns = conn->conns;
+
+    if (conn->tls == NULL)
+        return send_shared(conn, &conns->out);
+    tls_send(conn->tls, buf_bytes(&conns->out), &conns->sealed);
+    clear_shared(&conns->out);
+    return send_shared(conn, &conns->sealed);
+}
+
 /* Linger: the session has ended, or there never was one, and conns->out says why. */
 static void linger(struct conn *conn)
 {
@@ -196,11 +372,16 @@ static void linger(struct conn *conn)
     conn->session = NULL;
     list_remove(&conn->link);
     list_append(&conns->lingering, &conn->link);
-    if (conns->lingering_count++ == 0)
-        uv_timer_start(&conns->linger_timer, on_linger_tick, LINGER_TICK_MS, LINGER_TICK_MS);
-    conn->linger_until_ms = uv_now(conns->loop) + LINGER_WRITING_MS;
+    conns->lingering_count++;
+    start_ticking(conns);
+    conn->until_ms = uv_now(conns->loop) + LINGER_WRITING_MS;
     if (!conn->writing)
         send_out(conn);
+    if (conn->tls != NULL && !uv_is_closing(&conn->socket.handle)) {
+        tls_end(conn->tls, &conns->sealed);
+        if (!send_sealed(conn))
+            return;
+    }
     if (conn->writing)
         engine_count_unsent(conns->engine, &conn->counted, conn->unsent);
     if (conns->lingering_count > LINGERING_MAX)
@@ -216,6 +397,11 @@ void conn_on_change(void *connection)
 {
     struct conn *conn = connection;
 
+    if (shakes_hands(conn)) { /* it can be told nothing yet */
+        if (session_ended(conn->session))
+            drop(conn);
+        return;
+    }
     if (!conn->writing) {
         session_take_output(conn->session, &conn->conns->out);
         size_t unsent = send_out(conn);
@@ -229,25 +415,32 @@ void conn_on_change(void *connection)
         set_reading(conn, session_wants_input(conn->session));
 }
 
-/* Describe the peer, as "127.0.0.1:5123" or "unix". Return whether it is certainly on this machine.
- */
-static bool describe_peer(struct conn *conn, bool is_unix, char text[ADDRESS_TEXT_MAX])
+/* Begin, or wait for a turn to begin. */
+static void await_handshake(struct conn *conn)
 {
-    struct sockaddr_storage peer = {0};
-    int len = sizeof peer;
+    struct conns *conns = conn->conns;
 
-    if (!is_unix && uv_tcp_getpeername(&conn->socket.tcp, (struct sockaddr *)&peer, &len) != 0)
-        peer.ss_family = AF_UNSPEC;
-    address_text(&peer, text);
-    return is_unix || address_is_loopback(&peer);
+    conn->until_ms = uv_now(conns->loop) + HANDSHAKE_MS;
+    list_append(&conns->handshakes_to_come, &conn->handshake);
+    start_ticking(conns);
+    begin_handshakes(conns);
 }
 
-void conns_accept(struct conns *conns, uv_stream_t *listener, bool is_unix)
+/* It has no session and was not turned away with a word. */
+static void refuse(struct conn *conn)
+{
+    list_remove(&conn->link);
+    uv_close(&conn->socket.handle, free_conn);
+}
+
+void conns_accept(struct conns *conns, uv_stream_t *listener, enum address_kind kind)
 {
     struct conn *conn = mem_zalloc(sizeof *conn);
     char peer[ADDRESS_TEXT_MAX];
+    bool is_unix = kind == ADDRESS_UNIX;
 
     conn->conns = conns;
+    list_init(&conn->handshake);
     if (is_unix)
         check(uv_pipe_init(conns->loop, &conn->socket.pipe, 0) == 0);
     else
@@ -255,8 +448,7 @@ void conns_accept(struct conns *conns, uv_stream_t *listener, bool is_unix)
     conn->socket.handle.data = conn;
     list_append(&conns->open, &conn->link);
     if (uv_accept(listener, &conn->socket.stream) != 0) {
-        list_remove(&conn->link);
-        uv_close(&conn->socket.handle, free_conn);
+        refuse(conn);
         return;
     }
     if (!is_unix) { /* where these fail, the connection is gone already */
@@ -265,25 +457,56 @@ void conns_accept(struct conns *conns, uv_stream_t *listener, bool is_unix)
     }
     bool trusted = describe_peer(conn, is_unix, peer);
     conn->session = session_open(conns->engine, peer, trusted, conn, &conns->out);
-    if (conn->session != NULL)
+    if (conn->session != NULL && kind == ADDRESS_TLS) {
+        await_handshake(conn);
+    } else if (conn->session != NULL) {
         set_reading(conn, true);
-    else
+    } else if (kind == ADDRESS_TLS) { /* why could be told after a handshake only */
+        buf_clear(&conns->out);
+        refuse(conn);
+    } else {
         linger(conn);
+    }
 }
 
-void conns_init(struct conns *conns, uv_loop_t *loop)
+void conns_set_tls(struct conns *conns, struct tls_context *context)
+{
+    tls_context_free(conns->tls);
+    conns->tls = context;
+}
+
+void conns_init(struct conns *conns, uv_loop_t *loop, const struct log *log)
 {
     conns->loop = loop;
+    conns->log = log;
+    list_init(&conns->handshakes);
+    list_init(&conns->handshakes_to_come);
     list_init(&conns->open);
     list_init(&conns->lingering);
-    check(uv_timer_init(loop, &conns->linger_timer) == 0);
-    conns->linger_timer.data = conns;
+    check(uv_timer_init(loop, &conns->timer) == 0);
+    conns->timer.data = conns;
+}
+
+/* Let a client tell the end from one that somebody else has made. */
+static void say_end(struct conn *conn)
+{
+    struct conns *conns = conn->conns;
+
+    if (conn->tls == NULL || conn->writing)
+        return;
+    tls_end(conn->tls, &conns->sealed);
+    uv_buf_t piece = uv_buf_init(conns->sealed.data, (unsigned)conns->sealed.len);
+    (void)uv_try_write(&conn->socket.stream, &piece, 1);
+    clear_shared(&conns->sealed);
 }
 
 static void drop_all(struct list *list)
 {
-    while (!list_empty(list))
-        drop(list_entry(list->next, struct conn, link));
+    while (!list_empty(list)) {
+        struct conn *conn = list_entry(list->next, struct conn, link);
+        say_end(conn);
+        drop(conn);
+    }
 }
 
 void conns_hang_up(struct conns *conns)
@@ -295,11 +518,14 @@ void conns_hang_up(struct conns *conns)
 void conns_close(struct conns *conns)
 {
     conns_hang_up(conns);
-    uv_close((uv_handle_t *)&conns->linger_timer, NULL);
+    uv_close((uv_handle_t *)&conns->timer, NULL);
 }
 
 void conns_free(struct conns *conns)
 {
     check(list_empty(&conns->open) && list_empty(&conns->lingering) && conns->writing_count == 0);
+    tls_context_free(conns->tls);
     buf_free(&conns->out);
+    buf_free(&conns->plain);
+    buf_free(&conns->sealed);
 }

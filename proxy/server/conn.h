@@ -6,7 +6,9 @@
 #include <uv.h>
 
 #include "fence/base/list.h"
+#include "fence/base/tls.h"
 #include "proxy/engine/engine.h"
+#include "proxy/server/address.h"
 
 enum { READ_BUFFER_SIZE = 64 * 1024 };
 
@@ -16,16 +18,27 @@ struct conns {
     struct list open;      /* with a session */
     struct list lingering; /* without one, see conn.c */
     size_t lingering_count;
-    size_t writing_count;    /* those whose output waits for the socket */
-    uv_timer_t linger_timer; /* runs while somebody lingers */
-    struct buf out;          /* of the connection whose turn it is; empty between turns */
+    size_t writing_count; /* those whose output waits for the socket */
+    uv_timer_t timer;     /* runs while somebody lingers, or shakes hands */
+    struct buf out;       /* of the connection whose turn it is; empty between turns */
+
+    struct tls_context *tls;        /* of new connections; owned; NULL: there is no TLS */
+    struct list handshakes;         /* the connections with one under way, the oldest first */
+    size_t handshakes_count;        /* so many */
+    struct list handshakes_to_come; /* those whose turn it is not yet */
+    struct buf plain, sealed;       /* as `out`: what was received, and what is to be sent */
+    uint64_t handshake_logged_ms;   /* when one that failed was logged last */
+    const struct log *log;
     char read_buffer[READ_BUFFER_SIZE]; /* of the connection that is being read */
 };
 
-/* The loop is borrowed. */
-void conns_init(struct conns *conns, uv_loop_t *loop);
-/* Take the connection that has come in at a listener, a pipe (`is_unix`) or TCP. */
-void conns_accept(struct conns *conns, uv_stream_t *listener, bool is_unix);
+/* Loop and log are borrowed. */
+void conns_init(struct conns *conns, uv_loop_t *loop, const struct log *log);
+/* Take the connection that has come in at a listener of this kind. */
+void conns_accept(struct conns *conns, uv_stream_t *listener, enum address_kind kind);
+/* New TLS connections begin with this context, which is taken over; the others go on as they are.
+ */
+void conns_set_tls(struct conns *conns, struct tls_context *context);
 /* Send what the session has to say, and read on or not; for engine_host.changed. */
 void conn_on_change(void *conn);
 /* Close every connection, and its session. */

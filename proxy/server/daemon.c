@@ -138,6 +138,41 @@ static bool read_password(const struct daemon *daemon, const struct options *opt
     return *password != NULL;
 }
 
+/* Read the certificates, where there is a tls: address. NULL: `why` is one line, empty where none
+ * are needed. */
+static struct tls_context *read_tls(const struct daemon *daemon, const struct options *options,
+                                    char *why)
+{
+    const char *asked = options_text(options, OPTION_TLS_CLIENTS);
+    const struct tls_files files = {.cert = options_text(options, OPTION_TLS_CERT),
+                                    .key = options_text(options, OPTION_TLS_KEY),
+                                    .ca = options_text(options, OPTION_TLS_CA)};
+
+    why[0] = '\0';
+    if (!server_needs_tls(daemon->server))
+        return NULL;
+    if (*files.cert == '\0') {
+        snprintf(why, WHY_SIZE,
+                 "a tls: address needs --tls-cert FILE, and --tls-key FILE where "
+                 "the key is not in that file");
+        return NULL;
+    }
+    return tls_server(&files,
+                      strcmp(asked, "required") == 0   ? TLS_CLIENTS_REQUIRED
+                      : strcmp(asked, "optional") == 0 ? TLS_CLIENTS_OPTIONAL
+                                                       : TLS_CLIENTS_NO,
+                      why);
+}
+
+static bool open_tls(struct daemon *daemon, char *why)
+{
+    struct tls_context *tls = read_tls(daemon, daemon->options, why);
+
+    if (tls != NULL)
+        server_set_tls(daemon->server, tls);
+    return *why == '\0';
+}
+
 /* Open the store and the lease service; the URI was checked when the options were read. */
 static bool open_host(struct daemon *daemon, char *why)
 {
@@ -261,7 +296,8 @@ static bool open_parts(struct daemon *daemon, char *why)
     daemon->connections_max = process_fit_connections(
         (size_t)options_number(daemon->options, OPTION_MAX_CONNECTIONS), daemon->log);
     if (!read_password(daemon, daemon->options, &daemon->password, why) ||
-        !open_host(daemon, why) || !open_audit(daemon, why) || !bind_all(daemon, why))
+        !open_host(daemon, why) || !open_audit(daemon, why) || !bind_all(daemon, why) ||
+        !open_tls(daemon, why))
         return false;
     open_engine(daemon);
     return server_open(daemon->server, daemon->engine, why, WHY_SIZE) && open_admin(daemon, why);
@@ -417,20 +453,33 @@ static void take_password(struct daemon *daemon, char *password)
     warn_exposed(daemon);
 }
 
+static void take_tls(struct daemon *daemon, struct tls_context *tls)
+{
+    if (tls == NULL)
+        return;
+    server_set_tls(daemon->server, tls);
+    log_info(daemon->log, "SIGHUP: new TLS connections get the certificate in %s as it is now",
+             option(daemon, OPTION_TLS_CERT));
+}
+
 static void reload(struct daemon *daemon)
 {
     struct buf message = {0};
-    char why[WHY_SIZE], *password;
+    char why[WHY_SIZE] = "", *password = NULL;
+    struct tls_context *tls = NULL;
     struct options *fresh = options_again(daemon->options, &message);
 
     if (fresh == NULL) {
         log_error(daemon->log, "SIGHUP: %.*s; what was in force stays in force", (int)message.len,
                   message.data);
-    } else if (!read_password(daemon, fresh, &password, why)) {
+    } else if (!read_password(daemon, fresh, &password, why) ||
+               ((tls = read_tls(daemon, fresh, why)) == NULL && *why != '\0')) {
         log_error(daemon->log, "SIGHUP: %s; what was in force stays in force", why);
+        free(password);
     } else {
         take_options(daemon, fresh);
         take_password(daemon, password);
+        take_tls(daemon, tls);
         struct engine_options options = engine_options_of(daemon);
         engine_reconfigure(daemon->engine, &options);
         configure_log(daemon->log, daemon->options);

@@ -19,8 +19,16 @@
 #define OPTION_MAP(X)                                                                              \
     X(CONFIG, "config", OPTION_TEXT, "FILE", "", 0, 0, NULL, START,                                \
       "read options from FILE: lines of name = value, # comments")                                 \
-    X(LISTEN, "listen", OPTION_LIST, "HOST:PORT|unix:PATH", "127.0.0.1:7379", 0, 0, valid_listen,  \
-      START, "where clients connect; port 0 is any free one; may be repeated")                     \
+    X(LISTEN, "listen", OPTION_LIST, "[tls:]HOST:PORT|unix:PATH", "127.0.0.1:7379", 0, 0,          \
+      valid_listen, START, "where clients connect; port 0 is any free one; may be repeated")       \
+    X(TLS_CERT, "tls-cert", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,                       \
+      "the certificate of tls: addresses, and the chain behind it (PEM)")                          \
+    X(TLS_KEY, "tls-key", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,                         \
+      "its private key, without a password; may be in the same file")                              \
+    X(TLS_CA, "tls-ca", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,                           \
+      "who signs clients' certificates")                                                           \
+    X(TLS_CLIENTS, "tls-clients", OPTION_CHOICE, "no|optional|required", "no", 0, 0, NULL,         \
+      SIGHUP_TOO, "whether clients have to show a certificate that --tls-ca has signed")           \
     X(STORE, "store", OPTION_TEXT, "sqlite:PATH", "sqlite:./stockade.db", 0, 0, valid_store,       \
       START, "the file that holds the data and the fences")                                        \
     X(LEASE, "lease", OPTION_TEXT, "URI", "local:", 0, 0, valid_lease, START,                      \

@@ -39,7 +39,8 @@ struct listener {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } socket;
-    bool is_unix, loopback;
+    enum address_kind kind;
+    bool loopback;
     char text[ADDRESS_TEXT_MAX];
 };
 
@@ -49,7 +50,7 @@ struct server *server_new(uv_loop_t *loop, const struct log *log)
 
     server->log = log;
     list_init(&server->listeners);
-    conns_init(&server->conns, loop);
+    conns_init(&server->conns, loop, log);
     return server;
 }
 
@@ -135,17 +136,19 @@ static bool bind_tcp(struct listener *listener, const struct address *address, c
         return false;
     }
     listener->loopback = address_is_loopback(&bound);
-    address_text(&bound, listener->text);
+    text_print(listener->text, sizeof listener->text, "%s%s",
+               address->kind == ADDRESS_TLS ? "tls:" : "",
+               address_text(&bound, (char[ADDRESS_TEXT_MAX]){0}));
     return true;
 }
 
-static struct listener *add_listener(struct server *server, bool is_unix)
+static struct listener *add_listener(struct server *server, enum address_kind kind)
 {
     struct listener *listener = mem_zalloc(sizeof *listener);
 
     listener->server = server;
-    listener->is_unix = is_unix;
-    if (is_unix)
+    listener->kind = kind;
+    if (kind == ADDRESS_UNIX)
         check(uv_pipe_init(server->conns.loop, &listener->socket.pipe, 0) == 0);
     else
         check(uv_tcp_init(server->conns.loop, &listener->socket.tcp) == 0);
@@ -163,9 +166,10 @@ bool server_bind(struct server *server, const char *text, char *why, size_t why_
         snprintf(why, why_size, "cannot listen on %s: %s", text, reason);
         return false;
     }
-    struct listener *listener = add_listener(server, address.is_unix);
-    bool bound = address.is_unix ? bind_unix(listener, address.path, reason, sizeof reason)
-                                 : bind_tcp(listener, &address, reason, sizeof reason);
+    struct listener *listener = add_listener(server, address.kind);
+    bool bound = address.kind == ADDRESS_UNIX
+                     ? bind_unix(listener, address.path, reason, sizeof reason)
+                     : bind_tcp(listener, &address, reason, sizeof reason);
     if (!bound) {
         snprintf(why, why_size, "cannot listen on %s: %s", text, reason);
         close_listener(listener);
@@ -178,11 +182,12 @@ bool server_take(struct server *server, int fd, char *why, size_t why_size)
     struct sockaddr_storage bound = {0};
     socklen_t len = sizeof bound;
     int failed = getsockname(fd, (struct sockaddr *)&bound, &len) == 0 ? 0 : -errno;
-    struct listener *listener = add_listener(server, bound.ss_family == AF_UNIX);
+    struct listener *listener =
+        add_listener(server, bound.ss_family == AF_UNIX ? ADDRESS_UNIX : ADDRESS_TCP);
 
     if (failed == 0)
-        failed = listener->is_unix ? uv_pipe_open(&listener->socket.pipe, fd)
-                                   : uv_tcp_open(&listener->socket.tcp, fd);
+        failed = listener->kind == ADDRESS_UNIX ? uv_pipe_open(&listener->socket.pipe, fd)
+                                                : uv_tcp_open(&listener->socket.tcp, fd);
     if (failed != 0) {
         snprintf(why, why_size, "cannot use the inherited socket %d: %s", fd, uv_strerror(failed));
         close(fd);
@@ -190,7 +195,7 @@ bool server_take(struct server *server, int fd, char *why, size_t why_size)
         return false;
     }
     listener->loopback = address_is_loopback(&bound);
-    if (listener->is_unix)
+    if (listener->kind == ADDRESS_UNIX)
         text_print(listener->text, sizeof listener->text, "unix:%s",
                    ((struct sockaddr_un *)&bound)->sun_path);
     else
@@ -216,7 +221,7 @@ static void on_connection(uv_stream_t *stream, int status)
     if (status < 0)
         accept_failed(listener->server, status);
     else
-        conns_accept(&listener->server->conns, stream, listener->is_unix);
+        conns_accept(&listener->server->conns, stream, listener->kind);
 }
 
 bool server_open(struct server *server, struct engine *engine, char *why, size_t why_size)
@@ -242,12 +247,25 @@ const char *server_address(const struct server *server, size_t i)
     return NULL;
 }
 
+bool server_needs_tls(const struct server *server)
+{
+    for (struct list *link = server->listeners.next; link != &server->listeners; link = link->next)
+        if (list_entry(link, struct listener, link)->kind == ADDRESS_TLS)
+            return true;
+    return false;
+}
+
+void server_set_tls(struct server *server, struct tls_context *context)
+{
+    conns_set_tls(&server->conns, context);
+}
+
 bool server_is_exposed(const struct server *server)
 {
     for (struct list *link = server->listeners.next; link != &server->listeners;
          link = link->next) {
         const struct listener *listener = list_entry(link, struct listener, link);
-        if (!listener->is_unix && !listener->loopback)
+        if (listener->kind != ADDRESS_UNIX && !listener->loopback)
             return true;
     }
     return false;

@@ -14,6 +14,7 @@
 #include <uv.h>
 
 #include "fence/base/log.h"
+#include "fence/base/tls.h"
 #include "proxy/engine/engine.h"
 
 struct server;
@@ -27,9 +28,14 @@ bool server_bind(struct server *server, const char *address, char *why, size_t w
 bool server_take(struct server *server, int fd, char *why, size_t why_size);
 /* Accept from here on; sessions are opened in `engine`. False: `why` is one line. */
 bool server_open(struct server *server, struct engine *engine, char *why, size_t why_size);
-/* Return the i-th address it is bound to, with the port it got ("127.0.0.1:41233", "unix:PATH"), or
- * NULL behind the last. */
+/* Return the i-th address it is bound to, with the port it got ("127.0.0.1:41233",
+ * "tls:127.0.0.1:41234", "unix:PATH"), or NULL behind the last. */
 const char *server_address(const struct server *server, size_t i);
+/* Return whether it is bound to a tls: address. */
+bool server_needs_tls(const struct server *server);
+/* TLS connections that come from here on use these certificates. The context is taken over; it has
+ * to be there before the first comes. */
+void server_set_tls(struct server *server, struct tls_context *context);
 /* Return whether it can be reached from other machines. */
 bool server_is_exposed(const struct server *server);
 

@@ -215,8 +215,9 @@ def test_help_names_every_option_and_marks_those_that_sighup_changes():
         assert f"--{option}" in run.stdout
     marked = {part.split()[0] for part in run.stdout.split("\n  --")[1:]
               if "[SIGHUP]" in part.split("\n\n")[0]}
-    assert marked == {"password-file", "unfenced-writes", "log-level", "log-format",
-                      "max-waiters", "max-reply-memory", "sql-time-limit"}
+    assert marked == {"password-file", "unfenced-writes", "log-level", "log-format", "max-waiters",
+                      "max-reply-memory", "sql-time-limit", "tls-cert", "tls-key", "tls-ca",
+                      "tls-clients"}
 
 
 def test_sigterm_answers_waiters_with_an_error_and_exits_with_0(rig, lease):

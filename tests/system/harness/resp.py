@@ -171,9 +171,12 @@ def mapped(reply):
 class Client:
     """One connection. Calling it sends one command and returns its reply, or raises it."""
 
-    def __init__(self, address, proto=2, name=None, timeout=10.0):
+    def __init__(self, address, proto=2, name=None, timeout=10.0, tls=None):
+        """`tls`: an ssl.SSLContext."""
         self.timeout = timeout
         self.sock = tcp(address, timeout)
+        if tls is not None:
+            self.sock = tls.wrap_socket(self.sock, server_hostname=address[0])
         self.reader = Reader(self.sock)
         if proto != 2:
             self("HELLO", proto)

@@ -30,7 +30,9 @@ READY = re.compile(r"stockaded ready:((?: (?:listen|admin)=\S+)+)$")
 
 
 def parse_address(text):
-    """'127.0.0.1:7379' or '[::1]:7379' as (host, port), 'unix:PATH' as the path."""
+    """'127.0.0.1:7379', '[::1]:7379' or 'tls:127.0.0.1:7379' as (host, port), 'unix:PATH' as the
+    path."""
+    text = text.removeprefix("tls:")
     if text.startswith("unix:"):
         return text[len("unix:"):]
     host, _, port = text.rpartition(":")

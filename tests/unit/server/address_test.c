@@ -19,12 +19,12 @@ TEST(hosts_ports_and_paths_are_told_apart)
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_true(address_parse(rows[i].text, &address, why, sizeof why));
-        assert_false(address.is_unix);
+        assert_int_equal(address.kind, ADDRESS_TCP);
         assert_string_equal(address.host.name, rows[i].host);
         assert_int_equal(address.host.port, rows[i].port);
     }
     assert_true(address_parse("unix:/run/a:1", &address, why, sizeof why));
-    assert_true(address.is_unix);
+    assert_int_equal(address.kind, ADDRESS_UNIX);
     assert_string_equal(address.path, "/run/a:1");
 }
 

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS between clients and the daemon, with clients that people have and peers that misbehave."""
+
+import concurrent.futures
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import threading
+
+import pytest
+import redis as redis_py
+
+from harness.certs import Certs
+from harness.limits import patience, wait_until
+from harness.programs import run
+from harness.resp import Client, Closed, encode
+from test_startup import refusal
+
+
+@pytest.fixture(scope="module")
+def certs(tmp_path_factory):
+    return Certs(tmp_path_factory.mktemp("certs"))
+
+
+@pytest.fixture(scope="module")
+def server_cert(certs):
+    return certs.server()
+
+
+@pytest.fixture
+def daemon(rig, certs, server_cert):
+    """A daemon that listens by TLS, and without it beside."""
+    return tls_daemon(rig, certs, server_cert)
+
+
+def tls_daemon(rig, certs, cert, *args):
+    return rig.daemon("--tls-cert", cert.cert, "--tls-key", cert.key, "--tls-ca", certs.ca, *args,
+                      listen=["tls:127.0.0.1:0", "127.0.0.1:0"])
+
+
+def connect(daemon, context, **options):
+    client = Client(daemon.address, tls=context, **options)
+    daemon.clients.append(client)
+    return client
+
+
+def raw(daemon):
+    """A socket without TLS, to the TLS address."""
+    return socket.create_connection(daemon.address, timeout=patience(20))
+
+
+def await_end(sock):
+    """Read until the daemon hangs up."""
+    try:
+        while sock.recv(65536):
+            pass
+    except ConnectionResetError:
+        pass
+
+
+def cycle(client, key):
+    token = client.token(key)
+    assert client.fenced(token, "SET", key, "v") == "OK"
+    assert client("RELEASE", key, token) == 0
+    return token
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_lease_cycle_by_each_version(daemon, certs, key, version):
+    context = certs.client()
+    context.minimum_version = context.maximum_version = version
+    client = connect(daemon, context)
+    cycle(client, key)
+    big = b"x" * 3_000_000  # many records, and more than a socket takes at once
+    assert client.fenced(client.token(key), "SET", key, big) == "OK"
+    client.send_all([("GET", key)] * 8)
+    assert all(client.read() == big for _ in range(8))
+
+
+def test_older_versions_are_refused(daemon, certs):
+    context = certs.client()
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = ssl.TLSVersion.TLSv1
+    context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, ConnectionResetError)):
+        connect(daemon, context)
+    wait_until(lambda: "the TLS handshake with 127.0.0.1:" in daemon.log(), "it is logged")
+
+
+def test_redis_cli_and_redis_py(daemon, certs, key):
+    host, port = daemon.address
+    shown = run("redis-cli", "--tls", "--cacert", certs.ca, "-h", host, "-p", port, "ACQUIRE", key,
+                60000)
+    token = shown.split()[0]
+    with redis_py.Redis(host=host, port=port, ssl=True, ssl_ca_certs=str(certs.ca),
+                        ssl_check_hostname=True) as client:
+        assert client.execute_command("FENCED", token, "SET", key, 5) == b"OK"
+        assert client.get(key) == b"5"
+
+
+def test_a_session_is_resumed(daemon, certs, key):
+    context = certs.client()
+    first = connect(daemon, context)
+    cycle(first, key)  # TLS 1.3 sends its ticket behind the handshake
+    second = context.wrap_socket(raw(daemon), server_hostname="127.0.0.1",
+                                 session=first.sock.session)
+    assert second.session_reused
+    second.close()
+
+
+def test_certificates_of_clients(rig, certs, server_cert, key):
+    known, stranger = certs.issue("anna"), Certs(certs.folder / "others").issue("anna")
+    for asked, none, theirs in (("no", True, True), ("optional", True, False),
+                                ("required", False, False)):
+        daemon = tls_daemon(rig, certs, server_cert, "--tls-clients", asked)
+        for cert, fine in ((None, none), (known, True), (stranger, theirs)):
+            if fine:
+                cycle(connect(daemon, certs.client(cert)), key)
+            else:  # in TLS 1.3 a client believes that it is connected until it reads
+                with pytest.raises((ssl.SSLError, Closed, ConnectionError)):
+                    connect(daemon, certs.client(cert))("PING")
+        daemon.close_clients()
+        daemon.stop()
+
+
+def test_what_is_not_tls_is_hung_up_on(daemon, certs, key):
+    for sent in (b"*1\r\n$4\r\nPING\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 70000, b"\0" * 100):
+        with raw(daemon) as sock:
+            sock.sendall(sent)
+            await_end(sock)
+    with raw(daemon) as sock:  # half a hello, and no more
+        sock.sendall(b"\x16\x03\x01\x02\x00\x01")
+        sock.shutdown(socket.SHUT_WR)
+        await_end(sock)
+    cycle(connect(daemon, certs.client()), key)
+
+
+def test_a_record_that_was_changed_or_cut_does_nothing(daemon, certs, key):
+    plain = Client(daemon.listeners[1])
+    token = plain.token(key)
+    for spoil in (lambda sealed: sealed[:-1] + bytes([sealed[-1] ^ 1]), lambda sealed: sealed[:-1]):
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = certs.client().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+        with raw(daemon) as sock:
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    sock.sendall(outgoing.read())
+                    incoming.write(sock.recv(65536))
+            sock.sendall(outgoing.read())
+            tls.write(encode("FENCED", token, "SET", key, "spoiled"))
+            sock.sendall(spoil(outgoing.read()))
+            sock.shutdown(socket.SHUT_WR)
+            await_end(sock)
+    assert plain("GET", key) is None
+    plain.close()
+
+
+def test_what_was_sent_before_the_end_is_answered(daemon, certs, key):
+    """A client that has no more to say says so, and reads on."""
+    client = connect(daemon, certs.client())
+    client.send_all([("PING",)] * 100)
+    with socket.socket(fileno=os.dup(client.sock.fileno())) as below:  # Python's own unwrap()
+        below.shutdown(socket.SHUT_WR)                  # throws away what comes after it
+    assert [client.read() for _ in range(100)] == ["PONG"] * 100
+    with pytest.raises(Closed):
+        client.read()
+
+
+@pytest.mark.slow  # the ten seconds
+def test_a_slow_handshake_has_ten_seconds_and_keeps_nobody_waiting(daemon, certs, key):
+    with raw(daemon) as slow:
+        slow.sendall(b"\x16")
+        cycle(connect(daemon, certs.client()), key)
+        stop = threading.Event()
+
+        def dribble():
+            while not stop.wait(0.5):
+                try:
+                    slow.sendall(b"\x03")
+                except OSError:
+                    return
+
+        slow.settimeout(patience(30))
+        threading.Thread(target=dribble, daemon=True).start()
+        await_end(slow)
+        stop.set()
+
+
+def test_more_handshakes_than_are_under_way_at_a_time(daemon, certs, key):
+    """300 that hang: who comes after them waits until some are gone."""
+    plain = Client(daemon.listeners[1])
+    with contextlib.ExitStack() as hanging:
+        socks = [hanging.enter_context(raw(daemon)) for _ in range(300)]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            late = pool.submit(connect, daemon, certs.client())
+            wait_until(lambda: len(plain("CLIENT", "LIST").splitlines()) == 302, "all are there")
+            cycle(plain, key)
+            assert not late.done()
+            for sock in socks[:100]:
+                sock.close()
+            cycle(late.result(patience(20)), key)
+    plain.close()
+
+
+def test_replies_that_nobody_reads_are_bounded(daemon, certs):
+    client = connect(daemon, certs.client())
+    client.sock.settimeout(patience(1))
+    with pytest.raises((TimeoutError, ssl.SSLError)):
+        while True:
+            client.sock.sendall(encode("ECHO", b"x" * 100_000) * 10)
+    assert daemon.rss_bytes() < 100 << 20
+
+
+def test_new_certificates_are_taken_while_it_runs(rig, tmp_path, key):
+    """A hundred times, under load: no connection and no write is lost, and new ones see the new."""
+    certs = Certs(tmp_path / "certs")
+    cert = certs.server("live")
+    new = [certs.server(f"new-{n}") for n in range(3)]
+    daemon = tls_daemon(rig, certs, cert)
+    done, failures = threading.Event(), []
+    written = [0] * 4
+
+    def write(number):
+        try:
+            client = Client(daemon.address, tls=certs.client())
+            name = f"{key}:{number}"
+            token = client.token(name)
+            while not done.is_set():
+                written[number] += 1
+                assert client.fenced(token, "INCR", name) == written[number]
+            client.close()
+        except Exception as failure:  # told by the test's own thread
+            failures.append(failure)
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(len(written))]
+    for thread in threads:
+        thread.start()
+    for turn in range(100):
+        for path, source in zip(cert, new[turn % 3]):
+            os.replace(copy(source, tmp_path / "next"), path)
+        os.kill(daemon.pid, signal.SIGHUP)
+        wait_until(lambda: daemon.log().count("new TLS connections get") == turn + 1, "it is taken")
+        with certs.client().wrap_socket(raw(daemon), server_hostname="127.0.0.1") as sock:
+            names = dict(pair[0] for pair in sock.getpeercert()["subject"])
+            assert names["commonName"] == f"new-{turn % 3}"
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not failures and min(written) > 0
+
+
+def copy(source, path):
+    path.write_bytes(source.read_bytes())
+    return path
+
+
+def test_a_certificate_that_cannot_be_read_leaves_the_old_one(rig, tmp_path, key):
+    certs = Certs(tmp_path / "certs")
+    cert = certs.server("live")
+    daemon = tls_daemon(rig, certs, cert)
+    cert.cert.write_text("no certificate")
+    os.kill(daemon.pid, signal.SIGHUP)
+    wait_until(lambda: "live.pem cannot be used: no start line; what was in force stays in force"
+               in daemon.log(), "it is said")
+    cycle(connect(daemon, certs.client()), key)
+
+
+def test_the_end_of_the_daemon_is_said(daemon, certs):
+    client = connect(daemon, certs.client())
+    assert client("PING") == "PONG"
+    daemon.clients.clear()
+    daemon.stop()
+    assert client.sock.recv(1) == b""  # close_notify: OpenSSL would call anything else an error
+    client.close()
+
+
+@pytest.mark.parametrize("args, why", [
+    ([], "a tls: address needs --tls-cert FILE"),
+    (["--tls-cert", "/nowhere.pem"], "the certificate /nowhere.pem cannot be used: No such file"),
+    (["--tls-cert", "{cert}"], "there is no private key in it"),
+    (["--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-clients", "required"],
+     "needs a CA file"),
+])
+def test_a_start_without_what_it_needs(rig, certs, server_cert, args, why):
+    words = [word.format(cert=server_cert.cert, key=server_cert.key) for word in args]
+    assert why in refusal(rig, *words, listen=["tls:127.0.0.1:0"])
