@@ -131,6 +131,7 @@ static bool read_password(const struct daemon *daemon, const struct options *opt
     *password = NULL;
     if (*path == '\0')
         return true;
+    process_hide_memory();
     *password = process_read_password(path, daemon->log, reason, sizeof reason);
     if (*password == NULL)
         snprintf(why, WHY_SIZE, "%s %s: %s", options_origin(options, OPTION_PASSWORD_FILE), path,
@@ -157,6 +158,7 @@ static struct tls_context *read_tls(const struct daemon *daemon, const struct op
                  "the key is not in that file");
         return NULL;
     }
+    process_hide_memory();
     return tls_server(&files,
                       strcmp(asked, "required") == 0   ? TLS_CLIENTS_REQUIRED
                       : strcmp(asked, "optional") == 0 ? TLS_CLIENTS_OPTIONAL
@@ -176,6 +178,8 @@ static bool open_tls(struct daemon *daemon, char *why)
 /* Open the store and the lease service; the URI was checked when the options were read. */
 static bool open_host(struct daemon *daemon, char *why)
 {
+    if (strcmp(options_shown(daemon->options, OPTION_LEASE), option(daemon, OPTION_LEASE)) != 0)
+        process_hide_memory(); /* it has a password */
     return host_open(daemon->host, option(daemon, OPTION_STORE) + strlen("sqlite:"),
                      option(daemon, OPTION_LEASE), why, WHY_SIZE);
 }
@@ -412,7 +416,7 @@ static void configure_log(struct log *log, const struct options *options)
 
 static bool same_password(const char *a, const char *b)
 {
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+    return a == b || (a != NULL && b != NULL && bytes_equal_steadily(bytes_of(a), bytes_of(b)));
 }
 
 /* Say what is written now, what stays in force, and what to do. */
@@ -448,7 +452,7 @@ static void take_password(struct daemon *daemon, char *password)
     if (!same_password(daemon->password, password))
         log_info(daemon->log, "SIGHUP: %s; who is logged in stays so",
                  password == NULL ? "there is no password any more" : "the password has changed");
-    free(daemon->password);
+    mem_free_secret(daemon->password);
     daemon->password = password;
     warn_exposed(daemon);
 }
@@ -617,7 +621,7 @@ static void free_parts(struct daemon *daemon)
     server_free(daemon->server);
     check(uv_loop_close(&daemon->loop) == 0);
     free(daemon->inherited.listen);
-    free(daemon->password);
+    mem_free_secret(daemon->password);
     free(daemon);
 }
 
@@ -683,7 +687,8 @@ int main(int argc, char **argv)
 {
     struct options *options = NULL;
     struct buf message = {0};
-    enum options_outcome outcome = options_load(&options, argc, argv, environ, &message);
+    char **arguments = process_take_arguments(argc, argv);
+    enum options_outcome outcome = options_load(&options, argc, arguments, environ, &message);
     int status = outcome == OPTIONS_SHOW ? EXIT_SUCCESS : EXIT_USAGE;
 
     if (outcome == OPTIONS_READY) {
@@ -695,5 +700,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "stockaded: %.*s\n", (int)message.len, message.data);
     }
     buf_free(&message);
+    process_free_arguments(arguments);
     return status;
 }
