@@ -112,6 +112,9 @@ TEST(a_process_that_hides_its_memory_cannot_be_dumped_or_looked_into)
 
     if (child == 0) {
         struct rlimit limit = {.rlim_cur = 1};
+        getrlimit(RLIMIT_CORE, &limit);
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_CORE, &limit);
         process_hide_memory();
         getrlimit(RLIMIT_CORE, &limit);
         _exit(prctl(PR_GET_DUMPABLE) == 0 && limit.rlim_cur == 0 ? 0 : 1);
