@@ -23,7 +23,7 @@ endif
 DAEMON_FOLDERS := fence/base fence fence/lease $(addprefix fence/lease/,redis redlock zookeeper) \
                   store store/sqlite store/extension proxy/resp proxy/engine \
                   $(addprefix proxy/engine/,history session write lease lockkeys show command) \
-                  proxy/host proxy/server proxy/server/page
+                  proxy/host proxy/server proxy/server/audit proxy/server/page
 DAEMON_MAIN := proxy/server/daemon.c
 TOOLS_MAIN := tools/main.c
 DAEMON_SOURCES := $(filter-out $(DAEMON_MAIN),$(wildcard $(addsuffix /*.c,$(DAEMON_FOLDERS))))

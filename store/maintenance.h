@@ -63,4 +63,14 @@ struct audit_call {
 /* Check the file as it is at one moment. False: it could not be read. */
 bool store_audit(struct audit_call *call, char *why, size_t why_size);
 
+/* The head of a chain of the audit (proxy/server/audit/chain.h), as the store has kept it. */
+struct store_audit_head {
+    char chain[33], hash[65]; /* hexadecimal */
+    int64_t lines;
+};
+
+/* All that are in the store, in `*heads`, which the caller frees. */
+bool store_audit_heads(const char *store, struct store_audit_head **heads, size_t *count, char *why,
+                       size_t why_size);
+
 #endif

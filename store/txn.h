@@ -151,6 +151,11 @@ struct store_txn_impl {
     /* Removes every value and revokes every live fence. */
     enum stk_error (*flush)(struct store_txn *txn);
 
+    /* The audit has come to this head: keep it. `*restored`: since the chain's head was kept last
+     * a backup was put in the store's place. NULL in a store that keeps none. */
+    enum stk_error (*audit_head)(struct store_txn *txn, struct bytes chain, int64_t lines,
+                                 struct bytes hash, bool *restored);
+
     /* SQL, NULL all of them in a store without it: see sql.h. */
     enum stk_error (*sql)(struct store_txn *txn, struct sql_call *call);
     void (*present)(struct store_txn *txn, const struct claim *claims, size_t count);
@@ -190,6 +195,10 @@ struct store_txn_impl {
 #define txn_receipts_due(txn, ...)    ((txn)->impl->receipts_due((txn), __VA_ARGS__))
 #define txn_resources_due(txn, ...)   ((txn)->impl->resources_due((txn), __VA_ARGS__))
 #define txn_flush(txn)                ((txn)->impl->flush(txn))
+#define txn_audit_head(txn, chain, lines, hash, restored)                                          \
+    ((txn)->impl->audit_head != NULL                                                               \
+         ? (txn)->impl->audit_head((txn), (chain), (lines), (hash), (restored))                    \
+         : (*(restored) = false, (enum stk_error)STK_OK))
 #define txn_string_of(txn, name, found, value)                                                     \
     ((txn)->impl->string_of != NULL ? (txn)->impl->string_of((txn), (name), (found), (value))      \
                                     : (*(found) = false, (enum stk_error)STK_OK))

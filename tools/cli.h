@@ -45,6 +45,7 @@ struct cli_command {
     int (*run)(struct cli *cli, int argc, char **argv);
 };
 
+int audit_verify_run(struct cli *cli, int argc, char **argv);
 int backup_run(struct cli *cli, int argc, char **argv);
 int check_run(struct cli *cli, int argc, char **argv);
 int demo_basket_run(struct cli *cli, int argc, char **argv);

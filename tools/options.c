@@ -116,8 +116,10 @@ static bool operand_take(const struct option_table *table, void *settings, const
 
     if (wanted) {
         *field = word;
+    } else if (table->more != NULL) {
+        table->more(settings, word);
     }
-    return wanted;
+    return wanted || table->more != NULL;
 }
 
 static enum options_result refuse_extra(const struct option_table *table, const char *word)

@@ -42,8 +42,9 @@ struct option_table {
         const char *name;
         size_t offset;
     } operands[2];
-    bool operand_is_optional; /* the last one */
-    const char *too_many;     /* what to do where there is a word too many; NULL: nothing */
+    bool operand_is_optional;                       /* the last one */
+    void (*more)(void *settings, const char *word); /* takes words beyond these; NULL: none */
+    const char *too_many; /* what to do where there is a word too many; NULL: nothing */
 };
 
 /* A table's members `rows` and `count`. */

@@ -41,3 +41,10 @@ char *mem_strdup(const char *text)
 {
     return granted(strdup(text), strlen(text) + 1);
 }
+
+void mem_free_secret(char *text)
+{
+    if (text != NULL)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}

@@ -16,5 +16,7 @@ void *mem_zalloc(size_t size);
 void *mem_realloc(void *old, size_t size);
 /* As strdup. */
 char *mem_strdup(const char *text);
+/* As free, for a text that nobody shall find in the memory later. May be NULL. */
+void mem_free_secret(char *text);
 
 #endif

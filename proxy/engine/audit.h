@@ -14,8 +14,8 @@
 #include "fence/base/bytes.h"
 #include "fence/base/err.h"
 
-/* X(id, name). The last three are the audit's own: where its file begins, what a crash tore, what
- * could not be written. */
+/* X(id, name). The last four are the audit's own: where its file begins, what a crash tore, what
+ * could not be written, and that the file at a start was not the one that the store knows. */
 #define AUDIT_EVENTS(X)                                                                            \
     X(LOGIN, "login")               /* a connection has become this user */                        \
     X(LOGIN_FAILED, "login_failed") /* `user` is the one it named */                               \
@@ -31,7 +31,8 @@
     X(STOP, "stop")                                                                                \
     X(CHAIN, "chain")                                                                              \
     X(TORN, "torn")                                                                                \
-    X(GAP, "gap")
+    X(GAP, "gap")                                                                                  \
+    X(MISMATCH, "mismatch")
 
 enum audit_event {
 #define X(id, name) AUDIT_##id,
@@ -47,6 +48,10 @@ struct audit_note {
     int64_t token;
     struct bytes user, address, resource, reason;
 };
+
+#define AUDIT_BIT(event) (1u << (event))
+/* What becomes of leases. */
+#define AUDIT_LEASES (AUDIT_BIT(AUDIT_GRANT) | AUDIT_BIT(AUDIT_RELEASE) | AUDIT_BIT(AUDIT_REVOKE))
 
 #define AUDIT_LOST UINT64_MAX /* a durable event for which there is no room: nobody may be told */
 
@@ -65,7 +70,7 @@ struct audit {
     /* Take a note, without waiting. Return 0, or for a durable event its ticket, or AUDIT_LOST. */
     uint64_t (*note)(void *context, const struct audit_note *note);
     struct audit_state (*state)(void *context);
-    uint32_t durable; /* a bit for each event: 1 << enum audit_event */
+    uint32_t durable; /* AUDIT_BIT of each event */
     void *context;
 };
 

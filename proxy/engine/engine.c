@@ -57,7 +57,7 @@ struct engine *engine_new(const struct engine_options *options)
 
 void engine_reconfigure(struct engine *engine, const struct engine_options *options)
 {
-    free((char *)engine->options.password);
+    mem_free_secret((char *)engine->options.password);
     engine->options.password = options->password == NULL ? NULL : mem_strdup(options->password);
     engine->options.unfenced_writes = options->unfenced_writes;
     engine->options.waiters_max = options->waiters_max;
@@ -79,7 +79,7 @@ void engine_free(struct engine *engine)
     requests_free_spares(engine);
     lock_keys_free(engine);
     heap_free(&engine->timers);
-    free((char *)engine->options.password);
+    mem_free_secret((char *)engine->options.password);
     free((char *)engine->options.address);
     free(engine);
 }
@@ -133,6 +133,11 @@ void engine_drain(struct engine *engine)
 {
     engine->draining = true;
     line_drain(engine);
+}
+
+void engine_audit(const struct engine *engine, const struct audit_note *note)
+{
+    audit_tell(&engine->options.audit, note);
 }
 
 bool engine_is_draining(const struct engine *engine)

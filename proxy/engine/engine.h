@@ -98,6 +98,8 @@ int64_t engine_next_ms(const struct engine *engine);
  * refused. */
 void engine_drain(struct engine *engine);
 bool engine_is_draining(const struct engine *engine);
+/* Tell the audit of what has happened outside the engine; user and address are the caller's. */
+void engine_audit(const struct engine *engine, const struct audit_note *note);
 /* What the audit was told up to this ticket is on disk: replies that waited for it leave. */
 void engine_audited(struct engine *engine, uint64_t ticket);
 /* What the audit was told after that cannot be put on disk: whoever waits for it is never told how

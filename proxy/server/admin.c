@@ -150,8 +150,8 @@ static const struct sockaddr_storage *peer_of(struct MHD_Connection *connection)
     return info == NULL ? NULL : (const void *)info->client_addr;
 }
 
-/* `password` is what the visitor gave, for the caller to free. */
-static struct visitor visitor_of(struct MHD_Connection *connection, char **password)
+/* `user` and `password` are what the visitor gave, for the caller to free. */
+static struct visitor visitor_of(struct MHD_Connection *connection, char **user, char **password)
 {
     const struct sockaddr_storage *peer = peer_of(connection);
     struct visitor visitor = {
@@ -161,9 +161,7 @@ static struct visitor visitor_of(struct MHD_Connection *connection, char **passw
         .content_type = http_header(connection, MHD_HTTP_HEADER_CONTENT_TYPE),
         .loopback = peer != NULL && address_is_loopback(peer),
     };
-    char *user = MHD_basic_auth_get_username_password(connection, password);
-
-    MHD_free(user);
+    *user = MHD_basic_auth_get_username_password(connection, password);
     visitor.password = *password;
     MHD_get_connection_values(connection, MHD_HEADER_KIND, find_forwarded, &visitor.forwarded);
     return visitor;
@@ -177,18 +175,37 @@ static unsigned status_of(enum door door)
                                  : MHD_HTTP_FORBIDDEN;
 }
 
+static void audit_wrong_password(struct admin *self, struct MHD_Connection *connection,
+                                 const char *user)
+{
+    const struct sockaddr_storage *peer = peer_of(connection);
+    char address[ADDRESS_TEXT_MAX] = "";
+
+    if (peer != NULL)
+        address_text(peer, address);
+    engine_audit(self->engine, &(struct audit_note){.event = AUDIT_LOGIN_FAILED,
+                                                    .code = STK_WRONGPASS,
+                                                    .user = bytes_of(user == NULL ? "" : user),
+                                                    .address = bytes_of(address)});
+}
+
 /* Who may go on? `*admin`: as an administrator. */
 static enum door ask_doors(struct admin *self, struct MHD_Connection *connection, bool is_file,
                            bool changes, bool *is_admin)
 {
-    char *password = NULL;
-    const struct visitor visitor = visitor_of(connection, &password);
+    char *user = NULL, *password = NULL;
+    const struct visitor visitor = visitor_of(connection, &user, &password);
 
     self->doors.password = engine_password(self->engine);
     enum door door = changes   ? doors_change(&self->doors, &visitor)
                      : is_file ? doors_page(&self->doors, &visitor)
                                : doors_read(&self->doors, &visitor);
     *is_admin = door == DOOR_OPEN && doors_is_admin(&self->doors, &visitor);
+    if (door == DOOR_PASSWORD && password != NULL)
+        audit_wrong_password(self, connection, user);
+    if (password != NULL)
+        explicit_bzero(password, strlen(password));
+    MHD_free(user);
     MHD_free(password);
     return door;
 }

@@ -27,6 +27,7 @@
 #include "fence/base/mem.h"
 #include "proxy/host/host.h"
 #include "proxy/server/admin.h"
+#include "proxy/server/audit/auditing.h"
 #include "proxy/server/conn.h"
 #include "proxy/server/environment.h"
 #include "proxy/server/options.h"
@@ -61,7 +62,8 @@ struct daemon {
     /* The parts, in the order in which they are opened. NULL: not yet. */
     struct server *server;
     struct host *host;
-    struct engine *engine; /* the host's */
+    struct auditing *auditing; /* --audit */
+    struct engine *engine;     /* the host's */
     struct admin *admin;
 };
 
@@ -129,6 +131,7 @@ static bool read_password(const struct daemon *daemon, const struct options *opt
     *password = NULL;
     if (*path == '\0')
         return true;
+    process_hide_memory();
     *password = process_read_password(path, daemon->log, reason, sizeof reason);
     if (*password == NULL)
         snprintf(why, WHY_SIZE, "%s %s: %s", options_origin(options, OPTION_PASSWORD_FILE), path,
@@ -155,6 +158,7 @@ static struct tls_context *read_tls(const struct daemon *daemon, const struct op
                  "the key is not in that file");
         return NULL;
     }
+    process_hide_memory();
     return tls_server(&files,
                       strcmp(asked, "required") == 0   ? TLS_CLIENTS_REQUIRED
                       : strcmp(asked, "optional") == 0 ? TLS_CLIENTS_OPTIONAL
@@ -174,8 +178,29 @@ static bool open_tls(struct daemon *daemon, char *why)
 /* Open the store and the lease service; the URI was checked when the options were read. */
 static bool open_host(struct daemon *daemon, char *why)
 {
+    if (strcmp(options_shown(daemon->options, OPTION_LEASE), option(daemon, OPTION_LEASE)) != 0)
+        process_hide_memory(); /* it has a password */
     return host_open(daemon->host, option(daemon, OPTION_STORE) + strlen("sqlite:"),
                      option(daemon, OPTION_LEASE), why, WHY_SIZE);
+}
+
+static bool open_audit(struct daemon *daemon, char *why)
+{
+    const struct auditing_options options = {
+        .loop = &daemon->loop,
+        .log = daemon->log,
+        .store = host_store(daemon->host),
+        .store_path = option(daemon, OPTION_STORE) + strlen("sqlite:"),
+        .path = option(daemon, OPTION_AUDIT),
+        .durable = option(daemon, OPTION_AUDIT_DURABLE),
+        .bytes_max = options_number(daemon->options, OPTION_AUDIT_MAX_SIZE) << 20,
+    };
+
+    if (options.path[0] != '\0')
+        return auditing_open(&daemon->auditing, &options, why, WHY_SIZE);
+    if (options.durable[0] != '\0')
+        log_warn(daemon->log, "audit-durable is of no use without audit");
+    return true;
 }
 
 static void warn_exposed(const struct daemon *daemon)
@@ -243,8 +268,13 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
 
 static void open_engine(struct daemon *daemon)
 {
-    const struct engine_options options = engine_options_of(daemon);
+    struct engine_options options = engine_options_of(daemon);
+
+    if (daemon->auditing != NULL)
+        options.audit = auditing_audit(daemon->auditing);
     daemon->engine = host_open_engine(daemon->host, options);
+    if (daemon->auditing != NULL)
+        auditing_start(daemon->auditing, daemon->engine);
 }
 
 static bool open_admin(struct daemon *daemon, char *why)
@@ -270,7 +300,8 @@ static bool open_parts(struct daemon *daemon, char *why)
     daemon->connections_max = process_fit_connections(
         (size_t)options_number(daemon->options, OPTION_MAX_CONNECTIONS), daemon->log);
     if (!read_password(daemon, daemon->options, &daemon->password, why) ||
-        !open_host(daemon, why) || !bind_all(daemon, why) || !open_tls(daemon, why))
+        !open_host(daemon, why) || !open_audit(daemon, why) || !bind_all(daemon, why) ||
+        !open_tls(daemon, why))
         return false;
     open_engine(daemon);
     return server_open(daemon->server, daemon->engine, why, WHY_SIZE) && open_admin(daemon, why);
@@ -347,10 +378,13 @@ static void on_turned(void *context)
         drain(daemon);
         engine_turn(daemon->engine);
     }
+    if (daemon->auditing != NULL)
+        auditing_turned(daemon->auditing);
     if (daemon->stage == DRAINING && engine_idle(daemon->engine) &&
         server_is_flushed(daemon->server))
         hang_up(daemon);
-    if (daemon->stage == HANGING_UP && engine_idle(daemon->engine))
+    if (daemon->stage == HANGING_UP && engine_idle(daemon->engine) &&
+        (daemon->auditing == NULL || auditing_finish(daemon->auditing)))
         end(daemon);
 }
 
@@ -382,7 +416,7 @@ static void configure_log(struct log *log, const struct options *options)
 
 static bool same_password(const char *a, const char *b)
 {
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+    return a == b || (a != NULL && b != NULL && bytes_equal_steadily(bytes_of(a), bytes_of(b)));
 }
 
 /* Say what is written now, what stays in force, and what to do. */
@@ -418,7 +452,7 @@ static void take_password(struct daemon *daemon, char *password)
     if (!same_password(daemon->password, password))
         log_info(daemon->log, "SIGHUP: %s; who is logged in stays so",
                  password == NULL ? "there is no password any more" : "the password has changed");
-    free(daemon->password);
+    mem_free_secret(daemon->password);
     daemon->password = password;
     warn_exposed(daemon);
 }
@@ -492,7 +526,9 @@ static void on_user_signal(uv_signal_t *handle, int number)
 
     if (number == SIGUSR1 && has_file)
         reopen_log(daemon);
-    else
+    if (number == SIGUSR1 && daemon->auditing != NULL && daemon->stage < ENDING)
+        auditing_reopen(daemon->auditing);
+    if (number != SIGUSR1 || (!has_file && daemon->auditing == NULL))
         log_info(daemon->log, "signal %d (%s) is ignored%s", number, strsignal(number),
                  has_file ? "" : ": the log goes to stderr, so there is no file to open again");
 }
@@ -516,7 +552,7 @@ static void on_drain_timeout(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;
 
-    if (engine_idle(daemon->engine)) {
+    if (engine_idle(daemon->engine) && daemon->stage == DRAINING) {
         log_warn(daemon->log, "some clients did not take their replies in time");
         hang_up(daemon);
         return;
@@ -573,16 +609,19 @@ static void end(struct daemon *daemon)
     if (daemon->admin != NULL)
         admin_close(daemon->admin);
     server_close(daemon->server);
+    if (daemon->auditing != NULL)
+        auditing_close(daemon->auditing);
     host_close(daemon->host, close_own_handles);
 }
 
 static void free_parts(struct daemon *daemon)
 {
     host_free(daemon->host);
+    auditing_free(daemon->auditing);
     server_free(daemon->server);
     check(uv_loop_close(&daemon->loop) == 0);
     free(daemon->inherited.listen);
-    free(daemon->password);
+    mem_free_secret(daemon->password);
     free(daemon);
 }
 
@@ -648,7 +687,8 @@ int main(int argc, char **argv)
 {
     struct options *options = NULL;
     struct buf message = {0};
-    enum options_outcome outcome = options_load(&options, argc, argv, environ, &message);
+    char **arguments = process_take_arguments(argc, argv);
+    enum options_outcome outcome = options_load(&options, argc, arguments, environ, &message);
     int status = outcome == OPTIONS_SHOW ? EXIT_SUCCESS : EXIT_USAGE;
 
     if (outcome == OPTIONS_READY) {
@@ -660,5 +700,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "stockaded: %.*s\n", (int)message.len, message.data);
     }
     buf_free(&message);
+    process_free_arguments(arguments);
     return status;
 }

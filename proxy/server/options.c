@@ -26,6 +26,7 @@
 #include "fence/lease/uri.h"
 #include "proxy/engine/lock_pattern.h"
 #include "proxy/server/address.h"
+#include "proxy/server/audit/chain.h"
 #include "proxy/server/doors.h"
 
 #ifndef STOCKADE_VERSION
@@ -83,6 +84,22 @@ static bool valid_lease(const char *text, char *why, size_t why_size)
 {
     struct lease_uri uri;
     return lease_uri_parse(text, &uri, why, why_size);
+}
+
+static bool valid_audit_events(const char *text, char *why, size_t why_size)
+{
+    struct bytes wrong;
+    uint32_t events;
+    char quoted[64];
+
+    if (audit_events_read(text, &events, &wrong))
+        return true;
+    size_t len = (size_t)snprintf(why, why_size, "%s is no event; expected all, or some of ",
+                                  log_quoted(wrong, quoted, sizeof quoted));
+    for (int i = 0; i < AUDIT_EVENT_COUNT && len < why_size; i++)
+        len += (size_t)snprintf(why + len, why_size - len, "%s%s", i > 0 ? "," : "",
+                                audit_event_name((enum audit_event)i));
+    return false;
 }
 
 /* `choices` as "deny|allow". */

@@ -52,6 +52,14 @@
       "json: each line of the log is an object with time, level, message and fields")              \
     X(LOG_FILE, "log-file", OPTION_TEXT, "FILE", "", 0, 0, NULL, START,                            \
       "the log goes to FILE instead of stderr; SIGUSR1 has it opened again")                       \
+    X(AUDIT, "audit", OPTION_TEXT, "FILE", "", 0, 0, NULL, START,                                  \
+      "who logged in, was granted a lease or refused is written to FILE, line by line, each "      \
+      "with\n"                                                                                     \
+      "        the hash of the one before; SIGUSR1 has it go on in a new file")                    \
+    X(AUDIT_DURABLE, "audit-durable", OPTION_TEXT, "EVENTS", "", 0, 0, valid_audit_events, START,  \
+      "events of the audit, as grant,release or all, that are on disk before their reply leaves")  \
+    X(AUDIT_MAX_SIZE, "audit-max-size", OPTION_NUMBER, "MB", "64", 0, 1048576, NULL, START,        \
+      "the audit goes on in a new file when FILE has so many megabytes; 0: never")                 \
     X(MAX_CONNECTIONS, "max-connections", OPTION_NUMBER, "N", "10000", 1, 1000000, NULL, START,    \
       "connections at a time; one more gets an error and is closed")                               \
     X(HISTORY, "history", OPTION_NUMBER, "N", "100000", 1, 10000000, NULL, START,                  \

@@ -6,18 +6,60 @@
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "fence/base/mem.h"
+#include "fence/base/uri.h"
 
 /* For the store, the lease service, admin HTTP, and connections that are being closed. */
 enum { FILES_RESERVED = 576, PASSWORD_MAX = 512, LARGE_BYTES = 512 << 10 };
 
+char **process_take_arguments(int argc, char **argv)
+{
+    char **copy = mem_zalloc(((size_t)argc + 1) * sizeof *copy);
+
+    for (int i = 0; i < argc; i++) {
+        struct buf masked = {0};
+        size_t len = strlen(argv[i]);
+        copy[i] = mem_strdup(argv[i]);
+        if (strstr(argv[i], "://") == NULL && strstr(argv[i], "password=") == NULL)
+            continue;
+        uri_append_masked(&masked, argv[i]);
+        explicit_bzero(argv[i], len);
+        memcpy(argv[i], masked.data, masked.len < len ? masked.len : len);
+        buf_free(&masked);
+    }
+    return copy;
+}
+
+void process_free_arguments(char **arguments)
+{
+    for (char **argument = arguments; *argument != NULL; argument++)
+        mem_free_secret(*argument);
+    free(arguments);
+}
+
+void process_hide_memory(void)
+{
+    struct rlimit limit;
+
+    /* The limit is for the system's usual way; a program that takes dumps (systemd-coredump) is
+     * kept away by the other, which keeps debuggers of the same user away, too. */
+    if (getrlimit(RLIMIT_CORE, &limit) == 0) {
+        limit.rlim_cur = 0;
+        (void)setrlimit(RLIMIT_CORE, &limit);
+    }
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
 void process_prepare(void)
 {
+    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     /* Give a large reply back to the system once it is sent. (By default the first one that is
@@ -91,6 +133,7 @@ char *process_read_password(const char *path, const struct log *log, char *why, 
         snprintf(why, why_size, "%s", strerror(errno));
         return NULL;
     }
+    (void)setvbuf(file, NULL, _IONBF, 0); /* a buffer would keep it */
     size_t len = fread(line, 1, sizeof line - 1, file);
     bool failed = ferror(file) != 0;
     bool open_to_others =
@@ -102,10 +145,13 @@ char *process_read_password(const char *path, const struct log *log, char *why, 
         len--;
     line[len] = '\0';
     if (failed || len == 0 || len > PASSWORD_MAX || strcspn(line, "\n") != len) {
+        explicit_bzero(line, sizeof line);
         snprintf(why, why_size, "expected one line of 1 to %d bytes", PASSWORD_MAX);
         return NULL;
     }
     if (open_to_others)
         log_warn(log, "password file %s can be read by others than its owner: chmod 600", path);
-    return mem_strdup(line);
+    char *password = mem_strdup(line);
+    explicit_bzero(line, sizeof line);
+    return password;
 }

@@ -9,8 +9,16 @@
 #include "fence/base/log.h"
 #include "proxy/engine/engine.h"
 
-/* Prepare the process: a peer that hangs up and a file that reaches its limit become errors of one
- * write instead of the end, and files that are made from here on are for their owner only. */
+/* Copy the program's arguments, and hide the passwords of URIs in the originals, which every user
+ * of the machine can see (ps). The caller frees the copy with process_free_arguments. */
+char **process_take_arguments(int argc, char **argv);
+void process_free_arguments(char **arguments);
+/* A secret is about to be read: from now on there is no core dump, and no other process of the
+ * same user can look into this one. */
+void process_hide_memory(void);
+/* Prepare the process: it gains no rights any more, whatever it runs; a peer that hangs up and a
+ * file that reaches its limit become errors of one write instead of the end, and files that are
+ * made from here on are for their owner only. */
 void process_prepare(void);
 /* Raise the limit on open files to what so many connections need; return how many fit. */
 size_t process_fit_connections(size_t connections, const struct log *log);

@@ -52,6 +52,10 @@ static const struct rule {
      " FROM stockade_clock WHERE typeof(boot) = 'text' AND typeof(offset_ms) = 'integer'"
      " AND typeof(reached_ms) = 'integer' AND typeof(wall_ms) = 'integer'"
      " AND typeof(start_ms) = 'integer' HAVING count(*) <> 1"},
+    {"schema", 4,
+     "SELECT NULL, 'the head of audit ' || quote(chain) || ' is line ' || quote(lines) || ', '"
+     " || quote(hash) FROM stockade_audit WHERE typeof(lines) <> 'integer' OR lines < 1"
+     " OR length(chain) <> 32 OR length(hash) <> 64 OR typeof(file) <> 'blob'"},
     {"fence", 1,
      "SELECT id, 'its name is ' || typeof(name) || ' of ' || length(name) || ' bytes'"
      " FROM stockade_resource WHERE typeof(name) <> 'blob' OR length(name) NOT BETWEEN 1 AND 512"

@@ -148,7 +148,8 @@ static bool set_meta(sqlite3 *db, const char *key, int64_t value)
 }
 
 /* Within a transaction: ends every lease, and writes down the floor and the session. */
-static bool retire(struct restore_call *call, struct transaction *txn, int64_t session)
+static bool retire(struct restore_call *call, struct transaction *txn, sqlite3 *store,
+                   int64_t session)
 {
     char sql[128];
 
@@ -161,13 +162,14 @@ static bool retire(struct restore_call *call, struct transaction *txn, int64_t s
         return false;
     call->revoked = sqlite3_changes64(txn->db);
     /* Another file than the one that was backed up: what was presented there counts for nothing. */
-    return set_meta(txn->db, "floor", call->floor) && set_meta(txn->db, "session", session) &&
+    return heads_carry_over(txn->db, store) && set_meta(txn->db, "floor", call->floor) &&
+           set_meta(txn->db, "session", session) &&
            db_exec(txn->db, "UPDATE stockade_meta SET value = randomblob(16) WHERE key = 'file'") ==
                SQLITE_OK;
 }
 
-static bool revise(struct restore_call *call, sqlite3 *db, const struct present *present, char *why,
-                   size_t why_size)
+static bool revise(struct restore_call *call, sqlite3 *db, sqlite3 *store,
+                   const struct present *present, char *why, size_t why_size)
 {
     struct transaction txn;
     struct store_clock clock;
@@ -187,7 +189,7 @@ static bool revise(struct restore_call *call, sqlite3 *db, const struct present 
         operations_init(&txn, db, NULL, &clock) &&
         transaction_begin(&txn, STATEMENT_BEGIN_WRITE, NULL) &&
         transaction_resume_clock(&txn, true) == STK_OK &&
-        retire(call, &txn, session > present->session ? session : present->session + 1) &&
+        retire(call, &txn, store, session > present->session ? session : present->session + 1) &&
         transaction_commit(&txn) == STK_OK;
     if (!revised)
         (void)db_explain(db, call->file, why, why_size);
@@ -265,7 +267,7 @@ static bool restore_over(struct restore_call *call, struct scratch *scratch,
     sqlite3 *store = db_open(call->store, DB_OFFLINE, why, why_size);
     bool restored = store != NULL && look_at_present(call, store, present, why, why_size) &&
                     fit_pages(present, scratch, why, why_size) &&
-                    revise(call, scratch->db, present, why, why_size) &&
+                    revise(call, scratch->db, store, present, why, why_size) &&
                     put_in_place(call, scratch, store, why, why_size);
 
     db_close(store);

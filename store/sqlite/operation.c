@@ -105,6 +105,7 @@ static const struct store_txn_impl operation_impl = {
     .receipts_due = receipts_due,
     .resources_due = resources_due,
     .flush = flush,
+    .audit_head = heads_keep,
     .sql = sql_run,
     .present = present,
     .guard_create = guards_create,

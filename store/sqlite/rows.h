@@ -67,4 +67,12 @@ enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct
 /* Logs the end of every live token that has receipts. */
 enum stk_error receipts_retire_all(struct transaction *txn);
 
+/* heads.c */
+
+enum stk_error heads_keep(struct store_txn *txn, struct bytes chain, int64_t lines,
+                          struct bytes hash, bool *restored);
+/* What a restore must not lose: take over the heads of `store`, but where `db` has a later one.
+ * Within a transaction of `db`. */
+bool heads_carry_over(sqlite3 *db, sqlite3 *store);
+
 #endif

@@ -84,6 +84,11 @@ static const char *const steps[] = {
     "UPDATE stockade_resource SET changed_ms = 0 WHERE changed_ms > unixepoch() * 1000;"
     "UPDATE stockade_retired SET retired_ms = 0 WHERE retired_ms > unixepoch() * 1000;"
     "DELETE FROM stockade_meta WHERE key IN ('retired_cap', 'retired_cap_ms');",
+
+    /* Heads of audits: heads.c. `file` is the file's own mark when it was noted. */
+    "CREATE TABLE stockade_audit("
+    "  chain TEXT PRIMARY KEY, lines INTEGER NOT NULL, hash TEXT NOT NULL, file BLOB NOT NULL)"
+    "  WITHOUT ROWID;",
 };
 
 #define SCHEMA_VERSION ((int64_t)(sizeof steps / sizeof *steps))

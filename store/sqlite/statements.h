@@ -94,6 +94,10 @@
     X(CLOCK, "SELECT boot, offset_ms, reached_ms, wall_ms, start_ms FROM stockade_clock")          \
     X(CLOCK_PUT, "UPDATE stockade_clock SET boot = ?1, offset_ms = ?2, reached_ms = ?3,"           \
                  " wall_ms = ?4, start_ms = ?5")                                                   \
+    X(AUDIT, "SELECT lines, hash, file <> (SELECT value FROM stockade_meta WHERE key = 'file')"    \
+             " FROM stockade_audit WHERE chain = ?1")                                              \
+    X(AUDIT_PUT, "REPLACE INTO stockade_audit(chain, lines, hash, file)"                           \
+                 " SELECT ?1, ?2, ?3, value FROM stockade_meta WHERE key = 'file'")                \
     X(FLOOR_RAISE, "UPDATE stockade_meta SET value = ?1 WHERE key = 'floor' AND value < ?1")
 
 #endif

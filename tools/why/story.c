@@ -116,6 +116,20 @@ void story_keep_refusals(struct story *story, size_t count)
     }
 }
 
+void story_keep_holds(struct story *story, size_t count)
+{
+    size_t drop = story->holds_count > count ? story->holds_count - count : 0;
+
+    for (size_t i = 0; i < drop; i++) {
+        free_texts(&story->holds[i], hold_fields, HOLD_FIELDS);
+    }
+    if (drop > 0) {
+        memmove(story->holds, story->holds + drop, count * sizeof *story->holds);
+        story->holds_count = count;
+        story->is_cut = true;
+    }
+}
+
 void story_set_text(void *entry, const struct story_field *field, struct bytes text)
 {
     struct buf *buf = (struct buf *)(void *)((char *)entry + field->offset);

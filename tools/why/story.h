@@ -15,8 +15,8 @@
 /* Times are milliseconds since 1970. A text that is not known has no data. */
 struct hold {
     int64_t token, granted_ms, ttl_ms;
-    int64_t ended_ms; /* STORY_NONE: not yet */
-    int64_t writes, refused;
+    int64_t ended_ms;        /* STORY_NONE: not yet */
+    int64_t writes, refused; /* STORY_NONE: not known */
     struct buf owner, user, client, address;
     struct buf end;    /* "released", "expired", ...; empty: not yet */
     struct buf reason; /* of who revoked it; empty: none was given */
@@ -55,6 +55,7 @@ extern const struct story_field in_line_fields[IN_LINE_FIELDS];
 struct story {
     const char *resource; /* NULL: all of them */
     const char *log;      /* the file that it was read from; NULL: a daemon has told it */
+    bool is_audit;        /* that file is an audit: it tells of holds, too */
     int64_t now_ms;       /* the daemon's time; of a log, STORY_NONE */
 
     struct hold *holds; /* owned */
@@ -77,8 +78,9 @@ struct story {
 struct hold *story_add_hold(struct story *story);
 struct refusal *story_add_refusal(struct story *story);
 struct in_line *story_add_in_line(struct story *story);
-/* Leave out all but the newest `count` refusals. */
+/* Leave out all but the newest `count` refusals, or holds. */
 void story_keep_refusals(struct story *story, size_t count);
+void story_keep_holds(struct story *story, size_t count);
 /* Give an empty `entry` the value of a field. A time that nobody can mean is missing. */
 void story_set_text(void *entry, const struct story_field *field, struct bytes text);
 void story_set_number(void *entry, const struct story_field *field, int64_t number);

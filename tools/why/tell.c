@@ -169,6 +169,8 @@ void tell_summary(struct buf *out, const struct story *story)
     if (story->log == NULL) {
         append_state(out, story);
         buf_append_text(out, "; ");
+    }
+    if (story->log == NULL || (story->is_audit && story->resource != NULL)) {
         if (story->holds_count + story->refusals_count == 0) {
             buf_append_text(out, "nothing of it is in the daemon's history");
         } else {
@@ -246,10 +248,13 @@ static void tell_hold(struct buf *out, const struct story *story, const struct h
     append_who(out, &hold->owner, &hold->client, &hold->user, &hold->address);
     buf_printf(out, " got token %" PRId64 " for %s, ", hold->token, TERM_DURATION(hold->ttl_ms));
     append_end(out, story, hold);
-    buf_append_text(out, "; ");
-    append_count(out, hold->writes > 0 ? hold->writes : 0, "write", "writes");
+    if (hold->writes != STORY_NONE) {
+        buf_append_text(out, "; ");
+        append_count(out, hold->writes > 0 ? hold->writes : 0, "write", "writes");
+    }
     if (hold->refused > 0) {
-        buf_printf(out, ", %" PRId64 " refused", hold->refused);
+        buf_printf(out, "%s%" PRId64 " refused", hold->writes != STORY_NONE ? ", " : "; ",
+                   hold->refused);
     }
     buf_append_text(out, ".\n");
 }
@@ -287,7 +292,7 @@ static void tell_refusal(struct buf *out, const struct story *story, const struc
     append_who(out, NULL, &refusal->client, &refusal->user, &refusal->address);
     if (has_token) {
         buf_printf(out, " with token %" PRId64, refusal->token);
-        if (story->log != NULL && refusal->granted_ms != STORY_NONE) { /* there are no holds */
+        if (story->log != NULL && story->holds_count == 0 && refusal->granted_ms != STORY_NONE) {
             buf_printf(out, ", granted at %s",
                        tell_time(refusal->granted_ms, (char[TELL_TIME_MAX]){0}));
         }

@@ -12,6 +12,7 @@
 #include "tools/cli.h"
 #include "tools/options.h"
 #include "tools/term.h"
+#include "tools/why/audit.h"
 #include "tools/why/lane.h"
 #include "tools/why/log.h"
 #include "tools/why/story.h"
@@ -21,7 +22,7 @@
 enum { COUNT_MAX = 10000 }; /* the daemon's limit, too */
 
 struct settings {
-    const char *resource, *log;
+    const char *resource, *log, *audit;
     int64_t count;
     bool json;
 };
@@ -29,6 +30,8 @@ struct settings {
 static const struct option_row rows[] = {
     {"log", OPTION_TEXT, offsetof(struct settings, log), 0, 0, "FILE",
      "read a daemon's log (--log-format json) instead; -: stdin", NULL},
+    {"audit", OPTION_TEXT, offsetof(struct settings, audit), 0, 0, "FILE",
+     "read a daemon's audit (stockaded --audit) instead; -: stdin", NULL},
     {"count", OPTION_NUMBER, offsetof(struct settings, count), 1, COUNT_MAX, "N",
      "the newest N leases, and N refused commands (100)", NULL},
     {"json", OPTION_FLAG, offsetof(struct settings, json), 0, 0, NULL,
@@ -36,12 +39,12 @@ static const struct option_row rows[] = {
 };
 static const struct option_table table = {
     .command = "stockade why",
-    .usage = "stockade why [RESOURCE] [--log FILE] [options]",
+    .usage = "stockade why [RESOURCE] [--log FILE | --audit FILE] [options]",
     .about = "Tells who held the lease on a resource, for how long and how each hold ended, who\n"
              "was refused, with which command and how late, and who had overtaken; and who waits\n"
-             "for it now. The daemon remembers its last leases while it runs; its log tells of the "
-             "nights before.\n\n"
-             "exit codes: 0 told, 1 refused, or the log cannot be read, 2 wrong usage, 3 nothing\n"
+             "for it now. The daemon remembers its last leases while it runs; its log and\n"
+             "its audit tell of the nights before.\n\n"
+             "exit codes: 0 told, 1 refused, or the file cannot be read, 2 wrong usage, 3 nothing\n"
              "is known, 69 the server cannot be reached",
     OPTION_ROWS(rows),
     .operands = {{"RESOURCE", offsetof(struct settings, resource)}},
@@ -75,9 +78,13 @@ static void append_json(struct buf *out, const struct story *story)
         buf_append_text(out, "{\"resource\": null");
     }
     if (story->log != NULL) {
-        answer_text(out, ", ", "log", bytes_of(story->log));
+        answer_text(out, ", ", story->is_audit ? "audit" : "log", bytes_of(story->log));
         answer_number(out, "bad_lines", story->bad_lines);
         answer_number(out, "left_out", story->left_out);
+        if (story->is_audit) {
+            buf_append_text(out, ", \"history\": ");
+            story_append_holds(out, story);
+        }
     } else {
         answer_number(out, "time_ms", story->now_ms);
         buf_append_text(out, ", \"lease\": ");
@@ -103,6 +110,8 @@ static void append_beginning(struct buf *out, const struct story *story)
     } else if (story->is_cut && first > 1) {
         buf_printf(out, "\nLeases before token %" PRId64 " are left out; --count N shows more.\n",
                    first);
+    } else if (first > 1 && story->is_audit) {
+        buf_printf(out, "\nThe file has nothing before token %" PRId64 ".\n", first);
     } else if (first > 1) {
         buf_printf(out,
                    "\nThe daemon's history has nothing before token %" PRId64
@@ -138,14 +147,15 @@ static bool read_log(struct answer *answer, struct story *story, int64_t count, 
 {
     struct failure failure;
 
-    if (!log_read(story, count, &failure)) {
+    if (!(story->is_audit ? audit_read : log_read)(story, count, &failure)) {
         *code = answer_refuse(answer, CLI_FAILED, "ERR", failure.text);
         return false;
     }
     if (story->bad_lines > 0 && !answer->json) {
-        fprintf(stderr, "%s: %" PRId64 " %s no JSON and %s skipped (--log-format json writes it)\n",
-                answer->command, story->bad_lines, story->bad_lines == 1 ? "line is" : "lines are",
-                story->bad_lines == 1 ? "was" : "were");
+        fprintf(stderr, "%s: %" PRId64 " %s no JSON and %s skipped%s\n", answer->command,
+                story->bad_lines, story->bad_lines == 1 ? "line is" : "lines are",
+                story->bad_lines == 1 ? "was" : "were",
+                story->is_audit ? "" : " (--log-format json writes it)");
     }
     return true;
 }
@@ -154,8 +164,9 @@ static int tell(struct answer *answer, const struct story *story)
 {
     if (!story->is_leased && story->holds_count + story->refusals_count == 0) {
         return answer_refuse(answer, ANSWER_NO, "NONE",
-                             story->log != NULL ? "nothing was refused, as far as the log tells"
-                                                : "was never leased");
+                             story->is_audit      ? "nothing of it is in the audit"
+                             : story->log != NULL ? "nothing was refused, as far as the log tells"
+                                                  : "was never leased");
     }
     if (answer->json) {
         append_json(&answer->out, story);
@@ -174,17 +185,24 @@ int why_run(struct cli *cli, int argc, char **argv)
     case OPTIONS_WRONG: return CLI_USAGE;
     case OPTIONS_RUN: break;
     }
-    if (settings.resource == NULL && settings.log == NULL) {
+    const char *file = settings.audit != NULL ? settings.audit : settings.log;
+    if (settings.resource == NULL && file == NULL) {
         fprintf(stderr, "%s: RESOURCE or --log FILE is missing; see %s --help\n", table.command,
+                table.command);
+        return CLI_USAGE;
+    }
+    if (settings.audit != NULL && settings.log != NULL) {
+        fprintf(stderr, "%s: --log or --audit, not both; see %s --help\n", table.command,
                 table.command);
         return CLI_USAGE;
     }
     struct answer answer = {
         .command = table.command, .key = settings.resource, .json = settings.json, .cli = cli};
-    struct story story = {.resource = settings.resource, .log = settings.log};
+    struct story story = {
+        .resource = settings.resource, .log = file, .is_audit = settings.audit != NULL};
     int code = CLI_OK;
-    bool is_read = settings.log != NULL ? read_log(&answer, &story, settings.count, &code)
-                                        : wire_read(&answer, &story, settings.count, &code);
+    bool is_read = file != NULL ? read_log(&answer, &story, settings.count, &code)
+                                : wire_read(&answer, &story, settings.count, &code);
     if (is_read) {
         code = tell(&answer, &story);
     }

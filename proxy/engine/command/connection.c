@@ -75,6 +75,8 @@ static bool authenticate(struct request *request, struct bytes user, struct byte
     struct session *session = request->session;
     const char *wanted = request->engine->options.password;
 
+    if (!request_may_audit(request, AUDIT_BIT(AUDIT_LOGIN) | AUDIT_BIT(AUDIT_LOGIN_FAILED)))
+        return false;
     if (wanted != NULL && bytes_equal(user, BYTES_LITERAL("default")) &&
         bytes_equal_steadily(bytes_of(wanted), password)) {
         session->authenticated = true;

@@ -108,6 +108,8 @@ static enum stk_error list_run(struct store_op *op, struct store_txn *txn)
 
 static void change(struct request *request, store_run *run)
 {
+    if (!request_may_audit(request, AUDIT_BIT(AUDIT_GUARD)))
+        return;
     request->state = mem_zalloc(sizeof(struct outcome));
     if (session_is_admin(request->session)) {
         request_run(request, true, run, change_done);

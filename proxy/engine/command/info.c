@@ -27,7 +27,7 @@ struct gauge {
 };
 
 struct gauges {
-    struct gauge all[32];
+    struct gauge all[48];
     size_t count;
 };
 
@@ -94,6 +94,26 @@ static void store_gauges(const struct engine *engine, struct gauges *gauges)
         {"store_reads_queued", "Reads waiting", store.reads_queued, false},
         {"store_batch_writes_max", "Most writes in one transaction so far", store.batch_writes_max,
          false},
+    };
+
+    append_gauges(gauges, all, sizeof all / sizeof *all);
+}
+
+/* None where there is no audit. */
+static void audit_gauges(const struct engine *engine, struct gauges *gauges)
+{
+    const struct audit *audit = &engine->options.audit;
+
+    if (audit->note == NULL)
+        return;
+    const struct audit_state state = audit->state(audit->context);
+    const struct gauge all[] = {
+        {"audit_up", "1 while the audit can be written", state.failing == NULL, false},
+        {"audit_lines", "Lines of the audit's chain that are on disk", state.lines, false},
+        {"audit_events", "Events written to the audit", state.written, true},
+        {"audit_lost", "Events for which there was no room", state.lost, true},
+        {"audit_syncs", "Syncs of the audit's file", state.syncs, true},
+        {"audit_queued_bytes", "Events that wait to be written", state.queued_bytes, false},
     };
 
     append_gauges(gauges, all, sizeof all / sizeof *all);
@@ -198,6 +218,21 @@ static void section_store(struct engine *engine, struct buf *out)
     print_gauges(&gauges, out);
 }
 
+static void section_audit(struct engine *engine, struct buf *out)
+{
+    const struct audit *audit = &engine->options.audit;
+    struct gauges gauges = {.count = 0};
+
+    buf_printf(out, "audit:%d\r\n", audit->note != NULL);
+    if (audit->note == NULL)
+        return;
+    const struct audit_state state = audit->state(audit->context);
+    buf_printf(out, "audit_detail:%s\r\naudit_chain:%s\r\naudit_head:%s\r\n",
+               state.failing == NULL ? "ok" : state.failing, state.chain, state.head);
+    audit_gauges(engine, &gauges);
+    print_gauges(&gauges, out);
+}
+
 static void section_lock_keys(struct engine *engine, struct buf *out)
 {
     buf_printf(out, "lock_keys:%zu\r\n", engine->lock_patterns.count);
@@ -221,6 +256,7 @@ static const struct {
     {"lease", "Lease", section_lease, NULL},
     {"store", "Store", section_store, NULL},
     {"lockkeys", "Lockkeys", section_lock_keys, NULL},
+    {"audit", "Audit", section_audit, NULL},
 };
 
 static bool is_asked(const struct bytes *asked, size_t count, const char *section)
@@ -367,6 +403,20 @@ static void print_process(const struct exposition *exposition, const struct engi
     buf_printf(exposition->out, "process_resident_memory_bytes %" PRIu64 "\n", usage.rss_bytes);
 }
 
+/* For who keeps it out of reach of those who can write the audit and the store. */
+static void print_audit_head(const struct exposition *exposition, const struct engine *engine)
+{
+    const struct audit *audit = &engine->options.audit;
+
+    if (audit->note == NULL)
+        return;
+    const struct audit_state state = audit->state(audit->context);
+    print_head(exposition, "stockade_audit_head",
+               "The number of the audit's newest line on disk, with its hash as a label", plain);
+    buf_printf(exposition->out, "stockade_audit_head{chain=\"%s\",hash=\"%s\"} %" PRIu64 "\n",
+               state.chain, state.head, state.lines);
+}
+
 void engine_metrics(struct engine *engine, bool openmetrics, struct buf *out)
 {
     const struct exposition exposition = {out, openmetrics};
@@ -379,11 +429,13 @@ void engine_metrics(struct engine *engine, bool openmetrics, struct buf *out)
     lease_gauges(engine, &gauges);
     own_gauges(engine, &gauges);
     store_gauges(engine, &gauges);
+    audit_gauges(engine, &gauges);
     for (size_t i = 0; i < gauges.count; i++)
         print_metric(&exposition, gauges.all[i].name, gauges.all[i].help, gauges.all[i].value,
                      gauges.all[i].counts);
     print_histograms(&exposition, engine);
     print_process(&exposition, engine);
+    print_audit_head(&exposition, engine);
     if (openmetrics)
         buf_append_text(out, "# EOF\n");
 }

@@ -464,7 +464,8 @@ void lease_acquire_all(struct request *request)
 {
     int64_t ttl_ms, count;
 
-    if (!request_int(request, 1, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms) ||
+    if (!request_may_audit(request, AUDIT_LEASES) ||
+        !request_int(request, 1, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms) ||
         !request_int(request, 2, 1, BASKET_MAX, "the number of resources", &count))
         return;
     if (request->argc < 3 + (size_t)count) {

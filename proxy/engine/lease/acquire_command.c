@@ -130,7 +130,7 @@ void lease_acquire(struct request *request)
     struct acquire_options options = {0};
     int64_t ttl_ms;
 
-    if (!request_name(request, 1, "a resource") ||
+    if (!request_may_audit(request, AUDIT_LEASES) || !request_name(request, 1, "a resource") ||
         !request_int(request, 2, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms) ||
         !acquire_options_parse(request, 3, &options))
         return;

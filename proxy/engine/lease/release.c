@@ -276,8 +276,9 @@ static void on_end(struct release *release)
 
 static void start(struct request *request, enum release_kind kind, int64_t token, struct bytes id)
 {
+    if (!request_may_audit(request, AUDIT_LEASES))
+        return;
     struct release_command *command = mem_zalloc(sizeof *command);
-
     request->state = command;
     command->request = request;
     command->release.engine = request->engine;

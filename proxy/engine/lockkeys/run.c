@@ -399,8 +399,10 @@ static void look(struct lock_run *run)
 void lock_run_start(struct request *request, const struct lock_ask *ask)
 {
     struct engine *engine = request->engine;
-    struct lock_run *run = mem_zalloc(sizeof *run + ask->count * sizeof *run->items);
 
+    if (ask->form->verb != LOCK_LOOK && !request_may_audit(request, AUDIT_LEASES))
+        return;
+    struct lock_run *run = mem_zalloc(sizeof *run + ask->count * sizeof *run->items);
     request->state = run;
     request->free_state = run_free;
     run->request = request;

@@ -121,6 +121,9 @@ void request_free(struct request *request)
         request->free_state(request->state);
     else
         free(request->state);
+    if (request->command->flags & COMMAND_NO_AUTH) /* a password may be among its words */
+        explicit_bzero(request->argv + request->argc,
+                       request->size - request->argc * sizeof *request->argv);
     request_put(request);
 }
 

@@ -149,6 +149,21 @@ void request_audit(const struct request *request, struct audit_note note)
         audit_tell(&request->engine->options.audit, &note);
 }
 
+bool request_may_audit(struct request *request, uint32_t events)
+{
+    const struct audit *audit = &request->engine->options.audit;
+
+    if (audit->note == NULL || (audit->durable & events) == 0)
+        return true;
+    const char *failing = audit->state(audit->context).failing;
+    if (failing != NULL)
+        request_fail(request, STK_STORE,
+                     "the audit cannot be written, and this would have to be in it: %s; nothing of "
+                     "this command was applied",
+                     failing);
+    return failing == NULL;
+}
+
 /* Do replies wait for the audit, in vain perhaps? */
 static bool is_unaudited(const struct session *session)
 {
@@ -416,9 +431,12 @@ static bool start_next(struct session *session)
         request_finish(request);
         return true;
     }
-    if (request->command->flags & COMMAND_ADMIN)
+    if (request->command->flags & COMMAND_ADMIN) {
+        if (!request_may_audit(request, AUDIT_BIT(AUDIT_ADMIN)))
+            return true;
         session_audit(session, (struct audit_note){.event = AUDIT_ADMIN,
                                                    .reason = bytes_of(request->command->name)});
+    }
     request->command->start(request);
     return true;
 }

@@ -81,6 +81,9 @@ static inline const char *session_user(const struct session *session)
 void session_audit(struct session *session, struct audit_note note);
 /* The same for what a request has done, whose connection may be gone. */
 void request_audit(const struct request *request, struct audit_note note);
+/* May a command begin of which one of these events may come? False: it has to be on disk, and the
+ * audit cannot be written now: the request has failed. */
+bool request_may_audit(struct request *request, uint32_t events);
 
 /* For the history. NULL: a client that is gone. */
 static inline struct history_client session_client(const struct session *session)

@@ -340,6 +340,9 @@ static void done(struct store_op *op);
 
 void plan_start(struct request *request)
 {
+    if ((request->order == ORDER_WRITE || request->plan.claims_count > 0) &&
+        !request_may_audit(request, AUDIT_BIT(AUDIT_REFUSED)))
+        return;
     if (request->plan.refused) {
         plan_note_refusal(request);
         request_finish(request);

@@ -174,7 +174,7 @@ AUDIT_TEST(who_may_not_is_told)
 
 AUDIT_TEST(a_reply_waits_until_its_event_is_on_disk)
 {
-    begin(audited, 1u << AUDIT_GRANT | 1u << AUDIT_RELEASE, NULL);
+    begin(audited, AUDIT_BIT(AUDIT_GRANT) | AUDIT_BIT(AUDIT_RELEASE), NULL);
     struct world *world = audited->world;
     assert_string_equal(world_call(world, 1, "ACQUIRE k 60000 OWNER ann"), "");
     assert_string_equal(world_call(world, 2, "PING"), "+PONG\r\n"); /* another's do not wait */
@@ -190,7 +190,7 @@ AUDIT_TEST(a_reply_waits_until_its_event_is_on_disk)
 
 AUDIT_TEST(tickets_are_answered_in_order)
 {
-    begin(audited, 1u << AUDIT_GRANT, NULL);
+    begin(audited, AUDIT_BIT(AUDIT_GRANT), NULL);
     struct world *world = audited->world;
     world_call(world, 1, "ACQUIRE a 60000");
     world_call(world, 2, "ACQUIRE b 60000");
@@ -204,7 +204,7 @@ AUDIT_TEST(tickets_are_answered_in_order)
 
 AUDIT_TEST(nobody_is_told_of_what_cannot_be_put_on_disk)
 {
-    begin(audited, 1u << AUDIT_GRANT, NULL);
+    begin(audited, AUDIT_BIT(AUDIT_GRANT), NULL);
     struct world *world = audited->world;
     assert_string_equal(world_call(world, 1, "ACQUIRE k 60000"), "");
     engine_audit_failed(world->engine);
@@ -214,4 +214,35 @@ AUDIT_TEST(nobody_is_told_of_what_cannot_be_put_on_disk)
     assert_string_equal(world_call(world, 2, "ACQUIRE l 60000"), "");
     assert_true(world->clients[2].session == NULL);
     assert_string_equal(world_call(world, 3, "PING"), "+PONG\r\n");
+}
+
+AUDIT_TEST(what_has_to_be_on_disk_is_refused_while_the_audit_fails)
+{
+    begin(audited, AUDIT_LEASES, NULL);
+    struct world *world = audited->world;
+    world_call(world, 1, "ACQUIRE k 60000");
+    engine_audited(world->engine, 1);
+    assert_heard(world, 1, GRANT(1, 60000));
+    audited->audit.failing = "no space";
+    assert_begins(world, 1, "ACQUIRE l 60000", "-STORE the audit cannot be written");
+    assert_begins(world, 1, "ACQUIREALL 60000 1 l", "-STORE the audit cannot be written");
+    assert_begins(world, 1, "RELEASE k 1", "-STORE the audit cannot be written");
+    assert_begins(world, 1, "REVOKE k", "-STORE the audit cannot be written");
+    assert_string_equal(world_call(world, 1, "FENCED 1 SET k v"), "+OK\r\n");
+    assert_string_equal(world_call(world, 1, "RENEW k 1 60000"), ":60000\r\n");
+    audited->audit.failing = NULL;
+    assert_string_equal(world_call(world, 1, "RELEASE k 1"), "");
+    engine_audited(world->engine, 2);
+    assert_heard(world, 1, ":0\r\n");
+}
+
+AUDIT_TEST(writes_are_refused_where_refusals_have_to_be_on_disk)
+{
+    begin(audited, AUDIT_BIT(AUDIT_REFUSED), NULL);
+    struct world *world = audited->world;
+    world_call(world, 1, "ACQUIRE k 60000");
+    audited->audit.failing = "no space";
+    assert_begins(world, 1, "FENCED 1 SET k v", "-STORE the audit cannot be written");
+    assert_string_equal(world_call(world, 1, "GET k"), "$-1\r\n");
+    assert_string_equal(world_call(world, 1, "RELEASE k 1"), ":0\r\n");
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The password file, and the limit on open files. */
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "proxy/server/process.h"
@@ -102,4 +104,39 @@ TEST(a_limit_of_files_is_raised_by_more_than_the_connections)
     assert_int_equal(process_fit_connections(wanted, NULL), wanted);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(limit.rlim_cur, wanted + 576);
+}
+
+TEST(a_process_that_hides_its_memory_cannot_be_dumped_or_looked_into)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        struct rlimit limit = {.rlim_cur = 1};
+        getrlimit(RLIMIT_CORE, &limit);
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_CORE, &limit);
+        process_hide_memory();
+        getrlimit(RLIMIT_CORE, &limit);
+        _exit(prctl(PR_GET_DUMPABLE) == 0 && limit.rlim_cur == 0 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+TEST(passwords_of_uris_are_hidden_in_the_arguments_that_everybody_sees)
+{
+    char program[] = "stockaded", flag[] = "--lease", uri[] = "redis://ann:sesame@host:6379/0",
+         joined[] = "--lease=redis://host?password=sesame", plain[] = "--store=sqlite:a@b.db";
+    char *argv[] = {program, flag, uri, joined, plain, NULL};
+    char **copy = process_take_arguments(5, argv);
+
+    assert_string_equal(copy[2], "redis://ann:sesame@host:6379/0");
+    assert_string_equal(copy[3], "--lease=redis://host?password=sesame");
+    assert_null(copy[5]);
+    assert_string_equal(uri, "redis://***@host:6379/0");
+    assert_string_equal(joined, "--lease=redis://host?password=***");
+    assert_string_equal(plain, "--store=sqlite:a@b.db");
+    assert_string_equal(flag, "--lease");
+    process_free_arguments(copy);
 }

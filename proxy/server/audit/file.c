@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proxy/server/audit/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fence/base/clock.h"
+#include "fence/base/mem.h"
+
+enum { PIECE_BYTES = 256 << 10, NUMBER_DIGITS = 12, ID_DIGITS = 8, TORN_START_MAX = 4096 };
+
+struct audit_file {
+    char *path;
+    int fd;
+    struct chain_hasher *hasher;
+    struct chain_head head; /* with what is in `out` */
+    uint64_t first;         /* the number of the first line in this file */
+    int64_t size;           /* with what is in `out` */
+    struct buf out;         /* made, and not written yet */
+    size_t out_written;     /* of it */
+    bool synced;
+};
+
+/* Opening. */
+
+/* What a file holds, from its beginning on. */
+struct scan {
+    struct chain_hasher *hasher;
+    struct chain_head head;
+    struct chain_hash torn; /* of what stands behind the last line */
+    uint64_t first, torn_bytes;
+    bool torn_ended;                /* that ends with the end of a line */
+    const struct chain_head *heads; /* that were seen before */
+    size_t heads_count;
+    const struct chain_head *known; /* that of this chain; NULL: there is none */
+    bool is_another;                /* its line is another one */
+    struct buf text;                /* behind the last line so far */
+    size_t looked;                  /* of it: there is no line in these bytes */
+};
+
+static void find_known(struct scan *scan)
+{
+    for (size_t i = 0; i < scan->heads_count; i++)
+        if (strcmp(scan->heads[i].id, scan->head.id) == 0)
+            scan->known = &scan->heads[i];
+}
+
+/* Take the lines in `text`. False: the file does not begin as one of an audit. */
+static bool scan_lines(struct scan *scan)
+{
+    struct chain_line line;
+    size_t from = scan->looked, kept = 0;
+    const char *end;
+
+    while ((end = memchr(scan->text.data + from, '\n', scan->text.len - from)) != NULL) {
+        struct bytes text = {scan->text.data + from, (size_t)(end - scan->text.data) - from};
+        from += text.len + 1;
+        if (!chain_line_read(text, &line)) {
+            if (scan->first == 0)
+                return false;
+            continue;
+        }
+        if (scan->first == 0) {
+            if (!chain_line_begins(&line, &scan->head, &scan->first))
+                return false;
+            find_known(scan);
+        }
+        scan->head.lines++;
+        scan->head.hash = chain_hash_of(scan->hasher, text);
+        if (scan->known != NULL && scan->known->lines == scan->head.lines)
+            scan->is_another = strcmp(scan->known->hash.hex, scan->head.hash.hex) != 0;
+        kept = from;
+    }
+    scan->looked = from - kept;
+    if (kept > 0)
+        buf_consume(&scan->text, kept);
+    return true;
+}
+
+static bool scan_file(struct scan *scan, int fd, const char *path, char *why, size_t why_size)
+{
+    ssize_t len;
+
+    do {
+        len = read(fd, buf_reserve(&scan->text, PIECE_BYTES), PIECE_BYTES);
+        scan->text.len += len > 0 ? (size_t)len : 0;
+        if (len < 0 && errno != EINTR) {
+            snprintf(why, why_size, "%s: %s", path, strerror(errno));
+            return false;
+        }
+        if (!scan_lines(scan)) {
+            snprintf(why, why_size, "%s is not an audit: its first line is not how one begins",
+                     path);
+            return false;
+        }
+    } while (len != 0);
+    scan->torn_bytes = scan->text.len;
+    if (scan->torn_bytes == 0)
+        return true;
+    scan->torn_ended = scan->text.data[scan->text.len - 1] == '\n';
+    if (!scan->torn_ended) {
+        buf_append_text(&scan->text, "\n");
+        scan->torn_bytes++;
+    }
+    scan->torn = chain_hash_of(scan->hasher, buf_bytes(&scan->text));
+    return true;
+}
+
+/* Open the path for lines. -1: `why` says why not. */
+static int open_path(const char *path, bool *is_new, char *why, size_t why_size)
+{
+    struct stat status;
+    /* To open a pipe that nobody reads must fail, not wait. */
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        snprintf(why, why_size, "%s: %s", path, strerror(errno));
+    } else if (!S_ISREG(status.st_mode)) {
+        snprintf(why, why_size, "%s is not an ordinary file", path);
+    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        snprintf(why, why_size, "%s is another process's audit", path);
+    } else {
+        *is_new = status.st_size == 0;
+        return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* A new name is on disk when its folder is. */
+static bool sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == NULL ? mem_strdup(".") : mem_strdup(path);
+
+    if (slash != NULL)
+        folder[slash == path ? 1 : slash - path] = '\0';
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool synced = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0)
+        close(fd);
+    free(folder);
+    return synced;
+}
+
+static int64_t wall_ms(void)
+{
+    return clock_wall_us(&clock_monotonic) / 1000;
+}
+
+static bool begin(struct audit_file *file, char *why, size_t why_size)
+{
+    if (file->head.lines == 0 && !chain_begin(&file->head)) {
+        snprintf(why, why_size, "%s: the system gives no random bytes", file->path);
+        return false;
+    }
+    file->first = file->head.lines + 1;
+    chain_append_begin(&file->head, file->hasher, wall_ms(), &file->out);
+    file->size = (int64_t)file->out.len;
+    file->synced = false;
+    if (!sync_folder(file->path)) {
+        snprintf(why, why_size, "the folder of %s: %s", file->path, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+/* A line says for ever that the file was not what it had been. */
+static void add_mismatch(struct audit_file *file, const struct scan *scan,
+                         struct audit_opened *opened)
+{
+    const struct chain_head *known = scan->known;
+    uint64_t lines = scan->head.lines;
+
+    if (known == NULL || (known->lines <= lines && !scan->is_another))
+        return;
+    if (known->lines > lines)
+        snprintf(opened->mismatch, sizeof opened->mismatch,
+                 "lines %" PRIu64 " to %" PRIu64 " were here, and are missing", lines + 1,
+                 known->lines);
+    else
+        snprintf(opened->mismatch, sizeof opened->mismatch,
+                 "line %" PRIu64 " was another one, of hash %s", known->lines, known->hash.hex);
+    audit_file_add(
+        file, wall_ms(),
+        &(struct audit_note){.event = AUDIT_MISMATCH, .reason = bytes_of(opened->mismatch)});
+}
+
+/* Go on behind the last line that is there. */
+static bool resume(struct audit_file *file, struct scan *scan, struct audit_opened *opened,
+                   char *why, size_t why_size)
+{
+    bool scanned = scan_file(scan, file->fd, file->path, why, why_size);
+
+    buf_free(&scan->text);
+    if (!scanned)
+        return false;
+    if (scan->first == 0) { /* not even the first line was whole: there is nothing to go on from */
+        opened->is_new = true;
+        if (scan->torn_bytes <= TORN_START_MAX && ftruncate(file->fd, 0) == 0)
+            return begin(file, why, why_size);
+        snprintf(why, why_size, "%s is not an audit: it has no whole line; move it away",
+                 file->path);
+        return false;
+    }
+    file->head = scan->head;
+    file->first = scan->first;
+    file->size = lseek(file->fd, 0, SEEK_END);
+    file->synced = false; /* who knows what the last process has synced */
+    opened->torn_bytes = scan->torn_bytes;
+    if (scan->torn_bytes > 0) {
+        if (!scan->torn_ended)
+            buf_append_text(&file->out, "\n");
+        chain_append_torn(&file->head, file->hasher, wall_ms(), scan->torn_bytes, scan->torn,
+                          &file->out);
+        file->size += (int64_t)file->out.len;
+    }
+    add_mismatch(file, scan, opened);
+    return true;
+}
+
+struct audit_file *audit_file_open(const char *path, const struct chain_head *known,
+                                   size_t known_count, struct audit_opened *opened, char *why,
+                                   size_t why_size)
+{
+    struct audit_file *file = mem_zalloc(sizeof *file);
+
+    *opened = (struct audit_opened){.is_new = false};
+    file->path = mem_strdup(path);
+    file->hasher = chain_hasher_new();
+    file->fd = open_path(path, &opened->is_new, why, why_size);
+    struct scan scan = {.hasher = file->hasher, .heads = known, .heads_count = known_count};
+    if (file->fd >= 0 &&
+        (opened->is_new ? begin(file, why, why_size) : resume(file, &scan, opened, why, why_size)))
+        return file;
+    audit_file_close(file);
+    return NULL;
+}
+
+void audit_file_close(struct audit_file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    chain_hasher_free(file->hasher);
+    buf_free(&file->out);
+    free(file->path);
+    free(file);
+}
+
+/* Writing. */
+
+void audit_file_add(struct audit_file *file, int64_t time_ms, const struct audit_note *note)
+{
+    size_t before = file->out.len;
+
+    chain_append(&file->head, file->hasher, time_ms, note, &file->out);
+    file->size += (int64_t)(file->out.len - before);
+    file->synced = false;
+}
+
+bool audit_file_write(struct audit_file *file)
+{
+    while (file->out_written < file->out.len) {
+        ssize_t len =
+            write(file->fd, file->out.data + file->out_written, file->out.len - file->out_written);
+        if (len < 0 && errno == EINTR)
+            continue;
+        if (len < 0)
+            return false;
+        if (len == 0) {
+            errno = ENOSPC;
+            return false;
+        }
+        file->out_written += (size_t)len;
+    }
+    file->out_written = 0;
+    if (file->out.cap > PIECE_BYTES)
+        buf_free(&file->out);
+    buf_clear(&file->out);
+    return true;
+}
+
+bool audit_file_sync(struct audit_file *file)
+{
+    if (!file->synced && fdatasync(file->fd) != 0)
+        return false;
+    file->synced = true;
+    return true;
+}
+
+bool audit_file_is_written(const struct audit_file *file)
+{
+    return file->out.len == 0;
+}
+
+bool audit_file_is_synced(const struct audit_file *file)
+{
+    return file->synced;
+}
+
+struct chain_head audit_file_head(const struct audit_file *file)
+{
+    return file->head;
+}
+
+int64_t audit_file_size(const struct audit_file *file)
+{
+    return file->size;
+}
+
+/* Going on elsewhere. */
+
+/* Under the path there is, or is made, an empty file: lines go there now. The old one, which is
+ * whole, is synced and closed. */
+static enum audit_rotation go_on(struct audit_file *file, char *why, size_t why_size)
+{
+    bool is_new = false;
+
+    if (!audit_file_sync(file)) {
+        snprintf(why, why_size, "%s cannot be synced: %s", file->path, strerror(errno));
+        return AUDIT_UNCHANGED;
+    }
+    int fd = open_path(file->path, &is_new, why, why_size);
+    if (fd < 0)
+        return AUDIT_UNCHANGED;
+    if (!is_new) {
+        snprintf(why, why_size, "%s has something in it already", file->path);
+        close(fd);
+        return AUDIT_UNCHANGED;
+    }
+    close(file->fd);
+    file->fd = fd;
+    /* That the folder cannot be synced is found again by the next sync, or never was true. */
+    (void)begin(file, why, why_size);
+    return AUDIT_ROTATED;
+}
+
+enum audit_rotation audit_file_rotate(struct audit_file *file, char *name, size_t name_size,
+                                      char *why, size_t why_size)
+{
+    text_print(name, name_size, "%s.%0*" PRIu64, file->path, NUMBER_DIGITS, file->first);
+    int failed = renameat2(AT_FDCWD, file->path, AT_FDCWD, name, RENAME_NOREPLACE);
+    if (failed != 0 && errno == EEXIST) { /* of an older chain */
+        text_print(name, name_size, "%s.%0*" PRIu64 "-%.*s", file->path, NUMBER_DIGITS, file->first,
+                   ID_DIGITS, file->head.id);
+        failed = renameat2(AT_FDCWD, file->path, AT_FDCWD, name, RENAME_NOREPLACE);
+    }
+    if (failed != 0) {
+        snprintf(why, why_size, "%s cannot become %s: %s", file->path, name, strerror(errno));
+        return AUDIT_UNCHANGED;
+    }
+    if (go_on(file, why, why_size) == AUDIT_ROTATED)
+        return AUDIT_ROTATED;
+    /* Back: where it was looked for it is found. */
+    (void)renameat2(AT_FDCWD, name, AT_FDCWD, file->path, RENAME_NOREPLACE);
+    return AUDIT_UNCHANGED;
+}
+
+enum audit_rotation audit_file_reopen(struct audit_file *file, char *name, size_t name_size,
+                                      char *why, size_t why_size)
+{
+    struct stat ours, there;
+
+    if (fstat(file->fd, &ours) == 0 && stat(file->path, &there) == 0 &&
+        ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
+        return audit_file_rotate(file, name, name_size, why, why_size);
+    text_print(name, name_size, "%s", "where it was moved to");
+    return go_on(file, why, why_size);
+}
