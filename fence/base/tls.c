@@ -16,8 +16,6 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 
-enum { RECORD_MAX = 16384 };
-
 struct tls_context {
     SSL_CTX *ssl;
     BIO_METHOD *bio;
@@ -347,8 +345,8 @@ static int read_all(struct tls *tls, struct buf *plain)
     size_t len = 0;
 
     for (;;) {
-        char *into = buf_reserve(plain, RECORD_MAX);
-        if (SSL_read_ex(tls->ssl, into, RECORD_MAX, &len) != 1)
+        char *into = buf_reserve(plain, TLS_RECORD_MAX);
+        if (SSL_read_ex(tls->ssl, into, TLS_RECORD_MAX, &len) != 1)
             return SSL_get_error(tls->ssl, 0);
         plain->len += len;
     }

@@ -19,7 +19,8 @@
 
 #include "fence/base/bytes.h"
 
-#define TLS_WHY_MAX 320
+#define TLS_WHY_MAX    320
+#define TLS_RECORD_MAX 16384 /* bytes of plaintext in one */
 
 /* Whom a server asks for a certificate. */
 enum tls_clients {
@@ -58,7 +59,7 @@ struct tls *tls_open(struct tls_context *context, const char *name);
 /* NULL is ignored. */
 void tls_free(struct tls *tls);
 /* Take what has arrived; nothing, to begin a client's handshake. Appends to `plain` at most
- * as many bytes as have arrived. */
+ * as many bytes as have arrived, and what was there already of a record (TLS_RECORD_MAX). */
 enum tls_state tls_receive(struct tls *tls, struct bytes arrived, struct buf *plain,
                            struct buf *to_send);
 /* Only in TLS_OPEN and TLS_ENDED. */
