@@ -170,6 +170,11 @@ bool engine_health(struct engine *engine, struct buf *json)
     buf_printf(json, "\"store\":{\"up\":%s,\"detail\":",
                store.state == STORE_FINE && !lost ? "true" : "false");
     json_string(json, bytes_of(store.state == STORE_FINE ? "ok" : store.why));
+    if (engine->options.audit.note != NULL) {
+        const char *failing = engine->options.audit.state(engine->options.audit.context).failing;
+        buf_printf(json, "},\"audit\":{\"up\":%s,\"detail\":", failing == NULL ? "true" : "false");
+        json_string(json, bytes_of(failing == NULL ? "ok" : failing));
+    }
     buf_printf(json, "},\"connections\":%zu,\"uptime_ms\":%lld}\n", engine->sessions_count,
                (long long)(engine_now_ms(engine) - engine->started_ms));
     return !engine->draining && !lost && !stopped;
