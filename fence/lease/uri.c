@@ -18,6 +18,10 @@ enum {
     SENTINEL_USER,
     SENTINEL_PASSWORD,
     SESSION,
+    TLS_CA,
+    TLS_CERT,
+    TLS_KEY,
+    TLS_NAME,
     OPTIONS
 };
 
@@ -34,10 +38,16 @@ static const struct uri_option options[OPTIONS] = {
     [SENTINEL_USER] = {"sentinel_user", "user", TEXT(sentinel_login.user)},
     [SENTINEL_PASSWORD] = {"sentinel_password", "password", TEXT(sentinel_login.password)},
     [SESSION] = {"session_ms", "session_ms", NUMBER(session_ms, 1000, 3600000)},
+    [TLS_CA] = {"tls_ca", "path", TEXT(tls_ca)},
+    [TLS_CERT] = {"tls_cert", "path", TEXT(tls_cert)},
+    [TLS_KEY] = {"tls_key", "path", TEXT(tls_key)},
+    [TLS_NAME] = {"tls_name", "name", TEXT(tls_name)},
 };
 
 #define OF(option) (1U << (option))
 #define COMMON     (OF(PREFIX) | OF(TIMEOUT))
+#define TLS        (OF(TLS_CA) | OF(TLS_CERT) | OF(TLS_KEY) | OF(TLS_NAME))
+#define SENTINEL   (COMMON | OF(DB) | OF(REPLICAS) | OF(SENTINEL_USER) | OF(SENTINEL_PASSWORD))
 
 enum after_hosts { NOTHING, A_DB, A_NAME, A_CHROOT };
 
@@ -55,8 +65,12 @@ static const struct scheme {
     {"redis+unix:", LEASE_URI_REDIS_UNIX, 0, 0, 0, NOTHING, 1000,
      COMMON | OF(DB) | OF(USER) | OF(PASSWORD)},
     {"redis+sentinel://", LEASE_URI_SENTINEL, 26379, 1, LEASE_URI_HOSTS_MAX, A_NAME, 1000,
-     COMMON | OF(DB) | OF(REPLICAS) | OF(SENTINEL_USER) | OF(SENTINEL_PASSWORD)},
+     SENTINEL},
     {"redlock://", LEASE_URI_REDLOCK, 6379, 3, LEASE_URI_HOSTS_MAX, A_DB, 100, COMMON},
+    {"rediss://", LEASE_URI_REDIS, 6379, 1, 1, A_DB, 1000, COMMON | TLS},
+    {"rediss+sentinel://", LEASE_URI_SENTINEL, 26379, 1, LEASE_URI_HOSTS_MAX, A_NAME, 1000,
+     SENTINEL | TLS},
+    {"redlock+tls://", LEASE_URI_REDLOCK, 6379, 3, LEASE_URI_HOSTS_MAX, A_DB, 100, COMMON | TLS},
     {"zookeeper://", LEASE_URI_ZOOKEEPER, 2181, 1, LEASE_URI_HOSTS_MAX, A_CHROOT, 1000,
      COMMON | OF(SESSION)},
 };
@@ -64,7 +78,8 @@ static const struct scheme {
 static const struct {
     const char *scheme, *why;
 } not_supported[] = {
-    {"rediss:", "rediss: (Redis with TLS) is not supported"},
+    {"zookeepers:", "ZooKeeper's client in Debian has no TLS: let stunnel speak it (see "
+                    "fence/lease/SERVICES.md)"},
     {"redis+cluster:", "Redis Cluster is not supported"},
     {"redis-cluster:", "Redis Cluster is not supported"},
 };
@@ -216,12 +231,14 @@ static bool take_all(struct parse *parse)
             parse->scheme = &schemes[i];
             parse->uri->kind = schemes[i].kind;
             parse->uri->timeout_ms = schemes[i].timeout_ms;
+            parse->uri->tls = (schemes[i].options & TLS) != 0;
             return take_rest(parse);
         }
     }
     return uri_refuse(&parse->in, text,
                       "it begins with local:, redis://, redis+unix:, redis+sentinel://, "
-                      "redlock:// or zookeeper://");
+                      "redlock://, zookeeper://; or by TLS with rediss://, rediss+sentinel://, "
+                      "redlock+tls://");
 }
 
 bool lease_uri_parse(const char *text, struct lease_uri *uri, char *why, size_t why_size)
@@ -233,6 +250,12 @@ bool lease_uri_parse(const char *text, struct lease_uri *uri, char *why, size_t 
         return true;
     text_print(why, why_size, "lease URI, column %td: %s", parse.in.at - text + 1, parse.in.why);
     return false;
+}
+
+struct tls_context *lease_uri_tls(const struct lease_uri *uri, char why[TLS_WHY_MAX])
+{
+    return tls_client(
+        &(struct tls_files){.cert = uri->tls_cert, .key = uri->tls_key, .ca = uri->tls_ca}, why);
 }
 
 struct lease_uri lease_uri_member(const struct lease_uri *uri, int i)
@@ -252,13 +275,14 @@ struct lease_uri lease_uri_member(const struct lease_uri *uri, int i)
 const char *lease_uri_text(const struct lease_uri *uri, char *out, size_t size)
 {
     char host[URI_HOST_TEXT_MAX];
+    const char *tls = uri->tls ? " (TLS)" : "";
 
     switch (uri->kind) {
     case LEASE_URI_LOCAL: text_print(out, size, "local"); break;
-    case LEASE_URI_REDIS: text_print(out, size, "redis"); break;
+    case LEASE_URI_REDIS: text_print(out, size, "redis%s", tls); break;
     case LEASE_URI_REDIS_UNIX: text_print(out, size, "redis %s", uri->path); break;
-    case LEASE_URI_SENTINEL: text_print(out, size, "sentinel %s of", uri->name); break;
-    case LEASE_URI_REDLOCK: text_print(out, size, "redlock of"); break;
+    case LEASE_URI_SENTINEL: text_print(out, size, "sentinel%s %s of", tls, uri->name); break;
+    case LEASE_URI_REDLOCK: text_print(out, size, "redlock%s of", tls); break;
     case LEASE_URI_ZOOKEEPER: text_print(out, size, "zookeeper%s of", uri->name); break;
     }
     for (int i = 0; i < uri->hosts_count; i++) {

@@ -10,6 +10,9 @@
  *   zookeeper://[user:password@]host[:2181],...[/chroot][?prefix=stockade&timeout_ms=1000
  *               &session_ms=6000]
  *
+ * rediss://, rediss+sentinel:// and redlock+tls:// are the same by TLS, and take
+ * tls_ca=, tls_cert=, tls_key= (PEM files) and tls_name= (that certificates have to have).
+ *
  * What is not understood is refused, and the column named. Neither the complaints nor
  * lease_uri_text repeat a part of the URI that could be a password. How a host, a login or a value
  * is written: fence/base/uri.h. */
@@ -19,6 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "fence/base/tls.h"
 #include "fence/base/uri.h"
 
 #define LEASE_URI_HOSTS_MAX 15
@@ -45,6 +49,9 @@ struct lease_uri {
     int timeout_ms;  /* for connecting, and for each answer */
     int replicas;    /* LEASE_URI_SENTINEL: how many must have a grant before it counts */
     int session_ms;  /* LEASE_URI_ZOOKEEPER */
+    bool tls;
+    char tls_ca[256], tls_cert[256], tls_key[256]; /* empty: the system's CAs; none */
+    char tls_name[256];                            /* empty: the host's */
 };
 
 /* False: `why` says what is wrong and where ("lease URI, column 9: ..."), and `uri` is of no use.
@@ -52,6 +59,8 @@ struct lease_uri {
 bool lease_uri_parse(const char *text, struct lease_uri *uri, char *why, size_t why_size);
 /* The Redis at the i-th host: all else as in `uri`, but for a sentinel the sentinels' login. */
 struct lease_uri lease_uri_member(const struct lease_uri *uri, int i);
+/* Read its files, for connections by TLS. NULL: `why` is one line. */
+struct tls_context *lease_uri_tls(const struct lease_uri *uri, char why[TLS_WHY_MAX]);
 /* "redis 127.0.0.1:6379", "redis [::1]:6379", "redis /run/redis.sock", "local",
  * "redlock of a:6379,b:6379,c:6379"; cut where it does not fit. Returns `out`. */
 const char *lease_uri_text(const struct lease_uri *uri, char *out, size_t size);

@@ -15,7 +15,7 @@ import pytest
 from harness.deployment import Deployment, RECOVERED_SECONDS, granted_again
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.resp import Push, ReplyError, refused
-from harness.services import SERVICES, needed, skipped
+from harness.services import BY_TLS, SERVICES, needed, skipped
 from test_p2_rising import assert_rising, cycles
 from test_p8_live import PROMPT_SECONDS, line_up
 
@@ -25,7 +25,9 @@ WRITES_MIN = 50
 MANY, PORTION = 10000, 500
 
 
-PARAMS = {name: pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in SERVICES}
+PARAMS = {name: pytest.param(name, marks=[pytest.mark.xdist_group(name)] +
+                             ([pytest.mark.slow] if name in BY_TLS else []))
+          for name in SERVICES | BY_TLS}
 # `local:` is up while the daemon is, and has no state but the store's.
 SEPARATE_SERVICES = pytest.mark.parametrize(
     "shared", [PARAMS[name] for name in PARAMS if name != "local"], indirect=True, scope="module")

@@ -11,7 +11,7 @@ from test_startup import refusal
 
 # A ^ stands before the first character that is wrong; then a word of the reason.
 REFUSED = [
-    ("^sentinel://h/n", "redis\\+sentinel://"), ("^rediss://h", "TLS"),
+    ("^sentinel://h/n", "redis\\+sentinel://"), ("^zookeepers://h", "stunnel"),
     ("^redis+cluster://h", "Cluster"), ("local:^x", "nothing"),
     ("redis://h^,h2", "not expected"), ("redis://h:^0", "65535"),
     ("redis+sentinel://^", "host"), ("redis+sentinel://a,^/n", "host"),
@@ -58,6 +58,6 @@ def test_help_and_the_page_name_every_kind_of_lease_service():
     shown = (REPO / "fence/lease/SERVICES.md").read_text()
     schemes = re.findall(r'^    \{"([a-z+]+:(?://)?)", LEASE_URI', (REPO / "fence/lease/uri.c")
                          .read_text(), re.M)
-    assert len(schemes) == 6
+    assert len(schemes) == 9
     for scheme in schemes:
         assert scheme in text and f"`{scheme}" in shown, scheme

@@ -83,6 +83,7 @@ struct redis_conn {
     uv_timer_t timer;
     int handles; /* libuv's, open */
     struct wire *wire;
+    struct tls_context *tls; /* NULL: none is needed, or the files are to be read */
 
     struct lookup *lookup; /* under way, or NULL */
     char addresses[ADDRESSES_MAX][INET6_ADDRSTRLEN];
@@ -145,6 +146,10 @@ static void fail(struct redis_conn *conn, const char *reason)
 
     if (failed == WAITING || failed == CLOSING)
         return;
+    if (failed == CONNECTING) {
+        tls_context_free(conn->tls);
+        conn->tls = NULL;
+    }
     bool refused = failed == GREETING && conn->wire != NULL && wire_refused(conn->wire);
     enter(conn, WAITING, 0);
     if (failed == CONNECTING && conn->addresses_tried < conn->addresses_count) {
@@ -213,16 +218,35 @@ static bool locate(struct redis_conn *conn, bool last)
 
 static const struct wire_events wire_events;
 
+/* The files are read again after a failure: it may have been for want of new ones. */
+static bool choose_tls(struct redis_conn *conn, struct wire_target *target, char why[TLS_WHY_MAX])
+{
+    const struct lease_uri *uri = &conn->uri;
+
+    if (!uri->tls)
+        return true;
+    if (conn->tls == NULL)
+        conn->tls = lease_uri_tls(uri, why);
+    target->tls = conn->tls;
+    target->tls_name = uri->tls_name[0] != '\0' ? uri->tls_name : uri->hosts[0].name;
+    return conn->tls != NULL;
+}
+
 static void connect_next(struct redis_conn *conn)
 {
-    char why[128];
+    char why[TLS_WHY_MAX] = "";
     bool local = conn->uri.kind == LEASE_URI_REDIS_UNIX;
-    const char *address = local ? conn->uri.path : conn->addresses[conn->addresses_tried];
+    struct wire_target target = {.address = local ? conn->uri.path
+                                                  : conn->addresses[conn->addresses_tried],
+                                 .port = local ? 0 : conn->uri.hosts[0].port};
 
     conn->addresses_tried++;
     enter_step(conn, CONNECTING);
-    conn->wire = wire_open(conn->reconnect.env.loop, address, local ? 0 : conn->uri.hosts[0].port,
-                           &wire_events, conn, why, sizeof why);
+    if (!choose_tls(conn, &target, why)) {
+        fail(conn, why);
+        return;
+    }
+    conn->wire = wire_open(conn->reconnect.env.loop, &target, &wire_events, conn, why, sizeof why);
     if (conn->wire == NULL)
         fail(conn, why);
     else
@@ -357,12 +381,6 @@ static void on_gone(void *context)
     conn->wire = NULL;
 }
 
-static void on_broken(void *context)
-{
-    struct redis_conn *conn = context;
-    fail(conn, wire_error(conn->wire));
-}
-
 static void on_handle_closed(void *context)
 {
     struct redis_conn *conn = context;
@@ -372,6 +390,7 @@ static void on_handle_closed(void *context)
         return;
     void (*closed)(void *context) = conn->closed;
     void *closed_context = conn->closed_context;
+    tls_context_free(conn->tls);
     free(conn);
     closed(closed_context);
 }
@@ -380,7 +399,6 @@ static const struct wire_events wire_events = {
     .connected = on_connected,
     .reply = on_reply,
     .gone = on_gone,
-    .broken = on_broken,
     .closed = on_handle_closed,
 };
 

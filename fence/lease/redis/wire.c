@@ -1,186 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hiredis 0.14 on libuv.
+/* A socket that libuv watches, TLS where it is asked for, and hiredis's reader:
  *
- * The wire and its context are born and die together: hiredis frees the context when the connection
- * fails, or we do; either way its `cleanup` hook runs last, closes the poll handle, and the
- * handle's close callback frees the wire.
+ *   wire_send ──▶ out ─────────────[ TLS ]──▶ sealed ──▶ socket
+ *   reply ◀── hiredis's reader ◀──[ TLS ]◀── plain  ◀── socket
  *
- * The other side may be no Redis at all, and hiredis is not prepared for that. It aborts the
- * process when a reply arrives that nobody asked for, or a message of another form than usual, and
- * it allocates whatever an array's header says. So our own object functions stand before its
- * reader: they count the replies that are expected, check messages, and turn what does not fit into
- * a protocol error. hiredis also buffers a line that never ends; here it is cut off. */
+ * The other side may be no Redis at all. So a reply that nobody asked for, a message of another
+ * form than usual, an array of too many elements, and a reply that never ends each end the wire. */
 #include "fence/lease/redis/wire.h"
 
 #include <ctype.h>
-#include <fcntl.h>
-#include <hiredis/async.h>
+#include <errno.h>
 #include <hiredis/hiredis.h>
-#include <stdbool.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 
+#define READ_SIZE          (16 * 1024)
 #define UNREAD_BYTES_MAX   (1024 * 1024) /* of a reply that is not complete */
 #define ARRAY_ELEMENTS_MAX 1024          /* ROLE: one for each replica */
 
 struct wire {
     uv_poll_t poll;
-    int polled;                       /* UV_READABLE | UV_WRITABLE, as hiredis wants it */
-    redisAsyncContext *redis;         /* NULL: gone */
-    redisReplyObjectFunctions reader; /* ours, which check and then call hiredis's: */
-    const redisReplyObjectFunctions *make;
-    size_t replies_expected;
+    int fd, polled; /* UV_READABLE | UV_WRITABLE */
+    bool connected, gone;
+    struct tls *tls; /* NULL: plain, or not connected yet */
+    struct tls_context *tls_context;
+    const char *tls_name;
+    struct buf out, sealed; /* to be sent; `sealed` comes first and is what TLS has made of it */
+    redisReader *reader;
+    redisReplyObjectFunctions functions;                          /* hiredis's, but for arrays: */
+    void *(*make_array)(const redisReadTask *task, int elements); /* hiredis's */
+    struct buf asked;    /* void *: the requests without a reply, the oldest first, ... */
+    size_t asked_first;  /* ... from here on (in bytes) */
     const char *channel; /* listening; or NULL */
-    bool in_message;     /* is the reader inside of one? */
+    void *listener;      /* wire_listen's request */
     bool refused;        /* there was an error reply */
     const struct wire_events *events;
     void *context;
-    char error[128];
+    char error[TLS_WHY_MAX];
 };
 
-/* The object functions. NULL makes hiredis end the connection. */
+/* The end. */
 
-/* Does this begin a reply that was asked for, or a message? */
-static bool is_expected(struct wire *wire, const redisReadTask *task, int elements)
+/* So that it fits into our sentences: "connection refused". The first error counts. */
+static void note_error(struct wire *wire, const char *error)
 {
-    wire->refused |= task->type == REDIS_REPLY_ERROR;
-    wire->in_message = false;
-    if (wire->replies_expected > 0) {
-        wire->replies_expected--;
-        return true;
-    }
-    if (task->type == REDIS_REPLY_ERROR) /* "max number of clients reached": hiredis copes */
-        return true;
-    wire->in_message = wire->channel != NULL;
-    return wire->in_message && elements == 3;
-}
-
-static bool is_text(const char *text, size_t len, const char *word)
-{
-    return len == strlen(word) && memcmp(text, word, len) == 0;
-}
-
-/* May this stand in a message? Only what hiredis's handling of them can take. */
-static bool fits_message(const struct wire *wire, const redisReadTask *task, const char *text,
-                         size_t len)
-{
-    if (text == NULL || task->type != REDIS_REPLY_STRING)
-        return task->idx == 2 && task->type == REDIS_REPLY_INTEGER;
-    return task->idx == 0   ? is_text(text, len, "message") || is_text(text, len, "subscribe")
-           : task->idx == 1 ? is_text(text, len, wire->channel)
-                            : true;
-}
-
-/* `text` of a string, else NULL; `elements` of an array, else 0. */
-static bool refuses(const redisReadTask *task, const char *text, size_t len, int elements)
-{
-    struct wire *wire = task->privdata;
-
-    if (task->parent == NULL ? is_expected(wire, task, elements)
-                             : !wire->in_message || fits_message(wire, task, text, len))
-        return false;
-    snprintf(wire->error, sizeof wire->error, "a reply that nobody asked for (is it Redis?)");
-    return true;
-}
-
-static void *make_string(const redisReadTask *task, char *text, size_t len)
-{
-    struct wire *wire = task->privdata;
-    return refuses(task, text, len, 0) ? NULL : wire->make->createString(task, text, len);
-}
-
-static void *make_array(const redisReadTask *task, int elements)
-{
-    struct wire *wire = task->privdata;
-
-    if (elements > ARRAY_ELEMENTS_MAX) {
-        snprintf(wire->error, sizeof wire->error, "an array of %d elements", elements);
-        return NULL;
-    }
-    return refuses(task, NULL, 0, elements) ? NULL : wire->make->createArray(task, elements);
-}
-
-static void *make_integer(const redisReadTask *task, long long number)
-{
-    struct wire *wire = task->privdata;
-    return refuses(task, NULL, 0, 0) ? NULL : wire->make->createInteger(task, number);
-}
-
-static void *make_nil(const redisReadTask *task)
-{
-    struct wire *wire = task->privdata;
-    return refuses(task, NULL, 0, 0) ? NULL : wire->make->createNil(task);
-}
-
-/* Copy hiredis's error so that it fits into our sentences: "connection refused". */
-static void note_error(char *error, size_t size, const redisContext *context)
-{
-    if (error[0] != '\0' || context->err == 0)
+    if (wire->error[0] != '\0')
         return;
-    snprintf(error, size, "%s", context->errstr);
-    if (isupper((unsigned char)error[0]) && islower((unsigned char)error[1]))
-        error[0] = (char)tolower((unsigned char)error[0]);
-}
-
-static void on_poll(uv_poll_t *poll, int status, int events)
-{
-    struct wire *wire = poll->data;
-
-    /* Where there is a status, libuv has stopped watching, and the error waits on the socket. */
-    if (wire->redis != NULL && (status < 0 || (events & UV_READABLE) != 0))
-        redisAsyncHandleRead(wire->redis);
-    if (wire->redis != NULL && status == 0 && (events & UV_WRITABLE) != 0)
-        redisAsyncHandleWrite(wire->redis);
-    if (wire->redis == NULL)
-        return;
-    if (status < 0)
-        snprintf(wire->error, sizeof wire->error, "%s", uv_strerror(status));
-    else if (wire->redis->c.reader->len > UNREAD_BYTES_MAX)
-        snprintf(wire->error, sizeof wire->error, "a reply without end");
-    else
-        return;
-    uv_poll_stop(&wire->poll);
-    wire->events->broken(wire->context);
-}
-
-static void watch(struct wire *wire, int events)
-{
-    if (events == wire->polled)
-        return;
-    wire->polled = events;
-    if (events == 0)
-        uv_poll_stop(&wire->poll);
-    else
-        check(uv_poll_start(&wire->poll, events, on_poll) == 0);
-}
-
-static void add_read(void *data)
-{
-    struct wire *wire = data;
-    watch(wire, wire->polled | UV_READABLE);
-}
-
-static void del_read(void *data)
-{
-    struct wire *wire = data;
-    watch(wire, wire->polled & ~UV_READABLE);
-}
-
-static void add_write(void *data)
-{
-    struct wire *wire = data;
-    watch(wire, wire->polled | UV_WRITABLE);
-}
-
-static void del_write(void *data)
-{
-    struct wire *wire = data;
-    watch(wire, wire->polled & ~UV_WRITABLE);
+    text_print(wire->error, sizeof wire->error, "%s", error);
+    if (isupper((unsigned char)wire->error[0]) && islower((unsigned char)wire->error[1]))
+        wire->error[0] = (char)tolower((unsigned char)wire->error[0]);
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -189,92 +67,321 @@ static void on_closed(uv_handle_t *handle)
     const struct wire_events *events = wire->events;
     void *context = wire->context;
 
+    tls_free(wire->tls);
+    redisReaderFree(wire->reader);
+    buf_free(&wire->out);
+    buf_free(&wire->sealed);
+    buf_free(&wire->asked);
     free(wire);
     events->closed(context);
 }
 
-static void cleanup(void *data)
+static bool take_asked(struct wire *wire, void **request)
 {
-    struct wire *wire = data;
+    if (wire->asked_first == wire->asked.len)
+        return false;
+    memcpy(request, wire->asked.data + wire->asked_first, sizeof *request);
+    wire->asked_first += sizeof *request;
+    if (wire->asked_first == wire->asked.len || wire->asked_first > READ_SIZE) {
+        buf_consume(&wire->asked, wire->asked_first);
+        wire->asked_first = 0;
+    }
+    return true;
+}
 
-    note_error(wire->error, sizeof wire->error, &wire->redis->c);
+/* Tell everybody, once, and close. */
+static void end(struct wire *wire, const char *error)
+{
+    void *request;
+
+    if (wire->gone)
+        return;
+    wire->gone = true;
+    note_error(wire, error);
+    while (take_asked(wire, &request))
+        wire->events->reply(wire->context, request, NULL);
+    if (wire->channel != NULL)
+        wire->events->reply(wire->context, wire->listener, NULL);
     wire->events->gone(wire->context);
-    wire->redis = NULL;
-    uv_close((uv_handle_t *)&wire->poll, on_closed); /* before hiredis closes the socket */
+    if (wire->tls != NULL) { /* the last word, if there is room for it */
+        tls_end(wire->tls, &wire->sealed);
+        if (wire->sealed.len > 0)
+            (void)send(wire->fd, wire->sealed.data, wire->sealed.len, MSG_NOSIGNAL);
+    }
+    uv_close((uv_handle_t *)&wire->poll, on_closed);
+    close(wire->fd);
 }
 
-static void on_connect(const redisAsyncContext *redis, int status)
+/* Replies. */
+
+static bool is_text(const redisReply *reply, const char *text)
 {
-    struct wire *wire = redis->data;
-
-    if (status == REDIS_OK)
-        wire->events->connected(wire->context);
-    /* Else `cleanup` follows. */
+    return reply->type == REDIS_REPLY_STRING && reply->len == strlen(text) &&
+           memcmp(reply->str, text, reply->len) == 0;
 }
 
-static void on_reply(redisAsyncContext *redis, void *reply, void *request)
+static bool is_message(const struct wire *wire, const redisReply *reply)
 {
-    struct wire *wire = redis->data;
-
-    if (reply == NULL)
-        note_error(wire->error, sizeof wire->error, &redis->c);
-    wire->events->reply(wire->context, request, reply);
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3)
+        return false;
+    const redisReply *word = reply->element[0], *last = reply->element[2];
+    return (is_text(word, "message") || is_text(word, "subscribe")) &&
+           is_text(reply->element[1], wire->channel) &&
+           (last->type == REDIS_REPLY_STRING || last->type == REDIS_REPLY_INTEGER);
 }
 
-static void guard_reader(struct wire *wire)
+static void deliver(struct wire *wire, const redisReply *reply)
 {
-    redisReader *reader = wire->redis->c.reader;
+    void *request;
 
-    wire->make = reader->fn;
-    wire->reader = (redisReplyObjectFunctions){make_string, make_array, make_integer, make_nil,
-                                               reader->fn->freeObject};
-    reader->fn = &wire->reader;
-    reader->privdata = wire;
+    wire->refused |= reply->type == REDIS_REPLY_ERROR;
+    if (take_asked(wire, &request))
+        wire->events->reply(wire->context, request, reply);
+    else if (wire->channel != NULL && is_message(wire, reply))
+        wire->events->reply(wire->context, wire->listener, reply);
+    else if (reply->type == REDIS_REPLY_ERROR) /* "max number of clients reached" */
+        end(wire, reply->str);
+    else
+        end(wire, "a reply that nobody asked for (is it Redis?)");
 }
 
-struct wire *wire_open(struct uv_loop_s *loop, const char *address, int port,
+/* NULL makes hiredis end the reading. */
+static void *make_array(const redisReadTask *task, int elements)
+{
+    struct wire *wire = task->privdata;
+    char error[48];
+
+    if (elements <= ARRAY_ELEMENTS_MAX)
+        return wire->make_array(task, elements);
+    snprintf(error, sizeof error, "an array of %d elements", elements);
+    note_error(wire, error);
+    return NULL;
+}
+
+static void read_replies(struct wire *wire, struct bytes arrived)
+{
+    void *reply = NULL;
+
+    if (arrived.len == 0)
+        return;
+    int status = redisReaderFeed(wire->reader, arrived.data, arrived.len);
+    while (status == REDIS_OK && !wire->gone) {
+        status = redisReaderGetReply(wire->reader, &reply);
+        if (status != REDIS_OK || reply == NULL)
+            break;
+        deliver(wire, reply);
+        freeReplyObject(reply);
+    }
+    if (status != REDIS_OK)
+        end(wire, wire->reader->errstr);
+    else if (wire->reader->len > UNREAD_BYTES_MAX)
+        end(wire, "a reply without end");
+}
+
+/* The socket. */
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+static void watch(struct wire *wire, int events)
+{
+    if (wire->gone || events == wire->polled)
+        return;
+    wire->polled = events;
+    check(uv_poll_start(&wire->poll, events, on_poll) == 0);
+}
+
+/* Ask for an event where there is something to send. */
+static void watch_for_more(struct wire *wire)
+{
+    watch(wire, wire->out.len + wire->sealed.len > 0 ? UV_READABLE | UV_WRITABLE : UV_READABLE);
+}
+
+static void become_connected(struct wire *wire)
+{
+    wire->connected = true;
+    wire->events->connected(wire->context);
+}
+
+static void take_sealed(struct wire *wire, struct bytes arrived)
+{
+    struct buf plain = {0};
+    enum tls_state state = tls_receive(wire->tls, arrived, &plain, &wire->sealed);
+
+    if (!wire->connected && (state == TLS_OPEN || state == TLS_ENDED))
+        become_connected(wire);
+    read_replies(wire, buf_bytes(&plain));
+    buf_free(&plain);
+    if (state == TLS_FAILED)
+        end(wire, tls_why(wire->tls));
+    else if (state == TLS_ENDED)
+        end(wire, "server closed the connection");
+}
+
+static void receive(struct wire *wire)
+{
+    char buffer[READ_SIZE];
+    ssize_t len = recv(wire->fd, buffer, sizeof buffer, 0);
+    struct bytes arrived = {buffer, len > 0 ? (size_t)len : 0};
+
+    if (len < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (len < 0)
+        end(wire, strerror(errno));
+    else if (len == 0)
+        end(wire, wire->connected ? "server closed the connection"
+                                  : "server closed the connection in the TLS handshake");
+    else if (wire->tls != NULL)
+        take_sealed(wire, arrived);
+    else
+        read_replies(wire, arrived);
+}
+
+static void transmit(struct wire *wire)
+{
+    struct buf *from = &wire->out;
+
+    if (wire->tls != NULL) {
+        from = &wire->sealed;
+        if (wire->connected)
+            tls_send(wire->tls, buf_bytes(&wire->out), &wire->sealed);
+        buf_clear(&wire->out);
+    }
+    if (from->len == 0)
+        return;
+    ssize_t len = send(wire->fd, from->data, from->len, MSG_NOSIGNAL);
+    if (len < 0 && errno != EAGAIN && errno != EINTR)
+        end(wire, strerror(errno));
+    else if (len > 0)
+        buf_consume(from, (size_t)len);
+}
+
+/* The socket is connected, or is not and never will be. */
+static void finish_connect(struct wire *wire)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+
+    if (getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        error = errno;
+    if (error != 0) {
+        end(wire, strerror(error));
+    } else if (wire->tls_context == NULL) {
+        become_connected(wire);
+    } else {
+        wire->tls = tls_open(wire->tls_context, wire->tls_name);
+        take_sealed(wire, (struct bytes){0});
+    }
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct wire *wire = poll->data;
+
+    if (status < 0) { /* libuv has stopped watching; where the socket knows why, that is better */
+        int error = 0;
+        socklen_t size = sizeof error;
+        bool known = getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error != 0;
+        end(wire, known ? strerror(error) : uv_strerror(status));
+        return;
+    }
+    if (!wire->connected && wire->tls == NULL) {
+        finish_connect(wire);
+    } else {
+        if (events & UV_READABLE)
+            receive(wire);
+        if ((events & UV_WRITABLE) && !wire->gone)
+            transmit(wire);
+    }
+    watch_for_more(wire);
+}
+
+/* A socket on its way to the target; -1: errno says why. */
+static int begin_connect(const struct wire_target *target)
+{
+    struct sockaddr_un path = {.sun_family = AF_UNIX};
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    const struct sockaddr *address = (const struct sockaddr *)&path;
+    socklen_t len = sizeof path;
+    int on = 1;
+
+    if (target->port == 0)
+        text_print(path.sun_path, sizeof path.sun_path, "%s", target->address);
+    else if (uv_ip4_addr(target->address, target->port, &v4) == 0)
+        address = (const struct sockaddr *)&v4, len = sizeof v4;
+    else if (uv_ip6_addr(target->address, target->port, &v6) == 0)
+        address = (const struct sockaddr *)&v6, len = sizeof v6;
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    if (target->port != 0) { /* where these fail, so does the rest */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    }
+    if (connect(fd, address, len) == 0 || errno == EINPROGRESS)
+        return fd;
+    int failed = errno;
+    close(fd);
+    errno = failed;
+    return -1;
+}
+
+static void make_reader(struct wire *wire)
+{
+    wire->reader = redisReaderCreate();
+    check(wire->reader != NULL);
+    wire->functions = *wire->reader->fn;
+    wire->make_array = wire->functions.createArray;
+    wire->functions.createArray = make_array;
+    wire->reader->fn = &wire->functions;
+    wire->reader->privdata = wire;
+}
+
+struct wire *wire_open(struct uv_loop_s *loop, const struct wire_target *target,
                        const struct wire_events *events, void *context, char *why, size_t why_size)
 {
-    redisAsyncContext *redis =
-        port == 0 ? redisAsyncConnectUnix(address) : redisAsyncConnect(address, port);
-    check(redis != NULL);
-    if (redis->err != 0) {
-        why[0] = '\0';
-        note_error(why, why_size, &redis->c);
-        redisAsyncFree(redis);
-        return NULL;
-    }
-
     struct wire *wire = mem_zalloc(sizeof *wire);
-    int status = uv_poll_init(loop, &wire->poll, redis->c.fd);
-    if (status != 0) {
-        snprintf(why, why_size, "%s", uv_strerror(status));
-        redisAsyncFree(redis);
+    int status = 0;
+
+    wire->fd = begin_connect(target);
+    if (wire->fd < 0)
+        note_error(wire, strerror(errno));
+    else if ((status = uv_poll_init(loop, &wire->poll, wire->fd)) != 0)
+        note_error(wire, uv_strerror(status));
+    if (wire->fd < 0 || status != 0) {
+        text_print(why, why_size, "%s", wire->error);
+        if (wire->fd >= 0)
+            close(wire->fd);
         free(wire);
         return NULL;
     }
-    (void)fcntl(redis->c.fd, F_SETFD, FD_CLOEXEC);
-    if (port != 0)
-        (void)redisEnableKeepAlive(&redis->c);
     wire->poll.data = wire;
-    wire->redis = redis;
+    wire->tls_context = target->tls;
+    wire->tls_name = target->tls_name;
     wire->events = events;
     wire->context = context;
-    guard_reader(wire);
-    redis->data = redis->ev.data = wire;
-    redis->ev.addRead = add_read;
-    redis->ev.delRead = del_read;
-    redis->ev.addWrite = add_write;
-    redis->ev.delWrite = del_write;
-    redis->ev.cleanup = cleanup;
-    check(redisAsyncSetConnectCallback(redis, on_connect) == REDIS_OK);
+    make_reader(wire);
+    watch(wire, UV_WRITABLE);
     return wire;
+}
+
+/* The interface. */
+
+static void format(struct wire *wire, int argc, const char **argv, const size_t *lens)
+{
+    char *command;
+    int len = redisFormatCommandArgv(&command, argc, argv, lens);
+
+    check(len > 0 && wire->connected && !wire->gone);
+    buf_append(&wire->out, command, (size_t)len);
+    redisFreeCommand(command);
+    watch_for_more(wire);
 }
 
 void wire_send(struct wire *wire, void *request, int argc, const char **argv, const size_t *lens)
 {
-    wire->replies_expected++;
-    check(redisAsyncCommandArgv(wire->redis, on_reply, request, argc, argv, lens) == REDIS_OK);
+    buf_append(&wire->asked, &request, sizeof request);
+    format(wire, argc, argv, lens);
 }
 
 void wire_listen(struct wire *wire, void *request, const char *channel)
@@ -283,7 +390,8 @@ void wire_listen(struct wire *wire, void *request, const char *channel)
     const size_t lens[] = {strlen(argv[0]), strlen(channel)};
 
     wire->channel = channel;
-    check(redisAsyncCommandArgv(wire->redis, on_reply, request, 2, argv, lens) == REDIS_OK);
+    wire->listener = request;
+    format(wire, 2, argv, lens);
 }
 
 bool wire_refused(const struct wire *wire)
@@ -298,5 +406,5 @@ const char *wire_error(const struct wire *wire)
 
 void wire_free(struct wire *wire)
 {
-    redisAsyncFree(wire->redis);
+    end(wire, "");
 }

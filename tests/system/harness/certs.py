@@ -4,6 +4,7 @@
     certs = Certs(folder)                     # a CA of its own: certs.ca
     certs.issue("server", "DNS:localhost,IP:127.0.0.1") -> Cert(cert, key)
     certs.client()                            # an ssl.SSLContext that trusts that CA
+    certs.redis(port)                         # a redis-server's lines: TLS at this port, no other
 """
 
 import pathlib
@@ -52,3 +53,12 @@ class Certs:
         if cert is not None:
             context.load_cert_chain(*cert)
         return context
+
+    def redis(self, port):
+        """The options that make a redis-server, or a sentinel, speak TLS only."""
+        cert = self.folder / "redis.pem"
+        if not cert.exists():
+            self.server("redis")
+        return {"port": 0, "tls-port": port, "tls-cert-file": cert,
+                "tls-key-file": self.folder / "redis.key", "tls-ca-cert-file": self.ca,
+                "tls-auth-clients": "no", "tls-replication": "yes"}

@@ -13,12 +13,14 @@ class Redlock(Service):
     def __init__(self, rig, count=5, args=()):
         super().__init__(rig)
         self.args = args
-        self.masters = [rig.redis(args=args) for _ in range(count)]
+        self.masters = [rig.redis(args=args, certs=self.certs) for _ in range(count)]
 
     @property
     def uri(self):
         hosts = ",".join("{}:{}".format(*master.address) for master in self.masters)
-        return f"redlock://{hosts}?timeout_ms={self.timeout_ms}"
+        scheme = "redlock+tls" if self.tls else "redlock"
+        options = "&".join([f"timeout_ms={self.timeout_ms}", *self.tls_options])
+        return f"{scheme}://{hosts}?{options}"
 
     def kill(self, *numbers):
         for number in numbers:
@@ -29,7 +31,7 @@ class Redlock(Service):
         for number in numbers:
             old = self.masters[number]
             self.masters[number] = self.rig.redis(port=old.address[1], folder=old.folder,
-                                                  args=self.args)
+                                                  args=self.args, certs=self.certs)
 
     def down(self):
         self.kill(*range(len(self.masters)))
@@ -40,3 +42,7 @@ class Redlock(Service):
     def lose_all(self):
         for master in self.masters:
             master("FLUSHALL")
+
+
+class RedlockTls(Redlock):
+    tls = True

@@ -102,9 +102,14 @@ class Stockaded(Process):
 class RedisServer(Process):
     password = ""
 
-    def __init__(self, port, folder, args, stderr_path):
+    def __init__(self, port, folder, args, stderr_path, certs=None):
+        """`certs`: it speaks TLS."""
         self.address = ("127.0.0.1", port)
         self.folder = folder
+        self.certs = certs
+        if certs:
+            args = [*args, *(word for name, value in certs.redis(port).items()
+                             for word in (f"--{name}", value))]
         super().__init__("redis-server", [
             "redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", folder,
             "--save", "", "--appendfsync", "always", "--daemonize", "no",
@@ -113,10 +118,10 @@ class RedisServer(Process):
 
     @property
     def uri(self):
-        return "redis://{}:{}".format(*self.address)
+        return "{}://{}:{}".format("rediss" if self.certs else "redis", *self.address)
 
     def client(self, **options):
-        return Client(self.address, **options)
+        return Client(self.address, tls=self.certs and self.certs.client(), **options)
 
     def __call__(self, *command, timeout=10.0):
         """One command on a connection of its own."""
@@ -203,13 +208,13 @@ class Rig:
         """A daemon whose disk fails when `faults` says so."""
         return self.daemon(*args, env=self.fault_env(), **options)
 
-    def redis(self, port=None, appendonly=False, args=(), folder=None):
+    def redis(self, port=None, appendonly=False, args=(), folder=None, certs=None):
         """A redis-server that answers. A given port serves to start it again where it was."""
         folder = folder or self.folder / f"redis-{next(self.number)}"
         folder.mkdir(exist_ok=True)
         args = ["--appendonly", "yes" if appendonly else "no", *args]
         return self.start_server("redis", port, lambda free, stderr_path: RedisServer(
-            free, folder, args, stderr_path))
+            free, folder, args, stderr_path, certs))
 
     def start_server(self, name, port, make):
         """The server of make(port, path for its stderr), once it answers. Another program may take

@@ -33,14 +33,17 @@ def pairs(reply):
 
 
 class SentinelServer(RedisServer):
-    def __init__(self, port, folder, lines, stderr_path):
+    def __init__(self, port, folder, lines, stderr_path, certs=None):
         self.address = ("127.0.0.1", port)
         self.folder = folder
+        self.certs = certs
+        options = certs.redis(port) if certs else {"port": port}
         self.config = folder / f"sentinel-{port}.conf"
         log = folder / f"sentinel-{port}.log"
         if lines is not None:  # else it goes on with what it wrote there itself
-            self.config.write_text("\n".join([f"port {port}", "bind 127.0.0.1", f"dir {folder}",
-                                              f"logfile {log}", *lines, ""]))
+            self.config.write_text("\n".join(
+                [*(f"{name} {value}" for name, value in options.items()), "bind 127.0.0.1",
+                 f"dir {folder}", f"logfile {log}", *lines, ""]))
         Process.__init__(self, "redis-sentinel", ["redis-server", self.config, "--sentinel"],
                          stderr_path)
 
@@ -65,7 +68,7 @@ class Sentinels(Service):
 
     def _redis(self, *args, port=None):
         secret = ["--requirepass", self.password, "--masterauth", self.password]
-        server = self.rig.redis(port=port, args=[
+        server = self.rig.redis(port=port, certs=self.certs, args=[
             *args, "--repl-diskless-sync-delay", 0, "--logfile", self.folder / "redis.log",
             *(secret if self.password else [])])
         server.password = self.password
@@ -81,7 +84,7 @@ class Sentinels(Service):
             lines += [f"requirepass {self.sentinel_password}",
                       f"sentinel sentinel-pass {self.sentinel_password}"]
         server = self.rig.start_server("sentinel", port, lambda free, stderr_path: SentinelServer(
-            free, self.folder, None if port else lines, stderr_path))
+            free, self.folder, None if port else lines, stderr_path, self.certs))
         server.password = self.sentinel_password
         server("SENTINEL", "DEBUG", *HASTE)
         return server
@@ -93,13 +96,14 @@ class Sentinels(Service):
     def uri_with(self, options="", name=NAME, password=None, sentinel_password=None, hosts=None):
         """The URI with something else in it."""
         password = self.password if password is None else password
-        words = [options] if options else []
+        words = [*([options] if options else []), *self.tls_options]
         if sentinel_password is None:
             sentinel_password = self.sentinel_password
         if sentinel_password:
             words.append(f"sentinel_password={sentinel_password}")
         hosts = hosts or [f"127.0.0.1:{s.address[1]}" for s in self.sentinels]
-        return (f"redis+sentinel://{f':{password}@' if password else ''}{','.join(hosts)}/{name}"
+        login = f":{password}@" if password else ""
+        return (f"{'rediss' if self.tls else 'redis'}+sentinel://{login}{','.join(hosts)}/{name}"
                 + ("?" + "&".join(words) if words else ""))
 
     def role(self, server):
@@ -216,3 +220,7 @@ class Sentinel(Sentinels):
 
     def __init__(self, rig):
         super().__init__(rig, down_after_ms=NEVER_MS)
+
+
+class SentinelTls(Sentinel):
+    tls = True

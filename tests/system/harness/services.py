@@ -17,6 +17,9 @@ import shutil
 
 import pytest
 
+from harness.certs import Certs
+from harness.rig import free_port
+
 # Each is a class derived from Service, as "module:Class".
 SERVICES = {
     "local": "harness.services:Local",
@@ -24,6 +27,12 @@ SERVICES = {
     "redlock": "harness.redlock:Redlock",
     "sentinel": "harness.sentinel:Sentinel",
     "zookeeper": "harness.zookeeper:ZooKeeper",
+}
+# The same by TLS.
+BY_TLS = {
+    "rediss": "harness.services:Rediss",
+    "redlock+tls": "harness.redlock:RedlockTls",
+    "rediss+sentinel": "harness.sentinel:SentinelTls",
 }
 SKIP = "STOCKADE_SKIP_SERVICES"
 
@@ -38,12 +47,20 @@ class Service:
     sessions = False  # a daemon's leases end with its session,
     session_ms = 0  # which lasts this long after the daemon died
 
+    tls = False  # its servers speak nothing else
+
     def __init__(self, rig):
         self.rig = rig
+        self.certs = Certs(rig.folder / f"certs-{free_port()}") if self.tls else None
 
     @property
     def uri(self):
         raise NotImplementedError
+
+    @property
+    def tls_options(self):
+        """For the URI: the words of its options."""
+        return [f"tls_ca={self.certs.ca}"] if self.tls else []
 
     @classmethod
     def missing(cls):
@@ -84,26 +101,31 @@ class Redis(Service):
 
     def __init__(self, rig):
         super().__init__(rig)
-        self.server = rig.redis()
+        self.server = rig.redis(certs=self.certs)
 
     @property
     def uri(self):
-        return self.server.uri
+        return "?".join([self.server.uri, *self.tls_options])
 
     def down(self):
         self.server.kill()
 
     def up(self):
-        self.server = self.rig.redis(port=self.server.address[1], folder=self.server.folder)
+        self.server = self.rig.redis(port=self.server.address[1], folder=self.server.folder,
+                                     certs=self.certs)
 
     def lose_all(self):
         self.server("FLUSHALL")
 
 
+class Rediss(Redis):
+    tls = True
+
+
 def skipped():
     """The names that the user asked to leave out."""
     names = set(filter(None, os.environ.get(SKIP, "").replace(" ", "").split(",")))
-    unknown = names - set(SERVICES)
+    unknown = names - set(SERVICES) - set(BY_TLS)
     assert not unknown, f"{SKIP} names no lease service: {', '.join(sorted(unknown))}"
     return names
 
@@ -113,7 +135,7 @@ def needed(name):
     it."""
     if name in skipped():
         pytest.skip(f"lease service {name}: left out by {SKIP}")
-    module, _, cls = SERVICES[name].partition(":")
+    module, _, cls = (SERVICES | BY_TLS)[name].partition(":")
     service = getattr(importlib.import_module(module), cls)
     missing = service.missing()
     assert not missing, (f"lease service {name} cannot be tested, these are missing: {missing}. "

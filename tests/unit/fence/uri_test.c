@@ -95,6 +95,25 @@ TEST(a_member_is_a_redis_of_its_own)
     assert_int_equal(member.db, 3);
 }
 
+TEST(by_tls_it_is_the_same_with_files)
+{
+    struct lease_uri uri = parsed("rediss+sentinel://a,b/n?tls_ca=/ca.pem&tls_cert=c&tls_key=k"
+                                  "&tls_name=redis.example");
+    struct lease_uri member = lease_uri_member(&uri, 1);
+    char text[128];
+
+    assert_string_equal(lease_uri_text(&uri, text, sizeof text),
+                        "sentinel (TLS) n of a:26379,b:26379");
+    assert_string_equal(lease_uri_text(&member, text, sizeof text), "redis (TLS) b:26379");
+    assert_string_equal(member.tls_ca, "/ca.pem");
+    assert_string_equal(member.tls_cert, "c");
+    assert_string_equal(member.tls_key, "k");
+    assert_string_equal(member.tls_name, "redis.example");
+    assert_true(parsed("rediss://h/3").tls);
+    assert_true(parsed("redlock+tls://a,b,c").tls);
+    assert_false(parsed("redis://h").tls);
+}
+
 TEST(a_text_that_does_not_fit_is_cut)
 {
     struct lease_uri uri = parsed("redlock://aaaa:1,bbbb:2,cccc:3");
@@ -119,7 +138,8 @@ TEST(what_is_refused_and_where)
         {"redis:/h", 1, "begins with"},
         {"local", 1, "begins with"},
         {"local:x", 7, "nothing follows"},
-        {"rediss://h", 1, "rediss: (Redis with TLS) is not supported"},
+        {"zookeepers://h", 1, "ZooKeeper's client in Debian has no TLS"},
+        {"redis://h?tls_ca=/ca.pem", 11, "options are"},
         {"redis+cluster://h", 1, "Redis Cluster is not supported"},
         {"redis://a b", 10, "a blank"},
         {"redis://h\n", 10, "a blank"},
@@ -239,7 +259,7 @@ TEST(no_complaint_repeats_a_password)
         "redis://u:secret@ss@h",
         "redis://:secret@h:port",
         "redis+unix:/s?password=secret&db=x",
-        "rediss://:secret@h",
+        "rediss:/:secret@h",
         "redis://:secret@h?x=secret",
         "redis+sentinel://:secret@h",
         "redis+sentinel://h/n?sentinel_password=secret&sentinel_password=secret",

@@ -240,7 +240,7 @@ TEST(passwords_in_lease_uris_are_never_shown)
     };
     static const char *const wrong[] = {
         "redis://me:s3cret@h:99999",   "redis:me:s3cret@h",   "redis://:s3cret",
-        "redis://me:s3@s3cret@h/x",    "rediss://a:s3cret@h", "redis://u:s3cret@h?password=s3cret",
+        "redis://me:s3@s3cret@h/x",    "rediss:/a:s3cret@h",  "redis://u:s3cret@h?password=s3cret",
         "redis+unix:?password=s3cret", "nosuch://x:s3cret@y", "redis+unix:/x?y=1&password=s3cret&z",
     };
     for (size_t i = 0; i < sizeof uris / sizeof *uris; i++)
