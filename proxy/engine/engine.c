@@ -41,6 +41,7 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->changed);
     list_init(&engine->deferred);
     list_init(&engine->unaudited);
+    engine->audit_limit.fire = session_audit_late;
     list_init(&engine->arrivals);
     engine->on_session_closed = session_closed;
     lock_keys_init(engine);
