@@ -53,6 +53,9 @@ struct audit_note {
 /* What becomes of leases. */
 #define AUDIT_LEASES (AUDIT_BIT(AUDIT_GRANT) | AUDIT_BIT(AUDIT_RELEASE) | AUDIT_BIT(AUDIT_REVOKE))
 
+/* So long a reply waits for its event to be on disk; then its connection is closed. */
+#define AUDIT_WAIT_MS 3000
+
 #define AUDIT_LOST UINT64_MAX /* a durable event for which there is no room: nobody may be told */
 
 /* How far it has come. */

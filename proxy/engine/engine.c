@@ -41,6 +41,7 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->changed);
     list_init(&engine->deferred);
     list_init(&engine->unaudited);
+    engine->audit_limit.fire = session_audit_late;
     list_init(&engine->arrivals);
     engine->on_session_closed = session_closed;
     lock_keys_init(engine);
@@ -170,6 +171,11 @@ bool engine_health(struct engine *engine, struct buf *json)
     buf_printf(json, "\"store\":{\"up\":%s,\"detail\":",
                store.state == STORE_FINE && !lost ? "true" : "false");
     json_string(json, bytes_of(store.state == STORE_FINE ? "ok" : store.why));
+    if (engine->options.audit.note != NULL) {
+        const char *failing = engine->options.audit.state(engine->options.audit.context).failing;
+        buf_printf(json, "},\"audit\":{\"up\":%s,\"detail\":", failing == NULL ? "true" : "false");
+        json_string(json, bytes_of(failing == NULL ? "ok" : failing));
+    }
     buf_printf(json, "},\"connections\":%zu,\"uptime_ms\":%lld}\n", engine->sessions_count,
                (long long)(engine_now_ms(engine) - engine->started_ms));
     return !engine->draining && !lost && !stopped;

@@ -17,6 +17,12 @@
 #include "proxy/engine/session/pubsub.h"
 #include "proxy/engine/session/replies.h"
 
+/* Embed it. All zero but for `fire`: not set. */
+struct timer {
+    struct heap_node node;
+    void (*fire)(struct timer *timer);
+};
+
 struct engine {
     struct engine_options options;
     struct engine_counters counters;
@@ -45,6 +51,7 @@ struct engine {
     struct list changed;   /* sessions of which the host is to be told at the end of this turn */
     struct list deferred;  /* the same, a turn later: their replies wait for reads under way */
     struct list unaudited; /* sessions whose replies wait for the audit, in the order of tickets */
+    struct timer audit_limit; /* they have waited too long */
     size_t sessions_count;
     uint64_t session_last; /* client ids handed out so far */
     /* What goes with a session that closes: set by engine_new. */
@@ -85,12 +92,6 @@ static inline int64_t engine_read_clock_us(struct engine *engine)
     engine->now_us = clock_now_us(engine->options.clock);
     return engine->now_us;
 }
-
-/* Embed it. All zero but for `fire`: not set. */
-struct timer {
-    struct heap_node node;
-    void (*fire)(struct timer *timer);
-};
 
 /* Call `fire` once, in the turn that finds `at_ms` past. Replace an earlier time. */
 static inline void timer_set(struct engine *engine, struct timer *timer, int64_t at_ms)

@@ -125,6 +125,52 @@ static void woken(void *context)
     daemon_turn(daemon);
 }
 
+/* It fails now and then: nobody is told of what came to pass then. */
+enum { AUDIT_FAILS = 200, AUDIT_MIN_US = 50 };
+
+static void audit_synced(void *context, struct event *event)
+{
+    struct daemon *daemon = context;
+
+    (void)event;
+    daemon->audit_busy = false;
+    if (rng_below(&daemon->rng, AUDIT_FAILS) == 0)
+        engine_audit_failed(daemon->engine);
+    else
+        engine_audited(daemon->engine, daemon->audit_tickets);
+    daemon_turn(daemon);
+}
+
+static uint64_t audit_note(void *context, const struct audit_note *note)
+{
+    struct daemon *daemon = context;
+    struct world *world = daemon->world;
+
+    (void)note;
+    if (!daemon->audit_busy)
+        world_at(world, world->now_us + rng_between(&daemon->rng, AUDIT_MIN_US, AUDIT_MAX_US),
+                 &daemon->party, audit_synced, daemon);
+    daemon->audit_busy = true;
+    return ++daemon->audit_tickets;
+}
+
+static struct audit_state audit_state(void *context)
+{
+    (void)context;
+    return (struct audit_state){.chain = "", .head = ""};
+}
+
+static struct audit audit_of(struct daemon *daemon)
+{
+    if (daemon->world->plan->seed % AUDITED_SEEDS != 0)
+        return (struct audit){.note = NULL};
+    daemon->audit_busy = false;
+    return (struct audit){.note = audit_note,
+                          .state = audit_state,
+                          .durable = AUDIT_BIT(AUDIT_EVENT_COUNT) - 1,
+                          .context = daemon};
+}
+
 static void no_shutdown(void *context)
 {
     (void)context;
@@ -201,6 +247,7 @@ static void daemon_start(struct daemon *daemon)
         .provider = daemon->provider,
         .clock = &daemon->clock,
         .chance = &daemon->chance,
+        .audit = audit_of(daemon),
         .receipts_keep_ms = RECEIPTS_KEEP_MS,
         .forget_ms = plan->forget_ms,
         .sql_limit_ms = 1000,

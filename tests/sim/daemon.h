@@ -9,6 +9,10 @@
 #include "proxy/engine/engine.h"
 #include "tests/sim/world.h"
 
+/* Every fourth seed has an audit, of which all is to be on its disk before a reply leaves. That
+ * takes so long at most, and is gone of the TTL that the reply tells. */
+enum { AUDITED_SEEDS = 4, AUDIT_MAX_US = 4000 };
+
 struct daemon {
     struct world *world;
     int number;
@@ -25,8 +29,10 @@ struct daemon {
         struct redlock_timer timer;
         int64_t fires_us; /* the last time that was set */
         struct clock clock;
-        bool over; /* nothing pauses any more */
-    } redlock;     /* where the provider is one */
+        bool over;          /* nothing pauses any more */
+    } redlock;              /* where the provider is one */
+    uint64_t audit_tickets; /* handed out */
+    bool audit_busy;        /* they are about to be synced */
     struct engine *engine;
     int64_t timer_us; /* the engine's next turn is scheduled for; -1: it is not */
     int64_t started_us;

@@ -306,6 +306,9 @@ def test_durable_events_are_refused_while_the_disk_fails(rig, tool, order, said)
     assert client("FENCED", token, "SET", "held", "v") == "OK", "what is not durable goes on"
     assert client.renew("held", token, 60000)
     assert audit.daemon.metric("audit_up") == 0
+    health = json.loads(audit.daemon.get("/health")[2])
+    assert health["audit"]["up"] is False and said in health["audit"]["detail"]
+    assert audit.daemon.get("/ready")[0] == 503
     assert said in audit.daemon.stderr()
     rig.faults.clear()
     wait_until(lambda: client.info("audit")["audit_up"] == "1", "it is written again")

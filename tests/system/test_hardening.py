@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import patience, sanitized, wait_until
 from harness.resp import ReplyError
 
 PASSWORD, LEASE_PASSWORD, GUESS = "open-sesame-1", "redis-sesame-2", "guessed-sesame-3"
@@ -80,6 +80,7 @@ def test_no_secret_is_shown_anywhere(guarded, rig):
     assert '"user":"till-3"' in told["the audit"] and '"user":"ann"' in told["the audit"]
 
 
+@pytest.mark.skipif(sanitized(), reason="a sanitizer's own memory is far too large to be read")
 def test_a_wrong_password_does_not_stay_in_the_memory(guarded):
     client = guarded.client()
     for size in range(100, 300, 10):  # too long to be overwritten by what follows
@@ -112,4 +113,5 @@ def test_it_gains_no_rights_any_more_and_leaves_no_core_with_secrets(guarded, ri
     for daemon in (guarded, plain):
         assert status_of(daemon, "NoNewPrivs") == "1"
     assert limits_of(guarded) == "0"
-    assert limits_of(plain) == "1000000", "where there is no secret it is the system's choice"
+    if not sanitized():  # a sanitizer has its own mind of cores
+        assert limits_of(plain) == "1000000", "without a secret it is the system's choice"

@@ -251,7 +251,7 @@ def expressions():
 
 
 def test_the_dashboard_and_the_alerts_ask_for_what_there_is(rig):
-    exported = Samples(rig.daemon()).names()
+    exported = Samples(rig.daemon("--audit", rig.folder / "audit.log")).names()
     for where, expression in expressions().items():
         used = set(re.findall(r"\b(?:stockade|process)_\w+|\bup\b", expression))
         assert used and used - OF_PROMETHEUS <= exported, (where, used - exported)

@@ -154,6 +154,11 @@ def cycles():
                [ours, on_redis, theirs, cycle(MUTEX, "etcd", "etcd-cycle"),
                 cycle("ZooKeeper recipe", "zookeeper", "zookeeper-cycle")],
                {ON_REDIS: 1.5, MUTEX: 5}, unit="cycles")
+    yield Case("cycle-audit", "lease cycle with an audit, distinct keys", 100000,
+               [cycle("Stockade with --audit", "stockade-audit", "lease-cycle"), ours,
+                cycle("Stockade with --audit-durable all", "stockade-audit-durable",
+                      "lease-cycle")],
+               {"Stockade": 0.8}, unit="cycles")
     hot = ["--hot"]
     yield Case("cycle-hot", "lease cycle, 50 clients on one key", 100000,
                [cycle("Stockade", "stockade", "lease-cycle", hot),

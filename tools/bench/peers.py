@@ -57,9 +57,10 @@ class RespServer(Server):
 class Stockade(RespServer):
     """Leases in its own store, or on a Redis, whose cost is then part of ours."""
 
-    def __init__(self, folder, redis=None, cache_mb=128):
+    def __init__(self, folder, redis=None, cache_mb=128, tag=None, options=()):
         super().__init__(folder)
-        self.tag = "stockade-redis" if redis else "stockade"
+        self.tag = tag or ("stockade-redis" if redis else "stockade")
+        self.options = options
         self.cache_mb = cache_mb
         self.redis = redis
         self.store = self.folder / "stockade.db"
@@ -69,7 +70,8 @@ class Stockade(RespServer):
         self.spawn([BUILD / "stockaded", "--listen", f"127.0.0.1:{self.port}", "--admin", "off",
                     "--log-level", "warn", "--max-connections", CONNECTIONS_MAX,
                     "--cache-size", self.cache_mb, "--store", f"sqlite:{self.store}",
-                    "--lease", f"redis://127.0.0.1:{self.redis.port}" if self.redis else "local:"])
+                    "--lease", f"redis://127.0.0.1:{self.redis.port}" if self.redis else "local:",
+                    *self.options])
         self.wait_for(self.listens)
 
     def fill(self, keys):
@@ -204,6 +206,11 @@ def cache_mb(keys):
 
 MAKERS = {
     "stockade": lambda folder, servers, keys: Stockade(folder, cache_mb=cache_mb(keys)),
+    "stockade-audit": lambda folder, servers, keys: Stockade(
+        folder, tag="stockade-audit", options=("--audit", folder / "audit.log")),
+    "stockade-audit-durable": lambda folder, servers, keys: Stockade(
+        folder, tag="stockade-audit-durable",
+        options=("--audit", folder / "audit.log", "--audit-durable", "all")),
     "redis": lambda folder, servers, keys: Redis(folder),
     "lease-redis": lambda folder, servers, keys: Redis(folder, filled=False),
     "stockade-redis": lambda folder, servers, keys: Stockade(folder, servers["lease-redis"]),

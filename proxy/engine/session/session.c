@@ -122,6 +122,45 @@ static void cut_off(struct session *session)
     session_kill(session);
 }
 
+static void set_audit_limit(struct engine *engine)
+{
+    if (list_empty(&engine->unaudited))
+        timer_stop(engine, &engine->audit_limit);
+    else
+        timer_set(engine, &engine->audit_limit,
+                  list_entry(engine->unaudited.next, struct session, unaudited)->unaudited_ms +
+                      AUDIT_WAIT_MS);
+}
+
+void session_audit_late(struct timer *timer)
+{
+    struct engine *engine = list_entry(timer, struct engine, audit_limit);
+    int64_t now_ms = engine_now_ms(engine);
+
+    while (!list_empty(&engine->unaudited)) {
+        struct session *session = list_entry(engine->unaudited.next, struct session, unaudited);
+        if (now_ms - session->unaudited_ms < AUDIT_WAIT_MS)
+            break;
+        list_remove(&session->unaudited);
+        cut_off(session);
+    }
+    set_audit_limit(engine);
+}
+
+/* One that waits already goes on waiting, from now. */
+static void await_audit(struct session *session, uint64_t ticket)
+{
+    struct engine *engine = session->engine;
+    bool is_first = list_empty(&engine->unaudited);
+
+    session->ticket = ticket;
+    session->unaudited_ms = engine_now_ms(engine);
+    list_remove(&session->unaudited);
+    list_append(&engine->unaudited, &session->unaudited);
+    if (is_first)
+        set_audit_limit(engine);
+}
+
 void session_audit(struct session *session, struct audit_note note)
 {
     const struct audit *audit = &session->engine->options.audit;
@@ -135,9 +174,7 @@ void session_audit(struct session *session, struct audit_note note)
     if (ticket == AUDIT_LOST) {
         cut_off(session);
     } else if (ticket > 0) {
-        session->ticket = ticket;
-        list_remove(&session->unaudited);
-        list_append(&session->engine->unaudited, &session->unaudited);
+        await_audit(session, ticket);
     }
 }
 
@@ -179,6 +216,7 @@ void engine_audited(struct engine *engine, uint64_t ticket)
         list_remove(&session->unaudited);
         mark_changed(session);
     }
+    set_audit_limit(engine);
 }
 
 void engine_audit_failed(struct engine *engine)
@@ -187,6 +225,7 @@ void engine_audit_failed(struct engine *engine)
 
     while ((link = list_pop(&engine->unaudited)) != NULL)
         cut_off(list_entry(link, struct session, unaudited));
+    set_audit_limit(engine);
 }
 
 /* Input: bytes become requests. */

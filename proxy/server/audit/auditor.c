@@ -237,10 +237,9 @@ static void add_batch(struct auditor *auditor)
     struct record record;
     struct bytes texts[TEXTS];
 
-    for (const char *at = auditor->batch.data, *end = at + auditor->batch.len; at < end;
-         at += record.size) {
-        memcpy(&record, at, sizeof record);
-        const char *text = at + sizeof record;
+    for (size_t at = 0; at < auditor->batch.len; at += record.size) {
+        memcpy(&record, auditor->batch.data + at, sizeof record);
+        const char *text = auditor->batch.data + at + sizeof record;
         for (int i = 0; i < TEXTS; i++) {
             texts[i] = (struct bytes){text, record.lens[i]};
             text += record.lens[i];

@@ -188,6 +188,23 @@ AUDIT_TEST(a_reply_waits_until_its_event_is_on_disk)
     assert_string_equal(world_call(world, 1, "FENCED 1 SET k v"), "+OK\r\n"); /* not durable */
 }
 
+AUDIT_TEST(nobody_waits_for_the_disk_for_ever)
+{
+    begin(audited, AUDIT_BIT(AUDIT_GRANT), NULL);
+    struct world *world = audited->world;
+    world_call(world, 1, "ACQUIRE a 60000");
+    world_pass(world, AUDIT_WAIT_MS / 2);
+    world_call(world, 2, "ACQUIRE b 60000");
+    world_pass(world, AUDIT_WAIT_MS / 2 + 10);
+    assert_true(world->clients[1].session == NULL); /* what came of it is not told */
+    assert_heard(world, 1, "");
+    assert_false(world->clients[2].session == NULL);
+    engine_audited(world->engine, 2);
+    assert_heard(world, 2, GRANT(1, 60000));
+    world_pass(world, 2 * AUDIT_WAIT_MS);
+    assert_string_equal(world_call(world, 2, "PING"), "+PONG\r\n");
+}
+
 AUDIT_TEST(tickets_are_answered_in_order)
 {
     begin(audited, AUDIT_BIT(AUDIT_GRANT), NULL);
