@@ -4,6 +4,7 @@
 import concurrent.futures
 import contextlib
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -215,6 +216,27 @@ def test_replies_that_nobody_reads_are_bounded(daemon, certs):
         while True:
             client.sock.sendall(encode("ECHO", b"x" * 100_000) * 10)
     assert daemon.rss_bytes() < 100 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_10000_idle_connections_take_40_kb_each(rig, certs, server_cert, key):
+    count = 10000
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < count + 200:
+        pytest.skip("needs more open files than are allowed here")
+    daemon = tls_daemon(rig, certs, server_cert, "--max-connections", count + 100)
+    context = certs.client()
+    cycle(connect(daemon, context), key)
+    before, idle = daemon.rss_bytes(), []
+    for _ in range(count):
+        client = Client(daemon.address, tls=context, timeout=60)
+        assert client("PING") == "PONG"
+        idle.append(client)
+    each = (daemon.rss_bytes() - before) / count
+    print(f"{each / 1024:.1f} KB each")
+    for client in idle:
+        client.close()
+    assert each < 40 * 1024
 
 
 # The library and the command line.
