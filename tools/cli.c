@@ -79,11 +79,18 @@ static void append_encoded(struct buf *out, const char *password)
     }
 }
 
+/* What follows the scheme of a daemon's address, or NULL. */
+static const char *after_scheme(const char *uri)
+{
+    const char *host = uri_after(uri, "stockade://");
+    return host != NULL ? host : uri_after(uri, "stockades://");
+}
+
 /* Write the URI with this password, which has none of its own, to `out`. A file of the store needs
  * no login. */
 static void append_with_login(struct buf *out, const char *uri, const char *password)
 {
-    const char *host = uri_after(uri, "stockade://");
+    const char *host = after_scheme(uri);
 
     if (host != NULL) {
         const char *at_sign = strrchr(host, '@');
@@ -103,7 +110,7 @@ static void append_with_login(struct buf *out, const char *uri, const char *pass
 /* Whether a password is missing that the URI could have. */
 static bool wants_password(const char *uri)
 {
-    const char *host = uri_after(uri, "stockade://");
+    const char *host = after_scheme(uri);
     const char *at_sign = host != NULL ? strrchr(host, '@') : NULL;
 
     if (host != NULL) {

@@ -43,7 +43,8 @@ static void print_help(void)
         printf("  %-16s %s\n", commands[i].name, commands[i].summary);
     }
     printf("\noptions, anywhere on the line (of `lock`: before the --):\n"
-           "  -u, --uri URI    the server: stockade://[user:password@]host[:port],\n"
+           "  -u, --uri URI    the server: stockade://[user:password@]host[:port], stockades:// by "
+           "TLS,\n"
            "                   stockade+unix:PATH, or sqlite:PATH for a store without a daemon;\n"
            "                   default " CLI_DEFAULT_URI ".\n"
            "                   (without -u, demo and replay start private servers)\n"

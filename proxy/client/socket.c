@@ -21,6 +21,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/base/tls.h"
 #include "proxy/client/thread.h"
 #include "proxy/client/transport.h"
 
@@ -29,6 +30,8 @@ enum { READ_SIZE = 16 * 1024, HTTP_LIMIT_MS = 500 };
 struct socket {
     struct transport base;
     int fd;
+    struct tls *tls;   /* NULL: plain */
+    struct buf sealed; /* to be sent by TLS, and not sent yet */
 };
 
 enum io_result wait_for(int fd, short events, int wake_fd, int64_t deadline_ms)
@@ -67,10 +70,9 @@ static bool would_block(int error)
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
-static enum io_result socket_send(struct transport *transport, struct bytes data,
-                                  int64_t deadline_ms, size_t *sent)
+static enum io_result send_bytes(struct socket *socket, struct bytes data, int64_t deadline_ms,
+                                 size_t *sent)
 {
-    struct socket *socket = of(transport);
     size_t at = 0;
 
     while (at < data.len) {
@@ -89,11 +91,99 @@ static enum io_result socket_send(struct transport *transport, struct bytes data
     return IO_DONE;
 }
 
+static enum io_result send_sealed(struct socket *socket, int64_t deadline_ms, size_t *sent)
+{
+    enum io_result result = send_bytes(socket, buf_bytes(&socket->sealed), deadline_ms, sent);
+
+    buf_clear(&socket->sealed); /* what is left of it is of no use */
+    return result;
+}
+
+static enum io_result socket_send(struct transport *transport, struct bytes data,
+                                  int64_t deadline_ms, size_t *sent)
+{
+    struct socket *socket = of(transport);
+    size_t sealed_sent = 0;
+
+    if (socket->tls == NULL)
+        return send_bytes(socket, data, deadline_ms, sent);
+    if (tls_state(socket->tls) != TLS_OPEN)
+        return broken(socket, "the daemon closed the connection");
+    tls_send(socket->tls, data, &socket->sealed);
+    enum io_result result = send_sealed(socket, deadline_ms, &sealed_sent);
+    /* Which of the bytes are on their way with a part of what they were sealed in nobody knows. */
+    *sent += result == IO_DONE ? data.len : sealed_sent > 0;
+    return result;
+}
+
+/* Why nothing more comes by TLS. */
+static enum io_result ended(struct socket *socket)
+{
+    return broken(socket, tls_state(socket->tls) == TLS_FAILED
+                              ? tls_why(socket->tls)
+                              : "the daemon closed the connection");
+}
+
+static bool is_over(const struct socket *socket)
+{
+    return tls_state(socket->tls) == TLS_ENDED || tls_state(socket->tls) == TLS_FAILED;
+}
+
+/* Open what has come, and send what TLS has to say to that; or wait until something comes. IO_DONE:
+ * go on, there may be nothing for the caller yet. */
+static enum io_result receive_some(struct socket *socket, struct buf *in, int64_t deadline_ms)
+{
+    char sealed[READ_SIZE];
+    size_t sent = 0;
+
+    if (is_over(socket))
+        return ended(socket);
+    ssize_t got = recv(socket->fd, sealed, sizeof sealed, MSG_DONTWAIT);
+    if (got < 0 && would_block(errno))
+        return wait_for(socket->fd, POLLIN, socket->base.wake_fd, deadline_ms);
+    if (got < 0)
+        return broken(socket, strerror(errno));
+    if (got == 0)
+        return broken(socket, "the daemon closed the connection");
+    tls_receive(socket->tls, (struct bytes){sealed, (size_t)got}, in, &socket->sealed);
+    return send_sealed(socket, deadline_ms, &sent);
+}
+
+static enum io_result receive_by_tls(struct socket *socket, struct buf *in, int64_t deadline_ms)
+{
+    size_t had = in->len;
+    enum io_result result;
+
+    do {
+        result = receive_some(socket, in, deadline_ms);
+    } while (result == IO_DONE && in->len == had);
+    return in->len > had ? IO_DONE : result;
+}
+
+static enum io_result shake_hands(struct socket *socket, int64_t deadline_ms)
+{
+    struct buf in = {0};
+    size_t sent = 0;
+
+    tls_receive(socket->tls, (struct bytes){0}, &in, &socket->sealed);
+    enum io_result result = send_sealed(socket, deadline_ms, &sent);
+    while (result == IO_DONE && tls_state(socket->tls) == TLS_HANDSHAKE)
+        result = receive_some(socket, &in, deadline_ms);
+    if (result == IO_DONE && is_over(socket))
+        result = ended(socket);
+    if (result == IO_DONE && in.len > 0)
+        result = broken(socket, "it speaks before it is spoken to");
+    buf_free(&in);
+    return result;
+}
+
 static enum io_result socket_receive(struct transport *transport, struct buf *in,
                                      int64_t deadline_ms)
 {
     struct socket *socket = of(transport);
 
+    if (socket->tls != NULL)
+        return receive_by_tls(socket, in, deadline_ms);
     for (;;) {
         ssize_t got = recv(socket->fd, buf_reserve(in, READ_SIZE), READ_SIZE, MSG_DONTWAIT);
         if (got > 0) {
@@ -113,14 +203,34 @@ static enum io_result socket_receive(struct transport *transport, struct buf *in
 /* Nothing is expected: bytes that come all the same make it useless, too. */
 static bool socket_is_broken(struct transport *transport)
 {
+    struct socket *socket = of(transport);
+    struct buf in = {0};
     char byte;
-    return recv(of(transport)->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || !would_block(errno);
+
+    if (socket->tls == NULL)
+        return recv(socket->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || !would_block(errno);
+    enum io_result result; /* TLS itself may have sent something: tickets, new keys */
+    do {
+        result = receive_some(socket, &in, 0);
+    } while (result == IO_DONE && in.len == 0);
+    bool broken = in.len > 0 || result == IO_BROKEN;
+    buf_free(&in);
+    return broken;
 }
 
 static void socket_close(struct transport *transport)
 {
-    close(of(transport)->fd);
-    free(transport);
+    struct socket *socket = of(transport);
+
+    if (socket->tls != NULL) { /* the last word, if there is room for it */
+        tls_end(socket->tls, &socket->sealed);
+        (void)send(socket->fd, socket->sealed.data, socket->sealed.len,
+                   MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    tls_free(socket->tls);
+    buf_free(&socket->sealed);
+    close(socket->fd);
+    free(socket);
 }
 
 static const struct transport_impl socket_impl = {
@@ -286,6 +396,28 @@ static int connect_tcp(const struct target *target, struct attempt *attempt)
     return fd;
 }
 
+/* The files are read for each connection: they may be new. */
+static enum stk_error begin_tls(struct socket *socket, const struct target *target,
+                                const struct attempt *attempt)
+{
+    char why[TLS_WHY_MAX];
+    struct tls_context *context =
+        tls_client(&(struct tls_files){target->tls_cert, target->tls_key, target->tls_ca}, why);
+
+    if (context == NULL)
+        return fail(STK_UNREACHABLE, "%s", why);
+    socket->tls =
+        tls_open(context, target->tls_name[0] != '\0' ? target->tls_name : target->host.name);
+    tls_context_free(context);
+    switch (shake_hands(socket, attempt->deadline_ms)) {
+    case IO_DONE: return STK_OK;
+    case IO_WOKEN: return fail(STK_CANCELLED, NULL);
+    case IO_LATE: return fail(STK_TIMEOUT, "no TLS handshake with %s in time", attempt->to);
+    case IO_BROKEN: break;
+    }
+    return fail(STK_UNREACHABLE, "cannot connect to %s: %s", attempt->to, socket->base.why);
+}
+
 struct transport *socket_open(const struct target *target, int64_t deadline_ms, int wake_fd,
                               enum stk_error *error)
 {
@@ -303,8 +435,14 @@ struct transport *socket_open(const struct target *target, int64_t deadline_ms, 
     }
     struct socket *socket = mem_zalloc(sizeof *socket);
     socket->base.impl = &socket_impl;
+    socket->base.wake_fd = wake_fd;
     socket->fd = fd;
-    return &socket->base;
+    if (target->tls)
+        *error = begin_tls(socket, target, &attempt);
+    if (*error == STK_OK)
+        return &socket->base;
+    socket_close(&socket->base);
+    return NULL;
 }
 
 bool socket_speaks_http(const struct target *target, int64_t deadline_ms, int wake_fd)
@@ -315,7 +453,7 @@ bool socket_speaks_http(const struct target *target, int64_t deadline_ms, int wa
     static const char request[] = "HEAD /health HTTP/1.0\r\n\r\n";
     char start[8] = "";
 
-    int fd = target->kind == TARGET_TCP ? connect_tcp(target, &attempt) : -1;
+    int fd = target->kind == TARGET_TCP && !target->tls ? connect_tcp(target, &attempt) : -1;
     if (fd < 0)
         return false;
     bool answered = send(fd, request, sizeof request - 1, MSG_NOSIGNAL) > 0 &&

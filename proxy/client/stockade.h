@@ -120,6 +120,7 @@ const char *stk_version(void);
 /* Clients. `uri` is one of
  *
  *   stockade://[user:password@]host[:port]   a daemon; %XX stands for a byte of the password
+ *   stockades://...[?tls_ca=FILE&...]        the same by TLS (proxy/client/LIBRARY.md)
  *   stockade+unix:PATH[?password=PASSWORD]   a daemon on this machine
  *   sqlite:PATH[?lease=URI]                  embedded: this process opens the store, no daemon
  *

@@ -26,6 +26,32 @@ static bool take(char *field, size_t size, const char *text, size_t len)
     return true;
 }
 
+/* [?option=value[&option=value...]] up to the end, into `into`. */
+static bool take_options(struct uri_reader *reader, const struct uri_option *options, int count,
+                         void *into)
+{
+    unsigned seen = 0;
+
+    if (*reader->at == '\0')
+        return true;
+    if (*reader->at != '?')
+        return uri_refuse(reader, reader->at, "this is not expected here");
+    while (*reader->at != '\0') {
+        reader->at++; /* '?' or '&' */
+        int i = uri_take_option(reader, options, count, ~0U, &seen);
+        if (i < 0 || !uri_take_value(reader, &options[i], into))
+            return false;
+    }
+    return true;
+}
+
+static const struct uri_option tls_options[] = {
+    {"tls_ca", "path", URI_TEXT(struct target, tls_ca)},
+    {"tls_cert", "path", URI_TEXT(struct target, tls_cert)},
+    {"tls_key", "path", URI_TEXT(struct target, tls_key)},
+    {"tls_name", "name", URI_TEXT(struct target, tls_name)},
+};
+
 /* A password may have any character: the last @ is the one before the host. */
 static bool parse_tcp(struct target *target, const char *rest, char *why, size_t why_size)
 {
@@ -35,9 +61,12 @@ static bool parse_tcp(struct target *target, const char *rest, char *why, size_t
     target->kind = TARGET_TCP;
     if (at_sign != NULL && !uri_take_login(&reader, at_sign, &target->login))
         return refuse(why, why_size, "before the @ stands user:password, %XX for special bytes");
-    if (!uri_take_host(&reader, PORT_DEFAULT, &target->host) || *reader.at != '\0')
-        return refuse(why, why_size, "a daemon's URI is stockade://[user:password@]host[:port]");
-    return true;
+    if (!uri_take_host(&reader, PORT_DEFAULT, &target->host) ||
+        (*reader.at != '\0' && !(target->tls && *reader.at == '?')))
+        return refuse(why, why_size,
+                      "a daemon's URI is stockade://[user:password@]host[:port], "
+                      "or stockades:// by TLS");
+    return take_options(&reader, tls_options, 4, target) || refuse(why, why_size, reader.why);
 }
 
 static const struct uri_option login_options[] = {
@@ -50,17 +79,12 @@ static bool parse_unix(struct target *target, const char *path, char *why, size_
 {
     size_t len = strcspn(path, "?");
     struct uri_reader reader = {.at = path + len};
-    unsigned seen = 0;
 
     target->kind = TARGET_UNIX;
     if (!take(target->path, sizeof((struct sockaddr_un *)NULL)->sun_path, path, len))
         return refuse(why, why_size, "a socket's URI is stockade+unix:PATH, of at most 107 bytes");
-    while (*reader.at != '\0') {
-        reader.at++; /* '?' or '&' */
-        int i = uri_take_option(&reader, login_options, 2, 3, &seen);
-        if (i < 0 || !uri_take_value(&reader, &login_options[i], &target->login))
-            return refuse(why, why_size, reader.why);
-    }
+    if (!take_options(&reader, login_options, 2, &target->login))
+        return refuse(why, why_size, reader.why);
     return target->login.user[0] == '\0' || target->login.password[0] != '\0' ||
            refuse(why, why_size, "a user without a password");
 }
@@ -87,11 +111,16 @@ bool target_parse(const char *uri, struct target *target, char *why, size_t why_
     *target = (struct target){.kind = TARGET_TCP};
     if ((rest = uri_after(uri, "stockade://")) != NULL)
         return parse_tcp(target, rest, why, why_size);
+    if ((rest = uri_after(uri, "stockades://")) != NULL) {
+        target->tls = true;
+        return parse_tcp(target, rest, why, why_size);
+    }
     if ((rest = uri_after(uri, "stockade+unix:")) != NULL)
         return parse_unix(target, rest, why, why_size);
     if ((rest = uri_after(uri, "sqlite:")) != NULL)
         return parse_embedded(target, rest, why, why_size);
-    return refuse(why, why_size, "a URI begins with stockade://, stockade+unix: or sqlite:");
+    return refuse(why, why_size,
+                  "a URI begins with stockade://, stockades://, stockade+unix: or sqlite:");
 }
 
 const char *target_text(const struct target *target, char *out, size_t size)

@@ -2,6 +2,7 @@
 /* Where a client connects to, as one line of text:
  *
  *   stockade://[user:password@]host[:port]
+ *   stockades://[user:password@]host[:port][?tls_ca=FILE&tls_cert=FILE&tls_key=FILE&tls_name=NAME]
  *   stockade+unix:PATH[?user=USER&password=PASSWORD]
  *   sqlite:PATH[?lease=URI]
  *
@@ -19,7 +20,10 @@ enum target_kind { TARGET_TCP, TARGET_UNIX, TARGET_EMBEDDED };
 
 struct target {
     enum target_kind kind;
-    struct uri_host host;   /* TCP */
+    struct uri_host host;                          /* TCP */
+    bool tls;                                      /* TCP: by TLS, and then: */
+    char tls_ca[256], tls_cert[256], tls_key[256]; /* PEM files; empty: the system's CAs; none */
+    char tls_name[256];     /* that the daemon's certificate has to have; empty: the host's */
     struct uri_login login; /* TCP and unix */
     char path[4096];        /* unix: fits a sun_path; embedded: of the store */
     char lease[1024];       /* embedded: the lease URI */

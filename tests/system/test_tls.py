@@ -13,6 +13,7 @@ import pytest
 import redis as redis_py
 
 from harness.certs import Certs
+from harness.library import StkError
 from harness.limits import patience, wait_until
 from harness.programs import run
 from harness.resp import Client, Closed, encode
@@ -214,6 +215,54 @@ def test_replies_that_nobody_reads_are_bounded(daemon, certs):
         while True:
             client.sock.sendall(encode("ECHO", b"x" * 100_000) * 10)
     assert daemon.rss_bytes() < 100 << 20
+
+
+# The library and the command line.
+
+
+def uri_of(daemon, *options):
+    return "stockades://{}:{}?{}".format(*daemon.address, "&".join(options))
+
+
+def test_the_library_by_tls(daemon, library, certs, key):
+    with library.open(uri_of(daemon, f"tls_ca={certs.ca}")) as client:
+        lease = client.acquire(key)
+        big = "x" * 3_000_000
+        client.set(lease, key, big)
+        assert client.get(key) == big
+        lease.release()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            replies = list(pool.map(lambda n: client.command("ECHO", n), range(400)))
+        assert replies == [str(n).encode() for n in range(400)]
+    with library.open(uri_of(daemon, f"tls_ca={certs.ca}", "tls_name=localhost")) as client:
+        assert client.get(key) == big
+
+
+def test_the_library_refuses_who_is_not_the_one(daemon, library, certs, tmp_path):
+    other = Certs(tmp_path / "other")
+    for options, why in (((f"tls_ca={other.ca}",), "certificate is refused: "),
+                         ((f"tls_ca={certs.ca}", "tls_name=b.example"), "hostname mismatch"),
+                         (("tls_ca=/nowhere.pem",), "/nowhere.pem cannot be used: No such file")):
+        with pytest.raises(StkError, match=why) as refused:
+            library.open(uri_of(daemon, *options))
+        assert refused.value.code == "UNREACHABLE"
+    with pytest.raises(StkError, match="TLS: "):
+        library.open("stockades://{}:{}".format(*daemon.listeners[1]), 3000)
+
+
+def test_the_command_line_by_tls(rig, certs, server_cert, tool, key):
+    mine, password = certs.issue("anna"), rig.folder / "password"
+    password.write_text("secret\n")
+    daemon = tls_daemon(rig, certs, server_cert, "--tls-clients", "required", "--password-file",
+                        password)
+    uri = uri_of(daemon, f"tls_ca={certs.ca}", f"tls_cert={mine.cert}", f"tls_key={mine.key}")
+    assert tool.output("-u", uri, "--password-file", password, "set", key, 5) == "OK\n"
+    assert tool.output("-u", uri, "--password-file", password, "get", key) == "5\n"
+    done = tool.run("-u", uri_of(daemon, f"tls_ca={certs.ca}"), "get", key)
+    assert done.returncode == 69 and "certificate required" in done.stderr
+
+
+# New certificates.
 
 
 def test_new_certificates_are_taken_while_it_runs(rig, tmp_path, key):

@@ -52,6 +52,24 @@ TEST(credentials_are_decoded)
     assert_string_equal(target.host.name, "h");
 }
 
+TEST(by_tls_there_are_files)
+{
+    struct target target = parsed("stockades://ann:pw@h:1?tls_ca=/ca.pem&tls_cert=c&tls_key=k"
+                                  "&tls_name=shop.example");
+    assert_int_equal(target.kind, TARGET_TCP);
+    assert_true(target.tls);
+    assert_string_equal(target.host.name, "h");
+    assert_string_equal(target.login.user, "ann");
+    assert_string_equal(target.tls_ca, "/ca.pem");
+    assert_string_equal(target.tls_cert, "c");
+    assert_string_equal(target.tls_key, "k");
+    assert_string_equal(target.tls_name, "shop.example");
+    target = parsed("stockades://h");
+    assert_true(target.tls);
+    assert_string_equal(target.tls_ca, "");
+    assert_false(parsed("stockade://h").tls);
+}
+
 TEST(a_socket_and_a_store)
 {
     struct target target = parsed("stockade+unix:/run/stockade.sock");
