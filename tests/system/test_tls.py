@@ -380,6 +380,15 @@ def test_who_leaves_the_page_leaves_nothing_behind(watched, certs):
         wait_until(lambda: open_files(watched) == had, "all are closed", 15)
 
 
+def test_a_page_that_has_no_more_to_ask_is_answered(watched, certs):
+    with certs.client().wrap_socket(socket.create_connection(watched.admin, patience(10)),
+                                    server_hostname="127.0.0.1") as sock:
+        sock.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with socket.socket(fileno=os.dup(sock.fileno())) as below:
+            below.shutdown(socket.SHUT_WR)
+        assert sock.recv(1000).startswith(b"HTTP/1.1 200")
+
+
 def test_a_page_that_reads_slowly_gets_all_of_it(watched, certs):
     low = socket.socket()
     low.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
