@@ -383,9 +383,11 @@ def test_who_leaves_the_page_leaves_nothing_behind(watched, certs):
 def test_a_page_that_has_no_more_to_ask_is_answered(watched, certs):
     with certs.client().wrap_socket(socket.create_connection(watched.admin, patience(10)),
                                     server_hostname="127.0.0.1") as sock:
+        os.kill(watched.pid, signal.SIGSTOP)  # so that it sees the request and the end at once
         sock.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         with socket.socket(fileno=os.dup(sock.fileno())) as below:
             below.shutdown(socket.SHUT_WR)
+        os.kill(watched.pid, signal.SIGCONT)
         assert sock.recv(1000).startswith(b"HTTP/1.1 200")
 
 
