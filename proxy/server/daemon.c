@@ -158,6 +158,10 @@ static struct tls_context *read_tls(const struct daemon *daemon, const struct op
                  "the key is not in that file");
         return NULL;
     }
+    if (strcmp(asked, "no") == 0 && !options_is(options, OPTION_TLS_USER, "no")) {
+        snprintf(why, WHY_SIZE, "--tls-user needs --tls-clients optional or required");
+        return NULL;
+    }
     process_hide_memory();
     return tls_server(&files,
                       strcmp(asked, "required") == 0   ? TLS_CLIENTS_REQUIRED
@@ -166,12 +170,21 @@ static struct tls_context *read_tls(const struct daemon *daemon, const struct op
                       why);
 }
 
+static enum tls_user tls_user_of(const struct daemon *daemon)
+{
+    const char *asked = option(daemon, OPTION_TLS_USER);
+
+    return strcmp(asked, "cn") == 0    ? TLS_USER_CN
+           : strcmp(asked, "uri") == 0 ? TLS_USER_URI
+                                       : TLS_USER_NO;
+}
+
 static bool open_tls(struct daemon *daemon, char *why)
 {
     struct tls_context *tls = read_tls(daemon, daemon->options, why);
 
     if (tls != NULL)
-        server_set_tls(daemon->server, tls);
+        server_set_tls(daemon->server, tls, tls_user_of(daemon));
     return *why == '\0';
 }
 
@@ -461,7 +474,7 @@ static void take_tls(struct daemon *daemon, struct tls_context *tls)
 {
     if (tls == NULL)
         return;
-    server_set_tls(daemon->server, tls);
+    server_set_tls(daemon->server, tls, tls_user_of(daemon));
     log_info(daemon->log, "SIGHUP: new TLS connections get the certificate in %s as it is now",
              option(daemon, OPTION_TLS_CERT));
 }
