@@ -16,7 +16,7 @@ import redis as redis_py
 from harness.certs import Certs
 from harness.library import StkError
 from harness.limits import patience, wait_until
-from harness.programs import run
+from harness.programs import run, run_node
 from harness.resp import Client, Closed, encode
 from test_startup import refusal
 
@@ -100,6 +100,13 @@ def test_redis_cli_and_redis_py(daemon, certs, key):
                         ssl_check_hostname=True) as client:
         assert client.execute_command("FENCED", token, "SET", key, 5) == b"OK"
         assert client.get(key) == b"5"
+
+
+@pytest.mark.parametrize("library", ["node_redis", "ioredis"])
+def test_clients_of_node(daemon, certs, key, library):
+    seen = run_node(library, "cycle", daemon, key, certs.ca)
+    assert seen["wrote"] == "OK" and seen["sold"] == 9 and seen["stale"] == "STALE"
+    assert seen["released"] == 0 and seen["piped"] == list(range(1, 51))
 
 
 def test_a_session_is_resumed(daemon, certs, key):
