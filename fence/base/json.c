@@ -35,12 +35,28 @@ static bool is_utf8(struct bytes text)
     return true;
 }
 
+/* How many bytes at the beginning stand for themselves whatever follows. */
+static size_t plain_len(struct bytes text)
+{
+    size_t len = 0;
+
+    while (len < text.len) {
+        unsigned char c = (unsigned char)text.data[len];
+        if (c < 0x20 || c >= 0x80 || c == '"' || c == '\\')
+            break;
+        len++;
+    }
+    return len;
+}
+
 void json_string(struct buf *json, struct bytes text)
 {
-    bool utf8 = is_utf8(text);
+    size_t plain = plain_len(text); /* mostly all of it */
+    bool utf8 = plain == text.len || is_utf8(text);
 
     buf_append_text(json, "\"");
-    for (size_t i = 0; i < text.len; i++) {
+    buf_append(json, text.data, plain);
+    for (size_t i = plain; i < text.len; i++) {
         unsigned char c = (unsigned char)text.data[i];
         if (c == '"' || c == '\\')
             buf_printf(json, "\\%c", c);

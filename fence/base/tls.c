@@ -194,6 +194,12 @@ static void release_context(struct tls_context *context)
     free(context);
 }
 
+struct tls_context *tls_context_share(struct tls_context *context)
+{
+    context->uses++;
+    return context;
+}
+
 void tls_context_free(struct tls_context *context)
 {
     if (context != NULL)

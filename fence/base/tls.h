@@ -45,6 +45,8 @@ struct tls_context;
 struct tls_context *tls_server(const struct tls_files *files, enum tls_clients clients,
                                char why[TLS_WHY_MAX]);
 struct tls_context *tls_client(const struct tls_files *files, char why[TLS_WHY_MAX]);
+/* The same context, for one more owner. */
+struct tls_context *tls_context_share(struct tls_context *context);
 /* Give it back. Connections that were opened with it live on. NULL is ignored. */
 void tls_context_free(struct tls_context *context);
 

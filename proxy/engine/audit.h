@@ -77,6 +77,15 @@ struct audit {
     void *context;
 };
 
+/* Why may nothing begin now of which one of these events may come: it would have to be on disk.
+ * NULL: it may. */
+static inline const char *audit_refuses(const struct audit *audit, uint32_t events)
+{
+    return audit->note == NULL || (audit->durable & events) == 0
+               ? NULL
+               : audit->state(audit->context).failing;
+}
+
 /* For what no connection is behind. */
 static inline void audit_tell(const struct audit *audit, const struct audit_note *note)
 {

@@ -2,6 +2,8 @@
 /* libmicrohttpd without threads of its own: it gathers its sockets in one epoll descriptor, which
  * the loop polls, and says how long it may be left alone, for which there is a timer.
  *
+ * At a tls: address a tunnel ends TLS, and libmicrohttpd gets the plaintext (tunnel.h).
+ *
  *   head is there ──▶ who asks? (doors.c) ──▶ a file, /health, /metrics: answered at once
  *                                        ├──▶ a stream (live.c)
  *                                        └──▶ an exchange, which may have to wait (api.c)
@@ -28,6 +30,7 @@
 #include "proxy/server/http.h"
 #include "proxy/server/live.h"
 #include "proxy/server/page/page.h"
+#include "proxy/server/tunnel.h"
 
 enum {
     CONNECTIONS_MAX = 320, /* process.c reserves descriptors for them */
@@ -35,6 +38,7 @@ enum {
     TIMEOUT_SECONDS = 10,
     CONNECTION_BYTES_MAX = 16 * 1024,
     BACKLOG = 64,
+    TUNNELS_MAX = CONNECTIONS_MAX / 3, /* each takes three descriptors */
 };
 
 #define OPENMETRICS "application/openmetrics-text"
@@ -48,6 +52,7 @@ struct admin {
     struct doors doors; /* the password is set for each request */
     uv_poll_t poll;
     uv_timer_t timer;
+    struct tunnels *tunnels; /* NULL: no TLS */
     int open_handles;
     char text[ADDRESS_TEXT_MAX];
 };
@@ -151,7 +156,8 @@ static const struct sockaddr_storage *peer_of(struct MHD_Connection *connection)
 }
 
 /* `user` and `password` are what the visitor gave, for the caller to free. */
-static struct visitor visitor_of(struct MHD_Connection *connection, char **user, char **password)
+static struct visitor visitor_of(struct MHD_Connection *connection, bool tls, char **user,
+                                 char **password)
 {
     const struct sockaddr_storage *peer = peer_of(connection);
     struct visitor visitor = {
@@ -160,6 +166,7 @@ static struct visitor visitor_of(struct MHD_Connection *connection, char **user,
         .fetch_site = http_header(connection, "Sec-Fetch-Site"),
         .content_type = http_header(connection, MHD_HTTP_HEADER_CONTENT_TYPE),
         .loopback = peer != NULL && address_is_loopback(peer),
+        .tls = tls,
     };
     *user = MHD_basic_auth_get_username_password(connection, password);
     visitor.password = *password;
@@ -194,7 +201,7 @@ static enum door ask_doors(struct admin *self, struct MHD_Connection *connection
                            bool changes, bool *is_admin)
 {
     char *user = NULL, *password = NULL;
-    const struct visitor visitor = visitor_of(connection, &user, &password);
+    const struct visitor visitor = visitor_of(connection, self->tunnels != NULL, &user, &password);
 
     self->doors.password = engine_password(self->engine);
     enum door door = changes   ? doors_change(&self->doors, &visitor)
@@ -366,7 +373,9 @@ static int listen_on(struct admin *admin, const char *text, char *why, size_t wh
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
         bind(fd, (struct sockaddr *)&resolved, sizeof resolved) == 0 && listen(fd, BACKLOG) == 0 &&
         getsockname(fd, (struct sockaddr *)&resolved, &len) == 0) {
-        address_text(&resolved, admin->text);
+        text_print(admin->text, sizeof admin->text, "%s%s",
+                   address.kind == ADDRESS_TLS ? "tls:" : "",
+                   address_text(&resolved, (char[ADDRESS_TEXT_MAX]){0}));
         return fd;
     }
     snprintf(why, why_size, "%s", strerror(errno));
@@ -391,6 +400,42 @@ static int take(struct admin *admin, int fd, char *why, size_t why_size)
     return fd;
 }
 
+/* Accept at a socket that listens, or (-1) take connections as they are given. */
+static bool start_http(struct admin *admin, int fd)
+{
+    unsigned flags =
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (fd < 0 ? MHD_USE_NO_LISTEN_SOCKET : 0);
+
+    admin->http = MHD_start_daemon(
+        flags, 0, NULL, NULL, serve, admin, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)TIMEOUT_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX,
+        fd < 0 ? MHD_OPTION_END : MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_END);
+    return admin->http != NULL;
+}
+
+/* A client has come through a tunnel. libmicrohttpd closes the socket where it refuses it. */
+static void on_tunnel(void *context, int fd, const struct sockaddr *peer, socklen_t peer_len)
+{
+    struct admin *admin = context;
+
+    (void)MHD_add_connection(admin->http, fd, peer, peer_len);
+    wake(admin);
+}
+
+static bool open_tunnels(struct admin *admin, uv_loop_t *loop, const struct admin_options *options,
+                         int fd)
+{
+    const struct tunnels_options tunnels = {.loop = loop,
+                                            .log = options->log,
+                                            .max = TUNNELS_MAX,
+                                            .opened = on_tunnel,
+                                            .context = admin};
+
+    admin->tunnels = tunnels_open(&tunnels, fd, tls_context_share(options->tls));
+    return admin->tunnels != NULL;
+}
+
 struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
                          const struct admin_options *options, char *why, size_t why_size)
 {
@@ -401,17 +446,14 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
 
     admin->engine = engine;
     admin->doors = (struct doors){.names = options->names, .names_count = options->names_count};
-    if (fd >= 0) {
-        admin->http = MHD_start_daemon(
-            MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, serve, admin,
-            MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
-            MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-            (unsigned)TIMEOUT_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-            (size_t)CONNECTION_BYTES_MAX, MHD_OPTION_END);
-        if (admin->http == NULL) {
-            snprintf(reason, sizeof reason, "libmicrohttpd does not start");
-            close(fd);
-        }
+    if (fd >= 0 && !start_http(admin, options->tls != NULL ? -1 : fd)) {
+        snprintf(reason, sizeof reason, "libmicrohttpd does not start");
+        close(fd);
+    }
+    if (admin->http != NULL && options->tls != NULL && !open_tunnels(admin, loop, options, fd)) {
+        snprintf(reason, sizeof reason, "%s", strerror(errno));
+        MHD_stop_daemon(admin->http);
+        admin->http = NULL;
     }
     if (admin->http == NULL) {
         snprintf(why, why_size, "cannot serve admin HTTP on %s: %s", options->address, reason);
@@ -422,12 +464,18 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
     check(uv_poll_init(loop, &admin->poll, epoll_fd) == 0);
     check(uv_timer_init(loop, &admin->timer) == 0);
     admin->poll.data = admin->timer.data = admin;
-    admin->open_handles = 4;
+    admin->open_handles = admin->tunnels != NULL ? 5 : 4;
     const struct waker waker = {wake, admin};
     admin->api = api_new(loop, engine, options->show_values, waker);
     admin->live = live_new(loop, engine, options->service_uri, waker);
     check(uv_poll_start(&admin->poll, UV_READABLE, on_poll) == 0);
     return admin;
+}
+
+void admin_set_tls(struct admin *admin, struct tls_context *tls)
+{
+    if (admin->tunnels != NULL)
+        tunnels_set_tls(admin->tunnels, tls_context_share(tls));
 }
 
 const char *admin_address(const struct admin *admin)
@@ -455,6 +503,8 @@ void admin_close(struct admin *admin)
     api_end(admin->api);
     MHD_run(admin->http); /* none may be suspended when it stops */
     MHD_stop_daemon(admin->http);
+    if (admin->tunnels != NULL)
+        tunnels_close(admin->tunnels, on_part_closed, admin);
     live_close(admin->live, on_part_closed, admin);
     api_close(admin->api, on_part_closed, admin);
 }

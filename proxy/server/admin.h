@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <uv.h>
 
+#include "fence/base/log.h"
+#include "fence/base/tls.h"
 #include "proxy/engine/engine.h"
 
 struct admin;
@@ -20,12 +22,16 @@ struct admin_options {
     const char *service_uri;  /* the lease service, without a password; copied */
     const char *const *names; /* --admin-name */
     size_t names_count;
-    bool show_values; /* --page-values show */
+    bool show_values;        /* --page-values show */
+    struct tls_context *tls; /* shared, of a tls: address; else NULL */
+    const struct log *log;
 };
 
 /* Listen. Loop and engine are borrowed. NULL: `why` is one line. */
 struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
                          const struct admin_options *options, char *why, size_t why_size);
+/* New TLS connections use this context, which is shared. */
+void admin_set_tls(struct admin *admin, struct tls_context *tls);
 /* Return the address with the port it got. */
 const char *admin_address(const struct admin *admin);
 /* Stop serving; the engine is not asked any more. The memory goes when the loop has closed the

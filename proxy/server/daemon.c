@@ -58,6 +58,7 @@ struct daemon {
     int status; /* that the process ends with */
     char *password;
     size_t connections_max;
+    struct tls_context *tls; /* NULL: there is no tls: address */
     struct service_sockets inherited;
     /* The parts, in the order in which they are opened. NULL: not yet. */
     struct server *server;
@@ -139,6 +140,11 @@ static bool read_password(const struct daemon *daemon, const struct options *opt
     return *password != NULL;
 }
 
+static bool admin_needs_tls(const struct daemon *daemon)
+{
+    return uri_after(option(daemon, OPTION_ADMIN), "tls:") != NULL;
+}
+
 /* Read the certificates, where there is a tls: address. NULL: `why` is one line, empty where none
  * are needed. */
 static struct tls_context *read_tls(const struct daemon *daemon, const struct options *options,
@@ -150,7 +156,7 @@ static struct tls_context *read_tls(const struct daemon *daemon, const struct op
                                     .ca = options_text(options, OPTION_TLS_CA)};
 
     why[0] = '\0';
-    if (!server_needs_tls(daemon->server))
+    if (!server_needs_tls(daemon->server) && !admin_needs_tls(daemon))
         return NULL;
     if (*files.cert == '\0') {
         snprintf(why, WHY_SIZE,
@@ -181,10 +187,11 @@ static enum tls_user tls_user_of(const struct daemon *daemon)
 
 static bool open_tls(struct daemon *daemon, char *why)
 {
-    struct tls_context *tls = read_tls(daemon, daemon->options, why);
-
-    if (tls != NULL)
-        server_set_tls(daemon->server, tls, tls_user_of(daemon));
+    daemon->tls = read_tls(daemon, daemon->options, why);
+    if (daemon->tls != NULL) {
+        process_hide_memory(); /* it has a private key */
+        server_set_tls(daemon->server, tls_context_share(daemon->tls), tls_user_of(daemon));
+    }
     return *why == '\0';
 }
 
@@ -300,6 +307,8 @@ static bool open_admin(struct daemon *daemon, char *why)
         .names = options_all(options, OPTION_ADMIN_NAME),
         .names_count = options_count(options, OPTION_ADMIN_NAME),
         .show_values = options_is(options, OPTION_PAGE_VALUES, "show"),
+        .tls = admin_needs_tls(daemon) ? daemon->tls : NULL,
+        .log = daemon->log,
     };
 
     if (admin.inherited < 0 && options_is(options, OPTION_ADMIN, "off"))
@@ -474,7 +483,11 @@ static void take_tls(struct daemon *daemon, struct tls_context *tls)
 {
     if (tls == NULL)
         return;
-    server_set_tls(daemon->server, tls, tls_user_of(daemon));
+    tls_context_free(daemon->tls);
+    daemon->tls = tls;
+    server_set_tls(daemon->server, tls_context_share(tls), tls_user_of(daemon));
+    if (daemon->admin != NULL)
+        admin_set_tls(daemon->admin, tls);
     log_info(daemon->log, "SIGHUP: new TLS connections get the certificate in %s as it is now",
              option(daemon, OPTION_TLS_CERT));
 }
@@ -635,6 +648,7 @@ static void free_parts(struct daemon *daemon)
     check(uv_loop_close(&daemon->loop) == 0);
     free(daemon->inherited.listen);
     mem_free_secret(daemon->password);
+    tls_context_free(daemon->tls);
     free(daemon);
 }
 

@@ -88,9 +88,17 @@ static bool has_password(const struct doors *doors, const struct visitor *visito
            bytes_equal_steadily(bytes_of(doors->password), bytes_of(visitor->password));
 }
 
+/* Through a proxy nobody knows how it came to that. */
+static bool may_give_password(const struct visitor *visitor)
+{
+    return (visitor->loopback || visitor->tls) && !visitor->forwarded;
+}
+
 bool doors_is_admin(const struct doors *doors, const struct visitor *visitor)
 {
-    return is_local(visitor) && (doors->password == NULL || has_password(doors, visitor));
+    if (doors->password == NULL)
+        return is_local(visitor);
+    return may_give_password(visitor) && has_password(doors, visitor);
 }
 
 enum door doors_page(const struct doors *doors, const struct visitor *visitor)
@@ -99,7 +107,7 @@ enum door doors_page(const struct doors *doors, const struct visitor *visitor)
         return DOOR_HOST;
     if (doors->password == NULL)
         return DOOR_OPEN;
-    if (!is_local(visitor))
+    if (!may_give_password(visitor))
         return DOOR_FAR;
     return has_password(doors, visitor) ? DOOR_OPEN : DOOR_PASSWORD;
 }
@@ -145,8 +153,8 @@ const char *doors_reason(enum door door)
                "with --admin-name NAME";
     case DOOR_SITE: return "this request comes from another site's page";
     case DOOR_FAR:
-        return "the password is only taken over loopback: log in on the server itself, or over "
-               "ssh -L";
+        return "the password is only taken over loopback or TLS: log in on the server itself, over "
+               "ssh -L, or have the daemon started with --admin tls:HOST:PORT";
     case DOOR_PASSWORD: return "the daemon's password is needed, under any user name";
     case DOOR_RIGHTS:
         return "only an administrator may do this: from the server itself, or over ssh -L";

@@ -14,6 +14,7 @@ struct visitor {
     const char *password; /* of HTTP Basic */
     bool forwarded;       /* it has Forwarded or X-Forwarded-... */
     bool loopback;        /* its connection never left this machine */
+    bool tls;             /* nobody on the way could read it */
 };
 
 struct doors {
@@ -26,7 +27,7 @@ enum door {
     DOOR_OPEN,
     DOOR_HOST,     /* the Host header is no name of this server */
     DOOR_SITE,     /* the request comes from another site's page */
-    DOOR_FAR,      /* a password is only taken over loopback */
+    DOOR_FAR,      /* a password is only taken over loopback or TLS */
     DOOR_PASSWORD, /* there is one, and this is not it */
     DOOR_RIGHTS,   /* not an administrator */
     DOOR_TYPE,     /* its body is not said to be JSON */

@@ -50,9 +50,9 @@ static bool valid_admin(const char *text, char *why, size_t why_size)
 
     if (strcmp(text, "off") == 0)
         return true;
-    if (address_parse(text, &address, why, why_size) && address.kind == ADDRESS_TCP)
+    if (address_parse(text, &address, why, why_size) && address.kind != ADDRESS_UNIX)
         return true;
-    snprintf(why, why_size, "expected HOST:PORT, [IPV6]:PORT or off");
+    snprintf(why, why_size, "expected HOST:PORT, [IPV6]:PORT, tls:HOST:PORT or off");
     return false;
 }
 

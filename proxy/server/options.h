@@ -37,8 +37,8 @@
       "who grants leases: local:, redis://host:port, redis+unix:PATH, redlock://host,host,host,\n" \
       "        redis+sentinel://host,.../name, zookeeper://host,.../chroot; by TLS with\n"         \
       "        rediss://, rediss+sentinel://, redlock+tls://")                                     \
-    X(ADMIN, "admin", OPTION_TEXT, "HOST:PORT|off", "127.0.0.1:7380", 0, 0, valid_admin, START,    \
-      "where the page, /health and /metrics are served over HTTP")                                 \
+    X(ADMIN, "admin", OPTION_TEXT, "[tls:]HOST:PORT|off", "127.0.0.1:7380", 0, 0, valid_admin,     \
+      START, "where the page, /health and /metrics are served over HTTP")                          \
     X(ADMIN_NAME, "admin-name", OPTION_LIST, "NAME", "", 0, 0, valid_admin_name, START,            \
       "a host name by which browsers may ask for the page, beside addresses and localhost; may\n"  \
       "        be repeated")                                                                       \

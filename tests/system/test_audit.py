@@ -303,6 +303,7 @@ def test_durable_events_are_refused_while_the_disk_fails(rig, tool, order, said)
     assert said in client.info("audit")["audit_detail"]
     client.refused("STORE", "ACQUIRE", "second", 60000, text="the audit cannot be written")
     client.refused("STORE", "RELEASE", "held", token, text=said)
+    assert revoke(audit.daemon, "held", token).status == 503
     assert client("FENCED", token, "SET", "held", "v") == "OK", "what is not durable goes on"
     assert client.renew("held", token, 60000)
     assert audit.daemon.metric("audit_up") == 0

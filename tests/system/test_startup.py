@@ -43,7 +43,7 @@ def refusal(rig, *args, **options):
     (["--store", "mysql:x"], "mysql"), (["--store", "sqlite:"], "store"),
     (["--lease", "nosuch:"], "nosuch"), (["--lease", "redis://"], "lease"),
     (["--lease", "redis://127.0.0.1:99999"], "99999"), (["--lease", "redis://h:1/x"], "lease"),
-    (["--lease", "redis://h:1?nosuch=1"], "nosuch"),
+    (["--lease", "redis://h:1?nosuch=1"], "nosuch"), (["--lease", "zookeepers://h:1"], "stunnel"),
     (["--unfenced-writes", "maybe"], "maybe"), (["--log-level", "loud"], "loud"),
     (["--password-file", "/nonexistent/file"], "/nonexistent/file"),
     (["--config", "/nonexistent/file"], "/nonexistent/file"),

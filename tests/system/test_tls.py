@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS between clients and the daemon, with clients that people have and peers that misbehave."""
 
+import base64
 import concurrent.futures
 import contextlib
+import http.client
+import json
 import os
 import resource
 import signal
@@ -331,6 +334,113 @@ def test_the_command_line_by_tls(rig, certs, server_cert, tool, key):
     assert tool.output("-u", uri, "--password-file", password, "get", key) == "5\n"
     done = tool.run("-u", uri_of(daemon, f"tls_ca={certs.ca}"), "get", key)
     assert done.returncode == 69 and "certificate required" in done.stderr
+
+
+# The admin address.
+
+
+@contextlib.contextmanager
+def page(daemon, certs):
+    """An HTTPS connection to the admin address."""
+    connection = http.client.HTTPSConnection(*daemon.admin, context=certs.client(),
+                                             timeout=patience(10))
+    with contextlib.closing(connection):
+        yield connection
+
+
+def ask(connection, path, method="GET", body=None, **headers):
+    connection.request(method, path, body, {name.replace("_", "-"): value
+                                            for name, value in headers.items()})
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+@pytest.fixture
+def watched(rig, certs, server_cert):
+    return rig.daemon("--tls-cert", server_cert.cert, "--tls-key", server_cert.key,
+                      admin="tls:127.0.0.1:0")
+
+
+def test_the_page_by_tls(watched, certs, key):
+    client = watched.client()
+    client.token(key, 60000, "OWNER", "ann")
+    with page(watched, certs) as connection:
+        assert ask(connection, "/health")[0] == 200
+        assert ask(connection, "/")[1].startswith(b"<!doctype html>")
+        leases = json.loads(ask(connection, "/api/leases")[1])["leases"]
+        assert [lease["owner"] for lease in leases] == ["ann"]
+        assert b"stockade_" in ask(connection, "/metrics")[1]
+    plain = http.client.HTTPConnection(*watched.admin, timeout=patience(10))
+    with contextlib.closing(plain), pytest.raises((OSError, http.client.HTTPException)):
+        ask(plain, "/health")
+
+
+def test_a_stream_by_tls_is_live(watched, certs, key):
+    with certs.client().wrap_socket(socket.create_connection(watched.admin, patience(10)),
+                                    server_hostname="127.0.0.1") as sock:
+        sock.sendall(b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        seen = b""
+        while b"event: state" not in seen:
+            seen += sock.recv(65536)
+        client = watched.client()
+        client.refused("UNKNOWN", "FENCED", client.token(key) + 1, "SET", key, 1)
+        while b"event: refused" not in seen:
+            seen += sock.recv(65536)
+
+
+def test_the_page_takes_its_password_by_tls(rig, certs, server_cert, key):
+    password = rig.folder / "password"
+    password.write_text("secret\n")
+    daemon = rig.daemon("--tls-cert", server_cert.cert, "--tls-key", server_cert.key,
+                        "--password-file", password, admin="tls:127.0.0.1:0")
+    client = daemon.client()
+    client("AUTH", "secret")
+    body = json.dumps({"resource": key, "token": client.token(key), "reason": "test"})
+    right = "Basic " + base64.b64encode(b"any:secret").decode()
+    wrong = "Basic " + base64.b64encode(b"any:public").decode()
+    with page(daemon, certs) as connection:
+        assert ask(connection, "/api/state")[0] == 401
+        assert ask(connection, "/api/state", Authorization=wrong)[0] == 401
+        assert ask(connection, "/api/state", Authorization=right)[0] == 200
+        assert ask(connection, "/api/state", Authorization=right, X_Forwarded_For="::1")[0] == 403
+        assert ask(connection, "/api/revoke", "POST", body, Authorization=right,
+                   Content_Type="application/json")[0] == 200
+    assert client.lease(key)["state"] == "free"
+
+
+def open_files(daemon):
+    return len(os.listdir(f"/proc/{daemon.pid}/fd"))
+
+
+def test_who_leaves_the_page_leaves_nothing_behind(watched, certs):
+    """Clients that hang up in the middle of a handshake, of a request, of a stream."""
+    had, context = open_files(watched), certs.client()
+    for _ in range(3):
+        with contextlib.ExitStack() as opened:
+            for _ in range(10):
+                opened.enter_context(socket.create_connection(watched.admin)).send(b"\x16")
+                for request in (b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                                b"GET / HTTP"):
+                    sock = opened.enter_context(context.wrap_socket(
+                        socket.create_connection(watched.admin), server_hostname="127.0.0.1"))
+                    sock.sendall(request)
+            assert open_files(watched) > had + 30
+        # libmicrohttpd may miss the end of half a request, and notices it by its time limit, 10 s.
+        wait_until(lambda: open_files(watched) == had, "all are closed", 15)
+
+
+def test_a_page_that_reads_slowly_gets_all_of_it(watched, certs):
+    low = socket.socket()
+    low.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    low.connect(watched.admin)
+    with certs.client().wrap_socket(low, server_hostname="127.0.0.1") as sock:
+        sock.settimeout(patience(20))
+        sock.sendall(b"GET /page.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        got = b""
+        while piece := sock.recv(500):  # up to the daemon's close_notify
+            got += piece
+    with page(watched, certs) as connection:
+        assert got.endswith(b"\r\n\r\n" + ask(connection, "/page.js")[1])
 
 
 # New certificates.

@@ -201,11 +201,8 @@ void request_audit(const struct request *request, struct audit_note note)
 
 bool request_may_audit(struct request *request, uint32_t events)
 {
-    const struct audit *audit = &request->engine->options.audit;
+    const char *failing = audit_refuses(&request->engine->options.audit, events);
 
-    if (audit->note == NULL || (audit->durable & events) == 0)
-        return true;
-    const char *failing = audit->state(audit->context).failing;
     if (failing != NULL)
         request_fail(request, STK_STORE,
                      "the audit cannot be written, and this would have to be in it: %s; nothing of "

@@ -44,8 +44,14 @@ static void on_end(struct release *release)
 
 void revocation_start(struct revocation *revocation)
 {
-    struct job *job = mem_zalloc(sizeof *job);
+    const struct audit *audit = &revocation->engine->options.audit;
 
+    if (audit_refuses(audit, AUDIT_BIT(AUDIT_REVOKE)) != NULL) {
+        revocation->error = STK_STORE;
+        revocation->on_end(revocation);
+        return;
+    }
+    struct job *job = mem_zalloc(sizeof *job);
     job->revocation = revocation;
     job->release = (struct release){.engine = revocation->engine,
                                     .kind = RELEASE_REVOKE,

@@ -88,13 +88,6 @@ static void append_longest_wait(struct engine *engine, struct buf *json)
     json_string(json, longest->resource);
 }
 
-/* Are leases refused because they could not be audited? */
-static bool fails_leases(const struct audit *audit)
-{
-    return audit->note != NULL && (audit->durable & AUDIT_LEASES) != 0 &&
-           audit->state(audit->context).failing != NULL;
-}
-
 bool show_ready(struct engine *engine, const char **why)
 {
     const struct store_stats store = store_stats(engine->options.store);
@@ -104,9 +97,10 @@ bool show_ready(struct engine *engine, const char **why)
            : store.state == STORE_STOPPED                        ? "the store takes no writes"
            : store.state == STORE_FAILING                        ? "the store's last write failed"
            : !lease_provider_health(engine->options.provider).up ? "the lease service is down"
-           : fails_leases(&engine->options.audit) ? "the audit cannot be written, and grants have "
-                                                    "to be in it"
-                                                  : NULL;
+           : audit_refuses(&engine->options.audit, AUDIT_LEASES)
+               ? "the audit cannot be written, and grants have "
+                 "to be in it"
+               : NULL;
     return *why == NULL;
 }
 

@@ -206,7 +206,8 @@ TEST(mistakes_say_where_they_stand_and_what_is_right)
         {"--store=mysql:x", "--store \"mysql:x\": expected sqlite:PATH"},
         {"--listen=7379",
          "--listen \"7379\": expected HOST:PORT, [IPV6]:PORT, tls:HOST:PORT or unix:PATH"},
-        {"--admin=unix:/x", "--admin \"unix:/x\": expected HOST:PORT, [IPV6]:PORT or off"},
+        {"--admin=unix:/x",
+         "--admin \"unix:/x\": expected HOST:PORT, [IPV6]:PORT, tls:HOST:PORT or off"},
         {"--unfenced-writes=all", "--unfenced-writes \"all\": expected one of deny|allow"},
         {"--unfenced-writes=den", "--unfenced-writes \"den\": expected one of deny|allow"},
         {"--log-level=", "--log-level \"\": expected debug|info|warn|error"},
@@ -222,7 +223,8 @@ TEST(mistakes_say_where_they_stand_and_what_is_right)
 TEST(a_mistake_is_told_even_where_a_higher_source_overrides_it)
 {
     expect_wrong((struct given){.flags = {"--admin", "off"}, .file = "admin = nonsense\n"},
-                 "options.conf:1: admin \"nonsense\": expected HOST:PORT, [IPV6]:PORT or off");
+                 "options.conf:1: admin \"nonsense\": expected HOST:PORT, [IPV6]:PORT, "
+                 "tls:HOST:PORT or off");
 }
 
 TEST(passwords_in_lease_uris_are_never_shown)
