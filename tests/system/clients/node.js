@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A client of Node.js, unmodified: (ioredis | node_redis) (cycle | events) HOST PORT KEY [CA]
-// Takes, uses and gives back a lease, or hears of one; by TLS where there is a CA. Prints what it saw as JSON.
+// Takes, uses and gives back a lease, or hears of one; by TLS where there is a CA. Prints what it
+// saw as JSON.
 'use strict';
 
 const fs = require('fs');
@@ -41,7 +42,9 @@ const libraries = {
   node_redis: {
     async connect(options) {
       const { createClient } = require('redis');
-      const socket = { host, port: Number(port), reconnectStrategy: false, ...(ca && { tls: true, ca }) };
+      const socket = {
+        host, port: Number(port), reconnectStrategy: false, ...(ca && { tls: true, ca }),
+      };
       const client = createClient({ socket, ...options });
       client.on('error', () => {});
       await client.connect();
