@@ -29,6 +29,9 @@ enum tls_clients {
     TLS_CLIENTS_REQUIRED,
 };
 
+/* Which name in a client's certificate is its user's. */
+enum tls_user { TLS_USER_NO, TLS_USER_CN, TLS_USER_URI };
+
 /* PEM files; NULL or empty: none. */
 struct tls_files {
     const char *cert, *key; /* what this end shows. The chain begins with its own certificate; a

@@ -127,6 +127,11 @@ bool engine_health(struct engine *engine, struct buf *json);
  * sessions_max is reached; `refusal` then holds the bytes to send before closing. */
 struct session *session_open(struct engine *engine, const char *peer, bool trusted,
                              void *connection, struct buf *refusal);
+/* Say that the connection's TLS handshake went well, before any input. `user`: whom the client's
+ * certificate names; copied. NULL: nobody. */
+void session_secured(struct session *session, const char *user);
+/* Count a handshake that did not. */
+void engine_count_failed_handshake(struct engine *engine);
 /* Close the session of a connection that is gone: what waits for it leaves the line, a grant on
  * its way is given back. */
 void session_close(struct session *session);

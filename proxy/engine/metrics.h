@@ -10,6 +10,8 @@
 #define ENGINE_COUNTERS(X)                                                                         \
     X(connections_received, "Connections accepted since the start")                                \
     X(connections_rejected, "Connections refused because max-connections was reached")             \
+    X(tls_handshakes, "TLS handshakes with clients that went well")                                \
+    X(tls_handshakes_failed, "TLS handshakes with clients that failed, or took too long")          \
     X(commands_processed, "Commands answered")                                                     \
     X(protocol_errors, "Connections closed for breaking the protocol")                             \
     X(leases_granted, "Leases granted under a new token")                                          \

@@ -35,6 +35,7 @@ enum {
     HANDSHAKES_MAX = 256,
     HANDSHAKE_MS = 10000,
     HANDSHAKE_LOGGED_MS = 1000, /* one that failed is logged, others within this are not */
+    USER_NAME_MAX = 255,
     PENDING_MAX = 64 * 1024,
     LINGERING_MAX = 128, /* more are closed at once; process.c reserves the descriptors */
     KEEPALIVE_SECONDS = 60,
@@ -120,8 +121,10 @@ static void drop(struct conn *conn)
     conn->session = NULL;
     list_remove(&conn->link);
     uv_close(&conn->socket.handle, free_conn);
-    if (shakes_hands(conn))
+    if (shakes_hands(conn)) {
+        engine_count_failed_handshake(conns->engine);
         end_handshake(conn);
+    }
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
@@ -183,6 +186,29 @@ static void clear_shared(struct buf *buf)
         buf_free(buf);
 }
 
+/* It is written in lists, logs and rules: one word, and nothing that a terminal would obey. */
+static bool is_user_name(const char *name)
+{
+    const char *at = name;
+
+    while ((unsigned char)*at > ' ' && *at != 0x7f)
+        at++;
+    return at > name && *at == '\0';
+}
+
+/* A certificate that names nobody is as good as none. */
+static void complete_handshake(struct conn *conn)
+{
+    enum tls_user kind = conn->conns->tls_user;
+    char name[USER_NAME_MAX + 1];
+    bool named = kind == TLS_USER_CN    ? tls_peer_common_name(conn->tls, name, sizeof name)
+                 : kind == TLS_USER_URI ? tls_peer_uri(conn->tls, name, sizeof name)
+                                        : false;
+
+    session_secured(conn->session, named && is_user_name(name) ? name : NULL);
+    end_handshake(conn);
+}
+
 static bool send_sealed(struct conn *conn);
 
 static void take_sealed(struct conn *conn, struct bytes arrived)
@@ -193,7 +219,7 @@ static void take_sealed(struct conn *conn, struct bytes arrived)
     if (state == TLS_FAILED && shakes_hands(conn))
         log_failed(conn);
     else if (state != TLS_HANDSHAKE && shakes_hands(conn))
-        end_handshake(conn);
+        complete_handshake(conn);
     if (send_sealed(conn) && state != TLS_FAILED)
         take_input(conn, buf_bytes(&conns->plain));
     clear_shared(&conns->plain);
@@ -469,10 +495,11 @@ void conns_accept(struct conns *conns, uv_stream_t *listener, enum address_kind 
     }
 }
 
-void conns_set_tls(struct conns *conns, struct tls_context *context)
+void conns_set_tls(struct conns *conns, struct tls_context *context, enum tls_user user)
 {
     tls_context_free(conns->tls);
     conns->tls = context;
+    conns->tls_user = user;
 }
 
 void conns_init(struct conns *conns, uv_loop_t *loop, const struct log *log)

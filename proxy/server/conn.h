@@ -23,6 +23,7 @@ struct conns {
     struct buf out;       /* of the connection whose turn it is; empty between turns */
 
     struct tls_context *tls;        /* of new connections; owned; NULL: there is no TLS */
+    enum tls_user tls_user;         /* likewise */
     struct list handshakes;         /* the connections with one under way, the oldest first */
     size_t handshakes_count;        /* so many */
     struct list handshakes_to_come; /* those whose turn it is not yet */
@@ -38,7 +39,7 @@ void conns_init(struct conns *conns, uv_loop_t *loop, const struct log *log);
 void conns_accept(struct conns *conns, uv_stream_t *listener, enum address_kind kind);
 /* New TLS connections begin with this context, which is taken over; the others go on as they are.
  */
-void conns_set_tls(struct conns *conns, struct tls_context *context);
+void conns_set_tls(struct conns *conns, struct tls_context *context, enum tls_user user);
 /* Send what the session has to say, and read on or not; for engine_host.changed. */
 void conn_on_change(void *conn);
 /* Close every connection, and its session. */

@@ -164,6 +164,10 @@ static struct tls_context *read_tls(const struct daemon *daemon, const struct op
                  "the key is not in that file");
         return NULL;
     }
+    if (strcmp(asked, "no") == 0 && !options_is(options, OPTION_TLS_USER, "no")) {
+        snprintf(why, WHY_SIZE, "--tls-user needs --tls-clients optional or required");
+        return NULL;
+    }
     process_hide_memory();
     return tls_server(&files,
                       strcmp(asked, "required") == 0   ? TLS_CLIENTS_REQUIRED
@@ -172,12 +176,21 @@ static struct tls_context *read_tls(const struct daemon *daemon, const struct op
                       why);
 }
 
+static enum tls_user tls_user_of(const struct daemon *daemon)
+{
+    const char *asked = option(daemon, OPTION_TLS_USER);
+
+    return strcmp(asked, "cn") == 0    ? TLS_USER_CN
+           : strcmp(asked, "uri") == 0 ? TLS_USER_URI
+                                       : TLS_USER_NO;
+}
+
 static bool open_tls(struct daemon *daemon, char *why)
 {
     daemon->tls = read_tls(daemon, daemon->options, why);
     if (daemon->tls != NULL) {
         process_hide_memory(); /* it has a private key */
-        server_set_tls(daemon->server, tls_context_share(daemon->tls));
+        server_set_tls(daemon->server, tls_context_share(daemon->tls), tls_user_of(daemon));
     }
     return *why == '\0';
 }
@@ -472,7 +485,7 @@ static void take_tls(struct daemon *daemon, struct tls_context *tls)
         return;
     tls_context_free(daemon->tls);
     daemon->tls = tls;
-    server_set_tls(daemon->server, tls_context_share(tls));
+    server_set_tls(daemon->server, tls_context_share(tls), tls_user_of(daemon));
     if (daemon->admin != NULL)
         admin_set_tls(daemon->admin, tls);
     log_info(daemon->log, "SIGHUP: new TLS connections get the certificate in %s as it is now",

@@ -29,6 +29,8 @@
       "who signs clients' certificates")                                                           \
     X(TLS_CLIENTS, "tls-clients", OPTION_CHOICE, "no|optional|required", "no", 0, 0, NULL,         \
       SIGHUP_TOO, "whether clients have to show a certificate that --tls-ca has signed")           \
+    X(TLS_USER, "tls-user", OPTION_CHOICE, "no|cn|uri", "no", 0, 0, NULL, SIGHUP_TOO,              \
+      "whether a client's certificate names its user: by its common name, or its URI")             \
     X(STORE, "store", OPTION_TEXT, "sqlite:PATH", "sqlite:./stockade.db", 0, 0, valid_store,       \
       START, "the file that holds the data and the fences")                                        \
     X(LEASE, "lease", OPTION_TEXT, "URI", "local:", 0, 0, valid_lease, START,                      \

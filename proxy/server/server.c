@@ -255,9 +255,9 @@ bool server_needs_tls(const struct server *server)
     return false;
 }
 
-void server_set_tls(struct server *server, struct tls_context *context)
+void server_set_tls(struct server *server, struct tls_context *context, enum tls_user user)
 {
-    conns_set_tls(&server->conns, context);
+    conns_set_tls(&server->conns, context, user);
 }
 
 bool server_is_exposed(const struct server *server)

@@ -35,7 +35,7 @@ const char *server_address(const struct server *server, size_t i);
 bool server_needs_tls(const struct server *server);
 /* TLS connections that come from here on use these certificates. The context is taken over; it has
  * to be there before the first comes. */
-void server_set_tls(struct server *server, struct tls_context *context);
+void server_set_tls(struct server *server, struct tls_context *context, enum tls_user user);
 /* Return whether it can be reached from other machines. */
 bool server_is_exposed(const struct server *server);
 

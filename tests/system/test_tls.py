@@ -19,7 +19,7 @@ import redis as redis_py
 from harness.certs import Certs
 from harness.library import StkError
 from harness.limits import patience, wait_until
-from harness.programs import run
+from harness.programs import run, run_node
 from harness.resp import Client, Closed, encode
 from test_startup import refusal
 
@@ -105,6 +105,13 @@ def test_redis_cli_and_redis_py(daemon, certs, key):
         assert client.get(key) == b"5"
 
 
+@pytest.mark.parametrize("library", ["node_redis", "ioredis"])
+def test_clients_of_node(daemon, certs, key, library):
+    seen = run_node(library, "cycle", daemon, key, certs.ca)
+    assert seen["wrote"] == "OK" and seen["sold"] == 9 and seen["stale"] == "STALE"
+    assert seen["released"] == 0 and seen["piped"] == list(range(1, 51))
+
+
 def test_a_session_is_resumed(daemon, certs, key):
     context = certs.client()
     first = connect(daemon, context)
@@ -128,6 +135,48 @@ def test_certificates_of_clients(rig, certs, server_cert, key):
                     connect(daemon, certs.client(cert))("PING")
         daemon.close_clients()
         daemon.stop()
+
+
+def user_of(client):
+    """The user whom CLIENT LIST shows for this connection."""
+    mine = f"id={client('CLIENT', 'ID')} "
+    return next(line for line in client("CLIENT", "LIST").decode().splitlines()
+                if line.startswith(mine)).rpartition("user=")[2]
+
+
+@pytest.mark.parametrize("asked, names", [
+    ("no", ["default"] * 4), ("cn", ["anna", "default", "bert", "default"]),
+    ("uri", ["spiffe://shop/anna", "default", "default", "default"])])
+def test_a_certificate_names_the_user_where_that_is_asked_for(rig, certs, server_cert, asked,
+                                                              names):
+    daemon = tls_daemon(rig, certs, server_cert, "--tls-clients", "optional", "--tls-user", asked)
+    shown = [certs.issue("anna", "URI:spiffe://shop/anna"),
+             certs.issue("anna user=root", "URI:spiffe://shop/\\ user=root"),
+             certs.issue("bert", "URI:spiffe://shop/bert,URI:spiffe://shop/root"), None]
+    contexts = [certs.client(cert) for cert in shown]
+    clients = [connect(daemon, context) for context in contexts]
+    assert [user_of(client) for client in clients] == names
+    again = contexts[0].wrap_socket(raw(daemon), server_hostname="127.0.0.1",
+                                    session=clients[0].sock.session)
+    assert again.session_reused
+    again.sendall(encode("CLIENT", "LIST"))
+    wait_until(lambda: f"user={names[0]}\n" in again.recv(65536).decode(), "it is known again")
+    again.close()
+
+
+def test_handshakes_are_counted(daemon, certs):
+    plain = Client(daemon.listeners[1])
+    assert plain.counter("tls_handshakes") == plain.counter("tls_handshakes_failed") == 0
+    for _ in range(3):
+        connect(daemon, certs.client())("PING")
+    for sent in (b"PING\r\n", b""):
+        with raw(daemon) as sock:
+            sock.sendall(sent)
+            sock.shutdown(socket.SHUT_WR)
+            await_end(sock)
+    wait_until(lambda: plain.counter("tls_handshakes_failed") == 2, "both failed")
+    assert plain.counter("tls_handshakes") == 3
+    plain.close()
 
 
 def test_what_is_not_tls_is_hung_up_on(daemon, certs, key):
@@ -477,6 +526,8 @@ def test_the_end_of_the_daemon_is_said(daemon, certs):
     (["--tls-cert", "{cert}"], "there is no private key in it"),
     (["--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-clients", "required"],
      "needs a CA file"),
+    (["--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-user", "cn"],
+     "--tls-user needs --tls-clients optional or required"),
 ])
 def test_a_start_without_what_it_needs(rig, certs, server_cert, args, why):
     words = [word.format(cert=server_cert.cert, key=server_cert.key) for word in args]

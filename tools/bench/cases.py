@@ -8,18 +8,19 @@ from bench.measure import Case, Contender
 
 KEY, RANDOM = "key:__rand_int__", "__rand_int__"
 STOCKADE, REDIS, LUA = "Stockade", "Redis SET", "Redis, token checked in Lua"
+REDIS_TLS = "Redis SET by TLS"
 POSTGRES, ETCD = "PostgreSQL", "etcd put"
 SQLITE = "raw SQLite, token checked"
 STOCK = 10 ** 12
 
 
-def pairs(label, tag, words, connections=50, pipeline=1):
+def pairs(label, tag, words, connections=50, pipeline=1, tls=False):
     """Measure with redis-benchmark. words(server) are the command."""
     def run(bout):
         def benchmark(requests):
             return clients.redis_benchmark(bout.server, words(bout.server), requests=requests,
                                            connections=connections, pipeline=pipeline,
-                                           keys=bout.case.drawn or bout.case.keys)
+                                           keys=bout.case.drawn or bout.case.keys, tls=tls)
         unit = connections * pipeline
         if bout.rate is None:  # a short run tells how many requests fill the time
             bout.rate = benchmark(max(unit, min(50 * unit, 20000)))["rate"]
@@ -84,6 +85,17 @@ def writes(keys, pipeline, goals, others=(), quick=False, ceiling=None):
          pairs(LUA, "redis", script(peers.FENCED_SET, 1, KEY, 1, RANDOM), pipeline=pipeline),
          sqlite(SQLITE, "--check"), sqlite("raw SQLite, unchecked"), *others],
         goals, quick=quick, ceiling=ceiling or {})
+
+
+def tls_writes(pipeline):
+    how = "one by one" if pipeline == 1 else f"pipeline {pipeline}"
+    ours, theirs = fixed("FENCED", 1, "SET", KEY, RANDOM), fixed("SET", KEY, RANDOM)
+    return Case(f"tls-write-{pipeline}", f"fenced write by TLS, {how}, 100,000 keys", 100000,
+                [pairs("Stockade by TLS", "stockade", ours, pipeline=pipeline, tls=True),
+                 pairs(STOCKADE, "stockade", ours, pipeline=pipeline),
+                 pairs(REDIS_TLS, "redis", theirs, pipeline=pipeline, tls=True),
+                 pairs(REDIS, "redis", theirs, pipeline=pipeline)],
+                {STOCKADE: 0.8, REDIS_TLS: 1.0})
 
 
 def reads(pipeline, goal):
@@ -270,6 +282,7 @@ def all_cases():
         writes(100000, 16, {REDIS: 1.0, LUA: 2, SQLITE: 0.85},
                [pgbench("PostgreSQL, 16 in a transaction", 16),
                 puts("ZooKeeper set", "zookeeper", "zookeeper-set", 16)], quick=True),
+        tls_writes(1), tls_writes(16),
         reads(1, 1.0), reads(16, 0.8), mixed(), transactions(), *cycles(), *wakes(),
         acquires(),
         connections(1), half_rate(),

@@ -51,10 +51,13 @@ def fill(server, keys, *words):
                  ops=-(-keys // pipeline))
 
 
-def redis_benchmark(server, command, *, requests, connections=50, pipeline=1, keys=100000):
+def redis_benchmark(server, command, *, requests, connections=50, pipeline=1, keys=100000,
+                    tls=False):
     """Run redis-benchmark, the neutral client. Latencies are those of a pipeline's round trip."""
+    where = (["-p", server.tls_port, "--tls", "--cacert", server.cert] if tls
+             else ["-p", server.port])
     done = subprocess.run(
-        ["redis-benchmark", "-p", str(server.port), "-c", str(connections), "-P", str(pipeline),
+        ["redis-benchmark", *map(str, where), "-c", str(connections), "-P", str(pipeline),
          "-n", str(requests), "-r", str(keys), "--precision", "3", *map(str, command)],
         capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
     out = done.stdout.replace("\r", "\n")

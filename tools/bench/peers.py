@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import sqlite3
+import subprocess
 
 from bench import clients, postgres
 from bench.server import BUILD, BenchError, Server, free_port
@@ -39,6 +40,19 @@ def encode(*words):
 
 
 class RespServer(Server):
+    """It listens by TLS, too, at `tls_port`."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.tls_port = free_port()
+        self.cert, self.key = self.folder / "tls.pem", self.folder / "tls.key"
+        made = subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+             "-nodes", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
+             "-out", self.cert, "-keyout", self.key], capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise BenchError(f"openssl makes no certificate: {made.stderr}")
+
     def ask(self, *words):
         """Send one command; its reply is one line or one bulk string."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
@@ -68,6 +82,8 @@ class Stockade(RespServer):
 
     def start(self):
         self.spawn([BUILD / "stockaded", "--listen", f"127.0.0.1:{self.port}", "--admin", "off",
+                    "--listen", f"tls:127.0.0.1:{self.tls_port}",
+                    "--tls-cert", self.cert, "--tls-key", self.key,
                     "--log-level", "warn", "--max-connections", CONNECTIONS_MAX,
                     "--cache-size", self.cache_mb, "--store", f"sqlite:{self.store}",
                     "--lease", f"redis://127.0.0.1:{self.redis.port}" if self.redis else "local:",
@@ -101,6 +117,8 @@ class Redis(RespServer):
 
     def start(self):
         self.spawn(["redis-server", "--port", self.port, "--bind", "127.0.0.1",
+                    "--tls-port", self.tls_port, "--tls-cert-file", self.cert,
+                    "--tls-key-file", self.key, "--tls-auth-clients", "no",
                     "--dir", self.folder, "--save", "", "--appendonly", "yes",
                     "--appendfsync", "always", "--maxclients", CONNECTIONS_MAX])
         self.wait_for(lambda: self.listens() and self.info("loading") == "0")

@@ -257,13 +257,14 @@ static void describe(const struct session *session, int64_t now_ms, struct buf *
 
     buf_printf(text,
                "id=%llu addr=%s name=%s age=%lld idle=%lld db=0 pending=%zu in=%zu out=%zu cmd=%s "
-               "resp=%d lib-name=%s lib-ver=%s user=default\n",
+               "resp=%d lib-name=%s lib-ver=%s user=%s\n",
                (unsigned long long)session->id, session->peer, session->name,
                (long long)(now_ms - session->opened_ms) / 1000,
                (long long)(now_ms - session->active_ms) / 1000, session->pending_count,
                session->in.len, session->out.len + session->unsent,
                session->last_command == NULL ? "NULL" : command_lower(session->last_command, lower),
-               session->resp3 ? 3 : 2, session->lib_name, session->lib_version);
+               session->resp3 ? 3 : 2, session->lib_name, session->lib_version,
+               session_user(session));
 }
 
 static void client_list(struct request *request)

@@ -58,6 +58,18 @@ struct session *session_open(struct engine *engine, const char *peer, bool trust
     return session;
 }
 
+void session_secured(struct session *session, const char *user)
+{
+    session->engine->counters.tls_handshakes++;
+    if (user != NULL)
+        session->certified = mem_strdup(user);
+}
+
+void engine_count_failed_handshake(struct engine *engine)
+{
+    engine->counters.tls_handshakes_failed++;
+}
+
 void session_close(struct session *session)
 {
     struct engine *engine = session->engine;
@@ -83,6 +95,7 @@ void session_close(struct session *session)
     resp_parser_free(session->parser);
     buf_free(&session->in);
     buf_free(&session->out);
+    free(session->certified);
     free(session);
 }
 

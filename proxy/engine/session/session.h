@@ -23,6 +23,7 @@ struct session {
     uint64_t id;
     char peer[64], name[SESSION_NAME_MAX + 1], lib_name[SESSION_NAME_MAX + 1],
         lib_version[SESSION_NAME_MAX + 1];
+    char *certified; /* the user whom its certificate names; NULL: nobody */
     int64_t opened_ms, active_ms;
     const char *last_command; /* its name, or with its subcommand: "client|list"; NULL: none yet */
     bool trusted, authenticated, resp3;
@@ -70,11 +71,10 @@ void session_answer(struct session *session, struct bytes reply);
 /* Something was written to `out` that answers no request: sends it. */
 void session_pushed(struct session *session);
 
-/* The name of who has logged in. */
+/* The name of who has logged in, or has shown a certificate. */
 static inline const char *session_user(const struct session *session)
 {
-    (void)session;
-    return HISTORY_USER;
+    return session->certified != NULL ? session->certified : HISTORY_USER;
 }
 
 /* Tell the audit; user and address are filled in. Where the event is durable, what the session

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of Node.js, unmodified: (ioredis | node_redis) (cycle | events) HOST PORT KEY
-// Takes, uses and gives back a lease, or hears of one. Prints what it saw as JSON.
+// A client of Node.js, unmodified: (ioredis | node_redis) (cycle | events) HOST PORT KEY [CA]
+// Takes, uses and gives back a lease, or hears of one; by TLS where there is a CA. Prints what it
+// saw as JSON.
 'use strict';
 
-const [library, job, host, port, key] = process.argv.slice(2);
+const fs = require('fs');
+
+const [library, job, host, port, key, caFile] = process.argv.slice(2);
+const ca = caFile && fs.readFileSync(caFile);
 const channel = `stockade:events:${key}`;
 
 const libraries = {
@@ -12,6 +16,7 @@ const libraries = {
       const Redis = require('ioredis');
       const client = new Redis({
         host, port: Number(port), lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0,
+        tls: ca && { ca },
       });
       client.on('error', () => {});
       await client.connect();
@@ -37,7 +42,9 @@ const libraries = {
   node_redis: {
     async connect(options) {
       const { createClient } = require('redis');
-      const socket = { host, port: Number(port), reconnectStrategy: false };
+      const socket = {
+        host, port: Number(port), reconnectStrategy: false, ...(ca && { tls: true, ca }),
+      };
       const client = createClient({ socket, ...options });
       client.on('error', () => {});
       await client.connect();

@@ -35,9 +35,9 @@ def run_js(program, *args, **options):
                           env={**os.environ, "NODE_PATH": str(NODE_MODULES)}, **options))
 
 
-def run_node(library, job, daemon, key):
-    """What a client of Node.js saw."""
-    return run_js("node.js", library, job, *daemon.address, key)
+def run_node(library, job, daemon, key, *ca):
+    """What a client of Node.js saw; by TLS where there is a CA."""
+    return run_js("node.js", library, job, *daemon.address, key, *ca)
 
 
 def link_node_modules(folder, stockade=NODE_PACKAGE):
