@@ -99,6 +99,18 @@ static enum io_result send_sealed(struct socket *socket, int64_t deadline_ms, si
     return result;
 }
 
+static enum io_result receive_some(struct socket *socket, struct buf *in, int64_t deadline_ms);
+
+/* The daemon has hung up. What it said before may tell why: an alert of TLS does. */
+static void hear_why(struct socket *socket)
+{
+    struct buf in = {0};
+
+    while (in.len == 0 && receive_some(socket, &in, 0) == IO_DONE)
+        ;
+    buf_free(&in);
+}
+
 static enum io_result socket_send(struct transport *transport, struct bytes data,
                                   int64_t deadline_ms, size_t *sent)
 {
@@ -113,6 +125,8 @@ static enum io_result socket_send(struct transport *transport, struct bytes data
     enum io_result result = send_sealed(socket, deadline_ms, &sealed_sent);
     /* Which of the bytes are on their way with a part of what they were sealed in nobody knows. */
     *sent += result == IO_DONE ? data.len : sealed_sent > 0;
+    if (result == IO_BROKEN)
+        hear_why(socket);
     return result;
 }
 

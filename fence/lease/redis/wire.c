@@ -27,14 +27,15 @@
 #define READ_SIZE          (16 * 1024)
 #define UNREAD_BYTES_MAX   (1024 * 1024) /* of a reply that is not complete */
 #define ARRAY_ELEMENTS_MAX 1024          /* ROLE: one for each replica */
+#define READS_AT_END       64
 
 struct wire {
     uv_poll_t poll;
     int fd, polled; /* UV_READABLE | UV_WRITABLE */
     bool connected, gone;
-    struct tls *tls; /* NULL: plain, or not connected yet */
-    struct tls_context *tls_context;
-    const char *tls_name;
+    struct tls *tls;                 /* NULL: plain, or not connected yet */
+    struct tls_context *tls_context; /* for when it is connected; shared; NULL: plain */
+    char *tls_name;
     struct buf out, sealed; /* to be sent; `sealed` comes first and is what TLS has made of it */
     redisReader *reader;
     redisReplyObjectFunctions functions;                          /* hiredis's, but for arrays: */
@@ -68,6 +69,8 @@ static void on_closed(uv_handle_t *handle)
     void *context = wire->context;
 
     tls_free(wire->tls);
+    tls_context_free(wire->tls_context);
+    free(wire->tls_name);
     redisReaderFree(wire->reader);
     buf_free(&wire->out);
     buf_free(&wire->sealed);
@@ -217,14 +220,15 @@ static void take_sealed(struct wire *wire, struct bytes arrived)
         end(wire, "server closed the connection");
 }
 
-static void receive(struct wire *wire)
+/* False: nothing has come. */
+static bool receive(struct wire *wire)
 {
     char buffer[READ_SIZE];
     ssize_t len = recv(wire->fd, buffer, sizeof buffer, 0);
     struct bytes arrived = {buffer, len > 0 ? (size_t)len : 0};
 
     if (len < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
+        return false;
     if (len < 0)
         end(wire, strerror(errno));
     else if (len == 0)
@@ -234,6 +238,17 @@ static void receive(struct wire *wire)
         take_sealed(wire, arrived);
     else
         read_replies(wire, arrived);
+    return true;
+}
+
+/* The socket has failed. What came before that is read first: it may say why, as an alert of TLS
+ * does, or "max number of clients reached". */
+static void end_failed(struct wire *wire, const char *error)
+{
+    for (int i = 0; i < READS_AT_END && !wire->gone && (wire->connected || wire->tls != NULL); i++)
+        if (!receive(wire))
+            break;
+    end(wire, error);
 }
 
 static void transmit(struct wire *wire)
@@ -250,7 +265,7 @@ static void transmit(struct wire *wire)
         return;
     ssize_t len = send(wire->fd, from->data, from->len, MSG_NOSIGNAL);
     if (len < 0 && errno != EAGAIN && errno != EINTR)
-        end(wire, strerror(errno));
+        end_failed(wire, strerror(errno));
     else if (len > 0)
         buf_consume(from, (size_t)len);
 }
@@ -281,7 +296,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         int error = 0;
         socklen_t size = sizeof error;
         bool known = getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error != 0;
-        end(wire, known ? strerror(error) : uv_strerror(status));
+        end_failed(wire, known ? strerror(error) : uv_strerror(status));
         return;
     }
     if (!wire->connected && wire->tls == NULL) {
@@ -356,8 +371,10 @@ struct wire *wire_open(struct uv_loop_s *loop, const struct wire_target *target,
         return NULL;
     }
     wire->poll.data = wire;
-    wire->tls_context = target->tls;
-    wire->tls_name = target->tls_name;
+    if (target->tls != NULL) {
+        wire->tls_context = tls_context_share(target->tls);
+        wire->tls_name = mem_strdup(target->tls_name);
+    }
     wire->events = events;
     wire->context = context;
     make_reader(wire);
