@@ -54,6 +54,7 @@ struct admin {
     uv_timer_t timer;
     struct tunnels *tunnels; /* NULL: no TLS */
     int open_handles;
+    bool exposed;
     char text[ADDRESS_TEXT_MAX];
 };
 
@@ -373,6 +374,7 @@ static int listen_on(struct admin *admin, const char *text, char *why, size_t wh
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
         bind(fd, (struct sockaddr *)&resolved, sizeof resolved) == 0 && listen(fd, BACKLOG) == 0 &&
         getsockname(fd, (struct sockaddr *)&resolved, &len) == 0) {
+        admin->exposed = !address_is_loopback(&resolved);
         text_print(admin->text, sizeof admin->text, "%s%s",
                    address.kind == ADDRESS_TLS ? "tls:" : "",
                    address_text(&resolved, (char[ADDRESS_TEXT_MAX]){0}));
@@ -396,6 +398,7 @@ static int take(struct admin *admin, int fd, char *why, size_t why_size)
         close(fd);
         return -1;
     }
+    admin->exposed = !address_is_loopback(&bound);
     address_text(&bound, admin->text);
     return fd;
 }
@@ -481,6 +484,11 @@ void admin_set_tls(struct admin *admin, struct tls_context *tls)
 const char *admin_address(const struct admin *admin)
 {
     return admin->text;
+}
+
+bool admin_is_exposed(const struct admin *admin)
+{
+    return admin->exposed;
 }
 
 static void on_part_closed(void *context)

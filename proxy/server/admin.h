@@ -34,6 +34,8 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
 void admin_set_tls(struct admin *admin, struct tls_context *tls);
 /* Return the address with the port it got. */
 const char *admin_address(const struct admin *admin);
+/* Return whether it can be reached from other machines. */
+bool admin_is_exposed(const struct admin *admin);
 /* Stop serving; the engine is not asked any more. The memory goes when the loop has closed the
  * handles. */
 void admin_close(struct admin *admin);

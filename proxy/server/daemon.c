@@ -223,11 +223,40 @@ static bool open_audit(struct daemon *daemon, char *why)
     return true;
 }
 
-static void warn_exposed(const struct daemon *daemon)
+/* The address at which other machines can do something without a password or a certificate; NULL:
+ * there is none. */
+static const char *open_to_all(const struct daemon *daemon, const struct options *options,
+                               const char *password)
 {
-    if (server_is_exposed(daemon->server) && daemon->password == NULL)
-        log_warn(daemon->log, "other machines can connect and there is no password: set "
-                              "password-file, or listen on 127.0.0.1 or a unix socket only");
+    bool tls_too = !options_is(options, OPTION_TLS_CLIENTS, "required");
+
+    if (password != NULL)
+        return NULL;
+    const char *address = server_exposed(daemon->server, tls_too);
+    if (address == NULL && daemon->admin != NULL && admin_is_exposed(daemon->admin) &&
+        (tls_too || !admin_needs_tls(daemon)))
+        address = admin_address(daemon->admin);
+    return address;
+}
+
+/* False: `why` says what would be open to everybody. Where that was asked for, the log says it. */
+static bool check_doors(const struct daemon *daemon, const struct options *options,
+                        const char *password, char *why)
+{
+    const char *address = open_to_all(daemon, options, password);
+
+    if (address == NULL)
+        return true;
+    if (options_is(daemon->options, OPTION_INSECURE_LISTEN, "allow")) {
+        log_warn(daemon->log, "other machines can connect to %s, and need no password", address);
+        return true;
+    }
+    snprintf(why, WHY_SIZE,
+             "other machines could connect to %s, and would need no password: set password-file, "
+             "ask for certificates (a tls: address and tls-clients = required), listen on "
+             "127.0.0.1 or a unix socket only, or say insecure-listen = allow",
+             address);
+    return false;
 }
 
 /* Sockets that were handed over take the place of the addresses in the options. */
@@ -245,7 +274,6 @@ static bool bind_all(struct daemon *daemon, char *why)
         for (size_t i = 0; (address = options_at(daemon->options, OPTION_LISTEN, i)) != NULL; i++)
             if (!server_bind(daemon->server, address, why, WHY_SIZE))
                 return false;
-    warn_exposed(daemon);
     return true;
 }
 
@@ -326,7 +354,8 @@ static bool open_parts(struct daemon *daemon, char *why)
         !open_tls(daemon, why))
         return false;
     open_engine(daemon);
-    return server_open(daemon->server, daemon->engine, why, WHY_SIZE) && open_admin(daemon, why);
+    return open_admin(daemon, why) && check_doors(daemon, daemon->options, daemon->password, why) &&
+           server_open(daemon->server, daemon->engine, why, WHY_SIZE);
 }
 
 /* Print the one line on stdout, and tell the service manager. */
@@ -476,7 +505,6 @@ static void take_password(struct daemon *daemon, char *password)
                  password == NULL ? "there is no password any more" : "the password has changed");
     mem_free_secret(daemon->password);
     daemon->password = password;
-    warn_exposed(daemon);
 }
 
 static void take_tls(struct daemon *daemon, struct tls_context *tls)
@@ -503,9 +531,11 @@ static void reload(struct daemon *daemon)
         log_error(daemon->log, "SIGHUP: %.*s; what was in force stays in force", (int)message.len,
                   message.data);
     } else if (!read_password(daemon, fresh, &password, why) ||
-               ((tls = read_tls(daemon, fresh, why)) == NULL && *why != '\0')) {
+               ((tls = read_tls(daemon, fresh, why)) == NULL && *why != '\0') ||
+               !check_doors(daemon, fresh, password, why)) {
         log_error(daemon->log, "SIGHUP: %s; what was in force stays in force", why);
-        free(password);
+        tls_context_free(tls);
+        mem_free_secret(password);
     } else {
         take_options(daemon, fresh);
         take_password(daemon, password);

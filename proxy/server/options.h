@@ -21,6 +21,8 @@
       "read options from FILE: lines of name = value, # comments")                                 \
     X(LISTEN, "listen", OPTION_LIST, "[tls:]HOST:PORT|unix:PATH", "127.0.0.1:7379", 0, 0,          \
       valid_listen, START, "where clients connect; port 0 is any free one; may be repeated")       \
+    X(INSECURE_LISTEN, "insecure-listen", OPTION_CHOICE, "deny|allow", "deny", 0, 0, NULL, START,  \
+      "allow: other machines may connect without a password or a certificate")                     \
     X(TLS_CERT, "tls-cert", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,                       \
       "the certificate of tls: addresses, and the chain behind it (PEM)")                          \
     X(TLS_KEY, "tls-key", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,                         \

@@ -260,15 +260,16 @@ void server_set_tls(struct server *server, struct tls_context *context, enum tls
     conns_set_tls(&server->conns, context, user);
 }
 
-bool server_is_exposed(const struct server *server)
+const char *server_exposed(const struct server *server, bool tls_too)
 {
     for (struct list *link = server->listeners.next; link != &server->listeners;
          link = link->next) {
         const struct listener *listener = list_entry(link, struct listener, link);
-        if (listener->kind != ADDRESS_UNIX && !listener->loopback)
-            return true;
+        if (listener->kind != ADDRESS_UNIX && !listener->loopback &&
+            (tls_too || listener->kind == ADDRESS_TCP))
+            return listener->text;
     }
-    return false;
+    return NULL;
 }
 
 void server_stop_listening(struct server *server)

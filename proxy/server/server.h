@@ -36,8 +36,9 @@ bool server_needs_tls(const struct server *server);
 /* TLS connections that come from here on use these certificates. The context is taken over; it has
  * to be there before the first comes. */
 void server_set_tls(struct server *server, struct tls_context *context, enum tls_user user);
-/* Return whether it can be reached from other machines. */
-bool server_is_exposed(const struct server *server);
+/* Return an address that can be reached from other machines, or NULL. `tls_too`: or only one that
+ * is plain. */
+const char *server_exposed(const struct server *server, bool tls_too);
 
 /* Close the listeners; socket files are removed. */
 void server_stop_listening(struct server *server);

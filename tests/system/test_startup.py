@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from harness.certs import Certs
 from harness.limits import BUILD, Stopwatch, patience, wait_until, within
 from harness.maintenance import execute, query
 from harness.resp import Client, Closed, ReplyError
@@ -204,6 +205,51 @@ def test_the_config_file_may_come_from_the_environment_and_hold_every_option(rig
     assert len(daemon.listeners) == 2 and daemon.admin
     client = Client(str(rig.folder / "s.sock"))
     assert client("AUTH", "secret") == "OK" and client("SET", "k", "v") == "OK"
+
+
+OPEN = "other machines could connect to "
+
+
+@pytest.fixture
+def locks(rig):
+    """The options that close a door: a password, or certificates that clients have to show."""
+    certs = Certs(rig.folder / "certs")
+    cert, password = certs.server(), rig.folder / "password"
+    password.write_text("secret\n")
+    return {"password": ["--password-file", password],
+            "tls": ["--tls-cert", cert.cert, "--tls-key", cert.key],
+            "certificates": ["--tls-cert", cert.cert, "--tls-key", cert.key, "--tls-ca", certs.ca,
+                             "--tls-clients", "required"]}
+
+
+@pytest.mark.parametrize("listen, admin, lock, is_open", [
+    ("0.0.0.0:0", None, None, True), ("[::]:0", None, None, True),
+    ("127.0.0.1:0", "0.0.0.0:0", None, True), ("127.0.0.1:0", "127.0.0.1:0", None, False),
+    ("0.0.0.0:0", "0.0.0.0:0", "password", False), ("tls:0.0.0.0:0", None, "tls", True),
+    ("tls:0.0.0.0:0", None, "certificates", False), ("0.0.0.0:0", None, "certificates", True),
+    ("tls:0.0.0.0:0", "0.0.0.0:0", "certificates", True),
+    ("tls:0.0.0.0:0", "tls:0.0.0.0:0", "certificates", False),
+])
+def test_nothing_is_open_to_a_network_without_a_word(rig, locks, listen, admin, lock, is_open):
+    args = [*locks.get(lock, ()), *(["--admin", "off"] if admin is None else [])]
+    if is_open:
+        assert OPEN in refusal(rig, *args, listen=[listen], admin=admin)
+        daemon = rig.daemon(*args, "--insecure-listen", "allow", listen=[listen], admin=admin)
+        assert "other machines can connect to " in daemon.log()
+    else:
+        assert "other machines" not in rig.daemon(*args, listen=[listen], admin=admin).log()
+
+
+def test_a_password_that_is_taken_away_opens_no_door_either(rig, locks):
+    config = rig.folder / "stockaded.conf"
+    config.write_text(f"password-file = {locks['password'][1]}\n")
+    daemon = rig.daemon("--config", config, listen=["0.0.0.0:0"])
+    config.write_text("\n")
+    os.kill(daemon.pid, signal.SIGHUP)
+    wait_until(lambda: OPEN in daemon.log(), "it is said")
+    client = Client(("127.0.0.1", daemon.address[1]))
+    client.refused("NOAUTH", "GET", "k")
+    client.close()
 
 
 def test_help_names_every_option_and_marks_those_that_sighup_changes():
