@@ -213,9 +213,10 @@ class Cycles:
 
 def test_kill_9_under_load_leaves_a_chain_that_goes_on(rig, tool):
     audit = Audit(rig, tool)
-    for _ in range(3):
+    for starts in range(1, 4):
         cycles = Cycles(audit.daemon)
         wait_until(lambda: cycles.done >= 200, "some cycles are done", 20)
+        audit.await_event("start", count=starts)
         audit.kill()
         cycles.stop()
         done = audit.verify(files=[audit.path])
