@@ -73,10 +73,23 @@ static bool same_hash(const struct chain_hash *a, const struct chain_hash *b)
     return memcmp(a->hex, b->hex, CHAIN_HASH_LEN) == 0;
 }
 
-static void accept(struct judge *judge, struct bytes text, const struct chain_line *line)
+/* Does the chain, as far as it has come, hold what the store has seen of it? */
+static void compare_with_store(struct judge *judge)
 {
     struct judgement *result = &judge->result;
     const struct chain_head *known = judge->known;
+
+    if (known == NULL || known->lines == 0 || known->lines != result->head.lines)
+        return;
+    result->head_seen = same_hash(&known->hash, &result->head.hash);
+    if (!result->head_seen)
+        find(judge, judge->line,
+             "line %" PRIu64 " of the chain is another one than the store has seen", known->lines);
+}
+
+static void accept(struct judge *judge, struct bytes text, const struct chain_line *line)
+{
+    struct judgement *result = &judge->result;
 
     result->head.hash = chain_hash_of(judge->lines, text);
     result->head.lines++;
@@ -84,12 +97,7 @@ static void accept(struct judge *judge, struct bytes text, const struct chain_li
     if (bytes_equal(line->event, bytes_of(audit_event_name(AUDIT_MISMATCH))))
         find(judge, judge->line, "a daemon has found here that the file had been changed: %.*s",
              BYTES_CUT(line->reason, 150));
-    if (known == NULL || known->lines != result->head.lines)
-        return;
-    result->head_seen = same_hash(&known->hash, &result->head.hash);
-    if (!result->head_seen)
-        find(judge, judge->line,
-             "line %" PRIu64 " of the chain is another one than the store has seen", known->lines);
+    compare_with_store(judge);
 }
 
 /* The first line of a file says where in its chain it stands. False: it is no such line. */
@@ -104,6 +112,7 @@ static bool take_beginning(struct judge *judge, const struct chain_line *line)
     if (result->first == 0) {
         result->first = number;
         result->head = begun;
+        compare_with_store(judge);
     } else if (strcmp(begun.id, result->head.id) != 0) {
         find(judge, 1, "this file is of another chain");
     } else if (number > result->head.lines + 1) {
@@ -215,5 +224,10 @@ const struct judgement *judge_end(struct judge *judge)
              "the end is missing: the store has seen %" PRIu64 " lines of this chain, and %" PRIu64
              " are here",
              known->lines, result->head.lines);
+    if (known != NULL && known->lines > 0 && !result->head_seen)
+        find(judge, 0,
+             "this file begins behind line %" PRIu64 " of the chain, the last one that the store "
+             "has seen: give the file that holds it, too",
+             known->lines);
     return result;
 }

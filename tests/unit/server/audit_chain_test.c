@@ -198,6 +198,31 @@ TEST(lines_behind_the_head_are_no_harm)
     end(&chain);
 }
 
+/* Whoever can write the file could else put one there that begins anew, behind all that was seen.
+ */
+TEST(a_file_that_begins_behind_the_head_is_not_whole)
+{
+    struct chain chain, later;
+
+    begin(&chain, 10);
+    later = (struct chain){.hasher = chain_hasher_new(), .head = chain.head};
+    chain_append_begin(&later.head, later.hasher, 1700000000000, &later.text);
+    add(&later, AUDIT_GRANT, "");
+    struct chain_head known = chain.head;
+    struct judgement judgement = judge_text(&known, buf_bytes(&later.text));
+    assert_false(judgement.broken); /* its first line holds the one that the store has seen */
+    assert_true(judgement.head_seen);
+    known.hash.hex[3] ^= 1;
+    assert_true(judge_text(&known, buf_bytes(&later.text)).broken);
+    known = chain.head;
+    known.lines--;
+    judgement = judge_text(&known, buf_bytes(&later.text));
+    assert_true(judgement.broken);
+    assert_non_null(strstr(judgement.why, "begins behind line 9"));
+    end(&later);
+    end(&chain);
+}
+
 TEST(a_torn_line_at_the_end_is_told_as_one)
 {
     struct chain chain;
