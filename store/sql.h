@@ -39,6 +39,7 @@ struct sql_call {
     const struct sql_value *params;
     size_t params_count;
     enum sql_right right;
+    bool own_hidden; /* not even Stockade's own views, which name all resources, may be read */
     int64_t time_limit_ms; /* for all SQL of the operation together; then it is interrupted */
 
     /* Called once, before the first row, for a statement that gives columns. */

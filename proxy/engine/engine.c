@@ -8,10 +8,12 @@
 #include "fence/base/check.h"
 #include "fence/base/json.h"
 #include "fence/base/mem.h"
+#include "proxy/engine/acl/log.h"
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
+#include "proxy/engine/session/login.h"
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/sweep.h"
@@ -23,6 +25,7 @@ static void session_closed(struct session *session)
     release_session_closed(session);
     multi_drop(session);
     pubsub_clear(session);
+    login_end(session);
 }
 
 struct engine *engine_new(const struct engine_options *options)
@@ -31,8 +34,8 @@ struct engine *engine_new(const struct engine_options *options)
 
     check(options->store != NULL && options->provider != NULL && options->clock != NULL);
     engine->options = *options;
-    if (options->password != NULL)
-        engine->options.password = mem_strdup(options->password);
+    engine->acl = options->acl != NULL ? options->acl : acl_without_file(NULL);
+    engine->acl_log = acl_log_new();
     engine->options.address = mem_strdup(options->address != NULL ? options->address : "");
     atomic_init(&engine->replies.bytes, 0);
     atomic_init(&engine->replies.bytes_max, options->replies_max);
@@ -58,8 +61,6 @@ struct engine *engine_new(const struct engine_options *options)
 
 void engine_reconfigure(struct engine *engine, const struct engine_options *options)
 {
-    mem_free_secret((char *)engine->options.password);
-    engine->options.password = options->password == NULL ? NULL : mem_strdup(options->password);
     engine->options.unfenced_writes = options->unfenced_writes;
     engine->options.waiters_max = options->waiters_max;
     engine->options.sql_limit_ms = options->sql_limit_ms;
@@ -80,7 +81,8 @@ void engine_free(struct engine *engine)
     requests_free_spares(engine);
     lock_keys_free(engine);
     heap_free(&engine->timers);
-    mem_free_secret((char *)engine->options.password);
+    acl_drop(engine->acl);
+    acl_log_free(engine->acl_log);
     free((char *)engine->options.address);
     free(engine);
 }
@@ -146,9 +148,9 @@ bool engine_is_draining(const struct engine *engine)
     return engine->draining;
 }
 
-const char *engine_password(const struct engine *engine)
+struct acl *engine_acl(const struct engine *engine)
 {
-    return engine->options.password;
+    return engine->acl;
 }
 
 bool engine_idle(const struct engine *engine)

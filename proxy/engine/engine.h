@@ -24,6 +24,7 @@
 #include "fence/base/clock.h"
 #include "fence/base/log.h"
 #include "fence/lease/provider.h"
+#include "proxy/engine/acl/acl.h"
 #include "proxy/engine/audit.h"
 #include "store/store.h"
 
@@ -35,10 +36,23 @@ struct engine_usage {
     uint64_t rss_bytes, rss_peak_bytes, cpu_user_us, cpu_system_us;
 };
 
+/* Work that takes long and touches nothing of the engine's: `run` is for any thread, `done`, after
+ * it, for the engine's. `host` is the host's own. */
+struct engine_job {
+    void (*run)(struct engine_job *job);
+    void (*done)(struct engine_job *job);
+    void *host;
+};
+
 /* What the host does for the engine. Called on the engine's thread. */
 struct engine_host {
     void (*changed)(void *connection); /* this session has something to send, or has ended */
     void (*shutdown)(void *context);   /* SHUTDOWN was asked for: drain and exit */
+    /* Have the job done on another thread. NULL: it is done at once, on this one. */
+    void (*run_aside)(void *context, struct engine_job *job);
+    /* Read the file of users again, for ACL LOAD, and hand it to engine_set_acl. False: `why`, of
+     * ACL_WHY_SIZE bytes, says what is wrong, and nothing has changed. NULL: there is no file. */
+    bool (*load_acl)(void *context, char *why);
     /* The i-th option as CONFIG GET shows it, or false behind the last. Borrowed until the next
      * call. May be NULL. */
     bool (*option)(void *context, size_t i, const char **name, const char **value);
@@ -54,7 +68,7 @@ struct engine_options {
     const struct chance *chance;
     const struct log *log;    /* may be NULL */
     struct audit audit;       /* borrowed; may be empty */
-    const char *password;     /* NULL: none; copied */
+    struct acl *acl;          /* the users (acl/acl.h); the engine's from now on */
     bool unfenced_writes;     /* --unfenced-writes allow */
     int64_t sql_limit_ms;     /* one SQL statement's time */
     int64_t receipts_keep_ms; /* receipts outlive their token by this */
@@ -79,8 +93,15 @@ void engine_find_locked_data(struct engine *engine,
                              void (*on_end)(void *context, enum stk_error error, struct bytes key),
                              void *context);
 
-/* Take over the options that may change while it runs: password, unfenced_writes, waiters_max,
- * sql_limit_ms, replies_max. Connections stay open, and logged in. */
+/* The users have changed; the acl is the engine's from now on. Who is logged in stays so, with the
+ * rights that the user has now; a connection whose user is gone, or which waits for or listens to
+ * what is not allowed any more, is closed. */
+void engine_set_acl(struct engine *engine, struct acl *acl);
+/* The users in force. Borrowed until engine_set_acl. */
+struct acl *engine_acl(const struct engine *engine);
+
+/* Take over the options that may change while it runs: unfenced_writes, waiters_max, sql_limit_ms,
+ * replies_max. */
 void engine_reconfigure(struct engine *engine, const struct engine_options *options);
 
 /* Read the engine's clock, in microseconds. Call it before store_collect, so that what the store
@@ -107,11 +128,10 @@ void engine_audited(struct engine *engine, uint64_t ticket);
 void engine_audit_failed(struct engine *engine);
 /* Is nothing under way? */
 bool engine_idle(const struct engine *engine);
-/* The password in force; NULL: there is none. Borrowed until engine_reconfigure. */
-const char *engine_password(const struct engine *engine);
 
-/* Append INFO's text: these sections, or all where none is named. */
-void engine_info(struct engine *engine, const struct bytes *sections, size_t count,
+/* Append INFO's text: these sections, or all where none is named; without `all`, only those that
+ * are for everybody. */
+void engine_info(struct engine *engine, const struct bytes *sections, size_t count, bool all,
                  struct buf *out);
 /* Append the same counters, gauges and histograms in Prometheus's text format, or in that of
  * OpenMetrics 1.0. */

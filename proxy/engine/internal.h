@@ -42,6 +42,12 @@ struct engine {
      * there are none. */
     const struct command *(*on_parsed)(struct engine *engine, const struct command *command,
                                        const struct bytes *argv, size_t argc);
+    /* Is the key a lock key, or one beside a lock key, and of which resource? NULL: none is. */
+    bool (*on_lock_key)(const struct engine *engine, struct bytes key, struct bytes *resource);
+    struct acl *acl;          /* the users in force */
+    struct acl_log *acl_log;  /* what was denied lately */
+    struct account *accounts; /* session/account.h: users who have something here now */
+    size_t logins;            /* passwords that are being checked */
     struct heap timers;
     int64_t started_ms, started_wall_us;
     int64_t now_us; /* the clock, when it was last read: see engine_read_clock */

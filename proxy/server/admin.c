@@ -49,7 +49,7 @@ struct admin {
     struct MHD_Daemon *http;
     struct api *api;
     struct live *live;
-    struct doors doors; /* the password is set for each request */
+    struct doors doors; /* whether a password is needed is set for each request */
     uv_poll_t poll;
     uv_timer_t timer;
     struct tunnels *tunnels; /* NULL: no TLS */
@@ -170,7 +170,6 @@ static struct visitor visitor_of(struct MHD_Connection *connection, bool tls, ch
         .tls = tls,
     };
     *user = MHD_basic_auth_get_username_password(connection, password);
-    visitor.password = *password;
     MHD_get_connection_values(connection, MHD_HEADER_KIND, find_forwarded, &visitor.forwarded);
     return visitor;
 }
@@ -202,9 +201,15 @@ static enum door ask_doors(struct admin *self, struct MHD_Connection *connection
                            bool changes, bool *is_admin)
 {
     char *user = NULL, *password = NULL;
-    const struct visitor visitor = visitor_of(connection, self->tunnels != NULL, &user, &password);
+    struct visitor visitor = visitor_of(connection, self->tunnels != NULL, &user, &password);
 
-    self->doors.password = engine_password(self->engine);
+    const struct acl *acl = engine_acl(self->engine);
+    const struct acl_user *known = acl_find(
+        acl, acl_has_file(acl) && user != NULL ? bytes_of(user) : BYTES_LITERAL(ACL_DEFAULT_USER));
+    self->doors.needs_password = acl_newcomer(acl, true) == NULL;
+    visitor.gives_password = password != NULL;
+    visitor.knows_password = known != NULL && known->on && password != NULL &&
+                             acl_check_password(known, bytes_of(password)) == ACL_RIGHT;
     enum door door = changes   ? doors_change(&self->doors, &visitor)
                      : is_file ? doors_page(&self->doors, &visitor)
                                : doors_read(&self->doors, &visitor);

@@ -55,8 +55,8 @@ struct daemon {
     struct watchdog watchdog;
     enum stage stage;
     bool signalled, shutdown_asked;
-    int status; /* that the process ends with */
-    char *password;
+    int status;        /* that the process ends with */
+    struct acl *users; /* until the engine has them */
     size_t connections_max;
     struct tls_context *tls; /* NULL: there is no tls: address */
     struct service_sockets inherited;
@@ -122,22 +122,41 @@ static void init_loop(struct daemon *daemon)
     daemon->server = server_new(&daemon->loop, daemon->log);
 }
 
-/* Read the password, if one is set. *password is allocated; NULL where there is none. */
-static bool read_password(const struct daemon *daemon, const struct options *options,
-                          char **password, char *why)
+/* Who may do what: as the file of users says, with the one password, or everybody. NULL: `why` is
+ * one line. */
+static struct acl *read_users(const struct daemon *daemon, const struct options *options, char *why)
 {
+    const char *file = options_text(options, OPTION_ACL_FILE);
     const char *path = options_text(options, OPTION_PASSWORD_FILE);
-    char reason[128];
+    char reason[ACL_WHY_SIZE], *password = NULL;
+    struct acl *users;
 
-    *password = NULL;
-    if (*path == '\0')
-        return true;
+    if (*path == '\0' && *file == '\0')
+        return acl_without_file(NULL);
     process_hide_memory();
-    *password = process_read_password(path, daemon->log, reason, sizeof reason);
-    if (*password == NULL)
+    if (*path != '\0' && *file != '\0') {
+        snprintf(why, WHY_SIZE,
+                 "%s and %s: give one of the two; the file of users can have a "
+                 "user named default with that password",
+                 options_origin(options, OPTION_PASSWORD_FILE), options_name(OPTION_ACL_FILE));
+        return NULL;
+    }
+    if (*file != '\0') {
+        users = process_read_users(file, daemon->log, reason, sizeof reason);
+        if (users == NULL)
+            snprintf(why, WHY_SIZE, "%s %s: %s", options_origin(options, OPTION_ACL_FILE), file,
+                     reason);
+        return users;
+    }
+    password = process_read_password(path, daemon->log, reason, sizeof reason);
+    if (password == NULL) {
         snprintf(why, WHY_SIZE, "%s %s: %s", options_origin(options, OPTION_PASSWORD_FILE), path,
                  reason);
-    return *password != NULL;
+        return NULL;
+    }
+    users = acl_without_file(password);
+    mem_free_secret(password);
+    return users;
 }
 
 static bool admin_needs_tls(const struct daemon *daemon)
@@ -226,11 +245,11 @@ static bool open_audit(struct daemon *daemon, char *why)
 /* The address at which other machines can do something without a password or a certificate; NULL:
  * there is none. */
 static const char *open_to_all(const struct daemon *daemon, const struct options *options,
-                               const char *password)
+                               const struct acl *users)
 {
     bool tls_too = !options_is(options, OPTION_TLS_CLIENTS, "required");
 
-    if (password != NULL)
+    if (acl_open_user(users) == NULL)
         return NULL;
     const char *address = server_exposed(daemon->server, tls_too);
     if (address == NULL && daemon->admin != NULL && admin_is_exposed(daemon->admin) &&
@@ -241,9 +260,9 @@ static const char *open_to_all(const struct daemon *daemon, const struct options
 
 /* False: `why` says what would be open to everybody. Where that was asked for, the log says it. */
 static bool check_doors(const struct daemon *daemon, const struct options *options,
-                        const char *password, char *why)
+                        const struct acl *users, char *why)
 {
-    const char *address = open_to_all(daemon, options, password);
+    const char *address = open_to_all(daemon, options, users);
 
     if (address == NULL)
         return true;
@@ -251,11 +270,20 @@ static bool check_doors(const struct daemon *daemon, const struct options *optio
         log_warn(daemon->log, "other machines can connect to %s, and need no password", address);
         return true;
     }
-    snprintf(why, WHY_SIZE,
-             "other machines could connect to %s, and would need no password: set password-file, "
-             "ask for certificates (a tls: address and tls-clients = required), listen on "
-             "127.0.0.1 or a unix socket only, or say insecure-listen = allow",
-             address);
+    if (acl_has_file(users))
+        snprintf(why, WHY_SIZE,
+                 "other machines could connect to %s, and user %s needs no password: take nopass "
+                 "away from it in the file of users, ask for certificates (a tls: address and "
+                 "tls-clients = required), listen on 127.0.0.1 or a unix socket only, or say "
+                 "insecure-listen = allow",
+                 address, acl_open_user(users)->name);
+    else
+        snprintf(why, WHY_SIZE,
+                 "other machines could connect to %s, and would need no password: set "
+                 "password-file or acl-file, ask for certificates (a tls: address and tls-clients "
+                 "= required), listen on 127.0.0.1 or a unix socket only, or say insecure-listen = "
+                 "allow",
+                 address);
     return false;
 }
 
@@ -277,6 +305,47 @@ static bool bind_all(struct daemon *daemon, char *why)
     return true;
 }
 
+/* A job of the engine's, on a thread of libuv's. */
+static void on_job(uv_work_t *work)
+{
+    struct engine_job *job = work->data;
+    job->run(job);
+}
+
+static void on_job_done(uv_work_t *work, int status)
+{
+    struct engine_job *job = work->data;
+
+    (void)status; /* nobody cancels it */
+    free(work);
+    job->done(job);
+}
+
+static void run_aside(void *context, struct engine_job *job)
+{
+    struct daemon *daemon = context;
+    uv_work_t *work = mem_alloc(sizeof *work);
+
+    work->data = job;
+    check(uv_queue_work(&daemon->loop, work, on_job, on_job_done) == 0);
+}
+
+/* ACL LOAD */
+static bool load_acl(void *context, char *why)
+{
+    struct daemon *daemon = context;
+    char reason[WHY_SIZE];
+    struct acl *users = read_users(daemon, daemon->options, reason);
+
+    if (users != NULL && check_doors(daemon, daemon->options, users, reason)) {
+        engine_set_acl(daemon->engine, users);
+        return true;
+    }
+    acl_drop(users);
+    snprintf(why, ACL_WHY_SIZE, "%.*s", ACL_WHY_SIZE - 1, reason);
+    return false;
+}
+
 static bool show_option(void *context, size_t i, const char **name, const char **value)
 {
     struct daemon *daemon = context;
@@ -296,10 +365,11 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
     return (struct engine_options){
         .host = {.changed = conn_on_change,
                  .shutdown = on_shutdown_command,
+                 .run_aside = run_aside,
+                 .load_acl = load_acl,
                  .option = show_option,
                  .usage = process_usage,
                  .context = (void *)(uintptr_t)daemon},
-        .password = daemon->password,
         .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
         .sessions_max = daemon->connections_max,
         .waiters_max = (size_t)options_number(options, OPTION_MAX_WAITERS),
@@ -318,6 +388,8 @@ static void open_engine(struct daemon *daemon)
 {
     struct engine_options options = engine_options_of(daemon);
 
+    options.acl = daemon->users;
+    daemon->users = NULL;
     if (daemon->auditing != NULL)
         options.audit = auditing_audit(daemon->auditing);
     daemon->engine = host_open_engine(daemon->host, options);
@@ -349,12 +421,13 @@ static bool open_parts(struct daemon *daemon, char *why)
 {
     daemon->connections_max = process_fit_connections(
         (size_t)options_number(daemon->options, OPTION_MAX_CONNECTIONS), daemon->log);
-    if (!read_password(daemon, daemon->options, &daemon->password, why) ||
-        !open_host(daemon, why) || !open_audit(daemon, why) || !bind_all(daemon, why) ||
-        !open_tls(daemon, why))
+    daemon->users = read_users(daemon, daemon->options, why);
+    if (daemon->users == NULL || !open_host(daemon, why) || !open_audit(daemon, why) ||
+        !bind_all(daemon, why) || !open_tls(daemon, why))
         return false;
     open_engine(daemon);
-    return open_admin(daemon, why) && check_doors(daemon, daemon->options, daemon->password, why) &&
+    return open_admin(daemon, why) &&
+           check_doors(daemon, daemon->options, engine_acl(daemon->engine), why) &&
            server_open(daemon->server, daemon->engine, why, WHY_SIZE);
 }
 
@@ -465,11 +538,6 @@ static void configure_log(struct log *log, const struct options *options)
     log_set_format(log, options_is(options, OPTION_LOG_FORMAT, "json") ? LOG_JSON : LOG_TEXT);
 }
 
-static bool same_password(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && bytes_equal_steadily(bytes_of(a), bytes_of(b)));
-}
-
 /* Say what is written now, what stays in force, and what to do. */
 static void warn_restart(struct daemon *daemon, struct options *fresh, enum option option)
 {
@@ -498,13 +566,19 @@ static void take_options(struct daemon *daemon, struct options *fresh)
     log_info(daemon->log, "SIGHUP: the options were read again, changed: %zu", taken);
 }
 
-static void take_password(struct daemon *daemon, char *password)
+static void take_users(struct daemon *daemon, struct acl *users)
 {
-    if (!same_password(daemon->password, password))
+    const struct acl *before = engine_acl(daemon->engine);
+    bool same = !acl_has_file(before) && !acl_has_file(users) && acl_same_default(before, users);
+
+    if (acl_has_file(users))
+        log_info(daemon->log, "SIGHUP: the users are those of %s as it is now",
+                 option(daemon, OPTION_ACL_FILE));
+    else if (!same)
         log_info(daemon->log, "SIGHUP: %s; who is logged in stays so",
-                 password == NULL ? "there is no password any more" : "the password has changed");
-    mem_free_secret(daemon->password);
-    daemon->password = password;
+                 acl_newcomer(users, true) != NULL ? "there is no password any more"
+                                                   : "the password has changed");
+    engine_set_acl(daemon->engine, users);
 }
 
 static void take_tls(struct daemon *daemon, struct tls_context *tls)
@@ -523,22 +597,23 @@ static void take_tls(struct daemon *daemon, struct tls_context *tls)
 static void reload(struct daemon *daemon)
 {
     struct buf message = {0};
-    char why[WHY_SIZE] = "", *password = NULL;
+    char why[WHY_SIZE] = "";
+    struct acl *users = NULL;
     struct tls_context *tls = NULL;
     struct options *fresh = options_again(daemon->options, &message);
 
     if (fresh == NULL) {
         log_error(daemon->log, "SIGHUP: %.*s; what was in force stays in force", (int)message.len,
                   message.data);
-    } else if (!read_password(daemon, fresh, &password, why) ||
+    } else if ((users = read_users(daemon, fresh, why)) == NULL ||
                ((tls = read_tls(daemon, fresh, why)) == NULL && *why != '\0') ||
-               !check_doors(daemon, fresh, password, why)) {
+               !check_doors(daemon, fresh, users, why)) {
         log_error(daemon->log, "SIGHUP: %s; what was in force stays in force", why);
         tls_context_free(tls);
-        mem_free_secret(password);
+        acl_drop(users);
     } else {
         take_options(daemon, fresh);
-        take_password(daemon, password);
+        take_users(daemon, users);
         take_tls(daemon, tls);
         struct engine_options options = engine_options_of(daemon);
         engine_reconfigure(daemon->engine, &options);
@@ -677,7 +752,7 @@ static void free_parts(struct daemon *daemon)
     server_free(daemon->server);
     check(uv_loop_close(&daemon->loop) == 0);
     free(daemon->inherited.listen);
-    mem_free_secret(daemon->password);
+    acl_drop(daemon->users);
     tls_context_free(daemon->tls);
     free(daemon);
 }

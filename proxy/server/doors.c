@@ -82,12 +82,6 @@ static bool is_local(const struct visitor *visitor)
     return visitor->loopback && !visitor->forwarded;
 }
 
-static bool has_password(const struct doors *doors, const struct visitor *visitor)
-{
-    return visitor->password != NULL &&
-           bytes_equal_steadily(bytes_of(doors->password), bytes_of(visitor->password));
-}
-
 /* Through a proxy nobody knows how it came to that. */
 static bool may_give_password(const struct visitor *visitor)
 {
@@ -96,20 +90,20 @@ static bool may_give_password(const struct visitor *visitor)
 
 bool doors_is_admin(const struct doors *doors, const struct visitor *visitor)
 {
-    if (doors->password == NULL)
+    if (!doors->needs_password)
         return is_local(visitor);
-    return may_give_password(visitor) && has_password(doors, visitor);
+    return may_give_password(visitor) && visitor->knows_password;
 }
 
 enum door doors_page(const struct doors *doors, const struct visitor *visitor)
 {
     if (visitor->host == NULL || !doors_host_is_known(doors, visitor->host))
         return DOOR_HOST;
-    if (doors->password == NULL)
+    if (!doors->needs_password)
         return DOOR_OPEN;
     if (!may_give_password(visitor))
         return DOOR_FAR;
-    return has_password(doors, visitor) ? DOOR_OPEN : DOOR_PASSWORD;
+    return visitor->knows_password ? DOOR_OPEN : DOOR_PASSWORD;
 }
 
 enum door doors_read(const struct doors *doors, const struct visitor *visitor)

@@ -11,16 +11,17 @@
 /* What a request says of itself. NULL: it does not have that header. */
 struct visitor {
     const char *host, *origin, *fetch_site, *content_type;
-    const char *password; /* of HTTP Basic */
-    bool forwarded;       /* it has Forwarded or X-Forwarded-... */
-    bool loopback;        /* its connection never left this machine */
-    bool tls;             /* nobody on the way could read it */
+    bool gives_password; /* of HTTP Basic */
+    bool knows_password; /* and it is right */
+    bool forwarded;      /* it has Forwarded or X-Forwarded-... */
+    bool loopback;       /* its connection never left this machine */
+    bool tls;            /* nobody on the way could read it */
 };
 
 struct doors {
     const char *const *names; /* of --admin-name; borrowed */
     size_t names_count;
-    const char *password; /* borrowed; NULL: there is none */
+    bool needs_password;
 };
 
 enum door {

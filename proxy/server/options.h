@@ -48,6 +48,9 @@
       "show: the page shows the values of keys, too")                                              \
     X(PASSWORD_FILE, "password-file", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,             \
       "connections must AUTH with the password in FILE's only line")                               \
+    X(ACL_FILE, "acl-file", OPTION_TEXT, "FILE", "", 0, 0, NULL, SIGHUP_TOO,                       \
+      "users and their rights, in the syntax of Redis's ACL, a line for each; in place of\n"       \
+      "        password-file")                                                                     \
     X(UNFENCED_WRITES, "unfenced-writes", OPTION_CHOICE, "deny|allow", "deny", 0, 0, NULL,         \
       SIGHUP_TOO, "allow: keys whose token is not held may be written without one")                \
     X(LOG_LEVEL, "log-level", OPTION_CHOICE, "debug|info|warn|error", "info", 0, 0, NULL,          \

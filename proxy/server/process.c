@@ -123,35 +123,77 @@ void process_usage(struct engine_usage *usage)
     usage->cpu_system_us = microseconds(used.ru_stime);
 }
 
-char *process_read_password(const char *path, const struct log *log, char *why, size_t why_size)
+/* Read a file with secrets, of at most `max` bytes. False: `why` says why not. */
+static bool read_secrets(const char *path, size_t max, const struct log *log, struct buf *text,
+                         char *why, size_t why_size)
 {
-    char line[PASSWORD_MAX + 3]; /* with CR LF, or one byte too many */
     struct stat status;
     FILE *file = fopen(path, "re");
 
     if (file == NULL) {
         snprintf(why, why_size, "%s", strerror(errno));
-        return NULL;
+        return false;
     }
     (void)setvbuf(file, NULL, _IONBF, 0); /* a buffer would keep it */
-    size_t len = fread(line, 1, sizeof line - 1, file);
+    buf_reserve(text, max + 1);
+    text->len = fread(text->data, 1, max + 1, file);
     bool failed = ferror(file) != 0;
-    bool open_to_others =
-        fstat(fileno(file), &status) == 0 && (status.st_mode & (S_IRGRP | S_IROTH)) != 0;
+    if (fstat(fileno(file), &status) == 0 && (status.st_mode & (S_IRGRP | S_IROTH)) != 0)
+        log_warn(log, "%s can be read by others than its owner: chmod 600", path);
     fclose(file);
+    if (failed)
+        snprintf(why, why_size, "it cannot be read");
+    else if (text->len > max)
+        snprintf(why, why_size, "it has more than %zu bytes", max);
+    else
+        return true;
+    explicit_bzero(text->data, text->len);
+    buf_free(text);
+    return false;
+}
+
+static char *take_line(struct buf *text)
+{
+    char *line = text->data;
+    size_t len = text->len;
+
     if (len > 0 && line[len - 1] == '\n')
         len--;
     if (len > 0 && line[len - 1] == '\r')
         len--;
-    line[len] = '\0';
-    if (failed || len == 0 || len > PASSWORD_MAX || strcspn(line, "\n") != len) {
-        explicit_bzero(line, sizeof line);
-        snprintf(why, why_size, "expected one line of 1 to %d bytes", PASSWORD_MAX);
+    if (len == 0 || len > PASSWORD_MAX || memchr(line, '\n', len) != NULL ||
+        memchr(line, '\0', len) != NULL)
         return NULL;
-    }
-    if (open_to_others)
-        log_warn(log, "password file %s can be read by others than its owner: chmod 600", path);
-    char *password = mem_strdup(line);
-    explicit_bzero(line, sizeof line);
+    line[len] = '\0';
+    return mem_strdup(line);
+}
+
+char *process_read_password(const char *path, const struct log *log, char *why, size_t why_size)
+{
+    struct buf text = {0};
+
+    if (!read_secrets(path, PASSWORD_MAX + 2, log, &text, why, why_size))
+        return NULL;
+    char *password = take_line(&text);
+    explicit_bzero(text.data, text.len);
+    buf_free(&text);
+    if (password == NULL)
+        snprintf(why, why_size, "expected one line of 1 to %d bytes", PASSWORD_MAX);
     return password;
+}
+
+struct acl *process_read_users(const char *path, const struct log *log, char *why, size_t why_size)
+{
+    struct buf text = {0};
+    char reason[ACL_WHY_SIZE];
+    struct acl *acl = NULL;
+
+    if (!read_secrets(path, ACL_FILE_MAX, log, &text, why, why_size))
+        return NULL;
+    acl = acl_parse(buf_bytes(&text), reason);
+    if (acl == NULL)
+        snprintf(why, why_size, "%s", reason);
+    explicit_bzero(text.data, text.len);
+    buf_free(&text);
+    return acl;
 }

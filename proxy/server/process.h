@@ -26,5 +26,7 @@ size_t process_fit_connections(size_t connections, const struct log *log);
 void process_usage(struct engine_usage *usage);
 /* Return the only line of the file, allocated. NULL: `why` says what is wrong. */
 char *process_read_password(const char *path, const struct log *log, char *why, size_t why_size);
+/* The same for a file of users; the caller owns the acl. */
+struct acl *process_read_users(const char *path, const struct log *log, char *why, size_t why_size);
 
 #endif

@@ -178,6 +178,7 @@ static int progress(void *context)
 static void enter(struct sql *sql, const struct sql_call *call, enum sql_kind kind)
 {
     sql->verdict.right = call->right;
+    sql->verdict.own_hidden = call->own_hidden;
     sql->defines = kind == SQL_DEFINITION;
     sql->over_memory = false;
     sql->limit_ms = call->time_limit_ms;

@@ -30,6 +30,7 @@ struct sql_verdict {
     /* The call under way. */
     bool active; /* a user's statement is compiled or run; else Stockade's own, which may do all */
     enum sql_right right;
+    bool own_hidden;        /* as struct sql_call has it */
     enum stk_error refusal; /* the first one, which counts */
     char *why;              /* explains it; SQL_WHY_MAX bytes */
 };

@@ -120,6 +120,8 @@ static int read_column(struct sql_verdict *verdict, const char *table, const cha
 
     if (is_own(table) && !is_public_view(table) && !may_read(inside, table, column))
         return deny_own(verdict, table);
+    if (is_own(table) && verdict->own_hidden && !begins(inside, OWN_GUARD))
+        return deny(verdict, STK_NOPERM, "%s names all resources: to read it takes %%R~*", table);
     for (size_t i = 0; hidden[i] != NULL; i++)
         if (is(table, hidden[i]))
             return deny(verdict, STK_NOPERM, "%s is out of SQL's reach", table);

@@ -210,7 +210,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bytes letters = fuzz_cut(&rest, '\n');
     struct run run = {.unfenced = has(letters, 'a'), .has_password = has(letters, 'p')};
     static const char *const lock_keys[] = {"l*"};
-    struct engine_options options = {.password = run.has_password ? "secret" : NULL,
+    struct engine_options options = {.acl = acl_without_file(run.has_password ? "secret" : NULL),
                                      .unfenced_writes = run.unfenced,
                                      .receipts_keep_ms = 20000,
                                      .forget_ms = has(letters, 'g') ? 30000 : 0,

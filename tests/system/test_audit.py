@@ -127,7 +127,7 @@ def test_each_event_is_a_line_of_the_chain(rig, tool):
         ("revoke", "sku:1", token + 2, None, "revoked"),
         ("admin", None, None, None, "SQL"),
         ("guard", "stock", None, None, "CREATE stock sku sku:"),
-        ("admin", None, None, None, "CONFIG"),
+        ("admin", None, None, None, "CONFIG GET"),
         ("stop", None, None, None, None)]
     assert [line["event"] for line in lines[:2]] == ["chain", "start"]
     assert {line["user"] for line in lines[2:-1]} == {"default"}

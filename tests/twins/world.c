@@ -254,7 +254,7 @@ long world_counter(struct world *world, const char *name)
     struct buf info = {0};
     char key[80];
 
-    engine_info(world->engine, NULL, 0, &info);
+    engine_info(world->engine, NULL, 0, true, &info);
     buf_append(&info, "", 1);
     snprintf(key, sizeof key, "\n%s:", name);
     const char *at = strstr(info.data, key);

@@ -41,6 +41,24 @@ const struct command *command_find(const struct command_index *index, struct byt
     return NULL;
 }
 
+const struct subcommand *subcommand_find(const struct command *command, struct bytes word)
+{
+    for (const struct subcommand *at = command->subcommands; at != NULL && at->name != NULL; at++)
+        if (bytes_equal_nocase(word, strchr(at->name, '|') + 1))
+            return at;
+    return NULL;
+}
+
+const char *command_title(const char *name, char out[COMMAND_LOWER_SIZE])
+{
+    size_t len = 0;
+
+    for (; name[len] != '\0' && len + 1 < COMMAND_LOWER_SIZE; len++)
+        out[len] = name[len] == '|' ? ' ' : (char)toupper((unsigned char)name[len]);
+    out[len] = '\0';
+    return out;
+}
+
 const char *command_lower(const char *name, char out[COMMAND_LOWER_SIZE])
 {
     size_t len = 0;

@@ -27,7 +27,7 @@ enum command_order {
 
 enum command_flag {
     COMMAND_WRITES = 1 << 0,     /* changes a value: needs a token */
-    COMMAND_ADMIN = 1 << 1,      /* administrators only */
+    COMMAND_COUNTED = 1 << 1,    /* argv[2] says how many keys follow it */
     COMMAND_NO_AUTH = 1 << 2,    /* also before AUTH */
     COMMAND_DRAINING = 1 << 3,   /* also while the daemon stops */
     COMMAND_UNQUEUED = 1 << 4,   /* done at once between MULTI and EXEC, too */
@@ -39,14 +39,42 @@ enum command_flag {
     COMMAND_FENCEDALL = 1 << 10, /* several resources with tokens, then the command */
     COMMAND_BLOCKING = 1 << 11,  /* COMMAND tells clients that it may wait */
     COMMAND_LEASE = 1 << 12,     /* about leases, counted as such in the metrics */
+    COMMAND_CHANNEL = 1 << 13,   /* its first argument is a channel */
+    COMMAND_CHANNELS = 1 << 14,  /* all of them are */
+    COMMAND_PATTERNS = 1 << 15,  /* they are patterns of channels */
+    COMMAND_LOCK_KEYS = 1 << 16, /* its keys are lock keys, or nothing */
+    COMMAND_TELLS = 1 << 17,     /* tells the audit itself what an administrator has done */
+};
+
+/* Which right a command needs: `+@lease` in a file of users gives those of one category. */
+enum command_category {
+    CATEGORY_NONE, /* none of its own: FENCED, MULTI, and what comes before the login */
+    CATEGORY_READ,
+    CATEGORY_WRITE,
+    CATEGORY_LEASE,
+    CATEGORY_REVOKE,
+    CATEGORY_SQL,
+    CATEGORY_EVENTS,
+    CATEGORY_ADMIN,
+    CATEGORY_CONNECTION,
+    CATEGORIES
 };
 
 typedef void command_start(struct request *request);
 typedef enum stk_error command_exec(struct exec *exec);
 
+/* A command's second word: "client|id". */
+struct subcommand {
+    const char *name; /* in lower case, with the command's */
+    int arity;        /* as in struct command */
+    command_start *start;
+    enum command_category category;
+};
+
 struct command {
     const char *name; /* upper case */
     int arity;        /* with the name; negative: at least that many, as in Redis */
+    enum command_category category;
     unsigned flags;
     enum command_order order;
     int key_first, key_last, key_step; /* as COMMAND reports them; 0: no keys */
@@ -62,6 +90,9 @@ struct command {
     command_exec *exec;
 
     const char *group, *summary;
+    const struct subcommand *subcommands; /* up to one without a name; NULL: it has none */
+    /* Of a row that is not in `commands`: the one there whose right it needs. */
+    const char *right;
 };
 
 /* All of them: table.c. */
@@ -87,6 +118,8 @@ struct command_index {
 void command_index_fill(struct command_index *index, const struct command *all, size_t count);
 /* NULL: there is none of that name. */
 const struct command *command_find(const struct command_index *index, struct bytes name);
+/* The one that the second word names. NULL: none. */
+const struct subcommand *subcommand_find(const struct command *command, struct bytes word);
 
 /* Is it a number of arguments, with the name, that the arity allows? */
 static inline bool arity_fits(int arity, size_t argc)
@@ -97,5 +130,7 @@ static inline bool arity_fits(int arity, size_t argc)
 /* A command's name in lower case, as Redis's errors have it. Returns `out`. */
 #define COMMAND_LOWER_SIZE 40
 const char *command_lower(const char *name, char out[COMMAND_LOWER_SIZE]);
+/* "client|list" as people write it: "CLIENT LIST". Returns `out`. */
+const char *command_title(const char *name, char out[COMMAND_LOWER_SIZE]);
 
 #endif

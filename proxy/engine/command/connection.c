@@ -8,6 +8,7 @@
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
+#include "proxy/engine/session/login.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/write/exec.h"
 #include "proxy/engine/write/plan.h"
@@ -69,42 +70,14 @@ void connection_echo(struct request *request)
     request_show(request);
 }
 
-/* False: the request has failed. */
-static bool authenticate(struct request *request, struct bytes user, struct bytes password)
-{
-    struct session *session = request->session;
-    const char *wanted = request->engine->options.password;
-
-    if (!request_may_audit(request, AUDIT_BIT(AUDIT_LOGIN) | AUDIT_BIT(AUDIT_LOGIN_FAILED)))
-        return false;
-    if (wanted != NULL && bytes_equal(user, BYTES_LITERAL("default")) &&
-        bytes_equal_steadily(bytes_of(wanted), password)) {
-        session->authenticated = true;
-        session_audit(session, (struct audit_note){.event = AUDIT_LOGIN, .user = user});
-        return true;
-    }
-    session_audit(session, (struct audit_note){.event = AUDIT_LOGIN_FAILED,
-                                               .code = wanted == NULL ? STK_ERR : STK_WRONGPASS,
-                                               .user = user});
-    if (wanted == NULL)
-        request_fail(request, STK_ERR,
-                     "AUTH <password> called without any password configured for the default "
-                     "user. Are you sure your configuration is correct?");
-    else
-        request_fail(request, STK_WRONGPASS, NULL);
-    return false;
-}
-
 void connection_auth(struct request *request)
 {
     if (request->argc > 3) {
         request_fail(request, STK_ERR, "syntax error");
         return;
     }
-    struct bytes user = request->argc == 3 ? request->argv[1] : BYTES_LITERAL("default");
-    if (!authenticate(request, user, request->argv[request->argc - 1]))
-        return;
-    reply_ok(request);
+    struct bytes user = request->argc == 3 ? request->argv[1] : BYTES_LITERAL(ACL_DEFAULT_USER);
+    login_start(request, user, request->argv[request->argc - 1], reply_ok);
 }
 
 static void hello_reply(struct request *request)
@@ -130,49 +103,74 @@ static void hello_reply(struct request *request)
     request_finish(request);
 }
 
-void connection_hello(struct request *request)
-{
-    struct session *session = request->session;
-    struct bytes name = {0};
-    bool named = false;
-    int64_t version = session->resp3 ? 3 : 2;
+/* What HELLO's words say. */
+struct hello {
+    int64_t version;
+    struct bytes user, password, name;
+    bool logs_in, named;
+};
 
-    if (request->argc > 1 && !bytes_to_int64(request->argv[1], &version)) {
+/* False: the request has failed. */
+static bool parse_hello(struct request *request, struct hello *hello)
+{
+    *hello = (struct hello){.version = request->session->resp3 ? 3 : 2};
+    if (request->argc > 1 && !bytes_to_int64(request->argv[1], &hello->version)) {
         request_fail(request, STK_ERR, "Protocol version is not an integer or out of range");
-        return;
+        return false;
     }
-    if (version != 2 && version != 3) {
+    if (hello->version != 2 && hello->version != 3) {
         request_fail(request, STK_NOPROTO, NULL);
-        return;
+        return false;
     }
     for (size_t i = 2; i < request->argc;) {
         if (request_is_word(request, i, "AUTH") && i + 2 < request->argc) {
-            if (!authenticate(request, request->argv[i + 1], request->argv[i + 2]))
-                return;
+            hello->user = request->argv[i + 1];
+            hello->password = request->argv[i + 2];
+            hello->logs_in = true;
             i += 3;
         } else if (request_is_word(request, i, "SETNAME") && i + 1 < request->argc) {
-            name = request->argv[i + 1];
-            named = true;
+            hello->name = request->argv[i + 1];
+            hello->named = true;
             i += 2;
         } else {
             request_fail(request, STK_ERR, "Syntax error in HELLO option '%.*s'",
                          BYTES_CUT(request->argv[i], 64));
-            return;
+            return false;
         }
     }
-    if (!session_is_authenticated(session)) {
+    return true;
+}
+
+static void hello_known(struct request *request)
+{
+    struct session *session = request->session;
+    struct hello hello;
+
+    if (!parse_hello(request, &hello))
+        return;
+    if (hello.named && !set_text(session->name, hello.name)) {
+        request_fail(request, STK_ERR, CLIENT_NAME_ERROR);
+        return;
+    }
+    session->resp3 = hello.version == 3;
+    hello_reply(request);
+}
+
+void connection_hello(struct request *request)
+{
+    struct hello hello;
+
+    if (!parse_hello(request, &hello))
+        return;
+    if (hello.logs_in)
+        login_start(request, hello.user, hello.password, hello_known);
+    else if (request->session->rights != NULL)
+        hello_known(request);
+    else
         request_fail(request, STK_NOAUTH,
                      "HELLO must be called with the client already authenticated, otherwise the "
                      "HELLO <proto> AUTH <user> <pass> option can be used to authenticate the "
                      "client and select the RESP protocol version at the same time");
-        return;
-    }
-    if (named && !set_text(session->name, name)) {
-        request_fail(request, STK_ERR, CLIENT_NAME_ERROR);
-        return;
-    }
-    session->resp3 = version == 3;
-    hello_reply(request);
 }
 
 void connection_quit(struct request *request)
@@ -190,8 +188,9 @@ void connection_reset(struct request *request)
 
     multi_drop(session);
     pubsub_clear(session);
-    session->resp3 = session->authenticated = session->notified = false;
+    session->resp3 = session->notified = false;
     session->name[0] = '\0';
+    login_forget(session);
     resp_simple(&request->reply, "RESET");
     request_finish(request);
 }
@@ -251,42 +250,23 @@ static void client_setinfo(struct request *request)
                      is_name ? "lib-name" : "lib-ver");
 }
 
-static void describe(const struct session *session, int64_t now_ms, struct buf *text)
-{
-    char lower[COMMAND_LOWER_SIZE];
-
-    buf_printf(text,
-               "id=%llu addr=%s name=%s age=%lld idle=%lld db=0 pending=%zu in=%zu out=%zu cmd=%s "
-               "resp=%d lib-name=%s lib-ver=%s user=%s\n",
-               (unsigned long long)session->id, session->peer, session->name,
-               (long long)(now_ms - session->opened_ms) / 1000,
-               (long long)(now_ms - session->active_ms) / 1000, session->pending_count,
-               session->in.len, session->out.len + session->unsent,
-               session->last_command == NULL ? "NULL" : command_lower(session->last_command, lower),
-               session->resp3 ? 3 : 2, session->lib_name, session->lib_version,
-               session_user(session));
-}
-
 static void client_list(struct request *request)
 {
     struct engine *engine = request->engine;
     struct buf text = {0};
 
     for (struct list *at = engine->sessions.next; at != &engine->sessions; at = at->next)
-        describe(list_entry(at, struct session, link), engine_now_ms(engine), &text);
+        session_describe(list_entry(at, struct session, link), &text);
     resp_verbatim(&request->reply, buf_bytes(&text), request->resp3);
     buf_free(&text);
-    if (session_is_admin(request->session)) /* who looks for those that do not read */
-        request_finish(request);
-    else
-        request_show(request);
+    request_finish(request); /* without asking for room: it shows who does not read */
 }
 
 static void client_info(struct request *request)
 {
     struct buf text = {0};
 
-    describe(request->session, engine_now_ms(request->engine), &text);
+    session_describe(request->session, &text);
     resp_verbatim(&request->reply, buf_bytes(&text), request->resp3);
     buf_free(&text);
     request_finish(request);
@@ -294,7 +274,7 @@ static void client_info(struct request *request)
 
 struct kill_filter {
     int64_t id; /* 0: any */
-    struct bytes address;
+    struct bytes address, user;
     bool spare_self;
 };
 
@@ -312,6 +292,8 @@ static bool parse_kill(struct request *request, struct kill_filter *filter)
             }
         } else if (request_is_word(request, i, "ADDR")) {
             filter->address = request->argv[i + 1];
+        } else if (request_is_word(request, i, "USER")) {
+            filter->user = request->argv[i + 1];
         } else if (request_is_word(request, i, "SKIPME")) {
             filter->spare_self = request_is_word(request, i + 1, "yes");
         } else {
@@ -331,6 +313,7 @@ static int64_t kill_matching(struct request *request, const struct kill_filter *
         struct session *session = list_entry(at, struct session, link);
         if ((filter->id != 0 && (uint64_t)filter->id != session->id) ||
             (filter->address.len > 0 && !bytes_equal(filter->address, bytes_of(session->peer))) ||
+            (filter->user.len > 0 && !bytes_equal(filter->user, bytes_of(session_user(session)))) ||
             (filter->spare_self && session == request->session))
             continue;
         session->killed = session != request->session; /* its own reply still goes out */
@@ -344,20 +327,10 @@ static void client_kill(struct request *request)
 {
     struct kill_filter filter = {.spare_self = request->argc > 3};
 
-    if (!session_is_admin(request->session)) {
-        session_audit(request->session,
-                      (struct audit_note){.event = AUDIT_DENIED,
-                                          .code = STK_NOPERM,
-                                          .reason = BYTES_LITERAL("CLIENT KILL")});
-        request_fail(request, STK_NOPERM, NULL);
-        return;
-    }
     if (request->argc == 3)
         filter.address = request->argv[2];
     else if (!parse_kill(request, &filter))
         return;
-    session_audit(request->session, (struct audit_note){.event = AUDIT_ADMIN,
-                                                        .reason = BYTES_LITERAL("CLIENT KILL")});
     int64_t killed = kill_matching(request, &filter);
     if (request->argc > 3) {
         resp_int(&request->reply, killed);
@@ -369,14 +342,13 @@ static void client_kill(struct request *request)
     }
 }
 
-void connection_client(struct request *request)
-{
-    static const struct subcommand all[] = {
-        {"client|id", 2, client_id},           {"client|setname", 3, client_setname},
-        {"client|getname", 2, client_getname}, {"client|setinfo", 4, client_setinfo},
-        {"client|list", -2, client_list},      {"client|info", 2, client_info},
-        {"client|kill", -3, client_kill},
-    };
-
-    request_start_subcommand(request, all, sizeof all / sizeof *all);
-}
+const struct subcommand connection_client_subcommands[] = {
+    {"client|id", 2, client_id, CATEGORY_CONNECTION},
+    {"client|setname", 3, client_setname, CATEGORY_CONNECTION},
+    {"client|getname", 2, client_getname, CATEGORY_CONNECTION},
+    {"client|setinfo", 4, client_setinfo, CATEGORY_CONNECTION},
+    {"client|info", 2, client_info, CATEGORY_CONNECTION},
+    {"client|list", -2, client_list, CATEGORY_ADMIN},
+    {"client|kill", -3, client_kill, CATEGORY_ADMIN},
+    {.name = NULL},
+};

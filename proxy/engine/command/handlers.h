@@ -7,12 +7,13 @@
 
 /* connection.c */
 command_start connection_ping, connection_echo, connection_hello, connection_auth, connection_quit,
-    connection_reset, connection_select, connection_client;
+    connection_reset, connection_select;
+extern const struct subcommand connection_client_subcommands[];
 command_exec connection_ping_exec;
 
 /* server.c, info.c */
-command_start server_time, server_command, server_config, server_shutdown, server_flushall,
-    server_info;
+command_start server_time, server_command, server_shutdown, server_flushall, server_info;
+extern const struct subcommand server_command_subcommands[], server_config_subcommands[];
 
 /* string.c */
 command_start string_set_prepare;
@@ -29,8 +30,11 @@ command_exec hash_get, hash_set, hash_setnx, hash_mget, hash_mset, hash_getall, 
     hash_scan;
 
 /* sql.c, guard.c, receipt.c, history.c */
-command_start sql_prepare, guard_command, receipt_show, history_show, history_refusals_show,
-    waiters_show;
+command_start sql_prepare, receipt_show, history_show, history_refusals_show, waiters_show;
 command_exec sql_exec;
+extern const struct subcommand guard_subcommands[];
+
+/* acl.c */
+extern const struct subcommand acl_subcommands[];
 
 #endif

@@ -51,7 +51,7 @@ static void put_grant(struct buf *out, const struct history_grant *grant, bool r
     resp_map(out, 12, resp3);
     put_int(out, "token", grant->token);
     put_text(out, "owner", grant->owner);
-    put_text(out, "user", bytes_of(HISTORY_USER));
+    put_text(out, "user", grant->user);
     put_text(out, "client", grant->client);
     put_text(out, "address", grant->address);
     put_int(out, "granted_ms", grant->granted_ms);
@@ -71,7 +71,7 @@ static void put_refusal(struct buf *out, const struct history_refusal *refusal, 
     put_int_or(out, "token", refusal->token, 0, resp3);
     put_text(out, "code", bytes_of(stk_error_code(refusal->code)));
     put_text(out, "command", bytes_of(refusal->command));
-    put_text(out, "user", bytes_of(HISTORY_USER));
+    put_text(out, "user", refusal->user);
     put_text(out, "client", refusal->client);
     put_text(out, "address", refusal->address);
     put_int_or(out, "granted_ms", refusal->granted_ms, 0, resp3);
@@ -181,7 +181,9 @@ void history_refusals_show(struct request *request)
     for (const struct history_refusal *refusal = history_refusals(history);
          refusal != NULL && shown < (size_t)count;
          refusal = history_refusal_before(history, refusal))
-        if (bytes_match_glob(match, history_refusal_name(refusal))) {
+        if (bytes_match_glob(match, history_refusal_name(refusal)) &&
+            (request->rights == NULL ||
+             acl_may_touch(request->rights, history_refusal_name(refusal), ACL_READS))) {
             put_refusal(&entries, refusal, request->resp3);
             shown++;
         }

@@ -13,7 +13,8 @@
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lock_clients.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
-#include "proxy/engine/session/request.h"
+#include "proxy/engine/session/arguments.h"
+#include "proxy/engine/session/session.h"
 
 /* The Redis whose commands and replies the data commands follow: clients decide by it what to send.
  */
@@ -240,23 +241,28 @@ static void section_lock_keys(struct engine *engine, struct buf *out)
         lock_clients_print(engine->lock_clients, out);
 }
 
+/* What clients ask for when they connect; the rest is for administrators. */
+#define TO_ALL true
+#define ADMINS false
+
 static const struct {
     const char *name, *title;
+    bool to_all;
     void (*write)(struct engine *engine, struct buf *out);
     const char *text; /* where nothing has to be written: what Redis's clients look for */
 } sections[] = {
-    {"server", "Server", section_server, NULL},
-    {"clients", "Clients", section_clients, NULL},
-    {"memory", "Memory", section_memory, NULL},
-    {"persistence", "Persistence", NULL, "loading:0\r\naof_enabled:1\r\n"},
-    {"stats", "Stats", section_counters, NULL},
-    {"replication", "Replication", NULL, "role:master\r\nconnected_slaves:0\r\n"},
-    {"cpu", "CPU", section_cpu, NULL},
-    {"cluster", "Cluster", NULL, "cluster_enabled:0\r\n"},
-    {"lease", "Lease", section_lease, NULL},
-    {"store", "Store", section_store, NULL},
-    {"lockkeys", "Lockkeys", section_lock_keys, NULL},
-    {"audit", "Audit", section_audit, NULL},
+    {"server", "Server", TO_ALL, section_server, NULL},
+    {"clients", "Clients", TO_ALL, section_clients, NULL},
+    {"memory", "Memory", ADMINS, section_memory, NULL},
+    {"persistence", "Persistence", TO_ALL, NULL, "loading:0\r\naof_enabled:1\r\n"},
+    {"stats", "Stats", ADMINS, section_counters, NULL},
+    {"replication", "Replication", TO_ALL, NULL, "role:master\r\nconnected_slaves:0\r\n"},
+    {"cpu", "CPU", ADMINS, section_cpu, NULL},
+    {"cluster", "Cluster", ADMINS, NULL, "cluster_enabled:0\r\n"},
+    {"lease", "Lease", ADMINS, section_lease, NULL},
+    {"store", "Store", ADMINS, section_store, NULL},
+    {"lockkeys", "Lockkeys", ADMINS, section_lock_keys, NULL},
+    {"audit", "Audit", ADMINS, section_audit, NULL},
 };
 
 static bool is_asked(const struct bytes *asked, size_t count, const char *section)
@@ -268,10 +274,11 @@ static bool is_asked(const struct bytes *asked, size_t count, const char *sectio
     return count == 0;
 }
 
-void engine_info(struct engine *engine, const struct bytes *asked, size_t count, struct buf *out)
+void engine_info(struct engine *engine, const struct bytes *asked, size_t count, bool all,
+                 struct buf *out)
 {
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
-        if (!is_asked(asked, count, sections[i].name))
+        if (!is_asked(asked, count, sections[i].name) || !(all || sections[i].to_all))
             continue;
         if (out->len > 0)
             buf_append_text(out, "\r\n");
@@ -283,11 +290,27 @@ void engine_info(struct engine *engine, const struct bytes *asked, size_t count,
     }
 }
 
+/* A section that is asked for by name, and is not for this user; NULL: there is none. */
+static const char *find_closed(const struct request *request)
+{
+    for (size_t i = 1; i < request->argc; i++)
+        for (size_t j = 0; j < sizeof sections / sizeof *sections; j++)
+            if (!sections[j].to_all && request_is_word(request, i, sections[j].name))
+                return sections[j].name;
+    return NULL;
+}
+
 void server_info(struct request *request)
 {
+    bool all = session_is_admin(request->session) || !acl_has_file(request->engine->acl);
+    const char *closed = all ? NULL : find_closed(request);
     struct buf text = {0};
 
-    engine_info(request->engine, request->argv + 1, request->argc - 1, &text);
+    if (closed != NULL) {
+        request_fail(request, STK_NOPERM, "INFO %s is for administrators: it needs @admin", closed);
+        return;
+    }
+    engine_info(request->engine, request->argv + 1, request->argc - 1, all, &text);
     resp_verbatim(&request->reply, buf_bytes(&text), request->resp3);
     buf_free(&text);
     request_show(request);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands on keys of any type. */
+#include "proxy/engine/acl/acl.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/write/exec.h"
 
@@ -78,6 +79,9 @@ static bool scan_key(void *context, int64_t id, struct bytes name, enum value_ty
     if (scan->options.matches && !bytes_match_glob(scan->options.match, name))
         return true;
     if (scan->options.typed && scan->options.type != type)
+        return true;
+    if (scan->names.exec->rights != NULL &&
+        !acl_may_touch(scan->names.exec->rights, name, ACL_READS))
         return true;
     return exec_collect(&scan->names, name);
 }

@@ -66,15 +66,11 @@ static void config_set(struct request *request)
     request_fail(request, STK_ERR, "options are set where the daemon starts: stockaded --help");
 }
 
-void server_config(struct request *request)
-{
-    static const struct subcommand all[] = {
-        {"config|get", -3, config_get},
-        {"config|set", -2, config_set},
-    };
-
-    request_start_subcommand(request, all, sizeof all / sizeof *all);
-}
+const struct subcommand server_config_subcommands[] = {
+    {"config|get", -3, config_get, CATEGORY_ADMIN},
+    {"config|set", -2, config_set, CATEGORY_ADMIN},
+    {.name = NULL},
+};
 
 void server_shutdown(struct request *request)
 {
@@ -119,7 +115,7 @@ static void flags(struct buf *out, const struct command *command, bool resp3)
     } all[] = {
         {command->flags & COMMAND_WRITES, "write"},
         {command->order == ORDER_READ, "readonly"},
-        {command->flags & COMMAND_ADMIN, "admin"},
+        {command->category == CATEGORY_ADMIN, "admin"},
         {command->flags & COMMAND_NO_AUTH, "no_auth"},
         {command->flags & COMMAND_BLOCKING, "blocking"},
     };
@@ -217,16 +213,17 @@ static void command_info(struct request *request)
     request_show(request);
 }
 
+const struct subcommand server_command_subcommands[] = {
+    {"command|count", 2, command_count, CATEGORY_CONNECTION},
+    {"command|docs", -2, command_docs, CATEGORY_CONNECTION},
+    {"command|info", -2, command_info, CATEGORY_CONNECTION},
+    {.name = NULL},
+};
+
 void server_command(struct request *request)
 {
-    static const struct subcommand all[] = {
-        {"command|count", 2, command_count},
-        {"command|docs", -2, command_docs},
-        {"command|info", -2, command_info},
-    };
-
     if (request->argc == 1)
         command_info(request);
     else
-        request_start_subcommand(request, all, sizeof all / sizeof *all);
+        request_start_subcommand(request);
 }

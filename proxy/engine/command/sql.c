@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
+#include "proxy/engine/acl/acl.h"
 #include "proxy/engine/command/handlers.h"
-#include "proxy/engine/session/session.h"
 #include "proxy/engine/write/exec.h"
 #include "proxy/engine/write/plan.h"
 #include "store/sql_text.h"
@@ -47,14 +47,7 @@ void sql_prepare(struct request *request)
         return;
     if (request->queued) {
         plan_refuse(request, STK_ERR, "DDL is no part of a transaction here: send it alone");
-    } else if (!session_is_admin(request->session)) {
-        request_audit(request, (struct audit_note){.event = AUDIT_DENIED,
-                                                   .code = STK_NOPERM,
-                                                   .reason = BYTES_LITERAL("SQL")});
-        plan_refuse(request, STK_NOPERM, NULL);
     } else {
-        request_audit(request,
-                      (struct audit_note){.event = AUDIT_ADMIN, .reason = BYTES_LITERAL("SQL")});
         request->plan.only_step.sql_right = SQL_MAY_DEFINE;
         request->plan.marked = true;
         request->order = ORDER_WRITE;
@@ -198,6 +191,7 @@ static enum stk_error run(struct exec *exec, size_t at, const struct sql_value *
                  .params = params,
                  .params_count = exec->argc - at,
                  .right = exec->sql_right,
+                 .own_hidden = exec->rights != NULL && !acl_may_touch_all(exec->rights, ACL_READS),
                  .time_limit_ms = exec->sql_limit_ms,
                  .columns = on_columns,
                  .row = on_row,

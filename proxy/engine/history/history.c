@@ -225,11 +225,19 @@ static int64_t wall_ms(const struct history *history)
     return clock_wall_us(history->clock) / 1000;
 }
 
+/* The usual one takes no room. */
+static struct bytes keep_user(char **at, struct bytes user)
+{
+    static const struct bytes usual = BYTES_LITERAL("default");
+    return bytes_equal(user, usual) ? usual : keep(at, user);
+}
+
 static struct history_grant *add_grant(struct history *history, struct bytes name, int64_t token,
                                        int64_t ttl_ms, struct bytes owner,
                                        struct history_client client)
 {
-    size_t size = sizeof(struct history_grant) + owner.len + client.name.len + client.address.len;
+    size_t size = sizeof(struct history_grant) + owner.len + client.user.len + client.name.len +
+                  client.address.len;
     struct history_grant *grant = mem_zalloc(size);
     struct history_resource *resource = find_or_make(history, name);
     char *at = (char *)(grant + 1);
@@ -239,6 +247,7 @@ static struct history_grant *add_grant(struct history *history, struct bytes nam
     grant->ttl_ms = ttl_ms;
     grant->granted_ms = wall_ms(history);
     grant->owner = keep(&at, owner);
+    grant->user = keep_user(&at, client.user);
     grant->client = keep(&at, client.name);
     grant->address = keep(&at, client.address);
     grant->size = size + name.len;
@@ -361,8 +370,8 @@ const struct history_refusal *history_refused(struct history *history, struct by
         newest == 0 || newest == token ? NULL : history_find(history, name, newest);
     struct bytes owner = successor == NULL ? (struct bytes){"", 0} : successor->owner;
     struct bytes address = successor == NULL ? (struct bytes){"", 0} : successor->address;
-    size_t size = sizeof(struct history_refusal) + client.name.len + client.address.len +
-                  owner.len + address.len;
+    size_t size = sizeof(struct history_refusal) + client.user.len + client.name.len +
+                  client.address.len + owner.len + address.len;
     struct history_refusal *refusal = mem_zalloc(size);
     struct history_resource *resource = find_or_make(history, name);
     char *at = (char *)(refusal + 1);
@@ -373,6 +382,7 @@ const struct history_refusal *history_refused(struct history *history, struct by
     refusal->newest = newest;
     refusal->code = code;
     refusal->command = command;
+    refusal->user = keep_user(&at, client.user);
     refusal->client = keep(&at, client.name);
     refusal->address = keep(&at, client.address);
     refusal->newest_owner = keep(&at, owner);
@@ -514,7 +524,7 @@ void history_grant_json(struct buf *json, const struct history_grant *grant)
 {
     buf_printf(json, "\"token\":%lld", (long long)grant->token);
     json_text(json, "owner", grant->owner);
-    json_text(json, "user", bytes_of(HISTORY_USER));
+    json_text(json, "user", grant->user);
     json_text(json, "client", grant->client);
     json_text(json, "address", grant->address);
     buf_printf(json, ",\"granted_ms\":%lld,\"ttl_ms\":%lld", (long long)grant->granted_ms,
@@ -533,7 +543,7 @@ void history_refusal_json(struct buf *json, const struct history_refusal *refusa
     json_int(json, "token", refusal->token, 0);
     buf_printf(json, ",\"code\":\"%s\"", stk_error_code(refusal->code));
     json_text(json, "command", bytes_of(refusal->command));
-    json_text(json, "user", bytes_of(HISTORY_USER));
+    json_text(json, "user", refusal->user);
     json_text(json, "client", refusal->client);
     json_text(json, "address", refusal->address);
     json_int(json, "granted_ms", refusal->granted_ms, 0);

@@ -22,9 +22,6 @@
 /* What an entry may take on the average, its names included. */
 #define HISTORY_BYTES 320
 
-/* Until there are users. */
-#define HISTORY_USER "default"
-
 struct history;
 
 enum history_end {
@@ -48,7 +45,7 @@ struct history_grant {
     uint32_t writes, refused;               /* under this token */
     enum history_end end;
     size_t size;
-    struct bytes owner, client, address;
+    struct bytes owner, user, client, address;
     struct buf reason; /* of HISTORY_REVOKED, for people; empty: none was given */
 };
 
@@ -63,12 +60,12 @@ struct history_refusal {
     enum stk_error code;
     const char *command; /* lives as long as the program */
     size_t size;
-    struct bytes client, address, newest_owner, newest_address; /* empty: not known */
+    struct bytes user, client, address, newest_owner, newest_address; /* empty: not known */
 };
 
 /* Whose connection it is. */
 struct history_client {
-    struct bytes name, address;
+    struct bytes user, name, address;
 };
 
 /* `entries_max`: of grants, and of refusals; at least 1. */

@@ -29,6 +29,7 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/write/lock_value.h"
 
@@ -112,6 +113,8 @@ static void leave(struct acquire *acquire, int64_t granted_ms)
 static void tell(struct acquire *acquire)
 {
     buf_free(&acquire->owner);
+    account_drop(acquire->account);
+    acquire->account = NULL;
     acquire->on_end(acquire);
 }
 
@@ -430,7 +433,7 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
     if (error == STK_OK && id.len > 0 && !has_receipt && !acquire->of_basket)
         error = lease_remember_grant(txn, row, id, acquire->fingerprint, token, acquire->ttl_ms);
     if (error == STK_OK && acquire->by_value)
-        error = lock_value_remember(txn, row, grant->owner, token);
+        error = lock_value_remember(txn, row, scope_name(grant->owner), token);
     acquire->counted = !acquire->repeats || !grant->reentered;
     acquire->recorded = error == STK_OK;
     return error;
@@ -525,12 +528,13 @@ static void on_given_back(struct release *release)
     acquire->engine->counters.leases_given_back++;
     if (release->ended) { /* else it was entered again, and goes on */
         history_given_back(acquire->engine->history, acquire->resource, release->token,
-                           acquire->ttl_ms, acquire->grant.owner, session_client(acquire->session));
+                           acquire->ttl_ms, scope_name(acquire->grant.owner),
+                           session_client(acquire->session));
         audit_tell(&acquire->engine->options.audit,
                    &(struct audit_note){
                        .event = AUDIT_RELEASE,
                        .token = release->token,
-                       .user = bytes_of(HISTORY_USER),
+                       .user = bytes_of(account_name(acquire->account)),
                        .address = session_client(acquire->session).address,
                        .resource = acquire->resource,
                        .reason = bytes_of(history_end_name(HISTORY_GIVEN_BACK)),
@@ -552,18 +556,18 @@ static void give_back(struct acquire *acquire)
     struct release *release = &acquire->release;
     bool has_repeats = acquire->options.id.len > 0 && !acquire->of_basket;
 
-    *release =
-        (struct release){.engine = acquire->engine,
-                         .kind = RELEASE_HOLD,
-                         .resource = acquire->resource,
-                         .token = acquire->call.answer_token,
-                         .session = acquire->run,
-                         .connection = acquire->connection,
-                         .own_only = has_repeats,
-                         .grant_id = has_repeats ? acquire->options.id : (struct bytes){"", 0},
-                         .value = acquire->by_value ? acquire->grant.owner : (struct bytes){"", 0},
-                         .unannounced = true,
-                         .on_end = on_given_back};
+    *release = (struct release){
+        .engine = acquire->engine,
+        .kind = RELEASE_HOLD,
+        .resource = acquire->resource,
+        .token = acquire->call.answer_token,
+        .session = acquire->run,
+        .connection = acquire->connection,
+        .own_only = has_repeats,
+        .grant_id = has_repeats ? acquire->options.id : (struct bytes){"", 0},
+        .value = acquire->by_value ? scope_name(acquire->grant.owner) : (struct bytes){"", 0},
+        .unannounced = true,
+        .on_end = on_given_back};
     if (acquire->counted)
         release_start(release);
     else
@@ -685,6 +689,7 @@ static void make_owner(struct acquire *acquire)
 
 static void begin(struct acquire *acquire)
 {
+    acquire->account = account_keep(acquire->session->account);
     acquire->connection = (int64_t)acquire->session->id;
     acquire->error = STK_OK;
     acquire->reason = NULL;
@@ -703,7 +708,7 @@ void acquire_start(struct acquire *acquire)
     if (engine->acquires_count >= engine->options.waiters_max) {
         acquire->error = STK_BUSY;
         acquire->reason = "too many are waiting (max-waiters); try again";
-        acquire->on_end(acquire);
+        tell(acquire);
         return;
     }
     acquire->run = store_session(engine->options.store);

@@ -38,12 +38,16 @@ static bool parse_option(struct request *request, size_t *at, struct acquire_opt
         return true;
     }
     if (value < request->argc && request_is_word(request, value - 1, "OWNER")) {
+        if (!request_owner(request, value))
+            return false;
         options->owner = request->argv[value];
-        return request_name(request, value, "an owner");
+        return true;
     }
     if (value < request->argc && request_is_word(request, value - 1, "ID")) {
+        if (!request_id(request, value))
+            return false;
         options->id = request->argv[value];
-        return request_id(request, value);
+        return true;
     }
     request_fail(request, STK_ERR, "syntax error: %s [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL]",
                  request->command->name);

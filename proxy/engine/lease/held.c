@@ -16,6 +16,7 @@
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/lease/lock_clients.h"
+#include "proxy/engine/scope.h"
 #include "proxy/engine/session/events.h"
 
 enum { WARNING_MS = 60000 }; /* between two that say the same */
@@ -24,10 +25,11 @@ enum { WARNING_MS = 60000 }; /* between two that say the same */
 struct held {
     struct table_node node; /* in engine->held */
     struct engine *engine;
-    struct session *holder; /* NULL: that connection is gone */
-    struct list of_session; /* holder->held */
-    struct timer timer;     /* when the lease should be over */
-    struct query *query;    /* under way, or NULL */
+    struct account *account; /* whose it is */
+    struct session *holder;  /* NULL: that connection is gone */
+    struct list of_session;  /* holder->held */
+    struct timer timer;      /* when the lease should be over */
+    struct query *query;     /* under way, or NULL */
     int64_t token, until_ms;
     int64_t granted_ms; /* since 1970 */
     struct lock_client *lock_client;
@@ -79,6 +81,7 @@ static void dispose(struct table_node *node)
     if (held->query != NULL)
         held->query->held = NULL;
     history_let_go(held->entry);
+    account_drop(held->account);
     free(held);
 }
 
@@ -125,7 +128,8 @@ static void audit_end(const struct engine *engine, const struct held *held,
         session_audit(by, note);
         return;
     }
-    note.user = bytes_of(HISTORY_USER);
+    if (held != NULL)
+        note.user = bytes_of(account_name(held->account));
     if (release != NULL && release->from.len > 0)
         note.address = release->from;
     else if (held != NULL)
@@ -279,21 +283,23 @@ static void warn_counter_ahead(struct engine *engine, const struct grant *grant)
 static void audit_grant(const struct grant *grant)
 {
     char reason[64 + RESOURCE_NAME_MAX];
+    struct bytes owner = scope_name(grant->owner);
 
     if (grant->session->engine->options.audit.note == NULL)
         return;
     size_t len = (size_t)snprintf(reason, 64, "ttl_ms=%lld owner=", (long long)grant->ttl_ms);
 
-    memcpy(reason + len, grant->owner.data, grant->owner.len);
+    memcpy(reason + len, owner.data, owner.len);
     session_audit(grant->session, (struct audit_note){.event = AUDIT_GRANT,
                                                       .token = grant->token,
                                                       .resource = grant->resource,
-                                                      .reason = {reason, len + grant->owner.len}});
+                                                      .reason = {reason, len + owner.len}});
 }
 
 void held_granted(struct engine *engine, const struct grant *grant)
 {
     struct held *held = find(engine, grant->resource);
+    struct bytes owner = scope_name(grant->owner);
 
     if (held != NULL && held->token != grant->token) {
         expire(held, true);
@@ -301,15 +307,16 @@ void held_granted(struct engine *engine, const struct grant *grant)
     }
     bool is_known = held != NULL;
     if (held == NULL) {
-        held = mem_zalloc(offsetof(struct held, bytes) + grant->resource.len + grant->owner.len);
+        held = mem_zalloc(offsetof(struct held, bytes) + grant->resource.len + owner.len);
         held->engine = engine;
+        held->account = account_keep(grant->session->account);
         held->timer.fire = on_timer;
         held->token = grant->token;
         held->granted_ms = clock_wall_us(engine->options.clock) / 1000;
         held->name_len = (uint16_t)grant->resource.len;
-        held->owner_len = (uint16_t)grant->owner.len;
+        held->owner_len = (uint16_t)owner.len;
         memcpy(held->bytes, grant->resource.data, grant->resource.len);
-        memcpy(held->bytes + held->name_len, grant->owner.data, grant->owner.len);
+        memcpy(held->bytes + held->name_len, owner.data, owner.len);
         list_init(&held->of_session);
         table_add(&engine->held, &held->node);
     }
@@ -321,8 +328,7 @@ void held_granted(struct engine *engine, const struct grant *grant)
     set_until(held, grant->left_ms);
     if (!is_known)
         history_granted(engine->history, grant->resource, grant->token, grant->ttl_ms,
-                        grant->until_ms, grant->owner, session_client(grant->session),
-                        &held->entry);
+                        grant->until_ms, owner, session_client(grant->session), &held->entry);
     warn_counter_ahead(engine, grant);
     if (!is_known)
         audit_grant(grant);

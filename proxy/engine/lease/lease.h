@@ -278,6 +278,7 @@ bool acquire_options_parse(struct request *request, size_t at, struct acquire_op
 struct acquire {
     struct engine *engine;
     struct session *session; /* NULL: gone */
+    struct account *account; /* whose it is, from its beginning to its end */
     struct bytes resource;   /* borrowed until on_end, as are the options */
     int64_t ttl_ms;
     struct acquire_options options;

@@ -23,6 +23,7 @@
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/scope.h"
 #include "proxy/engine/session/events.h"
 
 enum {
@@ -195,8 +196,8 @@ static void tell_turn(struct place *place)
     timer_set(engine, &place->turn, engine_now_ms(engine) + TURN_MS);
     events_publish(engine, &(struct event){.kind = EVENT_TURN,
                                            .resource = place->acquire.resource,
-                                           .id = id_of(place)});
-    events_push_turn(place->session, place->acquire.resource, id_of(place));
+                                           .id = scope_name(id_of(place))});
+    events_push_turn(place->session, place->acquire.resource, scope_name(id_of(place)));
 }
 
 static void on_turn_over(struct timer *timer)

@@ -6,6 +6,7 @@
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/write/exec.h"
 
@@ -117,7 +118,7 @@ static void reply_lease(const struct show *show)
     resp_int(out, view->record.token);
     resp_bulk_text(out, "owner");
     if (view->held)
-        resp_bulk(out, buf_bytes(&view->owner));
+        resp_bulk(out, scope_name(buf_bytes(&view->owner)));
     else
         resp_null(out, request->resp3);
     resp_bulk_text(out, "ttl_ms");
@@ -167,7 +168,7 @@ void lease_show(struct request *request)
             request_fail(request, STK_ERR, "syntax error: LEASE resource [OWNER owner]");
             return;
         }
-        if (!request_name(request, 3, "an owner"))
+        if (!request_owner(request, 3))
             return;
         show->owner = request->argv[3];
     }
@@ -193,6 +194,9 @@ static bool list_one(void *context, int64_t id, struct bytes name, enum value_ty
         return false;
     if (leases->matches && !bytes_match_glob(leases->match, name))
         return true;
+    if (leases->names.exec->rights != NULL &&
+        !acl_may_touch(leases->names.exec->rights, name, ACL_READS))
+        return true;
     return exec_collect(&leases->names, name);
 }
 
@@ -204,7 +208,8 @@ static enum stk_error list_run(struct store_op *op, struct store_txn *txn)
     struct exec exec = {.out = &request->reply,
                         .replies = replies,
                         .share = &request->share,
-                        .resp3 = request->resp3};
+                        .resp3 = request->resp3,
+                        .rights = request->rights};
 
     leases->names = (struct exec_collect){.exec = &exec};
     buf_clear(&request->reply);

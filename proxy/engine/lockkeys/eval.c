@@ -238,13 +238,8 @@ static void exists(struct request *request)
     request_finish(request);
 }
 
-/* SCRIPT LOAD text | EXISTS sha1 ... */
-void lock_script(struct request *request)
-{
-    static const struct subcommand all[] = {
-        {"script|load", 3, load},
-        {"script|exists", -3, exists},
-    };
-
-    request_start_subcommand(request, all, sizeof all / sizeof *all);
-}
+const struct subcommand lock_script_subcommands[] = {
+    {"script|load", 3, load, CATEGORY_LEASE},
+    {"script|exists", -3, exists, CATEGORY_LEASE},
+    {.name = NULL},
+};

@@ -52,6 +52,13 @@ static const struct command *on_parsed(struct engine *engine, const struct comma
     return command->exec != NULL ? command : &lock_command_refused;
 }
 
+/* An engine's on_lock_key. */
+static bool on_lock_key(const struct engine *engine, struct bytes key, struct bytes *resource)
+{
+    return lock_patterns_match(&engine->lock_patterns, key, resource) ||
+           lock_companion_of(engine, key, resource) != LOCK_COMPANION_NONE;
+}
+
 /* Data under lock keys. */
 
 struct search {
@@ -123,6 +130,7 @@ void lock_keys_init(struct engine *engine)
     engine->lock_keys->texts = lock_texts_new();
     list_init(&engine->lock_keys->signals);
     engine->on_parsed = on_parsed;
+    engine->on_lock_key = on_lock_key;
     engine->on_presented = held_presented;
 }
 

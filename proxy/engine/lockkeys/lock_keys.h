@@ -45,7 +45,8 @@ command_start lock_companion_token, lock_companion_del, lock_companion_wait;
 /* signals.c */
 command_start lock_signal_abandon;
 /* eval.c: for the table. */
-command_start lock_eval, lock_evalsha, lock_script, lock_eval_prepare;
+command_start lock_eval, lock_evalsha, lock_eval_prepare;
+extern const struct subcommand lock_script_subcommands[];
 /* run.c: the client of a command that takes a lock is gone. */
 command_start lock_abandon;
 

@@ -23,6 +23,7 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lock_clients.h"
 #include "proxy/engine/lockkeys/signals.h"
+#include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/write/lock_value.h"
@@ -35,8 +36,10 @@ static void run_free(void *state)
     struct lock_run *run = state;
 
     buf_free(&run->view.owner);
-    for (size_t i = 0; i < run->count; i++)
+    for (size_t i = 0; i < run->count; i++) {
         buf_free(&run->items[i].owner);
+        buf_free(&run->items[i].scoped);
+    }
     free(run);
 }
 
@@ -168,7 +171,7 @@ static void take_next(struct lock_run *run)
                                     .session = request->session,
                                     .resource = item->resource,
                                     .ttl_ms = run->ttl_ms,
-                                    .options = {.owner = item->value},
+                                    .options = {.owner = item->as},
                                     .is_new = !(run->form->flags & LOCK_REENTERS),
                                     .by_value = true,
                                     .grant = {.lock_client = run->client},
@@ -262,7 +265,7 @@ static void tell(const struct lock_run *run)
     if (run->channel.len == 0)
         return;
     engine->counters.messages_published++;
-    pubsub_send(engine, run->channel, run->message);
+    pubsub_send(engine, run->channel, run->message, (struct bytes){"", 0});
 }
 
 static void on_released(struct release *release)
@@ -369,8 +372,8 @@ static void on_seen(struct lease_view *view)
         look(run); /* the store hears of its grant now */
         return;
     }
-    bool is_own = view->record.live && item->value.len > 0 &&
-                  bytes_equal(buf_bytes(&view->owner), item->value);
+    bool is_own =
+        view->record.live && item->value.len > 0 && bytes_equal(buf_bytes(&view->owner), item->as);
     item->locked = view->locked;
     item->mine = is_own && view->locked && is_known;
     item->was_mine = is_own && !view->locked;
@@ -426,6 +429,7 @@ void lock_run_start(struct request *request, const struct lock_ask *ask)
                          BYTES_CUT(ask->keys[i], 64));
             return;
         }
+        item->as = session_scope(request->session, item->value, &item->scoped);
         if (item->resource.len > RESOURCE_NAME_MAX) {
             request_fail(request, STK_ERR, "a resource must be 1 to %d bytes long",
                          RESOURCE_NAME_MAX);

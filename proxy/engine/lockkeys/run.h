@@ -9,11 +9,13 @@
 /* One key. What is known of its lease was true when it was looked at. */
 struct lock_item {
     struct bytes resource, value;
-    bool locked;   /* somebody has it */
-    bool mine;     /* the value has it */
-    bool was_mine; /* its time is over, but nobody has had it since the value */
-    bool done;     /* what was to be done was done to it */
-    int64_t token; /* the value's */
+    struct bytes as;   /* the owner: the value, as its user's own */
+    struct buf scoped; /* where that is another text */
+    bool locked;       /* somebody has it */
+    bool mine;         /* the value has it */
+    bool was_mine;     /* its time is over, but nobody has had it since the value */
+    bool done;         /* what was to be done was done to it */
+    int64_t token;     /* the value's */
     int64_t left_ms, holds;
     int64_t until_ms; /* TAKE: it is held so long */
     struct buf owner; /* who has it; empty where the grant is on its way */

@@ -11,6 +11,7 @@
 
 #include "fence/base/check.h"
 #include "proxy/engine/lockkeys/run.h"
+#include "proxy/engine/scope.h"
 #include "proxy/resp/resp.h"
 
 enum { MS_PER_SECOND = 1000, FREE = -2 /* what PTTL says of a key that is not there */ };
@@ -95,7 +96,7 @@ static void reply_owner(const struct lock_run *run, struct buf *out)
     const struct lock_item *item = lock_run_item(run, 0);
 
     if (item->locked)
-        resp_bulk(out, buf_bytes(&item->owner));
+        resp_bulk(out, scope_name(buf_bytes(&item->owner)));
     else
         resp_null(out, run->resp3);
 }

@@ -21,20 +21,20 @@ void request_fail_arity(struct request *request, const char *name)
     request_finish(request);
 }
 
-void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count)
+void request_start_subcommand(struct request *request)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (!request_is_word(request, 1, strchr(all[i].name, '|') + 1))
-            continue;
-        request->session->last_command = all[i].name;
-        if (arity_fits(all[i].arity, request->argc))
-            all[i].start(request);
-        else
-            request_fail_arity(request, all[i].name);
+    const struct subcommand *subcommand = subcommand_find(request->command, request->argv[1]);
+
+    if (subcommand == NULL) {
+        request_fail(request, STK_ERR, "unknown subcommand '%.*s'. Try %s HELP.",
+                     BYTES_CUT(request->argv[1], 128), request->command->name);
         return;
     }
-    request_fail(request, STK_ERR, "unknown subcommand '%.*s'. Try %s HELP.",
-                 BYTES_CUT(request->argv[1], 128), request->command->name);
+    request->session->last_command = subcommand->name;
+    if (arity_fits(subcommand->arity, request->argc))
+        subcommand->start(request);
+    else
+        request_fail_arity(request, subcommand->name);
 }
 
 bool request_is_word(const struct request *request, size_t i, const char *word)
@@ -75,10 +75,35 @@ const char *receipt_id_refused(struct bytes id)
     return NULL;
 }
 
+const char *request_scope(struct request *request, size_t i)
+{
+    struct bytes *name = &request->argv[i];
+
+    /* A request has an owner and an ID at most; what was handed out before does not move. */
+    if (request->scoped.cap == 0)
+        buf_reserve(&request->scoped, 2 * (RESOURCE_NAME_MAX + 1 + ACL_USER_MAX));
+    *name = session_scope(request->session, *name, &request->scoped);
+    return name->len > RESOURCE_NAME_MAX
+               ? "an owner or ID must be 1 to 512 bytes long, together with the name of its user"
+               : NULL;
+}
+
 bool request_id(struct request *request, size_t i)
 {
     const char *why = receipt_id_refused(request->argv[i]);
 
+    if (why == NULL)
+        why = request_scope(request, i);
+    if (why != NULL)
+        request_fail(request, STK_ERR, "%s", why);
+    return why == NULL;
+}
+
+bool request_owner(struct request *request, size_t i)
+{
+    if (!request_name(request, i, "an owner"))
+        return false;
+    const char *why = request_scope(request, i);
     if (why != NULL)
         request_fail(request, STK_ERR, "%s", why);
     return why == NULL;

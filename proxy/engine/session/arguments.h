@@ -17,26 +17,24 @@ void request_fail_arity(struct request *request, const char *name);
 /* Make that error the reply, without finishing the request. */
 void request_reply_arity(struct request *request, const char *name);
 
-/* A command's second word: "client|id". */
-struct subcommand {
-    const char *name; /* in lower case, with the command's */
-    int arity;        /* as in struct command */
-    command_start *start;
-};
-/* Start the subcommand that argv[1] names, or fail as Redis does. */
-void request_start_subcommand(struct request *request, const struct subcommand *all, size_t count);
+/* A command's start: start the subcommand that argv[1] names, or fail as Redis does. */
+command_start request_start_subcommand;
 
 /* Is argv[i] there, and is it this word, in any case? */
 bool request_is_word(const struct request *request, size_t i, const char *word);
 /* Read an integer from min to max. False: the request has failed, the error names `what`. */
 bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
                  int64_t *value);
-/* Is argv[i] a name of a resource, key or owner: 1 to RESOURCE_NAME_MAX bytes? */
+/* Is argv[i] a name of a resource or key: 1 to RESOURCE_NAME_MAX bytes? */
 bool request_name(struct request *request, size_t i, const char *what);
 /* Why it cannot be the ID of a client's request, for people; NULL: it can. */
 const char *receipt_id_refused(struct bytes id);
-/* Is argv[i] the ID of a request? */
+/* Is argv[i] the ID of a request? From then on it is the user's own. */
 bool request_id(struct request *request, size_t i);
+/* The same for the name of an owner. */
+bool request_owner(struct request *request, size_t i);
+/* What the two do in the end: make argv[i] the user's own name (scope.h). NULL, or why not. */
+const char *request_scope(struct request *request, size_t i);
 /* Read argv[i] as a token. */
 bool request_token(struct request *request, size_t i, int64_t *token);
 

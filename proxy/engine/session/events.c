@@ -50,10 +50,10 @@ void events_publish(struct engine *engine, const struct event *event)
     if (engine->pubsub.subscriptions == 0)
         return;
     append_event(&json, event, clock_wall_us(engine->options.clock) / 1000);
-    pubsub_send(engine, BYTES_LITERAL(EVENTS_CHANNEL), buf_bytes(&json));
+    pubsub_send(engine, BYTES_LITERAL(EVENTS_CHANNEL), buf_bytes(&json), event->resource);
     buf_append_text(&channel, EVENTS_CHANNEL ":");
     buf_append_bytes(&channel, event->resource);
-    pubsub_send(engine, buf_bytes(&channel), buf_bytes(&json));
+    pubsub_send(engine, buf_bytes(&channel), buf_bytes(&json), event->resource);
     buf_free(&json);
     buf_free(&channel);
 }

@@ -123,6 +123,46 @@ static void unsubscribe(struct subscription *subscription)
     session->engine->pubsub.subscribers--;
 }
 
+/* It has come by SUBSCRIBE, which had to be allowed, too. */
+static bool may_listen(const struct session *session, const struct topic *topic)
+{
+    const struct acl_user *user = session->rights;
+
+    return user != NULL && (user->all || acl_may_hear(user, name_of(topic), topic->is_pattern));
+}
+
+bool pubsub_may_listen(const struct session *session)
+{
+    const struct subscription *at = session->subscriber == NULL ? NULL : session->subscriber->all;
+
+    for (; at != NULL; at = at->hh.next)
+        if (!may_listen(session, at->topic))
+            return false;
+    return true;
+}
+
+void pubsub_drop_unheard(struct session *session)
+{
+    struct subscription *at, *next;
+
+    if (session->subscriber == NULL)
+        return;
+    HASH_ITER(hh, session->subscriber->all, at, next)
+    {
+        if (may_listen(session, at->topic))
+            continue;
+        resp_push(&session->out, 3, session->resp3);
+        resp_bulk_text(&session->out, at->topic->is_pattern ? "punsubscribe" : "unsubscribe");
+        resp_bulk(&session->out, name_of(at->topic));
+        unsubscribe(at);
+        resp_int(&session->out,
+                 session->subscriber == NULL ? 0 : (int64_t)session->subscriber->count);
+        session_pushed(session);
+        if (session->subscriber == NULL)
+            break;
+    }
+}
+
 void pubsub_clear(struct session *session)
 {
     while (session->subscriber != NULL)
@@ -289,7 +329,14 @@ static bool send_to(struct session *session, const struct buf *message)
     return true;
 }
 
-static size_t send_to_topic(const struct topic *topic, struct bytes channel, struct bytes text)
+static bool may_read(const struct session *session, struct bytes name)
+{
+    return session->rights != NULL &&
+           (session->rights->all || acl_may_touch(session->rights, name, ACL_READS));
+}
+
+static size_t send_to_topic(const struct topic *topic, struct bytes channel, struct bytes text,
+                            struct bytes about)
 {
     struct buf message = {0};
     size_t sent = 0;
@@ -300,20 +347,24 @@ static size_t send_to_topic(const struct topic *topic, struct bytes channel, str
         resp_bulk(&message, name_of(topic));
     resp_bulk(&message, channel);
     resp_bulk(&message, text);
-    for (struct list *at = topic->subscriptions.next; at != &topic->subscriptions; at = at->next)
-        sent += send_to(list_entry(at, struct subscription, in_topic)->session, &message);
+    for (struct list *at = topic->subscriptions.next; at != &topic->subscriptions; at = at->next) {
+        struct session *session = list_entry(at, struct subscription, in_topic)->session;
+        if (about.len == 0 || may_read(session, about))
+            sent += send_to(session, &message);
+    }
     buf_free(&message);
     return sent;
 }
 
-size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes text)
+size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes text,
+                   struct bytes about)
 {
     struct topic *topic = find_topic(engine, false, channel);
-    size_t sent = topic == NULL ? 0 : send_to_topic(topic, channel, text);
+    size_t sent = topic == NULL ? 0 : send_to_topic(topic, channel, text, about);
 
     for (topic = engine->pubsub.patterns; topic != NULL; topic = topic->hh.next)
         if (bytes_match_glob(name_of(topic), channel))
-            sent += send_to_topic(topic, channel, text);
+            sent += send_to_topic(topic, channel, text, about);
     return sent;
 }
 
@@ -344,7 +395,8 @@ void pubsub_publish(struct request *request)
     if (!pubsub_admits(request, channel, text))
         return;
     request->engine->counters.messages_published++;
-    resp_int(&request->reply, (int64_t)pubsub_send(request->engine, channel, text));
+    resp_int(&request->reply,
+             (int64_t)pubsub_send(request->engine, channel, text, (struct bytes){"", 0}));
     request_finish(request);
 }
 
@@ -361,7 +413,8 @@ static void reply_channels(struct request *request)
     }
     for (struct topic *topic = request->engine->pubsub.channels; topic != NULL;
          topic = topic->hh.next)
-        if (request->argc == 2 || bytes_match_glob(request->argv[2], name_of(topic))) {
+        if ((request->argc == 2 || bytes_match_glob(request->argv[2], name_of(topic))) &&
+            may_listen(request->session, topic)) {
             resp_bulk(&names, name_of(topic));
             count++;
         }
@@ -377,7 +430,8 @@ static void reply_listeners(struct request *request)
     for (size_t i = 2; i < request->argc; i++) {
         const struct topic *topic = find_topic(request->engine, false, request->argv[i]);
         resp_bulk(&request->reply, request->argv[i]);
-        resp_int(&request->reply, topic == NULL ? 0 : (int64_t)topic->count);
+        bool shown = topic != NULL && may_listen(request->session, topic);
+        resp_int(&request->reply, shown ? (int64_t)topic->count : 0);
     }
     request_show(request);
 }
@@ -388,13 +442,9 @@ static void reply_patterns(struct request *request)
     request_finish(request);
 }
 
-void pubsub_command(struct request *request)
-{
-    static const struct subcommand all[] = {
-        {"pubsub|channels", -2, reply_channels},
-        {"pubsub|numsub", -2, reply_listeners},
-        {"pubsub|numpat", 2, reply_patterns},
-    };
-
-    request_start_subcommand(request, all, sizeof all / sizeof *all);
-}
+const struct subcommand pubsub_subcommands[] = {
+    {"pubsub|channels", -2, reply_channels, CATEGORY_EVENTS},
+    {"pubsub|numsub", -2, reply_listeners, CATEGORY_EVENTS},
+    {"pubsub|numpat", 2, reply_patterns, CATEGORY_EVENTS},
+    {.name = NULL},
+};

@@ -27,14 +27,21 @@ struct pubsub {
 };
 
 /* Send `text` to all who listen to the channel, each in its own protocol, and disconnect those
- * who have let too much pile up. Return how many it was sent to. */
-size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes text);
+ * who have let too much pile up. `about`: only to those who may read this name; empty: to all.
+ * Return how many it was sent to. */
+size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes text,
+                   struct bytes about);
 /* May a client publish this? False: the request has failed. */
 bool pubsub_admits(struct request *request, struct bytes channel, struct bytes text);
+/* May its user listen to all that it has subscribed to? */
+bool pubsub_may_listen(const struct session *session);
+/* End those subscriptions to which its user may not listen, and say so. */
+void pubsub_drop_unheard(struct session *session);
 /* End all subscriptions of a session, without replies. */
 void pubsub_clear(struct session *session);
 
 command_start pubsub_subscribe, pubsub_unsubscribe, pubsub_psubscribe, pubsub_punsubscribe,
-    pubsub_publish, pubsub_command;
+    pubsub_publish;
+extern const struct subcommand pubsub_subcommands[];
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "fence/base/err.h"
 #include "fence/base/list.h"
+#include "proxy/engine/acl/acl.h"
 #include "proxy/engine/command/command.h"
 #include "proxy/resp/resp.h"
 #include "store/sql.h"
@@ -85,12 +86,15 @@ struct request {
     bool resp3;
     size_t argc;
     struct bytes *argv;
-    struct plan plan; /* of a data command */
+    struct buf scoped; /* names that are its user's own: request_scope */
+    struct plan plan;  /* of a data command */
+    /* Which names may be shown, where not all may: acl_may_touch. `acl` is kept. */
+    const struct acl_user *rights;
+    struct acl *acl;
 
     /* The store's between submit and done, then the loop's. */
     struct buf reply;
     size_t share;                      /* of the room for replies */
-    struct buf scratch;                /* the command's own */
     enum stk_error verdict;            /* what the token rule said; STK_OK: accepted */
     const struct claim *refused_claim; /* which claim of the plan was refused; or NULL */
     int64_t newest;                    /* the newest token of its resource */

@@ -21,8 +21,12 @@
 
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
+#include "proxy/engine/acl/log.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
+#include "proxy/engine/session/login.h"
+#include "proxy/engine/session/rights.h"
 
 /* What the replies of the reads under way may weigh together, guessed from the latest ones. */
 #define SESSION_READS_WEIGHT (4 << 20)
@@ -46,6 +50,7 @@ struct session *session_open(struct engine *engine, const char *peer, bool trust
     snprintf(session->peer, sizeof session->peer, "%s", peer);
     session->opened_ms = session->active_ms = engine_now_ms(engine);
     session->trusted = trusted;
+    login_forget(session);
     session->parser = resp_parser_new();
     session->reply_peak = SESSION_FIRST_PEAK;
     list_init(&session->pending);
@@ -63,6 +68,7 @@ void session_secured(struct session *session, const char *user)
     session->engine->counters.tls_handshakes++;
     if (user != NULL)
         session->certified = mem_strdup(user);
+    login_forget(session);
 }
 
 void engine_count_failed_handshake(struct engine *engine)
@@ -118,14 +124,61 @@ void session_kill(struct session *session)
     session_end(session);
 }
 
-bool session_is_authenticated(const struct session *session)
-{
-    return session->authenticated || session->engine->options.password == NULL;
-}
-
 bool session_is_admin(const struct session *session)
 {
-    return session->engine->options.password != NULL ? session->authenticated : session->trusted;
+    return session->rights != NULL && session->rights->admin;
+}
+
+const char *session_user(const struct session *session)
+{
+    return session == NULL ? ACL_DEFAULT_USER : account_name(session->account);
+}
+
+struct bytes session_scope(const struct session *session, struct bytes name, struct buf *out)
+{
+    const char *user = session_user(session);
+    size_t at = out->len;
+
+    if (strcmp(user, ACL_DEFAULT_USER) == 0 &&
+        (name.len == 0 || memchr(name.data, SCOPE_MARK, name.len) == NULL))
+        return name;
+    buf_append_bytes(out, name);
+    buf_append(out, &(char){SCOPE_MARK}, 1);
+    buf_append_text(out, user);
+    return (struct bytes){out->data + at, out->len - at};
+}
+
+void session_describe(const struct session *session, struct buf *text)
+{
+    int64_t now_ms = engine_now_ms(session->engine);
+    char lower[COMMAND_LOWER_SIZE];
+
+    buf_printf(text,
+               "id=%llu addr=%s name=%s age=%lld idle=%lld db=0 pending=%zu in=%zu out=%zu cmd=%s "
+               "resp=%d lib-name=%s lib-ver=%s user=%s\n",
+               (unsigned long long)session->id, session->peer, session->name,
+               (long long)(now_ms - session->opened_ms) / 1000,
+               (long long)(now_ms - session->active_ms) / 1000, session->pending_count,
+               session->in.len, session->out.len + session->unsent,
+               session->last_command == NULL ? "NULL" : command_lower(session->last_command, lower),
+               session->resp3 ? 3 : 2, session->lib_name, session->lib_version,
+               session_user(session));
+}
+
+void session_log_denial(struct session *session, const char *reason, struct bytes object,
+                        struct bytes user)
+{
+    int64_t now_ms = clock_wall_us(session->engine->options.clock) / 1000;
+    struct buf client = {0};
+
+    session_describe(session, &client);
+    acl_log_add(session->engine->acl_log,
+                &(struct acl_log_entry){.reason = reason,
+                                        .context = session->multi != NULL ? "multi" : "toplevel",
+                                        .created_ms = now_ms,
+                                        .updated_ms = now_ms},
+                object, user, (struct bytes){client.data, client.len - 1});
+    buf_free(&client);
 }
 
 /* What its client asked for has come to pass, and it must not be told. */
@@ -384,7 +437,7 @@ static void take_parsed(struct session *session)
 static size_t parse(struct session *session, const char *data, size_t len)
 {
     const struct resp_limits *limits =
-        session_is_authenticated(session) ? &resp_limits_default : &resp_limits_unauthenticated;
+        session->rights != NULL ? &resp_limits_default : &resp_limits_unauthenticated;
     size_t used, none;
     enum resp_status status = resp_parse(session->parser, limits, data, len, &used);
 
@@ -406,7 +459,7 @@ static size_t parse(struct session *session, const char *data, size_t len)
 /* May the parsed request start now, or must what is under way finish first? */
 static bool may_start(const struct session *session, const struct request *request)
 {
-    if (session->pending_count >= SESSION_REQUESTS_MAX ||
+    if (session->logging_in || session->pending_count >= SESSION_REQUESTS_MAX ||
         session->pending_bytes >= SESSION_REQUEST_BYTES_MAX ||
         session->out.len + session->unsent >= SESSION_OUTPUT_MAX)
         return false;
@@ -422,6 +475,65 @@ static bool may_start(const struct session *session, const struct request *reque
            session->running_count * session->reply_peak < SESSION_READS_WEIGHT;
 }
 
+bool session_permits(struct session *session, struct request *request)
+{
+    static const char *const reasons[] = {[DENIED_FOR_COMMAND] = "command",
+                                          [DENIED_FOR_KEY] = "key",
+                                          [DENIED_FOR_CHANNEL] = "channel"};
+    struct buf text = {0};
+    struct denial denial;
+    char title[COMMAND_LOWER_SIZE];
+
+    if (session->rights == NULL || rights_permit(session->rights, request, &denial))
+        return true;
+    struct bytes command = bytes_of(denial.command);
+    bool of_command = denial.reason == DENIED_FOR_COMMAND;
+    session_audit(session,
+                  (struct audit_note){.event = AUDIT_DENIED,
+                                      .code = STK_NOPERM,
+                                      .resource = denial.object,
+                                      .reason = bytes_of(command_title(denial.command, title))});
+    session_log_denial(session, reasons[denial.reason], of_command ? command : denial.object,
+                       bytes_of(session_user(session)));
+    rights_explain(session->rights, &denial, &text);
+    request->verdict = STK_OK; /* its plan's refusal is not told */
+    buf_free(&request->reply); /* what its plan was refused for */
+    resp_error(&request->reply, STK_NOPERM, acl_has_file(session->engine->acl) ? "%.*s" : NULL,
+               (int)text.len, text.data);
+    buf_free(&text);
+    return false;
+}
+
+/* The row or subcommand that a request is about: its name, and its category. */
+static const char *kind_of(const struct request *request, enum command_category *category)
+{
+    const struct command *command = request->command;
+    const struct subcommand *subcommand = command->subcommands == NULL || request->argc < 2
+                                              ? NULL
+                                              : subcommand_find(command, request->argv[1]);
+
+    *category = subcommand != NULL ? subcommand->category : command->category;
+    if (request->plan.only_step.sql_right == SQL_MAY_DEFINE)
+        *category = CATEGORY_ADMIN;
+    return subcommand != NULL ? subcommand->name : command->name;
+}
+
+/* What only administrators do is told. False: the request has failed. */
+static bool tell_administration(struct session *session, struct request *request)
+{
+    enum command_category category;
+    char title[COMMAND_LOWER_SIZE];
+    const char *name = kind_of(request, &category);
+
+    if (category != CATEGORY_ADMIN || (request->command->flags & COMMAND_TELLS))
+        return true;
+    if (!request_may_audit(request, AUDIT_BIT(AUDIT_ADMIN)))
+        return false;
+    session_audit(session, (struct audit_note){.event = AUDIT_ADMIN,
+                                               .reason = bytes_of(command_title(name, title))});
+    return true;
+}
+
 bool session_admits(struct session *session, struct request *request)
 {
     const struct command *command = request->command;
@@ -431,13 +543,10 @@ bool session_admits(struct session *session, struct request *request)
     if (session->engine->draining && !(command->flags & COMMAND_DRAINING)) {
         session->engine->counters.refused_busy++;
         resp_error(&reply, STK_BUSY, "the daemon is stopping; try again elsewhere or later");
-    } else if (!session_is_authenticated(session) && !(command->flags & COMMAND_NO_AUTH)) {
+    } else if (session->rights == NULL && !(command->flags & COMMAND_NO_AUTH)) {
         resp_error(&reply, STK_NOAUTH, NULL);
-    } else if ((command->flags & COMMAND_ADMIN) && !session_is_admin(session)) {
-        session_audit(session, (struct audit_note){.event = AUDIT_DENIED,
-                                                   .code = STK_NOPERM,
-                                                   .reason = bytes_of(command->name)});
-        resp_error(&reply, STK_NOPERM, NULL);
+    } else if (!session_permits(session, request)) {
+        return false;
     } else if (session_only_listens(session) && !(command->flags & COMMAND_PUBSUB)) {
         resp_error(&reply, STK_ERR,
                    "Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
@@ -480,12 +589,12 @@ static bool start_next(struct session *session)
         request_finish(request);
         return true;
     }
-    if (request->command->flags & COMMAND_ADMIN) {
-        if (!request_may_audit(request, AUDIT_BIT(AUDIT_ADMIN)))
-            return true;
-        session_audit(session, (struct audit_note){.event = AUDIT_ADMIN,
-                                                   .reason = bytes_of(request->command->name)});
+    if (session->rights != NULL && !session->rights->all) {
+        request->rights = session->rights; /* which the store's threads may ask */
+        request->acl = acl_keep(session->engine->acl);
     }
+    if (!tell_administration(session, request))
+        return true;
     request->command->start(request);
     return true;
 }

@@ -5,8 +5,10 @@
 #define STOCKADE_ENGINE_SESSION_H
 
 #include "fence/base/list.h"
+#include "proxy/engine/acl/acl.h"
 #include "proxy/engine/audit.h"
 #include "proxy/engine/history/history.h"
+#include "proxy/engine/session/account.h"
 #include "proxy/engine/session/request.h"
 
 #define SESSION_REQUESTS_MAX      256         /* under way on one connection */
@@ -23,10 +25,14 @@ struct session {
     uint64_t id;
     char peer[64], name[SESSION_NAME_MAX + 1], lib_name[SESSION_NAME_MAX + 1],
         lib_version[SESSION_NAME_MAX + 1];
-    char *certified; /* the user whom its certificate names; NULL: nobody */
+    char *certified;               /* the user whom its certificate names; NULL: nobody */
+    const struct acl_user *rights; /* in engine->acl: what it may do; NULL: it has to log in */
+    struct account *account;       /* whose it is */
+    bool logged_in;                /* by a password, or a certificate that names a user */
+    bool logging_in;               /* its password is being checked: nothing starts before that */
     int64_t opened_ms, active_ms;
     const char *last_command; /* its name, or with its subcommand: "client|list"; NULL: none yet */
-    bool trusted, authenticated, resp3;
+    bool trusted, resp3;
     bool notified;    /* has said RENEW ... NOTIFY */
     bool ending;      /* no more commands; close once all is replied and sent */
     bool input_ended; /* the client sends no more */
@@ -63,19 +69,25 @@ void session_end(struct session *session);
 /* Close now, whatever has not been sent. */
 void session_kill(struct session *session);
 bool session_is_admin(const struct session *session);
-bool session_is_authenticated(const struct session *session);
 /* The checks that come before any command. False: the error is in the reply. */
 bool session_admits(struct session *session, struct request *request);
+/* One of them: may its user do that? */
+bool session_permits(struct session *session, struct request *request);
+/* Remember for ACL LOG what was denied; `reason` is a constant. */
+void session_log_denial(struct session *session, const char *reason, struct bytes object,
+                        struct bytes user);
+/* Append what CLIENT LIST says of it: a line. */
+void session_describe(const struct session *session, struct buf *text);
 /* Send a reply that is complete, in its place in the order of replies. */
 void session_answer(struct session *session, struct bytes reply);
 /* Something was written to `out` that answers no request: sends it. */
 void session_pushed(struct session *session);
 
-/* The name of who has logged in, or has shown a certificate. */
-static inline const char *session_user(const struct session *session)
-{
-    return session->certified != NULL ? session->certified : HISTORY_USER;
-}
+/* The name of who has logged in, or has shown a certificate. NULL: a client that is gone. */
+const char *session_user(const struct session *session);
+
+/* A name as its user's own (scope.h): itself, or behind what is in `out` already. */
+struct bytes session_scope(const struct session *session, struct bytes name, struct buf *out);
 
 /* Tell the audit; user and address are filled in. Where the event is durable, what the session
  * sends from now on waits until it is on disk. */
@@ -93,8 +105,9 @@ bool request_may_audit(struct request *request, uint32_t events);
 static inline struct history_client session_client(const struct session *session)
 {
     if (session == NULL)
-        return (struct history_client){{"", 0}, {"", 0}};
-    return (struct history_client){bytes_of(session->name), bytes_of(session->peer)};
+        return (struct history_client){BYTES_LITERAL(ACL_DEFAULT_USER), {"", 0}, {"", 0}};
+    return (struct history_client){bytes_of(session_user(session)), bytes_of(session->name),
+                                   bytes_of(session->peer)};
 }
 
 /* A RESP2 connection that has subscribed may only do what concerns that. */

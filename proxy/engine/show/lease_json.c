@@ -4,6 +4,7 @@
 #include "proxy/engine/show/lease_json.h"
 
 #include "fence/base/json.h"
+#include "proxy/engine/scope.h"
 
 int64_t show_wall_ms(const struct engine *engine, int64_t at_ms)
 {
@@ -24,7 +25,7 @@ struct shown_waiter waiter_shown(const struct engine *engine, const struct waite
 
     return (struct shown_waiter){.client = client.name,
                                  .address = client.address,
-                                 .owner = acquire->options.owner,
+                                 .owner = scope_name(acquire->options.owner),
                                  .waited_ms = engine_now_ms(engine) - waiter->joined_ms,
                                  .way = acquire->keeps_place ? "queue" : "wait"};
 }

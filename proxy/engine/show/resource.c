@@ -4,6 +4,7 @@
 
 #include "fence/base/json.h"
 #include "proxy/engine/history/history.h"
+#include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/show/lease_json.h"
 #include "proxy/engine/show/show.h"
@@ -86,7 +87,7 @@ static bool append_receipt(void *context, struct bytes id, const struct receipt 
         return false;
     }
     buf_append_text(json, receipts->count == 1 ? "{\"id\":" : ",{\"id\":");
-    json_string(json, id);
+    json_string(json, scope_name(id));
     buf_printf(json, ",\"token\":%lld,\"written_ms\":%lld", (long long)receipt->token,
                (long long)receipt->written_ms);
     if (receipts->ask->with_value) {

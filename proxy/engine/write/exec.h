@@ -9,6 +9,7 @@
 #include "store/sql.h"
 #include "store/txn.h"
 
+struct acl_user;
 struct replies;
 
 #define VALUE_BYTES_MAX (16 << 20) /* one value; as much as one argument may have */
@@ -25,7 +26,8 @@ struct exec {
     struct replies *replies;  /* the room for replies */
     size_t *share;            /* what this one has of it */
     bool resp3;
-    enum sql_right sql_right; /* what SQL may do */
+    const struct acl_user *rights; /* which names may be shown; NULL: all */
+    enum sql_right sql_right;      /* what SQL may do */
     int64_t sql_limit_ms;
 };
 

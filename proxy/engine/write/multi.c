@@ -70,7 +70,8 @@ static void queue(struct request *request)
     struct session *session = request->session;
     struct multi *multi = session->multi;
 
-    if (!session_admits(session, request) || !plan_queued(multi, request)) {
+    bool planned = plan_queued(multi, request); /* what it may is judged by its plan */
+    if (!session_admits(session, request) || !planned) {
         session->exec_refused = true;
         plan_note_refusal(request);
         session_answer(session, buf_bytes(&request->reply));
@@ -128,6 +129,12 @@ void multi_exec(struct request *request)
         request_fail(request, STK_EXECABORT, NULL);
         return;
     }
+    for (size_t i = 0; i < multi->count; i++) /* its user's rights may have changed */
+        if (!session_permits(session, multi->queue[i])) {
+            buf_append_bytes(&request->reply, buf_bytes(&multi->queue[i]->reply));
+            request_finish(request);
+            return;
+        }
     plan_join(request, multi->queue, multi->count);
     session->awaited = request;
     plan_start(request);

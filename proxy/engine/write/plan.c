@@ -144,6 +144,8 @@ static bool take_id(struct request *request, size_t *at)
         return true;
     const char *why =
         receipt_id_refused(*at + 1 < request->argc ? request->argv[*at + 1] : (struct bytes){0});
+    if (why == NULL)
+        why = request_scope(request, *at + 1);
     if (why != NULL)
         return plan_refuse(request, STK_ERR, "%s", why);
     request->plan.id = request->argv[*at + 1];
@@ -526,6 +528,7 @@ static enum stk_error run_step(struct request *request, struct store_txn *txn,
                         .replies = &request->engine->replies,
                         .share = &request->share,
                         .resp3 = request->resp3,
+                        .rights = request->rights,
                         .sql_right = step->sql_right,
                         .sql_limit_ms = request->plan.sql_limit_ms};
 

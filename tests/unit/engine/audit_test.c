@@ -8,6 +8,7 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/audit.h"
 #include "proxy/engine/engine.h"
+#include "proxy/engine/session/login.h"
 #include "proxy/engine/session/session.h"
 
 /* An audit in memory: the events as text, one a line. */
@@ -66,7 +67,7 @@ static void begin(struct audited *audited, uint32_t durable, const char *passwor
 {
     audited->audit.durable = durable;
     audited->world = world_new(&(struct engine_options){
-        .password = password,
+        .acl = password == NULL ? NULL : acl_without_file(password),
         .audit = {
             .note = take_note, .state = state_of, .durable = durable, .context = &audited->audit}});
 }
@@ -157,7 +158,7 @@ AUDIT_TEST(logins_and_denials_are_told_without_the_password)
     world_call(world, 1, "HELLO 3 AUTH default sesame");
     assert_told(audited, "login user=default from\n");
     world_call(world, 1, "CONFIG GET save");
-    assert_told(audited, "admin user=default from reason=CONFIG\n");
+    assert_told(audited, "admin user=default from reason=CONFIG GET\n");
 }
 
 AUDIT_TEST(who_may_not_is_told)
@@ -166,8 +167,9 @@ AUDIT_TEST(who_may_not_is_told)
     struct world *world = audited->world;
     world_connect(world, 1);
     world->clients[1].session->trusted = false; /* as one from another machine */
+    login_forget(world->clients[1].session);
     world_call(world, 1, "CONFIG GET save");
-    assert_told(audited, "denied user=default from code=NOPERM reason=CONFIG\n");
+    assert_told(audited, "denied user=default from code=NOPERM reason=CONFIG GET\n");
     world_call(world, 1, "CLIENT KILL ID 1");
     assert_told(audited, "denied user=default from code=NOPERM reason=CLIENT KILL\n");
 }

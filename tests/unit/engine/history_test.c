@@ -325,7 +325,8 @@ static int teardown(void **state)
 /* What refers to a grant is static: it outlives the test, until the history is freed. */
 #define HISTORY_TEST(name) TEST_WITH(setup, teardown, struct fixture *fixture, name)
 
-static const struct history_client client = {BYTES_LITERAL("till"), BYTES_LITERAL("1.2.3.4:5")};
+static const struct history_client client = {BYTES_LITERAL("default"), BYTES_LITERAL("till"),
+                                             BYTES_LITERAL("1.2.3.4:5")};
 
 static void granted(struct fixture *fixture, struct bytes name, int64_t token,
                     struct history_grant **reference)

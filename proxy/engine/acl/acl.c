@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Users, and what they may. What a user may run is a set of bits: one for each row of the table of
+ * commands, then one for each subcommand. */
+#include "proxy/engine/acl/acl.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "proxy/engine/acl/acl_impl.h"
+
+struct acl {
+    atomic_size_t keepers;
+    bool has_file;
+    struct acl_user **users; /* owned; sorted by name, once sealed */
+    size_t count;
+    struct acl_user *stranger; /* without a file: the newcomer from another machine; or NULL */
+};
+
+struct acl *acl_new(bool has_file)
+{
+    struct acl *acl = mem_zalloc(sizeof *acl);
+
+    atomic_init(&acl->keepers, 1);
+    acl->has_file = has_file;
+    return acl;
+}
+
+static struct acl_user *user_new(struct bytes name)
+{
+    struct acl_user *user = mem_zalloc(sizeof *user);
+
+    check(name.len >= 1 && name.len <= ACL_USER_MAX);
+    memcpy(user->name, name.data, name.len);
+    return user;
+}
+
+static void user_free(struct acl_user *user)
+{
+    if (user == NULL)
+        return;
+    acl_clear_patterns(&user->keys, &user->keys_count);
+    acl_clear_patterns(&user->channels, &user->channels_count);
+    acl_clear_passwords(user);
+    free(user);
+}
+
+struct acl_user *acl_add(struct acl *acl, struct bytes name)
+{
+    for (size_t i = 0; i < acl->count; i++)
+        if (bytes_equal(bytes_of(acl->users[i]->name), name))
+            return NULL;
+    acl->users = mem_realloc(acl->users, (acl->count + 1) * sizeof(struct acl_user *));
+    return acl->users[acl->count++] = user_new(name);
+}
+
+void acl_add_pattern(struct acl_pattern **all, size_t *count, unsigned needs, struct bytes text)
+{
+    char *copy = mem_alloc(text.len + 1);
+
+    memcpy(copy, text.data, text.len);
+    copy[text.len] = '\0';
+    *all = mem_realloc(*all, (*count + 1) * sizeof **all);
+    (*all)[(*count)++] = (struct acl_pattern){needs, copy};
+}
+
+void acl_clear_patterns(struct acl_pattern **all, size_t *count)
+{
+    for (size_t i = 0; i < *count; i++)
+        free((*all)[i].text);
+    free(*all);
+    *all = NULL;
+    *count = 0;
+}
+
+/* The set of rights. */
+
+static size_t bit_of(const struct command *command)
+{
+    return (size_t)(command - commands);
+}
+
+static size_t bit_of_sub(const struct command *command, const struct subcommand *subcommand)
+{
+    size_t bit = commands_count + (size_t)(subcommand - command->subcommands);
+
+    for (const struct command *at = commands; at != command; at++)
+        for (const struct subcommand *sub = at->subcommands; sub != NULL && sub->name != NULL;
+             sub++)
+            bit++;
+    check(bit < 64 * (size_t)ACL_WORDS);
+    return bit;
+}
+
+void acl_each_right(void (*each)(void *context, size_t bit, enum command_category category,
+                                 const struct command *command,
+                                 const struct subcommand *subcommand),
+                    void *context)
+{
+    for (size_t i = 0; i < commands_count; i++) {
+        const struct command *command = &commands[i];
+        each(context, i, command->category, command, NULL);
+        for (const struct subcommand *sub = command->subcommands; sub != NULL && sub->name != NULL;
+             sub++)
+            each(context, bit_of_sub(command, sub), sub->category, command, sub);
+    }
+}
+
+bool acl_may_run(const struct acl_user *user, const struct command *command,
+                 const struct subcommand *subcommand)
+{
+    if ((subcommand != NULL ? subcommand->category : command->category) == CATEGORY_NONE)
+        return true;
+    return acl_has(user, subcommand != NULL ? bit_of_sub(command, subcommand) : bit_of(command));
+}
+
+/* One right of each kind is enough to be told apart from a user who may do nothing. */
+static bool may_anything(const struct acl_user *user)
+{
+    for (size_t i = 0; i < ACL_WORDS; i++)
+        if (user->commands[i] != 0)
+            return true;
+    return false;
+}
+
+bool acl_may_touch_all(const struct acl_user *user, unsigned needs)
+{
+    for (size_t i = 0; i < user->keys_count; i++)
+        if (strcmp(user->keys[i].text, "*") == 0)
+            needs &= ~user->keys[i].needs;
+    return needs == 0 || user->all_keys;
+}
+
+/* Each need may come from another pattern. */
+bool acl_may_touch(const struct acl_user *user, struct bytes name, unsigned needs)
+{
+    if (user->all_keys)
+        return true;
+    for (size_t i = 0; i < user->keys_count && needs != 0; i++)
+        if ((user->keys[i].needs & needs) != 0 &&
+            bytes_match_glob(bytes_of(user->keys[i].text), name))
+            needs &= ~user->keys[i].needs;
+    return needs == 0;
+}
+
+/* What a pattern matches is not known before: it has to be one of those allowed, word by word. */
+bool acl_may_hear(const struct acl_user *user, struct bytes channel, bool is_pattern)
+{
+    if (user->all_channels)
+        return true;
+    for (size_t i = 0; i < user->channels_count; i++) {
+        struct bytes allowed = bytes_of(user->channels[i].text);
+        if (is_pattern ? bytes_equal(allowed, channel) : bytes_match_glob(allowed, channel))
+            return true;
+    }
+    return false;
+}
+
+struct seal {
+    struct acl_user *user;
+    bool all, admin;
+};
+
+static void see_bit(void *context, size_t bit, enum command_category category,
+                    const struct command *command, const struct subcommand *subcommand)
+{
+    struct seal *seal = context;
+
+    (void)command, (void)subcommand;
+    seal->all &= category == CATEGORY_NONE || acl_has(seal->user, bit);
+    seal->admin &= category != CATEGORY_ADMIN || acl_has(seal->user, bit);
+}
+
+static int compare_users(const void *left, const void *right)
+{
+    const struct acl_user *const *a = left, *const *b = right;
+    return strcmp((*a)->name, (*b)->name);
+}
+
+void acl_seal(struct acl *acl)
+{
+    for (size_t i = 0; i < acl->count; i++) {
+        struct acl_user *user = acl->users[i];
+        struct seal seal = {user, true, true};
+        acl_each_right(see_bit, &seal);
+        user->all_keys = acl_may_touch_all(user, ACL_READS | ACL_WRITES);
+        user->all_channels = false;
+        for (size_t j = 0; j < user->channels_count; j++)
+            user->all_channels |= strcmp(user->channels[j].text, "*") == 0;
+        user->admin = seal.admin;
+        user->all = seal.all && user->all_keys && user->all_channels;
+    }
+    if (acl->count > 0)
+        qsort(acl->users, acl->count, sizeof(struct acl_user *), compare_users);
+}
+
+static void allow(void *context, size_t bit, enum command_category category,
+                  const struct command *command, const struct subcommand *subcommand)
+{
+    struct acl_user *user = context;
+
+    (void)command, (void)subcommand;
+    if (category != CATEGORY_NONE)
+        user->commands[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
+/* What they look at was always open to all where there are no users. */
+static bool is_harmless(const char *name)
+{
+    return strcmp(name, "guard|list") == 0 || strcmp(name, "client|list") == 0;
+}
+
+static void deny_admin(void *context, size_t bit, enum command_category category,
+                       const struct command *command, const struct subcommand *subcommand)
+{
+    struct acl_user *user = context;
+
+    (void)command;
+    if (category == CATEGORY_ADMIN && !(subcommand != NULL && is_harmless(subcommand->name)))
+        user->commands[bit / 64] &= ~(UINT64_C(1) << bit % 64);
+}
+
+static void allow_everything(struct acl_user *user)
+{
+    user->on = true;
+    acl_each_right(allow, user);
+    acl_add_pattern(&user->keys, &user->keys_count, ACL_READS | ACL_WRITES, BYTES_LITERAL("*"));
+    acl_add_pattern(&user->channels, &user->channels_count, 0, BYTES_LITERAL("*"));
+}
+
+struct acl *acl_without_file(const char *password)
+{
+    struct acl *acl = acl_new(false);
+    struct acl_user *user = acl_add(acl, BYTES_LITERAL(ACL_DEFAULT_USER));
+    unsigned char hash[ACL_HASH_LEN];
+
+    allow_everything(user);
+    acl_seal(acl);
+    if (password != NULL) {
+        acl_hash(bytes_of(password), hash);
+        acl_add_password(user, hash);
+        return acl;
+    }
+    user->nopass = true;
+    acl->stranger = user_new(BYTES_LITERAL(ACL_DEFAULT_USER));
+    allow_everything(acl->stranger);
+    acl->stranger->nopass = acl->stranger->all_keys = acl->stranger->all_channels = true;
+    acl_each_right(deny_admin, acl->stranger);
+    return acl;
+}
+
+struct acl *acl_keep(struct acl *acl)
+{
+    atomic_fetch_add(&acl->keepers, 1);
+    return acl;
+}
+
+void acl_drop(struct acl *acl)
+{
+    if (acl == NULL || atomic_fetch_sub(&acl->keepers, 1) != 1)
+        return;
+    for (size_t i = 0; i < acl->count; i++)
+        user_free(acl->users[i]);
+    free(acl->users);
+    user_free(acl->stranger);
+    free(acl);
+}
+
+bool acl_has_file(const struct acl *acl)
+{
+    return acl->has_file;
+}
+
+const struct acl_user *acl_at(const struct acl *acl, size_t i)
+{
+    return i < acl->count ? acl->users[i] : NULL;
+}
+
+const struct acl_user *acl_find(const struct acl *acl, struct bytes name)
+{
+    size_t low = 0, high = acl->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = bytes_compare(name, bytes_of(acl->users[middle]->name));
+        if (order == 0)
+            return acl->users[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+const struct acl_user *acl_newcomer(const struct acl *acl, bool trusted)
+{
+    const struct acl_user *user = acl_find(acl, BYTES_LITERAL(ACL_DEFAULT_USER));
+
+    if (user == NULL || !user->on || !user->nopass)
+        return NULL;
+    return trusted || acl->stranger == NULL ? user : acl->stranger;
+}
+
+const struct acl_user *acl_open_user(const struct acl *acl)
+{
+    for (size_t i = 0; i < acl->count; i++)
+        if (acl->users[i]->on && acl->users[i]->nopass && may_anything(acl->users[i]))
+            return acl->users[i];
+    return NULL;
+}

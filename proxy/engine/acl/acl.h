@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Users and their rights, in Redis's ACL syntax: one line for each user, each word a rule.
+ *
+ *   user till on #<sha256 of its password> ~sku:* &stockade:events:sku:* +@read +@write +@lease
+ *
+ *   parse.c      words ─▶ users      password.c   is this the password?
+ *   show.c       users ─▶ words      rights here: may this user run, touch, hear that?
+ *
+ * An acl is made once and does not change, so that the store's threads may ask it, too; who asks
+ * keeps it. (Only a password that was found right leaves a note, on the loop's thread.) Nothing
+ * here does I/O. */
+#ifndef STOCKADE_ENGINE_ACL_H
+#define STOCKADE_ENGINE_ACL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+#include "proxy/engine/command/command.h"
+
+#define ACL_USER_MAX     64        /* bytes of a name */
+#define ACL_FILE_MAX     (1 << 20) /* bytes of a file */
+#define ACL_USERS_MAX    10000
+#define ACL_PASSWORD_MAX 512        /* bytes of a password that is checked */
+#define ACL_WHY_SIZE     320        /* room for what is wrong with a file */
+#define ACL_DEFAULT_USER "default"  /* who is on a connection before anybody has logged in */
+#define ACL_WORDS        (256 / 64) /* of the set of commands and subcommands */
+
+enum acl_need { ACL_READS = 1, ACL_WRITES = 2 };
+
+struct acl_pattern {
+    unsigned needs; /* of keys: what it is for */
+    char *text;     /* owned */
+};
+
+struct acl_password;
+
+struct acl_user {
+    char name[ACL_USER_MAX + 1];
+    bool on;
+    bool admin;                   /* may do all that @admin is about */
+    bool nopass;                  /* any password will do */
+    bool all;                     /* may do everything: nothing has to be looked at */
+    uint64_t commands[ACL_WORDS]; /* those it may run: see acl.c */
+    bool all_keys, all_channels;
+    struct acl_pattern *keys, *channels; /* owned */
+    size_t keys_count, channels_count;
+    struct acl_password *passwords; /* owned */
+    size_t passwords_count;
+};
+
+struct acl;
+
+/* Read a file of users. NULL: `why` says what is wrong, and in which line. With a file there is no
+ * user `default` unless it names one. The caller owns the acl (acl_drop). */
+struct acl *acl_parse(struct bytes text, char why[ACL_WHY_SIZE]);
+/* What holds without a file: one user, `default`, who may do everything; with a password, or with
+ * none. Who comes from another machine and needs no password is no administrator. */
+struct acl *acl_without_file(const char *password);
+/* Both may be called on any thread. acl_drop frees it with the last one. */
+struct acl *acl_keep(struct acl *acl);
+void acl_drop(struct acl *acl);
+
+/* Is there a file behind it? */
+bool acl_has_file(const struct acl *acl);
+/* NULL: there is nobody of that name. Borrowed from the acl, as all users. */
+const struct acl_user *acl_find(const struct acl *acl, struct bytes name);
+/* In order of their names; NULL: that was the last one. */
+const struct acl_user *acl_at(const struct acl *acl, size_t i);
+/* Who is on a connection that has not logged in; NULL: nobody. `trusted`: it came from this
+ * machine. */
+const struct acl_user *acl_newcomer(const struct acl *acl, bool trusted);
+/* Is the password of `default` the same in both, or is there none? */
+bool acl_same_default(const struct acl *a, const struct acl *b);
+/* The first user who may do something and whom anybody can be without a password; NULL: nobody. */
+const struct acl_user *acl_open_user(const struct acl *acl);
+
+/* Rights. `subcommand` is NULL where the command has none. */
+bool acl_may_run(const struct acl_user *user, const struct command *command,
+                 const struct subcommand *subcommand);
+bool acl_may_touch(const struct acl_user *user, struct bytes name, unsigned needs);
+/* May it hear this channel; or, where it is a pattern, all channels that match it? */
+bool acl_may_hear(const struct acl_user *user, struct bytes channel, bool is_pattern);
+/* May it use all names so? */
+bool acl_may_touch_all(const struct acl_user *user, unsigned needs);
+
+/* Categories by name; CATEGORY_NONE: there is none of that name. */
+enum command_category acl_category(struct bytes name);
+const char *acl_category_name(enum command_category category);
+/* Call `each` for all that can be allowed: "GET", "client|list". */
+void acl_each_name(void (*each)(void *context, const char *name, enum command_category category),
+                   void *context);
+
+/* Append the user's rules as ACL LIST shows them: "user till on #... ~sku:* ...". */
+void acl_show_user(const struct acl_user *user, struct buf *out);
+/* The same in parts, for ACL GETUSER. */
+void acl_show_passwords(const struct acl_user *user, void (*each)(void *context, struct bytes),
+                        void *context);
+void acl_show_commands(const struct acl_user *user, struct buf *out);
+void acl_show_keys(const struct acl_user *user, struct buf *out);
+void acl_show_channels(const struct acl_user *user, struct buf *out);
+
+/* Passwords. */
+
+enum acl_login {
+    ACL_RIGHT,
+    ACL_WRONG,
+    ACL_SLOW, /* only crypt(3) can tell, which takes long: acl_trial_new */
+};
+
+/* Is this the user's password? Hashes are compared in constant time. */
+enum acl_login acl_check_password(const struct acl_user *user, struct bytes password);
+
+/* A password against a user's crypt(3) hashes: made on the loop's thread, run on any, ended on the
+ * loop's again. */
+struct acl_trial *acl_trial_new(struct acl *acl, const struct acl_user *user,
+                                struct bytes password);
+void acl_trial_run(struct acl_trial *trial);
+/* Whom it is about. */
+const char *acl_trial_user(const struct acl_trial *trial);
+/* Was it right? Then the next time is quick. `acl` is the one in force now: where its user has not
+ * this password any more it was not. Frees the trial. */
+bool acl_trial_end(struct acl_trial *trial, const struct acl *acl);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this folder know of each other's work. */
+#ifndef STOCKADE_ENGINE_ACL_IMPL_H
+#define STOCKADE_ENGINE_ACL_IMPL_H
+
+#include "proxy/engine/acl/acl.h"
+
+#define ACL_HASH_LEN 32 /* bytes of a SHA-256 */
+
+struct acl_password {
+    unsigned char sha256[ACL_HASH_LEN]; /* of the password, where there is no crypt hash */
+    char *crypt;                        /* owned: crypt(3)'s text; NULL: none */
+    bool known;                         /* `mac` is that of the password that has fitted */
+    unsigned char key[ACL_HASH_LEN], mac[ACL_HASH_LEN];
+};
+
+struct acl *acl_new(bool has_file);
+/* Add a user without any rights. NULL: there is one of that name. */
+struct acl_user *acl_add(struct acl *acl, struct bytes name);
+/* After the last user. */
+void acl_seal(struct acl *acl);
+
+/* Call `each` for everything that can be allowed: commands, and subcommands. */
+void acl_each_right(void (*each)(void *context, size_t bit, enum command_category category,
+                                 const struct command *command,
+                                 const struct subcommand *subcommand),
+                    void *context);
+static inline bool acl_has(const struct acl_user *user, size_t bit)
+{
+    return (user->commands[bit / 64] >> bit % 64 & 1) != 0;
+}
+
+void acl_add_pattern(struct acl_pattern **all, size_t *count, unsigned needs, struct bytes text);
+void acl_clear_patterns(struct acl_pattern **all, size_t *count);
+
+void acl_hash(struct bytes text, unsigned char hash[ACL_HASH_LEN]);
+void acl_add_password(struct acl_user *user, const unsigned char hash[ACL_HASH_LEN]);
+/* False: the text is none that crypt(3) knows. */
+bool acl_add_crypt(struct acl_user *user, struct bytes text);
+void acl_remove_password(struct acl_user *user, const unsigned char hash[ACL_HASH_LEN]);
+void acl_clear_passwords(struct acl_user *user);
+
+#endif

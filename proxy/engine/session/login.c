@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proxy/engine/session/login.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/log.h"
+#include "fence/base/mem.h"
+#include "proxy/engine/internal.h"
+#include "proxy/engine/session/account.h"
+#include "proxy/engine/session/rights.h"
+
+/* `name` is the account's: the user's, or where there is no file the certificate's. */
+static void become(struct session *session, const struct acl_user *rights, const char *name,
+                   bool logged_in)
+{
+    struct account *old = session->account;
+
+    session->rights = rights;
+    session->logged_in = logged_in;
+    session->account = account_of(session->engine, name);
+    account_drop(old);
+}
+
+/* A certificate names a user of the file, who then needs no password; one that names nobody lets
+ * nobody in, not even as `default`. Without a file its name is only shown. */
+void login_forget(struct session *session)
+{
+    const struct acl *acl = session->engine->acl;
+    const struct acl_user *user = acl_newcomer(acl, session->trusted);
+
+    if (session->certified == NULL) {
+        become(session, user, ACL_DEFAULT_USER, false);
+    } else if (!acl_has_file(acl)) {
+        become(session, user, session->certified, false);
+    } else {
+        user = acl_find(acl, bytes_of(session->certified));
+        become(session, user != NULL && user->on ? user : NULL, session->certified, true);
+    }
+}
+
+void login_end(struct session *session)
+{
+    account_drop(session->account);
+    session->account = NULL;
+}
+
+/* A password that is checked aside. */
+struct login {
+    struct engine_job job;
+    struct request *request;
+    struct acl_trial *trial;
+    void (*on_success)(struct request *request);
+};
+
+/* `user` is whom it has named. */
+static void fail(struct request *request, struct bytes user)
+{
+    struct session *session = request->session;
+    const struct engine *engine = request->engine;
+    bool no_password = !acl_has_file(engine->acl) && acl_newcomer(engine->acl, true) != NULL;
+
+    if (session != NULL) {
+        session_audit(session, (struct audit_note){.event = AUDIT_LOGIN_FAILED,
+                                                   .code = no_password ? STK_ERR : STK_WRONGPASS,
+                                                   .user = user});
+        session_log_denial(session, "auth", BYTES_LITERAL("AUTH"), user);
+    }
+    if (no_password)
+        request_fail(request, STK_ERR,
+                     "AUTH <password> called without any password configured for the default "
+                     "user. Are you sure your configuration is correct?");
+    else
+        request_fail(request, STK_WRONGPASS, NULL);
+}
+
+static void succeed(struct request *request, const struct acl_user *user,
+                    void (*on_success)(struct request *request))
+{
+    struct session *session = request->session;
+
+    become(session, user, user->name, true);
+    session_audit(session, (struct audit_note){.event = AUDIT_LOGIN, .user = bytes_of(user->name)});
+    pubsub_drop_unheard(session);
+    on_success(request);
+}
+
+static void run(struct engine_job *job)
+{
+    acl_trial_run(list_entry(job, struct login, job)->trial);
+}
+
+static void done(struct engine_job *job)
+{
+    struct login *login = list_entry(job, struct login, job);
+    struct request *request = login->request;
+    struct engine *engine = request->engine;
+    char name[ACL_USER_MAX + 1];
+    void (*on_success)(struct request *) = login->on_success;
+
+    snprintf(name, sizeof name, "%s", acl_trial_user(login->trial));
+    bool right = acl_trial_end(login->trial, engine->acl);
+    engine->logins--;
+    free(login);
+    if (request->session != NULL)
+        request->session->logging_in = false;
+    if (request->session == NULL)
+        request_finish(request); /* nobody waits for the answer */
+    else if (right)
+        succeed(request, acl_find(engine->acl, bytes_of(name)), on_success);
+    else
+        fail(request, bytes_of(name));
+}
+
+/* crypt(3) takes long on purpose: not on the loop. */
+static void start_trial(struct request *request, const struct acl_user *user, struct bytes password,
+                        void (*on_success)(struct request *request))
+{
+    struct engine *engine = request->engine;
+    const struct engine_host *host = &engine->options.host;
+
+    if (engine->logins >= LOGINS_MAX) {
+        request_fail(request, STK_BUSY, "%d passwords are being checked already; try again",
+                     LOGINS_MAX);
+        return;
+    }
+    struct login *login = mem_zalloc(sizeof *login);
+    *login = (struct login){.job = {run, done, NULL},
+                            .request = request,
+                            .trial = acl_trial_new(engine->acl, user, password),
+                            .on_success = on_success};
+    engine->logins++;
+    request->session->logging_in = true;
+    if (host->run_aside != NULL) {
+        host->run_aside(host->context, &login->job);
+    } else {
+        run(&login->job);
+        done(&login->job);
+    }
+}
+
+void login_start(struct request *request, struct bytes name, struct bytes password,
+                 void (*on_success)(struct request *request))
+{
+    const struct acl_user *user = acl_find(request->engine->acl, name);
+    bool no_password =
+        !acl_has_file(request->engine->acl) && acl_newcomer(request->engine->acl, true) != NULL;
+    enum acl_login answer =
+        user == NULL || !user->on || no_password ? ACL_WRONG : acl_check_password(user, password);
+
+    if (!request_may_audit(request, AUDIT_BIT(AUDIT_LOGIN) | AUDIT_BIT(AUDIT_LOGIN_FAILED)))
+        return;
+    switch (answer) {
+    case ACL_RIGHT: succeed(request, user, on_success); break;
+    case ACL_WRONG: fail(request, name); break;
+    case ACL_SLOW: start_trial(request, user, password, on_success); break;
+    }
+}
+
+/* Users have changed. */
+
+/* May what it waits for go on? */
+static bool may_wait(const struct session *session)
+{
+    struct denial denial;
+
+    for (struct list *at = session->pending.next; at != &session->pending; at = at->next) {
+        const struct request *request = list_entry(at, struct request, link);
+        if (!request->finished && request->command->abandon != NULL &&
+            (session->rights == NULL || !rights_permit(session->rights, request, &denial)))
+            return false;
+    }
+    return true;
+}
+
+/* Its user as the new file has it. False: it is not allowed any more what it has here. */
+static bool go_on(struct session *session)
+{
+    bool was_logged_in = session->logged_in;
+
+    if (was_logged_in) {
+        const struct acl_user *user =
+            acl_find(session->engine->acl, bytes_of(account_name(session->account)));
+        session->rights = user != NULL && user->on ? user : NULL;
+    } else {
+        login_forget(session);
+    }
+    return (session->rights != NULL || !was_logged_in) && may_wait(session) &&
+           pubsub_may_listen(session);
+}
+
+void engine_set_acl(struct engine *engine, struct acl *acl)
+{
+    struct acl *old = engine->acl;
+    size_t ended = 0;
+
+    engine->acl = acl;
+    for (struct list *at = engine->sessions.next; at != &engine->sessions; at = at->next) {
+        struct session *session = list_entry(at, struct session, link);
+        if (go_on(session))
+            continue;
+        ended++;
+        session_kill(session);
+    }
+    acl_drop(old);
+    if (ended > 0)
+        log_info(engine->options.log,
+                 "users have changed: closed %zu connections that did what is not allowed any more",
+                 ended);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a request needs, held against what its user may: the command, each of its keys, its
+ * channels. Of FENCED and FENCEDALL the command that they carry counts, and a resource that is only
+ * claimed counts as a key of it. */
+#ifndef STOCKADE_ENGINE_RIGHTS_H
+#define STOCKADE_ENGINE_RIGHTS_H
+
+#include "proxy/engine/acl/acl.h"
+#include "proxy/engine/session/request.h"
+
+enum denied_for {
+    DENIED_FOR_COMMAND,
+    DENIED_FOR_KEY,
+    DENIED_FOR_CHANNEL,
+    DENIED_FOR_AUTH, /* a wrong password: for ACL LOG */
+};
+
+struct denial {
+    enum denied_for reason;
+    struct bytes object;  /* the key or channel; borrowed from the request */
+    unsigned needs;       /* of a key: what it was needed for */
+    const char *command;  /* "GET", or "client|list" */
+    const char *category; /* the command's */
+};
+
+/* May the user do what the request asks, whose plan is made? False: `denial` says what not. */
+bool rights_permit(const struct acl_user *user, const struct request *request,
+                   struct denial *denial);
+/* The same as an error's text. */
+void rights_explain(const struct acl_user *user, const struct denial *denial, struct buf *text);
+
+#endif
