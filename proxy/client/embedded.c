@@ -366,14 +366,15 @@ static bool open_parts(struct embedded *embedded)
         host_close(embedded->host, close_own_handle);
         return false;
     }
-    host_open_engine(embedded->host, (struct engine_options){.host = {.changed = on_changed,
-                                                                      .shutdown = on_shutdown,
-                                                                      .context = embedded},
-                                                             .sessions_max = SIZE_MAX,
-                                                             .waiters_max = WAITERS_MAX,
-                                                             .sql_limit_ms = SQL_LIMIT_MS,
-                                                             .receipts_keep_ms = RECEIPTS_KEEP_MS,
-                                                             .forget_ms = FORGET_MS});
+    host_open_engine(
+        embedded->host,
+        (struct engine_options){
+            .host = {.changed = on_changed, .shutdown = on_shutdown, .context = embedded},
+            .sessions_max = SIZE_MAX,
+            .limits = {{[ACCOUNT_WAITERS] = WAITERS_MAX}},
+            .sql_limit_ms = SQL_LIMIT_MS,
+            .receipts_keep_ms = RECEIPTS_KEEP_MS,
+            .forget_ms = FORGET_MS});
     host_start(embedded->host, on_ready);
     return true;
 }

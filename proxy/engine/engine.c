@@ -62,7 +62,8 @@ struct engine *engine_new(const struct engine_options *options)
 void engine_reconfigure(struct engine *engine, const struct engine_options *options)
 {
     engine->options.unfenced_writes = options->unfenced_writes;
-    engine->options.waiters_max = options->waiters_max;
+    engine->options.limits = options->limits;
+    engine->options.user_limits = options->user_limits;
     engine->options.sql_limit_ms = options->sql_limit_ms;
     engine->options.replies_max = options->replies_max;
     atomic_store(&engine->replies.bytes_max, options->replies_max);

@@ -26,6 +26,7 @@
 #include "fence/lease/provider.h"
 #include "proxy/engine/acl/acl.h"
 #include "proxy/engine/audit.h"
+#include "proxy/engine/session/account.h"
 #include "store/store.h"
 
 struct engine;
@@ -74,10 +75,10 @@ struct engine_options {
     int64_t receipts_keep_ms; /* receipts outlive their token by this */
     int64_t forget_ms;        /* resources unused for so long are removed; 0: never */
     size_t sessions_max;      /* connections; one more is told so and closed */
-    size_t waiters_max;       /* ACQUIREs under way or waiting, in all; more get BUSY */
-    size_t replies_max;       /* bytes of replies not sent yet, in all; 0: no bound */
-    size_t history_max;       /* grants, and refusals, that are remembered; at least 1 */
-    const char *address;      /* "127.0.0.1:7379", for INFO; copied */
+    struct account_limits limits, user_limits; /* in all, and of each user; more get BUSY */
+    size_t replies_max;  /* bytes of replies not sent yet, in all; 0: no bound */
+    size_t history_max;  /* grants, and refusals, that are remembered; at least 1 */
+    const char *address; /* "127.0.0.1:7379", for INFO; copied */
     /* --lock-keys: valid patterns (lock_pattern.h), copied. */
     const char *const *lock_keys;
     size_t lock_keys_count;
@@ -100,7 +101,7 @@ void engine_set_acl(struct engine *engine, struct acl *acl);
 /* The users in force. Borrowed until engine_set_acl. */
 struct acl *engine_acl(const struct engine *engine);
 
-/* Take over the options that may change while it runs: unfenced_writes, waiters_max, sql_limit_ms,
+/* Take over the options that may change while it runs: unfenced_writes, the limits, sql_limit_ms,
  * replies_max. */
 void engine_reconfigure(struct engine *engine, const struct engine_options *options);
 

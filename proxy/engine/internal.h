@@ -47,6 +47,7 @@ struct engine {
     struct acl *acl;          /* the users in force */
     struct acl_log *acl_log;  /* what was denied lately */
     struct account *accounts; /* session/account.h: users who have something here now */
+    struct account_use use;   /* what they have, all together */
     size_t logins;            /* passwords that are being checked */
     struct heap timers;
     int64_t started_ms, started_wall_us;
@@ -76,7 +77,6 @@ struct engine {
     /* What has changed about leases and is counted nowhere else: a waiter came or went, the
      * connection of a holder has closed. */
     uint64_t leases_changes;
-    size_t acquires_count;
     size_t waiters;      /* of these, have been denied once and wait for their turn */
     struct table places; /* lease/queue.c: those of ACQUIRE ... QUEUE */
     struct table held;   /* lease/held.c: leases that were granted and have not ended */

@@ -358,6 +358,11 @@ static bool show_option(void *context, size_t i, const char **name, const char *
 }
 
 /* Return what the engine is told, at the start and on SIGHUP. */
+static size_t count_of(const struct options *options, enum option option)
+{
+    return (size_t)options_number(options, option);
+}
+
 static struct engine_options engine_options_of(const struct daemon *daemon)
 {
     const struct options *options = daemon->options;
@@ -372,7 +377,15 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
                  .context = (void *)(uintptr_t)daemon},
         .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
         .sessions_max = daemon->connections_max,
-        .waiters_max = (size_t)options_number(options, OPTION_MAX_WAITERS),
+        .limits = {.things = {[ACCOUNT_LEASES] = count_of(options, OPTION_MAX_LEASES),
+                              [ACCOUNT_WAITERS] = count_of(options, OPTION_MAX_WAITERS)},
+                   .rate = count_of(options, OPTION_MAX_RATE)},
+        .user_limits = {.things = {[ACCOUNT_CONNECTIONS] =
+                                       count_of(options, OPTION_MAX_CONNECTIONS_PER_USER),
+                                   [ACCOUNT_LEASES] = count_of(options, OPTION_MAX_LEASES_PER_USER),
+                                   [ACCOUNT_WAITERS] =
+                                       count_of(options, OPTION_MAX_WAITERS_PER_USER)},
+                        .rate = count_of(options, OPTION_MAX_RATE_PER_USER)},
         .history_max = (size_t)options_number(options, OPTION_HISTORY),
         .replies_max = (size_t)options_number(options, OPTION_MAX_REPLY_MEMORY) << 20,
         .sql_limit_ms = options_number(options, OPTION_SQL_TIME_LIMIT),

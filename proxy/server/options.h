@@ -73,6 +73,18 @@
       "so many grants, and so many refusals, are remembered for HISTORY and REFUSALS")             \
     X(MAX_WAITERS, "max-waiters", OPTION_NUMBER, "N", "100000", 1, 10000000, NULL, SIGHUP_TOO,     \
       "ACQUIREs under way or waiting at a time; one more is BUSY")                                 \
+    X(MAX_LEASES, "max-leases", OPTION_NUMBER, "N", "0", 0, 1000000000, NULL, SIGHUP_TOO,          \
+      "leases that are held at a time; 0: no limit")                                               \
+    X(MAX_RATE, "max-rate", OPTION_NUMBER, "N", "0", 0, 1000000, NULL, SIGHUP_TOO,                 \
+      "commands in a second; one more is BUSY; 0: no limit")                                       \
+    X(MAX_CONNECTIONS_PER_USER, "max-connections-per-user", OPTION_NUMBER, "N", "0", 0, 1000000,   \
+      NULL, SIGHUP_TOO, "the same four for each user; 0: no limit")                                \
+    X(MAX_LEASES_PER_USER, "max-leases-per-user", OPTION_NUMBER, "N", "0", 0, 1000000000, NULL,    \
+      SIGHUP_TOO, "see max-connections-per-user")                                                  \
+    X(MAX_WAITERS_PER_USER, "max-waiters-per-user", OPTION_NUMBER, "N", "0", 0, 10000000, NULL,    \
+      SIGHUP_TOO, "see max-connections-per-user")                                                  \
+    X(MAX_RATE_PER_USER, "max-rate-per-user", OPTION_NUMBER, "N", "0", 0, 1000000, NULL,           \
+      SIGHUP_TOO, "see max-connections-per-user")                                                  \
     X(MAX_REPLY_MEMORY, "max-reply-memory", OPTION_NUMBER, "MB", "256", 128, 1048576, NULL,        \
       SIGHUP_TOO,                                                                                  \
       "memory for replies that clients have not read yet, all together; a large reply for\n"       \

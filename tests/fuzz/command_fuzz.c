@@ -215,7 +215,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                      .receipts_keep_ms = 20000,
                                      .forget_ms = has(letters, 'g') ? 30000 : 0,
                                      .sessions_max = has(letters, 's') ? 2 : 0,
-                                     .waiters_max = has(letters, 'w') ? 2 : 0,
+                                     .limits = {{[ACCOUNT_WAITERS] = has(letters, 'w') ? 2 : 0}},
                                      .history_max = 4,
                                      .lock_keys = lock_keys,
                                      .lock_keys_count = has(letters, 'k')};

@@ -263,7 +263,9 @@ def test_help_names_every_option_and_marks_those_that_sighup_changes():
               if "[SIGHUP]" in part.split("\n\n")[0]}
     assert marked == {"password-file", "unfenced-writes", "log-level", "log-format", "max-waiters",
                       "max-reply-memory", "sql-time-limit", "tls-cert", "tls-key", "tls-ca",
-                      "tls-clients", "tls-user", "acl-file"}
+                      "tls-clients", "tls-user", "acl-file", "max-leases", "max-rate",
+                      "max-connections-per-user", "max-leases-per-user", "max-waiters-per-user",
+                      "max-rate-per-user"}
 
 
 def test_sigterm_answers_waiters_with_an_error_and_exits_with_0(rig, lease):

@@ -49,8 +49,8 @@ static void start_engine(struct world *world)
         options.sessions_max = WORLD_CLIENTS_MAX;
     if (options.history_max == 0)
         options.history_max = 1000;
-    if (options.waiters_max == 0)
-        options.waiters_max = 1000;
+    if (options.limits.things[ACCOUNT_WAITERS] == 0)
+        options.limits.things[ACCOUNT_WAITERS] = 1000;
     world->engine = engine_new(&options);
 }
 

@@ -42,7 +42,7 @@ enum command_flag {
     COMMAND_CHANNEL = 1 << 13,   /* its first argument is a channel */
     COMMAND_CHANNELS = 1 << 14,  /* all of them are */
     COMMAND_PATTERNS = 1 << 15,  /* they are patterns of channels */
-    COMMAND_LOCK_KEYS = 1 << 16, /* its keys are lock keys, or nothing */
+    COMMAND_LOCK_KEYS = 1 << 16, /* its keys may be lock keys: then their resource counts */
     COMMAND_TELLS = 1 << 17,     /* tells the audit itself what an administrator has done */
 };
 

@@ -49,8 +49,8 @@ static void lease_gauges(const struct engine *engine, struct gauges *gauges)
         {"lease_service_reconnects", "Connections made to it again", lease.reconnects, true},
         {"lease_service_watched", "1 while other daemons' news arrive", lease.watching, false},
         {"lease_service_news", "News of leases that other daemons ended", lease.news, true},
-        {"acquires_waiting", "ACQUIREs under way or waiting in line", engine->acquires_count,
-         false},
+        {"acquires_waiting", "ACQUIREs under way or waiting in line",
+         engine->use.things[ACCOUNT_WAITERS], false},
     };
 
     append_gauges(gauges, all, sizeof all / sizeof *all);
@@ -150,7 +150,8 @@ static void section_server(struct engine *engine, struct buf *out)
 static void section_clients(struct engine *engine, struct buf *out)
 {
     buf_printf(out, "connected_clients:%zu\r\nmaxclients:%zu\r\nblocked_clients:%zu\r\n",
-               engine->sessions_count, engine->options.sessions_max, engine->acquires_count);
+               engine->sessions_count, engine->options.sessions_max,
+               engine->use.things[ACCOUNT_WAITERS]);
 }
 
 static struct engine_usage usage_of(const struct engine *engine)

@@ -70,7 +70,7 @@ static int64_t poll_in_ms(const struct acquire *acquire)
 {
     const struct engine *engine = acquire->engine;
     const struct lease_call *call = &acquire->call;
-    int64_t poll_ms = STORE_POLL_MS + (int64_t)engine->acquires_count / 2;
+    int64_t poll_ms = STORE_POLL_MS + (int64_t)engine->use.things[ACCOUNT_WAITERS] / 2;
     unsigned char random; /* two daemons that ask in step would not take turns */
 
     if (is_held_here(acquire) || !lease_provider_relies_on_store(engine->options.provider))
@@ -110,9 +110,25 @@ static void leave(struct acquire *acquire, int64_t granted_ms)
                      acquire->call.answer == LEASE_HELD ? poll_in_ms(acquire) : LINE_POLL_MS);
 }
 
+/* Its user may have so many leases: one of them is kept for it while it may be granted. */
+static bool reserve(struct acquire *acquire)
+{
+    if (!acquire->reserved)
+        acquire->reserved = account_take(acquire->account, ACCOUNT_LEASES, acquire->why);
+    return acquire->reserved;
+}
+
+static void unreserve(struct acquire *acquire)
+{
+    if (acquire->reserved)
+        account_give(acquire->account, ACCOUNT_LEASES);
+    acquire->reserved = false;
+}
+
 static void tell(struct acquire *acquire)
 {
     buf_free(&acquire->owner);
+    unreserve(acquire);
     account_drop(acquire->account);
     acquire->account = NULL;
     acquire->on_end(acquire);
@@ -259,7 +275,7 @@ static void ask(struct acquire *acquire)
     call->asked_ms = acquire->asked_us / 1000;
     call->token = renews ? record->token : 0;
     call->floor = acquire->row.fence.floor;
-    call->reentry_only = acquire->probes || !line_is_head(&acquire->waiter);
+    call->reentry_only = acquire->probes || !line_is_head(&acquire->waiter) || !reserve(acquire);
     call->waits = acquire->options.wait_until_ms > call->asked_ms;
     call->record = *record;
     call->done = on_answer;
@@ -293,6 +309,7 @@ static void on_probed(struct acquire *acquire)
 /* Another has it: wait, or say so. */
 static void on_denied(struct acquire *acquire)
 {
+    unreserve(acquire);
     struct engine *engine = acquire->engine;
     const struct lease_call *call = &acquire->call;
     struct waiter *waiter = &acquire->waiter;
@@ -317,6 +334,13 @@ static void on_denied(struct acquire *acquire)
     waiter->waits = true;
     if (!asks_again(acquire) && line_is_head(waiter))
         line_poll_in(waiter, poll_in_ms(acquire));
+}
+
+/* The lease is free, and its turn has come, but its user has as many as it may have. */
+static bool is_over_limit(const struct acquire *acquire)
+{
+    return acquire->call.answer == LEASE_FREE && !acquire->reserved &&
+           acquire->call.verb == LEASE_GRANT && line_is_head(&acquire->waiter);
 }
 
 static void record_grant(struct acquire *acquire);
@@ -347,6 +371,8 @@ static void on_answer(struct lease_call *call)
         fail(acquire, STK_LEASEDOWN, call->reason);
     else if (taken)
         record_grant(acquire);
+    else if (is_over_limit(acquire))
+        fail(acquire, STK_BUSY, acquire->why);
     else
         on_denied(acquire);
 }
@@ -615,6 +641,7 @@ static void on_heir(struct waiter *waiter)
     struct acquire *acquire = acquire_of_waiter(waiter);
 
     acquire->call.asked_ms = engine_now_ms(acquire->engine); /* before others see it */
+    (void)reserve(acquire);
     acquire->recorded = false;
 }
 
@@ -631,6 +658,8 @@ static enum stk_error on_inherit(struct waiter *waiter, struct store_txn *txn)
         error = txn_receipt(txn, row, acquire->options.id, &granted_before, &receipt);
     if (error != STK_OK || granted_before) /* a twin of this request was: it is told so */
         return error;
+    if (!acquire->reserved) /* it may have no more leases, and is told so */
+        return STK_OK;
     acquire->call.answer = LEASE_GRANTED;
     acquire->call.answer_token = token_next(row->fence.token, row->fence.floor);
     return acquire->call.answer_token == 0 ? STK_OK : acquire_record(acquire, txn);
@@ -705,12 +734,13 @@ void acquire_start(struct acquire *acquire)
     struct engine *engine = acquire->engine;
 
     begin(acquire);
-    if (engine->acquires_count >= engine->options.waiters_max) {
+    if (!account_take(acquire->account, ACCOUNT_WAITERS, acquire->why)) {
         acquire->error = STK_BUSY;
-        acquire->reason = "too many are waiting (max-waiters); try again";
+        acquire->reason = acquire->why;
         tell(acquire);
         return;
     }
+    acquire->waiter.account = account_keep(acquire->account);
     acquire->run = store_session(engine->options.store);
     acquire->deadline.fire = on_deadline;
     if (!acquire->keeps_place)

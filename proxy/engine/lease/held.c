@@ -81,6 +81,7 @@ static void dispose(struct table_node *node)
     if (held->query != NULL)
         held->query->held = NULL;
     history_let_go(held->entry);
+    account_give(held->account, ACCOUNT_LEASES);
     account_drop(held->account);
     free(held);
 }
@@ -310,6 +311,7 @@ void held_granted(struct engine *engine, const struct grant *grant)
         held = mem_zalloc(offsetof(struct held, bytes) + grant->resource.len + owner.len);
         held->engine = engine;
         held->account = account_keep(grant->session->account);
+        account_add(held->account, ACCOUNT_LEASES);
         held->timer.fire = on_timer;
         held->token = grant->token;
         held->granted_ms = clock_wall_us(engine->options.clock) / 1000;

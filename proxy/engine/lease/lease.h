@@ -64,7 +64,8 @@ enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool wri
 
 struct waiter {
     struct list in_line;
-    struct list in_engine; /* engine->arrivals: those of all lines, in order of arrival */
+    struct list in_engine;   /* engine->arrivals: those of all lines, in order of arrival */
+    struct account *account; /* kept: among whose waiters it is counted */
     struct line *line;
     int64_t joined_ms;
     bool waits;       /* else it is asking, and learns at its next denial what has happened */
@@ -84,6 +85,7 @@ struct waiter_events {
     void (*on_inherited)(struct waiter *waiter, bool committed); /* it is over */
 };
 
+/* Its account, which has counted it, is the line's until it leaves. */
 void line_join(struct engine *engine, struct bytes resource, struct waiter *waiter);
 /* `granted_ms`: how long the leaver now holds the lease; 0: it does not. */
 void line_leave(struct waiter *waiter, int64_t granted_ms);
@@ -310,7 +312,9 @@ struct acquire {
     bool repeats;           /* its id was granted before: enters again, uncounted */
     bool looked;            /* is_new: its owner does not hold the lease */
     bool recorded;
-    bool waited; /* was denied, and stood in line */
+    bool waited;   /* was denied, and stood in line */
+    bool reserved; /* one of its account's leases is to be this one */
+    char why[ACCOUNT_WHY_SIZE];
     int64_t waits_since_us;
     int64_t asked_us;
     bool entered;    /* is_new: its owner's lease was granted meanwhile */

@@ -87,7 +87,6 @@ void line_join(struct engine *engine, struct bytes resource, struct waiter *wait
     list_append(&engine->arrivals, &waiter->in_engine);
     engine->leases_changes++;
     line->count++;
-    engine->acquires_count++;
 }
 
 bool line_is_head(const struct waiter *waiter)
@@ -132,7 +131,9 @@ void line_leave(struct waiter *waiter, int64_t granted_ms)
     line->count--;
     waiter->line = NULL;
     waiter->waits = false;
-    engine->acquires_count--;
+    account_give(waiter->account, ACCOUNT_WAITERS);
+    account_drop(waiter->account);
+    waiter->account = NULL;
     if (list_empty(&line->waiters)) {
         timer_stop(engine, &line->poll);
         HASH_DEL(engine->lines, line);

@@ -147,7 +147,7 @@ void lock_signal_wait(struct request *request, struct bytes resource)
     }
     if (!take_seconds(request, &wait_ms))
         return;
-    if (keys->signals_count >= engine->options.waiters_max) {
+    if (keys->signals_count >= engine->options.limits.things[ACCOUNT_WAITERS]) {
         request_fail(request, STK_BUSY, "too many are waiting (max-waiters); try again");
         return;
     }

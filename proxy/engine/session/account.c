@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proxy/engine/session/account.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <uthash.h>
 
+#include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
 
@@ -13,7 +15,16 @@ struct account {
     UT_hash_handle hh; /* engine->accounts, by name */
     struct engine *engine;
     size_t keepers;
+    struct account_use use;
     char name[];
+};
+
+static const struct {
+    const char *what, *option;
+} things[ACCOUNT_THINGS] = {
+    [ACCOUNT_CONNECTIONS] = {"connections", "max-connections"},
+    [ACCOUNT_LEASES] = {"leases", "max-leases"},
+    [ACCOUNT_WAITERS] = {"ACQUIREs under way or waiting", "max-waiters"},
 };
 
 struct account *account_of(struct engine *engine, const char *name)
@@ -48,4 +59,76 @@ void account_drop(struct account *account)
 const char *account_name(const struct account *account)
 {
     return account->name;
+}
+
+/* Is there room under both limits? */
+static bool is_full(const struct account_use *use, const struct account_limits *limits,
+                    enum account_thing thing)
+{
+    return limits->things[thing] > 0 && use->things[thing] >= limits->things[thing];
+}
+
+bool account_take(struct account *account, enum account_thing thing, char why[ACCOUNT_WHY_SIZE])
+{
+    struct engine *engine = account->engine;
+    const struct engine_options *options = &engine->options;
+
+    if (is_full(&account->use, &options->user_limits, thing))
+        snprintf(why, ACCOUNT_WHY_SIZE,
+                 "too many %s: user '%s' has %zu, and may have no more (%s-per-user)",
+                 things[thing].what, account->name, account->use.things[thing],
+                 things[thing].option);
+    else if (is_full(&engine->use, &options->limits, thing))
+        snprintf(why, ACCOUNT_WHY_SIZE, "too many %s: there are %zu, and may be no more (%s)",
+                 things[thing].what, engine->use.things[thing], things[thing].option);
+    else {
+        account_add(account, thing);
+        return true;
+    }
+    return false;
+}
+
+void account_add(struct account *account, enum account_thing thing)
+{
+    account->use.things[thing]++;
+    account->engine->use.things[thing]++;
+}
+
+void account_give(struct account *account, enum account_thing thing)
+{
+    check(account->use.things[thing] > 0);
+    account->use.things[thing]--;
+    account->engine->use.things[thing]--;
+}
+
+/* A second's worth may come at once; then as many come in as the time that passes allows. */
+static bool take_turn(struct account_use *use, size_t rate, int64_t now_us)
+{
+    int64_t each_us = 1000000 / (int64_t)rate, earliest_us = now_us - 1000000;
+
+    if (use->due_us < earliest_us)
+        use->due_us = earliest_us;
+    if (use->due_us + each_us > now_us)
+        return false;
+    use->due_us += each_us;
+    return true;
+}
+
+bool account_take_command(struct account *account, char why[ACCOUNT_WHY_SIZE])
+{
+    struct engine *engine = account->engine;
+    size_t each = engine->options.user_limits.rate, all = engine->options.limits.rate;
+
+    if (each > 0 && !take_turn(&account->use, each, engine->now_us)) {
+        snprintf(why, ACCOUNT_WHY_SIZE,
+                 "too many commands: user '%s' may send %zu in a second (max-rate-per-user)",
+                 account->name, each);
+        return false;
+    }
+    if (all > 0 && !take_turn(&engine->use, all, engine->now_us)) {
+        snprintf(why, ACCOUNT_WHY_SIZE,
+                 "too many commands: all together may send %zu in a second (max-rate)", all);
+        return false;
+    }
+    return true;
 }

@@ -1,14 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a user has at this daemon now, over all its connections. It lives as long as somebody keeps
- * it: a connection, a lease, a waiter. */
+/* What a user has at this daemon now, over all its connections, held against its limits. It lives
+ * as long as somebody keeps it: a connection, a lease, an ACQUIRE. What all users have together is
+ * counted, too. */
 #ifndef STOCKADE_ENGINE_ACCOUNT_H
 #define STOCKADE_ENGINE_ACCOUNT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct account;
 struct engine;
+
+/* What is counted. */
+enum account_thing {
+    ACCOUNT_CONNECTIONS,
+    ACCOUNT_LEASES,  /* held, or about to be granted */
+    ACCOUNT_WAITERS, /* ACQUIREs under way or waiting */
+    ACCOUNT_THINGS
+};
+
+/* 0: no limit. */
+struct account_limits {
+    size_t things[ACCOUNT_THINGS];
+    size_t rate; /* commands in a second */
+};
+
+struct account_use {
+    size_t things[ACCOUNT_THINGS];
+    int64_t due_us; /* of commands: when the next one may come */
+};
 
 /* The account of a user; kept for the caller. */
 struct account *account_of(struct engine *engine, const char *name);
@@ -16,5 +37,15 @@ struct account *account_keep(struct account *account);
 /* May be NULL. */
 void account_drop(struct account *account);
 const char *account_name(const struct account *account);
+
+#define ACCOUNT_WHY_SIZE 160
+
+/* Count one more. False: that would be too many; `why` says of what, how many, and whose. */
+bool account_take(struct account *account, enum account_thing thing, char why[ACCOUNT_WHY_SIZE]);
+/* Count one more, be it too many. */
+void account_add(struct account *account, enum account_thing thing);
+void account_give(struct account *account, enum account_thing thing);
+/* Count a command. False: it is one too many within a second. */
+bool account_take_command(struct account *account, char why[ACCOUNT_WHY_SIZE]);
 
 #endif

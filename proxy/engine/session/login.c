@@ -15,12 +15,36 @@
 static void become(struct session *session, const struct acl_user *rights, const char *name,
                    bool logged_in)
 {
-    struct account *old = session->account;
+    struct account *account = account_of(session->engine, name);
 
+    login_end(session);
     session->rights = rights;
     session->logged_in = logged_in;
-    session->account = account_of(session->engine, name);
-    account_drop(old);
+    session->account = account;
+    session->crowded = false;
+    if (rights != NULL) {
+        account_add(account, ACCOUNT_CONNECTIONS);
+        session->counted = true;
+    }
+}
+
+/* One that has not logged in, and is one too many, is told so as soon as it asks for something. */
+static void become_newcomer(struct session *session, const struct acl_user *rights,
+                            const char *name, bool logged_in)
+{
+    char why[ACCOUNT_WHY_SIZE];
+
+    if (rights != NULL && session->rights == NULL) {
+        struct account *account = account_of(session->engine, name);
+        bool crowded = !account_take(account, ACCOUNT_CONNECTIONS, why);
+        if (!crowded)
+            account_give(account, ACCOUNT_CONNECTIONS);
+        become(session, rights, name, logged_in);
+        session->crowded = crowded;
+        account_drop(account);
+        return;
+    }
+    become(session, rights, name, logged_in);
 }
 
 /* A certificate names a user of the file, who then needs no password; one that names nobody lets
@@ -31,17 +55,20 @@ void login_forget(struct session *session)
     const struct acl_user *user = acl_newcomer(acl, session->trusted);
 
     if (session->certified == NULL) {
-        become(session, user, ACL_DEFAULT_USER, false);
+        become_newcomer(session, user, ACL_DEFAULT_USER, false);
     } else if (!acl_has_file(acl)) {
-        become(session, user, session->certified, false);
+        become_newcomer(session, user, session->certified, false);
     } else {
         user = acl_find(acl, bytes_of(session->certified));
-        become(session, user != NULL && user->on ? user : NULL, session->certified, true);
+        become_newcomer(session, user != NULL && user->on ? user : NULL, session->certified, true);
     }
 }
 
 void login_end(struct session *session)
 {
+    if (session->counted)
+        account_give(session->account, ACCOUNT_CONNECTIONS);
+    session->counted = false;
     account_drop(session->account);
     session->account = NULL;
 }
@@ -79,7 +106,18 @@ static void succeed(struct request *request, const struct acl_user *user,
                     void (*on_success)(struct request *request))
 {
     struct session *session = request->session;
+    struct account *account = account_of(session->engine, user->name);
+    char why[ACCOUNT_WHY_SIZE];
+    bool is_new = account != session->account || !session->counted;
+    bool has_room = !is_new || account_take(account, ACCOUNT_CONNECTIONS, why);
 
+    if (is_new && has_room)
+        account_give(account, ACCOUNT_CONNECTIONS);
+    account_drop(account);
+    if (!has_room) {
+        request_fail(request, STK_BUSY, "%s", why);
+        return;
+    }
     become(session, user, user->name, true);
     session_audit(session, (struct audit_note){.event = AUDIT_LOGIN, .user = bytes_of(user->name)});
     pubsub_drop_unheard(session);

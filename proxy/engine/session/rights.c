@@ -62,9 +62,10 @@ static bool permits_keys(const struct asking *asking, const struct command *comm
 
     for (; places.at < places.end; places.at += places.step) {
         struct bytes name = argv[places.at];
-        if ((command->flags & COMMAND_LOCK_KEYS) &&
-            (engine->on_lock_key == NULL || !engine->on_lock_key(engine, argv[places.at], &name)))
-            continue; /* it names nothing, and its command will say so */
+        bool is_lock = (command->flags & COMMAND_LOCK_KEYS) && engine->on_lock_key != NULL &&
+                       engine->on_lock_key(engine, argv[places.at], &name);
+        if (!is_lock && (command->flags & COMMAND_COUNTED) && command->key_first == 0)
+            continue; /* a script's channel; or its command will say that it names nothing */
         if (!permits_key(asking, name, needs_of(command)))
             return false;
     }
@@ -95,8 +96,10 @@ static bool permits_command(const struct asking *asking, const struct command *c
     const struct subcommand *subcommand = argc > 1 ? subcommand_find(command, argv[1]) : NULL;
     enum command_category category = subcommand != NULL ? subcommand->category : row->category;
 
+    if (category == CATEGORY_NONE)
+        return true;
     asking->denial->command = subcommand != NULL ? subcommand->name : command->name;
-    asking->denial->category = category == CATEGORY_NONE ? "" : acl_category_name(category);
+    asking->denial->category = acl_category_name(category);
     if (!acl_may_run(asking->user, row, subcommand))
         return deny(asking, DENIED_FOR_COMMAND, (struct bytes){"", 0}, 0);
     return permits_keys(asking, command, argv, argc) &&

@@ -482,11 +482,11 @@ bool session_permits(struct session *session, struct request *request)
                                           [DENIED_FOR_CHANNEL] = "channel"};
     struct buf text = {0};
     struct denial denial;
-    char title[COMMAND_LOWER_SIZE];
+    char title[COMMAND_LOWER_SIZE], lower[COMMAND_LOWER_SIZE];
 
     if (session->rights == NULL || rights_permit(session->rights, request, &denial))
         return true;
-    struct bytes command = bytes_of(denial.command);
+    struct bytes command = bytes_of(command_lower(denial.command, lower));
     bool of_command = denial.reason == DENIED_FOR_COMMAND;
     session_audit(session,
                   (struct audit_note){.event = AUDIT_DENIED,
@@ -538,15 +538,26 @@ bool session_admits(struct session *session, struct request *request)
 {
     const struct command *command = request->command;
     struct buf reply = {0};
-    char lower[COMMAND_LOWER_SIZE];
+    char lower[COMMAND_LOWER_SIZE], why[ACCOUNT_WHY_SIZE];
 
     if (session->engine->draining && !(command->flags & COMMAND_DRAINING)) {
         session->engine->counters.refused_busy++;
         resp_error(&reply, STK_BUSY, "the daemon is stopping; try again elsewhere or later");
     } else if (session->rights == NULL && !(command->flags & COMMAND_NO_AUTH)) {
         resp_error(&reply, STK_NOAUTH, NULL);
+    } else if (session->crowded && !(command->flags & COMMAND_NO_AUTH)) {
+        resp_error(&reply, STK_BUSY,
+                   "too many connections: user '%s' has %zu, and may have no more "
+                   "(max-connections-per-user)",
+                   session_user(session),
+                   session->engine->options.user_limits.things[ACCOUNT_CONNECTIONS]);
+        session->engine->counters.refused_busy++;
+        session_end(session);
     } else if (!session_permits(session, request)) {
         return false;
+    } else if (session->rights != NULL && !account_take_command(session->account, why)) {
+        session->engine->counters.refused_busy++;
+        resp_error(&reply, STK_BUSY, "%s", why);
     } else if (session_only_listens(session) && !(command->flags & COMMAND_PUBSUB)) {
         resp_error(&reply, STK_ERR,
                    "Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "

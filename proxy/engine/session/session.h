@@ -28,6 +28,8 @@ struct session {
     char *certified;               /* the user whom its certificate names; NULL: nobody */
     const struct acl_user *rights; /* in engine->acl: what it may do; NULL: it has to log in */
     struct account *account;       /* whose it is */
+    bool counted;                  /* among the account's connections */
+    bool crowded;                  /* and that is one too many */
     bool logged_in;                /* by a password, or a certificate that names a user */
     bool logging_in;               /* its password is being checked: nothing starts before that */
     int64_t opened_ms, active_ms;

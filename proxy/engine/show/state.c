@@ -118,7 +118,8 @@ void show_state(struct engine *engine, const char *service_uri, const struct sho
     json_string(json, bytes_of(ready ? "ok" : why));
     append_store(engine, earlier, json);
     append_service(engine, service_uri, json);
-    buf_printf(json, ",\"leases\":%zu,\"waiters\":%zu", engine->held.count, engine->acquires_count);
+    buf_printf(json, ",\"leases\":%zu,\"waiters\":%zu", engine->held.count,
+               engine->use.things[ACCOUNT_WAITERS]);
     append_longest_wait(engine, json);
     buf_printf(json, ",\"refused_hour\":%llu,\"locks_unpresented\":%llu",
                (unsigned long long)history_refused_hour(history),

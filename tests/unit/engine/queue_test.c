@@ -242,12 +242,12 @@ WORLD_TEST(places_count_as_waiters)
 {
     struct engine_options options = world->options;
 
-    options.waiters_max = 2;
+    options.limits.things[ACCOUNT_WAITERS] = 2;
     world_renew(world, &options);
     assert_says(world, 1, "ACQUIRE k 60000", GRANTED(1));
     assert_says(world, 2, ASK("a"), QUEUED(1));
     assert_says(world, 2, ASK("b"), QUEUED(2));
-    assert_begins(world, 2, ASK("c"), "-BUSY too many are waiting");
+    assert_begins(world, 2, ASK("c"), "-BUSY too many ACQUIREs under way or waiting");
     assert_says(world, 2, ASK("a"), QUEUED(1));
     assert_non_null(strstr(world_call(world, 2, "LEASE k"), "$7\r\nwaiters\r\n:2\r\n"));
 }

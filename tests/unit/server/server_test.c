@@ -70,7 +70,7 @@ static struct rig *rig_new(size_t sessions_max)
                                                       .clock = &clock_monotonic,
                                                       .chance = &chance_system,
                                                       .sessions_max = sessions_max,
-                                                      .waiters_max = 10,
+                                                      .limits = {{[ACCOUNT_WAITERS] = 10}},
                                                       .address = ""});
     rig->server = server_new(&rig->loop, NULL);
     bind_both(rig);

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits by user and for all: connections, leases, waiters, commands in a second."""
+
+import signal
+
+import pytest
+
+from harness.limits import wait_until
+from harness.resp import ReplyError
+from test_acl import ROOT, login, with_users
+
+USERS = (ROOT, "user a on >pw ~* +@all", "user b on >pw ~* +@all")
+
+
+def test_connections_of_a_user(rig):
+    daemon = with_users(rig, *USERS, args=("--max-connections-per-user", "2"))
+    first, second = login(daemon, "a"), login(daemon, "a")
+    third = daemon.client()
+    third.refused("BUSY", "AUTH", "a", "pw",
+                  text=r"too many connections: user 'a' has 2, .* \(max-connections-per-user\)")
+    assert third("AUTH", "b", "pw") == "OK"
+    assert first("AUTH", "a", "pw") == "OK" # it counts already
+    second.close()
+    wait_until(lambda: third.ask("AUTH", "a", "pw") == "OK", "there is room again")
+
+
+def test_connections_without_a_login(rig):
+    daemon = rig.daemon("--max-connections-per-user", "2")
+    clients = [daemon.client() for _ in range(3)]
+    assert clients[0]("PING") == clients[1]("PING") == "PONG"
+    clients[2].refused("BUSY", "PING", text="too many connections: user 'default' has 2")
+    assert clients[2].is_closed()
+
+
+def test_leases_of_a_user(rig, lease):
+    daemon = with_users(rig, *USERS, args=("--max-leases-per-user", "2"), lease=lease)
+    a, b = login(daemon, "a"), login(daemon, "b")
+    token = a("ACQUIRE", "r1", 60000, "OWNER", "me", "ID", "one")[0]
+    assert a.token("r2")
+    a.refused("BUSY", "ACQUIRE", "r3", 60000,
+              text=r"too many leases: user 'a' has 2, .* \(max-leases-per-user\)")
+    a.refused("BUSY", "ACQUIREALL", 60000, 2, "r3", "r4", text="too many leases")
+    # To enter again, to repeat and to renew takes no lease more.
+    assert a("ACQUIRE", "r1", 60000, "OWNER", "me")[0] == token
+    assert a("ACQUIRE", "r1", 60000, "OWNER", "me", "ID", "one")[0] == token
+    assert a("RENEW", "r1", token, 60000)
+    assert a("ACQUIRE", "r2", 60000) is None # held
+    assert b("ACQUIREALL", 60000, 2, "r3", "r4")
+    assert a("RELEASE", "r1", token) == 1 and a("RELEASE", "r1", token) == 0
+    assert a.token("r5")
+    a.refused("BUSY", "ACQUIRE", "r6", 60000, "WAIT", 60000)
+
+
+def test_who_waits_beyond_the_limit_is_told_when_its_turn_comes(rig, lease):
+    daemon = with_users(rig, *USERS, args=("--max-leases-per-user", "1"), lease=lease)
+    a, b, waiter, next_one = login(daemon, "a"), login(daemon, "b"), login(daemon, "a"), login(daemon, "b")
+    token = b.token("r")
+    a.token("mine")
+    waiter.send("ACQUIRE", "r", 60000, "WAIT", 60000)
+    b.await_waiters("r")
+    next_one.send("ACQUIRE", "r", 60000, "WAIT", 60000)
+    b.await_waiters("r", 2)
+    b("RELEASE", "r", token)
+    reply = waiter.read()
+    assert isinstance(reply, ReplyError) and reply.code == "BUSY" and "max-leases" in reply.text
+    assert next_one.read()[0] > token
+
+
+def test_leases_in_all(rig):
+    daemon = with_users(rig, *USERS, args=("--max-leases", "2"))
+    a, b = login(daemon, "a"), login(daemon, "b")
+    a.token("r1")
+    b.token("r2")
+    a.refused("BUSY", "ACQUIRE", "r3", 60000, text=r"there are 2, .* \(max-leases\)")
+
+
+def test_waiters_of_a_user(rig):
+    daemon = with_users(rig, *USERS, args=("--max-waiters-per-user", "2"))
+    holder, b = login(daemon, "b"), login(daemon, "b")
+    holder.token("r")
+    waiter = login(daemon, "a")
+    waiter.send("ACQUIRE", "r", 60000, "WAIT", 60000)
+    b.await_waiters("r")
+    a = login(daemon, "a")
+    assert a("ACQUIRE", "r", 60000, "QUEUE", "ID", "x")[0] == b"queued"
+    a.refused("BUSY", "ACQUIRE", "r", 60000, "QUEUE", "ID", "y",
+              text=r"user 'a' has 2, .* \(max-waiters-per-user\)")
+    assert b("ACQUIRE", "r", 60000) is None
+    assert a("DEQUEUE", "r", "x") == 1
+    assert a("ACQUIRE", "r", 60000, "QUEUE", "ID", "y")[0] == b"queued"
+
+
+@pytest.mark.parametrize("option, named", [("--max-rate-per-user", "user 'a' may send 50"),
+                                           ("--max-rate", "all together may send 50")])
+def test_commands_in_a_second(rig, option, named):
+    daemon = with_users(rig, *USERS, args=(option, "50"))
+    a = login(daemon, "a")
+    replies = a.pipeline([("PING",)] * 500)
+    refused = [reply for reply in replies if isinstance(reply, ReplyError)]
+    assert replies[:40] == ["PONG"] * 40 and 300 < len(refused) <= 460
+    assert refused[0].code == "BUSY" and named in refused[0].text
+    wait_until(lambda: a.ask("PING") == "PONG", "the second is over")
+    if option == "--max-rate-per-user":
+        assert login(daemon, "b")("PING") == "PONG"
+
+
+def test_limits_change_while_it_runs(rig):
+    config = rig.folder / "stockaded.conf"
+    config.write_text("max-leases-per-user = 1\n")
+    daemon = rig.daemon("--config", config)
+    client = daemon.client()
+    client.token("r1")
+    client.refused("BUSY", "ACQUIRE", "r2", 60000)
+    config.write_text("max-leases-per-user = 0\n")
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: client.ask("ACQUIRE", "r2", 60000) is not None and
+               not isinstance(client.ask("ACQUIRE", "r3", 60000), ReplyError), "it was read")
