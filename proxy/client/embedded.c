@@ -371,7 +371,7 @@ static bool open_parts(struct embedded *embedded)
         (struct engine_options){
             .host = {.changed = on_changed, .shutdown = on_shutdown, .context = embedded},
             .sessions_max = SIZE_MAX,
-            .limits = {{[ACCOUNT_WAITERS] = WAITERS_MAX}},
+            .limits = {.things = {[ACCOUNT_WAITERS] = WAITERS_MAX}},
             .sql_limit_ms = SQL_LIMIT_MS,
             .receipts_keep_ms = RECEIPTS_KEEP_MS,
             .forget_ms = FORGET_MS});

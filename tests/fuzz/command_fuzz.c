@@ -210,15 +210,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bytes letters = fuzz_cut(&rest, '\n');
     struct run run = {.unfenced = has(letters, 'a'), .has_password = has(letters, 'p')};
     static const char *const lock_keys[] = {"l*"};
-    struct engine_options options = {.acl = acl_without_file(run.has_password ? "secret" : NULL),
-                                     .unfenced_writes = run.unfenced,
-                                     .receipts_keep_ms = 20000,
-                                     .forget_ms = has(letters, 'g') ? 30000 : 0,
-                                     .sessions_max = has(letters, 's') ? 2 : 0,
-                                     .limits = {{[ACCOUNT_WAITERS] = has(letters, 'w') ? 2 : 0}},
-                                     .history_max = 4,
-                                     .lock_keys = lock_keys,
-                                     .lock_keys_count = has(letters, 'k')};
+    struct engine_options options = {
+        .acl = acl_without_file(run.has_password ? "secret" : NULL),
+        .unfenced_writes = run.unfenced,
+        .receipts_keep_ms = 20000,
+        .forget_ms = has(letters, 'g') ? 30000 : 0,
+        .sessions_max = has(letters, 's') ? 2 : 0,
+        .limits = {.things = {[ACCOUNT_WAITERS] = has(letters, 'w') ? 2 : 0}},
+        .history_max = 4,
+        .lock_keys = lock_keys,
+        .lock_keys_count = has(letters, 'k')};
 
     run.world = world_new(&options);
     for (int lines = 0; rest.len > 0 && lines < LINES_MAX; lines++) {

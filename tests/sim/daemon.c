@@ -252,7 +252,7 @@ static void daemon_start(struct daemon *daemon)
         .forget_ms = plan->forget_ms,
         .sql_limit_ms = 1000,
         .sessions_max = 200,
-        .limits = {{[ACCOUNT_WAITERS] = 200}},
+        .limits = {.things = {[ACCOUNT_WAITERS] = 200}},
         .history_max = 100,
     });
     daemon->up = true;

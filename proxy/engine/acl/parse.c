@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file of users: from words to rules. Words that Redis has, and Stockade cannot keep what they
  * promise, are refused by name. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,9 @@ static __attribute__((format(printf, 2, 3))) bool wrong(struct parser *parser, c
     va_start(args, format);
     vsnprintf(parser->why + len, ACL_WHY_SIZE - (size_t)len, format, args);
     va_end(args);
+    for (char *at = parser->why; *at != '\0'; at++)
+        if (iscntrl((unsigned char)*at))
+            *at = '?';
     return false;
 }
 

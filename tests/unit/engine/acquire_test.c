@@ -301,7 +301,7 @@ WORLD_TEST(a_release_that_overtakes_a_renewal_leaves_no_lock_behind)
 
 WORLD_TEST(too_many_waiters_are_told_busy)
 {
-    world_renew(world, &(struct engine_options){.limits = {{[ACCOUNT_WAITERS] = 2}}});
+    world_renew(world, &(struct engine_options){.limits = {.things = {[ACCOUNT_WAITERS] = 2}}});
     assert_says(world, 0, "ACQUIRE k 60000", GRANT(1, 60000));
     assert_says(world, 1, "ACQUIRE k 60000 WAIT 50000", "");
     assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");

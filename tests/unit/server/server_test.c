@@ -64,14 +64,15 @@ static struct rig *rig_new(size_t sessions_max)
     rig->store = store_memory_new(
         &(struct store_options){.path = "", .queue_ops_max = 1000, .batch_ops_max = 100});
     rig->provider = lease_local_new(&clock_monotonic);
-    rig->engine = engine_new(&(struct engine_options){.host = {.changed = conn_on_change},
-                                                      .store = rig->store,
-                                                      .provider = rig->provider,
-                                                      .clock = &clock_monotonic,
-                                                      .chance = &chance_system,
-                                                      .sessions_max = sessions_max,
-                                                      .limits = {{[ACCOUNT_WAITERS] = 10}},
-                                                      .address = ""});
+    rig->engine =
+        engine_new(&(struct engine_options){.host = {.changed = conn_on_change},
+                                            .store = rig->store,
+                                            .provider = rig->provider,
+                                            .clock = &clock_monotonic,
+                                            .chance = &chance_system,
+                                            .sessions_max = sessions_max,
+                                            .limits = {.things = {[ACCOUNT_WAITERS] = 10}},
+                                            .address = ""});
     rig->server = server_new(&rig->loop, NULL);
     bind_both(rig);
     assert_true(server_open(rig->server, rig->engine, why, sizeof why));

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file of users, word by word: who may do what, what is refused, and what is shown of it. */
+#include "tests/unit/test.h"
+
+#include <string.h>
+
+#include "proxy/engine/acl/acl.h"
+#include "proxy/engine/acl/log.h"
+
+static struct acl *parse(const char *text)
+{
+    char why[ACL_WHY_SIZE];
+    struct acl *acl = acl_parse(bytes_of(text), why);
+
+    if (acl == NULL)
+        fail_msg("%s", why);
+    return acl;
+}
+
+static void assert_wrong(const char *text, const char *part)
+{
+    char why[ACL_WHY_SIZE];
+    struct acl *acl = acl_parse(bytes_of(text), why);
+
+    if (acl != NULL || strstr(why, part) == NULL)
+        fail_msg("%s: %s", text, acl != NULL ? "was taken" : why);
+}
+
+static const struct command *command(const char *name)
+{
+    for (size_t i = 0; i < commands_count; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    fail_msg("no %s", name);
+    return NULL;
+}
+
+static bool may_run(const struct acl_user *user, const char *name, const char *sub)
+{
+    const struct command *row = command(name);
+    return acl_may_run(user, row, sub == NULL ? NULL : subcommand_find(row, bytes_of(sub)));
+}
+
+static bool may_touch(const struct acl_user *user, const char *name, unsigned needs)
+{
+    return acl_may_touch(user, bytes_of(name), needs);
+}
+
+TEST(the_later_word_counts)
+{
+    struct acl *acl = parse("user a on +@all -@write +set -client|kill ~a ~b resetkeys ~c &x &y\n");
+    const struct acl_user *a = acl_find(acl, bytes_of("a"));
+
+    assert_true(may_run(a, "GET", NULL) && may_run(a, "SET", NULL));
+    assert_false(may_run(a, "INCR", NULL));
+    assert_true(may_run(a, "CLIENT", "list"));
+    assert_false(may_run(a, "CLIENT", "kill"));
+    assert_false(a->admin); /* not all of it */
+    assert_true(may_touch(a, "c", ACL_WRITES));
+    assert_false(may_touch(a, "a", ACL_READS));
+    assert_true(acl_may_hear(a, bytes_of("y"), false));
+    acl_drop(acl);
+}
+
+TEST(reading_and_writing_are_rights_of_their_own)
+{
+    struct acl *acl = parse("user a on %R~r* %W~*w %RW~both ~all\n");
+    const struct acl_user *a = acl_find(acl, bytes_of("a"));
+
+    assert_true(may_touch(a, "r1", ACL_READS));
+    assert_false(may_touch(a, "r1", ACL_WRITES));
+    assert_false(may_touch(a, "1w", ACL_READS));
+    assert_true(may_touch(a, "rw", ACL_READS | ACL_WRITES)); /* by two patterns */
+    assert_true(may_touch(a, "both", ACL_READS | ACL_WRITES));
+    assert_true(may_touch(a, "all", ACL_READS | ACL_WRITES));
+    assert_false(acl_may_touch_all(a, ACL_READS));
+    acl_drop(acl);
+}
+
+/* What a pattern of channels matches nobody knows before. */
+TEST(patterns_of_channels_are_allowed_word_by_word)
+{
+    struct acl *acl = parse("user a on &news:*\nuser b on &*\n");
+    const struct acl_user *a = acl_find(acl, bytes_of("a")), *b = acl_find(acl, bytes_of("b"));
+
+    assert_true(acl_may_hear(a, bytes_of("news:1"), false));
+    assert_true(acl_may_hear(a, bytes_of("news:*"), true));
+    assert_false(acl_may_hear(a, bytes_of("news:1*"), true));
+    assert_false(acl_may_hear(a, bytes_of("*"), true));
+    assert_true(acl_may_hear(b, bytes_of("*"), true));
+    acl_drop(acl);
+}
+
+TEST(all_is_all_and_nothing_less)
+{
+    struct acl *acl = parse("user a on ~* &* +@all\nuser b on ~* &* +@all -dbsize\n"
+                            "user c on %R~* &* +@all\nuser d on ~* +@all\n");
+
+    assert_true(acl_find(acl, bytes_of("a"))->all);
+    for (size_t i = 1; i < 4; i++)
+        assert_false(acl_at(acl, i)->all);
+    assert_true(acl_find(acl, bytes_of("b"))->admin);
+    acl_drop(acl);
+}
+
+TEST(what_is_no_file_of_users_is_told)
+{
+    assert_wrong("user\n", "line 1: a user's name");
+    assert_wrong("\n\nuser a on\nuser a off\n", "line 4: user a is there already");
+    assert_wrong("user a +@fast\n", "no category @fast");
+    assert_wrong("user a +nosuch\n", "no command 'nosuch'");
+    assert_wrong("user a +client|nosuch\n", "no command 'client|nosuch'");
+    assert_wrong("user a +client|\n", "no command 'client|'");
+    assert_wrong("user a -multi\n", "needs no right of its own");
+    assert_wrong("user a %X~k\n", "no pattern of keys");
+    assert_wrong("user a %R\n", "no pattern of keys");
+    assert_wrong("user a >\n", "1 to 512 bytes");
+    assert_wrong("user a #ABC\n", "64 lower-case");
+    assert_wrong("user a crypt:$9$x\n", "crypt(3)");
+    assert_wrong("user a (+get ~k)\n", "selectors");
+    assert_wrong("user a maybe\n", "'maybe' is no rule");
+    assert_wrong("users a\n", "begins with: user");
+}
+
+TEST(users_shown_are_the_users_read)
+{
+    struct acl *acl =
+        parse("# ours\nuser b on >pw %R~r %W~w ~x &c +@read -get +client|list +@sql\r\n"
+              "user a off nopass\nuser c on ~* &* +@all sanitize-payload");
+    struct buf shown = {0}, again = {0};
+    const struct acl_user *user;
+
+    for (size_t i = 0; (user = acl_at(acl, i)) != NULL; i++) {
+        acl_show_user(user, &shown);
+        buf_append_text(&shown, "\n");
+    }
+    buf_append(&shown, "", 1);
+    struct acl *second = parse(shown.data);
+    for (size_t i = 0; (user = acl_at(second, i)) != NULL; i++) {
+        acl_show_user(user, &again);
+        buf_append_text(&again, "\n");
+    }
+    buf_append(&again, "", 1);
+    assert_string_equal(shown.data, again.data);
+    assert_non_null(strstr(shown.data, "user c on ~* &* +@all\n"));
+    assert_null(strstr(shown.data, "pw "));
+    buf_free(&shown);
+    buf_free(&again);
+    acl_drop(acl);
+    acl_drop(second);
+}
+
+TEST(a_password_is_right_or_wrong)
+{
+    struct acl *acl = parse("user a on >one >two <one\nuser b on nopass\nuser c on\n"
+                            "user d on nopass >pw\n");
+
+    assert_int_equal(acl_check_password(acl_find(acl, bytes_of("a")), bytes_of("two")), ACL_RIGHT);
+    assert_int_equal(acl_check_password(acl_find(acl, bytes_of("a")), bytes_of("one")), ACL_WRONG);
+    assert_int_equal(acl_check_password(acl_find(acl, bytes_of("b")), bytes_of("x")), ACL_RIGHT);
+    assert_int_equal(acl_check_password(acl_find(acl, bytes_of("c")), bytes_of("")), ACL_WRONG);
+    assert_int_equal(acl_check_password(acl_find(acl, bytes_of("d")), bytes_of("x")), ACL_WRONG);
+    assert_null(acl_open_user(acl)); /* who needs none may do nothing */
+    acl_drop(acl);
+    acl = parse("user c on\nuser b on nopass +get\n");
+    assert_string_equal(acl_open_user(acl)->name, "b");
+    acl_drop(acl);
+}
+
+static bool try(struct acl *acl, const struct acl *now, const char *password)
+{
+    struct acl_trial *trial = acl_trial_new(acl, acl_find(acl, bytes_of("a")), bytes_of(password));
+    acl_trial_run(trial);
+    return acl_trial_end(trial, now);
+}
+
+/* Hashes of "pw", by mkpasswd. */
+#define CRYPTED "user a on crypt:$5$saltsalt$0rl.MZtoLLPP3X0Rdl8riRnphIcAXJY27/aOAyK2hB5\n"
+
+TEST(crypt_is_asked_once)
+{
+    struct acl *acl = parse(CRYPTED), *other = parse("user a on >pw\n");
+    const struct acl_user *a = acl_find(acl, bytes_of("a"));
+
+    assert_int_equal(acl_check_password(a, bytes_of("pw")), ACL_SLOW);
+    assert_false(try(acl, acl, "px"));
+    assert_false(try(acl, other, "pw")); /* which has not that password any more */
+    assert_int_equal(acl_check_password(a, bytes_of("pw")), ACL_SLOW);
+    assert_true(try(acl, acl, "pw"));
+    assert_int_equal(acl_check_password(a, bytes_of("pw")), ACL_RIGHT);
+    assert_int_equal(acl_check_password(a, bytes_of("px")), ACL_SLOW);
+    acl_drop(acl);
+    acl_drop(other);
+}
+
+static void add(struct acl_log *log, const char *reason, const char *object, int64_t at_ms)
+{
+    acl_log_add(
+        log,
+        &(struct acl_log_entry){
+            .reason = reason, .context = "toplevel", .created_ms = at_ms, .updated_ms = at_ms},
+        bytes_of(object), bytes_of("a"), bytes_of("id=1"));
+}
+
+TEST(the_log_counts_the_same_and_forgets_the_oldest)
+{
+    static const char key[] = "key";
+    struct acl_log *log = acl_log_new();
+    char name[16];
+
+    add(log, key, "k", 1000);
+    add(log, key, "l", 2000);
+    add(log, key, "k", 3000);
+    assert_string_equal(acl_log_at(log, 0)->object, "k");
+    assert_int_equal(acl_log_at(log, 0)->count, 2);
+    assert_int_equal(acl_log_at(log, 0)->created_ms, 1000);
+    add(log, key, "k", 3000 + 60000);
+    assert_int_equal(acl_log_at(log, 0)->count, 1);
+    for (int i = 0; i < ACL_LOG_MAX; i++) {
+        snprintf(name, sizeof name, "k%d", i);
+        add(log, key, name, 70000);
+    }
+    assert_string_equal(acl_log_at(log, ACL_LOG_MAX - 1)->object, "k0");
+    assert_null(acl_log_at(log, ACL_LOG_MAX));
+    acl_log_free(log);
+}
