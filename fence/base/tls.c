@@ -479,3 +479,21 @@ bool tls_peer_uri(const struct tls *tls, char *out, size_t size)
     GENERAL_NAMES_free(names);
     return found;
 }
+
+/* It is written in lists, logs and rules: one word, and nothing that a terminal would obey. */
+static bool is_word(const char *name)
+{
+    const char *at = name;
+
+    while ((unsigned char)*at > ' ' && *at != 0x7f)
+        at++;
+    return at > name && *at == '\0';
+}
+
+bool tls_peer_user(const struct tls *tls, enum tls_user kind, char *out, size_t size)
+{
+    bool named = kind == TLS_USER_CN    ? tls_peer_common_name(tls, out, size)
+                 : kind == TLS_USER_URI ? tls_peer_uri(tls, out, size)
+                                        : false;
+    return named && is_word(out);
+}

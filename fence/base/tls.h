@@ -84,5 +84,7 @@ bool tls_was_resumed(const struct tls *tls);
  * fits. */
 bool tls_peer_common_name(const struct tls *tls, char *out, size_t size);
 bool tls_peer_uri(const struct tls *tls, char *out, size_t size);
+/* The user whom the certificate names in the way of this kind: a word of printable characters. */
+bool tls_peer_user(const struct tls *tls, enum tls_user kind, char *out, size_t size);
 
 #endif

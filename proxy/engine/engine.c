@@ -149,6 +149,18 @@ bool engine_is_draining(const struct engine *engine)
     return engine->draining;
 }
 
+void engine_run_aside(const struct engine *engine, struct engine_job *job)
+{
+    const struct engine_host *host = &engine->options.host;
+
+    if (host->run_aside != NULL) {
+        host->run_aside(host->context, job);
+    } else {
+        job->run(job);
+        job->done(job);
+    }
+}
+
 struct acl *engine_acl(const struct engine *engine)
 {
     return engine->acl;

@@ -101,6 +101,9 @@ void engine_set_acl(struct engine *engine, struct acl *acl);
 /* The users in force. Borrowed until engine_set_acl. */
 struct acl *engine_acl(const struct engine *engine);
 
+/* Have a job done on another thread, where the host has one. */
+void engine_run_aside(const struct engine *engine, struct engine_job *job);
+
 /* Take over the options that may change while it runs: unfenced_writes, the limits, sql_limit_ms,
  * replies_max. */
 void engine_reconfigure(struct engine *engine, const struct engine_options *options);

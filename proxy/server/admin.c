@@ -41,6 +41,8 @@ enum {
     TUNNELS_MAX = CONNECTIONS_MAX / 3, /* each takes three descriptors */
 };
 
+enum { TRIALS_MAX = 16 };
+
 #define OPENMETRICS "application/openmetrics-text"
 #define THERE_ARE   "there are / (the page), /health, /ready, /metrics and /api/..."
 
@@ -49,6 +51,11 @@ struct admin {
     struct MHD_Daemon *http;
     struct api *api;
     struct live *live;
+    struct {
+        int fd;
+        char *user;
+    } guests[TUNNELS_MAX]; /* of tunnels, whom their certificates name */
+    struct list trials;
     struct doors doors; /* whether a password is needed is set for each request */
     uv_poll_t poll;
     uv_timer_t timer;
@@ -128,15 +135,16 @@ enum route { ROUTE_FILE, ROUTE_STATE, ROUTE_STREAM, ROUTE_CALL };
 
 static const struct {
     const char *url, *method; /* HEAD goes with GET, but for a stream */
+    const char *needs;        /* the command whose right it takes */
     enum route route;
     enum api_call call;
 } routes[] = {
-    {"/api/state", "GET", ROUTE_STATE, 0},
-    {"/api/stream", "GET", ROUTE_STREAM, 0},
-    {"/api/leases", "GET", ROUTE_CALL, API_LEASES},
-    {"/api/resource", "GET", ROUTE_CALL, API_RESOURCE},
-    {"/api/refusals", "GET", ROUTE_CALL, API_REFUSALS},
-    {"/api/revoke", "POST", ROUTE_CALL, API_REVOKE},
+    {"/api/state", "GET", "LEASES", ROUTE_STATE, 0},
+    {"/api/stream", "GET", "LEASES", ROUTE_STREAM, 0},
+    {"/api/leases", "GET", "LEASES", ROUTE_CALL, API_LEASES},
+    {"/api/resource", "GET", "LEASE", ROUTE_CALL, API_RESOURCE},
+    {"/api/refusals", "GET", "REFUSALS", ROUTE_CALL, API_REFUSALS},
+    {"/api/revoke", "POST", "REVOKE", ROUTE_CALL, API_REVOKE},
 };
 
 static enum MHD_Result find_forwarded(void *context, enum MHD_ValueKind kind, const char *name,
@@ -156,9 +164,7 @@ static const struct sockaddr_storage *peer_of(struct MHD_Connection *connection)
     return info == NULL ? NULL : (const void *)info->client_addr;
 }
 
-/* `user` and `password` are what the visitor gave, for the caller to free. */
-static struct visitor visitor_of(struct MHD_Connection *connection, bool tls, char **user,
-                                 char **password)
+static struct visitor visitor_of(struct MHD_Connection *connection, bool tls)
 {
     const struct sockaddr_storage *peer = peer_of(connection);
     struct visitor visitor = {
@@ -169,7 +175,6 @@ static struct visitor visitor_of(struct MHD_Connection *connection, bool tls, ch
         .loopback = peer != NULL && address_is_loopback(peer),
         .tls = tls,
     };
-    *user = MHD_basic_auth_get_username_password(connection, password);
     MHD_get_connection_values(connection, MHD_HEADER_KIND, find_forwarded, &visitor.forwarded);
     return visitor;
 }
@@ -182,6 +187,18 @@ static unsigned status_of(enum door door)
                                  : MHD_HTTP_FORBIDDEN;
 }
 
+/* Whom the certificate at the other end of this connection's tunnel names; NULL: nobody. */
+static const char *certified(const struct admin *admin, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    for (size_t i = 0; info != NULL && i < TUNNELS_MAX; i++)
+        if (admin->guests[i].user != NULL && admin->guests[i].fd == info->connect_fd)
+            return admin->guests[i].user;
+    return NULL;
+}
+
 static void audit_wrong_password(struct admin *self, struct MHD_Connection *connection,
                                  const char *user)
 {
@@ -192,43 +209,162 @@ static void audit_wrong_password(struct admin *self, struct MHD_Connection *conn
         address_text(peer, address);
     engine_audit(self->engine, &(struct audit_note){.event = AUDIT_LOGIN_FAILED,
                                                     .code = STK_WRONGPASS,
-                                                    .user = bytes_of(user == NULL ? "" : user),
+                                                    .user = bytes_of(user),
                                                     .address = bytes_of(address)});
 }
 
-/* Who may go on? `*admin`: as an administrator. */
-static enum door ask_doors(struct admin *self, struct MHD_Connection *connection, bool is_file,
-                           bool changes, bool *is_admin)
-{
-    char *user = NULL, *password = NULL;
-    struct visitor visitor = visitor_of(connection, self->tunnels != NULL, &user, &password);
+static void wake(void *context);
 
-    const struct acl *acl = engine_acl(self->engine);
-    const struct acl_user *known = acl_find(
-        acl, acl_has_file(acl) && user != NULL ? bytes_of(user) : BYTES_LITERAL(ACL_DEFAULT_USER));
-    self->doors.needs_password = acl_newcomer(acl, true) == NULL;
-    visitor.gives_password = password != NULL;
-    visitor.knows_password = known != NULL && known->on && password != NULL &&
-                             acl_check_password(known, bytes_of(password)) == ACL_RIGHT;
-    enum door door = changes   ? doors_change(&self->doors, &visitor)
-                     : is_file ? doors_page(&self->doors, &visitor)
-                               : doors_read(&self->doors, &visitor);
-    *is_admin = door == DOOR_OPEN && doors_is_admin(&self->doors, &visitor);
-    if (door == DOOR_PASSWORD && password != NULL)
-        audit_wrong_password(self, connection, user);
+/* A password that only crypt(3) can judge: its connection is suspended meanwhile, and asks again
+ * when that is known. */
+struct trial {
+    struct list link; /* admin->trials */
+    struct engine_job job;
+    struct admin *admin; /* NULL: it has closed */
+    struct engine *engine;
+    struct MHD_Connection *connection;
+    struct acl_trial *trial; /* NULL: it is over, and was wrong */
+};
+
+static void run_trial(struct engine_job *job)
+{
+    acl_trial_run(list_entry(job, struct trial, job)->trial);
+}
+
+static void end_trial(struct engine_job *job)
+{
+    struct trial *trial = list_entry(job, struct trial, job);
+    bool right = acl_trial_end(trial->trial, engine_acl(trial->engine));
+    struct admin *admin = trial->admin;
+    struct MHD_Connection *connection = trial->connection;
+
+    trial->trial = NULL;
+    if (admin == NULL || right) { /* what is right is known now */
+        list_remove(&trial->link);
+        free(trial);
+    }
+    if (admin != NULL)
+        http_resume(connection, &(struct waker){wake, admin});
+}
+
+/* False: too many are under way. */
+static bool start_trial(struct admin *admin, struct MHD_Connection *connection,
+                        const struct acl_user *user, struct bytes password)
+{
+    size_t count = 0;
+
+    for (struct list *link = admin->trials.next; link != &admin->trials; link = link->next)
+        count++;
+    if (count >= TRIALS_MAX)
+        return false;
+    struct trial *trial = mem_zalloc(sizeof *trial);
+    *trial = (struct trial){.job = {run_trial, end_trial, NULL},
+                            .admin = admin,
+                            .engine = admin->engine,
+                            .connection = connection,
+                            .trial = acl_trial_new(engine_acl(admin->engine), user, password)};
+    list_append(&admin->trials, &trial->link);
+    MHD_suspend_connection(connection);
+    engine_run_aside(admin->engine, &trial->job);
+    return true;
+}
+
+/* Was this connection's password found wrong? Says so once. */
+static bool take_failed(struct admin *admin, struct MHD_Connection *connection)
+{
+    for (struct list *link = admin->trials.next; link != &admin->trials; link = link->next) {
+        struct trial *trial = list_entry(link, struct trial, link);
+        if (trial->connection != connection || trial->trial != NULL)
+            continue;
+        list_remove(link);
+        free(trial);
+        return true;
+    }
+    return false;
+}
+
+/* Who asks. */
+struct asker {
+    struct reader reader; /* its acl is the one in force */
+    const char *name;
+    bool may_revoke;
+};
+
+enum known { KNOWN, SUSPENDED, CROWDED };
+
+/* Is this the password? Where there is no file of users, it is so under any name. */
+static enum known try_password(struct admin *self, struct MHD_Connection *connection,
+                               struct visitor *visitor, struct asker *asker)
+{
+    struct acl *acl = engine_acl(self->engine);
+    char *password = NULL, *name = MHD_basic_auth_get_username_password(connection, &password);
+    enum known known = KNOWN;
+
+    if (name != NULL && password != NULL) {
+        const struct acl_user *user =
+            acl_find(acl, acl_has_file(acl) ? bytes_of(name) : BYTES_LITERAL(ACL_DEFAULT_USER));
+        enum acl_login answer =
+            user == NULL || !user->on ? ACL_WRONG : acl_check_password(user, bytes_of(password));
+        visitor->by_password = answer == ACL_RIGHT && self->doors.needs_login;
+        if (answer == ACL_SLOW && !take_failed(self, connection))
+            known = start_trial(self, connection, user, bytes_of(password)) ? SUSPENDED : CROWDED;
+        if (answer == ACL_RIGHT && self->doors.needs_login) {
+            asker->reader.rights = user;
+            asker->name = user->name;
+        } else if (known == KNOWN && self->doors.needs_login) {
+            audit_wrong_password(self, connection, name);
+        }
+    }
     if (password != NULL)
         explicit_bzero(password, strlen(password));
-    MHD_free(user);
+    MHD_free(name);
     MHD_free(password);
-    return door;
+    return known;
+}
+
+/* Who may go on? `needs` is the command whose right the request needs; NULL: none. */
+static enum known ask_doors(struct admin *self, struct MHD_Connection *connection,
+                            const char *needs, bool changes, enum door *door, struct asker *asker)
+{
+    struct visitor visitor = visitor_of(connection, self->tunnels != NULL);
+    struct acl *acl = engine_acl(self->engine);
+    bool local = visitor.loopback && !visitor.forwarded;
+    const char *name = certified(self, connection);
+    enum known known = KNOWN;
+
+    *asker = (struct asker){.reader = {acl, acl_newcomer(acl, local)}, .name = ACL_DEFAULT_USER};
+    self->doors.needs_login = acl_newcomer(acl, true) == NULL;
+    self->doors.has_users = acl_has_file(acl);
+    if (name != NULL && acl_has_file(acl)) {
+        const struct acl_user *user = acl_find(acl, bytes_of(name));
+        asker->reader.rights = user != NULL && user->on ? user : NULL;
+        asker->name = name;
+        visitor.by_certificate = asker->reader.rights != NULL;
+        self->doors.needs_login = true;
+    }
+    if (!visitor.by_certificate &&
+        (known = try_password(self, connection, &visitor, asker)) != KNOWN)
+        return known;
+    const struct acl_user *user = asker->reader.rights;
+    asker->may_revoke =
+        user != NULL && acl_may_run_name(user, "REVOKE") && (acl_has_file(acl) || user->admin);
+    visitor.may = user != NULL && (changes         ? asker->may_revoke
+                                   : needs != NULL ? acl_may_run_name(user, needs)
+                                                   : true);
+    *door = changes         ? doors_change(&self->doors, &visitor)
+            : needs == NULL ? doors_page(&self->doors, &visitor)
+                            : doors_read(&self->doors, &visitor);
+    if (user != NULL && user->all)
+        asker->reader.rights = NULL; /* all is shown */
+    return KNOWN;
 }
 
 static enum MHD_Result serve_state(struct admin *admin, struct MHD_Connection *connection,
-                                   bool is_admin)
+                                   const struct asker *asker)
 {
     struct buf body = {0};
 
-    live_state(admin->live, is_admin, &body);
+    live_state(admin->live, asker->reader, asker->may_revoke, &body);
     buf_append_text(&body, "\n");
     enum MHD_Result queued = http_reply(connection, MHD_HTTP_OK, HTTP_JSON, buf_bytes(&body));
     buf_free(&body);
@@ -236,25 +372,25 @@ static enum MHD_Result serve_state(struct admin *admin, struct MHD_Connection *c
 }
 
 static enum MHD_Result serve_stream(struct admin *admin, struct MHD_Connection *connection,
-                                    bool is_admin)
+                                    const struct asker *asker)
 {
     enum MHD_Result queued = MHD_NO;
 
-    if (live_stream(admin->live, connection, is_admin, &queued))
+    if (live_stream(admin->live, connection, asker->reader, asker->may_revoke, &queued))
         return queued;
     return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, true, NULL,
                        "too many pages are open");
 }
 
 static enum MHD_Result begin_call(struct admin *admin, struct MHD_Connection *connection,
-                                  enum api_call call, void **state)
+                                  enum api_call call, const struct asker *asker, void **state)
 {
     const struct sockaddr_storage *peer = peer_of(connection);
     char text[ADDRESS_TEXT_MAX] = "";
 
     if (peer != NULL)
         address_text(peer, text);
-    *state = api_begin(admin->api, connection, call, text);
+    *state = api_begin(admin->api, connection, call, text, asker->reader, asker->name);
     return MHD_YES;
 }
 
@@ -267,15 +403,15 @@ static bool is_crowded(struct admin *admin)
 }
 
 static enum MHD_Result serve_route(struct admin *admin, struct MHD_Connection *connection,
-                                   size_t at, bool is_admin, void **state)
+                                   size_t at, const struct asker *asker, void **state)
 {
     if (is_crowded(admin))
         return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, true, NULL,
                            "too many connections are open");
     switch (routes[at].route) {
-    case ROUTE_STATE: return serve_state(admin, connection, is_admin);
-    case ROUTE_STREAM: return serve_stream(admin, connection, is_admin);
-    default: return begin_call(admin, connection, routes[at].call, state);
+    case ROUTE_STATE: return serve_state(admin, connection, asker);
+    case ROUTE_STREAM: return serve_stream(admin, connection, asker);
+    default: return begin_call(admin, connection, routes[at].call, asker, state);
     }
 }
 
@@ -288,7 +424,8 @@ static enum MHD_Result begin(struct admin *admin, struct MHD_Connection *connect
     struct page_file file;
     bool is_file = plain == NULL && page_find(url, &file);
     size_t at = 0;
-    bool is_admin;
+    struct asker asker;
+    enum door door;
 
     while (at < sizeof routes / sizeof *routes && strcmp(url, routes[at].url) != 0)
         at++;
@@ -304,12 +441,18 @@ static enum MHD_Result begin(struct admin *admin, struct MHD_Connection *connect
                            changes ? "only POST" : "only GET");
     if (plain != NULL)
         return serve_plain(admin, connection, plain);
-    enum door door = ask_doors(admin, connection, is_file, changes, &is_admin);
+    const char *needs = is_file ? NULL : routes[at].needs;
+    enum known known = ask_doors(admin, connection, needs, changes, &door, &asker);
+    if (known == SUSPENDED)
+        return MHD_YES;
+    if (known == CROWDED)
+        return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, is_route, NULL,
+                           "too many passwords are being checked");
     if (door != DOOR_OPEN)
         return http_refuse(connection, status_of(door), is_route, NULL, doors_reason(door));
     if (is_file)
         return http_reply(connection, MHD_HTTP_OK, file.type, file.body);
-    return serve_route(admin, connection, at, is_admin, state);
+    return serve_route(admin, connection, at, &asker, state);
 }
 
 static enum MHD_Result serve(void *context, struct MHD_Connection *connection, const char *url,
@@ -408,6 +551,40 @@ static int take(struct admin *admin, int fd, char *why, size_t why_size)
     return fd;
 }
 
+static void forget_guest(struct admin *admin, int fd)
+{
+    for (size_t i = 0; i < TUNNELS_MAX; i++)
+        if (admin->guests[i].user != NULL && admin->guests[i].fd == fd) {
+            free(admin->guests[i].user);
+            admin->guests[i].user = NULL;
+        }
+}
+
+/* A name goes with its connection, and in any case with the next one that has its descriptor. */
+static void set_guest(struct admin *admin, int fd, const char *user)
+{
+    size_t room = 0;
+
+    forget_guest(admin, fd);
+    if (user == NULL)
+        return;
+    while (admin->guests[room].user != NULL)
+        check(++room < TUNNELS_MAX);
+    admin->guests[room].fd = fd;
+    admin->guests[room].user = mem_strdup(user);
+}
+
+static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    (void)socket_context;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED && info != NULL)
+        forget_guest(context, info->connect_fd);
+}
+
 /* Accept at a socket that listens, or (-1) take connections as they are given. */
 static bool start_http(struct admin *admin, int fd)
 {
@@ -416,18 +593,22 @@ static bool start_http(struct admin *admin, int fd)
 
     admin->http = MHD_start_daemon(
         flags, 0, NULL, NULL, serve, admin, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)TIMEOUT_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, admin, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_SECONDS,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX,
         fd < 0 ? MHD_OPTION_END : MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_END);
     return admin->http != NULL;
 }
 
 /* A client has come through a tunnel. libmicrohttpd closes the socket where it refuses it. */
-static void on_tunnel(void *context, int fd, const struct sockaddr *peer, socklen_t peer_len)
+static void on_tunnel(void *context, int fd, const char *user, const struct sockaddr *peer,
+                      socklen_t peer_len)
 {
     struct admin *admin = context;
 
-    (void)MHD_add_connection(admin->http, fd, peer, peer_len);
+    set_guest(admin, fd, user);
+    if (MHD_add_connection(admin->http, fd, peer, peer_len) != MHD_YES)
+        forget_guest(admin, fd);
     wake(admin);
 }
 
@@ -440,7 +621,7 @@ static bool open_tunnels(struct admin *admin, uv_loop_t *loop, const struct admi
                                             .opened = on_tunnel,
                                             .context = admin};
 
-    admin->tunnels = tunnels_open(&tunnels, fd, tls_context_share(options->tls));
+    admin->tunnels = tunnels_open(&tunnels, fd, tls_context_share(options->tls), options->tls_user);
     return admin->tunnels != NULL;
 }
 
@@ -453,6 +634,7 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
                                      : listen_on(admin, options->address, reason, sizeof reason);
 
     admin->engine = engine;
+    list_init(&admin->trials);
     admin->doors = (struct doors){.names = options->names, .names_count = options->names_count};
     if (fd >= 0 && !start_http(admin, options->tls != NULL ? -1 : fd)) {
         snprintf(reason, sizeof reason, "libmicrohttpd does not start");
@@ -480,10 +662,10 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
     return admin;
 }
 
-void admin_set_tls(struct admin *admin, struct tls_context *tls)
+void admin_set_tls(struct admin *admin, struct tls_context *tls, enum tls_user user)
 {
     if (admin->tunnels != NULL)
-        tunnels_set_tls(admin->tunnels, tls_context_share(tls));
+        tunnels_set_tls(admin->tunnels, tls_context_share(tls), user);
 }
 
 const char *admin_address(const struct admin *admin)
@@ -508,12 +690,29 @@ static void on_closed(uv_handle_t *handle)
     on_part_closed(handle->data);
 }
 
+/* What is under way ends by itself, and tells nobody. */
+static void end_trials(struct admin *admin)
+{
+    struct list *link;
+
+    while ((link = list_pop(&admin->trials)) != NULL) {
+        struct trial *trial = list_entry(link, struct trial, link);
+        if (trial->trial == NULL) {
+            free(trial);
+        } else {
+            trial->admin = NULL;
+            MHD_resume_connection(trial->connection);
+        }
+    }
+}
+
 void admin_close(struct admin *admin)
 {
     uv_close((uv_handle_t *)&admin->poll, on_closed);
     uv_close((uv_handle_t *)&admin->timer, on_closed);
     live_end(admin->live);
     api_end(admin->api);
+    end_trials(admin);
     MHD_run(admin->http); /* none may be suspended when it stops */
     MHD_stop_daemon(admin->http);
     if (admin->tunnels != NULL)

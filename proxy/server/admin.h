@@ -24,6 +24,7 @@ struct admin_options {
     size_t names_count;
     bool show_values;        /* --page-values show */
     struct tls_context *tls; /* shared, of a tls: address; else NULL */
+    enum tls_user tls_user;
     const struct log *log;
 };
 
@@ -31,7 +32,7 @@ struct admin_options {
 struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
                          const struct admin_options *options, char *why, size_t why_size);
 /* New TLS connections use this context, which is shared. */
-void admin_set_tls(struct admin *admin, struct tls_context *tls);
+void admin_set_tls(struct admin *admin, struct tls_context *tls, enum tls_user user);
 /* Return the address with the port it got. */
 const char *admin_address(const struct admin *admin);
 /* Return whether it can be reached from other machines. */

@@ -34,6 +34,8 @@ struct exchange {
     enum stage stage;
     bool suspended;
     char peer[ADDRESS_TEXT_MAX];
+    struct reader reader; /* its acl is kept */
+    char user[ACL_USER_MAX + 1];
     struct buf body, name, reason;
     unsigned status; /* of the answer */
     const char *refusal;
@@ -139,6 +141,7 @@ static void ask_leases(struct exchange *exchange)
         return;
     exchange->window = (struct window){.match = argument(exchange, "match"),
                                        .sort = argument(exchange, "sort"),
+                                       .reader = exchange->reader,
                                        .from = (size_t)from,
                                        .count = (size_t)count,
                                        .on_end = on_window};
@@ -175,10 +178,20 @@ static bool is_name(struct exchange *exchange, struct bytes name)
     return false;
 }
 
+/* Has its user the right to the resource? */
+static bool may(struct exchange *exchange, unsigned needs)
+{
+    if (exchange->reader.rights == NULL ||
+        acl_may_touch(exchange->reader.rights, buf_bytes(&exchange->name), needs))
+        return true;
+    refuse(exchange, MHD_HTTP_FORBIDDEN, "this user has not the right to that resource");
+    return false;
+}
+
 static void ask_resource(struct exchange *exchange)
 {
     show_name(exchange->api->engine, argument(exchange, "name"), &exchange->name);
-    if (!is_name(exchange, buf_bytes(&exchange->name)))
+    if (!is_name(exchange, buf_bytes(&exchange->name)) || !may(exchange, ACL_READS))
         return;
     exchange->resource = (struct resource_ask){.engine = exchange->api->engine,
                                                .resource = buf_bytes(&exchange->name),
@@ -194,7 +207,7 @@ static void ask_refusals(struct exchange *exchange)
     if (!number(exchange, "count", LEASES_COUNT_MAX, &count))
         return;
     show_refusals(exchange->api->engine, argument(exchange, "match"), (size_t)count,
-                  &exchange->json);
+                  exchange->reader, &exchange->json);
     answered(exchange, MHD_HTTP_OK);
 }
 
@@ -272,12 +285,13 @@ static void ask_revoke(struct exchange *exchange)
 {
     int64_t token;
 
-    if (!read_revocation(exchange, &token))
+    if (!read_revocation(exchange, &token) || !may(exchange, ACL_WRITES))
         return;
     exchange->revocation = (struct revocation){.engine = exchange->api->engine,
                                                .resource = buf_bytes(&exchange->name),
                                                .reason = buf_bytes(&exchange->reason),
                                                .from = exchange->peer,
+                                               .user = exchange->user,
                                                .token = token,
                                                .on_end = on_revoked};
     revocation_start(&exchange->revocation);
@@ -293,13 +307,15 @@ static void (*const calls[])(struct exchange *exchange) = {
 };
 
 struct exchange *api_begin(struct api *api, struct MHD_Connection *connection, enum api_call call,
-                           const char *peer)
+                           const char *peer, struct reader reader, const char *user)
 {
     struct exchange *exchange = mem_zalloc(sizeof *exchange);
 
     exchange->api = api;
     exchange->connection = connection;
     exchange->call = call;
+    exchange->reader = (struct reader){acl_keep(reader.acl), reader.rights};
+    text_print(exchange->user, sizeof exchange->user, "%s", user);
     text_print(exchange->peer, sizeof exchange->peer, "%s", peer);
     list_append(&api->exchanges, &exchange->link);
     return exchange;
@@ -332,6 +348,7 @@ void api_forget(struct exchange *exchange)
 {
     check(exchange->stage != WORKING);
     list_remove(&exchange->link);
+    acl_drop(exchange->reader.acl);
     buf_free(&exchange->body);
     buf_free(&exchange->name);
     buf_free(&exchange->reason);

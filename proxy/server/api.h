@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "proxy/engine/engine.h"
+#include "proxy/engine/show/show.h"
 #include "proxy/server/http.h"
 
 #define API_BODY_MAX 8192 /* bytes of a POST */
@@ -23,7 +24,7 @@ enum api_call { API_LEASES, API_RESOURCE, API_REFUSALS, API_REVOKE };
 struct api *api_new(uv_loop_t *loop, struct engine *engine, bool show_values, struct waker waker);
 /* A request's head is there: begin. `peer` is copied, for the log. */
 struct exchange *api_begin(struct api *api, struct MHD_Connection *connection, enum api_call call,
-                           const char *peer);
+                           const char *peer, struct reader reader, const char *user);
 /* Go on: bytes of the body have come, or (none) all of them are there, or the answer is. */
 enum MHD_Result api_go_on(struct exchange *exchange, const char *body, size_t *body_len);
 /* The request is over, however it ended. */

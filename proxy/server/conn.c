@@ -186,26 +186,13 @@ static void clear_shared(struct buf *buf)
         buf_free(buf);
 }
 
-/* It is written in lists, logs and rules: one word, and nothing that a terminal would obey. */
-static bool is_user_name(const char *name)
-{
-    const char *at = name;
-
-    while ((unsigned char)*at > ' ' && *at != 0x7f)
-        at++;
-    return at > name && *at == '\0';
-}
-
 /* A certificate that names nobody is as good as none. */
 static void complete_handshake(struct conn *conn)
 {
-    enum tls_user kind = conn->conns->tls_user;
     char name[USER_NAME_MAX + 1];
-    bool named = kind == TLS_USER_CN    ? tls_peer_common_name(conn->tls, name, sizeof name)
-                 : kind == TLS_USER_URI ? tls_peer_uri(conn->tls, name, sizeof name)
-                                        : false;
+    bool named = tls_peer_user(conn->tls, conn->conns->tls_user, name, sizeof name);
 
-    session_secured(conn->session, named && is_user_name(name) ? name : NULL);
+    session_secured(conn->session, named ? name : NULL);
     end_handshake(conn);
 }
 

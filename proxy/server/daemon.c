@@ -421,6 +421,7 @@ static bool open_admin(struct daemon *daemon, char *why)
         .names_count = options_count(options, OPTION_ADMIN_NAME),
         .show_values = options_is(options, OPTION_PAGE_VALUES, "show"),
         .tls = admin_needs_tls(daemon) ? daemon->tls : NULL,
+        .tls_user = tls_user_of(daemon),
         .log = daemon->log,
     };
 
@@ -602,7 +603,7 @@ static void take_tls(struct daemon *daemon, struct tls_context *tls)
     daemon->tls = tls;
     server_set_tls(daemon->server, tls_context_share(tls), tls_user_of(daemon));
     if (daemon->admin != NULL)
-        admin_set_tls(daemon->admin, tls);
+        admin_set_tls(daemon->admin, tls, tls_user_of(daemon));
     log_info(daemon->log, "SIGHUP: new TLS connections get the certificate in %s as it is now",
              option(daemon, OPTION_TLS_CERT));
 }

@@ -77,33 +77,26 @@ static bool is_own_site(const struct visitor *visitor, bool changes)
     return !changes && strcmp(visitor->fetch_site, "none") == 0;
 }
 
-static bool is_local(const struct visitor *visitor)
-{
-    return visitor->loopback && !visitor->forwarded;
-}
-
 /* Through a proxy nobody knows how it came to that. */
 static bool may_give_password(const struct visitor *visitor)
 {
     return (visitor->loopback || visitor->tls) && !visitor->forwarded;
 }
 
-bool doors_is_admin(const struct doors *doors, const struct visitor *visitor)
-{
-    if (!doors->needs_password)
-        return is_local(visitor);
-    return may_give_password(visitor) && visitor->knows_password;
-}
-
 enum door doors_page(const struct doors *doors, const struct visitor *visitor)
 {
     if (visitor->host == NULL || !doors_host_is_known(doors, visitor->host))
         return DOOR_HOST;
-    if (!doors->needs_password)
+    if (!doors->needs_login || visitor->by_certificate)
         return DOOR_OPEN;
     if (!may_give_password(visitor))
         return DOOR_FAR;
-    return visitor->knows_password ? DOOR_OPEN : DOOR_PASSWORD;
+    return visitor->by_password ? DOOR_OPEN : DOOR_PASSWORD;
+}
+
+static enum door rights(const struct doors *doors, const struct visitor *visitor)
+{
+    return visitor->may ? DOOR_OPEN : doors->has_users ? DOOR_USER : DOOR_RIGHTS;
 }
 
 enum door doors_read(const struct doors *doors, const struct visitor *visitor)
@@ -112,7 +105,7 @@ enum door doors_read(const struct doors *doors, const struct visitor *visitor)
 
     if (door != DOOR_HOST && !is_own_site(visitor, false))
         return DOOR_SITE;
-    return door;
+    return door == DOOR_OPEN ? rights(doors, visitor) : door;
 }
 
 /* application/json, maybe with a charset behind it. */
@@ -133,8 +126,8 @@ enum door doors_change(const struct doors *doors, const struct visitor *visitor)
         return DOOR_SITE;
     if (door != DOOR_OPEN)
         return door;
-    if (!doors_is_admin(doors, visitor))
-        return DOOR_RIGHTS;
+    if (!visitor->may)
+        return rights(doors, visitor);
     return is_json(visitor->content_type) ? DOOR_OPEN : DOOR_TYPE;
 }
 
@@ -149,7 +142,10 @@ const char *doors_reason(enum door door)
     case DOOR_FAR:
         return "the password is only taken over loopback or TLS: log in on the server itself, over "
                "ssh -L, or have the daemon started with --admin tls:HOST:PORT";
-    case DOOR_PASSWORD: return "the daemon's password is needed, under any user name";
+    case DOOR_PASSWORD:
+        return "a user's name and password are needed; without a file of users, the daemon's "
+               "password under any name";
+    case DOOR_USER: return "this user has not the right to do this";
     case DOOR_RIGHTS:
         return "only an administrator may do this: from the server itself, or over ssh -L";
     case DOOR_TYPE:

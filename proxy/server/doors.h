@@ -11,8 +11,9 @@
 /* What a request says of itself. NULL: it does not have that header. */
 struct visitor {
     const char *host, *origin, *fetch_site, *content_type;
-    bool gives_password; /* of HTTP Basic */
-    bool knows_password; /* and it is right */
+    bool by_password;    /* it has given one, of HTTP Basic, that is right */
+    bool by_certificate; /* its certificate names a user */
+    bool may;            /* its user has the right that the request needs */
     bool forwarded;      /* it has Forwarded or X-Forwarded-... */
     bool loopback;       /* its connection never left this machine */
     bool tls;            /* nobody on the way could read it */
@@ -21,7 +22,8 @@ struct visitor {
 struct doors {
     const char *const *names; /* of --admin-name; borrowed */
     size_t names_count;
-    bool needs_password;
+    bool needs_login;
+    bool has_users; /* whose rights count; else administrators' do */
 };
 
 enum door {
@@ -31,6 +33,7 @@ enum door {
     DOOR_FAR,      /* a password is only taken over loopback or TLS */
     DOOR_PASSWORD, /* there is one, and this is not it */
     DOOR_RIGHTS,   /* not an administrator */
+    DOOR_USER,     /* a user without the right */
     DOOR_TYPE,     /* its body is not said to be JSON */
 };
 
@@ -40,8 +43,6 @@ enum door doors_page(const struct doors *doors, const struct visitor *visitor);
 enum door doors_read(const struct doors *doors, const struct visitor *visitor);
 /* The same for what changes something. */
 enum door doors_change(const struct doors *doors, const struct visitor *visitor);
-/* Is the visitor, who may read, an administrator? */
-bool doors_is_admin(const struct doors *doors, const struct visitor *visitor);
 /* What is wrong, for people. */
 const char *doors_reason(enum door door);
 

@@ -40,7 +40,8 @@ struct stream {
     struct live *live;
     struct MHD_Connection *connection;
     struct buf pending;
-    size_t sent; /* bytes of pending */
+    size_t sent;          /* bytes of pending */
+    struct reader reader; /* its acl is kept */
     bool may_revoke, suspended, ending;
 };
 
@@ -118,9 +119,9 @@ static void append_series(const struct live *live, const char *name, size_t offs
 }
 
 /* The state, but for what depends on who asks, which comes first. */
-static void append_shared_state(struct live *live, struct buf *json)
+static void append_shared_state(struct live *live, struct reader reader, struct buf *json)
 {
-    show_state(live->engine, live->service_uri, a_minute_ago(live), json);
+    show_state(live->engine, live->service_uri, a_minute_ago(live), reader, json);
     buf_printf(json, ",\"series\":{\"step_ms\":%d", SAMPLE_MS);
     append_series(live, "grants", offsetof(struct sample, grants), json);
     append_series(live, "writes", offsetof(struct sample, writes), json);
@@ -143,10 +144,10 @@ static void append_may_revoke(bool may_revoke, struct buf *json)
     buf_printf(json, "{\"may_revoke\":%s,", may_revoke ? "true" : "false");
 }
 
-void live_state(struct live *live, bool may_revoke, struct buf *json)
+void live_state(struct live *live, struct reader reader, bool may_revoke, struct buf *json)
 {
     append_may_revoke(may_revoke, json);
-    append_shared_state(live, json);
+    append_shared_state(live, reader, json);
 }
 
 /* Streams. */
@@ -181,6 +182,7 @@ static void on_stream_closed(void *context)
     struct stream *stream = context;
 
     list_remove(&stream->link);
+    acl_drop(stream->reader.acl);
     stream->live->streams_count--;
     buf_free(&stream->pending);
     free(stream);
@@ -229,14 +231,21 @@ static void tell_all(struct live *live, const char *event, struct bytes data)
         tell(list_entry(link, struct stream, link), event, BYTES_LITERAL(""), data);
 }
 
+/* What all may see is made once. */
 static void tell_all_state(struct live *live)
 {
-    struct buf shared = {0};
+    struct buf shared = {0}, own = {0};
 
-    append_shared_state(live, &shared);
-    for (struct list *link = live->streams.next; link != &live->streams; link = link->next)
-        tell_state(list_entry(link, struct stream, link), buf_bytes(&shared));
+    append_shared_state(live, (struct reader){NULL, NULL}, &shared);
+    for (struct list *link = live->streams.next; link != &live->streams; link = link->next) {
+        struct stream *stream = list_entry(link, struct stream, link);
+        buf_clear(&own);
+        if (stream->reader.rights != NULL)
+            append_shared_state(live, stream->reader, &own);
+        tell_state(stream, buf_bytes(stream->reader.rights != NULL ? &own : &shared));
+    }
     buf_free(&shared);
+    buf_free(&own);
 }
 
 static void tell_changes(struct live *live)
@@ -253,9 +262,27 @@ static void tell_changes(struct live *live)
     live->changed_tick = live->ticks;
 }
 
-static void tell_refusal(void *context, struct bytes json)
+static void tell_refusal(void *context, struct bytes name, struct bytes json)
 {
-    tell_all(context, "refused", json);
+    struct live *live = context;
+
+    for (struct list *link = live->streams.next; link != &live->streams; link = link->next) {
+        struct stream *stream = list_entry(link, struct stream, link);
+        if (reader_may(stream->reader, name))
+            tell(stream, "refused", BYTES_LITERAL(""), json);
+    }
+}
+
+/* Those whose users are as they were: a browser comes again, and is asked who it is. */
+static void end_changed(struct live *live)
+{
+    for (struct list *link = live->streams.next; link != &live->streams; link = link->next) {
+        struct stream *stream = list_entry(link, struct stream, link);
+        if (stream->reader.acl == engine_acl(live->engine) || stream->ending)
+            continue;
+        stream->ending = true;
+        resume(stream);
+    }
 }
 
 /* Those above REFUSALS_MAX in a second are only counted. */
@@ -288,6 +315,7 @@ static void on_tick(uv_timer_t *timer)
     struct live *live = timer->data;
 
     live->ticks++;
+    end_changed(live);
     if (live->ticks % TICKS_SAMPLE == 0)
         take_sample(live);
     tell_refusals(live);
@@ -312,8 +340,8 @@ static void set_limits(struct MHD_Connection *connection)
     setsockopt(info->connect_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &gone_ms, sizeof gone_ms);
 }
 
-bool live_stream(struct live *live, struct MHD_Connection *connection, bool may_revoke,
-                 enum MHD_Result *queued)
+bool live_stream(struct live *live, struct MHD_Connection *connection, struct reader reader,
+                 bool may_revoke, enum MHD_Result *queued)
 {
     struct buf shared = {0};
 
@@ -323,11 +351,12 @@ bool live_stream(struct live *live, struct MHD_Connection *connection, bool may_
     stream->live = live;
     stream->connection = connection;
     stream->may_revoke = may_revoke;
+    stream->reader = (struct reader){acl_keep(reader.acl), reader.rights};
     list_append(&live->streams, &stream->link);
     live->streams_count++;
     set_limits(connection);
     buf_append_text(&stream->pending, "retry: 1000\n\n");
-    append_shared_state(live, &shared);
+    append_shared_state(live, reader, &shared);
     tell_state(stream, buf_bytes(&shared));
     buf_free(&shared);
     struct MHD_Response *response = MHD_create_response_from_callback(

@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "proxy/engine/engine.h"
+#include "proxy/engine/show/show.h"
 #include "proxy/server/http.h"
 
 #define LIVE_STREAMS_MAX 128
@@ -19,10 +20,11 @@ struct live;
 struct live *live_new(uv_loop_t *loop, struct engine *engine, const char *service_uri,
                       struct waker waker);
 /* Append the state as /api/state has it. */
-void live_state(struct live *live, bool may_revoke, struct buf *json);
-/* Queue a stream as the reply. False: there are LIVE_STREAMS_MAX already. */
-bool live_stream(struct live *live, struct MHD_Connection *connection, bool may_revoke,
-                 enum MHD_Result *queued);
+void live_state(struct live *live, struct reader reader, bool may_revoke, struct buf *json);
+/* Queue a stream as the reply; it ends when the users change. False: there are LIVE_STREAMS_MAX
+ * already. */
+bool live_stream(struct live *live, struct MHD_Connection *connection, struct reader reader,
+                 bool may_revoke, enum MHD_Result *queued);
 /* Wake what is suspended, before the HTTP server stops: no stream lasts. */
 void live_end(struct live *live);
 /* Free it, once no stream is left. `closed` is called when the loop has closed its timer. */

@@ -19,6 +19,7 @@
 #include "fence/base/mem.h"
 #include "proxy/server/address.h"
 
+enum { USER_NAME_MAX = 255 };
 enum {
     HANDSHAKE_MS = 10000,
     ENDING_MS = 2000,
@@ -33,6 +34,7 @@ enum state { HANDSHAKE, OPEN, ENDING };
 struct tunnels {
     struct tunnels_options options;
     struct tls_context *tls;
+    enum tls_user user; /* how certificates name users */
     uv_tcp_t listener;
     uv_timer_t timer;
     struct list all;
@@ -211,6 +213,7 @@ static void open_inside(struct tunnel *tunnel)
     const struct tunnels_options *options = &tunnel->tunnels->options;
     struct sockaddr_storage peer = {0};
     int pair[2], len = sizeof peer;
+    char name[USER_NAME_MAX + 1];
 
     tunnel->state = OPEN;
     if (uv_tcp_getpeername(&tunnel->outside.socket.tcp, (struct sockaddr *)&peer, &len) != 0 ||
@@ -223,7 +226,9 @@ static void open_inside(struct tunnel *tunnel)
     tunnel->inside.socket.handle.data = tunnel;
     tunnel->inside.there = true;
     tunnel->handles++;
-    options->opened(options->context, pair[1], (struct sockaddr *)&peer, (socklen_t)len);
+    bool named = tls_peer_user(tunnel->tls, tunnel->tunnels->user, name, sizeof name);
+    options->opened(options->context, pair[1], named ? name : NULL, (struct sockaddr *)&peer,
+                    (socklen_t)len);
 }
 
 static void log_failed(struct tunnel *tunnel)
@@ -347,12 +352,14 @@ static void ignore_closed(void *context)
     (void)context;
 }
 
-struct tunnels *tunnels_open(const struct tunnels_options *options, int fd, struct tls_context *tls)
+struct tunnels *tunnels_open(const struct tunnels_options *options, int fd, struct tls_context *tls,
+                             enum tls_user user)
 {
     struct tunnels *tunnels = mem_zalloc(sizeof *tunnels);
 
     tunnels->options = *options;
     tunnels->tls = tls;
+    tunnels->user = user;
     tunnels->handles = 2;
     list_init(&tunnels->all);
     check(uv_tcp_init(options->loop, &tunnels->listener) == 0 &&
@@ -370,10 +377,11 @@ struct tunnels *tunnels_open(const struct tunnels_options *options, int fd, stru
     return NULL;
 }
 
-void tunnels_set_tls(struct tunnels *tunnels, struct tls_context *tls)
+void tunnels_set_tls(struct tunnels *tunnels, struct tls_context *tls, enum tls_user user)
 {
     tls_context_free(tunnels->tls);
     tunnels->tls = tls;
+    tunnels->user = user;
 }
 
 void tunnels_close(struct tunnels *tunnels, void (*closed)(void *context), void *context)

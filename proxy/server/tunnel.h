@@ -21,17 +21,19 @@ struct tunnels_options {
     uv_loop_t *loop;
     const struct log *log;
     size_t max; /* connections; one more is closed at once */
-    /* A client has shaken hands: take this end of the pair, and own it. */
-    void (*opened)(void *context, int fd, const struct sockaddr *peer, socklen_t peer_len);
+    /* A client has shaken hands: take this end of the pair, and own it. `user`: whom its
+     * certificate names; NULL: nobody. */
+    void (*opened)(void *context, int fd, const char *user, const struct sockaddr *peer,
+                   socklen_t peer_len);
     void *context;
 };
 
 /* Listen on a socket that is bound, which is taken over, as the context is. NULL: it is closed, and
  * errno says why. */
-struct tunnels *tunnels_open(const struct tunnels_options *options, int fd,
-                             struct tls_context *tls);
+struct tunnels *tunnels_open(const struct tunnels_options *options, int fd, struct tls_context *tls,
+                             enum tls_user user);
 /* New connections begin with this context, which is taken over. */
-void tunnels_set_tls(struct tunnels *tunnels, struct tls_context *tls);
+void tunnels_set_tls(struct tunnels *tunnels, struct tls_context *tls, enum tls_user user);
 /* Close everything; `closed` is called when the loop has closed the last handle. */
 void tunnels_close(struct tunnels *tunnels, void (*closed)(void *context), void *context);
 

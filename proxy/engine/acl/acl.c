@@ -116,6 +116,14 @@ bool acl_may_run(const struct acl_user *user, const struct command *command,
     return acl_has(user, subcommand != NULL ? bit_of_sub(command, subcommand) : bit_of(command));
 }
 
+bool acl_may_run_name(const struct acl_user *user, const char *name)
+{
+    for (size_t i = 0; i < commands_count; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return acl_may_run(user, &commands[i], NULL);
+    return false;
+}
+
 /* One right of each kind is enough to be told apart from a user who may do nothing. */
 static bool may_anything(const struct acl_user *user)
 {

@@ -79,6 +79,7 @@ const struct acl_user *acl_open_user(const struct acl *acl);
 /* Rights. `subcommand` is NULL where the command has none. */
 bool acl_may_run(const struct acl_user *user, const struct command *command,
                  const struct subcommand *subcommand);
+bool acl_may_run_name(const struct acl_user *user, const char *command);
 bool acl_may_touch(const struct acl_user *user, struct bytes name, unsigned needs);
 /* May it hear this channel; or, where it is a pattern, all channels that match it? */
 bool acl_may_hear(const struct acl_user *user, struct bytes channel, bool is_pattern);

@@ -275,7 +275,9 @@ static void ask(struct acquire *acquire)
     call->asked_ms = acquire->asked_us / 1000;
     call->token = renews ? record->token : 0;
     call->floor = acquire->row.fence.floor;
-    call->reentry_only = acquire->probes || !line_is_head(&acquire->waiter) || !reserve(acquire);
+    bool may_take = !acquire->probes && line_is_head(&acquire->waiter);
+    acquire->over_limit = may_take && !reserve(acquire);
+    call->reentry_only = !may_take || acquire->over_limit;
     call->waits = acquire->options.wait_until_ms > call->asked_ms;
     call->record = *record;
     call->done = on_answer;
@@ -336,13 +338,6 @@ static void on_denied(struct acquire *acquire)
         line_poll_in(waiter, poll_in_ms(acquire));
 }
 
-/* The lease is free, and its turn has come, but its user has as many as it may have. */
-static bool is_over_limit(const struct acquire *acquire)
-{
-    return acquire->call.answer == LEASE_FREE && !acquire->reserved &&
-           acquire->call.verb == LEASE_GRANT && line_is_head(&acquire->waiter);
-}
-
 static void record_grant(struct acquire *acquire);
 static void unlock(struct acquire *acquire);
 
@@ -371,7 +366,7 @@ static void on_answer(struct lease_call *call)
         fail(acquire, STK_LEASEDOWN, call->reason);
     else if (taken)
         record_grant(acquire);
-    else if (is_over_limit(acquire))
+    else if (acquire->over_limit && call->answer == LEASE_FREE)
         fail(acquire, STK_BUSY, acquire->why);
     else
         on_denied(acquire);

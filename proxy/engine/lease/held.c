@@ -131,6 +131,8 @@ static void audit_end(const struct engine *engine, const struct held *held,
     }
     if (held != NULL)
         note.user = bytes_of(account_name(held->account));
+    if (release != NULL && release->user.len > 0)
+        note.user = release->user;
     if (release != NULL && release->from.len > 0)
         note.address = release->from;
     else if (held != NULL)

@@ -182,7 +182,7 @@ struct release {
     bool own_only;                 /* nothing, where another connection has entered since: */
     int64_t session, connection;   /* this one's, as in the row */
     const struct request *request; /* that asks for it; NULL: none does */
-    struct bytes from;             /* its address, where there is no request; borrowed */
+    struct bytes from, user;       /* whose doing it is, where there is no request; borrowed */
     struct bytes reason;           /* RELEASE_REVOKE: for people, the same; empty: none was given */
     bool unannounced;              /* nobody was told of the grant: no event tells of its end */
     /* Of a grant that nobody was told of: its ID, and its lock's value, are as before; or empty. */
@@ -312,8 +312,9 @@ struct acquire {
     bool repeats;           /* its id was granted before: enters again, uncounted */
     bool looked;            /* is_new: its owner does not hold the lease */
     bool recorded;
-    bool waited;   /* was denied, and stood in line */
-    bool reserved; /* one of its account's leases is to be this one */
+    bool waited;     /* was denied, and stood in line */
+    bool reserved;   /* one of its account's leases is to be this one */
+    bool over_limit; /* its user may have no more: `why` */
     char why[ACCOUNT_WHY_SIZE];
     int64_t waits_since_us;
     int64_t asked_us;

@@ -156,7 +156,6 @@ static void start_trial(struct request *request, const struct acl_user *user, st
                         void (*on_success)(struct request *request))
 {
     struct engine *engine = request->engine;
-    const struct engine_host *host = &engine->options.host;
 
     if (engine->logins >= LOGINS_MAX) {
         request_fail(request, STK_BUSY, "%d passwords are being checked already; try again",
@@ -170,12 +169,7 @@ static void start_trial(struct request *request, const struct acl_user *user, st
                             .on_success = on_success};
     engine->logins++;
     request->session->logging_in = true;
-    if (host->run_aside != NULL) {
-        host->run_aside(host->context, &login->job);
-    } else {
-        run(&login->job);
-        done(&login->job);
-    }
+    engine_run_aside(engine, &login->job);
 }
 
 void login_start(struct request *request, struct bytes name, struct bytes password,

@@ -50,6 +50,7 @@ struct view {
     struct list link; /* lists->views, the one used last at the end */
     struct engine *engine;
     struct buf match, sort; /* as asked */
+    struct reader reader;   /* the same; its acl is kept */
     const struct order *order;
     bool down, glob;
     enum phase phase;
@@ -212,7 +213,8 @@ static void copy(void *context, const struct held_shown *held)
     struct view *view = context;
 
     view->seen++;
-    if (!show_matches(buf_bytes(&view->match), view->glob, held->resource))
+    if (!show_matches(buf_bytes(&view->match), view->glob, held->resource) ||
+        !reader_may(view->reader, held->resource))
         return;
     view->matched++;
     if (view->count == ROWS_MAX || view->text.len > TEXT_MAX)
@@ -391,6 +393,7 @@ static void view_free(struct lists *lists, struct view *view)
     check(list_empty(&view->windows));
     list_remove(&view->link);
     lists->count--;
+    acl_drop(view->reader.acl);
     buf_free(&view->match);
     buf_free(&view->sort);
     buf_free(&view->text);
@@ -432,7 +435,8 @@ static struct view *view_find(struct lists *lists, const struct window *window)
     for (struct list *link = lists->views.next; link != &lists->views; link = link->next) {
         struct view *view = list_entry(link, struct view, link);
         if (bytes_equal(buf_bytes(&view->match), window->match) &&
-            bytes_equal(buf_bytes(&view->sort), window->sort))
+            bytes_equal(buf_bytes(&view->sort), window->sort) &&
+            view->reader.rights == window->reader.rights)
             return view;
     }
     return NULL;
@@ -443,6 +447,9 @@ static struct view *view_new(struct lists *lists, const struct window *window)
     struct view *view = mem_zalloc(sizeof *view);
 
     view->engine = lists->engine;
+    view->reader = window->reader;
+    if (view->reader.acl != NULL)
+        acl_keep(view->reader.acl);
     buf_append_bytes(&view->match, window->match);
     buf_append_bytes(&view->sort, window->sort);
     view->order = order_of(window->sort, &view->down);

@@ -58,6 +58,7 @@ void revocation_start(struct revocation *revocation)
                                     .resource = revocation->resource,
                                     .token = revocation->token,
                                     .from = bytes_of(revocation->from),
+                                    .user = bytes_of(revocation->user),
                                     .reason = revocation->reason,
                                     .on_end = on_end};
     revocation->engine->requests_open++;

@@ -24,20 +24,34 @@ struct show_counts {
 };
 
 struct show_counts show_counts(const struct engine *engine);
+/* Whose eyes it is for: names that its user may not read are left out. `rights` NULL: all is shown.
+ * The acl is kept by its owner. */
+struct reader {
+    struct acl *acl;
+    const struct acl_user *rights;
+};
+
+static inline bool reader_may(struct reader reader, struct bytes name)
+{
+    return reader.rights == NULL || acl_may_touch(reader.rights, name, ACL_READS);
+}
+
 /* Append the members of the state, without braces: "version":"0.1.0",... Costs the same whatever
  * there is. `service_uri` is shown as it is: without a password. Commits count that came after
  * `earlier`. */
 void show_state(struct engine *engine, const char *service_uri, const struct show_counts *earlier,
-                struct buf *json);
+                struct reader reader, struct buf *json);
 /* Can a lease be granted? False: `why` is one line. */
 bool show_ready(struct engine *engine, const char **why);
 /* Append the newest refusals whose resource has `match` in its name, or fits that glob; empty: all.
  */
-void show_refusals(struct engine *engine, struct bytes match, size_t count, struct buf *json);
+void show_refusals(struct engine *engine, struct bytes match, size_t count, struct reader reader,
+                   struct buf *json);
 /* Append up to `max` of the refusals that came after the first `seen` ones, as objects, each by
  * itself, the oldest first; return how many there are in all since the start. */
 uint64_t show_new_refusals(struct engine *engine, uint64_t seen, size_t max,
-                           void (*each)(void *context, struct bytes json), void *context);
+                           void (*each)(void *context, struct bytes name, struct bytes json),
+                           void *context);
 /* Find the resource that a text from the page names. Names that are not UTF-8 are shown with a
  * character for each byte (fence/base/json.h), so where only that name is leased it is the one.
  * `name` owns the answer. */
@@ -54,6 +68,7 @@ struct lists;
 struct window {
     struct bytes match; /* a glob as in SCAN, or a part of a name; borrowed until the ask returns */
     struct bytes sort;  /* the same */
+    struct reader reader; /* the same */
     size_t from, count;
     void (*on_end)(struct window *window); /* the last thing that happens to it */
     struct buf json;                       /* the answer; freed by the caller */
@@ -100,7 +115,7 @@ void resource_ask(struct resource_ask *ask);
 struct revocation {
     struct engine *engine;
     struct bytes resource, reason; /* borrowed until on_end */
-    const char *from;              /* the client's address, for the log; the same */
+    const char *from, *user;       /* the client's address and user, for the log; the same */
     int64_t token;
     void (*on_end)(struct revocation *revocation);
 

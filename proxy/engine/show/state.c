@@ -75,7 +75,7 @@ static void append_service(struct engine *engine, const char *uri, struct buf *j
     buf_append_text(json, "}");
 }
 
-static void append_longest_wait(struct engine *engine, struct buf *json)
+static void append_longest_wait(struct engine *engine, struct reader reader, struct buf *json)
 {
     const struct acquire *longest = longest_wait(engine);
 
@@ -85,7 +85,10 @@ static void append_longest_wait(struct engine *engine, struct buf *json)
     }
     buf_printf(json, ",\"longest_wait_ms\":%lld,\"longest_wait_resource\":",
                (long long)(engine_now_ms(engine) - longest->waiter.joined_ms));
-    json_string(json, longest->resource);
+    if (reader_may(reader, longest->resource))
+        json_string(json, longest->resource);
+    else
+        buf_append_text(json, "null");
 }
 
 bool show_ready(struct engine *engine, const char **why)
@@ -105,7 +108,7 @@ bool show_ready(struct engine *engine, const char **why)
 }
 
 void show_state(struct engine *engine, const char *service_uri, const struct show_counts *earlier,
-                struct buf *json)
+                struct reader reader, struct buf *json)
 {
     const char *why;
     bool ready = show_ready(engine, &why);
@@ -120,7 +123,7 @@ void show_state(struct engine *engine, const char *service_uri, const struct sho
     append_service(engine, service_uri, json);
     buf_printf(json, ",\"leases\":%zu,\"waiters\":%zu", engine->held.count,
                engine->use.things[ACCOUNT_WAITERS]);
-    append_longest_wait(engine, json);
+    append_longest_wait(engine, reader, json);
     buf_printf(json, ",\"refused_hour\":%llu,\"locks_unpresented\":%llu",
                (unsigned long long)history_refused_hour(history),
                (unsigned long long)engine->counters.locks_unpresented);
@@ -148,7 +151,8 @@ static bool append_latin1(struct bytes text, struct buf *out)
     return !ascii;
 }
 
-void show_refusals(struct engine *engine, struct bytes match, size_t count, struct buf *json)
+void show_refusals(struct engine *engine, struct bytes match, size_t count, struct reader reader,
+                   struct buf *json)
 {
     const struct history *history = engine->history;
     const bool glob = show_is_glob(match);
@@ -157,7 +161,8 @@ void show_refusals(struct engine *engine, struct bytes match, size_t count, stru
 
     for (const struct history_refusal *refusal = history_refusals(history); refusal != NULL;
          refusal = history_refusal_before(history, refusal)) {
-        if (!show_matches(match, glob, history_refusal_name(refusal)) || matched++ >= count)
+        struct bytes name = history_refusal_name(refusal);
+        if (!show_matches(match, glob, name) || !reader_may(reader, name) || matched++ >= count)
             continue;
         buf_append_text(&shown, matched == 1 ? "{" : ",{");
         history_refusal_json(&shown, refusal);
@@ -171,7 +176,8 @@ void show_refusals(struct engine *engine, struct bytes match, size_t count, stru
 }
 
 uint64_t show_new_refusals(struct engine *engine, uint64_t seen, size_t max,
-                           void (*each)(void *context, struct bytes json), void *context)
+                           void (*each)(void *context, struct bytes name, struct bytes json),
+                           void *context)
 {
     const struct history *history = engine->history;
     uint64_t total = history_refusals_total(history);
@@ -186,7 +192,7 @@ uint64_t show_new_refusals(struct engine *engine, uint64_t seen, size_t max,
         buf_append_text(&json, "{");
         history_refusal_json(&json, refusal);
         buf_append_text(&json, "}");
-        each(context, buf_bytes(&json));
+        each(context, history_refusal_name(refusal), buf_bytes(&json));
         buf_free(&json);
         refusal = history_refusal_after(history, refusal);
     }

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page with users: HTTP Basic and certificates, and what each of them may see and do."""
+
+import base64
+import http.client
+import json
+import subprocess
+
+import pytest
+
+from harness.certs import Certs
+from harness.limits import patience
+from test_acl import ROOT, change, login, with_users
+
+SOME = "user some on >pw ~k* +@read"
+REVOKER = "user revoker on >pw %W~k* %R~* +@read +@revoke"
+
+
+def ask(daemon, path, user=None, password="pw", context=None, body=None):
+    """Status and JSON, or text."""
+    if context is not None:
+        connection = http.client.HTTPSConnection(*daemon.admin, timeout=patience(20),
+                                                 context=context)
+    else:
+        connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(20))
+    headers = {"Host": "localhost"}
+    if user is not None:
+        headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+        body = json.dumps(body)
+    connection.request("GET" if body is None else "POST", path, body, headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, json.loads(text) if text.startswith("{") else text
+
+
+@pytest.fixture
+def daemon(rig):
+    daemon = with_users(rig, ROOT, SOME, REVOKER, "user none on >pw +@connection")
+    root = login(daemon, "root")
+    daemon.tokens = {name: root.token(name) for name in ("k1", "hidden")}
+    for name in daemon.tokens:
+        root.refused("NOTOKEN", "SET", name, "v")
+    return daemon
+
+
+def test_a_user_has_to_be_named(daemon):
+    for path in ("/", "/api/state", "/api/leases"):
+        assert ask(daemon, path)[0] == 401
+        assert ask(daemon, path, "root", "wrong")[0] == 401
+        assert ask(daemon, path, "nobody", "pw")[0] == 401
+    assert ask(daemon, "/", "none")[0] == 200
+    assert ask(daemon, "/api/leases", "none")[0] == 403
+    assert ask(daemon, "/health")[0] == 200
+
+
+def test_names_that_may_not_be_read_are_not_shown(daemon):
+    everything = ask(daemon, "/api/leases", "root")[1]
+    assert {lease["resource"] for lease in everything["leases"]} == {"k1", "hidden"}
+    part = ask(daemon, "/api/leases", "some")[1]
+    assert [lease["resource"] for lease in part["leases"]] == ["k1"] and part["matched"] == 1
+    refusals = ask(daemon, "/api/refusals", "some")[1]
+    assert {refusal["resource"] for refusal in refusals["refusals"]} == {"k1"}
+    assert ask(daemon, "/api/resource?name=k1", "some")[0] == 200
+    assert ask(daemon, "/api/resource?name=hidden", "some")[0] == 403
+    waiter = login(daemon, "root")
+    waiter.send("ACQUIRE", "hidden", 60000, "WAIT", 60000)
+    login(daemon, "root").await_waiters("hidden")
+    assert ask(daemon, "/api/state", "root")[1]["longest_wait_resource"] == "hidden"
+    assert ask(daemon, "/api/state", "some")[1]["longest_wait_resource"] is None
+
+
+def test_who_may_revoke_here_may_revoke_there(daemon):
+    def revoke(user, name):
+        return ask(daemon, "/api/revoke", user,
+                   body={"resource": name, "token": daemon.tokens[name], "reason": "test"})[0]
+    assert not ask(daemon, "/api/state", "some")[1]["may_revoke"]
+    assert ask(daemon, "/api/state", "revoker")[1]["may_revoke"]
+    assert revoke("some", "k1") == 403
+    assert revoke("revoker", "hidden") == 403
+    assert revoke("revoker", "k1") == 200
+    assert revoke("root", "hidden") == 200
+
+
+def test_a_stream_ends_when_the_users_change(daemon):
+    connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(20))
+    word = base64.b64encode(b"some:pw").decode()
+    connection.request("GET", "/api/stream", headers={"Authorization": f"Basic {word}"})
+    answer = connection.getresponse()
+    root = login(daemon, "root")
+    assert answer.status == 200
+    root.refused("NOTOKEN", "SET", "hidden", "v")
+    root.refused("NOTOKEN", "SET", "k1", "v")
+    lines = iter(answer.readline, b"")
+    refused = next(line for line in lines if b'"code":"NOTOKEN"' in line)
+    assert b'"resource":"k1"' in refused
+    change(daemon, root, ROOT)
+    assert b"".join(lines) is not None # it ends
+    assert ask(daemon, "/api/state", "some")[0] == 401
+    connection.close()
+
+
+def test_crypt_is_asked_beside_the_loop(rig):
+    crypted = subprocess.run(["openssl", "passwd", "-6", "pw"], capture_output=True, text=True,
+                             check=True, timeout=patience(20)).stdout.strip()
+    daemon = with_users(rig, ROOT, f"user slow on crypt:{crypted} ~* +@read")
+    assert ask(daemon, "/api/state", "slow", "wrong")[0] == 401
+    assert ask(daemon, "/api/state", "slow")[0] == 200
+    assert ask(daemon, "/api/state", "slow")[0] == 200
+    assert ask(daemon, "/api/state", "slow", "wrong")[0] == 401
+
+
+def test_a_certificate_names_the_user_of_the_page(rig):
+    certs = Certs(rig.folder / "certs")
+    cert = certs.server()
+    daemon = with_users(rig, ROOT, SOME, args=(
+        "--tls-cert", cert.cert, "--tls-key", cert.key, "--tls-ca", certs.ca, "--tls-clients",
+        "optional", "--tls-user", "cn"), admin="tls:127.0.0.1:0")
+    login(daemon, "root").token("k1")
+    some, nobody = (certs.client(certs.issue(name)) for name in ("some", "nobody"))
+    assert ask(daemon, "/api/leases", context=some)[1]["matched"] == 1
+    assert ask(daemon, "/api/leases", context=nobody)[0] == 401
+    assert ask(daemon, "/api/leases", context=certs.client())[0] == 401
+    assert ask(daemon, "/api/leases", "root", context=certs.client())[0] == 200
