@@ -64,7 +64,8 @@ library_objects = $(patsubst %.c,$(BUILD)/library/%.o,$(LIBRARY_SOURCES))
 extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
-DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd json-c inih libxxhash openssl libxcrypt libsystemd
+DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd json-c inih libxxhash openssl libxcrypt \
+                   libsystemd
 # Of the command line only: a screen. Its header needs no flags.
 TOOLS_PACKAGES := ncursesw
 LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash openssl libxcrypt

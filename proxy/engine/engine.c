@@ -13,7 +13,7 @@
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
-#include "proxy/engine/session/login.h"
+#include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/sweep.h"
@@ -25,7 +25,7 @@ static void session_closed(struct session *session)
     release_session_closed(session);
     multi_drop(session);
     pubsub_clear(session);
-    login_end(session);
+    identity_end(session);
 }
 
 struct engine *engine_new(const struct engine_options *options)
@@ -34,7 +34,8 @@ struct engine *engine_new(const struct engine_options *options)
 
     check(options->store != NULL && options->provider != NULL && options->clock != NULL);
     engine->options = *options;
-    engine->acl = options->acl != NULL ? options->acl : acl_without_file(NULL);
+    engine->acl =
+        options->acl != NULL ? options->acl : acl_without_file(NULL, commands, commands_count);
     engine->acl_log = acl_log_new();
     engine->options.address = mem_strdup(options->address != NULL ? options->address : "");
     atomic_init(&engine->replies.bytes, 0);
@@ -151,14 +152,7 @@ bool engine_is_draining(const struct engine *engine)
 
 void engine_run_aside(const struct engine *engine, struct engine_job *job)
 {
-    const struct engine_host *host = &engine->options.host;
-
-    if (host->run_aside != NULL) {
-        host->run_aside(host->context, job);
-    } else {
-        job->run(job);
-        job->done(job);
-    }
+    run_aside(engine, job);
 }
 
 struct acl *engine_acl(const struct engine *engine)

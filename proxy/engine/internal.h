@@ -99,6 +99,19 @@ static inline int64_t engine_read_clock_us(struct engine *engine)
     return engine->now_us;
 }
 
+/* Have a job done on another thread, where the host has one. */
+static inline void run_aside(const struct engine *engine, struct engine_job *job)
+{
+    const struct engine_host *host = &engine->options.host;
+
+    if (host->run_aside != NULL) {
+        host->run_aside(host->context, job);
+    } else {
+        job->run(job);
+        job->done(job);
+    }
+}
+
 /* Call `fire` once, in the turn that finds `at_ms` past. Replace an earlier time. */
 static inline void timer_set(struct engine *engine, struct timer *timer, int64_t at_ms)
 {

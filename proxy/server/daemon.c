@@ -132,7 +132,7 @@ static struct acl *read_users(const struct daemon *daemon, const struct options 
     struct acl *users;
 
     if (*path == '\0' && *file == '\0')
-        return acl_without_file(NULL);
+        return acl_without_file(NULL, commands, commands_count);
     process_hide_memory();
     if (*path != '\0' && *file != '\0') {
         snprintf(why, WHY_SIZE,
@@ -154,7 +154,7 @@ static struct acl *read_users(const struct daemon *daemon, const struct options 
                  reason);
         return NULL;
     }
-    users = acl_without_file(password);
+    users = acl_without_file(password, commands, commands_count);
     mem_free_secret(password);
     return users;
 }

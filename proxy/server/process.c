@@ -190,7 +190,7 @@ struct acl *process_read_users(const char *path, const struct log *log, char *wh
 
     if (!read_secrets(path, ACL_FILE_MAX, log, &text, why, why_size))
         return NULL;
-    acl = acl_parse(buf_bytes(&text), reason);
+    acl = acl_parse(buf_bytes(&text), commands, commands_count, reason);
     if (acl == NULL)
         snprintf(why, why_size, "%s", reason);
     explicit_bzero(text.data, text.len);

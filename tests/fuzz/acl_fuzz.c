@@ -47,7 +47,8 @@ static void ask(const struct acl_user *user)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char why[ACL_WHY_SIZE];
-    struct acl *acl = acl_parse((struct bytes){(const char *)data, size}, why);
+    struct acl *acl =
+        acl_parse((struct bytes){(const char *)data, size}, commands, commands_count, why);
     const struct acl_user *user;
 
     if (acl == NULL) {
@@ -61,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ask(user);
     }
     struct buf shown = show(acl);
-    struct acl *again = acl_parse(buf_bytes(&shown), why);
+    struct acl *again = acl_parse(buf_bytes(&shown), commands, commands_count, why);
     check(again != NULL);
     struct buf shown_again = show(again);
     check(bytes_equal(buf_bytes(&shown), buf_bytes(&shown_again)));

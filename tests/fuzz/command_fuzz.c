@@ -211,7 +211,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct run run = {.unfenced = has(letters, 'a'), .has_password = has(letters, 'p')};
     static const char *const lock_keys[] = {"l*"};
     struct engine_options options = {
-        .acl = acl_without_file(run.has_password ? "secret" : NULL),
+        .acl = acl_without_file(run.has_password ? "secret" : NULL, commands, commands_count),
         .unfenced_writes = run.unfenced,
         .receipts_keep_ms = 20000,
         .forget_ms = has(letters, 'g') ? 30000 : 0,

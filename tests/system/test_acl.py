@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users and their rights (--acl-file): the matrix of what each right allows, in each way in, against
-what the documentation says; and the traps that other servers have fallen into."""
+"""Users and their rights (--acl-file): the matrix of what each right allows, in each way in,
+against what the documentation says; and the traps that other servers have fallen into."""
 
 import hashlib
 import subprocess
@@ -66,7 +66,7 @@ def users():
     lines = [f"user root on >{PASSWORD} ~* &* +@all"]
     for category in CATEGORIES:
         for name, keys in (("rw", "~k*"), ("r", "%R~k*"), ("w", "%W~k*"), ("none", "")):
-            lines.append(f"user {category[1:]}.{name} on >{PASSWORD} {keys} &mine:* {'+' + category}")
+            lines.append(f"user {category[1:]}.{name} on >{PASSWORD} {keys} &mine:* +{category}")
     lines.append(f"user deaf on >{PASSWORD} ~k* +@events")
     lines.append(f"user nothing on >{PASSWORD}")
     return "\n".join(lines) + "\n"
@@ -201,7 +201,7 @@ def test_fenced_needs_what_the_command_in_it_needs(acl):
         for command in DATA:
             inner = words(command, "k1")
             for outer in (("FENCED", token), ("FENCEDALL", 1, "k1", token)):
-                assert verdict(client, *outer, *inner) == allowed(command, user), (user, outer, inner)
+                assert verdict(client, *outer, *inner) == allowed(command, user), (user, inner)
     connect(acl, "root")("RELEASE", "k1", token)
 
 

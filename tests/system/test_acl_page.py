@@ -25,7 +25,8 @@ def ask(daemon, path, user=None, password="pw", context=None, body=None):
         connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(20))
     headers = {"Host": "localhost"}
     if user is not None:
-        headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+        word = base64.b64encode(f"{user}:{password}".encode()).decode()
+        headers["Authorization"] = f"Basic {word}"
     if body is not None:
         headers["Content-Type"] = "application/json"
         body = json.dumps(body)

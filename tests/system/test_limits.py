@@ -53,7 +53,7 @@ def test_leases_of_a_user(rig, lease):
 
 def test_who_waits_beyond_the_limit_is_told_when_its_turn_comes(rig, lease):
     daemon = with_users(rig, *USERS, args=("--max-leases-per-user", "1"), lease=lease)
-    a, b, waiter, next_one = login(daemon, "a"), login(daemon, "b"), login(daemon, "a"), login(daemon, "b")
+    a, b, waiter, next_one = (login(daemon, user) for user in "abab")
     token = b.token("r")
     a.token("mine")
     waiter.send("ACQUIRE", "r", 60000, "WAIT", 60000)

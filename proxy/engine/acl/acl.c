@@ -14,24 +14,30 @@
 struct acl {
     atomic_size_t keepers;
     bool has_file;
+    const struct command *commands;
+    size_t commands_count;
     struct acl_user **users; /* owned; sorted by name, once sealed */
     size_t count;
     struct acl_user *stranger; /* without a file: the newcomer from another machine; or NULL */
 };
 
-struct acl *acl_new(bool has_file)
+struct acl *acl_new(const struct command *all, size_t count, bool has_file)
 {
     struct acl *acl = mem_zalloc(sizeof *acl);
 
+    acl->commands = all;
+    acl->commands_count = count;
     atomic_init(&acl->keepers, 1);
     acl->has_file = has_file;
     return acl;
 }
 
-static struct acl_user *user_new(struct bytes name)
+static struct acl_user *user_new(const struct acl *acl, struct bytes name)
 {
     struct acl_user *user = mem_zalloc(sizeof *user);
 
+    user->all_commands = acl->commands;
+    user->all_count = acl->commands_count;
     check(name.len >= 1 && name.len <= ACL_USER_MAX);
     memcpy(user->name, name.data, name.len);
     return user;
@@ -53,7 +59,7 @@ struct acl_user *acl_add(struct acl *acl, struct bytes name)
         if (bytes_equal(bytes_of(acl->users[i]->name), name))
             return NULL;
     acl->users = mem_realloc(acl->users, (acl->count + 1) * sizeof(struct acl_user *));
-    return acl->users[acl->count++] = user_new(name);
+    return acl->users[acl->count++] = user_new(acl, name);
 }
 
 void acl_add_pattern(struct acl_pattern **all, size_t *count, unsigned needs, struct bytes text)
@@ -77,16 +83,17 @@ void acl_clear_patterns(struct acl_pattern **all, size_t *count)
 
 /* The set of rights. */
 
-static size_t bit_of(const struct command *command)
+static size_t bit_of(const struct acl_user *user, const struct command *command)
 {
-    return (size_t)(command - commands);
+    return (size_t)(command - user->all_commands);
 }
 
-static size_t bit_of_sub(const struct command *command, const struct subcommand *subcommand)
+static size_t bit_of_sub(const struct acl_user *user, const struct command *command,
+                         const struct subcommand *subcommand)
 {
-    size_t bit = commands_count + (size_t)(subcommand - command->subcommands);
+    size_t bit = user->all_count + (size_t)(subcommand - command->subcommands);
 
-    for (const struct command *at = commands; at != command; at++)
+    for (const struct command *at = user->all_commands; at != command; at++)
         for (const struct subcommand *sub = at->subcommands; sub != NULL && sub->name != NULL;
              sub++)
             bit++;
@@ -94,17 +101,18 @@ static size_t bit_of_sub(const struct command *command, const struct subcommand 
     return bit;
 }
 
-void acl_each_right(void (*each)(void *context, size_t bit, enum command_category category,
+void acl_each_right(const struct acl_user *user,
+                    void (*each)(void *context, size_t bit, enum command_category category,
                                  const struct command *command,
                                  const struct subcommand *subcommand),
                     void *context)
 {
-    for (size_t i = 0; i < commands_count; i++) {
-        const struct command *command = &commands[i];
+    for (size_t i = 0; i < user->all_count; i++) {
+        const struct command *command = &user->all_commands[i];
         each(context, i, command->category, command, NULL);
         for (const struct subcommand *sub = command->subcommands; sub != NULL && sub->name != NULL;
              sub++)
-            each(context, bit_of_sub(command, sub), sub->category, command, sub);
+            each(context, bit_of_sub(user, command, sub), sub->category, command, sub);
     }
 }
 
@@ -113,14 +121,15 @@ bool acl_may_run(const struct acl_user *user, const struct command *command,
 {
     if ((subcommand != NULL ? subcommand->category : command->category) == CATEGORY_NONE)
         return true;
-    return acl_has(user, subcommand != NULL ? bit_of_sub(command, subcommand) : bit_of(command));
+    return acl_has(user, subcommand != NULL ? bit_of_sub(user, command, subcommand)
+                                            : bit_of(user, command));
 }
 
 bool acl_may_run_name(const struct acl_user *user, const char *name)
 {
-    for (size_t i = 0; i < commands_count; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return acl_may_run(user, &commands[i], NULL);
+    for (size_t i = 0; i < user->all_count; i++)
+        if (strcmp(user->all_commands[i].name, name) == 0)
+            return acl_may_run(user, &user->all_commands[i], NULL);
     return false;
 }
 
@@ -192,7 +201,7 @@ void acl_seal(struct acl *acl)
     for (size_t i = 0; i < acl->count; i++) {
         struct acl_user *user = acl->users[i];
         struct seal seal = {user, true, true};
-        acl_each_right(see_bit, &seal);
+        acl_each_right(user, see_bit, &seal);
         user->all_keys = acl_may_touch_all(user, ACL_READS | ACL_WRITES);
         user->all_channels = false;
         for (size_t j = 0; j < user->channels_count; j++)
@@ -233,14 +242,14 @@ static void deny_admin(void *context, size_t bit, enum command_category category
 static void allow_everything(struct acl_user *user)
 {
     user->on = true;
-    acl_each_right(allow, user);
+    acl_each_right(user, allow, user);
     acl_add_pattern(&user->keys, &user->keys_count, ACL_READS | ACL_WRITES, BYTES_LITERAL("*"));
     acl_add_pattern(&user->channels, &user->channels_count, 0, BYTES_LITERAL("*"));
 }
 
-struct acl *acl_without_file(const char *password)
+struct acl *acl_without_file(const char *password, const struct command *all, size_t count)
 {
-    struct acl *acl = acl_new(false);
+    struct acl *acl = acl_new(all, count, false);
     struct acl_user *user = acl_add(acl, BYTES_LITERAL(ACL_DEFAULT_USER));
     unsigned char hash[ACL_HASH_LEN];
 
@@ -252,10 +261,10 @@ struct acl *acl_without_file(const char *password)
         return acl;
     }
     user->nopass = true;
-    acl->stranger = user_new(BYTES_LITERAL(ACL_DEFAULT_USER));
+    acl->stranger = user_new(acl, BYTES_LITERAL(ACL_DEFAULT_USER));
     allow_everything(acl->stranger);
     acl->stranger->nopass = acl->stranger->all_keys = acl->stranger->all_channels = true;
-    acl_each_right(deny_admin, acl->stranger);
+    acl_each_right(acl->stranger, deny_admin, acl->stranger);
     return acl;
 }
 

@@ -39,9 +39,11 @@ struct acl_password;
 struct acl_user {
     char name[ACL_USER_MAX + 1];
     bool on;
-    bool admin;                   /* may do all that @admin is about */
-    bool nopass;                  /* any password will do */
-    bool all;                     /* may do everything: nothing has to be looked at */
+    bool admin;                         /* may do all that @admin is about */
+    bool nopass;                        /* any password will do */
+    bool all;                           /* may do everything: nothing has to be looked at */
+    const struct command *all_commands; /* that there are */
+    size_t all_count;
     uint64_t commands[ACL_WORDS]; /* those it may run: see acl.c */
     bool all_keys, all_channels;
     struct acl_pattern *keys, *channels; /* owned */
@@ -52,12 +54,14 @@ struct acl_user {
 
 struct acl;
 
-/* Read a file of users. NULL: `why` says what is wrong, and in which line. With a file there is no
- * user `default` unless it names one. The caller owns the acl (acl_drop). */
-struct acl *acl_parse(struct bytes text, char why[ACL_WHY_SIZE]);
+/* Read a file of users; `all` are the commands that there are, and outlive the acl. NULL: `why`
+ * says what is wrong, and in which line. With a file there is no user `default` unless it names
+ * one. The caller owns the acl (acl_drop). */
+struct acl *acl_parse(struct bytes text, const struct command *all, size_t count,
+                      char why[ACL_WHY_SIZE]);
 /* What holds without a file: one user, `default`, who may do everything; with a password, or with
  * none. Who comes from another machine and needs no password is no administrator. */
-struct acl *acl_without_file(const char *password);
+struct acl *acl_without_file(const char *password, const struct command *all, size_t count);
 /* Both may be called on any thread. acl_drop frees it with the last one. */
 struct acl *acl_keep(struct acl *acl);
 void acl_drop(struct acl *acl);
@@ -89,8 +93,9 @@ bool acl_may_touch_all(const struct acl_user *user, unsigned needs);
 /* Categories by name; CATEGORY_NONE: there is none of that name. */
 enum command_category acl_category(struct bytes name);
 const char *acl_category_name(enum command_category category);
-/* Call `each` for all that can be allowed: "GET", "client|list". */
-void acl_each_name(void (*each)(void *context, const char *name, enum command_category category),
+/* Call `each` for all that a user can be allowed: "GET", "client|list". */
+void acl_each_name(const struct acl_user *user,
+                   void (*each)(void *context, const char *name, enum command_category category),
                    void *context);
 
 /* Append the user's rules as ACL LIST shows them: "user till on #... ~sku:* ...". */

@@ -14,14 +14,15 @@ struct acl_password {
     unsigned char key[ACL_HASH_LEN], mac[ACL_HASH_LEN];
 };
 
-struct acl *acl_new(bool has_file);
+struct acl *acl_new(const struct command *all, size_t count, bool has_file);
 /* Add a user without any rights. NULL: there is one of that name. */
 struct acl_user *acl_add(struct acl *acl, struct bytes name);
 /* After the last user. */
 void acl_seal(struct acl *acl);
 
-/* Call `each` for everything that can be allowed: commands, and subcommands. */
-void acl_each_right(void (*each)(void *context, size_t bit, enum command_category category,
+/* Call `each` for everything that the user can be allowed: commands, and subcommands. */
+void acl_each_right(const struct acl_user *user,
+                    void (*each)(void *context, size_t bit, enum command_category category,
                                  const struct command *command,
                                  const struct subcommand *subcommand),
                     void *context);
@@ -39,5 +40,7 @@ void acl_add_password(struct acl_user *user, const unsigned char hash[ACL_HASH_L
 bool acl_add_crypt(struct acl_user *user, struct bytes text);
 void acl_remove_password(struct acl_user *user, const unsigned char hash[ACL_HASH_LEN]);
 void acl_clear_passwords(struct acl_user *user);
+/* It has fitted: the next time it is known at once. */
+void acl_know_password(struct acl_password *password, struct bytes given);
 
 #endif

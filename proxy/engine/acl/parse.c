@@ -116,7 +116,7 @@ static bool take_right(struct parser *parser, struct bytes word)
                          "there is no category @%.*s; there are @read @write @lease @revoke @sql "
                          "@events @admin @connection @all",
                          BYTES_CUT(name, 64));
-        acl_each_right(choose, &choice);
+        acl_each_right(parser->user, choose, &choice);
         return true;
     }
     const char *bar = memchr(name.data, '|', name.len);
@@ -126,7 +126,7 @@ static bool take_right(struct parser *parser, struct bytes word)
         choice.subcommand = rest(name, choice.command.len + 1);
     }
     if (bar == NULL || choice.subcommand.len > 0)
-        acl_each_right(choose, &choice);
+        acl_each_right(parser->user, choose, &choice);
     if (!choice.found)
         return wrong(parser, "there is no command '%.*s' here", BYTES_CUT(name, 64));
     if (choice.needless && !choice.on)
@@ -357,9 +357,10 @@ static bool take_line(struct parser *parser, struct bytes line)
     return true;
 }
 
-struct acl *acl_parse(struct bytes text, char why[ACL_WHY_SIZE])
+struct acl *acl_parse(struct bytes text, const struct command *all, size_t count,
+                      char why[ACL_WHY_SIZE])
 {
-    struct parser parser = {.acl = acl_new(true), .why = why};
+    struct parser parser = {.acl = acl_new(all, count, true), .why = why};
     bool fine = true;
 
     why[0] = '\0';

@@ -74,6 +74,13 @@ static void take_mac(const struct acl_password *password, struct bytes given,
                given.len, mac, NULL) != NULL);
 }
 
+void acl_know_password(struct acl_password *password, struct bytes given)
+{
+    check(RAND_bytes(password->key, sizeof password->key) == 1);
+    take_mac(password, given, password->mac);
+    password->known = true;
+}
+
 /* All of them are looked at, whichever fits. */
 enum acl_login acl_check_password(const struct acl_user *user, struct bytes given)
 {
@@ -96,81 +103,4 @@ enum acl_login acl_check_password(const struct acl_user *user, struct bytes give
         right |= CRYPTO_memcmp(password->mac, mac, sizeof mac) == 0;
     }
     return right ? ACL_RIGHT : slow ? ACL_SLOW : ACL_WRONG;
-}
-
-struct acl_trial {
-    struct acl *acl;
-    const struct acl_user *user;
-    char *given;       /* owned */
-    struct bytes fits; /* the hash that it fits, of the acl's; empty: none */
-};
-
-struct acl_trial *acl_trial_new(struct acl *acl, const struct acl_user *user, struct bytes password)
-{
-    struct acl_trial *trial = mem_zalloc(sizeof *trial);
-
-    trial->acl = acl_keep(acl);
-    trial->user = user;
-    trial->given = mem_alloc(password.len + 1);
-    memcpy(trial->given, password.data, password.len);
-    trial->given[password.len] = '\0';
-    /* crypt(3) ends at a zero byte, and would take what begins as the password does. */
-    if (strlen(trial->given) != password.len)
-        trial->given[0] = '\0';
-    return trial;
-}
-
-const char *acl_trial_user(const struct acl_trial *trial)
-{
-    return trial->user->name;
-}
-
-void acl_trial_run(struct acl_trial *trial)
-{
-    const struct acl_user *user = trial->user;
-    struct crypt_data *data = mem_zalloc(sizeof *data);
-
-    for (size_t i = 0; i < user->passwords_count && trial->given[0] != '\0'; i++) {
-        const char *wanted = user->passwords[i].crypt;
-        const char *found = wanted == NULL ? NULL : crypt_r(trial->given, wanted, data);
-        if (found != NULL && strlen(found) == strlen(wanted) &&
-            CRYPTO_memcmp(found, wanted, strlen(wanted)) == 0)
-            trial->fits = bytes_of(wanted);
-    }
-    explicit_bzero(data, sizeof *data);
-    free(data);
-}
-
-bool acl_trial_end(struct acl_trial *trial, const struct acl *acl)
-{
-    const struct acl_user *user = acl_find(acl, bytes_of(trial->user->name));
-    bool right = false;
-
-    for (size_t i = 0; user != NULL && user->on && i < user->passwords_count; i++) {
-        struct acl_password *password = &user->passwords[i];
-        if (trial->fits.len == 0 || password->crypt == NULL ||
-            strcmp(password->crypt, trial->fits.data) != 0)
-            continue;
-        check(RAND_bytes(password->key, sizeof password->key) == 1);
-        take_mac(password, bytes_of(trial->given), password->mac);
-        password->known = right = true;
-    }
-    mem_free_secret(trial->given);
-    acl_drop(trial->acl);
-    free(trial);
-    return right;
-}
-
-bool acl_same_default(const struct acl *a, const struct acl *b)
-{
-    const struct acl_user *left = acl_find(a, BYTES_LITERAL(ACL_DEFAULT_USER));
-    const struct acl_user *right = acl_find(b, BYTES_LITERAL(ACL_DEFAULT_USER));
-
-    if (left == NULL || right == NULL || left->nopass != right->nopass ||
-        left->passwords_count != right->passwords_count)
-        return false;
-    for (size_t i = 0; i < left->passwords_count; i++)
-        if (CRYPTO_memcmp(left->passwords[i].sha256, right->passwords[i].sha256, ACL_HASH_LEN) != 0)
-            return false;
-    return true;
 }

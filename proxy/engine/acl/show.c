@@ -26,10 +26,11 @@ static void name_right(void *context, size_t bit, enum command_category category
     naming->each(naming->context, subcommand != NULL ? subcommand->name : command->name, category);
 }
 
-void acl_each_name(void (*each)(void *context, const char *name, enum command_category category),
+void acl_each_name(const struct acl_user *user,
+                   void (*each)(void *context, const char *name, enum command_category category),
                    void *context)
 {
-    acl_each_right(name_right, &(struct naming){each, context});
+    acl_each_right(user, name_right, &(struct naming){each, context});
 }
 
 /* How much of each category a user has. */
@@ -68,14 +69,14 @@ void acl_show_commands(const struct acl_user *user, struct buf *out)
     struct shown shown = {.user = user, .out = &words};
     bool all = true;
 
-    acl_each_right(count, &shown);
+    acl_each_right(user, count, &shown);
     for (int i = CATEGORY_NONE + 1; i < CATEGORIES; i++)
         all &= shown.had[i] == shown.there[i];
     add_word(&words, "", all ? "+@all" : "-@all");
     for (int i = CATEGORY_NONE + 1; i < CATEGORIES && !all; i++)
         if (shown.had[i] == shown.there[i])
             add_word(&words, "+@", acl_category_name((enum command_category)i));
-    acl_each_right(show_single, &shown);
+    acl_each_right(user, show_single, &shown);
     buf_append_bytes(out, buf_bytes(&words));
     buf_free(&words);
 }

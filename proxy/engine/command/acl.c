@@ -130,7 +130,7 @@ static void cat(struct request *request)
                          BYTES_CUT(request->argv[2], 64));
             return;
         }
-        acl_each_name(add_right, &names);
+        acl_each_name(request->session->rights, add_right, &names);
     }
     for (int i = CATEGORY_NONE + 1; i < CATEGORIES && request->argc == 2; i++, names.count++)
         resp_bulk_text(&names.body, acl_category_name((enum command_category)i));

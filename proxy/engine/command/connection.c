@@ -8,6 +8,7 @@
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
+#include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/login.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/write/exec.h"
@@ -190,7 +191,7 @@ void connection_reset(struct request *request)
     pubsub_clear(session);
     session->resp3 = session->notified = false;
     session->name[0] = '\0';
-    login_forget(session);
+    identity_forget(session);
     resp_simple(&request->reply, "RESET");
     request_finish(request);
 }

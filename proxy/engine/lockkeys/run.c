@@ -25,6 +25,7 @@
 #include "proxy/engine/lockkeys/signals.h"
 #include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
+#include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/write/lock_value.h"
 
@@ -429,7 +430,7 @@ void lock_run_start(struct request *request, const struct lock_ask *ask)
                          BYTES_CUT(ask->keys[i], 64));
             return;
         }
-        item->as = session_scope(request->session, item->value, &item->scoped);
+        item->as = identity_scope(request->session, item->value, &item->scoped);
         if (item->resource.len > RESOURCE_NAME_MAX) {
             request_fail(request, STK_ERR, "a resource must be 1 to %d bytes long",
                          RESOURCE_NAME_MAX);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/session.h"
 
 void request_reply_arity(struct request *request, const char *name)
@@ -82,7 +83,7 @@ const char *request_scope(struct request *request, size_t i)
     /* A request has an owner and an ID at most; what was handed out before does not move. */
     if (request->scoped.cap == 0)
         buf_reserve(&request->scoped, 2 * (RESOURCE_NAME_MAX + 1 + ACL_USER_MAX));
-    *name = session_scope(request->session, *name, &request->scoped);
+    *name = identity_scope(request->session, *name, &request->scoped);
     return name->len > RESOURCE_NAME_MAX
                ? "an owner or ID must be 1 to 512 bytes long, together with the name of its user"
                : NULL;

@@ -9,69 +9,8 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/account.h"
+#include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/rights.h"
-
-/* `name` is the account's: the user's, or where there is no file the certificate's. */
-static void become(struct session *session, const struct acl_user *rights, const char *name,
-                   bool logged_in)
-{
-    struct account *account = account_of(session->engine, name);
-
-    login_end(session);
-    session->rights = rights;
-    session->logged_in = logged_in;
-    session->account = account;
-    session->crowded = false;
-    if (rights != NULL) {
-        account_add(account, ACCOUNT_CONNECTIONS);
-        session->counted = true;
-    }
-}
-
-/* One that has not logged in, and is one too many, is told so as soon as it asks for something. */
-static void become_newcomer(struct session *session, const struct acl_user *rights,
-                            const char *name, bool logged_in)
-{
-    char why[ACCOUNT_WHY_SIZE];
-
-    if (rights != NULL && session->rights == NULL) {
-        struct account *account = account_of(session->engine, name);
-        bool crowded = !account_take(account, ACCOUNT_CONNECTIONS, why);
-        if (!crowded)
-            account_give(account, ACCOUNT_CONNECTIONS);
-        become(session, rights, name, logged_in);
-        session->crowded = crowded;
-        account_drop(account);
-        return;
-    }
-    become(session, rights, name, logged_in);
-}
-
-/* A certificate names a user of the file, who then needs no password; one that names nobody lets
- * nobody in, not even as `default`. Without a file its name is only shown. */
-void login_forget(struct session *session)
-{
-    const struct acl *acl = session->engine->acl;
-    const struct acl_user *user = acl_newcomer(acl, session->trusted);
-
-    if (session->certified == NULL) {
-        become_newcomer(session, user, ACL_DEFAULT_USER, false);
-    } else if (!acl_has_file(acl)) {
-        become_newcomer(session, user, session->certified, false);
-    } else {
-        user = acl_find(acl, bytes_of(session->certified));
-        become_newcomer(session, user != NULL && user->on ? user : NULL, session->certified, true);
-    }
-}
-
-void login_end(struct session *session)
-{
-    if (session->counted)
-        account_give(session->account, ACCOUNT_CONNECTIONS);
-    session->counted = false;
-    account_drop(session->account);
-    session->account = NULL;
-}
 
 /* A password that is checked aside. */
 struct login {
@@ -118,7 +57,7 @@ static void succeed(struct request *request, const struct acl_user *user,
         request_fail(request, STK_BUSY, "%s", why);
         return;
     }
-    become(session, user, user->name, true);
+    identity_take(session, user, user->name, true);
     session_audit(session, (struct audit_note){.event = AUDIT_LOGIN, .user = bytes_of(user->name)});
     pubsub_drop_unheard(session);
     on_success(request);
@@ -169,7 +108,7 @@ static void start_trial(struct request *request, const struct acl_user *user, st
                             .on_success = on_success};
     engine->logins++;
     request->session->logging_in = true;
-    engine_run_aside(engine, &login->job);
+    run_aside(engine, &login->job);
 }
 
 void login_start(struct request *request, struct bytes name, struct bytes password,
@@ -216,7 +155,7 @@ static bool go_on(struct session *session)
             acl_find(session->engine->acl, bytes_of(account_name(session->account)));
         session->rights = user != NULL && user->on ? user : NULL;
     } else {
-        login_forget(session);
+        identity_forget(session);
     }
     return (session->rights != NULL || !was_logged_in) && may_wait(session) &&
            pubsub_may_listen(session);

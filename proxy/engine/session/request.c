@@ -117,7 +117,8 @@ void request_free(struct request *request)
     replies_count(&request->engine->replies, &request->share, 0);
     plan_free(&request->plan);
     buf_free(&request->scoped);
-    acl_drop(request->acl);
+    if (request->acl != NULL)
+        acl_drop(request->acl);
     if (request->free_state != NULL)
         request->free_state(request->state);
     else

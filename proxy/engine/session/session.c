@@ -23,9 +23,8 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/acl/log.h"
 #include "proxy/engine/internal.h"
-#include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
-#include "proxy/engine/session/login.h"
+#include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/rights.h"
 
 /* What the replies of the reads under way may weigh together, guessed from the latest ones. */
@@ -50,7 +49,7 @@ struct session *session_open(struct engine *engine, const char *peer, bool trust
     snprintf(session->peer, sizeof session->peer, "%s", peer);
     session->opened_ms = session->active_ms = engine_now_ms(engine);
     session->trusted = trusted;
-    login_forget(session);
+    identity_forget(session);
     session->parser = resp_parser_new();
     session->reply_peak = SESSION_FIRST_PEAK;
     list_init(&session->pending);
@@ -68,7 +67,7 @@ void session_secured(struct session *session, const char *user)
     session->engine->counters.tls_handshakes++;
     if (user != NULL)
         session->certified = mem_strdup(user);
-    login_forget(session);
+    identity_forget(session);
 }
 
 void engine_count_failed_handshake(struct engine *engine)
@@ -127,25 +126,6 @@ void session_kill(struct session *session)
 bool session_is_admin(const struct session *session)
 {
     return session->rights != NULL && session->rights->admin;
-}
-
-const char *session_user(const struct session *session)
-{
-    return session == NULL ? ACL_DEFAULT_USER : account_name(session->account);
-}
-
-struct bytes session_scope(const struct session *session, struct bytes name, struct buf *out)
-{
-    const char *user = session_user(session);
-    size_t at = out->len;
-
-    if (strcmp(user, ACL_DEFAULT_USER) == 0 &&
-        (name.len == 0 || memchr(name.data, SCOPE_MARK, name.len) == NULL))
-        return name;
-    buf_append_bytes(out, name);
-    buf_append(out, &(char){SCOPE_MARK}, 1);
-    buf_append_text(out, user);
-    return (struct bytes){out->data + at, out->len - at};
 }
 
 void session_describe(const struct session *session, struct buf *text)
@@ -484,7 +464,8 @@ bool session_permits(struct session *session, struct request *request)
     struct denial denial;
     char title[COMMAND_LOWER_SIZE], lower[COMMAND_LOWER_SIZE];
 
-    if (session->rights == NULL || rights_permit(session->rights, request, &denial))
+    if (session->rights == NULL || session->rights->all ||
+        rights_permit(session->rights, request, &denial))
         return true;
     struct bytes command = bytes_of(command_lower(denial.command, lower));
     bool of_command = denial.reason == DENIED_FOR_COMMAND;
@@ -518,6 +499,14 @@ static const char *kind_of(const struct request *request, enum command_category 
     return subcommand != NULL ? subcommand->name : command->name;
 }
 
+static bool may_be_administration(const struct request *request)
+{
+    const struct command *command = request->command;
+
+    return command->category == CATEGORY_ADMIN || command->subcommands != NULL ||
+           request->plan.only_step.sql_right == SQL_MAY_DEFINE;
+}
+
 /* What only administrators do is told. False: the request has failed. */
 static bool tell_administration(struct session *session, struct request *request)
 {
@@ -532,6 +521,11 @@ static bool tell_administration(struct session *session, struct request *request
     session_audit(session, (struct audit_note){.event = AUDIT_ADMIN,
                                                .reason = bytes_of(command_title(name, title))});
     return true;
+}
+
+static bool has_rate(const struct engine *engine)
+{
+    return engine->options.limits.rate > 0 || engine->options.user_limits.rate > 0;
 }
 
 bool session_admits(struct session *session, struct request *request)
@@ -555,7 +549,8 @@ bool session_admits(struct session *session, struct request *request)
         session_end(session);
     } else if (!session_permits(session, request)) {
         return false;
-    } else if (session->rights != NULL && !account_take_command(session->account, why)) {
+    } else if (has_rate(session->engine) && session->rights != NULL &&
+               !account_take_command(session->account, why)) {
         session->engine->counters.refused_busy++;
         resp_error(&reply, STK_BUSY, "%s", why);
     } else if (session_only_listens(session) && !(command->flags & COMMAND_PUBSUB)) {
@@ -604,7 +599,7 @@ static bool start_next(struct session *session)
         request->rights = session->rights; /* which the store's threads may ask */
         request->acl = acl_keep(session->engine->acl);
     }
-    if (!tell_administration(session, request))
+    if (may_be_administration(request) && !tell_administration(session, request))
         return true;
     request->command->start(request);
     return true;

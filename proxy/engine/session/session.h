@@ -86,10 +86,10 @@ void session_answer(struct session *session, struct bytes reply);
 void session_pushed(struct session *session);
 
 /* The name of who has logged in, or has shown a certificate. NULL: a client that is gone. */
-const char *session_user(const struct session *session);
-
-/* A name as its user's own (scope.h): itself, or behind what is in `out` already. */
-struct bytes session_scope(const struct session *session, struct bytes name, struct buf *out);
+static inline const char *session_user(const struct session *session)
+{
+    return session == NULL ? ACL_DEFAULT_USER : account_name(session->account);
+}
 
 /* Tell the audit; user and address are filled in. Where the event is durable, what the session
  * sends from now on waits until it is on disk. */

@@ -10,7 +10,7 @@
 static struct acl *parse(const char *text)
 {
     char why[ACL_WHY_SIZE];
-    struct acl *acl = acl_parse(bytes_of(text), why);
+    struct acl *acl = acl_parse(bytes_of(text), commands, commands_count, why);
 
     if (acl == NULL)
         fail_msg("%s", why);
@@ -20,7 +20,7 @@ static struct acl *parse(const char *text)
 static void assert_wrong(const char *text, const char *part)
 {
     char why[ACL_WHY_SIZE];
-    struct acl *acl = acl_parse(bytes_of(text), why);
+    struct acl *acl = acl_parse(bytes_of(text), commands, commands_count, why);
 
     if (acl != NULL || strstr(why, part) == NULL)
         fail_msg("%s: %s", text, acl != NULL ? "was taken" : why);

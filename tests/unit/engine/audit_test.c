@@ -8,7 +8,7 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/audit.h"
 #include "proxy/engine/engine.h"
-#include "proxy/engine/session/login.h"
+#include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/session.h"
 
 /* An audit in memory: the events as text, one a line. */
@@ -67,7 +67,7 @@ static void begin(struct audited *audited, uint32_t durable, const char *passwor
 {
     audited->audit.durable = durable;
     audited->world = world_new(&(struct engine_options){
-        .acl = password == NULL ? NULL : acl_without_file(password),
+        .acl = password == NULL ? NULL : acl_without_file(password, commands, commands_count),
         .audit = {
             .note = take_note, .state = state_of, .durable = durable, .context = &audited->audit}});
 }
@@ -167,7 +167,7 @@ AUDIT_TEST(who_may_not_is_told)
     struct world *world = audited->world;
     world_connect(world, 1);
     world->clients[1].session->trusted = false; /* as one from another machine */
-    login_forget(world->clients[1].session);
+    identity_forget(world->clients[1].session);
     world_call(world, 1, "CONFIG GET save");
     assert_told(audited, "denied user=default from code=NOPERM reason=CONFIG GET\n");
     world_call(world, 1, "CLIENT KILL ID 1");

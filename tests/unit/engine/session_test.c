@@ -214,7 +214,8 @@ UNFENCED_TEST(large_reads_of_one_connection_are_few_at_a_time)
 
 UNFENCED_TEST(without_a_password_only_auth_is_understood)
 {
-    world_renew(world, &(struct engine_options){.acl = acl_without_file("secret")});
+    world_renew(world, &(struct engine_options){
+                           .acl = acl_without_file("secret", commands, commands_count)});
     assert_says(world, 1, "GET k", "-NOAUTH Authentication required.\r\n");
     assert_says(world, 1, "AUTH wrong",
                 "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
