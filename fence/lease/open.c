@@ -20,6 +20,8 @@ struct lease_provider *lease_open(const struct lease_uri *uri,
     }
     if (uri->kind == LEASE_URI_REDLOCK)
         return lease_redlock_new(uri, surroundings);
+    if (uri->kind == LEASE_URI_CLUSTER)
+        return lease_cluster_new(uri, surroundings);
     if (uri->kind == LEASE_URI_ZOOKEEPER)
         return lease_zookeeper_new(uri, surroundings, why, why_size);
     check(uri->kind == LEASE_URI_REDIS || uri->kind == LEASE_URI_REDIS_UNIX ||

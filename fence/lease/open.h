@@ -27,9 +27,12 @@ struct lease_provider *lease_open(const struct lease_uri *uri,
                                   const struct lease_surroundings *surroundings, char *why,
                                   size_t why_size);
 
-/* The same for one kind each: LEASE_URI_REDIS, _REDIS_UNIX and _SENTINEL; _REDLOCK; _ZOOKEEPER. */
+/* The same for one kind each: LEASE_URI_REDIS, _REDIS_UNIX and _SENTINEL; _CLUSTER;
+ * _REDLOCK; _ZOOKEEPER. */
 struct lease_provider *lease_redis_new(const struct lease_uri *uri,
                                        const struct lease_surroundings *surroundings);
+struct lease_provider *lease_cluster_new(const struct lease_uri *uri,
+                                         const struct lease_surroundings *surroundings);
 struct lease_provider *lease_redlock_new(const struct lease_uri *uri,
                                          const struct lease_surroundings *surroundings);
 struct lease_provider *lease_zookeeper_new(const struct lease_uri *uri,

@@ -47,6 +47,7 @@ static const struct uri_option options[OPTIONS] = {
 #define OF(option) (1U << (option))
 #define COMMON     (OF(PREFIX) | OF(TIMEOUT))
 #define TLS        (OF(TLS_CA) | OF(TLS_CERT) | OF(TLS_KEY) | OF(TLS_NAME))
+#define CLUSTER    (COMMON | OF(REPLICAS))
 #define SENTINEL   (COMMON | OF(DB) | OF(REPLICAS) | OF(SENTINEL_USER) | OF(SENTINEL_PASSWORD))
 
 enum after_hosts { NOTHING, A_DB, A_NAME, A_CHROOT };
@@ -67,6 +68,9 @@ static const struct scheme {
     {"redis+sentinel://", LEASE_URI_SENTINEL, 26379, 1, LEASE_URI_HOSTS_MAX, A_NAME, 1000,
      SENTINEL},
     {"redlock://", LEASE_URI_REDLOCK, 6379, 3, LEASE_URI_HOSTS_MAX, A_DB, 100, COMMON},
+    {"redis+cluster://", LEASE_URI_CLUSTER, 6379, 1, LEASE_URI_HOSTS_MAX, NOTHING, 1000, CLUSTER},
+    {"rediss+cluster://", LEASE_URI_CLUSTER, 6379, 1, LEASE_URI_HOSTS_MAX, NOTHING, 1000,
+     CLUSTER | TLS},
     {"rediss://", LEASE_URI_REDIS, 6379, 1, 1, A_DB, 1000, COMMON | TLS},
     {"rediss+sentinel://", LEASE_URI_SENTINEL, 26379, 1, LEASE_URI_HOSTS_MAX, A_NAME, 1000,
      SENTINEL | TLS},
@@ -80,8 +84,7 @@ static const struct {
 } not_supported[] = {
     {"zookeepers:", "ZooKeeper's client in Debian has no TLS: let stunnel speak it (see "
                     "fence/lease/SERVICES.md)"},
-    {"redis+cluster:", "Redis Cluster is not supported"},
-    {"redis-cluster:", "Redis Cluster is not supported"},
+    {"redis-cluster:", "a cluster is named so: redis+cluster://host,host,host"},
 };
 
 /* One URI being read. */
@@ -237,8 +240,8 @@ static bool take_all(struct parse *parse)
     }
     return uri_refuse(&parse->in, text,
                       "it begins with local:, redis://, redis+unix:, redis+sentinel://, "
-                      "redlock://, zookeeper://; or by TLS with rediss://, rediss+sentinel://, "
-                      "redlock+tls://");
+                      "redis+cluster://, redlock://, zookeeper://; or by TLS with rediss://, "
+                      "rediss+sentinel://, rediss+cluster://, redlock+tls://");
 }
 
 bool lease_uri_parse(const char *text, struct lease_uri *uri, char *why, size_t why_size)
@@ -282,6 +285,7 @@ const char *lease_uri_text(const struct lease_uri *uri, char *out, size_t size)
     case LEASE_URI_REDIS: text_print(out, size, "redis%s", tls); break;
     case LEASE_URI_REDIS_UNIX: text_print(out, size, "redis %s", uri->path); break;
     case LEASE_URI_SENTINEL: text_print(out, size, "sentinel%s %s of", tls, uri->name); break;
+    case LEASE_URI_CLUSTER: text_print(out, size, "cluster%s of", tls); break;
     case LEASE_URI_REDLOCK: text_print(out, size, "redlock%s of", tls); break;
     case LEASE_URI_ZOOKEEPER: text_print(out, size, "zookeeper%s of", uri->name); break;
     }

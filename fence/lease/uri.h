@@ -6,11 +6,12 @@
  *   redis+unix:PATH[?db=0&user=...&password=...&prefix=stockade&timeout_ms=1000]
  *   redis+sentinel://[user:password@]host[:26379],.../NAME[?db=0&prefix=stockade&timeout_ms=1000
  *                    &replicas=0&sentinel_user=...&sentinel_password=...]
+ *   redis+cluster://[user:password@]host[:6379],...[?prefix=stockade&timeout_ms=1000&replicas=0]
  *   redlock://[user:password@]host[:6379],host,host,...[/db][?prefix=stockade&timeout_ms=100]
  *   zookeeper://[user:password@]host[:2181],...[/chroot][?prefix=stockade&timeout_ms=1000
  *               &session_ms=6000]
  *
- * rediss://, rediss+sentinel:// and redlock+tls:// are the same by TLS, and take
+ * rediss://, rediss+sentinel://, rediss+cluster:// and redlock+tls:// are the same by TLS, and take
  * tls_ca=, tls_cert=, tls_key= (PEM files) and tls_name= (that certificates have to have).
  *
  * What is not understood is refused, and the column named. Neither the complaints nor
@@ -32,6 +33,7 @@ enum lease_uri_kind {
     LEASE_URI_REDIS,
     LEASE_URI_REDIS_UNIX,
     LEASE_URI_SENTINEL,
+    LEASE_URI_CLUSTER,
     LEASE_URI_REDLOCK,
     LEASE_URI_ZOOKEEPER,
 };
@@ -47,7 +49,7 @@ struct lease_uri {
     int db;
     char prefix[65]; /* the first word of every key */
     int timeout_ms;  /* for connecting, and for each answer */
-    int replicas;    /* LEASE_URI_SENTINEL: how many must have a grant before it counts */
+    int replicas;    /* LEASE_URI_SENTINEL, _CLUSTER: how many must have a grant before it counts */
     int session_ms;  /* LEASE_URI_ZOOKEEPER */
     bool tls;
     char tls_ca[256], tls_cert[256], tls_key[256]; /* empty: the system's CAs; none */

@@ -12,7 +12,7 @@ from test_startup import refusal
 # A ^ stands before the first character that is wrong; then a word of the reason.
 REFUSED = [
     ("^sentinel://h/n", "redis\\+sentinel://"), ("^zookeepers://h", "stunnel"),
-    ("^redis+cluster://h", "Cluster"), ("local:^x", "nothing"),
+    ("^redis-cluster://h", "redis.cluster"), ("local:^x", "nothing"),
     ("redis://h^,h2", "not expected"), ("redis://h:^0", "65535"),
     ("redis+sentinel://^", "host"), ("redis+sentinel://a,^/n", "host"),
     ("redis+sentinel://a:1,b:^x/n", "port"), ("redis+sentinel://a:1,^a:1/n", "twice"),

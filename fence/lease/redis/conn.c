@@ -191,8 +191,12 @@ static void go_to(struct redis_conn *conn, const struct uri_host *master)
     if (strcmp(conn->uri.hosts[0].name, master->name) != 0)
         forget_lookup(conn); /* it would bring the old master's address */
     conn->uri.hosts[0] = *master;
-    snprintf(conn->reconnect.name, sizeof conn->reconnect.name, "sentinel %.48s at %.95s",
-             conn->uri.name, uri_host_text(master, address));
+    if (conn->uri.kind == LEASE_URI_SENTINEL)
+        snprintf(conn->reconnect.name, sizeof conn->reconnect.name, "sentinel %.48s at %.95s",
+                 conn->uri.name, uri_host_text(master, address));
+    else
+        snprintf(conn->reconnect.name, sizeof conn->reconnect.name, "cluster at %.95s",
+                 uri_host_text(master, address));
 }
 
 /* True: uri.hosts[0] is the master. */

@@ -24,7 +24,9 @@
 #include "fence/lease/provider_impl.h"
 #include "fence/lease/redis/conn.h"
 #include "fence/lease/redis/debts.h"
+#include "fence/lease/redis/node.h"
 #include "fence/lease/redis/sentinels.h"
+#include "fence/lease/redis/slots.h"
 #include "fence/token.h"
 
 #define CALLS_MAX         100000 /* under way */
@@ -39,8 +41,11 @@ struct redis_provider {
     char channel[REDIS_CHANNEL_MAX + 1], origin[SCRIPT_ORIGIN_LEN + 1];
     struct script_self self;
     struct redis_conn *requester;
-    struct redis_conn *listener; /* NULL: nobody watches */
-    struct sentinels *sentinels; /* NULL: the URI names the Redis itself */
+    struct redis_conn *listener;           /* NULL: nobody watches */
+    struct sentinels *sentinels;           /* NULL: the URI names the Redis itself */
+    const struct node_events *node_events; /* of a cluster's master; else NULL */
+    void *node_context;
+    bool asking; /* the next call: node_ask_once */
 
     size_t under_way;
     uint64_t attempts;       /* the last one's name; counts on from a random number */
@@ -68,6 +73,8 @@ struct pending {
     struct redis_provider *provider;
     struct lease_call *call;
     bool by_text;
+    bool asking; /* ASKING goes before it */
+    struct redis_request ask;
     struct list link; /* in `covered` or `uncovered` */
 };
 
@@ -83,6 +90,8 @@ static void send_script(struct pending *pending)
     struct redis_provider *provider = pending->provider;
 
     script_args(pending->call, &provider->self, &provider->args);
+    if (pending->asking)
+        redis_conn_send(provider->requester, &pending->ask, 1, (const char *[]){"ASKING"});
     redis_conn_send_script(provider->requester, &pending->request, pending->call->verb,
                            pending->by_text, &provider->args);
 }
@@ -112,7 +121,8 @@ static void probe_later(struct redis_provider *provider)
 static void note_refusal(struct redis_provider *provider, const char *why)
 {
     redis_conn_refused(provider->requester, why);
-    if (!provider->closing && !uv_is_active((uv_handle_t *)&provider->probe_timer))
+    if (provider->node_events == NULL && !provider->closing &&
+        !uv_is_active((uv_handle_t *)&provider->probe_timer))
         probe_later(provider);
 }
 
@@ -203,6 +213,20 @@ static bool is_noscript(const struct redisReply *reply)
     return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
 }
 
+/* Has another master of the cluster to answer it, or this one later? */
+static bool is_redirect(const struct redis_provider *provider, const struct redisReply *reply)
+{
+    return provider->node_events != NULL && reply->type == REDIS_REPLY_ERROR &&
+           redirect_read((struct bytes){reply->str, reply->len}, &provider->uri.hosts[0]).kind !=
+               REDIRECT_NONE;
+}
+
+/* ASKING's own answer tells nothing. */
+static void on_asked(struct redis_request *request, const struct redisReply *reply, const char *why)
+{
+    (void)request, (void)reply, (void)why;
+}
+
 static void on_reply(struct redis_request *request, const struct redisReply *reply, const char *why)
 {
     struct pending *pending = list_entry(request, struct pending, request);
@@ -217,6 +241,12 @@ static void on_reply(struct redis_request *request, const struct redisReply *rep
                redis_conn_is_ready(provider->requester)) {
         pending->by_text = true;
         send_script(pending);
+        return;
+    } else if (is_redirect(provider, reply)) {
+        provider->under_way--;
+        free(pending);
+        provider->node_events->on_redirect(provider->node_context, call,
+                                           (struct bytes){reply->str, reply->len});
         return;
     } else if (reply->type == REDIS_REPLY_ERROR) {
         script_error(reply, error);
@@ -242,6 +272,9 @@ static void send_call(struct redis_provider *provider, struct lease_call *call)
     struct pending *pending = mem_zalloc(sizeof *pending);
 
     pending->request.done = on_reply;
+    pending->ask.done = on_asked;
+    pending->asking = provider->asking;
+    provider->asking = false;
     pending->provider = provider;
     pending->call = call;
     if (call->verb == LEASE_GRANT)
@@ -346,8 +379,17 @@ static void on_master_lost(void *context)
     sentinels_ask_again(((struct redis_provider *)context)->sentinels);
 }
 
+static void on_ready(void *context)
+{
+    struct redis_provider *provider = context;
+
+    if (provider->node_events != NULL)
+        provider->node_events->on_ready(provider->node_context);
+    pay_debts(provider);
+}
+
 static const struct redis_events events = {
-    .on_ready = pay_debts,
+    .on_ready = on_ready,
     .on_message = on_message,
     .locate = locate,
     .on_master_lost = on_master_lost,
@@ -430,14 +472,13 @@ static void name_self(struct redis_provider *provider)
         snprintf(provider->channel, sizeof provider->channel, "%s:wake", uri->prefix);
     else
         snprintf(provider->channel, sizeof provider->channel, "%s:wake:%d", uri->prefix, uri->db);
-    provider->self = (struct script_self){uri->prefix, provider->channel, provider->origin};
+    provider->self = (struct script_self){uri->prefix, provider->channel, provider->origin, false};
 }
 
-struct lease_provider *lease_redis_new(const struct lease_uri *uri,
-                                       const struct lease_surroundings *surroundings)
+static struct redis_provider *provider_new(const struct lease_uri *uri,
+                                           const struct lease_surroundings *surroundings)
 {
     struct redis_provider *provider = mem_zalloc(sizeof *provider);
-    bool at_master = uri->kind == LEASE_URI_SENTINEL;
 
     provider->base.impl = &redis_impl;
     provider->uri = *uri;
@@ -449,6 +490,15 @@ struct lease_provider *lease_redis_new(const struct lease_uri *uri,
     provider->wait.done = on_waited;
     list_init(&provider->covered);
     list_init(&provider->uncovered);
+    return provider;
+}
+
+struct lease_provider *lease_redis_new(const struct lease_uri *uri,
+                                       const struct lease_surroundings *surroundings)
+{
+    struct redis_provider *provider = provider_new(uri, surroundings);
+    bool at_master = uri->kind == LEASE_URI_SENTINEL;
+
     if (at_master) {
         provider->base.impl = &sentinel_impl;
         provider->open++;
@@ -457,4 +507,49 @@ struct lease_provider *lease_redis_new(const struct lease_uri *uri,
     provider->requester = redis_conn_new(at_master ? REDIS_MASTER_REQUESTER : REDIS_REQUESTER, uri,
                                          surroundings, NULL, &events, provider);
     return &provider->base;
+}
+
+/* A cluster's master. */
+
+struct lease_provider *lease_redis_node_new(const struct lease_uri *uri,
+                                            const struct lease_surroundings *surroundings,
+                                            const struct script_self *self,
+                                            const struct node_events *node_events, void *context)
+{
+    struct redis_provider *provider = provider_new(uri, surroundings);
+
+    provider->self = *self;
+    provider->node_events = node_events;
+    provider->node_context = context;
+    provider->requester =
+        redis_conn_new(REDIS_REQUESTER, uri, surroundings, NULL, &events, provider);
+    return &provider->base;
+}
+
+static struct redis_provider *of_node(struct lease_provider *node)
+{
+    return (struct redis_provider *)(void *)node;
+}
+
+bool node_is_ready(const struct lease_provider *node)
+{
+    return redis_conn_is_ready(((const struct redis_provider *)(const void *)node)->requester);
+}
+
+void node_ask_once(struct lease_provider *node, struct lease_call *call)
+{
+    of_node(node)->asking = true;
+    lease_ask(node, call);
+    of_node(node)->asking = false;
+}
+
+void node_send(struct lease_provider *node, struct redis_request *request, int argc,
+               const char **argv)
+{
+    redis_conn_send(of_node(node)->requester, request, argc, argv);
+}
+
+void node_owe(struct lease_provider *node, const struct lease_call *call)
+{
+    debts_note(&of_node(node)->debts, call, now_ms(of_node(node)));
 }

@@ -151,12 +151,28 @@ static void add_attempt(struct script_args *args, uint64_t attempt)
     add(args, start);
 }
 
-static void add_key(struct script_args *args, const char *prefix, struct bytes resource,
+static bool has_tag(struct bytes resource)
+{
+    return resource.len > 0 && resource.data[0] != '}';
+}
+
+struct bytes script_slot_tag(struct bytes resource)
+{
+    const char *brace;
+
+    if (!has_tag(resource))
+        return BYTES_LITERAL("#");
+    brace = memchr(resource.data, '}', resource.len);
+    return brace == NULL ? resource
+                         : (struct bytes){resource.data, (size_t)(brace - resource.data)};
+}
+
+static void add_key(struct script_args *args, const struct script_self *self, struct bytes resource,
                     const char *last)
 {
     size_t start = args->text.len;
-    buf_append_text(&args->text, prefix);
-    buf_append_text(&args->text, ":{");
+    buf_append_text(&args->text, self->prefix);
+    buf_append_text(&args->text, self->clustered && !has_tag(resource) ? ":#{#}" : ":{");
     buf_append_bytes(&args->text, resource);
     buf_append_text(&args->text, last);
     add(args, start);
@@ -168,8 +184,8 @@ void script_args(const struct lease_call *call, const struct script_self *self,
     args->count = 0;
     buf_clear(&args->text);
     add_text(args, KEYS_PER_SCRIPT);
-    add_key(args, self->prefix, call->resource, "}:lock");
-    add_key(args, self->prefix, call->resource, "}:token");
+    add_key(args, self, call->resource, "}:lock");
+    add_key(args, self, call->resource, "}:token");
     switch (call->verb) {
     case LEASE_GRANT:
         add_text(args, call->nonce);

@@ -26,6 +26,9 @@
 
 struct redisReply;
 
+/* In a cluster the braces have both keys in one slot. Of a resource that is empty or begins with a
+ * closing brace they would be empty, and each key where it likes: its keys begin with
+ * {prefix}:#{#}{resource} there. */
 #define SCRIPTS           (LEASE_QUERY + 1) /* indexed by enum lease_verb */
 #define SCRIPT_ARGS_MAX   10                /* behind the script itself */
 #define SCRIPT_ORIGIN_LEN 16                /* hexadecimal digits that tell daemons apart */
@@ -45,7 +48,11 @@ struct script_args {
 /* What is the same in all calls of a daemon. Borrowed. */
 struct script_self {
     const char *prefix, *channel, *origin;
+    bool clustered; /* both keys of a resource have to be in one slot */
 };
+
+/* In a cluster, the part of a resource's keys that says in which slot they are. */
+struct bytes script_slot_tag(struct bytes resource);
 
 void script_args(const struct lease_call *call, const struct script_self *self,
                  struct script_args *args);

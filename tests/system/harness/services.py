@@ -26,6 +26,7 @@ SERVICES = {
     "redis": "harness.services:Redis",
     "redlock": "harness.redlock:Redlock",
     "sentinel": "harness.sentinel:Sentinel",
+    "cluster": "harness.cluster:Cluster",
     "zookeeper": "harness.zookeeper:ZooKeeper",
 }
 # The same by TLS.
@@ -33,6 +34,7 @@ BY_TLS = {
     "rediss": "harness.services:Rediss",
     "redlock+tls": "harness.redlock:RedlockTls",
     "rediss+sentinel": "harness.sentinel:SentinelTls",
+    "rediss+cluster": "harness.cluster:ClusterTls",
 }
 SKIP = "STOCKADE_SKIP_SERVICES"
 

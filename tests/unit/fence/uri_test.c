@@ -140,7 +140,7 @@ TEST(what_is_refused_and_where)
         {"local:x", 7, "nothing follows"},
         {"zookeepers://h", 1, "ZooKeeper's client in Debian has no TLS"},
         {"redis://h?tls_ca=/ca.pem", 11, "options are"},
-        {"redis+cluster://h", 1, "Redis Cluster is not supported"},
+        {"redis-cluster://h", 1, "redis+cluster://host,host,host"},
         {"redis://a b", 10, "a blank"},
         {"redis://h\n", 10, "a blank"},
         {"redis://h\xc3\xa9", 10, "no printable ASCII"},
