@@ -5,7 +5,9 @@
            │ relays │               one for each pair
           d0        d1              one store file for both, or one each ("apart")
            │ relays │
-             Redis                  AOF, appendfsync always; not with local:
+             Redis                  AOF, appendfsync always; not with local:. With "masters" a
+                                    Redis Cluster, whose masters have no relays before them:
+                                    they tell the daemons where they are
 """
 
 import contextlib
@@ -16,6 +18,7 @@ import socket
 import sys
 import time
 
+from harness.cluster import Masters
 from harness.limits import BUILD
 from harness.process import Process
 from harness.relay import Relay
@@ -25,7 +28,8 @@ from torture import client as client_module
 from torture.client import Caller, Lost
 
 # leases, stores: the rounds of a run take turns.
-LAYOUTS = (("redis", "shared"), ("local", "shared"), ("redis", "apart"), ("redis", "alone"))
+LAYOUTS = (("redis", "shared"), ("local", "shared"), ("redis", "apart"), ("redis", "alone"),
+           ("masters", "shared"))
 CLIENTS = 6
 REGISTERS = 3
 OPENING = {"sku:0": 100_000, "sku:1": 150}  # one that lasts, one that is sold out soon
@@ -71,6 +75,9 @@ class Cluster:
         self.seed = seed
         self.leases, self.stores = layout
         self.redis = None
+        self.masters = None
+        if self.leases == "masters":
+            self.masters = Masters(self.rig, replicas=True, by_redis_cli=True)
         if self.leases == "redis":
             self.redis = self.rig.redis(port=quiet_port(), appendonly=True)
         count = 1 if self.stores == "alone" else 2
@@ -100,7 +107,7 @@ class Cluster:
         return relay
 
     def start_daemon(self, number):
-        lease = "local:"
+        lease = "local:" if self.masters is None else self.masters.uri
         if self.redis is not None:
             port = self.redis_relays[number].address[1]
             lease = f"redis://127.0.0.1:{port}?timeout_ms={self.redis_timeout_ms}"
@@ -108,6 +115,13 @@ class Cluster:
         self.daemons[number] = self.rig.daemon(
             listen=(f"127.0.0.1:{self.ports[number]}",), store=f"sqlite:{store}", lease=lease,
             timeout=DAEMON_START_SECONDS)
+
+    def forget(self):
+        """All leases and tokens."""
+        if self.masters is not None:
+            self.masters.lose_all()
+        else:
+            self.redis.client()("FLUSHALL")
 
     def start_redis(self, empty=False, truncate=False):
         folder = self.redis.folder
@@ -167,7 +181,8 @@ class Cluster:
 
     def dead(self):
         """Daemons and Redis servers that ended and were not ended by us."""
-        return [process for process in (*self.daemons, self.redis)
+        nodes = self.masters.nodes if self.masters is not None else [self.redis]
+        return [process for process in (*self.daemons, *nodes)
                 if process is not None and not process.alive() and not process.killed
                 and process not in self.ended]
 
@@ -183,11 +198,14 @@ class Cluster:
             relay.let("up")
             relay.let("down")
             relay.accept()
-        for process in (*self.daemons, *self.clients, self.redis):
+        nodes = self.masters.nodes if self.masters is not None else [self.redis]
+        for process in (*self.daemons, *self.clients, *nodes):
             if process is not None and process.alive():
                 process.thaw()
         if self.redis is not None and not self.redis.alive():
             self.start_redis()
+        if self.masters is not None:
+            self.masters.revive()
         for number, daemon in enumerate(self.daemons):
             if not daemon.alive():
                 self.start_daemon(number)
@@ -225,8 +243,8 @@ class Cluster:
                     if same == prefix:
                         caller.get(other, key)
                 caller.release(at, key, token)
-        if self.redis is not None:
-            self.redis.client()("FLUSHALL")
+        if self.redis is not None or self.masters is not None:
+            self.forget()
             for at, prefix in enumerate(self.prefixes):
                 for key in self.keys():
                     token = self.take(caller, at, key)

@@ -12,8 +12,10 @@ import itertools
 import random
 import time
 
+from harness.resp import ReplyError
+
 AT_ONCE_MAX = 3
-SUFFERING_MAX = {"daemon": 1, "redis": 1}
+SUFFERING_MAX = {"daemon": 1, "redis": 1, "master": 1, "slot": 1}
 
 
 class Nemesis:
@@ -37,6 +39,13 @@ class Nemesis:
             (4, "link", "cut", self.cut), (2, "link", "half-close", self.half_close),
             (1, "link", "refuse", self.refuse),
         ]
+        if self.cluster.masters is not None:
+            return kinds + [
+                (16, "slot", "slot moved", self.move_slot),
+                (2, "master", "SIGSTOP master", self.stop_master),
+                (2, "master", "SIGKILL master", self.kill_master),
+                (1, "master", "FLUSHALL of a master", self.flush_master),
+            ]
         if self.cluster.redis is None:
             return kinds
         return kinds + [
@@ -54,7 +63,8 @@ class Nemesis:
     def victims(self, kind):
         cluster = self.cluster
         return {"client": range(len(cluster.clients)), "daemon": range(len(cluster.daemons)),
-                "redis": range(1), "redis link": cluster.redis_relays,
+                "redis": range(1), "redis link": cluster.redis_relays, "slot": cluster.keys(),
+                "master": range(len(cluster.masters.nodes) if cluster.masters else 0),
                 "link": [relay for row in cluster.relays for relay in row]}[kind]
 
     def strike(self):
@@ -146,6 +156,34 @@ class Nemesis:
         with contextlib.suppress(OSError):  # it may be stopped
             self.cluster.redis.client(timeout=1)("FLUSHALL")
         return 0.0, lambda: None, "FLUSHALL"
+
+    def move_slot(self, key):
+        """Half of the time it takes a while: until then both masters have a part in it."""
+        name = self.cluster.prefixes[0] + key
+        end = self.cluster.masters.try_move(name, self.chance.random)
+        if end is None:
+            return None
+        return self.between(0.0, 0.3), end, f"slot of {name} moves"
+
+    def stop_master(self, number):
+        node = self.cluster.masters.nodes[number]
+        return self.stop_process(node, f"master {node.address[1]}", 2.5)
+
+    def kill_master(self, number):
+        """Its replica takes over, or it is back before that; empty, as it has no disk."""
+        node = self.cluster.masters.nodes[number]
+        node.kill()
+
+        def end():
+            self.cluster.masters.restart(node)
+            self.note(f"start master {node.address[1]}")
+        return self.between(0.2, 4.0), end, f"SIGKILL master {node.address[1]}"
+
+    def flush_master(self, number):
+        node = self.cluster.masters.nodes[number]
+        with contextlib.suppress(OSError, ReplyError):  # it may be stopped, or a replica
+            node.client(timeout=1)("FLUSHALL")
+        return 0.0, lambda: None, f"FLUSHALL of {node.address[1]}"
 
     def name_of(self, relay):
         cluster = self.cluster

@@ -13,6 +13,7 @@ for seconds in between.
 
 import contextlib
 import re
+import subprocess
 
 from harness.limits import patience, wait_until
 from harness.resp import ReplyError
@@ -38,12 +39,15 @@ def slot_of(resource):
 
 
 class Masters(Service):
-    def __init__(self, rig, masters=3, replicas=False, password=""):
+    def __init__(self, rig, masters=3, replicas=False, password="", by_redis_cli=False):
         super().__init__(rig)
         self.password = password
         self.bus = {}
         self.masters = [self._redis() for _ in range(masters)]
         self.replicas = []
+        if by_redis_cli:
+            self._create(replicas)
+            return
         for number, node in enumerate(self.masters):
             node("CLUSTER", "ADDSLOTSRANGE", SLOTS * number // masters,
                  SLOTS * (number + 1) // masters - 1)
@@ -73,6 +77,15 @@ class Masters(Service):
             *(["--tls-cluster", "yes"] if self.certs else []), *(secret if self.password else [])])
         server.password = self.password
         return server
+
+    def _create(self, replicas):
+        self.replicas = [self._redis() for _ in self.masters] if replicas else []
+        hosts = ["{}:{}@{}".format(*node.address, self.bus[node.address[1]])
+                 for node in self.nodes]
+        subprocess.run(["redis-cli", "--cluster", "create", *hosts, "--cluster-replicas",
+                        "1" if replicas else "0", "--cluster-yes"], check=True, timeout=60,
+                       stdout=subprocess.DEVNULL)
+        self.await_settled()
 
     def _meet(self, nodes):
         for node in nodes:
@@ -171,6 +184,56 @@ class Masters(Service):
             wait_until(lambda n=node: b"cluster_state:ok" in n("CLUSTER", "INFO"),
                        "the cluster serves again", 30)
 
+    def try_move(self, resource, random):
+        """Begin to move the slot to another master, as far as the masters answer; returns how to
+        end it, or None."""
+        trouble = (OSError, ReplyError, AssertionError, StopIteration)
+        try:
+            ports = {self._role(node) and node.address[1] for node in self.nodes} - {False, None}
+            masters = [node for node in self.nodes if node.address[1] in ports]
+            slot = slot_of(resource)
+            source = next(node for node in masters if self._serves(node, slot))
+            to = next(node for node in sorted(masters, key=lambda _: random())
+                      if node is not source)
+            to("CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source), timeout=1)
+            source("CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(to), timeout=1)
+        except trouble:
+            return None
+
+        def end():
+            with contextlib.suppress(*trouble):
+                self.move_keys(source, resource, to)
+                to("CLUSTER", "BUMPEPOCH", timeout=1)
+                for node in (to, source, *masters):
+                    node("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(to), timeout=1)
+        return end
+
+    def _role(self, node):
+        with contextlib.suppress(OSError, ReplyError):
+            return node.alive() and node("ROLE", timeout=1)[0] == b"master"
+        return None
+
+    def _serves(self, node, slot):
+        return any(first <= slot <= last and master[1] == node.address[1]
+                   for first, last, master, *_ in node("CLUSTER", "SLOTS", timeout=1))
+
+    def restart(self, node):
+        """At the same address, with what it knew of the cluster and no data."""
+        group = self.masters if node in self.masters else self.replicas
+        group[group.index(node)] = self._redis(port=node.address[1], folder=node.folder)
+
+    def revive(self):
+        """All run, and every slot is served; what a fault has left on its way stays where it is."""
+        for node in self.nodes:
+            if not node.alive():
+                self.restart(node)
+        for node in self.nodes:
+            wait_until(lambda n=node: b"cluster_state:ok" in n("CLUSTER", "INFO"),
+                       "the cluster serves again", 30)
+        subprocess.run(["redis-cli", "--cluster", "fix",
+                        "{}:{}".format(*self.masters[0].address), "--cluster-yes"], check=False,
+                       timeout=60, stdout=subprocess.DEVNULL)
+
     def down(self):
         for node in self.nodes:
             node.kill()
@@ -181,8 +244,9 @@ class Masters(Service):
         self.await_settled()
 
     def lose_all(self):
-        for node in self.masters:
-            node("FLUSHALL")
+        for node in self.nodes:
+            if self._role(node):
+                node("FLUSHALL")
 
 
 class Cluster(Masters):
