@@ -199,21 +199,40 @@ static const char *certified(const struct admin *admin, struct MHD_Connection *c
     return NULL;
 }
 
-static void audit_wrong_password(struct admin *self, struct MHD_Connection *connection,
-                                 const char *user)
+/* What libmicrohttpd keeps for us with each connection. */
+struct caller {
+    char told[ACL_USER_MAX + 1]; /* the user whose login the audit has been told of; "" */
+};
+
+static void audit_login(struct admin *self, struct MHD_Connection *connection, const char *user,
+                        bool right)
 {
     const struct sockaddr_storage *peer = peer_of(connection);
     char address[ADDRESS_TEXT_MAX] = "";
 
     if (peer != NULL)
         address_text(peer, address);
-    engine_audit(self->engine, &(struct audit_note){.event = AUDIT_LOGIN_FAILED,
-                                                    .code = STK_WRONGPASS,
-                                                    .user = bytes_of(user),
-                                                    .address = bytes_of(address)});
+    engine_audit(self->engine,
+                 &(struct audit_note){.event = right ? AUDIT_LOGIN : AUDIT_LOGIN_FAILED,
+                                      .code = right ? STK_OK : STK_WRONGPASS,
+                                      .user = bytes_of(user),
+                                      .address = bytes_of(address)});
 }
 
 static void wake(void *context);
+
+/* Each request has the password again: a connection's login is told once. */
+static void tell_login(struct admin *self, struct MHD_Connection *connection, const char *user)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct caller *caller = info == NULL ? NULL : info->socket_context;
+
+    if (caller == NULL || strcmp(caller->told, user) == 0)
+        return;
+    text_print(caller->told, sizeof caller->told, "%s", user);
+    audit_login(self, connection, user, true);
+}
 
 /* A password that only crypt(3) can judge: its connection is suspended meanwhile, and asks again
  * when that is known. */
@@ -311,8 +330,9 @@ static enum known try_password(struct admin *self, struct MHD_Connection *connec
         if (answer == ACL_RIGHT && self->doors.needs_login) {
             asker->reader.rights = user;
             asker->name = user->name;
+            tell_login(self, connection, user->name);
         } else if (known == KNOWN && self->doors.needs_login) {
-            audit_wrong_password(self, connection, name);
+            audit_login(self, connection, name, false);
         }
     }
     if (password != NULL)
@@ -580,8 +600,12 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 
-    (void)socket_context;
-    if (code == MHD_CONNECTION_NOTIFY_CLOSED && info != NULL)
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *socket_context = mem_zalloc(sizeof(struct caller));
+        return;
+    }
+    free(*socket_context);
+    if (info != NULL)
         forget_guest(context, info->connect_fd);
 }
 

@@ -37,8 +37,8 @@
       START, "the file that holds the data and the fences")                                        \
     X(LEASE, "lease", OPTION_TEXT, "URI", "local:", 0, 0, valid_lease, START,                      \
       "who grants leases: local:, redis://host:port, redis+unix:PATH, redlock://host,host,host,\n" \
-      "        redis+sentinel://host,.../name, zookeeper://host,.../chroot; by TLS with\n"         \
-      "        rediss://, rediss+sentinel://, redlock+tls://")                                     \
+      "        redis+sentinel://host,.../name, redis+cluster://host,..., zookeeper://host,...;\n"  \
+      "        by TLS with rediss://, rediss+sentinel://, rediss+cluster://, redlock+tls://")      \
     X(ADMIN, "admin", OPTION_TEXT, "[tls:]HOST:PORT|off", "127.0.0.1:7380", 0, 0, valid_admin,     \
       START, "where the page, /health and /metrics are served over HTTP")                          \
     X(ADMIN_NAME, "admin-name", OPTION_LIST, "NAME", "", 0, 0, valid_admin_name, START,            \

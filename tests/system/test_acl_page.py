@@ -103,6 +103,21 @@ def test_a_stream_ends_when_the_users_change(daemon):
     connection.close()
 
 
+def test_logins_are_in_the_audit_once_for_each_connection(rig):
+    audit = rig.folder / "audit"
+    daemon = with_users(rig, ROOT, args=("--audit", audit))
+    connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(20))
+    for word in (b"root:wrong", b"root:pw", b"root:pw"):
+        connection.request("GET", "/api/state", headers={
+            "Authorization": f"Basic {base64.b64encode(word).decode()}"})
+        connection.getresponse().read()
+    connection.close()
+    daemon.stop()
+    events = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert [event["event"] for event in events if event["user"] == "root"] == [
+        "login_failed", "login"]
+
+
 def test_crypt_is_asked_beside_the_loop(rig):
     crypted = subprocess.run(["openssl", "passwd", "-6", "pw"], capture_output=True, text=True,
                              check=True, timeout=patience(20)).stdout.strip()

@@ -148,6 +148,7 @@ def test_a_master_fails_and_its_replica_takes_over(rig):
     assert b"up" in daemon.get("/health")[2].encode()
 
 
+@pytest.mark.slow
 def test_a_part_of_the_cluster_that_is_down_is_named(rig):
     cluster = Masters(rig)
     daemon = rig.daemon(lease=cluster.uri + "?timeout_ms=300")
@@ -163,6 +164,7 @@ def test_a_part_of_the_cluster_that_is_down_is_named(rig):
     assert daemon.get("/ready")[0] == 503
 
 
+@pytest.mark.slow
 def test_the_daemon_starts_without_its_cluster_and_finds_it(rig):
     cluster = Masters(rig)
     cluster.down()

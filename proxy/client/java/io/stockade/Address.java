@@ -69,6 +69,10 @@ record Address(String host, int port, String user, String password) {
             return "this package connects by TCP only: start the daemon with --listen "
                 + "127.0.0.1:7379 as well, and connect to stockade://127.0.0.1:7379";
         }
+        if (uri != null && uri.startsWith("stockades:")) {
+            return "this package has no TLS: connect through stunnel on this machine, or have the "
+                + "daemon listen on a plain address of a network that you trust";
+        }
         if (uri != null && uri.startsWith("sqlite:")) {
             return "this package talks to a daemon: start stockaded --store " + uri
                 + ", and connect to stockade://127.0.0.1:7379. Without a daemon: libstockade";
