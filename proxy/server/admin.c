@@ -41,7 +41,7 @@ enum {
     TUNNELS_MAX = CONNECTIONS_MAX / 3, /* each takes three descriptors */
 };
 
-enum { TRIALS_MAX = 16 };
+enum { TRIALS_MAX = 16, LOGINS_KNOWN = 64, LOGIN_KNOWN_MS = 15 * 60 * 1000 };
 
 #define OPENMETRICS "application/openmetrics-text"
 #define THERE_ARE   "there are / (the page), /health, /ready, /metrics and /api/..."
@@ -56,6 +56,10 @@ struct admin {
         char *user;
     } guests[TUNNELS_MAX]; /* of tunnels, whom their certificates name */
     struct list trials;
+    struct {
+        uint64_t until_ms;
+        char key[ADDRESS_TEXT_MAX + ACL_USER_MAX + 2]; /* "address user" */
+    } logins[LOGINS_KNOWN];                            /* that the audit has been told of */
     struct doors doors; /* whether a password is needed is set for each request */
     uv_poll_t poll;
     uv_timer_t timer;
@@ -199,11 +203,6 @@ static const char *certified(const struct admin *admin, struct MHD_Connection *c
     return NULL;
 }
 
-/* What libmicrohttpd keeps for us with each connection. */
-struct caller {
-    char told[ACL_USER_MAX + 1]; /* the user whose login the audit has been told of; "" */
-};
-
 static void audit_login(struct admin *self, struct MHD_Connection *connection, const char *user,
                         bool right)
 {
@@ -221,16 +220,29 @@ static void audit_login(struct admin *self, struct MHD_Connection *connection, c
 
 static void wake(void *context);
 
-/* Each request has the password again: a connection's login is told once. */
+/* A page has a connection, and the password, for each request: who comes from the same place again
+ * within a while is not told anew. */
 static void tell_login(struct admin *self, struct MHD_Connection *connection, const char *user)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    struct caller *caller = info == NULL ? NULL : info->socket_context;
+    const struct sockaddr_storage *peer = peer_of(connection);
+    uint64_t now_ms = uv_now(self->timer.loop);
+    char key[sizeof self->logins[0].key] = "";
+    size_t oldest = 0;
 
-    if (caller == NULL || strcmp(caller->told, user) == 0)
-        return;
-    text_print(caller->told, sizeof caller->told, "%s", user);
+    if (peer != NULL)
+        address_text(peer, key);
+    char *port = strrchr(key, ':');
+    if (port != NULL)
+        *port = '\0'; /* each connection has another */
+    text_print(key + strlen(key), sizeof key - strlen(key), " %s", user);
+    for (size_t i = 0; i < LOGINS_KNOWN; i++) {
+        if (now_ms < self->logins[i].until_ms && strcmp(self->logins[i].key, key) == 0)
+            return;
+        if (self->logins[i].until_ms < self->logins[oldest].until_ms)
+            oldest = i;
+    }
+    self->logins[oldest].until_ms = now_ms + LOGIN_KNOWN_MS;
+    memcpy(self->logins[oldest].key, key, sizeof key);
     audit_login(self, connection, user, true);
 }
 
@@ -600,12 +612,8 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *socket_context = mem_zalloc(sizeof(struct caller));
-        return;
-    }
-    free(*socket_context);
-    if (info != NULL)
+    (void)socket_context;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED && info != NULL)
         forget_guest(context, info->connect_fd);
 }
 

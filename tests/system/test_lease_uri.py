@@ -58,6 +58,6 @@ def test_help_and_the_page_name_every_kind_of_lease_service():
     shown = (REPO / "fence/lease/SERVICES.md").read_text()
     schemes = re.findall(r'^    \{"([a-z+]+:(?://)?)", LEASE_URI', (REPO / "fence/lease/uri.c")
                          .read_text(), re.M)
-    assert len(schemes) == 9
+    assert len(schemes) == 11
     for scheme in schemes:
         assert scheme in text and f"`{scheme}" in shown, scheme
