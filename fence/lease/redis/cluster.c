@@ -395,7 +395,8 @@ static void on_redirect(void *context, struct lease_call *call, struct bytes err
     struct redirect redirect = redirect_read(error, &node->host);
 
     routed->call.answer = LEASE_UNANSWERED;
-    if (++routed->redirects > REDIRECTS_MAX && redirect.kind != REDIRECT_LATER) {
+    routed->redirects = redirect.kind == REDIRECT_LATER ? 0 : routed->redirects + 1;
+    if (routed->redirects > REDIRECTS_MAX) {
         give_up(routed, "cluster: its masters send us from one to the other");
         return;
     }
