@@ -75,19 +75,15 @@ static void judge_grant(struct auditor *auditor, const struct call *call, int i,
                     "client %d is told token %lld of %s, but the store's newest is %lld",
                     call->client, (long long)token, name_of(call, i),
                     (long long)seen_of(auditor, call, i)->token);
-    /* Two events of one connection may have waited for each other. */
-    int64_t held_up_us =
-        auditor->world->plan->seed % AUDITED_SEEDS == 0 ? 2 * (int64_t)AUDIT_MAX_US : 0;
-    note_grant(auditor, &(struct grant){
-                            .resource = call->resources[i],
-                            .token = token,
-                            .client = call->client,
-                            .owner = call->owner,
-                            .id = call->id,
-                            .asked_us = call->arrived_us,
-                            .told_us = now_us,
-                            /* One that goes with its connection may go any time. */
-                            .until_us = call->ephemeral ? 0 : now_us + ttl_ms * 990 - held_up_us});
+    note_grant(auditor, &(struct grant){.resource = call->resources[i],
+                                        .token = token,
+                                        .client = call->client,
+                                        .owner = call->owner,
+                                        .id = call->id,
+                                        .asked_us = call->arrived_us,
+                                        .told_us = now_us,
+                                        /* One that goes with its connection may go any time. */
+                                        .until_us = call->ephemeral ? 0 : now_us + ttl_ms * 990});
 }
 
 /* All or none: when the reply to an ACQUIREALL leaves, each of its tokens is good, but for what has

@@ -86,7 +86,7 @@ static void reply_lease(struct request *request, int64_t token, int64_t left_ms)
 {
     resp_array(&request->reply, 2);
     resp_int(&request->reply, token);
-    resp_int(&request->reply, left_ms);
+    request_tell_left(request, left_ms);
 }
 
 static void on_end(struct acquire *acquire)

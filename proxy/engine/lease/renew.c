@@ -190,7 +190,7 @@ static void on_end(struct renewal *renewal)
                      renewal->reason);
         return;
     }
-    resp_int(&request->reply, renewal->left_ms);
+    request_tell_left(request, renewal->left_ms);
     request_finish(request);
 }
 

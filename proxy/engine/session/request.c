@@ -194,6 +194,22 @@ void request_finish(struct request *request)
     request->on_finished(request);
 }
 
+void request_tell_left(struct request *request, int64_t left_ms)
+{
+    request->left_at = request->reply.len;
+    request->until_ms = engine_now_ms(request->engine) + left_ms;
+    resp_int(&request->reply, left_ms);
+}
+
+void request_leaves(struct request *request)
+{
+    if (request->until_ms == 0)
+        return;
+    int64_t left_ms = request->until_ms - engine_now_ms(request->engine);
+    request->reply.len = request->left_at;
+    resp_int(&request->reply, left_ms > 0 ? left_ms : 0);
+}
+
 bool request_room(struct request *request, size_t bytes)
 {
     struct replies *replies = &request->engine->replies;

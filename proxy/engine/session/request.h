@@ -94,7 +94,9 @@ struct request {
 
     /* The store's between submit and done, then the loop's. */
     struct buf reply;
-    size_t share;                      /* of the room for replies */
+    size_t share;     /* of the room for replies */
+    size_t left_at;   /* where the reply, which ends with it, tells what is left of a lease, */
+    int64_t until_ms; /* which ends then; 0: it does not */
     enum stk_error verdict;            /* what the token rule said; STK_OK: accepted */
     const struct claim *refused_claim; /* which claim of the plan was refused; or NULL */
     int64_t newest;                    /* the newest token of its resource */
@@ -118,6 +120,11 @@ void request_finish(struct request *request);
 /* The same for a command that has changed nothing and whose reply may be large: where there is no
  * room for it the reply is BUSY. */
 void request_show(struct request *request);
+/* End the reply with what is left of a lease, in milliseconds: a reply that has to wait before it
+ * leaves tells what is left by then. */
+void request_tell_left(struct request *request, int64_t left_ms);
+/* It leaves now. */
+void request_leaves(struct request *request);
 /* Take room for a reply of so many bytes, before it is made. False: the request has failed. */
 bool request_room(struct request *request, size_t bytes);
 /* Finish the request with an error as the whole reply; `format` NULL: with the code's usual text,

@@ -250,6 +250,8 @@ static bool is_unaudited(const struct session *session)
     return session->untold || !list_empty(&session->unaudited);
 }
 
+static void take_finished(struct session *session);
+
 void engine_audited(struct engine *engine, uint64_t ticket)
 {
     while (!list_empty(&engine->unaudited)) {
@@ -257,6 +259,7 @@ void engine_audited(struct engine *engine, uint64_t ticket)
         if (session->ticket > ticket)
             break;
         list_remove(&session->unaudited);
+        take_finished(session);
         mark_changed(session);
     }
     set_audit_limit(engine);
@@ -628,7 +631,23 @@ static void take_reply(struct session *session, struct buf *reply)
     count_output(session);
 }
 
-/* A request's on_finished. */
+static void take_finished(struct session *session)
+{
+    while (!list_empty(&session->pending)) {
+        struct request *first = list_entry(session->pending.next, struct request, link);
+        if (!first->finished)
+            break;
+        list_remove(&first->link);
+        session->pending_count--;
+        session->pending_bytes -= first->size;
+        request_leaves(first);
+        take_reply(session, &first->reply);
+        request_free(first);
+    }
+}
+
+/* A request's on_finished. Behind what has to be in the audit first, replies wait in their places.
+ */
 static void finished(struct request *request)
 {
     struct session *session = request->session;
@@ -641,16 +660,8 @@ static void finished(struct request *request)
     }
     if (session->awaited == request)
         session->awaited = NULL;
-    while (!list_empty(&session->pending)) {
-        struct request *first = list_entry(session->pending.next, struct request, link);
-        if (!first->finished)
-            break;
-        list_remove(&first->link);
-        session->pending_count--;
-        session->pending_bytes -= first->size;
-        take_reply(session, &first->reply);
-        request_free(first);
-    }
+    if (!is_unaudited(session))
+        take_finished(session);
     mark_changed(session);
 }
 

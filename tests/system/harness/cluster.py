@@ -43,6 +43,7 @@ class Masters(Service):
         super().__init__(rig)
         self.password = password
         self.bus = {}
+        self.owners = {} # of slots that have moved, by number
         self.masters = [self._redis() for _ in range(masters)]
         self.replicas = []
         if by_redis_cli:
@@ -122,11 +123,11 @@ class Masters(Service):
 
     def serving(self, resource):
         """The one master that all agree upon."""
-        def agreed():
-            ports = self._named_by_all(slot_of(resource))
-            return len(ports) == 1 and next((node for node in self.masters
-                                             if node.address[1] in ports), None)
-        return wait_until(agreed, "all agree on who serves it", 20)
+        slot = slot_of(resource)
+        if slot in self.owners:
+            self._await_owner(slot)
+        port, = self._named_by_all(slot)
+        return next(node for node in self.masters if node.address[1] == port)
 
     def _epoch(self, node):
         return int(re.search(rb"cluster_my_epoch:(\d+)", node("CLUSTER", "INFO"))[1])
@@ -150,19 +151,24 @@ class Masters(Service):
                    *(["AUTH", self.password] if self.password else []), "KEYS", *keys)
 
     def end_move(self, resource, to):
-        """With an epoch above all others, or old news that the nodes tell each other may undo it.
-        (A node knows only what it has heard of the others' epochs.)"""
-        def newest():
-            to("CLUSTER", "BUMPEPOCH")
-            return all(self._epoch(to) > self._epoch(node) for node in self.masters
-                       if node is not to)
-        wait_until(newest, "its epoch is above all others", 20)
+        self.owners[slot_of(resource)] = to
+        self._await_owner(slot_of(resource))
 
-        def told():
-            for node in (to, *(node for node in self.masters if node is not to)):
-                node("CLUSTER", "SETSLOT", slot_of(resource), "NODE", self.id_of(to))
-            return self._named_by_all(slot_of(resource)) == {to.address[1]}
-        wait_until(told, "the slot has moved", 20)
+    def _await_owner(self, slot):
+        """All masters agree on who it is. With an epoch above all others, and told again where that
+        does not last: old news that the nodes tell each other may undo it."""
+        to = self.owners[slot]
+        others = [node for node in self.masters if node is not to]
+
+        def agreed():
+            if self._named_by_all(slot) == {to.address[1]}:
+                return True
+            to("CLUSTER", "BUMPEPOCH")
+            if all(self._epoch(to) > self._epoch(node) for node in others):
+                for node in (to, *others):
+                    node("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(to))
+            return False
+        wait_until(agreed, "all agree on who serves the slot", 30)
 
     def move(self, resource, to):
         source = self.begin_move(resource, to)
@@ -180,6 +186,7 @@ class Masters(Service):
         wait_until(lambda: replica("ROLE")[0] == b"master", "the replica was promoted", 60)
         self.masters[self.masters.index(old)] = replica
         self.replicas.remove(replica)
+        self.owners.clear()
         for node in self.masters:
             wait_until(lambda n=node: b"cluster_state:ok" in n("CLUSTER", "INFO"),
                        "the cluster serves again", 30)

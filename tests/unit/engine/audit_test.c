@@ -190,6 +190,17 @@ AUDIT_TEST(a_reply_waits_until_its_event_is_on_disk)
     assert_string_equal(world_call(world, 1, "FENCED 1 SET k v"), "+OK\r\n"); /* not durable */
 }
 
+AUDIT_TEST(a_reply_that_has_waited_tells_what_is_left_by_then)
+{
+    begin(audited, AUDIT_BIT(AUDIT_GRANT), NULL);
+    struct world *world = audited->world;
+    assert_string_equal(world_call(world, 1, "ACQUIRE k 60000"), "");
+    assert_string_equal(world_call(world, 1, "RENEW k 1 30000"), "");
+    world_pass(world, 2000);
+    engine_audited(world->engine, 1);
+    assert_heard(world, 1, GRANT(1, 58000) ":28000\r\n");
+}
+
 AUDIT_TEST(nobody_waits_for_the_disk_for_ever)
 {
     begin(audited, AUDIT_BIT(AUDIT_GRANT), NULL);
@@ -202,7 +213,7 @@ AUDIT_TEST(nobody_waits_for_the_disk_for_ever)
     assert_heard(world, 1, "");
     assert_false(world->clients[2].session == NULL);
     engine_audited(world->engine, 2);
-    assert_heard(world, 2, GRANT(1, 60000));
+    assert_heard(world, 2, GRANT(1, 58490));
     world_pass(world, 2 * AUDIT_WAIT_MS);
     assert_string_equal(world_call(world, 2, "PING"), "+PONG\r\n");
 }
