@@ -207,6 +207,11 @@ void request_leaves(struct request *request)
         return;
     int64_t left_ms = request->until_ms - engine_now_ms(request->engine);
     request->reply.len = request->left_at;
+    if (left_ms <= 0 && request->left_at > 0) { /* a grant that is over was none */
+        buf_clear(&request->reply);
+        resp_null_array(&request->reply, request->resp3);
+        return;
+    }
     resp_int(&request->reply, left_ms > 0 ? left_ms : 0);
 }
 

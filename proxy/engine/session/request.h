@@ -121,7 +121,8 @@ void request_finish(struct request *request);
  * room for it the reply is BUSY. */
 void request_show(struct request *request);
 /* End the reply with what is left of a lease, in milliseconds: a reply that has to wait before it
- * leaves tells what is left by then. */
+ * leaves tells what is left by then; one that has more to tell than that is null where nothing is.
+ */
 void request_tell_left(struct request *request, int64_t left_ms);
 /* It leaves now. */
 void request_leaves(struct request *request);

@@ -199,6 +199,10 @@ AUDIT_TEST(a_reply_that_has_waited_tells_what_is_left_by_then)
     world_pass(world, 2000);
     engine_audited(world->engine, 1);
     assert_heard(world, 1, GRANT(1, 58000) ":28000\r\n");
+    assert_string_equal(world_call(world, 1, "ACQUIRE short 1000"), "");
+    world_pass(world, 2000);
+    engine_audited(world->engine, 3); /* it has ended, which is an event, too */
+    assert_heard(world, 1, "*-1\r\n");
 }
 
 AUDIT_TEST(nobody_waits_for_the_disk_for_ever)
