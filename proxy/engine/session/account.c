@@ -68,24 +68,33 @@ static bool is_full(const struct account_use *use, const struct account_limits *
     return limits->things[thing] > 0 && use->things[thing] >= limits->things[thing];
 }
 
-bool account_take(struct account *account, enum account_thing thing, char why[ACCOUNT_WHY_SIZE])
+bool account_has_room(const struct account *account, enum account_thing thing,
+                      char why[ACCOUNT_WHY_SIZE])
 {
-    struct engine *engine = account->engine;
+    const struct engine *engine = account->engine;
     const struct engine_options *options = &engine->options;
 
-    if (is_full(&account->use, &options->user_limits, thing))
+    if (is_full(&account->use, &options->user_limits, thing)) {
         snprintf(why, ACCOUNT_WHY_SIZE,
                  "too many %s: user '%s' has %zu, and may have no more (%s-per-user)",
                  things[thing].what, account->name, account->use.things[thing],
                  things[thing].option);
-    else if (is_full(&engine->use, &options->limits, thing))
+        return false;
+    }
+    if (is_full(&engine->use, &options->limits, thing)) {
         snprintf(why, ACCOUNT_WHY_SIZE, "too many %s: there are %zu, and may be no more (%s)",
                  things[thing].what, engine->use.things[thing], things[thing].option);
-    else {
-        account_add(account, thing);
-        return true;
+        return false;
     }
-    return false;
+    return true;
+}
+
+bool account_take(struct account *account, enum account_thing thing, char why[ACCOUNT_WHY_SIZE])
+{
+    if (!account_has_room(account, thing, why))
+        return false;
+    account_add(account, thing);
+    return true;
 }
 
 void account_add(struct account *account, enum account_thing thing)

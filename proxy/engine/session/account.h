@@ -40,7 +40,10 @@ const char *account_name(const struct account *account);
 
 #define ACCOUNT_WHY_SIZE 160
 
-/* Count one more. False: that would be too many; `why` says of what, how many, and whose. */
+/* May there be one more? False: `why` says of what there are too many, how many, and whose. */
+bool account_has_room(const struct account *account, enum account_thing thing,
+                      char why[ACCOUNT_WHY_SIZE]);
+/* Count one more, where there may be. */
 bool account_take(struct account *account, enum account_thing thing, char why[ACCOUNT_WHY_SIZE]);
 /* Count one more, be it too many. */
 void account_add(struct account *account, enum account_thing thing);

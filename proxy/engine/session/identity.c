@@ -6,7 +6,16 @@
 #include "proxy/engine/internal.h"
 #include "proxy/engine/scope.h"
 
-/* `name` is the account's: the user's, or where there is no file the certificate's. */
+bool identity_has_room(const struct session *session, const char *name, char why[ACCOUNT_WHY_SIZE])
+{
+    struct account *account = account_of(session->engine, name);
+    bool is_counted = session->counted && account == session->account;
+    bool has_room = is_counted || account_has_room(account, ACCOUNT_CONNECTIONS, why);
+
+    account_drop(account);
+    return has_room;
+}
+
 void identity_take(struct session *session, const struct acl_user *rights, const char *name,
                    bool logged_in)
 {
@@ -28,18 +37,10 @@ static void take_newcomer(struct session *session, const struct acl_user *rights
                           bool logged_in)
 {
     char why[ACCOUNT_WHY_SIZE];
+    bool crowded = rights != NULL && !identity_has_room(session, name, why);
 
-    if (rights != NULL && session->rights == NULL) {
-        struct account *account = account_of(session->engine, name);
-        bool crowded = !account_take(account, ACCOUNT_CONNECTIONS, why);
-        if (!crowded)
-            account_give(account, ACCOUNT_CONNECTIONS);
-        identity_take(session, rights, name, logged_in);
-        session->crowded = crowded;
-        account_drop(account);
-        return;
-    }
     identity_take(session, rights, name, logged_in);
+    session->crowded = crowded;
 }
 
 /* A certificate names a user of the file, who then needs no password; one that names nobody lets

@@ -12,6 +12,8 @@ void identity_forget(struct session *session);
  * certificate's. */
 void identity_take(struct session *session, const struct acl_user *rights, const char *name,
                    bool logged_in);
+/* May the user of this account have one connection more, unless it is this one already? */
+bool identity_has_room(const struct session *session, const char *name, char why[ACCOUNT_WHY_SIZE]);
 /* The end of a session: it is nobody's any more. */
 void identity_end(struct session *session);
 

@@ -20,12 +20,17 @@ struct login {
     void (*on_success)(struct request *request);
 };
 
+/* Nobody needs a password here. */
+static bool is_open(const struct engine *engine)
+{
+    return !acl_has_file(engine->acl) && acl_newcomer(engine->acl, true) != NULL;
+}
+
 /* `user` is whom it has named. */
 static void fail(struct request *request, struct bytes user)
 {
     struct session *session = request->session;
-    const struct engine *engine = request->engine;
-    bool no_password = !acl_has_file(engine->acl) && acl_newcomer(engine->acl, true) != NULL;
+    bool no_password = is_open(request->engine);
 
     if (session != NULL) {
         session_audit(session, (struct audit_note){.event = AUDIT_LOGIN_FAILED,
@@ -45,15 +50,9 @@ static void succeed(struct request *request, const struct acl_user *user,
                     void (*on_success)(struct request *request))
 {
     struct session *session = request->session;
-    struct account *account = account_of(session->engine, user->name);
     char why[ACCOUNT_WHY_SIZE];
-    bool is_new = account != session->account || !session->counted;
-    bool has_room = !is_new || account_take(account, ACCOUNT_CONNECTIONS, why);
 
-    if (is_new && has_room)
-        account_give(account, ACCOUNT_CONNECTIONS);
-    account_drop(account);
-    if (!has_room) {
+    if (!identity_has_room(session, user->name, why)) {
         request_fail(request, STK_BUSY, "%s", why);
         return;
     }
@@ -115,10 +114,9 @@ void login_start(struct request *request, struct bytes name, struct bytes passwo
                  void (*on_success)(struct request *request))
 {
     const struct acl_user *user = acl_find(request->engine->acl, name);
-    bool no_password =
-        !acl_has_file(request->engine->acl) && acl_newcomer(request->engine->acl, true) != NULL;
-    enum acl_login answer =
-        user == NULL || !user->on || no_password ? ACL_WRONG : acl_check_password(user, password);
+    enum acl_login answer = user == NULL || !user->on || is_open(request->engine)
+                                ? ACL_WRONG
+                                : acl_check_password(user, password);
 
     if (!request_may_audit(request, AUDIT_BIT(AUDIT_LOGIN) | AUDIT_BIT(AUDIT_LOGIN_FAILED)))
         return;
