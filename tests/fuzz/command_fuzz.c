@@ -7,8 +7,9 @@
  * - Tokens never fall. The engine drains, closes, and leaves nothing behind.
  *
  * An input is lines. The first one holds letters: a unfenced writes are allowed, p there is a
- * password (secret), w two waiters at most, s two sessions at most, g old things are forgotten
- * soon, k keys of the pattern l* are lock keys. Each line then is
+ * password (secret), u there are users, of whom default may do a part, w two waiters at most, s two
+ * sessions at most, g old things are forgotten soon, k keys of the pattern l* are lock keys. Each
+ * line then is
  *
  *   0 GET k             client 0 sends the line (there are four: 0 to 3)
  *   0:*1;$4;PING;       the bytes, a semicolon being CR LF
@@ -210,8 +211,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bytes letters = fuzz_cut(&rest, '\n');
     struct run run = {.unfenced = has(letters, 'a'), .has_password = has(letters, 'p')};
     static const char *const lock_keys[] = {"l*"};
+    static const struct bytes users = BYTES_LITERAL(
+        "user default on nopass ~k* %R~a* %W~b &stockade:events &k* +@all -@admin -@revoke -incr\n"
+        "user root on >secret ~* &* +@all\nuser gone off >secret +@all ~*\n");
+    char why[ACL_WHY_SIZE];
     struct engine_options options = {
-        .acl = acl_without_file(run.has_password ? "secret" : NULL, commands, commands_count),
+        .acl = has(letters, 'u')
+                   ? acl_parse(users, commands, commands_count, why)
+                   : acl_without_file(run.has_password ? "secret" : NULL, commands, commands_count),
         .unfenced_writes = run.unfenced,
         .receipts_keep_ms = 20000,
         .forget_ms = has(letters, 'g') ? 30000 : 0,

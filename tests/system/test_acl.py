@@ -221,6 +221,19 @@ def test_a_transaction_is_judged_when_it_is_queued(acl):
     connect(acl, "root")("RELEASE", "k1", token)
 
 
+def test_what_is_refused_leaves_nothing_in_a_transaction(rig):
+    daemon = with_users(rig, ROOT, "user low on >pw ~k* +@all")
+    root, low = login(daemon, "root"), login(daemon, "low")
+    token = root.token("k1")
+    assert low("MULTI") == "OK"
+    low.refused("NOPERM", "FENCED", token, "ID", "one", "SET", "other", "v" * 1000)
+    low.refused("NOPERM", "FENCED", token, "ID", "two", "SET", "other", "w" * 1000)
+    assert low("FENCED", token, "ID", "three", "SET", "k1", "v") == "QUEUED"
+    low.refused("ERR", "FENCED", token, "ID", "four", "SET", "k1", "v", text="one ID")
+    low.refused("EXECABORT", "EXEC")
+    assert low("GET", "k1") is None
+
+
 def test_every_key_of_a_command_counts(acl):
     client = connect(acl, "write.rw")
     reader, holder = connect(acl, "read.rw"), connect(acl, "lease.rw")

@@ -51,6 +51,8 @@ static void start_engine(struct world *world)
         options.history_max = 1000;
     if (options.limits.things[ACCOUNT_WAITERS] == 0)
         options.limits.things[ACCOUNT_WAITERS] = 1000;
+    if (options.acl != NULL) /* each engine has its own hold on it */
+        acl_keep(options.acl);
     world->engine = engine_new(&options);
 }
 
@@ -141,6 +143,7 @@ static bool end(struct world *world)
     if (world->options.store == NULL)
         store_close(world->store);
     if (!lost) {
+        acl_drop(world->options.acl);
         lease_service_free(world->service);
         return true;
     }

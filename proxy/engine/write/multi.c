@@ -59,8 +59,6 @@ static bool plan_queued(struct multi *multi, struct request *request)
         resp_error(&request->reply, STK_ERR, "a transaction has one ID");
         return false;
     }
-    if (id.len > 0)
-        multi->id = id;
     return true;
 }
 
@@ -78,6 +76,8 @@ static void queue(struct request *request)
         request_free(request);
         return;
     }
+    if (request->plan.id.len > 0)
+        multi->id = request->plan.id; /* borrowed, for it is queued now */
     if (multi->count == multi->room) {
         multi->room = multi->room * 2 + 8;
         multi->queue = mem_realloc(multi->queue, multi->room * sizeof(struct request *));

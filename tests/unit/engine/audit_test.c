@@ -67,7 +67,7 @@ static void begin(struct audited *audited, uint32_t durable, const char *passwor
 {
     audited->audit.durable = durable;
     audited->world = world_new(&(struct engine_options){
-        .acl = password == NULL ? NULL : acl_without_file(password, commands, commands_count),
+        .acl = acl_without_file(password, commands, commands_count),
         .audit = {
             .note = take_note, .state = state_of, .durable = durable, .context = &audited->audit}});
 }
