@@ -457,7 +457,7 @@ static enum MHD_Result begin(struct admin *admin, struct MHD_Connection *connect
     bool is_file = plain == NULL && page_find(url, &file);
     size_t at = 0;
     struct asker asker;
-    enum door door;
+    enum door door = DOOR_PASSWORD;
 
     while (at < sizeof routes / sizeof *routes && strcmp(url, routes[at].url) != 0)
         at++;

@@ -51,7 +51,7 @@
     }
 #define LISTEN(name, arity, flags, start, summary)                                                 \
     {                                                                                              \
-        name, arity, CATEGORY_EVENTS, P | flags, ORDER_ALONE, NO_KEY, NULL, start, NULL, NULL,     \
+        name, arity, CATEGORY_EVENTS, P | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL, NULL,   \
             "pubsub", summary, NULL, NULL                                                          \
     }
 
