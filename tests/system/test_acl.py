@@ -152,7 +152,7 @@ def test_no_command_is_missing_from_the_oracle(acl):
 @pytest.mark.parametrize("way", ["plain", "TLS", "unix", "certificate"])
 def test_each_right_allows_exactly_what_it_should(acl, certs, way):
     for user in all_users():
-        if way == "certificate" and user.endswith((".r", ".w", ".none")):
+        if way == "certificate" and user not in ("read.rw", "lease.rw", "nothing", "root"):
             continue # a certificate takes long to make
         client = come(acl, certs, way, user)
         assert verdict(client, "ACL", "WHOAMI") == allowed("ACL WHOAMI", user)
@@ -492,7 +492,7 @@ def test_a_wrong_password_holds_up_nobody_else(rig):
     crypted = subprocess.run(["openssl", "passwd", "-6", "-salt", "abcdefgh", "pw"],
                              capture_output=True, text=True, check=True,
                              timeout=patience(20)).stdout.strip()
-    slow = crypted.replace("$6$", "$6$rounds=400000$")
+    slow = crypted.replace("$6$", "$6$rounds=20000$")
     daemon = with_users(rig, ROOT, f"user slow on crypt:{slow} +@all")
     root = login(daemon, "root")
     guessers = [daemon.client() for _ in range(70)]

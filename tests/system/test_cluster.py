@@ -130,6 +130,7 @@ def test_others_are_woken_across_daemons(rig, masters):
     assert watch.counter("lease_service_news") >= 1
 
 
+@pytest.mark.slow
 def test_a_master_fails_and_its_replica_takes_over(rig):
     cluster = Masters(rig, replicas=True)
     daemon = rig.daemon(lease=cluster.uri)

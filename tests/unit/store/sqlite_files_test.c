@@ -267,7 +267,7 @@ SQLITE_TEST(an_idle_store_notices_by_itself_and_saves_what_was_acknowledged)
     rig_await(rig, &op);
     assert_ok(op.base.error);
     remove_file(rig, "-wal");
-    for (int i = 0; i < 3000 && strstr(store_stats(rig->store).why, "saved") == NULL; i++)
+    for (int i = 0; i < 3000 && strstr(store_stats(rig->store).why, "is saved") == NULL; i++)
         usleep(10000);
     assert_int_equal(store_stats(rig->store).state, STORE_STOPPED);
     expect_in_main_file(rig, "1");
