@@ -412,6 +412,7 @@ def open_files(daemon):
     return len(os.listdir(f"/proc/{daemon.pid}/fd"))
 
 
+@pytest.mark.slow
 def test_who_leaves_the_page_leaves_nothing_behind(watched, certs):
     """Clients that hang up in the middle of a handshake, of a request, of a stream."""
     had, context = open_files(watched), certs.client()
