@@ -385,7 +385,8 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
                                    [ACCOUNT_LEASES] = count_of(options, OPTION_MAX_LEASES_PER_USER),
                                    [ACCOUNT_WAITERS] =
                                        count_of(options, OPTION_MAX_WAITERS_PER_USER)},
-                        .rate = count_of(options, OPTION_MAX_RATE_PER_USER)},
+                        .rate = count_of(options, OPTION_MAX_RATE_PER_USER),
+                        .bytes = count_of(options, OPTION_MAX_MEMORY_PER_USER) << 20},
         .history_max = (size_t)options_number(options, OPTION_HISTORY),
         .replies_max = (size_t)options_number(options, OPTION_MAX_REPLY_MEMORY) << 20,
         .sql_limit_ms = options_number(options, OPTION_SQL_TIME_LIMIT),

@@ -78,13 +78,15 @@
     X(MAX_RATE, "max-rate", OPTION_NUMBER, "N", "0", 0, 1000000, NULL, SIGHUP_TOO,                 \
       "commands in a second; one more is BUSY; 0: no limit")                                       \
     X(MAX_CONNECTIONS_PER_USER, "max-connections-per-user", OPTION_NUMBER, "N", "0", 0, 1000000,   \
-      NULL, SIGHUP_TOO, "the same four for each user; 0: no limit")                                \
+      NULL, SIGHUP_TOO, "the same for each user; 0: no limit")                                     \
     X(MAX_LEASES_PER_USER, "max-leases-per-user", OPTION_NUMBER, "N", "0", 0, 1000000000, NULL,    \
       SIGHUP_TOO, "see max-connections-per-user")                                                  \
     X(MAX_WAITERS_PER_USER, "max-waiters-per-user", OPTION_NUMBER, "N", "0", 0, 10000000, NULL,    \
       SIGHUP_TOO, "see max-connections-per-user")                                                  \
     X(MAX_RATE_PER_USER, "max-rate-per-user", OPTION_NUMBER, "N", "0", 0, 1000000, NULL,           \
       SIGHUP_TOO, "see max-connections-per-user")                                                  \
+    X(MAX_MEMORY_PER_USER, "max-memory-per-user", OPTION_NUMBER, "MB", "0", 0, 1048576, NULL,      \
+      SIGHUP_TOO, "of a user's requests under way and replies not read yet; 0: no limit")          \
     X(MAX_REPLY_MEMORY, "max-reply-memory", OPTION_NUMBER, "MB", "256", 128, 1048576, NULL,        \
       SIGHUP_TOO,                                                                                  \
       "memory for replies that clients have not read yet, all together; a large reply for\n"       \

@@ -106,6 +106,21 @@ def test_commands_in_a_second(rig, option, named):
         assert login(daemon, "b")("PING") == "PONG"
 
 
+def test_bytes_of_a_user(rig):
+    daemon = with_users(rig, *USERS, args=("--max-memory-per-user", "1", "--unfenced-writes",
+                                           "allow"))
+    a, b = login(daemon, "a"), login(daemon, "b")
+    a.refused("BUSY", "SET", "k", "v" * (2 << 20), text=r"user 'a' .* \(max-memory-per-user\)")
+    assert a("SET", "k", "v" * 900000) == "OK"
+    lazy = login(daemon, "a")
+    lazy.send_all([("GET", "k")] * 60)
+    wait_until(lambda: isinstance(a.ask("PING"), ReplyError), "it does not read")
+    assert b("PING") == "PONG"
+    replies = [lazy.read() for _ in range(60)]
+    assert len(replies[0]) == 900000
+    wait_until(lambda: a.ask("PING") == "PONG", "it has read")
+
+
 def test_limits_change_while_it_runs(rig):
     config = rig.folder / "stockaded.conf"
     config.write_text("max-leases-per-user = 1\n")

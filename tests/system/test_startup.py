@@ -265,7 +265,7 @@ def test_help_names_every_option_and_marks_those_that_sighup_changes():
                       "max-reply-memory", "sql-time-limit", "tls-cert", "tls-key", "tls-ca",
                       "tls-clients", "tls-user", "acl-file", "max-leases", "max-rate",
                       "max-connections-per-user", "max-leases-per-user", "max-waiters-per-user",
-                      "max-rate-per-user"}
+                      "max-rate-per-user", "max-memory-per-user"}
 
 
 def test_sigterm_answers_waiters_with_an_error_and_exits_with_0(rig, lease):

@@ -141,3 +141,22 @@ bool account_take_command(struct account *account, char why[ACCOUNT_WHY_SIZE])
     }
     return true;
 }
+
+void account_count_bytes(struct account *account, size_t *counted, size_t bytes)
+{
+    account->use.bytes += bytes - *counted;
+    *counted = bytes;
+}
+
+bool account_bytes_fit(const struct account *account, char why[ACCOUNT_WHY_SIZE])
+{
+    size_t max = account->engine->options.user_limits.bytes;
+
+    if (max == 0 || account->use.bytes <= max)
+        return true;
+    snprintf(why, ACCOUNT_WHY_SIZE,
+             "too many bytes: user '%s' has %zu KB of requests under way and replies that it has "
+             "not read (max-memory-per-user)",
+             account->name, account->use.bytes >> 10);
+    return false;
+}

@@ -23,12 +23,14 @@ enum account_thing {
 /* 0: no limit. */
 struct account_limits {
     size_t things[ACCOUNT_THINGS];
-    size_t rate; /* commands in a second */
+    size_t rate;  /* commands in a second */
+    size_t bytes; /* of requests under way, and of replies that are not read yet; of a user only */
 };
 
 struct account_use {
     size_t things[ACCOUNT_THINGS];
     int64_t due_us; /* of commands: when the next one may come */
+    size_t bytes;
 };
 
 /* The account of a user; kept for the caller. */
@@ -48,6 +50,10 @@ bool account_take(struct account *account, enum account_thing thing, char why[AC
 /* Count one more, be it too many. */
 void account_add(struct account *account, enum account_thing thing);
 void account_give(struct account *account, enum account_thing thing);
+/* A connection of its holds so many bytes now, of which `*counted` were counted before. */
+void account_count_bytes(struct account *account, size_t *counted, size_t bytes);
+/* Does it hold no more than it may? False: `why`. */
+bool account_bytes_fit(const struct account *account, char why[ACCOUNT_WHY_SIZE]);
 /* Count a command. False: it is one too many within a second. */
 bool account_take_command(struct account *account, char why[ACCOUNT_WHY_SIZE]);
 

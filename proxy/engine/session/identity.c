@@ -65,6 +65,8 @@ void identity_end(struct session *session)
     if (session->counted)
         account_give(session->account, ACCOUNT_CONNECTIONS);
     session->counted = false;
+    if (session->account != NULL)
+        account_count_bytes(session->account, &session->bytes, 0);
     account_drop(session->account);
     session->account = NULL;
 }

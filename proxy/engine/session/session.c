@@ -327,6 +327,11 @@ static size_t advance(struct session *session, const char *data, size_t len)
 
 static void finished(struct request *request);
 
+static void count_bytes(struct session *session)
+{
+    account_count_bytes(session->account, &session->bytes, session->pending_bytes + session->share);
+}
+
 /* From now on its reply has a place in the order. */
 static void take_place(struct session *session, struct request *request)
 {
@@ -337,6 +342,7 @@ static void take_place(struct session *session, struct request *request)
     list_append(&session->pending, &request->link);
     session->pending_count++;
     session->pending_bytes += request->size;
+    count_bytes(session);
 }
 
 /* A started request of no command, for an answer in its place in the order of replies. */
@@ -526,9 +532,16 @@ static bool tell_administration(struct session *session, struct request *request
     return true;
 }
 
-static bool has_rate(const struct engine *engine)
+/* Does its user send too much? */
+static bool is_over_limit(struct session *session, char why[ACCOUNT_WHY_SIZE])
 {
-    return engine->options.limits.rate > 0 || engine->options.user_limits.rate > 0;
+    const struct engine_options *options = &session->engine->options;
+
+    if (options->limits.rate == 0 && options->user_limits.rate == 0 &&
+        options->user_limits.bytes == 0)
+        return false;
+    return !account_take_command(session->account, why) ||
+           !account_bytes_fit(session->account, why);
 }
 
 bool session_admits(struct session *session, struct request *request)
@@ -552,8 +565,7 @@ bool session_admits(struct session *session, struct request *request)
         session_end(session);
     } else if (!session_permits(session, request)) {
         return false;
-    } else if (has_rate(session->engine) && session->rights != NULL &&
-               !account_take_command(session->account, why)) {
+    } else if (session->rights != NULL && is_over_limit(session, why)) {
         session->engine->counters.refused_busy++;
         resp_error(&reply, STK_BUSY, "%s", why);
     } else if (session_only_listens(session) && !(command->flags & COMMAND_PUBSUB)) {
@@ -615,6 +627,7 @@ static void count_output(struct session *session)
     size_t bytes = session->out.len + session->unsent;
 
     replies_count(&session->engine->replies, &session->share, bytes > REPLY_SMALL ? bytes : 0);
+    count_bytes(session);
 }
 
 /* A large reply is not copied. */

@@ -57,6 +57,7 @@ struct session {
     bool untold;          /* the audit could not take what it has to: nothing is sent any more */
     size_t unsent;        /* bytes that were taken from `out` and are held until they have left */
     size_t share; /* of the room for replies: what is in `out` and unsent, where that is much */
+    size_t bytes; /* that are counted in its account: of requests, and of that share */
 
     struct multi *multi;                        /* between MULTI and EXEC; or NULL */
     void (*on_queued)(struct request *request); /* a command for the transaction has arrived */
