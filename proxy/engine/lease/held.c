@@ -23,9 +23,8 @@ enum { WARNING_MS = 60000 }; /* between two that say the same */
 
 /* There may be a million: small. */
 struct held {
-    struct table_node node; /* in engine->held */
-    struct engine *engine;
-    struct account *account; /* whose it is */
+    struct table_node node;  /* in engine->held */
+    struct account *account; /* whose it is; and its engine */
     struct session *holder;  /* NULL: that connection is gone */
     struct list of_session;  /* holder->held */
     struct timer timer;      /* when the lease should be over */
@@ -49,6 +48,12 @@ struct query {
     struct lease_call call;
     char name[];
 };
+
+/* A field of its own would be 8 bytes of each lease. */
+static struct engine *engine_of(const struct held *held)
+{
+    return account_engine(held->account);
+}
 
 static struct bytes name_of(const struct held *held)
 {
@@ -76,7 +81,7 @@ static void dispose(struct table_node *node)
 {
     struct held *held = of_node(node);
 
-    timer_stop(held->engine, &held->timer);
+    timer_stop(engine_of(held), &held->timer);
     list_remove(&held->of_session);
     if (held->query != NULL)
         held->query->held = NULL;
@@ -88,15 +93,15 @@ static void dispose(struct table_node *node)
 
 static void drop(struct held *held)
 {
-    if (held->lock_client != NULL && !held->engine->draining)
+    if (held->lock_client != NULL && !engine_of(held)->draining)
         lock_client_ended(held->lock_client, name_of(held), held->presented);
-    table_remove(&held->engine->held, &held->node);
+    table_remove(&engine_of(held)->held, &held->node);
     dispose(&held->node);
 }
 
 static void publish(const struct held *held, enum event_kind kind, struct bytes reason)
 {
-    events_publish(held->engine,
+    events_publish(engine_of(held),
                    &(struct event){.kind = kind,
                                    .resource = name_of(held),
                                    .owner = {held->bytes + held->name_len, held->owner_len},
@@ -155,8 +160,8 @@ static void end(struct held *held, bool revoked, const struct release *release, 
     const struct session *by = request == NULL ? NULL : request->session;
     enum history_end how = revoked ? HISTORY_REVOKED : HISTORY_RELEASED;
 
-    audit_end(held->engine, held, release, how);
-    history_ended(held->engine->history, held->entry, how, reason);
+    audit_end(engine_of(held), held, release, how);
+    history_ended(engine_of(held)->history, held->entry, how, reason);
     publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED, reason);
     if (revoked)
         tell_holder(held, "revoked");
@@ -170,9 +175,9 @@ static void expire(struct held *held, bool taken)
 {
     enum history_end how = taken ? HISTORY_TAKEN : HISTORY_EXPIRED;
 
-    audit_end(held->engine, held, NULL, how);
-    history_ended(held->engine->history, held->entry, how, BYTES_LITERAL(""));
-    held->engine->counters.leases_expired++;
+    audit_end(engine_of(held), held, NULL, how);
+    history_ended(engine_of(held)->history, held->entry, how, BYTES_LITERAL(""));
+    engine_of(held)->counters.leases_expired++;
     publish(held, EVENT_EXPIRED, BYTES_LITERAL(""));
     tell_holder(held, taken ? "taken" : "expired");
     drop(held);
@@ -210,7 +215,7 @@ static void on_answer(struct lease_call *call)
 
 static void ask(struct held *held, bool suspected, bool revoked)
 {
-    struct engine *engine = held->engine;
+    struct engine *engine = engine_of(held);
     struct query *query = mem_zalloc(sizeof *query + held->name_len);
     memcpy(query->name, held->bytes, held->name_len);
     query->engine = engine;
@@ -232,7 +237,7 @@ static void on_timer(struct timer *timer)
 {
     struct held *held = list_entry(timer, struct held, timer);
 
-    if (held->engine->draining)
+    if (engine_of(held)->draining)
         drop(held);
     else if (held->query == NULL) /* else its answer minds the time */
         ask(held, false, false);
@@ -251,8 +256,8 @@ void held_on_news(void *context, const struct lease_news *news)
 static void set_until(struct held *held, int64_t ttl_ms)
 {
     held->ttl_ms = (int32_t)ttl_ms;
-    held->until_ms = engine_now_ms(held->engine) + ttl_ms;
-    timer_set(held->engine, &held->timer, held->until_ms + 1);
+    held->until_ms = engine_now_ms(engine_of(held)) + ttl_ms;
+    timer_set(engine_of(held), &held->timer, held->until_ms + 1);
     history_renewed(held->entry, held->until_ms);
 }
 
@@ -311,7 +316,6 @@ void held_granted(struct engine *engine, const struct grant *grant)
     bool is_known = held != NULL;
     if (held == NULL) {
         held = mem_zalloc(offsetof(struct held, bytes) + grant->resource.len + owner.len);
-        held->engine = engine;
         held->account = account_keep(grant->session->account);
         account_add(held->account, ACCOUNT_LEASES);
         held->timer.fire = on_timer;

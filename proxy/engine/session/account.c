@@ -61,6 +61,11 @@ const char *account_name(const struct account *account)
     return account->name;
 }
 
+struct engine *account_engine(const struct account *account)
+{
+    return account->engine;
+}
+
 /* Is there room under both limits? */
 static bool is_full(const struct account_use *use, const struct account_limits *limits,
                     enum account_thing thing)

@@ -39,6 +39,7 @@ struct account *account_keep(struct account *account);
 /* May be NULL. */
 void account_drop(struct account *account);
 const char *account_name(const struct account *account);
+struct engine *account_engine(const struct account *account);
 
 #define ACCOUNT_WHY_SIZE 160
 
