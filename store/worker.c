@@ -2,7 +2,7 @@
 /* Submitting costs one uncontended lock. The thread is woken once for all that was submitted since
  * the last flush, and only where it sleeps; while a batch is under way the next one gathers. Both
  * make commits few under load. */
-#include "store/sqlite/worker.h"
+#include "store/worker.h"
 
 #include <signal.h>
 

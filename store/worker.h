@@ -8,8 +8,8 @@
  *
  * The owner is the thread that submits: the loop's. While it runs a batch inline the thread sleeps,
  * for only the owner could wake it. So there is never more than one batch under way. */
-#ifndef STOCKADE_STORE_SQLITE_WORKER_H
-#define STOCKADE_STORE_SQLITE_WORKER_H
+#ifndef STOCKADE_STORE_WORKER_H
+#define STOCKADE_STORE_WORKER_H
 
 #include <pthread.h>
 #include <stdbool.h>
