@@ -21,7 +21,7 @@ endif
 
 # What is built from what.
 DAEMON_FOLDERS := fence/base fence fence/lease $(addprefix fence/lease/,redis redlock zookeeper) \
-                  store store/sqlite store/extension proxy/resp proxy/engine \
+                  store store/sqlite store/postgresql store/extension proxy/resp proxy/engine \
                   $(addprefix proxy/engine/,acl history session write lease lockkeys show command) \
                   proxy/host proxy/server proxy/server/audit proxy/server/page
 DAEMON_MAIN := proxy/server/daemon.c
@@ -64,11 +64,11 @@ library_objects = $(patsubst %.c,$(BUILD)/library/%.o,$(LIBRARY_SOURCES))
 extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
-DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd json-c inih libxxhash openssl libxcrypt \
+DAEMON_PACKAGES := libuv hiredis sqlite3 libpq libmicrohttpd json-c inih libxxhash openssl libxcrypt \
                    libsystemd
 # Of the command line only: a screen. Its header needs no flags.
 TOOLS_PACKAGES := ncursesw
-LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash openssl libxcrypt
+LIBRARY_PACKAGES := libuv hiredis sqlite3 libpq libxxhash openssl libxcrypt
 # Debian's libuv.a has another name, and a .pc file of its own.
 STATIC_PACKAGES = $(LIBRARY_PACKAGES:libuv=$(if $(shell pkg-config --exists libuv-static && \
     echo yes),libuv-static,libuv))
