@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private PostgreSQL beside the blocks of a page."""
+"""Private PostgreSQL servers: one beside the blocks of a page; one for all tests of a session, with
+a database for each store."""
 
 import glob
+import hashlib
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 
 from harness.limits import wait_until
@@ -16,19 +19,82 @@ def program(name):
     return found[-1]
 
 
+def as_user():
+    """PostgreSQL refuses to run as root."""
+    if os.getuid() != 0:
+        return []
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+
+
+class Cluster:
+    """A server on a Unix socket, which ends with the process that has made it."""
+
+    def __init__(self, *settings):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="stockade-pg-"))
+        if os.getuid() == 0:
+            shutil.chown(self.folder, "postgres", "postgres")
+        self.data = self.folder / "data"
+        self.output = open(self.folder / "log", "ab")
+        made = subprocess.run([*as_user(), program("initdb"), "-D", self.data, "-U", "postgres",
+                               "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
+                              capture_output=True, text=True, cwd="/")
+        assert made.returncode == 0, made.stderr
+        self.settings = ["listen_addresses=", f"unix_socket_directories={self.folder}",
+                         "fsync=off", "max_connections=300", "max_prepared_transactions=10",
+                         *settings]
+        self.start()
+        self.sql("CREATE ROLE shop LOGIN")
+
+    def start(self):
+        words = [word for setting in self.settings for word in ("-c", setting)]
+        self.server = subprocess.Popen(
+            [*(as_user() or ["setpriv"]), "--pdeathsig=INT", program("postgres"), "-D", self.data,
+             *words], stdout=self.output, stderr=self.output, cwd="/")
+        wait_until(lambda: self.psql("-c", "SELECT 1").returncode == 0, "PostgreSQL is up", 20)
+
+    def psql(self, *words, database="postgres", user="postgres"):
+        return subprocess.run([program("psql"), "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-h",
+                               self.folder, "-U", user, "-d", database, *words],
+                              capture_output=True, text=True)
+
+    def sql(self, text, **options):
+        done = self.psql("-c", text, **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.rstrip("\n")
+
+    def uri(self, database):
+        return f"postgresql://shop@/{database}?host={self.folder}"
+
+    def close(self):
+        self.server.terminate()  # ends its clients, too: SIGINT would be enough
+        self.server.send_signal(2)
+        self.server.wait(20)
+        self.output.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def store_uri(folder, path):
+    """Of the database that stands for the store file of this path, made where there is none, on the
+    session's server."""
+    name = "s" + hashlib.md5(str(path).encode()).hexdigest()[:16]
+    made = subprocess.run([program("psql"), "-X", "-q", "-h", folder, "-U", "postgres", "-c",
+                           f"CREATE DATABASE {name} OWNER shop TEMPLATE template0"],
+                          capture_output=True, text=True)
+    assert made.returncode == 0 or "already exists" in made.stderr, made.stderr
+    return f"postgresql://shop@/{name}?host={folder}"
+
+
 def start(place):
     """On its default port; its programs and drivers find it by PGHOST and PGUSER."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="stockade-postgres-"))
     place.cleanups.append(lambda: shutil.rmtree(folder, ignore_errors=True))
-    as_user = []
-    if os.getuid() == 0:  # PostgreSQL refuses to run as root
+    if os.getuid() == 0:
         shutil.chown(folder, "postgres", "postgres")
-        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
     data = folder / "data"
-    output, status = place.run([*as_user, program("initdb"), "-D", data, "-U", "shop", "-A",
+    output, status = place.run([*as_user(), program("initdb"), "-D", data, "-U", "shop", "-A",
                                 "trust", "--no-sync"])
     assert status == 0, output
-    place.start([*as_user, program("postgres"), "-D", data, "-c", "listen_addresses=127.0.0.1",
+    place.start([*as_user(), program("postgres"), "-D", data, "-c", "listen_addresses=127.0.0.1",
                  "-c", "unix_socket_directories=", "-c", "fsync=off"], "postgres")
     place.env.update(PGHOST="127.0.0.1", PGUSER="shop")
     wait_until(lambda: place.run([program("pg_isready"), "-q"])[1] == 0, "PostgreSQL is up", 20)
