@@ -154,8 +154,10 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
         .threaded = true,
         .work = pg_writer_work,
         .context = &store->writer,
+        .pending = store->writer.reach.reported, /* it looks for the database by itself */
     };
     store->apart.worker = *quick = *slow = store->writes;
+    store->apart.worker.pending = quick->pending = slow->pending = false;
     store->apart.worker.name = "store-apart";
     store->apart.worker.queue_max = APART_MAX;
     store->apart.worker.batch_max = 1;

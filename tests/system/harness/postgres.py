@@ -7,6 +7,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -29,7 +30,8 @@ def as_user():
 class Cluster:
     """A server on a Unix socket, which ends with the process that has made it."""
 
-    def __init__(self, *settings):
+    def __init__(self, *settings, port=None):
+        """`port`: of 127.0.0.1, for what goes through a relay."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="stockade-pg-"))
         if os.getuid() == 0:
             shutil.chown(self.folder, "postgres", "postgres")
@@ -39,7 +41,9 @@ class Cluster:
                                "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
                               capture_output=True, text=True, cwd="/")
         assert made.returncode == 0, made.stderr
-        self.settings = ["listen_addresses=", f"unix_socket_directories={self.folder}",
+        self.port = port
+        self.settings = [f"listen_addresses={'127.0.0.1' if port else ''}", f"port={port or 5432}",
+                         f"unix_socket_directories={self.folder}",
                          "fsync=off", "max_connections=300", "max_prepared_transactions=10",
                          *settings]
         self.start()
@@ -53,8 +57,8 @@ class Cluster:
         wait_until(lambda: self.psql("-c", "SELECT 1").returncode == 0, "PostgreSQL is up", 20)
 
     def psql(self, *words, database="postgres", user="postgres"):
-        return subprocess.run([program("psql"), "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-h",
-                               self.folder, "-U", user, "-d", database, *words],
+        return subprocess.run([program("psql"), "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-p",
+                               str(self.port or 5432), "-h", self.folder, "-U", user, "-d", database, *words],
                               capture_output=True, text=True)
 
     def sql(self, text, **options):
@@ -62,13 +66,34 @@ class Cluster:
         assert done.returncode == 0, done.stderr
         return done.stdout.rstrip("\n")
 
-    def uri(self, database):
-        return f"postgresql://shop@/{database}?host={self.folder}"
+    def database(self, name):
+        """A new one, which belongs to a role without any other right."""
+        self.sql(f"CREATE DATABASE {name} OWNER shop TEMPLATE template0")
+        return name
+
+    def uri(self, database, address=None, user="shop"):
+        if address:
+            return "postgresql://{}@{}:{}/{}".format(user, *address, database)
+        return f"postgresql://{user}@/{database}?host={self.folder}&port={self.port or 5432}"
+
+    def pids(self):
+        """Of the server and its backends."""
+        children = f"/proc/{self.server.pid}/task/{self.server.pid}/children"
+        return [self.server.pid, *map(int, pathlib.Path(children).read_text().split())]
+
+    def signal_all(self, number):
+        for pid in self.pids():
+            os.kill(pid, number)
+
+    def kill(self):
+        """As if the machine lost its power, but for what the disk had in its cache."""
+        self.signal_all(signal.SIGKILL)
+        self.server.wait(20)
 
     def close(self):
-        self.server.terminate()  # ends its clients, too: SIGINT would be enough
-        self.server.send_signal(2)
-        self.server.wait(20)
+        if self.server.poll() is None:
+            self.server.send_signal(signal.SIGINT)  # ends its clients, too
+            self.server.wait(20)
         self.output.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
