@@ -72,10 +72,13 @@ bool reach_ready(struct reach *reach)
 
     if (pg->conn != NULL && PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed)
         return true;
-    if (now_ms < reach->again_ms)
+    int64_t reached = atomic_load(&reach->txn.shared->reached);
+    if (now_ms < reach->again_ms && reached == reach->reached)
         return false;
+    reach->reached = reached;
     if (connect(reach)) {
         reach->txn.renamed = false;
+        atomic_fetch_add(&reach->txn.shared->reached, 1);
         return true;
     }
     reach_failed(reach);

@@ -42,6 +42,7 @@ enum pg_ended {
 struct pg_shared {
     atomic_int_least64_t session; /* of this opening; 0: the database was not reached yet */
     atomic_int_least64_t mark;    /* the last transaction's number */
+    atomic_int_least64_t reached; /* how often a connection was made */
 };
 
 struct pg_txn {
