@@ -79,6 +79,14 @@ static inline struct pg_txn *pg_txn_of(struct store_txn *txn)
     return (struct pg_txn *)txn;
 }
 
+/* The operation cannot go on, for the first of its reasons. Returns STK_STORE. */
+static inline enum stk_error pg_stop(struct pg_txn *txn, enum pg_stop stop)
+{
+    if (txn->stop == PG_ON)
+        txn->stop = stop;
+    return STK_STORE;
+}
+
 /* Loads what is wanted, and begins the transaction where it has not begun. False: pg->why. */
 bool pg_load(struct pg_txn *txn);
 /* The same for reads that are likely to need no more: the transaction is over after. */

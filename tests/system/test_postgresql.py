@@ -219,6 +219,67 @@ def test_a_copy_of_the_store_grants_nothing_that_was_granted_before(rig, cluster
     assert client.token("sku:1") > old + (1 << 32) - 1
 
 
+@pytest.fixture
+def pair():
+    """A primary and its synchronous standby."""
+    primary = postgres.Cluster(port=free_port())
+    standby = postgres.Cluster(port=free_port(), primary=primary)
+    primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+    primary.sql("SELECT pg_reload_conf()")
+    wait_until(lambda: primary.sql("SELECT sync_state FROM pg_stat_replication") == "sync",
+               "the standby is synchronous", 20)
+    yield primary, standby
+    for cluster in (standby, primary):
+        if cluster.server.poll() is None:
+            cluster.signal_all(signal.SIGCONT)
+        cluster.close()
+
+
+def both(pair, database):
+    ports = ",".join(str(cluster.port) for cluster in pair)
+    return f"postgresql://shop@127.0.0.1,127.0.0.1/{database}?port={ports}&connect_timeout=2"
+
+
+def test_nothing_is_told_that_the_standby_does_not_have(rig, pair):
+    primary, standby = pair
+    database = primary.database("shop")
+    daemon = rig.daemon(store=both(pair, database))
+    client, reader = daemon.client(), daemon.client()
+    token = client.token("stock")
+    client.fenced(token, "SET", "stock", "10")
+    standby.signal_all(signal.SIGSTOP)
+    client.send("FENCED", token, "SET", "stock", "9")
+    wait_until(lambda: "SyncRep" in primary.sql("SELECT wait_event FROM pg_stat_activity"),
+               "the commit waits for the standby", 10)
+    # An operator ends the wait: the commit is there, and not replicated.
+    primary.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    reply = reader.ask("GET", "stock", timeout=patience(30))
+    assert isinstance(reply, ReplyError) and reply.code == "STORE", reply
+    with pytest.raises(TimeoutError):
+        client.read(timeout=0.2)
+    standby.signal_all(signal.SIGCONT)
+    assert client.read(timeout=patience(20)) == "OK"
+    wait_until(lambda: reader.ask("GET", "stock") == b"9", "it is told", 10)
+
+
+def test_a_promoted_standby_has_all_that_was_acknowledged_and_no_token_comes_twice(rig, pair):
+    primary, standby = pair
+    database = primary.database("shop")
+    daemon = rig.daemon(store=both(pair, database))
+    client = daemon.client()
+    token = client.token("stock", 60000)
+    for left in range(50):
+        client.fenced(token, "SET", "stock", left)
+    primary.kill()
+    standby.sql("ALTER SYSTEM SET synchronous_standby_names = ''")
+    standby.sql("SELECT pg_promote()")
+    wait_until(lambda: client.ask("GET", "stock") == b"49", "the daemon has found the new primary",
+               20)
+    assert client.fenced(token, "SET", "stock", "50") == "OK"  # replication was synchronous
+    assert client("RELEASE", "stock", token) == 0
+    assert client.token("stock") > token + (1 << 32) - 1
+
+
 def test_all_who_write_at_once_through_two_daemons_sell_what_there_is(rig, uri):
     daemons = [rig.daemon(store=uri), rig.daemon(store=uri)]
     stock = 200

@@ -30,24 +30,32 @@ def as_user():
 class Cluster:
     """A server on a Unix socket, which ends with the process that has made it."""
 
-    def __init__(self, *settings, port=None):
-        """`port`: of 127.0.0.1, for what goes through a relay."""
+    def __init__(self, *settings, port=None, primary=None):
+        """`port`: of 127.0.0.1, for what goes through a relay. `primary`: it is a standby of that
+        one, by the name of `standby`."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="stockade-pg-"))
         if os.getuid() == 0:
             shutil.chown(self.folder, "postgres", "postgres")
         self.data = self.folder / "data"
         self.output = open(self.folder / "log", "ab")
-        made = subprocess.run([*as_user(), program("initdb"), "-D", self.data, "-U", "postgres",
-                               "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
-                              capture_output=True, text=True, cwd="/")
+        words = [program("initdb"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C",
+                 "--no-sync"]
+        if primary:
+            words = [program("pg_basebackup"), "-R", "-c", "fast", "--no-sync", "-d",
+                     f"host={primary.folder} port={primary.port} user=postgres"
+                     " application_name=standby"]
+        made = subprocess.run([*as_user(), *words, "-D", self.data], capture_output=True,
+                              text=True, cwd="/")
         assert made.returncode == 0, made.stderr
         self.port = port
-        self.settings = [f"listen_addresses={'127.0.0.1' if port else ''}", f"port={port or 5432}",
+        self.settings = [f"listen_addresses={'127.0.0.1' if port else ''}",
+                         f"port={port or 5432}",
                          f"unix_socket_directories={self.folder}",
                          "fsync=off", "max_connections=300", "max_prepared_transactions=10",
                          *settings]
         self.start()
-        self.sql("CREATE ROLE shop LOGIN")
+        if not primary:
+            self.sql("CREATE ROLE shop LOGIN")
 
     def start(self):
         words = [word for setting in self.settings for word in ("-c", setting)]
@@ -58,8 +66,8 @@ class Cluster:
 
     def psql(self, *words, database="postgres", user="postgres"):
         return subprocess.run([program("psql"), "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-p",
-                               str(self.port or 5432), "-h", self.folder, "-U", user, "-d", database, *words],
-                              capture_output=True, text=True)
+                               str(self.port or 5432), "-h", self.folder, "-U", user, "-d",
+                               database, *words], capture_output=True, text=True)
 
     def sql(self, text, **options):
         done = self.psql("-c", text, **options)
