@@ -139,7 +139,8 @@ picture: all ## draw the demo's picture, tools/report/oversell.svg, anew (needs 
 	@node tools/report/picture.js $(BUILD)/picture.html 'Redis lock' Stockade \
 	    >tools/report/oversell.svg
 
-# SUITES: unit, system (the fast ones), slow (those that pytest marks slow), page (in a browser).
+# SUITES: unit, system (the fast ones), slow (those that pytest marks slow), page (in a browser),
+# postgresql (those of system that hold with any store).
 SUITES ?= unit system
 check: ## build, then run every fast test (SUITES="unit system slow" for all)
 	@tools/setup --tests

@@ -94,6 +94,25 @@ def test_a_row_that_somebody_has_locked_holds_up_nothing_else(rig, cluster, data
     assert client("GET", "sku:7") == b"later"
 
 
+def test_an_operation_behind_one_that_waits_waits_too(rig, cluster, database, uri):
+    """One that is about a locked row and a free one holds up what comes later for the free one."""
+    daemon = rig.daemon(store=uri)
+    client = daemon.client()
+    tokens = [client.token("a"), client.token("b")]
+    with transaction(cluster, database,
+                     "SELECT FROM stockade.resource WHERE name = 'b' FOR UPDATE") as user:
+        pipeline = daemon.client()
+        pipeline.send_all([("FENCEDALL", 2, "a", tokens[0], "b", tokens[1],
+                            "MSET", "a", "1", "b", "1"),
+                           ("FENCED", tokens[0], "SET", "a", "2")])
+        wait_until(lambda: client.ask("PING") == "PONG", "the daemon runs", 5)
+        assert client("GET", "a") is None
+        user.stdin.write("COMMIT;\n")
+        user.stdin.flush()
+        assert pipeline.read() == "OK" and pipeline.read() == "OK"
+    assert client("GET", "a") == b"2" and client("GET", "b") == b"1"
+
+
 def test_a_user_who_locks_in_another_order_deadlocks_with_nobody(rig, cluster, database, uri):
     daemon = rig.daemon(store=uri)
     client = daemon.client()
