@@ -58,6 +58,9 @@ static bool connect(struct reach *reach)
     if (session == 0 && txn->counts) {
         if (!pg_schema_session(pg, &session))
             return false;
+        if (atomic_load(&txn->shared->unsafe))
+            log_warn(reach->log, "store: the server has fsync = off, so a loss of power may lose "
+                                 "or damage what was acknowledged");
         atomic_store(&txn->shared->session, session);
     }
     if (session == 0)

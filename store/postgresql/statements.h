@@ -28,7 +28,8 @@
              " replicated, stockade.is_replicated() FROM stockade.meta")                           \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
-                " timeline > stockade.timeline(), replicated, identity IS NULL"                    \
+                " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \
+                " current_setting('fsync') = 'off'"                                                \
                 " FROM stockade.meta FOR UPDATE")                                                  \
     X(IDENTITY_PUT, "UPDATE stockade.meta SET floor = least(9007199254740991, floor + $1),"        \
                     " identity = stockade.identity(), timeline = stockade.timeline(),"             \

@@ -674,13 +674,33 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
     return is_void ? PG_NOT : PG_COMMITTED;
 }
 
-/* The order of locks is the floor's, then meta's. */
-bool pg_renew_identity(struct pg_txn *txn)
+/* An old primary that does not know of its successor has an older timeline. */
+static bool is_newest(struct pg_txn *txn, int64_t timeline)
+{
+    int64_t seen = atomic_load(&txn->shared->timeline);
+
+    while (timeline > seen)
+        if (atomic_compare_exchange_weak(&txn->shared->timeline, &seen, timeline))
+            return true;
+    if (timeline < seen)
+        text_print(txn->pg.why, sizeof txn->pg.why,
+                   "this server is on timeline %lld, older than %lld, which was seen before: it is "
+                   "no longer the primary",
+                   (long long)timeline, (long long)seen);
+    return timeline == seen;
+}
+
+/* Who the server is, beside what the store remembers. */
+struct identity {
+    bool other, replicated, fresh;
+    int64_t timeline;
+};
+
+static bool read_identity(struct pg_txn *txn, struct identity *identity)
 {
     struct pg *pg = &txn->pg;
-    struct pg_params leap = {.count = 0};
-    bool other = false, older = false, replicated = false, fresh = false;
 
+    /* The order of locks is the floor's, then meta's. */
     pg_send(pg, PG_BEGIN, NULL);
     pg_send(pg, PG_FLOOR_ALONE, NULL);
     pg_send(pg, PG_IDENTITY, NULL);
@@ -689,24 +709,34 @@ bool pg_renew_identity(struct pg_txn *txn)
     skip(txn);
     PGresult *result = pg_take(pg);
     if (result != NULL) {
-        other = pg_value_bool(result, 0, 0) || pg_value_bool(result, 0, 1);
-        older = pq.PQgetisnull(result, 0, 2) == 0 && pg_value_bool(result, 0, 2);
-        replicated = pg_value_bool(result, 0, 3);
-        fresh = pg_value_bool(result, 0, 4);
+        *identity = (struct identity){
+            .other = pg_value_bool(result, 0, 0) || pg_value_bool(result, 0, 1),
+            .timeline = pg_value_int64(result, 0, 2),
+            .replicated = pg_value_bool(result, 0, 3),
+            .fresh = pg_value_bool(result, 0, 4),
+        };
+        atomic_store(&txn->shared->unsafe, pg_value_bool(result, 0, 5));
     }
     pq.PQclear(result);
-    if (!pg_end(pg))
+    return pg_end(pg) && is_newest(txn, identity->timeline);
+}
+
+bool pg_renew_identity(struct pg_txn *txn)
+{
+    struct pg *pg = &txn->pg;
+    struct pg_params leap = {.count = 0};
+    struct identity identity = {0};
+
+    if (!read_identity(txn, &identity))
         return false;
-    (void)older;
-    pg_param_int64(&leap, other && !fresh ? TOKEN_LEAP_MAX : 0);
+    bool other = identity.other, leaps = other && !identity.fresh;
+    pg_param_int64(&leap, leaps ? TOKEN_LEAP_MAX : 0);
     pg_send(pg, other ? PG_IDENTITY_PUT : PG_REPLICATED_PUT, other ? &leap : NULL);
-    if (other && !fresh && !replicated) {
+    if (leaps && !identity.replicated) {
         pg_send(pg, PG_FLUSH_RETIRE, NULL);
         pg_send(pg, PG_REVOKE_ALL, NULL);
     }
     pg_send(pg, PG_COMMIT, NULL);
     pg_sync(pg);
-    if (!pg_end(pg) || pg->warned)
-        return false;
-    return true;
+    return pg_end(pg) && !pg->warned;
 }

@@ -40,9 +40,11 @@ enum pg_ended {
 
 /* Of the store, shared by its threads. */
 struct pg_shared {
-    atomic_int_least64_t session; /* of this opening; 0: the database was not reached yet */
-    atomic_int_least64_t mark;    /* the last transaction's number */
-    atomic_int_least64_t reached; /* how often a connection was made */
+    atomic_int_least64_t session;  /* of this opening; 0: the database was not reached yet */
+    atomic_int_least64_t mark;     /* the last transaction's number */
+    atomic_int_least64_t reached;  /* how often a connection was made */
+    atomic_int_least64_t timeline; /* the newest one that was seen */
+    atomic_bool unsafe;            /* the server has fsync = off */
 };
 
 struct pg_txn {

@@ -297,6 +297,13 @@ def test_a_promoted_standby_has_all_that_was_acknowledged_and_no_token_comes_twi
     assert client.fenced(token, "SET", "stock", "50") == "OK"  # replication was synchronous
     assert client("RELEASE", "stock", token) == 0
     assert client.token("stock") > token + (1 << 32) - 1
+    # The old primary comes back, alone, and is not believed.
+    primary.start()
+    primary.sql("ALTER SYSTEM SET synchronous_standby_names = ''")
+    primary.sql("SELECT pg_reload_conf()")
+    standby.kill()
+    wait_until(lambda: "older" in getattr(client.ask("GET", "stock"), "text", ""),
+               "the daemon has seen the old primary", 20)
 
 
 def test_all_who_write_at_once_through_two_daemons_sell_what_there_is(rig, uri):
