@@ -74,8 +74,8 @@ STATIC_PACKAGES = $(LIBRARY_PACKAGES:libuv=$(if $(shell pkg-config --exists libu
     echo yes),libuv-static,libuv))
 PKG_LIBS := pkg-config --libs
 # The clients of ZooKeeper and PostgreSQL are loaded where they are asked for
-# (fence/base/library.h). The tests and the benchmark use ZooKeeper's by themselves; it comes without
-# a .pc file.
+# (fence/base/library.h). The tests and the benchmark use ZooKeeper's by themselves; it comes
+# without a .pc file.
 ZOOKEEPER_LIBS := -lzookeeper_mt
 once = $(eval $(1) := $(shell $(2)))$($(1))
 PACKAGE_CFLAGS = $(call once,PACKAGE_CFLAGS,pkg-config --cflags $(DAEMON_PACKAGES) libpq zlib)

@@ -281,7 +281,7 @@ def test_nothing_is_told_that_the_standby_does_not_have(rig, pair):
     wait_until(lambda: reader.ask("GET", "stock") == b"9", "it is told", 10)
 
 
-def test_a_promoted_standby_has_all_that_was_acknowledged_and_no_token_comes_twice(rig, pair):
+def test_a_promoted_standby_has_all_and_no_token_comes_twice(rig, pair):
     primary, standby = pair
     database = primary.database("shop")
     daemon = rig.daemon(store=both(pair, database))
