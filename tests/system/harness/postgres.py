@@ -58,11 +58,19 @@ class Cluster:
             self.sql("CREATE ROLE shop LOGIN")
 
     def start(self):
+        """What is left of one that was killed may hold its memory for a moment: it ends then, and
+        has another try."""
         words = [word for setting in self.settings for word in ("-c", setting)]
-        self.server = subprocess.Popen(
-            [*(as_user() or ["setpriv"]), "--pdeathsig=INT", program("postgres"), "-D", self.data,
-             *words], stdout=self.output, stderr=self.output, cwd="/")
-        wait_until(lambda: self.psql("-c", "SELECT 1").returncode == 0, "PostgreSQL is up", 20)
+        self.server = None
+
+        def is_up():
+            if self.server is None or self.server.poll() is not None:
+                self.server = subprocess.Popen(
+                    [*(as_user() or ["setpriv"]), "--pdeathsig=INT", program("postgres"), "-D",
+                     self.data, *words], stdout=self.output, stderr=self.output, cwd="/")
+            return self.psql("-c", "SELECT 1").returncode == 0
+
+        wait_until(is_up, "PostgreSQL is up", 20)
 
     def psql(self, *words, database="postgres", user="postgres"):
         return subprocess.run([program("psql"), "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-p",
