@@ -85,6 +85,22 @@ static bool is_direct(struct pg *pg)
     return good;
 }
 
+/* A backend that waits for a standby does not see that its client has gone: it would stay, and so
+ * would the next one. What it has done so far is committed, as it is when the server stops. */
+static bool end_silent(struct pg *pg)
+{
+    char text[256];
+
+    if (pg->silent_pid == 0)
+        return true;
+    text_print(text, sizeof text,
+               "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %d"
+               " AND usename = current_user AND application_name = '%s'",
+               pg->silent_pid, pg->name);
+    pg->silent_pid = 0;
+    return pg_run(pg, text);
+}
+
 bool pg_connect(struct pg *pg)
 {
     /* What the URI says comes last, and so has the word, but for the first ones' encoding. */
@@ -105,7 +121,7 @@ bool pg_connect(struct pg *pg)
                                   NULL};
 
     pg_drop(pg);
-    pg->failed = pg->warned = false;
+    pg->failed = pg->warned = pg->timed_out = false;
     pg->why[0] = pg->sqlstate[0] = '\0';
     if (pg->pq.PQclear == NULL && !libpq_load(&pg->pq, pg->why, sizeof pg->why)) {
         pg->pq.PQclear = NULL;
@@ -118,7 +134,7 @@ bool pg_connect(struct pg *pg)
         fail(pg, pg->pq.PQerrorMessage(pg->conn));
         return false;
     }
-    if (!pg_run(pg, session_setup) || !is_direct(pg))
+    if (!pg_run(pg, session_setup) || !is_direct(pg) || !end_silent(pg))
         return false;
     check(pg->pq.PQenterPipelineMode(pg->conn) == 1 && pg->pq.PQsetnonblocking(pg->conn, 1) == 0);
     return true;
@@ -303,7 +319,9 @@ static bool wait(struct pg *pg)
         poll_fd.events |= POLLOUT;
     if (left_ms <= 0 || (poll(&poll_fd, 1, left_ms) == 0)) {
         text_print(text, sizeof text, "PostgreSQL has not answered for %d ms", pg->timeout_ms);
+        pg->silent_pid = pg->pq.PQbackendPID(pg->conn);
         fail(pg, text);
+        pg->timed_out = true;
         return false;
     }
     if ((poll_fd.revents & ~POLLOUT) != 0 && pg->pq.PQconsumeInput(pg->conn) == 0) {

@@ -37,9 +37,12 @@ struct pg {
     struct libpq pq; /* loaded by the first pg_connect */
     PGconn *conn;    /* NULL: not connected */
     int64_t deadline_ms;
-    size_t expected;  /* statements of the trip whose result was not taken */
-    bool failed;      /* a statement of the trip has failed */
-    bool warned;      /* the server has sent a WARNING in this trip */
+    size_t expected; /* statements of the trip whose result was not taken */
+    bool failed;     /* a statement of the trip has failed */
+    bool timed_out; /* the connection was dropped for its silence; what the server still does for it
+                       is ended when it is reached again: */
+    int silent_pid; /* 0: nothing */
+    bool warned;    /* the server has sent a WARNING in this trip */
     char sqlstate[6]; /* of the last error; empty: the connection's */
     char why[STORE_WHY_MAX];
 };

@@ -105,7 +105,8 @@ enum work_result pg_reader_work(void *context, struct list *batch, size_t count,
 
     (void)inlined;
     list_init(&done);
-    for (int tries = 0; !good && tries < TRIES; tries++)
+    reader->reach.txn.pg.timed_out = false;
+    for (int tries = 0; !good && tries < TRIES && !reader->reach.txn.pg.timed_out; tries++)
         good = attempt(&reader->reach, batch, &done);
     for (struct list *at = batch->next; at != batch; at = at->next)
         reach_fail(&reader->reach, list_entry(at, struct store_op, link));

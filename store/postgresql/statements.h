@@ -32,6 +32,7 @@
                 " current_setting('fsync') = 'off'"                                                \
                 " FROM stockade.meta FOR UPDATE")                                                  \
     X(IDENTITY_PUT, "UPDATE stockade.meta SET floor = least(9007199254740991, floor + $1),"        \
+                    " session = session + CASE WHEN $1 > 0 THEN 1048576 ELSE 0 END,"               \
                     " identity = stockade.identity(), timeline = stockade.timeline(),"             \
                     " replicated = stockade.is_replicated()")                                      \
     X(REPLICATED_PUT, "UPDATE stockade.meta SET replicated = stockade.is_replicated()"             \
@@ -94,7 +95,8 @@
     X(MARK_VOID, "INSERT INTO stockade.mark(session, number, void) VALUES($1, $2, true)"           \
                  " ON CONFLICT (session, number) DO UPDATE SET void = mark.void"                   \
                  " RETURNING void")                                                                \
-    X(MARKS_PRUNE, "DELETE FROM stockade.mark WHERE session = $1 AND number < $2")                 \
+    X(MARKS_PRUNE, "DELETE FROM stockade.mark WHERE session = $1 AND number < $2"                  \
+                   " AND number % 2 = $2 % 2")                                                     \
     /* A commit of our own, behind whose replication all that was seen before is replicated. */    \
     X(BARRIER, "SELECT CASE WHEN stockade.is_replicated()"                                         \
                " THEN pg_logical_emit_message(true, 'stockade', '') END")                          \

@@ -11,7 +11,7 @@
 enum {
     IDS_BLOCK = 1000, /* as the sequence counts */
     IDS_LOW = 64,
-    MARKS_KEPT = 256,
+    MARKS_KEPT = 256, /* or fewer */
 };
 
 /* Loading. */
@@ -583,12 +583,14 @@ static void send_mark(struct pg_txn *txn, enum pg_statement statement, int64_t n
     pg_send(&txn->pg, statement, &params);
 }
 
-/* Everybody who committed so many marks later has taken a look at his own. */
+/* A connection begins a transaction only when it knows what became of the one before. So its older
+ * marks are of no use; another connection's are none of its business. */
 static void send_marks(struct pg_txn *txn)
 {
-    txn->mark = atomic_fetch_add(&txn->shared->mark, 1) + 1;
-    if (txn->mark % MARKS_KEPT == 0)
-        send_mark(txn, PG_MARKS_PRUNE, txn->mark - MARKS_KEPT);
+    txn->last_mark += txn->last_mark == 0 && !txn->counts ? 1 : 2;
+    txn->mark = txn->last_mark;
+    if (txn->mark % MARKS_KEPT < 2)
+        send_mark(txn, PG_MARKS_PRUNE, txn->mark);
     send_mark(txn, PG_MARK, txn->mark);
 }
 

@@ -41,7 +41,6 @@ enum pg_ended {
 /* Of the store, shared by its threads. */
 struct pg_shared {
     atomic_int_least64_t session;  /* of this opening; 0: the database was not reached yet */
-    atomic_int_least64_t mark;     /* the last transaction's number */
     atomic_int_least64_t reached;  /* how often a connection was made */
     atomic_int_least64_t timeline; /* the newest one that was seen */
     atomic_bool unsafe;            /* the server has fsync = off */
@@ -51,7 +50,8 @@ struct pg_txn {
     struct store_txn base;
     struct pg pg;
     struct pg_shared *shared;
-    bool counts; /* this connection counts the opening of the store */
+    int64_t last_mark; /* each connection's are its own: the writer's even, the other's odd */
+    bool counts;       /* this connection counts the opening of the store */
     enum pg_kind kind;
     struct set set;
 

@@ -139,12 +139,12 @@ static enum pg_ended attempt(struct pg_writer *writer, struct batch *batch)
         bool unknown = ended == PG_UNKNOWN;
         if (unknown)
             ended = pg_find_out(reach, writer->worker, writer->finished, txn->mark);
-        if (ended == PG_NOT && (unknown || txn->pg.conn == NULL))
+        if (ended == PG_NOT && (unknown || (txn->pg.conn == NULL && !txn->pg.timed_out)))
             ended = PG_AGAIN;
         if (ended == PG_COMMITTED && txn->mark != 0)
             durations_add(&writer->commits_took, clock_now_us(&clock_monotonic) - start_us);
         writer->commits += ended == PG_COMMITTED && txn->mark != 0;
-    } else if (txn->renamed || txn->pg.conn == NULL) {
+    } else if (txn->renamed || (txn->pg.conn == NULL && !txn->pg.timed_out)) {
         ended = PG_AGAIN;
     }
     if (ended == PG_COMMITTED) {
