@@ -126,7 +126,7 @@ struct store_txn_impl {
     enum stk_error (*receipt_remove)(struct store_txn *txn, const struct resource *resource,
                                      struct bytes id);
     /* Calls `each` for a resource's receipts, those of newer tokens first, then in
-     * the reverse order of bytes_compare, until it returns false. */
+     * the reverse order of bytes_compare, until it returns false; at least for 1000 of them. */
     enum stk_error (*each_receipt)(struct store_txn *txn, const struct resource *resource,
                                    txn_each_receipt each, void *context);
     /* Clean-up, a little at a time: examine no more than `max` rows, and say in `more` whether

@@ -83,6 +83,11 @@ static bool is_write(enum verb verb)
     return verb == VERB_APPEND || verb == VERB_COUNT || verb == VERB_SELL || verb == VERB_PAIR;
 }
 
+static bool is_acquire(const struct call *call)
+{
+    return call->verb == VERB_ACQUIRE || call->verb == VERB_ACQUIRE_ALL;
+}
+
 void audit_arrived(struct auditor *auditor, struct call *call)
 {
     struct world *world = auditor->world;
@@ -95,6 +100,8 @@ void audit_arrived(struct auditor *auditor, struct call *call)
     call->arrived_us = world->now_us;
     call->arrived_pauses_us = daemon->pauses_us;
     call->arrival = ++auditor->arrivals;
+    call->entries_then = audit_entries(auditor);
+    auditor->asked += is_acquire(call) ? call->count : 0;
     for (int i = 0; i < call->count; i++)
         call->tokens_then[i] = auditor->seen[call->resources[i]].token;
     call->acked_then = auditor->seen[call->resources[0]].acked[daemon->number];
@@ -135,6 +142,8 @@ void audit_answered(struct auditor *auditor, struct call *call, const redisReply
     if (call->answered)
         world_break(auditor->world, SANE, "a second reply to one call");
     call->answered = true;
+    call->answered_us = auditor->world->now_us;
+    auditor->answered += is_acquire(call) ? call->count : 0;
     leave(auditor, call);
     audit_reply(auditor, call, reply);
 }

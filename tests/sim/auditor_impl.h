@@ -24,6 +24,9 @@ struct grant {
     int client, owner, id;
     int64_t asked_us, told_us; /* when */
     int64_t until_us;          /* how long it should last at least */
+    int daemon;                /* that told it */
+    int64_t entries_then;      /* when it was asked for; -1: it is older than that */
+    int64_t released_us;       /* when that was told; 0: it was not */
 };
 
 struct auditor {
@@ -37,9 +40,10 @@ struct auditor {
     size_t grants_count, grants_room;
     int ids;
     uint64_t arrivals;
-    int64_t counted;   /* COUNT operations that were told to be applied */
-    int64_t count_may; /* those that arrived at all */
-    int64_t sold;      /* SELL operations in the logs */
+    int64_t asked, answered; /* ACQUIREs, each resource for one */
+    int64_t counted;         /* COUNT operations that were told to be applied */
+    int64_t count_may;       /* those that arrived at all */
+    int64_t sold;            /* SELL operations in the logs */
     struct stored sold_now;
     int64_t pair_us; /* when the pair was written last */
 };
@@ -49,6 +53,13 @@ void audit_check(struct auditor *auditor, enum promise promise);
 bool audit_is_never(const struct op *op);
 /* auditor_replies.c */
 void audit_reply(struct auditor *auditor, struct call *call, const redisReply *reply);
+/* How many entries a history has had at most, those of calls that are under way not counted; with
+ * them: auditor_past.c. */
+int64_t audit_entries(const struct auditor *auditor);
+int64_t audit_entries_may(const struct auditor *auditor);
+/* Compare what HISTORY and REFUSALS tell with what their daemon has told before they arrived. */
+void audit_history(struct auditor *auditor, const struct call *call, const redisReply *reply);
+void audit_refusals(struct auditor *auditor, const struct call *call, const redisReply *reply);
 /* Check that of those who wait at one daemon the first to come is the first to be served:
  * auditor_live.c. */
 void audit_line(struct auditor *auditor, const struct call *call, int64_t token);

@@ -75,15 +75,19 @@ static void judge_grant(struct auditor *auditor, const struct call *call, int i,
                     "client %d is told token %lld of %s, but the store's newest is %lld",
                     call->client, (long long)token, name_of(call, i),
                     (long long)seen_of(auditor, call, i)->token);
-    note_grant(auditor, &(struct grant){.resource = call->resources[i],
-                                        .token = token,
-                                        .client = call->client,
-                                        .owner = call->owner,
-                                        .id = call->id,
-                                        .asked_us = call->arrived_us,
-                                        .told_us = now_us,
-                                        /* One that goes with its connection may go any time. */
-                                        .until_us = call->ephemeral ? 0 : now_us + ttl_ms * 990});
+    note_grant(
+        auditor,
+        &(struct grant){.resource = call->resources[i],
+                        .token = token,
+                        .client = call->client,
+                        .owner = call->owner,
+                        .id = call->id,
+                        .asked_us = call->arrived_us,
+                        .told_us = now_us,
+                        /* One that goes with its connection may go any time. */
+                        .until_us = call->ephemeral ? 0 : now_us + ttl_ms * 990,
+                        .daemon = call->link->daemon,
+                        .entries_then = token > call->tokens_then[i] ? call->entries_then : -1});
 }
 
 /* All or none: when the reply to an ACQUIREALL leaves, each of its tokens is good, but for what has
@@ -178,10 +182,19 @@ static void judge_ended(struct auditor *auditor, const struct call *call, int64_
                     (long long)token, name_of(call, 0));
 }
 
+static void note_released(struct auditor *auditor, const struct call *call)
+{
+    for (size_t i = 0; i < auditor->grants_count; i++) {
+        struct grant *grant = &auditor->grants[i];
+        if (grant->resource == call->resources[0] && grant->token == call->tokens[0] &&
+            grant->released_us == 0)
+            grant->released_us = auditor->world->now_us;
+    }
+}
+
 /* Writes. */
 
-static void judge_refused_write(struct auditor *auditor, const struct call *call,
-                                const redisReply *reply)
+static void judge_refused_write(struct auditor *auditor, struct call *call, const redisReply *reply)
 {
     struct op *op = call->op;
 
@@ -193,8 +206,10 @@ static void judge_refused_write(struct auditor *auditor, const struct call *call
                     (int)reply->len, reply->str);
     if (op->applied && op->tokens_count == 1)
         world_break(auditor->world, P6_ONCE, "operation %d was refused, and applied", op->number);
-    if (reply_is_error(reply, "STALE") || reply_is_error(reply, "UNKNOWN"))
+    if (reply_is_error(reply, "STALE") || reply_is_error(reply, "UNKNOWN")) {
         judge_refusal(auditor, call, reply_is_error(reply, "UNKNOWN"));
+        call->refused = reply_is_error(reply, "UNKNOWN") ? "UNKNOWN" : "STALE";
+    }
     op->refusals++;
 }
 
@@ -325,10 +340,12 @@ void audit_reply(struct auditor *auditor, struct call *call, const redisReply *r
     case VERB_RELEASE:
         if (reply->type == REDIS_REPLY_INTEGER && reply->integer > 0 && call->owner < 0)
             world_break(auditor->world, P6_ONCE, "%s was entered more than once", name_of(call, 0));
-        if (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0)
+        if (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0) {
             judge_ended(auditor, call, call->tokens[0]);
-        else if (reply_is_error(reply, "UNKNOWN") || reply_is_error(reply, "STALE"))
+            note_released(auditor, call);
+        } else if (reply_is_error(reply, "UNKNOWN") || reply_is_error(reply, "STALE")) {
             judge_refusal(auditor, call, reply_is_error(reply, "UNKNOWN"));
+        }
         break;
     case VERB_REVOKE:
         if (reply->type == REDIS_REPLY_INTEGER)
@@ -355,6 +372,14 @@ void audit_reply(struct auditor *auditor, struct call *call, const redisReply *r
     case VERB_RECEIPT:
         if (reply->type != REDIS_REPLY_ERROR)
             judge_receipt(auditor, call, reply);
+        break;
+    case VERB_HISTORY:
+        if (reply->type != REDIS_REPLY_ERROR)
+            audit_history(auditor, call, reply);
+        break;
+    case VERB_REFUSALS:
+        if (reply->type != REDIS_REPLY_ERROR)
+            audit_refusals(auditor, call, reply);
         break;
     case VERBS: break;
     }

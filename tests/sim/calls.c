@@ -56,6 +56,8 @@ static void call_line(const struct call *call, struct buf *line)
     case VERB_GET: buf_printf(line, "GET %s", name(call, 0)); break;
     case VERB_FENCED_GET: buf_printf(line, "FENCED %lld GET %s", token, name(call, 0)); break;
     case VERB_RECEIPT: buf_printf(line, "RECEIPT %s %lld w%d", name(call, 0), token, number); break;
+    case VERB_HISTORY: buf_printf(line, "HISTORY %s", name(call, 0)); break;
+    case VERB_REFUSALS: buf_append_text(line, "REFUSALS"); break;
     case VERBS: break;
     }
     if (call->verb == VERB_ACQUIRE || call->verb == VERB_ACQUIRE_ALL) {
@@ -115,6 +117,14 @@ redisReply *reply_read(struct bytes raw)
 int64_t reply_item(const redisReply *reply, int place)
 {
     return (size_t)place < reply->elements ? reply->element[place]->integer : 0;
+}
+
+const redisReply *reply_value(const redisReply *map, const char *name)
+{
+    for (size_t i = 0; i + 1 < map->elements; i += 2)
+        if (strcmp(map->element[i]->str, name) == 0)
+            return map->element[i + 1];
+    return NULL;
 }
 
 bool reply_is_queued(const redisReply *reply)

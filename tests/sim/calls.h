@@ -34,6 +34,8 @@ enum verb {
     VERB_GET,
     VERB_FENCED_GET,
     VERB_RECEIPT,
+    VERB_HISTORY,
+    VERB_REFUSALS, /* of all resources */
     VERBS
 };
 
@@ -79,6 +81,9 @@ struct call {
     int64_t tokens_then[2]; /* newest ones, when it arrived */
     int64_t acked_then;     /* how long the log was known to be at this daemon */
     bool applied_then;
+    int64_t entries_then; /* auditor_past.c */
+    int64_t answered_us;
+    const char *refused; /* a write: "STALE" or "UNKNOWN" */
 };
 
 /* The command's bytes; sets replies_left. */
@@ -87,6 +92,8 @@ void call_write(struct call *call, struct buf *out);
 redisReply *reply_read(struct bytes raw);
 /* Return the number at this place of an array, or 0. */
 int64_t reply_item(const redisReply *reply, int place);
+/* Find the value of this name in a map, or NULL. */
+const redisReply *reply_value(const redisReply *map, const char *name);
 /* Is it ["queued", place]? */
 bool reply_is_queued(const redisReply *reply);
 bool reply_is_error(const redisReply *reply, const char *code);

@@ -337,6 +337,23 @@ static void one_round(struct client *client)
     }
 }
 
+/* Now and then a client asks the daemon that it has talked to what it remembers. It does so by a
+ * stream of chance of its own, and in some runs only, so that all others stay as they were. */
+static void look_back(struct client *client)
+{
+    struct world *world = client->world;
+
+    if (world->plan->looks_per_mille == 0)
+        return;
+    struct rng rng =
+        rng_of(world->plan->seed, 'h' + ((uint64_t)client->number << 8), (uint64_t)client->round);
+    if (!rng_per_mille(&rng, world->plan->looks_per_mille))
+        return;
+    enum verb verb = rng_per_mille(&rng, 500) ? VERB_HISTORY : VERB_REFUSALS;
+    (void)client_call(client,
+                      new_call(client, verb, (enum resource_number)rng_below(&rng, RESOURCES)));
+}
+
 /* Nothing may stay open. An ID whose token is over is refused where it was not applied. */
 static void settle(struct client *client)
 {
@@ -386,6 +403,7 @@ void client_main(struct client *client)
             continue;
         }
         one_round(client);
+        look_back(client);
         think(client);
     }
     client->rng = rng_of(world->plan->seed, 'f', (uint64_t)client->number);

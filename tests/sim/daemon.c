@@ -253,7 +253,7 @@ static void daemon_start(struct daemon *daemon)
         .sql_limit_ms = 1000,
         .sessions_max = 200,
         .limits = {.things = {[ACCOUNT_WAITERS] = 200}},
-        .history_max = 100,
+        .history_max = DAEMON_HISTORY_MAX,
     });
     daemon->up = true;
     daemon->started_us = world->now_us;

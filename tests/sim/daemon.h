@@ -13,6 +13,8 @@
  * takes so long at most, and is gone of the TTL that the reply tells. */
 enum { AUDITED_SEEDS = 4, AUDIT_MAX_US = 4000 };
 
+enum { DAEMON_HISTORY_MAX = 100 }; /* entries: few, so that some make room */
+
 struct daemon {
     struct world *world;
     int number;

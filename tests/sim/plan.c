@@ -20,9 +20,9 @@ const char *fault_name(enum fault_kind kind)
 
 const char *promise_name(enum promise promise)
 {
-    static const char *const names[PROMISES] = {"nothing",   "P1 fenced",  "P2 rising",
-                                                "P3 issued", "P4 durable", "P5 atomic",
-                                                "P6 once",   "P8 live",    "good sense"};
+    static const char *const names[PROMISES] = {"nothing",    "P1 fenced", "P2 rising", "P3 issued",
+                                                "P4 durable", "P5 atomic", "P6 once",   "P8 live",
+                                                "history",    "good sense"};
     return names[promise];
 }
 
@@ -79,6 +79,13 @@ static void choose_queue(struct plan *plan)
     plan->queue_per_mille = rng_per_mille(&rng, 500) ? 0 : (int)rng_between(&rng, 100, 900);
 }
 
+/* The same. */
+static void choose_looks(struct plan *plan)
+{
+    struct rng rng = rng_of(plan->seed, 'H', 0);
+    plan->looks_per_mille = rng_per_mille(&rng, 700) ? 0 : (int)rng_between(&rng, 100, 900);
+}
+
 void plan_of_seed(struct plan *plan, uint64_t seed)
 {
     struct rng rng = rng_of(seed, 'P', 0);
@@ -89,6 +96,7 @@ void plan_of_seed(struct plan *plan, uint64_t seed)
     plan->provider = rng_per_mille(&rng, 850) ? PROVIDER_REDIS : PROVIDER_LOCAL;
     choose_masters(plan);
     choose_queue(plan);
+    choose_looks(plan);
     plan->disk = rng_per_mille(&rng, 900) ? DISK_MEMORY : DISK_SQLITE;
     plan->faults_end_ms = rng_between(&rng, 2000, rng_per_mille(&rng, 200) ? 15000 : 5000);
     plan->end_ms = plan->faults_end_ms + 120000;

@@ -22,6 +22,7 @@ enum promise {
     P5_ATOMIC,
     P6_ONCE,
     P8_LIVE,
+    TOLD, /* HISTORY and REFUSALS tell what clients were told */
     SANE, /* the product aborted, or answered what makes no sense */
     PROMISES
 };
@@ -80,6 +81,7 @@ struct plan {
     int weights[8];      /* of what a client does: client_rounds.c */
     int quick_per_mille; /* how much they hurry */
     int queue_per_mille; /* of the ACQUIREs that stand in line by QUEUE, not by WAIT */
+    int looks_per_mille; /* of the rounds after which one asks for the past */
     bool calm_messages;  /* no chance in the time that messages take (a shrunk run) */
     struct fault faults[FAULTS_MAX];
     int faults_count;

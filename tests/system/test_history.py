@@ -12,6 +12,7 @@ from test_log_format import entries
 
 GRANT = ["token", "owner", "user", "client", "address", "granted_ms", "ttl_ms", "ended_ms", "end",
          "reason", "writes", "refused"]
+WAITER = ["place", "owner", "client", "address", "waited_ms", "way"]
 REFUSAL = ["time_ms", "resource", "token", "code", "command", "user", "client", "address",
            "granted_ms", "late_ms", "ended", "newest", "newest_owner", "newest_address"]
 
@@ -34,6 +35,27 @@ def address(client):
 
 def now_ms():
     return time.time() * 1000
+
+
+@pytest.mark.parametrize("proto", [2, 3])
+def test_waiters_are_told_in_the_order_of_the_line(daemon, key, proto):
+    client, reader = daemon.client(), daemon.client(proto=proto)
+    line = [daemon.client(name=name) for name in ("till-3", "till-4")]
+    assert reader("WAITERS", key) == []
+    client.token(key, 60000)
+    for waiter, owner in zip(line, ("ben", "ann")):
+        waiter.send("ACQUIRE", key, 60000, "WAIT", 50000, "OWNER", owner)
+        wait_until(lambda: owner in str(reader("WAITERS", key)), "it stands in line")
+    told = maps(reader, "WAITERS", key)
+    assert all(list(entry) == WAITER and entry["waited_ms"] >= 0 for entry in told)
+    assert [(entry["place"], entry["owner"], entry["client"], entry["address"], entry["way"])
+            for entry in told] == [(1, "ben", "till-3", address(line[0]), "wait"),
+                                   (2, "ann", "till-4", address(line[1]), "wait")]
+    assert maps(reader, "WAITERS", key, "COUNT", 1)[0]["owner"] == "ben"
+    reader.refused("ERR", "WAITERS", key, "MATCH", "k")
+    client("REVOKE", key)
+    wait_until(lambda: [entry["owner"] for entry in maps(reader, "WAITERS", key)] == ["ann"],
+               "the next one has it")
 
 
 @pytest.mark.parametrize("proto", [2, 3])

@@ -212,6 +212,18 @@ def test_receipts_of_a_resource_are_told_the_newest_tokens_first(rig):
     assert get(daemon, "/api/resource", name="none")["receipts"] == []
 
 
+def test_receipts_behind_thousands_of_locks_are_not_searched_for(rig):
+    daemon = rig.daemon("--lock-keys", "lock:*")
+    client = daemon.client()
+    token = client.token("k")
+    client("FENCED", token, "ID", "order-1", "APPEND", "k", "s")
+    client("RELEASE", "k", token)
+    client.pipeline([command for i in range(1000) for command in (
+        ("SET", "lock:k", f"worker-{i}-nonce", "NX", "PX", 60000), ("DEL", "lock:k"))])
+    told = get(daemon, "/api/resource", name="k")
+    assert (told["receipts"], told["receipts_more"]) == ([], True)
+
+
 def test_values_are_shown_where_that_was_asked_for(rig):
     daemon = rig.daemon("--page-values", "show")
     client = daemon.client()

@@ -14,7 +14,8 @@ enum {
     VALUE_BYTES_MAX = 4096,
     FIELDS_MAX = 100,
     HISTORY_MAX = 100,
-    RECEIPTS_MAX = 100
+    RECEIPTS_MAX = 100,
+    RECEIPTS_LOOKED_AT_MAX = 999 /* for these: locks leave many that are the daemon's own */
 };
 
 /* On the store's thread. */
@@ -72,7 +73,7 @@ static enum stk_error read_value(struct store_txn *txn, const struct resource *r
 
 struct receipts {
     struct resource_ask *ask;
-    size_t count;
+    size_t count, looked_at;
 };
 
 static bool append_receipt(void *context, struct bytes id, const struct receipt *receipt)
@@ -80,13 +81,14 @@ static bool append_receipt(void *context, struct bytes id, const struct receipt 
     struct receipts *receipts = context;
     struct buf *json = &receipts->ask->receipts;
 
-    if (receipt_id_is_own(id))
-        return true;
-    if (receipts->count++ == RECEIPTS_MAX) {
+    if (receipts->looked_at++ == RECEIPTS_LOOKED_AT_MAX ||
+        (receipts->count == RECEIPTS_MAX && !receipt_id_is_own(id))) {
         receipts->ask->receipts_more = true;
         return false;
     }
-    buf_append_text(json, receipts->count == 1 ? "{\"id\":" : ",{\"id\":");
+    if (receipt_id_is_own(id))
+        return true;
+    buf_append_text(json, receipts->count++ == 0 ? "{\"id\":" : ",{\"id\":");
     json_string(json, scope_name(id));
     buf_printf(json, ",\"token\":%lld,\"written_ms\":%lld", (long long)receipt->token,
                (long long)receipt->written_ms);

@@ -189,7 +189,10 @@ function valueShown(value) {
 
 /* Replies are shown where values are. */
 function receiptsTable([receipts, more]) {
-  if (receipts.length === 0) return none('There are none.');
+  if (receipts.length === 0) {
+    return none(more ? 'There are none among the newest; locks have left those.'
+      : 'There are none.');
+  }
   const replies = receipts[0].reply !== undefined;
   return [table('Requests with an ID that were applied, those of newer tokens first',
     [{ title: 'ID' }, { title: 'Token', class: 'number' }, { title: 'Written', class: 'time' },
