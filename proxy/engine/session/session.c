@@ -329,7 +329,21 @@ static void finished(struct request *request);
 
 static void count_bytes(struct session *session)
 {
-    account_count_bytes(session->account, &session->bytes, session->pending_bytes + session->share);
+    account_count_bytes(session->account, &session->bytes,
+                        session->pending_bytes + session->queued_bytes + session->share);
+}
+
+void session_count_queued(struct session *session, size_t bytes)
+{
+    session->queued_bytes = bytes;
+    count_bytes(session);
+}
+
+void session_hand_over_queued(struct session *session, struct request *exec)
+{
+    exec->size += session->queued_bytes;
+    session->pending_bytes += session->queued_bytes;
+    session->queued_bytes = 0;
 }
 
 /* From now on its reply has a place in the order. */
@@ -532,16 +546,18 @@ static bool tell_administration(struct session *session, struct request *request
     return true;
 }
 
-/* Does its user send too much? */
-static bool is_over_limit(struct session *session, char why[ACCOUNT_WHY_SIZE])
+/* Does its user send too much? What ends a transaction gives back what is queued there. */
+static bool is_over_limit(struct session *session, const struct command *command,
+                          char why[ACCOUNT_WHY_SIZE])
 {
     const struct engine_options *options = &session->engine->options;
 
     if (options->limits.rate == 0 && options->user_limits.rate == 0 &&
         options->user_limits.bytes == 0)
         return false;
+    bool gives_back = session->multi != NULL && (command->flags & COMMAND_UNQUEUED);
     return !account_take_command(session->account, why) ||
-           !account_bytes_fit(session->account, why);
+           (!gives_back && !account_bytes_fit(session->account, why));
 }
 
 bool session_admits(struct session *session, struct request *request)
@@ -565,7 +581,7 @@ bool session_admits(struct session *session, struct request *request)
         session_end(session);
     } else if (!session_permits(session, request)) {
         return false;
-    } else if (session->rights != NULL && is_over_limit(session, why)) {
+    } else if (session->rights != NULL && is_over_limit(session, command, why)) {
         session->engine->counters.refused_busy++;
         resp_error(&reply, STK_BUSY, "%s", why);
     } else if (session_only_listens(session) && !(command->flags & COMMAND_PUBSUB)) {

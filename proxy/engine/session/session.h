@@ -57,9 +57,10 @@ struct session {
     bool untold;          /* the audit could not take what it has to: nothing is sent any more */
     size_t unsent;        /* bytes that were taken from `out` and are held until they have left */
     size_t share; /* of the room for replies: what is in `out` and unsent, where that is much */
-    size_t bytes; /* that are counted in its account: of requests, and of that share */
+    size_t bytes; /* that are counted in its account: of requests, queued ones, that share */
 
     struct multi *multi;                        /* between MULTI and EXEC; or NULL */
+    size_t queued_bytes;                        /* of the arguments there */
     void (*on_queued)(struct request *request); /* a command for the transaction has arrived */
     bool exec_refused;                          /* one could not be queued */
     struct subscriber *subscriber;              /* pubsub.c; NULL: listens to nothing */
@@ -83,6 +84,10 @@ void session_log_denial(struct session *session, const char *reason, struct byte
 void session_describe(const struct session *session, struct buf *text);
 /* Send a reply that is complete, in its place in the order of replies. */
 void session_answer(struct session *session, struct bytes reply);
+/* So many bytes of arguments are queued between MULTI and EXEC now. */
+void session_count_queued(struct session *session, size_t bytes);
+/* They are this request's from now on, which is EXEC. */
+void session_hand_over_queued(struct session *session, struct request *exec);
 /* Something was written to `out` that answers no request: sends it. */
 void session_pushed(struct session *session);
 
