@@ -551,7 +551,7 @@ static void on_given_back(struct release *release)
         history_given_back(acquire->engine->history, acquire->resource, release->token,
                            acquire->ttl_ms, scope_name(acquire->grant.owner),
                            session_client(acquire->session));
-        audit_tell(&acquire->engine->options.audit,
+        (void)audit_tell(&acquire->engine->options.audit,
                    &(struct audit_note){
                        .event = AUDIT_RELEASE,
                        .token = release->token,

@@ -51,9 +51,7 @@ struct session {
     struct buf out;
     struct request *awaited; /* nothing is sent before its reply: one packet, not two; or NULL */
     bool deferred;           /* the last output waited for reads: not twice in a row */
-    struct list unaudited;   /* engine->unaudited: nothing is sent before `ticket` is on disk */
-    uint64_t ticket;
-    int64_t unaudited_ms; /* since when */
+    struct audit_wait unaudited; /* nothing is sent before its ticket is on disk */
     bool untold;          /* the audit could not take what it has to: nothing is sent any more */
     size_t unsent;        /* bytes that were taken from `out` and are held until they have left */
     size_t share; /* of the room for replies: what is in `out` and unsent, where that is much */
@@ -100,9 +98,6 @@ static inline const char *session_user(const struct session *session)
 /* Tell the audit; user and address are filled in. Where the event is durable, what the session
  * sends from now on waits until it is on disk. */
 void session_audit(struct session *session, struct audit_note note);
-/* The engine's timer `audit_limit`. */
-struct timer;
-void session_audit_late(struct timer *timer);
 /* The same for what a request has done, whose connection may be gone. */
 void request_audit(const struct request *request, struct audit_note note);
 /* May a command begin of which one of these events may come? False: it has to be on disk, and the
