@@ -55,9 +55,9 @@ struct engine {
     bool draining, shutdown_asked;
 
     struct list sessions;
-    struct list changed;   /* sessions of which the host is to be told at the end of this turn */
-    struct list deferred;  /* the same, a turn later: their replies wait for reads under way */
-    struct list unaudited; /* audit.c: who waits for the audit, in the order of tickets */
+    struct list changed;      /* sessions of which the host is to be told at the end of this turn */
+    struct list deferred;     /* the same, a turn later: their replies wait for reads under way */
+    struct list unaudited;    /* audit.c: who waits for the audit, in the order of tickets */
     struct timer audit_limit; /* they have waited too long */
     size_t sessions_count;
     uint64_t session_last; /* client ids handed out so far */

@@ -117,8 +117,8 @@ static struct bytes address_of(const struct held *held)
 
 /* Tell the audit how a lease ended: by whose doing, or else whose it was. `held` NULL: it was
  * granted elsewhere, or in an earlier run. */
-static void audit_end(struct engine *engine, const struct held *held,
-                      const struct release *release, enum history_end end)
+static void audit_end(struct engine *engine, const struct held *held, const struct release *release,
+                      enum history_end end)
 {
     struct session *by =
         release != NULL && release->request != NULL ? release->request->session : NULL;

@@ -52,10 +52,10 @@ struct session {
     struct request *awaited; /* nothing is sent before its reply: one packet, not two; or NULL */
     bool deferred;           /* the last output waited for reads: not twice in a row */
     struct audit_wait unaudited; /* nothing is sent before its ticket is on disk */
-    bool untold;          /* the audit could not take what it has to: nothing is sent any more */
-    size_t unsent;        /* bytes that were taken from `out` and are held until they have left */
-    size_t share; /* of the room for replies: what is in `out` and unsent, where that is much */
-    size_t bytes; /* that are counted in its account: of requests, queued ones, that share */
+    bool untold;   /* the audit could not take what it has to: nothing is sent any more */
+    size_t unsent; /* bytes that were taken from `out` and are held until they have left */
+    size_t share;  /* of the room for replies: what is in `out` and unsent, where that is much */
+    size_t bytes;  /* that are counted in its account: of requests, queued ones, that share */
 
     struct multi *multi;                        /* between MULTI and EXEC; or NULL */
     size_t queued_bytes;                        /* of the arguments there */
