@@ -9,10 +9,11 @@
  *   say so. Nobody learns of a lease or ends one who does not know the password, asks by another
  *   site's name, or has another site's page ask.
  *
- * An input's first line holds letters: h HTTP, t by TLS, p there is a password (sesame), e the
- * client says that nothing more comes, c a conversation by RESP and TLS; without h and c it is
- * bytes for a tls: address, the page's with a. What comes behind that line is sent as it is; 0xff
- * ends a piece. In a conversation it is pairs of bytes: a step, and how much. */
+ * An input's first line holds letters: h HTTP, t by TLS, p there is a password (sesame), u there
+ * are users, of whom ann has it, and guest (guest) may not read the name; e the client says that
+ * nothing more comes, c a conversation by RESP and TLS; without h and c it is bytes for a tls:
+ * address, the page's with a. What comes behind that line is sent as it is; 0xff ends a piece. In a
+ * conversation it is pairs of bytes: a step, and how much. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <json-c/json.h>
@@ -81,6 +82,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
+static bool holds(struct bytes text, const char *part)
+{
+    return text.len > 0 && memmem(text.data, text.len, part, strlen(part)) != NULL;
+}
+
 /* The daemon. */
 
 static void on_turn(uv_prepare_t *turn)
@@ -125,28 +131,41 @@ static bool keeper_hears(struct rig *rig, const char *line, const char *begin)
     return rig->heard.len >= strlen(begin) && memcmp(rig->heard.data, begin, strlen(begin)) == 0;
 }
 
-static struct rig *rig_new(bool has_password, bool admin_by_tls)
+static struct acl *acl_of(struct bytes letters)
+{
+    static const struct bytes users = BYTES_LITERAL("user ann on >" PASSWORD " ~* +@all\n"
+                                                    "user guest on >guest ~open* +@all\n");
+    char why[ACL_WHY_SIZE];
+    struct acl *acl = holds(letters, "u") ? acl_parse(users, commands, commands_count, why)
+                                          : acl_without_file(holds(letters, "p") ? PASSWORD : NULL,
+                                                             commands, commands_count);
+
+    check(acl != NULL);
+    return acl;
+}
+
+static struct rig *rig_new(struct bytes letters, bool admin_by_tls)
 {
     struct rig *rig = the_rig = mem_zalloc(sizeof *rig);
     char why[256];
     struct buf none = {0};
 
-    rig->has_password = has_password;
+    rig->has_password = holds(letters, "p") || holds(letters, "u");
     check(uv_loop_init(&rig->loop) == 0);
     rig->store = store_memory_new(
         &(struct store_options){.path = "", .queue_ops_max = 1000, .batch_ops_max = 100});
     rig->provider = lease_local_new(&clock_monotonic);
-    rig->engine = engine_new(&(struct engine_options){
-        .host = {.changed = on_changed},
-        .acl = acl_without_file(has_password ? PASSWORD : NULL, commands, commands_count),
-        .store = rig->store,
-        .provider = rig->provider,
-        .clock = &clock_monotonic,
-        .chance = &chance_system,
-        .sessions_max = 10,
-        .history_max = 100,
-        .limits = {.things = {[ACCOUNT_WAITERS] = 10}},
-        .address = ""});
+    rig->engine =
+        engine_new(&(struct engine_options){.host = {.changed = on_changed},
+                                            .acl = acl_of(letters),
+                                            .store = rig->store,
+                                            .provider = rig->provider,
+                                            .clock = &clock_monotonic,
+                                            .chance = &chance_system,
+                                            .sessions_max = 10,
+                                            .history_max = 100,
+                                            .limits = {.things = {[ACCOUNT_WAITERS] = 10}},
+                                            .address = ""});
     uv_prepare_init(&rig->loop, &rig->turn);
     rig->turn.data = rig;
     uv_prepare_start(&rig->turn, on_turn);
@@ -166,7 +185,10 @@ static struct rig *rig_new(bool has_password, bool admin_by_tls)
     check(rig->admin != NULL);
     rig->keeper = session_open(rig->engine, "127.0.0.1:1", true, rig, &none);
     check(rig->keeper != NULL);
-    check(!has_password || keeper_hears(rig, "AUTH " PASSWORD "\r\n", "+OK"));
+    check(!rig->has_password ||
+          keeper_hears(rig,
+                       holds(letters, "u") ? "AUTH ann " PASSWORD "\r\n" : "AUTH " PASSWORD "\r\n",
+                       "+OK"));
     check(keeper_hears(rig, "ACQUIRE " HIDDEN " 600000 OWNER " KEEPER "\r\n", "*2\r\n:1\r\n"));
     check(keeper_hears(rig, "ACQUIRE \"hidden-name\\\"\\\\\\x01\\xff</script>\" 600000\r\n", "*2"));
     check(keeper_hears(rig, "FENCED 7 SET " HIDDEN " v\r\n", "-UNKNOWN"));
@@ -303,11 +325,6 @@ static bool header(struct bytes request, const char *name, struct bytes *value, 
             value->len--;
     }
     return found;
-}
-
-static bool holds(struct bytes text, const char *part)
-{
-    return text.len > 0 && memmem(text.data, text.len, part, strlen(part)) != NULL;
 }
 
 /* Is it one request, whose headers can be read in one way only? */
@@ -632,7 +649,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bytes letters = fuzz_cut(&rest, '\n');
     bool http = holds(letters, "h"), talk = holds(letters, "c"), by_tls = holds(letters, "t");
     bool ends = holds(letters, "e"), to_admin = holds(letters, "a");
-    struct rig *rig = rig_new(http && holds(letters, "p"), http ? by_tls : to_admin);
+    struct rig *rig = rig_new(http ? letters : (struct bytes){"", 0}, http ? by_tls : to_admin);
 
     if (http)
         ask_page(rig, rest, by_tls, ends);
