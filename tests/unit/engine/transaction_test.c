@@ -154,6 +154,7 @@ TRANSACTION_TEST(a_queue_counts_until_its_exec_is_done)
     begin_a_queue_near_the_limit(world);
     engine_reconfigure(world->engine, &(struct engine_options){.user_limits.bytes = 1000});
     world_send_only(world, 1, "EXEC");
+    world_send_only(world, 1, "PING");
     world_send_only(world, 2, "PING");
     assert_heard_begins(world, 2, "-BUSY too many bytes");
     assert_heard_begins(world, 1, "*5\r\n");
