@@ -69,8 +69,13 @@ struct store_audit_head {
     int64_t lines;
 };
 
-/* All that are in the store, in `*heads`, which the caller frees. */
-bool store_audit_heads(const char *store, struct store_audit_head **heads, size_t *count, char *why,
+/* All that are in the store of this URI, in `*heads`, which the caller frees. */
+bool store_audit_heads(const char *uri, struct store_audit_head **heads, size_t *count, char *why,
                        size_t why_size);
+/* The same of one kind of store, each by what its URI says: a path; libpq's URI. */
+bool store_sqlite_heads(const char *path, struct store_audit_head **heads, size_t *count, char *why,
+                        size_t why_size);
+bool store_postgresql_heads(const char *uri, struct store_audit_head **heads, size_t *count,
+                            char *why, size_t why_size);
 
 #endif

@@ -15,7 +15,7 @@
 #define STORE_CACHE_MB 128
 
 struct store_options {
-    const char *path;     /* the SQLite file; made where it is missing. Copied. */
+    const char *path;     /* the SQLite file, made where it is missing; or libpq's URI. Copied. */
     bool threads;         /* own writer and reader threads; else the owner calls store_step */
     size_t queue_ops_max; /* operations waiting, writes and reads counted apart */
     size_t batch_ops_max; /* operations in one transaction */
@@ -29,6 +29,15 @@ struct store_options {
     const struct clock *clock;
 };
 
+/* Open the store of a URI: sqlite:PATH or postgresql://... (also postgres://); `path` of the
+ * options is left out. NULL: `why` says in one line what is wrong and what to do. The caller owns
+ * the store and ends it with store_close. */
+struct store *store_open(const char *uri, struct store_options options, char *why, size_t why_size);
+/* Is it the URI of a store? Nothing is opened. */
+bool store_uri_is_valid(const char *uri, char *why, size_t why_size);
+/* Does it name a database in PostgreSQL? */
+bool store_uri_is_postgresql(const char *uri);
+
 /* Stop SQLite counting its memory, which takes a lock around each allocation. For the whole
  * process, so only for a program of our own, before it opens a store. */
 void store_sqlite_uncounted(void);
@@ -37,6 +46,12 @@ void store_sqlite_uncounted(void);
  * is wrong and what to do (foreign file, newer schema, read-only, locked, no room, ...). The caller
  * owns the store and ends it with store_close. */
 struct store *store_sqlite_open(const struct store_options *options, char *why, size_t why_size);
+
+/* The same for a store in PostgreSQL: `path` is libpq's URI. NULL only where that is none: a
+ * database that cannot be reached is tried again, and operations get STK_STORE until then. */
+struct store *store_postgresql_open(const struct store_options *options, char *why,
+                                    size_t why_size);
+bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size);
 
 /* Make the provider of `local:`, leases without a lease service. It remembers what it granted in
  * this run. Of earlier runs and of other daemons on the file it knows what the store has recorded

@@ -66,7 +66,8 @@ struct store_op {
     int64_t submitted_us; /* on the store's clock, to measure its queue */
     enum stk_error error;
     const char *why;  /* of STK_STORE, for people, as long as the store lives; NULL: unknown */
-    struct list link; /* the store's own */
+    struct list link; /* the store's own; so the next */
+    int64_t waits_since_ms;
 };
 
 /* Does it take writes? */

@@ -13,6 +13,7 @@
 #include "fence/base/uri.h"
 #include "proxy/server/audit/judge.h"
 #include "store/maintenance.h"
+#include "store/open.h"
 #include "tools/cli.h"
 #include "tools/options.h"
 #include "tools/term.h"
@@ -259,17 +260,16 @@ static void tell_others(struct verdict *verdict)
 
 static bool read_store(struct verdict *verdict, struct failure *failure)
 {
-    const char *said = verdict->settings->store, *path;
+    const char *said = verdict->settings->store;
     char why[MAINTENANCE_WHY_MAX];
 
     if (said == NULL) {
         return true;
     }
-    path = uri_after(said, "sqlite:");
-    if (path == NULL || path[0] == '\0') {
-        return failure_set(failure, "--store takes sqlite:PATH");
+    if (!store_uri_is_valid(said, why, sizeof why)) {
+        return failure_set(failure, "--store: %s", why);
     }
-    if (!store_audit_heads(path, &verdict->heads, &verdict->heads_count, why, sizeof why)) {
+    if (!store_audit_heads(said, &verdict->heads, &verdict->heads_count, why, sizeof why)) {
         return failure_set(failure, "%s", why);
     }
     verdict->given = mem_zalloc(verdict->heads_count + 1);

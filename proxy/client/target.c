@@ -6,9 +6,10 @@
 #include <sys/un.h>
 
 #include "fence/lease/uri.h"
+#include "store/open.h"
 
 #define PORT_DEFAULT 7379
-#define LEASE_OPTION "?lease="
+#define LEASE_OPTION "lease="
 
 static bool refuse(char *why, size_t why_size, const char *what)
 {
@@ -90,18 +91,24 @@ static bool parse_unix(struct target *target, const char *path, char *why, size_
 }
 
 /* The lease URI goes to the end, whatever it has in it. */
-static bool parse_embedded(struct target *target, const char *rest, char *why, size_t why_size)
+static bool parse_embedded(struct target *target, const char *text, char *why, size_t why_size)
 {
-    const char *option = strstr(rest, LEASE_OPTION);
-    const char *lease = option != NULL ? option + strlen(LEASE_OPTION) : "local:";
-    size_t path_len = option != NULL ? (size_t)(option - rest) : strlen(rest);
+    const char *option = strstr(text, "?" LEASE_OPTION), *lease = "local:";
+    size_t len = strlen(text);
     struct lease_uri uri;
 
+    if (option == NULL && store_uri_is_postgresql(text))
+        option = strstr(text, "&" LEASE_OPTION);
+    if (option != NULL) {
+        len = (size_t)(option - text);
+        lease = option + 1 + strlen(LEASE_OPTION);
+    }
     target->kind = TARGET_EMBEDDED;
-    if (!take(target->path, sizeof target->path, rest, path_len) ||
+    if (!take(target->path, sizeof target->path, text, len) ||
         !take(target->lease, sizeof target->lease, lease, strlen(lease)))
         return refuse(why, why_size, "a store's URI is sqlite:PATH[?lease=URI]");
-    return lease_uri_parse(lease, &uri, why, why_size);
+    return store_uri_is_valid(target->path, why, why_size) &&
+           lease_uri_parse(lease, &uri, why, why_size);
 }
 
 bool target_parse(const char *uri, struct target *target, char *why, size_t why_size)
@@ -117,10 +124,11 @@ bool target_parse(const char *uri, struct target *target, char *why, size_t why_
     }
     if ((rest = uri_after(uri, "stockade+unix:")) != NULL)
         return parse_unix(target, rest, why, why_size);
-    if ((rest = uri_after(uri, "sqlite:")) != NULL)
-        return parse_embedded(target, rest, why, why_size);
+    if (uri_after(uri, "sqlite:") != NULL || store_uri_is_postgresql(uri))
+        return parse_embedded(target, uri, why, why_size);
     return refuse(why, why_size,
-                  "a URI begins with stockade://, stockades://, stockade+unix: or sqlite:");
+                  "a URI begins with stockade://, stockades://, stockade+unix:, sqlite: or "
+                  "postgresql://");
 }
 
 const char *target_text(const struct target *target, char *out, size_t size)

@@ -5,6 +5,7 @@
  *   stockades://[user:password@]host[:port][?tls_ca=FILE&tls_cert=FILE&tls_key=FILE&tls_name=NAME]
  *   stockade+unix:PATH[?user=USER&password=PASSWORD]
  *   sqlite:PATH[?lease=URI]
+ *   postgresql://...[?lease=URI], libpq's, with lease= last, behind ? or &
  *
  * How a host or a login is written: fence/base/uri.h. No complaint repeats a part of the URI that
  * could be a password. */
@@ -25,7 +26,7 @@ struct target {
     char tls_ca[256], tls_cert[256], tls_key[256]; /* PEM files; empty: the system's CAs; none */
     char tls_name[256];     /* that the daemon's certificate has to have; empty: the host's */
     struct uri_login login; /* TCP and unix */
-    char path[4096];        /* unix: fits a sun_path; embedded: of the store */
+    char path[4096];        /* unix: fits a sun_path; embedded: the store's URI */
     char lease[1024];       /* embedded: the lease URI */
 };
 

@@ -134,10 +134,9 @@ struct host *host_new(const struct host_options *options)
     return host;
 }
 
-bool host_open(struct host *host, const char *path, const char *lease, char *why, size_t why_size)
+bool host_open(struct host *host, const char *store, const char *lease, char *why, size_t why_size)
 {
     const struct store_options store_options = {
-        .path = path,
         .threads = true,
         .queue_ops_max = QUEUE_OPS_MAX,
         .batch_ops_max = BATCH_OPS_MAX,
@@ -156,7 +155,7 @@ bool host_open(struct host *host, const char *path, const char *lease, char *why
 
     if (!lease_uri_parse(lease, &uri, why, why_size))
         return false;
-    host->store = store_sqlite_open(&store_options, why, why_size);
+    host->store = store_open(store, store_options, why, why_size);
     if (host->store == NULL)
         return false;
     host->provider = uri.kind == LEASE_URI_LOCAL ? lease_local_new(&clock_monotonic)

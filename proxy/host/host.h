@@ -38,7 +38,7 @@ struct host_options {
 struct host *host_new(const struct host_options *options);
 /* Open the store at `path`, with its threads, and the provider of the lease URI. False: `why` is
  * one line. */
-bool host_open(struct host *host, const char *path, const char *lease, char *why, size_t why_size);
+bool host_open(struct host *host, const char *store, const char *lease, char *why, size_t why_size);
 /* Make the engine; store, provider, clock, chance and log are filled in here. */
 struct engine *host_open_engine(struct host *host, struct engine_options options);
 /* Begin the turns. Call `ready` once it is known whether the lease service answers. */

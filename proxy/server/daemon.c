@@ -217,10 +217,11 @@ static bool open_tls(struct daemon *daemon, char *why)
 /* Open the store and the lease service; the URI was checked when the options were read. */
 static bool open_host(struct daemon *daemon, char *why)
 {
-    if (strcmp(options_shown(daemon->options, OPTION_LEASE), option(daemon, OPTION_LEASE)) != 0)
+    if (strcmp(options_shown(daemon->options, OPTION_LEASE), option(daemon, OPTION_LEASE)) != 0 ||
+        store_uri_is_postgresql(option(daemon, OPTION_STORE)))
         process_hide_memory(); /* it has a password */
-    return host_open(daemon->host, option(daemon, OPTION_STORE) + strlen("sqlite:"),
-                     option(daemon, OPTION_LEASE), why, WHY_SIZE);
+    return host_open(daemon->host, option(daemon, OPTION_STORE), option(daemon, OPTION_LEASE), why,
+                     WHY_SIZE);
 }
 
 static bool open_audit(struct daemon *daemon, char *why)
@@ -229,7 +230,7 @@ static bool open_audit(struct daemon *daemon, char *why)
         .loop = &daemon->loop,
         .log = daemon->log,
         .store = host_store(daemon->host),
-        .store_path = option(daemon, OPTION_STORE) + strlen("sqlite:"),
+        .store_uri = option(daemon, OPTION_STORE),
         .path = option(daemon, OPTION_AUDIT),
         .durable = option(daemon, OPTION_AUDIT_DURABLE),
         .bytes_max = options_number(daemon->options, OPTION_AUDIT_MAX_SIZE) << 20,
@@ -499,7 +500,7 @@ static void on_attempted(void *context)
 static void start(struct daemon *daemon)
 {
     start_signals(daemon, true);
-    log_info(daemon->log, "store %s, leases by %s", option(daemon, OPTION_STORE),
+    log_info(daemon->log, "store %s, leases by %s", options_shown(daemon->options, OPTION_STORE),
              lease_provider_name(host_provider(daemon->host)));
     host_start(daemon->host, on_attempted);
 }

@@ -28,6 +28,7 @@
 #include "proxy/server/address.h"
 #include "proxy/server/audit/chain.h"
 #include "proxy/server/doors.h"
+#include "store/open.h"
 
 #ifndef STOCKADE_VERSION
 #define STOCKADE_VERSION "0.1.0"
@@ -61,22 +62,6 @@ static bool valid_admin_name(const char *text, char *why, size_t why_size)
     if (doors_name_is_valid(text))
         return true;
     snprintf(why, why_size, "expected a host name, without a port");
-    return false;
-}
-
-static bool valid_store(const char *text, char *why, size_t why_size)
-{
-    const char *path = uri_after(text, "sqlite:");
-    char meant[120], quoted[128];
-
-    if (path != NULL && *path != '\0')
-        return true;
-    snprintf(why, why_size, "expected sqlite:PATH");
-    if (strchr(text, ':') == NULL) {
-        text_print(meant, sizeof meant, "sqlite:%s", text);
-        text_print(why, why_size, "expected sqlite:PATH; did you mean %s?",
-                   log_quoted(bytes_of(meant), quoted, sizeof quoted));
-    }
     return false;
 }
 
@@ -212,7 +197,7 @@ static void clear(struct option_value *value)
 
 static void append_shown(struct buf *out, enum option option, const char *text)
 {
-    if (option == OPTION_LEASE)
+    if (option == OPTION_LEASE || (option == OPTION_STORE && store_uri_is_postgresql(text)))
         uri_append_masked(out, text);
     else
         buf_append_text(out, text);

@@ -76,8 +76,8 @@ static bool read_heads(sqlite3 *db, struct store_audit_head **heads, size_t *cou
     return sqlite3_finalize(stmt) == SQLITE_OK;
 }
 
-bool store_audit_heads(const char *store, struct store_audit_head **heads, size_t *count, char *why,
-                       size_t why_size)
+bool store_sqlite_heads(const char *store, struct store_audit_head **heads, size_t *count,
+                        char *why, size_t why_size)
 {
     sqlite3 *db = copy_source(store, "store", why, why_size);
 

@@ -29,7 +29,7 @@ void reader_answer(struct transaction *txn, struct store_op *op, int *outage, co
     if (!txn->failed)
         operation_run(txn, op);
     if (txn->failed)
-        transaction_fail_op(txn, op, txn->reason);
+        reasons_fail(txn->reasons, op, txn->reason);
     int code = txn->failed ? txn->code : 0;
     if (code != 0 && code != *outage)
         log_error(log, "store %s: a read failed: %s", path, txn->reason);
@@ -57,7 +57,7 @@ void reader_run(struct reader *reader, struct list *batch)
 
     if (files_broken(reader->files) && files_why(reader->files, why)) {
         for (struct list *at = batch->next; at != batch; at = at->next)
-            transaction_fail_op(txn, list_entry(at, struct store_op, link), why);
+            reasons_fail(txn->reasons, list_entry(at, struct store_op, link), why);
         return;
     }
     cache_ahead_start(&ahead, txn->names, batch->next, batch);

@@ -60,8 +60,8 @@
 #include "store/sqlite/reader.h"
 #include "store/sqlite/schema.h"
 #include "store/sqlite/sql_memory.h"
-#include "store/sqlite/worker.h"
 #include "store/sqlite/writer.h"
+#include "store/worker.h"
 
 #define NO_THREADS "cannot start the store's threads"
 
@@ -199,7 +199,7 @@ static void dispose(struct sqlite_store *store)
         writer_free(&store->writer);
     files_close(&store->files);
     finished_destroy(&store->finished);
-    pthread_mutex_destroy(&store->reasons.lock);
+    reasons_destroy(&store->reasons);
     free(store->path);
     free(store);
 }
@@ -359,7 +359,7 @@ struct store *store_sqlite_open(const struct store_options *options, char *why, 
     store->path = mem_strdup(options->path);
     store->log = options->log;
     finished_init(&store->finished, options->threads ? options->wake : NULL, options->context);
-    pthread_mutex_init(&store->reasons.lock, NULL);
+    reasons_init(&store->reasons);
     if (!open_writer(store, options, why, why_size) ||
         !open_checkpointer(store, options, why, why_size) || !start_writer(store, why, why_size) ||
         !open_readers(store, why, why_size)) {

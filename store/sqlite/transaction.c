@@ -59,25 +59,6 @@ void transaction_free(struct transaction *txn)
 
 /* Failures. */
 
-void transaction_fail_op(struct transaction *txn, struct store_op *op, const char *why)
-{
-    struct store_reasons *reasons = txn->reasons;
-    char text[STORE_WHY_MAX];
-    size_t len = 0, i = 0;
-
-    for (; why[len] != '\0' && len + 1 < sizeof text; len++)
-        text[len] = why[len] >= ' ' && why[len] <= '~' ? why[len] : '?';
-    text[len] = '\0';
-    op->error = STK_STORE;
-    pthread_mutex_lock(&reasons->lock);
-    while (i < reasons->count && strcmp(reasons->texts[i], text) != 0)
-        i++;
-    if (i == reasons->count && i < STORE_REASONS_MAX)
-        memcpy(reasons->texts[reasons->count++], text, len + 1);
-    op->why = i < STORE_REASONS_MAX ? reasons->texts[i] : NULL;
-    pthread_mutex_unlock(&reasons->lock);
-}
-
 enum stk_error transaction_fail(struct transaction *txn)
 {
     int system = sqlite3_system_errno(txn->db);

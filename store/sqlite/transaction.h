@@ -20,12 +20,12 @@
 #ifndef STOCKADE_STORE_SQLITE_TRANSACTION_H
 #define STOCKADE_STORE_SQLITE_TRANSACTION_H
 
-#include <pthread.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "store/clock.h"
+#include "store/reasons.h"
 #include "store/sqlite/cache.h"
 #include "store/sqlite/statements.h"
 #include "store/store.h"
@@ -36,14 +36,6 @@ enum statement {
     STATEMENT_MAP(X)
 #undef X
         STATEMENTS
-};
-
-/* Why operations failed, each text once: they only point here. Shared by all threads of a store. */
-#define STORE_REASONS_MAX 32
-struct store_reasons {
-    pthread_mutex_t lock;
-    size_t count;
-    char texts[STORE_REASONS_MAX][STORE_WHY_MAX];
 };
 
 struct transaction {
@@ -136,11 +128,7 @@ void transaction_settle(struct transaction *txn);
 enum stk_error transaction_overwrite(struct transaction *txn, int64_t id, struct bytes value,
                                      bool *done);
 
-/* Failures. All but the first return STK_STORE. */
-
-/* Fails the operation with STK_STORE and `why`, as one printable line. Where there are too many
- * different reasons, the operation gets none: the log has them. */
-void transaction_fail_op(struct transaction *txn, struct store_op *op, const char *why);
+/* Failures. All return STK_STORE. */
 
 /* Remembers SQLite's last error. */
 enum stk_error transaction_fail(struct transaction *txn);

@@ -179,7 +179,7 @@ static bool run_one(struct writer *writer, struct store_op *op, int64_t *changes
     operation_run(txn, op);
     if (txn->failed) {
         note_failure(writer, "a statement");
-        transaction_fail_op(txn, op, txn->reason);
+        reasons_fail(txn->reasons, op, txn->reason);
         return false;
     }
     if (transaction_is_gone(txn)) {
@@ -263,8 +263,8 @@ static enum ended run(struct writer *writer, struct list *from, struct list *end
 static void fail_all(struct writer *writer, struct list *at, const struct list *end)
 {
     for (; at != end; at = at->next)
-        transaction_fail_op(&writer->txn, list_entry(at, struct store_op, link),
-                            writer->txn.reason);
+        reasons_fail(writer->txn.reasons, list_entry(at, struct store_op, link),
+                     writer->txn.reason);
 }
 
 /* Works off the operations in as few transactions as it takes. Unless it ends in ENDED_LOST or
@@ -315,7 +315,7 @@ static void save(struct writer *writer, struct list *batch, bool lost)
     for (struct list *at = batch->next; at != batch; at = at->next) {
         struct store_op *op = list_entry(at, struct store_op, link);
         if (op->error == STK_STORE)
-            transaction_fail_op(txn, op, txn->reason);
+            reasons_fail(txn->reasons, op, txn->reason);
     }
 }
 

@@ -33,7 +33,7 @@
 #include "store/sqlite/files.h"
 #include "store/sqlite/transaction.h"
 #include "store/sqlite/wal_vfs.h"
-#include "store/sqlite/worker.h"
+#include "store/worker.h"
 
 struct writer {
     /* Set once; borrowed, and NULL until writer_open. */

@@ -15,6 +15,7 @@ import signal
 
 import pytest
 
+from harness import postgres
 from harness.deployment import Deployment
 from harness.library import Library
 from harness.limits import BUILD, patience, sanitized
@@ -39,6 +40,19 @@ def pytest_sessionstart(session):
             signal.signal(number, signal.SIG_DFL)
     if not (BUILD / "stockaded").exists() and not session.config.option.collectonly:
         pytest.exit(f"{BUILD / 'stockaded'} is missing: run make first", returncode=2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """The suite `postgresql` has one server for all its workers."""
+    if os.environ.get("STOCKADE_STORE_KIND") == "postgresql" and not hasattr(config, "workerinput"):
+        config.postgres = postgres.Cluster()
+        os.environ["STOCKADE_TEST_POSTGRESQL"] = str(config.postgres.folder)
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, "postgres"):
+        config.postgres.close()
 
 
 def pytest_collection_modifyitems(items):

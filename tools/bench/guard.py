@@ -25,7 +25,7 @@ KNOWN = ROOT / "tools/bench/instructions.txt"
 TOLERANCE = 0.1
 TRIES = 4
 FEW, MANY, PIPELINE, KEYS = 100, 700, 16, 1000
-WARM_UP, ELSEWHERE_SECONDS = 20, 1.1  # store/sqlite/worker.c: INLINE_AGAIN_MS
+WARM_UP, ELSEWHERE_SECONDS = 20, 1.1  # store/worker.c: INLINE_AGAIN_MS
 CASES = {
     "write-16": "FENCED 1 SET key:{key} {value}",
     "decrement-16": "FENCED 1 HINCRBY stock:{key} stock -1 MIN 0",

@@ -38,6 +38,7 @@ struct shown {
     const struct acl_user *user;
     struct buf *out;
     size_t there[CATEGORIES], had[CATEGORIES];
+    const struct command *with_all; /* named last, and with it its subcommands */
 };
 
 static void count(void *context, size_t bit, enum command_category category,
@@ -50,15 +51,27 @@ static void count(void *context, size_t bit, enum command_category category,
     shown->had[category] += acl_has(shown->user, bit);
 }
 
+/* A command's word brings all its subcommands: those that the user lacks are taken off again. */
 static void show_single(void *context, size_t bit, enum command_category category,
                         const struct command *command, const struct subcommand *subcommand)
 {
     struct shown *shown = context;
     char lower[COMMAND_LOWER_SIZE];
+    bool has = acl_has(shown->user, bit);
 
-    if (category == CATEGORY_NONE || shown->had[category] == shown->there[category] ||
-        !acl_has(shown->user, bit))
+    if (subcommand == NULL)
+        shown->with_all = NULL;
+    if (category == CATEGORY_NONE)
         return;
+    if (subcommand != NULL && shown->with_all == command) {
+        if (!has)
+            add_word(shown->out, "-", subcommand->name);
+        return;
+    }
+    if (shown->had[category] == shown->there[category] || !has)
+        return;
+    if (subcommand == NULL)
+        shown->with_all = command;
     add_word(shown->out, "+",
              subcommand != NULL ? subcommand->name : command_lower(command->name, lower));
 }

@@ -105,12 +105,12 @@ static void on_wake(uv_async_t *handle)
 /* Life. */
 
 /* The heads that the store knows, as chains have them. Allocated. */
-static struct chain_head *read_heads(const char *store_path, size_t *count, bool *read, char *why,
+static struct chain_head *read_heads(const char *store_uri, size_t *count, bool *read, char *why,
                                      size_t why_size)
 {
     struct store_audit_head *kept;
 
-    *read = store_audit_heads(store_path, &kept, count, why, why_size);
+    *read = store_audit_heads(store_uri, &kept, count, why, why_size);
     struct chain_head *heads = mem_zalloc((*count + 1) * sizeof *heads);
     for (size_t i = 0; i < *count; i++) {
         heads[i].lines = (uint64_t)kept[i].lines;
@@ -143,7 +143,7 @@ bool auditing_open(struct auditing **opened, const struct auditing_options *opti
     check(uv_timer_init(options->loop, &auditing->timer) == 0);
     auditing->wake.data = auditing->timer.data = auditing;
     struct chain_head *heads =
-        read_heads(options->store_path, &auditor.known_count, &read, why, why_size);
+        read_heads(options->store_uri, &auditor.known_count, &read, why, why_size);
     auditor.known = heads;
     if (read)
         auditing->auditor = auditor_open(&auditor, why, why_size);

@@ -22,7 +22,7 @@ struct auditing_options {
     uv_loop_t *loop; /* borrowed; so the next ones */
     const struct log *log;
     struct store *store;
-    const char *store_path;
+    const char *store_uri;
     const char *path, *durable; /* as the options say */
     int64_t bytes_max;
 };

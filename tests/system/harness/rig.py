@@ -21,6 +21,7 @@ import socket
 import urllib.error
 import urllib.request
 
+from harness import postgres
 from harness.limits import BUILD, Late, patience, wait_until
 from harness.process import Process
 from harness.relay import Relay
@@ -180,13 +181,19 @@ class Rig:
     def store(self):
         return self.folder / "stockade.db"
 
+    @property
+    def store_uri(self):
+        """Of the kind that the suite is about."""
+        server = os.environ.get("STOCKADE_TEST_POSTGRESQL")
+        return postgres.store_uri(server, self.store) if server else f"sqlite:{self.store}"
+
     def start(self, *args, listen=("127.0.0.1:0",), admin="127.0.0.1:0", store=None,
               lease="local:", env=None, cwd=None, wrapper=(), pass_fds=()):
         """A daemon that was started and nothing more. None leaves an option out."""
         words = [word for address in listen or () for word in ("--listen", address)]
         words += ["--admin", admin] if admin else []
         words += ["--lease", lease] if lease else []
-        words += ["--store", store or f"sqlite:{self.store}"] if store != "" else []
+        words += ["--store", store or self.store_uri] if store != "" else []
         daemon = Stockaded([*words, *args], self.stderr_path("stockaded"), env, cwd, wrapper,
                            pass_fds)
         self.processes.append(daemon)

@@ -126,7 +126,8 @@ TEST(users_shown_are_the_users_read)
 {
     struct acl *acl =
         parse("# ours\nuser b on >pw %R~r %W~w ~x &c +@read -get +client|list +@sql\r\n"
-              "user a off nopass\nuser c on ~* &* +@all sanitize-payload");
+              "user a off nopass\nuser c on ~* &* +@all sanitize-payload\n"
+              "user d on +client -@admin -get");
     struct buf shown = {0}, again = {0};
     const struct acl_user *user;
 
@@ -144,6 +145,7 @@ TEST(users_shown_are_the_users_read)
     assert_string_equal(shown.data, again.data);
     assert_non_null(strstr(shown.data, "user c on ~* &* +@all\n"));
     assert_null(strstr(shown.data, "pw "));
+    assert_non_null(strstr(shown.data, " -@all +client -client|list -client|kill\n"));
     buf_free(&shown);
     buf_free(&again);
     acl_drop(acl);

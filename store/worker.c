@@ -2,15 +2,19 @@
 /* Submitting costs one uncontended lock. The thread is woken once for all that was submitted since
  * the last flush, and only where it sleeps; while a batch is under way the next one gathers. Both
  * make commits few under load. */
-#include "store/sqlite/worker.h"
+#include "store/worker.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <time.h>
 
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 
 /* Where the disk stalls, the thread waits for it, and the owner tries again once a second. */
 enum { INLINE_SLOW_MS = 20, INLINE_AGAIN_MS = 1000 };
+
+enum { PENDING_MS = 5 };
 
 static bool is_long(const struct list *link)
 {
@@ -38,6 +42,25 @@ static size_t take(struct worker *worker, struct list *batch, size_t max)
     return count;
 }
 
+/* Sleeps until there is news, or what the worker has kept wants another look. The lock is held. */
+static void sleep_on(struct worker *worker)
+{
+    struct timespec until;
+
+    if (!worker->pending) {
+        worker->asleep = true;
+        pthread_cond_wait(&worker->news, &worker->lock);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += PENDING_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    worker->asleep = true;
+    if (pthread_cond_timedwait(&worker->news, &worker->lock, &until) == ETIMEDOUT)
+        worker->ripe = true;
+}
+
 static void *worker_main(void *context)
 {
     struct worker *worker = context;
@@ -45,19 +68,18 @@ static void *worker_main(void *context)
 
     pthread_mutex_lock(&worker->lock);
     for (;;) {
-        while (worker->queued == 0 && !worker->stopping) {
-            worker->asleep = true;
-            pthread_cond_wait(&worker->news, &worker->lock);
-        }
-        worker->asleep = false;
+        while (worker->queued == 0 && !worker->stopping && !worker->ripe)
+            sleep_on(worker);
+        worker->asleep = worker->ripe = false;
         size_t count = take(worker, &batch, worker->batch_max);
-        if (count == 0)
+        if (count == 0 && !worker->pending)
             break;
         pthread_mutex_unlock(&worker->lock);
         enum work_result result = worker->work(worker->context, &batch, count, false);
         if (result == WORK_DONE && worker->between != NULL)
             worker->between(worker->context);
         pthread_mutex_lock(&worker->lock);
+        worker->pending = result == WORK_PENDING;
         if (result == WORK_OVER) {
             worker->dead = true;
             break;
@@ -70,11 +92,15 @@ static void *worker_main(void *context)
 bool worker_start(struct worker *worker)
 {
     sigset_t all, before;
+    pthread_condattr_t monotonic;
 
     check(worker->queue_max > 0 && worker->batch_max > 0);
     list_init(&worker->queue);
     pthread_mutex_init(&worker->lock, NULL);
-    pthread_cond_init(&worker->news, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&worker->news, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     if (!worker->threaded)
         return true;
     /* Signals are the main thread's. */
@@ -169,6 +195,22 @@ bool worker_step(struct worker *worker)
     if (result == WORK_DONE && worker->between != NULL)
         worker->between(worker->context);
     return true;
+}
+
+size_t worker_take(struct worker *worker, struct list *batch)
+{
+    pthread_mutex_lock(&worker->lock);
+    size_t count = take(worker, batch, SIZE_MAX);
+    pthread_mutex_unlock(&worker->lock);
+    return count;
+}
+
+bool worker_stopping(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    bool stopping = worker->stopping;
+    pthread_mutex_unlock(&worker->lock);
+    return stopping;
 }
 
 size_t worker_queued(struct worker *worker)

@@ -8,8 +8,8 @@
  *
  * The owner is the thread that submits: the loop's. While it runs a batch inline the thread sleeps,
  * for only the owner could wake it. So there is never more than one batch under way. */
-#ifndef STOCKADE_STORE_SQLITE_WORKER_H
-#define STOCKADE_STORE_SQLITE_WORKER_H
+#ifndef STOCKADE_STORE_WORKER_H
+#define STOCKADE_STORE_WORKER_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -19,8 +19,10 @@
 
 enum work_result {
     WORK_DONE,
-    WORK_LATER, /* inline only: it would have to wait; nothing was run */
-    WORK_OVER,  /* the worker has to stop for good */
+    WORK_LATER,   /* inline only: it would have to wait; nothing was run */
+    WORK_PENDING, /* done, but for what the worker has kept: in a moment it works again, if need be
+                     on an empty batch */
+    WORK_OVER,    /* the worker has to stop for good */
 };
 
 struct worker {
@@ -49,6 +51,8 @@ struct worker {
     size_t queued, queued_long; /* long: not brief */
     bool asleep;                /* the thread waits for news */
     bool stopping;              /* takes no more, runs what is there */
+    bool pending;               /* `work` said so; */
+    bool ripe;                  /* and the moment is over */
     bool dead;                  /* `work` said so: takes no more, runs nothing */
 };
 
@@ -66,6 +70,11 @@ bool worker_step(struct worker *worker);
 size_t worker_queued(struct worker *worker);
 /* Runs what is queued, and ends. */
 void worker_stop(struct worker *worker);
+/* Takes all that is queued into `batch`, and returns how many: for `work`, where it cannot go on.
+ */
+size_t worker_take(struct worker *worker, struct list *batch);
+/* Is it to end? For `work`, where it would wait. */
+bool worker_stopping(struct worker *worker);
 
 /* Operations that are done, of all workers of a store, until the owner collects them. */
 struct finished {

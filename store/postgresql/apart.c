@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/postgresql/apart.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "store/postgresql/operation.h"
+
+enum { TRIES = 5, POLL_MS = 5, LOCKED_MS = 10000 };
+
+/* An operation under way, and the resources that it is about. */
+struct away {
+    struct list link;
+    const struct store_op *op;
+    bool all;
+    struct buf names; /* each with its length before */
+};
+
+struct away *apart_note(struct pg_txn *txn)
+{
+    struct away *away = mem_zalloc(sizeof *away);
+
+    away->all = txn->all;
+    for (const struct list *at = txn->set.rows.next; at != &txn->set.rows; at = at->next) {
+        const struct row *row = list_entry(at, const struct row, link);
+        if (row->asked_by != txn->number)
+            continue;
+        buf_append(&away->names, &row->name.len, sizeof row->name.len);
+        buf_append_bytes(&away->names, row->name);
+    }
+    return away;
+}
+
+void apart_drop(struct away *away)
+{
+    buf_free(&away->names);
+    free(away);
+}
+
+bool apart_submit(struct apart *apart, struct store_op *op, struct away *away)
+{
+    away->op = op;
+    pthread_mutex_lock(&apart->lock);
+    list_append(&apart->under_way, &away->link);
+    pthread_mutex_unlock(&apart->lock);
+    if (worker_submit(&apart->worker, op) == STK_OK) {
+        (void)worker_flush(&apart->worker);
+        return true;
+    }
+    pthread_mutex_lock(&apart->lock);
+    list_remove(&away->link);
+    pthread_mutex_unlock(&apart->lock);
+    apart_drop(away);
+    return false;
+}
+
+bool apart_has_all(struct apart *apart)
+{
+    bool all = false;
+
+    pthread_mutex_lock(&apart->lock);
+    for (struct list *at = apart->under_way.next; at != &apart->under_way; at = at->next)
+        all |= list_entry(at, const struct away, link)->all;
+    pthread_mutex_unlock(&apart->lock);
+    return all;
+}
+
+void apart_mark(struct apart *apart, struct set *set)
+{
+    pthread_mutex_lock(&apart->lock);
+    for (struct list *at = apart->under_way.next; at != &apart->under_way; at = at->next) {
+        const struct away *away = list_entry(at, const struct away, link);
+        const struct buf *names = &away->names;
+        for (size_t name = 0, len; name < names->len; name += len) {
+            memcpy(&len, names->data + name, sizeof len);
+            name += sizeof len;
+            set_row(set, (struct bytes){names->data + name, len})->busy = true;
+        }
+    }
+    pthread_mutex_unlock(&apart->lock);
+}
+
+static void is_back(struct apart *apart, const struct store_op *op)
+{
+    pthread_mutex_lock(&apart->lock);
+    for (struct list *at = apart->under_way.next; at != &apart->under_way; at = at->next) {
+        struct away *away = list_entry(at, struct away, link);
+        if (away->op != op)
+            continue;
+        list_remove(at);
+        apart_drop(away);
+        break;
+    }
+    pthread_mutex_unlock(&apart->lock);
+}
+
+/* Between two looks at something that others have to end. */
+static void pause_for(int ms)
+{
+    const struct timespec time = {.tv_nsec = ms * 1000000L};
+    (void)nanosleep(&time, NULL);
+}
+
+static void fail_queued(struct reach *reach, struct worker *worker, struct finished *finished)
+{
+    struct list batch;
+
+    if (worker_take(worker, &batch) == 0)
+        return;
+    for (struct list *at = batch.next; at != &batch; at = at->next)
+        reach_fail(reach, list_entry(at, struct store_op, link));
+    (void)finished_add(finished, &batch);
+    finished_close(finished, false);
+}
+
+enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct finished *finished,
+                          int64_t mark)
+{
+    enum pg_ended ended = PG_UNKNOWN;
+
+    log_warn(reach->log, "store %s: the outcome of a commit is unknown (%s); finding it out",
+             reach->txn.pg.name, reach->txn.pg.why);
+    while (!worker_stopping(worker)) {
+        if (reach_ready(reach))
+            ended = pg_outcome(&reach->txn, mark);
+        if (ended != PG_UNKNOWN)
+            break;
+        reach_failed(reach);
+        fail_queued(reach, worker, finished);
+        pause_for(POLL_MS);
+    }
+    if (ended != PG_UNKNOWN)
+        log_info(reach->log, "store %s: that commit is %s", reach->txn.pg.name,
+                 ended == PG_COMMITTED ? "there" : "not there, and is done again");
+    return ended;
+}
+
+/* Runs it in a transaction, which is left open where it went well. */
+static void run_once(struct apart *apart, struct store_op *op, bool floor)
+{
+    struct pg_txn *txn = &apart->reach.txn;
+
+    set_clear(&txn->set);
+    txn->kind = op->writes ? PG_ALONE : PG_READS;
+    txn->direct = true;
+    txn->has_floor = floor;
+    txn->wrote = false;
+    txn->stop = PG_ON;
+    if (floor && !pg_begin_floor(txn)) {
+        txn->stop = PG_FAILED;
+        return;
+    }
+    pg_operation_run(txn, op, 1);
+}
+
+/* One attempt, from the connection to the commit. True: op->error is the answer. */
+static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
+{
+    struct reach *reach = &apart->reach;
+    struct pg_txn *txn = &reach->txn;
+
+    if (!reach_ready(reach)) {
+        reach_fail(reach, op);
+        return true;
+    }
+    run_once(apart, op, *floor);
+    if (txn->renamed)
+        txn->stop = PG_FAILED;
+    if (txn->stop == PG_ON && op->error == STK_OK && txn->begun) {
+        enum pg_ended ended = pg_commit(txn);
+        if (ended == PG_UNKNOWN)
+            ended = pg_find_out(reach, &apart->worker, apart->finished, txn->mark);
+        if (ended == PG_COMMITTED) {
+            reach_good(reach);
+            return true;
+        }
+        txn->stop = PG_FAILED;
+    }
+    enum pg_stop stop = txn->stop;
+    pg_roll_back(txn);
+    if (stop == PG_ON)
+        return true;
+    *floor |= stop == PG_FLOOR;
+    if (stop == PG_FAILED) {
+        reach_failed(reach);
+        reach_fail(reach, op);
+    }
+    if (stop == PG_LOCKED)
+        reasons_fail(reach->reasons, op, "another transaction has locked the resource's row");
+    return false;
+}
+
+static void run(struct apart *apart, struct store_op *op)
+{
+    int64_t until_ms = clock_now_ms(&clock_monotonic) + LOCKED_MS;
+    bool floor = false;
+
+    for (int tries = 0; tries < TRIES && !attempt(apart, op, &floor); tries++) {
+        if (apart->reach.txn.stop != PG_LOCKED)
+            continue;
+        if (clock_now_ms(&clock_monotonic) >= until_ms || worker_stopping(&apart->worker))
+            break;
+        tries--;
+        pause_for(POLL_MS);
+    }
+}
+
+enum work_result apart_work(void *context, struct list *batch, size_t count, bool inlined)
+{
+    struct apart *apart = context;
+
+    (void)inlined;
+    for (struct list *at = batch->next; at != batch; at = at->next) {
+        struct store_op *op = list_entry(at, struct store_op, link);
+        run(apart, op);
+        is_back(apart, op);
+    }
+    struct store_stats *stats = finished_add(apart->finished, batch);
+    stats->writes += count;
+    finished_close(apart->finished, false);
+    return WORK_DONE;
+}

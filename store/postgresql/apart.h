@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations that need a transaction of their own: what goes past the working set, one at a time,
+ * on a connection and a thread of their own. While one is under way the writer leaves its resources
+ * alone, so that operations on one resource keep their order. */
+#ifndef STOCKADE_STORE_POSTGRESQL_APART_H
+#define STOCKADE_STORE_POSTGRESQL_APART_H
+
+#include <pthread.h>
+
+#include "store/postgresql/reach.h"
+#include "store/worker.h"
+
+struct apart {
+    struct reach reach;
+    struct worker worker;
+    struct finished *finished;
+    /* Under the lock: what is under way, or queued. */
+    pthread_mutex_t lock;
+    struct list under_way;
+};
+
+/* Notes what the transaction's operation is about, which has stopped with PG_APART: the rows of the
+ * set that it has asked for, or all there are. apart_submit or apart_drop ends it. */
+struct away *apart_note(struct pg_txn *txn);
+void apart_drop(struct away *away);
+/* Hands the operation over. False: the queue is full. The writer's. */
+bool apart_submit(struct apart *apart, struct store_op *op, struct away *away);
+/* Is one under way that is about all resources? */
+bool apart_has_all(struct apart *apart);
+/* Marks the rows of the set that operations under way are about as busy; they are added where need
+ * be. */
+void apart_mark(struct apart *apart, struct set *set);
+
+/* A worker's work: context is the struct apart. */
+enum work_result apart_work(void *context, struct list *batch, size_t count, bool inlined);
+
+/* Finds out what became of a transaction, and says so in the log. Gives up when the worker is to
+ * end: PG_UNKNOWN. What is queued meanwhile is failed. */
+enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct finished *finished,
+                          int64_t mark);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The heads of audits, for whoever verifies one: on a connection of its own, without a store. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/mem.h"
+#include "store/maintenance.h"
+#include "store/postgresql/pg.h"
+
+static void take_text(char *out, size_t size, const PGresult *result, int row, int column)
+{
+    struct bytes text = pg_value_bytes(result, row, column);
+    text_print(out, size, "%.*s", (int)text.len, text.data);
+}
+
+bool store_postgresql_heads(const char *uri, struct store_audit_head **heads, size_t *count,
+                            char *why, size_t why_size)
+{
+    struct pg pg = {.uri = uri, .name = "stockade audit", .timeout_ms = PG_TIMEOUT_MS};
+    PGresult *result = NULL;
+    bool there = false;
+
+    *heads = NULL;
+    *count = 0;
+    if (!libpq_load(why, why_size))
+        return false;
+    if (pg_connect(&pg)) {
+        pg_send_text(&pg, "SELECT to_regclass('stockade.audit') IS NOT NULL");
+        pg_sync(&pg);
+        result = pg_take(&pg);
+        there = result != NULL && pg_value_bool(result, 0, 0);
+        pq.PQclear(result);
+        result = NULL;
+        if (pg_end(&pg) && there) {
+            pg_send_text(&pg, "SELECT chain, hash, lines FROM stockade.audit ORDER BY chain");
+            pg_sync(&pg);
+            result = pg_take(&pg);
+            (void)pg_end(&pg);
+        }
+    }
+    for (int i = 0; i < pq.PQntuples(result); i++) {
+        *heads = mem_realloc(*heads, (*count + 1) * sizeof **heads);
+        struct store_audit_head *head = &(*heads)[(*count)++];
+        take_text(head->chain, sizeof head->chain, result, i, 0);
+        take_text(head->hash, sizeof head->hash, result, i, 1);
+        head->lines = pg_value_int64(result, i, 2);
+    }
+    bool good = pg.conn != NULL && !pg.failed;
+    if (!good)
+        text_print(why, why_size, "%s", pg.why);
+    pq.PQclear(result);
+    pg_drop(&pg);
+    return good;
+}

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An operation finds what it asks for in the set, or stops: everything that it calls after that
+ * fails, until it returns. It is run again from scratch once the reason is gone. With `direct` it
+ * does not stop for what is missing: a trip is made at once. */
+#include "store/postgresql/operation.h"
+
+#include <stdlib.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "store/postgresql/past.h"
+
+/* Is it in the set by now? */
+static bool have(struct pg_txn *txn, enum known *known)
+{
+    if (txn->stop != PG_ON)
+        return false;
+    if (*known == KNOWN)
+        return true;
+    set_want(&txn->set, known);
+    if (!txn->direct) {
+        (void)pg_stop(txn, PG_MISSING);
+        return false;
+    }
+    if (!pg_load(txn)) {
+        (void)pg_stop(txn, PG_FAILED);
+        return false;
+    }
+    return *known == KNOWN || *known == LOCKED;
+}
+
+static int64_t now_ms(struct store_txn *base)
+{
+    return pg_txn_of(base)->now_ms;
+}
+
+/* Resources. */
+
+static void give(const struct pg_txn *txn, const struct row *row, struct resource *resource)
+{
+    *resource = (struct resource){.id = 0};
+    if (row->now.exists)
+        *resource = row->now.resource;
+    resource->fence.floor = txn->floor > resource->fence.token ? txn->floor : resource->fence.token;
+}
+
+static enum stk_error find(struct store_txn *base, struct bytes name, struct resource *resource)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row = set_row(&txn->set, name);
+
+    if (row->known == LOCKED)
+        return pg_stop(txn, PG_LOCKED);
+    if (!have(txn, &row->known))
+        return STK_STORE;
+    row->asked_by = txn->number;
+    /* An earlier operation waits for it, so this one comes behind. */
+    if (row->known == LOCKED || row->busy ||
+        (row->blocked_by != 0 && row->blocked_by < txn->number))
+        return pg_stop(txn, PG_LOCKED);
+    give(txn, row, resource);
+    return STK_OK;
+}
+
+static enum stk_error make(struct store_txn *base, struct bytes name, struct resource *resource)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row = set_row(&txn->set, name);
+
+    check(txn->kind != PG_READS);
+    if (!have(txn, &row->known))
+        return STK_STORE;
+    if (!row->now.exists) {
+        if (row->new_id == 0) {
+            if (txn->next_id == txn->ids_end)
+                return pg_stop(txn, PG_MISSING); /* the next load brings more */
+            set_identify(&txn->set, row, txn->next_id++);
+        }
+        struct content *now = set_change(&txn->set, row);
+        now->exists = true;
+        now->resource = (struct resource){.id = row->new_id};
+        /* It may have had a row before, whose tokens, and their receipts, are below the floor. */
+        now->lease = (struct lease){
+            .owner = {"", 0}, .changed_ms = txn->now_ms, .receipts_gone = txn->floor};
+        row->fields = row->string_known = KNOWN;
+    }
+    give(txn, row, resource);
+    return STK_OK;
+}
+
+/* The row of a resource that the operation has found; NULL: it has stopped. */
+static struct row *row_of(struct pg_txn *txn, const struct resource *resource)
+{
+    struct row *row = txn->stop == PG_ON ? set_row_by_id(&txn->set, resource->id) : NULL;
+
+    check(txn->stop != PG_ON || row != NULL);
+    return row;
+}
+
+static enum stk_error fence_put(struct store_txn *base, const struct resource *resource,
+                                const struct lease *lease)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row = row_of(txn, resource);
+    const struct fence *fence = &resource->fence;
+
+    if (row == NULL)
+        return STK_STORE;
+    struct content *now = set_change(&txn->set, row);
+    const struct fence old = now->resource.fence;
+    check(fence->token >= 1 && fence->token <= TOKEN_MAX && fence->state != FENCE_NONE &&
+          fence->token >= old.token);
+    if (old.state == FENCE_LIVE && now->receipts_token == old.token &&
+        (fence->token != old.token || fence->state != FENCE_LIVE))
+        set_retire(&txn->set, resource->id, old.token);
+    int64_t receipts_gone = now->lease.receipts_gone;
+    now->resource.fence.token = fence->token;
+    now->resource.fence.state = fence->state;
+    now->lease = *lease;
+    now->lease.owner = set_copy(&txn->set, lease->owner);
+    now->lease.changed_ms = txn->now_ms;
+    now->lease.receipts_gone = receipts_gone;
+    now->put_fence = true;
+    return STK_OK;
+}
+
+static enum stk_error lease(struct store_txn *base, const struct resource *resource,
+                            struct lease *out)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    *out = (struct lease){.owner = {"", 0}, .receipts_gone = resource->fence.floor};
+    if (resource->id == 0)
+        return txn->stop == PG_ON ? STK_OK : STK_STORE;
+    const struct row *row = row_of(txn, resource);
+    if (row == NULL)
+        return STK_STORE;
+    *out = row->now.lease;
+    return STK_OK;
+}
+
+/* Values. */
+
+/* Writes the type and the number of fields; receipts_token goes along. */
+static void put_type(struct pg_txn *txn, struct row *row, struct resource *resource,
+                     enum value_type type, int64_t fields)
+{
+    struct content *now = set_change(&txn->set, row);
+
+    now->resource.type = type;
+    now->fields = fields;
+    now->put_type = true;
+    resource->type = type;
+}
+
+static enum stk_error string(struct store_txn *base, const struct resource *resource, bool *found,
+                             struct bytes *value)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    *found = false;
+    if (resource->id == 0)
+        return txn->stop == PG_ON ? STK_OK : STK_STORE;
+    struct row *row = row_of(txn, resource);
+    if (row == NULL)
+        return STK_STORE;
+    if (row->now.resource.type != VALUE_STRING)
+        return STK_OK;
+    if (!row->now.put_value && !have(txn, &row->string_known))
+        return STK_STORE;
+    *found = true;
+    *value = row->now.put_value ? row->now.string : row->string;
+    return STK_OK;
+}
+
+static enum stk_error string_put(struct store_txn *base, struct resource *resource,
+                                 struct bytes value)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row = row_of(txn, resource);
+
+    if (row == NULL)
+        return STK_STORE;
+    check(row->now.resource.type != VALUE_HASH);
+    struct content *now = set_change(&txn->set, row);
+    now->resource.type = resource->type = VALUE_STRING;
+    now->string = set_copy(&txn->set, value);
+    now->put_value = true;
+    return STK_OK;
+}
+
+/* A field or a receipt of the row, once it is known whether there is one; NULL: stopped. */
+static struct part *known_part(struct pg_txn *txn, struct row *row, enum part_kind kind,
+                               struct bytes key)
+{
+    if (row == NULL)
+        return NULL;
+    struct part *part = set_part(&txn->set, row, kind, key);
+    if (part->known == UNKNOWN &&
+        (!row->stored || (kind == PART_FIELD && (row->fields == KNOWN || row->now.cleared))))
+        part->known = KNOWN;
+    return have(txn, &part->known) ? part : NULL;
+}
+
+static enum stk_error field(struct store_txn *base, const struct resource *resource,
+                            struct bytes name, bool *found, struct bytes *value)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    *found = false;
+    if (resource->id == 0)
+        return txn->stop == PG_ON ? STK_OK : STK_STORE;
+    struct row *row = row_of(txn, resource);
+    if (row != NULL && row->now.resource.type != VALUE_HASH)
+        return STK_OK;
+    const struct part *part = known_part(txn, row, PART_FIELD, name);
+    if (part == NULL)
+        return STK_STORE;
+    *found = part->now.exists;
+    *value = part->now.value;
+    return STK_OK;
+}
+
+static enum stk_error field_put(struct store_txn *base, struct resource *resource,
+                                struct bytes name, struct bytes value)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row = row_of(txn, resource);
+    struct part *part = known_part(txn, row, PART_FIELD, name);
+
+    if (part == NULL)
+        return STK_STORE;
+    check(row->now.resource.type != VALUE_STRING);
+    if (!part->now.exists)
+        put_type(txn, row, resource, VALUE_HASH, row->now.fields + 1);
+    struct part_content *now = set_change_part(&txn->set, part);
+    now->exists = now->put = true;
+    now->value = set_copy(&txn->set, value);
+    return STK_OK;
+}
+
+static enum stk_error field_remove(struct store_txn *base, struct resource *resource,
+                                   struct bytes name, bool *found)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row = row_of(txn, resource);
+    struct part *part = known_part(txn, row, PART_FIELD, name);
+
+    if (part == NULL)
+        return STK_STORE;
+    *found = part->now.exists;
+    if (!*found)
+        return STK_OK;
+    struct part_content *now = set_change_part(&txn->set, part);
+    now->exists = false;
+    now->put = true;
+    int64_t left = row->now.fields - 1;
+    put_type(txn, row, resource, left > 0 ? VALUE_HASH : VALUE_NONE, left);
+    return STK_OK;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return bytes_compare((*(const struct part *const *)a)->key,
+                         (*(const struct part *const *)b)->key);
+}
+
+/* From a whole hash in the set, in the order of names. */
+static void each_here(const struct row *row, struct bytes from, txn_each_field each, void *context)
+{
+    const struct part **sorted = mem_alloc(((size_t)row->now.fields + 1) * sizeof(void *));
+    size_t count = 0;
+
+    for (const struct part *at = row->parts; at != NULL; at = at->next)
+        if (at->kind == PART_FIELD && at->now.exists && bytes_compare(at->key, from) >= 0) {
+            check(count < (size_t)row->now.fields);
+            sorted[count++] = at;
+        }
+    qsort(sorted, count, sizeof *sorted, by_key);
+    for (size_t i = 0; i < count; i++)
+        if (!each(context, sorted[i]->key, sorted[i]->now.value))
+            break;
+    free(sorted);
+}
+
+static enum stk_error each_field_from(struct store_txn *base, const struct resource *resource,
+                                      struct bytes from, txn_each_field each, void *context)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    if (resource->id == 0)
+        return txn->stop == PG_ON ? STK_OK : STK_STORE;
+    struct row *row = row_of(txn, resource);
+    if (row == NULL)
+        return STK_STORE;
+    if (row->now.resource.type != VALUE_HASH)
+        return STK_OK;
+    if (txn->kind == PG_READS && txn->direct)
+        return pg_each_field(txn, row->new_id, from, each, context);
+    if (txn->kind == PG_READS)
+        return pg_stop(txn, PG_MISSING);
+    if (!row->stored || row->now.cleared)
+        row->fields = KNOWN;
+    if (!have(txn, &row->fields))
+        return STK_STORE;
+    each_here(row, from, each, context);
+    return STK_OK;
+}
+
+static enum stk_error count_fields(struct store_txn *base, const struct resource *resource,
+                                   int64_t *count)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    *count = 0;
+    if (resource->id == 0)
+        return txn->stop == PG_ON ? STK_OK : STK_STORE;
+    const struct row *row = row_of(txn, resource);
+    if (row == NULL)
+        return STK_STORE;
+    *count = row->now.fields;
+    return STK_OK;
+}
+
+static enum stk_error value_clear(struct store_txn *base, struct resource *resource)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row = row_of(txn, resource);
+
+    if (row == NULL)
+        return STK_STORE;
+    if (row->now.resource.type == VALUE_NONE)
+        return STK_OK;
+    struct content *now = set_change(&txn->set, row);
+    if (now->resource.type == VALUE_STRING)
+        now->put_value = true;
+    else
+        now->cleared = true;
+    for (struct part *at = row->parts; at != NULL; at = at->next)
+        if (at->kind == PART_FIELD) {
+            struct part_content *part = set_change_part(&txn->set, at);
+            part->exists = part->put = false;
+        }
+    now->string = (struct bytes){"", 0};
+    put_type(txn, row, resource, VALUE_NONE, 0);
+    return STK_OK;
+}
+
+/* Receipts. */
+
+static enum stk_error receipt(struct store_txn *base, const struct resource *resource,
+                              struct bytes id, bool *found, struct receipt *out)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    *found = false;
+    if (resource->id == 0)
+        return txn->stop == PG_ON ? STK_OK : STK_STORE;
+    const struct part *part = known_part(txn, row_of(txn, resource), PART_RECEIPT, id);
+    if (part == NULL)
+        return STK_STORE;
+    *found = part->now.exists;
+    if (*found)
+        *out = part->now.receipt;
+    return STK_OK;
+}
+
+static enum stk_error receipt_put(struct store_txn *base, const struct resource *resource,
+                                  struct bytes id, const struct receipt *put)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row = row_of(txn, resource);
+    struct part *part = known_part(txn, row, PART_RECEIPT, id);
+    const struct fence *fence = &resource->fence;
+
+    if (part == NULL)
+        return STK_STORE;
+    if (!part->now.exists) {
+        struct part_content *now = set_change_part(&txn->set, part);
+        now->exists = now->put = true;
+        now->receipt = *put;
+        now->receipt.reply = set_copy(&txn->set, put->reply);
+        now->receipt.written_ms = txn->now_ms;
+    }
+    if (row->now.receipts_token != put->token && put->token == fence->token) {
+        struct content *now = set_change(&txn->set, row);
+        now->receipts_token = put->token;
+        now->put_type = true;
+    }
+    /* Of a token that has ended already, nobody else would log it. */
+    if (put->token != fence->token || fence->state != FENCE_LIVE)
+        set_retire(&txn->set, resource->id, put->token);
+    return STK_OK;
+}
+
+static enum stk_error receipt_remove(struct store_txn *base, const struct resource *resource,
+                                     struct bytes id)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct part *part = known_part(txn, row_of(txn, resource), PART_RECEIPT, id);
+
+    if (part == NULL)
+        return STK_STORE;
+    if (part->now.exists) {
+        struct part_content *now = set_change_part(&txn->set, part);
+        now->exists = false;
+        now->put = true;
+    }
+    return STK_OK;
+}
+
+/* Marks: a place in the set's journal, or a savepoint where something may go past it. */
+
+static enum stk_error mark(struct store_txn *base)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    if (txn->stop != PG_ON)
+        return STK_STORE;
+    check(!txn->marked);
+    if (txn->kind == PG_ALONE && pg_savepoint(txn, PG_SAVEPOINT) != STK_OK)
+        return STK_STORE;
+    txn->marked = true;
+    txn->set_mark = set_mark(&txn->set);
+    return STK_OK;
+}
+
+static enum stk_error mark_keep(struct store_txn *base)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    if (txn->stop != PG_ON)
+        return STK_STORE;
+    check(txn->marked);
+    txn->marked = false;
+    return txn->kind == PG_ALONE ? pg_savepoint(txn, PG_SAVEPOINT_KEEP) : STK_OK;
+}
+
+static enum stk_error mark_undo(struct store_txn *base)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    if (txn->stop != PG_ON)
+        return STK_STORE;
+    check(txn->marked);
+    txn->marked = false;
+    if (txn->kind != PG_ALONE)
+        set_undo(&txn->set, txn->set_mark);
+    else if (pg_savepoint(txn, PG_SAVEPOINT_UNDO) != STK_OK ||
+             pg_savepoint(txn, PG_SAVEPOINT_KEEP) != STK_OK)
+        return STK_STORE;
+    return STK_OK;
+}
+
+static void present(struct store_txn *base, const struct claim *claims, size_t count)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    txn->claims = claims;
+    txn->claims_count = count;
+}
+
+static const struct store_txn_impl operation_impl = {
+    .now_ms = now_ms,
+    .mark = mark,
+    .mark_keep = mark_keep,
+    .mark_undo = mark_undo,
+    .resource = find,
+    .resource_make = make,
+    .fence_put = fence_put,
+    .lease = lease,
+    .each_live = pg_each_live,
+    .each_key = pg_each_key,
+    .count_keys = pg_count_keys,
+    .count_live = pg_count_live,
+    .string = string,
+    .string_put = string_put,
+    .field = field,
+    .field_put = field_put,
+    .field_remove = field_remove,
+    .each_field_from = each_field_from,
+    .count_fields = count_fields,
+    .value_clear = value_clear,
+    .receipt = receipt,
+    .receipt_put = receipt_put,
+    .receipt_remove = receipt_remove,
+    .each_receipt = pg_each_receipt,
+    .sweep_receipts = pg_sweep_receipts,
+    .sweep_resources = pg_sweep_resources,
+    .receipts_due = pg_receipts_due,
+    .resources_due = pg_resources_due,
+    .flush = pg_flush,
+    .audit_head = pg_audit_head,
+    .present = present,
+};
+
+void pg_operations_init(struct pg_txn *txn)
+{
+    txn->base.impl = &operation_impl;
+    set_init(&txn->set);
+}
+
+void pg_operation_run(struct pg_txn *txn, struct store_op *op, size_t number)
+{
+    txn->stop = PG_ON;
+    txn->number = number;
+    txn->marked = txn->all = false;
+    op->error = op->run(op, &txn->base);
+    if (txn->marked && txn->stop == PG_ON)
+        (void)mark_keep(&txn->base);
+    txn->marked = false;
+    txn->claims = NULL;
+    txn->claims_count = 0;
+}

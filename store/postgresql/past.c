@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/postgresql/past.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+
+enum { PAGE = 1000 }; /* as the statements' LIMIT says */
+
+bool pg_may_pass(struct pg_txn *txn)
+{
+    if (txn->stop != PG_ON)
+        return false;
+    if (txn->kind == PG_BATCH || (txn->kind == PG_READS && !txn->direct)) {
+        (void)pg_stop(txn, txn->kind == PG_BATCH ? PG_APART : PG_MISSING);
+        return false;
+    }
+    if ((txn->begun || pg_load(txn)) && pg_write(txn))
+        return true;
+    (void)pg_stop(txn, PG_FAILED);
+    return false;
+}
+
+/* Runs one statement, and returns its rows. NULL: the operation has stopped. */
+static PGresult *query(struct pg_txn *txn, enum pg_statement statement,
+                       const struct pg_params *params)
+{
+    pg_send(&txn->pg, statement, params);
+    pg_sync(&txn->pg);
+    PGresult *result = pg_take(&txn->pg);
+    if (!pg_end(&txn->pg)) {
+        pq.PQclear(result);
+        result = NULL;
+    }
+    if (result == NULL)
+        (void)pg_stop(txn, PG_FAILED);
+    return result;
+}
+
+static enum stk_error run(struct pg_txn *txn, enum pg_statement statement,
+                          const struct pg_params *params)
+{
+    PGresult *result = query(txn, statement, params);
+    bool good = result != NULL;
+
+    pq.PQclear(result);
+    txn->wrote = true;
+    return good ? STK_OK : STK_STORE;
+}
+
+static enum stk_error number(struct pg_txn *txn, enum pg_statement statement,
+                             const struct pg_params *params, int64_t *value)
+{
+    PGresult *result = query(txn, statement, params);
+    bool good = result != NULL;
+
+    if (good)
+        *value = pg_value_int64(result, 0, 0);
+    pq.PQclear(result);
+    return good ? STK_OK : STK_STORE;
+}
+
+static enum stk_error truth(struct pg_txn *txn, enum pg_statement statement,
+                            const struct pg_params *params, bool *value)
+{
+    PGresult *result = query(txn, statement, params);
+    bool good = result != NULL;
+
+    if (good)
+        *value = pg_value_bool(result, 0, 0);
+    pq.PQclear(result);
+    return good ? STK_OK : STK_STORE;
+}
+
+/* Lists. */
+
+static enum stk_error each_name(struct store_txn *base, enum pg_statement statement, int64_t after,
+                                txn_each_name each, void *context)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    bool more = true;
+
+    if (!pg_may_pass(txn))
+        return STK_STORE;
+    while (more) {
+        struct pg_params params = {.count = 0};
+        pg_param_int64(&params, after);
+        PGresult *result = query(txn, statement, &params);
+        if (result == NULL)
+            return STK_STORE;
+        int rows = pq.PQntuples(result);
+        more = rows == PAGE;
+        for (int i = 0; i < rows; i++) {
+            after = pg_value_int64(result, i, 0);
+            if (!each(context, after, pg_value_bytes(result, i, 1),
+                      (enum value_type)pg_value_int64(result, i, 2))) {
+                more = false;
+                break;
+            }
+        }
+        pq.PQclear(result);
+    }
+    return STK_OK;
+}
+
+enum stk_error pg_each_live(struct store_txn *txn, int64_t after, txn_each_name each, void *context)
+{
+    return each_name(txn, PG_EACH_LIVE, after, each, context);
+}
+
+enum stk_error pg_each_key(struct store_txn *txn, int64_t after, txn_each_name each, void *context)
+{
+    return each_name(txn, PG_EACH_KEY, after, each, context);
+}
+
+enum stk_error pg_count_keys(struct store_txn *base, int64_t *count)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    return pg_may_pass(txn) ? number(txn, PG_COUNT_KEYS, NULL, count) : STK_STORE;
+}
+
+enum stk_error pg_count_live(struct store_txn *base, int64_t *count)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    return pg_may_pass(txn) ? number(txn, PG_COUNT_LIVE, NULL, count) : STK_STORE;
+}
+
+enum stk_error pg_each_field(struct pg_txn *txn, int64_t id, struct bytes from, txn_each_field each,
+                             void *context)
+{
+    struct buf next = {0};
+    bool more = true, good = true;
+
+    buf_append_bytes(&next, from);
+    while (more && good) {
+        struct pg_params params = {.count = 0};
+        pg_param_int64(&params, id);
+        pg_param_bytes(&params, buf_bytes(&next));
+        PGresult *result = query(txn, PG_EACH_FIELD, &params);
+        good = result != NULL;
+        int rows = pq.PQntuples(result);
+        more = rows == PAGE;
+        for (int i = 0; i < rows && good; i++)
+            if (!each(context, pg_value_bytes(result, i, 0), pg_value_bytes(result, i, 1))) {
+                more = false;
+                break;
+            }
+        if (more) { /* the next name there can be */
+            buf_clear(&next);
+            buf_append_bytes(&next, pg_value_bytes(result, rows - 1, 0));
+            buf_append(&next, "", 1);
+        }
+        pq.PQclear(result);
+    }
+    buf_free(&next);
+    return good ? STK_OK : STK_STORE;
+}
+
+enum stk_error pg_each_receipt(struct store_txn *base, const struct resource *resource,
+                               txn_each_receipt each, void *context)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct pg_params params = {.count = 0};
+
+    if (!pg_may_pass(txn))
+        return STK_STORE;
+    pg_param_int64(&params, resource->id);
+    PGresult *result = query(txn, PG_EACH_RECEIPT, &params);
+    if (result == NULL)
+        return STK_STORE;
+    for (int i = 0; i < pq.PQntuples(result); i++) {
+        const struct receipt receipt = {
+            .token = pg_value_int64(result, i, 1),
+            .fingerprint = (uint64_t)pg_value_int64(result, i, 2),
+            .resp3 = pg_value_bool(result, i, 3),
+            .written_ms = pg_value_int64(result, i, 4),
+            .reply = pg_value_bytes(result, i, 5),
+        };
+        if (!each(context, pg_value_bytes(result, i, 0), &receipt))
+            break;
+    }
+    pq.PQclear(result);
+    return STK_OK;
+}
+
+/* Clean-up. A row that somebody has locked is left for the next time. */
+
+/* What is dated before this is old. */
+enum stk_error pg_receipts_due(struct store_txn *base, int64_t before_ms, bool *due)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct pg_params params = {.count = 0};
+
+    pg_param_int64(&params, before_ms);
+    return pg_may_pass(txn) ? truth(txn, PG_RETIRED_DUE, &params, due) : STK_STORE;
+}
+
+/* Removes up to `max` receipts of the first token that was retired before, and its entry where
+ * these were the last. `*found` false: there is none, or it is locked. */
+static enum stk_error sweep_token(struct pg_txn *txn, int64_t before_ms, size_t max, bool *found,
+                                  size_t *removed)
+{
+    struct pg_params params = {.count = 0}, entry = {.count = 0};
+    pg_param_int64(&params, before_ms);
+    PGresult *result = query(txn, PG_RETIRED_FIRST, &params);
+
+    *removed = 0;
+    if (result == NULL)
+        return STK_STORE;
+    *found = pq.PQntuples(result) == 1;
+    if (*found) {
+        pg_param_int64(&entry, pg_value_int64(result, 0, 0));
+        params.count = 0;
+        pg_param_int64(&params, pg_value_int64(result, 0, 1));
+        pg_param_int64(&params, pg_value_int64(result, 0, 2));
+    }
+    pq.PQclear(result);
+    if (!*found)
+        return STK_OK;
+    if (truth(txn, PG_RECEIPTS_GONE, &params, found) != STK_OK)
+        return STK_STORE;
+    if (!*found) /* somebody has the row locked */
+        return STK_OK;
+    pg_param_int64(&params, (int64_t)max);
+    result = query(txn, PG_RECEIPTS_REMOVE, &params);
+    if (result == NULL)
+        return STK_STORE;
+    *removed = (size_t)strtoull(pq.PQcmdTuples(result), NULL, 10);
+    pq.PQclear(result);
+    txn->wrote = true;
+    return *removed == max ? STK_OK : run(txn, PG_RETIRED_REMOVE, &entry);
+}
+
+enum stk_error pg_sweep_receipts(struct store_txn *base, int64_t before_ms, size_t max,
+                                 size_t *removed, bool *more)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    bool found = true;
+    size_t left = max, gone = 0;
+
+    *removed = 0;
+    *more = false;
+    if (!pg_may_pass(txn))
+        return STK_STORE;
+    while (found && left > 0) {
+        if (sweep_token(txn, before_ms, left, &found, &gone) != STK_OK)
+            return STK_STORE;
+        *removed += gone;
+        left -= gone < left ? gone + 1 : gone;
+    }
+    *more = found;
+    return STK_OK;
+}
+
+static enum stk_error find_end(struct pg_txn *txn, int64_t after, size_t max, int64_t *end)
+{
+    struct pg_params params = {.count = 0};
+
+    pg_param_int64(&params, after);
+    pg_param_int64(&params, (int64_t)max);
+    return number(txn, PG_SWEEP_END, &params, end);
+}
+
+enum stk_error pg_resources_due(struct store_txn *base, int64_t before_ms, int64_t live_before_ms,
+                                size_t max, int64_t *after, bool *due, bool *more)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct pg_params params = {.count = 0};
+    int64_t end = 0;
+
+    *due = *more = false;
+    if (!pg_may_pass(txn) || find_end(txn, *after, max, &end) != STK_OK)
+        return STK_STORE;
+    pg_param_int64(&params, *after);
+    pg_param_int64(&params, end);
+    pg_param_int64(&params, live_before_ms);
+    pg_param_int64(&params, before_ms);
+    if (truth(txn, PG_SWEEP_DUE, &params, due) != STK_OK)
+        return STK_STORE;
+    *more = end != 0;
+    if (!*due)
+        *after = end;
+    return STK_OK;
+}
+
+/* Removes the old ones between two ids, and raises the floor to their tokens. */
+static enum stk_error remove_resources(struct pg_txn *txn, int64_t after, int64_t end,
+                                       int64_t before_ms, int64_t live_before_ms, size_t *removed)
+{
+    struct pg_params params = {.count = 0}, floor = {.count = 0};
+
+    pg_param_int64(&params, after);
+    pg_param_int64(&params, end);
+    pg_param_int64(&params, live_before_ms);
+    if (run(txn, PG_SWEEP_RETIRE, &params) != STK_OK)
+        return STK_STORE;
+    pg_param_int64(&params, before_ms);
+    PGresult *result = query(txn, PG_SWEEP_REMOVE, &params);
+    if (result == NULL)
+        return STK_STORE;
+    *removed = (size_t)pg_value_int64(result, 0, 0);
+    pg_param_int64(&floor, pg_value_int64(result, 0, 1));
+    pq.PQclear(result);
+    return *removed > 0 ? run(txn, PG_FLOOR_RAISE, &floor) : STK_OK;
+}
+
+enum stk_error pg_sweep_resources(struct store_txn *base, int64_t before_ms, int64_t live_before_ms,
+                                  size_t max, int64_t *after, size_t *removed, bool *more)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    int64_t end = 0;
+
+    *removed = 0;
+    *more = false;
+    if (txn->stop != PG_ON)
+        return STK_STORE;
+    if (txn->kind != PG_ALONE)
+        return pg_stop(txn, PG_APART);
+    /* What came before in the operation has the floor shared: commit nothing of both kinds. */
+    if (txn->begun && !txn->has_floor)
+        return pg_stop(txn, PG_FLOOR);
+    if (!txn->begun && !pg_begin_floor(txn))
+        return pg_stop(txn, PG_FAILED);
+    if (find_end(txn, *after, max, &end) != STK_OK)
+        return STK_STORE;
+    if (end != 0 &&
+        remove_resources(txn, *after, end, before_ms, live_before_ms, removed) != STK_OK)
+        return STK_STORE;
+    *after = end;
+    *more = end != 0;
+    return STK_OK;
+}
+
+enum stk_error pg_flush(struct store_txn *base)
+{
+    static const enum pg_statement steps[] = {PG_FLUSH_LOCK, PG_FLUSH_RETIRE, PG_FLUSH_FIELDS,
+                                              PG_FLUSH_RESOURCES};
+    struct pg_txn *txn = pg_txn_of(base);
+
+    txn->all = true;
+    if (!pg_may_pass(txn))
+        return STK_STORE;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (run(txn, steps[i], NULL) != STK_OK)
+            return STK_STORE;
+    set_forget(&txn->set);
+    return STK_OK;
+}
+
+/* Heads of audits: as in the SQLite store. A restore shows in the identity. */
+enum stk_error pg_audit_head(struct store_txn *base, struct bytes chain, int64_t lines,
+                             struct bytes hash, bool *restored)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct pg_params params = {.count = 0};
+    bool same = false;
+
+    *restored = false;
+    if (!pg_may_pass(txn))
+        return STK_STORE;
+    pg_param_bytes(&params, chain);
+    PGresult *result = query(txn, PG_AUDIT, &params);
+    if (result == NULL)
+        return STK_STORE;
+    if (pq.PQntuples(result) == 1) {
+        *restored = pg_value_bool(result, 0, 2);
+        same = pg_value_int64(result, 0, 0) == lines &&
+               bytes_equal(pg_value_bytes(result, 0, 1), hash);
+    }
+    pq.PQclear(result);
+    if (same && !*restored)
+        return STK_OK;
+    pg_param_int64(&params, lines);
+    pg_param_bytes(&params, hash);
+    return run(txn, PG_AUDIT_PUT, &params);
+}
+
+enum stk_error pg_savepoint(struct pg_txn *txn, enum pg_statement statement)
+{
+    /* What was done since is undone, and what is in the set may not be so any more. */
+    if (statement == PG_SAVEPOINT_UNDO)
+        set_forget(&txn->set);
+    if (!pg_may_pass(txn))
+        return STK_STORE;
+    bool wrote = txn->wrote;
+    enum stk_error error = run(txn, statement, NULL);
+    txn->wrote = wrote;
+    return error;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What goes past the working set, straight to the tables: lists, counts, clean-up, FLUSHALL. In a
+ * batch that changes things an operation that does so stops with PG_APART. On its own, what it has
+ * changed in the set is written first. */
+#ifndef STOCKADE_STORE_POSTGRESQL_PAST_H
+#define STOCKADE_STORE_POSTGRESQL_PAST_H
+
+#include "store/postgresql/statements.h"
+#include "store/postgresql/trips.h"
+
+/* May the operation go past the set now? */
+bool pg_may_pass(struct pg_txn *txn);
+enum stk_error pg_each_live(struct store_txn *txn, int64_t after, txn_each_name each,
+                            void *context);
+enum stk_error pg_each_key(struct store_txn *txn, int64_t after, txn_each_name each, void *context);
+enum stk_error pg_count_keys(struct store_txn *txn, int64_t *count);
+enum stk_error pg_count_live(struct store_txn *txn, int64_t *count);
+/* From the tables, for reads; `row` exists. */
+enum stk_error pg_each_field(struct pg_txn *txn, int64_t id, struct bytes from, txn_each_field each,
+                             void *context);
+enum stk_error pg_each_receipt(struct store_txn *txn, const struct resource *resource,
+                               txn_each_receipt each, void *context);
+enum stk_error pg_sweep_receipts(struct store_txn *txn, int64_t before_ms, size_t max,
+                                 size_t *removed, bool *more);
+enum stk_error pg_sweep_resources(struct store_txn *txn, int64_t before_ms, int64_t live_before_ms,
+                                  size_t max, int64_t *after, size_t *removed, bool *more);
+enum stk_error pg_receipts_due(struct store_txn *txn, int64_t before_ms, bool *due);
+enum stk_error pg_resources_due(struct store_txn *txn, int64_t before_ms, int64_t live_before_ms,
+                                size_t max, int64_t *after, bool *due, bool *more);
+enum stk_error pg_flush(struct store_txn *txn);
+enum stk_error pg_audit_head(struct store_txn *txn, struct bytes chain, int64_t lines,
+                             struct bytes hash, bool *restored);
+/* Marks of an operation on its own: savepoints. */
+enum stk_error pg_savepoint(struct pg_txn *txn, enum pg_statement statement);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/postgresql/pg.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/clock.h"
+
+#define CONNECT_SECONDS "3"
+
+/* Failures. */
+
+/* libpq's texts have several lines. */
+static void say(struct pg *pg, const char *text)
+{
+    size_t len = 0;
+
+    for (; *text != '\0' && len + 1 < sizeof pg->why; text++)
+        if (*text == '\t')
+            continue;
+        else if (*text != '\n')
+            pg->why[len++] = *text;
+        else if (text[1] != '\0' && len + 3 < sizeof pg->why) {
+            pg->why[len++] = ';';
+            pg->why[len++] = ' ';
+        }
+    pg->why[len] = '\0';
+}
+
+static void fail(struct pg *pg, const char *text)
+{
+    pg->failed = true;
+    pg->sqlstate[0] = '\0';
+    say(pg, text);
+    pg_drop(pg);
+}
+
+static void on_notice(void *context, const PGresult *notice)
+{
+    struct pg *pg = context;
+    const char *severity = pq.PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
+
+    if (severity != NULL && strcmp(severity, "WARNING") == 0) {
+        pg->warned = true;
+        say(pg, pq.PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY));
+    }
+}
+
+/* Connecting. */
+
+/* What every session is set to, whatever the server's defaults are. */
+static const char session_setup[] =
+    "SET client_min_messages = warning;"
+    "SET search_path = pg_catalog;"
+    "SET jit = off;"
+    "SET default_transaction_isolation = 'read committed';"
+    "SET default_transaction_read_only = off;"
+    "SET default_transaction_deferrable = off;"
+    "SET statement_timeout = 0;"
+    "SET lock_timeout = '3s';"
+    "SET idle_in_transaction_session_timeout = '3s';"
+    "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')"
+    " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
+
+/* A pool in between may give another backend to each transaction. */
+static bool is_direct(struct pg *pg)
+{
+    PGresult *result = pq.PQexec(pg->conn, "SELECT pg_backend_pid(), pg_is_in_recovery()");
+    bool good = false;
+
+    if (pq.PQresultStatus(result) != PGRES_TUPLES_OK)
+        fail(pg, pq.PQerrorMessage(pg->conn));
+    else if (atoi(pq.PQgetvalue(result, 0, 0)) != pq.PQbackendPID(pg->conn))
+        fail(pg, "a connection pool stands between this daemon and PostgreSQL: name the server "
+                 "itself");
+    else if (pq.PQgetvalue(result, 0, 1)[0] == 't')
+        fail(pg, "this server is a standby, which is read-only: name the primary, or all hosts");
+    else
+        good = true;
+    pq.PQclear(result);
+    return good;
+}
+
+bool pg_connect(struct pg *pg)
+{
+    /* What the URI says comes last, and so has the word, but for the first ones' encoding. */
+    const char *const keys[] = {"fallback_application_name", "connect_timeout",
+                                "keepalives_idle",           "keepalives_interval",
+                                "keepalives_count",          "tcp_user_timeout",
+                                "target_session_attrs",      "dbname",
+                                "client_encoding",           NULL};
+    const char *const values[] = {pg->name,
+                                  CONNECT_SECONDS,
+                                  "5",
+                                  "2",
+                                  "3",
+                                  "3000",
+                                  strchr(pg->uri, ',') != NULL ? "read-write" : "any",
+                                  pg->uri,
+                                  "UTF8",
+                                  NULL};
+
+    pg_drop(pg);
+    pg->failed = pg->warned = false;
+    pg->why[0] = pg->sqlstate[0] = '\0';
+    pg->conn = pq.PQconnectdbParams(keys, values, 1);
+    check(pg->conn != NULL);
+    pq.PQsetNoticeReceiver(pg->conn, on_notice, pg);
+    if (pq.PQstatus(pg->conn) != CONNECTION_OK) {
+        fail(pg, pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    if (!pg_run(pg, session_setup) || !is_direct(pg))
+        return false;
+    check(pq.PQenterPipelineMode(pg->conn) == 1 && pq.PQsetnonblocking(pg->conn, 1) == 0);
+    return true;
+}
+
+void pg_drop(struct pg *pg)
+{
+    if (pg->conn != NULL)
+        pq.PQfinish(pg->conn);
+    pg->conn = NULL;
+    pg->expected = 0;
+}
+
+bool pg_run(struct pg *pg, const char *commands)
+{
+    bool piped = pq.PQpipelineStatus(pg->conn) != PQ_PIPELINE_OFF;
+
+    if (piped)
+        check(pq.PQsetnonblocking(pg->conn, 0) == 0 && pq.PQexitPipelineMode(pg->conn) == 1);
+    PGresult *result = pq.PQexec(pg->conn, commands);
+    ExecStatusType status = pq.PQresultStatus(result);
+    bool good = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+    if (!good) {
+        const char *state = pq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
+        say(pg, pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) != NULL
+                    ? pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY)
+                    : pq.PQerrorMessage(pg->conn));
+        text_print(pg->sqlstate, sizeof pg->sqlstate, "%s", state != NULL ? state : "");
+        pg->failed = true;
+    }
+    pq.PQclear(result);
+    if (pq.PQstatus(pg->conn) != CONNECTION_OK)
+        pg_drop(pg);
+    else if (piped)
+        check(pq.PQenterPipelineMode(pg->conn) == 1 && pq.PQsetnonblocking(pg->conn, 1) == 0);
+    return good;
+}
+
+bool pg_prepare(struct pg *pg)
+{
+    for (size_t i = 0; i < pg->statements && pg->conn != NULL; i++)
+        if (pq.PQsendPrepare(pg->conn, pg->names[i], pg->texts[i], 0, NULL) == 1)
+            pg->expected++;
+    pg_sync(pg);
+    return pg_end(pg);
+}
+
+/* Parameters. */
+
+static void add(struct pg_params *params, const void *value, size_t len)
+{
+    check(params->count < PG_PARAMS_MAX);
+    params->values[params->count] = value;
+    params->lengths[params->count] = (int)len;
+    params->formats[params->count++] = 1;
+}
+
+void pg_param_int64(struct pg_params *params, int64_t value)
+{
+    uint64_t *number = &params->numbers[params->count];
+    *number = htobe64((uint64_t)value);
+    add(params, number, sizeof *number);
+}
+
+void pg_param_bytes(struct pg_params *params, struct bytes value)
+{
+    add(params, value.data != NULL ? value.data : "", value.len);
+}
+
+static void put32(struct buf *buf, uint32_t value)
+{
+    value = htonl(value);
+    buf_append(buf, &value, sizeof value);
+}
+
+/* One dimension, with its length to be filled in; elements may be null. */
+void pg_array_start(struct pg_array *array, enum pg_type type)
+{
+    *array = (struct pg_array){0};
+    put32(&array->buf, 1);
+    put32(&array->buf, 1);
+    put32(&array->buf, type);
+    put32(&array->buf, 0);
+    put32(&array->buf, 1);
+}
+
+void pg_array_int64(struct pg_array *array, int64_t value)
+{
+    uint64_t number = htobe64((uint64_t)value);
+    put32(&array->buf, sizeof number);
+    buf_append(&array->buf, &number, sizeof number);
+    array->count++;
+}
+
+void pg_array_bool(struct pg_array *array, bool value)
+{
+    char byte = value;
+    put32(&array->buf, 1);
+    buf_append(&array->buf, &byte, 1);
+    array->count++;
+}
+
+void pg_array_bytes(struct pg_array *array, struct bytes value)
+{
+    put32(&array->buf, (uint32_t)value.len);
+    buf_append_bytes(&array->buf, value);
+    array->count++;
+}
+
+void pg_array_null(struct pg_array *array)
+{
+    put32(&array->buf, UINT32_MAX);
+    array->count++;
+}
+
+void pg_param_array(struct pg_params *params, struct pg_array *array)
+{
+    uint32_t count = htonl(array->count);
+    memcpy(array->buf.data + 12, &count, sizeof count);
+    add(params, array->buf.data, array->buf.len);
+}
+
+/* A trip. */
+
+static void begin_trip(struct pg *pg)
+{
+    if (pg->expected == 0) {
+        pg->failed = pg->warned = false;
+        pg->why[0] = pg->sqlstate[0] = '\0';
+    }
+}
+
+static void sent(struct pg *pg, int done)
+{
+    if (done == 1)
+        pg->expected++;
+    else
+        fail(pg, pq.PQerrorMessage(pg->conn));
+}
+
+void pg_send(struct pg *pg, size_t statement, const struct pg_params *params)
+{
+    static const struct pg_params none;
+
+    if (params == NULL)
+        params = &none;
+    begin_trip(pg);
+    if (pg->conn != NULL)
+        sent(pg, pq.PQsendQueryPrepared(pg->conn, pg->names[statement], params->count,
+                                        params->values, params->lengths, params->formats, 1));
+}
+
+void pg_send_text(struct pg *pg, const char *text)
+{
+    begin_trip(pg);
+    if (pg->conn != NULL)
+        sent(pg, pq.PQsendQueryParams(pg->conn, text, 0, NULL, NULL, NULL, NULL, 1));
+}
+
+void pg_sync(struct pg *pg)
+{
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    if (pg->conn != NULL && pq.PQpipelineSync(pg->conn) != 1)
+        fail(pg, pq.PQerrorMessage(pg->conn));
+}
+
+/* Waits until there is something to read, while what is to be sent leaves. False: dropped. */
+static bool wait(struct pg *pg)
+{
+    struct pollfd poll_fd = {.fd = pq.PQsocket(pg->conn), .events = POLLIN};
+    int left_ms = (int)(pg->deadline_ms - clock_now_ms(&clock_monotonic));
+    int unsent = pq.PQflush(pg->conn);
+    char text[96];
+
+    if (unsent < 0) {
+        fail(pg, pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    if (unsent > 0)
+        poll_fd.events |= POLLOUT;
+    if (left_ms <= 0 || (poll(&poll_fd, 1, left_ms) == 0)) {
+        text_print(text, sizeof text, "PostgreSQL has not answered for %d ms", pg->timeout_ms);
+        fail(pg, text);
+        return false;
+    }
+    if ((poll_fd.revents & ~POLLOUT) != 0 && pq.PQconsumeInput(pg->conn) == 0) {
+        fail(pg, pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    return true;
+}
+
+/* libpq ends the results of each statement with a NULL. */
+static PGresult *next_result(struct pg *pg)
+{
+    while (pg->conn != NULL) {
+        if (pq.PQisBusy(pg->conn)) {
+            if (!wait(pg))
+                return NULL;
+            continue;
+        }
+        PGresult *result = pq.PQgetResult(pg->conn);
+        if (result != NULL || pq.PQstatus(pg->conn) == CONNECTION_OK)
+            return result;
+        fail(pg, pq.PQerrorMessage(pg->conn));
+    }
+    return NULL;
+}
+
+PGresult *pg_take(struct pg *pg)
+{
+    PGresult *result = next_result(pg), *end;
+    ExecStatusType status = pq.PQresultStatus(result);
+
+    if (pg->conn == NULL) {
+        pq.PQclear(result);
+        return NULL;
+    }
+    check(pg->expected > 0 && result != NULL);
+    pg->expected--;
+    end = next_result(pg);
+    check(end == NULL);
+    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
+        return result;
+    if (status == PGRES_FATAL_ERROR && !pg->failed) {
+        const char *state = pq.PQresultErrorField(result, PG_DIAG_SQLSTATE),
+                   *text = pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+        text_print(pg->sqlstate, sizeof pg->sqlstate, "%s", state != NULL ? state : "");
+        say(pg, text != NULL ? text : pq.PQresultErrorMessage(result));
+    }
+    pg->failed = true;
+    pq.PQclear(result);
+    if (pq.PQstatus(pg->conn) != CONNECTION_OK)
+        pg_drop(pg);
+    return NULL;
+}
+
+bool pg_end(struct pg *pg)
+{
+    while (pg->conn != NULL && pg->expected > 0)
+        pq.PQclear(pg_take(pg));
+    PGresult *result = next_result(pg);
+    check(pg->conn == NULL || pq.PQresultStatus(result) == PGRES_PIPELINE_SYNC);
+    pq.PQclear(result);
+    return pg->conn != NULL && !pg->failed;
+}
+
+int64_t pg_value_int64(const PGresult *result, int row, int column)
+{
+    uint64_t number;
+
+    check(pq.PQgetlength(result, row, column) == sizeof number);
+    memcpy(&number, pq.PQgetvalue(result, row, column), sizeof number);
+    return (int64_t)be64toh(number);
+}
+
+bool pg_value_bool(const PGresult *result, int row, int column)
+{
+    return pq.PQgetvalue(result, row, column)[0] != 0;
+}
+
+struct bytes pg_value_bytes(const PGresult *result, int row, int column)
+{
+    return (struct bytes){pq.PQgetvalue(result, row, column),
+                          (size_t)pq.PQgetlength(result, row, column)};
+}

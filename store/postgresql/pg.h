@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One connection to PostgreSQL, by libpq: statements by name, in pipelines, and a limit to every
+ * wait. A store has one for each of its threads, and whoever runs on that thread owns it.
+ *
+ *   pg_connect ─▶ { pg_send, pg_send, ... pg_sync ─▶ pg_take, pg_take, ... pg_end }*  ─▶ pg_drop
+ *                   └────────────────────── one trip ──────────────────────┘
+ *
+ * - Where a statement fails, those behind it in its trip do nothing, and pg_end() says so. The
+ *   server's error is in `why` and `sqlstate`, the connection stays.
+ * - Where the connection fails, or nothing comes for the trip's limit, it is dropped: `conn` is
+ *   NULL. What the server made of the trip is then unknown.
+ * - Parameters and results are binary. */
+#ifndef STOCKADE_STORE_POSTGRESQL_PG_H
+#define STOCKADE_STORE_POSTGRESQL_PG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fence/base/bytes.h"
+#include "fence/base/log.h"
+#include "store/postgresql/libpq.h"
+#include "store/store.h"
+
+#define PG_PARAMS_MAX 24
+/* What an array may have, so that its message stays below PostgreSQL's limit of 1 GiB. */
+#define PG_TIMEOUT_MS 5000
+
+struct pg {
+    /* Set once. */
+    const char *uri;          /* borrowed: libpq's */
+    const char *name;         /* of the connection, for pg_stat_activity */
+    const char *const *names; /* of the statements that are prepared, and their texts; by number */
+    const char *const *texts;
+    size_t statements;
+    int timeout_ms; /* of a trip */
+
+    PGconn *conn; /* NULL: not connected */
+    int64_t deadline_ms;
+    size_t expected;  /* statements of the trip whose result was not taken */
+    bool failed;      /* a statement of the trip has failed */
+    bool warned;      /* the server has sent a WARNING in this trip */
+    char sqlstate[6]; /* of the last error; empty: the connection's */
+    char why[STORE_WHY_MAX];
+};
+
+/* The parameters of a statement; what they point to outlives pg_send. */
+struct pg_params {
+    const char *values[PG_PARAMS_MAX];
+    int lengths[PG_PARAMS_MAX], formats[PG_PARAMS_MAX];
+    uint64_t numbers[PG_PARAMS_MAX]; /* in network order */
+    int count;
+};
+
+/* Connects, within the limit, or says in `why` why not. */
+bool pg_connect(struct pg *pg);
+/* Closes the connection, if there is one. */
+void pg_drop(struct pg *pg);
+/* Prepares all statements: the schema is there. */
+bool pg_prepare(struct pg *pg);
+/* Runs commands without parameters that give no rows, and waits. */
+bool pg_run(struct pg *pg, const char *commands);
+
+void pg_param_int64(struct pg_params *params, int64_t value);
+void pg_param_bytes(struct pg_params *params, struct bytes value);
+
+/* An array of a parameter, as it is put together. */
+enum pg_type { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20, PG_TEXT = 25 };
+struct pg_array {
+    struct buf buf;
+    uint32_t count;
+};
+void pg_array_start(struct pg_array *array, enum pg_type type);
+void pg_array_int64(struct pg_array *array, int64_t value);
+void pg_array_bool(struct pg_array *array, bool value);
+void pg_array_bytes(struct pg_array *array, struct bytes value);
+void pg_array_null(struct pg_array *array);
+/* Makes a parameter of it. */
+void pg_param_array(struct pg_params *params, struct pg_array *array);
+
+/* Queues a statement of the trip. `params` may be NULL. */
+void pg_send(struct pg *pg, size_t statement, const struct pg_params *params);
+/* The same for a text that was not prepared; results come as text where `text` says so. */
+void pg_send_text(struct pg *pg, const char *text);
+/* Ends the trip's statements: from now on their results come. */
+void pg_sync(struct pg *pg);
+/* Waits for the result of the next statement. NULL: it or one before it failed, or the connection.
+ * The caller clears it with PQclear. */
+PGresult *pg_take(struct pg *pg);
+/* Waits for the end of the trip; results that nobody took are dropped. False: something failed. */
+bool pg_end(struct pg *pg);
+
+/* Of a result's row. */
+int64_t pg_value_int64(const PGresult *result, int row, int column);
+bool pg_value_bool(const PGresult *result, int row, int column);
+struct bytes pg_value_bytes(const PGresult *result, int row, int column);
+
+#endif

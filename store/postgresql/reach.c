@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/postgresql/reach.h"
+
+#include <string.h>
+
+#include "store/postgresql/operation.h"
+#include "store/postgresql/schema.h"
+#include "store/postgresql/statements.h"
+
+enum { AGAIN_MS = 250 };
+
+static const char *const names[] = {
+#define X(name, sql) #name,
+    PG_STATEMENT_MAP(X)
+#undef X
+};
+
+static const char *const texts[] = {
+#define X(name, sql) sql,
+    PG_STATEMENT_MAP(X)
+#undef X
+};
+
+void reach_init(struct reach *reach, const char *uri, const char *name, struct pg_shared *shared,
+                struct store_reasons *reasons, const struct log *log)
+{
+    *reach = (struct reach){
+        .txn.pg = {.uri = uri,
+                   .name = name,
+                   .names = names,
+                   .texts = texts,
+                   .statements = PG_STATEMENTS,
+                   .timeout_ms = PG_TIMEOUT_MS},
+        .txn.shared = shared,
+        .reasons = reasons,
+        .log = log,
+    };
+    pg_operations_init(&reach->txn);
+}
+
+void reach_free(struct reach *reach)
+{
+    pg_drop(&reach->txn.pg);
+    set_free(&reach->txn.set);
+}
+
+static bool connect(struct reach *reach)
+{
+    struct pg_txn *txn = &reach->txn;
+    struct pg *pg = &txn->pg;
+    int64_t session = atomic_load(&txn->shared->session);
+
+    txn->begun = false;
+    txn->next_id = txn->ids_end = 0;
+    if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_prepare(pg) || !pg_renew_identity(txn))
+        return false;
+    /* The first who comes counts the opening; the others are refused until then. */
+    if (session == 0 && txn->counts) {
+        if (!pg_schema_session(pg, &session))
+            return false;
+        if (atomic_load(&txn->shared->unsafe))
+            log_warn(reach->log, "store: the server has fsync = off, so a loss of power may lose "
+                                 "or damage what was acknowledged");
+        atomic_store(&txn->shared->session, session);
+    }
+    if (session == 0)
+        text_print(pg->why, sizeof pg->why, "the store is being opened");
+    return session != 0;
+}
+
+bool reach_ready(struct reach *reach)
+{
+    struct pg *pg = &reach->txn.pg;
+    int64_t now_ms = clock_now_ms(&clock_monotonic);
+
+    if (pg->conn != NULL && pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed)
+        return true;
+    int64_t reached = atomic_load(&reach->txn.shared->reached);
+    if (now_ms < reach->again_ms && reached == reach->reached)
+        return false;
+    reach->reached = reached;
+    if (connect(reach)) {
+        reach->txn.renamed = false;
+        atomic_fetch_add(&reach->txn.shared->reached, 1);
+        return true;
+    }
+    reach_failed(reach);
+    pg_drop(pg);
+    reach->again_ms = clock_now_ms(&clock_monotonic) + AGAIN_MS;
+    return false;
+}
+
+void reach_failed(struct reach *reach)
+{
+    text_print(reach->why, sizeof reach->why, "%s", reach->txn.pg.why);
+    if (!reach->reported)
+        log_error(reach->log, "store %s: %s", reach->txn.pg.name, reach->why);
+    reach->reported = true;
+}
+
+void reach_good(struct reach *reach)
+{
+    if (reach->reported)
+        log_info(reach->log, "store %s: it answers again", reach->txn.pg.name);
+    reach->reported = false;
+    reach->why[0] = '\0';
+}
+
+void reach_fail(struct reach *reach, struct store_op *op)
+{
+    reasons_fail(reach->reasons, op, reach->why);
+}

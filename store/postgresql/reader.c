@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/postgresql/reader.h"
+
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "store/postgresql/operation.h"
+
+enum { TRIES = 3 };
+
+static void want(struct set *set, struct bytes name)
+{
+    if (name.len > 0 && name.len <= RESOURCE_NAME_MAX)
+        set_want(set, &set_row(set, name)->known);
+}
+
+/* Runs those that have no answer yet: moves them to `done`, unless something is missing. */
+static bool run(struct pg_txn *txn, struct list *batch, struct list *done)
+{
+    struct list open;
+    struct list *link;
+
+    list_init(&open);
+    while ((link = list_pop(batch)) != NULL) {
+        struct store_op *op = list_entry(link, struct store_op, link);
+        pg_operation_run(txn, op, 1);
+        list_append(txn->stop == PG_ON ? done : &open, link);
+        if (txn->stop == PG_FAILED)
+            break;
+    }
+    list_splice(&open, batch);
+    list_splice(batch, &open);
+    return txn->stop != PG_FAILED;
+}
+
+/* From a snapshot that ended with the trip that read it: enough for most. What is answered is in
+ * `done`. False: the server failed. */
+static bool run_at_once(struct pg_txn *txn, struct list *batch, struct list *done)
+{
+    for (struct list *at = batch->next; at != batch; at = at->next)
+        want(&txn->set, list_entry(at, struct store_op, link)->about);
+    txn->direct = false;
+    return pg_load_all(txn) && !txn->renamed && run(txn, batch, done);
+}
+
+/* From a snapshot that is kept until all is read. What the first one has shown is read again. */
+static bool run_rounds(struct pg_txn *txn, struct list *batch, struct list *done)
+{
+    struct buf names = {0};
+    bool good = true;
+    size_t len;
+
+    for (struct list *at = txn->set.rows.next; at != &txn->set.rows; at = at->next) {
+        const struct row *row = list_entry(at, const struct row, link);
+        buf_append(&names, &row->name.len, sizeof row->name.len);
+        buf_append_bytes(&names, row->name);
+    }
+    set_clear(&txn->set);
+    for (size_t at = 0; at < names.len; at += len) {
+        memcpy(&len, names.data + at, sizeof len);
+        at += sizeof len;
+        want(&txn->set, (struct bytes){names.data + at, len});
+    }
+    buf_free(&names);
+    for (int rounds = 0; good && !list_empty(batch); rounds++) {
+        txn->direct = rounds > 0;
+        good = pg_load(txn) && !txn->renamed && run(txn, batch, done);
+    }
+    return good && pg_commit(txn) == PG_COMMITTED;
+}
+
+static bool attempt(struct reach *reach, struct list *batch, struct list *done)
+{
+    struct pg_txn *txn = &reach->txn;
+    struct list answered;
+
+    if (!reach_ready(reach))
+        return false;
+    set_clear(&txn->set);
+    txn->kind = PG_READS;
+    if (!run_at_once(txn, batch, done)) {
+        pg_roll_back(txn);
+        reach_failed(reach);
+        return false;
+    }
+    list_init(&answered);
+    if (!list_empty(batch) && !run_rounds(txn, batch, &answered)) {
+        list_splice(&answered, batch); /* they have no answer that is replicated */
+        list_splice(batch, &answered);
+        pg_roll_back(txn);
+        reach_failed(reach);
+        return false;
+    }
+    list_splice(done, &answered);
+    set_clear(&txn->set);
+    reach_good(reach);
+    return true;
+}
+
+enum work_result pg_reader_work(void *context, struct list *batch, size_t count, bool inlined)
+{
+    struct pg_reader *reader = context;
+    struct list done;
+    bool good = false;
+
+    (void)inlined;
+    list_init(&done);
+    for (int tries = 0; !good && tries < TRIES; tries++)
+        good = attempt(&reader->reach, batch, &done);
+    for (struct list *at = batch->next; at != batch; at = at->next)
+        reach_fail(&reader->reach, list_entry(at, struct store_op, link));
+    list_splice(&done, batch);
+    struct store_stats *stats = finished_add(reader->finished, &done);
+    stats->reads += count;
+    stats->read_batches++;
+    finished_close(reader->finished, false);
+    return WORK_DONE;
+}

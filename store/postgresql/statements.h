@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stockade's own statements, prepared on each connection. */
+#ifndef STOCKADE_STORE_POSTGRESQL_STATEMENTS_H
+#define STOCKADE_STORE_POSTGRESQL_STATEMENTS_H
+
+/* The key of the advisory lock under which the floor is raised: transactions that grant have it
+ * shared. It is the database's own, so the number only has to be ours: "stockade" in ASCII. */
+#define PG_FLOOR_LOCK "8319395793566789733"
+
+#define PG_ROW                                                                                     \
+    "SELECT id, name, token, state::int8, type::int8, holds, ttl_ms, session, connection,"         \
+    " anonymous, owner, changed_ms, receipts_gone, receipts_token, fields,"                        \
+    " coalesce(octet_length(value) <= 8192, true), CASE WHEN octet_length(value) <= 8192 THEN "    \
+    "value END"                                                                                    \
+    " FROM stockade.resource WHERE name = ANY($1)"
+#define PG_NOW "(extract(epoch FROM clock_timestamp()) * 1000)::int8"
+
+#define PG_STATEMENT_MAP(X)                                                                        \
+    X(BEGIN, "BEGIN")                                                                              \
+    X(BEGIN_READ, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")                               \
+    X(COMMIT, "COMMIT")                                                                            \
+    X(ROLLBACK, "ROLLBACK")                                                                        \
+    X(FLOOR_SHARED, "SELECT pg_advisory_xact_lock_shared(" PG_FLOOR_LOCK ")")                      \
+    X(FLOOR_ALONE, "SELECT pg_advisory_xact_lock(" PG_FLOOR_LOCK ")")                              \
+    /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
+     * first. */                                                                                   \
+    X(STATE, "SELECT floor, " PG_NOW ", timeline IS DISTINCT FROM stockade.timeline(),"            \
+             " replicated, stockade.is_replicated() FROM stockade.meta")                           \
+    X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
+                " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
+                " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \
+                " current_setting('fsync') = 'off'"                                                \
+                " FROM stockade.meta FOR UPDATE")                                                  \
+    X(IDENTITY_PUT, "UPDATE stockade.meta SET floor = least(9007199254740991, floor + $1),"        \
+                    " identity = stockade.identity(), timeline = stockade.timeline(),"             \
+                    " replicated = stockade.is_replicated()")                                      \
+    X(REPLICATED_PUT, "UPDATE stockade.meta SET replicated = stockade.is_replicated()"             \
+                      " WHERE replicated <> stockade.is_replicated()")                             \
+    X(LOCK, PG_ROW " FOR NO KEY UPDATE SKIP LOCKED")                                               \
+    X(FIND, PG_ROW)                                                                                \
+    X(EXISTING, "SELECT name FROM stockade.resource WHERE name = ANY($1)")                         \
+    X(STRINGS, "SELECT id, value FROM stockade.resource WHERE id = ANY($1)")                       \
+    X(ALL_FIELDS, "SELECT resource, field, value FROM stockade.field WHERE resource = ANY($1)")    \
+    X(FIELDS, "SELECT f.resource, f.field, f.value FROM unnest($1::int8[], $2::bytea[])"           \
+              " AS k(resource, field) JOIN stockade.field f USING (resource, field)")              \
+    X(RECEIPTS, "SELECT r.resource, r.id, r.token, r.fingerprint, r.resp3, r.written_ms, r.reply"  \
+                " FROM unnest($1::int8[], $2::bytea[]) AS k(resource, id)"                         \
+                " JOIN stockade.receipt r USING (resource, id)")                                   \
+    X(IDS, "SELECT nextval('stockade.resource_id')")                                               \
+    /* What a working set has changed. */                                                          \
+    X(PUT_FENCES, "UPDATE stockade.resource r SET token = k.token, state = k.state,"               \
+                  " holds = k.holds, ttl_ms = k.ttl_ms, session = k.session,"                      \
+                  " connection = k.connection, anonymous = k.anonymous, owner = k.owner,"          \
+                  " changed_ms = k.changed_ms, receipts_token = k.receipts_token,"                 \
+                  " type = k.type, fields = k.fields"                                              \
+                  " FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[],"       \
+                  " $6::int8[], $7::int8[], $8::bool[], $9::bytea[], $10::int8[], $11::int8[],"    \
+                  " $12::int8[], $13::int8[]) AS k(id, token, state, holds, ttl_ms, session,"      \
+                  " connection, anonymous, owner, changed_ms, receipts_token, type, fields)"       \
+                  " WHERE r.id = k.id AND r.token <= k.token")                                     \
+    X(PUT_VALUES, "UPDATE stockade.resource r SET value = k.value, type = k.type,"                 \
+                  " fields = k.fields, receipts_token = k.receipts_token"                          \
+                  " FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[])"      \
+                  " AS k(id, value, type, fields, receipts_token) WHERE r.id = k.id")              \
+    X(PUT_TYPES, "UPDATE stockade.resource r SET type = k.type, fields = k.fields,"                \
+                 " receipts_token = k.receipts_token"                                              \
+                 " FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[])"                    \
+                 " AS k(id, type, fields, receipts_token) WHERE r.id = k.id")                      \
+    X(MAKE, "INSERT INTO stockade.resource(id, name, token, state, holds, ttl_ms, session,"        \
+            " connection, anonymous, owner, changed_ms, receipts_token, type, fields,"             \
+            " receipts_gone, value)"                                                               \
+            " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[],"   \
+            " $6::int8[], $7::int8[], $8::int8[], $9::bool[], $10::bytea[], $11::int8[],"          \
+            " $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::bytea[])")                  \
+    X(CLEAR_FIELDS, "DELETE FROM stockade.field WHERE resource = ANY($1)")                         \
+    X(PUT_FIELDS, "INSERT INTO stockade.field(resource, field, value)"                             \
+                  " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::bytea[])"                    \
+                  " ON CONFLICT (resource, field) DO UPDATE SET value = excluded.value")           \
+    X(REMOVE_FIELDS, "DELETE FROM stockade.field f USING unnest($1::int8[], $2::bytea[])"          \
+                     " AS k(resource, field)"                                                      \
+                     " WHERE f.resource = k.resource AND f.field = k.field")                       \
+    X(PUT_RECEIPTS, "INSERT INTO stockade.receipt(resource, id, token, fingerprint, resp3,"        \
+                    " reply, written_ms) SELECT *, " PG_NOW " FROM unnest($1::int8[],"             \
+                    " $2::bytea[], $3::int8[], $4::int8[], $5::bool[], $6::bytea[])"               \
+                    " ON CONFLICT (resource, id) DO UPDATE SET token = excluded.token,"            \
+                    " fingerprint = excluded.fingerprint, resp3 = excluded.resp3,"                 \
+                    " reply = excluded.reply, written_ms = excluded.written_ms")                   \
+    X(REMOVE_RECEIPTS, "DELETE FROM stockade.receipt r USING unnest($1::int8[], $2::bytea[])"      \
+                       " AS k(resource, id) WHERE r.resource = k.resource AND r.id = k.id")        \
+    X(RETIRE, "INSERT INTO stockade.retired(resource, token, retired_ms)"                          \
+              " SELECT *, " PG_NOW " FROM unnest($1::int8[], $2::int8[])")                         \
+    /* What became of a transaction: its mark is there, or never will be. */                       \
+    X(MARK, "INSERT INTO stockade.mark(session, number, void) VALUES($1, $2, false)")              \
+    X(MARK_VOID, "INSERT INTO stockade.mark(session, number, void) VALUES($1, $2, true)"           \
+                 " ON CONFLICT (session, number) DO UPDATE SET void = mark.void"                   \
+                 " RETURNING void")                                                                \
+    X(MARKS_PRUNE, "DELETE FROM stockade.mark WHERE session = $1 AND number < $2")                 \
+    /* A commit of our own, behind whose replication all that was seen before is replicated. */    \
+    X(BARRIER, "SELECT CASE WHEN stockade.is_replicated()"                                         \
+               " THEN pg_logical_emit_message(true, 'stockade', '') END")                          \
+    /* What goes past the working set. */                                                          \
+    X(EACH_LIVE, "SELECT id, name, type::int8 FROM stockade.resource"                              \
+                 " WHERE id > $1 AND state = 1 ORDER BY id LIMIT 1000")                            \
+    X(EACH_KEY, "SELECT id, name, type::int8 FROM stockade.resource"                               \
+                " WHERE id > $1 AND type <> 0 ORDER BY id LIMIT 1000")                             \
+    X(COUNT_LIVE, "SELECT count(*) FROM stockade.resource WHERE state = 1")                        \
+    X(COUNT_KEYS, "SELECT count(*) FROM stockade.resource WHERE type <> 0")                        \
+    X(EACH_FIELD, "SELECT field, value FROM stockade.field"                                        \
+                  " WHERE resource = $1 AND field >= $2 ORDER BY field LIMIT 1000")                \
+    X(EACH_RECEIPT, "SELECT id, token, fingerprint, resp3, written_ms, reply"                      \
+                    " FROM stockade.receipt WHERE resource = $1"                                   \
+                    " ORDER BY token DESC, id DESC LIMIT 1000")                                    \
+    X(RETIRED_FIRST, "SELECT number, resource, token FROM stockade.retired"                        \
+                     " WHERE retired_ms < $1 ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED")      \
+    X(RETIRED_DUE, "SELECT EXISTS(SELECT FROM stockade.retired WHERE retired_ms < $1"              \
+                   " AND number = (SELECT min(number) FROM stockade.retired))")                    \
+    X(RETIRED_REMOVE, "DELETE FROM stockade.retired WHERE number = $1")                            \
+    /* False: the row is locked. */                                                                \
+    X(RECEIPTS_GONE, "WITH mine AS (SELECT id FROM stockade.resource WHERE id = $1"                \
+                     " FOR NO KEY UPDATE SKIP LOCKED), gone AS (UPDATE stockade.resource"          \
+                     " SET receipts_gone = greatest(receipts_gone, $2)"                            \
+                     " WHERE id IN (SELECT id FROM mine))"                                         \
+                     " SELECT EXISTS(SELECT FROM mine)"                                            \
+                     " OR NOT EXISTS(SELECT FROM stockade.resource WHERE id = $1)")                \
+    X(RECEIPTS_REMOVE, "DELETE FROM stockade.receipt WHERE resource = $1 AND id IN ("              \
+                       "SELECT id FROM stockade.receipt WHERE resource = $1 AND token = $2"        \
+                       " ORDER BY id LIMIT $3)")                                                   \
+    X(SWEEP_END, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM stockade.resource"              \
+                 " WHERE id > $1 ORDER BY id LIMIT $2) AS next")                                   \
+    X(SWEEP_DUE,                                                                                   \
+      "SELECT EXISTS(SELECT FROM stockade.resource r WHERE id > $1 AND id <= $2"                   \
+      " AND type = 0 AND changed_ms < CASE state WHEN 1 THEN $3::int8 ELSE $4::int8 END"           \
+      " AND (state = 1 OR NOT EXISTS("                                                             \
+      "SELECT FROM stockade.receipt WHERE resource = r.id)))")                                     \
+    X(SWEEP_RETIRE, "WITH gone AS (UPDATE stockade.resource SET state = 3, holds = 0,"             \
+                    " changed_ms = " PG_NOW " WHERE id IN (SELECT id FROM stockade.resource r"     \
+                    " WHERE id > $1 AND id <= $2 AND type = 0 AND state = 1 AND changed_ms < $3"   \
+                    " AND EXISTS(SELECT FROM stockade.receipt WHERE resource = r.id)"              \
+                    " FOR NO KEY UPDATE SKIP LOCKED) RETURNING id, token)"                         \
+                    " INSERT INTO stockade.retired(resource, token, retired_ms)"                   \
+                    " SELECT id, token, " PG_NOW " FROM gone")                                     \
+    X(SWEEP_REMOVE,                                                                                \
+      "WITH gone AS (DELETE FROM stockade.resource WHERE id IN ("                                  \
+      "SELECT id FROM stockade.resource r WHERE id > $1 AND id <= $2 AND type = 0"                 \
+      " AND changed_ms < CASE state WHEN 1 THEN $3::int8 ELSE $4::int8 END AND NOT EXISTS("        \
+      "SELECT FROM stockade.receipt WHERE resource = r.id)"                                        \
+      " FOR UPDATE SKIP LOCKED) RETURNING token)"                                                  \
+      " SELECT count(*), coalesce(max(token), 0) FROM gone")                                       \
+    X(FLOOR_RAISE, "UPDATE stockade.meta SET floor = greatest(floor, $1)")                         \
+    X(FLUSH_LOCK, "SELECT count(*) FROM (SELECT id FROM stockade.resource ORDER BY id"             \
+                  " FOR NO KEY UPDATE) AS locked")                                                 \
+    X(REVOKE_ALL, "UPDATE stockade.resource SET state = 3, holds = 0, changed_ms = " PG_NOW        \
+                  " WHERE state = 1")                                                              \
+    X(FLUSH_RETIRE, "INSERT INTO stockade.retired(resource, token, retired_ms)"                    \
+                    " SELECT id, token, " PG_NOW " FROM stockade.resource"                         \
+                    " WHERE state = 1 AND receipts_token = token")                                 \
+    X(FLUSH_FIELDS, "DELETE FROM stockade.field")                                                  \
+    X(FLUSH_RESOURCES, "UPDATE stockade.resource SET type = 0, value = NULL, fields = 0,"          \
+                       " holds = 0, changed_ms = CASE state WHEN 1 THEN " PG_NOW                   \
+                       " ELSE changed_ms END, state = CASE state WHEN 1 THEN 3 ELSE state END"     \
+                       " WHERE type <> 0 OR state = 1")                                            \
+    X(SAVEPOINT, "SAVEPOINT stockade_mark")                                                        \
+    X(SAVEPOINT_KEEP, "RELEASE SAVEPOINT stockade_mark")                                           \
+    X(SAVEPOINT_UNDO, "ROLLBACK TO SAVEPOINT stockade_mark")                                       \
+    X(AUDIT, "SELECT lines, hash, identity <> stockade.identity() FROM stockade.audit"             \
+             " WHERE chain = $1")                                                                  \
+    X(AUDIT_PUT,                                                                                   \
+      "INSERT INTO stockade.audit(chain, lines, hash, identity)"                                   \
+      " VALUES($1, $2, $3, stockade.identity()) ON CONFLICT (chain) DO UPDATE"                     \
+      " SET lines = excluded.lines, hash = excluded.hash, identity = excluded.identity")
+
+enum pg_statement {
+#define X(name, sql) PG_##name,
+    PG_STATEMENT_MAP(X)
+#undef X
+        PG_STATEMENTS
+};
+
+#endif

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The PostgreSQL store: opened, put together, closed.
+ *
+ *   thread          what is its own                                  its connection
+ *   the caller's    this file; the owner's side of worker.c          none
+ *   store-writer    writer.c: batches of changes                     stockade writer
+ *   store-apart     apart.c: changes that go past the working set    stockade apart
+ *   store-reader    reader.c: reads                                  stockade reader
+ *   store-slow      the same for reads that may take long            stockade slow
+ *
+ * The database belongs to many: other daemons, programs with the library, the users' own. So
+ * nothing is remembered from one transaction to the next but ids that nobody else has.
+ *
+ * It fails in three ways. Cleanly: operations get STK_STORE, and the next may succeed. The database
+ * cannot be reached: they get STK_STORE at once, and it is tried again every so often. Or the
+ * outcome of a commit is unknown: then nobody is answered until it is found out (pg_find_out). The
+ * process never has to end.
+ *
+ * Recovery: a daemon leaves nothing behind that has to be healed. A transaction that it had begun
+ * ends with its connection; a lock that it holds in the middle of one, after 3 s. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "store/open.h"
+#include "store/postgresql/apart.h"
+#include "store/postgresql/reader.h"
+#include "store/postgresql/writer.h"
+
+enum { READS_QUICK, READS_SLOW, READS };
+
+enum { BATCH_MAX = 1024, READS_BATCH_MAX = 256, APART_MAX = 1024 };
+
+struct pg_store {
+    struct store base;
+    char *uri; /* owned; has a password */
+    struct pg_shared shared;
+    struct worker writes;
+    struct pg_writer writer;
+    struct apart apart;
+    struct pg_reader readers[READS];
+    struct store_reasons reasons;
+    struct finished finished;
+};
+
+static struct pg_store *of(struct store *store)
+{
+    return (struct pg_store *)store;
+}
+
+static enum stk_error submit(struct store *base, struct store_op *op)
+{
+    struct pg_store *store = of(base);
+
+    if (op->writes)
+        return worker_submit(&store->writes, op);
+    return worker_submit(&store->readers[op->slow ? READS_SLOW : READS_QUICK].worker, op);
+}
+
+static bool flush(struct store *base)
+{
+    struct pg_store *store = of(base);
+    bool done = worker_flush(&store->writes);
+
+    for (size_t i = 0; i < READS; i++)
+        done |= worker_flush(&store->readers[i].worker);
+    return done;
+}
+
+static void collect(struct store *base)
+{
+    finished_collect(&of(base)->finished);
+}
+
+static bool lost(const struct store *base)
+{
+    (void)base;
+    return false;
+}
+
+static int64_t session(const struct store *base)
+{
+    return atomic_load(&((const struct pg_store *)base)->shared.session);
+}
+
+static struct store_stats stats(const struct store *base)
+{
+    /* The locks are no part of what the caller may not change. */
+    struct pg_store *store = (struct pg_store *)(uintptr_t)base;
+
+    pthread_mutex_lock(&store->finished.lock);
+    struct store_stats stats = store->finished.stats;
+    pthread_mutex_unlock(&store->finished.lock);
+    stats.writer_rests = worker_rests(&store->writes);
+    stats.reader_rests = worker_rests(&store->readers[READS_QUICK].worker);
+    stats.writes_queued = worker_queued(&store->writes) + worker_queued(&store->apart.worker);
+    stats.reads_queued = 0;
+    for (size_t i = 0; i < READS; i++)
+        stats.reads_queued += worker_queued(&store->readers[i].worker);
+    return stats;
+}
+
+static void dispose(struct pg_store *store)
+{
+    reach_free(&store->writer.reach);
+    reach_free(&store->apart.reach);
+    for (size_t i = 0; i < READS; i++)
+        reach_free(&store->readers[i].reach);
+    pthread_mutex_destroy(&store->apart.lock);
+    finished_destroy(&store->finished);
+    reasons_destroy(&store->reasons);
+    mem_free_secret(store->uri);
+    free(store);
+}
+
+/* The writer hands operations to the apart worker, so it ends first. */
+static void close_store(struct store *base)
+{
+    struct pg_store *store = of(base);
+
+    worker_stop(&store->writes);
+    worker_stop(&store->apart.worker);
+    for (size_t i = 0; i < READS; i++)
+        worker_stop(&store->readers[i].worker);
+    collect(base);
+    dispose(store);
+}
+
+static const struct store_impl impl = {
+    .submit = submit,
+    .flush = flush,
+    .collect = collect,
+    .lost = lost,
+    .session = session,
+    .stats = stats,
+    .close = close_store,
+};
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool start_workers(struct pg_store *store, const struct store_options *options)
+{
+    struct worker *quick = &store->readers[READS_QUICK].worker,
+                  *slow = &store->readers[READS_SLOW].worker;
+
+    store->writes = (struct worker){
+        .name = "store-writer",
+        .queue_max = options->queue_ops_max,
+        .batch_max = smaller(options->batch_ops_max, BATCH_MAX),
+        .threaded = true,
+        .work = pg_writer_work,
+        .context = &store->writer,
+        .pending = store->writer.reach.reported, /* it looks for the database by itself */
+    };
+    store->apart.worker = *quick = *slow = store->writes;
+    store->apart.worker.pending = quick->pending = slow->pending = false;
+    store->apart.worker.name = "store-apart";
+    store->apart.worker.queue_max = APART_MAX;
+    store->apart.worker.batch_max = 1;
+    store->apart.worker.work = apart_work;
+    store->apart.worker.context = &store->apart;
+    quick->name = "store-reader";
+    quick->batch_max = smaller(options->batch_ops_max, READS_BATCH_MAX);
+    slow->name = "store-slow";
+    slow->batch_max = 1;
+    quick->work = slow->work = pg_reader_work;
+    quick->context = &store->readers[READS_QUICK];
+    slow->context = &store->readers[READS_SLOW];
+    bool started = worker_start(&store->writes);
+    started &= worker_start(&store->apart.worker);
+    started &= worker_start(quick);
+    return worker_start(slow) && started;
+}
+
+bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
+{
+    char *error = NULL;
+
+    if (!libpq_load(why, why_size))
+        return false;
+    PQconninfoOption *options = pq.PQconninfoParse(uri, &error);
+
+    if (options == NULL)
+        text_print(why, why_size, "%s", error != NULL ? error : "no memory");
+    for (char *at = why; options == NULL && *at != '\0'; at++)
+        if (*at == '\n')
+            *at = '\0';
+    pq.PQconninfoFree(options);
+    pq.PQfreemem(error);
+    return options != NULL;
+}
+
+struct store *store_postgresql_open(const struct store_options *options, char *why, size_t why_size)
+{
+    check(options->threads);
+    struct pg_store *store = mem_zalloc(sizeof *store);
+    store->base.impl = &impl;
+    store->uri = mem_strdup(options->path);
+    finished_init(&store->finished, options->wake, options->context);
+    reasons_init(&store->reasons);
+    reach_init(&store->writer.reach, store->uri, "stockade writer", &store->shared, &store->reasons,
+               options->log);
+    reach_init(&store->apart.reach, store->uri, "stockade apart", &store->shared, &store->reasons,
+               options->log);
+    reach_init(&store->readers[READS_QUICK].reach, store->uri, "stockade reader", &store->shared,
+               &store->reasons, options->log);
+    reach_init(&store->readers[READS_SLOW].reach, store->uri, "stockade slow", &store->shared,
+               &store->reasons, options->log);
+    store->writer.reach.txn.counts = true;
+    store->writer.worker = &store->writes;
+    store->writer.apart = &store->apart;
+    list_init(&store->writer.waiting);
+    pthread_mutex_init(&store->apart.lock, NULL);
+    list_init(&store->apart.under_way);
+    store->writer.finished = store->apart.finished = &store->finished;
+    for (size_t i = 0; i < READS; i++)
+        store->readers[i].finished = &store->finished;
+    /* Where it cannot be reached now it is tried again: the answer is STORE until then. */
+    (void)reach_ready(&store->writer.reach);
+    if (!start_workers(store, options)) {
+        text_print(why, why_size, "cannot start the store's threads");
+        close_store(&store->base);
+        return NULL;
+    }
+    return &store->base;
+}

@@ -1,0 +1,742 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/postgresql/trips.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "store/postgresql/statements.h"
+
+enum {
+    IDS_BLOCK = 1000, /* as the sequence counts */
+    IDS_LOW = 64,
+    MARKS_KEPT = 256,
+};
+
+/* Loading. */
+
+static enum value_type type_of(int64_t number)
+{
+    return number == VALUE_STRING || number == VALUE_HASH ? (enum value_type)number : VALUE_NONE;
+}
+
+/* What a row of the server says of a resource: PG_ROW. */
+static void take_row(struct pg_txn *txn, const PGresult *result, int at)
+{
+    struct set *set = &txn->set;
+    struct row *row = set_row(set, pg_value_bytes(result, at, 1));
+    struct content *now = &row->now;
+
+    set_identify(set, row, pg_value_int64(result, at, 0));
+    now->exists = row->stored = true;
+    now->resource = (struct resource){
+        .id = row->new_id,
+        .fence.token = pg_value_int64(result, at, 2),
+        .fence.state = (enum fence_state)pg_value_int64(result, at, 3),
+        .type = type_of(pg_value_int64(result, at, 4)),
+    };
+    now->lease = (struct lease){
+        .holds = pg_value_int64(result, at, 5),
+        .ttl_ms = pg_value_int64(result, at, 6),
+        .session = pg_value_int64(result, at, 7),
+        .connection = pg_value_int64(result, at, 8),
+        .anonymous = pg_value_bool(result, at, 9),
+        .owner = set_copy(set, pg_value_bytes(result, at, 10)),
+        .changed_ms = pg_value_int64(result, at, 11),
+        .receipts_gone = pg_value_int64(result, at, 12),
+    };
+    now->receipts_token = pg_value_int64(result, at, 13);
+    now->fields = pg_value_int64(result, at, 14);
+    row->string_known = pg_value_bool(result, at, 15) ? KNOWN : UNKNOWN;
+    row->string = set_copy(set, pg_value_bytes(result, at, 16));
+    row->known = KNOWN;
+}
+
+/* What is wanted, as parameters of the statements that ask for it. */
+struct wishes {
+    struct pg_array names, strings, hashes, field_ids, field_keys, receipt_ids, receipt_keys;
+};
+
+static void add_part(struct pg_array *ids, struct pg_array *keys, const struct part *part)
+{
+    pg_array_int64(ids, part->row->new_id);
+    pg_array_bytes(keys, part->key);
+}
+
+static void collect(const struct set *set, struct wishes *wishes)
+{
+    pg_array_start(&wishes->names, PG_BYTEA);
+    pg_array_start(&wishes->strings, PG_INT8);
+    pg_array_start(&wishes->hashes, PG_INT8);
+    pg_array_start(&wishes->field_ids, PG_INT8);
+    pg_array_start(&wishes->field_keys, PG_BYTEA);
+    pg_array_start(&wishes->receipt_ids, PG_INT8);
+    pg_array_start(&wishes->receipt_keys, PG_BYTEA);
+    for (struct list *at = set->rows.next; at != &set->rows; at = at->next) {
+        const struct row *row = list_entry(at, const struct row, link);
+        if (row->known == WANTED)
+            pg_array_bytes(&wishes->names, row->name);
+        if (row->string_known == WANTED)
+            pg_array_int64(&wishes->strings, row->new_id);
+        if (row->fields == WANTED)
+            pg_array_int64(&wishes->hashes, row->new_id);
+    }
+    for (struct list *at = set->parts.next; at != &set->parts; at = at->next) {
+        const struct part *part = list_entry(at, const struct part, link);
+        if (part->known != WANTED)
+            continue;
+        if (part->kind == PART_FIELD)
+            add_part(&wishes->field_ids, &wishes->field_keys, part);
+        else
+            add_part(&wishes->receipt_ids, &wishes->receipt_keys, part);
+    }
+}
+
+static void free_wishes(struct wishes *wishes)
+{
+    buf_free(&wishes->names.buf);
+    buf_free(&wishes->strings.buf);
+    buf_free(&wishes->hashes.buf);
+    buf_free(&wishes->field_ids.buf);
+    buf_free(&wishes->field_keys.buf);
+    buf_free(&wishes->receipt_ids.buf);
+    buf_free(&wishes->receipt_keys.buf);
+}
+
+static void ask(struct pg_txn *txn, enum pg_statement statement, struct pg_array *one,
+                struct pg_array *two)
+{
+    struct pg_params params = {.count = 0};
+
+    if (one->count == 0)
+        return;
+    pg_param_array(&params, one);
+    if (two != NULL)
+        pg_param_array(&params, two);
+    pg_send(&txn->pg, statement, &params);
+}
+
+static void send_begin(struct pg_txn *txn, enum pg_statement lock)
+{
+    pg_send(&txn->pg, txn->kind == PG_READS ? PG_BEGIN_READ : PG_BEGIN, NULL);
+    if (txn->kind != PG_READS)
+        pg_send(&txn->pg, lock, NULL);
+}
+
+static void skip(struct pg_txn *txn)
+{
+    pq.PQclear(pg_take(&txn->pg));
+}
+
+static void take_begin(struct pg_txn *txn)
+{
+    skip(txn);
+    if (txn->kind != PG_READS)
+        skip(txn);
+}
+
+static void take_state(struct pg_txn *txn)
+{
+    PGresult *result = pg_take(&txn->pg);
+
+    if (result != NULL && pq.PQntuples(result) == 1) {
+        txn->floor = pg_value_int64(result, 0, 0);
+        txn->now_ms = pg_value_int64(result, 0, 1);
+        txn->replicated = pg_value_bool(result, 0, 4);
+        txn->renamed = pg_value_bool(result, 0, 2);
+    }
+    pq.PQclear(result);
+}
+
+static void take_rows(struct pg_txn *txn)
+{
+    PGresult *result = pg_take(&txn->pg);
+
+    for (int i = 0; i < pq.PQntuples(result); i++)
+        take_row(txn, result, i);
+    pq.PQclear(result);
+}
+
+static void take_strings(struct pg_txn *txn)
+{
+    PGresult *result = pg_take(&txn->pg);
+
+    for (int i = 0; i < pq.PQntuples(result); i++) {
+        struct row *row = set_row_by_id(&txn->set, pg_value_int64(result, i, 0));
+        row->string = set_copy(&txn->set, pg_value_bytes(result, i, 1));
+        row->string_known = KNOWN;
+    }
+    pq.PQclear(result);
+}
+
+/* Both kinds of parts, as their statements give them. What an operation has changed stays. */
+static void take_parts(struct pg_txn *txn, enum part_kind kind)
+{
+    PGresult *result = pg_take(&txn->pg);
+
+    for (int i = 0; i < pq.PQntuples(result); i++) {
+        struct set *set = &txn->set;
+        struct row *row = set_row_by_id(set, pg_value_int64(result, i, 0));
+        struct part *part = set_part(set, row, kind, pg_value_bytes(result, i, 1));
+        if (part->known == KNOWN)
+            continue;
+        part->now.exists = true;
+        if (kind == PART_FIELD)
+            part->now.value = set_copy(set, pg_value_bytes(result, i, 2));
+        else
+            part->now.receipt = (struct receipt){
+                .token = pg_value_int64(result, i, 2),
+                .fingerprint = (uint64_t)pg_value_int64(result, i, 3),
+                .resp3 = pg_value_bool(result, i, 4),
+                .written_ms = pg_value_int64(result, i, 5),
+                .reply = set_copy(set, pg_value_bytes(result, i, 6)),
+            };
+        part->known = KNOWN;
+    }
+    pq.PQclear(result);
+}
+
+static void take_ids(struct pg_txn *txn)
+{
+    PGresult *result = pg_take(&txn->pg);
+
+    if (result != NULL) {
+        txn->next_id = pg_value_int64(result, 0, 0);
+        txn->ids_end = txn->next_id + IDS_BLOCK;
+    }
+    pq.PQclear(result);
+}
+
+/* Names that did not come: the row is locked, or there is none. */
+static bool tell_locked(struct pg_txn *txn)
+{
+    struct set *set = &txn->set;
+    struct pg_array names;
+    struct pg_params params = {.count = 0};
+
+    pg_array_start(&names, PG_BYTEA);
+    for (struct list *at = set->rows.next; at != &set->rows; at = at->next) {
+        struct row *row = list_entry(at, struct row, link);
+        if (row->known != WANTED)
+            continue;
+        pg_array_bytes(&names, row->name);
+        row->known = KNOWN;
+    }
+    if (names.count > 0 && txn->kind != PG_READS) {
+        pg_param_array(&params, &names);
+        pg_send(&txn->pg, PG_EXISTING, &params);
+        pg_send(&txn->pg, PG_STATE, NULL); /* behind: a row that has gone has raised the floor */
+        pg_sync(&txn->pg);
+        PGresult *result = pg_take(&txn->pg);
+        for (int i = 0; i < pq.PQntuples(result); i++)
+            set_row(set, pg_value_bytes(result, i, 0))->known = LOCKED;
+        pq.PQclear(result);
+        take_state(txn);
+        (void)pg_end(&txn->pg);
+    }
+    buf_free(&names.buf);
+    return txn->pg.conn != NULL && !txn->pg.failed;
+}
+
+/* What did not come of the rest is not there. */
+static void settle(struct pg_txn *txn)
+{
+    struct set *set = &txn->set;
+
+    for (struct list *at = set->rows.next; at != &set->rows; at = at->next) {
+        struct row *row = list_entry(at, struct row, link);
+        if (row->fields == WANTED)
+            row->fields = KNOWN;
+        if (row->string_known == WANTED)
+            row->string_known = KNOWN;
+    }
+    for (struct list *at = set->parts.next; at != &set->parts; at = at->next) {
+        struct part *part = list_entry(at, struct part, link);
+        if (part->known == WANTED)
+            part->known = KNOWN;
+    }
+    set->wanted = 0;
+}
+
+static bool load(struct pg_txn *txn, bool ends)
+{
+    struct wishes wishes;
+    struct pg *pg = &txn->pg;
+    bool begins = !txn->begun, reads = txn->kind == PG_READS,
+         ids = !reads && txn->ids_end - txn->next_id < IDS_LOW;
+
+    collect(&txn->set, &wishes);
+    if (begins)
+        send_begin(txn, PG_FLOOR_SHARED);
+    ask(txn, reads ? PG_FIND : PG_LOCK, &wishes.names, NULL);
+    ask(txn, PG_STRINGS, &wishes.strings, NULL);
+    ask(txn, PG_ALL_FIELDS, &wishes.hashes, NULL);
+    ask(txn, PG_FIELDS, &wishes.field_ids, &wishes.field_keys);
+    ask(txn, PG_RECEIPTS, &wishes.receipt_ids, &wishes.receipt_keys);
+    pg_send(pg, PG_STATE, NULL);
+    if (ids)
+        pg_send(pg, PG_IDS, NULL);
+    if (ends) {
+        pg_send(pg, PG_COMMIT, NULL);
+        pg_send(pg, PG_BARRIER, NULL);
+    }
+    pg_sync(pg);
+    if (begins)
+        take_begin(txn);
+    if (wishes.names.count > 0)
+        take_rows(txn);
+    if (wishes.strings.count > 0)
+        take_strings(txn);
+    if (wishes.hashes.count > 0)
+        take_parts(txn, PART_FIELD);
+    if (wishes.field_ids.count > 0)
+        take_parts(txn, PART_FIELD);
+    if (wishes.receipt_ids.count > 0)
+        take_parts(txn, PART_RECEIPT);
+    take_state(txn);
+    if (ids)
+        take_ids(txn);
+    free_wishes(&wishes);
+    txn->begun = pg->conn != NULL && !ends;
+    bool good = pg_end(pg) && (!ends || !pg->warned) && tell_locked(txn);
+    settle(txn);
+    return good;
+}
+
+bool pg_load(struct pg_txn *txn)
+{
+    return load(txn, false);
+}
+
+bool pg_load_all(struct pg_txn *txn)
+{
+    return load(txn, true);
+}
+
+bool pg_begin_floor(struct pg_txn *txn)
+{
+    send_begin(txn, PG_FLOOR_ALONE);
+    pg_send(&txn->pg, PG_STATE, NULL);
+    pg_sync(&txn->pg);
+    take_begin(txn);
+    take_state(txn);
+    txn->begun = txn->pg.conn != NULL;
+    return pg_end(&txn->pg);
+}
+
+/* Writing. */
+
+enum { COLUMNS = 16 };
+
+/* Rows of a statement, column by column. */
+struct columns {
+    struct pg_array of[COLUMNS];
+    size_t count;
+    size_t rows;
+};
+
+static void start_columns(struct columns *columns, const enum pg_type *types, size_t count)
+{
+    columns->count = count;
+    columns->rows = 0;
+    for (size_t i = 0; i < count; i++)
+        pg_array_start(&columns->of[i], types[i]);
+}
+
+/* Queues the statement, unless it has no rows. */
+static void send_columns(struct pg_txn *txn, enum pg_statement statement, struct columns *columns)
+{
+    struct pg_params params = {.count = 0};
+
+    for (size_t i = 0; i < columns->count; i++)
+        pg_param_array(&params, &columns->of[i]);
+    if (columns->rows > 0)
+        pg_send(&txn->pg, statement, &params);
+    for (size_t i = 0; i < columns->count; i++)
+        buf_free(&columns->of[i].buf);
+}
+
+static void add_fence(struct pg_array *of, size_t at, const struct content *now)
+{
+    const struct fence *fence = &now->resource.fence;
+    const struct lease *lease = &now->lease;
+
+    pg_array_int64(&of[at++], fence->token);
+    pg_array_int64(&of[at++], fence->state);
+    pg_array_int64(&of[at++], lease->holds);
+    pg_array_int64(&of[at++], lease->ttl_ms);
+    pg_array_int64(&of[at++], lease->session);
+    pg_array_int64(&of[at++], lease->connection);
+    pg_array_bool(&of[at++], lease->anonymous);
+    pg_array_bytes(&of[at++], lease->owner);
+    pg_array_int64(&of[at++], lease->changed_ms);
+    pg_array_int64(&of[at++], now->receipts_token);
+    pg_array_int64(&of[at++], now->resource.type);
+    pg_array_int64(&of[at], now->fields);
+}
+
+static void add_value(struct pg_array *array, const struct content *now)
+{
+    if (now->resource.type == VALUE_STRING)
+        pg_array_bytes(array, now->string);
+    else
+        pg_array_null(array);
+}
+
+static void put_fences(struct pg_txn *txn)
+{
+    static const enum pg_type types[] = {PG_INT8, PG_INT8, PG_INT8, PG_INT8,  PG_INT8,
+                                         PG_INT8, PG_INT8, PG_BOOL, PG_BYTEA, PG_INT8,
+                                         PG_INT8, PG_INT8, PG_INT8};
+    struct columns columns;
+
+    start_columns(&columns, types, sizeof types / sizeof *types);
+    for (struct list *at = txn->set.rows.next; at != &txn->set.rows; at = at->next) {
+        const struct row *row = list_entry(at, const struct row, link);
+        if (!row->stored || !row->now.put_fence)
+            continue;
+        pg_array_int64(&columns.of[0], row->new_id);
+        add_fence(columns.of, 1, &row->now);
+        columns.rows++;
+    }
+    send_columns(txn, PG_PUT_FENCES, &columns);
+}
+
+static void put_values(struct pg_txn *txn)
+{
+    static const enum pg_type types[] = {PG_INT8, PG_BYTEA, PG_INT8, PG_INT8, PG_INT8};
+    struct columns columns;
+
+    start_columns(&columns, types, sizeof types / sizeof *types);
+    for (struct list *at = txn->set.rows.next; at != &txn->set.rows; at = at->next) {
+        const struct row *row = list_entry(at, const struct row, link);
+        if (!row->stored || !row->now.put_value)
+            continue;
+        pg_array_int64(&columns.of[0], row->new_id);
+        add_value(&columns.of[1], &row->now);
+        pg_array_int64(&columns.of[2], row->now.resource.type);
+        pg_array_int64(&columns.of[3], row->now.fields);
+        pg_array_int64(&columns.of[4], row->now.receipts_token);
+        columns.rows++;
+    }
+    send_columns(txn, PG_PUT_VALUES, &columns);
+}
+
+static void put_types(struct pg_txn *txn)
+{
+    static const enum pg_type types[] = {PG_INT8, PG_INT8, PG_INT8, PG_INT8};
+    struct columns columns;
+
+    start_columns(&columns, types, sizeof types / sizeof *types);
+    for (struct list *at = txn->set.rows.next; at != &txn->set.rows; at = at->next) {
+        const struct row *row = list_entry(at, const struct row, link);
+        const struct content *now = &row->now;
+        if (!row->stored || !now->put_type || now->put_fence || now->put_value)
+            continue;
+        pg_array_int64(&columns.of[0], row->new_id);
+        pg_array_int64(&columns.of[1], now->resource.type);
+        pg_array_int64(&columns.of[2], now->fields);
+        pg_array_int64(&columns.of[3], now->receipts_token);
+        columns.rows++;
+    }
+    send_columns(txn, PG_PUT_TYPES, &columns);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return bytes_compare((*(const struct row *const *)a)->name,
+                         (*(const struct row *const *)b)->name);
+}
+
+/* In the order of their names, so that no two daemons wait for each other. */
+static void make_rows(struct pg_txn *txn)
+{
+    static const enum pg_type types[] = {PG_INT8, PG_BYTEA, PG_INT8, PG_INT8,  PG_INT8, PG_INT8,
+                                         PG_INT8, PG_INT8,  PG_BOOL, PG_BYTEA, PG_INT8, PG_INT8,
+                                         PG_INT8, PG_INT8,  PG_INT8, PG_BYTEA};
+    struct columns columns;
+    const struct row **made = NULL;
+    size_t count = 0, room = 0;
+
+    for (struct list *at = txn->set.rows.next; at != &txn->set.rows; at = at->next) {
+        const struct row *row = list_entry(at, const struct row, link);
+        if (row->stored || !row->now.exists)
+            continue;
+        if (count == room) {
+            room = room * 2 + 16;
+            made = mem_realloc(made, room * sizeof *made);
+        }
+        made[count++] = row;
+    }
+    if (count > 1)
+        qsort(made, count, sizeof *made, by_name);
+    start_columns(&columns, types, sizeof types / sizeof *types);
+    for (size_t i = 0; i < count; i++) {
+        const struct content *now = &made[i]->now;
+        pg_array_int64(&columns.of[0], made[i]->new_id);
+        pg_array_bytes(&columns.of[1], made[i]->name);
+        add_fence(columns.of, 2, now);
+        pg_array_int64(&columns.of[14], now->lease.receipts_gone);
+        add_value(&columns.of[15], now);
+        columns.rows++;
+    }
+    send_columns(txn, PG_MAKE, &columns);
+    free(made);
+}
+
+static void clear_fields(struct pg_txn *txn)
+{
+    static const enum pg_type types[] = {PG_INT8};
+    struct columns columns;
+
+    start_columns(&columns, types, 1);
+    for (struct list *at = txn->set.rows.next; at != &txn->set.rows; at = at->next) {
+        const struct row *row = list_entry(at, const struct row, link);
+        if (!row->stored || !row->now.cleared)
+            continue;
+        pg_array_int64(&columns.of[0], row->new_id);
+        columns.rows++;
+    }
+    send_columns(txn, PG_CLEAR_FIELDS, &columns);
+}
+
+static void put_parts(struct pg_txn *txn, enum part_kind kind, bool exists,
+                      enum pg_statement statement)
+{
+    static const enum pg_type fields[] = {PG_INT8, PG_BYTEA, PG_BYTEA},
+                              receipts[] = {PG_INT8, PG_BYTEA, PG_INT8, PG_INT8, PG_BOOL, PG_BYTEA};
+    struct columns columns;
+
+    start_columns(&columns, kind == PART_FIELD ? fields : receipts,
+                  !exists              ? 2
+                  : kind == PART_FIELD ? 3
+                                       : 6);
+    for (struct list *at = txn->set.parts.next; at != &txn->set.parts; at = at->next) {
+        const struct part *part = list_entry(at, const struct part, link);
+        const struct receipt *receipt = &part->now.receipt;
+        if (part->kind != kind || !part->now.put || part->now.exists != exists)
+            continue;
+        pg_array_int64(&columns.of[0], part->row->new_id);
+        pg_array_bytes(&columns.of[1], part->key);
+        if (exists && kind == PART_FIELD) {
+            pg_array_bytes(&columns.of[2], part->now.value);
+        } else if (exists) {
+            pg_array_int64(&columns.of[2], receipt->token);
+            pg_array_int64(&columns.of[3], (int64_t)receipt->fingerprint);
+            pg_array_bool(&columns.of[4], receipt->resp3);
+            pg_array_bytes(&columns.of[5], receipt->reply);
+        }
+        columns.rows++;
+    }
+    send_columns(txn, statement, &columns);
+}
+
+static void retire(struct pg_txn *txn)
+{
+    static const enum pg_type types[] = {PG_INT8, PG_INT8};
+    struct columns columns;
+
+    start_columns(&columns, types, 2);
+    for (size_t i = 0; i < txn->set.retired_count; i++, columns.rows++) {
+        pg_array_int64(&columns.of[0], txn->set.retired[i].resource);
+        pg_array_int64(&columns.of[1], txn->set.retired[i].token);
+    }
+    send_columns(txn, PG_RETIRE, &columns);
+}
+
+/* Queues all that has changed. What is there already comes first, in the hands of this transaction
+ * anyway; what waits for others, new names, last. */
+static void send_changes(struct pg_txn *txn)
+{
+    put_fences(txn);
+    put_values(txn);
+    put_types(txn);
+    clear_fields(txn);
+    put_parts(txn, PART_FIELD, false, PG_REMOVE_FIELDS);
+    put_parts(txn, PART_FIELD, true, PG_PUT_FIELDS);
+    put_parts(txn, PART_RECEIPT, false, PG_REMOVE_RECEIPTS);
+    put_parts(txn, PART_RECEIPT, true, PG_PUT_RECEIPTS);
+    retire(txn);
+    make_rows(txn);
+}
+
+bool pg_write(struct pg_txn *txn)
+{
+    if (!set_changed(&txn->set))
+        return true;
+    send_changes(txn);
+    pg_sync(&txn->pg);
+    if (!pg_end(&txn->pg))
+        return false;
+    set_written(&txn->set);
+    txn->wrote = true;
+    return true;
+}
+
+static void send_mark(struct pg_txn *txn, enum pg_statement statement, int64_t number)
+{
+    struct pg_params params = {.count = 0};
+
+    pg_param_int64(&params, atomic_load(&txn->shared->session));
+    pg_param_int64(&params, number);
+    pg_send(&txn->pg, statement, &params);
+}
+
+/* Everybody who committed so many marks later has taken a look at his own. */
+static void send_marks(struct pg_txn *txn)
+{
+    txn->mark = atomic_fetch_add(&txn->shared->mark, 1) + 1;
+    if (txn->mark % MARKS_KEPT == 0)
+        send_mark(txn, PG_MARKS_PRUNE, txn->mark - MARKS_KEPT);
+    send_mark(txn, PG_MARK, txn->mark);
+}
+
+/* May the same succeed at once? */
+static bool is_passing(const struct pg *pg)
+{
+    static const char *const states[] = {"23505", "40001", "40P01"};
+
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+        if (strcmp(pg->sqlstate, states[i]) == 0)
+            return true;
+    return false;
+}
+
+enum pg_ended pg_commit(struct pg_txn *txn)
+{
+    struct pg *pg = &txn->pg;
+    bool changed = set_changed(&txn->set) || txn->wrote;
+
+    check(txn->begun);
+    txn->mark = 0;
+    if (changed) {
+        send_changes(txn);
+        send_marks(txn);
+    }
+    pg_send(pg, PG_COMMIT, NULL);
+    if (!changed)
+        pg_send(pg, PG_BARRIER, NULL);
+    pg_sync(pg);
+    bool good = pg_end(pg);
+    if (good && !pg->warned) {
+        txn->begun = false;
+        return PG_COMMITTED;
+    }
+    if (pg->conn != NULL && !good) {
+        bool again = is_passing(pg);
+        return again ? PG_AGAIN : PG_NOT;
+    }
+    pg_drop(pg);
+    txn->begun = false;
+    return changed ? PG_UNKNOWN : PG_NOT;
+}
+
+void pg_roll_back(struct pg_txn *txn)
+{
+    struct pg *pg = &txn->pg;
+    char why[STORE_WHY_MAX];
+
+    set_clear(&txn->set);
+    txn->wrote = txn->marked = false;
+    if (pg->conn != NULL && txn->begun) {
+        memcpy(why, pg->why, sizeof why);
+        pg_send(pg, PG_ROLLBACK, NULL);
+        pg_sync(pg);
+        if (pg_end(pg))
+            memcpy(pg->why, why, sizeof why);
+    }
+    txn->begun = false;
+}
+
+/* Who waits for an index entry of the same mark waits for the end of the transaction that made it,
+ * the wait for its standby included. Our own commit is replicated behind it. */
+enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
+{
+    struct pg *pg = &txn->pg;
+    bool is_void = false;
+
+    pg_send(pg, PG_BEGIN, NULL);
+    send_mark(txn, PG_MARK_VOID, mark);
+    pg_send(pg, PG_COMMIT, NULL);
+    pg_sync(pg);
+    skip(txn);
+    PGresult *result = pg_take(pg);
+    if (result != NULL)
+        is_void = pg_value_bool(result, 0, 0);
+    bool known = result != NULL;
+    pq.PQclear(result);
+    bool good = pg_end(pg) && known && !pg->warned;
+    if (!good && pg->conn != NULL)
+        pg_drop(pg);
+    if (!good)
+        return PG_UNKNOWN;
+    return is_void ? PG_NOT : PG_COMMITTED;
+}
+
+/* An old primary that does not know of its successor has an older timeline. */
+static bool is_newest(struct pg_txn *txn, int64_t timeline)
+{
+    int64_t seen = atomic_load(&txn->shared->timeline);
+
+    while (timeline > seen)
+        if (atomic_compare_exchange_weak(&txn->shared->timeline, &seen, timeline))
+            return true;
+    if (timeline < seen)
+        text_print(txn->pg.why, sizeof txn->pg.why,
+                   "this server is on timeline %lld, older than %lld, which was seen before: it is "
+                   "no longer the primary",
+                   (long long)timeline, (long long)seen);
+    return timeline == seen;
+}
+
+/* Who the server is, beside what the store remembers. */
+struct identity {
+    bool other, replicated, fresh;
+    int64_t timeline;
+};
+
+static bool read_identity(struct pg_txn *txn, struct identity *identity)
+{
+    struct pg *pg = &txn->pg;
+
+    /* The order of locks is the floor's, then meta's. */
+    pg_send(pg, PG_BEGIN, NULL);
+    pg_send(pg, PG_FLOOR_ALONE, NULL);
+    pg_send(pg, PG_IDENTITY, NULL);
+    pg_sync(pg);
+    skip(txn);
+    skip(txn);
+    PGresult *result = pg_take(pg);
+    if (result != NULL) {
+        *identity = (struct identity){
+            .other = pg_value_bool(result, 0, 0) || pg_value_bool(result, 0, 1),
+            .timeline = pg_value_int64(result, 0, 2),
+            .replicated = pg_value_bool(result, 0, 3),
+            .fresh = pg_value_bool(result, 0, 4),
+        };
+        atomic_store(&txn->shared->unsafe, pg_value_bool(result, 0, 5));
+    }
+    pq.PQclear(result);
+    return pg_end(pg) && is_newest(txn, identity->timeline);
+}
+
+bool pg_renew_identity(struct pg_txn *txn)
+{
+    struct pg *pg = &txn->pg;
+    struct pg_params leap = {.count = 0};
+    struct identity identity = {0};
+
+    if (!read_identity(txn, &identity))
+        return false;
+    bool other = identity.other, leaps = other && !identity.fresh;
+    pg_param_int64(&leap, leaps ? TOKEN_LEAP_MAX : 0);
+    pg_send(pg, other ? PG_IDENTITY_PUT : PG_REPLICATED_PUT, other ? &leap : NULL);
+    if (leaps && !identity.replicated) {
+        pg_send(pg, PG_FLUSH_RETIRE, NULL);
+        pg_send(pg, PG_REVOKE_ALL, NULL);
+    }
+    pg_send(pg, PG_COMMIT, NULL);
+    pg_sync(pg);
+    return pg_end(pg) && !pg->warned;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A transaction on one connection: its trips to the server, and what it knows. What operations do
+ * in it is operation.h's.
+ *
+ *   pg_begin ─▶ pg_load ─▶ operations on the set ─▶ (pg_load ...) ─▶ pg_commit
+ *     └─ one trip with the first load                  one trip with all that changed ─┘ */
+#ifndef STOCKADE_STORE_POSTGRESQL_TRIPS_H
+#define STOCKADE_STORE_POSTGRESQL_TRIPS_H
+
+#include <stdatomic.h>
+
+#include "store/postgresql/pg.h"
+#include "store/postgresql/set.h"
+#include "store/sql.h"
+#include "store/txn.h"
+
+enum pg_kind {
+    PG_READS, /* a snapshot; nothing is locked or changed */
+    PG_BATCH, /* several operations that change things; what they are about is locked */
+    PG_ALONE, /* one operation that does what cannot be done in the set */
+};
+
+/* Why an operation could not go on. */
+enum pg_stop {
+    PG_ON,
+    PG_MISSING, /* something is not in the set: load it, run again */
+    PG_LOCKED,  /* another transaction has a row: wait, run again */
+    PG_APART,   /* it needs a transaction of its own */
+    PG_FLOOR,   /* it raises the floor, so it has to begin with that: run it so */
+    PG_FAILED,  /* the server or the connection failed: pg->why */
+};
+
+/* How a commit ended. */
+enum pg_ended {
+    PG_COMMITTED,
+    PG_NOT,     /* nothing of it is there, or will be */
+    PG_AGAIN,   /* nothing of it is there; a name was made by somebody else meanwhile */
+    PG_UNKNOWN, /* the mark tells: pg_outcome */
+};
+
+/* Of the store, shared by its threads. */
+struct pg_shared {
+    atomic_int_least64_t session;  /* of this opening; 0: the database was not reached yet */
+    atomic_int_least64_t mark;     /* the last transaction's number */
+    atomic_int_least64_t reached;  /* how often a connection was made */
+    atomic_int_least64_t timeline; /* the newest one that was seen */
+    atomic_bool unsafe;            /* the server has fsync = off */
+};
+
+struct pg_txn {
+    struct store_txn base;
+    struct pg pg;
+    struct pg_shared *shared;
+    bool counts; /* this connection counts the opening of the store */
+    enum pg_kind kind;
+    struct set set;
+
+    /* The transaction under way. */
+    bool begun;
+    bool replicated; /* commits go to a synchronous standby */
+    bool renamed;    /* the store is not the one that it was: pg_renew_identity */
+    int64_t floor, now_ms;
+    int64_t mark;             /* its number; 0: it has changed nothing */
+    bool wrote;               /* something went past the set */
+    bool has_floor;           /* alone */
+    int64_t next_id, ids_end; /* ids of new resources, across transactions */
+
+    /* The operation under way. */
+    enum pg_stop stop;
+    bool direct;   /* fetch what is missing at once */
+    bool all;      /* it is about all resources */
+    size_t number; /* of the operation, from 1, in its batch */
+    bool marked;
+    struct set_mark set_mark;
+    const struct claim *claims;
+    size_t claims_count;
+};
+
+static inline struct pg_txn *pg_txn_of(struct store_txn *txn)
+{
+    return (struct pg_txn *)txn;
+}
+
+/* The operation cannot go on, for the first of its reasons. Returns STK_STORE. */
+static inline enum stk_error pg_stop(struct pg_txn *txn, enum pg_stop stop)
+{
+    if (txn->stop == PG_ON)
+        txn->stop = stop;
+    return STK_STORE;
+}
+
+/* Loads what is wanted, and begins the transaction where it has not begun. False: pg->why. */
+bool pg_load(struct pg_txn *txn);
+/* The same for reads that are likely to need no more: the transaction is over after. */
+bool pg_load_all(struct pg_txn *txn);
+/* Begins alone with the floor: for what raises it. */
+bool pg_begin_floor(struct pg_txn *txn);
+/* Writes what has changed, within the transaction. */
+bool pg_write(struct pg_txn *txn);
+/* Writes what has changed, and commits. */
+enum pg_ended pg_commit(struct pg_txn *txn);
+/* Gives the transaction up. The set is empty after. */
+void pg_roll_back(struct pg_txn *txn);
+/* On a connection that was made anew: what became of the transaction of that mark? PG_COMMITTED
+ * (and replicated), PG_NOT, or PG_UNKNOWN: the server could not be asked. */
+enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark);
+/* The store is another one than it was: no token that it gave out is given out again, or fits. */
+bool pg_renew_identity(struct pg_txn *txn);
+
+#endif

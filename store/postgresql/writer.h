@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writer: takes batches of operations through one transaction each.
+ *
+ *   batch ─▶ lock and load ─▶ run, run, run ─▶ write, commit ─▶ hand back
+ *              ▲                 │   │   └─ needs a transaction of its own: apart.h
+ *              │                 │   └─ a row is locked: the operation waits, with all that come
+ *              └─ run again ◀────┘      behind it on the same resources; the others go on
+ *                 something is missing
+ *
+ * - It never waits for a row: what is locked is left out, and tried again with the next batch.
+ * - Operations on one resource keep their order; one that waits does not hold up other resources.
+ *   (So `done` of writes that wait comes after that of later ones.)
+ * - Where the outcome of a commit is unknown nobody is answered until it is found out; what is
+ *   submitted meanwhile is refused.
+ *
+ * All of it is the writer thread's. */
+#ifndef STOCKADE_STORE_POSTGRESQL_WRITER_H
+#define STOCKADE_STORE_POSTGRESQL_WRITER_H
+
+#include "store/postgresql/apart.h"
+#include "store/postgresql/reach.h"
+#include "store/worker.h"
+
+struct pg_writer {
+    struct reach reach;
+    struct worker *worker; /* its own; borrowed, as the next */
+    struct finished *finished;
+    struct apart *apart;
+    struct list waiting; /* operations that wait for a lock, in order */
+    size_t waiting_count;
+    struct durations queued, commits_took;
+    uint64_t commits, failed_commits;
+};
+
+/* A worker's work: context is the struct pg_writer. */
+enum work_result pg_writer_work(void *context, struct list *batch, size_t count, bool inlined);
+
+#endif
