@@ -178,6 +178,7 @@ static struct tls_context *make_context(const SSL_METHOD *method, bool server)
     check(SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION) == 1);
     SSL_CTX_set_options(context->ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     SSL_CTX_set_mode(context->ssl, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_read_ahead(context->ssl, 1);
     SSL_CTX_set_default_passwd_cb(context->ssl, no_password);
     ERR_clear_error();
     return context;
@@ -283,6 +284,13 @@ struct tls_context *tls_client(const struct tls_files *files, char why[TLS_WHY_M
 
 /* Connections. */
 
+/* Errors of others would be taken for ours. There are none, mostly, and to look is cheaper. */
+static void forget_errors(void)
+{
+    if (ERR_peek_error() != 0)
+        ERR_clear_error();
+}
+
 /* The certificate has to have this name, or this address; a name is told to the server, too. */
 static void expect_name(SSL *ssl, const char *name)
 {
@@ -345,17 +353,19 @@ static void fail(struct tls *tls)
         text_print(tls->why, sizeof tls->why, "TLS: %s", reason());
 }
 
-/* Read all plaintext there is. Returns OpenSSL's reason to stop. */
+/* Read all plaintext there is. Returns OpenSSL's reason to stop. It is not asked once more where
+ * all has been taken: that costs as much as a small record. */
 static int read_all(struct tls *tls, struct buf *plain)
 {
     size_t len = 0;
 
-    for (;;) {
+    do {
         char *into = buf_reserve(plain, TLS_RECORD_MAX);
         if (SSL_read_ex(tls->ssl, into, TLS_RECORD_MAX, &len) != 1)
             return SSL_get_error(tls->ssl, 0);
         plain->len += len;
-    }
+    } while (tls->arrived.len > 0 || SSL_has_pending(tls->ssl) == 1);
+    return SSL_ERROR_WANT_READ;
 }
 
 enum tls_state tls_receive(struct tls *tls, struct bytes arrived, struct buf *plain,
@@ -365,7 +375,7 @@ enum tls_state tls_receive(struct tls *tls, struct bytes arrived, struct buf *pl
         return tls->state;
     tls->arrived = arrived;
     tls->to_send = to_send;
-    ERR_clear_error();
+    forget_errors();
     if (tls->state == TLS_HANDSHAKE) {
         int done = SSL_do_handshake(tls->ssl);
         if (done == 1)
@@ -393,7 +403,7 @@ void tls_send(struct tls *tls, struct bytes plain, struct buf *to_send)
     if (plain.len == 0)
         return;
     tls->to_send = to_send;
-    ERR_clear_error();
+    forget_errors();
     if (SSL_write_ex(tls->ssl, plain.data, plain.len, &done) != 1 || done != plain.len)
         fail(tls);
     tls->to_send = NULL;
@@ -404,7 +414,7 @@ void tls_end(struct tls *tls, struct buf *to_send)
     if (tls->state != TLS_OPEN && tls->state != TLS_ENDED)
         return;
     tls->to_send = to_send;
-    ERR_clear_error();
+    forget_errors();
     (void)SSL_shutdown(tls->ssl); /* whether the peer says so, too, is not awaited */
     tls->to_send = NULL;
 }

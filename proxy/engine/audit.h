@@ -3,16 +3,18 @@
  * refused. Where the lines go, and how they are chained, is the host's business.
  *
  * The engine's files call session_audit (session/session.h) where a connection is behind it, and
- * audit_tell where none is. An event that is asked for as durable gives a ticket: the reply waits
- * in its session until engine_audited says that the ticket is on disk. */
+ * audit_tell where none is. An event that is asked for as durable gives a ticket: who has to be
+ * answered waits until engine_audited says that the ticket is on disk (audit_await). */
 #ifndef STOCKADE_ENGINE_AUDIT_H
 #define STOCKADE_ENGINE_AUDIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "fence/base/bytes.h"
 #include "fence/base/err.h"
+#include "fence/base/list.h"
 
 /* X(id, name). The last four are the audit's own: where its file begins, what a crash tore, what
  * could not be written, and that the file at a start was not the one that the store knows. */
@@ -53,10 +55,19 @@ struct audit_note {
 /* What becomes of leases. */
 #define AUDIT_LEASES (AUDIT_BIT(AUDIT_GRANT) | AUDIT_BIT(AUDIT_RELEASE) | AUDIT_BIT(AUDIT_REVOKE))
 
-/* So long a reply waits for its event to be on disk; then its connection is closed. */
+/* So long an answer waits for its event to be on disk; then a connection is closed, and the page is
+ * told that it failed. */
 #define AUDIT_WAIT_MS 3000
 
 #define AUDIT_LOST UINT64_MAX /* a durable event for which there is no room: nobody may be told */
+
+/* Embed it, with its link initialised: one who is told nothing before its events are on disk. */
+struct audit_wait {
+    struct list link; /* engine->unaudited, in the order of tickets; empty: it does not wait */
+    uint64_t ticket;
+    int64_t since_ms;
+    void (*on_end)(struct audit_wait *wait, bool on_disk); /* false: it is never told */
+};
 
 /* How far it has come. */
 struct audit_state {
@@ -86,11 +97,11 @@ static inline const char *audit_refuses(const struct audit *audit, uint32_t even
                : audit->state(audit->context).failing;
 }
 
-/* For what no connection is behind. */
-static inline void audit_tell(const struct audit *audit, const struct audit_note *note)
+/* For what no connection is behind. Return as `note` does; most ask for nothing durable, or have
+ * nobody to tell. */
+static inline uint64_t audit_tell(const struct audit *audit, const struct audit_note *note)
 {
-    if (audit->note != NULL)
-        (void)audit->note(audit->context, note);
+    return audit->note == NULL ? 0 : audit->note(audit->context, note);
 }
 
 #endif

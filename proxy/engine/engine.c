@@ -45,7 +45,7 @@ struct engine *engine_new(const struct engine_options *options)
     list_init(&engine->changed);
     list_init(&engine->deferred);
     list_init(&engine->unaudited);
-    engine->audit_limit.fire = session_audit_late;
+    engine->audit_limit.fire = audit_late;
     list_init(&engine->arrivals);
     engine->on_session_closed = session_closed;
     lock_keys_init(engine);
@@ -142,7 +142,7 @@ void engine_drain(struct engine *engine)
 
 void engine_audit(const struct engine *engine, const struct audit_note *note)
 {
-    audit_tell(&engine->options.audit, note);
+    (void)audit_tell(&engine->options.audit, note);
 }
 
 bool engine_is_draining(const struct engine *engine)

@@ -55,9 +55,9 @@ struct engine {
     bool draining, shutdown_asked;
 
     struct list sessions;
-    struct list changed;   /* sessions of which the host is to be told at the end of this turn */
-    struct list deferred;  /* the same, a turn later: their replies wait for reads under way */
-    struct list unaudited; /* sessions whose replies wait for the audit, in the order of tickets */
+    struct list changed;      /* sessions of which the host is to be told at the end of this turn */
+    struct list deferred;     /* the same, a turn later: their replies wait for reads under way */
+    struct list unaudited;    /* audit.c: who waits for the audit, in the order of tickets */
     struct timer audit_limit; /* they have waited too long */
     size_t sessions_count;
     uint64_t session_last; /* client ids handed out so far */
@@ -122,5 +122,11 @@ static inline void timer_stop(struct engine *engine, struct timer *timer)
 {
     heap_remove(&engine->timers, &timer->node);
 }
+
+/* audit.c: wait for a ticket; one that waits already goes on waiting, from now. 0: for nothing;
+ * AUDIT_LOST: it ends at once. */
+void audit_await(struct engine *engine, struct audit_wait *wait, uint64_t ticket);
+/* The timer `audit_limit`. */
+void audit_late(struct timer *timer);
 
 #endif

@@ -77,8 +77,10 @@ static void refuse(struct exchange *exchange, unsigned status, const char *reaso
 static void refuse_error(struct exchange *exchange, enum stk_error error)
 {
     refuse(exchange, MHD_HTTP_SERVICE_UNAVAILABLE,
-           error == STK_BUSY ? "too much is asked at once; try again"
-                             : "the store failed, or the audit cannot be written");
+           error == STK_BUSY              ? "too much is asked at once; try again"
+           : exchange->call == API_REVOKE ? "the store failed, or the audit cannot be written: "
+                                            "look again whether the lease has ended"
+                                          : "the store failed");
 }
 
 static enum MHD_Result send_answer(struct exchange *exchange)

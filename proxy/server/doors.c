@@ -60,8 +60,8 @@ bool doors_host_is_known(const struct doors *doors, const char *host)
 /* Does the page that sends the request come from this very server, as the request names it? */
 static bool is_own_origin(const struct visitor *visitor)
 {
-    static const char scheme[] = "http://";
-    size_t len = sizeof scheme - 1;
+    const char *scheme = visitor->tls ? "https://" : "http://";
+    size_t len = strlen(scheme);
 
     return strncasecmp(visitor->origin, scheme, len) == 0 &&
            strcasecmp(visitor->origin + len, visitor->host) == 0;

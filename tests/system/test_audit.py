@@ -269,6 +269,38 @@ def test_replies_of_durable_events_wait_for_the_disk_and_no_others(rig, tool):
     assert int(other.info("audit")["audit_syncs"]) - groups <= 3, "one sync for a group of replies"
 
 
+def test_the_page_is_answered_when_its_line_is_on_the_disk(rig, tool):
+    env = {**rig.fault_env(), "FAULT_SHIM_MATCH": "audit.log"}
+    audit = Audit(rig, tool, "--audit-durable", "revoke", env=env)
+    client = audit.daemon.client()
+    token = client.token("r", 60000)
+    rig.faults.order("sync stall")
+    answers = []
+    page = threading.Thread(target=lambda: answers.append(revoke(audit.daemon, "r", token)))
+    page.start()
+    rig.faults.await_hit()
+    wait_until(lambda: client.info("stats")["leases_revoked"] == "1", "it is revoked")
+    assert client("FENCED", client.token("other", 60000), "SET", "other", "v") == "OK"
+    assert not answers
+    rig.faults.clear()
+    page.join(patience(10))
+    assert [answer.status for answer in answers] == [200]
+    assert '"revoke"' in audit.path.read_text()
+
+
+def test_a_page_that_has_waited_too_long_is_told_no_more_than_others(rig, tool):
+    env = {**rig.fault_env(), "FAULT_SHIM_MATCH": "audit.log"}
+    audit = Audit(rig, tool, "--audit-durable", "revoke", env=env)
+    client = audit.daemon.client()
+    token = client.token("r", 60000)
+    rig.faults.order("sync stall")
+    answer = revoke(audit.daemon, "r", token)
+    assert answer.status == 503 and "look again" in answer.json["error"]
+    rig.faults.clear()
+    audit.await_event("revoke")
+    assert revoke(audit.daemon, "r", token).status == 409, "it has ended already"
+
+
 def test_heads_are_of_synced_lines_only(rig, tool):
     """Or a loss of power would look like a forgery."""
     audit, client, token = failing(rig, tool, "sync EIO")

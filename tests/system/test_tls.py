@@ -408,6 +408,18 @@ def test_the_page_takes_its_password_by_tls(rig, certs, server_cert, key):
     assert client.lease(key)["state"] == "free"
 
 
+def test_the_page_by_tls_revokes_and_no_other_sites_page_does(watched, certs, key):
+    """Browsers name the page's origin with each POST."""
+    client, own = watched.client(), "https://{}:{}".format(*watched.admin)
+    body = json.dumps({"resource": key, "token": client.token(key), "reason": "test"})
+    with page(watched, certs) as connection:
+        for origin, status in ((own.replace("https", "http"), 403), ("https://evil.example", 403),
+                               (own, 200)):
+            assert ask(connection, "/api/revoke", "POST", body, Origin=origin,
+                       Content_Type="application/json", Sec_Fetch_Site="same-origin")[0] == status
+    assert client.lease(key)["state"] == "free"
+
+
 def open_files(daemon):
     return len(os.listdir(f"/proc/{daemon.pid}/fd"))
 

@@ -551,15 +551,15 @@ static void on_given_back(struct release *release)
         history_given_back(acquire->engine->history, acquire->resource, release->token,
                            acquire->ttl_ms, scope_name(acquire->grant.owner),
                            session_client(acquire->session));
-        audit_tell(&acquire->engine->options.audit,
-                   &(struct audit_note){
-                       .event = AUDIT_RELEASE,
-                       .token = release->token,
-                       .user = bytes_of(account_name(acquire->account)),
-                       .address = session_client(acquire->session).address,
-                       .resource = acquire->resource,
-                       .reason = bytes_of(history_end_name(HISTORY_GIVEN_BACK)),
-                   });
+        (void)audit_tell(&acquire->engine->options.audit,
+                         &(struct audit_note){
+                             .event = AUDIT_RELEASE,
+                             .token = release->token,
+                             .user = bytes_of(account_name(acquire->account)),
+                             .address = session_client(acquire->session).address,
+                             .resource = acquire->resource,
+                             .reason = bytes_of(history_end_name(HISTORY_GIVEN_BACK)),
+                         });
     }
     if (is_unwanted(acquire))
         end_unwanted(acquire);

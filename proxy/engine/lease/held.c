@@ -117,8 +117,8 @@ static struct bytes address_of(const struct held *held)
 
 /* Tell the audit how a lease ended: by whose doing, or else whose it was. `held` NULL: it was
  * granted elsewhere, or in an earlier run. */
-static void audit_end(const struct engine *engine, const struct held *held,
-                      const struct release *release, enum history_end end)
+static void audit_end(struct engine *engine, const struct held *held, const struct release *release,
+                      enum history_end end)
 {
     struct session *by =
         release != NULL && release->request != NULL ? release->request->session : NULL;
@@ -142,7 +142,9 @@ static void audit_end(const struct engine *engine, const struct held *held,
         note.address = release->from;
     else if (held != NULL)
         note.address = address_of(held);
-    audit_tell(&engine->options.audit, &note);
+    uint64_t ticket = audit_tell(&engine->options.audit, &note);
+    if (release != NULL && release->audited != NULL)
+        audit_await(engine, release->audited, ticket);
 }
 
 static void tell_holder(const struct held *held, const char *reason)

@@ -184,6 +184,7 @@ struct release {
     const struct request *request; /* that asks for it; NULL: none does */
     struct bytes from, user;       /* whose doing it is, where there is no request; borrowed */
     struct bytes reason;           /* RELEASE_REVOKE: for people, the same; empty: none was given */
+    struct audit_wait *audited;    /* who waits for its line, where there is no request; or NULL */
     bool unannounced;              /* nobody was told of the grant: no event tells of its end */
     /* Of a grant that nobody was told of: its ID, and its lock's value, are as before; or empty. */
     struct bytes grant_id, value;

@@ -24,7 +24,8 @@ enum account_thing {
 struct account_limits {
     size_t things[ACCOUNT_THINGS];
     size_t rate;  /* commands in a second */
-    size_t bytes; /* of requests under way, and of replies that are not read yet; of a user only */
+    size_t bytes; /* of requests under way or queued by MULTI, and of replies that are not read yet;
+                     of a user only */
 };
 
 struct account_use {

@@ -33,6 +33,8 @@
 /* An idle connection keeps at most this much memory for its next reply. */
 #define SESSION_SPARE_MAX (16 << 10)
 
+static void on_audited(struct audit_wait *wait, bool on_disk);
+
 struct session *session_open(struct engine *engine, const char *peer, bool trusted,
                              void *connection, struct buf *refusal)
 {
@@ -56,7 +58,8 @@ struct session *session_open(struct engine *engine, const char *peer, bool trust
     list_init(&session->held);
     list_init(&session->places);
     list_init(&session->changed);
-    list_init(&session->unaudited);
+    session->unaudited.on_end = on_audited;
+    list_init(&session->unaudited.link);
     list_append(&engine->sessions, &session->link);
     engine->sessions_count++;
     return session;
@@ -95,7 +98,7 @@ void session_close(struct session *session)
     replies_count(&engine->replies, &session->share, 0);
     list_remove(&session->link);
     list_remove(&session->changed);
-    list_remove(&session->unaudited);
+    list_remove(&session->unaudited.link);
     engine->sessions_count--;
     resp_parser_free(session->parser);
     buf_free(&session->in);
@@ -168,43 +171,18 @@ static void cut_off(struct session *session)
     session_kill(session);
 }
 
-static void set_audit_limit(struct engine *engine)
-{
-    if (list_empty(&engine->unaudited))
-        timer_stop(engine, &engine->audit_limit);
-    else
-        timer_set(engine, &engine->audit_limit,
-                  list_entry(engine->unaudited.next, struct session, unaudited)->unaudited_ms +
-                      AUDIT_WAIT_MS);
-}
+static void take_finished(struct session *session);
 
-void session_audit_late(struct timer *timer)
+static void on_audited(struct audit_wait *wait, bool on_disk)
 {
-    struct engine *engine = list_entry(timer, struct engine, audit_limit);
-    int64_t now_ms = engine_now_ms(engine);
+    struct session *session = list_entry(wait, struct session, unaudited);
 
-    while (!list_empty(&engine->unaudited)) {
-        struct session *session = list_entry(engine->unaudited.next, struct session, unaudited);
-        if (now_ms - session->unaudited_ms < AUDIT_WAIT_MS)
-            break;
-        list_remove(&session->unaudited);
+    if (!on_disk) {
         cut_off(session);
+        return;
     }
-    set_audit_limit(engine);
-}
-
-/* One that waits already goes on waiting, from now. */
-static void await_audit(struct session *session, uint64_t ticket)
-{
-    struct engine *engine = session->engine;
-    bool is_first = list_empty(&engine->unaudited);
-
-    session->ticket = ticket;
-    session->unaudited_ms = engine_now_ms(engine);
-    list_remove(&session->unaudited);
-    list_append(&engine->unaudited, &session->unaudited);
-    if (is_first)
-        set_audit_limit(engine);
+    take_finished(session);
+    mark_changed(session);
 }
 
 void session_audit(struct session *session, struct audit_note note)
@@ -216,12 +194,7 @@ void session_audit(struct session *session, struct audit_note note)
     if (note.user.len == 0)
         note.user = bytes_of(session_user(session));
     note.address = bytes_of(session->peer);
-    uint64_t ticket = audit->note(audit->context, &note);
-    if (ticket == AUDIT_LOST) {
-        cut_off(session);
-    } else if (ticket > 0) {
-        await_audit(session, ticket);
-    }
+    audit_await(session->engine, &session->unaudited, audit->note(audit->context, &note));
 }
 
 void request_audit(const struct request *request, struct audit_note note)
@@ -229,7 +202,7 @@ void request_audit(const struct request *request, struct audit_note note)
     if (request->session != NULL)
         session_audit(request->session, note);
     else
-        audit_tell(&request->engine->options.audit, &note);
+        (void)audit_tell(&request->engine->options.audit, &note);
 }
 
 bool request_may_audit(struct request *request, uint32_t events)
@@ -247,31 +220,7 @@ bool request_may_audit(struct request *request, uint32_t events)
 /* Do replies wait for the audit, in vain perhaps? */
 static bool is_unaudited(const struct session *session)
 {
-    return session->untold || !list_empty(&session->unaudited);
-}
-
-static void take_finished(struct session *session);
-
-void engine_audited(struct engine *engine, uint64_t ticket)
-{
-    while (!list_empty(&engine->unaudited)) {
-        struct session *session = list_entry(engine->unaudited.next, struct session, unaudited);
-        if (session->ticket > ticket)
-            break;
-        list_remove(&session->unaudited);
-        take_finished(session);
-        mark_changed(session);
-    }
-    set_audit_limit(engine);
-}
-
-void engine_audit_failed(struct engine *engine)
-{
-    struct list *link;
-
-    while ((link = list_pop(&engine->unaudited)) != NULL)
-        cut_off(list_entry(link, struct session, unaudited));
-    set_audit_limit(engine);
+    return session->untold || !list_empty(&session->unaudited.link);
 }
 
 /* Input: bytes become requests. */
@@ -329,7 +278,21 @@ static void finished(struct request *request);
 
 static void count_bytes(struct session *session)
 {
-    account_count_bytes(session->account, &session->bytes, session->pending_bytes + session->share);
+    account_count_bytes(session->account, &session->bytes,
+                        session->pending_bytes + session->queued_bytes + session->share);
+}
+
+void session_count_queued(struct session *session, size_t bytes)
+{
+    session->queued_bytes = bytes;
+    count_bytes(session);
+}
+
+void session_hand_over_queued(struct session *session, struct request *exec)
+{
+    exec->size += session->queued_bytes;
+    session->pending_bytes += session->queued_bytes;
+    session->queued_bytes = 0;
 }
 
 /* From now on its reply has a place in the order. */
@@ -532,16 +495,18 @@ static bool tell_administration(struct session *session, struct request *request
     return true;
 }
 
-/* Does its user send too much? */
-static bool is_over_limit(struct session *session, char why[ACCOUNT_WHY_SIZE])
+/* Does its user send too much? What ends a transaction gives back what is queued there. */
+static bool is_over_limit(struct session *session, const struct command *command,
+                          char why[ACCOUNT_WHY_SIZE])
 {
     const struct engine_options *options = &session->engine->options;
 
     if (options->limits.rate == 0 && options->user_limits.rate == 0 &&
         options->user_limits.bytes == 0)
         return false;
+    bool gives_back = session->multi != NULL && (command->flags & COMMAND_UNQUEUED);
     return !account_take_command(session->account, why) ||
-           !account_bytes_fit(session->account, why);
+           (!gives_back && !account_bytes_fit(session->account, why));
 }
 
 bool session_admits(struct session *session, struct request *request)
@@ -565,7 +530,7 @@ bool session_admits(struct session *session, struct request *request)
         session_end(session);
     } else if (!session_permits(session, request)) {
         return false;
-    } else if (session->rights != NULL && is_over_limit(session, why)) {
+    } else if (session->rights != NULL && is_over_limit(session, command, why)) {
         session->engine->counters.refused_busy++;
         resp_error(&reply, STK_BUSY, "%s", why);
     } else if (session_only_listens(session) && !(command->flags & COMMAND_PUBSUB)) {

@@ -51,15 +51,14 @@ struct session {
     struct buf out;
     struct request *awaited; /* nothing is sent before its reply: one packet, not two; or NULL */
     bool deferred;           /* the last output waited for reads: not twice in a row */
-    struct list unaudited;   /* engine->unaudited: nothing is sent before `ticket` is on disk */
-    uint64_t ticket;
-    int64_t unaudited_ms; /* since when */
-    bool untold;          /* the audit could not take what it has to: nothing is sent any more */
-    size_t unsent;        /* bytes that were taken from `out` and are held until they have left */
-    size_t share; /* of the room for replies: what is in `out` and unsent, where that is much */
-    size_t bytes; /* that are counted in its account: of requests, and of that share */
+    struct audit_wait unaudited; /* nothing is sent before its ticket is on disk */
+    bool untold;   /* the audit could not take what it has to: nothing is sent any more */
+    size_t unsent; /* bytes that were taken from `out` and are held until they have left */
+    size_t share;  /* of the room for replies: what is in `out` and unsent, where that is much */
+    size_t bytes;  /* that are counted in its account: of requests, queued ones, that share */
 
     struct multi *multi;                        /* between MULTI and EXEC; or NULL */
+    size_t queued_bytes;                        /* of the arguments there */
     void (*on_queued)(struct request *request); /* a command for the transaction has arrived */
     bool exec_refused;                          /* one could not be queued */
     struct subscriber *subscriber;              /* pubsub.c; NULL: listens to nothing */
@@ -83,6 +82,10 @@ void session_log_denial(struct session *session, const char *reason, struct byte
 void session_describe(const struct session *session, struct buf *text);
 /* Send a reply that is complete, in its place in the order of replies. */
 void session_answer(struct session *session, struct bytes reply);
+/* So many bytes of arguments are queued between MULTI and EXEC now. */
+void session_count_queued(struct session *session, size_t bytes);
+/* They are this request's from now on, which is EXEC. */
+void session_hand_over_queued(struct session *session, struct request *exec);
 /* Something was written to `out` that answers no request: sends it. */
 void session_pushed(struct session *session);
 
@@ -95,9 +98,6 @@ static inline const char *session_user(const struct session *session)
 /* Tell the audit; user and address are filled in. Where the event is durable, what the session
  * sends from now on waits until it is on disk. */
 void session_audit(struct session *session, struct audit_note note);
-/* The engine's timer `audit_limit`. */
-struct timer;
-void session_audit_late(struct timer *timer);
 /* The same for what a request has done, whose connection may be gone. */
 void request_audit(const struct request *request, struct audit_note note);
 /* May a command begin of which one of these events may come? False: it has to be on disk, and the

@@ -11,6 +11,8 @@
 
 struct job {
     struct release release;
+    struct audit_wait audited;
+    bool released, untold; /* untold: the audit could not take it */
     struct revocation *revocation;
 };
 
@@ -25,21 +27,44 @@ static void note(const struct revocation *revocation)
              log_quoted(revocation->reason, reason, sizeof reason));
 }
 
-static void on_end(struct release *release)
+/* Both have ended: the release, and the wait for its line in the audit. */
+static void end(struct job *job)
 {
-    struct job *job = list_entry(release, struct job, release);
+    const struct release *release = &job->release;
     struct revocation *revocation = job->revocation;
 
     revocation->engine->requests_open--;
     revocation->error = release->error != STK_OK ? release->error : release->verdict;
     revocation->newest = release->retired_token;
     revocation->ended = release->error == STK_OK && release->ended;
-    free(job);
-    if (revocation->ended) {
-        revocation->engine->counters.leases_revoked++;
-        note(revocation);
+    if (job->untold) {
+        revocation->error = STK_STORE;
+        revocation->ended = false;
     }
+    free(job);
     revocation->on_end(revocation);
+}
+
+static void on_end(struct release *release)
+{
+    struct job *job = list_entry(release, struct job, release);
+
+    job->released = true;
+    if (release->error == STK_OK && release->ended) {
+        release->engine->counters.leases_revoked++;
+        note(job->revocation);
+    }
+    if (list_empty(&job->audited.link))
+        end(job);
+}
+
+static void on_audited(struct audit_wait *wait, bool on_disk)
+{
+    struct job *job = list_entry(wait, struct job, audited);
+
+    job->untold = !on_disk;
+    if (job->released)
+        end(job);
 }
 
 void revocation_start(struct revocation *revocation)
@@ -53,6 +78,8 @@ void revocation_start(struct revocation *revocation)
     }
     struct job *job = mem_zalloc(sizeof *job);
     job->revocation = revocation;
+    job->audited.on_end = on_audited;
+    list_init(&job->audited.link);
     job->release = (struct release){.engine = revocation->engine,
                                     .kind = RELEASE_REVOKE,
                                     .resource = revocation->resource,
@@ -60,6 +87,7 @@ void revocation_start(struct revocation *revocation)
                                     .from = bytes_of(revocation->from),
                                     .user = bytes_of(revocation->user),
                                     .reason = revocation->reason,
+                                    .audited = &job->audited,
                                     .on_end = on_end};
     revocation->engine->requests_open++;
     release_start(&job->release);

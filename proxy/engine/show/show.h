@@ -120,7 +120,8 @@ struct revocation {
     void (*on_end)(struct revocation *revocation);
 
     /* The result. */
-    enum stk_error error; /* STALE, UNKNOWN: another token is the newest; BUSY, STORE */
+    enum stk_error error; /* STALE, UNKNOWN: another token is the newest; BUSY; STORE: it may have
+                             ended, where its line in the audit has to be on disk and is not */
     int64_t newest;
     bool ended; /* by this; else it had ended before */
 };

@@ -11,7 +11,7 @@
 
 struct multi {
     struct request **queue; /* owned */
-    size_t count, room, bytes;
+    size_t count, room;
     struct bytes id; /* that one of them carries */
 };
 
@@ -27,9 +27,11 @@ static void multi_free(void *state)
 
 void multi_drop(struct session *session)
 {
-    if (session->multi != NULL)
-        multi_free(session->multi);
+    if (session->multi == NULL)
+        return;
+    multi_free(session->multi);
     session->multi = NULL;
+    session_count_queued(session, 0);
 }
 
 /* Make its plan. False: it cannot be queued, and its reply says why. */
@@ -48,7 +50,7 @@ static bool plan_queued(struct multi *multi, struct request *request)
     if (request->plan.refused)
         return false;
     if (multi->count >= TRANSACTION_STEPS_MAX ||
-        multi->bytes + request->size > TRANSACTION_BYTES_MAX) {
+        request->session->queued_bytes + request->size > TRANSACTION_BYTES_MAX) {
         resp_error(&request->reply, STK_ERR,
                    "a transaction has at most %d commands and %d MiB of arguments",
                    TRANSACTION_STEPS_MAX, TRANSACTION_BYTES_MAX >> 20);
@@ -68,8 +70,11 @@ static void queue(struct request *request)
     struct session *session = request->session;
     struct multi *multi = session->multi;
 
+    size_t before = session->queued_bytes;
     bool planned = plan_queued(multi, request); /* what it may is judged by its plan */
+    session_count_queued(session, before + request->size);
     if (!session_admits(session, request) || !planned) {
+        session_count_queued(session, before);
         session->exec_refused = true;
         plan_note_refusal(request);
         session_answer(session, buf_bytes(&request->reply));
@@ -83,7 +88,6 @@ static void queue(struct request *request)
         multi->queue = mem_realloc(multi->queue, multi->room * sizeof(struct request *));
     }
     multi->queue[multi->count++] = request;
-    multi->bytes += request->size;
     session_answer(session, bytes_of("+QUEUED\r\n"));
 }
 
@@ -125,6 +129,7 @@ void multi_exec(struct request *request)
     request->state = multi; /* whose arguments the plan borrows */
     request->free_state = multi_free;
     session->multi = NULL;
+    session_hand_over_queued(session, request);
     if (session->exec_refused) {
         request_fail(request, STK_EXECABORT, NULL);
         return;

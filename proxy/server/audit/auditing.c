@@ -53,9 +53,10 @@ static void keep_done(struct store_op *op)
 
     keeping->under_way = false;
     if (op->error == STK_OK && keeping->restored)
-        audit_tell(&audit, &(struct audit_note){
-                               .event = AUDIT_RESTORE,
-                               .reason = BYTES_LITERAL("a backup was put in the store's place")});
+        (void)audit_tell(
+            &audit,
+            &(struct audit_note){.event = AUDIT_RESTORE,
+                                 .reason = BYTES_LITERAL("a backup was put in the store's place")});
 }
 
 /* Give the store the head. It writes nothing where it has that already. */
@@ -162,7 +163,8 @@ void auditing_start(struct auditing *auditing, struct engine *engine)
 
     auditing->engine = engine;
     snprintf(reason, sizeof reason, "stockaded %s, process %ld", STOCKADE_VERSION, (long)getpid());
-    audit_tell(&audit, &(struct audit_note){.event = AUDIT_START, .reason = bytes_of(reason)});
+    (void)audit_tell(&audit,
+                     &(struct audit_note){.event = AUDIT_START, .reason = bytes_of(reason)});
     check(uv_timer_start(&auditing->timer, on_timer, 0, HEAD_MS) == 0);
 }
 
@@ -183,7 +185,7 @@ bool auditing_finish(struct auditing *auditing)
     if (!auditing->finished) {
         auditing->finished = true;
         uv_timer_stop(&auditing->timer);
-        audit_tell(&audit, &(struct audit_note){.event = AUDIT_STOP});
+        (void)audit_tell(&audit, &(struct audit_note){.event = AUDIT_STOP});
         auditor_finish(auditing->auditor);
         keep(auditing, &auditing->last);
     }

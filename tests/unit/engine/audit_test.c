@@ -10,6 +10,7 @@
 #include "proxy/engine/engine.h"
 #include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/session.h"
+#include "proxy/engine/show/show.h"
 
 /* An audit in memory: the events as text, one a line. */
 struct memory_audit {
@@ -248,6 +249,96 @@ AUDIT_TEST(nobody_is_told_of_what_cannot_be_put_on_disk)
     assert_string_equal(world_call(world, 2, "ACQUIRE l 60000"), "");
     assert_true(world->clients[2].session == NULL);
     assert_string_equal(world_call(world, 3, "PING"), "+PONG\r\n");
+}
+
+/* REVOKE from the page. */
+struct page {
+    struct revocation revocation;
+    bool answered;
+};
+
+static void on_revoked(struct revocation *revocation)
+{
+    list_entry(revocation, struct page, revocation)->answered = true;
+}
+
+static void revoke_by_page(struct page *page, struct world *world)
+{
+    *page = (struct page){.revocation = {.engine = world->engine,
+                                         .resource = BYTES_LITERAL("k"),
+                                         .reason = BYTES_LITERAL("it hangs"),
+                                         .from = "10.0.0.1:5",
+                                         .user = "ann",
+                                         .token = 1,
+                                         .on_end = on_revoked}};
+    revocation_start(&page->revocation);
+    world_settle(world);
+}
+
+AUDIT_TEST(the_page_waits_for_the_disk_too)
+{
+    begin(audited, AUDIT_BIT(AUDIT_REVOKE), NULL);
+    struct world *world = audited->world;
+    struct page page;
+    world_call(world, 1, "ACQUIRE k 60000");
+    revoke_by_page(&page, world);
+    assert_false(page.answered);
+    assert_false(engine_idle(world->engine));
+    engine_audited(world->engine, 0);
+    assert_false(page.answered);
+    engine_audited(world->engine, 1);
+    assert_true(page.answered && page.revocation.ended);
+    assert_int_equal(page.revocation.error, STK_OK);
+    assert_true(engine_idle(world->engine));
+    revoke_by_page(&page, world); /* it has ended: nothing is told, so nothing is waited for */
+    assert_true(page.answered && !page.revocation.ended);
+}
+
+AUDIT_TEST(a_line_that_is_on_disk_before_the_lock_is_gone)
+{
+    begin(audited, AUDIT_BIT(AUDIT_REVOKE), NULL);
+    struct world *world = audited->world;
+    struct page page;
+    world_call(world, 1, "ACQUIRE k 60000");
+    lease_service_set_late(world->service, 100);
+    revoke_by_page(&page, world);
+    engine_audited(world->engine, 1);
+    assert_false(page.answered);
+    world_pass(world, 200);
+    assert_true(page.answered && page.revocation.ended);
+}
+
+AUDIT_TEST(the_page_waits_no_longer_than_others_and_is_not_told)
+{
+    begin(audited, AUDIT_BIT(AUDIT_REVOKE), NULL);
+    struct world *world = audited->world;
+    struct page page;
+    world_call(world, 1, "ACQUIRE k 60000");
+    revoke_by_page(&page, world);
+    world_pass(world, AUDIT_WAIT_MS - 10);
+    assert_false(page.answered);
+    world_pass(world, 20);
+    assert_true(page.answered && !page.revocation.ended);
+    assert_int_equal(page.revocation.error, STK_STORE);
+    assert_true(engine_idle(world->engine));
+}
+
+AUDIT_TEST(the_page_is_not_told_of_what_cannot_be_put_on_disk)
+{
+    for (int way = 0; way < 2; way++) {
+        begin(audited, AUDIT_BIT(AUDIT_REVOKE), NULL);
+        struct world *world = audited->world;
+        struct page page;
+        world_call(world, 1, "ACQUIRE k 60000");
+        audited->audit.full = way == 0;
+        revoke_by_page(&page, world);
+        if (way == 1)
+            engine_audit_failed(world->engine);
+        assert_true(page.answered && !page.revocation.ended);
+        assert_int_equal(page.revocation.error, STK_STORE);
+        if (way == 0)
+            world_free(world);
+    }
 }
 
 AUDIT_TEST(what_has_to_be_on_disk_is_refused_while_the_audit_fails)

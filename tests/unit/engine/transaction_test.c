@@ -117,6 +117,65 @@ TRANSACTION_TEST(a_transaction_is_bounded_in_bytes)
     assert_says(world, 1, "GET a", NIL);
 }
 
+/* Five of these fit into the megabyte that a user may have. */
+enum { FIFTH = 200000 };
+
+static void begin_a_queue_near_the_limit(struct world *world)
+{
+    engine_reconfigure(world->engine, &(struct engine_options){.user_limits.bytes = 1 << 20});
+    assert_says(world, 1, "MULTI", "+OK\r\n");
+    for (int i = 0; i < 5; i++)
+        assert_string_equal(call_large(world, 1, "FENCED 1 SET a", FIFTH), QUEUED);
+}
+
+TRANSACTION_TEST(what_is_queued_counts_among_its_users_bytes)
+{
+    begin_a_queue_near_the_limit(world);
+    assert_memory_equal(call_large(world, 2, "FENCED 1 SET b", FIFTH),
+                        "-BUSY too many bytes: user 'default' has 1", 42);
+    assert_says(world, 2, "PING", "+PONG\r\n"); /* what was refused is not there */
+    assert_says(world, 1, "EXEC",
+                "*5\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n"); /* and what was done neither */
+    assert_string_equal(call_large(world, 2, "FENCED 1 SET b", FIFTH), "+OK\r\n");
+}
+
+TRANSACTION_TEST(a_command_that_its_user_has_no_room_for_is_not_queued)
+{
+    begin_a_queue_near_the_limit(world);
+    assert_memory_equal(call_large(world, 1, "FENCED 1 SET a", FIFTH), "-BUSY too many bytes", 20);
+    assert_says(world, 2, "PING", "+PONG\r\n");
+    assert_begins(world, 1, "EXEC", "-EXECABORT");
+    assert_string_equal(call_large(world, 2, "FENCED 1 SET b", FIFTH), "+OK\r\n");
+    assert_says(world, 1, "GET a", NIL);
+}
+
+TRANSACTION_TEST(a_queue_counts_until_its_exec_is_done)
+{
+    begin_a_queue_near_the_limit(world);
+    engine_reconfigure(world->engine, &(struct engine_options){.user_limits.bytes = 1000});
+    world_send_only(world, 1, "EXEC");
+    world_send_only(world, 1, "PING");
+    world_send_only(world, 2, "PING");
+    assert_heard_begins(world, 2, "-BUSY too many bytes");
+    assert_heard_begins(world, 1, "*5\r\n");
+    assert_says(world, 2, "PING", "+PONG\r\n");
+}
+
+TRANSACTION_TEST(who_has_too_much_can_give_it_up)
+{
+    for (int way = 0; way < 4; way++) {
+        static const char *const ways[] = {"DISCARD", "EXEC", "RESET"};
+        begin_a_queue_near_the_limit(world);
+        engine_reconfigure(world->engine, &(struct engine_options){.user_limits.bytes = 1000});
+        assert_begins(world, 2, "PING", "-BUSY too many bytes");
+        if (way < 3)
+            assert_true(world_call(world, 1, ways[way])[0] != '-');
+        else
+            leave(world, 1);
+        assert_says(world, 2, "PING", "+PONG\r\n");
+    }
+}
+
 TRANSACTION_TEST(a_transaction_that_meets_the_daemons_end_is_not_queued_on)
 {
     assert_says(world, 1, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);

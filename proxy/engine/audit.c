@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who is told nothing before the audit's line is on disk: they wait in the order of their tickets,
+ * AUDIT_WAIT_MS at most. */
+#include "proxy/engine/audit.h"
+
+#include "proxy/engine/internal.h"
+
+static struct audit_wait *first(const struct engine *engine)
+{
+    return list_empty(&engine->unaudited)
+               ? NULL
+               : list_entry(engine->unaudited.next, struct audit_wait, link);
+}
+
+static void set_limit(struct engine *engine)
+{
+    const struct audit_wait *wait = first(engine);
+
+    if (wait == NULL)
+        timer_stop(engine, &engine->audit_limit);
+    else
+        timer_set(engine, &engine->audit_limit, wait->since_ms + AUDIT_WAIT_MS);
+}
+
+static void end(struct audit_wait *wait, bool on_disk)
+{
+    list_remove(&wait->link);
+    wait->on_end(wait, on_disk);
+}
+
+void audit_late(struct timer *timer)
+{
+    struct engine *engine = list_entry(timer, struct engine, audit_limit);
+    int64_t now_ms = engine_now_ms(engine);
+    struct audit_wait *wait;
+
+    while ((wait = first(engine)) != NULL && now_ms - wait->since_ms >= AUDIT_WAIT_MS)
+        end(wait, false);
+    set_limit(engine);
+}
+
+void audit_await(struct engine *engine, struct audit_wait *wait, uint64_t ticket)
+{
+    bool is_first = list_empty(&engine->unaudited);
+
+    if (ticket == AUDIT_LOST) {
+        end(wait, false);
+        return;
+    }
+    if (ticket == 0)
+        return;
+    wait->ticket = ticket;
+    wait->since_ms = engine_now_ms(engine);
+    list_remove(&wait->link);
+    list_append(&engine->unaudited, &wait->link);
+    if (is_first)
+        set_limit(engine);
+}
+
+void engine_audited(struct engine *engine, uint64_t ticket)
+{
+    struct audit_wait *wait;
+
+    while ((wait = first(engine)) != NULL && wait->ticket <= ticket)
+        end(wait, true);
+    set_limit(engine);
+}
+
+void engine_audit_failed(struct engine *engine)
+{
+    struct audit_wait *wait;
+
+    while ((wait = first(engine)) != NULL)
+        end(wait, false);
+    set_limit(engine);
+}
