@@ -19,6 +19,7 @@ from harness.deployment import Deployment
 from harness.library import Library
 from harness.limits import BUILD, patience, sanitized
 from harness.maintenance import Maintenance
+from harness.postgres import Bouncer, Postgres
 from harness.rig import Rig
 from harness.shop import Shop
 from harness.tool import Tool
@@ -170,6 +171,28 @@ def redis(rig):
 def relay(rig, redis):
     """In front of that Redis."""
     return rig.relay(redis.address)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory):
+    """Shared: a test that ends or stops it, or changes its settings, starts one of its own."""
+    rig = Rig(tmp_path_factory.mktemp("postgres"))
+    yield Postgres(rig)
+    rig.close()
+
+
+@pytest.fixture
+def database(rig, postgres):
+    """A fresh one in that server; it goes when the test's daemons have ended."""
+    database = postgres.database()
+    rig.ends.append(database.drop)
+    return database
+
+
+@pytest.fixture
+def bouncer(rig, postgres):
+    """pgbouncer in transaction mode before that server."""
+    return Bouncer(rig, postgres)
 
 
 @pytest.fixture

@@ -171,6 +171,7 @@ class Rig:
         self.number = itertools.count()
         self.processes = []
         self.relays = []
+        self.ends = []  # what is called when all of them have ended
         self.faults = Faults(self.folder / "faults")
 
     def stderr_path(self, name):
@@ -229,8 +230,8 @@ class Rig:
         self.processes.append(server)
         return server
 
-    def relay(self, target):
-        relay = Relay(target)
+    def relay(self, target, port=0):
+        relay = Relay(target, port)
         self.relays.append(relay)
         return relay
 
@@ -250,6 +251,11 @@ class Rig:
                 failures.append(failure)
         for relay in self.relays:
             relay.close()
+        for end in reversed(self.ends):
+            try:
+                end()
+            except Exception as failure:  # pylint: disable=broad-except
+                failures.append(failure)
         if failures:
             raise min(failures, key=lambda failure: isinstance(failure, Late))
 
