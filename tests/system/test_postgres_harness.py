@@ -14,7 +14,7 @@ from harness.certs import Certs
 from harness.leash import inside
 from harness.limits import REPO, Late, wait_until
 from harness.patroni import Patroni
-from harness.postgres import SUPERUSER, Bouncer, Postgres, ask, connect
+from harness.postgres import OWNER, SUPERUSER, Bouncer, Postgres, ask, connect
 from harness.replicated import Replicated
 from harness.threads import Beside
 
@@ -147,8 +147,8 @@ def group(shared_group):
 def stock(group):
     """A database with a table, in which 1 stands."""
     name = group.database()
-    group.sql("CREATE TABLE stock (n int)", database=name)
-    group.sql("INSERT INTO stock VALUES (1)", database=name)
+    group.sql("CREATE TABLE stock (n int)", database=name, user=OWNER)
+    insert(group, name, 1)
     return name
 
 
@@ -309,7 +309,7 @@ def test_without_confirmation_a_failover_may_lose_a_commit(rig):
 def test_patroni_fails_over_and_keeps_what_was_committed(rig):
     group = Patroni(rig)
     stock = group.database()
-    group.sql("CREATE TABLE stock (n int)", database=stock)
+    group.sql("CREATE TABLE stock (n int)", database=stock, user=OWNER)
     group.sql("INSERT INTO stock VALUES (1)", database=stock)
     old = group.leader()
     new = group.fail_over()
@@ -319,5 +319,5 @@ def test_patroni_fails_over_and_keeps_what_was_committed(rig):
     group.rejoin()
     assert group.leader() is new and old.alive()
     new.kill_server()
-    assert group.await_leader() is not None
+    wait_until(lambda: group.leader() is not new, "Patroni has noticed", 30)
     group.await_settled()

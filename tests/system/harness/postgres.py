@@ -43,6 +43,7 @@ SETTINGS = {
     "dynamic_shared_memory_type": "mmap",  # goes with the folder, whatever ends the server
     "checkpoint_timeout": "1h",
     "jit": False,
+    "log_checkpoints": False,
     "log_line_prefix": "%m [%p] %q%u@%d ",
 }
 # Who is in the role `password` needs one.
@@ -214,9 +215,12 @@ class Server:
         return self.alive() and not self.process.stopped
 
     def answers(self):
+        """It says so in a file, which is asked first: it logs everybody who comes too early."""
         try:
-            return self.sql("SELECT 1", timeout=5) == [(1,)]
-        except psycopg2.OperationalError:
+            words = (self.data / "postmaster.pid").read_text(encoding="ascii").split()
+            return (words[0] == str(self.process.pid) and words[-1] == "ready" and
+                    self.sql("SELECT 1", timeout=5) == [(1,)])
+        except (OSError, IndexError, psycopg2.OperationalError):
             return False
 
     def kill(self):
